@@ -1,4 +1,4 @@
-//! Who may use what.
+//! Access control: which clients may use which endpoints.
 //!
 //! The Unix socket is guarded by the rights of its file. Over TCP a bearer token (RFC 6750) is
 //! asked for; without one configured nothing but the open endpoints is served. The token is

@@ -4,23 +4,22 @@ use exchange::Response;
 use serde_json::{Value as Json, json};
 
 use crate::control::{AppStatus, AppWorkerStatus, Control};
-use crate::handler::{Answer, json_answer};
-use crate::health::time;
+use crate::messages::{ApiResult, json_response, time};
 use crate::problem::Problem;
 
 pub(crate) fn all(control: &dyn Control) -> Response {
     let rows: Vec<Json> = control.apps().iter().map(row).collect();
-    json_answer(200, &json!({ "apps": rows }))
+    json_response(200, &json!({ "apps": rows }))
 }
 
 /// Replaces its processes, one after the other.
-pub(crate) async fn reload(control: &dyn Control, name: &str) -> Answer {
+pub(crate) async fn reload(control: &dyn Control, name: &str) -> ApiResult {
     if !control.apps().iter().any(|app| app.name == name) {
         return Err(Problem::new(404, format!("there is no app \"{name}\"")));
     }
     match control.reload_app(name).await {
-        Ok(()) => Ok(json_answer(200, &json!({ "reloaded": name }))),
-        Err(why) => Err(Problem::new(500, why).advice("the processes before go on")),
+        Ok(()) => Ok(json_response(200, &json!({ "reloaded": name }))),
+        Err(why) => Err(Problem::new(500, why).advice("the previous processes continue to serve")),
     }
 }
 

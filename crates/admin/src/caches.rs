@@ -9,10 +9,9 @@ use telemetry::families::{self, Family};
 use telemetry::{Telemetry, Value};
 use wire::{Known, target};
 
-use crate::config::body_text;
-use crate::control::{CacheStatus, Control, EntriesWanted, NoAnswer, PurgeWhat, Question};
-use crate::handler::{Answer, json_answer};
+use crate::control::{CacheRequestError, CacheStatus, Control, EntriesWanted, PurgeWhat, Question};
 use crate::limits::{ENTRIES, ENTRIES_MAX, EXPLAIN_FIELDS, PURGE_NAMES, REQUEST_BYTES};
+use crate::messages::{ApiResult, body_text, json_response};
 use crate::problem::Problem;
 
 /// What is counted of a cache, and what it is called here.
@@ -35,16 +34,16 @@ pub(crate) fn all(control: &dyn Control) -> Response {
         .iter()
         .map(|cache| row(cache, numbers.remove(&cache.name).unwrap_or_default()))
         .collect();
-    json_answer(200, &json!({ "caches": rows }))
+    json_response(200, &json!({ "caches": rows }))
 }
 
-pub(crate) fn one(control: &dyn Control, name: &str) -> Answer {
+pub(crate) fn one(control: &dyn Control, name: &str) -> ApiResult {
     let caches = control.caches();
     let Some(cache) = caches.iter().find(|cache| cache.name == name) else {
         return Err(missing(control, name));
     };
     let counted = numbers(&control.telemetry()).remove(name).unwrap_or_default();
-    Ok(json_answer(200, &row(cache, counted)))
+    Ok(json_response(200, &row(cache, counted)))
 }
 
 fn row(cache: &CacheStatus, counted: Map<String, Json>) -> Json {
@@ -96,7 +95,7 @@ fn numbers(telemetry: &Telemetry) -> BTreeMap<String, Map<String, Json>> {
     numbers
 }
 
-pub(crate) fn entries(control: &dyn Control, name: &str, query: Option<&[u8]>) -> Answer {
+pub(crate) fn entries(control: &dyn Control, name: &str, query: Option<&[u8]>) -> ApiResult {
     let mut wanted = EntriesWanted { prefix: String::new(), after: None, limit: ENTRIES };
     for (key, value) in pairs(query)? {
         match key.as_str() {
@@ -109,10 +108,10 @@ pub(crate) fn entries(control: &dyn Control, name: &str, query: Option<&[u8]>) -
         }
     }
     let page = control.entries(name, &wanted).map_err(|why| refused(control, name, why))?;
-    Ok(json_answer(200, &json!({ "entries": page.entries, "next": page.next })))
+    Ok(json_response(200, &json!({ "entries": page.entries, "next": page.next })))
 }
 
-pub(crate) fn explain(control: &dyn Control, name: &str, request: &Request) -> Answer {
+pub(crate) fn explain(control: &dyn Control, name: &str, request: &Request) -> ApiResult {
     let mut question = Question {
         method: "GET".to_owned(),
         url: String::new(),
@@ -145,16 +144,16 @@ pub(crate) fn explain(control: &dyn Control, name: &str, request: &Request) -> A
     let accept = request.headers.get(Known::Accept);
     Ok(match wire::negotiate::choose_media_type(accept, &["application/json", "text/plain"]) {
         Some(1) => Response::text(200, found.text),
-        _ => json_answer(200, &found.json),
+        _ => json_response(200, &found.json),
     })
 }
 
-pub(crate) async fn purge(control: &dyn Control, name: &str, request: &mut Request) -> Answer {
+pub(crate) async fn purge(control: &dyn Control, name: &str, request: &mut Request) -> ApiResult {
     let text = body_text(request, REQUEST_BYTES).await?;
     let (what, soft) = meant(&text)?;
     let purged = control.purge(name, what, soft).await;
     let purged = purged.map_err(|why| refused(control, name, why))?;
-    Ok(json_answer(200, &json!({ "purged": purged })))
+    Ok(json_response(200, &json!({ "purged": purged })))
 }
 
 const KINDS: [&str; 5] = ["url", "prefix", "tags", "groups", "all"];
@@ -198,7 +197,7 @@ fn meant(text: &str) -> Result<(PurgeWhat, bool), Problem> {
             .advice(format!("give one of {}", KINDS.join(", "))));
     };
     match &what {
-        // Who forgot what should stand there does not mean everything.
+        // An empty value is a slip and does not mean everything.
         PurgeWhat::Url(text) | PurgeWhat::Prefix(text) if text.is_empty() => {
             Err(Problem::new(400, "what is to be purged is empty")
                 .advice("to purge everything: {\"all\": true}"))
@@ -247,10 +246,10 @@ fn pairs(query: Option<&[u8]>) -> Result<Vec<(String, String)>, Problem> {
     pairs.map(|(key, value)| Ok((text(&key)?, text(&value)?))).collect()
 }
 
-fn refused(control: &dyn Control, name: &str, why: NoAnswer) -> Problem {
+fn refused(control: &dyn Control, name: &str, why: CacheRequestError) -> Problem {
     match why {
-        NoAnswer::NoCache => missing(control, name),
-        NoAnswer::Wrong(why) => Problem::new(400, why),
+        CacheRequestError::NoCache => missing(control, name),
+        CacheRequestError::Wrong(why) => Problem::new(400, why),
     }
 }
 

@@ -1,14 +1,13 @@
 //! The configuration over HTTP: read it, replace it, go back.
 //!
 //! The version is a strong ETag (RFC 9110 section 8.8.3). A change without If-Match is refused with
-//! 428 (RFC 6585 section 3), so that nobody overwrites what they have not seen.
+//! 428 (RFC 6585 section 3), so that no client overwrites a version that it has not seen.
 
 use crate::access::Access;
 use crate::control::{Applied, ConfigDocument, ConfigVersion, Control, Expect, Refusal, Syntax};
 use crate::endpoints;
-use crate::handler::{Answer, json_answer};
-use crate::health::time;
 use crate::limits::{CONFIG_BYTES, REQUEST_BYTES};
+use crate::messages::{ApiResult, body_text, json_response, time};
 use crate::problem::Problem;
 use exchange::{Request, Response};
 use serde_json::{Value as Json, json};
@@ -16,7 +15,7 @@ use settings::Report;
 use wire::conditional::{self, EntityTag, Preconditions, Validators};
 use wire::{Known, token};
 
-pub(crate) fn get(access: &Access, control: &dyn Control, request: &Request) -> Answer {
+pub(crate) fn get(access: &Access, control: &dyn Control, request: &Request) -> ApiResult {
     if endpoints::flag(request.target.query(), "secrets") {
         access.check_secrets(request)?;
         return Ok(answer(&control.config(), request));
@@ -62,10 +61,10 @@ pub(crate) fn history(versions: &[ConfigVersion]) -> Response {
             })
         })
         .collect();
-    json_answer(200, &json!({ "versions": rows }))
+    json_response(200, &json!({ "versions": rows }))
 }
 
-pub(crate) async fn put(control: &dyn Control, request: &mut Request) -> Answer {
+pub(crate) async fn put(control: &dyn Control, request: &mut Request) -> ApiResult {
     let syntax = syntax(request)?;
     let Some(expect) = expect(request)? else {
         return Err(Problem::new(428, "a change needs If-Match with the version it replaces")
@@ -81,7 +80,7 @@ pub(crate) async fn put(control: &dyn Control, request: &mut Request) -> Answer 
     applied(control.apply(text, syntax, expect).await)
 }
 
-pub(crate) async fn rollback(control: &dyn Control, request: &mut Request) -> Answer {
+pub(crate) async fn rollback(control: &dyn Control, request: &mut Request) -> ApiResult {
     let expect = expect(request)?.unwrap_or(Expect::Any);
     let text = body_text(request, REQUEST_BYTES).await?;
     let body: Json = serde_json::from_str(&text)
@@ -94,10 +93,10 @@ pub(crate) async fn rollback(control: &dyn Control, request: &mut Request) -> An
 }
 
 /// The answer to a change, whichever way it was asked for.
-pub(crate) fn applied(result: Result<Applied, Refusal>) -> Answer {
+pub(crate) fn applied(result: Result<Applied, Refusal>) -> ApiResult {
     let applied = result?;
     let body = json!({ "version": applied.version, "changes": applied.changes });
-    let mut response = json_answer(200, &body);
+    let mut response = json_response(200, &body);
     response.headers.append(Known::Etag, format!("\"{}\"", applied.version));
     Ok(response)
 }
@@ -185,19 +184,4 @@ fn version(tag: &[u8]) -> Option<String> {
         None => tag,
     };
     Some(String::from_utf8_lossy(inner).into_owned())
-}
-
-/// The body as text; too large, broken off or not UTF-8 is a problem.
-pub(crate) async fn body_text(request: &mut Request, limit: u64) -> Result<String, Problem> {
-    let bytes = request.collect_body(limit).await.map_err(|fault| {
-        let detail = match fault.status {
-            413 => format!("the body is above the limit of {limit} bytes"),
-            _ => format!("the body could not be read: {}", fault.slug()),
-        };
-        Problem::new(fault.status, detail)
-    })?;
-    String::from_utf8(bytes.to_vec()).map_err(|e| {
-        let at = e.utf8_error().valid_up_to();
-        Problem::new(400, format!("the body is not UTF-8: byte {at} is wrong"))
-    })
 }

@@ -55,7 +55,7 @@ pub trait Control {
     fn caches(&self) -> Vec<CacheStatus>;
 
     /// A page of what a cache holds.
-    fn entries(&self, cache: &str, wanted: &EntriesWanted) -> Result<Entries, NoAnswer>;
+    fn entries(&self, cache: &str, wanted: &EntriesWanted) -> Result<Entries, CacheRequestError>;
 
     /// Its text with its secrets masked; `None` where they cannot be found for its errors.
     fn masked_config(&self) -> Option<String>;
@@ -66,7 +66,7 @@ pub trait Control {
         cache: &str,
         what: PurgeWhat,
         soft: bool,
-    ) -> LocalFuture<'_, Result<u64, NoAnswer>>;
+    ) -> LocalFuture<'_, Result<u64, CacheRequestError>>;
 
     /// Applications that run in processes of their own.
     fn apps(&self) -> Vec<AppStatus> {
@@ -89,7 +89,11 @@ pub trait Control {
     }
 
     /// Whether a request would be answered from a cache.
-    fn explain_cache(&self, cache: &str, question: &Question) -> Result<Explanation, NoAnswer>;
+    fn explain_cache(
+        &self,
+        cache: &str,
+        question: &Question,
+    ) -> Result<Explanation, CacheRequestError>;
 
     /// Which way a request would go. The error says what is wrong with the question.
     fn explain(&self, question: &Question) -> Result<Explanation, String>;
@@ -218,7 +222,7 @@ pub enum Refusal {
     ReadOnly(String),
     /// No such version in the history.
     NoVersion,
-    /// Another change is under way.
+    /// Another change is in progress.
     Busy,
     /// It is right, but this machine does not have what it asks for: an address is taken, a log
     /// cannot be written. Nothing has changed.
@@ -235,7 +239,7 @@ impl Refusal {
             Self::Stale { current } => vec![format!("version {current} is in use")],
             Self::ReadOnly(why) | Self::Unable(why) | Self::Failed(why) => vec![why.clone()],
             Self::NoVersion => vec!["no such version".to_owned()],
-            Self::Busy => vec!["another change is under way".to_owned()],
+            Self::Busy => vec!["another change is in progress".to_owned()],
         }
     }
 }
@@ -306,7 +310,7 @@ pub struct AppStatus {
     pub target: String,
     /// Processes that take requests.
     pub ready: usize,
-    /// Processes that finish what is under way.
+    /// Processes that finish requests in flight.
     pub leaving: usize,
     pub workers: Vec<AppWorkerStatus>,
 }
@@ -362,7 +366,7 @@ pub enum PurgeWhat {
 
 /// Why a question about a cache has no answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum NoAnswer {
+pub enum CacheRequestError {
     /// There is no cache of that name.
     NoCache,
     /// What is wrong with the question.

@@ -1,4 +1,4 @@
-//! Every endpoint, in one table: path, method, who may use it, what it does.
+//! Every endpoint, in one table: path, method, access, action.
 //!
 //! Routing, `Allow`, the nearest path for a mistyped one and the reference page come from it. A
 //! path may have one name in it, `{name}`, which stands for any text that is not empty.
@@ -135,14 +135,14 @@ endpoints! {
         "Applications that run in processes of their own, and their workers.";
     POST "/v1/apps/{name}/reload" [] Token AppReload
         "Replaces the processes of an application, one after the other, each when the new one is \
-         ready. Answers when all are, or says why one could not be; those before then go on.";
+         ready. Responds when all are, or with the reason why one could not be; the previous ones then continue.";
     POST "/v1/reload" ["wait"] Token Reload
         "Reads the configuration again. With `?wait` it answers when the new one serves, or says \
          why it does not.";
     POST "/v1/drain" [] Token Drain "Stops taking connections, finishes requests and ends.";
 }
 
-/// The guard of a path: unknown paths are as closed as the API, so that nobody can map it.
+/// The guard of a path: unknown paths are as closed as the API, so that it cannot be mapped.
 pub(crate) fn guard(path: &str) -> Guard {
     at(path).next().map_or(Guard::Token, |(endpoint, _)| endpoint.guard)
 }
@@ -169,8 +169,8 @@ pub(crate) fn find<'p>(
         let advice = format!("allowed here: {allow}");
         return Err(Problem::new(405, detail).advice(advice).field(wire::Known::Allow, allow));
     };
-    // Whoever asks for health or metrics may add what is none of our business: a number against
-    // caches, a name for the log of a proxy.
+    // Requests for health or metrics may have a query: a number against caches, a name for the log
+    // of a proxy.
     if endpoint.guard == Guard::Token {
         check_query(endpoint, query)?;
     }

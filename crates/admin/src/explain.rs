@@ -1,9 +1,8 @@
 //! `POST /v1/explain`: a request described in JSON, the way it would go as JSON or text.
 
-use crate::config::body_text;
 use crate::control::{Control, Question};
-use crate::handler::{Answer, json_answer};
 use crate::limits::{EXPLAIN_FIELDS, REQUEST_BYTES};
+use crate::messages::{ApiResult, body_text, json_response};
 use crate::problem::Problem;
 use exchange::{Request, Response};
 use serde_json::{Map, Value as Json};
@@ -12,7 +11,7 @@ use wire::Known;
 
 const KEYS: [&str; 5] = ["method", "url", "headers", "client_ip", "listener"];
 
-pub(crate) async fn answer(control: &dyn Control, request: &mut Request) -> Answer {
+pub(crate) async fn answer(control: &dyn Control, request: &mut Request) -> ApiResult {
     let text = body_text(request, REQUEST_BYTES).await?;
     let question = question(&text)?;
     let explanation = control.explain(&question).map_err(|wrong| Problem::new(400, wrong))?;
@@ -20,7 +19,7 @@ pub(crate) async fn answer(control: &dyn Control, request: &mut Request) -> Answ
     let offered = ["application/json", "text/plain"];
     Ok(match wire::negotiate::choose_media_type(accept, &offered) {
         Some(1) => Response::text(200, explanation.text),
-        _ => json_answer(200, &explanation.json),
+        _ => json_response(200, &explanation.json),
     })
 }
 

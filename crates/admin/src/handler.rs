@@ -1,9 +1,10 @@
-//! From a request to its endpoint: find it, check who asks, answer.
+//! From a request to its endpoint: find it, check access, respond.
 
 use crate::access::Access;
 use crate::control::{Control, Refusal};
 use crate::endpoints::{self, Action};
-use crate::problem::{Problem, pretty};
+use crate::messages::{ApiResult, json_response};
+use crate::problem::Problem;
 use crate::{apps, caches, config, explain, health, prometheus, views};
 use exchange::{Handler, MaybeFuture, Outcome, Request, Response};
 use serde_json::json;
@@ -18,15 +19,12 @@ pub struct Admin {
     control: Rc<dyn Control>,
 }
 
-/// The answer, or an error to make one of.
-pub(crate) type Answer = Result<Response, Problem>;
-
 impl Admin {
     pub fn new(access: Access, control: Rc<dyn Control>) -> Self {
         Self { access, control }
     }
 
-    /// What is asked for, and the name in the path.
+    /// The requested action, and the name in the path.
     fn find<'r>(&self, request: &'r Request) -> Result<(Action, &'r str), Problem> {
         let path = request.target.path();
         self.access.check(endpoints::guard(path), request)?;
@@ -34,8 +32,8 @@ impl Admin {
         Ok((endpoint.action, name))
     }
 
-    /// What needs neither a body nor a wait.
-    fn at_once(&self, action: Action, name: &str, request: &Request) -> Option<Answer> {
+    /// Responds to actions that need neither a body nor a wait; `None` for others.
+    fn respond_now(&self, action: Action, name: &str, request: &Request) -> Option<ApiResult> {
         let control = &*self.control;
         Some(match action {
             Action::Healthz => Ok(health::healthz()),
@@ -67,7 +65,7 @@ impl Admin {
         })
     }
 
-    async fn in_time(&self, action: Action, name: &str, request: &mut Request) -> Answer {
+    async fn respond(&self, action: Action, name: &str, request: &mut Request) -> ApiResult {
         match action {
             Action::Metrics => Ok(prometheus::of_all(&*self.control).await),
             Action::AppReload => apps::reload(&*self.control, name).await,
@@ -77,30 +75,25 @@ impl Admin {
             Action::Explain => explain::answer(&*self.control, request).await,
             Action::Reload => config::applied(self.control.reload().await),
             other => self
-                .at_once(other, name, request)
-                .unwrap_or_else(|| Err(Problem::new(500, "this endpoint has no answer"))),
+                .respond_now(other, name, request)
+                .unwrap_or_else(|| Err(Problem::new(500, "this endpoint has no handler"))),
         }
     }
 
     fn drain(&self) -> Response {
-        event!(Level::Info, "drain asked for", by = "admin API");
+        event!(Level::Info, "drain requested", by = "admin API");
         self.control.drain();
         accepted("drain")
     }
 }
 
 fn accepted(what: &str) -> Response {
-    json_answer(202, &json!({ "accepted": what }))
+    json_response(202, &json!({ "accepted": what }))
 }
 
-/// A JSON answer that no cache keeps.
-pub(crate) fn json_answer(status: u16, value: &serde_json::Value) -> Response {
-    Response::json(status, pretty(value))
-}
-
-/// Nothing of the API may be kept by a cache or guessed at by a browser.
-fn finish(answer: Answer) -> Outcome {
-    let mut response = answer.unwrap_or_else(Response::from);
+/// Keeps caches from storing responses of the API, and browsers from guessing their types.
+fn finish(result: ApiResult) -> Outcome {
+    let mut response = result.unwrap_or_else(Response::from);
     if !response.headers.contains(Known::CacheControl) {
         response.headers.append(Known::CacheControl, "no-store");
     }
@@ -118,10 +111,10 @@ impl Handler for Admin {
             Ok((action, name)) => (action, name.to_owned()),
             Err(problem) => return finish(Err(problem)).into(),
         };
-        match self.at_once(action, &name, request) {
-            Some(answer) => finish(answer).into(),
+        match self.respond_now(action, &name, request) {
+            Some(result) => finish(result).into(),
             None => {
-                MaybeFuture::of(async move { finish(self.in_time(action, &name, request).await) })
+                MaybeFuture::of(async move { finish(self.respond(action, &name, request).await) })
             }
         }
     }
@@ -144,9 +137,9 @@ impl From<Refusal> for Problem {
             Refusal::Busy => Problem::new(503, "another change is being put into use")
                 .field(Known::RetryAfter, "1"),
             Refusal::Unable(why) => Problem::new(409, why)
-                .advice("nothing has changed; the configuration before it still serves"),
+                .advice("nothing has changed; the previous configuration still serves"),
             Refusal::Failed(why) => {
-                Problem::new(500, why).advice("the configuration before it still serves")
+                Problem::new(500, why).advice("the previous configuration still serves")
             }
         }
     }

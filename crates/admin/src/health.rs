@@ -1,13 +1,12 @@
 //! Is the process alive, and should requests be sent to it.
 //!
 //! A refused reload does not make a server unready, because the configuration before it serves; the
-//! detail says so for whoever looks.
+//! detail shows it.
 
 use crate::control::{ServerState, Status};
-use crate::handler::json_answer;
+use crate::messages::{json_response, time};
 use exchange::{Request, Response};
 use serde_json::json;
-use telemetry::timestamp;
 use wire::Known;
 
 pub(crate) fn healthz() -> Response {
@@ -29,7 +28,7 @@ pub(crate) fn readyz(status: &Status, request: &Request) -> Response {
             "refused_reload": refused,
             "troubles": status.troubles,
         });
-        return json_answer(code, &body);
+        return json_response(code, &body);
     }
     let mut text =
         if code == 200 { "ready\n".to_owned() } else { format!("{}\n", status.state.slug()) };
@@ -49,11 +48,4 @@ pub(crate) fn readyz(status: &Status, request: &Request) -> Response {
         text.push('\n');
     }
     Response::text(code, text)
-}
-
-/// RFC 3339.
-pub(crate) fn time(unix_ms: u64) -> String {
-    let mut out = Vec::new();
-    timestamp::rfc3339(unix_ms, &mut out);
-    String::from_utf8_lossy(&out).into_owned()
 }

@@ -1,6 +1,6 @@
 //! The admin API: what an operator and `tidegate ctl` talk to.
 //!
-//! A [`Handler`](exchange::Handler) on our own loop. Owns the endpoints, who may use them, the form
+//! A [`Handler`](exchange::Handler) on our own loop. Owns the endpoints, access to them, the form
 //! of every answer and the Prometheus exporter. Reaches the server through [`Control`] alone, which
 //! `server` implements. Promises that every error says what was typed and that no secret is shown.
 //! Never reads a configuration, never decides by reading a number.
@@ -16,6 +16,7 @@ mod handler;
 mod health;
 pub mod limits;
 mod merge;
+mod messages;
 mod problem;
 mod process;
 mod prometheus;
@@ -26,8 +27,8 @@ mod views;
 
 pub use access::Access;
 pub use control::{
-    AppStatus, AppWorkerStatus, Applied, CacheDisk, CacheStatus, ConfigDocument, ConfigVersion,
-    Control, Entries, EntriesWanted, Expect, Explanation, ListenerStatus, NoAnswer, PurgeWhat,
+    AppStatus, AppWorkerStatus, Applied, CacheDisk, CacheRequestError, CacheStatus, ConfigDocument,
+    ConfigVersion, Control, Entries, EntriesWanted, Expect, Explanation, ListenerStatus, PurgeWhat,
     Question, Refusal, ReloadStatus, RouteStatus, ServerState, ServerStatus, Status, Syntax,
     UpstreamStatus, WorkerStatus,
 };

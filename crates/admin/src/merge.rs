@@ -1,6 +1,6 @@
 //! Metrics of several processes as those of one server.
 //!
-//! Works on the text format, so that nobody has to agree on more. Promises that a family stands
+//! Works on the text format, so that no other interface has to be shared. Promises that a family stands
 //! once, with its lines together, and that the lines of each process have a label of their own.
 
 use std::collections::HashMap;
@@ -15,7 +15,7 @@ struct Family {
     samples: String,
 }
 
-/// `own` as it is, but for families that the others have as well, unless they are about the
+/// `own` as it is, except for families that the others have as well, unless they are about the
 /// process itself; the others' with the label `worker`.
 pub(crate) fn merge(own: &str, others: &[(String, String)]) -> String {
     let mut order: Vec<String> = Vec::new();

@@ -1,6 +1,6 @@
 //! Errors of the API: problem+json (RFC 9457).
 //!
-//! Whoever sees one is an operator, so it says what was wrong and what to do about it.
+//! Operators read them, so it says what was wrong and what to do about it.
 
 use exchange::Response;
 use serde_json::{Map, Value, json};

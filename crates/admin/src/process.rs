@@ -1,4 +1,4 @@
-//! What the system says of our process, read from /proc when somebody scrapes.
+//! What the system says of our process, read from /proc at each scrape.
 //!
 //! Elsewhere than on Linux these families are simply absent.
 

@@ -1,9 +1,9 @@
 //! A server that only pretends, for the tests of this crate.
 
 use crate::control::{
-    Applied, CacheStatus, ConfigDocument, ConfigVersion, Control, Entries, EntriesWanted, Expect,
-    Explanation, ListenerStatus, NoAnswer, PurgeWhat, Question, Refusal, ReloadStatus, RouteStatus,
-    ServerState, ServerStatus, Status, Syntax, UpstreamStatus, WorkerStatus,
+    Applied, CacheRequestError, CacheStatus, ConfigDocument, ConfigVersion, Control, Entries,
+    EntriesWanted, Expect, Explanation, ListenerStatus, PurgeWhat, Question, Refusal, ReloadStatus,
+    RouteStatus, ServerState, ServerStatus, Status, Syntax, UpstreamStatus, WorkerStatus,
 };
 use exchange::{LocalFuture, Response};
 use serde_json::json;
@@ -202,9 +202,9 @@ impl Control for FakeServer {
         }]
     }
 
-    fn entries(&self, cache: &str, wanted: &EntriesWanted) -> Result<Entries, NoAnswer> {
+    fn entries(&self, cache: &str, wanted: &EntriesWanted) -> Result<Entries, CacheRequestError> {
         if cache != "pages" {
-            return Err(NoAnswer::NoCache);
+            return Err(CacheRequestError::NoCache);
         }
         let entry = json!({ "url": wanted.prefix, "after": wanted.after, "limit": wanted.limit });
         Ok(Entries { entries: vec![entry], next: Some(7) })
@@ -215,21 +215,25 @@ impl Control for FakeServer {
         cache: &str,
         what: PurgeWhat,
         soft: bool,
-    ) -> LocalFuture<'_, Result<u64, NoAnswer>> {
+    ) -> LocalFuture<'_, Result<u64, CacheRequestError>> {
         let result = match (cache, &what) {
             ("pages", PurgeWhat::Url(url)) if !url.starts_with("http:") => {
-                Err(NoAnswer::Wrong(format!("\"{url}\" is no absolute URL")))
+                Err(CacheRequestError::Wrong(format!("\"{url}\" is no absolute URL")))
             }
             ("pages", _) => {
                 self.purged.borrow_mut().push((what, soft));
                 Ok(2)
             }
-            _ => Err(NoAnswer::NoCache),
+            _ => Err(CacheRequestError::NoCache),
         };
         Box::pin(ready(result))
     }
 
-    fn explain_cache(&self, _: &str, question: &Question) -> Result<Explanation, NoAnswer> {
+    fn explain_cache(
+        &self,
+        _: &str,
+        question: &Question,
+    ) -> Result<Explanation, CacheRequestError> {
         let fields = &question.headers;
         Ok(Explanation {
             text: format!("{} {} is a hit\n", question.method, question.url),

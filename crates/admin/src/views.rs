@@ -1,8 +1,7 @@
 //! What the server is made of, as JSON: status, routes, upstreams, workers.
 
 use crate::control::{RouteStatus, Status, UpstreamStatus, WorkerStatus};
-use crate::handler::json_answer;
-use crate::health::time;
+use crate::messages::{json_response, time};
 use exchange::Response;
 use serde_json::{Map, Value as Json, json};
 use std::collections::BTreeMap;
@@ -33,7 +32,7 @@ pub(crate) fn status(status: &Status) -> Response {
         "last_reload": reload,
         "troubles": status.troubles,
     });
-    json_answer(200, &body)
+    json_response(200, &body)
 }
 
 /// What is counted about one route.
@@ -92,7 +91,7 @@ pub(crate) fn routes(routes: &[RouteStatus], telemetry: &Telemetry) -> Response 
             })
         })
         .collect();
-    json_answer(200, &json!({ "routes": rows }))
+    json_response(200, &json!({ "routes": rows }))
 }
 
 pub(crate) fn upstreams(upstreams: &[UpstreamStatus]) -> Response {
@@ -124,7 +123,7 @@ pub(crate) fn upstreams(upstreams: &[UpstreamStatus]) -> Response {
             })
         })
         .collect();
-    json_answer(200, &json!({ "upstreams": rows }))
+    json_response(200, &json!({ "upstreams": rows }))
 }
 
 pub(crate) fn workers(workers: &[WorkerStatus], telemetry: &Telemetry) -> Response {
@@ -160,5 +159,5 @@ pub(crate) fn workers(workers: &[WorkerStatus], telemetry: &Telemetry) -> Respon
             })
         })
         .collect();
-    json_answer(200, &json!({ "workers": rows }))
+    json_response(200, &json!({ "workers": rows }))
 }

@@ -20,7 +20,7 @@ pub(crate) struct Assembled {
     pub(crate) version: String,
 }
 
-/// Reads all documents of a source. `None` when there is nothing to go on with; errors are in the
+/// Reads all documents of a source. `None` when nothing can be read; errors are in the
 /// report either way.
 pub(crate) fn assemble(
     source: &dyn Source,
@@ -70,7 +70,7 @@ pub(crate) fn assemble(
     Some(assembled)
 }
 
-/// The file that a pattern names, or the folder in which others may appear that it names.
+/// The file that a pattern names, or the directory in which others may appear that it names.
 fn where_found(pattern: &Path) -> PathBuf {
     let names_one = !pattern.to_string_lossy().contains(['*', '?']);
     let folder = pattern.parent().filter(|_| !names_one);

@@ -1,4 +1,4 @@
-//! The filters and handlers that a configuration may name, from the tables that the rooms export.
+//! The filters and handlers that a configuration may name, from the tables that the crates export.
 //!
 //! Owns the reading of an entry: one key that names the kind, its settings under it.
 

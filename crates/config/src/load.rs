@@ -17,7 +17,7 @@ use crate::source::Source;
 /// A configuration that may be used.
 pub struct Loaded {
     pub plan: Arc<Plan>,
-    /// Files it depends on beside the main one: included ones, secrets, pages; and folders in which
+    /// Files it depends on besides the main one: included ones, secrets, pages; and directories in which
     /// `include` may find more. A change of any is worth a reload.
     pub files: Vec<PathBuf>,
 }
@@ -84,9 +84,8 @@ fn try_load(
     Some(Loaded { plan: Arc::new(plan), files: report.files() })
 }
 
-/// A configuration that says nothing would take every listener away from a running server. What
-/// wants that is never somebody; what looks like it is a file in the middle of being written, or
-/// the remains of a disk that was full.
+/// Refuses an empty configuration, which would close every listener of a running server: it is a
+/// file that is being written, or the remains of a disk that was full.
 fn refuse_nothing(root: &Node, report: &mut Report) {
     if matches!(&root.value, Value::Map(entries) if entries.is_empty()) {
         report

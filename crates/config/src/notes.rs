@@ -126,7 +126,7 @@ fn caching(route: &RoutePlan) -> Vec<String> {
     let asks_for_keys = route.filters[..at].iter().any(|filter| filter.authenticates());
     if asks_for_keys && !cache.is_keyed_by(&Variable::Consumer) {
         note(
-            "all whom key_auth lets in get the same answers from the cache; where they may differ, \
+            "all clients that key_auth allows get the same responses from the cache; where they may differ, \
              write cache: { key: { by: [consumer] } }"
                 .to_owned(),
         );
@@ -135,8 +135,8 @@ fn caching(route: &RoutePlan) -> Vec<String> {
     if !reflected.is_empty() {
         let names: Vec<&str> = reflected.iter().map(|name| name.as_str()).collect();
         note(format!(
-            "danger: the cache sends on {} though requests are not told apart by them; an origin \
-             that builds answers from them gives one client's to everybody: list them in \
+            "danger: the cache sends on {} though they are not part of the key; an origin \
+             that builds responses from them has one client's served to all: list them in \
              fetch.drop_headers or in key.headers",
             names.join(", ")
         ));
@@ -149,7 +149,7 @@ fn caching(route: &RoutePlan) -> Vec<String> {
         );
     }
     if policy.set_cookie == SetCookie::Store {
-        note("everybody gets the cookies that one client was given (set_cookie: keep)".to_owned());
+        note("all clients get the cookies that one client was given (set_cookie: keep)".to_owned());
     }
     notes
 }

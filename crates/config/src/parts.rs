@@ -86,7 +86,7 @@ fn digest(node: &Node) -> u64 {
     hasher.finish()
 }
 
-/// Each value with its kind and its length, so that no two trees are told apart by luck only.
+/// Each value with its kind and its length, so that two different trees never have the same form.
 fn feed(node: &Node, hasher: &mut DefaultHasher) {
     match &node.value {
         Value::Null | Value::Broken => 0_u8.hash(hasher),

@@ -75,9 +75,9 @@ pub struct ListenerPlan {
     pub half_close: bool,
     pub encoded_slashes: EncodedSlashes,
     pub unknown_host: UnknownHost,
-    /// The server's, but for what the listener says itself.
+    /// The server's, overridden by the listener's own.
     pub limits: Limits,
-    /// The server's, but for what the listener says itself.
+    /// The server's, overridden by the listener's own.
     pub timeouts: Timeouts,
 }
 
@@ -93,7 +93,7 @@ pub struct RoutePlan {
 }
 
 impl RoutePlan {
-    /// Whether a filter rejects clients that do not prove who they are.
+    /// Whether a filter rejects clients without valid credentials.
     pub fn authenticates(&self) -> bool {
         self.filters.iter().any(|filter| filter.authenticates())
     }
@@ -104,7 +104,7 @@ impl RoutePlan {
         one.name() == other.name() && one.describe() == other.describe()
     }
 
-    /// What this route bounds otherwise than its listener does.
+    /// The bounds of this route that differ from its listener's.
     pub fn bounds(&self) -> exchange::RouteBounds {
         exchange::RouteBounds {
             body: self.limits.body.map(|size| size.bytes()),

@@ -1,4 +1,4 @@
-//! Where configuration comes from (seam 10): documents with a version, from a file now, from
+//! Where configuration comes from (extension point 10): documents with a version, from a file now, from
 //! elsewhere later.
 //!
 //! Promises: a document's version changes when its text does; a file is replaced whole or not at
@@ -117,7 +117,7 @@ fn write_whole(path: &Path, text: &str) -> io::Result<()> {
     let beside = path.with_file_name(name);
     let written = (|| {
         let before = fs::metadata(&path)?;
-        // Until it is whose it is to be, it is nobody else's.
+        // Only its owner may read it until its permissions are set.
         let mut options = fs::OpenOptions::new();
         let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
         if (before.uid(), before.gid()) != owner(&file)? {
@@ -171,13 +171,13 @@ fn matching(pattern: &Path) -> Result<Vec<PathBuf>, String> {
     Ok(found)
 }
 
-/// Does `name` match a pattern of `*` (any text) and `?` (one character)? Linear in both but for
+/// Does `name` match a pattern of `*` (any text) and `?` (one character)? Linear in both except for
 /// one retry point.
 fn glob(pattern: &str, name: &str) -> bool {
     let (pattern, name): (Vec<char>, Vec<char>) =
         (pattern.chars().collect(), name.chars().collect());
     let (mut p, mut n) = (0, 0);
-    // After the last star: where in the pattern to go on, and how much of the name it has eaten.
+    // After the last star: where in the pattern to continue, and how much of the name it has eaten.
     let mut star: Option<(usize, usize)> = None;
     while n < name.len() {
         match pattern.get(p) {

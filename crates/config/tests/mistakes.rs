@@ -1,7 +1,7 @@
 //! Every kind of error, as users see it: `errors/*.yaml` and the report it gives,
 //! `errors/*.txt`.
 //!
-//! `UPDATE_GOLDENS=1 cargo test -p config --test mistakes` writes the reports anew; read the
+//! `UPDATE_GOLDENS=1 cargo test -p config --test mistakes` writes the reports again; read the
 //! difference.
 
 use std::fs;
@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 
 use config::{Kinds, TextSource, load};
 
-fn folder() -> PathBuf {
+fn directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/mistakes")
 }
 
-/// Files that `include` names are read from disk; the main document is named without its folder.
+/// Files that `include` names are read from disk; the main document is named without its directory.
 struct Fixture(TextSource, config::FileSource);
 
 impl config::Source for Fixture {
@@ -31,18 +31,18 @@ fn report(path: &Path) -> String {
     let text = fs::read_to_string(path).expect("a fixture");
     let environment = |name: &str| (name == "SECRET").then(|| "hunter2".to_owned());
     let source =
-        Fixture(TextSource::new(name, &text).in_dir(folder()), config::FileSource::new(path));
+        Fixture(TextSource::new(name, &text).in_dir(directory()), config::FileSource::new(path));
     let report = match load(&source, &environment, &Kinds::all()) {
         Ok(_) => panic!("{name} has no error"),
         Err(report) => report,
     };
     assert!(!report.is_empty(), "{name}: refused without an error");
-    report.render().replace(&format!("{}/", folder().display()), "")
+    report.render().replace(&format!("{}/", directory().display()), "")
 }
 
 #[test]
 fn reports_are_what_they_were() {
-    let mut fixtures: Vec<_> = fs::read_dir(folder())
+    let mut fixtures: Vec<_> = fs::read_dir(directory())
         .unwrap()
         .map(|entry| entry.unwrap().path())
         .filter(|path| path.extension().is_some_and(|ending| ending == "yaml"))

@@ -135,7 +135,7 @@ async fn pending(listener: &Listener, context: &AcceptContext) {
         if context.stop.is_stopped(cx.waker()) {
             return Poll::Ready(());
         }
-        // An error is found by who accepts.
+        // The accept call reports an error.
         listener.poll_pending(cx).map(|_| ())
     })
     .await;

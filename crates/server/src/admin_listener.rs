@@ -1,7 +1,7 @@
 //! The admin listener: on the control thread, with a serving loop like any other.
 //!
 //! Takes the sockets over that were bound for the Plan in use (`admin_sockets`) and closes those
-//! that it does not name. Whoever opens connections and says nothing does not lock others out:
+//! that it does not name. Idle connections do not lock other clients out:
 //! there are short time-outs, and when all seats are taken some more whose holders must hurry.
 
 use std::cell::RefCell;
@@ -31,10 +31,10 @@ const BODY_BYTES_MAX: u64 = 8 * 1024 * 1024;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Longest time between two requests: scrapers come every fifteen seconds.
 const IDLE: Duration = Duration::from_secs(30);
-/// All of these for who sits in the reserve.
+/// All of these for connections in the reserve.
 const HURRY: Duration = Duration::from_secs(1);
 
-/// The open doors of the admin API.
+/// The listeners of the admin API.
 pub(crate) struct AdminListener {
     control: Rc<Control>,
     metrics: Arc<WorkerMetrics>,

@@ -2,8 +2,8 @@
 //! had is known before anything has changed.
 //!
 //! The Unix socket always exists. Where the configuration names its path, not to get it is a
-//! failure; the one we choose, in a folder of the user's, may be missing where the user has no such
-//! folder, and then only a warning says so. A file that was made for nothing goes again.
+//! failure; the one we choose, in a directory of the user's, may be missing where the user has no such
+//! directory, and then only a warning says so. Files of sockets that are not used are removed.
 
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -17,13 +17,13 @@ use crate::listeners::SocketFile;
 
 /// Where the Unix admin sockets of this user's servers are, one `PID.sock` each.
 pub fn admin_socket_dir() -> PathBuf {
-    match std::env::var_os("XDG_RUNTIME_DIR").filter(|folder| !folder.is_empty()) {
-        Some(folder) => PathBuf::from(folder).join("tidegate"),
+    match std::env::var_os("XDG_RUNTIME_DIR").filter(|directory| !directory.is_empty()) {
+        Some(directory) => PathBuf::from(directory).join("tidegate"),
         None => std::env::temp_dir().join(format!("tidegate-{}", net::user_id())),
     }
 }
 
-/// Sockets that a Plan needs and that were not open: bound, but in nobody's hands yet.
+/// Sockets that a Plan needs and that were not open: bound, but not yet given to a worker.
 #[derive(Default)]
 pub(crate) struct AdminSockets {
     pub(crate) tcp: Option<Listening>,
@@ -48,7 +48,7 @@ impl AdminSockets {
         Ok(sockets)
     }
 
-    /// Takes newer ones over; those that nobody has taken since are closed.
+    /// Replaces these with newer ones; those not taken by the listener yet are closed.
     pub(crate) fn add(&mut self, newer: AdminSockets) {
         let AdminSockets { tcp, unix } = newer;
         self.tcp = tcp.or(self.tcp.take());
@@ -75,53 +75,53 @@ fn bind_unix(plan: &AdminPlan) -> Result<Option<(Listening, Option<SocketFile>)>
 }
 
 fn open(path: &Path) -> Result<(Listening, Option<SocketFile>), String> {
-    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        if folder == admin_socket_dir() {
-            own_folder().map_err(|error| format!("admin API: {error}"))?;
+    if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
+        if directory == admin_socket_dir() {
+            own_directory().map_err(|error| format!("admin API: {error}"))?;
         } else {
-            make(folder).map_err(|error| format!("admin API: {error}"))?;
+            make(directory).map_err(|error| format!("admin API: {error}"))?;
         }
     }
-    // Whoever may open the socket needs no token.
+    // File permissions protect the socket: no token is needed.
     let options = ListenOptions { mode: Some(0o600), ..ListenOptions::default() };
     let listening = listen(&Bind::Unix(path.to_owned()), &options)?;
     let file = SocketFile::of(listening.local());
     Ok((listening, file))
 }
 
-/// The folder of this user's servers, made where it is not there.
-pub(crate) fn own_folder() -> Result<PathBuf, String> {
-    let folder = admin_socket_dir();
-    make(&folder)?;
-    check_ours(&folder)?;
-    sweep(&folder);
-    Ok(folder)
+/// The directory of this user's servers, made where it is not there.
+pub(crate) fn own_directory() -> Result<PathBuf, String> {
+    let directory = admin_socket_dir();
+    make(&directory)?;
+    check_ours(&directory)?;
+    sweep(&directory);
+    Ok(directory)
 }
 
-/// A folder for this user alone.
-pub(crate) fn make(folder: &Path) -> Result<(), String> {
-    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
-    made.map_err(|error| format!("{}: {error}", folder.display()))
+/// A directory for this user alone.
+pub(crate) fn make(directory: &Path) -> Result<(), String> {
+    let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
+    made.map_err(|error| format!("{}: {error}", directory.display()))
 }
 
-/// The folder may lie where everybody can write: whoever made it first could otherwise read what
+/// The parent may be writable by all users: the user who created it first could otherwise read what
 /// `ctl` says, or answer in our name.
-fn check_ours(folder: &Path) -> Result<(), String> {
-    let is_ours = std::fs::symlink_metadata(folder).is_ok_and(|found| {
+fn check_ours(directory: &Path) -> Result<(), String> {
+    let is_ours = std::fs::symlink_metadata(directory).is_ok_and(|found| {
         found.is_dir() && found.uid() == net::user_id() && found.mode() & 0o077 == 0
     });
-    let shown = folder.display();
-    is_ours.then_some(()).ok_or_else(|| format!("{shown} is not a folder of this user's alone"))
+    let shown = directory.display();
+    is_ours.then_some(()).ok_or_else(|| format!("{shown} is not a directory of this user's alone"))
 }
 
-/// Removes what killed servers have left behind, where the system tells who lives: `PID.sock`, and
-/// folders `PID-N.apps`.
-fn sweep(folder: &Path) {
+/// Removes what killed servers have left behind, where /proc shows which processes live: `PID.sock`,
+/// and directories `PID-N.apps`.
+fn sweep(directory: &Path) {
     let processes = Path::new("/proc");
     if !processes.join("self").exists() {
         return;
     }
-    for file in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+    for file in std::fs::read_dir(directory).into_iter().flatten().flatten() {
         let name = file.file_name();
         let Some((stem, ending)) = name.to_str().and_then(|name| name.rsplit_once('.')) else {
             continue;
@@ -130,7 +130,7 @@ fn sweep(folder: &Path) {
         if process.parse::<u32>().is_err() || processes.join(process).exists() {
             continue;
         }
-        // It may be gone already: somebody tidied the folder.
+        // It may have been removed already.
         let _ = match ending {
             "sock" => std::fs::remove_file(file.path()),
             "apps" => std::fs::remove_dir_all(file.path()),

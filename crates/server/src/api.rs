@@ -4,9 +4,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use admin::{
-    AppStatus, Applied, CacheStatus, ConfigDocument, ConfigVersion, Entries, EntriesWanted, Expect,
-    Explanation, ListenerStatus, NoAnswer, PurgeWhat, Question, Refusal, RouteStatus, ServerState,
-    Status, Syntax, UpstreamStatus, WorkerStatus,
+    AppStatus, Applied, CacheRequestError, CacheStatus, ConfigDocument, ConfigVersion, Entries,
+    EntriesWanted, Expect, Explanation, ListenerStatus, PurgeWhat, Question, Refusal, RouteStatus,
+    ServerState, Status, Syntax, UpstreamStatus, WorkerStatus,
 };
 use exchange::LocalFuture;
 use telemetry::{FamilySamples, Telemetry};
@@ -164,7 +164,7 @@ impl admin::Control for Api {
         crate::caches::status(&self.0)
     }
 
-    fn entries(&self, cache: &str, wanted: &EntriesWanted) -> Result<Entries, NoAnswer> {
+    fn entries(&self, cache: &str, wanted: &EntriesWanted) -> Result<Entries, CacheRequestError> {
         crate::caches::entries(&self.0, cache, wanted)
     }
 
@@ -173,7 +173,7 @@ impl admin::Control for Api {
         cache: &str,
         what: PurgeWhat,
         soft: bool,
-    ) -> LocalFuture<'_, Result<u64, NoAnswer>> {
+    ) -> LocalFuture<'_, Result<u64, CacheRequestError>> {
         let cache = cache.to_owned();
         Box::pin(async move { crate::caches::purge(&self.0, &cache, what, soft).await })
     }
@@ -197,7 +197,11 @@ impl admin::Control for Api {
         Some(Box::pin(self.0.apps.processes_metrics()))
     }
 
-    fn explain_cache(&self, cache: &str, question: &Question) -> Result<Explanation, NoAnswer> {
+    fn explain_cache(
+        &self,
+        cache: &str,
+        question: &Question,
+    ) -> Result<Explanation, CacheRequestError> {
         crate::caches::explain_cache(&self.0, cache, question)
     }
 

@@ -1,6 +1,6 @@
 //! `tidegate run MODULE:APP`: a supervisor of worker processes that serve HTTP themselves.
 //!
-//! Owns their listening sockets, which are bound before anything is started, and the folders whose
+//! Owns their listening sockets, which are bound before anything is started, and the directories whose
 //! changes are watched. The rest is a server like any other: with an admin API, a log, signals, and
 //! no routes of its own.
 
@@ -30,7 +30,7 @@ pub struct RunSpec {
     /// Added to the workers' environment.
     pub environment: Vec<(String, String)>,
     /// Where workers start; here without one.
-    pub folder: Option<PathBuf>,
+    pub directory: Option<PathBuf>,
     /// What the application's language needs to know; workers are given it as it is.
     pub python: Value,
     /// The configuration that each worker serves, its routes with `handler: { app: main }`. The
@@ -95,7 +95,7 @@ pub fn run_application(spec: RunSpec) -> Result<(), Failure> {
             program: program.into(),
             arguments: command.collect(),
             environment: environment.collect(),
-            directory: spec.folder,
+            directory: spec.directory,
         },
         config: Some(worker_configuration(spec.configuration, &listening, level, format)),
         python: spec.python,
@@ -206,7 +206,7 @@ impl RunningApplication {
             self.group.first().await.map_err(Failure::Start)?;
             return Ok(self.bound.clone());
         };
-        // While something is developed an error is mended: it is in the log, and not the end.
+        // During development an error is logged and does not end the server: it will be fixed.
         loop {
             tokio::select! {
                 () = self.group.until_ready() => return Ok(self.bound.clone()),
@@ -258,6 +258,6 @@ mod tests {
         let said = open("web", &source).unwrap_err();
         assert!(said.ends_with("the address is in use"), "{said}");
         let said = open("web", &ListenerSource::Descriptor(1_000_000)).unwrap_err();
-        assert!(said.contains("is not open"), "{said}");
+        assert!(said.contains("not open"), "{said}");
     }
 }

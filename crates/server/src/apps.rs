@@ -1,6 +1,6 @@
 //! The applications of the process: a group of worker processes each.
 //!
-//! Owns which groups there are and, for a gateway, the folder of their sockets. Promises that a
+//! Owns which groups there are and, for a gateway, the directory of their sockets. Promises that a
 //! Plan which changes nothing of an application leaves its processes alone, that one which changes
 //! something replaces them without a gap, and that workers of this server only ever see processes
 //! that are ready. Never loads a language.
@@ -23,12 +23,12 @@ use telemetry::Telemetry;
 use telemetry::event;
 use telemetry::log::Level;
 
-use crate::admin_sockets::{make, own_folder};
+use crate::admin_sockets::{make, own_directory};
 use crate::supervise::{GroupSettings, WorkerGroup, WorkerSockets};
 
 pub(crate) use launch::{LogOptions, settings_of};
 
-/// Servers of this process that have had folders of sockets: more than one in tests.
+/// Servers of this process that have had directories of sockets: more than one in tests.
 static SERVERS: AtomicU64 = AtomicU64::new(0);
 
 /// All of them, by name.
@@ -36,8 +36,8 @@ pub(crate) struct Apps {
     shared: Arc<Shared>,
     telemetry: Arc<Telemetry>,
     groups: RefCell<BTreeMap<String, App>>,
-    folder: RefCell<Option<SocketDirectory>>,
-    /// Numbers the folders of sockets.
+    directory: RefCell<Option<SocketDirectory>>,
+    /// Numbers the directories of sockets.
     count: std::cell::Cell<u64>,
 }
 
@@ -50,20 +50,20 @@ struct App {
     store: StoreServer,
 }
 
-/// The folder of the sockets; gone with this.
+/// The directory of the sockets; gone with this.
 struct SocketDirectory(PathBuf);
 
 impl Drop for SocketDirectory {
     fn drop(&mut self) {
-        // What is left is found by the next server of this user.
+        // The next server of this user removes the rest.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
 impl Apps {
     pub(crate) fn new(shared: Arc<Shared>, telemetry: Arc<Telemetry>) -> Apps {
-        let (groups, folder) = (RefCell::default(), RefCell::default());
-        Apps { shared, telemetry, groups, folder, count: std::cell::Cell::new(0) }
+        let (groups, directory) = (RefCell::default(), RefCell::default());
+        Apps { shared, telemetry, groups, directory, count: std::cell::Cell::new(0) }
     }
 
     /// The one application that this process is there for.
@@ -83,7 +83,7 @@ impl Apps {
     pub(crate) fn follow(
         &self,
         plan: &[(String, Arc<AppSettings>)],
-        folder: &Path,
+        directory: &Path,
         log_options: &LogOptions,
     ) {
         if self.running().is_some() {
@@ -92,8 +92,8 @@ impl Apps {
         let mut groups = self.groups.borrow_mut();
         for (name, settings) in plan {
             match groups.get_mut(name) {
-                Some(app) => update_app(app, settings, folder, log_options),
-                None => match self.start(name, settings, folder, log_options) {
+                Some(app) => update_app(app, settings, directory, log_options),
+                None => match self.start(name, settings, directory, log_options) {
                     Ok(app) => {
                         groups.insert(name.clone(), app);
                     }
@@ -105,7 +105,7 @@ impl Apps {
         }
     }
 
-    /// Ends the groups that a Plan does not name, once nobody serves another one.
+    /// Ends the groups that a Plan does not name, once all workers serve that Plan.
     pub(crate) fn stop_removed(&self, plan: &[(String, Arc<AppSettings>)]) {
         if self.running().is_some() {
             return;
@@ -128,7 +128,7 @@ impl Apps {
         &self,
         name: &str,
         settings: &Arc<AppSettings>,
-        folder: &Path,
+        directory: &Path,
         log_options: &LogOptions,
     ) -> Result<App, String> {
         let sockets = self.sockets()?;
@@ -139,7 +139,7 @@ impl Apps {
         let on_change = move |group: &WorkerGroup| live.set(live_slots(group, &own));
         let group = WorkerGroup::start(
             name,
-            GroupSettings { store: path, ..settings_of(settings, folder, log_options) },
+            GroupSettings { store: path, ..settings_of(settings, directory, log_options) },
             WorkerSockets::Own(sockets),
             settings.workers as usize,
             on_change,
@@ -157,22 +157,22 @@ impl Apps {
     ) -> Result<StoreServer, String> {
         let database = Database::new(memory.bytes_usize(), StoreMetrics::of(&self.telemetry, app));
         let started = StoreServer::start(&sockets.join("store.sock"), database);
-        // Without it each process would have one of its own, and nobody would know.
+        // Without it each process would have a store of its own, unnoticed.
         started.map_err(|error| format!("the store that its processes share: {error}"))
     }
 
-    /// A folder for the sockets of one group.
+    /// A directory for the sockets of one group.
     pub(crate) fn sockets(&self) -> Result<PathBuf, String> {
-        let mut folder = self.folder.borrow_mut();
-        if folder.is_none() {
+        let mut directory = self.directory.borrow_mut();
+        if directory.is_none() {
             let number = SERVERS.fetch_add(1, Ordering::Relaxed);
             let name = format!("{}-{number}.apps", std::process::id());
-            *folder = Some(SocketDirectory(own_folder()?.join(name)));
+            *directory = Some(SocketDirectory(own_directory()?.join(name)));
         }
         let number = self.count.get();
         self.count.set(number + 1);
         // Not by the app's name: paths of Unix sockets are short.
-        let root = folder.as_ref().map(|folder| folder.0.clone()).unwrap_or_default();
+        let root = directory.as_ref().map(|directory| directory.0.clone()).unwrap_or_default();
         let path = root.join(number.to_string());
         make(&path)?;
         Ok(path)
@@ -202,7 +202,7 @@ impl Apps {
         self.all().iter().for_each(|group| group.stop_listening());
     }
 
-    /// Ends all processes, when what is under way in them has ended; how many connections were cut
+    /// Ends all processes when their requests in flight have ended; how many connections were cut
     /// off because that took too long.
     pub(crate) async fn stop(&self) -> u64 {
         let stopping: Vec<_> = self
@@ -216,7 +216,7 @@ impl Apps {
             cut_off += group.await.unwrap_or_default();
         }
         self.groups.borrow_mut().clear();
-        self.folder.take();
+        self.directory.take();
         cut_off
     }
 
@@ -226,28 +226,33 @@ impl Apps {
     }
 }
 
-fn update_app(app: &mut App, settings: &Arc<AppSettings>, folder: &Path, log_options: &LogOptions) {
+fn update_app(
+    app: &mut App,
+    settings: &Arc<AppSettings>,
+    directory: &Path,
+    log_options: &LogOptions,
+) {
     let group = app.group.clone();
     app.target = settings.python.clone();
     app.settings = Some(settings.clone());
     app.store.database().resize(settings.limits.store.bytes_usize());
     let store = Some(app.store.path().to_owned());
-    let wanted = GroupSettings { store, ..settings_of(settings, folder, log_options) };
+    let wanted = GroupSettings { store, ..settings_of(settings, directory, log_options) };
     let is_another = *group.settings() != wanted;
     if is_another {
         group.change(wanted);
         let group = group.clone();
-        // What fails is in the log, and the processes before go on.
+        // A failure is logged, and the previous processes continue.
         net::task::spawn_local(async move { group.renew().await });
     }
     group.set_workers(settings.workers as usize);
 }
 
 /// The processes that take exchanges, or soon will.
-fn live_slots(group: &WorkerGroup, folder: &Path) -> Vec<LiveWorker> {
+fn live_slots(group: &WorkerGroup, directory: &Path) -> Vec<LiveWorker> {
     let live = group.slots().into_iter().filter_map(|slot| {
         let generation = slot.expected()?;
-        let path = WorkerSockets::path(folder, slot.index, generation);
+        let path = WorkerSockets::path(directory, slot.index, generation);
         Some(LiveWorker { slot: u32::try_from(slot.index).ok()?, generation, path })
     });
     live.collect()

@@ -1,7 +1,7 @@
-//! Processes that accept on the same socket take turns: who has more connections than another lets
+//! Processes that accept on the same socket take turns: one with more connections than another lets
 //! that one go first.
 //!
-//! Without it whoever runs already takes all that come at the same moment, and the processor of
+//! Without it a process that runs already takes all that come at the same moment, and the core of
 //! another stays idle. Promises that a connection waits for another process once, for [`HOLD`], and
 //! is then taken here.
 
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_has_more_waits_and_who_is_alone_does_not() {
+    fn a_process_with_more_waits_and_a_lone_one_does_not() {
         let balance = Balance::new(SharedCounts::new(ABSENT).unwrap(), 1);
         balance.publish(1000);
         assert!(!balance.has_more(), "alone");

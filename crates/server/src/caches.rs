@@ -9,7 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use admin::{
-    CacheDisk, CacheStatus, Entries, EntriesWanted, Explanation, NoAnswer, PurgeWhat, Question,
+    CacheDisk, CacheRequestError, CacheStatus, Entries, EntriesWanted, Explanation, PurgeWhat,
+    Question,
 };
 use cache::explain::{ObjectDescription, explain};
 use cache::rules::tags;
@@ -113,8 +114,8 @@ pub(crate) fn entries(
     control: &Control,
     name: &str,
     wanted: &EntriesWanted,
-) -> Result<Entries, NoAnswer> {
-    let cache = control.caches.get(name).ok_or(NoAnswer::NoCache)?;
+) -> Result<Entries, CacheRequestError> {
+    let cache = control.caches.get(name).ok_or(CacheRequestError::NoCache)?;
     let prefix = wanted.prefix.as_bytes();
     let mut after = wanted.after;
     // A look takes one slice of a shard; an empty one is no page.
@@ -156,8 +157,8 @@ pub(crate) async fn purge(
     name: &str,
     what: PurgeWhat,
     soft: bool,
-) -> Result<u64, NoAnswer> {
-    let cache = control.caches.get(name).ok_or(NoAnswer::NoCache)?;
+) -> Result<u64, CacheRequestError> {
+    let cache = control.caches.get(name).ok_or(CacheRequestError::NoCache)?;
     let kind = match &what {
         PurgeWhat::Url(_) => "url",
         PurgeWhat::Prefix(_) => "prefix",
@@ -170,7 +171,7 @@ pub(crate) async fn purge(
         let one = |purge: &PurgeTarget| cache.store().purge(&purge.as_purge(), soft);
         targets.iter().map(one).sum()
     });
-    let purged: u64 = counted.await.map_err(|error| NoAnswer::Wrong(error.to_string()))?;
+    let purged: u64 = counted.await.map_err(|error| CacheRequestError::Wrong(error.to_string()))?;
     event!(Level::Info, "purged", cache = name, by = kind, soft = soft, responses = purged);
     Ok(purged)
 }
@@ -197,15 +198,15 @@ impl PurgeTarget {
 fn targets(
     plans: &[(&RoutePlan, &CachePlan)],
     what: PurgeWhat,
-) -> Result<Vec<PurgeTarget>, NoAnswer> {
+) -> Result<Vec<PurgeTarget>, CacheRequestError> {
     // Routes may compare URLs in different ways: each is asked what it calls this one.
-    let urls = |text: &str| -> Result<BTreeSet<Box<[u8]>>, NoAnswer> {
+    let urls = |text: &str| -> Result<BTreeSet<Box<[u8]>>, CacheRequestError> {
         let urls: BTreeSet<_> =
             plans.iter().filter_map(|(route, plan)| plan.url(&route.name, text)).collect();
         match urls.is_empty() && !plans.is_empty() {
             true => {
                 let said = format!("\"{text}\" is no absolute URL: write http://host/path");
-                Err(NoAnswer::Wrong(said))
+                Err(CacheRequestError::Wrong(said))
             }
             false => Ok(urls),
         }
@@ -228,10 +229,10 @@ pub(crate) fn explain_cache(
     control: &Control,
     name: &str,
     question: &Question,
-) -> Result<Explanation, NoAnswer> {
-    let cache = control.caches.get(name).ok_or(NoAnswer::NoCache)?;
+) -> Result<Explanation, CacheRequestError> {
+    let cache = control.caches.get(name).ok_or(CacheRequestError::NoCache)?;
     let plan = control.plan();
-    let asked = request(&plan, question).map_err(NoAnswer::Wrong)?;
+    let asked = request(&plan, question).map_err(CacheRequestError::Wrong)?;
     let Some(route) = routed(&plan, &asked) else {
         let said = format!("no route takes {} {}", question.method, question.url);
         return Ok(told("pass", &said, None, None, &[]));

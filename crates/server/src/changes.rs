@@ -1,4 +1,4 @@
-//! What a new Plan changes, for the log and for whoever asked for the change.
+//! What a new Plan changes, for the log and the admin API.
 
 use std::collections::HashMap;
 
@@ -59,7 +59,7 @@ fn kept_routes<'p>(plan: &'p Plan, other: &Named<'p>) -> impl Iterator<Item = Op
     both.map(|part| part.name.as_deref())
 }
 
-/// A Plan of no importance, shared by tests of this room.
+/// A minimal Plan, shared by tests of this crate.
 #[cfg(test)]
 pub(crate) fn plan_of(text: &str) -> std::sync::Arc<Plan> {
     let source = config::TextSource::new("test.yaml", text);

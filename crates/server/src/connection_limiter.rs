@@ -27,7 +27,7 @@ impl ConnectionLimiter {
         })
     }
 
-    /// Changes how many there may be; who sits stays.
+    /// Changes the limit; open connections stay.
     pub(crate) fn set_limit(&self, limit: usize) {
         self.limit.store(limit, Ordering::Relaxed);
     }

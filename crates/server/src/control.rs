@@ -96,14 +96,14 @@ pub(crate) struct Control {
     /// Bound for the Plan in use and not yet taken by the reception.
     pub(crate) admin_sockets: RefCell<AdminSockets>,
     logs: RefCell<Logs>,
-    /// Held while a change of the Plan is under way.
+    /// Held while the Plan is changed.
     changing: Mutex<()>,
     pub(crate) state: Cell<ServerState>,
     pub(crate) last_reload: RefCell<Option<ReloadStatus>>,
-    /// Somebody asked over the admin API.
+    /// Requested over the admin API.
     pub(crate) drain_requested: Notify,
     pub(crate) reload_requested: Notify,
-    /// The Plan in use, or what is watched for the next, is another one: for whoever follows it on
+    /// The Plan in use or the watched files have changed: wakes the main loop on
     /// the control thread.
     pub(crate) plan_changed: Notify,
     /// Files whose change is worth a reload.
@@ -211,7 +211,7 @@ impl Control {
         control.upstream_tasks.replace(Some(UpstreamTasks::start(&control.upstreams)));
         let prepared = control.prepare(&plan, None).map_err(Failure::Start)?;
         control.put_into_use(plan, prepared).await.map_err(Failure::Start)?;
-        // A counter is there from the start, or its first step is no increase to whoever reads it.
+        // A counter is exported from the start, or its first step is no increase to Prometheus.
         for family in [&families::CONFIG_RELOADS, &families::CONFIG_RELOAD_FAILURES] {
             control.telemetry.counter(family, &[]);
         }
@@ -233,7 +233,7 @@ impl Control {
         self.listeners.borrow().bound(&self.plan.borrow())
     }
 
-    /// Takes away the files of Unix sockets: from now on nobody shall find them.
+    /// Removes the files of Unix sockets, so that no new client finds them.
     pub(crate) fn remove_socket_files(&self) {
         self.listeners.borrow_mut().remove_files();
     }
@@ -242,7 +242,7 @@ impl Control {
         self.logs.borrow().reopen();
     }
 
-    /// Waits until no other change is under way. Workers that drain take no Plan any more.
+    /// Waits until no other change is in progress. Draining workers take no Plan any more.
     async fn begin_change(&self) -> Result<MutexGuard<'_, ()>, Refusal> {
         let turn = net::timer::within(TURN_WITHIN, self.changing.lock()).await;
         match self.state.get() {
@@ -333,7 +333,7 @@ impl Control {
         }
     }
 
-    /// Reads on another thread: a disk, or a pipe that nobody writes to, may take its time.
+    /// Reads on another thread: a disk, or a pipe without a writer, may block.
     async fn read<T: Send + 'static>(
         &self,
         reading: impl FnOnce(&dyn Source) -> T + Send + 'static,
@@ -349,7 +349,7 @@ impl Control {
         }
     }
 
-    /// Writes the main document anew.
+    /// Replaces the main document.
     async fn write(&self, text: String) -> Result<(), Refusal> {
         let source = self.source.clone();
         let written = net::blocking(move || source.replace(&text)).await;
@@ -389,14 +389,14 @@ impl Control {
     }
 
     /// Watches what the latest attempt depends on, also where it was refused: what was wrong may be
-    /// mended in a file that the Plan in use knows nothing of.
+    /// fixed in a file that the Plan in use does not depend on.
     fn watch(&self, files: Vec<PathBuf>) {
         self.watched.replace(watched(&*self.source, files));
         self.plan_changed.notify_waiters();
     }
 
     /// Whether the source says something else by now than when it was read last: asked when more of
-    /// it is watched than before, as what happened between the two was seen by nobody.
+    /// it is watched than before, because changes between the two were not noticed.
     pub(crate) async fn source_has_changed(&self) -> bool {
         let read = self.read(|source| SourceFingerprint::of(load(source)).1).await;
         read.is_ok_and(|fingerprint| fingerprint != *self.last_fingerprint.borrow())
@@ -424,7 +424,7 @@ impl Control {
         self.caches.apply(caches, &self.telemetry);
         if !self.is_worker_process {
             let log_options = LogOptions::of(&plan.log, self.log_overrides);
-            self.apps.follow(&plan.apps, &self.folder(), &log_options);
+            self.apps.follow(&plan.apps, &self.directory(), &log_options);
         }
         // So that the first request finds a server; names that take longer come when they come.
         self.upstreams.settled(RESOLVE_WITHIN).await;
@@ -435,7 +435,7 @@ impl Control {
         let connections = plan.limits.connections as usize;
         self.server_limiter
             .set_limit_within(connections, self.descriptors.get().connections(&plan));
-        // Taken out for the wait: the admin API may look at the listeners meanwhile.
+        // Taken out for the wait, while the admin API may look at the listeners.
         let mut listeners = self.listeners.take();
         let logs = self.logs.take();
         let served = self
@@ -451,11 +451,11 @@ impl Control {
         Ok(())
     }
 
-    /// Where applications start that do not say it: beside the configuration.
-    fn folder(&self) -> PathBuf {
+    /// Where applications start by default: the directory of the configuration file.
+    fn directory(&self) -> PathBuf {
         let file = self.source.file().and_then(|file| std::path::absolute(file).ok());
-        let folder = file.and_then(|file| file.parent().map(PathBuf::from));
-        folder.or_else(|| std::env::current_dir().ok()).unwrap_or_default()
+        let directory = file.and_then(|file| file.parent().map(PathBuf::from));
+        directory.or_else(|| std::env::current_dir().ok()).unwrap_or_default()
     }
 
     /// Shows how the configuration offered last fared.
@@ -507,7 +507,7 @@ pub(crate) fn load(source: &dyn Source) -> Result<Loaded, Report> {
     config::load(source, &config::process_environment, &Kinds::all())
 }
 
-/// The main file, and what was read or looked for beside it.
+/// The main file, and all that was read or looked for besides.
 fn watched(source: &dyn Source, files: Vec<PathBuf>) -> Vec<PathBuf> {
     source.file().map(PathBuf::from).into_iter().chain(files).collect()
 }

@@ -171,7 +171,7 @@ mod tests {
             let connections = parts.connections_where(true);
             let left = limit as usize - in_use as usize - connections;
             assert!(left >= admin, "{limit}: {parts:?}");
-            // But for the smallest limits, each connection can have one to an upstream.
+            // Except with the smallest limits, each connection can have one to an upstream.
             assert!(limit < 256 || left - admin >= connections - 1, "{limit}: {parts:?}");
         }
         assert_eq!(Descriptors::of(65_536, 60).connections_where(true), 32_418);

@@ -1,8 +1,8 @@
-//! Earlier configurations, beside the file they were in.
+//! Earlier configurations, next to the configuration file.
 //!
 //! `tidegate.yaml` has its past in `tidegate.yaml.history/`, one file per version that was put into
 //! use over the admin API or replaced by it, named `UNIX_MS-VERSION.yaml`. Bounded; the oldest go.
-//! Nobody but the server's user reads them: a configuration may hold secrets in clear, and its own
+//! Only the server's user can read them: a configuration may hold secrets in clear, and its own
 //! rights may be narrower than what new files get.
 
 use std::fs;
@@ -16,7 +16,7 @@ use admin::ConfigVersion;
 const KEPT: usize = 20;
 
 pub(crate) struct History {
-    folder: PathBuf,
+    directory: PathBuf,
 }
 
 impl History {
@@ -24,12 +24,12 @@ impl History {
     pub(crate) fn of(file: &Path) -> History {
         let mut name = file.as_os_str().to_owned();
         name.push(".history");
-        History { folder: PathBuf::from(name) }
+        History { directory: PathBuf::from(name) }
     }
 
     /// Keeps a version; one that is kept already only becomes the newest.
     pub(crate) fn keep(&self, version: &str, text: &str, at_ms: u64) -> io::Result<()> {
-        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.directory)?;
         for (_, known, path) in self.entries() {
             if known == version {
                 fs::remove_file(path)?;
@@ -38,7 +38,7 @@ impl History {
         let mut options = fs::OpenOptions::new();
         options.write(true).create(true).truncate(true).mode(0o600);
         options
-            .open(self.folder.join(format!("{at_ms:013}-{version}.yaml")))?
+            .open(self.directory.join(format!("{at_ms:013}-{version}.yaml")))?
             .write_all(text.as_bytes())?;
         for (_, _, path) in self.entries().into_iter().skip(KEPT) {
             fs::remove_file(path)?;
@@ -65,7 +65,7 @@ impl History {
     }
 
     fn entries(&self) -> Vec<(u64, String, PathBuf)> {
-        let files = fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        let files = fs::read_dir(&self.directory).into_iter().flatten().flatten();
         let mut entries: Vec<_> = files
             .filter_map(|file| {
                 let name = file.file_name().into_string().ok()?;
@@ -86,8 +86,8 @@ mod tests {
 
     #[test]
     fn versions_come_back_newest_first_and_are_bounded() {
-        let folder = tempfile::tempdir().unwrap();
-        let history = History::of(&folder.path().join("t.yaml"));
+        let directory = tempfile::tempdir().unwrap();
+        let history = History::of(&directory.path().join("t.yaml"));
         for at_ms in 0..KEPT as u64 + 5 {
             history.keep(&format!("v{at_ms}"), &format!("text {at_ms}"), at_ms).unwrap();
         }

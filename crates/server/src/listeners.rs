@@ -3,7 +3,7 @@
 //! A socket is known by its address and not by its listener's name, so that a listener that is
 //! renamed keeps its socket. Sockets that a new Plan does not name are closed by the workers that
 //! hold them; those that it keeps are never touched. The file of a Unix socket goes when the socket
-//! does, unless somebody else has put another one in its place.
+//! does, unless another process has replaced it.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -52,7 +52,7 @@ impl Drop for SocketFile {
 #[derive(Default)]
 pub(crate) struct Listeners {
     open: BTreeMap<String, OpenSocket>,
-    /// Sockets that the process was started with and no listener has asked for yet (seam 12).
+    /// Sockets that the process was started with and no listener has asked for yet (extension point 12).
     inherited: RefCell<Vec<Inherited>>,
 }
 
@@ -68,7 +68,7 @@ pub(crate) fn key(listener: &ListenerPlan) -> String {
     }
 }
 
-/// Sockets that a Plan needs and that were not open: bound, but in nobody's hands yet.
+/// Sockets that a Plan needs and that were not open: bound, but not yet given to a worker.
 pub(crate) struct NewSockets {
     bound: BTreeMap<String, (Listening, Option<SocketFile>)>,
 }
@@ -122,7 +122,7 @@ impl Listeners {
         workers: usize,
     ) -> Result<(Listening, Option<SocketFile>), String> {
         if let Some(inherited) = self.claim(listener) {
-            // Its file is that of whoever made it.
+            // The file belongs to the process that created it.
             let listening = inherited.listen(workers).map_err(|error| {
                 format!("listener {}: its inherited socket: {error}", listener.name)
             })?;
@@ -138,7 +138,7 @@ impl Listeners {
         Ok((listening, file))
     }
 
-    /// Whether one of our sockets is in the way of another.
+    /// Whether one of our own sockets already covers the address.
     fn overlaps(&self, wanted: &Bind) -> bool {
         self.open.values().any(|open| match (&open.local, wanted) {
             (Bind::Tcp(ours), Bind::Tcp(wanted)) => {

@@ -8,7 +8,7 @@ use telemetry::log::{self, Level};
 use telemetry::{LogRing, LogWriter, Sink, Telemetry, event};
 
 /// Events on their way to standard error, while this lives: over a thread of their own, because a
-/// pipe that nobody reads blocks its writer, and that must be neither a worker nor the control
+/// pipe without a reader blocks its writer, and that must be neither a worker nor the control
 /// thread.
 pub(crate) struct Events(LogWriter);
 

@@ -1,4 +1,4 @@
-//! Raw TCP programs on one worker: their doors, across Plans.
+//! Raw TCP programs on one worker: their listeners, across Plans.
 //!
 //! A socket that a new Plan keeps is never touched: its next connection goes to the new program,
 //! those that are open stay with the one they began with.

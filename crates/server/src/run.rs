@@ -26,7 +26,7 @@ pub fn run(source: Arc<dyn Source>, options: Options) -> Result<(), Failure> {
     run_with(source, options, None)
 }
 
-/// The same beside an application, if there is one: then it is that which serves.
+/// The same as supervisor of an application, if there is one: then its processes serve.
 pub(crate) fn run_with(
     source: Arc<dyn Source>,
     options: Options,
@@ -42,7 +42,7 @@ pub(crate) fn run_with(
         .map_err(|error| Failure::Start(format!("the event loop cannot be started: {error}")))?;
     let served = runtime.block_on(async {
         tokio::task::spawn_local(net::timer::drive());
-        // Before a socket listens: whoever reaches us may signal us, and is not to end us by that.
+        // Before a socket listens: a signal sent once it accepts must not end the process.
         let signals = Signals::new(program.is_some())
             .map_err(|error| Failure::Start(format!("signals: {error}")))?;
         let start_context = StartContext::own()?;
@@ -54,7 +54,7 @@ pub(crate) fn run_with(
         control.worker_threads.end().await;
         served
     });
-    // A disk that does not answer holds nobody up.
+    // A disk that does not respond does not delay the end.
     runtime.shutdown_timeout(END_WITHIN);
     served
 }
@@ -132,14 +132,14 @@ async fn serve(
             () = watch.changed() => true,
             () = control.reload_requested.notified() => true,
             () = control.plan_changed.notified() => {
-                // Somebody put another Plan into use over the admin API.
+                // The admin API has put another Plan into use.
                 follow(&admin_listener, &options, &mut watch, control, &mut bound).await;
                 continue;
             }
             () = control.drain_requested.notified() => break,
         };
         if reload && program.is_some() {
-            // Its processes take their time to begin: signals are heard meanwhile.
+            // Its processes start slowly: signals are handled in the mean time.
             let control = control.clone();
             net::task::spawn_local(async move { reload_now(&control).await });
         } else if reload {
@@ -152,7 +152,7 @@ async fn serve(
     Ok(())
 }
 
-/// What comes of it is logged and shown by the admin API. A change that is under way may have read
+/// The result is logged and shown by the admin API. A change that is in progress may have read
 /// the source before it became what it is now: then this one comes after it.
 async fn reload_now(control: &Control) {
     while let Err(Refusal::Busy) = control.reload_now().await {}
@@ -195,7 +195,7 @@ async fn follow_files(watch: &mut Watch, control: &Control) {
     }
 }
 
-/// Lets the applications end: nobody sends them anything any more. How many connections were cut
+/// Ends the applications, which get no more requests. Returns how many connections were cut
 /// off, or `None` if a second interrupt ended the wait.
 async fn stop_apps(control: &Control, signals: &mut Signals) -> Option<u64> {
     let stopped = control.apps.stop();

@@ -64,7 +64,7 @@ pub struct WorkerSpec {
     pub log_format: String,
     /// It is part of a program that minds its own signals.
     pub embedded: bool,
-    /// How long it may drain when nobody tells it.
+    /// How long it may drain when the supervisor has given no time.
     pub graceful_ms: u64,
     /// A lag of the application from which on it is logged with its stack; 0 for never.
     pub stall_ms: u64,
@@ -142,7 +142,7 @@ impl WorkerSpec {
         })
     }
 
-    /// Whether who reads this is of the version that wrote it; the error is a sentence.
+    /// Checks that this process is of the version that wrote it; the error is a sentence.
     pub fn check_version(&self) -> Result<(), String> {
         let ours = env!("CARGO_PKG_VERSION");
         if self.version == ours {

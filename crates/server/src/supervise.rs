@@ -3,6 +3,8 @@
 mod back_off;
 mod control_channel;
 mod dev_watch;
+mod group_context;
+mod group_settings;
 pub(crate) mod limits;
 mod policy;
 mod restart;
@@ -13,12 +15,14 @@ mod worker_slot;
 
 pub(crate) use control_channel::{ControlChannel, SupervisorCommand, WorkerMessage};
 pub(crate) use dev_watch::DevWatch;
+pub(crate) use group_context::WorkerSockets;
+pub(crate) use group_settings::GroupSettings;
 pub(crate) use limits::{REPORT_EVERY, SHUT_DOWN_WITHIN, WORKERS_MAX};
 pub use policy::{DevReload, Policy};
 pub(crate) use restart::RestartReason;
 pub(crate) use running_process::RunningProcess;
 pub use stats::Stats;
-pub(crate) use worker_group::{GroupSettings, WorkerGroup, WorkerSockets};
+pub(crate) use worker_group::WorkerGroup;
 pub(crate) use worker_slot::WorkerSlot;
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Notices when a configuration file has changed.
 //!
-//! Watches the folder and not the file: editors and `PUT /v1/config` replace a file by renaming
+//! Watches the directory and not the file: editors and `PUT /v1/config` replace a file by renaming
 //! another over it, which ends a watch on the file itself. A thread of its own waits for the
 //! kernel's events and hands them over; it lives as long as the process.
 
@@ -27,17 +27,17 @@ const MASK: WatchMask = WatchMask::CLOSE_WRITE
     .union(WatchMask::CREATE)
     .union(WatchMask::DELETE);
 
-/// Something happened to this name in the folder watched under that number.
+/// Something happened to this name in the directory watched under that number.
 type Happened = (i32, Option<OsString>);
 
-/// Watches the folders of some files.
+/// Watches the directories of some files.
 pub(crate) struct Watch {
-    /// None where the system lets nobody watch.
+    /// None where the system has no inotify instance left.
     watches: Option<Watches>,
     events: mpsc::UnboundedReceiver<Happened>,
-    folders: BTreeMap<i32, (WatchDescriptor, PathBuf)>,
+    directories: BTreeMap<i32, (WatchDescriptor, PathBuf)>,
     names: Vec<(PathBuf, Option<OsString>)>,
-    /// Something has changed that nobody has been told of yet.
+    /// Something has changed and has not been reported yet.
     pending: bool,
 }
 
@@ -49,49 +49,49 @@ impl Watch {
         std::thread::Builder::new()
             .name("file-watch".to_owned())
             .spawn(move || hand_over(inotify, &sender))?;
-        let (folders, names) = (BTreeMap::new(), Vec::new());
-        Ok(Watch { watches: Some(watches), events, folders, names, pending: false })
+        let (directories, names) = (BTreeMap::new(), Vec::new());
+        Ok(Watch { watches: Some(watches), events, directories, names, pending: false })
     }
 
     /// One that notices nothing. Users may have few instances of inotify (inotify(7),
     /// `max_user_instances`), and to serve without one is better than not to serve.
     pub(crate) fn blind() -> Watch {
         let (_, events) = mpsc::unbounded_channel();
-        let (folders, names) = (BTreeMap::new(), Vec::new());
-        Watch { watches: None, events, folders, names, pending: false }
+        let (directories, names) = (BTreeMap::new(), Vec::new());
+        Watch { watches: None, events, directories, names, pending: false }
     }
 
-    /// Watches exactly these from now on: files by name, folders for whatever happens in them, and
-    /// the symbolic links on the way there. Folders that were watched before stay so without a gap:
-    /// what happens in them meanwhile, while a reload is reading, is not missed. Whether there is a
-    /// folder that was not: what happened there before, nobody has seen.
+    /// Watches exactly these from now on: files by name, directories for whatever happens in them, and
+    /// the symbolic links on the way there. Directorys that were watched before stay so without a gap:
+    /// changes in them while a reload is reading are not missed. Returns whether there is a
+    /// directory that was not watched: earlier changes there were missed.
     pub(crate) fn set(&mut self, paths: &[PathBuf]) -> bool {
         let Some(watches) = &mut self.watches else { return false };
         self.names =
             paths.iter().flat_map(|path| with_links(path)).map(|path| place(&path)).collect();
         let names = &self.names;
-        let is_wanted = |folder: &Path| names.iter().any(|(wanted, _)| wanted == folder);
+        let is_wanted = |directory: &Path| names.iter().any(|(wanted, _)| wanted == directory);
         let (kept, gone): (BTreeMap<_, _>, BTreeMap<_, _>) =
-            std::mem::take(&mut self.folders).into_iter().partition(|(_, (_, f))| is_wanted(f));
-        self.folders = kept;
+            std::mem::take(&mut self.directories).into_iter().partition(|(_, (_, f))| is_wanted(f));
+        self.directories = kept;
         for (_, (descriptor, _)) in gone {
-            // The folder may be gone, and its watch with it.
+            // The directory may be gone, and its watch with it.
             let _ = watches.remove(descriptor);
         }
         let wanted: BTreeSet<PathBuf> =
-            self.names.iter().map(|(folder, _)| folder.clone()).collect();
+            self.names.iter().map(|(directory, _)| directory.clone()).collect();
         let mut is_wider = false;
-        for folder in wanted {
-            // A folder that was removed and made anew is another one, so it is asked for again: the
+        for directory in wanted {
+            // A directory that was removed and made again is another one, so it is asked for again: the
             // kernel knows those that it has.
-            match watches.add(&folder, MASK) {
+            match watches.add(&directory, MASK) {
                 Ok(descriptor) => {
                     let id = descriptor.get_watch_descriptor_id();
-                    is_wider |= self.folders.insert(id, (descriptor, folder)).is_none();
+                    is_wider |= self.directories.insert(id, (descriptor, directory)).is_none();
                 }
                 Err(error) => {
-                    let folder = folder.display();
-                    event!(Level::Warn, "cannot watch", folder = folder, error = error);
+                    let directory = directory.display();
+                    event!(Level::Warn, "cannot watch", directory = directory, error = error);
                 }
             }
         }
@@ -126,35 +126,35 @@ impl Watch {
 
     /// What tells that a file has been written to.
     fn stamps(&self) -> Vec<Option<(u64, SystemTime)>> {
-        let stamp = |(folder, name): &(PathBuf, Option<OsString>)| {
-            let found = std::fs::metadata(folder.join(name.as_ref()?)).ok()?;
+        let stamp = |(directory, name): &(PathBuf, Option<OsString>)| {
+            let found = std::fs::metadata(directory.join(name.as_ref()?)).ok()?;
             Some((found.len(), found.modified().ok()?))
         };
         self.names.iter().map(stamp).collect()
     }
 
     fn concerns(&self, (id, name): &Happened) -> bool {
-        let folder = self.folders.get(id).map(|(_, folder)| folder);
+        let directory = self.directories.get(id).map(|(_, directory)| directory);
         self.names.iter().any(|(watched, wanted)| {
-            Some(watched) == folder && (wanted.is_none() || wanted == name)
+            Some(watched) == directory && (wanted.is_none() || wanted == name)
         })
     }
 }
 
-/// The folder to watch for a path, and the name in it that matters; every name for a folder. The
-/// kernel counts the watches of folders, not of their spellings: so there is one spelling.
+/// The directory to watch for a path, and the name in it that matters; every name for a directory. The
+/// kernel counts the watches of directories, not of their spellings: so there is one spelling.
 fn place(path: &Path) -> (PathBuf, Option<OsString>) {
-    let (folder, name) = if path.is_dir() && !path.is_symlink() {
+    let (directory, name) = if path.is_dir() && !path.is_symlink() {
         (path, None)
     } else {
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         (parent.unwrap_or(Path::new(".")), path.file_name().map(OsString::from))
     };
-    (folder.canonicalize().unwrap_or(folder.to_owned()), name)
+    (directory.canonicalize().unwrap_or(directory.to_owned()), name)
 }
 
 /// A path, and before it the links that it leads over, each as a path of its own. A mounted
-/// ConfigMap or Secret of Kubernetes changes by a link that is exchanged beside the file, and
+/// ConfigMap or Secret of Kubernetes changes by a link that is exchanged next to the file, and
 /// `current -> releases/7` by one above it.
 fn with_links(path: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
@@ -183,7 +183,7 @@ fn first_link(path: &Path) -> Option<(PathBuf, PathBuf)> {
     None
 }
 
-/// Waits for events until nobody wants them.
+/// Waits for events until the receiver is dropped.
 fn hand_over(mut inotify: Inotify, sender: &mpsc::UnboundedSender<Happened>) {
     let mut buffer = [0; 4096];
     loop {
@@ -210,7 +210,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_may_not_watch_is_told_nothing() {
+    fn without_inotify_no_change_is_reported() {
         net::worker::block_on_local(async {
             let mut watch = Watch::blind();
             watch.set(&[std::env::temp_dir()]);
@@ -220,17 +220,17 @@ mod tests {
 
     #[test]
     fn a_file_that_is_replaced_is_noticed_and_its_neighbour_is_not() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a.yaml");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.yaml");
         std::fs::write(&path, "one").unwrap();
         net::worker::block_on_local(async {
             let mut watch = Watch::new().unwrap();
             watch.set(std::slice::from_ref(&path));
-            std::fs::write(folder.path().join("other"), "x").unwrap();
+            std::fs::write(directory.path().join("other"), "x").unwrap();
             let quiet = net::timer::within(Duration::from_millis(50), watch.changed()).await;
             assert!(quiet.is_none());
-            std::fs::write(folder.path().join("new"), "two").unwrap();
-            std::fs::rename(folder.path().join("new"), &path).unwrap();
+            std::fs::write(directory.path().join("new"), "two").unwrap();
+            std::fs::rename(directory.path().join("new"), &path).unwrap();
             // Given up while it lets the change settle: the next one that asks hears of it.
             while !watch.pending {
                 assert!(net::timer::within(SETTLE / 4, watch.changed()).await.is_none());
@@ -242,8 +242,8 @@ mod tests {
     #[test]
     fn a_file_that_is_still_being_written_is_waited_for() {
         const PARTS: usize = 8;
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a.yaml");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.yaml");
         std::fs::write(&path, "one").unwrap();
         net::worker::block_on_local(async {
             let mut watch = Watch::new().unwrap();
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn who_watches_more_than_before_is_told() {
+    fn a_wider_watch_is_reported() {
         let (one, two) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let (in_one, in_two) = (one.path().join("a"), two.path().join("a"));
         let mut watch = Watch::new().unwrap();
@@ -278,16 +278,16 @@ mod tests {
     }
 
     #[test]
-    fn a_change_while_the_watch_is_set_anew_is_noticed() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("a.yaml");
+    fn a_change_while_the_watch_is_replaced_is_noticed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.yaml");
         std::fs::write(&path, "one").unwrap();
         net::worker::block_on_local(async {
             let mut watch = Watch::new().unwrap();
             watch.set(std::slice::from_ref(&path));
             for _ in 0..3 {
                 std::fs::write(&path, "two").unwrap();
-                watch.set(&[path.clone(), folder.path().join("b.yaml")]);
+                watch.set(&[path.clone(), directory.path().join("b.yaml")]);
                 let patience = Duration::from_secs(10);
                 assert!(net::timer::within(patience, watch.changed()).await.is_some());
             }
@@ -298,8 +298,8 @@ mod tests {
     fn links_that_are_exchanged_are_noticed() {
         use std::os::unix::fs::symlink;
 
-        let folder = tempfile::tempdir().unwrap();
-        let at = |name: &str| folder.path().join(name);
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
         for version in ["v1", "v2"] {
             std::fs::create_dir(at(version)).unwrap();
             std::fs::write(at(version).join("a.yaml"), version).unwrap();

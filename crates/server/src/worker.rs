@@ -1,4 +1,4 @@
-//! A worker's main loop: it takes orders from the control thread and keeps doors open.
+//! A worker's main loop: it carries out the commands of the control thread.
 //!
 //! Owns the worker's instance of the Plan, its services and its accept loops. An order is answered
 //! when it is carried out, which is how the control thread knows that a new Plan serves.
@@ -39,7 +39,7 @@ pub(crate) enum ThreadCommand {
     Serve(Box<Serving>),
     /// Take no more connections and let those that are open end; answered when none is left.
     Drain(oneshot::Sender<()>),
-    /// End now, with whatever is under way.
+    /// End now, whatever is in flight.
     End,
 }
 
@@ -68,7 +68,7 @@ pub(crate) struct Worker {
     /// Services of closed listeners whose connections have not all ended.
     closing: Vec<Rc<Service>>,
     programs: Programs,
-    /// Held so that it is there; requests under way hold the one before.
+    /// Held so that it is there; requests in flight hold the previous one.
     lua: Option<Rc<lua_host::Generation>>,
     /// The version served, for the control thread to look at.
     version: Arc<Mutex<String>>,
@@ -106,7 +106,7 @@ impl Worker {
         }
     }
 
-    /// Carries out orders until it is to end, or there is nobody left to give any.
+    /// Carries out commands until it is to end, or the control thread is gone.
     pub(crate) async fn run(mut self, mut commands: mpsc::UnboundedReceiver<ThreadCommand>) {
         while let Some(command) = commands.recv().await {
             match command {

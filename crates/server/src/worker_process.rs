@@ -2,7 +2,7 @@
 //!
 //! Owns the control socket's end of the process, its heart (a report every second), its listeners
 //! and connections. Promises that nothing is accepted before the application is ready; that what is
-//! under way is finished when the process is told to drain, when it gets SIGTERM and when its
+//! in flight is finished when the process is told to drain, when it gets SIGTERM and when its
 //! supervisor has died; and that the application is told to stop after its last request. Knows the
 //! application as an [`Application`] and a desk, and no language.
 
@@ -41,7 +41,7 @@ pub trait Application: Send + Sync {
     /// What it has done so far. `rss_bytes` and `stalls` are filled in here.
     fn stats(&self) -> Stats;
 
-    /// For how long it has answered nobody although there was something to do, in milliseconds: its
+    /// For how long it has not responded although there was something to do, in milliseconds: its
     /// loop has not heard the bell, or none of its threads takes what waits.
     fn lag_ms(&self) -> u64;
 
@@ -124,7 +124,7 @@ async fn host(spec: &WorkerSpec, hosted: HostedApplication) -> u8 {
     };
     let channel = ControlChannel::new(stream);
     if let Err(why) = spec.check_version() {
-        // It may have died, and then nobody has to know.
+        // The supervisor may have died.
         let _ = channel.send_message(&WorkerMessage::Failed(why)).await;
         return WRONG_VERSION;
     }

@@ -146,7 +146,7 @@ impl WorkerThreads {
         }
     }
 
-    /// Ends the threads, with whatever is under way: each connection ends as its own task says and
+    /// Ends the threads, whatever is in flight: each connection ends as its own task says and
     /// not as the kernel closes what a process leaves. One that blocks is left to that.
     pub(crate) async fn end(&self) {
         for worker in &self.workers {

@@ -14,7 +14,7 @@ impl<T: Setting> Setting for Vec<T> {
             reader.expected(node, "a list");
             return None;
         };
-        // What is wrong has been reported; the others go on, so that every error is.
+        // A wrong item has been reported; the others are read too, so that all errors are.
         Some(items.iter().filter_map(|item| T::read(item, reader)).collect())
     }
 }
@@ -58,8 +58,8 @@ impl<T: Setting> Setting for BTreeMap<String, T> {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Named<T> {
     pub entries: Vec<(Spanned<String>, T)>,
-    /// Names whose value was wrong: declared all the same, so that nobody else's reference is
-    /// called dangling.
+    /// Names whose value was wrong: they are declared all the same, so that references to
+    /// them are not called dangling.
     pub broken: Vec<String>,
 }
 

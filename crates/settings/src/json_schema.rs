@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use crate::node::Node;
 use crate::schema::{ChoiceDef, Def, Field, RecordDef, Schema, SchemaBuilder};
 
-/// The whole document: `root` with all definitions beside it.
+/// The whole document: `root` and all definitions.
 pub fn json_schema(title: &str, root: &Schema, defs: &SchemaBuilder) -> Value {
     let mut out = json!({
         "$schema": "https://json-schema.org/draft/2020-12/schema",

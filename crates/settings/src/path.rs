@@ -1,4 +1,4 @@
-//! Paths of files and folders. A relative one starts at the folder of the configuration file that
+//! Paths of files and directories. A relative one starts at the directory of the configuration file that
 //! wrote it.
 
 use std::ops::Deref;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::{Node, Reader, Schema, SchemaBuilder, Setting};
 
-/// A path, made absolute by where it was written. Whether it exists is checked by whoever opens it.
+/// A path, made absolute by where it was written. Whether it exists is checked when it is opened.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FilePath(PathBuf);
 

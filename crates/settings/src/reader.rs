@@ -95,7 +95,7 @@ impl<'a> Reader<'a> {
         self.report.error(node.span, format!("{} {why}", crate::node::quote(scalar.shown())))
     }
 
-    /// Where a relative path written at this place leads: paths start at the folder of the file
+    /// Where a relative path written at this place leads: paths start at the directory of the file
     /// that wrote them.
     pub fn resolve(&self, span: Span, path: &Path) -> PathBuf {
         match self.report.dir(span) {
@@ -142,7 +142,7 @@ impl<'a> Reader<'a> {
         self.path_variables.push(Spanned::new(name.to_owned(), span));
     }
 
-    /// The `{path.NAME}` variables read since the last call: whoever knows the route's path checks
+    /// The `{path.NAME}` variables read since the last call: the code that knows the route's path checks
     /// that it has them.
     pub fn take_path_variables(&mut self) -> Vec<Spanned<String>> {
         std::mem::take(&mut self.path_variables)

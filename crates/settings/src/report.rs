@@ -12,7 +12,7 @@ use crate::nearest::nearest;
 use crate::node::{SourceId, Span, quote};
 use crate::secret::MASK;
 
-/// How many errors are kept: past it nobody reads, and a hostile document must not fill memory.
+/// How many errors are stored, so that a hostile document cannot fill memory.
 pub const ERRORS_KEPT: usize = 200;
 
 /// One thing that is wrong and where.
@@ -94,7 +94,7 @@ impl Report {
         self.unsaid.unset.iter().flatten().map(String::as_str).collect()
     }
 
-    /// Makes a document known: its name in messages, its text for excerpts, and the folder its
+    /// Makes a document known: its name in messages, its text for excerpts, and the directory its
     /// relative paths start at.
     pub fn add_document(&mut self, name: &str, text: &str, dir: Option<&Path>) -> SourceId {
         let id = SourceId(u32::try_from(self.documents.len()).unwrap_or(u32::MAX));
@@ -106,7 +106,7 @@ impl Report {
         id
     }
 
-    /// The folder that relative paths written at this place start at.
+    /// The directory that relative paths written at this place start at.
     pub fn dir(&self, span: Span) -> Option<&Path> {
         self.documents.get(span.source.0 as usize)?.dir.as_deref()
     }
@@ -236,7 +236,7 @@ impl Report {
         Some(masked)
     }
 
-    /// Notes that what was read depends on this file or folder, whether it exists or not: with
+    /// Notes that what was read depends on this file or directory, whether it exists or not: with
     /// another content there it may be right.
     pub fn depends_on(&mut self, path: PathBuf) {
         self.files.push(path);

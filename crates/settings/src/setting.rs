@@ -11,7 +11,7 @@ pub trait Setting: Sized {
     /// What may be written here.
     fn schema(defs: &mut SchemaBuilder) -> Schema;
 
-    /// Reads it. `None` means that an error was reported and there is nothing to go on with;
+    /// Reads it. `None` means that an error was reported and there is no value;
     /// `Some` may come with errors too (a default in the place of what was wrong), so that what
     /// depends on it is still checked. A configuration whose report is not empty is never used.
     fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Self>;
@@ -60,8 +60,8 @@ impl Setting for bool {
     }
 }
 
-/// A decimal number without quotes. `0755` and `0x10` are refused: whoever writes them means
-/// something else.
+/// A decimal number without quotes. `0755` and `0x10` are refused: they mean something else
+/// elsewhere.
 fn number<'n>(node: &'n Node, what: &str, reader: &mut Reader<'_>) -> Option<&'n Scalar> {
     let scalar = reader.scalar(node, what)?;
     let digits = scalar.text.trim_start_matches(['-', '+']);

@@ -11,7 +11,7 @@ pub struct Spanned<T> {
     pub value: T,
     pub span: Span,
     /// False when something in it was wrong, or an environment variable in it is not set: then the
-    /// value holds defaults that nobody wrote.
+    /// value holds defaults that no document wrote.
     pub complete: bool,
 }
 

@@ -148,7 +148,7 @@ impl Setting for Template {
     }
 }
 
-/// What requests are told apart by: one variable, with or without braces, or several in a template.
+/// What requests are keyed by: one variable, with or without braces, or several in a template.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Key(Template);
 

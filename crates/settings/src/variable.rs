@@ -24,7 +24,7 @@ pub enum Variable {
     /// The name of the route.
     Route,
     RequestId,
-    /// Who the request was authenticated as.
+    /// The identity that the request was authenticated as.
     Consumer,
 }
 

@@ -33,27 +33,27 @@ impl Bench {
     }
 
     /// With the token, as an operator would.
-    fn ask(&self, line: &str, fields: &[(&str, &str)], body: &'static str) -> Answer {
+    fn ask(&self, line: &str, fields: &[(&str, &str)], body: &'static str) -> TestResponse {
         let bearer = format!("Bearer {TOKEN}");
         let fields = [&[("authorization", bearer.as_str())], fields].concat();
         self.send(request(line, &fields, body))
     }
 
-    fn send(&self, mut request: Request) -> Answer {
+    fn send(&self, mut request: Request) -> TestResponse {
         net::worker::block_on_local(async {
             let outcome = self.admin.handle(&mut request).resolve().await;
-            Answer::new(outcome.unwrap()).await
+            TestResponse::new(outcome.unwrap()).await
         })
     }
 }
 
-struct Answer {
+struct TestResponse {
     status: u16,
     headers: Headers,
     body: String,
 }
 
-impl Answer {
+impl TestResponse {
     async fn new(mut response: Response) -> Self {
         let body = response.body.collect(1 << 20).await.unwrap();
         let body = String::from_utf8(body.to_vec()).unwrap();

@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_found_and_what_is_left_over_is_said() {
+    fn names_are_resolved_and_unused_apps_are_reported() {
         let declared = "apps: { shop: { python: \"shop.web:app\" } }";
         assert_eq!(errors(declared, "{ app: shop }"), "");
         let dangling = errors(declared, "{ app: shob }");

@@ -1,4 +1,4 @@
-//! Caches and the filters that name them: references, folders, and the order of filters.
+//! Caches and the filters that name them: references, directories, and the order of filters.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use settings::{Reader, quote};
 
 use crate::records::Settings;
 
-/// No two caches share a folder, nor lies one's in another's: each takes what it finds there.
+/// No two caches share a directory, and none lies within another's: each owns all files there.
 pub(super) fn check(settings: &Settings, reader: &mut Reader<'_>) {
     let disks: Vec<_> = (settings.caches.entries.iter())
         .filter_map(|(name, cache)| Some((name, &*cache.disk.as_ref()?.path)))
@@ -16,8 +16,8 @@ pub(super) fn check(settings: &Settings, reader: &mut Reader<'_>) {
     for (at, (name, path)) in disks.iter().enumerate() {
         let other = disks[..at].iter().find(|(_, o)| o.starts_with(path) || path.starts_with(o));
         if let Some((other, _)) = other {
-            let said = format!("cache {} has this folder already", quote(other));
-            reader.error(name.span, said).help("give each disk a folder of its own");
+            let said = format!("cache {} uses this directory already", quote(other));
+            reader.error(name.span, said).help("give each disk its own directory");
         }
     }
 }
@@ -34,7 +34,7 @@ pub(super) fn check_name(filter: &dyn FilterPlan, settings: &Settings, reader: &
     }
 }
 
-/// A route has one cache, and nobody gets from it what he would have to prove himself for.
+/// A route has one cache, and authentication comes before it.
 pub(super) fn check_order(filters: &[Arc<dyn FilterPlan>], reader: &mut Reader<'_>) {
     let mut cached: Option<&CachePlan> = None;
     for filter in filters {

@@ -2,8 +2,8 @@
 
 use settings::{Address, FilePath, Secret, Setting, Spanned};
 
-/// The API that looks at and steers the running server. On its Unix socket, which always
-/// exists, it is open to whoever may open the socket; over TCP it wants the token.
+/// The API that inspects and controls the running server. On its Unix socket, which always
+/// exists, file permissions decide; over TCP it requires the token.
 #[derive(Clone, Debug, PartialEq, Setting)]
 pub struct AdminSettings {
     /// The address to answer on; only the Unix socket without it.
@@ -12,7 +12,7 @@ pub struct AdminSettings {
     /// The bearer token. Without one, only `/healthz`, `/readyz` and `/metrics` are answered
     /// over TCP.
     pub token: Option<Secret>,
-    /// Who may read `/metrics` over TCP.
+    /// Which clients may read `/metrics` over TCP.
     #[setting(default = "open")]
     pub metrics: MetricsAccess,
     /// Names by which clients may reach the TCP address besides IP addresses and names without
@@ -24,16 +24,17 @@ pub struct AdminSettings {
     #[setting(default = false)]
     pub config_secrets: bool,
     /// Path of the Unix socket: a server that cannot have it does not start. Without a path it
-    /// is one in the run-time folder of the user, and where there is none only a warning.
+    /// is one in the run-time directory of the user; if there is none, the server warns and has no
+    /// socket.
     #[setting(example = "/run/tidegate/admin.sock")]
     pub socket: Option<FilePath>,
 }
 
-/// Who may read the metrics.
+/// Which clients may read the metrics.
 #[derive(Clone, Debug, PartialEq, Setting)]
 pub enum MetricsAccess {
-    /// Everybody who reaches the address.
+    /// Every client that reaches the address.
     Open,
-    /// Whoever has the token.
+    /// Clients with the token.
     Token,
 }

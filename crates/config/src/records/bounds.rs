@@ -1,13 +1,11 @@
-//! Limits and time-outs: of the whole server, what a listener says otherwise, what a route says
-//! otherwise.
+//! Limits and time-outs: of the whole server, and what a listener and a route override.
 //!
 //! Promises: the narrower place wins key by key.
 
 use exchange::serve::Patience;
 use settings::{Duration, Setting, Size};
 
-/// How much one client may ask of the server. A listener may say otherwise, and a route for
-/// `body`.
+/// Limits of what a client may request. A listener may override them, and a route `body`.
 #[derive(Clone, Debug, PartialEq, Setting)]
 #[setting(default)]
 pub struct Limits {
@@ -28,7 +26,7 @@ pub struct Limits {
     pub connections: u32,
 }
 
-/// What a listener limits otherwise than the server does.
+/// Overrides of the server-wide `limits` for this listener.
 #[derive(Clone, Debug, PartialEq, Setting)]
 pub struct ListenerLimits {
     /// Longest request line. Longer ones get 414.
@@ -48,7 +46,7 @@ pub struct ListenerLimits {
     pub connections: Option<u32>,
 }
 
-/// What a route limits otherwise than its listener does.
+/// Overrides of the listener's limits for this route.
 #[derive(Clone, Debug, PartialEq, Setting)]
 pub struct RouteLimits {
     /// Longest request body. Longer ones get 413.
@@ -56,8 +54,8 @@ pub struct RouteLimits {
     pub body: Option<Size>,
 }
 
-/// How long a client is waited for. A listener may say otherwise, and a route for `body`,
-/// `write` and what begins with them.
+/// Client time-outs. A listener may override them, and a route those that begin with `body` and
+/// `write`.
 #[derive(Clone, Debug, PartialEq, Setting)]
 #[setting(default)]
 pub struct Timeouts {
@@ -91,13 +89,13 @@ pub struct Timeouts {
     /// How long requests may take to finish when the server stops.
     #[setting(default = "30s", range = "0s"..="1d")]
     pub drain: Duration,
-    /// How long the server goes on accepting after it was told to stop, so that load balancers
+    /// How long the server continues to accept after it was told to stop, so that load balancers
     /// notice.
     #[setting(default = "0s", range = "0s"..="1h")]
     pub drain_delay: Duration,
 }
 
-/// How long a listener waits otherwise than the server does.
+/// Overrides of the server-wide `timeouts` for this listener.
 #[derive(Clone, Debug, PartialEq, Setting)]
 pub struct ListenerTimeouts {
     /// From the connection to its first byte.
@@ -126,7 +124,7 @@ pub struct ListenerTimeouts {
     pub idle: Option<Duration>,
 }
 
-/// How long a route waits otherwise than its listener does.
+/// Overrides of the listener's time-outs for this route.
 #[derive(Clone, Debug, PartialEq, Setting)]
 pub struct RouteTimeouts {
     /// Longest pause while a request body arrives. Slower ones get 408.

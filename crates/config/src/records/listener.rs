@@ -33,10 +33,10 @@ pub struct ListenerSettings {
     /// Idle time before the kernel probes whether the client is still there; never without it.
     #[setting(range = "1s"..="9h", example = "60s")]
     pub keepalive: Option<Duration>,
-    /// What it limits otherwise than the server's `limits`.
+    /// Overrides of the server-wide `limits` for this listener.
     #[setting(default = {})]
     pub limits: ListenerLimits,
-    /// How long it waits otherwise than the server's `timeouts`.
+    /// Overrides of the server-wide `timeouts` for this listener.
     #[setting(default = {})]
     pub timeouts: ListenerTimeouts,
 }

@@ -5,8 +5,8 @@ use settings::{Setting, Spanned};
 use super::bounds::{RouteLimits, RouteTimeouts};
 use crate::kinds::{FilterEntry, HandlerEntry};
 
-/// Which requests go where, through what. Which of several comes first
-/// is said under `match`, not by where they stand.
+/// A route: which requests it takes, their filters and their handler. `match` says which of several
+/// routes comes first; their order here does not matter.
 #[derive(Clone, Debug, PartialEq, Setting)]
 pub struct RouteSettings {
     /// Its name in logs, metrics and `explain`; by default its path.
@@ -18,20 +18,20 @@ pub struct RouteSettings {
     /// What requests go through, in this order, and responses backwards.
     #[setting(default = [])]
     pub filters: Vec<FilterEntry>,
-    /// What answers.
+    /// The handler that responds.
     pub handler: HandlerEntry,
-    /// What it limits otherwise than its listener.
+    /// Overrides of the listener's limits for this route.
     #[setting(default = {})]
     pub limits: RouteLimits,
-    /// How long it waits otherwise than its listener.
+    /// Overrides of the listener's time-outs for this route.
     #[setting(default = {})]
     pub timeouts: RouteTimeouts,
 }
 
-/// What goes before every route's own.
+/// Filters applied before each route's own filters.
 #[derive(Clone, Debug, PartialEq, Setting)]
 pub struct DefaultsSettings {
-    /// Filters that every request of a route goes through first.
+    /// The filters, in this order.
     #[setting(default = [])]
     pub filters: Vec<FilterEntry>,
 }

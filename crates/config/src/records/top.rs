@@ -14,25 +14,25 @@ use crate::kinds::FilterEntry;
 
 /// A configuration of Tidegate. Durations are written `250ms 5s 1h`, sizes `16KiB 10MiB
 /// unlimited`, rates `100/s`; `${NAME}` in a text is an environment variable; relative paths
-/// start at the folder of the file they stand in.
+/// start at the directory of the file that contains them.
 #[derive(Clone, Debug, PartialEq, Setting)]
 pub struct Settings {
-    /// More files: what they say is added. Stars may stand in the last part of a path.
+    /// More configuration files, merged into this one. Stars may stand in the last part of a path.
     #[setting(default = [], example = ["conf.d/*.yaml"])]
     pub include: Vec<String>,
     /// How many workers serve, each a thread with its own connections.
     #[setting(default = "auto", example = 4)]
     pub workers: Workers,
-    /// Peers whose `Forwarded` and `X-Forwarded-*` are believed; from others they are removed.
+    /// Peers whose `Forwarded` and `X-Forwarded-*` are trusted; from others they are removed.
     #[setting(default = [], example = ["10.0.0.0/8"])]
     pub trusted_proxies: Vec<Cidr>,
-    /// Where clients come in, by name.
+    /// Listening sockets, by name.
     #[setting(default = {})]
     pub listeners: Named<ListenerSettings>,
-    /// Groups of servers that requests are sent on to, by name.
+    /// Groups of servers that requests are forwarded to, by name.
     #[setting(default = {})]
     pub upstreams: Named<UpstreamSettings>,
-    /// Stores for answers that the filter `cache` keeps, by name.
+    /// Stores of the responses that the filter `cache` stores, by name.
     #[setting(default = {})]
     pub caches: Named<CacheSettings>,
     /// Applications in Python that run in processes of their own, by name.
@@ -41,31 +41,31 @@ pub struct Settings {
     /// Lists of filters that routes share, by name.
     #[setting(default = {})]
     pub chains: Named<Vec<FilterEntry>>,
-    /// What goes before every route's own.
+    /// Filters applied before each route's own filters.
     #[setting(default = {})]
     pub defaults: DefaultsSettings,
     /// Which requests go where.
     #[setting(default = [])]
     pub routes: Vec<Spanned<RouteSettings>>,
-    /// Programs of Lua that speak TCP themselves.
+    /// Lua programs that serve TCP connections themselves.
     #[setting(default = [])]
     pub programs: Vec<ProgramSettings>,
-    /// What scripts may do in the server.
+    /// What Lua scripts may do in the server.
     #[setting(default = {})]
     pub lua: ServingSettings,
-    /// Pages to answer errors with, by status.
+    /// Error pages, by status.
     #[setting(default = {})]
     pub errors: ErrorSettings,
-    /// The API that looks at and steers the running server.
+    /// The API that inspects and controls the running server.
     #[setting(default = {})]
     pub admin: AdminSettings,
-    /// What the server says about itself, and the access log.
+    /// The event log and the access log.
     #[setting(default = {})]
     pub log: LogSettings,
-    /// How much one client may ask of the server.
+    /// Limits of what a client may request.
     #[setting(default = {})]
     pub limits: Limits,
-    /// How long a client is waited for.
+    /// Client time-outs.
     #[setting(default = {})]
     pub timeouts: Timeouts,
 }

@@ -1,4 +1,4 @@
-//! How the processes of an application are started: which Python, in which folder, with what.
+//! How the processes of an application are started: which Python, in which directory, with what.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -46,10 +46,11 @@ impl LogOptions {
 /// What the processes of an application of the configuration are started with.
 pub(crate) fn settings_of(
     app: &AppSettings,
-    folder: &Path,
+    directory: &Path,
     log_options: &LogOptions,
 ) -> GroupSettings {
-    let dir: PathBuf = app.dir.as_ref().map_or_else(|| folder.to_owned(), |dir| dir.to_path_buf());
+    let dir: PathBuf =
+        app.dir.as_ref().map_or_else(|| directory.to_owned(), |dir| dir.to_path_buf());
     let program = match &app.venv {
         Some(venv) => venv.join("bin/python"),
         None => PathBuf::from("python3"),

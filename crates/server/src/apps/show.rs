@@ -110,7 +110,7 @@ fn sum(slot: &WorkerSlot) -> Stats {
     }
 }
 
-/// Every reason is there from the start, so that its first step is an increase to who reads it.
+/// Every reason is exported from the start, so that its first step is an increase to Prometheus.
 fn restarts(group: &Rc<WorkerGroup>) -> Vec<Sample> {
     let of_slot = |slot: Rc<WorkerSlot>| {
         let counted = slot.restarts.borrow().clone();

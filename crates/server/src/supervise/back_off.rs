@@ -23,7 +23,7 @@ impl BackOff {
         doubled.min(BACK_OFF_MAX)
     }
 
-    /// Somebody says that it is worth trying now.
+    /// Forgets earlier failures: the next try is made at once.
     pub(crate) fn forget(&mut self) {
         self.failures = 0;
     }

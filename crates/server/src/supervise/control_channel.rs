@@ -2,7 +2,7 @@
 //!
 //! A frame is its length (four bytes, little-endian) and a JSON object with one key. Owned by both
 //! ends, which are of one version. Promises that a frame too long or unreadable ends the
-//! conversation, and that a message which nobody takes in time does not hold the sender up.
+//! conversation, and that a message which is not received in time does not hold the sender up.
 
 use std::cell::RefCell;
 use std::io;
@@ -26,7 +26,7 @@ pub(crate) enum WorkerMessage {
     Stats(Box<Stats>),
     /// Where its application stands.
     Stalled(String),
-    /// It takes nothing new; so many requests are under way.
+    /// It takes nothing new; the number of requests in flight.
     Draining(u64),
     /// Its time to drain is over: so many connections are cut off.
     CutOff(u64),
@@ -37,7 +37,7 @@ pub(crate) enum WorkerMessage {
 /// What a worker is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SupervisorCommand {
-    /// Take nothing new, finish what is under way within this time, and end.
+    /// Take nothing new, finish requests in flight within this time, and end.
     Drain(Duration),
     /// End now.
     Stop,
@@ -124,7 +124,7 @@ impl ControlChannel {
         }
     }
 
-    /// The worker's end speaks. An error means that nobody listens.
+    /// Sends a message to the supervisor. An error means that it is gone.
     pub(crate) async fn send_message(&self, message: &WorkerMessage) -> io::Result<()> {
         self.send(&message.to_json()).await
     }
@@ -154,7 +154,7 @@ impl ControlChannel {
             let _turn = self.sending.lock().await;
             self.stream.send_all(&mut outgoing).await
         };
-        let late = || io::Error::new(io::ErrorKind::TimedOut, "nobody takes what is said");
+        let late = || io::Error::new(io::ErrorKind::TimedOut, "the other end does not receive");
         net::timer::within(SEND_WITHIN, sent).await.unwrap_or_else(|| Err(late()))
     }
 

@@ -1,7 +1,7 @@
 //! Notices that a file of an application has changed: for development.
 //!
-//! Watches folders with all that is beneath them, and then looks at the files: what is written
-//! beside them (logs, databases, compiled code) changes nothing.
+//! Watches directories with all that is beneath them, and then looks at the files: what is written
+//! next to them (logs, databases, compiled code) changes nothing.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -18,7 +18,7 @@ use crate::watch::Watch;
 /// What tells that a file has been written to.
 type Stamp = (u64, Option<SystemTime>);
 
-/// The folders, and what was seen in them last.
+/// The watched directories and their files as last seen.
 pub(crate) struct DevWatch {
     rules: DevReload,
     watch: Watch,
@@ -52,15 +52,15 @@ impl DevWatch {
         }
     }
 
-    /// Every file that counts; the folders of all are watched from now on.
+    /// Every file that counts; the directories of all are watched from now on.
     fn look(&mut self) -> BTreeMap<PathBuf, Stamp> {
         loop {
-            let (mut folders, mut files) = (Vec::new(), BTreeMap::new());
-            for folder in &self.rules.folders {
-                walk(folder, WATCHED_DEPTH, &self.rules, &mut folders, &mut files);
+            let (mut directories, mut files) = (Vec::new(), BTreeMap::new());
+            for directory in &self.rules.directories {
+                walk(directory, WATCHED_DEPTH, &self.rules, &mut directories, &mut files);
             }
-            // What happened in a folder before it was watched nobody has seen: once more, then.
-            if !self.watch.set(&folders) {
+            // Changes in a directory before it was watched were missed: look once more.
+            if !self.watch.set(&directories) {
                 return files;
             }
         }
@@ -68,23 +68,23 @@ impl DevWatch {
 }
 
 fn walk(
-    folder: &Path,
+    directory: &Path,
     depth: usize,
     rules: &DevReload,
-    folders: &mut Vec<PathBuf>,
+    directories: &mut Vec<PathBuf>,
     files: &mut BTreeMap<PathBuf, Stamp>,
 ) {
-    if depth == 0 || folders.len() >= WATCHED_FOLDERS {
+    if depth == 0 || directories.len() >= WATCHED_FOLDERS {
         return;
     }
-    let Ok(entries) = std::fs::read_dir(folder) else { return };
-    folders.push(folder.to_owned());
+    let Ok(entries) = std::fs::read_dir(directory) else { return };
+    directories.push(directory.to_owned());
     for entry in entries.flatten() {
         let (name, path) = (entry.file_name(), entry.path());
         let Ok(kind) = entry.file_type() else { continue };
         if kind.is_dir() {
             if !is_foreign(&name, &path) {
-                walk(&path, depth - 1, rules, folders, files);
+                walk(&path, depth - 1, rules, directories, files);
             }
         } else if rules.counts(&name) && files.len() < WATCHED_FILES {
             files.extend(stamp(&path).map(|stamp| (path, stamp)));
@@ -92,7 +92,7 @@ fn walk(
     }
 }
 
-/// Folders that hold nobody's source: hidden ones, compiled code, environments of Python.
+/// Directories without sources: hidden ones, compiled code, environments of Python.
 fn is_foreign(name: &OsStr, path: &Path) -> bool {
     let name = name.to_string_lossy();
     name.starts_with('.')
@@ -147,9 +147,9 @@ mod tests {
     }
 
     #[test]
-    fn sources_count_and_what_is_written_beside_them_does_not() {
-        let folder = tempfile::tempdir().unwrap();
-        let at = |name: &str| folder.path().join(name);
+    fn sources_count_and_other_files_do_not() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
         for name in ["deep/er", "env", "__pycache__"] {
             std::fs::create_dir_all(at(name)).unwrap();
         }
@@ -157,7 +157,7 @@ mod tests {
             std::fs::write(at(name), "one").unwrap();
         }
         let rules = DevReload {
-            folders: vec![folder.path().to_owned()],
+            directories: vec![directory.path().to_owned()],
             include: vec!["*.py".to_owned()],
             exclude: vec!["test_*".to_owned()],
         };

@@ -8,9 +8,9 @@ use std::time::Duration;
 pub struct Policy {
     /// From its start to its being ready; one that takes longer is killed.
     pub start_within: Duration,
-    /// How long what is under way may take when a worker leaves; then it is killed.
+    /// How long requests in flight may take when a worker leaves; then it is killed.
     pub graceful: Duration,
-    /// One whose application answers nobody for so long, or whose heart is not heard, is killed.
+    /// A worker whose application, or whose I/O thread, does not respond for so long is killed.
     pub stuck_after: Option<Duration>,
     /// A lag of the application from which on it is logged with its stack.
     pub stall: Option<Duration>,
@@ -39,8 +39,8 @@ impl Default for Policy {
 /// Which files are watched, so that a change of them replaces the workers: for development.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DevReload {
-    /// With all that is beneath them, but for hidden folders and environments of Python.
-    pub folders: Vec<PathBuf>,
+    /// With all that is beneath them, except hidden directories and environments of Python.
+    pub directories: Vec<PathBuf>,
     /// Names of files, with stars.
     pub include: Vec<String>,
     pub exclude: Vec<String>,

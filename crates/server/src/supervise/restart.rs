@@ -32,14 +32,14 @@ pub(crate) enum RestartReason {
     Exit,
     /// It could not begin.
     Start,
-    /// Its application answered nobody.
+    /// Its application did not respond.
     Stuck,
     /// Its I/O thread was not heard any more.
     Silent,
     MaxRequests,
     MaxRss,
     Lifetime,
-    /// Somebody asked for it.
+    /// Requested by the admin API, a signal or a file change.
     Reload,
 }
 

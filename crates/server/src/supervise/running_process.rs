@@ -20,9 +20,9 @@ use tokio::sync::{Notify, oneshot};
 use crate::listeners::SocketFile;
 
 use super::control_channel::{ControlChannel, SupervisorCommand, WorkerMessage};
+use super::group_settings::GroupSettings;
 use super::limits::ANSWER_WITHIN;
 use super::stats::Stats;
-use super::worker_group::GroupSettings;
 
 /// Where a process is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,9 +60,9 @@ pub(crate) struct RunningProcess {
     pub(crate) stats: RefCell<Stats>,
     /// Connections that it cut off when its time to drain was over.
     pub(crate) cut_off: Cell<u64>,
-    /// Who asked for its metrics, in order.
+    /// Pending requests for its metrics, in order.
     asked: RefCell<VecDeque<oneshot::Sender<String>>>,
-    /// Who asked where it stands.
+    /// The pending request for its stack.
     stack: RefCell<Option<oneshot::Sender<String>>>,
     /// It said something, or nothing any more.
     pub(crate) changed: Notify,
@@ -199,7 +199,7 @@ impl RunningProcess {
         net::timer::within(ANSWER_WITHIN, answer).await?.ok()
     }
 
-    /// Lets it finish what is under way, for so long; `extra` more for what comes after that.
+    /// Lets it finish requests in flight, for so long; `extra` more for what comes after that.
     pub(crate) async fn leave(&self, within: Duration, extra: Duration) {
         self.phase.set(Phase::Draining);
         self.changed.notify_waiters();
@@ -223,7 +223,7 @@ impl RunningProcess {
         self.ended().await;
     }
 
-    /// The same, for who does not wait.
+    /// The same, without waiting.
     pub(crate) fn kill_now(&self) {
         self.child.kill();
     }
@@ -244,7 +244,7 @@ impl RunningProcess {
             }
             WorkerMessage::Stalled(stack) => {
                 if let Some(asked) = self.stack.take() {
-                    // Who asked may have given up.
+                    // The receiver may have given up.
                     let _ = asked.send(stack);
                 }
             }

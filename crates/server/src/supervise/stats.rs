@@ -1,6 +1,6 @@
 //! What a worker process says of itself, every second.
 //!
-//! Counters count from the start of the process; whoever adds up several processes keeps what the
+//! Counters count from the start of the process; a sum over several processes keeps what the
 //! earlier ones had ([`Stats::then`]).
 
 use serde_json::{Value, json};
@@ -11,13 +11,13 @@ use telemetry::Snapshot;
 pub struct Stats {
     /// Exchanges and sessions that the application took.
     pub requests: u64,
-    /// Of these, under way.
+    /// Of these, in flight.
     pub in_flight: u64,
     /// WebSocket sessions that are open.
     pub websockets: u64,
-    /// Times that the application answered nobody for a while.
+    /// Stalls: times that the application did not respond for a while.
     pub stalls: u64,
-    /// For how long it has answered nobody now.
+    /// For how long it has not responded now.
     pub loop_lag_ms: u64,
     pub rss_bytes: u64,
     /// From a request's coming to its being taken.
@@ -69,7 +69,7 @@ impl Stats {
         sum
     }
 
-    /// What is left of a process that has ended.
+    /// The counters of a process that has ended.
     pub(crate) fn ended(mut self) -> Stats {
         (self.in_flight, self.websockets, self.loop_lag_ms, self.rss_bytes) = (0, 0, 0, 0);
         self
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_go_on_in_the_next_process_and_levels_do_not() {
+    fn counters_continue_in_the_next_process_and_levels_do_not() {
         let sum = stats(3).ended().then(&stats(4));
         assert_eq!((sum.requests, sum.in_flight, sum.rss_bytes), (7, 2, 5));
         assert_eq!((sum.queue.buckets[1], sum.queue.sum_us), (7, 70));

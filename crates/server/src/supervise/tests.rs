@@ -44,15 +44,15 @@ struct Stage {
     group: Rc<WorkerGroup>,
     /// How many were ready, whenever that changed.
     seen: Rc<RefCell<Vec<usize>>>,
-    folder: TempDir,
+    directory: TempDir,
 }
 
 impl Stage {
     fn new(behaviour: &str, policy: Policy, workers: usize) -> Stage {
-        let folder = TempDir::new().unwrap();
+        let directory = TempDir::new().unwrap();
         let seen = Rc::new(RefCell::new(Vec::new()));
         let noted = seen.clone();
-        let sockets = WorkerSockets::Own(folder.path().to_owned());
+        let sockets = WorkerSockets::Own(directory.path().to_owned());
         let group = WorkerGroup::start(
             "test",
             settings(behaviour, policy),
@@ -65,7 +65,7 @@ impl Stage {
                 }
             },
         );
-        Stage { group, seen, folder }
+        Stage { group, seen, directory }
     }
 
     /// Waits until something holds.
@@ -101,7 +101,7 @@ impl Stage {
         let stopped = net::timer::within(PATIENCE, self.group.stop()).await;
         assert!(stopped.is_some() && self.group.leaving().is_empty(), "it does not end");
         assert!(
-            std::fs::read_dir(self.folder.path()).unwrap().next().is_none(),
+            std::fs::read_dir(self.directory.path()).unwrap().next().is_none(),
             "sockets are left"
         );
     }
@@ -111,7 +111,7 @@ fn exists(process: u32) -> bool {
     std::path::Path::new(&format!("/proc/{process}")).exists()
 }
 
-/// Rules that nobody breaks by being slow.
+/// Rules that a slow machine does not break.
 fn patient() -> Policy {
     Policy { start_within: PATIENCE, graceful: PATIENCE, stuck_after: None, ..Policy::default() }
 }
@@ -140,7 +140,7 @@ fn a_group_starts_grows_shrinks_and_ends() {
 }
 
 #[test]
-fn a_killed_worker_is_replaced_and_the_other_goes_on() {
+fn a_killed_worker_is_replaced_and_the_other_continues() {
     run(async {
         let stage = Stage::new("good", patient(), 2);
         stage.until_ready(2).await;
@@ -177,8 +177,8 @@ fn a_python_without_tidegate_is_told_what_to_install() {
     use std::os::unix::fs::PermissionsExt;
 
     run(async {
-        let folder = TempDir::new().unwrap();
-        let python = folder.path().join("python");
+        let directory = TempDir::new().unwrap();
+        let python = directory.path().join("python");
         // Asked whether it has us (`-c`), it says that it has not.
         std::fs::write(&python, "#!/bin/sh\n[ \"$1\" = -c ] && exit 3\nexit 1\n").unwrap();
         std::fs::set_permissions(&python, std::fs::Permissions::from_mode(0o700)).unwrap();
@@ -190,7 +190,7 @@ fn a_python_without_tidegate_is_told_what_to_install() {
         stage.group.set_workers(1);
         let said = stage.group.first().await.unwrap_err();
         assert!(said.contains("has no tidegate") && said.contains("pip install"), "{said}");
-        changed.launch.program = folder.path().join("none");
+        changed.launch.program = directory.path().join("none");
         stage.group.change(changed);
         stage
             .until("missed", |group| {
@@ -203,12 +203,12 @@ fn a_python_without_tidegate_is_told_what_to_install() {
 }
 
 #[test]
-fn who_loses_its_supervisor_ends() {
+fn a_worker_that_loses_its_supervisor_ends() {
     run(async {
         let inner = TempDir::new().unwrap();
         let stage = Stage::new("good", patient(), 0);
         let mut changed = settings("supervises", patient());
-        changed.python["folder"] = json!(inner.path().to_str());
+        changed.python["directory"] = json!(inner.path().to_str());
         stage.group.change(changed);
         stage.group.set_workers(1);
         stage.until_ready(1).await;
@@ -225,7 +225,7 @@ fn who_loses_its_supervisor_ends() {
 }
 
 #[test]
-fn who_is_never_ready_is_killed() {
+fn a_worker_that_is_never_ready_is_killed() {
     run(async {
         let policy = Policy { start_within: Duration::from_millis(100), ..patient() };
         let stage = Stage::new("never ready", policy, 1);
@@ -246,7 +246,7 @@ fn another_version_is_refused_in_one_sentence() {
 }
 
 #[test]
-fn who_ends_when_it_is_ready_is_started_again() {
+fn a_worker_that_ends_when_it_is_ready_is_started_again() {
     run(async {
         let stage = Stage::new("ends after ready", patient(), 1);
         stage.until("ended", |_| stage.restarts(RestartReason::Exit) >= 2).await;
@@ -256,7 +256,7 @@ fn who_ends_when_it_is_ready_is_started_again() {
 }
 
 #[test]
-fn who_ignores_being_told_to_leave_is_killed() {
+fn a_worker_that_ignores_drain_is_killed() {
     run(async {
         let policy = Policy { graceful: Duration::from_millis(50), ..patient() };
         let stage = Stage::new("stays", policy, 1);
@@ -269,7 +269,7 @@ fn who_ignores_being_told_to_leave_is_killed() {
 }
 
 #[test]
-fn who_is_not_heard_any_more_is_killed() {
+fn a_silent_worker_is_killed() {
     run(async {
         let policy = Policy { stuck_after: Some(Duration::from_millis(1500)), ..patient() };
         let stage = Stage::new("silent", policy, 1);
@@ -279,7 +279,7 @@ fn who_is_not_heard_any_more_is_killed() {
 }
 
 #[test]
-fn an_application_that_answers_nobody_is_killed() {
+fn an_application_that_does_not_respond_is_killed() {
     run(async {
         let policy = Policy { stuck_after: Some(PATIENCE), ..patient() };
         let stage = Stage::new("stuck", policy, 1);
@@ -309,7 +309,7 @@ fn limits_replace_a_worker_before_it_leaves() {
 }
 
 #[test]
-fn a_reload_replaces_everybody_and_a_broken_one_nobody() {
+fn a_reload_replaces_all_workers_and_a_broken_one_none() {
     run(async {
         let stage = Stage::new("good", patient(), 2);
         stage.until_ready(2).await;

@@ -14,11 +14,11 @@ use telemetry::log::Level;
 use tokio::sync::{Notify, oneshot};
 
 use super::back_off::BackOff;
-use super::limits::REPORT_EVERY;
+use super::group_context::GroupContext;
+use super::limits::{REPORT_EVERY, SHUT_DOWN_WITHIN};
 use super::restart::{RestartDecision, RestartReason, WorkerFacts};
 use super::running_process::{Phase, RunningProcess};
 use super::stats::Stats;
-use super::worker_group::WorkerGroup;
 
 /// The place.
 pub(crate) struct WorkerSlot {
@@ -39,7 +39,7 @@ pub(crate) struct WorkerSlot {
     asked: Notify,
 }
 
-/// Somebody wants a new process here.
+/// A request for a new process in this slot.
 struct ReplaceRequest {
     reason: RestartReason,
     done: oneshot::Sender<Result<(), String>>,
@@ -74,7 +74,7 @@ impl WorkerSlot {
     }
 
     /// The process that requests are for: one that is at work, or else the next one as long as
-    /// nobody knows that it will fail; it is worth waiting for.
+    /// it is not known to fail.
     pub(crate) fn expected(&self) -> Option<u64> {
         if let Some(current) = &*self.current.borrow() {
             return Some(current.generation);
@@ -133,7 +133,7 @@ impl WorkerSlot {
         self.earlier.replace(sum);
     }
 
-    /// Waits before another try, unless somebody wants one.
+    /// Waits before another try, unless one is requested.
     async fn pause(&self, pause: Duration) {
         let wished = async {
             loop {
@@ -150,7 +150,7 @@ impl WorkerSlot {
     /// Returns when something is to be done about the process.
     async fn until_exit(
         &self,
-        group: &WorkerGroup,
+        group: &GroupContext,
         running: &RunningProcess,
         rest: Duration,
     ) -> ExitReason {
@@ -198,7 +198,7 @@ impl WorkerSlot {
 }
 
 /// Keeps a place filled until it is given up.
-pub(crate) async fn keep_filled(group: Rc<WorkerGroup>, slot: Rc<WorkerSlot>) {
+pub(crate) async fn keep_filled(group: Rc<GroupContext>, slot: Rc<WorkerSlot>) {
     let mut back_off = BackOff::default();
     while !slot.is_given_up() {
         let request = slot.request.take();
@@ -220,7 +220,7 @@ pub(crate) async fn keep_filled(group: Rc<WorkerGroup>, slot: Rc<WorkerSlot>) {
                     because = why
                 );
                 if let Some(request) = request {
-                    // Who asked may have gone.
+                    // The requester may have gone.
                     let _ = request.done.send(result);
                 }
                 back_off.after(Duration::ZERO)
@@ -232,7 +232,7 @@ pub(crate) async fn keep_filled(group: Rc<WorkerGroup>, slot: Rc<WorkerSlot>) {
 
 /// Starts a process and waits until it is ready.
 async fn start_process(
-    group: &Rc<WorkerGroup>,
+    group: &Rc<GroupContext>,
     slot: &Rc<WorkerSlot>,
 ) -> Result<Rc<RunningProcess>, String> {
     let started = start_and_wait(group, slot).await;
@@ -246,10 +246,10 @@ async fn start_process(
 }
 
 async fn start_and_wait(
-    group: &Rc<WorkerGroup>,
+    group: &Rc<GroupContext>,
     slot: &Rc<WorkerSlot>,
 ) -> Result<Rc<RunningProcess>, String> {
-    let running = group.spawn(slot)?;
+    let running = group.spawn(slot.index, slot.next_generation())?;
     slot.coming.replace(Some(running.clone()));
     group.changed();
     let within = group.settings().policy.start_within;
@@ -284,7 +284,7 @@ async fn start_and_wait(
 /// Puts a process to work, and the next one in its place, until the place is empty; how long that
 /// is to stay so.
 async fn serve(
-    group: &Rc<WorkerGroup>,
+    group: &Rc<GroupContext>,
     slot: &Rc<WorkerSlot>,
     mut running: Rc<RunningProcess>,
     back_off: &mut BackOff,
@@ -295,7 +295,7 @@ async fn serve(
     if let Some(request) = request {
         let _ = request.done.send(Ok(()));
     }
-    // Before this age nobody but who asks for it replaces a process.
+    // Before this age only a request replaces a process.
     let mut rest = Duration::ZERO;
     loop {
         match slot.until_exit(group, &running, rest).await {
@@ -306,7 +306,7 @@ async fn serve(
                         slot.count(reason);
                         slot.current.replace(Some(next.clone()));
                         group.changed();
-                        group.retire(slot, std::mem::replace(&mut running, next));
+                        retire(group, slot, std::mem::replace(&mut running, next));
                         rest = Duration::ZERO;
                         if let Some(done) = done {
                             let _ = done.send(Ok(()));
@@ -342,31 +342,46 @@ async fn serve(
                 slot.current.take();
                 slot.count(RestartReason::Exit);
                 group.changed();
-                group.retire(slot, running);
+                retire(group, slot, running);
                 return Duration::ZERO;
             }
             ExitReason::GivenUp => {
                 slot.current.take();
                 group.changed();
-                group.retire(slot, running);
+                retire(group, slot, running);
                 return Duration::ZERO;
             }
         }
     }
 }
 
+/// Drains a process that gets no more requests.
+fn retire(group: &Rc<GroupContext>, slot: &Rc<WorkerSlot>, running: Rc<RunningProcess>) {
+    group.begin_leaving(running.clone());
+    let (group, slot) = (group.clone(), slot.clone());
+    net::task::spawn_local(async move {
+        let graceful = group.settings().policy.graceful;
+        running.leave(graceful, SHUT_DOWN_WITHIN).await;
+        if slot.is_given_up() {
+            group.clear_connections(slot.index);
+        }
+        slot.remember(&running);
+        group.has_left(&running);
+    });
+}
+
 fn log_replacement_failed(
-    group: &WorkerGroup,
+    group: &GroupContext,
     slot: &WorkerSlot,
     reason: RestartReason,
     why: &str,
 ) {
     if slot.is_given_up() {
-        return; // nobody wants a replacement: the process ends as well
+        return; // no replacement is wanted: the process ends as well
     }
     event!(
         Level::Error,
-        "a worker process could not be replaced, the one before goes on",
+        "a worker process could not be replaced, the previous one continues",
         app = group.name,
         worker = slot.index,
         reason = reason.slug(),
@@ -376,7 +391,7 @@ fn log_replacement_failed(
 
 /// The process has ended.
 fn process_ended(
-    group: &WorkerGroup,
+    group: &GroupContext,
     slot: &WorkerSlot,
     running: &RunningProcess,
     reason: RestartReason,
@@ -391,7 +406,7 @@ fn process_ended(
 
 /// Ends a process that does not answer, and says where it stood.
 async fn kill_unresponsive(
-    group: &WorkerGroup,
+    group: &GroupContext,
     slot: &WorkerSlot,
     running: &RunningProcess,
     reason: RestartReason,
@@ -402,14 +417,14 @@ async fn kill_unresponsive(
     };
     event!(
         Level::Error,
-        "a worker process answers nobody and is killed",
+        "a worker process does not respond and is killed",
         app = group.name,
         worker = slot.index,
         process = running.id(),
         reason = reason.slug(),
         stack = stack.as_deref().unwrap_or("unknown")
     );
-    let why = format!("it answered nobody ({}) and was killed", reason.slug());
+    let why = format!("it did not respond ({}) and was killed", reason.slug());
     slot.last_failure.replace(Some(why));
     running.kill().await;
 }

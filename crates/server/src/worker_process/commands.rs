@@ -15,7 +15,7 @@ use crate::supervise::{SHUT_DOWN_WITHIN, SupervisorCommand, WorkerMessage};
 /// How to leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LeaveMode {
-    /// Finish what is under way within this time.
+    /// Finish requests in flight within this time.
     Within(Duration),
     Now,
 }
@@ -122,7 +122,7 @@ pub(super) async fn listen(process: Rc<Process>) {
     }
 }
 
-/// Ends the process after this time, if it is still there: nobody else will.
+/// Ends the process after this time, if it still runs: it has no supervisor.
 fn end_within(span: Duration) {
     let ending = std::thread::Builder::new().name("orphan".to_owned()).spawn(move || {
         std::thread::sleep(span);
@@ -148,6 +148,6 @@ async fn carry_out(process: &Process, command: SupervisorCommand) {
             WorkerMessage::Metrics(said)
         }
     };
-    // Who asked has gone where this fails, which is noticed at the next look.
+    // Where this fails the supervisor has gone, which is noticed at the next read.
     let _ = process.channel.send_message(&answer).await;
 }

@@ -33,7 +33,7 @@ impl ReadinessSender {
         self.0.send_replace(StartupState::Ready);
     }
 
-    /// It cannot begin: `why` is shown to whoever started it.
+    /// It cannot begin: `why` is shown by the supervisor.
     pub fn failed(&self, why: String) {
         self.0.send_replace(StartupState::Failed(why));
     }

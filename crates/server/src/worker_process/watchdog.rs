@@ -18,7 +18,7 @@ pub(super) async fn report(process: Rc<Process>) {
         stats.stalls = process.stalls.get();
         stats.rss_bytes = rss_bytes().unwrap_or(0);
         if process.channel.send_message(&WorkerMessage::Stats(Box::new(stats))).await.is_err() {
-            return; // nobody listens any more
+            return; // the supervisor is gone
         }
         net::timer::sleep(REPORT_EVERY).await;
     }

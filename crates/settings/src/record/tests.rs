@@ -134,6 +134,6 @@ fn a_wrong_value_does_not_hide_the_errors_after_it() {
     let server = Server::read(&node, &mut Reader::new(&mut report)).unwrap();
     assert_eq!((server.thing.count, server.thing.timeout), (5, Duration::from_secs(2)));
     assert_eq!(report.len(), 2, "{report}");
-    // Without the key that has no default there is nothing to go on with.
+    // Without the key that has no default there is no value.
     assert!(Server::read(&node!({ "weight": 1 }), &mut Reader::new(&mut report)).is_none());
 }

@@ -15,13 +15,13 @@ use super::{exists, run, settings};
 use crate::{Bound, Options};
 
 /// An environment of Python whose interpreter is this test program.
-fn environment(folder: &Path) {
+fn environment(directory: &Path) {
     let launch = settings("serves", super::patient()).launch;
     let messages: Vec<_> =
         launch.arguments.iter().map(|message| message.to_str().unwrap()).collect();
     let script = format!("#!/bin/sh\nexec {} {}\n", launch.program.display(), messages.join(" "));
-    std::fs::create_dir_all(folder.join("venv/bin")).unwrap();
-    let python = folder.join("venv/bin/python");
+    std::fs::create_dir_all(directory.join("venv/bin")).unwrap();
+    let python = directory.join("venv/bin/python");
     std::fs::write(&python, script).unwrap();
     std::fs::set_permissions(&python, std::fs::Permissions::from_mode(0o700)).unwrap();
 }
@@ -69,7 +69,7 @@ fn processes(app: &Value) -> Vec<u32> {
     ready.filter_map(|worker| u32::try_from(worker["process"].as_u64()?).ok()).collect()
 }
 
-async fn scene(gateway: &Gateway, folder: &Path) -> Vec<u32> {
+async fn scene(gateway: &Gateway, directory: &Path) -> Vec<u32> {
     // The first request waits for the first process.
     let (status, first) = converse(&gateway.web, "GET", "/any").await;
     assert_eq!(status, 200, "{first}");
@@ -81,7 +81,7 @@ async fn scene(gateway: &Gateway, folder: &Path) -> Vec<u32> {
     // What changes nothing of the application leaves its processes alone.
     let reload = || converse(&gateway.control, "POST", "/v1/reload?wait");
     let other = CONFIG.replace("body: quick", "body: fast");
-    std::fs::write(folder.join("tidegate.yaml"), &other).unwrap();
+    std::fs::write(directory.join("tidegate.yaml"), &other).unwrap();
     assert_eq!(reload().await.0, 200);
     assert_eq!(converse(&gateway.web, "GET", "/quick").await, (200, "fast".to_owned()));
     assert_eq!(processes(&gateway.app().await), before);
@@ -89,7 +89,7 @@ async fn scene(gateway: &Gateway, folder: &Path) -> Vec<u32> {
     // What changes it replaces them, and one is always there.
     let changed = other.replace("workers: 2 ", "workers: 2, env: { A: b } ");
     assert_ne!(changed, other);
-    std::fs::write(folder.join("tidegate.yaml"), &changed).unwrap();
+    std::fs::write(directory.join("tidegate.yaml"), &changed).unwrap();
     assert_eq!(reload().await.0, 200);
     let is_new = |app: &Value| {
         let now = processes(app);
@@ -113,10 +113,10 @@ async fn scene(gateway: &Gateway, folder: &Path) -> Vec<u32> {
     // An application that is not named any more is let go, and may come back.
     let without: String =
         changed.lines().filter(|line| !line.contains("shop")).collect::<Vec<_>>().join("\n");
-    std::fs::write(folder.join("tidegate.yaml"), without).unwrap();
+    std::fs::write(directory.join("tidegate.yaml"), without).unwrap();
     assert_eq!(reload().await.0, 200);
     assert_eq!(converse(&gateway.web, "GET", "/any").await.0, 404);
-    std::fs::write(folder.join("tidegate.yaml"), &changed).unwrap();
+    std::fs::write(directory.join("tidegate.yaml"), &changed).unwrap();
     assert_eq!(reload().await.0, 200);
     assert_eq!(converse(&gateway.web, "GET", "/any").await.0, 200);
     gateway.until("gone", |_| !last.iter().any(|process| exists(*process))).await;
@@ -128,9 +128,9 @@ async fn scene(gateway: &Gateway, folder: &Path) -> Vec<u32> {
 
 #[test]
 fn applications_of_a_configuration_follow_it() {
-    let folder = TempDir::new().unwrap();
-    environment(folder.path());
-    let file = folder.path().join("tidegate.yaml");
+    let directory = TempDir::new().unwrap();
+    environment(directory.path());
+    let file = directory.path().join("tidegate.yaml");
     std::fs::write(&file, CONFIG).unwrap();
     let (ready, listens) = channel::<Vec<Bound>>();
     let server = std::thread::spawn(move || {
@@ -140,10 +140,10 @@ fn applications_of_a_configuration_follow_it() {
     });
     let bound = listens.recv().unwrap();
     let at = |name: &str| bound.iter().find(|one| one.name == name).unwrap().address.clone();
-    let control = Bind::Unix(folder.path().join("admin.sock"));
+    let control = Bind::Unix(directory.path().join("admin.sock"));
     let gateway = Gateway { web: at("web"), admin: at("admin"), control };
     let mut last = Vec::new();
-    run(async { last = scene(&gateway, folder.path()).await });
+    run(async { last = scene(&gateway, directory.path()).await });
     server.join().unwrap().unwrap();
     assert!(!last.is_empty() && !last.iter().any(|process| exists(*process)));
 }

@@ -136,7 +136,7 @@ fn group() -> (Rc<WorkerGroup>, SocketAddr) {
 fn workers_serve_on_one_socket_and_a_reload_loses_no_request() {
     run(async {
         let (group, address) = group();
-        // Nobody accepts yet: who comes now waits in the queue of the kernel.
+        // No process accepts yet: connections wait in the queue of the kernel.
         let first = ask(address, "/first").await;
         assert_eq!(group.first().await, Ok(()));
         let ids = || -> Vec<String> {

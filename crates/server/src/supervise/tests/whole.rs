@@ -16,7 +16,7 @@ fn spec(behaviour: &str) -> RunSpec {
     RunSpec {
         command,
         environment: Vec::new(),
-        folder: None,
+        directory: None,
         python: json!({ "behaviour": behaviour, "target": "shop:app" }),
         configuration: serde_json::from_str(&CONFIG.replace("test", APPLICATION)).unwrap(),
         listeners: vec![(
@@ -93,18 +93,18 @@ fn an_application_is_run_looked_at_reloaded_and_drained() {
 }
 
 #[test]
-fn while_it_is_developed_an_error_is_mended() {
+fn during_development_an_error_can_be_fixed() {
     let _alone = ONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let folder = tempfile::tempdir().unwrap();
-    let file = folder.path().join("app.py");
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("app.py");
     std::fs::write(&file, "failed").unwrap();
     let (ready, listens) = channel::<Vec<Bound>>();
-    let watched = folder.path().to_owned();
+    let watched = directory.path().to_owned();
     let behaviour = file.to_str().unwrap().to_owned();
     let server = std::thread::spawn(move || {
         let mut spec = spec(&behaviour);
         let include = vec!["*.py".to_owned()];
-        spec.reload = Some(DevReload { folders: vec![watched], include, exclude: Vec::new() });
+        spec.reload = Some(DevReload { directories: vec![watched], include, exclude: Vec::new() });
         spec.on_ready = Some(Box::new(move |bound| ready.send(bound.to_vec()).unwrap()));
         run_application(spec)
     });
@@ -120,8 +120,8 @@ fn while_it_is_developed_an_error_is_mended() {
         assert_eq!(converse(&control, "GET", "/readyz").await.0, 503);
     });
     // In one step: a process that is being started reads the one or the other.
-    std::fs::write(folder.path().join("next"), "serves").unwrap();
-    std::fs::rename(folder.path().join("next"), &file).unwrap();
+    std::fs::write(directory.path().join("next"), "serves").unwrap();
+    std::fs::rename(directory.path().join("next"), &file).unwrap();
     let bound = listens.recv().unwrap();
     let web = bound.iter().find(|one| one.name == "web").unwrap().address.clone();
     run(async {

@@ -91,9 +91,9 @@ async fn act(spec: &WorkerSpec, behaviour: &str) -> i32 {
 
 /// Has a worker of its own, tells its number, and waits to be killed.
 async fn supervise(spec: &WorkerSpec, channel: &ControlChannel) -> i32 {
-    let folder = spec.python["folder"].as_str().expect("a folder").into();
+    let directory = spec.python["directory"].as_str().expect("a directory").into();
     let settings = super::settings("serves", super::patient());
-    let group = WorkerGroup::start("inner", settings, WorkerSockets::Own(folder), 1, |_| {});
+    let group = WorkerGroup::start("inner", settings, WorkerSockets::Own(directory), 1, |_| {});
     group.first().await.expect("a worker");
     let worker = group.slots()[0].current.borrow().as_ref().map(|worker| worker.id());
     let stats = Stats { requests: worker.map_or(0, u64::from), ..Stats::default() };

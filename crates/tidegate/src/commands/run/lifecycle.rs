@@ -94,6 +94,6 @@ impl LifecycleOptions {
         };
         let include = [&[WATCHED.to_owned()], self.reload_include.as_slice()].concat();
         let exclude = self.reload_exclude.clone();
-        self.reload.then_some(DevReload { folders, include, exclude })
+        self.reload.then_some(DevReload { directories: folders, include, exclude })
     }
 }

@@ -49,7 +49,7 @@ impl Run {
         let spec = RunSpec {
             command: command.clone(),
             environment: self.environment()?,
-            folder: None,
+            directory: None,
             python,
             configuration,
             listeners: (0..).map(listener_name).zip(sources).collect(),

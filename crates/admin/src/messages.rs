@@ -1,0 +1,35 @@
+//! The forms that bodies of requests and responses of the API have in common.
+
+use crate::problem::{Problem, pretty};
+use exchange::{Request, Response};
+use telemetry::timestamp;
+
+/// A response, or the error to build one from.
+pub(crate) type ApiResult = Result<Response, Problem>;
+
+/// A JSON response.
+pub(crate) fn json_response(status: u16, value: &serde_json::Value) -> Response {
+    Response::json(status, pretty(value))
+}
+
+/// A time as RFC 3339 has it.
+pub(crate) fn time(unix_ms: u64) -> String {
+    let mut out = Vec::new();
+    timestamp::rfc3339(unix_ms, &mut out);
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+/// The body as text; too large, broken off or not UTF-8 is a problem.
+pub(crate) async fn body_text(request: &mut Request, limit: u64) -> Result<String, Problem> {
+    let bytes = request.collect_body(limit).await.map_err(|fault| {
+        let detail = match fault.status {
+            413 => format!("the body is above the limit of {limit} bytes"),
+            _ => format!("the body could not be read: {}", fault.slug()),
+        };
+        Problem::new(fault.status, detail)
+    })?;
+    String::from_utf8(bytes.to_vec()).map_err(|e| {
+        let at = e.utf8_error().valid_up_to();
+        Problem::new(400, format!("the body is not UTF-8: byte {at} is wrong"))
+    })
+}

@@ -1,0 +1,295 @@
+//! What the slots of a group share: how a process is started, the turn to replace one, and the
+//! processes that drain.
+
+use std::cell::{Cell, RefCell};
+use std::os::fd::BorrowedFd;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::time::Duration;
+
+use net::{Bind, ChildCommand, ListenOptions, Listening, SharedCounts};
+use tokio::sync::{Mutex, MutexGuard, Notify, watch};
+
+use super::group_settings::GroupSettings;
+use super::running_process::RunningProcess;
+use crate::balance::ABSENT;
+use crate::listeners::SocketFile;
+use crate::spec::{PassedDescriptor, Role, WorkerSpec};
+
+/// What starts a worker of Python.
+const MODULE: [&str; 2] = ["-m", "tidegate"];
+/// Asks a Python whether it has us, and how it says that it has not.
+const PROBE: &str =
+    "import importlib.util, sys; sys.exit(0 if importlib.util.find_spec('tidegate') else 3)";
+const NOT_FOUND: i32 = 3;
+
+/// How requests come in.
+pub(crate) enum WorkerSockets {
+    /// Sockets that all processes share, by name: each serves HTTP. None once the server takes no
+    /// more connections.
+    Shared(RefCell<Option<Vec<(String, Listening)>>>),
+    /// A Unix socket for each process, in this directory: each is sent frames.
+    Own(PathBuf),
+}
+
+impl WorkerSockets {
+    pub(crate) fn shared(listening: Vec<(String, Listening)>) -> WorkerSockets {
+        WorkerSockets::Shared(RefCell::new(Some(listening)))
+    }
+
+    /// The socket of one process: no other ever has it, so that no worker connects to one that drains.
+    pub(crate) fn path(directory: &Path, slot: usize, generation: u64) -> PathBuf {
+        directory.join(format!("{slot}.{generation}.sock"))
+    }
+}
+
+/// What became of the first start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum FirstStart {
+    Coming,
+    Ready,
+    Failed(String),
+}
+
+/// The context of all slots of a group.
+pub(super) struct GroupContext {
+    pub(super) name: String,
+    settings: RefCell<Rc<GroupSettings>>,
+    sockets: WorkerSockets,
+    /// The connections of those that share sockets.
+    counts: Option<SharedCounts>,
+    /// Held while a process is replaced.
+    turn: Mutex<()>,
+    leaving: RefCell<Vec<Rc<RunningProcess>>>,
+    left: Notify,
+    /// Connections that processes cut off because they took too long to end.
+    cut_off: Cell<u64>,
+    pub(super) first: watch::Sender<FirstStart>,
+    on_change: Box<dyn Fn()>,
+}
+
+impl GroupContext {
+    /// `on_change` is called whenever a slot has another process than before, or none.
+    pub(super) fn new(
+        name: &str,
+        settings: GroupSettings,
+        sockets: WorkerSockets,
+        on_change: impl Fn() + 'static,
+    ) -> Rc<GroupContext> {
+        let counts = match sockets {
+            // Without it they share as the kernel lets them.
+            WorkerSockets::Shared(_) => SharedCounts::new(ABSENT).ok(),
+            WorkerSockets::Own(_) => None,
+        };
+        Rc::new(GroupContext {
+            name: name.to_owned(),
+            settings: RefCell::new(Rc::new(settings)),
+            sockets,
+            counts,
+            turn: Mutex::new(()),
+            leaving: RefCell::default(),
+            left: Notify::new(),
+            cut_off: Cell::new(0),
+            first: watch::Sender::new(FirstStart::Coming),
+            on_change: Box::new(on_change),
+        })
+    }
+
+    pub(super) fn settings(&self) -> Rc<GroupSettings> {
+        self.settings.borrow().clone()
+    }
+
+    /// Sets what processes are started with from now on.
+    pub(super) fn set_settings(&self, settings: GroupSettings) {
+        self.settings.replace(Rc::new(settings));
+    }
+
+    /// Closes the sockets that the processes share.
+    pub(super) fn stop_listening(&self) {
+        if let WorkerSockets::Shared(shared) = &self.sockets {
+            shared.take();
+        }
+    }
+
+    /// The connections of the process of a slot, as it last reported them.
+    pub(super) fn connections(&self, index: usize) -> u64 {
+        let count = self.counts.as_ref().map(|counts| counts.get(index));
+        count.filter(|count| *count != ABSENT).map_or(0, u64::from)
+    }
+
+    /// Notes that no process of a slot accepts connections.
+    pub(super) fn clear_connections(&self, index: usize) {
+        if let Some(counts) = &self.counts {
+            counts.set(index, ABSENT);
+        }
+    }
+
+    /// Reports that a slot has another process than before, or none.
+    pub(super) fn changed(&self) {
+        (self.on_change)();
+    }
+
+    pub(super) fn first_failed(&self, why: &str) {
+        self.first.send_if_modified(|first| {
+            let is_first = *first == FirstStart::Coming;
+            if is_first {
+                *first = FirstStart::Failed(why.to_owned());
+            }
+            is_first
+        });
+    }
+
+    pub(super) async fn turn(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock().await
+    }
+
+    /// Starts a process for a slot.
+    pub(super) fn spawn(
+        &self,
+        index: usize,
+        generation: u64,
+    ) -> Result<Rc<RunningProcess>, String> {
+        let settings = self.settings();
+        let (own, shared) = match &self.sockets {
+            WorkerSockets::Own(directory) => {
+                (Some(open(WorkerSockets::path(directory, index, generation))?), None)
+            }
+            WorkerSockets::Shared(shared) => (None, Some(shared.borrow())),
+        };
+        let named: Vec<(&str, &Listening)> = match (&own, shared.as_deref()) {
+            (Some((listening, _)), _) => vec![("frames", listening)],
+            (None, Some(Some(shared))) => {
+                shared.iter().map(|(name, listening)| (name.as_str(), listening)).collect()
+            }
+            // It would open sockets of its own.
+            (None, _) => return Err("the server takes no more connections".to_owned()),
+        };
+        let descriptors: Vec<(&str, BorrowedFd<'_>)> = named
+            .into_iter()
+            .filter_map(|(name, listening)| Some((name, listening.descriptor()?)))
+            .collect();
+        let spec =
+            |control| self.spec(&settings, index, generation, control, &descriptors).to_json();
+        let counts = self.counts.as_ref().map(SharedCounts::descriptor);
+        let passed: Vec<BorrowedFd<'_>> =
+            descriptors.iter().map(|(_, one)| *one).chain(counts).collect();
+        let file = own.as_ref().and_then(|(listening, _)| SocketFile::of(listening.local()));
+        RunningProcess::start(settings.clone(), generation, &passed, file, spec)
+            .map_err(|error| unable(&settings.launch, &error))
+    }
+
+    /// Why a process ended that said nothing, where it is for want of ourselves.
+    pub(super) async fn diagnose(&self) -> Option<String> {
+        let launch = self.settings().launch.clone();
+        if !launch.arguments.iter().map(|message| message.as_os_str()).eq(MODULE) {
+            return None;
+        }
+        let program = launch.program.clone();
+        let is_missing = net::blocking(move || {
+            let mut probe = std::process::Command::new(launch.program);
+            probe.args(["-c", PROBE]);
+            if let Some(directory) = &launch.directory {
+                probe.current_dir(directory);
+            }
+            probe.status().is_ok_and(|status| status.code() == Some(NOT_FOUND))
+        });
+        if !is_missing.await.unwrap_or(false) {
+            return None;
+        }
+        let (program, version) = (program.display(), env!("CARGO_PKG_VERSION"));
+        Some(format!(
+            "{program} has no tidegate: `{program} -m pip install tidegate=={version}` installs it"
+        ))
+    }
+
+    fn spec(
+        &self,
+        settings: &GroupSettings,
+        index: usize,
+        generation: u64,
+        control: i32,
+        descriptors: &[(&str, BorrowedFd<'_>)],
+    ) -> WorkerSpec {
+        use std::os::fd::AsRawFd;
+
+        let handed = |(name, one): &(&str, BorrowedFd<'_>)| PassedDescriptor {
+            name: (*name).to_owned(),
+            descriptor: one.as_raw_fd(),
+        };
+        let stall = settings.policy.stall.unwrap_or_default();
+        WorkerSpec {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            role: match self.sockets {
+                WorkerSockets::Shared(_) => Role::Http,
+                WorkerSockets::Own(_) => Role::Frames,
+            },
+            app: self.name.clone(),
+            slot: index,
+            generation,
+            python: settings.python.clone(),
+            config: settings.config.clone(),
+            control,
+            listen: descriptors.iter().map(handed).collect(),
+            counts: self.counts.as_ref().map(|counts| counts.descriptor().as_raw_fd()),
+            store: settings.store.clone(),
+            log_level: settings.log_level.clone(),
+            log_format: settings.log_format.clone(),
+            embedded: false,
+            graceful_ms: milliseconds(settings.policy.graceful),
+            stall_ms: milliseconds(stall),
+        }
+    }
+
+    /// Processes that drain.
+    pub(super) fn leaving(&self) -> Vec<Rc<RunningProcess>> {
+        self.leaving.borrow().clone()
+    }
+
+    pub(super) fn begin_leaving(&self, running: Rc<RunningProcess>) {
+        self.leaving.borrow_mut().push(running);
+    }
+
+    /// Forgets a process that has drained.
+    pub(super) fn has_left(&self, running: &Rc<RunningProcess>) {
+        self.cut_off.set(self.cut_off.get() + running.cut_off.get());
+        self.leaving.borrow_mut().retain(|other| !Rc::ptr_eq(other, running));
+        self.left.notify_waiters();
+    }
+
+    /// Waits until no process drains; returns how many connections they have cut off.
+    pub(super) async fn until_all_left(&self) -> u64 {
+        loop {
+            let left = self.left.notified();
+            if self.leaving.borrow().is_empty() {
+                return self.cut_off.get();
+            }
+            left.await;
+        }
+    }
+}
+
+/// Why a program was not started.
+fn unable(launch: &ChildCommand, error: &std::io::Error) -> String {
+    let program = launch.program.display();
+    match &launch.directory {
+        // The system says the same of both.
+        Some(directory) if !directory.is_dir() => {
+            format!("there is no directory {}", directory.display())
+        }
+        _ if error.kind() == std::io::ErrorKind::NotFound => format!(
+            "there is no {program}; `python3 -m venv` makes an environment, whose directory is `venv`"
+        ),
+        _ => format!("{program} cannot be started: {error}"),
+    }
+}
+
+fn milliseconds(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// A socket that only this user may connect to.
+fn open(path: PathBuf) -> Result<(Listening, PathBuf), String> {
+    let options = ListenOptions { mode: Some(0o600), ..ListenOptions::default() };
+    let listening = Listening::bind(&Bind::Unix(path.clone()), 1, &options);
+    Ok((listening.map_err(|error| error.to_string())?, path))
+}

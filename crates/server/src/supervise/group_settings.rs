@@ -1,0 +1,21 @@
+//! The settings of a group of worker processes.
+
+use std::path::PathBuf;
+
+use net::ChildCommand;
+use serde_json::Value;
+
+use super::policy::Policy;
+
+/// What the processes of a group are started with. Two that are equal need no new processes.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct GroupSettings {
+    pub(crate) launch: ChildCommand,
+    pub(crate) python: Value,
+    /// What each serves, role `http` only.
+    pub(crate) config: Option<String>,
+    pub(crate) store: Option<PathBuf>,
+    pub(crate) policy: Policy,
+    pub(crate) log_level: String,
+    pub(crate) log_format: String,
+}
