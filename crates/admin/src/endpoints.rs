@@ -135,7 +135,8 @@ endpoints! {
         "Applications that run in processes of their own, and their workers.";
     POST "/v1/apps/{name}/reload" [] Token AppReload
         "Replaces the processes of an application, one after the other, each when the new one is \
-         ready. Responds when all are, or with the reason why one could not be; the previous ones then continue.";
+         ready. Responds when all are, or with the reason why one could not be; \
+         the previous ones then continue.";
     POST "/v1/reload" ["wait"] Token Reload
         "Reads the configuration again. With `?wait` it answers when the new one serves, or says \
          why it does not.";

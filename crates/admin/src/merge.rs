@@ -1,7 +1,8 @@
 //! Metrics of several processes as those of one server.
 //!
-//! Works on the text format, so that no other interface has to be shared. Promises that a family stands
-//! once, with its lines together, and that the lines of each process have a label of their own.
+//! Works on the text format, so that no other interface has to be shared. Promises that a family
+//! stands once, with its lines together, and that the lines of each process have a label of their
+//! own.
 
 use std::collections::HashMap;
 use std::fmt::Write;

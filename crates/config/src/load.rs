@@ -17,8 +17,8 @@ use crate::source::Source;
 /// A configuration that may be used.
 pub struct Loaded {
     pub plan: Arc<Plan>,
-    /// Files it depends on besides the main one: included ones, secrets, pages; and directories in which
-    /// `include` may find more. A change of any is worth a reload.
+    /// Files it depends on besides the main one: included ones, secrets, pages; and directories in
+    /// which `include` may find more. A change of any is worth a reload.
     pub files: Vec<PathBuf>,
 }
 

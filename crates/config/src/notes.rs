@@ -126,7 +126,8 @@ fn caching(route: &RoutePlan) -> Vec<String> {
     let asks_for_keys = route.filters[..at].iter().any(|filter| filter.authenticates());
     if asks_for_keys && !cache.is_keyed_by(&Variable::Consumer) {
         note(
-            "all clients that key_auth allows get the same responses from the cache; where they may differ, \
+            "all clients that key_auth allows get the same responses from the cache; \
+             where they may differ, \
              write cache: { key: { by: [consumer] } }"
                 .to_owned(),
         );

@@ -1,5 +1,5 @@
-//! Where configuration comes from (extension point 10): documents with a version, from a file now, from
-//! elsewhere later.
+//! Where configuration comes from (extension point 10): documents with a version, from a file now,
+//! from elsewhere later.
 //!
 //! Promises: a document's version changes when its text does; a file is replaced whole or not at
 //! all.

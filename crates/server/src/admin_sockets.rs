@@ -2,8 +2,8 @@
 //! had is known before anything has changed.
 //!
 //! The Unix socket always exists. Where the configuration names its path, not to get it is a
-//! failure; the one we choose, in a directory of the user's, may be missing where the user has no such
-//! directory, and then only a warning says so. Files of sockets that are not used are removed.
+//! failure; the one we choose, in a directory of the user's, may be missing where the user has no
+//! such directory, and then only a warning says so. Files of sockets that are not used are removed.
 
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -114,8 +114,8 @@ fn check_ours(directory: &Path) -> Result<(), String> {
     is_ours.then_some(()).ok_or_else(|| format!("{shown} is not a directory of this user's alone"))
 }
 
-/// Removes what killed servers have left behind, where /proc shows which processes live: `PID.sock`,
-/// and directories `PID-N.apps`.
+/// Removes what killed servers have left behind, where /proc shows which processes live:
+/// `PID.sock`, and directories `PID-N.apps`.
 fn sweep(directory: &Path) {
     let processes = Path::new("/proc");
     if !processes.join("self").exists() {

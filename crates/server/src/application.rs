@@ -1,8 +1,8 @@
 //! `tidegate run MODULE:APP`: a supervisor of worker processes that serve HTTP themselves.
 //!
-//! Owns their listening sockets, which are bound before anything is started, and the directories whose
-//! changes are watched. The rest is a server like any other: with an admin API, a log, signals, and
-//! no routes of its own.
+//! Owns their listening sockets, which are bound before anything is started, and the directories
+//! whose changes are watched. The rest is a server like any other: with an admin API, a log,
+//! signals, and no routes of its own.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

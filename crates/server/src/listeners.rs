@@ -52,7 +52,8 @@ impl Drop for SocketFile {
 #[derive(Default)]
 pub(crate) struct Listeners {
     open: BTreeMap<String, OpenSocket>,
-    /// Sockets that the process was started with and no listener has asked for yet (extension point 12).
+    /// Sockets that the process was started with and no listener has asked for yet (extension point
+    /// 12).
     inherited: RefCell<Vec<Inherited>>,
 }
 

@@ -71,9 +71,11 @@ pub(crate) fn configure_log(plan: &Plan, options: &Options) {
 async fn until_stopped(control: &Control, signals: &mut Signals) {
     loop {
         tokio::select! {
-            asked = signals.next() => if matches!(asked, SignalAction::Drain | SignalAction::Interrupt) {
-                return;
-            },
+            asked = signals.next() => {
+                if matches!(asked, SignalAction::Drain | SignalAction::Interrupt) {
+                    return;
+                }
+            }
             () = control.drain_requested.notified() => return,
         }
     }

@@ -61,9 +61,9 @@ impl Watch {
         Watch { watches: None, events, directories, names, pending: false }
     }
 
-    /// Watches exactly these from now on: files by name, directories for whatever happens in them, and
-    /// the symbolic links on the way there. Directorys that were watched before stay so without a gap:
-    /// changes in them while a reload is reading are not missed. Returns whether there is a
+    /// Watches exactly these from now on: files by name, directories for whatever happens in them,
+    /// and the symbolic links on the way there. Directories that were watched before stay so without
+    /// a gap: changes in them while a reload is reading are not missed. Returns whether there is a
     /// directory that was not watched: earlier changes there were missed.
     pub(crate) fn set(&mut self, paths: &[PathBuf]) -> bool {
         let Some(watches) = &mut self.watches else { return false };
@@ -82,8 +82,8 @@ impl Watch {
             self.names.iter().map(|(directory, _)| directory.clone()).collect();
         let mut is_wider = false;
         for directory in wanted {
-            // A directory that was removed and made again is another one, so it is asked for again: the
-            // kernel knows those that it has.
+            // A directory that was removed and made again is another one, so it is asked for again:
+            // the kernel knows those that it has.
             match watches.add(&directory, MASK) {
                 Ok(descriptor) => {
                     let id = descriptor.get_watch_descriptor_id();
@@ -141,8 +141,8 @@ impl Watch {
     }
 }
 
-/// The directory to watch for a path, and the name in it that matters; every name for a directory. The
-/// kernel counts the watches of directories, not of their spellings: so there is one spelling.
+/// The directory to watch for a path, and the name in it that matters; every name for a directory.
+/// The kernel counts the watches of directories, not of their spellings: so there is one spelling.
 fn place(path: &Path) -> (PathBuf, Option<OsString>) {
     let (directory, name) = if path.is_dir() && !path.is_symlink() {
         (path, None)

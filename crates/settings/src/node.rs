@@ -2,8 +2,8 @@
 //! place it was written.
 //!
 //! Promises: order and spelling are kept; a scalar has no type of its own until a setting asks for
-//! one, so that `on`, `0755` and `8080` cause no surprise. Never does: parsing of YAML or JSON (that
-//! is `config`).
+//! one, so that `on`, `0755` and `8080` cause no surprise. Never does: parsing of YAML or JSON
+//! (that is `config`).
 
 /// Which document of a [`Report`](crate::Report) a span points into.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

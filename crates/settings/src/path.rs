@@ -1,5 +1,5 @@
-//! Paths of files and directories. A relative one starts at the directory of the configuration file that
-//! wrote it.
+//! Paths of files and directories. A relative one starts at the directory of the configuration file
+//! that wrote it.
 
 use std::ops::Deref;
 use std::path::{Path, PathBuf};

@@ -142,8 +142,8 @@ impl<'a> Reader<'a> {
         self.path_variables.push(Spanned::new(name.to_owned(), span));
     }
 
-    /// The `{path.NAME}` variables read since the last call: the code that knows the route's path checks
-    /// that it has them.
+    /// The `{path.NAME}` variables read since the last call: the code that knows the route's path
+    /// checks that it has them.
     pub fn take_path_variables(&mut self) -> Vec<Spanned<String>> {
         std::mem::take(&mut self.path_variables)
     }

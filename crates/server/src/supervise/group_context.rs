@@ -37,7 +37,8 @@ impl WorkerSockets {
         WorkerSockets::Shared(RefCell::new(Some(listening)))
     }
 
-    /// The socket of one process: no other ever has it, so that no worker connects to one that drains.
+    /// The socket of one process: no other ever has it, so that no worker connects to one that
+    /// drains.
     pub(crate) fn path(directory: &Path, slot: usize, generation: u64) -> PathBuf {
         directory.join(format!("{slot}.{generation}.sock"))
     }
@@ -277,7 +278,7 @@ fn unable(launch: &ChildCommand, error: &std::io::Error) -> String {
             format!("there is no directory {}", directory.display())
         }
         _ if error.kind() == std::io::ErrorKind::NotFound => format!(
-            "there is no {program}; `python3 -m venv` makes an environment, whose directory is `venv`"
+            "there is no {program}; `python3 -m venv` makes an environment: set `venv` to it"
         ),
         _ => format!("{program} cannot be started: {error}"),
     }

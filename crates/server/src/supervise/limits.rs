@@ -19,7 +19,7 @@ pub(crate) const LIVED: Duration = Duration::from_secs(10);
 pub(crate) const WORKERS_MAX: usize = 256;
 /// After the last request: for the application's own end.
 pub(crate) const SHUT_DOWN_WITHIN: Duration = Duration::from_secs(5);
-/// Directorys and files that are watched for development, and how deep they may lie.
+/// Directories and files that are watched for development, and how deep they may lie.
 pub(crate) const WATCHED_FOLDERS: usize = 4096;
 pub(crate) const WATCHED_FILES: usize = 100_000;
 pub(crate) const WATCHED_DEPTH: usize = 32;

@@ -179,8 +179,8 @@ impl WorkerGroup {
         self.context.set_settings(settings);
     }
 
-    /// Ends the group: requests in flight are finished, what does not end in time is killed. How many
-    /// connections its processes have cut off so far.
+    /// Ends the group: requests in flight are finished, what does not end in time is killed. How
+    /// many connections its processes have cut off so far.
     pub(crate) async fn stop(&self) -> u64 {
         let slots = self.slots.take();
         self.changed();

@@ -76,9 +76,11 @@ pub(super) async fn serve(
     process.application.drain();
     if let LeaveMode::Within(within) = leave {
         tokio::select! {
-            drained = net::timer::within(within, control.worker_threads.drain()) => if drained.is_none() {
-                report_cut_off(process, control.server_limiter.open()).await;
-            },
+            drained = net::timer::within(within, control.worker_threads.drain()) => {
+                if drained.is_none() {
+                    report_cut_off(process, control.server_limiter.open()).await;
+                }
+            }
             () = process.commands.at_once() => {}
         }
     }
