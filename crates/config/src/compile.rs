@@ -1,4 +1,4 @@
-//! The records become a [`Plan`]: names find what they name, entries become plans of their kind.
+//! The records become a [`ServerPlan`]: names find what they name, entries become plans of their kind.
 //!
 //! Promises: every error is reported in one run: references to what is not declared, declared
 //! names that nothing uses, names declared twice, variables of a path that has none, routes that
@@ -19,7 +19,7 @@ use exchange::problem::{ErrorPage, ErrorPages};
 use settings::{Named, Reader, Spanned};
 
 use crate::kinds::Kinds;
-use crate::plan::{AdminPlan, Plan};
+use crate::server_plan::{AdminPlan, ServerPlan};
 use crate::records::{ErrorSettings, Settings};
 use chains::Chains;
 
@@ -32,7 +32,7 @@ pub(crate) fn compile(
     version: String,
     kinds: &Kinds,
     reader: &mut Reader<'_>,
-) -> Option<Plan> {
+) -> Option<ServerPlan> {
     check_names("listener", &settings.listeners, reader);
     check_names("upstream", &settings.upstreams, reader);
     check_names("cache", &settings.caches, reader);
@@ -50,7 +50,7 @@ pub(crate) fn compile(
         return None;
     }
     unused(&settings, &chains, &routes, &mentioned, reader);
-    Some(Plan {
+    Some(ServerPlan {
         version,
         workers: settings.workers,
         trusted_proxies: settings.trusted_proxies,

@@ -1,4 +1,4 @@
-//! YAML → checked, frozen [`Plan`]: where documents come from, what may be written, every error
+//! YAML → checked, frozen [`ServerPlan`]: where documents come from, what may be written, every error
 //! reported at once.
 //!
 //! Owns the reading of YAML, `${ENV}`, includes, the outermost declarations and their connection.
@@ -33,7 +33,7 @@ pub mod limits;
 mod load;
 mod notes;
 mod parts;
-mod plan;
+mod server_plan;
 mod records;
 mod source;
 mod yaml;
@@ -44,7 +44,7 @@ pub use kinds::{FilterEntry, HandlerEntry, Kinds};
 pub use load::{Incomplete, Loaded, document_json, load, load_with_unset_variables, masked};
 pub use notes::notes;
 pub use parts::Part;
-pub use plan::{AdminPlan, ListenerPlan, Plan, RoutePlan};
+pub use server_plan::{AdminPlan, ListenerPlan, ServerPlan, RoutePlan};
 pub use records::{
     AccessFormatWord, AccessSettings, AdminSettings, DefaultsSettings, EncodedSlashes,
     ErrorPageSettings, ErrorSettings, LevelWord, Limits, ListenerLimits, ListenerSettings,

@@ -1,4 +1,4 @@
-//! From a source to a [`Plan`], or to all of its errors.
+//! From a source to a [`ServerPlan`], or to all of its errors.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,13 +10,13 @@ use crate::compile::compile;
 use crate::expand::Environment;
 use crate::kinds::Kinds;
 use crate::parts::parts;
-use crate::plan::Plan;
+use crate::server_plan::ServerPlan;
 use crate::records::Settings;
 use crate::source::Source;
 
 /// A configuration that may be used.
 pub struct Loaded {
-    pub plan: Arc<Plan>,
+    pub plan: Arc<ServerPlan>,
     /// Files it depends on besides the main one: included ones, secrets, pages; and directories in
     /// which `include` may find more. A change of any is worth a reload.
     pub files: Vec<PathBuf>,
@@ -25,7 +25,7 @@ pub struct Loaded {
 /// A configuration without errors, some of whose environment variables may not be set.
 pub struct Incomplete {
     /// `None` if a variable is not set.
-    pub plan: Option<Arc<Plan>>,
+    pub plan: Option<Arc<ServerPlan>>,
     /// The names of the variables that are not set.
     pub unset: Vec<String>,
 }

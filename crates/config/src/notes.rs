@@ -12,11 +12,11 @@ use net::Bind;
 use router::{Match, PathPattern, Segment};
 use settings::{Variable, quote};
 
-use crate::plan::{ListenerPlan, Plan, RoutePlan};
+use crate::server_plan::{ListenerPlan, ServerPlan, RoutePlan};
 use crate::records::{EncodedSlashes, LogTarget, MetricsAccess};
 
 /// Notes on a configuration without errors, a sentence each.
-pub fn notes(plan: &Plan) -> Vec<String> {
+pub fn notes(plan: &ServerPlan) -> Vec<String> {
     let slashes = plan.listeners.iter().flat_map(|listener| encoded_slashes(plan, listener));
     let of_routes = plan.routes.iter().flat_map(caching);
     admin(plan).into_iter().chain(slashes).chain(of_routes).chain(access_log(plan)).collect()
@@ -24,7 +24,7 @@ pub fn notes(plan: &Plan) -> Vec<String> {
 
 /// An access log that this process could not open. The server may run on another machine, or as
 /// another user.
-fn access_log(plan: &Plan) -> Option<String> {
+fn access_log(plan: &ServerPlan) -> Option<String> {
     let LogTarget::File(path) = &plan.log.access.as_ref()?.path else { return None };
     let why = writable(path).err()?;
     Some(format!(
@@ -49,7 +49,7 @@ fn writable(path: &Path) -> io::Result<()> {
 }
 
 /// What the admin API shows to other machines.
-fn admin(plan: &Plan) -> Option<String> {
+fn admin(plan: &ServerPlan) -> Option<String> {
     let beyond = matches!(&plan.admin.bind, Some(Bind::Tcp(at)) if !at.ip().is_loopback());
     (beyond && plan.admin.metrics == MetricsAccess::Open).then(|| {
         "admin.bind can be reached from other machines and /metrics needs no token; where that is \
@@ -60,7 +60,7 @@ fn admin(plan: &Plan) -> Option<String> {
 
 /// Protected prefixes that `%2F` leads around: an upstream that decodes `/private%2Fx` serves what
 /// only the route for `/private/{*rest}` protects.
-fn encoded_slashes(plan: &Plan, listener: &ListenerPlan) -> Vec<String> {
+fn encoded_slashes(plan: &ServerPlan, listener: &ListenerPlan) -> Vec<String> {
     if listener.encoded_slashes != EncodedSlashes::Keep {
         return Vec::new();
     }

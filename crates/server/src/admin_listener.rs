@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use admin::{Access, Admin};
-use config::{AdminPlan, MetricsAccess, Plan};
+use config::{AdminPlan, MetricsAccess, ServerPlan};
 use exchange::serve::{ConnectionTimeouts, ListenerSnapshot, Patience, Service, TrustedProxies};
 use exchange::{Bounds, Dispatch, Fault, Request, Route, RouteBounds};
 use net::{Bind, Listener, Listening};
@@ -77,7 +77,7 @@ impl AdminListener {
 
     /// Opens, moves and closes what the Plan says. The address of the TCP listener, where there is
     /// one.
-    pub(crate) fn follow(&self, plan: &Plan) -> Result<Option<Bound>, String> {
+    pub(crate) fn follow(&self, plan: &ServerPlan) -> Result<Option<Bound>, String> {
         let snapshots = self.snapshots(plan);
         let fresh = self.control.admin_sockets.take();
         if let Some((listening, file)) = fresh.unix {
@@ -150,7 +150,7 @@ impl AdminListener {
         Ok((local, OpenListener { service, reserve, stop }))
     }
 
-    fn snapshots(&self, plan: &Plan) -> ListenerSnapshots {
+    fn snapshots(&self, plan: &ServerPlan) -> ListenerSnapshots {
         let access = Access {
             token: plan.admin.token.clone(),
             metrics_open: plan.admin.metrics == MetricsAccess::Open,
@@ -173,7 +173,7 @@ fn hurried(patience: Patience, most: Duration) -> Patience {
 }
 
 /// `most` bounds whatever the configuration allows a client to take its time for.
-fn snapshot(plan: &Plan, route: Rc<Route>, most: Duration) -> ListenerSnapshot {
+fn snapshot(plan: &ServerPlan, route: Rc<Route>, most: Duration) -> ListenerSnapshot {
     let timeouts = &plan.timeouts;
     let idle = if most == HURRY { HURRY } else { IDLE };
     ListenerSnapshot {

@@ -16,7 +16,7 @@ use cache::explain::{ObjectDescription, explain};
 use cache::rules::tags;
 use cache::store::Purge;
 use cache::{Cache, CachePlan, Caches};
-use config::{Plan, RoutePlan};
+use config::{ServerPlan, RoutePlan};
 use exchange::Request;
 use net::clock::wall_secs;
 use net::task::JoinHandle;
@@ -74,7 +74,7 @@ fn plan_on<'p>(route: &'p RoutePlan, name: &str) -> Option<(&'p CachePlan, Vec<&
 }
 
 /// The plans of all routes that keep answers in a cache.
-fn plans<'p>(plan: &'p Plan, name: &str) -> Vec<(&'p RoutePlan, &'p CachePlan)> {
+fn plans<'p>(plan: &'p ServerPlan, name: &str) -> Vec<(&'p RoutePlan, &'p CachePlan)> {
     let on = |route: &'p RoutePlan| Some((route, plan_on(route, name)?.0));
     plan.routes.iter().filter_map(on).collect()
 }
@@ -258,7 +258,7 @@ pub(crate) fn explain_cache(
     Ok(told(found.verdict.slug(), &why, Some(&route.name), key, &stored))
 }
 
-fn routed<'p>(plan: &'p Plan, asked: &Request) -> Option<&'p RoutePlan> {
+fn routed<'p>(plan: &'p ServerPlan, asked: &Request) -> Option<&'p RoutePlan> {
     match plan.router.explain(&Input::from(asked)).verdict {
         RuleVerdict::Route(chosen) => Some(plan.route(chosen.route)),
         RuleVerdict::MethodNotAllowed(_) | RuleVerdict::NotFound => None,

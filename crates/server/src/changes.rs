@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 
-use config::{ListenerPlan, Part, Plan};
+use config::{ListenerPlan, Part, ServerPlan};
 
 use crate::listeners::key;
 
 /// One line per thing that came, went or is another: `route "shop" added`, `timeouts changed`. None
 /// where the texts differ in nothing but their layout.
-pub(crate) fn changes(before: &Plan, after: &Plan) -> Vec<String> {
+pub(crate) fn changes(before: &ServerPlan, after: &ServerPlan) -> Vec<String> {
     let (old, new) = (named(before), named(after));
     let mut lines = Vec::new();
     for part in &after.parts {
@@ -28,7 +28,7 @@ pub(crate) fn changes(before: &Plan, after: &Plan) -> Vec<String> {
 }
 
 /// What a new Plan says otherwise and only the next start takes over, a sentence each.
-pub(crate) fn waiting(before: &Plan, after: &Plan) -> Vec<String> {
+pub(crate) fn waiting(before: &ServerPlan, after: &ServerPlan) -> Vec<String> {
     let mut lines = Vec::new();
     if before.workers != after.workers {
         lines.push("workers are started once: their number changes with a restart".to_owned());
@@ -48,12 +48,12 @@ pub(crate) fn waiting(before: &Plan, after: &Plan) -> Vec<String> {
 
 type Named<'p> = HashMap<(&'p str, Option<&'p str>), &'p Part>;
 
-fn named(plan: &Plan) -> Named<'_> {
+fn named(plan: &ServerPlan) -> Named<'_> {
     plan.parts.iter().map(|part| (part.identity(), part)).collect()
 }
 
 /// The routes that the other Plan has as well, in this one's order.
-fn kept_routes<'p>(plan: &'p Plan, other: &Named<'p>) -> impl Iterator<Item = Option<&'p str>> {
+fn kept_routes<'p>(plan: &'p ServerPlan, other: &Named<'p>) -> impl Iterator<Item = Option<&'p str>> {
     let routes = plan.parts.iter().filter(|part| part.kind == "route");
     let both = routes.filter(|part| other.contains_key(&part.identity()));
     both.map(|part| part.name.as_deref())
@@ -61,7 +61,7 @@ fn kept_routes<'p>(plan: &'p Plan, other: &Named<'p>) -> impl Iterator<Item = Op
 
 /// A minimal Plan, shared by tests of this crate.
 #[cfg(test)]
-pub(crate) fn plan_of(text: &str) -> std::sync::Arc<Plan> {
+pub(crate) fn plan_of(text: &str) -> std::sync::Arc<ServerPlan> {
     let source = config::TextSource::new("test.yaml", text);
     match config::load(&source, &|_| None, &config::Kinds::all()) {
         Ok(loaded) => loaded.plan,

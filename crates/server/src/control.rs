@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use admin::{Applied, Refusal, ReloadStatus, ServerState};
 use cache::Caches;
-use config::{Kinds, Loaded, Plan, Replaced, Source, Workers};
+use config::{Kinds, Loaded, ServerPlan, Replaced, Source, Workers};
 use exchange::Shared;
 use settings::Report;
 use telemetry::log::{Format, Level};
@@ -91,7 +91,7 @@ pub(crate) struct Control {
     pub(crate) server_limiter: Arc<ConnectionLimiter>,
     /// Measured when the first Plan is put into use.
     pub(crate) descriptors: Cell<Descriptors>,
-    plan: RefCell<Arc<Plan>>,
+    plan: RefCell<Arc<ServerPlan>>,
     listeners: RefCell<Listeners>,
     /// Bound for the Plan in use and not yet taken by the reception.
     pub(crate) admin_sockets: RefCell<AdminSockets>,
@@ -132,7 +132,7 @@ impl SourceFingerprint {
         (loaded, fingerprint)
     }
 
-    fn of_plan(plan: &Plan) -> SourceFingerprint {
+    fn of_plan(plan: &ServerPlan) -> SourceFingerprint {
         SourceFingerprint::Plan(plan.version.clone(), plan.parts.clone())
     }
 }
@@ -224,7 +224,7 @@ impl Control {
         Ok(control)
     }
 
-    pub(crate) fn plan(&self) -> Arc<Plan> {
+    pub(crate) fn plan(&self) -> Arc<ServerPlan> {
         self.plan.borrow().clone()
     }
 
@@ -403,7 +403,7 @@ impl Control {
     }
 
     /// Gets what a Plan needs of this machine; on failure nothing has changed.
-    fn prepare(&self, plan: &Plan, before: Option<&Plan>) -> Result<Prepared, String> {
+    fn prepare(&self, plan: &ServerPlan, before: Option<&ServerPlan>) -> Result<Prepared, String> {
         let listeners = self.listeners.borrow().bind(plan, self.worker_threads.len())?;
         let admin = if self.is_worker_process {
             AdminSockets::default()
@@ -414,7 +414,7 @@ impl Control {
         Ok(Prepared { listeners, admin })
     }
 
-    async fn put_into_use(&self, plan: Arc<Plan>, prepared: Prepared) -> Result<(), String> {
+    async fn put_into_use(&self, plan: Arc<ServerPlan>, prepared: Prepared) -> Result<(), String> {
         let opened = self.worker_threads.adopt(prepared.listeners).await?;
         let logs = self.logs.borrow_mut().apply(&plan.log, &self.telemetry);
         logs.inspect_err(|_| self.worker_threads.forget())?;

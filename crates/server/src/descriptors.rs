@@ -10,7 +10,7 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
 
-use config::Plan;
+use config::ServerPlan;
 use exchange::WorkerContext;
 use exchange::serve::{Service, close_longest_idle};
 use telemetry::log::Level;
@@ -57,7 +57,7 @@ impl Descriptors {
 
     /// Client connections of a Plan: half of what is free where each may need another descriptor
     /// for an upstream, an application or Lua, else three quarters.
-    pub(crate) fn connections(&self, plan: &Plan) -> usize {
+    pub(crate) fn connections(&self, plan: &ServerPlan) -> usize {
         let needs_more = !plan.upstreams.is_empty()
             || !plan.apps.is_empty()
             || !plan.programs.is_empty()

@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use admin::{Explanation, Question};
 use bytes::Bytes;
-use config::{EncodedSlashes, ListenerPlan, Plan, RoutePlan, UnknownHost};
+use config::{EncodedSlashes, ListenerPlan, ServerPlan, RoutePlan, UnknownHost};
 use exchange::{ConnectionFacts, Headers, Request, Scheme, Target};
 use net::{Bind, Peer};
 use router::{Candidate, Input, RuleVerdict};
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use wire::{Known, Method};
 
 /// The way a request would go; the error says what is wrong with the question.
-pub fn explain(plan: &Plan, question: &Question) -> Result<Explanation, String> {
+pub fn explain(plan: &ServerPlan, question: &Question) -> Result<Explanation, String> {
     let mut request = request(plan, question)?;
     let slashes = slashes(plan, &mut request);
     if let Some(Slashes { refused: true, said }) = slashes {
@@ -90,7 +90,7 @@ fn other(other: &Candidate) -> Value {
 }
 
 /// What the listener does where the host is unknown: for programs and for people.
-fn unknown_host(plan: &Plan, request: &Request) -> Option<(Value, String)> {
+fn unknown_host(plan: &ServerPlan, request: &Request) -> Option<(Value, String)> {
     let listener = plan.listener(&request.facts.listener)?;
     if plan.router.names_host(&Input::from(request)) {
         return None;
@@ -118,7 +118,7 @@ struct Slashes {
 }
 
 /// Reads the path as the listener does; `None` where there is nothing to read otherwise.
-fn slashes(plan: &Plan, request: &mut Request) -> Option<Slashes> {
+fn slashes(plan: &ServerPlan, request: &mut Request) -> Option<Slashes> {
     if !request.target.has_encoded_slash() {
         return None;
     }
@@ -166,7 +166,7 @@ fn describe(text: &mut String, route: &RoutePlan) {
 }
 
 /// The request that was asked about.
-pub(crate) fn request(plan: &Plan, question: &Question) -> Result<Request, String> {
+pub(crate) fn request(plan: &ServerPlan, question: &Question) -> Result<Request, String> {
     let method = Method::parse(question.method.as_bytes())
         .ok_or_else(|| format!("{:?} is no method", question.method))?;
     let (scheme, authority, path) = split(&question.url)?;
@@ -205,7 +205,7 @@ pub(crate) fn request(plan: &Plan, question: &Question) -> Result<Request, Strin
 }
 
 /// The listener a client of that URL would come to: the one on its port, else the first.
-fn listener_of(plan: &Plan, port: Option<u16>) -> Option<&ListenerPlan> {
+fn listener_of(plan: &ServerPlan, port: Option<u16>) -> Option<&ListenerPlan> {
     let on_port = |listener: &&ListenerPlan| match &listener.bind {
         Bind::Tcp(address) => Some(address.port()) == port,
         Bind::Unix(_) => false,
@@ -214,7 +214,7 @@ fn listener_of(plan: &Plan, port: Option<u16>) -> Option<&ListenerPlan> {
 }
 
 fn listener<'p>(
-    plan: &'p Plan,
+    plan: &'p ServerPlan,
     question: &'p Question,
     port: Option<u16>,
 ) -> Result<&'p str, String> {

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use config::{Limits, ListenerPlan, Plan, RoutePlan, Timeouts};
+use config::{Limits, ListenerPlan, ServerPlan, RoutePlan, Timeouts};
 use exchange::serve::{ConnectionTimeouts, ListenerSnapshot, TrustedProxies};
 use exchange::{
     AccessLog, Bounds, Dispatch, Fault, Request, Response, Route, Stage, Subrequests, WorkerContext,
@@ -20,7 +20,7 @@ use crate::{slashes, unknown_host};
 
 /// The routes of a Plan as one worker runs them.
 pub(crate) struct Instance {
-    plan: Arc<Plan>,
+    plan: Arc<ServerPlan>,
     /// The worker's own handle on the table: what a lookup counts references of is not shared.
     router: Router,
     routes: Vec<Rc<Route>>,
@@ -31,7 +31,7 @@ pub(crate) struct Instance {
 
 impl Instance {
     pub(crate) fn build(
-        plan: &Arc<Plan>,
+        plan: &Arc<ServerPlan>,
         worker: &WorkerContext,
         access: Option<Rc<AccessLog>>,
     ) -> Rc<Instance> {
@@ -74,7 +74,7 @@ impl Instance {
 }
 
 /// What scripts of a Plan may send requests to: all of its upstreams, and later its routes.
-pub(crate) fn subrequests(plan: &Plan, worker: &WorkerContext) -> Rc<Subrequests> {
+pub(crate) fn subrequests(plan: &ServerPlan, worker: &WorkerContext) -> Rc<Subrequests> {
     let handler = |name: &String| (name.clone(), upstream::handler(name, worker));
     Subrequests::new(plan.upstreams.iter().map(|(name, _)| handler(name)).collect())
 }
@@ -99,7 +99,7 @@ pub(crate) fn connection_timeouts(timeouts: &Timeouts) -> ConnectionTimeouts {
 
 /// What the access log must not show of a query: a key may be sent along a route that does not ask
 /// for it, and a filter in front of the one that does may answer.
-pub(crate) fn secret_queries(plan: &Plan) -> BTreeSet<String> {
+pub(crate) fn secret_queries(plan: &ServerPlan) -> BTreeSet<String> {
     let filters = plan.routes.iter().flat_map(|route| &route.filters);
     filters.flat_map(|filter| filter.secret_queries()).map(str::to_owned).collect()
 }

@@ -11,7 +11,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use config::{ListenerPlan, Plan};
+use config::{ListenerPlan, ServerPlan};
 use net::{Bind, BoundSocket, Inherited, Listening};
 
 use crate::connection_limiter::ConnectionLimiter;
@@ -151,7 +151,7 @@ impl Listeners {
     }
 
     /// Binds what the Plan names and is not open. On failure everything stays as it was.
-    pub(crate) fn bind(&self, plan: &Plan, workers: usize) -> Result<NewSockets, String> {
+    pub(crate) fn bind(&self, plan: &ServerPlan, workers: usize) -> Result<NewSockets, String> {
         let mut bound = BTreeMap::new();
         for listener in plan.sockets() {
             let key = key(listener);
@@ -164,7 +164,7 @@ impl Listeners {
     }
 
     /// Takes over what the workers have, and forgets what the Plan does not name.
-    pub(crate) fn take_over(&mut self, plan: &Plan, opened: OpenedSockets) {
+    pub(crate) fn take_over(&mut self, plan: &ServerPlan, opened: OpenedSockets) {
         self.open.extend(opened.0);
         let wanted: Vec<String> = plan.sockets().map(key).collect();
         self.open.retain(|key, _| wanted.contains(key));
@@ -186,7 +186,7 @@ impl Listeners {
     }
 
     /// Every listener of the Plan with its real address.
-    pub(crate) fn bound(&self, plan: &Plan) -> Vec<Bound> {
+    pub(crate) fn bound(&self, plan: &ServerPlan) -> Vec<Bound> {
         let bound = plan.sockets().filter_map(|listener| {
             let open = self.open.get(&key(listener))?;
             Some(Bound { name: listener.name.to_string(), address: open.local.clone() })

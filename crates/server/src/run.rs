@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use admin::{Refusal, ServerState};
-use config::{Plan, Source};
+use config::{ServerPlan, Source};
 use telemetry::log::{self, Level};
 use telemetry::{Telemetry, event};
 
@@ -60,7 +60,7 @@ pub(crate) fn run_with(
 }
 
 /// Sets how the server speaks about itself: the command line wins over the configuration.
-pub(crate) fn configure_log(plan: &Plan, options: &Options) {
+pub(crate) fn configure_log(plan: &ServerPlan, options: &Options) {
     let typed = (options.log_level, options.log_format);
     let log_options = LogOptions::of(&plan.log, typed);
     log::set_level(log_options.level);

@@ -3,7 +3,7 @@
 //! Decided before a route is looked up, so that routes, filters, files and upstreams see the same
 //! path.
 
-use config::{EncodedSlashes, Plan};
+use config::{EncodedSlashes, ServerPlan};
 use exchange::{Fault, FaultKind, Request, Target};
 use telemetry::event_limited;
 use telemetry::log::Level;
@@ -14,7 +14,7 @@ const LINES_PER_SECOND: u32 = 10;
 /// Applies the rule of the listener the request came in by. A request of a script counts as one of
 /// the listener that its client came in by.
 #[cold]
-pub(crate) fn apply_rule_of(plan: &Plan, request: &mut Request) -> Result<(), Fault> {
+pub(crate) fn apply_rule_of(plan: &ServerPlan, request: &mut Request) -> Result<(), Fault> {
     let listener = plan.listener(&request.facts.listener);
     let rule = listener.map_or(EncodedSlashes::Refuse, |listener| listener.encoded_slashes);
     apply(rule, &mut request.target).inspect_err(|fault| {

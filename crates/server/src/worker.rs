@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use config::Plan;
+use config::ServerPlan;
 use exchange::serve::{ListenerSnapshot, Service};
 use exchange::{AccessLog, WorkerContext};
 use net::{BoundSocket, Listener};
@@ -45,7 +45,7 @@ pub(crate) enum ThreadCommand {
 
 /// A Plan; its new sockets were adopted before.
 pub(crate) struct Serving {
-    pub(crate) plan: Arc<Plan>,
+    pub(crate) plan: Arc<ServerPlan>,
     pub(crate) limiters: BTreeMap<String, Arc<ConnectionLimiter>>,
     pub(crate) server_limiter: Arc<ConnectionLimiter>,
     pub(crate) access: Option<AccessEnd>,

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use config::Plan;
+use config::ServerPlan;
 use exchange::{Local, Shared, WorkerContext};
 use telemetry::Telemetry;
 use tokio::sync::{mpsc, oneshot};
@@ -81,7 +81,7 @@ impl WorkerThreads {
     /// Lets every worker serve a Plan, whose new sockets they have adopted; returns when all do.
     pub(crate) async fn serve(
         &self,
-        plan: &Arc<Plan>,
+        plan: &Arc<ServerPlan>,
         listeners: &mut Listeners,
         opened: OpenedSockets,
         server_limiter: &Arc<ConnectionLimiter>,

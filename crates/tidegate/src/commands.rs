@@ -103,7 +103,7 @@ impl Command {
 }
 
 /// Loads a configuration without serving it.
-pub(crate) fn load(source: &dyn config::Source) -> Result<Arc<config::Plan>, Failure> {
+pub(crate) fn load(source: &dyn config::Source) -> Result<Arc<config::ServerPlan>, Failure> {
     match config::load(source, &config::process_environment, &config::Kinds::all()) {
         Ok(loaded) => Ok(loaded.plan),
         Err(report) => Err(Failure::Errors(report.render())),

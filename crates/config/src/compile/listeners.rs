@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use net::{Bind, ListenOptions};
 use settings::{Address, Host, Reader, Spanned, quote};
 
-use crate::plan::ListenerPlan;
+use crate::server_plan::ListenerPlan;
 use crate::records::{EncodedSlashes, ListenerSettings, Settings, UnknownHost};
 
 pub(super) fn compile(settings: &Settings, reader: &mut Reader<'_>) -> Vec<ListenerPlan> {

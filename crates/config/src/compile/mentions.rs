@@ -9,7 +9,7 @@ use exchange::Mentions;
 use settings::{Reader, quote};
 
 use super::routes::Compiled;
-use crate::plan::ListenerPlan;
+use crate::server_plan::ListenerPlan;
 use crate::records::Settings;
 
 /// Reports what is dangling; returns the upstreams that a file may use.

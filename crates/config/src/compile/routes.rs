@@ -11,7 +11,7 @@ use super::chains::Chains;
 use super::check_name;
 use super::{apps, caches};
 use crate::kinds::Kinds;
-use crate::plan::RoutePlan;
+use crate::server_plan::RoutePlan;
 use crate::records::{RouteSettings, Settings};
 
 /// A route that is whole.

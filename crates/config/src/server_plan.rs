@@ -21,7 +21,7 @@ use crate::records::{
 };
 
 /// The whole configuration.
-pub struct Plan {
+pub struct ServerPlan {
     /// A short name of exactly the texts it was made from.
     pub version: String,
     pub workers: Workers,
@@ -34,7 +34,7 @@ pub struct Plan {
     pub caches: Vec<(String, CacheSettings)>,
     pub apps: Vec<(String, Arc<AppSettings>)>,
     pub router: Arc<Router>,
-    /// In the order of the router's rules: [`Plan::route`].
+    /// In the order of the router's rules: [`ServerPlan::route`].
     pub routes: Vec<RoutePlan>,
     /// Filters of `defaults` that change responses the server generates for requests without a
     /// route.
@@ -50,7 +50,7 @@ pub struct Plan {
     pub parts: Vec<Part>,
 }
 
-impl Plan {
+impl ServerPlan {
     /// What the router's answer means.
     pub fn route(&self, id: RouteId) -> &RoutePlan {
         &self.routes[id.index()]
@@ -132,12 +132,12 @@ pub struct AdminPlan {
 
 #[cfg(test)]
 mod tests {
-    use super::Plan;
+    use super::ServerPlan;
 
     fn shared<T: Send + Sync>() {}
 
     #[test]
     fn workers_share_it() {
-        shared::<Plan>();
+        shared::<ServerPlan>();
     }
 }
