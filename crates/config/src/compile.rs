@@ -1,4 +1,5 @@
-//! The records become a [`ServerPlan`]: names find what they name, entries become plans of their kind.
+//! The records become a [`ServerPlan`]: names find what they name, entries become plans of their
+//! kind.
 //!
 //! Promises: every error is reported in one run: references to what is not declared, declared
 //! names that nothing uses, names declared twice, variables of a path that has none, routes that
@@ -19,8 +20,8 @@ use exchange::problem::{ErrorPage, ErrorPages};
 use settings::{Named, Reader, Spanned};
 
 use crate::kinds::Kinds;
-use crate::server_plan::{AdminPlan, ServerPlan};
 use crate::records::{ErrorSettings, Settings};
+use crate::server_plan::{AdminPlan, ServerPlan};
 use chains::Chains;
 
 /// How long the name of something may be: it stands in every line of the log and of the metrics.

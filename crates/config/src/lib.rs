@@ -1,4 +1,4 @@
-//! YAML → checked, frozen [`ServerPlan`]: where documents come from, what may be written, every error
+//! YAML → checked, frozen [`ServerPlan`]: where documents come from, what may be written, every
 //! reported at once.
 //!
 //! Owns the reading of YAML, `${ENV}`, includes, the outermost declarations and their connection.
@@ -33,8 +33,8 @@ pub mod limits;
 mod load;
 mod notes;
 mod parts;
-mod server_plan;
 mod records;
+mod server_plan;
 mod source;
 mod yaml;
 
@@ -44,11 +44,11 @@ pub use kinds::{FilterEntry, HandlerEntry, Kinds};
 pub use load::{Incomplete, Loaded, document_json, load, load_with_unset_variables, masked};
 pub use notes::notes;
 pub use parts::Part;
-pub use server_plan::{AdminPlan, ListenerPlan, ServerPlan, RoutePlan};
 pub use records::{
     AccessFormatWord, AccessSettings, AdminSettings, DefaultsSettings, EncodedSlashes,
     ErrorPageSettings, ErrorSettings, LevelWord, Limits, ListenerLimits, ListenerSettings,
     ListenerTimeouts, LogFormatWord, LogSettings, LogTarget, MetricsAccess, RouteLimits,
     RouteSettings, RouteTimeouts, Settings, Timeouts, UnknownHost, Workers,
 };
+pub use server_plan::{AdminPlan, ListenerPlan, RoutePlan, ServerPlan};
 pub use source::{Document, FileSource, Replaced, Source, TextSource};

@@ -10,8 +10,8 @@ use crate::compile::compile;
 use crate::expand::Environment;
 use crate::kinds::Kinds;
 use crate::parts::parts;
-use crate::server_plan::ServerPlan;
 use crate::records::Settings;
+use crate::server_plan::ServerPlan;
 use crate::source::Source;
 
 /// A configuration that may be used.

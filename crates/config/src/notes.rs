@@ -12,8 +12,8 @@ use net::Bind;
 use router::{Match, PathPattern, Segment};
 use settings::{Variable, quote};
 
-use crate::server_plan::{ListenerPlan, ServerPlan, RoutePlan};
 use crate::records::{EncodedSlashes, LogTarget, MetricsAccess};
+use crate::server_plan::{ListenerPlan, RoutePlan, ServerPlan};
 
 /// Notes on a configuration without errors, a sentence each.
 pub fn notes(plan: &ServerPlan) -> Vec<String> {

@@ -104,8 +104,8 @@ pub(crate) fn make(directory: &Path) -> Result<(), String> {
     made.map_err(|error| format!("{}: {error}", directory.display()))
 }
 
-/// The parent may be writable by all users: the user who created it first could otherwise read what
-/// `ctl` says, or answer in our name.
+/// The parent may be writable by all users: another user's directory of that name could otherwise
+/// read what `ctl` sends, or respond in the server's name.
 fn check_ours(directory: &Path) -> Result<(), String> {
     let is_ours = std::fs::symlink_metadata(directory).is_ok_and(|found| {
         found.is_dir() && found.uid() == net::user_id() && found.mode() & 0o077 == 0

@@ -30,7 +30,7 @@ pub(crate) struct Api(pub(crate) Rc<Control>);
 
 impl Api {
     fn history(&self) -> Option<History> {
-        self.0.source.file().map(History::of)
+        self.0.source.history()
     }
 }
 
@@ -57,17 +57,17 @@ impl admin::Control for Api {
                 .into_iter()
                 .map(|one| ListenerStatus { name: one.name, address: one.address.to_string() })
                 .collect(),
-            last_reload: self.0.last_reload.borrow().clone(),
+            last_reload: self.0.reload_result.last(),
             troubles: {
                 let mut troubles = self.0.apps.troubles();
-                troubles.extend(self.0.descriptor_trouble());
+                troubles.extend(self.0.descriptors.get().trouble(&self.0.server_limiter));
                 troubles
             },
         }
     }
 
     fn config(&self) -> ConfigDocument {
-        let source = &self.0.source;
+        let source = self.0.source.source();
         let read_only = match source.file() {
             Some(_) => None,
             None => Some("this server's configuration is no file".to_owned()),
@@ -82,7 +82,7 @@ impl admin::Control for Api {
     }
 
     fn masked_config(&self) -> Option<String> {
-        config::masked(&*self.0.source, &config::process_environment, &config::Kinds::all())
+        config::masked(self.0.source.source(), &config::process_environment, &config::Kinds::all())
     }
 
     fn history(&self) -> Vec<ConfigVersion> {
@@ -144,7 +144,9 @@ impl admin::Control for Api {
     }
 
     fn upstreams(&self) -> Vec<UpstreamStatus> {
-        crate::upstreams::status(&self.0)
+        let control = &self.0;
+        let workers = control.worker_threads.len();
+        crate::upstreams::status(&control.upstreams, &control.shared, workers)
     }
 
     fn workers(&self) -> Vec<WorkerStatus> {
@@ -161,11 +163,11 @@ impl admin::Control for Api {
     }
 
     fn caches(&self) -> Vec<CacheStatus> {
-        crate::caches::status(&self.0)
+        crate::caches::status(&self.0.caches, &self.0.plan())
     }
 
     fn entries(&self, cache: &str, wanted: &EntriesWanted) -> Result<Entries, CacheRequestError> {
-        crate::caches::entries(&self.0, cache, wanted)
+        crate::caches::entries(&self.0.caches, cache, wanted)
     }
 
     fn purge(
@@ -175,7 +177,9 @@ impl admin::Control for Api {
         soft: bool,
     ) -> LocalFuture<'_, Result<u64, CacheRequestError>> {
         let cache = cache.to_owned();
-        Box::pin(async move { crate::caches::purge(&self.0, &cache, what, soft).await })
+        Box::pin(async move {
+            crate::caches::purge(&self.0.caches, &self.0.plan(), &cache, what, soft).await
+        })
     }
 
     fn apps(&self) -> Vec<AppStatus> {
@@ -202,7 +206,7 @@ impl admin::Control for Api {
         cache: &str,
         question: &Question,
     ) -> Result<Explanation, CacheRequestError> {
-        crate::caches::explain_cache(&self.0, cache, question)
+        crate::caches::explain_cache(&self.0.caches, &self.0.plan(), cache, question)
     }
 
     fn explain(&self, question: &Question) -> Result<Explanation, String> {

@@ -16,7 +16,7 @@ use cache::explain::{ObjectDescription, explain};
 use cache::rules::tags;
 use cache::store::Purge;
 use cache::{Cache, CachePlan, Caches};
-use config::{ServerPlan, RoutePlan};
+use config::{RoutePlan, ServerPlan};
 use exchange::Request;
 use net::clock::wall_secs;
 use net::task::JoinHandle;
@@ -25,7 +25,6 @@ use serde_json::{Value, json};
 use telemetry::event;
 use telemetry::log::Level;
 
-use crate::control::Control;
 use crate::explain::request;
 
 /// How often a slice of every store is looked through for what is of no use any more.
@@ -80,23 +79,19 @@ fn plans<'p>(plan: &'p ServerPlan, name: &str) -> Vec<(&'p RoutePlan, &'p CacheP
 }
 
 /// How every cache is doing, in the words of the admin API.
-pub(crate) fn status(control: &Control) -> Vec<CacheStatus> {
-    let plan = control.plan();
+pub(crate) fn status(caches: &Caches, plan: &ServerPlan) -> Vec<CacheStatus> {
     let status = |cache: Arc<Cache>| {
         let stats = cache.store().stats();
         CacheStatus {
             name: cache.name().to_owned(),
-            routes: plans(&plan, cache.name())
-                .iter()
-                .map(|(route, _)| route.name.clone())
-                .collect(),
+            routes: plans(plan, cache.name()).iter().map(|(route, _)| route.name.clone()).collect(),
             objects: stats.objects,
             bytes: stats.bytes,
             memory_bytes: stats.memory_bytes,
             disk: disk(&cache),
         }
     };
-    control.caches.all().into_iter().map(status).collect()
+    caches.all().into_iter().map(status).collect()
 }
 
 fn disk(cache: &Cache) -> Option<CacheDisk> {
@@ -111,11 +106,11 @@ fn disk(cache: &Cache) -> Option<CacheDisk> {
 }
 
 pub(crate) fn entries(
-    control: &Control,
+    caches: &Caches,
     name: &str,
     wanted: &EntriesWanted,
 ) -> Result<Entries, CacheRequestError> {
-    let cache = control.caches.get(name).ok_or(CacheRequestError::NoCache)?;
+    let cache = caches.get(name).ok_or(CacheRequestError::NoCache)?;
     let prefix = wanted.prefix.as_bytes();
     let mut after = wanted.after;
     // A look takes one slice of a shard; an empty one is no page.
@@ -153,12 +148,13 @@ fn row(entry: &ObjectDescription) -> Value {
 
 /// Purges; the count comes when it is done.
 pub(crate) async fn purge(
-    control: &Control,
+    caches: &Caches,
+    plan: &ServerPlan,
     name: &str,
     what: PurgeWhat,
     soft: bool,
 ) -> Result<u64, CacheRequestError> {
-    let cache = control.caches.get(name).ok_or(CacheRequestError::NoCache)?;
+    let cache = caches.get(name).ok_or(CacheRequestError::NoCache)?;
     let kind = match &what {
         PurgeWhat::Url(_) => "url",
         PurgeWhat::Prefix(_) => "prefix",
@@ -166,7 +162,7 @@ pub(crate) async fn purge(
         PurgeWhat::Groups(_) => "groups",
         PurgeWhat::All => "all",
     };
-    let targets = targets(&plans(&control.plan(), name), what)?;
+    let targets = targets(&plans(plan, name), what)?;
     let counted = net::blocking(move || {
         let one = |purge: &PurgeTarget| cache.store().purge(&purge.as_purge(), soft);
         targets.iter().map(one).sum()
@@ -226,14 +222,14 @@ fn targets(
 
 /// Whether a request would be answered from a cache; what is stored for its URL.
 pub(crate) fn explain_cache(
-    control: &Control,
+    caches: &Caches,
+    plan: &ServerPlan,
     name: &str,
     question: &Question,
 ) -> Result<Explanation, CacheRequestError> {
-    let cache = control.caches.get(name).ok_or(CacheRequestError::NoCache)?;
-    let plan = control.plan();
-    let asked = request(&plan, question).map_err(CacheRequestError::Wrong)?;
-    let Some(route) = routed(&plan, &asked) else {
+    let cache = caches.get(name).ok_or(CacheRequestError::NoCache)?;
+    let asked = request(plan, question).map_err(CacheRequestError::Wrong)?;
+    let Some(route) = routed(plan, &asked) else {
         let said = format!("no route takes {} {}", question.method, question.url);
         return Ok(told("pass", &said, None, None, &[]));
     };

@@ -53,7 +53,10 @@ fn named(plan: &ServerPlan) -> Named<'_> {
 }
 
 /// The routes that the other Plan has as well, in this one's order.
-fn kept_routes<'p>(plan: &'p ServerPlan, other: &Named<'p>) -> impl Iterator<Item = Option<&'p str>> {
+fn kept_routes<'p>(
+    plan: &'p ServerPlan,
+    other: &Named<'p>,
+) -> impl Iterator<Item = Option<&'p str>> {
     let routes = plan.parts.iter().filter(|part| part.kind == "route");
     let both = routes.filter(|part| other.contains_key(&part.identity()));
     both.map(|part| part.name.as_deref())

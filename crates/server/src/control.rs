@@ -12,13 +12,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use admin::{Applied, Refusal, ReloadStatus, ServerState};
+use admin::{Applied, Refusal, ServerState};
 use cache::Caches;
-use config::{Kinds, Loaded, ServerPlan, Replaced, Source, Workers};
+use config::{Loaded, Replaced, ServerPlan, Source, Workers};
 use exchange::Shared;
-use settings::Report;
 use telemetry::log::{Format, Level};
-use telemetry::{Telemetry, event, families};
+use telemetry::{Telemetry, event};
 use tokio::sync::{Mutex, MutexGuard, Notify};
 use upstream::Upstreams;
 
@@ -27,19 +26,18 @@ use crate::apps::{Apps, LogOptions};
 use crate::balance::Balance;
 use crate::caches::CacheSweeper;
 use crate::changes::{changes, waiting};
+use crate::config_source::{ConfigSource, SourceFingerprint, load};
 use crate::connection_limiter::ConnectionLimiter;
 use crate::descriptors::Descriptors;
-use crate::history::History;
 use crate::listeners::{Listeners, NewSockets};
 use crate::logs::Logs;
 use crate::options::{Bound, Failure, Options};
+use crate::reload_result::ReloadResult;
 use crate::upstreams::UpstreamTasks;
 use crate::worker_threads::WorkerThreads;
 
 /// How long a Plan waits for the names of its upstreams' servers.
 const RESOLVE_WITHIN: Duration = Duration::from_secs(2);
-/// How long the source may take to be read.
-const READ_WITHIN: Duration = Duration::from_secs(30);
 /// How long a change waits for those ahead of it.
 const TURN_WITHIN: Duration = Duration::from_secs(30);
 
@@ -76,7 +74,7 @@ impl StartContext {
 
 /// The server, seen from its control thread.
 pub(crate) struct Control {
-    pub(crate) source: Arc<dyn Source>,
+    pub(crate) source: ConfigSource,
     pub(crate) telemetry: Arc<Telemetry>,
     pub(crate) shared: Arc<Shared>,
     /// Held for the whole life of the process: the shared state keeps it only for its holders.
@@ -99,42 +97,17 @@ pub(crate) struct Control {
     /// Held while the Plan is changed.
     changing: Mutex<()>,
     pub(crate) state: Cell<ServerState>,
-    pub(crate) last_reload: RefCell<Option<ReloadStatus>>,
+    pub(crate) reload_result: ReloadResult,
     /// Requested over the admin API.
     pub(crate) drain_requested: Notify,
     pub(crate) reload_requested: Notify,
     /// The Plan in use or the watched files have changed: wakes the main loop on
     /// the control thread.
     pub(crate) plan_changed: Notify,
-    /// Files whose change is worth a reload.
-    pub(crate) watched: RefCell<Vec<PathBuf>>,
-    /// What was read last.
-    last_fingerprint: RefCell<SourceFingerprint>,
     is_worker_process: bool,
     pub(crate) apps: Apps,
     /// What the command line says of events.
     log_overrides: (Option<Level>, Option<Format>),
-}
-
-/// What tells two readings of the source apart.
-#[derive(PartialEq, Eq)]
-enum SourceFingerprint {
-    Plan(String, Vec<config::Part>),
-    Errors(String),
-}
-
-impl SourceFingerprint {
-    fn of(loaded: Result<Loaded, Report>) -> (Result<Loaded, Report>, SourceFingerprint) {
-        let fingerprint = match &loaded {
-            Ok(loaded) => SourceFingerprint::of_plan(&loaded.plan),
-            Err(report) => SourceFingerprint::Errors(report.render()),
-        };
-        (loaded, fingerprint)
-    }
-
-    fn of_plan(plan: &ServerPlan) -> SourceFingerprint {
-        SourceFingerprint::Plan(plan.version.clone(), plan.parts.clone())
-    }
 }
 
 /// Under a limit on addresses, threads that cannot be started end the server later.
@@ -177,11 +150,10 @@ impl Control {
             WorkerThreads::start(count, affinity, &telemetry, &shared, balance.as_ref()).map_err(
                 |error| Failure::Start(format!("the workers cannot be started: {error}")),
             )?;
-        let watched = RefCell::new(watched(&*source, loaded.files));
-        let last_fingerprint = RefCell::new(SourceFingerprint::of_plan(&plan));
         let caches = Caches::of(&shared);
         let control = Rc::new(Control {
-            source,
+            source: ConfigSource::new(source, &loaded),
+            reload_result: ReloadResult::new(&telemetry),
             telemetry,
             upstreams: Upstreams::of(&shared),
             _cache_sweeper: CacheSweeper::start(&caches),
@@ -198,12 +170,9 @@ impl Control {
             logs: RefCell::default(),
             changing: Mutex::new(()),
             state: Cell::new(ServerState::Starting),
-            last_reload: RefCell::default(),
             drain_requested: Notify::new(),
             reload_requested: Notify::new(),
             plan_changed: Notify::new(),
-            watched,
-            last_fingerprint,
             is_worker_process,
             apps,
             log_overrides: (options.log_level, options.log_format),
@@ -211,15 +180,11 @@ impl Control {
         control.upstream_tasks.replace(Some(UpstreamTasks::start(&control.upstreams)));
         let prepared = control.prepare(&plan, None).map_err(Failure::Start)?;
         control.put_into_use(plan, prepared).await.map_err(Failure::Start)?;
-        // A counter is exported from the start, or its first step is no increase to Prometheus.
-        for family in [&families::CONFIG_RELOADS, &families::CONFIG_RELOAD_FAILURES] {
-            control.telemetry.counter(family, &[]);
-        }
-        control.show_last(true);
+        control.reload_result.show_last(true);
         for socket in control.listeners.borrow().unclaimed() {
             event!(Level::Warn, "no listener asks for an inherited socket", socket = socket);
         }
-        control.show_descriptors(is_worker_process);
+        control.descriptors.get().log(&control.server_limiter, is_worker_process);
         control.state.set(ServerState::Serving);
         Ok(control)
     }
@@ -255,7 +220,7 @@ impl Control {
     pub(crate) async fn reload_now(&self) -> Result<Applied, Refusal> {
         let _changing = self.begin_change().await?;
         let result = self.reload_alone().await;
-        self.note_reload(&result);
+        self.reload_result.note(&result, self.apps.running().is_some());
         if let (Ok(_), Some(group)) = (&result, self.apps.running()) {
             group.reload().await.map_err(Refusal::Failed)?;
         }
@@ -263,8 +228,9 @@ impl Control {
     }
 
     async fn reload_alone(&self) -> Result<Applied, Refusal> {
-        let (loaded, fingerprint) = self.read(|source| SourceFingerprint::of(load(source))).await?;
-        self.last_fingerprint.replace(fingerprint);
+        let (loaded, fingerprint) =
+            self.source.read(|source| SourceFingerprint::of(load(source))).await?;
+        self.source.set_fingerprint(fingerprint);
         match loaded {
             Ok(loaded) => match self.prepare(&loaded.plan, Some(&self.plan())) {
                 Ok(prepared) => self.replace(loaded, prepared).await,
@@ -288,7 +254,7 @@ impl Control {
     ) -> Result<Applied, Refusal> {
         let _changing = self.begin_change().await?;
         let result = self.apply_text_alone(text, expect).await;
-        self.note_reload(&result);
+        self.reload_result.note(&result, self.apps.running().is_some());
         result
     }
 
@@ -297,7 +263,7 @@ impl Control {
         text: String,
         expect: &admin::Expect,
     ) -> Result<Applied, Refusal> {
-        let read = self.read(|source| {
+        let read = self.source.read(|source| {
             let before = source.main();
             let replaced = Replaced { source, text };
             (before, load(&replaced), replaced.text)
@@ -311,16 +277,17 @@ impl Control {
         let loaded = loaded.map_err(|report| Refusal::Invalid(Box::new(report)))?;
         let fingerprint = SourceFingerprint::of_plan(&loaded.plan);
         let prepared = self.prepare(&loaded.plan, Some(&self.plan())).map_err(Refusal::Unable)?;
-        self.write(text.clone()).await?;
+        self.source.write(text.clone()).await?;
         match self.replace(loaded, prepared).await {
             Ok(applied) => {
-                self.last_fingerprint.replace(fingerprint);
-                self.keep_history(current, before.text, text).await;
+                self.source.set_fingerprint(fingerprint);
+                let version = self.plan.borrow().version.clone();
+                self.source.keep_history((current, before.text), (version, text)).await;
                 Ok(applied)
             }
             Err(refusal) => {
                 // The file must say what is served.
-                if let Err(error) = self.write(before.text).await {
+                if let Err(error) = self.source.write(before.text).await {
                     let error = error.errors().join("; ");
                     event!(
                         Level::Error,
@@ -330,46 +297,6 @@ impl Control {
                 }
                 Err(refusal)
             }
-        }
-    }
-
-    /// Reads on another thread: a disk, or a pipe without a writer, may block.
-    async fn read<T: Send + 'static>(
-        &self,
-        reading: impl FnOnce(&dyn Source) -> T + Send + 'static,
-    ) -> Result<T, Refusal> {
-        let source = self.source.clone();
-        let read = net::blocking(move || reading(&*source));
-        match net::timer::within(READ_WITHIN, read).await {
-            Some(read) => read.map_err(|error| Refusal::Failed(error.to_string())),
-            None => Err(Refusal::Failed(format!(
-                "the configuration could not be read within {} s",
-                READ_WITHIN.as_secs()
-            ))),
-        }
-    }
-
-    /// Replaces the main document.
-    async fn write(&self, text: String) -> Result<(), Refusal> {
-        let source = self.source.clone();
-        let written = net::blocking(move || source.replace(&text)).await;
-        written.map_err(|error| Refusal::Failed(error.to_string()))?.map_err(Refusal::ReadOnly)
-    }
-
-    async fn keep_history(&self, version: String, before: String, after: String) {
-        let Some(history) = self.source.file().map(History::of) else { return };
-        let now = telemetry::timestamp::now_ms();
-        let version_after = self.plan.borrow().version.clone();
-        let kept = net::blocking(move || {
-            history.keep(&version, &before, now.saturating_sub(1))?;
-            history.keep(&version_after, &after, now)
-        });
-        if let Err(error) = kept.await.and_then(|kept| kept) {
-            event!(
-                Level::Warn,
-                "the history of the configuration cannot be written",
-                error = error
-            );
         }
     }
 
@@ -391,15 +318,8 @@ impl Control {
     /// Watches what the latest attempt depends on, also where it was refused: what was wrong may be
     /// fixed in a file that the Plan in use does not depend on.
     fn watch(&self, files: Vec<PathBuf>) {
-        self.watched.replace(watched(&*self.source, files));
+        self.source.watch(files);
         self.plan_changed.notify_waiters();
-    }
-
-    /// Whether the source says something else by now than when it was read last: asked when more of
-    /// it is watched than before, because changes between the two were not noticed.
-    pub(crate) async fn source_has_changed(&self) -> bool {
-        let read = self.read(|source| SourceFingerprint::of(load(source)).1).await;
-        read.is_ok_and(|fingerprint| fingerprint != *self.last_fingerprint.borrow())
     }
 
     /// Gets what a Plan needs of this machine; on failure nothing has changed.
@@ -424,7 +344,7 @@ impl Control {
         self.caches.apply(caches, &self.telemetry);
         if !self.is_worker_process {
             let log_options = LogOptions::of(&plan.log, self.log_overrides);
-            self.apps.follow(&plan.apps, &self.directory(), &log_options);
+            self.apps.follow(&plan.apps, &self.source.directory(), &log_options);
         }
         // So that the first request finds a server; names that take longer come when they come.
         self.upstreams.settled(RESOLVE_WITHIN).await;
@@ -450,64 +370,4 @@ impl Control {
         *self.plan.borrow_mut() = plan;
         Ok(())
     }
-
-    /// Where applications start by default: the directory of the configuration file.
-    fn directory(&self) -> PathBuf {
-        let file = self.source.file().and_then(|file| std::path::absolute(file).ok());
-        let directory = file.and_then(|file| file.parent().map(PathBuf::from));
-        directory.or_else(|| std::env::current_dir().ok()).unwrap_or_default()
-    }
-
-    /// Shows how the configuration offered last fared.
-    fn show_last(&self, is_in_use: bool) {
-        self.telemetry.gauge(&families::CONFIG_LAST_OK, &[]).set(i64::from(is_in_use));
-        if is_in_use {
-            let now_s = telemetry::timestamp::now_ms() / 1000;
-            let time = self.telemetry.gauge(&families::CONFIG_LAST_TIME, &[]);
-            time.set(i64::try_from(now_s).unwrap_or(i64::MAX));
-        }
-    }
-
-    fn note_reload(&self, result: &Result<Applied, Refusal>) {
-        let errors = match result {
-            Ok(applied) => {
-                self.telemetry.counter(&families::CONFIG_RELOADS, &[]).inc();
-                self.show_last(true);
-                // Where an application is run, the configuration is ours and says nothing new.
-                if self.apps.running().is_none() {
-                    event!(
-                        Level::Info,
-                        "configuration in use",
-                        version = applied.version,
-                        changes = applied.changes.len()
-                    );
-                }
-                Vec::new()
-            }
-            Err(Refusal::Busy | Refusal::Stale { .. }) => return,
-            Err(refusal) => {
-                self.telemetry.counter(&families::CONFIG_RELOAD_FAILURES, &[]).inc();
-                self.show_last(false);
-                let errors = refusal.errors();
-                event!(
-                    Level::Error,
-                    "configuration rejected, keeping the previous one",
-                    errors = errors.join("; ")
-                );
-                errors
-            }
-        };
-        let at_ms = telemetry::timestamp::now_ms();
-        *self.last_reload.borrow_mut() = Some(ReloadStatus { at_ms, errors });
-    }
-}
-
-/// Reads, checks and freezes what a source has.
-pub(crate) fn load(source: &dyn Source) -> Result<Loaded, Report> {
-    config::load(source, &config::process_environment, &Kinds::all())
-}
-
-/// The main file, and all that was read or looked for besides.
-fn watched(source: &dyn Source, files: Vec<PathBuf>) -> Vec<PathBuf> {
-    source.file().map(PathBuf::from).into_iter().chain(files).collect()
 }

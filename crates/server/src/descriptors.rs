@@ -17,7 +17,6 @@ use telemetry::log::Level;
 use telemetry::{LimitHit, event, event_limited};
 
 use crate::connection_limiter::{ConnectionLimiter, Permit};
-use crate::control::Control;
 
 /// Descriptors that are enough for the connections of both admin listeners.
 const ADMIN_MAX: u64 = 640;
@@ -63,6 +62,24 @@ impl Descriptors {
             || !plan.programs.is_empty()
             || plan.routes.iter().any(|route| matches!(route.handler.name(), "lua" | "app"));
         self.connections_where(needs_more)
+    }
+
+    /// Logs what the limit allows.
+    pub(crate) fn log(&self, limiter: &ConnectionLimiter, is_worker_process: bool) {
+        let level = if is_worker_process { Level::Debug } else { Level::Info };
+        let (limit, connections) = (self.limit, limiter.limit());
+        event!(level, "file descriptors", limit = limit, client_connections = connections);
+    }
+
+    /// What `/readyz` says when file descriptors have run out.
+    pub(crate) fn trouble(&self, limiter: &ConnectionLimiter) -> Option<String> {
+        let (limit, connections) = (self.limit, limiter.limit());
+        limiter.was_full_within(TROUBLE_FOR).then(|| {
+            format!(
+                "out of file descriptors: the limit of {limit} allows {connections} client \
+                 connections, idle ones are closed for new ones; raise LimitNOFILE or `ulimit -Hn`"
+            )
+        })
     }
 
     fn connections_where(&self, needs_more: bool) -> usize {
@@ -136,26 +153,6 @@ impl IdleCloser {
             closed = closed
         );
         closed
-    }
-}
-
-impl Control {
-    /// Logs what the limit allows.
-    pub(crate) fn show_descriptors(&self, is_worker_process: bool) {
-        let level = if is_worker_process { Level::Debug } else { Level::Info };
-        let (limit, connections) = (self.descriptors.get().limit, self.server_limiter.limit());
-        event!(level, "file descriptors", limit = limit, client_connections = connections);
-    }
-
-    /// What `/readyz` says when file descriptors have run out.
-    pub(crate) fn descriptor_trouble(&self) -> Option<String> {
-        let (limit, connections) = (self.descriptors.get().limit, self.server_limiter.limit());
-        self.server_limiter.was_full_within(TROUBLE_FOR).then(|| {
-            format!(
-                "out of file descriptors: the limit of {limit} allows {connections} client \
-                 connections, idle ones are closed for new ones; raise LimitNOFILE or `ulimit -Hn`"
-            )
-        })
     }
 }
 

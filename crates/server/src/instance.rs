@@ -1,13 +1,13 @@
 //! One worker's instance of a Plan: its routes built, its dispatch.
 //!
-//! The Plan is shared and frozen; what is built from it here belongs to one worker, so nothing on
-//! the way of a request is counted by two.
+//! The Plan is shared and frozen; what is built from it here belongs to one worker, so no
+//! counter of a request is shared by two workers.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use config::{Limits, ListenerPlan, ServerPlan, RoutePlan, Timeouts};
+use config::{Limits, ListenerPlan, RoutePlan, ServerPlan, Timeouts};
 use exchange::serve::{ConnectionTimeouts, ListenerSnapshot, TrustedProxies};
 use exchange::{
     AccessLog, Bounds, Dispatch, Fault, Request, Response, Route, Stage, Subrequests, WorkerContext,

@@ -12,7 +12,8 @@ use telemetry::{Telemetry, event};
 use crate::admin_listener::AdminListener;
 use crate::application::{PreparedApplication, RunningApplication};
 use crate::apps::LogOptions;
-use crate::control::{Control, StartContext, load};
+use crate::config_source::load;
+use crate::control::{Control, StartContext};
 use crate::logs::Events;
 use crate::options::{Bound, Failure, Options};
 use crate::signals::{SignalAction, Signals};
@@ -191,8 +192,8 @@ async fn follow(
 
 /// Watches what the Plan depends on; what has changed before it was watched is read again.
 async fn follow_files(watch: &mut Watch, control: &Control) {
-    let is_wider = watch.set(&control.watched.borrow());
-    if is_wider && control.source_has_changed().await {
+    let is_wider = watch.set(&control.source.watched());
+    if is_wider && control.source.has_changed().await {
         control.reload_requested.notify_one();
     }
 }

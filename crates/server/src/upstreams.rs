@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use admin::{ServerStatus, UpstreamStatus};
+use exchange::Shared;
 use net::task::JoinHandle;
 use upstream::{ServerState, Upstreams};
-
-use crate::control::Control;
 
 /// Health checks and name resolution: they run as long as this lives.
 pub(crate) struct UpstreamTasks(JoinHandle<()>);
@@ -26,9 +25,13 @@ impl Drop for UpstreamTasks {
 }
 
 /// How every upstream is doing, in the words of the admin API.
-pub(crate) fn status(control: &Control) -> Vec<UpstreamStatus> {
-    let upstreams = control.upstreams.status(&control.shared, control.worker_threads.len());
+pub(crate) fn status(
+    upstreams: &Upstreams,
+    shared: &Shared,
+    workers: usize,
+) -> Vec<UpstreamStatus> {
     upstreams
+        .status(shared, workers)
         .into_iter()
         .map(|upstream| UpstreamStatus {
             name: upstream.name,

@@ -62,9 +62,9 @@ impl Watch {
     }
 
     /// Watches exactly these from now on: files by name, directories for whatever happens in them,
-    /// and the symbolic links on the way there. Directories that were watched before stay so without
-    /// a gap: changes in them while a reload is reading are not missed. Returns whether there is a
-    /// directory that was not watched: earlier changes there were missed.
+    /// and the symbolic links on the way there. Directories that were watched before stay so
+    /// without a gap: changes in them while a reload is reading are not missed. Returns whether
+    /// there is a directory that was not watched: earlier changes there were missed.
     pub(crate) fn set(&mut self, paths: &[PathBuf]) -> bool {
         let Some(watches) = &mut self.watches else { return false };
         self.names =

@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use net::{Bind, ListenOptions};
 use settings::{Address, Host, Reader, Spanned, quote};
 
-use crate::server_plan::ListenerPlan;
 use crate::records::{EncodedSlashes, ListenerSettings, Settings, UnknownHost};
+use crate::server_plan::ListenerPlan;
 
 pub(super) fn compile(settings: &Settings, reader: &mut Reader<'_>) -> Vec<ListenerPlan> {
     let mut plans: Vec<ListenerPlan> = Vec::new();

@@ -9,8 +9,8 @@ use exchange::Mentions;
 use settings::{Reader, quote};
 
 use super::routes::Compiled;
-use crate::server_plan::ListenerPlan;
 use crate::records::Settings;
+use crate::server_plan::ListenerPlan;
 
 /// Reports what is dangling; returns the upstreams that a file may use.
 pub(super) fn check(

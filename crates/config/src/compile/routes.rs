@@ -11,8 +11,8 @@ use super::chains::Chains;
 use super::check_name;
 use super::{apps, caches};
 use crate::kinds::Kinds;
-use crate::server_plan::RoutePlan;
 use crate::records::{RouteSettings, Settings};
+use crate::server_plan::RoutePlan;
 
 /// A route that is whole.
 pub(super) struct Compiled {

@@ -1,0 +1,146 @@
+//! The configuration source of the running server: reading, writing and watching it.
+//!
+//! Nothing here waits for a disk on the control thread.
+
+use std::cell::RefCell;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use admin::Refusal;
+use config::{Kinds, Loaded, ServerPlan, Source};
+use settings::Report;
+use telemetry::event;
+use telemetry::log::Level;
+
+use crate::history::History;
+
+/// How long the source may take to be read.
+const READ_WITHIN: Duration = Duration::from_secs(30);
+/// The content of the source as last read: equal fingerprints need no reload.
+#[derive(PartialEq, Eq)]
+pub(crate) enum SourceFingerprint {
+    Plan(String, Vec<config::Part>),
+    Errors(String),
+}
+
+impl SourceFingerprint {
+    pub(crate) fn of(
+        loaded: Result<Loaded, Report>,
+    ) -> (Result<Loaded, Report>, SourceFingerprint) {
+        let fingerprint = match &loaded {
+            Ok(loaded) => SourceFingerprint::of_plan(&loaded.plan),
+            Err(report) => SourceFingerprint::Errors(report.render()),
+        };
+        (loaded, fingerprint)
+    }
+
+    pub(crate) fn of_plan(plan: &ServerPlan) -> SourceFingerprint {
+        SourceFingerprint::Plan(plan.version.clone(), plan.parts.clone())
+    }
+}
+
+/// The source, and what was read of it last.
+pub(crate) struct ConfigSource {
+    source: Arc<dyn Source>,
+    /// Files whose change is worth a reload.
+    watched: RefCell<Vec<PathBuf>>,
+    last_fingerprint: RefCell<SourceFingerprint>,
+}
+
+impl ConfigSource {
+    pub(crate) fn new(source: Arc<dyn Source>, loaded: &Loaded) -> ConfigSource {
+        let config_source = ConfigSource {
+            source,
+            watched: RefCell::default(),
+            last_fingerprint: RefCell::new(SourceFingerprint::of_plan(&loaded.plan)),
+        };
+        config_source.watch(loaded.files.clone());
+        config_source
+    }
+
+    pub(crate) fn source(&self) -> &dyn Source {
+        &*self.source
+    }
+
+    pub(crate) fn watched(&self) -> Vec<PathBuf> {
+        self.watched.borrow().clone()
+    }
+
+    pub(crate) fn set_fingerprint(&self, fingerprint: SourceFingerprint) {
+        self.last_fingerprint.replace(fingerprint);
+    }
+
+    /// The history of the file, where the source is one.
+    pub(crate) fn history(&self) -> Option<History> {
+        self.source.file().map(History::of)
+    }
+
+    /// Reads on another thread: a disk, or a pipe without a writer, may block.
+    pub(crate) async fn read<T: Send + 'static>(
+        &self,
+        reading: impl FnOnce(&dyn Source) -> T + Send + 'static,
+    ) -> Result<T, Refusal> {
+        let source = self.source.clone();
+        let read = net::blocking(move || reading(&*source));
+        match net::timer::within(READ_WITHIN, read).await {
+            Some(read) => read.map_err(|error| Refusal::Failed(error.to_string())),
+            None => Err(Refusal::Failed(format!(
+                "the configuration could not be read within {} s",
+                READ_WITHIN.as_secs()
+            ))),
+        }
+    }
+
+    /// Replaces the main document.
+    pub(crate) async fn write(&self, text: String) -> Result<(), Refusal> {
+        let source = self.source.clone();
+        let written = net::blocking(move || source.replace(&text)).await;
+        written.map_err(|error| Refusal::Failed(error.to_string()))?.map_err(Refusal::ReadOnly)
+    }
+
+    pub(crate) async fn keep_history(
+        &self,
+        (version, before): (String, String),
+        (version_after, after): (String, String),
+    ) {
+        let Some(history) = self.history() else { return };
+        let now = telemetry::timestamp::now_ms();
+        let kept = net::blocking(move || {
+            history.keep(&version, &before, now.saturating_sub(1))?;
+            history.keep(&version_after, &after, now)
+        });
+        if let Err(error) = kept.await.and_then(|kept| kept) {
+            event!(
+                Level::Warn,
+                "the history of the configuration cannot be written",
+                error = error
+            );
+        }
+    }
+
+    /// Whether the source says something else by now than when it was read last: asked when more of
+    /// it is watched than before, because changes between the two were not noticed.
+    pub(crate) async fn has_changed(&self) -> bool {
+        let read = self.read(|source| SourceFingerprint::of(load(source)).1).await;
+        read.is_ok_and(|fingerprint| fingerprint != *self.last_fingerprint.borrow())
+    }
+
+    /// Watches the main file and what was read or looked for besides.
+    pub(crate) fn watch(&self, files: Vec<PathBuf>) {
+        let main = self.source.file().map(PathBuf::from);
+        self.watched.replace(main.into_iter().chain(files).collect());
+    }
+
+    /// Where applications start by default: the directory of the configuration file.
+    pub(crate) fn directory(&self) -> PathBuf {
+        let file = self.source.file().and_then(|file| std::path::absolute(file).ok());
+        let directory = file.and_then(|file| file.parent().map(PathBuf::from));
+        directory.or_else(|| std::env::current_dir().ok()).unwrap_or_default()
+    }
+}
+
+/// Reads, checks and freezes what a source has.
+pub(crate) fn load(source: &dyn Source) -> Result<Loaded, Report> {
+    config::load(source, &config::process_environment, &Kinds::all())
+}
