@@ -279,7 +279,7 @@ const METHOD: &str = "\
 <h2>How this was measured</h2>
 <p><b>CPU per request</b> is the run time of every task of the server's process tree over the
 requests it answered, client and server on one machine. Requests per second on a few cores mostly
-say how busy the client was; the CPU time of a request belongs to the server alone. Lower is better. A
+say how busy the client was; the CPU time of a request is its own. Lower is better. A
 figure is marked as disturbed if the hypervisor or another program took CPU time from it.</p>
 <p>Every server has one worker unless said otherwise, keep-alive, and no access log. They run at the
 same time and are loaded in turn, forwards and backwards (A B B A), after a round that is thrown

@@ -65,7 +65,7 @@ pub fn render(data: &Data, before: Option<&str>, root: &str) -> String {
     if !ratios.is_empty() {
         let _ = write!(
             out,
-            "\n## Tidegate and each server\n\nCPU per request of tidegate over that of the other, with \
+            "\n## Tidegate and others\n\nCPU per request of tidegate over that of the other, with \
              the interval that holds it in 95 of 100 runs. `~`: no difference is seen; `?`: no \
              verdict, because rounds are too few or were disturbed. Lower is better.\n\n{}",
             ratios.markdown()

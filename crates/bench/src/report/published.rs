@@ -93,7 +93,7 @@ pub const TABLES: &[Table] = &[
         title: "Apache ShenYu 2.6.0: a gateway before a mock backend",
         setting: "wrk 4.2.0, 3 minutes each, about 2 KB after 20 ms on average; 4 cores, 8 \
                   threads, 3.0 GHz, 16 GB, backend on another machine; JDK 8",
-        trap: "keepAlive is off between gateway and backend: every request opens a connection, and that \
+        trap: "keepAlive is off between gateway and backend: every request reconnects, and that \
                is what the page measures.",
         columns: &["path", "conn", "req/s", "p50 ms", "p90", "p99", "mean", "max"],
         rows: &[

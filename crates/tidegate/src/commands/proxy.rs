@@ -12,7 +12,7 @@ use crate::serving::{ServingOptions, serve, url};
 const CACHE_MEMORY: Size = Size::from_bytes(256 << 20);
 
 const EXAMPLES: &str = "\
-Requests are forwarded with X-Forwarded-For, -Proto and -Host; WebSocket and other upgrades pass through.
+Requests are forwarded with X-Forwarded-For, -Proto and -Host; WebSocket passes through.
 With --cache, answers that the origin allows to keep are kept in memory and given in gzip, br or
 zstd as clients prefer; however many ask at once, the origin is asked once. What it says nothing of
 is not kept. `tidegate ctl purge pages --all` empties the cache.

@@ -23,7 +23,8 @@ pub(super) fn draw(out: &mut String, connections: u32, records: &[&Record]) {
     let plural = if connections == 1 { "" } else { "s" };
     let _ = writeln!(
         out,
-        "<h3>CPU per request, {connections} connection{plural} <span class=\"muted small\">lower is better</span></h3>\n<div role=\"list\">"
+        "<h3>CPU per request, {connections} connection{plural} <span class=muted>lower is \
+         better</span></h3>\n<div role=\"list\">"
     );
     for record in records {
         bar(out, record, floor, REACH / highest);

@@ -166,7 +166,8 @@ impl Chart {
             let _ = writeln!(
                 out,
                 "<line class=\"key\" style=\"--c:var({})\" x1=\"{left:.1}\" x2=\"{right:.1}\" \
-                 y1=\"{at:.1}\" y2=\"{at:.1}\"/><text class=\"label\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
+                 y1=\"{at:.1}\" y2=\"{at:.1}\"/>\
+                 <text class=label x=\"{:.1}\" y=\"{:.1}\">{}</text>",
                 series.colour,
                 right + 3.0,
                 at + 4.0,
