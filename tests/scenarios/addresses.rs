@@ -90,7 +90,7 @@ fn a_file_in_the_place_of_a_socket_is_left_alone() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("web.sock");
     std::fs::write(&path, "precious").expect("a file");
-    refuses_to_start(UNIX, folder.path(), "no socket");
+    refuses_to_start(UNIX, folder.path(), "not a socket");
     assert_eq!(std::fs::read_to_string(&path).expect("still there"), "precious");
 }
 

@@ -24,7 +24,8 @@ use crate::{Key, Object, parts_key};
 /// The registry. The process has one, in its [`Shared`] state; whoever runs the process holds it.
 #[derive(Default)]
 pub struct Caches {
-    // CacheOutcome when a Plan is applied or built and when the admin API asks, never for a request.
+    // CacheOutcome when a Plan is applied or built and when the admin API asks, never for a
+    // request.
     caches: Mutex<BTreeMap<String, Arc<Cache>>>,
 }
 

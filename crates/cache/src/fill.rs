@@ -3,8 +3,8 @@
 //! Owns the run of a fetch and what becomes of it, in steps: [`asked`] makes the request ▶ `fetch`
 //! runs it and judges the head ▶ [`pour`] lets the content grow while it is read ▶ `keep` makes an
 //! object of it. Promises that what was cut off or is longer than may be kept is never stored, that
-//! whoever reads it sees that it was cut, and that fill_budget under way are bounded in number and bytes.
-//! Never chooses who fetches (`fetch`), nor answers a client (`filter`).
+//! whoever reads it sees that it was cut, and that fill_budget under way are bounded in number and
+//! bytes. Never chooses who fetches (`fetch`), nor answers a client (`filter`).
 
 mod budget;
 mod build_object;

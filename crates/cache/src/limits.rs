@@ -35,7 +35,8 @@ pub const KEY_PARTS_MAX: usize = 64;
 pub const LANGUAGES_MAX: usize = 64;
 /// Fetches of one cache that others may join.
 pub const IN_FLIGHT_MAX: usize = 16 * 1024;
-/// What all fills under way of one cache may store_content in memory: as much as its store, within these.
+/// What all fills under way of one cache may store_content in memory: as much as its store, within
+/// these.
 pub const FILLS_BYTES_MIN: u64 = 16 * 1024 * 1024;
 pub const FILLS_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 /// Decoded bytes per coded byte of a body, above the first mebibyte: what gzip can come to.

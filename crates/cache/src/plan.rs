@@ -1,7 +1,7 @@
 //! An entry `cache:` of a route's filters, frozen: what a worker's filter is built from.
 //!
-//! Owns the way from settings to [`FilterConfig`], which rules, fill and serving read while requests run.
-//! Never decides anything about a request.
+//! Owns the way from settings to [`FilterConfig`], which rules, fill and serving read while
+//! requests run. Never decides anything about a request.
 
 use std::any::Any;
 use std::rc::Rc;

@@ -1,10 +1,10 @@
 //! Fetches under way: one per key, whoever asks, on whichever worker.
 //!
 //! Owns the table of them. Whoever boards first leads and fetches, the others wait for its news.
-//! Promises that a fetch which ends without news (its leader was dropped) sets everybody free,
-//! that nobody joins one that began before what it fetches was purged, and that there are at most
-//! [`limits::IN_FLIGHT_MAX`](crate::limits::IN_FLIGHT_MAX). RequestDirectives only by requests that the store had
-//! no answer for, so its locks are on no hit's way.
+//! Promises that a fetch which ends without news (its leader was dropped) sets everybody free, that
+//! nobody joins one that began before what it fetches was purged, and that there are at most
+//! [`limits::IN_FLIGHT_MAX`](crate::limits::IN_FLIGHT_MAX). RequestDirectives only by requests that
+//! the store had no answer for, so its locks are on no hit's way.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

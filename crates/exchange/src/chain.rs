@@ -1,10 +1,10 @@
 //! What plugs into a route: filters, middlewares and handlers, and how a request runs through them.
 //!
-//! A hook returns a [`MaybeFuture`]: its result where that is known without waiting, which allocates
-//! nothing, or a future of it. Filters see the request in the order the route lists them and the
-//! response in the reverse order; a response made by a filter passes the filters before it. Only
-//! what must surround the rest of the route (cache, mirror, retry) is a [`Middleware`] and takes
-//! [`Next`].
+//! A hook returns a [`MaybeFuture`]: its result where that is known without waiting, which
+//! allocates nothing, or a future of it. Filters see the request in the order the route lists them
+//! and the response in the reverse order; a response made by a filter passes the filters before it.
+//! Only what must surround the rest of the route (cache, mirror, retry) is a [`Middleware`] and
+//! takes [`Next`].
 
 use std::pin::Pin;
 use std::rc::Rc;

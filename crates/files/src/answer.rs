@@ -53,7 +53,8 @@ fn choose<'r>(resource: &'r Resource, headers: &Headers) -> &'r Variant {
     let accepted = headers.joined(Known::AcceptEncoding);
     match negotiate::choose_coding(accepted.as_deref(), offered) {
         negotiate::Coding::Offered(at) => &resource.coded[at].1,
-        // A client that accepts no available encoding gets the file as it is (RFC 9110 12.5.3 allows it).
+        // A client that accepts no available encoding gets the file as it is (RFC 9110 12.5.3
+        // allows it).
         negotiate::Coding::Identity | negotiate::Coding::NotAcceptable => &resource.plain,
     }
 }

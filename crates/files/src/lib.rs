@@ -2,8 +2,8 @@
 //!
 //! Owns everything between a path and a response about a file: which file is meant, its validators,
 //! ranges, codings and type, and what of it a worker keeps open. Promises that nothing outside the
-//! directory is ever served, that a worker never waits for a disk (docs/design/files.md says how), and
-//! that what it keeps is bounded. Opening itself is the business of `net::files`.
+//! directory is ever served, that a worker never waits for a disk (docs/design/files.md says how),
+//! and that what it keeps is bounded. Opening itself is the business of `net::files`.
 
 mod answer;
 mod cache;

@@ -214,7 +214,8 @@ impl<'r, 'i> Walk<'r, 'i> {
         }
     }
 
-    /// Continues at a node, with `at` at a slash or the end, and `count` parameters on the way here.
+    /// Continues at a node, with `at` at a slash or the end, and `count` parameters on the way
+    /// here.
     fn node(&mut self, mut id: u32, mut at: usize, count: usize) {
         let tree = &self.router.table.tree;
         loop {

@@ -49,7 +49,8 @@ pub fn rfc3339(unix_ms: u64, out: &mut Vec<u8>) {
     out.push(b'Z');
 }
 
-/// Appends `20/Nov/2026:10:21:00 +0000`, as in the common and combined log formats, without brackets.
+/// Appends `20/Nov/2026:10:21:00 +0000`, as in the common and combined log formats, without
+/// brackets.
 pub fn common_log(unix_ms: u64, out: &mut Vec<u8>) {
     const MONTHS: &[u8; 36] = b"JanFebMarAprMayJunJulAugSepOctNovDec";
     let time = utc(unix_ms);

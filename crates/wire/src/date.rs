@@ -35,8 +35,8 @@ fn two_digits(out: &mut [u8], value: i8) {
     out[1] = b'0' + (value % 10) as u8;
 }
 
-/// Parses IMF-fixdate, the RFC 850 form or the asctime form, strictly, from 1970 on. Two-digit years
-/// are 1970 to 2069. The weekday must be a name but is not compared with the date.
+/// Parses IMF-fixdate, the RFC 850 form or the asctime form, strictly, from 1970 on. Two-digit
+/// years are 1970 to 2069. The weekday must be a name but is not compared with the date.
 pub fn parse_http_date(text: &[u8]) -> Option<u64> {
     let comma = memchr::memchr(b',', text);
     match comma {

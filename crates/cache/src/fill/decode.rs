@@ -92,8 +92,8 @@ fn suffixed(tag: &[u8]) -> Option<Vec<u8>> {
     Some([tag.strip_suffix(b"\"")?, b"-identity\""].concat())
 }
 
-/// Makes what received and is not stored acceptable to a client: the origin was asked for a coding of
-/// our choice.
+/// Makes what received and is not stored acceptable to a client: the origin was asked for a coding
+/// of our choice.
 pub(crate) fn decode_unstored(
     response: &mut Response,
     request: &Request,

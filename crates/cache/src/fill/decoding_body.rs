@@ -1,8 +1,8 @@
 //! A body whose coding is undone while it passes, for a client that does not take it.
 //!
-//! Decodes only what the client accepts: one step of at most [`DECODED_AHEAD_BYTES`] at a time, here
-//! or on the blocking pool. What a decoder accepts is a share of what fetches of its cache may take
-//! together ([`FillBudget`](super::FillBudget)); one that finds no room is not begun.
+//! Decodes only what the client accepts: one step of at most [`DECODED_AHEAD_BYTES`] at a time,
+//! here or on the blocking pool. What a decoder accepts is a share of what fetches of its cache may
+//! take together ([`FillBudget`](super::FillBudget)); one that finds no room is not begun.
 
 use std::io;
 use std::os::unix::fs::FileExt;

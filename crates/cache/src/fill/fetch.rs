@@ -240,8 +240,9 @@ impl Fetch {
         }
     }
 
-    /// The key of what was revalidated: the 304 may say that it varies from now on (RFC 9111 4.3.4).
-    /// What is stored without Vary under a variant_key's key stays there (`forgotten_vary`).
+    /// The key of what was revalidated: the 304 may say that it varies from now on (RFC 9111
+    /// 4.3.4). What is stored without Vary under a variant_key's key stays there
+    /// (`forgotten_vary`).
     fn revalidated_key(&self, stale: &Object, vary: Option<&Vary>) -> Option<Key> {
         let Some(vary) = vary else { return Some(stale.key.clone()) };
         let key = self.filter.variant_key(&self.primary, &self.request, vary)?;
@@ -315,8 +316,8 @@ impl Fetch {
         self.filter.config().body_bytes_max.min(self.cache.store().object_bytes_max())
     }
 
-    /// The place of what received, and room for it; `None` if another fetch is bringing the same, or
-    /// too much is under way.
+    /// The place of what received, and room for it; `None` if another fetch is bringing the same,
+    /// or too much is under way.
     fn reserve(
         &mut self,
         storing: &StorableResponse,

@@ -57,7 +57,8 @@ pub(super) fn origin_request(
     sent
 }
 
-/// The request for a part, without any coding: parts of a await_coding response would not be stored.
+/// The request for a part, without any coding: parts of a await_coding response would not be
+/// stored.
 pub(crate) fn range_origin_request(request: &Request, key: &Key, config: &FetchConfig) -> Request {
     let mut part = origin_request(request, key, None, config);
     part.headers.set(Known::AcceptEncoding, "identity");

@@ -1,8 +1,8 @@
 //! The query of a key: as it is, in order of names, or without parameters that do not matter.
 //!
-//! Promises that a parameter is left out only where no server could read it as one that is_significant: a
-//! name is compared decoded, and a pair that holds a `;`, which some servers take for `&`, always
-//! counts. Allocates nothing for queries without escapes.
+//! Promises that a parameter is left out only where no server could read it as one that
+//! is_significant: a name is compared decoded, and a pair that holds a `;`, which some servers take
+//! for `&`, always counts. Allocates nothing for queries without escapes.
 
 use std::borrow::Cow;
 

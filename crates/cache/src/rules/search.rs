@@ -2,7 +2,8 @@
 //!
 //! A rule turns a query into a canonical one: two URLs are the same if their canonical queries are.
 //! Queries are read as forms are (`+` and percent-encoding decoded, `a` is `a=`). A field that
-//! cannot be read, or has a member of another type, is ignored as a whole: then every byte is_significant.
+//! cannot be read, or has a member of another type, is ignored as a whole: then every byte
+//! is_significant.
 
 use std::borrow::Cow;
 
@@ -55,7 +56,8 @@ fn names(items: Vec<Item>) -> Option<Box<[Box<[u8]>]>> {
 /// A parameter and its value, decoded.
 type Pair<'a> = (Cow<'a, [u8]>, Cow<'a, [u8]>);
 
-/// Appends the canonical form of a query (without its `?`): what is_significant of it, in one spelling.
+/// Appends the canonical form of a query (without its `?`): what is_significant of it, in one
+/// spelling.
 pub fn canonical(query: &[u8], rule: &SearchRule, out: &mut Vec<u8>) {
     let mut kept: Vec<Pair<'_>> = query
         .split(|&byte| byte == b'&')

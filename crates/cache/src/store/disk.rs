@@ -1,11 +1,12 @@
 //! The tier on disk: what memory has no room for, and what a restart shall find again.
 //!
-//! Owns a directory of segments and an index of them in memory. One thread writes, behind a queue that
-//! is bounded in bytes: what does not fit is not written. Promises that a record is only handed out
-//! whole and right (checksums of both its parts), that what was purged stays away over a restart,
-//! that a process that is killed at any moment loses at most what it had not written yet, that the
-//! directory keeps to its size, and that a disk which is full or fails takes nothing else down: the
-//! cache goes on in memory, and says so. Never waited for but by who asks for what memory has not.
+//! Owns a directory of segments and an index of them in memory. One thread writes, behind a queue
+//! that is bounded in bytes: what does not fit is not written. Promises that a record is only
+//! handed out whole and right (checksums of both its parts), that what was purged stays away over a
+//! restart, that a process that is killed at any moment loses at most what it had not written yet,
+//! that the directory keeps to its size, and that a disk which is full or fails takes nothing else
+//! down: the cache goes on in memory, and says so. Never waited for but by who asks for what memory
+//! has not.
 
 use std::collections::HashMap;
 use std::fs::File;

@@ -1,9 +1,9 @@
 //! Codings under way: one per content and coding, whoever asks, on whichever worker.
 //!
 //! Promises that a coding which ends without a result, its worker being gone, sets everybody free;
-//! that no more are made at a time than [`TRANSCODES_PER_CORE`] per core of the machine, whatever the
-//! caches, the others waiting for their turn; and that a bounded number does. The better ones are
-//! made only when nothing else is.
+//! that no more are made at a time than [`TRANSCODES_PER_CORE`] per core of the machine, whatever
+//! the caches, the others waiting for their turn; and that a bounded number does. The better ones
+//! are made only when nothing else is.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};

@@ -1,10 +1,10 @@
 //! Where exchanges wait that another thread answers: a bounded queue, and what wakes its reader.
 //!
 //! Workers put exchanges here; whoever answers takes them, together with word of its own waits that
-//! have ended ([`RequestQueue::waker`]). Promises that the reader is alarmed once for all that has come
-//! since it said that it sleeps, and not at all while it is awake; that nothing which is put here
-//! is overlooked by a reader that went to sleep at that moment; and that a full desk refuses at
-//! once, because to wait for a place would hold requests in a second, unbounded queue.
+//! have ended ([`RequestQueue::waker`]). Promises that the reader is alarmed once for all that has
+//! come since it said that it sleeps, and not at all while it is awake; that nothing which is put
+//! here is overlooked by a reader that went to sleep at that moment; and that a full desk refuses
+//! at once, because to wait for a place would hold requests in a second, unbounded queue.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
@@ -65,7 +65,8 @@ impl RequestQueue {
     }
 
     /// Puts an exchange here; it comes back when there is no place, or nobody to take it. The
-    /// reader hears of it with the next [`RequestQueue::alert`]: who puts many here at once alerts it once.
+    /// reader hears of it with the next [`RequestQueue::alert`]: who puts many here at once alerts
+    /// it once.
     pub fn put(&self, arrival: Arrival) -> Result<(), Arrival> {
         if self.closed.load(Ordering::Acquire) {
             return Err(arrival);

@@ -1,8 +1,8 @@
 //! What a serving loop works with: the snapshot of the current Plan, and what outlives it.
 //!
 //! A connection belongs to a [`Service`], which lives as long as its listener on this worker. What
-//! a Plan decides is its [`ListenerSnapshot`]; an exchange takes the current one when it begins and finishes on
-//! it.
+//! a Plan decides is its [`ListenerSnapshot`]; an exchange takes the current one when it begins and
+//! finishes on it.
 
 use std::cell::{Cell, RefCell};
 use std::net::IpAddr;

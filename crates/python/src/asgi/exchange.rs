@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use exchange::offload::{Answering, Gone, Head, Incoming, OffloadedRequest, Sending};
-use exchange::{BodyStream, Fault, FaultKind, Frame, Side};
+use exchange::{BodyStream, Fault, FaultKind, Frame};
 use pyo3::prelude::*;
 
 use super::awaitable::{nothing, ready};

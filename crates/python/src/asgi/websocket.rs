@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 
 use exchange::offload::session::{Closed, Message, Received, Session};
-use exchange::{Fault, FaultKind, Headers, Side};
+use exchange::{Fault, FaultKind, Headers};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString};

@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use exchange::offload::{Answering, Gone, Sending, wake_batch};
-use exchange::{Fault, FaultKind, Frame, Side};
+use exchange::{Fault, FaultKind, Frame};
 use net::FileRange;
 use pyo3::exceptions::PyAssertionError;
 use pyo3::prelude::*;

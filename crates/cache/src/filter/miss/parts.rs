@@ -1,7 +1,7 @@
 //! Requests for a part of a response that is too long to be stored whole.
 //!
-//! Promises that only a part that received complete is stored, under a strong validator and after what
-//! a purge may say; that parts under different validators are never put together; and that who
+//! Promises that only a part that received complete is stored, under a strong validator and after
+//! what a purge may say; that parts under different validators are never put together; and that who
 //! asks for anything but one part in the stored ones is answered as if there were none.
 
 use std::rc::Rc;

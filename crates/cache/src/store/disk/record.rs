@@ -1,10 +1,10 @@
 //! What a segment is made of: records, one behind the other.
 //!
 //! A record is a header of fixed length, what describes the object (its key first), and the
-//! object's content. RecordHeader and description have one checksum, the content another one, so that a
-//! scan need not read contents. Promises that what is decoded is what was encoded or nothing: a
-//! record that was cut off or changed anywhere is not taken. Numbers are little-endian. Never
-//! touches a file.
+//! object's content. RecordHeader and description have one checksum, the content another one, so
+//! that a scan need not read contents. Promises that what is decoded is what was encoded or
+//! nothing: a record that was cut off or changed anywhere is not taken. Numbers are little-endian.
+//! Never touches a file.
 
 use std::io;
 

@@ -1,8 +1,8 @@
 //! What was purged stays out.
 //!
 //! A purge removes what is stored; what is being fetched meanwhile was asked for before, and must
-//! not be stored after it. So a fetch begins with a [`PurgeEpoch`], and what comes of it is let in only
-//! if no purge since then meant it. Promises that this costs one comparison where nothing was
+//! not be stored after it. So a fetch begins with a [`PurgeEpoch`], and what comes of it is let in
+//! only if no purge since then meant it. Promises that this costs one comparison where nothing was
 //! purged, no lock where only URLs and tags were, and a bounded amount of memory: where that cannot
 //! tell, the answer is no. Never looks at what is stored.
 

@@ -2,8 +2,8 @@
 //!
 //! Four places per bucket, each with the lower half of a hash and the time it was put there, in
 //! bytes that have passed since. A place is given to whoever comes after the oldest of its bucket.
-//! StoreTime and then somebody is forgotten early or mistaken for another: that costs a place in the
-//! wrong queue, no more.
+//! StoreTime and then somebody is forgotten early or mistaken for another: that costs a place in
+//! the wrong queue, no more.
 
 /// Places that share a bucket.
 const WAYS: usize = 4;
