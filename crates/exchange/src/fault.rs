@@ -32,8 +32,18 @@ pub enum Retry {
 /// The status in logs of a request that got no response, as nginx has it; it is never sent.
 const UNANSWERED: u16 = 444;
 
+/// Why the connection ends where a row does not say so.
+macro_rules! close_reason {
+    () => {
+        CloseReason::InternalError
+    };
+    ($close:path) => {
+        $close
+    };
+}
+
 macro_rules! fault_kinds {
-    ($($variant:ident = $slug:literal $side:ident $status:literal $retry:ident $close:ident;)*) => {
+    ($($variant:ident = $slug:literal $side:ident $status:literal $retry:ident $($close:path)?;)*) => {
         /// What failed. One row per kind says what follows from it: the word for logs, counters and
         /// scripts, whose fault it is, the status, whether the request may be sent again, and why
         /// the client's connection ends if it does.
@@ -54,7 +64,7 @@ macro_rules! fault_kinds {
                         ("malformed", Side::Client, 400, Retry::Never, CloseReason::Malformed)
                     }
                     $(FaultKind::$variant => {
-                        ($slug, Side::$side, $status, Retry::$retry, CloseReason::$close)
+                        ($slug, Side::$side, $status, Retry::$retry, close_reason!($($close)?))
                     })*
                 }
             }
@@ -64,65 +74,65 @@ macro_rules! fault_kinds {
 
 fault_kinds! {
     // The client, or what it asks for.
-    NotFound = "not_found" Client 404 Never Malformed;
-    MethodNotAllowed = "method_not_allowed" Client 405 Never Malformed;
-    Unauthorized = "unauthorized" Client 401 Never Malformed;
-    Forbidden = "forbidden" Client 403 Never Malformed;
-    RateLimited = "rate_limited" Client 429 Never Malformed;
-    PreconditionFailed = "precondition_failed" Client 412 Never Malformed;
-    RangeNotSatisfiable = "range_not_satisfiable" Client 416 Never Malformed;
-    InvalidTarget = "invalid_target" Client 400 Never Malformed;
-    EncodedSlash = "encoded_slash" Client 400 Never Malformed;
-    TooManyFields = "too_many_fields" Client 431 Never HeadersTooLarge;
-    HeadTooLarge = "head_too_large" Client 431 Never Malformed;
-    HeadTimeout = "head_timeout" Client 408 Never HeadTimeout;
-    BodyTimeout = "body_timeout" Client 408 Never BodyTimeout;
-    BodyTooLarge = "body_too_large" Client 413 Never BodyTooLarge;
-    SlowClient = "slow_client" Client 408 Never SlowClient;
-    UnknownHost = "unknown_host" Client 421 Never UnknownHost;
-    ClientGone = "client_gone" Client 400 Never ClientGone;
-    OnlyIfCached = "only_if_cached" Client 504 Never Malformed;
-    PurgeNotAllowed = "purge_not_allowed" Client 403 Never Malformed;
-    WebSocketKey = "websocket_key" Client 400 Never Malformed;
-    WebSocketVersion = "websocket_version" Client 426 Never Malformed;
-    WebSocketUnknown = "websocket_unknown" Client 426 Never Malformed;
-    WebSocketRefused = "websocket_refused" Client 403 Never Malformed;
+    NotFound = "not_found" Client 404 Never CloseReason::Malformed;
+    MethodNotAllowed = "method_not_allowed" Client 405 Never CloseReason::Malformed;
+    Unauthorized = "unauthorized" Client 401 Never CloseReason::Malformed;
+    Forbidden = "forbidden" Client 403 Never CloseReason::Malformed;
+    RateLimited = "rate_limited" Client 429 Never CloseReason::Malformed;
+    PreconditionFailed = "precondition_failed" Client 412 Never CloseReason::Malformed;
+    RangeNotSatisfiable = "range_not_satisfiable" Client 416 Never CloseReason::Malformed;
+    InvalidTarget = "invalid_target" Client 400 Never CloseReason::Malformed;
+    EncodedSlash = "encoded_slash" Client 400 Never CloseReason::Malformed;
+    TooManyFields = "too_many_fields" Client 431 Never CloseReason::HeadersTooLarge;
+    HeadTooLarge = "head_too_large" Client 431 Never CloseReason::Malformed;
+    HeadTimeout = "head_timeout" Client 408 Never CloseReason::HeadTimeout;
+    BodyTimeout = "body_timeout" Client 408 Never CloseReason::BodyTimeout;
+    BodyTooLarge = "body_too_large" Client 413 Never CloseReason::BodyTooLarge;
+    SlowClient = "slow_client" Client 408 Never CloseReason::SlowClient;
+    UnknownHost = "unknown_host" Client 421 Never CloseReason::UnknownHost;
+    ClientGone = "client_gone" Client 400 Never CloseReason::ClientGone;
+    OnlyIfCached = "only_if_cached" Client 504 Never CloseReason::Malformed;
+    PurgeNotAllowed = "purge_not_allowed" Client 403 Never CloseReason::Malformed;
+    WebSocketKey = "websocket_key" Client 400 Never CloseReason::Malformed;
+    WebSocketVersion = "websocket_version" Client 426 Never CloseReason::Malformed;
+    WebSocketUnknown = "websocket_unknown" Client 426 Never CloseReason::Malformed;
+    WebSocketRefused = "websocket_refused" Client 403 Never CloseReason::Malformed;
     // The upstream: error types of RFC 9209 2.3.
-    DnsError = "dns_error" Upstream 503 Unsent InternalError;
-    DestinationUnavailable = "destination_unavailable" Upstream 503 Unsent InternalError;
-    DestinationUnroutable = "destination_ip_unroutable" Upstream 502 Unsent InternalError;
-    ConnectionLimit = "connection_limit_reached" Upstream 503 Unsent InternalError;
-    ConnectionRefused = "connection_refused" Upstream 502 Unsent InternalError;
-    ConnectionTimeout = "connection_timeout" Upstream 504 Unsent InternalError;
-    ConnectionTerminated = "connection_terminated" Upstream 502 IfIdempotent InternalError;
-    ConnectionReadTimeout = "connection_read_timeout" Upstream 504 IfIdempotent InternalError;
-    ConnectionWriteTimeout = "connection_write_timeout" Upstream 504 IfIdempotent InternalError;
-    ResponseTimeout = "http_response_timeout" Upstream 504 IfIdempotent InternalError;
-    ResponseIncomplete = "http_response_incomplete" Upstream 502 IfIdempotent InternalError;
-    ResponseHeadersSize = "http_response_header_section_size" Upstream 502 Never InternalError;
-    ResponseTrailersSize = "http_response_trailer_section_size" Upstream 502 Never InternalError;
-    ResponseTransferCoding = "http_response_transfer_coding" Upstream 502 Never InternalError;
-    ResponseContentCoding = "http_response_content_coding" Upstream 502 Never InternalError;
-    ResponseStatus = "http_response_status" Upstream 502 Never InternalError;
-    ProtocolError = "http_protocol_error" Upstream 502 Never InternalError;
+    DnsError = "dns_error" Upstream 503 Unsent;
+    DestinationUnavailable = "destination_unavailable" Upstream 503 Unsent;
+    DestinationUnroutable = "destination_ip_unroutable" Upstream 502 Unsent;
+    ConnectionLimit = "connection_limit_reached" Upstream 503 Unsent;
+    ConnectionRefused = "connection_refused" Upstream 502 Unsent;
+    ConnectionTimeout = "connection_timeout" Upstream 504 Unsent;
+    ConnectionTerminated = "connection_terminated" Upstream 502 IfIdempotent;
+    ConnectionReadTimeout = "connection_read_timeout" Upstream 504 IfIdempotent;
+    ConnectionWriteTimeout = "connection_write_timeout" Upstream 504 IfIdempotent;
+    ResponseTimeout = "http_response_timeout" Upstream 504 IfIdempotent;
+    ResponseIncomplete = "http_response_incomplete" Upstream 502 IfIdempotent;
+    ResponseHeadersSize = "http_response_header_section_size" Upstream 502 Never;
+    ResponseTrailersSize = "http_response_trailer_section_size" Upstream 502 Never;
+    ResponseTransferCoding = "http_response_transfer_coding" Upstream 502 Never;
+    ResponseContentCoding = "http_response_content_coding" Upstream 502 Never;
+    ResponseStatus = "http_response_status" Upstream 502 Never;
+    ProtocolError = "http_protocol_error" Upstream 502 Never;
     // This server and its applications.
-    Internal = "internal_error" Us 500 Never InternalError;
-    Deadline = "deadline" Us 504 Never InternalError;
-    LoopDetected = "loop_detected" Us 508 Never InternalError;
-    NoRoutes = "no_routes" Us 503 Never InternalError;
-    Unavailable = "unavailable" Us 503 Never InternalError;
-    SharedBodyFull = "growing_full" Us 500 Never InternalError;
-    SharedBodyLate = "growing_late" Us 500 Never InternalError;
-    SharedBodyDropped = "growing_dropped" Us 500 Never InternalError;
-    DecodingFull = "cache_decoding_full" Us 503 Never InternalError;
-    OffloadDropped = "handover_dropped" Us 500 Never InternalError;
-    OffloadFull = "handover_full" Us 503 Never InternalError;
-    OffloadClosed = "handover_closed" Us 500 Never InternalError;
-    OffloadTimeout = "handover_timeout" Us 504 Never InternalError;
-    AppFull = "app_full" Us 503 Never InternalError;
-    AppAbsent = "app_absent" Us 503 Never InternalError;
-    AppFailed = "app_failed" Us 500 Never InternalError;
-    WebSocketSubprotocol = "websocket_subprotocol" Us 500 Never InternalError;
+    Internal = "internal_error" Us 500 Never;
+    Deadline = "deadline" Us 504 Never;
+    LoopDetected = "loop_detected" Us 508 Never;
+    NoRoutes = "no_routes" Us 503 Never;
+    Unavailable = "unavailable" Us 503 Never;
+    SharedBodyFull = "growing_full" Us 500 Never;
+    SharedBodyLate = "growing_late" Us 500 Never;
+    SharedBodyDropped = "growing_dropped" Us 500 Never;
+    DecodingFull = "cache_decoding_full" Us 503 Never;
+    OffloadDropped = "handover_dropped" Us 500 Never;
+    OffloadFull = "handover_full" Us 503 Never;
+    OffloadClosed = "handover_closed" Us 500 Never;
+    OffloadTimeout = "handover_timeout" Us 504 Never;
+    AppFull = "app_full" Us 503 Never;
+    AppAbsent = "app_absent" Us 503 Never;
+    AppFailed = "app_failed" Us 500 Never;
+    WebSocketSubprotocol = "websocket_subprotocol" Us 500 Never;
 }
 
 impl FaultKind {

@@ -91,9 +91,9 @@ impl Scripted {
         let mut families = self.families();
         if let Some(known) = families.get(&declaration.name) {
             let same = known.declaration == declaration;
-            return same.then_some(()).ok_or_else(|| {
-                format!("'{}' is already declared differently", declaration.name)
-            });
+            return same
+                .then_some(())
+                .ok_or_else(|| format!("'{}' is already declared differently", declaration.name));
         }
         if families.len() == SCRIPTED_FAMILIES {
             return Err(format!("the limit of {SCRIPTED_FAMILIES} metrics is reached"));
