@@ -11,32 +11,34 @@ use crate::rules::Policy;
 /// The name of the filter in configurations.
 pub(crate) const NAME: &str = "cache";
 
-/// What one entry says, ready to be worked with.
+/// The settings of one entry in the form that requests need.
 #[derive(Debug)]
 pub struct FilterConfig {
     pub policy: Policy,
     pub fetch: FetchConfig,
     pub codings: CodingSettings,
-    /// Largest body that is kept.
+    /// The longest body that is stored.
     pub body_bytes_max: u64,
-    /// How long it is remembered that an answer could not be kept.
+    /// How long the cache remembers that a response could not be stored.
     pub hit_for_miss_s: u32,
-    /// Clients that may use PURGE; with nobody there is no such method.
+    /// Clients that may use PURGE; if empty, the method does not exist.
     pub purge: Vec<Cidr>,
     /// Whether X-Status is sent.
     pub x_status: bool,
 }
 
-/// How the origin is asked.
+/// How fetches are made.
 #[derive(Debug)]
 pub struct FetchConfig {
-    /// How long a request waits for the head of an answer that another one fetches.
+    /// How long a request waits for the response head of another request's fetch.
     pub wait: Duration,
-    /// How long a fetch goes on that nobody waits for any more, and how much it takes.
+    /// How long a fetch continues without a client that waits for it, and how much it reads.
     pub outlive: Duration,
     pub outlive_bytes: u64,
-    /// Request fields that are not sent on.
+    /// Request fields that are not forwarded (`fetch.drop_headers`), except those in the key.
     pub drop: Box<[HeaderName]>,
-    /// The value of Accept-Encoding; without one the field is not sent.
+    /// Fields about request content, which a cached GET does not have, except those in the key.
+    pub drop_content: Box<[HeaderName]>,
+    /// The value of Accept-Encoding; `identity` if `None`.
     pub accept_encoding: Option<Box<str>>,
 }

@@ -10,6 +10,7 @@
 //! request which cannot be told from others safely has no key. Builds it in a buffer of the
 //! worker.
 
+mod cookie;
 mod path;
 mod query;
 mod rules;

@@ -20,6 +20,24 @@ use crate::worker_filter::CacheFilter;
 /// `filters: [{ cache: … }]`.
 pub static FILTER: FilterKind = FilterKind { name: NAME, schema: FilterSettings::schema, read };
 
+/// Request fields that describe or announce content (RFC 9110 8, 10.1.4; RFC 9530). In a GET without
+/// content they have no meaning, but origins are known to answer by them, with an error above all.
+const CONTENT_FIELDS: [&str; 13] = [
+    "content-type",
+    "content-encoding",
+    "content-language",
+    "content-location",
+    "content-disposition",
+    "content-range",
+    "content-digest",
+    "content-md5",
+    "repr-digest",
+    "digest",
+    "te",
+    "trailer",
+    "max-forwards",
+];
+
 /// The plan of one entry.
 pub struct CachePlan {
     store: Spanned<String>,
@@ -152,6 +170,10 @@ fn config(settings: &FilterSettings) -> FilterConfig {
             outlive: fetch.outlive.get(),
             outlive_bytes: fetch.outlive_size.bytes(),
             drop: fetch.drop_headers.iter().filter(|name| !keyed(name)).cloned().collect(),
+            drop_content: (CONTENT_FIELDS.iter())
+                .filter_map(|name| name.parse().ok())
+                .filter(|name| !keyed(name))
+                .collect(),
             accept_encoding: (!origin.is_empty()).then(|| origin.join(", ").into()),
         },
         codings: settings.codings.clone(),

@@ -169,7 +169,7 @@ pub struct FetchSettings {
     #[setting(
         default = [
             "x-host", "x-http-host-override", "x-http-method-override", "x-http-method",
-            "x-method-override",
+            "x-method-override", "x-backend-host", "base-url", "x-accel-redirect", "x-sendfile",
         ],
     )]
     pub drop_headers: Vec<HeaderName>,

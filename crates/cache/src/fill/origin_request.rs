@@ -35,7 +35,8 @@ pub(super) fn origin_request(
     sent.headers.retain(|field| {
         let own = field.known.is_some_and(|known| CONDITIONS_AND_RANGE.contains(&known));
         let dropped = || {
-            config.drop.iter().any(|name| wire::alias::same(name.as_str().as_bytes(), field.name))
+            let mut names = config.drop.iter().chain(&config.drop_content);
+            names.any(|name| wire::alias::same(name.as_str().as_bytes(), field.name))
         };
         // The address of one client is not in the key, so an answer must not depend on it.
         let address = field
@@ -133,6 +134,7 @@ mod tests {
             outlive: Duration::ZERO,
             outlive_bytes: 0,
             drop: Box::new(["x-host".parse().unwrap()]),
+            drop_content: Box::new(["content-type".parse().unwrap(), "te".parse().unwrap()]),
             accept_encoding: Some("gzip".into()),
         }
     }
@@ -151,6 +153,9 @@ mod tests {
             ("If-Modified-Since", "Thu, 01 Jan 1970 00:00:00 GMT"),
             ("Accept-Encoding", "br"),
             ("X-Host", "evil"),
+            ("Content-Type", "text/plain"),
+            ("Content_Type", "text/plain"),
+            ("TE", "trailers"),
             ("If_None_Match", "*"),
             ("Range_", "bytes=0-1"),
             ("Accept--Language", "de"),

@@ -4,7 +4,7 @@ use exchange::{Field, Request, Scheme, variables};
 use settings::Variable;
 use wire::Known;
 
-use super::{KeyBuffer, KeyError, path, query};
+use super::{KeyBuffer, KeyError, cookie, path, query};
 use crate::limits::KEY_BYTES_MAX;
 
 /// How a route builds keys.
@@ -199,14 +199,15 @@ fn write_component(part: &Variable, request: &Request, out: &mut Vec<u8>) -> Res
             // The origin may take such a field for the one that counts.
             request.headers.aliases(name).try_for_each(|alias| write_named(b"\0a:", &alias, out))
         }
-        Variable::Cookie(name) => joined(variables::cookies(request, name), b";", out),
+        Variable::Cookie(name) => cookie::write(request, name, out),
         Variable::Query(name) => joined(variables::query(request, name), b"\x01", out),
         Variable::Consumer if request.consumer.is_none() => Ok(()),
         other => joined([variables::value(other, request)], b"", out),
     }
 }
 
-fn joined<T: AsRef<[u8]>>(
+/// Appends `=` and the values, or nothing without any.
+pub(super) fn joined<T: AsRef<[u8]>>(
     values: impl IntoIterator<Item = T>,
     between: &[u8],
     out: &mut Vec<u8>,

@@ -42,6 +42,7 @@ fn without_a_word_the_rules_are_the_strict_ones() {
     let FilterConfig { fetch, purge, x_status, hit_for_miss_s, body_bytes_max, .. } = plan.config();
     assert_eq!(fetch.accept_encoding.as_deref(), Some("gzip"));
     assert!(fetch.drop.iter().any(|name| name.as_str() == "x-host"));
+    assert!(fetch.drop_content.iter().any(|name| name.as_str() == "content-type"));
     assert!(purge.is_empty() && !x_status);
     assert_eq!((*hit_for_miss_s, *body_bytes_max), (120, 64 << 20));
 }
@@ -101,9 +102,13 @@ fn every_setting_reaches_fill_and_serving() {
 
 #[test]
 fn what_counts_in_the_key_is_sent_on() {
-    let plan = plan(with("key", node!({ "headers": ["x-host"], "query": { "deny": ["utm_a"] } })));
+    let plan = plan(with(
+        "key",
+        node!({ "headers": ["x-host", "content-type"], "query": { "deny": ["utm_a"] } }),
+    ));
     let fetch = &plan.config().fetch;
     assert!(fetch.drop.iter().all(|name| name.as_str() != "x-host"));
+    assert!(fetch.drop_content.iter().all(|name| name.as_str() != "content-type"));
 }
 
 #[test]

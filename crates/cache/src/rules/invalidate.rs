@@ -49,11 +49,11 @@ fn resolve(origin: &[u8], base: &[u8], reference: &[u8]) -> Option<Vec<u8>> {
     let path_end = base.iter().position(|&byte| byte == b'?').unwrap_or(base.len());
     match reference.first() {
         None => Some(base.to_vec()),
-        Some(b'/') => Some(without_dots(reference)),
+        Some(b'/') => canonical(reference),
         Some(b'?') => Some([&base[..path_end], reference].concat()),
         Some(_) => {
-            let folder = base[..path_end].iter().rposition(|&byte| byte == b'/')?;
-            Some(without_dots(&[&base[..=folder], reference].concat()))
+            let directory = base[..path_end].iter().rposition(|&byte| byte == b'/')?;
+            canonical(&[&base[..=directory], reference].concat())
         }
     }
 }
@@ -75,7 +75,7 @@ fn same_authority(scheme: &[u8], authority: &[u8], rest: &[u8]) -> Option<Vec<u8
         return None;
     }
     match target.first() {
-        Some(b'/') => Some(without_dots(target)),
+        Some(b'/') => canonical(target),
         _ => Some([b"/", target].concat()),
     }
 }
@@ -90,33 +90,9 @@ fn without_port<'a>(scheme: &[u8], authority: &'a [u8]) -> &'a [u8] {
     bare.strip_suffix(b":").unwrap_or(bare)
 }
 
-/// The target with dot segments of its path removed (RFC 3986 5.2.4).
-fn without_dots(target: &[u8]) -> Vec<u8> {
+/// The target with its path in canonical form; `None` for a path that no request can have.
+fn canonical(target: &[u8]) -> Option<Vec<u8>> {
     let path_end = target.iter().position(|&byte| byte == b'?').unwrap_or(target.len());
-    let (path, query) = target.split_at(path_end);
-    let mut segments: Vec<&[u8]> = Vec::new();
-    let mut parts = path.split(|&byte| byte == b'/').skip(1).peekable();
-    while let Some(part) = parts.next() {
-        match part {
-            b"." | b".." => {
-                if part == b".." {
-                    segments.pop();
-                }
-                if parts.peek().is_none() {
-                    segments.push(b"");
-                }
-            }
-            _ => segments.push(part),
-        }
-    }
-    let mut out = Vec::with_capacity(target.len());
-    for segment in &segments {
-        out.push(b'/');
-        out.extend_from_slice(segment);
-    }
-    if out.is_empty() {
-        out.push(b'/');
-    }
-    out.extend_from_slice(query);
-    out
+    let path = wire::target::canonical(&target[..path_end]).ok()?;
+    Some([&path, &target[path_end..]].concat())
 }
