@@ -1,9 +1,9 @@
 //! All caches of the process, by name.
 //!
-//! `server` applies the caches of every new Plan here before its workers build their filters;
-//! filters find their cache by name, and so does the admin API. What is in a cache stays while its
-//! name does, whatever else of its settings changes; a cache that the new Plan does not name lives
-//! on until the last filter of an old one is gone.
+//! `server` applies the caches of every new plan here before its workers build their filters;
+//! filters and the admin API find their cache by name. Stored content stays while the name does,
+//! whatever else of the settings changes. A cache that the new plan does not name lives until the
+//! last filter of an old plan is gone.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,15 +21,14 @@ use crate::store::{RemovalReason, Store};
 use crate::transcode::{self, Transcodes};
 use crate::{Key, Object, parts_key};
 
-/// The registry. The process has one, in its [`Shared`] state; whoever runs the process holds it.
+/// The registry of caches. The process has one, in its [`Shared`] state; `server` holds it.
 #[derive(Default)]
 pub struct Caches {
-    // CacheOutcome when a Plan is applied or built and when the admin API asks, never for a
-    // request.
+    // Locked when a plan is applied or built and by the admin API, never for a request.
     caches: Mutex<BTreeMap<String, Arc<Cache>>>,
 }
 
-/// One of `caches:`, which outlives Plans: all workers share it.
+/// One entry of `caches:`. It outlives plans, and all workers share it.
 pub struct Cache {
     name: Box<str>,
     store: Store,
@@ -37,7 +36,7 @@ pub struct Cache {
     fill_budget: Arc<FillBudget>,
     transcodes: Arc<Transcodes>,
     metrics: StoreMetrics,
-    /// Where there is a tier on disk.
+    /// The metrics of the disk tier, if there is one.
     disk_metrics: Mutex<Option<DiskMetrics>>,
     settings: Mutex<CacheSettings>,
 }
@@ -66,12 +65,12 @@ impl Cache {
         &self.store
     }
 
-    /// The fetches under way.
+    /// The fetches in flight.
     pub(crate) fn single_flight(&self) -> &Arc<SingleFlight> {
         &self.single_flight
     }
 
-    /// What they may take together.
+    /// The memory that fetches and decoders may take together.
     pub(crate) fn fill_budget(&self) -> &Arc<FillBudget> {
         &self.fill_budget
     }
@@ -81,13 +80,13 @@ impl Cache {
         &self.transcodes
     }
 
-    /// What the Plan in use says of it.
+    /// The settings of the plan in use.
     pub fn settings(&self) -> CacheSettings {
         self.settings.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Brings an object from the disk into memory, if it is there and there is room to read it;
-    /// whether it was.
+    /// Loads an object from disk into memory. Returns false if there is none, or no memory to read
+    /// it.
     pub(crate) async fn load_from_disk(&self, key: &Key) -> bool {
         let Some((stored, begun)) = self.store.find_on_disk(key) else { return false };
         let Some(share) = self.fill_budget.share(stored.length()) else { return false };
@@ -98,11 +97,11 @@ impl Cache {
         self.store.insert_from_disk(object, begun).is_ok()
     }
 
-    /// Takes out a response that does not decode, so that it is fetched again.
+    /// Removes a response that does not decode, so that it is fetched again.
     pub(crate) fn remove_damaged(&self, object: &Arc<Object>) {
         object.state.set_damaged();
         let (hash, key) = (object.key.hash(), object.key.text());
-        // Another one may have its place.
+        // Another object may be stored under its key by now.
         let is_it = |stored: Arc<Object>| transcode::is_same(&stored, object);
         if !self.store.peek(hash, key).is_some_and(is_it) {
             return;
@@ -119,8 +118,8 @@ impl Cache {
         );
     }
 
-    /// Takes out stored parts that the origin has something else in the place of: a whole or parts
-    /// under another validator, or nothing.
+    /// Removes stored parts that a response of the origin contradicts: a whole or a part under
+    /// another validator, or 404 or 410.
     pub(crate) fn drop_other_parts(&self, key: &Key, status: u16, headers: &Headers) {
         let key = parts_key(key);
         let Some(known) = self.store.peek(key.hash(), key.text()) else { return };
@@ -131,7 +130,7 @@ impl Cache {
         }
     }
 
-    /// Uses the folder that the settings name, if they do.
+    /// Opens, resizes or closes the disk tier as the settings say.
     fn apply_disk(&self, settings: &CacheSettings, telemetry: &Telemetry) {
         let tier = settings.disk.as_ref().map(|disk| (disk.path.as_ref(), disk.size.bytes()));
         if let Err(error) = self.store.set_disk(&self.name, tier) {
@@ -157,7 +156,7 @@ impl Cache {
         self.disk_metrics.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Brings the metrics up to date.
+    /// Updates the metrics of the store.
     fn update(&self) {
         self.metrics.update(self.store.stats());
         if let (Some(stats), Some(metrics)) = (self.store.disk_stats(), &*self.disk_metrics()) {
@@ -165,7 +164,7 @@ impl Cache {
         }
     }
 
-    /// Takes new settings; what is stored stays as far as it fits.
+    /// Applies new settings; stored content stays as far as it fits.
     fn apply(&self, settings: &CacheSettings, telemetry: &Telemetry) {
         self.store.set_memory(settings.memory.bytes());
         self.apply_disk(settings, telemetry);
@@ -175,8 +174,8 @@ impl Cache {
 }
 
 impl Caches {
-    /// The registry of the process. [`Shared`] keeps it only as long as somebody holds it: the
-    /// server does, for its whole life.
+    /// Returns the registry of the process. [`Shared`] keeps it only as long as something holds it:
+    /// the server does, for its whole life.
     pub fn of(shared: &Shared) -> Arc<Caches> {
         shared.get((), Caches::default)
     }
@@ -185,7 +184,7 @@ impl Caches {
         self.caches.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the caches of a Plan, by name. To be called before the workers build their filters.
+    /// Applies the caches of a plan. To be called before the workers build their filters.
     pub fn apply<'a>(
         &self,
         plan: impl IntoIterator<Item = (&'a str, &'a CacheSettings)>,
@@ -206,24 +205,23 @@ impl Caches {
         *caches = kept;
     }
 
-    /// Brings the metrics of all stores up to date: before they are read.
+    /// Updates the metrics of all stores: to be called before they are read.
     pub fn update_metrics(&self) {
         self.all().iter().for_each(|cache| cache.update());
     }
 
-    /// The cache of that name in the Plan applied last.
+    /// Returns the cache of that name in the plan applied last.
     pub fn get(&self, name: &str) -> Option<Arc<Cache>> {
         self.caches().get(name).cloned()
     }
 
-    /// The cache of that name; where nobody has applied a Plan that names it, one as they are by
-    /// default.
+    /// Returns the cache of that name, or makes one with default settings if no plan names it.
     pub(crate) fn get_or_make(&self, name: &str, telemetry: &Telemetry) -> Arc<Cache> {
         let make = || Arc::new(Cache::new(name, &CacheSettings::default(), telemetry));
         self.caches().entry(name.to_owned()).or_insert_with(make).clone()
     }
 
-    /// All caches of the Plan applied last, in the transcode_request of their names.
+    /// Returns all caches of the plan applied last, ordered by name.
     pub fn all(&self) -> Vec<Arc<Cache>> {
         self.caches().values().cloned().collect()
     }

@@ -1,7 +1,7 @@
-//! How content is held: short in memory, long as a file that is memory.
+//! Memory for content: a buffer if it is short, an anonymous file (memfd) if it is long.
 //!
-//! The kernel takes a reference to a page of such a file where it would copy a buffer, for each
-//! client anew. Below [`MEMORY_FILE_BYTES_MIN`] one call with a copy costs less than two without.
+//! The kernel sends a page of such a file by reference, where it would copy a buffer for each
+//! client. Below [`MEMORY_FILE_BYTES_MIN`] one call with a copy costs less than two without.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use net::FileRange;
 use crate::Content;
 use crate::limits::MEMORY_FILE_BYTES_MIN;
 
-/// Content of `length` bytes that `write` writes, perhaps after having tried before.
+/// Stores content of `length` bytes that `write` writes. `write` may be called twice.
 pub(crate) fn store_content(
     length: u64,
     mut write: impl FnMut(&mut dyn Write) -> io::Result<()>,
@@ -22,14 +22,14 @@ pub(crate) fn store_content(
     {
         return Ok(Content::MemoryFile(FileRange { file: Arc::new(file), offset: 0, length }));
     }
-    // Descriptors are scarce, or there are no such files.
+    // No descriptors are left, or the system has no anonymous files.
     let room = BytesMut::with_capacity(usize::try_from(length).map_err(io::Error::other)?);
     let mut whole = room.writer();
     write(&mut whole)?;
     Ok(Content::Memory(whole.into_inner().freeze()))
 }
 
-/// The same for bytes that are there.
+/// Stores the content of a buffer.
 pub(crate) fn store_bytes(bytes: Bytes) -> Content {
     if (bytes.len() as u64) < MEMORY_FILE_BYTES_MIN {
         return Content::Memory(bytes);

@@ -1,7 +1,7 @@
-//! What would become of a request, and what is stored, in words.
+//! Explains what the cache would do with a request, and what is stored.
 //!
-//! For the admin API: it looks the way serving looks, with the same rules. Never fetches, never
-//! changes what is stored, and is never asked while a request runs.
+//! For the admin API: it looks requests up as serving does, with the same rules. Never fetches,
+//! never changes what is stored, and never runs while a request does.
 
 use exchange::Request;
 
@@ -10,32 +10,32 @@ use crate::rules::{Disposition, Forward, Reuse, request, reuse};
 use crate::serve::{self, WorkerCache};
 use crate::{Cache, CachePlan, Object, ObjectKind};
 
-/// What would become of a request.
+/// The explanation of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explanation {
     pub verdict: CacheDecision,
-    /// Why, in a sentence.
+    /// The reason, in a sentence.
     pub why: String,
-    /// The key it is looked for under, for people: NUL is shown as a space.
+    /// The key that is looked up, for display: control characters are shown as spaces.
     pub key: Option<String>,
     /// The URL of the key.
     pub url: Option<String>,
 }
 
-/// What would be done with a request.
+/// What the cache would do with a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CacheDecision {
-    /// What is stored is the answer.
+    /// The stored response is sent.
     Hit,
-    /// What is stored is the answer, and somebody asks the origin anew behind it.
+    /// The stored response is sent, and revalidated in the background.
     Stale,
-    /// The origin is asked whether what is stored still holds.
+    /// The stored response is revalidated first.
     Revalidate,
-    /// The origin is asked.
+    /// The origin is requested.
     Miss,
-    /// It goes past the cache.
+    /// The request is forwarded without the cache.
     Pass,
-    /// It is answered 504.
+    /// The response is 504.
     OnlyIfCached,
 }
 
@@ -52,7 +52,7 @@ impl CacheDecision {
     }
 }
 
-/// One stored object.
+/// The description of one stored object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObjectDescription {
     pub url: String,
@@ -61,22 +61,22 @@ pub struct ObjectDescription {
     pub kind: &'static str,
     pub status: Option<u16>,
     pub coding: Option<&'static str>,
-    /// Whether it was made here of the response as it came.
+    /// Whether it was transcoded from the response that the origin sent.
     pub derived: bool,
     pub bytes: Option<u64>,
     pub age_s: Option<u32>,
-    /// How long it is fresh, negative since it is not.
+    /// Remaining freshness; negative if stale.
     pub fresh_s: Option<i64>,
-    /// Purged softly.
+    /// Whether it was purged softly.
     pub soft_purged: bool,
-    /// Why its answers are not stored.
+    /// Why responses cannot be stored.
     pub why: Option<&'static str>,
-    /// The fields that its URL varies by, or the values of its variant.
+    /// The fields in `Vary` of its URL, or the values of its variant.
     pub vary: Option<String>,
     pub tags: usize,
 }
 
-/// Says what would become of a request on a route.
+/// Explains what the cache would do with a request on a route.
 pub fn explain(
     cache: &Cache,
     plan: &CachePlan,
@@ -212,7 +212,7 @@ impl ObjectDescription {
     }
 }
 
-/// The route of a key, and the values of its variant, from what stands behind the URL.
+/// The route of a key, and the values of its variant, from the text behind the URL.
 fn parts(rest: &[u8]) -> (String, Option<String>) {
     let mut parts = rest.split(|byte| *byte == 0).skip(1);
     let route = parts.next().unwrap_or_default();
@@ -225,7 +225,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Without control characters.
+/// The text with control characters as spaces.
 fn readable(bytes: &[u8]) -> String {
     text(bytes).chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }

@@ -1,10 +1,10 @@
-//! How what is not there is fetched: once for all who ask, apart from any of them.
+//! Fetches from the origin: one for all requests that wait for it, independent of any of them.
 //!
-//! Owns the run of a fetch and what becomes of it, in steps: [`asked`] makes the request ▶ `fetch`
-//! runs it and judges the head ▶ [`pour`] lets the content grow while it is read ▶ `keep` makes an
-//! object of it. Promises that what was cut off or is longer than may be kept is never stored, that
-//! whoever reads it sees that it was cut, and that fill_budget under way are bounded in number and
-//! bytes. Never chooses who fetches (`fetch`), nor answers a client (`filter`).
+//! A fetch runs in steps: [`origin_request`] builds the request, `fetch` runs it and evaluates the
+//! response head, [`copy_body`] copies the content to its readers, `build_object` makes the stored
+//! object. Promises that content which was cut off or is too long is never stored, that every
+//! reader of it gets an error, and that fetches are bounded in number and bytes. Which request
+//! fetches is decided by `single_flight`; clients are answered by `filter`.
 
 mod budget;
 mod build_object;

@@ -1,13 +1,12 @@
-//! What a stored object is found by.
+//! Keys of stored objects.
 //!
-//! Owns the form of the key's text: the URL first (`scheme://authority/path?query`, normalised as
-//! the route declares), then NUL and the route's name with a mark of how it builds keys, then NUL
-//! and each declared part, then, for one variant, NUL, `v:` and the normalised values of its Vary
-//! fields, then, for a derived coding, NUL, `c:` and its token, or for parts NUL and `p:`. NUL
-//! stands in none of them.
-//! Promises that two keys are equal only if all of their text is (the hash only says where to
-//! look), that two requests share a text only where the route says that they are one, and that a
-//! request which cannot be told from others safely has no key. Builds it in a buffer of the
+//! The text of a key is the URL (`scheme://authority/path?query`, normalised as the route
+//! declares), then NUL and the route's name with a mark of its key rules, then NUL and each
+//! declared component, then for a variant NUL, `v:` and the normalised values of its Vary fields,
+//! then for a transcoded response NUL, `c:` and the coding, or for parts NUL and `p:`. None of them
+//! contains NUL. Promises that two keys are equal only if all of their text is (the hash only says
+//! where to look), that two requests share a key only where the route says so, and that a request
+//! which cannot be distinguished safely from others has no key. Keys are built in a buffer of the
 //! worker.
 
 mod cookie;
@@ -27,7 +26,7 @@ pub use rules::{KeyPath, KeyQuery, KeyRules, SignificantParams};
 
 use crate::limits::KEY_BYTES_MAX;
 
-/// Text of a key, with the length of the URL it begins with.
+/// The text of a key, with the length of the URL it begins with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Key {
     text: Box<[u8]>,
@@ -35,7 +34,7 @@ pub struct Key {
 }
 
 impl Key {
-    /// `url_len` bytes of `text` are the URL.
+    /// Makes a key; the first `url_len` bytes of `text` are the URL.
     pub fn new(text: impl Into<Box<[u8]>>, url_len: usize) -> Key {
         let text = text.into();
         let url_len = u32::try_from(url_len.min(text.len())).unwrap_or(u32::MAX);
@@ -63,22 +62,22 @@ impl Key {
     }
 }
 
-/// Bits of a hash that come of the URL alone: what they choose (a shard of the store) holds all
-/// that is of one URL. Tables use the lowest bits and the highest seven.
+/// Bits of a hash that depend on the URL alone: they choose the shard of the store, so that a shard
+/// holds all objects of a URL. Tables use the lowest bits and the highest seven.
 const URL_BITS: u64 = 0x01FF_F000_0000_0000;
-/// Where they begin.
+/// The lowest of these bits.
 pub(crate) const URL_SHIFT: u32 = URL_BITS.trailing_zeros();
 
-/// Where to look for a text whose first `url_len` bytes are the URL. The seed is of this process:
+/// The hash of a text whose first `url_len` bytes are the URL. The seed is that of this process:
 /// nothing outside may rely on the number.
 pub(crate) fn hash(text: &[u8], url_len: usize) -> u64 {
     let (url, rest) = text.split_at(url_len.min(text.len()));
     url_hash(url) ^ (text_hash(rest) & !URL_BITS)
 }
 
-/// Where to look for all that is of a URL.
+/// The hash of a URL.
 pub(crate) fn url_hash(url: &[u8]) -> u64 {
-    // Turned, or a URL that was the rest of another one's key would undo it.
+    // Rotated, because a URL that was the rest of another URL's key would cancel out.
     text_hash(url).rotate_left(32)
 }
 
@@ -87,21 +86,21 @@ fn text_hash(text: &[u8]) -> u64 {
     STATE.hash_one(text)
 }
 
-/// Why a request has no key: it goes to the origin, and its answer is not kept.
+/// Why a request has no key: it is forwarded, and its response is not stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyError {
-    /// The path may mean one thing to us and another to the origin.
+    /// The path may mean something else to the origin.
     AmbiguousPath,
-    /// The key would be longer than a key may be.
+    /// The key would exceed its limit.
     TooLong,
-    /// There are more query parameters than are told apart.
+    /// There are more query parameters or cookies than are compared.
     TooManyParameters,
-    /// A part holds a control character.
+    /// A component contains a control character.
     ControlCharacter,
 }
 
 impl KeyError {
-    /// For metrics and `Cache-Status`.
+    /// The name in metrics and `Cache-Status`.
     pub fn slug(self) -> &'static str {
         match self {
             KeyError::AmbiguousPath => "ambiguous_path",
@@ -112,12 +111,12 @@ impl KeyError {
     }
 }
 
-/// A key while it is built and looked up.
+/// A key that is built and looked up.
 #[derive(Debug, Default)]
 pub struct KeyBuffer {
     text: Vec<u8>,
     url_len: usize,
-    /// Length of the primary key: what variants and codings are added to.
+    /// Length of the primary key, which variants and codings are appended to.
     primary_len: usize,
 }
 
@@ -139,18 +138,18 @@ impl KeyBuffer {
         self.primary_len
     }
 
-    /// The key as one to keep.
+    /// Copies the key.
     pub fn key(&self) -> Key {
         Key::new(&*self.text, self.url_len)
     }
 
-    /// Goes back to the primary key.
+    /// Truncates the text to the primary key.
     pub fn primary(&mut self) -> &mut KeyBuffer {
         self.text.truncate(self.primary_len);
         self
     }
 
-    /// Adds what one variant is told apart by; `write` appends the values, without NUL.
+    /// Appends the values of one variant; `write` must not write NUL.
     pub fn variant(
         &mut self,
         write: impl FnOnce(&mut Vec<u8>),
@@ -164,27 +163,27 @@ impl KeyBuffer {
         self.bounded()
     }
 
-    /// Becomes the primary key `key`.
+    /// Sets the primary key.
     pub fn resume(&mut self, key: &Key) {
         self.text.clear();
         self.text.extend_from_slice(key.text());
         (self.url_len, self.primary_len) = (key.url().len(), key.text().len());
     }
 
-    /// Becomes the place of the rule for queries, of a key without any.
+    /// Turns a key without query into that of its No-Vary-Search rule.
     pub fn search(&mut self) -> &mut KeyBuffer {
         self.text.extend_from_slice(b"\0s:");
         self
     }
 
-    /// Adds the token of a derived coding.
+    /// Appends the token of a coding.
     pub fn coding(&mut self, token: &str) -> &mut KeyBuffer {
         self.text.extend_from_slice(b"\0c:");
         self.text.extend_from_slice(token.as_bytes());
         self
     }
 
-    /// Becomes the place of the parts of what is under this key.
+    /// Turns the key into that of its parts.
     pub fn parts(&mut self) -> &mut KeyBuffer {
         self.text.extend_from_slice(b"\0p:");
         self
@@ -199,11 +198,11 @@ thread_local! {
     static KEY_BUFFER: RefCell<KeyBuffer> = RefCell::default();
 }
 
-/// Lends a buffer of the worker.
+/// Calls `work` with the buffer of the worker.
 pub(crate) fn with_key_buffer<R>(work: impl FnOnce(&mut KeyBuffer) -> R) -> R {
     KEY_BUFFER.with(|buffer| match buffer.try_borrow_mut() {
         Ok(mut buffer) => work(&mut buffer),
-        // Somebody has it for the moment.
+        // The buffer is in use further up the stack.
         Err(_) => work(&mut KeyBuffer::default()),
     })
 }

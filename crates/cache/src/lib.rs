@@ -1,10 +1,10 @@
-//! The filter `cache`: a shared HTTP cache (RFC 9111) in front of whatever a route ends in.
+//! The filter `cache`: a shared HTTP cache (RFC 9111) for the handler of a route.
 //!
-//! Owns the rules (pure functions over heads, stored facts and a given time), the key, the store
-//! in memory and on disk, the one fetch per variant that all who ask share, and what is derived
-//! from a stored body (codings, parts, 304). Promises that nothing is served that the rules do not
-//! allow, that nothing of a failed or cut answer is ever served as whole, and that a hit takes no
-//! exclusive lock. Never opens a socket: it fetches through `exchange::Next`.
+//! Contains the rules (pure functions of headers, stored facts and the time), keys, the store in
+//! memory and on disk, request coalescing, and what is derived from stored content (codings,
+//! ranges, 304). Promises that nothing is served that the rules forbid, that an incomplete response
+//! is never served as complete, and that a hit takes no exclusive lock. Never opens a socket: it
+//! fetches through `exchange::Next`.
 
 mod caches;
 mod content_memory;

@@ -1,6 +1,6 @@
-//! What a cache counts: per worker while requests run, and of the store when somebody reads.
+//! Metrics of a cache: of each worker while requests run, and of the store when they are read.
 //!
-//! Promises that counting writes only the worker's own cells. Never decides by what was counted.
+//! Counting writes only the worker's own cells.
 
 use std::cell::OnceCell;
 use std::rc::Rc;
@@ -20,11 +20,11 @@ type WorkerCounter = Arc<CachePadded<Counter>>;
 /// What a worker counts of one cache; all its filters on that cache share it.
 pub(crate) struct CacheMetrics {
     pub(crate) hits: WorkerCounter,
-    /// Stale answers given while somebody asks anew.
+    /// Stale responses served during a revalidation in the background.
     pub(crate) stale_revalidating: WorkerCounter,
-    /// Stale answers given because the origin failed.
+    /// Stale responses served because the origin failed.
     pub(crate) stale_error: WorkerCounter,
-    /// Misses that another request's fetch answered.
+    /// Misses answered by another request's fetch.
     pub(crate) coalesced: WorkerCounter,
     pub(crate) still_valid: WorkerCounter,
     pub(crate) replaced: WorkerCounter,
@@ -37,12 +37,12 @@ pub(crate) struct CacheMetrics {
     took: [OnceCell<Arc<Histogram>>; DERIVED],
 }
 
-/// Refusals to make a key.
+/// The number of key errors.
 const KEYLESS: usize = 4;
-/// Codings, and none.
+/// The number of codings, identity included.
 const DERIVED: usize = Coding::ALL.len() + 1;
 
-/// Counters of one family by its second label. Each is asked for when it is first needed, so that
+/// Counters of one family by its second label. Each is registered when it is first needed, so that
 /// `/metrics` shows no rows of zeros.
 struct ByLabel<const N: usize> {
     source: MetricSource,
@@ -71,7 +71,7 @@ impl<const N: usize> ByLabel<N> {
 }
 
 impl CacheMetrics {
-    /// The worker's counters of that cache.
+    /// Returns the worker's counters of that cache.
     pub(crate) fn of(worker: &WorkerContext, cache: &str) -> Rc<CacheMetrics> {
         worker.local.get(cache.to_owned(), || CacheMetrics::new(worker, cache))
     }
@@ -103,27 +103,27 @@ impl CacheMetrics {
         }
     }
 
-    /// A request that waits for the origin.
+    /// Counts a request that waits for the origin.
     pub(crate) fn missed(&self, why: Forward) {
         self.misses.add(why as usize, why.token(), 1);
     }
 
-    /// A request that goes past.
+    /// Counts a request that is forwarded.
     pub(crate) fn passed(&self, why: UncachedReason) {
         self.passes.add(why as usize, why.slug(), 1);
     }
 
-    /// A request that goes past because it has no key.
+    /// Counts a request that is forwarded because it has no key.
     pub(crate) fn passed_keyless(&self, why: KeyError) {
         self.keyless.add(why as usize % KEYLESS, why.slug(), 1);
     }
 
-    /// An answer that is not stored.
+    /// Counts a response that is not stored.
     pub(crate) fn not_stored(&self, why: UncachedReason) {
         self.unstored.add(why as usize, why.slug(), 1);
     }
 
-    /// A coding was made, or the coding of what received was undone.
+    /// Counts a finished transcode.
     pub(crate) fn derived(&self, coding: Option<Coding>, took_us: u64, bytes: u64) {
         let at = coding.map_or(DERIVED - 1, |coding| coding as usize);
         let token = coding.map_or("identity", Coding::token);
@@ -135,14 +135,14 @@ impl CacheMetrics {
     }
 }
 
-/// What the process shows of one store: brought up to date before somebody reads.
+/// Metrics of one store, updated before they are read.
 pub(crate) struct StoreMetrics {
     objects: Arc<SharedGauge>,
     memory: Arc<SharedGauge>,
     memory_limit: Arc<SharedGauge>,
     stored: Arc<SharedCounter>,
     removed: [Arc<SharedCounter>; store::RemovalReason::ALL.len()],
-    /// As of when it was metrics last: counters only take what was added.
+    /// The values of the last update: counters are given differences.
     last: Mutex<StoreStats>,
 }
 
@@ -174,7 +174,7 @@ impl StoreMetrics {
     }
 }
 
-/// The same of a store's tier on disk.
+/// Metrics of a disk tier.
 pub(crate) struct DiskMetrics {
     objects: Arc<SharedGauge>,
     bytes: Arc<SharedGauge>,
@@ -184,7 +184,7 @@ pub(crate) struct DiskMetrics {
     writes: Arc<SharedCounter>,
     dropped: Arc<SharedCounter>,
     failures: [Arc<SharedCounter>; 2],
-    /// As of when it was metrics last.
+    /// The values of the last update.
     last: Mutex<DiskStats>,
 }
 
@@ -213,7 +213,7 @@ impl DiskMetrics {
         self.limit.set(level(stats.size_bytes));
         self.working.set(i64::from(stats.state != DiskState::Failing));
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        // Another folder counts from zero.
+        // Another directory counts from zero.
         self.reads.add(stats.found.saturating_sub(last.found));
         self.writes.add(stats.written.saturating_sub(last.written));
         self.dropped.add(stats.dropped.saturating_sub(last.dropped));

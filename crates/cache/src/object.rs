@@ -1,21 +1,21 @@
-//! What a store holds under one key.
+//! The object that is stored under a key.
 //!
-//! An object never changes once it is stored: a new one takes its place (a 304 makes an object that
-//! shares the old one's content). Only its life is written to, by whoever finds, purges or evicts
-//! it, with single atomic words. Anybody may go on reading an object that has left the store.
+//! An object never changes once it is stored: a new one replaces it (a 304 makes an object that
+//! shares the old one's content). Only its [`ObjectState`] is written, as single atomic words, by
+//! lookups, purges and evictions. An object that has been removed can still be read.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 
 use coding::Coding;
-/// The content of a stored response, whole. A `File` is of the disk tier and weighs nothing in
-/// memory; a `MemoryFile` is memory that only we know (memfd) and weighs what it holds.
+/// The content of a stored response. A `File` belongs to the disk tier and takes no memory; a
+/// `MemoryFile` is an anonymous file (memfd) and takes what it holds.
 pub use exchange::Content;
 use exchange::SharedHeaders;
 
 use crate::rules::{Meta, SearchRule, UncachedReason, Vary};
 use crate::{Key, Parts};
 
-/// One thing under one key.
+/// An object and its key.
 pub struct Object {
     pub key: Key,
     pub kind: ObjectKind,
@@ -23,7 +23,7 @@ pub struct Object {
 }
 
 impl Object {
-    /// The response, if it is one or parts of one.
+    /// The response, or that of the parts.
     pub fn response(&self) -> Option<&StoredResponse> {
         match &self.kind {
             ObjectKind::Response(response) => Some(response),
@@ -33,23 +33,23 @@ impl Object {
     }
 }
 
-/// What an object is.
+/// What kind of object this is.
 pub enum ObjectKind {
-    /// A stored response in one coding: the canonical one, as the origin sent it, or one derived
-    /// from it.
+    /// A response in one coding: the canonical one, as the origin sent it, or one transcoded from
+    /// it.
     Response(StoredResponse),
     /// Parts of a response that is too long to be stored whole.
     Parts(Box<Parts>),
-    /// What is stored under this key varies: the variants are under keys that begin with this one.
+    /// Responses under this key vary: the keys of variants begin with this one.
     Varies(Vary),
-    /// The origin says which parameters of the query do not matter (No-Vary-Search): stands under
-    /// the URL without a query.
+    /// The parameters of the query that do not matter (No-Vary-Search), under the key of the URL
+    /// without a query.
     NoVarySearch(SearchRule),
-    /// The last answer could not be stored: requests need not wait for each other (hit-for-miss).
+    /// The last response could not be stored: requests do not wait for each other (hit-for-miss).
     Uncacheable {
         /// Until then, in seconds since 1970.
         until_secs: u64,
-        /// What was in the way, for whoever asks.
+        /// Why the response could not be stored.
         why: UncachedReason,
     },
 }
@@ -57,40 +57,41 @@ pub enum ObjectKind {
 /// A stored response.
 #[derive(Clone)]
 pub struct StoredResponse {
-    /// Ties derived codings to the canonical response they were made from: both have the same.
+    /// Connects transcoded responses to their canonical response: both have the same.
     pub version: u64,
     pub meta: Meta,
-    /// The fields to send, without what is said anew for each answer (Age, Date stays the origin's,
-    /// Cache-Status, Connection, Content-Length).
+    /// The headers to send, without those of each use (Age, Cache-Status, Connection,
+    /// Content-Length).
     pub head: SharedHeaders,
-    /// What the origin said to us alone: never sent, kept for the next merge with a 304.
+    /// Headers for caches only: never sent, stored for the next merge with a 304.
     pub hidden: Option<Box<SharedHeaders>>,
     pub content: Content,
-    /// The coding of `content`; `None` is identity, or one that we do not know.
+    /// The coding of `content`; `None` is identity or an unknown coding.
     pub coding: Option<Coding>,
-    /// Whether it was derived here from the canonical response.
+    /// Whether it was transcoded from the canonical response.
     pub derived: bool,
-    /// Hashes of tags and groups it can be purged by.
+    /// Hashes of the tags and groups that purge it.
     pub tags: Box<[u64]>,
 }
 
-/// What changes of a stored object.
+/// The mutable state of a stored object.
 #[derive(Default)]
 pub struct ObjectState {
-    /// Whether it has left the store: tables of workers let go of it.
+    /// Whether it was removed from the store: tables of workers drop it then.
     gone: AtomicBool,
-    /// Whether it was purged softly: it is stale from then on, whatever its lifetime.
+    /// Whether it was purged softly: it is stale whatever its lifetime.
     stale: AtomicBool,
-    /// Uses since it was last looked at by eviction, up to [`ObjectState::USES_MAX`].
+    /// Uses since eviction last considered it, up to [`ObjectState::USES_MAX`].
     uses: AtomicU8,
-    /// Until then, in seconds since 1970, the origin is not asked again: it has just failed.
+    /// Until then, in seconds since 1970, the origin is not requested again, because it has just
+    /// failed.
     rest_until_secs: AtomicU32,
-    /// Codings that need not be tried again, a bit for each.
+    /// Codings that are not tried again, a bit for each.
     tried: AtomicU8,
 }
 
 impl ObjectState {
-    /// More uses than this count as this (S3-FIFO's two bits).
+    /// The highest number of uses that counts (S3-FIFO's two bits).
     pub const USES_MAX: u8 = 3;
     /// Bits of `tried` above those of the codings.
     const TOO_LONG_DECODED: u8 = 6;
@@ -112,8 +113,8 @@ impl ObjectState {
         self.stale.store(true, Ordering::Relaxed);
     }
 
-    /// Counts a use. Writes nothing once there are enough, so that what everybody reads stays in
-    /// everybody's cache.
+    /// Counts a use. Writes nothing at the maximum, so that an object that all workers read stays
+    /// in their CPU caches.
     pub fn count_use(&self) {
         let uses = self.uses.load(Ordering::Relaxed);
         if uses < Self::USES_MAX {
@@ -121,7 +122,7 @@ impl ObjectState {
         }
     }
 
-    /// The origin has failed to confirm it, and is left alone for a moment.
+    /// Lets the origin rest after a failed revalidation.
     pub fn back_off_until(&self, until_secs: u64) {
         let until_secs = u32::try_from(until_secs).unwrap_or(u32::MAX);
         self.rest_until_secs.store(until_secs, Ordering::Relaxed);
@@ -131,12 +132,12 @@ impl ObjectState {
         u64::from(self.rest_until_secs.load(Ordering::Relaxed)) > now_secs
     }
 
-    /// Notes that making a coding of it was tried; whether it had been before.
+    /// Notes that a coding was tried; true if it had been before.
     pub fn mark_tried(&self, coding: u8) -> bool {
         self.tried.fetch_or(1 << coding, Ordering::Relaxed) & (1 << coding) != 0
     }
 
-    /// Which codings were tried, a bit for each.
+    /// The codings that were tried, a bit for each.
     pub fn tried(&self) -> u8 {
         self.tried.load(Ordering::Relaxed)
     }
@@ -145,8 +146,7 @@ impl ObjectState {
         self.tried.load(Ordering::Relaxed) & (1 << coding) != 0
     }
 
-    /// Decoded, it is longer than a response may be: clients that do not take its coding are sent
-    /// to the origin.
+    /// Notes that it decodes to more than is allowed: requests without its coding are forwarded.
     pub fn set_too_long_decoded(&self) {
         self.mark_tried(Self::TOO_LONG_DECODED);
     }
@@ -155,7 +155,7 @@ impl ObjectState {
         self.was_tried(Self::TOO_LONG_DECODED)
     }
 
-    /// It does not decode: it has been taken out, and is to be fetched again.
+    /// Notes that it does not decode: it has been removed and is fetched again.
     pub fn set_damaged(&self) {
         self.mark_tried(Self::DAMAGED);
     }

@@ -1,7 +1,7 @@
 //! Parts of a response that is too long to be stored whole (RFC 9111 3.3, 3.4; RFC 9110 15.3.7.3).
 //!
-//! All parts of one list have the same strong validator. Promises that a list stays within its
-//! bounds in number and bytes: the oldest parts go first.
+//! All parts of one list have the same strong validator. The list is bounded in number and bytes:
+//! the oldest parts are dropped first.
 
 use bytes::Bytes;
 use wire::range::ByteRange;
@@ -10,7 +10,7 @@ use crate::key::with_key_buffer;
 use crate::limits::PARTS_MAX;
 use crate::{Key, StoredResponse};
 
-/// The place of the parts of what is under a key.
+/// The key of the parts of what is under a key.
 pub(crate) fn parts_key(key: &Key) -> Key {
     with_key_buffer(|buffer| {
         buffer.resume(key);
@@ -18,7 +18,7 @@ pub(crate) fn parts_key(key: &Key) -> Key {
     })
 }
 
-/// Bytes of the content, from one place on.
+/// Bytes of the content from one offset on.
 #[derive(Clone)]
 pub struct Part {
     pub first: u64,
@@ -35,11 +35,11 @@ impl Part {
     }
 }
 
-/// What is stored of the content. Parts may overlap.
+/// The stored parts of one response, which may overlap.
 pub struct Parts {
-    /// Of the newest part, without content.
+    /// The response that the newest part came with, without content.
     pub response: StoredResponse,
-    /// Of the whole content.
+    /// Length of the whole content.
     pub length: u64,
     /// The oldest first.
     all: Box<[Part]>,
@@ -54,13 +54,13 @@ impl Parts {
         &self.all
     }
 
-    /// What all parts come to.
+    /// The bytes of all parts.
     pub fn bytes(&self) -> u64 {
         self.all.iter().map(|part| part.content.len() as u64).sum()
     }
 
-    /// These parts and one more that belongs to them, at most `bytes_max` together; `response` came
-    /// with it.
+    /// These parts and another one of the same response, at most `bytes_max` together; `response`
+    /// came with it.
     pub fn with(&self, response: StoredResponse, part: Part, bytes_max: u64) -> Parts {
         let mut all = Vec::with_capacity(self.all.len() + 1);
         match self.all.iter().find(|known| known.holds(&part)) {
@@ -84,7 +84,7 @@ impl Parts {
         Parts { response, length, all: all.split_off(all.len() - kept).into() }
     }
 
-    /// The bytes of a range, in order; `None` if some of them are not here.
+    /// The bytes of a range in order; `None` if some of them are not stored.
     pub fn cut(&self, range: ByteRange) -> Option<Vec<Bytes>> {
         let (mut at, end) = (range.first, range.last + 1);
         let mut found = Vec::new();
@@ -166,7 +166,7 @@ mod tests {
         assert_eq!((parts.all().len(), parts.bytes()), (2, 5));
         let parts = parts.with(empty(), part(2, 3), 100);
         assert_eq!((parts.all().len(), parts.bytes()), (2, 5));
-        // The part that was asked for again is the last to go.
+        // The part that was requested again is dropped last.
         assert!(cut(&parts.with(empty(), part(6, 8), 6), 1, 4).is_some());
     }
 

@@ -1,7 +1,6 @@
-//! An entry `cache:` of a route's filters, frozen: what a worker's filter is built from.
+//! The plan of a `cache:` entry, from which workers build their filters.
 //!
-//! Owns the way from settings to [`FilterConfig`], which rules, fill and serving read while
-//! requests run. Never decides anything about a request.
+//! Converts settings to [`FilterConfig`] and [`KeyRules`].
 
 use std::any::Any;
 use std::rc::Rc;
@@ -20,8 +19,8 @@ use crate::worker_filter::CacheFilter;
 /// `filters: [{ cache: … }]`.
 pub static FILTER: FilterKind = FilterKind { name: NAME, schema: FilterSettings::schema, read };
 
-/// Request fields that describe or announce content (RFC 9110 8, 10.1.4; RFC 9530). In a GET without
-/// content they have no meaning, but origins are known to answer by them, with an error above all.
+/// Request fields that describe or announce content (RFC 9110 8, 10.1.4; RFC 9530). A GET without
+/// content has no use for them, but some origins answer by them, above all with errors.
 const CONTENT_FIELDS: [&str; 13] = [
     "content-type",
     "content-encoding",
@@ -72,12 +71,12 @@ impl CachePlan {
         }
     }
 
-    /// The plan of a filter, if it is one of this room.
+    /// The plan of a filter, if it is a cache.
     pub fn of(filter: &dyn FilterPlan) -> Option<&CachePlan> {
         filter.as_any()?.downcast_ref()
     }
 
-    /// The cache it keeps things in, with the place where it names it.
+    /// The cache that it names, with the position of the name.
     pub fn store(&self) -> &Spanned<String> {
         &self.store
     }
@@ -86,13 +85,13 @@ impl CachePlan {
         &self.config
     }
 
-    /// Whether requests are told apart by this.
+    /// True if the key contains this variable.
     pub fn is_keyed_by(&self, variable: &Variable) -> bool {
         self.keys.iter().any(|key| key.template().variables().any(|own| own == variable))
     }
 
-    /// Fields that origins are known to build answers from without saying so, and that reach the
-    /// origin though requests are not told apart by them.
+    /// Fields that origins are known to answer by without listing them in Vary, and that reach the
+    /// origin although they are not in the key.
     pub fn unkeyed_reflected_headers(&self) -> Vec<HeaderName> {
         let known = FetchSettings::default().drop_headers.into_iter();
         let dropped = &self.config.fetch.drop;
@@ -109,12 +108,12 @@ impl CachePlan {
         CacheFilter::new(cache, self.config.clone(), self.key_rules(route), worker)
     }
 
-    /// How keys are built on a route.
+    /// The key rules on a route.
     pub(crate) fn key_rules(&self, route: &str) -> KeyRules {
         KeyRules::new(route, self.path, self.query.clone(), &self.keys)
     }
 
-    /// An absolute URL as the keys of a route begin with it; `None` for what is no such URL.
+    /// An absolute URL in the form that keys of a route begin with; `None` if no key can.
     pub fn url(&self, route: &str, url: &str) -> Option<Box<[u8]>> {
         self.key_rules(route).normalised_url(url.as_bytes())
     }
@@ -187,7 +186,7 @@ fn config(settings: &FilterSettings) -> FilterConfig {
 fn policy(settings: &FilterSettings) -> Policy {
     let ttl = &settings.ttl;
     let lower = |text: &String| text.to_ascii_lowercase().into();
-    // Statuses before classes: the first that fits counts.
+    // Statuses before classes: the first that matches counts.
     let (classes, statuses): (Vec<_>, Vec<_>) =
         ttl.statuses.iter().partition(|(status, _)| *status < 10);
     let ceiling = |first, last, time| StatusCeiling { first, last, ttl_max_s: seconds(time) };
@@ -220,13 +219,13 @@ fn policy(settings: &FilterSettings) -> Policy {
     }
 }
 
-/// Caches count in seconds; what is shorter than one is one.
+/// Rounds up to seconds.
 fn seconds(time: settings::Duration) -> u32 {
     let ms = time.as_millis_u64();
     u32::try_from(ms.div_ceil(1000)).unwrap_or(u32::MAX)
 }
 
-/// The line of `explain`.
+/// Describes the settings in one line for `explain`.
 fn describe_settings(settings: &FilterSettings) -> String {
     let mut said = format!("in {}", settings.store.value);
     let query = match &settings.key.query {

@@ -1,7 +1,4 @@
-//! What may be written: `caches:` by name, and the entry `cache:` of a route's filters.
-//!
-//! Owns the declarations and what is checked across them. Never says what a rule does with a
-//! setting: `plan` freezes them into what rules, fill and serving read.
+//! Settings: `caches:` by name, and the `cache:` entry of a route's filters.
 
 mod codings;
 mod key;
@@ -18,154 +15,150 @@ pub use store::{CacheSettings, DiskSettings};
 
 use crate::limits::LANGUAGES_MAX;
 
-/// Keeps answers and gives them to whoever asks for the same, as RFC 9111 says for a shared
-/// cache.
+/// Stores responses and serves them to later requests, as RFC 9111 specifies for a shared cache.
 ///
-/// What is kept, and for how long, the origin says: `Cache-Control`, `Expires`, `Vary`. What it
-/// says nothing of is not kept, unless `ttl.default` is set. Answers with `Set-Cookie`, answers
-/// to requests with `Authorization` that do not allow it, and what is `private` or `no-store`
-/// never are. However many ask at once for what is not there, the origin is asked once.
+/// The origin decides what is stored and for how long: `Cache-Control`, `Expires`, `Vary`. Without
+/// these nothing is stored, unless `ttl.default` is set. Responses with `Set-Cookie`, responses to
+/// requests with `Authorization` that do not allow it, and `private` or `no-store` responses are
+/// never stored. Concurrent requests for a missing response cause one request to the origin.
 ///
-/// Order matters: what stands before the cache sees every request, what stands behind it only
-/// what the cache does not answer. Authentication and rate limits belong before it; changes
-/// that are the same for everybody behind it. Needs no `compress`: the cache keeps gzip, br and
-/// zstd ready itself.
+/// Order matters: filters before the cache see every request, filters behind it only those that the
+/// cache does not answer. Authentication and rate limits belong before it; changes that are the
+/// same for all clients behind it. No `compress` is needed: the cache stores gzip, br and zstd
+/// itself.
 #[derive(Clone, Debug, PartialEq, Setting)]
 #[setting(short = store, check = check)]
 pub struct FilterSettings {
-    /// The cache of `caches` to keep them in.
+    /// The cache of `caches` that stores the responses.
     #[setting(example = "pages")]
     pub store: Spanned<String>,
-    /// What makes two requests ask for the same.
+    /// The parts of a request that count in the cache key.
     #[setting(default = {})]
     pub key: KeySettings,
-    /// How long answers are fresh.
+    /// How long responses are fresh.
     #[setting(default = {})]
     pub ttl: TtlSettings,
-    /// How long answers that are no longer fresh may still be given.
+    /// How long stale responses may be served.
     #[setting(default = {})]
     pub stale: StaleSettings,
-    /// The fields that speak to this cache and not to browsers (RFC 9213), the first that an
-    /// answer has counts instead of `Cache-Control` and `Expires`.
+    /// Fields for this cache rather than browsers (RFC 9213); the first that a response has
+    /// replaces `Cache-Control` and `Expires`.
     #[setting(default = ["tidegate-cache-control", "cdn-cache-control"])]
     pub targeted: Vec<HeaderName>,
-    /// Also read `Surrogate-Control`, after the targeted fields.
+    /// Also reads `Surrogate-Control`, after the targeted fields.
     #[setting(default = false)]
     pub surrogate_control: bool,
-    /// Heed `No-Vary-Search`, by which an answer says which parameters of the query do not
-    /// matter.
+    /// Obeys `No-Vary-Search`, by which a response names the query parameters that do not matter.
     #[setting(default = true)]
     pub no_vary_search: bool,
-    /// Heed what requests say in `Cache-Control` and `Pragma`. Without it clients cannot make
-    /// the cache ask the origin: `no-cache` of a browser's reload is ignored.
+    /// Obeys `Cache-Control` and `Pragma` of requests. If false, clients cannot cause requests to
+    /// the origin: `no-cache` of a browser's reload is ignored.
     #[setting(default = true)]
     pub honour_request: bool,
-    /// What is done with answers that set cookies.
+    /// What happens to responses that set cookies.
     #[setting(default = "refuse")]
     pub set_cookie: SetCookieMode,
-    /// Largest body that is kept; a larger one passes through.
+    /// Largest body that is stored; a larger one passes through.
     #[setting(default = "64MiB", range = "1KiB"..="1TiB")]
     pub max_size: Size,
-    /// Which codings are kept ready.
+    /// Content codings that are stored.
     #[setting(default = {})]
     pub codings: CodingSettings,
-    /// The languages there are, where answers vary by `Accept-Language`: what clients send is
-    /// brought down to one of them, the first where none fits. Without it every spelling is a
-    /// variant.
+    /// The available languages, where responses vary by `Accept-Language`: the field is reduced to
+    /// one of them, the first if none matches. If empty, every spelling is a variant.
     #[setting(default = [], example = ["en", "de", "pt-BR"])]
     pub languages: Vec<String>,
-    /// How many variants (`Vary`) one URL may have; past it the oldest makes room.
+    /// How many variants (`Vary`) one URL may have; the oldest is evicted first.
     #[setting(default = 32, range = 1..=1024)]
     pub variants: u32,
-    /// How long it is remembered that an answer could not be kept, so that requests for it do
-    /// not wait for each other. The first answer that can be kept ends it.
+    /// How long the cache remembers that a response could not be stored, so that requests for it do
+    /// not wait for each other. The first response that can be stored ends it.
     #[setting(default = "2m", range = "0s"..="1h")]
     pub hit_for_miss: Duration,
-    /// How the origin is asked.
+    /// Requests to the origin.
     #[setting(default = {})]
     pub fetch: FetchSettings,
-    /// Who may purge with the method `PURGE` on the route.
+    /// Clients that may purge with the method `PURGE` on the route.
     #[setting(default = {})]
     pub purge: PurgeSettings,
-    /// Also say in `X-Status` what `Cache-Status` says: hit, stale, fetching, hitForPass or
-    /// passed.
+    /// Also sends `X-Status` with hit, stale, fetching, hitForPass or passed.
     #[setting(default = false)]
     pub x_status: bool,
 }
 
-/// How long answers are fresh.
+/// How long responses are fresh.
 #[derive(Clone, Debug, PartialEq, Setting)]
 #[setting(check = check_ttl)]
 pub struct TtlSettings {
-    /// For answers that say nothing of it; at 0s they are not kept.
+    /// For responses without a lifetime of their own; at 0s they are not stored.
     #[setting(default = "0s", range = "0s"..="365d", example = "10s")]
     pub default: Duration,
-    /// At least so long, where the answer allows it to be kept at all.
+    /// Minimum, for responses that may be stored at all.
     #[setting(default = "0s", range = "0s"..="365d")]
     pub min: Duration,
-    /// At most so long.
+    /// Maximum.
     #[setting(default = "365d", range = "1s"..="3650d", example = "1h")]
     pub max: Duration,
-    /// At most so long for a status, `404`, or a class, `5xx`. What is `0s` is not kept.
+    /// Maximum for a status, `404`, or a class, `5xx`. At `0s` the response is not stored.
     #[setting(default = { "4xx": "5m", "5xx": "10s" }, example = { "404": "10s", "5xx": "0s" })]
     pub statuses: StatusTimes,
-    /// Guess where an answer has a `Last-Modified` and says nothing else (RFC 9111 4.2.2).
+    /// Estimates the lifetime of a response that has `Last-Modified` and no lifetime (RFC 9111
+    /// 4.2.2).
     #[setting(example = { "fraction": "10%" })]
     pub heuristic: Option<HeuristicSettings>,
 }
 
-/// What is done with answers that set cookies (RFC 9111 7.3).
+/// What happens to responses that set cookies (RFC 9111 7.3).
 #[derive(Clone, Debug, PartialEq, Setting)]
 pub enum SetCookieMode {
-    /// They are not kept.
+    /// They are not stored.
     Refuse,
-    /// They are kept without their cookies; only the first client gets these.
+    /// They are stored without their cookies, which only the first client gets.
     Strip,
-    /// They are kept with their cookies: everybody gets the same.
+    /// They are stored with their cookies: all clients get the same.
     Keep,
 }
 
-/// How a lifetime is guessed.
+/// How a lifetime is estimated.
 #[derive(Clone, Debug, PartialEq, Setting)]
 pub struct HeuristicSettings {
-    /// This part of the time since it was last modified.
+    /// This part of the time since the last modification.
     #[setting(default = "10%")]
     pub fraction: Percent,
-    /// At most so long.
+    /// Maximum.
     #[setting(default = "1d", range = "1s"..="365d")]
     pub max: Duration,
 }
 
-/// How long answers that are no longer fresh may still be given. What the answer says itself
-/// (`stale-while-revalidate`, `stale-if-error`, RFC 5861) counts where it is longer; what it
-/// forbids (`must-revalidate`) is not done.
+/// How long stale responses may be served. `stale-while-revalidate` and `stale-if-error` of a
+/// response (RFC 5861) count if they are longer; `must-revalidate` is obeyed.
 #[derive(Clone, Debug, PartialEq, Setting)]
 pub struct StaleSettings {
-    /// While one request in the background asks anew.
+    /// While one request revalidates in the background.
     #[setting(default = "0s", range = "0s"..="365d", example = "10s")]
     pub while_revalidate: Duration,
-    /// When the origin cannot be reached or answers 500, 502, 503 or 504.
+    /// When the origin cannot be reached or responds with 500, 502, 503 or 504.
     #[setting(default = "0s", range = "0s"..="365d", example = "1h")]
     pub if_error: Duration,
 }
 
-/// How the origin is asked for what is not there.
+/// Requests to the origin.
 #[derive(Clone, Debug, PartialEq, Setting)]
 #[setting(default)]
 pub struct FetchSettings {
-    /// How long a request waits for the head of an answer that another one fetches, before it
-    /// asks the origin itself.
+    /// How long a request waits for the response head of another request's fetch before it is
+    /// forwarded by itself.
     #[setting(default = "10s", range = "0s"..="10m")]
     pub wait: Duration,
-    /// How long a fetch goes on after everybody who waited for it has left.
+    /// How long a fetch continues after all clients have left.
     #[setting(default = "30s", range = "0s"..="10m")]
     pub outlive: Duration,
-    /// How much of an answer a fetch takes after everybody who waited for it has left.
+    /// How much of a response a fetch reads after all clients have left.
     #[setting(default = "16MiB", range = "0B"..="1TiB")]
     pub outlive_size: Size,
-    /// Fields that are not sent on: what origins are known to build answers from without saying
-    /// so in `Vary`. One client's would be in what everybody gets. A field that counts in the
-    /// key is sent on.
+    /// Request fields that are not forwarded: origins are known to answer by them without listing
+    /// them in `Vary`, and one client's value would decide what all clients get. A field that
+    /// counts in the key is forwarded.
     #[setting(
         default = [
             "x-host", "x-http-host-override", "x-http-method-override", "x-http-method",
@@ -175,8 +168,8 @@ pub struct FetchSettings {
     pub drop_headers: Vec<HeaderName>,
 }
 
-/// Who may purge with the method `PURGE` on the route. Others are answered 403, and where
-/// nobody may, 405.
+/// Clients that may purge with the method `PURGE` on the route. Others get 403, and 405 if the list
+/// is empty.
 #[derive(Clone, Debug, PartialEq, Setting)]
 #[setting(short = allow)]
 pub struct PurgeSettings {
@@ -206,7 +199,7 @@ fn check(settings: &FilterSettings, node: &Node, reader: &mut Reader<'_>) {
     }
 }
 
-/// Fields that a fetch cannot do without, or that are ours to write.
+/// Fields that a fetch needs, or that the server writes.
 fn is_needed(name: &HeaderName) -> bool {
     ["host", "content-length", "transfer-encoding", "connection", "te", "upgrade", "via"]
         .contains(&name.as_str())

@@ -1,10 +1,10 @@
-//! Fetches under way: one per key, whoever asks, on whichever worker.
+//! Request coalescing: one fetch per key, whichever requests and workers need it.
 //!
-//! Owns the table of them. Whoever boards first leads and fetches, the others wait for its news.
-//! Promises that a fetch which ends without news (its leader was dropped) sets everybody free, that
-//! nobody joins one that began before what it fetches was purged, and that there are at most
-//! [`limits::IN_FLIGHT_MAX`](crate::limits::IN_FLIGHT_MAX). RequestDirectives only by requests that
-//! the store had no answer for, so its locks are on no hit's way.
+//! The first request to join becomes the leader and fetches; the others follow and wait for the
+//! result. Promises that followers are released if the leader is dropped without a result, that no
+//! request joins a fetch that began before a purge of what it fetches, and that there are at most
+//! [`limits::IN_FLIGHT_MAX`](crate::limits::IN_FLIGHT_MAX) fetches. Only misses come here: hits
+//! take none of its locks.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,20 +20,20 @@ use crate::{Key, Object};
 
 const SHARDS: usize = 64;
 
-/// What became of a fetch.
+/// The result of a fetch for its followers.
 #[derive(Clone)]
 pub(crate) enum FetchResult {
-    /// The head is here and may be shared; the content grows.
+    /// The response head has arrived and the response may be shared; the content follows.
     Streaming(Arc<StreamingResponse>),
-    /// It has been stored: what was stale is valid again.
+    /// The stale response was revalidated and stored.
     Revalidated(Arc<Object>),
-    /// It is for the leader alone: the others go for themselves.
+    /// The response is for the leader alone: each follower fetches for itself.
     Unshared,
-    /// The fetch failed, for all who waited for it.
+    /// The fetch failed, for all followers.
     Failed(Fault),
 }
 
-/// The fetches under way of one cache.
+/// The fetches in flight of one cache.
 pub(crate) struct SingleFlight {
     shards: Box<[Mutex<HashTable<Entry>>]>,
     count: AtomicUsize,
@@ -47,32 +47,32 @@ struct Entry {
 
 struct InFlight {
     news: watch::Sender<Option<FetchResult>>,
-    /// When it began, in purges.
+    /// The number of purges when it began.
     begun: PurgeEpoch,
 }
 
-/// What a request is to its key's fetch.
+/// The part of a request in the fetch for its key.
 pub(crate) enum Join {
     /// It has to fetch.
     Leader(Leader),
-    /// Somebody does.
+    /// Another request fetches.
     Follower(Follower),
-    /// There are too many single_flight to begin one more.
+    /// There are too many fetches in flight.
     Full,
 }
 
-/// The right to fetch for a key, and the duty to say what became of it.
+/// The right to fetch for a key, and the duty to publish the result.
 pub(crate) struct Leader {
     single_flight: Arc<SingleFlight>,
     fetch: Arc<InFlight>,
-    /// Where it stands in the table; `None` once nobody shall join any more.
+    /// Its hash and key in the table; `None` once no request may join any more.
     place: Option<(u64, Box<[u8]>)>,
 }
 
-/// Hears what becomes of a fetch. A fetch knows how many hear.
+/// Waits for the result of a fetch.
 pub(crate) struct Follower {
     news: watch::Receiver<Option<FetchResult>>,
-    /// When the fetch began, in purges, and when it was joined.
+    /// The number of purges when the fetch began, and when it was joined.
     begun: PurgeEpoch,
     joined: PurgeEpoch,
 }
@@ -91,9 +91,8 @@ impl SingleFlight {
         self.shards[shard].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Leads a fetch for `key`, or hears of the one under way. `begun` is the store's token of
-    /// now; a fetch for which `is_current` is not true any more is not joined, and this one takes
-    /// its place.
+    /// Becomes the leader of a fetch for `key`, or a follower of the one in flight. `begun` is the
+    /// store's purge epoch now; a fetch for which `is_current` is false is not joined but replaced.
     pub(crate) fn join(
         self: &Arc<Self>,
         key: &Key,
@@ -124,19 +123,19 @@ impl SingleFlight {
         })
     }
 
-    /// Leads a fetch that nobody can join.
+    /// Becomes the leader of a fetch that no request can join.
     pub(crate) fn unshared(self: &Arc<Self>, begun: PurgeEpoch) -> Leader {
         let fetch = Arc::new(InFlight { news: watch::Sender::new(None), begun });
         Leader { single_flight: self.clone(), fetch, place: None }
     }
 
-    /// Whether a fetch for `key` is under way.
+    /// True if a fetch for `key` is in flight.
     #[cfg(test)]
     pub(crate) fn has(&self, key: &Key) -> bool {
         self.shard(key.hash()).find(key.hash(), |entry| *entry.key == *key.text()).is_some()
     }
 
-    /// How many fetches are under way that others may join.
+    /// The number of fetches in flight that can be joined.
     #[cfg(test)]
     pub(crate) fn count(&self) -> usize {
         self.count.load(Ordering::Relaxed)
@@ -148,7 +147,7 @@ impl SingleFlight {
         self.count.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Takes a fetch from its place, unless another one has taken that over.
+    /// Removes a fetch from the table, unless another one has replaced it.
     fn remove(&self, (hash, key): &(u64, Box<[u8]>), fetch: &Arc<InFlight>) {
         let mut shard = self.shard(*hash);
         let own = |entry: &Entry| entry.key == *key && Arc::ptr_eq(&entry.fetch, fetch);
@@ -166,40 +165,39 @@ impl InFlight {
 }
 
 impl Leader {
-    /// When it began, in purges.
+    /// The number of purges when it began.
     pub(crate) fn begun(&self) -> PurgeEpoch {
         self.fetch.begun
     }
 
-    /// One who hears of it: the leader's own client.
+    /// A follower for the leader's own client.
     pub(crate) fn follower(&self) -> Follower {
         self.fetch.follower(self.fetch.begun)
     }
 
-    /// How many wait.
+    /// The number of followers.
     pub(crate) fn followers(&self) -> usize {
         self.fetch.news.receiver_count()
     }
 
-    /// Ready when nobody waits.
+    /// Waits until there is no follower.
     pub(crate) async fn abandoned(&self) {
         self.fetch.news.closed().await;
     }
 
-    /// Says what became of it, to those who wait and to those who join.
+    /// Publishes a result to present and future followers.
     pub(crate) fn publish(&self, result: FetchResult) {
         self.fetch.news.send_replace(Some(result));
     }
 
-    /// Says what became of it to those who wait. Nobody joins any more.
+    /// Publishes a result to present followers; no request joins any more.
     pub(crate) fn publish_last(&mut self, result: FetchResult) {
         self.close();
         self.publish(result);
     }
 
-    /// It turned out to be for `key`, one variant of what it joined for, or nobody could join so
-    /// far: who asks for that key may join from now on, and only he. Whether it has that place:
-    /// another fetch may have it.
+    /// Moves the fetch to the key of the variant that it turned out to be, for requests that join
+    /// from now on. False if another fetch has that key.
     pub(crate) fn rekey(&mut self, key: &Key) -> bool {
         let (hash, text) = (key.hash(), key.text());
         if self.place.as_ref().is_some_and(|(_, place)| **place == *text) {
@@ -215,7 +213,7 @@ impl Leader {
         free
     }
 
-    /// Nobody joins any more.
+    /// Lets no request join any more.
     pub(crate) fn close(&mut self) {
         if let Some(place) = self.place.take() {
             self.single_flight.remove(&place, &self.fetch);
@@ -230,13 +228,13 @@ impl Drop for Leader {
 }
 
 impl Follower {
-    /// When the fetch began, if something was purged between then and the boarding: by which tags
-    /// what comes can be purged is known only when it is here.
+    /// When the fetch began, if there was a purge between that and joining: the tags of a response,
+    /// by which it may have been purged, are known only when it arrives.
     pub(crate) fn joined_after_purge(&self) -> Option<PurgeEpoch> {
         (self.begun != self.joined).then_some(self.begun)
     }
 
-    /// The news; `None` if the fetch ended without.
+    /// Waits for the result; `None` if the fetch ended without one.
     pub(crate) async fn result(&mut self) -> Option<FetchResult> {
         self.news.wait_for(Option::is_some).await.ok().and_then(|result| result.clone())
     }

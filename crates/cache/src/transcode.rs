@@ -1,12 +1,10 @@
-//! Other codings of what is stored, identity among them: made once, kept, and given to whoever
-//! prefers them.
+//! Other content codings of stored responses, identity among them.
 //!
-//! Owns the choice of a coding for a client, the making of one that is not there, off the worker,
-//! and the fields that it has. Promises that each is made once at a time however many ask, that no
-//! more are made at once than there are cores, that what cannot be made or is no shorter is not
-//! tried again, and that what is made belongs to exactly the content it was made of. A coding is an
-//! object of its own beside the canonical response, weighed and evicted like any other; whether it
-//! may be used is judged by the canonical one.
+//! Chooses the coding for a client, makes missing ones on the blocking pool, and derives their
+//! headers. Promises that each coding is made once at a time, that no more are made at once than
+//! there are cores, that a coding which cannot be made or is no shorter is not tried again, and
+//! that it belongs to exactly the content it was made of. A coding is an object of its own, weighed
+//! and evicted like others; whether it may be used depends on the canonical response.
 
 mod convert;
 mod headers;
@@ -28,19 +26,19 @@ use crate::{CodingSettings, Content, Object, ObjectKind, StoredResponse};
 /// A coding; `None` is identity.
 pub(crate) type TargetCoding = Option<Coding>;
 
-/// How many there are.
+/// The number of codings.
 pub(crate) const CODINGS: usize = Coding::ALL.len() + 1;
-/// All of them.
+/// All codings.
 const TARGETS: [TargetCoding; CODINGS] =
     [Some(Coding::Gzip), Some(Coding::Br), Some(Coding::Zstd), None];
 
-/// What a client is best given.
+/// The coding that suits a client best.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CodingChoice {
     /// The canonical response.
     Canonical,
-    /// Another coding of it, if it is there or can be made. Until then it takes the canonical one
-    /// all the same if that is `acceptable`.
+    /// Another coding, if it exists or can be made. Until then the client accepts the canonical
+    /// response if that is `acceptable`.
     Coded { target: TargetCoding, acceptable: bool },
 }
 
@@ -49,13 +47,13 @@ pub(crate) fn token(target: TargetCoding) -> &'static str {
     target.map_or("identity", Coding::token)
 }
 
-/// The place of a coding among all: [`ObjectState`] keeps a bit for each.
+/// The index of a coding: [`ObjectState`] has a bit for each.
 pub(crate) fn index(target: TargetCoding) -> u8 {
     target.map_or(TARGETS.len() as u8 - 1, |coding| coding as u8)
 }
 
-/// Chooses by Accept-Encoding (RFC 9110 12.5.3), whose weights decide first, then the order that
-/// is offered. Allocates nothing.
+/// Chooses by the weights of Accept-Encoding (RFC 9110 12.5.3), then by the configured order.
+/// Allocates nothing.
 pub(crate) fn choose(
     response: &StoredResponse,
     state: &ObjectState,
@@ -86,7 +84,7 @@ pub(crate) fn choose(
         negotiate::Coding::Offered(at) => Some(offered[at]),
         negotiate::Coding::Identity | negotiate::Coding::NotAcceptable => None,
     };
-    // What is not coded as far as we know is given as it is.
+    // Content in an unknown coding is sent as it is.
     if target == response.coding {
         return CodingChoice::Canonical;
     }
@@ -100,19 +98,19 @@ pub(crate) fn choose(
     }
 }
 
-/// Whether there is nothing to choose: no client is given another coding.
+/// True if no client gets another coding.
 pub(crate) fn has_single_coding(response: &StoredResponse, settings: &CodingSettings) -> bool {
     response.coding.is_none() && !is_codable(response, settings)
 }
 
 fn is_codable(response: &StoredResponse, settings: &CodingSettings) -> bool {
     let length = response.content.len();
-    // How long it is without its coding is not known here.
+    // The decoded length is not known here.
     let long_enough = response.coding.is_some() || length >= settings.min_size.bytes();
     response.meta.flags.has(Flags::CODABLE) && long_enough && length <= settings.max_size.bytes()
 }
 
-/// Whether the canonical content can be kept without its coding as well.
+/// True if the decoded content may be stored as well.
 fn may_store_decoded(
     response: &StoredResponse,
     state: &ObjectState,
@@ -123,7 +121,7 @@ fn may_store_decoded(
         && !state.was_tried(index(None))
 }
 
-/// Whether a coding can be made of it.
+/// True if a coding may be made of it.
 pub(crate) fn can_transcode(
     response: &StoredResponse,
     state: &ObjectState,
@@ -133,23 +131,23 @@ pub(crate) fn can_transcode(
     target.is_some() || may_store_decoded(response, state, settings)
 }
 
-/// Whether others wait until a coding of it is made.
+/// True if requests wait until a coding of it is made.
 pub(crate) fn waits_for_transcode(response: &StoredResponse) -> bool {
     response.content.len() <= crate::limits::TRANSCODE_WAIT_BYTES_MAX
 }
 
-/// The key of a coding of what is under `key`.
+/// The key of a coding.
 fn coding_key(key: &Key, target: TargetCoding) -> Key {
     Key::new([key.text(), b"\0c:", token(target).as_bytes()].concat(), key.url().len())
 }
 
-/// A coding of a response that is stored, if that is there.
+/// Finds a coding of a stored response.
 pub(crate) fn find(store: &Store, canonical: &Object, target: TargetCoding) -> Option<Arc<Object>> {
     let key = coding_key(&canonical.key, target);
     store.get(key.hash(), key.text()).filter(|object| is_derived_from(object, canonical))
 }
 
-/// Whether `object` was made of `canonical`.
+/// True if `object` was transcoded from `canonical`.
 pub(crate) fn is_derived_from(object: &Object, canonical: &Object) -> bool {
     match (object.response(), canonical.response()) {
         (Some(made), Some(of)) => made.derived && made.version == of.version,
@@ -157,7 +155,7 @@ pub(crate) fn is_derived_from(object: &Object, canonical: &Object) -> bool {
     }
 }
 
-/// Whether both are the same response with the same content.
+/// True if both are the same response with the same content.
 pub(crate) fn is_same(one: &Object, other: &Object) -> bool {
     match (one.response(), other.response()) {
         (Some(one), Some(other)) => one.version == other.version && one.coding == other.coding,
@@ -165,7 +163,7 @@ pub(crate) fn is_same(one: &Object, other: &Object) -> bool {
     }
 }
 
-/// After a 304: what was made of the content stays, with the fields that the response has now.
+/// After a 304: gives the codings the headers of the updated response.
 pub(crate) fn refresh(store: &Store, canonical: &Object) {
     let Some(response) = canonical.response() else { return };
     for target in TARGETS {
@@ -177,12 +175,12 @@ pub(crate) fn refresh(store: &Store, canonical: &Object) {
         if known.as_ref().is_some_and(|known| known.state.was_tried(index(target))) {
             object.state.mark_tried(index(target));
         }
-        // What was purged or replaced meanwhile is refused, as it should be.
+        // The store rejects what was purged or replaced since.
         let _ = store.insert_derived(object);
     }
 }
 
-/// A coding of a response.
+/// Makes the object of a coding.
 fn object(
     canonical: &Object,
     response: &StoredResponse,

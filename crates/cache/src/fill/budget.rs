@@ -1,14 +1,14 @@
-//! What all fill_budget under way of one cache may take in memory together.
+//! The memory that all fetches in flight of one cache may take together.
 //!
-//! A fill accepts its share as it grows, and gives it back once nobody reads what it brought. One
-//! that gets none is not kept: it goes on as a window.
+//! A fetch takes its share as its content grows, and returns it when the content has no reader
+//! left. Content that gets no share is not stored: it passes through a bounded window.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::limits::{FILLS_BYTES_MAX, FILLS_BYTES_MIN};
 
-/// CacheOutcome at once, so that a body in small pieces does not ask for each of them.
+/// Taken at once, so that a body in small pieces does not need an atomic operation for each.
 const STEP_BYTES: u64 = 64 * 1024;
 
 #[derive(Debug)]
@@ -17,7 +17,7 @@ pub(crate) struct FillBudget {
     taken: AtomicU64,
 }
 
-/// What one fill has taken.
+/// The share of one fetch.
 #[derive(Debug)]
 pub(crate) struct BudgetShare {
     budget: Arc<FillBudget>,
@@ -26,7 +26,7 @@ pub(crate) struct BudgetShare {
 }
 
 impl FillBudget {
-    /// For a store of so much memory: as much again, within bounds.
+    /// A budget for a store of that much memory: the same again, within bounds.
     pub(crate) fn new(memory_bytes: u64) -> FillBudget {
         let budget = FillBudget { bytes_max: AtomicU64::new(0), taken: AtomicU64::new(0) };
         budget.set(memory_bytes);
@@ -38,13 +38,13 @@ impl FillBudget {
         self.bytes_max.store(bytes_max, Ordering::Relaxed);
     }
 
-    /// Bytes that fill_budget under way store_content.
+    /// Bytes that fetches in flight hold.
     #[cfg(test)]
     pub(crate) fn taken(&self) -> u64 {
         self.taken.load(Ordering::Relaxed)
     }
 
-    /// A share of so much to begin with.
+    /// Takes a share with that many bytes; `None` if the budget has no room for them.
     pub(crate) fn share(self: &Arc<Self>, bytes: u64) -> Option<BudgetShare> {
         let share =
             BudgetShare { budget: self.clone(), taken: AtomicU64::new(0), used: AtomicU64::new(0) };
@@ -65,7 +65,7 @@ impl BudgetShare {
         had
     }
 
-    /// Whether there is room for so much more. RequestDirectives by the one who fill_budget.
+    /// Takes room for so many more bytes; false if there is none. To be called by one writer.
     pub(crate) fn grow(&self, bytes: u64) -> bool {
         let used = self.used.load(Ordering::Relaxed) + bytes;
         let missing = used.saturating_sub(self.taken.load(Ordering::Relaxed));

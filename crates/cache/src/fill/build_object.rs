@@ -1,4 +1,4 @@
-//! The object that is made of what received.
+//! Builds the stored object from a response.
 
 use std::io;
 
@@ -13,14 +13,15 @@ use crate::content_memory::store_content;
 use crate::rules::{Flags, StorableResponse};
 use crate::{CodingSettings, Content, Key, Object, ObjectKind, StoredResponse};
 
-/// Content that is put together on the worker; more of it, or parts of files, on the pool.
+/// Content up to this is joined on the worker; longer content and parts of files on the blocking
+/// pool.
 const ON_WORKER_BYTES: u64 = 256 * 1024;
 
 pub(crate) fn new_object(key: Key, kind: ObjectKind) -> Object {
     Object { key, kind, state: Default::default() }
 }
 
-/// All pieces as one.
+/// Joins the pieces of a body.
 pub(super) async fn join_pieces(pieces: Vec<Frame>) -> Result<Content, Fault> {
     let mut length = 0;
     let mut files = false;
@@ -43,7 +44,7 @@ pub(super) async fn join_pieces(pieces: Vec<Frame>) -> Result<Content, Fault> {
     joined.map_err(failed)
 }
 
-/// A copy, for a piece may be a part of a block that others have parts of.
+/// Copies the pieces: one may be a slice of a block that other slices keep alive.
 fn joined(pieces: Vec<Frame>, length: u64) -> io::Result<Content> {
     store_content(length, |whole| {
         pieces.iter().try_for_each(|piece| match piece {
@@ -54,7 +55,7 @@ fn joined(pieces: Vec<Frame>, length: u64) -> io::Result<Content> {
     })
 }
 
-/// A stored response; `length` is that of its content, where it is known.
+/// Makes a stored response; `length` is that of its content, where it is known.
 pub(super) fn stored_response(
     storing: &StorableResponse,
     (content, length): (Content, Option<u64>),
@@ -65,7 +66,7 @@ pub(super) fn stored_response(
     let hidden = &storing.hidden;
     let mut head = storing.head.clone();
     let mut meta = storing.meta.clone();
-    // RFC 9110 7.7; and what has a content coding that is not known here stays in it.
+    // RFC 9110 7.7 forbids others; content in an unknown coding stays as it is.
     let readable = coding.is_some() == head.contains(Known::ContentEncoding);
     let length = length.filter(|_| coding.is_none());
     let codable = readable && !meta.flags.has(Flags::NO_TRANSFORM);
@@ -87,7 +88,7 @@ pub(super) fn stored_response(
     }
 }
 
-/// A stored response without content of its own: parts are to be added.
+/// Makes the response of a list of parts: without content of its own.
 pub(crate) fn parts_response(
     storing: &StorableResponse,
     version: u64,
@@ -96,7 +97,7 @@ pub(crate) fn parts_response(
     stored_response(storing, (Content::Memory(Bytes::new()), Some(0)), None, version, codings)
 }
 
-/// Whether other codings of it may be made. `length` is that of the content without any coding.
+/// True if other codings of it may be made. `length` is that of the decoded content.
 fn may_be_coded(head: &Headers, length: Option<u64>, codings: &CodingSettings) -> bool {
     let content_type = head.get(Known::ContentType);
     let fits = |content_type| codings.types.iter().any(|pattern| pattern.matches(content_type));

@@ -1,8 +1,8 @@
-//! Content on its way from the origin into a growing body.
+//! Copies content from the origin to its readers.
 //!
-//! Goes on while anybody reads it or may still join, and for a while afterwards. What turns out too
-//! long to be kept, or finds no room, goes on as a window for those who read it, and is nobody
-//! else's.
+//! Copying continues while the content has readers or a request may still join, and for a bounded
+//! time after that. Content that turns out too long to be stored, or finds no memory, passes
+//! through a bounded window to its readers.
 
 use std::time::Duration;
 
@@ -13,33 +13,33 @@ use super::StreamingResponse;
 use crate::FilterConfig;
 use crate::single_flight::{FetchResult, Leader};
 
-/// What is kept of each piece beside its bytes.
+/// Memory for each piece in addition to its bytes.
 const PIECE_BYTES: u64 = 64;
-/// What is too long is kept no further ahead of the slowest who reads it.
+/// Content that is too long is copied at most so far ahead of its slowest reader.
 const WINDOW_BYTES: u64 = 1024 * 1024;
-/// So little is unwanted that it would be a pity to serve_stored up.
+/// With no more than this missing, a fetch without readers continues for longer.
 const LITTLE_LEFT_BYTES: u64 = 64 * 1024;
-/// How often it is seen whether somebody still reads, at most.
+/// How often readers are counted while no data arrives, at most.
 const LOOK_AGAIN_MIN: Duration = Duration::from_millis(100);
-/// How much longer than usual a fetch may go on for that.
+/// How many times longer a nearly complete fetch continues.
 const NEARLY_DONE: u32 = 4;
 
-/// What became of the content.
+/// The result of copying content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CopyResult {
     Complete,
-    /// It is longer than may be kept, whether or not those who read it had all of it.
+    /// The content is longer than may be stored, whether or not its readers got all of it.
     TooLong,
-    /// It was cut off, or nobody run_while_wanted it any more.
+    /// The content was cut off, or had no reader left.
     Failed,
 }
 
-/// SharedBody bodies count their pieces: this bound lets those of usual size be as long as allowed.
+/// The bound of a shared body for content of this length: shared bodies count their pieces too.
 pub(super) fn shared_body_bytes_max(object_bytes_max: u64) -> u64 {
     object_bytes_max.saturating_add(object_bytes_max / 8).saturating_add(LITTLE_LEFT_BYTES)
 }
 
-/// Pours until the end. Nobody joins the fetch any more if it is not whole.
+/// Copies to the end. No request joins any more if the content is not complete.
 pub(super) async fn copy_body(
     body: &mut Body,
     mut writer: SharedBodyWriter,
@@ -95,7 +95,7 @@ pub(super) async fn copy_body(
     }
 }
 
-/// The rest of what is too long, for those who read it.
+/// Copies the rest of content that is too long to its readers.
 async fn copy_rest(
     body: &mut Body,
     mut writer: SharedBodyWriter,
@@ -124,12 +124,12 @@ enum NextFrame {
     Piece(Frame),
     Fault(Fault),
     End,
-    /// Idle received for a while: somebody may have unwanted meanwhile.
+    /// No data arrived for a while: the readers are counted again.
     Idle,
 }
 
 async fn next(body: &mut Body, outlive: Duration) -> NextFrame {
-    // A frame that has been waited for in vain is not lost: bodies are polled.
+    // Dropping the future loses no frame: bodies are polled.
     let look_again = outlive.max(LOOK_AGAIN_MIN);
     match net::timer::within(look_again, body.frame()).await {
         None => NextFrame::Idle,
@@ -144,7 +144,7 @@ fn cut_off() -> Fault {
     Fault::new(FaultKind::ResponseIncomplete, detail)
 }
 
-/// Since when, and since how much of it, nobody has run_while_wanted it.
+/// Since when the content has had no reader, and how much had been copied then.
 #[derive(Default)]
 struct UnwantedSince(Option<(Moment, u64)>);
 

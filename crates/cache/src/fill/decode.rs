@@ -1,4 +1,4 @@
-//! DecodeContext the coding that the origin was asked for, for a client that does not take it.
+//! Decodes responses for clients that do not accept the content coding requested from the origin.
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use super::StreamingResponse;
 use super::decoding_body::DecodingBody;
 use crate::{Cache, Object};
 
-/// DecodeSource coding is undone, and within what.
+/// What is decoded, and within which bound.
 #[derive(Clone)]
 pub(crate) struct DecodeContext {
     pub(crate) cache: Arc<Cache>,
     pub(crate) whose: DecodeSource,
-    /// What may come out.
+    /// The longest decoded content.
     pub(crate) bytes_max: u64,
 }
 
@@ -25,12 +25,12 @@ pub(crate) struct DecodeContext {
 pub(crate) enum DecodeSource {
     Stored(Arc<Object>),
     Streaming(Arc<StreamingResponse>),
-    /// One that is not stored.
+    /// A response that is not stored.
     Unstored,
 }
 
 impl DecodeContext {
-    /// The body is damaged, or more comes out than may.
+    /// Handles a body that is damaged, or decodes to more than `bytes_max`.
     pub(super) fn failed(&self, error: DecodeError) {
         let is_damaged = matches!(error, DecodeError::Corrupt | DecodeError::Truncated);
         match &self.whose {
@@ -53,20 +53,20 @@ impl DecodeContext {
     }
 }
 
-/// The coding of a representation, if it is one that we know.
+/// The content coding of a response, if it is a supported one.
 pub(super) fn content_coding(head: &Headers) -> Option<Coding> {
     head.get_str(Known::ContentEncoding).and_then(|token| Coding::parse(token.trim()))
 }
 
-/// Whether the client accepts a coding.
+/// True if the client accepts a content coding.
 pub(crate) fn accepts(request: &Request, coding: Option<Coding>) -> bool {
     let Some(coding) = coding else { return true };
     let accepted = request.headers.joined(Known::AcceptEncoding);
     accepts_coding(accepted.as_deref(), coding.token())
 }
 
-/// Undoes a coding that the client does not take, in fields and body; whether it did. Fails where
-/// there is no room to.
+/// Decodes headers and body if the client does not accept the coding; the result says whether it
+/// did. Fails if the memory for decoding is exhausted.
 pub(crate) fn decode_for_client(
     headers: &mut Headers,
     body: Body,
@@ -86,14 +86,13 @@ pub(crate) fn decode_for_client(
     Ok((body, true))
 }
 
-/// The tag of the same representation without its coding: other bytes, another tag (RFC 9110
-/// 8.8.3.3).
+/// The entity tag of the decoded representation: other bytes need another tag (RFC 9110 8.8.3.3).
 fn suffixed(tag: &[u8]) -> Option<Vec<u8>> {
     Some([tag.strip_suffix(b"\"")?, b"-identity\""].concat())
 }
 
-/// Makes what received and is not stored acceptable to a client: the origin was asked for a coding
-/// of our choice.
+/// Decodes a response that is not stored, if the client does not accept the coding that the cache
+/// had requested.
 pub(crate) fn decode_unstored(
     response: &mut Response,
     request: &Request,
@@ -107,7 +106,7 @@ pub(crate) fn decode_unstored(
     Ok(())
 }
 
-/// RFC 9110 12.5.5: what is given in several codings says so.
+/// Adds Accept-Encoding to Vary (RFC 9110 12.5.5).
 pub(super) fn add_vary_accept_encoding(headers: &mut Headers) {
     if !headers.lists_token(Known::Vary, "accept-encoding") {
         headers.append(Known::Vary, "Accept-Encoding");

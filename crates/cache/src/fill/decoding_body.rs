@@ -1,8 +1,8 @@
-//! A body whose coding is undone while it passes, for a client that does not take it.
+//! A body that is decoded while it is sent.
 //!
-//! Decodes only what the client accepts: one step of at most [`DECODED_AHEAD_BYTES`] at a time,
-//! here or on the blocking pool. What a decoder accepts is a share of what fetches of its cache may
-//! take together ([`FillBudget`](super::FillBudget)); one that finds no room is not begun.
+//! Decodes only as fast as the client reads, in steps of at most [`DECODED_AHEAD_BYTES`], on the
+//! worker or on the blocking pool. The memory of a decoder counts against that of fetches
+//! ([`FillBudget`](super::FillBudget)); a body that gets none is rejected.
 
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -18,22 +18,21 @@ use super::budget::BudgetShare;
 use super::decode::DecodeContext;
 use crate::limits::{DECODED_AHEAD_BYTES, DECODED_RATIO_MAX, DECODED_STEP_BYTES};
 
-/// DecodingBody bytes of one body that are made on the worker; the rest is made on the pool.
+/// Decoded bytes of one body that are made on the worker; the rest is made on the pool.
 const ON_WORKER_BYTES: usize = 256 * 1024;
 const RETRY_AFTER_S: u32 = 1;
-/// The slug of the fault of a body that finds no room.
 
 pub(super) struct DecodingBody {
     source: Body,
     state: DecodingState,
-    /// What has been read of the source and not been decoded.
+    /// Read from the source and not decoded yet.
     input: Bytes,
     /// A part of a file that has not been read.
     file: Option<FileRange>,
-    /// The last step was full: more output may wait.
+    /// The last step filled its output: more may follow without input.
     full: bool,
     on_worker_left: usize,
-    /// What the decoder and its buffers take, and how much of it that is.
+    /// Memory of the decoder and its buffers, and how much of it is taken.
     share: BudgetShare,
     taken: u64,
     decode_context: DecodeContext,
@@ -45,7 +44,7 @@ enum DecodingState {
     Ended,
 }
 
-/// A step, and what it was made with.
+/// The result of a step, and the input that it was made of.
 struct DecodedStep {
     decoder: Box<Decoder>,
     input: Bytes,
@@ -59,11 +58,11 @@ enum DecodeFailure {
     Coding(DecodeError),
 }
 
-/// What a decoder accepts beside its window: its buffers.
+/// The memory of a decoder besides its window.
 const BUFFERS_BYTES: u64 = (DECODED_AHEAD_BYTES + DECODED_STEP_BYTES) as u64;
 
 impl DecodingBody {
-    /// Fails if there is no room for one more.
+    /// Fails if the budget has no room for a decoder.
     pub(super) fn new(
         source: Body,
         coding: Coding,
@@ -86,10 +85,10 @@ impl DecodingBody {
         })
     }
 
-    /// Makes one step, here or on the pool.
+    /// Makes one step on the worker, or starts one on the pool.
     fn step(&mut self, decoder: Box<Decoder>) -> Result<Option<DecodedStep>, DecodeFailure> {
         let input = self.input.slice(..self.input.len().min(DECODED_STEP_BYTES));
-        // Made here, so that it is given back here: what one thread allocates and another one frees
+        // Allocated here, where it is freed: memory that one thread allocates and another frees
         // waits in the allocator.
         let out = Vec::with_capacity(DECODED_AHEAD_BYTES);
         let file = match self.file.take().filter(|_| input.is_empty() && !self.full) {
@@ -116,7 +115,7 @@ impl DecodingBody {
         Ok(None)
     }
 
-    /// Takes what a step made.
+    /// Takes the output of a step.
     fn made(&mut self, done: DecodedStep) -> Result<Option<Bytes>, Fault> {
         let DecodedStep { decoder, input, out, step } = done;
         if self.input.is_empty() {
@@ -146,7 +145,7 @@ impl DecodingBody {
         }
     }
 
-    /// What comes next of the source, if it is there; whether it has ended.
+    /// Reads the next frame of the source; true at its end.
     fn poll_source(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, Fault>> {
         loop {
             match std::task::ready!(self.source.poll_frame(cx)) {
@@ -160,7 +159,7 @@ impl DecodingBody {
         }
     }
 
-    /// The next bytes; `None` at the end.
+    /// Polls for the next bytes; `None` at the end.
     fn poll_bytes(&mut self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, Fault>> {
         loop {
             let done = match std::mem::replace(&mut self.state, DecodingState::Ended) {
@@ -212,7 +211,7 @@ fn decode(
     Ok(DecodedStep { step: step.map_err(DecodeFailure::Coding)?, decoder, input, out })
 }
 
-/// Reads a part of a file; only where waiting is allowed.
+/// Reads a part of a file. Blocks.
 pub(crate) fn read(range: &FileRange) -> io::Result<Bytes> {
     let length = usize::try_from(range.length).map_err(io::Error::other)?;
     let mut data = vec![0; length];

@@ -1,7 +1,7 @@
-//! One run of the rest of a route's way for the cache, apart from the client that caused it.
+//! One request to the origin for the cache, independent of the client that caused it.
 //!
-//! Promises that everybody who waits hears what became of it, whatever that is; that a purge while
-//! it ran keeps what it brought out of the store; that errors leave what is stored as it is.
+//! Promises that every follower gets a result, that a purge during the fetch keeps its response out
+//! of the store, and that errors leave the stored response as it is.
 
 use std::pin::pin;
 use std::rc::{Rc, Weak};
@@ -32,8 +32,8 @@ use crate::transcode;
 use crate::worker_filter::CacheFilter;
 use crate::{Cache, Content, Key, Object, ObjectKind};
 
-/// Passes interim responses (103 Early Hints) on to the client that caused a fetch, for as long as
-/// that client waits for it and holds the other end.
+/// Forwards interim responses (103 Early Hints) to the client that caused a fetch, while that
+/// client waits for it.
 pub(crate) struct InterimForwarder(pub(crate) Weak<Rc<dyn Inform>>);
 
 impl Inform for InterimForwarder {
@@ -44,42 +44,41 @@ impl Inform for InterimForwarder {
     }
 }
 
-/// What becomes of a fetch, for the client that caused it.
+/// The result of a fetch, for the client that caused it.
 pub(crate) enum FetchOutcome {
-    /// The answer is for this client alone. Its request may have asked for something else than what
-    /// was fetched.
+    /// The response is for this client alone. The request of the client may differ from the one
+    /// that was sent.
     Unshared(Box<Response>, UncachedReason),
-    /// A response that is shared while it comes, and the fields of it that are for this client
-    /// alone.
+    /// A response that other requests share, and the headers of it for this client alone.
     Streaming(Arc<StreamingResponse>, SharedBodyReader, Headers),
-    /// The stored response is valid again; with it the fields of the 304 for this client alone.
+    /// The stored response is valid, and the headers of the 304 for this client alone.
     Revalidated(Arc<Object>, Headers),
     Failed(Fault),
 }
 
-/// A fetch to be run.
+/// A fetch before it runs.
 pub(crate) struct Fetch {
     pub(crate) filter: Rc<CacheFilter>,
     pub(crate) cache: Arc<Cache>,
     pub(crate) leader: Leader,
-    /// Without Vary.
+    /// The key without Vary.
     pub(crate) primary: Key,
-    /// What it is for, as far as that is known.
+    /// The key that the fetch is for, as far as it is known.
     pub(crate) key: Key,
-    /// A copy of the client's.
+    /// A copy of the client's request.
     pub(crate) request: Request,
     pub(crate) directives: RequestDirectives,
-    /// What is stored already.
+    /// The stored response to revalidate.
     pub(crate) stale: Option<Arc<Object>>,
     pub(crate) next: Next,
-    /// Who caused it, if he waits for it.
+    /// To the client that caused the fetch, if it waits.
     pub(crate) report: Option<oneshot::Sender<(FetchOutcome, Notes)>>,
-    /// Keeps it going where nobody waits.
+    /// Keeps a background fetch running without other followers.
     pub(crate) own: Option<Follower>,
 }
 
 impl Fetch {
-    /// Runs it to its end.
+    /// Runs the fetch to its end.
     pub(crate) async fn run(self) {
         let stored = self.stored();
         let mut validators = stored.as_ref();
@@ -114,13 +113,13 @@ impl Fetch {
         }
     }
 
-    /// The fields of what is stored: the validators are among them.
+    /// The headers of the stored response, validators included.
     fn stored(&self) -> Option<Headers> {
         let stored = self.stale.as_ref()?.response()?;
         Some(stored.head.headers())
     }
 
-    /// Runs the rest of the way as long as somebody wants it, and a little longer.
+    /// Sends the request; gives up a bounded time after the last follower has left.
     async fn run_while_wanted(&self, mut request: Request) -> Option<(Outcome, Notes)> {
         let mut run = pin!(async {
             let outcome = self.next.clone().run(&mut request).await;
@@ -141,7 +140,7 @@ impl Fetch {
         }
     }
 
-    /// Whether something stored may be served when the origin fails.
+    /// True if a stored response may be served when the origin fails.
     fn has_stale_fallback(&self) -> bool {
         let stored = self.stale.as_ref().and_then(|stale| stale.response());
         stored.is_some_and(|stored| {
@@ -151,14 +150,14 @@ impl Fetch {
 
     fn report(&mut self, outcome: FetchOutcome, notes: Notes) {
         if let Some(report) = self.report.take() {
-            // A client that has left wants nothing.
+            // A client that has left needs no result.
             let _ = report.send((outcome, notes));
         }
     }
 
-    /// All who waited get the fault of this very fetch, or what is stored.
+    /// Gives all followers the fault of this fetch, or lets them serve the stale response.
     fn failed(mut self, fault: Fault, notes: Notes) {
-        // What was refused to this client may be allowed to another.
+        // A request that was rejected for this client may be allowed for another.
         if fault.side() == Side::Client {
             self.leader.publish_last(FetchResult::Unshared);
             return self.report(FetchOutcome::Failed(fault), notes);
@@ -187,7 +186,7 @@ impl Fetch {
         rules::store::evaluate(&fetch, status, headers, &self.filter.config().policy)
     }
 
-    /// RFC 9111 4.3.4: the same content with newer fields.
+    /// Updates the stored response with the headers of a 304 (RFC 9111 4.3.4).
     fn revalidated(mut self, response: &Response, times: Times, notes: Notes) {
         let Some(stale) = self.stale.clone() else { return };
         let Some(stored) = stale.response() else { return };
@@ -225,8 +224,9 @@ impl Fetch {
                 self.report(FetchOutcome::Revalidated(object, storing.private), notes);
             }
             Err(reason) => {
-                // The origin does not want it stored any more: this client gets it for the last
-                // time; but what one user may not share was shared before.
+                // The origin no longer wants it stored: this client gets it for the last time. A
+                // response that only Authorization keeps from being stored had been shared before
+                // and stays.
                 if reason != UncachedReason::Authorization {
                     self.cache.store().remove(stale.key.hash(), stale.key.text());
                 }
@@ -240,9 +240,8 @@ impl Fetch {
         }
     }
 
-    /// The key of what was revalidated: the 304 may say that it varies from now on (RFC 9111
-    /// 4.3.4). What is stored without Vary under a variant_key's key stays there
-    /// (`forgotten_vary`).
+    /// The key of the revalidated response: a 304 may add Vary (RFC 9111 4.3.4). A response that
+    /// was stored without Vary under the key of a variant stays there (see `forgotten_vary`).
     fn revalidated_key(&self, stale: &Object, vary: Option<&Vary>) -> Option<Key> {
         let Some(vary) = vary else { return Some(stale.key.clone()) };
         let key = self.filter.variant_key(&self.primary, &self.request, vary)?;
@@ -252,7 +251,7 @@ impl Fetch {
         Some(key)
     }
 
-    /// Stores by what a URL varies, if that is not known.
+    /// Stores the Vary of a URL, unless it is known.
     fn store_vary(&self, vary: &Vary) {
         let known = self.cache.store().peek(self.primary.hash(), self.primary.text());
         let same = |known: &Arc<Object>| matches!(&known.kind, ObjectKind::Varies(v) if v == vary);
@@ -264,7 +263,7 @@ impl Fetch {
         }
     }
 
-    /// A whole answer.
+    /// Handles a response other than a 304 or a server error with a stale substitute.
     async fn received(mut self, response: Response, times: Times, notes: Notes) {
         self.cache.drop_other_parts(&self.key, response.status, &response.headers);
         if self.stale.is_some() {
@@ -292,8 +291,8 @@ impl Fetch {
         self.report(FetchOutcome::Unshared(Box::new(response), refused), notes);
     }
 
-    /// Origins forget Vary at times: while a variant_key that names fields is fresh, they count for
-    /// answers without any too (RFC 9111 4.1).
+    /// The Vary of a fresh variant, for a response without one: some origins send Vary only at
+    /// times (RFC 9111 4.1).
     fn forgotten_vary(&self) -> Option<Vary> {
         let store = self.cache.store();
         let known = store.peek(self.primary.hash(), self.primary.text())?;
@@ -311,13 +310,13 @@ impl Fetch {
         store.of_url(self.primary.url()).iter().any(counts).then(|| vary.clone())
     }
 
-    /// Longest content that is kept.
+    /// The longest content that is stored.
     fn bytes_max(&self) -> u64 {
         self.filter.config().body_bytes_max.min(self.cache.store().object_bytes_max())
     }
 
-    /// The place of what received, and room for it; `None` if another fetch is bringing the same,
-    /// or too much is under way.
+    /// Reserves the key and the memory of a response; `None` if another fetch stores the same, or
+    /// no memory is left.
     fn reserve(
         &mut self,
         storing: &StorableResponse,
@@ -342,7 +341,7 @@ impl Fetch {
         is_first.then_some((key, share))
     }
 
-    /// Lets it be read while it comes, and stores it when it is whole.
+    /// Lets followers read the response while it arrives, and stores it when it is complete.
     async fn stream(
         mut self,
         mut response: Response,
@@ -375,7 +374,7 @@ impl Fetch {
             true => self.leader.publish(FetchResult::Streaming(streaming.clone())),
             false => self.leader.publish_last(FetchResult::Unshared),
         }
-        // Its reader goes with it: it counts from the first piece on.
+        // The reader goes along: it counts from the first piece on.
         let private = std::mem::take(&mut storing.private);
         self.report(FetchOutcome::Streaming(streaming.clone(), reader, private), notes);
         let mut body = std::mem::take(&mut response.body);
@@ -404,16 +403,17 @@ impl Fetch {
         let stored = build_object::stored_response(storing, content, coding, version, codings);
         let stored = self
             .insert(build_object::new_object(streaming.key.clone(), ObjectKind::Response(stored)));
-        // Another lookup may have found it since, and had nothing to remove.
+        // A lookup may have found it damaged before it was stored.
         if let Some(object) = stored.filter(|_| streaming.is_damaged()) {
             self.cache.remove_damaged(&object);
         }
     }
 
-    /// Stores something that was asked for since this began, unless it was purged meanwhile.
+    /// Stores an object, unless it was purged since the fetch began.
     fn insert(&self, object: Object) -> Option<Arc<Object>> {
         let most = self.filter.config().policy.variants_max;
-        // By No-Vary-Search it may be kept under another URL than was asked for, and purged.
+        // By No-Vary-Search the object may have another URL than the request, whose purge counts
+        // too.
         let (begun, asked) = (self.leader.begun(), self.key.url());
         if object.key.url() != asked && !self.cache.store().is_current(asked, &[], begun) {
             return None;
@@ -421,8 +421,8 @@ impl Fetch {
         self.cache.store().insert(object, begun, most).ok()
     }
 
-    /// Remembers that an answer could not be stored, so that requests do not wait for each other.
-    /// What only this request or a failing origin is to blame for is not remembered.
+    /// Remembers that the response could not be stored, so that requests do not wait for each
+    /// other. Reasons in this one request or in a failing origin are not remembered.
     fn mark_uncacheable(&self, reason: UncachedReason, status: u16) {
         let hit_for_miss_s = u64::from(self.filter.config().hit_for_miss_s);
         let passing = matches!(

@@ -1,8 +1,8 @@
-//! The request that the origin gets.
+//! Builds the request to the origin.
 //!
-//! It asks for the whole, under the URL that the key has, in a coding of the cache's choice, and
-//! without what only this client wants: what comes may be for all clients. What the client sent
-//! beyond that (preconditions, a part, HEAD) is answered from what comes.
+//! It requests the whole representation under the URL of the key, in content codings that the cache
+//! chooses, without the fields that concern this client alone: the response may be for all clients.
+//! Conditions, ranges and HEAD are answered from that response.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -13,7 +13,7 @@ use wire::{Known, Method, token};
 use crate::rules::validate;
 use crate::{FetchConfig, Key};
 
-/// What a client asks of a representation it has, or of a part of it (RFC 9110 13, 14).
+/// Conditions and ranges of a client (RFC 9110 13, 14).
 const CONDITIONS_AND_RANGE: [Known; 6] = [
     Known::IfMatch,
     Known::IfNoneMatch,
@@ -23,7 +23,7 @@ const CONDITIONS_AND_RANGE: [Known; 6] = [
     Known::Range,
 ];
 
-/// The request for a fetch; `stored` are the fields of what is to be validated.
+/// Builds the request of a fetch; `stored` are the headers of the response to revalidate.
 pub(super) fn origin_request(
     request: &Request,
     key: &Key,
@@ -38,16 +38,16 @@ pub(super) fn origin_request(
             let mut names = config.drop.iter().chain(&config.drop_content);
             names.any(|name| wire::alias::same(name.as_str().as_bytes(), field.name))
         };
-        // The address of one client is not in the key, so an answer must not depend on it.
+        // The address of one client is not in the key, so the response must not depend on it.
         let address = field
             .known
             .is_some_and(|known| known.is_client_address() && known != Known::XForwardedFor);
         let ours = matches!(field.known, Some(Known::AcceptEncoding | Known::Expect));
-        // The origin may take `If_None_Match` for what the cache has answered or taken out.
+        // The origin may take `If_None_Match` for a field that the cache has answered or removed.
         let alias = || field.known.is_none() && wire::alias::alias_of(field.name).is_some();
         !own && !ours && !address && !alias() && !dropped()
     });
-    // RFC 9110 12.5.3: no field at all would mean any coding.
+    // RFC 9110 12.5.3: without the field any coding would be acceptable.
     let codings = config.accept_encoding.as_deref().unwrap_or("identity");
     sent.headers.append(Known::AcceptEncoding, codings);
     if let Some(stored) = stored {
@@ -58,8 +58,7 @@ pub(super) fn origin_request(
     sent
 }
 
-/// The request for a part, without any coding: parts of a await_coding response would not be
-/// stored.
+/// Builds the request for a range, without any content coding: coded parts are not stored.
 pub(crate) fn range_origin_request(request: &Request, key: &Key, config: &FetchConfig) -> Request {
     let mut part = origin_request(request, key, None, config);
     part.headers.set(Known::AcceptEncoding, "identity");
@@ -71,8 +70,8 @@ pub(crate) fn range_origin_request(request: &Request, key: &Key, config: &FetchC
     part
 }
 
-/// Requests the URL as the key has it: how one client spells it, and what it adds that does not
-/// count, must not decide what all others get.
+/// Replaces the URL by that of the key: the spelling of one client, and parameters that do not
+/// count, must not decide what other clients get.
 fn normalise(sent: &mut Request, key: &Key) {
     let url = key.url();
     let authority = memchr::memmem::find(url, b"://").map_or(0, |at| at + 3);
@@ -82,13 +81,13 @@ fn normalise(sent: &mut Request, key: &Key) {
         sent.headers.set(Known::Host, authority);
     }
     if target != sent.target.raw() {
-        // What has a key is a path that can be requested.
+        // A URL that is in a key can be requested.
         let _ = sent.target.replace(Bytes::copy_from_slice(target));
     }
 }
 
-/// X-Forwarded-For tells the origin who caused the fetch. What stands in it before the client's
-/// address was written by that client: it does not count in the key, so it is not sent.
+/// Removes what precedes the client's address in X-Forwarded-For: the client wrote it, and it is
+/// not in the key. The address itself tells the origin which client caused the fetch.
 fn trim_forwarded_for(sent: &mut Request) {
     if !sent.headers.contains(Known::XForwardedFor) {
         return;
@@ -103,7 +102,7 @@ fn trim_forwarded_for(sent: &mut Request) {
     }
 }
 
-/// Whether a member of X-Forwarded-For is this address, perhaps with a port.
+/// True if a member of X-Forwarded-For is this address, with or without a port.
 fn is_address(node: &[u8], ip: IpAddr) -> bool {
     let Ok(node) = std::str::from_utf8(node) else { return false };
     let alone = node.trim_matches(['[', ']']).parse::<IpAddr>();
@@ -196,7 +195,7 @@ mod tests {
         }
     }
 
-    /// What the client itself wrote into X-Forwarded-For is not in the key.
+    /// What the client wrote into X-Forwarded-For is not in the key.
     #[test]
     fn the_chain_of_forwarders_begins_at_the_client() {
         for (chain, client, run_while_wanted) in [

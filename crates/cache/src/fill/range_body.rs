@@ -1,4 +1,4 @@
-//! Less than the whole of a 200 whose content is still coming: a part of it, or a 304.
+//! Ranges of a 200 whose content is still arriving, and 304 in its place.
 
 use std::task::{Context, Poll, ready};
 
@@ -14,8 +14,8 @@ use wire::range::{ByteRange, Ranges, resolve, write_content_range, write_unsatis
 use crate::limits::SKIPPED_BYTES_MAX;
 use crate::serve::{PARTIAL_REQUEST_FIELDS, without_content};
 
-/// What a client asked of a 200 that is not stored. `None` where it asks for a part so far from the
-/// beginning that the origin is better asked for it.
+/// Applies conditions and Range to a 200 that is not stored. `None` if the range begins so late
+/// that the origin should be requested again.
 pub(crate) fn partial_or_not_modified(whole: Response, request: &Request) -> Option<Outcome> {
     if whole.status != 200 || !request.headers.contains_any(&PARTIAL_REQUEST_FIELDS) {
         return Some(Ok(whole));
@@ -32,7 +32,7 @@ pub(crate) fn partial_or_not_modified(whole: Response, request: &Request) -> Opt
     }
 }
 
-/// What a Range asks of a 200 whose content has this length, as far as that is known.
+/// Applies Range to a 200 whose content has this length, as far as it is known.
 pub(super) fn requested_range(whole: Response, length: Option<u64>, request: &Request) -> Outcome {
     match (asked_range(request, &validators(&whole.headers)), length) {
         (Some(asked), Some(length)) => range_response(asked, length, whole),
@@ -48,8 +48,8 @@ fn validators(headers: &Headers) -> Validators<'_> {
     }
 }
 
-/// What a Range asks of content of this length, whose 200 is `whole`. Several parts would have to
-/// be waited for, so that gets the whole (RFC 9110 14.2 allows that).
+/// Applies Range to content of this length. Several ranges would have to wait for each other, so
+/// they get the whole (RFC 9110 14.2 allows that).
 fn range_response(asked: &[u8], length: u64, mut whole: Response) -> Outcome {
     let mut text = Vec::new();
     match resolve(asked, length) {
@@ -71,16 +71,16 @@ fn range_response(asked: &[u8], length: u64, mut whole: Response) -> Outcome {
     }
 }
 
-/// A part of the content: what is before it is read away.
+/// A range of a body: bytes before it are read and dropped.
 struct RangeBody {
     body: Body,
-    /// Bytes taken from the body.
+    /// Bytes read from the body.
     at: u64,
     range: ByteRange,
 }
 
 impl RangeBody {
-    /// What of the next `length` bytes belongs to the part, from the beginning of them.
+    /// The part of the next `length` bytes that belongs to the range.
     fn cut(&mut self, length: u64) -> std::ops::Range<u64> {
         let first = self.range.first.max(self.at).min(self.at + length);
         let end = (self.range.last + 1).min(self.at + length).max(first);

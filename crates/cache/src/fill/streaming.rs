@@ -1,7 +1,7 @@
-//! An answer whose head is here and whose content grows: what all who waited for it share.
+//! A response that followers share while its content arrives.
 //!
-//! Each of them gets an answer of his own from it: 304 or a part where he asked for that, uncoded
-//! where he does not take its coding.
+//! Each follower gets its own response from it: 304 or a range if it requested that, decoded if it
+//! does not accept the coding.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,30 +20,30 @@ use crate::rules::Vary;
 use crate::serve::{self, PARTIAL_REQUEST_FIELDS, StatusHeaders};
 
 pub(crate) struct StreamingResponse {
-    /// The key it will be stored under.
+    /// The key that it will be stored under.
     pub(crate) key: Key,
-    /// What tells it from other variants under the same primary key.
+    /// The fields that select it among the variants of its primary key.
     pub(crate) vary: Option<Vary>,
-    /// As it will be stored, but for the content.
+    /// The stored response, without its content.
     pub(crate) stored: crate::StoredResponse,
-    /// Of the content, where it was announced.
+    /// The length of the content, if it was declared.
     pub(super) length: Option<u64>,
     pub(super) content: SharedBody,
-    /// What the content accepts in memory: given back when nobody reads it any more.
+    /// The memory of the content, returned when it has no reader left.
     pub(super) share: BudgetShare,
-    /// The address of the server that it comes from, for the log.
+    /// The address of the origin server, for the log.
     pub(super) server: Option<Box<str>>,
-    /// A client has found that it does not decode.
+    /// Set when a client has found that the content does not decode.
     pub(super) damaged: AtomicBool,
 }
 
 impl StreamingResponse {
-    /// A reader of the content; `None` if it has become too long for somebody to join.
+    /// Returns a reader of the content; `None` if it has become too long for new readers.
     pub(crate) fn new_reader(&self) -> Option<SharedBodyReader> {
         self.content.join()
     }
 
-    /// What comes is not stored, or not any more.
+    /// Keeps the response from being stored.
     pub(super) fn set_damaged(&self) {
         self.damaged.store(true, Ordering::Release);
     }
@@ -52,7 +52,7 @@ impl StreamingResponse {
         self.damaged.load(Ordering::Acquire)
     }
 
-    /// The response to a request for it; `private` are fields for this client alone.
+    /// The response to one request; `private` are headers for this client alone.
     pub(crate) fn respond(
         self: &Arc<StreamingResponse>,
         reader: SharedBodyReader,
@@ -85,14 +85,14 @@ impl StreamingResponse {
     }
 }
 
-/// Adds fields behind those that are there.
+/// Appends headers.
 pub(crate) fn append(headers: &mut Headers, more: &Headers) {
     for field in more.iter() {
         headers.append(field.name, field.value);
     }
 }
 
-/// The content, for one who reads it.
+/// A reader of the content.
 struct Reading {
     reader: SharedBodyReader,
     _arrival: Arc<StreamingResponse>,

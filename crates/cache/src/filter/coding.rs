@@ -101,7 +101,7 @@ impl CacheFilter {
         if transcode::has_single_coding(response, config) {
             return CodingChoice::Canonical;
         }
-        // Who does not say is given what is not await_coding.
+        // A client without Accept-Encoding gets the decoded content.
         if response.coding.is_none() && !request.headers.contains(Known::AcceptEncoding) {
             return CodingChoice::Canonical;
         }
@@ -128,7 +128,7 @@ impl CacheFilter {
         }
     }
 
-    /// A coding of what was found, if this worker has it at hand or the store has it.
+    /// Returns a coding of a response that exists, from the worker's table or the store.
     fn existing_coding(&self, found: &StoredEntry, target: TargetCoding) -> Option<StoredEntry> {
         if let StoredEntry::Hot(hot) = found
             && let Some(made) = hot.coding(target)

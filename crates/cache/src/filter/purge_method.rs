@@ -1,4 +1,4 @@
-//! The method PURGE, as caches have had it for long: it removes all that is stored under its URL.
+//! The method PURGE, as other caches have it: it removes all that is stored under its URL.
 
 use exchange::{Fault, FaultKind, Outcome, Request, Response};
 use settings::any_contains;
@@ -9,7 +9,7 @@ use crate::worker_filter::CacheFilter;
 pub(super) const PURGE: &[u8] = b"PURGE";
 
 impl CacheFilter {
-    /// For whom the route allows it; it never comes to the origin.
+    /// Purges, if the route allows it for the client. The request is never forwarded.
     pub(super) fn purge(&self, request: &Request) -> Outcome {
         if self.config().purge.is_empty() {
             return Err(Fault::method_not_allowed("GET, HEAD"));

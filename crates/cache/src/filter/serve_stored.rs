@@ -1,4 +1,4 @@
-//! What a client is given: a stored response, one that is coming in, or one that went by.
+//! Responses to clients: from the store, from a fetch in flight, or forwarded.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ impl CacheFilter {
         StatusHeaders { age_s, status, x_status: self.config().x_status }
     }
 
-    /// A stored response.
+    /// Serves a stored response.
     pub(super) async fn serve_stored(
         &self,
         object: &Arc<Object>,
@@ -47,13 +47,13 @@ impl CacheFilter {
         Ok(whole)
     }
 
-    /// Within what the coding of a response is undone.
+    /// The bounds for decoding a response.
     pub(super) fn decode_context(&self, whose: DecodeSource) -> DecodeContext {
         let bytes_max = self.config().codings.max_decoded.bytes();
         DecodeContext { cache: self.cache().clone(), whose, bytes_max }
     }
 
-    /// One that is coming in.
+    /// Serves a response that is still arriving.
     pub(super) fn serve_streaming(
         &self,
         streaming: &Arc<StreamingResponse>,
@@ -70,7 +70,7 @@ impl CacheFilter {
         streaming.respond(reader, private, &said, request, decode_context)
     }
 
-    /// What comes from the origin and was not stored.
+    /// Adds the cache's headers to a response that is not stored.
     pub(super) fn pass_through(&self, outcome: Outcome, status: &Status<'_>) -> Outcome {
         match outcome {
             Ok(mut response) => {
@@ -78,7 +78,7 @@ impl CacheFilter {
                 self.say(&mut response.headers, status);
                 Ok(response)
             }
-            // RFC 9211 2: nothing is said in an answer of our own that no stored one is behind.
+            // RFC 9211 2: a response that the server generates has no Cache-Status.
             Err(fault) => Err(fault),
         }
     }

@@ -1,12 +1,12 @@
-//! Which canonical paths (`wire::target`) have a key: not those that origins read as another path,
-//! since private pages would get into caches under the name of public ones.
+//! Canonical paths (`wire::target`) that have no key: origins may read them as another path, and
+//! private pages would be stored under the name of public ones.
 
 use super::KeyPath;
 
-/// Whether origins may read a canonical path as another one: as one with slashes where it has
-/// encoded ones, or with dot segments once such slashes are decoded or path parameters are cut off.
+/// True if origins may read a canonical path as another one: with slashes where it has encoded
+/// ones, or with dot segments once such slashes are decoded or path parameters are removed.
 pub(super) fn is_ambiguous(canonical: &[u8], form: KeyPath) -> bool {
-    // Nearly all paths have neither, and most are shorter than what a search costs to begin.
+    // Few paths have either, and most are shorter than what a search costs to begin.
     if !canonical.iter().any(|byte| matches!(byte, b'%' | b';')) {
         return false;
     }
@@ -14,12 +14,12 @@ pub(super) fn is_ambiguous(canonical: &[u8], form: KeyPath) -> bool {
     if form == KeyPath::Normal && encoded.peek().is_some() {
         return true;
     }
-    // Where names begin once slashes are decoded.
+    // Where segments begin once slashes are decoded.
     let slashes = memchr::memchr_iter(b'/', canonical).map(|at| at + 1);
     slashes.chain(encoded.map(|at| at + 3)).any(|begin| is_dot_name(&canonical[begin..]))
 }
 
-/// Whether this begins with a name that is `.` or `..` without its path parameters.
+/// True if this begins with a segment that is `.` or `..` without its path parameters.
 fn is_dot_name(text: &[u8]) -> bool {
     let rest = text.strip_prefix(b"..").or(text.strip_prefix(b"."));
     rest.is_some_and(|rest| {

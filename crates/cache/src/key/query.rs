@@ -1,15 +1,15 @@
-//! The query of a key: as it is, in order of names, or without parameters that do not matter.
+//! The query of a key: as received, sorted by name, or reduced to significant parameters.
 //!
-//! Promises that a parameter is left out only where no server could read it as one that
-//! is_significant: a name is compared decoded, and a pair that holds a `;`, which some servers take
-//! for `&`, always counts. Allocates nothing for queries without escapes.
+//! Promises that a parameter is left out only where no server could read it as a significant one:
+//! names are compared decoded, and a pair with a `;`, which some servers take for `&`, always
+//! counts. Allocates nothing for queries without escapes.
 
 use std::borrow::Cow;
 
 use super::{KeyError, KeyQuery, SignificantParams};
 use crate::limits::KEY_PARAMS_MAX;
 
-/// Appends the text of a raw query, with its `?`; `None` is no query at all.
+/// Appends a query with its `?`; `None` is no query at all.
 pub(super) fn write(
     query: Option<&[u8]>,
     rule: &KeyQuery,
@@ -40,7 +40,7 @@ pub(super) fn write(
     let kept = &mut kept[..count];
     let pair = |span: &(u32, u32)| &query[span.0 as usize..span.1 as usize];
     if rule.sorted {
-        // Values of one name stay in their order: the last or the first may be the one that counts.
+        // Values of one name keep their order: the last or the first may be the one that counts.
         kept.sort_unstable_by(|a, b| name(pair(a)).cmp(name(pair(b))).then(a.0.cmp(&b.0)));
     }
     for (at, span) in kept.iter().enumerate() {
@@ -58,7 +58,7 @@ impl KeyQuery {
         let name = decoded(name(pair));
         match &self.significant {
             SignificantParams::All => true,
-            // Servers differ in whether case counts, and some bend odd names until they fit.
+            // Servers differ in whether case counts, and some change odd names until they fit.
             SignificantParams::Only(names) => {
                 names.iter().any(|own| own.eq_ignore_ascii_case(&name)) || !is_plain(&name)
             }

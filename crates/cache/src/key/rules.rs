@@ -1,4 +1,4 @@
-//! What requests are told apart by, as a route declares it.
+//! The key rules of a route.
 
 use exchange::{Field, Request, Scheme, variables};
 use settings::Variable;
@@ -12,27 +12,27 @@ use crate::limits::KEY_BYTES_MAX;
 pub struct KeyRules {
     path: KeyPath,
     query: KeyQuery,
-    /// More that requests are told apart by, one after the other.
+    /// Variables that count in addition to the URL, in order.
     parts: Box<[Variable]>,
-    /// What stands behind the URL: NUL, the route, and a mark of these rules unless they are the
-    /// usual ones.
+    /// The text behind the URL: NUL, the route, and a mark of these rules unless they are the
+    /// defaults.
     route: Box<[u8]>,
 }
 
 /// How paths are compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum KeyPath {
-    /// In their canonical form; one with an encoded slash has no key.
+    /// In canonical form; a path with an encoded slash has no key.
     #[default]
     Normal,
-    /// In their canonical form; an encoded slash is taken as part of a name.
+    /// In canonical form; an encoded slash is part of a segment.
     Raw,
 }
 
 /// How queries are compared.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct KeyQuery {
-    /// Whether the order of parameters does not matter.
+    /// Whether the order of parameters is ignored.
     pub sorted: bool,
     pub significant: SignificantParams,
 }
@@ -43,7 +43,7 @@ impl Default for KeyQuery {
     }
 }
 
-/// Which parameters matter; names are decoded ones.
+/// The parameters that count, by decoded name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum SignificantParams {
     All,
@@ -52,8 +52,8 @@ pub enum SignificantParams {
 }
 
 impl KeyRules {
-    /// Each variable of a declared key becomes a part of its own, so that where one ends and the
-    /// next begins is never in question.
+    /// Each variable of a declared key becomes a component of its own, so that its end is never
+    /// ambiguous.
     pub fn new<'k>(
         route: &str,
         path: KeyPath,
@@ -64,19 +64,19 @@ impl KeyRules {
             keys.into_iter().flat_map(|key| key.template().variables().cloned()).collect();
         let mut text = [b"\0", route.as_bytes()].concat();
         if path != KeyPath::Normal || query != KeyQuery::default() || !parts.is_empty() {
-            // Keys of other rules may look the same and mean something else.
+            // Keys of other rules may have the same text with another meaning.
             let rules = format!("{path:?} {query:?} {parts:?}");
             text.extend_from_slice(format!("\u{1}{:08x}", fnv1a(rules.as_bytes())).as_bytes());
         }
         KeyRules { path, query, parts, route: text.into() }
     }
 
-    /// Builds the primary key of a request, the same for GET and HEAD.
+    /// Writes the primary key of a request, the same for GET and HEAD.
     pub fn write(&self, request: &Request, buffer: &mut KeyBuffer) -> Result<(), KeyError> {
         self.write_with(request, request.target.query(), buffer)
     }
 
-    /// The same as if the request had another query.
+    /// Writes the primary key as if the request had another query.
     pub fn write_with(
         &self,
         request: &Request,
@@ -99,8 +99,7 @@ impl KeyRules {
         buffer.bounded().map(drop)
     }
 
-    /// Begins a key: the URL, normalised. The authority is one that was found valid, the path is
-    /// canonical.
+    /// Begins a key with the normalised URL. The authority must be valid, the path canonical.
     fn url(
         &self,
         scheme: Scheme,
@@ -113,7 +112,7 @@ impl KeyRules {
         }
         let text = &mut buffer.text;
         text.clear();
-        // One look for room: names of routes are short.
+        // One reservation: names of routes are short.
         let query_len = raw_query.map_or(0, |query| query.len() + 1);
         text.reserve(authority.len() + raw_path.len() + query_len + self.route.len() + 64);
         text.extend_from_slice(scheme.as_str().as_bytes());
@@ -127,8 +126,8 @@ impl KeyRules {
         buffer.bounded().map(drop)
     }
 
-    /// An absolute URL as the keys of these rules begin with it; `None` for what cannot be one of
-    /// theirs. For purges, and for URLs that responses name.
+    /// Returns an absolute URL in the form that keys of these rules begin with; `None` if no key
+    /// can begin with it. For purges, and for URLs in responses.
     pub fn normalised_url(&self, url: &[u8]) -> Option<Box<[u8]>> {
         let colon = memchr::memmem::find(url, b"://")?;
         let scheme = [Scheme::Http, Scheme::Https]
@@ -150,8 +149,8 @@ impl KeyRules {
     }
 }
 
-/// Appends an authority without a default port and without the dot that ends a fully qualified
-/// name: routing does not tell these apart either.
+/// Appends an authority without a default port and without the final dot of a fully qualified name,
+/// which routing ignores too.
 fn write_authority(authority: &[u8], scheme: Scheme, out: &mut Vec<u8>) {
     let authority = without_default_port(authority, scheme);
     let host_len = memchr::memrchr(b':', authority).unwrap_or(authority.len());
@@ -161,7 +160,7 @@ fn write_authority(authority: &[u8], scheme: Scheme, out: &mut Vec<u8>) {
     out.extend_from_slice(port);
 }
 
-/// RFC 9110 4.2.3: an empty port and the default one are the same.
+/// Removes an empty port or the default one (RFC 9110 4.2.3).
 fn without_default_port(authority: &[u8], scheme: Scheme) -> &[u8] {
     let port: &[u8] = match scheme {
         Scheme::Http => b":80",
@@ -171,8 +170,8 @@ fn without_default_port(authority: &[u8], scheme: Scheme) -> &[u8] {
 }
 
 /// Appends what a trusted proxy states about the request as it received it, such as
-/// X-Forwarded-Prefix: it is sent to the origin, which may build its answer from it. Addresses of
-/// clients are no part of a key.
+/// X-Forwarded-Prefix: the origin gets these fields and may answer by them. Addresses of clients
+/// are not part of a key.
 fn write_forwarding(request: &Request, out: &mut Vec<u8>) -> Result<(), KeyError> {
     let counts = |field: &Field<'_>| {
         field.is_forwarding() && !field.known.is_some_and(Known::is_client_address)
@@ -189,8 +188,8 @@ fn write_named(sign: &[u8], field: &Field<'_>, out: &mut Vec<u8>) -> Result<(), 
     joined([field.value], b"", out)
 }
 
-/// Appends a part: nothing where the request has no such thing, else `=` and the text. Every value
-/// counts, not only the first: the origin may read any of them.
+/// Appends a component: nothing if the request has no such value, else `=` and all its values,
+/// since the origin may read any of them.
 fn write_component(part: &Variable, request: &Request, out: &mut Vec<u8>) -> Result<(), KeyError> {
     match part {
         // RFC 9110 5.3: lines of one name are one list.
@@ -214,7 +213,7 @@ pub(super) fn joined<T: AsRef<[u8]>>(
 ) -> Result<(), KeyError> {
     for (at, value) in values.into_iter().enumerate() {
         out.extend_from_slice(if at == 0 { b"=" } else { between });
-        // A tab may stand in a field; others could make one value look like two, or like parts.
+        // Other control characters than tab could make one value look like two, or like components.
         if value.as_ref().iter().any(|byte| *byte < b' ' && *byte != b'\t') {
             return Err(KeyError::ControlCharacter);
         }
@@ -223,7 +222,7 @@ pub(super) fn joined<T: AsRef<[u8]>>(
     Ok(())
 }
 
-/// Stays the same over processes and releases, which no other hash here promises.
+/// A hash that stays the same over processes and releases.
 fn fnv1a(text: &[u8]) -> u32 {
     text.iter().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(*byte)).wrapping_mul(0x0100_0193))
 }

@@ -1,4 +1,4 @@
-//! Finding what is stored for a request.
+//! Lookup of a request in the worker's table and the store.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::rules::{Forward, Policy, SearchRule, search, vary};
 use crate::store::Store;
 use crate::{Object, ObjectKind};
 
-/// What is stored, as this worker has it.
+/// A stored object, from the worker's table or from the store.
 pub(crate) enum StoredEntry {
     Hot(Rc<HotEntry>),
     Cold(Arc<Object>),
@@ -26,16 +26,16 @@ impl StoredEntry {
     }
 }
 
-/// What a look found; the buffer is left with the key that it ended at.
+/// The result of a lookup; the buffer holds the key that it ended at.
 pub(crate) struct LookupResult {
-    /// A response, or a marker that answers cannot be stored.
+    /// A response, or a marker that responses cannot be stored.
     pub(crate) entry: Option<StoredEntry>,
     /// What is missing, if nothing was found (RFC 9211 2.2).
     pub(crate) missing: Forward,
 }
 
-/// Looks for the response of a request: under its key, under that of its variant where it varies,
-/// and under its query's canonical form where the origin says which parameters matter.
+/// Looks up a request: under its key, under that of its variant if it varies, and under the
+/// canonical form of its query if the origin has sent No-Vary-Search.
 pub(crate) fn lookup(
     store: &Store,
     worker_cache: &WorkerCache,
@@ -62,8 +62,7 @@ pub(crate) fn lookup(
     lookup_primary(store, worker_cache, policy, request, buffer)
 }
 
-/// The key of a request to whose URL a rule of No-Vary-Search applies: of the same URL with its
-/// query in canonical form.
+/// Writes the key of a request with its query in the canonical form of a No-Vary-Search rule.
 pub(crate) fn write_canonical_query(
     rules: &KeyRules,
     request: &Request,
@@ -76,7 +75,7 @@ pub(crate) fn write_canonical_query(
     rules.write_with(request, (!canonical.is_empty()).then_some(&canonical), buffer)
 }
 
-/// What is under the primary key in the buffer, or under its variant's.
+/// Looks up the primary key in the buffer, then the key of the variant.
 fn lookup_primary(
     store: &Store,
     worker_cache: &WorkerCache,
@@ -94,7 +93,7 @@ fn lookup_primary(
         ObjectKind::Varies(fields) => {
             buffer.variant(|out| vary::values(fields, &request.headers, policy, out))?;
             let found = find(store, worker_cache, buffer);
-            // A marker in a variant's place says that the variants have changed.
+            // A marker under the key of a variant means that Vary has changed.
             let found = found.filter(|found| {
                 matches!(
                     found.object().kind,
@@ -106,7 +105,8 @@ fn lookup_primary(
     }
 }
 
-/// What is under the key in the buffer. What is asked for again is kept at hand.
+/// Finds what is stored under the key in the buffer. Objects that are used again go into the
+/// worker's table.
 pub(crate) fn find(
     store: &Store,
     worker_cache: &WorkerCache,

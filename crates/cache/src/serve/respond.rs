@@ -1,6 +1,4 @@
-//! From a stored response to the answer for one request.
-//!
-//! Owns what is said of a stored response anew each time (Age, Cache-Status), 304, 206 and 416.
+//! Responses from stored ones: Age and Cache-Status of this use, 304, 206 and 416.
 
 use exchange::{Body, Headers, Outcome, Request, Response, asked_range, ranged};
 use wire::Known;
@@ -11,18 +9,18 @@ use crate::StoredResponse;
 use crate::rules::conditions::conditions;
 use crate::rules::{CacheOutcome, Status, status};
 
-/// Our name in `Cache-Status`.
+/// The name of this cache in `Cache-Status`.
 const NAME: &str = "tidegate";
 
-/// Fields that ask for less than the whole.
+/// Request fields that ask for less than the whole representation.
 pub(crate) const PARTIAL_REQUEST_FIELDS: [Known; 3] =
     [Known::IfNoneMatch, Known::IfModifiedSince, Known::Range];
 
-/// What is said of an answer from the store.
+/// The headers that describe one use of a stored response.
 pub(crate) struct StatusHeaders<'a> {
     pub(crate) age_s: u32,
     pub(crate) status: Status<'a>,
-    /// Whether it is said in X-Status too.
+    /// Whether X-Status is sent too.
     pub(crate) x_status: bool,
 }
 
@@ -31,9 +29,10 @@ impl StatusHeaders<'_> {
         StatusHeaders { age_s, status: Status::hit(left_s), x_status }
     }
 
-    /// RFC 9111 4: whatever comes from the store without asking has an Age.
+    /// Writes the headers. A response that was not validated for this request has an Age (RFC 9111
+    /// 4).
     pub(crate) fn write(&self, headers: &mut Headers) {
-        // RFC 9111 5.1: whoever sees it takes it that the origin was not asked for this request.
+        // RFC 9111 5.1: Age means that the origin was not requested for this response.
         let is_news =
             matches!(self.status.outcome, CacheOutcome::Forwarded { collapsed: false, .. });
         if self.age_s > 0 || !is_news {
@@ -43,7 +42,7 @@ impl StatusHeaders<'_> {
     }
 }
 
-/// Says in an answer what the cache did.
+/// Adds to a response what the cache did.
 pub(crate) fn add_status(headers: &mut Headers, status: &Status<'_>, x_status: bool) {
     status::add(NAME, status, headers);
     if x_status {
@@ -51,8 +50,8 @@ pub(crate) fn add_status(headers: &mut Headers, status: &Status<'_>, x_status: b
     }
 }
 
-/// The answer to a GET or HEAD: all of a stored response, of which `headers` and `body` were made,
-/// or what of it is asked for. A body beside a HEAD says how long it would be.
+/// Answers a GET or HEAD with the stored response of which `headers` and `body` were made, or with
+/// the part of it that is requested. The body for a HEAD tells the length.
 pub(crate) fn respond(
     response: &StoredResponse,
     headers: Headers,
@@ -82,9 +81,8 @@ pub(crate) fn respond(
     }
 }
 
-/// The 304, if what the client has is still good. It may have the content in the coding that it
-/// would be sent, or as the origin tags it: the tag in the answer is the one that it has (RFC 9111
-/// 4.3.4 finds what to update by it).
+/// The 304, if the client's copy is current. The client may have it under the tag of the selected
+/// coding or under that of the origin; the 304 has the tag that the client knows (RFC 9111 4.3.4).
 pub(crate) fn not_modified(
     response: &StoredResponse,
     headers: &Headers,
@@ -110,8 +108,8 @@ pub(crate) fn not_modified(
     Some(answer)
 }
 
-/// The 304 in the place of a 200 with these fields. RFC 9110 15.4.5: it says nothing about the
-/// content but what updates what the client has.
+/// The 304 in place of a 200: without the headers that describe the content, except those that
+/// update the client's copy (RFC 9110 15.4.5).
 pub(crate) fn without_content(headers: &Headers) -> Response {
     let mut answer = Response::new(304);
     answer.headers = headers.clone();
@@ -131,7 +129,7 @@ pub(crate) fn without_content(headers: &Headers) -> Response {
     answer
 }
 
-/// The tag of the canonical content, from that of a derived coding: `"a-gzip"` is of `"a"`.
+/// The origin's tag from that of a transcoded response: `"a-gzip"` is made of `"a"`.
 fn without_suffix(tag: &[u8], token: &str) -> Option<Vec<u8>> {
     let opaque = tag.strip_suffix(b"\"")?.strip_suffix(token.as_bytes())?.strip_suffix(b"-")?;
     Some([opaque, b"\""].concat())

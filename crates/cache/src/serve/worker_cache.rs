@@ -1,5 +1,4 @@
-//! What a worker has at hand of the store: objects that are asked for again and again, with what
-//! does not change from one answer to the next.
+//! A worker's own table of frequently used objects, with what is prepared for their responses.
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
@@ -18,13 +17,13 @@ use crate::store::{TableEntry, WorkerTable};
 use crate::transcode::{self, CODINGS, CodingChoice, TargetCoding};
 use crate::{Content, Object, ObjectKind, StoredResponse};
 
-/// The objects that one worker has at hand of one store, for all its routes.
+/// The frequently used objects of one store, for all routes of one worker.
 pub(crate) struct WorkerCache {
     front: RefCell<WorkerTable<Rc<HotEntry>>>,
 }
 
 impl WorkerCache {
-    /// For a store of so much memory.
+    /// Makes the table for a store of that much memory.
     pub(crate) fn new(memory_bytes: u64) -> WorkerCache {
         let bytes_max = (memory_bytes / WORKER_CACHE_FRACTION)
             .clamp(WORKER_CACHE_BYTES_MIN, WORKER_CACHE_BYTES_MAX);
@@ -44,22 +43,22 @@ impl WorkerCache {
     }
 }
 
-/// An object, with what this worker has prepared for its answers.
+/// A stored object, with what this worker has prepared for its responses.
 pub(crate) struct HotEntry {
     object: Arc<Object>,
-    /// Short content as the worker's own: counted without a locked instruction.
+    /// A copy of short content: cloning it takes no atomic instruction.
     body: Option<Rc<[u8]>>,
-    /// The head of an answer, as it is in this second.
+    /// The response headers, valid for one second.
     head: RefCell<(u64, SharedHeaders)>,
-    /// Its codings, as far as this worker has them at hand.
+    /// Its codings, as far as this worker has them in the table.
     codings: RefCell<[Weak<HotEntry>; CODINGS]>,
-    /// How often it was the answer here.
+    /// Responses served from it.
     given: Cell<u32>,
     /// The coding that was chosen last.
     chosen: RefCell<Option<LastChoice>>,
 }
 
-/// A choice, and all that it was made by.
+/// A choice of coding, and all that it depends on.
 struct LastChoice {
     accept_encoding: Box<[u8]>,
     tried: u8,
@@ -90,7 +89,7 @@ impl HotEntry {
         &self.object
     }
 
-    /// A coding of it that is at hand, if it is still in the store.
+    /// A coding in the table, if it is still in the store.
     pub(crate) fn coding(&self, target: TargetCoding) -> Option<Rc<HotEntry>> {
         let made = self.codings.borrow()[transcode::index(target) as usize].upgrade()?;
         (!made.object.state.is_removed()).then_some(made)
@@ -100,7 +99,7 @@ impl HotEntry {
         self.codings.borrow_mut()[transcode::index(target) as usize] = Rc::downgrade(made);
     }
 
-    /// The choice for an Accept-Encoding: mostly the same as for the client before.
+    /// The choice for an Accept-Encoding: usually that of the previous request.
     pub(crate) fn choice(
         &self,
         accept_encoding: &[u8],
@@ -124,14 +123,14 @@ impl HotEntry {
         choice
     }
 
-    /// Counts an answer; how many there were.
+    /// Counts a response; returns the number so far.
     pub(crate) fn count(&self) -> u32 {
         let given = self.given.get().wrapping_add(1);
         self.given.set(given);
         given
     }
 
-    /// The head, made once a second.
+    /// The response headers, made once a second.
     fn head(&self, response: &StoredResponse, said: &StatusHeaders<'_>, now_secs: u64) -> Headers {
         let mut head = self.head.borrow_mut();
         if head.0 != now_secs {
@@ -150,7 +149,7 @@ impl TableEntry for Rc<HotEntry> {
 
     fn bytes(&self) -> usize {
         let own = size_of::<HotEntry>() + self.body.as_ref().map_or(0, |body| body.len());
-        // The head twice: as it is stored, and as it is in this second.
+        // The headers twice: as stored, and as sent in this second.
         let kept = match &self.object.kind {
             ObjectKind::Response(response) => {
                 response.content.len() as usize + 2 * response.head.bytes()
@@ -162,7 +161,7 @@ impl TableEntry for Rc<HotEntry> {
 }
 
 impl StoredEntry {
-    /// Head and body of the whole answer.
+    /// Headers and body of the whole response.
     pub(crate) fn parts(
         &self,
         response: &StoredResponse,

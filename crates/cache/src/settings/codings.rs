@@ -1,20 +1,20 @@
-//! `codings:` of the filter: which codings of an answer are kept ready.
+//! `codings:` of the filter: the content codings of stored responses.
 
 use coding::Coding;
 use exchange::MediaPattern;
 use settings::{Node, Reader, Setting, Size};
 
-/// Which codings of an answer are kept ready. An answer is kept as it came; the first client
-/// that prefers another coding has it made, once, on another thread, and gets what there is.
-/// Clients that take none get it uncoded.
+/// The content codings of stored responses. A response is stored as it was received. The first
+/// client that prefers another coding causes it to be made, once, on another thread. Clients that
+/// accept none get decoded content.
 #[derive(Clone, Debug, PartialEq, Setting)]
 #[setting(check = check)]
 pub struct CodingSettings {
-    /// The codings that clients may have, the favourite first; their preferences come before
-    /// ours. None: answers are given as they came, and uncoded.
+    /// The codings that clients may get, the preferred one first; preferences of clients come
+    /// first. If empty, responses are sent as received, or decoded.
     #[setting(default = ["zstd", "br", "gzip"])]
     pub offer: Vec<CodingName>,
-    /// The media types to code: `text/html`, `text/*`, or `*+json` by suffix.
+    /// The media types that are compressed: `text/html`, `text/*`, or `*+json` by suffix.
     #[setting(
         default = [
             "text/*", "application/json", "application/javascript", "application/xml",
@@ -24,33 +24,33 @@ pub struct CodingSettings {
         ],
     )]
     pub types: Vec<MediaPattern>,
-    /// Smaller bodies stay as they are.
+    /// Smaller bodies are not compressed.
     #[setting(default = "1KiB", range = "0B"..="1GiB")]
     pub min_size: Size,
-    /// Larger bodies stay as they are: they are coded as a whole, in memory.
+    /// Larger bodies are not compressed: it is done as a whole, in memory.
     #[setting(default = "16MiB", range = "1KiB"..="1GiB")]
     pub max_size: Size,
-    /// How long a response may become that is decoded for a client which does not accept its
-    /// encoding. A longer one breaks off, and is requested from the origin for such clients
-    /// from then on.
+    /// Longest response that is decoded for a client which does not accept its coding. A longer one
+    /// breaks off, and requests of such clients are forwarded from then on.
     #[setting(default = "1GiB", range = "64KiB"..="1TiB")]
     pub max_decoded: Size,
-    /// Levels for the first time a coding is asked for.
+    /// Levels for the first request.
     #[setting(default = {})]
     pub levels: Levels,
-    /// Levels for what is asked for again and again, and is fresh for long enough.
+    /// Levels for responses that are requested often and stay fresh long enough.
     #[setting(default = {})]
     pub best_levels: BestLevels,
-    /// How often a coding is asked for before it is made again at its best level; 0 never does.
+    /// After how many requests a coding is made again at its best level; 0 never does.
     #[setting(default = 64, range = 0..=1000000000)]
     pub best_after: u32,
-    /// What the origin is asked for, whatever clients accept. None: it is asked for uncoded
-    /// answers, which suits an origin on the same machine.
+    /// The codings that the origin is requested to send, whatever clients accept. If empty, the
+    /// origin is requested to send uncompressed responses, which suits an origin on the same
+    /// machine.
     #[setting(default = ["gzip"])]
     pub origin: Vec<CodingName>,
 }
 
-/// Levels of compression: more is smaller and slower.
+/// Compression levels: higher is smaller and slower.
 #[derive(Clone, Debug, PartialEq, Setting)]
 pub struct Levels {
     /// For gzip.
@@ -64,7 +64,7 @@ pub struct Levels {
     pub zstd: u32,
 }
 
-/// Levels of compression for what is asked for again and again.
+/// Compression levels for responses that are requested often.
 #[derive(Clone, Debug, PartialEq, Setting)]
 pub struct BestLevels {
     /// For gzip.
@@ -85,7 +85,7 @@ pub enum CodingName {
     Zstd,
     /// Brotli.
     Br,
-    /// Gzip, which every client knows.
+    /// Gzip, which every client supports.
     Gzip,
 }
 

@@ -1,23 +1,23 @@
-//! `key:` of the filter: what makes two requests ask for the same.
+//! `key:` of the filter: the parts of a request that count in the cache key.
 
 use exchange::HeaderName;
 use settings::{Key, Node, Reader, Setting};
 
 use crate::limits::KEY_PARTS_MAX;
 
-/// What makes two requests ask for the same. Scheme, host, path and the route always count, and
-/// what an answer names in `Vary`.
+/// The parts of a request that count in the cache key. Scheme, host, path and route always count,
+/// and the fields that a response lists in `Vary`.
 #[derive(Clone, Debug, PartialEq, Setting)]
 #[setting(check = check)]
 pub struct KeySettings {
     /// How paths are compared.
     #[setting(default = "normal")]
     pub path: PathMode,
-    /// What of the query counts. The origin is asked with what counts and no more, so that
-    /// nobody can put into the answer for all what only he sent.
+    /// The part of the query that counts. The origin gets only this part, so that one client's
+    /// parameters cannot change what all clients get.
     #[setting(default = "all")]
     pub query: QueryMode,
-    /// Header fields that count, whether or not an answer varies by them.
+    /// Header fields that count, whether or not a response varies by them.
     #[setting(default = [], example = ["x-tenant"])]
     pub headers: Vec<HeaderName>,
     /// Cookies that count.
@@ -31,23 +31,23 @@ pub struct KeySettings {
 /// How paths are compared.
 #[derive(Clone, Debug, PartialEq, Setting)]
 pub enum PathMode {
-    /// In their canonical form: `/a%62` is `/ab`. A path with an encoded slash, which origins
-    /// read in different ways, is not cached.
+    /// In canonical form: `/a%62` is `/ab`. A path with an encoded slash, which origins read in
+    /// different ways, is not cached.
     Normal,
-    /// In their canonical form, too; an encoded slash is taken as part of a name.
+    /// In canonical form; an encoded slash is part of a segment.
     Raw,
 }
 
-/// What of the query counts.
+/// The part of the query that counts.
 #[derive(Clone, Debug, PartialEq, Setting)]
 pub enum QueryMode {
-    /// All of it, as it was written.
+    /// All of it, as received.
     All,
-    /// All of it, in whatever order.
+    /// All of it, in any order.
     Sorted,
-    /// These parameters, in whatever order.
+    /// These parameters, in any order.
     Allow(Vec<String>),
-    /// All but these parameters, in whatever order.
+    /// All other parameters, in any order.
     Deny(Vec<String>),
     /// Nothing.
     None,
@@ -76,7 +76,8 @@ fn check(settings: &KeySettings, node: &Node, reader: &mut Reader<'_>) {
     if let Some(odd) = settings.cookies.iter().find(|name| !cookie(name)) {
         reader.error(at("cookies"), format!("{} is no cookie name", settings::quote(odd)));
     }
-    // By its codings an answer is told apart here anyway, and by all spellings of it is worse.
+    // Codings are stored separately anyway; keyed by the field, every spelling would be another
+    // entry.
     if settings.headers.iter().any(|name| name.as_str() == "accept-encoding") {
         reader
             .error(at("headers"), "accept-encoding need not count")

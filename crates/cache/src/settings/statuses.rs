@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 
 use settings::{Duration, Node, Reader, Schema, SchemaBuilder, Setting, Value, quote};
 
-/// Times by status; a class stands under its first digit.
+/// Times by status, and by class under its first digit.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StatusTimes {
     pub(crate) times: BTreeMap<u16, Duration>,
 }
 
 impl StatusTimes {
-    /// The time of a status: its own before that of its class.
+    /// The time of a status, or of its class.
     pub fn get(&self, status: u16) -> Option<Duration> {
         self.times.get(&status).or_else(|| self.times.get(&(status / 100))).copied()
     }

@@ -2,15 +2,15 @@
 
 use settings::{FilePath, Setting, Size};
 
-/// A store for answers, that the filters `cache` of several routes may share. It outlives
-/// reloads: what is in it stays while its name does.
+/// A store for responses, which the `cache` filters of several routes may share. It outlives
+/// reloads: what is stored stays while its name does.
 #[derive(Clone, Debug, PartialEq, Setting)]
 #[setting(short = memory, default)]
 pub struct CacheSettings {
-    /// Memory for what is kept: bodies, heads, keys, and all that is needed to find them.
+    /// Memory for stored responses: bodies, headers, keys, and the tables to find them.
     #[setting(default = "256MiB", range = "1MiB"..="16TiB")]
     pub memory: Size,
-    /// A second tier on disk, which keeps what memory has no room for and survives a restart.
+    /// A second tier on disk for what does not fit in memory. It survives a restart.
     #[setting(example = { "path": "/var/cache/tidegate", "size": "10GiB" })]
     pub disk: Option<DiskSettings>,
 }
@@ -19,7 +19,7 @@ pub struct CacheSettings {
 #[derive(Clone, Debug, PartialEq, Setting)]
 #[setting(short = path)]
 pub struct DiskSettings {
-    /// A folder of its own, made where it is missing. No two caches may share one.
+    /// A directory of its own, created if it is missing. No two caches may share one.
     #[setting(example = "/var/cache/tidegate")]
     pub path: FilePath,
     /// How much of the disk it takes.

@@ -1,4 +1,4 @@
-//! Transcodes a coding of content, where waiting is allowed.
+//! Converts content from one coding to another. Blocks.
 
 use std::borrow::Cow;
 use std::io;
@@ -17,16 +17,16 @@ use crate::{Content, StoredResponse};
 pub(super) enum TranscodeError {
     /// The content is damaged.
     Damaged,
-    /// It unpacks to more than it may.
+    /// It decodes to more than is allowed.
     TooLong,
-    /// It would be no shorter.
+    /// The result would be no shorter.
     NotShorter,
-    /// Something is short here: it may be tried again.
+    /// A resource is exhausted: it may be tried again.
     Failed,
 }
 
-/// `response`'s content in another coding. Neither what it unpacks to nor what comes of it is
-/// longer than `bytes_max`, and what is coded is shorter than what `shorter_than` says.
+/// Converts the content of `response`. Neither the decoded content nor the result is longer than
+/// `bytes_max`, and an encoded result is shorter than `shorter_than`.
 pub(super) fn convert(
     response: &StoredResponse,
     target: TargetCoding,
@@ -56,7 +56,7 @@ pub(super) fn convert(
 }
 
 fn in_memory(bytes: Vec<u8>) -> Content {
-    // A buffer that has grown is larger than what is in it.
+    // The capacity of a buffer that has grown exceeds its length.
     let tight = bytes.len() == bytes.capacity();
     let content = store_bytes(Bytes::from(bytes));
     match content {
@@ -65,7 +65,7 @@ fn in_memory(bytes: Vec<u8>) -> Content {
     }
 }
 
-/// The bytes of content that may be in a file.
+/// Reads content that may be in a file.
 pub(super) fn read_content(content: &Content) -> io::Result<Bytes> {
     match content {
         Content::Memory(bytes) => Ok(bytes.clone()),

@@ -1,14 +1,14 @@
-//! The fields of a coding: those of the canonical response, but for what speaks of its bytes.
+//! Headers of a transcoded response: those of the canonical one, except those about its bytes.
 
 use exchange::{Headers, SharedHeaders};
 use wire::Known;
 
 use super::{TargetCoding, token};
 
-/// Digests of the bytes as they were sent (RFC 9530; RFC 1864, obsolete).
+/// Digests of the encoded bytes (RFC 9530; RFC 1864, obsolete).
 const DIGESTS: [&str; 4] = ["content-digest", "repr-digest", "digest", "content-md5"];
 
-/// The fields of `canonical` in another coding.
+/// The headers of `canonical` in another coding.
 pub(super) fn of(canonical: &Headers, target: TargetCoding) -> SharedHeaders {
     let mut headers = canonical.clone();
     headers.retain(|field| {
@@ -27,7 +27,8 @@ pub(super) fn of(canonical: &Headers, target: TargetCoding) -> SharedHeaders {
     SharedHeaders::from(&headers)
 }
 
-/// The tag of a coding: other bytes, another tag (RFC 9110 8.8.3.3). A weak one stays weak.
+/// The entity tag of a coding: other bytes need another tag (RFC 9110 8.8.3.3). A weak one stays
+/// weak.
 fn suffixed(tag: &[u8], token: &str) -> Option<Vec<u8>> {
     Some([tag.strip_suffix(b"\"")?, b"-", token.as_bytes(), b"\""].concat())
 }

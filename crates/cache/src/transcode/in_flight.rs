@@ -1,9 +1,8 @@
-//! Codings under way: one per content and coding, whoever asks, on whichever worker.
+//! Transcodes in flight: one per content and coding, whichever requests need it.
 //!
-//! Promises that a coding which ends without a result, its worker being gone, sets everybody free;
-//! that no more are made at a time than [`TRANSCODES_PER_CORE`] per core of the machine, whatever
-//! the caches, the others waiting for their turn; and that a bounded number does. The better ones
-//! are made only when nothing else is.
+//! Promises that waiters are released if a transcode ends without a result, that no more run than
+//! [`TRANSCODES_PER_CORE`] per core, over all caches, and that a bounded number waits. Transcodes
+//! at the best level run only when no other does.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
@@ -19,24 +18,24 @@ use crate::limits::{TRANSCODES_MAX, TRANSCODES_PER_CORE};
 use crate::metrics::CacheMetrics;
 use crate::{Cache, CodingSettings, Object};
 
-/// How many may be made at a time in the whole process.
+/// The number of transcodes at a time in the whole process.
 static PERMITS_MAX: LazyLock<usize> =
     LazyLock::new(|| available_parallelism().map_or(1, |cores| cores.get()) * TRANSCODES_PER_CORE);
 
-/// The turns to make one.
+/// The permits to run one.
 static PERMITS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(*PERMITS_MAX));
 
-/// What became of it; nothing yet.
+/// The result, once there is one; `None` inside if there is no coding.
 type TranscodeResult = Option<Option<Arc<Object>>>;
 
-/// What one cache's codings are made of: version, and coding.
+/// Version of the content, and index of the coding.
 type TranscodeKey = (u64, u8);
 
-/// The codings under way of one cache.
+/// The transcodes in flight of one cache.
 #[derive(Default)]
 pub(crate) struct Transcodes(Mutex<HashMap<TranscodeKey, watch::Receiver<TranscodeResult>>>);
 
-/// A coding that is asked for.
+/// A coding that is needed.
 pub(crate) struct TranscodeRequest<'a> {
     pub(crate) cache: &'a Arc<Cache>,
     pub(crate) metrics: &'a std::rc::Rc<CacheMetrics>,
@@ -45,27 +44,27 @@ pub(crate) struct TranscodeRequest<'a> {
     pub(crate) target: TargetCoding,
 }
 
-/// What an order received to.
+/// The result of starting a transcode.
 pub(crate) enum TranscodeStart {
-    /// It is there.
+    /// The coding exists.
     Ready(Arc<Object>),
-    /// It is being made.
+    /// The coding is being made.
     InFlight(TranscodeWaiter),
-    /// Too much is under way.
+    /// Too many transcodes are in flight.
     Rejected,
 }
 
-/// Hears when a coding is made.
+/// Waits for a transcode.
 pub(crate) struct TranscodeWaiter(watch::Receiver<TranscodeResult>);
 
 impl TranscodeWaiter {
-    /// The coding; `None` if there will be none.
+    /// Waits for the coding; `None` if there is none.
     pub(crate) async fn finished(mut self) -> Option<Arc<Object>> {
         self.0.wait_for(Option::is_some).await.ok().and_then(|news| news.clone().flatten())
     }
 }
 
-/// TranscodeKey in the table, until it is dropped.
+/// An entry of the table, removed when dropped.
 struct InFlightGuard {
     transcodes: Arc<Transcodes>,
     work: TranscodeKey,
@@ -84,7 +83,7 @@ impl Transcodes {
 }
 
 impl TranscodeRequest<'_> {
-    /// Has it made, unless somebody does.
+    /// Starts the transcode, unless it is in flight.
     pub(crate) fn start(&self) -> TranscodeStart {
         let Some(response) = self.canonical.response() else { return TranscodeStart::Rejected };
         let transcodes = self.cache.transcodes();
@@ -93,7 +92,7 @@ impl TranscodeRequest<'_> {
         if let Some(news) = table.get(&work) {
             return TranscodeStart::InFlight(TranscodeWaiter(news.clone()));
         }
-        // It may have been made since the caller looked.
+        // It may have been made since the caller looked it up.
         if let Some(made) = find(self.cache.store(), self.canonical, self.target) {
             return TranscodeStart::Ready(made);
         }
@@ -108,7 +107,7 @@ impl TranscodeRequest<'_> {
         let listed = InFlightGuard { transcodes: transcodes.clone(), work };
         let run = self.run(level, None, listed, tell);
         let in_turn = async {
-            // Held until it is made; the semaphore is never closed.
+            // Held until the transcode ends; the semaphore is never closed.
             let _turn = PERMITS.acquire().await;
             run.await;
         };
@@ -116,7 +115,7 @@ impl TranscodeRequest<'_> {
         TranscodeStart::InFlight(TranscodeWaiter(news))
     }
 
-    /// Has a better one made in the place of `made`, if nothing else is being made.
+    /// Replaces `made` by a transcode at the best level, if no other is running.
     pub(crate) fn improve(&self, made: &Object) {
         let Some(coding) = self.target else { return };
         let level = self.settings.best_levels.of(coding);
@@ -148,7 +147,7 @@ impl TranscodeRequest<'_> {
         seat.run(in_turn).let_go();
     }
 
-    /// Makes it, stores it and says so.
+    /// Runs the transcode, stores the result and publishes it.
     fn run(
         &self,
         level: u32,
@@ -158,10 +157,10 @@ impl TranscodeRequest<'_> {
     ) -> impl Future<Output = ()> + 'static {
         let (cache, metrics) = (self.cache.clone(), self.metrics.clone());
         let (canonical, target) = (self.canonical.clone(), self.target);
-        // What is longer is not stored either.
+        // A longer result would not be stored.
         let bytes_max = self.settings.max_size.bytes().min(cache.store().object_bytes_max());
         async move {
-            // The content, what it unpacks to, and what is made of that.
+            // The content, its decoded form, and the result.
             let (length, coded) = canonical
                 .response()
                 .map_or((0, false), |response| (response.content.len(), response.coding.is_some()));
@@ -176,7 +175,7 @@ impl TranscodeRequest<'_> {
             let made = net::blocking(move || {
                 let response = of.response().ok_or(TranscodeError::Failed)?;
                 let content = convert(response, target, level, bytes_max, shorter_than);
-                // This thread may have nothing to do for long, or be one of many.
+                // This thread may be idle for long, and is one of many.
                 net::release_free_memory();
                 Ok((object(&of, response, target, content?), precise_us()))
             });
@@ -202,7 +201,7 @@ impl TranscodeRequest<'_> {
                 _ => None,
             };
             drop(share);
-            // Those who come from now on find it in the store.
+            // Requests from now on find it in the store.
             drop(listed);
             tell.send_replace(Some(stored));
         }

@@ -1,8 +1,8 @@
-//! Requests for a part of a response that is too long to be stored whole.
+//! Range requests for responses that are too long to be stored whole.
 //!
-//! Promises that only a part that received complete is stored, under a strong validator and after
-//! what a purge may say; that parts under different validators are never put together; and that who
-//! asks for anything but one part in the stored ones is answered as if there were none.
+//! Promises that only complete parts are stored, under a strong validator and subject to purges,
+//! and that parts under different validators are never combined. A request for anything but one
+//! range within stored parts is answered as if there were none.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -32,14 +32,14 @@ use crate::worker_filter::CacheFilter;
 use crate::worker_filter::Lookup;
 use crate::{Key, Object, ObjectKind, Part, Parts, parts_key};
 
-/// Request fields that parts are not asked about.
+/// Conditions that parts are not used for.
 const OTHERS: [Known; 4] =
     [Known::IfMatch, Known::IfNoneMatch, Known::IfModifiedSince, Known::IfUnmodifiedSince];
 
-/// Where parts of what is asked for belong, and since when.
+/// The keys of a part, and when its fetch began.
 pub(super) struct PartFetch {
     primary: Key,
-    /// That was asked for, and that is stored under.
+    /// The key of the request, and the one that the part is stored under.
     asked: Key,
     key: Key,
     begun: PurgeEpoch,
@@ -71,7 +71,7 @@ impl MissHandler<'_> {
         })
     }
 
-    /// The answer, if all that is asked for lies in fresh parts.
+    /// Serves a range that lies in fresh stored parts.
     pub(super) fn serve_stored_parts(&mut self, lookup: &Lookup) -> Option<Outcome> {
         if !self.is_range_request() {
             return None;
@@ -102,7 +102,8 @@ impl MissHandler<'_> {
         Some(Ok(Response { status: 206, headers, body, ..Response::default() }))
     }
 
-    /// Asks the origin for the part, under the URL of the key, and stores what comes if it may be.
+    /// Requests a range from the origin, under the URL of the key, and stores the part if it may
+    /// be.
     pub(super) async fn fetch_part(mut self, at: PartFetch, why: Forward) -> Outcome {
         let config = self.filter.config();
         let mut request = range_origin_request(self.request, &at.key, &config.fetch);
@@ -114,7 +115,7 @@ impl MissHandler<'_> {
         self.forward_part(at, outcome?, why)
     }
 
-    /// What received of a fetch was for this request alone.
+    /// Serves a response that a fetch returned for this request alone.
     pub(super) async fn serve_unshared(
         self,
         mut response: Response,
@@ -145,7 +146,7 @@ impl MissHandler<'_> {
         found.filter(|object| parts_of(object).is_some())
     }
 
-    /// Gives the client what received, and stores it if it is a part that may be.
+    /// Forwards a response, and stores it if it is a part that may be stored.
     fn forward_part(&self, at: PartFetch, mut response: Response, why: Forward) -> Outcome {
         let filter = &self.filter;
         filter.cache().drop_other_parts(&at.key, response.status, &response.headers);
@@ -163,7 +164,7 @@ impl MissHandler<'_> {
         filter.pass_through(Ok(response), &status)
     }
 
-    /// Lets a part be stored when it has come complete.
+    /// Has a part stored once it has arrived complete.
     fn capture_part(&self, at: PartFetch, response: &mut Response) -> Result<(), UncachedReason> {
         let filter = &self.filter;
         let fetch = rules::FetchContext {
@@ -176,7 +177,7 @@ impl MissHandler<'_> {
         let policy = &filter.config().policy;
         let (storing, range, length) = evaluate_part(&fetch, &response.headers, policy)?;
         let store = filter.cache().store();
-        // What it weighs is more than its bytes.
+        // A stored object weighs more than its bytes.
         let bytes_max = filter.config().body_bytes_max.min(store.object_bytes_max() / 2);
         if range.len() > bytes_max {
             return Err(UncachedReason::ContentLength);
@@ -217,7 +218,7 @@ struct PendingPart {
     at: PartFetch,
     storing: StorableResponse,
     first: u64,
-    /// Of the whole.
+    /// Length of the whole content.
     length: u64,
     bytes_max: u64,
     _share: BudgetShare,
@@ -243,18 +244,18 @@ impl PendingPart {
         let most = config.policy.variants_max;
         let insert = |key, kind| store.insert(new_object(key, kind), at.begun, most);
         if let Some(vary) = storing.vary.filter(|_| at.key != at.asked) {
-            // The URL is known to vary from now on, and this variant_key to be too long.
+            // From now on the URL is known to vary, and this variant to be too long.
             let until_secs = wall_secs() + u64::from(config.hit_for_miss_s);
             let _ = insert(at.primary, ObjectKind::Varies(vary));
             let why = UncachedReason::ContentLength;
             let _ = insert(at.key, ObjectKind::Uncacheable { until_secs, why });
         }
-        // An object that was purged in between is counted by the store.
+        // The store counts parts that it rejects because of a purge.
         let _ = insert(key, ObjectKind::Parts(Box::new(parts)));
     }
 }
 
-/// The body of a part on its way to the client, copied as it goes by.
+/// The body of a part, copied while it is sent.
 struct CapturingBody {
     body: Body,
     taken: Vec<u8>,
@@ -280,7 +281,7 @@ impl BodyStream for CapturingBody {
                 }
             }
             Some(Ok(Frame::Trailers(_))) => {}
-            // A file lies on a disk already.
+            // Content in a file is on a disk already.
             Some(Ok(Frame::File(_)) | Err(_)) | None => self.part = None,
         }
         Poll::Ready(frame)
