@@ -112,7 +112,7 @@ impl Cache {
         telemetry::event_limited!(
             10,
             Level::Warn,
-            "stored response does not decode: removed from the cache, to be fetched again",
+            "stored response does not decode: removed from the cache, fetching it again",
             cache = self.name,
             url = String::from_utf8_lossy(path)
         );
@@ -136,9 +136,9 @@ impl Cache {
         if let Err(error) = self.store.set_disk(&self.name, tier) {
             telemetry::event!(
                 Level::Error,
-                "a cache goes on without its disk",
+                "disk cache disabled, serving from memory",
                 cache = self.name,
-                why = "no thread for it",
+                why = "its thread cannot be started",
                 error = error
             );
         }

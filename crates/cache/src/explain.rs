@@ -90,10 +90,13 @@ pub fn explain(
     let way = request::classify(&request.method, &request.headers, upgrade, content, policy);
     let asked = match way {
         Disposition::Pass(reason) => {
-            return past(CacheDecision::Pass, format!("it passes: {}", reason.slug()));
+            return past(
+                CacheDecision::Pass,
+                format!("not handled by the cache: {}", reason.slug()),
+            );
         }
         Disposition::Invalidate => {
-            let said = "it changes things: what is stored for its URL is purged if it succeeds";
+            let said = "an unsafe method: success purges what is stored for its URL";
             return past(CacheDecision::Pass, said.to_owned());
         }
         Disposition::Lookup(asked) => asked,
@@ -104,7 +107,7 @@ pub fn explain(
         serve::lookup(cache.store(), &WorkerCache::new(0), (&rules, policy), request, &mut buffer);
     let looked = match looked {
         Ok(looked) => looked,
-        Err(why) => return past(CacheDecision::Pass, format!("it has no key: {}", why.slug())),
+        Err(why) => return past(CacheDecision::Pass, format!("no key: {}", why.slug())),
     };
     let found = looked.entry.as_ref().map(serve::StoredEntry::object);
     let (verdict, why) = match found.map(|object| &object.kind) {
@@ -114,7 +117,7 @@ pub fn explain(
             (
                 CacheDecision::Miss,
                 format!(
-                    "its last answer could not be stored ({}), known for {left_s} s more",
+                    "the last response could not be stored ({}), remembered for {left_s} s more",
                     why.slug()
                 ),
             )
@@ -132,7 +135,7 @@ fn missing(what: Forward) -> (CacheDecision, String) {
     let why = match what {
         Forward::UriMiss => "nothing is stored for its URL",
         Forward::VaryMiss => "its URL is stored, but not for these header fields",
-        _ => "nothing is stored that could be used",
+        _ => "no stored response can be used",
     };
     (CacheDecision::Miss, why.to_owned())
 }
@@ -149,14 +152,14 @@ fn reused(reuse: Reuse, soft: bool) -> (CacheDecision, String) {
         }
         Reuse::Use { age_s, left_s, refresh: true } => (
             CacheDecision::Stale,
-            format!("stored, {}, and may be given while it is asked for anew", age(age_s, left_s)),
+            format!("stored, {}, served while it is revalidated", age(age_s, left_s)),
         ),
         Reuse::Validate { why, age_s, left_s, if_error } => {
             let because = match why {
-                Forward::Request => "the request does not want it without asking",
-                _ => "it has to be asked for",
+                Forward::Request => "the request wants it revalidated",
+                _ => "it has to be revalidated",
             };
-            let anyway = if if_error { "; given all the same if the origin fails" } else { "" };
+            let anyway = if if_error { "; served all the same if the origin fails" } else { "" };
             (
                 CacheDecision::Revalidate,
                 format!("stored, {}: {because}{anyway}", age(age_s, left_s)),
@@ -164,7 +167,7 @@ fn reused(reuse: Reuse, soft: bool) -> (CacheDecision, String) {
         }
         Reuse::OnlyIfCached => (
             CacheDecision::OnlyIfCached,
-            "the request wants only what is stored and fits".to_owned(),
+            "the request accepts only a stored response, and none can be used".to_owned(),
         ),
     }
 }

@@ -231,8 +231,8 @@ fn describe_settings(settings: &FilterSettings) -> String {
     let query = match &settings.key.query {
         QueryMode::All => String::new(),
         QueryMode::Sorted => "sorted query".to_owned(),
-        QueryMode::Allow(names) => format!("of the query {}", names.join(", ")),
-        QueryMode::Deny(names) => format!("the query but {}", names.join(", ")),
+        QueryMode::Allow(names) => format!("query parameters {}", names.join(", ")),
+        QueryMode::Deny(names) => format!("query without {}", names.join(", ")),
         QueryMode::None => "no query".to_owned(),
     };
     let headers = settings.key.headers.iter().map(|name| format!("header {name}"));
@@ -246,14 +246,14 @@ fn describe_settings(settings: &FilterSettings) -> String {
         .chain(others)
         .collect();
     if !counts.is_empty() {
-        said.push_str(&format!(", told apart by {}", counts.join(", ")));
+        said.push_str(&format!(", keyed by {}", counts.join(", ")));
     }
     if settings.ttl.default != settings::Duration::ZERO {
-        said.push_str(&format!(", {} where the answer says nothing", settings.ttl.default));
+        said.push_str(&format!(", {} for responses without a lifetime", settings.ttl.default));
     }
     let codings: Vec<_> = settings.codings.offer.iter().map(|word| word.coding().token()).collect();
     if !codings.is_empty() {
-        said.push_str(&format!(", ready in {}", codings.join(", ")));
+        said.push_str(&format!(", compressed as {}", codings.join(", ")));
     }
     said
 }

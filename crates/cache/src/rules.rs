@@ -1,7 +1,7 @@
 //! The rules of a shared cache (RFC 9110, 9111, 5861, 9211, 9213, 9875), as pure functions.
 //!
-//! Heads, stored facts, a policy and the time go in; decisions come out. Nothing here has a clock,
-//! a store or a socket, and nothing here waits.
+//! They decide from headers, stored facts, a policy and the time. Nothing here has a clock, a store
+//! or a socket, and nothing waits.
 
 pub mod conditions;
 mod date;

@@ -1,10 +1,10 @@
-//! What is stored, by key, within a bound of memory.
+//! Stored objects by key, within a bound of memory.
 //!
-//! Owns one cache of the configuration: all workers share it, and it outlives Plans. Promises that
-//! a lookup takes a shard's read lock, allocates nothing and writes nothing but two bits of use;
-//! that all memory of an object counts; that what was purged is not found, nor stored by whoever
-//! fetched it before; that nothing is dropped under a lock. Never judges whether an object may be
-//! used (that is `rules`), never waits.
+//! The store of one cache of the configuration: all workers share it, and it outlives plans.
+//! Promises that a lookup takes a shard's read lock, allocates nothing and writes nothing but two
+//! bits of use; that all memory of an object counts; that a purged object is neither found nor
+//! stored again by a fetch that began before; that nothing is dropped under a lock. Whether an
+//! object may be used is decided in `rules`. Never waits for the origin or the disk.
 
 use std::io;
 use std::path::Path;
@@ -32,27 +32,27 @@ use crate::key::url_hash;
 use memory::{Memory, weigh};
 use purge::PurgeEpochs;
 
-/// A store.
+/// The store of one cache.
 pub struct Store {
     memory: Memory,
     purge_epochs: Arc<PurgeEpochs>,
-    /// CacheOutcome for reading when memory has not what is asked for, and for each change.
+    /// Read-locked when memory does not have the object, and for each change.
     disk: RwLock<Option<DiskTier>>,
     versions: AtomicU64,
-    /// The shard that is swept, and the place in it.
+    /// The shard that is swept, and the position in it.
     sweeping: AtomicU64,
     inserted: AtomicU64,
     refused: [AtomicU64; InsertError::ALL.len()],
 }
 
-/// Why something was not stored.
+/// Why an object was not stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InsertError {
-    /// It weighs more than one object may.
+    /// It exceeds the weight of one object.
     TooLarge,
-    /// It was purged while it was fetched.
+    /// It was purged during its fetch.
     Purged,
-    /// What it was derived from is not there any more.
+    /// The response that it was transcoded from is gone.
     Orphan,
 }
 
@@ -60,7 +60,7 @@ impl InsertError {
     pub const ALL: [InsertError; 3] =
         [InsertError::TooLarge, InsertError::Purged, InsertError::Orphan];
 
-    /// Its name in metrics and in Cache-Status.
+    /// The name in metrics and in Cache-Status.
     pub const fn slug(self) -> &'static str {
         match self {
             InsertError::TooLarge => "too-large",
@@ -70,14 +70,14 @@ impl InsertError {
     }
 }
 
-/// What can be said of a store at one moment.
+/// Figures of a store at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StoreStats {
     /// Objects of every kind.
     pub objects: u64,
-    /// Their memory, tables included.
+    /// Their memory, including tables.
     pub bytes: u64,
-    /// What it may come to.
+    /// The limit of that memory.
     pub memory_bytes: u64,
     pub inserted: u64,
     /// In the order of [`InsertError::ALL`].
@@ -86,18 +86,18 @@ pub struct StoreStats {
     pub left: [u64; RemovalReason::ALL.len()],
 }
 
-/// A part of the list of objects.
+/// One page of the list of objects.
 pub struct ObjectPage {
     pub objects: Vec<Arc<Object>>,
-    /// Where the list goes on; `None` at its end.
+    /// Where the next page begins; `None` at the end.
     pub next: Option<u64>,
 }
 
 impl Store {
-    /// An empty store that may come to `memory_bytes`.
+    /// Makes an empty store of at most `memory_bytes`.
     pub fn new(memory_bytes: u64) -> Store {
-        // Neither versions nor numbers of purges are used again after a restart, where something
-        // was kept.
+        // Neither versions nor purge epochs are used again after a restart, where objects are on
+        // disk.
         let start = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_micros());
         let start = start as u64;
         let purge_epochs = Arc::new(PurgeEpochs::new(start));
@@ -112,22 +112,23 @@ impl Store {
         }
     }
 
-    /// To be taken when a fetch begins: what comes of it may be stored if it was not purged since.
+    /// The epoch at the beginning of a fetch: its response may be stored if it was not purged
+    /// since.
     pub fn purge_epoch(&self) -> PurgeEpoch {
         self.purge_epochs.purge_epoch()
     }
 
-    /// Whether what has been fetched from a URL since then, with these tags, was not purged.
+    /// True if a response of this URL and these tags was not purged since its fetch began.
     pub fn is_current(&self, url: &[u8], tags: &[u64], begun: PurgeEpoch) -> bool {
         self.purge_epochs.is_current(url, url_hash(url), tags, begun)
     }
 
-    /// What all objects may weigh.
+    /// The limit of the weight of all objects.
     pub fn memory_bytes(&self) -> u64 {
         self.memory.limit()
     }
 
-    /// What one object may weigh.
+    /// The limit of the weight of one object.
     pub fn object_bytes_max(&self) -> u64 {
         self.memory.limit() / OBJECT_PART
     }
@@ -137,34 +138,33 @@ impl Store {
         self.versions.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// What is stored under a key, counting the use. `hash` is its [`Key::hash`](crate::Key::hash).
+    /// Finds the object of a key, and counts the use. `hash` is [`Key::hash`](crate::Key::hash).
     pub fn get(&self, hash: u64, key: &[u8]) -> Option<Arc<Object>> {
         let object = self.peek(hash, key)?;
         object.state.count_use();
         Some(object)
     }
 
-    /// What is stored under a key, for those who only look.
+    /// Finds the object of a key without counting a use.
     pub fn peek(&self, hash: u64, key: &[u8]) -> Option<Arc<Object>> {
         let epochs = self.memory.epochs();
         self.memory.read(self.memory.shard_of(hash)).get(hash, key, epochs).cloned()
     }
 
-    /// Whether something is stored under a key, in memory.
+    /// True if memory has an object of this key.
     pub(crate) fn has(&self, key: &Key) -> bool {
         self.peek(key.hash(), key.text()).is_some()
     }
 
-    /// Counts insertions: while it stays the same, a lookup that found nothing would find nothing
-    /// again.
+    /// Counts insertions: while the number stays the same, a repeated lookup finds nothing new.
     pub(crate) fn insertions(&self) -> u64 {
         self.inserted.load(Ordering::Acquire)
     }
 
-    /// Stores an object, in place of the one of the same key; with it go the codings derived from
-    /// what was there. Of a URL, at most `variants_max` responses are kept. Bytes that it refers to
-    /// must be its own and of the right size from the start: a slice keeps alive, uncounted, what
-    /// it is a slice of, and a buffer that has grown stays in its larger block when it is cut.
+    /// Stores an object in place of the one of the same key, whose transcoded codings are removed.
+    /// Of a URL, at most `variants_max` responses are stored. The bytes of the object must be its
+    /// own and of exact capacity: a slice keeps its whole block alive, and a shortened buffer stays
+    /// in the larger block, both uncounted.
     pub fn insert(
         &self,
         object: Object,
@@ -178,7 +178,7 @@ impl Store {
         Ok(object)
     }
 
-    /// The same for what comes from the disk.
+    /// Stores an object in memory only.
     fn insert_in_memory(
         &self,
         object: Object,
@@ -190,12 +190,13 @@ impl Store {
         })
     }
 
-    /// Stores a coding derived from a response that is stored.
+    /// Stores a coding that was transcoded from a stored response.
     pub fn insert_derived(&self, object: Object) -> Result<Arc<Object>, InsertError> {
         self.insert_with(object, |_, _, _| Some(usize::MAX))
     }
 
-    /// `admit` says under the lock whether it may come in, and beside how many variants.
+    /// Inserts an object; `admit` returns under the lock how many variants its URL may have, or
+    /// `None` to reject it.
     fn insert_with(
         &self,
         object: Object,
@@ -239,7 +240,7 @@ impl Store {
         refused
     }
 
-    /// Takes out what is stored under a key, and what was derived from it.
+    /// Removes the object of a key, and what was transcoded from it.
     pub fn remove(&self, hash: u64, key: &[u8]) -> Option<Arc<Object>> {
         self.remove_because(hash, key, RemovalReason::Purged)
     }
@@ -261,7 +262,7 @@ impl Store {
         removed
     }
 
-    /// All that is stored under a URL, of every route, in every variant and coding.
+    /// All objects of a URL, of every route, in every variant and coding.
     pub fn of_url(&self, url: &[u8]) -> Vec<Arc<Object>> {
         let hash = url_hash(url);
         let shard = self.memory.read(self.memory.shard_of(hash));
@@ -269,9 +270,9 @@ impl Store {
         shard.of_url(hash, url).filter_map(|at| shard.visible(at, epochs).cloned()).collect()
     }
 
-    /// At most `most` of the objects that `wanted` takes, from where an earlier page ended. An
-    /// object that is there all the while is listed once, unless the store has become much emptier
-    /// meanwhile. A page may be shorter, even empty.
+    /// Returns at most `most` of the objects that `wanted` accepts, from where an earlier page
+    /// ended. An object that stays stored is listed once, unless the store has been compacted in
+    /// between. A page may be shorter, even empty.
     pub fn list(
         &self,
         from: Option<u64>,
@@ -301,8 +302,8 @@ impl Store {
         ObjectPage { objects, next }
     }
 
-    /// Changes when everything was purged, hard or soft: what a worker keeps beside the store is
-    /// good only for one value of it (and until its object has left).
+    /// Changes when everything is purged, hard or soft: an entry of a worker's table is valid only
+    /// for one value of it.
     pub fn clear_epoch(&self) -> u64 {
         self.memory.clear_epoch()
     }
@@ -311,8 +312,8 @@ impl Store {
         self.disk.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Uses this directory, up to that size, as a second tier; or none. `name` is the cache's, for
-    /// people. What is in the directory is read behind the caller's back.
+    /// Opens the second tier in a directory, changes its size, or closes it. `name` is that of the
+    /// cache, for the log. The directory is read in the background.
     pub fn set_disk(&self, name: &str, tier: Option<(&Path, u64)>) -> io::Result<()> {
         let mut disk = self.disk.write().unwrap_or_else(PoisonError::into_inner);
         match (&*disk, tier) {
@@ -320,7 +321,7 @@ impl Store {
                 known.set_size(size, self.memory.limit());
             }
             (_, tier) => {
-                // What waits there is still written, behind the caller's back.
+                // Its queue is still written, in the background.
                 let old = disk.take();
                 std::thread::spawn(move || drop(old));
                 let open = |(directory, size)| {
@@ -337,14 +338,14 @@ impl Store {
         Ok(())
     }
 
-    /// Where an object lies on disk that memory has not, if it does.
+    /// Where to read an object from that is on disk and not in memory.
     pub(crate) fn find_on_disk(&self, key: &Key) -> Option<(StoredRecord, PurgeEpoch)> {
         let begun = self.purge_epoch();
         let stored = self.disk().as_ref()?.find(key)?;
         Some((stored, begun))
     }
 
-    /// Takes an object into memory that was read from where [`Store::find_on_disk`] said.
+    /// Stores an object in memory that was read from where [`Store::find_on_disk`] said.
     pub(crate) fn insert_from_disk(
         &self,
         object: Object,
@@ -357,15 +358,15 @@ impl Store {
         self.disk().as_ref().map(DiskTier::stats)
     }
 
-    /// Sets what the store may come to; what is too much leaves at once.
+    /// Sets the limit of memory; evicts what exceeds it.
     pub fn set_memory(&self, memory_bytes: u64) {
         self.memory.set_limit(memory_bytes);
         self.memory.make_room(0, 0);
     }
 
-    /// Takes out what was purged with everything and what is of no use any more, looking at some
-    /// slices, each under a lock of its own. To be called from time to time, never by a request;
-    /// whether it has come round since it last said so.
+    /// Removes expired objects and those purged with everything, some slices at a time, each under
+    /// a lock of its own. To be called periodically, never by a request; true when all shards have
+    /// been swept.
     pub fn sweep(&self) -> bool {
         let shards = self.memory.shards();
         for _ in 0..shards {

@@ -13,7 +13,7 @@ fn a_disk_that_cannot_be_used_is_shown_by_ctl_caches() {
     let launch = Launch::new(&config(&origin, "", &disk));
     let server = launch.start();
     assert_eq!(get(&server, "/", "").status, 200);
-    server.wait_for_log("a cache goes on without its disk");
+    server.wait_for_log("disk cache disabled, serving from memory");
     let socket = server.path("admin.sock");
     let ctl = ["ctl", "--admin", &format!("unix:{}", socket.display()), "caches"];
     eventually("`ctl caches` reports the failed disk", || {

@@ -40,7 +40,7 @@ pub(super) async fn join_pieces(pieces: Vec<Frame>) -> Result<Content, Fault> {
     } else {
         net::blocking(move || joined(pieces, length)).await.flatten()
     };
-    let failed = |error| Fault::internal(format!("the content cannot be kept: {error}"));
+    let failed = |error| Fault::internal(format!("the content cannot be stored: {error}"));
     joined.map_err(failed)
 }
 

@@ -53,7 +53,7 @@ pub(super) async fn copy_body(
         let run_while_wanted = writer.readers() + leader.followers() > 0;
         if !unwanted.continues(run_while_wanted, length, streaming.length, config) {
             leader.close();
-            writer.fail(Fault::client_gone("nobody wants what is fetched any more"));
+            writer.fail(Fault::client_gone("no client reads the response any more"));
             return CopyResult::Failed;
         }
         let frame = match next(body, config.fetch.outlive).await {

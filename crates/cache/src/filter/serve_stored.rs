@@ -25,7 +25,7 @@ impl CacheFilter {
     ) -> Outcome {
         let object = &self.await_coding(object, request).await;
         let Some(response) = object.response() else {
-            return Err(Fault::internal("a marker was taken for a response"));
+            return Err(Fault::internal("the stored object is not a response"));
         };
         let now_secs = wall_secs();
         let left_s = reuse::left_s(&response.meta, now_secs);

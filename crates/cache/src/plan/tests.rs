@@ -153,7 +153,7 @@ fn explain_says_what_counts() {
         "key": { "query": { "allow": ["q"] }, "headers": ["x-tenant"], "cookies": ["plan"] } }));
     assert_eq!(
         plan.describe(),
-        "in pages, told apart by of the query q, header x-tenant, cookie plan, 10s where the \
-         answer says nothing, ready in zstd, br, gzip"
+        "in pages, keyed by query parameters q, header x-tenant, cookie plan, 10s for responses \
+         without a lifetime, compressed as zstd, br, gzip"
     );
 }

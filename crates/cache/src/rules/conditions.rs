@@ -5,12 +5,12 @@ use wire::conditional::{EntityTag, Outcome, Preconditions, Validators, evaluate}
 use wire::date::parse_http_date;
 use wire::{Known, Method};
 
-/// What a client's conditions make of a stored response: the whole of it, or 304. Its own `etag` is
-/// the one that the client would be sent (of the coding that was chosen for it); `origins` is the
-/// one without our suffix, which it may have from elsewhere.
+/// Evaluates a client's conditions against a stored response: the whole response or 304. The first
+/// of `etags` is that of the selected coding, the second that of the origin, which the client may
+/// have from elsewhere.
 ///
-/// Only a 200 has conditions (RFC 9110 13.2.1). If-Match and If-Unmodified-Since are not for caches
-/// and never come here.
+/// Only a 200 has conditions (RFC 9110 13.2.1). Requests with If-Match and If-Unmodified-Since are
+/// forwarded.
 pub fn conditions(
     request: &Headers,
     status: u16,

@@ -1,11 +1,11 @@
-//! Dates for the sake of freshness: read whatever the case of their letters (RFC 9111 4.2).
+//! Dates for freshness, read in any letter case (RFC 9111 4.2).
 
 use wire::date::parse_http_date;
 
-/// The longest date there is: `Wednesday, 06-Nov-94 08:49:37 GMT`.
+/// The length of the longest date, `Wednesday, 06-Nov-94 08:49:37 GMT`.
 const DATE_BYTES_MAX: usize = 33;
 
-/// Seconds since 1970. A date of another zone than GMT, or in no known form, is none.
+/// Seconds since 1970; `None` for a date in another zone than GMT or in an unknown form.
 pub(crate) fn http_date(text: &[u8]) -> Option<u64> {
     parse_http_date(text).or_else(|| {
         let mut copy = [0; DATE_BYTES_MAX];
@@ -16,7 +16,7 @@ pub(crate) fn http_date(text: &[u8]) -> Option<u64> {
     })
 }
 
-/// Words begin with a capital; only the zone has no other letters.
+/// Makes words begin with a capital and the zone upper case.
 fn capitalise(text: &mut [u8]) {
     let mut inside = false;
     for byte in text.iter_mut() {

@@ -1,16 +1,16 @@
-//! Cache-Control as it is sent (RFC 9111 5.2): lists of directives with optional arguments.
+//! Cache-Control (RFC 9111 5.2): lists of directives with optional arguments.
 //!
-//! Promises to be as lenient as 5.2 asks (names in any case, arguments as tokens or quoted strings,
-//! unknown directives skipped) and to err towards not storing: what restricts is obeyed however it
-//! is written, what permits only in its proper form.
+//! As lenient as 5.2 asks (names in any case, arguments as tokens or quoted strings, unknown
+//! directives skipped), and in doubt does not store: a restriction is obeyed in any form, a
+//! permission only in its proper form.
 
 use exchange::Headers;
 use wire::{Known, token};
 
-/// The greatest number of seconds that is told apart (RFC 9111 1.2.2).
+/// The greatest number of seconds (RFC 9111 1.2.2).
 pub const SECONDS_MAX: u32 = 1 << 31;
 
-/// `delta-seconds` (RFC 9111 1.2.2): digits only; what is too great is the greatest.
+/// Reads `delta-seconds` (RFC 9111 1.2.2): digits only; greater numbers count as the greatest.
 pub(crate) fn seconds(text: &[u8]) -> Option<u32> {
     if text.is_empty() || !text.iter().all(u8::is_ascii_digit) {
         return None;
@@ -21,11 +21,11 @@ pub(crate) fn seconds(text: &[u8]) -> Option<u32> {
     Some(value.min(SECONDS_MAX))
 }
 
-/// One directive: its name as sent, and its argument without quotes.
+/// One directive: its name as received, and its argument without quotes.
 pub(crate) struct Directive<'a> {
     pub(crate) name: &'a [u8],
     pub(crate) argument: Option<&'a [u8]>,
-    /// Whether white space stands around the `=`, which no grammar allows.
+    /// Whether white space surrounds the `=`, which the grammar forbids.
     spaced: bool,
 }
 
@@ -42,7 +42,7 @@ impl Directive<'_> {
 
 /// The directives of one field line.
 pub(crate) fn directives(value: &[u8]) -> impl Iterator<Item = Directive<'_>> {
-    // A quoted string that never ends must not swallow what stands behind it.
+    // A quoted string that never ends must not hide the directives behind it.
     let balanced = is_balanced(value);
     let plain = value.split(|&byte| byte == b',').map(token::trim).filter(|part| !part.is_empty());
     let quoted = token::list(value).filter(move |_| balanced);
@@ -73,10 +73,10 @@ fn directive(member: &[u8]) -> Directive<'_> {
     Directive { name: trimmed, argument: Some(inner.unwrap_or(text)), spaced }
 }
 
-/// What a response says of storing and using it.
+/// The directives of a response.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Directives {
-    /// The first max-age; one that cannot be read is 0 (RFC 9111 4.2.1).
+    /// The first max-age; 0 if it is invalid (RFC 9111 4.2.1).
     pub(crate) max_age_s: Option<u32>,
     pub(crate) s_maxage_s: Option<u32>,
     pub(crate) while_revalidate_s: Option<u32>,
@@ -92,13 +92,13 @@ pub(crate) struct Directives {
     pub(crate) must_understand: bool,
     pub(crate) no_transform: bool,
     pub(crate) immutable: bool,
-    /// Fields that no-cache="…" or private="…" names: they are not kept (RFC 9111 5.2.2.4,
+    /// Fields that no-cache="…" or private="…" lists: they are not stored (RFC 9111 5.2.2.4,
     /// 5.2.2.7).
     pub(crate) fields: Vec<Box<[u8]>>,
 }
 
 impl Directives {
-    /// Those of Cache-Control.
+    /// Reads Cache-Control.
     pub(crate) fn of(headers: &Headers) -> Directives {
         let mut found = Directives::default();
         for value in headers.get_all(Known::CacheControl) {
@@ -140,7 +140,7 @@ impl Directives {
         }
     }
 
-    /// Keeps the names of a qualified directive; false if it is none, or names what is no field.
+    /// Adds the names of a qualified directive; false if it has none, or an invalid one.
     pub(crate) fn names_fields(&mut self, argument: Option<&[u8]>) -> bool {
         let Some(argument) = argument else { return false };
         let names: Vec<Box<[u8]>> =

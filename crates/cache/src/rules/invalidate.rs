@@ -1,23 +1,23 @@
-//! What an answer to an unsafe request makes invalid (RFC 9111 4.4, RFC 9875 3).
+//! What the response to an unsafe request invalidates (RFC 9111 4.4, RFC 9875 3).
 
 use exchange::Headers;
 use wire::Known;
 
 use super::tags;
 
-/// What is to be invalidated.
+/// What is invalidated.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Targets {
-    /// Raw targets in origin-form on the request's own origin, the request's own first.
+    /// Targets in origin-form on the request's own origin, that of the request first.
     pub targets: Vec<Vec<u8>>,
     /// Hashes of cache groups.
     pub groups: Vec<u64>,
 }
 
-/// What an answer to an unsafe request for `target` (origin-form) on `origin`
-/// (`scheme://authority`) makes invalid; nothing if it is an error.
+/// Returns what a response to an unsafe request for `target` (origin-form) on `origin`
+/// (`scheme://authority`) invalidates; nothing if the response is an error.
 pub fn targets(origin: &[u8], target: &[u8], status: u16, headers: &Headers) -> Targets {
-    // RFC 9111 4.4: a non-error answer is 2xx or 3xx.
+    // RFC 9111 4.4: non-error responses are 2xx and 3xx.
     if !(200..=399).contains(&status) {
         return Targets::default();
     }
@@ -31,7 +31,7 @@ pub fn targets(origin: &[u8], target: &[u8], status: u16, headers: &Headers) -> 
     Targets { targets, groups: tags::invalidated(headers, origin) }
 }
 
-/// The origin-form of a reference (RFC 3986 5.2) on the same origin; `None` if it is elsewhere.
+/// Resolves a reference to origin-form (RFC 3986 5.2); `None` if it is on another origin.
 fn resolve(origin: &[u8], base: &[u8], reference: &[u8]) -> Option<Vec<u8>> {
     let reference = reference.split(|&byte| byte == b'#').next().unwrap_or_default();
     let scheme_end = origin.windows(3).position(|three| three == b"://")?;
@@ -67,7 +67,7 @@ fn scheme_length(reference: &[u8]) -> Option<usize> {
     (reference[at] == b':' && fits).then_some(at)
 }
 
-/// `rest` is `authority[path][?query]`.
+/// Resolves `authority[path][?query]`.
 fn same_authority(scheme: &[u8], authority: &[u8], rest: &[u8]) -> Option<Vec<u8>> {
     let end = rest.iter().position(|byte| matches!(byte, b'/' | b'?')).unwrap_or(rest.len());
     let (named, target) = rest.split_at(end);

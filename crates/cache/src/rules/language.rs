@@ -1,9 +1,9 @@
-//! Accept-Language reduced to one of the languages a route has (RFC 9110 12.5.4, RFC 4647 3.4).
+//! Accept-Language, reduced to one of the languages of a route (RFC 9110 12.5.4, RFC 4647 3.4).
 
 use exchange::Headers;
 use wire::{Known, token};
 
-/// The configured language that the client likes best; the first if it likes none or says nothing.
+/// The configured language that the client prefers; the first if none matches.
 pub(crate) fn choose<'p>(request: &Headers, languages: &'p [Box<str>]) -> &'p str {
     let mut best: Option<(u16, usize)> = None;
     for value in request.get_all(Known::AcceptLanguage) {
@@ -20,8 +20,8 @@ pub(crate) fn choose<'p>(request: &Headers, languages: &'p [Box<str>]) -> &'p st
     languages.get(best.map_or(0, |(_, at)| at)).map_or("", |language| language)
 }
 
-/// Whether a range names a language or one that it is a kind of (lookup: `de-AT` finds `de`), or
-/// any (`*`); `de` also finds `de-de`.
+/// True if a range names the language, a more specific one (lookup: `de-AT` finds `de`), or any
+/// (`*`); `de` also finds `de-de`.
 fn fits(range: &[u8], language: &str) -> bool {
     let language = language.as_bytes();
     if range == b"*" || range.eq_ignore_ascii_case(language) {

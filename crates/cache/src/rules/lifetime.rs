@@ -1,4 +1,4 @@
-//! How long a response is fresh, and how old it was when it came (RFC 9111 4.2.1 to 4.2.3).
+//! The lifetime of a response, and its age when it was received (RFC 9111 4.2.1 to 4.2.3).
 
 use exchange::Headers;
 use wire::{Known, token};
@@ -7,26 +7,26 @@ use super::Policy;
 use super::date::http_date;
 use super::directives::{Directives, SECONDS_MAX, seconds};
 
-/// When the answer was asked for and when its head came, in seconds since 1970.
+/// When the response was requested and when its head was received, in seconds since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Times {
     pub requested_secs: u64,
     pub received_secs: u64,
 }
 
-/// A lifetime, and whether it is a guess.
+/// A lifetime, and whether it is heuristic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Lifetime {
     pub(crate) seconds: u32,
     pub(crate) guessed: bool,
 }
 
-/// Statuses that may be stored without being told so (RFC 9110 15.1, RFC 7725 3), without 206.
+/// Statuses that may be stored without explicit freshness (RFC 9110 15.1, RFC 7725 3), except 206.
 pub(crate) fn is_heuristically_cacheable(status: u16) -> bool {
     matches!(status, 200 | 203 | 204 | 300 | 301 | 308 | 404 | 405 | 410 | 414 | 451 | 501)
 }
 
-/// The origin's Date; without a readable one, when the response came (RFC 9110 6.6.1).
+/// The origin's Date; without a valid one, when the response was received (RFC 9110 6.6.1).
 pub(crate) fn date_secs(headers: &Headers, times: Times) -> u64 {
     headers.get(Known::Date).and_then(http_date).unwrap_or(times.received_secs)
 }
@@ -39,15 +39,15 @@ pub(crate) fn initial_age_s(headers: &Headers, times: Times) -> u32 {
     apparent_s.max(corrected_s).min(u64::from(SECONDS_MAX)) as u32
 }
 
-/// `age_value`: the first member of Age, 0 if it cannot be read (RFC 9111 5.1).
+/// `age_value`: the first member of Age, 0 if it is invalid (RFC 9111 5.1).
 fn age_value_s(headers: &Headers) -> u32 {
     let value = headers.get(Known::Age).unwrap_or_default();
     let first = value.split(|&byte| byte == b',').next().unwrap_or_default();
     seconds(token::trim(first)).unwrap_or(0)
 }
 
-/// `freshness_lifetime` as the origin says (RFC 9111 4.2.1). `None` if it says nothing. Expires
-/// counts unless a targeted field has taken its place (RFC 9213 2.2).
+/// The explicit `freshness_lifetime` (RFC 9111 4.2.1). Expires counts unless a targeted field
+/// replaces it (RFC 9213 2.2).
 pub(crate) fn explicit_s(
     directives: &Directives,
     headers: &Headers,
@@ -58,13 +58,13 @@ pub(crate) fn explicit_s(
         return Some(seconds);
     }
     let expires = headers.get(Known::Expires).filter(|_| expires_counts)?;
-    // What cannot be read, "0" above all, is in the past (RFC 9111 5.3).
+    // Invalid dates, "0" above all, are in the past (RFC 9111 5.3).
     let expires_secs = http_date(expires).unwrap_or(0);
     let seconds = expires_secs.saturating_sub(date_secs(headers, times));
     Some(seconds.min(u64::from(SECONDS_MAX)) as u32)
 }
 
-/// The lifetime after the policy. `None` if neither the origin nor the policy gives one.
+/// The lifetime by origin and policy; `None` if neither gives one.
 pub(crate) fn lifetime(
     directives: &Directives,
     explicit_s: Option<u32>,
@@ -75,11 +75,11 @@ pub(crate) fn lifetime(
 ) -> Option<Lifetime> {
     let most_s = policy.ttl_max_s(status);
     if let Some(explicit_s) = explicit_s {
-        // An origin that says 0 means it: only what may be used at all is used longer.
+        // 0 is obeyed: the minimum only raises other lifetimes.
         let raised_s = if explicit_s > 0 { explicit_s.max(policy.ttl_min_s) } else { 0 };
         return Some(Lifetime { seconds: raised_s.min(most_s), guessed: false });
     }
-    // RFC 9111 4.2.2: a guess only where the status or `public` allows it.
+    // RFC 9111 4.2.2: heuristic freshness needs such a status or `public`.
     if !is_heuristically_cacheable(status) && !directives.public {
         return None;
     }
@@ -87,7 +87,7 @@ pub(crate) fn lifetime(
     (guess_s > 0).then(|| Lifetime { seconds: guess_s.min(most_s), guessed: true })
 }
 
-/// A part of the time since the last modification (RFC 9111 4.2.2).
+/// A fraction of the time since the last modification (RFC 9111 4.2.2).
 fn guess_s(headers: &Headers, times: Times, policy: &Policy) -> Option<u32> {
     let heuristic = policy.heuristic?;
     let modified_secs = headers.get(Known::LastModified).and_then(http_date)?;

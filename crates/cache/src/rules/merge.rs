@@ -1,12 +1,12 @@
-//! Stored fields and those of a newer response (RFC 9111 3.2, 4.3.4).
+//! Merging stored headers with those of a newer response (RFC 9111 3.2, 4.3.4).
 
 use exchange::Headers;
 use wire::Known;
 use wire::conditional::EntityTag;
 use wire::date::parse_http_date;
 
-/// Whether a 304 is about the one stored response whose validators were sent (RFC 9111 4.3.4). If
-/// not, the stored response is not to be updated and the request is made again without conditions.
+/// True if a 304 is about the stored response whose validators were sent (RFC 9111 4.3.4). If not,
+/// the request is sent again without conditions.
 pub fn confirms(stored: &Headers, not_modified: &Headers) -> bool {
     let new = not_modified.get(Known::Etag).and_then(EntityTag::parse);
     let old = stored.get(Known::Etag).and_then(EntityTag::parse);
@@ -18,7 +18,7 @@ pub fn confirms(stored: &Headers, not_modified: &Headers) -> bool {
     }
 }
 
-/// A 304 to our own conditions that names no other date can only mean what we asked about.
+/// A 304 to our conditions that has no other date can only mean our validators.
 fn same_date(stored: &Headers, not_modified: &Headers) -> bool {
     let Some(new) = not_modified.get(Known::LastModified) else { return true };
     let Some(old) = stored.get(Known::LastModified) else { return false };
@@ -28,13 +28,13 @@ fn same_date(stored: &Headers, not_modified: &Headers) -> bool {
     }
 }
 
-/// The stored fields as a 304 updates them: every field of it takes the
-/// place of the stored ones of its name, but for those that describe the content as it was stored.
-/// `stored` has both what is sent and what is hidden. The result goes to [`super::store::evaluate`].
+/// The stored headers updated by a 304: each of its fields replaces the stored ones of that name,
+/// except those that describe the stored content. `stored` contains the headers that are sent and
+/// the hidden ones. The result goes to [`super::store::evaluate`].
 pub fn merged(stored: [&Headers; 2], newer: &Headers) -> Headers {
     let mut all = Headers::new();
     for field in stored.iter().flat_map(|headers| headers.iter()) {
-        // A stored Date says nothing about a response without one.
+        // A stored Date does not describe a response without one.
         let replaced = !is_kept(field.known) && newer.contains(field.name)
             || matches!(field.known, Some(Known::Date | Known::Age));
         if !replaced {
@@ -47,7 +47,7 @@ pub fn merged(stored: [&Headers; 2], newer: &Headers) -> Headers {
     all
 }
 
-/// What belongs to the stored content or to the message that brought it (RFC 9111 3.2).
+/// True for fields of the stored content, or of the message that brought it (RFC 9111 3.2).
 fn is_kept(known: Option<Known>) -> bool {
     matches!(
         known,

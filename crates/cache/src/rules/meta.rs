@@ -1,5 +1,4 @@
-//! What is remembered of a stored response for the rules: small, because a million of them are
-//! kept.
+//! The facts of a stored response that the rules need: small, because millions are stored.
 
 /// Facts of a stored response.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,34 +12,35 @@ pub struct Meta {
     pub initial_age_s: u32,
     /// `freshness_lifetime` (RFC 9111 4.2.1), after the policy's floors and ceilings.
     pub lifetime_s: u32,
-    /// How long it may be served stale while it is fetched anew (RFC 5861 3, or the policy).
+    /// How long it may be served stale during a revalidation (RFC 5861 3, or the policy).
     pub while_revalidate_s: u32,
     /// How long it may be served stale when the origin fails (RFC 5861 4, or the policy).
     pub if_error_s: u32,
 }
 
-/// What the response said of its use.
+/// Flags of a stored response.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Flags(u8);
 
 impl Flags {
-    /// Stale it is never served: must-revalidate, proxy-revalidate or s-maxage (RFC 9111 5.2.2.2,
+    /// Never served stale: must-revalidate, proxy-revalidate or s-maxage (RFC 9111 5.2.2.2,
     /// 5.2.2.8, 5.2.2.10).
     pub const MUST_REVALIDATE: Flags = Flags(1);
-    /// Never without asking: no-cache (RFC 9111 5.2.2.4).
+    /// Revalidated before each use: no-cache (RFC 9111 5.2.2.4).
     pub const NO_CACHE: Flags = Flags(2);
-    /// Not transformed: no-transform (RFC 9111 5.2.2.6).
+    /// Not transcoded: no-transform (RFC 9111 5.2.2.6).
     pub const NO_TRANSFORM: Flags = Flags(4);
-    /// Not asked for again while fresh: immutable (RFC 8246).
+    /// Not revalidated while fresh: immutable (RFC 8246).
     pub const IMMUTABLE: Flags = Flags(8);
-    /// The lifetime is a guess (RFC 9111 4.2.2).
+    /// The lifetime is heuristic (RFC 9111 4.2.2).
     pub const HEURISTIC: Flags = Flags(16);
     /// It has a validator: an ETag or a Last-Modified.
     pub const VALIDATOR: Flags = Flags(32);
-    /// Other codings of it may be made: its route codes what is of its type, and nobody forbids it.
+    /// Other codings of it may be made: the route compresses its media type, and nothing forbids
+    /// it.
     pub const CODABLE: Flags = Flags(64);
 
-    /// As a byte that is kept: see [`Flags::from_bits`].
+    /// The byte that is stored: see [`Flags::from_bits`].
     pub(crate) fn bits(self) -> u8 {
         self.0
     }
@@ -59,20 +59,20 @@ impl Flags {
     }
 }
 
-/// Which request fields a response was chosen by (RFC 9111 4.1), in lower case, sorted, without
-/// Accept-Encoding where we derive codings ourselves.
+/// The request fields that select a variant (RFC 9111 4.1), in lower case, sorted, without
+/// Accept-Encoding where the cache transcodes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Vary {
     pub fields: Box<[Box<[u8]>]>,
 }
 
-/// What No-Vary-Search says (buffer-ietf-httpbis-no-vary-search).
+/// The content of No-Vary-Search (draft-ietf-httpbis-no-vary-search).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SearchRule {
-    /// Whether the order of parameters does not matter.
+    /// Whether the order of parameters is ignored.
     pub key_order: bool,
-    /// Parameters that do not matter; with `all` set, those that do. Decoded.
+    /// The ignored parameters, decoded; with `all` set, the significant ones.
     pub params: Box<[Box<[u8]>]>,
-    /// Whether none is_significant but `params`.
+    /// Whether all parameters but `params` are ignored.
     pub all: bool,
 }

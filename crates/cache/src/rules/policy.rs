@@ -1,27 +1,27 @@
-//! What a route decides where the rules leave a choice, frozen when the Plan is built.
+//! The decisions of a route where the rules leave a choice.
 //!
-//! The default is the strict one: freshness only from what the origin says, nothing with
-//! Set-Cookie, stale only where the origin allows it.
+//! The default is strict: freshness only as the origin says, nothing with Set-Cookie, stale only
+//! where the origin allows it.
 
-/// The knobs of one route.
+/// The policy of one route.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// Lifetime of an answer that says nothing of its own, with a status that is cacheable by
-    /// default; 0: not stored.
+    /// Lifetime of a response without one of its own and with a heuristically cacheable status; 0:
+    /// not stored.
     pub default_ttl_s: u32,
-    /// An explicit lifetime that is shorter, but not 0, counts as this.
+    /// Minimum of an explicit lifetime other than 0.
     pub ttl_min_s: u32,
-    /// A longer lifetime counts as this.
+    /// Maximum lifetime.
     pub ttl_max_s: u32,
-    /// Ceilings by status, the first that fits; 0: not stored.
+    /// Maximum lifetimes by status, the first that matches; 0: not stored.
     pub status_ceilings: Box<[StatusCeiling]>,
-    /// Lifetimes are guessed from Last-Modified (RFC 9111 4.2.2).
+    /// Heuristic freshness from Last-Modified (RFC 9111 4.2.2).
     pub heuristic: Option<Heuristic>,
-    /// Every answer may be served stale for so long while it is fetched anew, unless it forbids it
-    /// (RFC 5861 3).
+    /// How long every response may be served stale during a revalidation, unless it forbids it (RFC
+    /// 5861 3).
     pub while_revalidate_s: u32,
-    /// Every answer may be served stale for so long when the origin fails, unless it forbids it
-    /// (RFC 5861 4).
+    /// How long every response may be served stale when the origin fails, unless it forbids it (RFC
+    /// 5861 4).
     pub if_error_s: u32,
     /// Whether directives of requests are obeyed (RFC 9111 5.2.1: they are advisory).
     pub honour_request: bool,
@@ -32,14 +32,14 @@ pub struct Policy {
     pub surrogate_control: bool,
     /// Whether No-Vary-Search is obeyed.
     pub no_vary_search: bool,
-    /// Variants of one URL; more are not stored.
+    /// Maximum number of variants of one URL.
     pub variants_max: usize,
-    /// Languages that Accept-Language is reduced to where an answer varies by it, the favourite
-    /// first, in lower case; empty: its text is compared.
+    /// Languages that Accept-Language is reduced to where a response varies by it, the preferred
+    /// one first, in lower case; if empty, its text is compared.
     pub languages: Box<[Box<str>]>,
 }
 
-/// The longest lifetime of answers with some statuses.
+/// The maximum lifetime of responses with some statuses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StatusCeiling {
     pub first: u16,
@@ -47,7 +47,7 @@ pub struct StatusCeiling {
     pub ttl_max_s: u32,
 }
 
-/// How lifetimes are guessed.
+/// Heuristic freshness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Heuristic {
     /// Of the time since the last modification.
@@ -55,14 +55,14 @@ pub struct Heuristic {
     pub ttl_max_s: u32,
 }
 
-/// What is done with an answer that sets cookies (RFC 9111 7.3).
+/// What happens to a response that sets cookies (RFC 9111 7.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetCookie {
     /// It is not stored.
     Refuse,
     /// It is stored without its cookies.
     Strip,
-    /// It is stored with them: everybody gets them.
+    /// It is stored with them: all clients get them.
     Store,
 }
 
@@ -89,7 +89,7 @@ impl Default for Policy {
 }
 
 impl Policy {
-    /// The ceiling for a status.
+    /// The maximum lifetime for a status.
     pub fn ttl_max_s(&self, status: u16) -> u32 {
         let ceiling = self.status_ceilings.iter().find(|c| (c.first..=c.last).contains(&status));
         ceiling.map_or(self.ttl_max_s, |c| c.ttl_max_s.min(self.ttl_max_s))

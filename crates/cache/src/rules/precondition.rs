@@ -1,17 +1,18 @@
-//! If-Match on its way to the origin (RFC 9110 13.1.1).
+//! If-Match in forwarded requests (RFC 9110 13.1.1).
 //!
-//! A client may have content in a coding that was made here, under the origin's tag with a suffix
-//! of ours, which the origin does not know. It stands for the origin's own: what the client has is
-//! made of that, and changes when it does.
+//! A client may have a transcoded response under the origin's tag with our suffix, which the origin
+//! does not know. It stands for the origin's own tag: the transcoded content changes when the
+//! original does.
 
 use exchange::Headers;
 use wire::conditional::EntityTag;
 use wire::{Known, token};
 
-/// What a tag of ours ends with.
+/// The suffixes of tags of transcoded responses.
 const SUFFIXES: [&[u8]; 4] = [b"-gzip", b"-br", b"-zstd", b"-identity"];
 
-/// Adds the origin's tags to those of ours. Ours stay: the origin may have tags that end so.
+/// Adds the origin's tags to those with a suffix of ours. These stay: the origin may have tags that
+/// end so.
 pub fn restore_tags(request: &mut Headers) {
     if !request.contains(Known::IfMatch) {
         return;

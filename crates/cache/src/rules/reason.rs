@@ -1,13 +1,13 @@
-//! Why something did not come from the cache, or did not go into it.
+//! Why a response did not come from the cache, or was not stored.
 
-/// Why a request goes past the cache or its answer is not stored.
+/// Why a request is forwarded without the cache, or its response is not stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum UncachedReason {
     /// Neither GET nor HEAD.
     Method,
-    /// A GET or HEAD with content (RFC 9110 9.3.1: it has no meaning that a cache knows).
+    /// A GET or HEAD with content, whose meaning is undefined (RFC 9110 9.3.1).
     Content,
-    /// It asks for another protocol.
+    /// The request upgrades to another protocol.
     Upgrade,
     /// If-Match or If-Unmodified-Since: only an origin server evaluates them (RFC 9111 4.3.2).
     Precondition,
@@ -15,45 +15,46 @@ pub enum UncachedReason {
     Key,
     /// The request says no-store (RFC 9111 5.2.1.5).
     RequestNoStore,
-    /// The answer to a HEAD has no content to store.
+    /// The response to a HEAD has no content to store.
     Head,
-    /// A status that is never stored: interim, 206, 304, or not understood (RFC 9111 3).
+    /// A status that is never stored: interim, 206, 304, or unknown (RFC 9111 3).
     Status,
-    /// Content-Range: a part is not the whole (RFC 9111 3.3).
+    /// Partial content (RFC 9111 3.3).
     Partial,
     /// no-store (RFC 9111 5.2.2.5).
     NoStore,
     /// private (RFC 9111 5.2.2.7).
     Private,
-    /// The request was authenticated and nothing allows to share the answer (RFC 9111 3.5).
+    /// The request was authenticated and the response does not allow sharing (RFC 9111 3.5).
     Authorization,
-    /// It sets a cookie.
+    /// The response sets a cookie.
     SetCookie,
-    /// Nothing says how long it is fresh.
+    /// The response has no lifetime.
     NoLifetime,
-    /// It was stale when it came, and has no validator.
+    /// The response was stale when it arrived, and has no validator.
     Stale,
-    /// The policy's ceiling for its status is 0.
+    /// The policy's maximum lifetime for the status is 0.
     Ceiling,
     /// Vary: * (RFC 9111 4.1).
     VaryAny,
-    /// It varies by more fields than are compared.
+    /// The response varies by too many fields.
     VaryFields,
-    /// It varies by Accept-Encoding and has a coding that cannot be undone here.
+    /// The response varies by Accept-Encoding and has a coding that cannot be decoded here.
     Coding,
-    /// More tags and groups than are kept.
+    /// The response has too many tags and groups.
     Tags,
-    /// Its head is too long.
+    /// The response head is too long.
     HeadLength,
-    /// Its content is too long.
+    /// The content is too long.
     ContentLength,
-    /// It was cut off, or the run failed.
+    /// The response was cut off, or the fetch failed.
     Failed,
-    /// The URL has as many variants as may be kept.
+    /// The URL has too many variants.
     Variants,
-    /// The client does not accept its encoding, and decoded it is longer than `max_decoded`.
+    /// The client does not accept the coding, and decoded the response is longer than
+    /// `max_decoded`.
     DecodedSize,
-    /// The client does not accept its encoding, and no memory is left for decoding.
+    /// The client does not accept the coding, and no memory is left for decoding.
     DecodingFull,
 }
 
@@ -87,7 +88,7 @@ impl UncachedReason {
         UncachedReason::DecodingFull,
     ];
 
-    /// A token for metrics and the `detail` of Cache-Status.
+    /// The name in metrics and in the `detail` of Cache-Status.
     pub const fn slug(self) -> &'static str {
         match self {
             UncachedReason::Method => "method",
@@ -119,7 +120,7 @@ impl UncachedReason {
         }
     }
 
-    /// What Cache-Status says of a request that was passed for this reason (RFC 9211 2.2).
+    /// The `fwd` of Cache-Status for a request that was forwarded for this reason (RFC 9211 2.2).
     pub const fn forward(self) -> Forward {
         match self {
             UncachedReason::Method => Forward::Method,
@@ -131,22 +132,22 @@ impl UncachedReason {
     }
 }
 
-/// Why a request went to the origin (RFC 9211 2.2).
+/// Why a request was forwarded to the origin (RFC 9211 2.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Forward {
-    /// The cache was configured not to handle it.
+    /// The cache was configured not to handle the request.
     Bypass,
     /// The method's semantics require it.
     Method,
-    /// Nothing is stored for the URL.
+    /// No response is stored for the URL.
     UriMiss,
-    /// Something is stored for the URL, but not for these header fields.
+    /// A response is stored for the URL, but not for these header fields.
     VaryMiss,
-    /// Nothing is stored that could be used.
+    /// No stored response can be used.
     Miss,
-    /// What is stored is fresh, but the request did not allow to use it.
+    /// The stored response is fresh, but the request did not allow its use.
     Request,
-    /// What is stored is stale.
+    /// The stored response is stale.
     Stale,
     /// Only parts are stored.
     Partial,
@@ -164,7 +165,7 @@ impl Forward {
         Forward::Partial,
     ];
 
-    /// The token of Cache-Status's `fwd`.
+    /// The token in Cache-Status.
     pub const fn token(self) -> &'static str {
         match self {
             Forward::Bypass => "bypass",

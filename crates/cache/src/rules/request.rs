@@ -1,4 +1,4 @@
-//! What a request asks of the cache (RFC 9111 4, 5.2.1).
+//! Classification of requests, and their cache directives (RFC 9111 4, 5.2.1).
 
 use exchange::Headers;
 use wire::{Known, Method};
@@ -6,39 +6,39 @@ use wire::{Known, Method};
 use super::directives::{SECONDS_MAX, directives};
 use super::{Policy, UncachedReason};
 
-/// What is done with a request.
+/// What the cache does with a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disposition {
-    /// It is looked for in the cache.
+    /// The request is looked up.
     Lookup(RequestDirectives),
-    /// It goes past the cache, and so does its answer.
+    /// The request is forwarded, and its response is not stored.
     Pass(UncachedReason),
-    /// It goes past the cache, and its answer makes stored ones invalid (RFC 9111 4.4).
+    /// The request is forwarded, and its response invalidates stored ones (RFC 9111 4.4).
     Invalidate,
 }
 
-/// The directives of a request that is looked for; none if the policy ignores them.
+/// The cache directives of a request; the defaults if the policy ignores them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestDirectives {
     pub max_age_s: Option<u32>,
-    /// [`SECONDS_MAX`] without an argument.
+    /// [`SECONDS_MAX`] if max-stale has no argument.
     pub max_stale_s: Option<u32>,
     pub min_fresh_s: Option<u32>,
-    /// RFC 5861 4: it may stand in requests too.
+    /// The directive may stand in requests too (RFC 5861 4).
     pub if_error_s: Option<u32>,
     pub no_cache: bool,
-    /// Nothing of the request or its answer is stored, and no other request shares the answer.
+    /// Nothing of the request or its response is stored, and no other request shares the response.
     pub no_store: bool,
-    /// 504 instead of going to the origin (RFC 9111 5.2.1.7).
+    /// 504 instead of a request to the origin (RFC 9111 5.2.1.7).
     pub only_if_cached: bool,
     pub no_transform: bool,
 }
 
-/// Fields by which a request says something of its own to the cache.
+/// Fields that change how the cache handles a request.
 const SAYING: [Known; 4] =
     [Known::CacheControl, Known::Pragma, Known::IfMatch, Known::IfUnmodifiedSince];
 
-/// What is to be done with a request. `content` says whether it has any.
+/// Classifies a request; `content` is true if it has content.
 pub fn classify(
     method: &Method,
     headers: &Headers,
@@ -59,7 +59,7 @@ pub fn classify(
     if content {
         return Disposition::Pass(UncachedReason::Content);
     }
-    // Nearly every request: one look at its fields.
+    // Most requests have none of these fields.
     if !headers.contains_any(&SAYING) {
         return Disposition::Lookup(RequestDirectives::default());
     }
@@ -74,8 +74,8 @@ pub fn classify(
     Disposition::Lookup(asked)
 }
 
-/// Methods registered as safe (RFC 9110 9.2.1 and the registry of methods). One whose safety is
-/// unknown invalidates (RFC 9111 4.4).
+/// Methods registered as safe (RFC 9110 9.2.1 and the registry of methods). Unknown methods
+/// invalidate (RFC 9111 4.4).
 fn is_safe(method: &Method) -> bool {
     const OTHERS: [&[u8]; 4] = [b"PROPFIND", b"QUERY", b"REPORT", b"SEARCH"];
     method.is_safe() || OTHERS.contains(&method.as_bytes())
@@ -111,7 +111,7 @@ impl RequestDirectives {
                 }
             }
         }
-        // What HTTP/1.0 had for it (RFC 9111 5.4).
+        // The equivalent in HTTP/1.0 (RFC 9111 5.4).
         asked.no_cache |= !any && headers.lists_token(Known::Pragma, "no-cache");
         asked
     }

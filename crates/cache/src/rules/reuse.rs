@@ -1,33 +1,33 @@
-//! Whether a stored response answers a request (RFC 9111 4, 4.2; RFC 5861).
+//! Whether a stored response may be used for a request (RFC 9111 4, 4.2; RFC 5861).
 //!
-//! Freshness and age are whole seconds and saturate. The response was chosen by its key already
-//! (RFC 9111 4: target, method and Vary); here time and directives decide.
+//! Freshness and age are whole seconds and saturate. The key has already selected the response (RFC
+//! 9111 4: target, method and Vary); here time and directives decide.
 
 use super::directives::SECONDS_MAX;
 use super::{Flags, Forward, Meta, RequestDirectives};
 
-/// What may be done with a stored response.
+/// How a stored response may be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reuse {
-    /// It is the answer.
+    /// It is served.
     Use {
         /// The Age to send (RFC 9111 5.1).
         age_s: u32,
-        /// How long it stays fresh; negative since it went stale. The `ttl` of Cache-Status.
+        /// Remaining freshness, negative if stale: the `ttl` of Cache-Status.
         left_s: i64,
-        /// It is stale, and is to be fetched anew behind this answer (RFC 5861 3).
+        /// It is stale, and is revalidated in the background (RFC 5861 3).
         refresh: bool,
     },
-    /// The origin is asked first.
+    /// It is revalidated first.
     Validate {
         why: Forward,
         age_s: u32,
         left_s: i64,
-        /// Whether it may be the answer if the origin fails *now*; asked again when it has failed
-        /// with [`may_serve_on_error`].
+        /// Whether it may be served if the origin fails *now*; once it has failed,
+        /// [`may_serve_on_error`] decides.
         if_error: bool,
     },
-    /// The client wants no other than a stored answer, and this one does not fit: 504.
+    /// The client accepts only a stored response, and this one cannot be used: 504.
     OnlyIfCached,
 }
 
@@ -37,16 +37,16 @@ pub fn age_s(meta: &Meta, now_secs: u64) -> u32 {
     meta.initial_age_s.saturating_add(resident_s as u32).min(SECONDS_MAX)
 }
 
-/// How long it stays fresh, or how long it has been stale.
+/// Remaining freshness, negative if stale.
 pub fn left_s(meta: &Meta, now_secs: u64) -> i64 {
     i64::from(meta.lifetime_s) - i64::from(age_s(meta, now_secs))
 }
 
-/// Decides. `soft_stale`: it was purged softly.
+/// Decides whether a stored response may be used. `soft_stale` is true if it was purged softly.
 pub fn evaluate(meta: &Meta, soft_stale: bool, asked: &RequestDirectives, now_secs: u64) -> Reuse {
     let age_s = age_s(meta, now_secs);
     let left_s = i64::from(meta.lifetime_s) - i64::from(age_s);
-    // RFC 9111 4.2: fresh is what has not reached its lifetime.
+    // RFC 9111 4.2: a response is fresh until it reaches its lifetime.
     let fresh = left_s > 0 && !soft_stale && !meta.flags.has(Flags::NO_CACHE);
     let stale_s = (-left_s).max(0) as u64;
     let verdict = if fresh {
@@ -58,13 +58,13 @@ pub fn evaluate(meta: &Meta, soft_stale: bool, asked: &RequestDirectives, now_se
         return Reuse::Use { age_s, left_s, refresh: false };
     };
     if why == Forward::Stale && may_be_stale(meta) && !asked.no_cache {
-        // RFC 9111 5.2.1.2; age is limited by max-age all the same.
+        // RFC 9111 5.2.1.2; max-age limits the age all the same.
         let accepted = asked.max_stale_s.is_some_and(|most| stale_s <= u64::from(most));
         let in_age = asked.max_age_s.is_none_or(|most| age_s <= most);
         if accepted && in_age && asked.min_fresh_s.is_none() && !soft_stale {
             return Reuse::Use { age_s, left_s, refresh: false };
         }
-        // RFC 5861 3, unless the client has said how old it may be.
+        // RFC 5861 3, unless the request limits the age.
         let behind = stale_s < u64::from(meta.while_revalidate_s);
         let limited = asked.max_age_s.or(asked.min_fresh_s).or(asked.max_stale_s).is_some();
         if behind && !limited {
@@ -78,22 +78,22 @@ pub fn evaluate(meta: &Meta, soft_stale: bool, asked: &RequestDirectives, now_se
     Reuse::Validate { why, age_s, left_s, if_error }
 }
 
-/// Whether the request does not take this fresh response (RFC 9111 5.2.1).
+/// True if the request does not accept this fresh response (RFC 9111 5.2.1).
 fn is_refused(meta: &Meta, asked: &RequestDirectives, age_s: u32, left_s: i64) -> bool {
-    // RFC 8246 2: what never changes is not asked for again while it is fresh, unless the client
-    // insists.
+    // RFC 8246 2: an immutable response is not revalidated while it is fresh, unless the request
+    // says no-cache.
     let too_old = asked.max_age_s.is_some_and(|most| age_s > most);
     asked.no_cache
         || too_old && !meta.flags.has(Flags::IMMUTABLE)
         || asked.min_fresh_s.is_some_and(|least| left_s < i64::from(least))
 }
 
-/// RFC 9111 4.2.4: never where the response forbids it.
+/// True unless the response forbids stale use (RFC 9111 4.2.4).
 fn may_be_stale(meta: &Meta) -> bool {
     !meta.flags.has(Flags::NO_CACHE) && !meta.flags.has(Flags::MUST_REVALIDATE)
 }
 
-/// Whether it may be served although the origin failed to confirm it (RFC 5861 4; RFC 9111 4.2.4).
+/// True if it may be served after the origin failed to validate it (RFC 5861 4; RFC 9111 4.2.4).
 pub fn may_serve_on_error(meta: &Meta, asked: &RequestDirectives, now_secs: u64) -> bool {
     let most_s = meta.if_error_s.max(asked.if_error_s.unwrap_or(0));
     let stale_s = -left_s(meta, now_secs);

@@ -1,9 +1,9 @@
-//! No-Vary-Search (buffer-ietf-httpbis-no-vary-search): which parameters of the query matter.
+//! No-Vary-Search (draft-ietf-httpbis-no-vary-search): the query parameters that are significant.
 //!
-//! A rule turns a query into a canonical one: two URLs are the same if their canonical queries are.
-//! Queries are read as forms are (`+` and percent-encoding decoded, `a` is `a=`). A field that
-//! cannot be read, or has a member of another type, is ignored as a whole: then every byte
-//! is_significant.
+//! A rule turns a query into a canonical one: URLs are equivalent if their canonical queries are
+//! equal. Queries are read as forms are (`+` and percent-encoding decoded, `a` is `a=`). A field
+//! that is invalid, or has a member of another type, is ignored as a whole: then every byte is
+//! significant.
 
 use std::borrow::Cow;
 
@@ -13,13 +13,13 @@ use wire::structured::{Bare, Item, Member, parse_dictionary};
 
 use super::SearchRule;
 
-/// What a response says; `None` if every parameter and their order is_significant.
+/// The rule of a response; `None` if all parameters and their order are significant.
 pub(crate) fn of_response(headers: &Headers) -> Option<SearchRule> {
     let joined = headers.joined(Known::NoVarySearch).unwrap_or_default();
     parse(&joined)
 }
 
-/// Reads a value.
+/// Reads a field value.
 pub fn parse(value: &[u8]) -> Option<SearchRule> {
     let mut rule = SearchRule { key_order: false, params: Box::default(), all: false };
     let mut except = None;
@@ -36,7 +36,7 @@ pub fn parse(value: &[u8]) -> Option<SearchRule> {
         }
     }
     if let Some(except) = except {
-        // Exceptions are made of all only.
+        // `except` needs `params`.
         if !rule.all {
             return None;
         }
@@ -56,8 +56,7 @@ fn names(items: Vec<Item>) -> Option<Box<[Box<[u8]>]>> {
 /// A parameter and its value, decoded.
 type Pair<'a> = (Cow<'a, [u8]>, Cow<'a, [u8]>);
 
-/// Appends the canonical form of a query (without its `?`): what is_significant of it, in one
-/// spelling.
+/// Appends the canonical form of a query (without its `?`).
 pub fn canonical(query: &[u8], rule: &SearchRule, out: &mut Vec<u8>) {
     let mut kept: Vec<Pair<'_>> = query
         .split(|&byte| byte == b'&')
@@ -69,7 +68,7 @@ pub fn canonical(query: &[u8], rule: &SearchRule, out: &mut Vec<u8>) {
         .filter(|(name, _)| rule.params.iter().any(|listed| **listed == **name) == rule.all)
         .collect();
     if rule.key_order {
-        // Stable: the order of one parameter's values is its own.
+        // A stable sort: the order of one parameter's values is significant.
         kept.sort_by(|a, b| a.0.cmp(&b.0));
     }
     for (at, (name, value)) in kept.iter().enumerate() {
@@ -82,8 +81,8 @@ pub fn canonical(query: &[u8], rule: &SearchRule, out: &mut Vec<u8>) {
     }
 }
 
-/// As forms are read: `+` is a space, then percent-encoding, then UTF-8 with U+FFFD for what is
-/// none. Percent signs that encode nothing stand for themselves.
+/// Decodes as forms do: `+` is a space, then percent-encoding, then UTF-8 with U+FFFD for invalid
+/// bytes. An incomplete escape stands for itself.
 fn decode(text: &[u8]) -> Cow<'_, [u8]> {
     if text.is_ascii() && !text.iter().any(|byte| matches!(byte, b'+' | b'%')) {
         return Cow::Borrowed(text);

@@ -1,21 +1,21 @@
-//! Which fields of a response are kept, and which are sent on (RFC 9111 3.1).
+//! Which headers of a response are stored, and which are forwarded (RFC 9111 3.1).
 
 use exchange::{Field, Headers};
 use wire::{Known, token};
 
 use super::{Policy, SetCookie};
 
-/// The fields of a response, divided.
+/// The headers of a response, split.
 pub(crate) struct SplitHeaders {
-    /// To keep and to send.
+    /// To store and to send.
     pub(crate) shown: Headers,
-    /// To keep for a later merge, never to send: what the origin says to us alone.
+    /// To store for a later merge and never to send: addressed to this cache.
     pub(crate) hidden: Headers,
-    /// Never stored: only the client that caused the fetch gets them (RFC 9111 5.2.2.4, 5.2.2.7).
+    /// Never stored: for the client that caused the fetch alone (RFC 9111 5.2.2.4, 5.2.2.7).
     pub(crate) private: Headers,
 }
 
-/// Divides a response's fields; `named` are those that qualified directives name.
+/// Splits the headers of a response; `named` are the fields that qualified directives list.
 pub(crate) fn split(headers: &Headers, named: &[Box<[u8]>], policy: &Policy) -> SplitHeaders {
     let mut divided =
         SplitHeaders { shown: Headers::new(), hidden: Headers::new(), private: Headers::new() };
@@ -36,9 +36,9 @@ pub(crate) fn split(headers: &Headers, named: &[Box<[u8]>], policy: &Policy) -> 
     divided
 }
 
-/// Fields that say something to a cache like ours alone: nobody behind us sees them, whether the
-/// response is stored or not. A targeted field that the policy does not read is passed on (RFC 9213
-/// 2.2), and so is the one for all delivery networks.
+/// True for fields that are addressed to this cache: they are never forwarded. A targeted field
+/// that the policy does not read is forwarded (RFC 9213 2.2), and so is the one for all delivery
+/// networks.
 fn is_for_us(field: &Field<'_>, policy: &Policy) -> bool {
     match field.known {
         Some(Known::SurrogateKey | Known::CacheTag) => true,
@@ -48,12 +48,13 @@ fn is_for_us(field: &Field<'_>, policy: &Policy) -> bool {
     }
 }
 
-/// Removes what is for us alone from a response on its way to a client.
+/// Removes fields that are addressed to this cache from a response.
 pub fn remove_cache_fields(headers: &mut Headers, policy: &Policy) {
     headers.retain(|field| !is_for_us(&field, policy));
 }
 
-/// Fields of the connection, and of the proxy that it ends in (RFC 9111 3.1, RFC 9110 7.6.1).
+/// True for fields of the connection, and of the proxy that it ends in (RFC 9111 3.1, RFC 9110
+/// 7.6.1).
 fn is_hop_by_hop_field(field: &Field<'_>, headers: &Headers) -> bool {
     match field.known {
         Some(
@@ -67,10 +68,9 @@ fn is_hop_by_hop_field(field: &Field<'_>, headers: &Headers) -> bool {
     }
 }
 
-/// Fields that are written for each response: Age grows, and the length is known from the content.
-/// Content-Range has no meaning in a stored response: the one of a 206 is written for each response
-/// too, and in others it is ignored (RFC 9110 14.4). What caches nearer to the origin wrote into
-/// Cache-Status stays (RFC 9211 2).
+/// True for fields that are generated for each response: Age, and the length of the content.
+/// Content-Range has no meaning in a stored response: that of a 206 is generated too, others are
+/// ignored (RFC 9110 14.4). Cache-Status of caches nearer to the origin stays (RFC 9211 2).
 fn is_generated_per_response(field: &Field<'_>) -> bool {
     matches!(field.known, Some(Known::Age | Known::ContentLength | Known::ContentRange))
 }

@@ -1,35 +1,35 @@
-//! Cache-Status (RFC 9211): what the cache did with a request, for people.
+//! Cache-Status (RFC 9211): how the cache handled a request.
 //!
-//! Never allocates on the way of a hit beyond the buffer it is given. What cannot be written as a
-//! structured field is left out.
+//! Allocates nothing besides the given buffer. What cannot be written as a structured field is left
+//! out.
 
 use exchange::Headers;
 use wire::Known;
 
 use super::{Forward, UncachedReason};
 
-/// What happened to a request.
+/// How the cache handled a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status<'a> {
     pub outcome: CacheOutcome,
-    /// Remaining freshness in seconds, negative when stale.
+    /// Remaining freshness in seconds, negative if stale.
     pub ttl_s: Option<i64>,
-    /// The key, where it may be shown.
+    /// The key, if it may be shown.
     pub key: Option<&'a [u8]>,
-    /// More, such as why an answer was not stored.
+    /// Details, such as why a response was not stored.
     pub detail: Option<&'a str>,
 }
 
-/// Where the answer came from.
+/// Where the response came from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CacheOutcome {
     Hit,
     Forwarded {
         why: Forward,
-        /// The status of the origin's answer, where it is another than the client got.
+        /// The status of the origin's response, if the client got another.
         status: Option<u16>,
         stored: bool,
-        /// Whether the request shared another one's run.
+        /// Whether the request shared another request's fetch.
         collapsed: bool,
     },
 }
@@ -45,18 +45,18 @@ impl<'a> Status<'a> {
         Status { outcome, ttl_s: None, key: None, detail: None }
     }
 
-    /// A request that went past the cache.
+    /// The status of a request that is forwarded without the cache.
     pub fn passed(reason: UncachedReason) -> Status<'a> {
         Status { detail: Some(reason.slug()), ..Status::forwarded(reason.forward()) }
     }
 
-    /// What a response that was not stored adds.
+    /// The same with the reason why the response was not stored.
     pub fn refused(self, reason: UncachedReason) -> Status<'a> {
         Status { detail: Some(reason.slug()), ..self }
     }
 }
 
-/// Appends one member. `cache` names this cache: a token, or else it is written as a string.
+/// Appends one member. `cache` names this cache, as a token if possible, else as a string.
 pub fn write(cache: &str, status: &Status<'_>, out: &mut Vec<u8>) {
     match is_sf_token(cache.as_bytes()) {
         true => out.extend_from_slice(cache.as_bytes()),
@@ -95,14 +95,14 @@ pub fn write(cache: &str, status: &Status<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// Adds a member behind those of caches nearer to the origin (RFC 9211 2), as a line of its own.
+/// Appends a member, as a line of its own, to those of caches nearer to the origin (RFC 9211 2).
 pub fn add(cache: &str, status: &Status<'_>, headers: &mut Headers) {
     let mut value = Vec::with_capacity(64);
     write(cache, status, &mut value);
     headers.append(Known::CacheStatus, &value);
 }
 
-/// A string; bytes that none may have become `?`.
+/// Appends a string; bytes that no string may contain become `?`.
 fn string(text: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
     for &byte in text {
@@ -120,7 +120,7 @@ fn is_sf_token(text: &[u8]) -> bool {
     first && text.iter().all(|&byte| wire::token::is_tchar(byte) || matches!(byte, b':' | b'/'))
 }
 
-/// The word that Pike's `X-Status` had for it.
+/// The value of `X-Status`.
 pub fn word(status: &Status<'_>) -> &'static str {
     match status.outcome {
         CacheOutcome::Hit => "hit",

@@ -1,7 +1,6 @@
 //! Whether a response is stored, and with which facts (RFC 9111 3).
 //!
-//! A response that was confirmed by a 304 is judged again with its merged fields, as if it had come
-//! whole.
+//! A response that a 304 has revalidated is evaluated again with its merged headers.
 
 use exchange::Headers;
 use wire::conditional::EntityTag;
@@ -15,38 +14,38 @@ use super::lifetime::{self, Lifetime, Times};
 use super::{Flags, Meta, Policy, RequestDirectives, SearchRule, SetCookie, UncachedReason, Vary};
 use super::{search, split_headers, tags, targeted, vary};
 
-/// What is known of the request whose answer is judged.
+/// The request whose response is evaluated.
 #[derive(Clone, Copy)]
 pub struct FetchContext<'a> {
     pub method: &'a Method,
-    /// The fields that were sent to the origin.
+    /// The fields of the request.
     pub request: &'a Headers,
     pub directives: &'a RequestDirectives,
-    /// `scheme://authority` of the URL: cache groups are an origin's own (RFC 9875 2.1).
+    /// `scheme://authority` of the URL: cache groups belong to an origin (RFC 9875 2.1).
     pub origin: &'a [u8],
     pub times: Times,
 }
 
-/// A response to be stored.
+/// A response that may be stored.
 #[derive(Debug)]
 pub struct StorableResponse {
     pub meta: Meta,
-    /// The fields to keep and to send.
+    /// The headers to store and to send.
     pub head: Headers,
-    /// Fields to keep for the next merge and never to send.
+    /// Headers to store for the next merge and never to send.
     pub hidden: Headers,
-    /// Fields that are not kept, for the client that caused the fetch and for no other.
+    /// Headers that are not stored, for the client that caused the fetch alone.
     pub private: Headers,
-    /// What it varies by; `None` if by nothing that we do not normalise away.
+    /// What it varies by, as far as the cache does not normalise it.
     pub vary: Option<Vary>,
     pub tags: Box<[u64]>,
     pub search: Option<SearchRule>,
-    /// Whether requests that waited for this answer may have it (RFC 9111 4): it is fresh, or may
-    /// be used stale. What may not is kept to be validated, by each request for itself.
+    /// Whether followers may get this response (RFC 9111 4): it is fresh, or may be served stale.
+    /// Other responses are stored for revalidation, by each request for itself.
     pub share: bool,
 }
 
-/// Decides.
+/// Decides whether a response is stored.
 pub fn evaluate(
     fetch: &FetchContext<'_>,
     status: u16,
@@ -82,14 +81,14 @@ pub fn evaluate(
     })
 }
 
-/// Decides about a part of a response whose whole is too long to be stored (RFC 9111 3.3): where it
-/// lies, and how long the whole is. It is as fresh as the whole would be.
+/// Decides whether a part of a response that is too long to be stored whole is stored (RFC 9111
+/// 3.3); returns its range and the length of the whole. It is as fresh as the whole would be.
 pub fn evaluate_part(
     fetch: &FetchContext<'_>,
     headers: &Headers,
     policy: &Policy,
 ) -> Result<(StorableResponse, ByteRange, u64), UncachedReason> {
-    // Only a strong validator says that parts belong together (RFC 9110 15.3.7.3).
+    // Only a strong validator proves that parts belong together (RFC 9110 15.3.7.3).
     let tag = headers.get(Known::Etag).and_then(EntityTag::parse);
     let strong = tag.is_some_and(|tag| !tag.weak) && headers.get_all(Known::Etag).count() == 1;
     let coded = headers.contains(Known::ContentEncoding);
@@ -100,7 +99,7 @@ pub fn evaluate_part(
     Ok((evaluate(fetch, 200, headers, policy)?, range, length))
 }
 
-/// Method and status (RFC 9111 3): a final one, whole, and with semantics that we know.
+/// Checks method and status (RFC 9111 3): final, complete and understood.
 fn is_storable_kind(method: &Method, status: u16) -> Result<(), UncachedReason> {
     match method {
         Method::Get => {}
@@ -114,20 +113,20 @@ fn is_storable_kind(method: &Method, status: u16) -> Result<(), UncachedReason> 
     }
 }
 
-/// Responses to one request alone: to its conditions (the cache sends only its own), or about its
-/// client (RFC 6585 3 to 6).
+/// Statuses for one request alone: by its conditions (the cache sends only its own) or its client
+/// (RFC 6585 3 to 6).
 fn is_never_stored(status: u16) -> bool {
     matches!(status, 304 | 412 | 416 | 428 | 429 | 431 | 511)
 }
 
-/// Statuses whose caching we know (RFC 9110 15), for must-understand.
+/// Statuses that the cache understands (RFC 9110 15), for must-understand.
 fn is_understood(status: u16) -> bool {
     lifetime::is_heuristically_cacheable(status)
         || matches!(status, 201 | 202 | 302 | 303 | 307 | 400..=403 | 406 | 409 | 415)
         || matches!(status, 500 | 502..=504)
 }
 
-/// What forbids to store (RFC 9111 3, 3.5, 5.2.1.5, 5.2.2.3, 5.2.2.5, 5.2.2.7).
+/// Checks what forbids storing (RFC 9111 3, 3.5, 5.2.1.5, 5.2.2.3, 5.2.2.5, 5.2.2.7).
 fn may_store(
     fetch: &FetchContext<'_>,
     status: u16,
@@ -141,7 +140,7 @@ fn may_store(
     if directives.must_understand && !is_understood(status) {
         return Err(UncachedReason::Status);
     }
-    // Understood, must-understand takes the place of no-store.
+    // If understood, must-understand replaces no-store.
     if directives.no_store && !directives.must_understand {
         return Err(UncachedReason::NoStore);
     }
@@ -204,8 +203,7 @@ fn meta(
     }
 }
 
-/// Whether storing it could ever spare the origin anything: it is fresh for a while, or it can be
-/// confirmed.
+/// Checks that the stored response could be used: it is fresh for a while, or can be revalidated.
 fn is_of_use(
     meta: &Meta,
     lifetime: Option<Lifetime>,
@@ -216,8 +214,8 @@ fn is_of_use(
     if policy.ttl_max_s(status) == 0 {
         return Err(UncachedReason::Ceiling);
     }
-    // Without a lifetime, no-cache says that it is to be confirmed each time; it may be stored for
-    // that if its status or `public` allows it (RFC 9111 3).
+    // Without a lifetime, no-cache means revalidation before each use; the response may be stored
+    // for that if its status or `public` allows it (RFC 9111 3).
     let allowed = lifetime::is_heuristically_cacheable(status) || directives.public;
     if lifetime.is_none() && !(directives.no_cache && allowed) {
         return Err(UncachedReason::NoLifetime);

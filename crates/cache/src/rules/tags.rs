@@ -1,8 +1,8 @@
-//! What a response can be purged by beside its URL: tags (Surrogate-Key, Cache-Tag) and cache
-//! groups (RFC 9875).
+//! The tags of a response (Surrogate-Key, Cache-Tag) and its cache groups (RFC 9875), by which it
+//! can be purged.
 //!
-//! Only hashes are kept, 64 bits wide: two tags of one hash would purge too much, never too little.
-//! They are the same in every process, because the tier on disk outlives one.
+//! Only 64-bit hashes are stored: a collision purges too much, never too little. They are the same
+//! in every process, because the disk tier outlives one.
 
 use exchange::Headers;
 use wire::structured::{Bare, Member, parse_list};
@@ -11,22 +11,22 @@ use wire::{Known, token};
 use super::UncachedReason;
 use crate::limits::TAGS_MAX;
 
-/// What a tag of Surrogate-Key or Cache-Tag is found by.
+/// The hash of a tag of Surrogate-Key or Cache-Tag.
 pub fn tag(text: &[u8]) -> u64 {
     hash(b't', &[text])
 }
 
-/// What a cache group of any origin is found by.
+/// The hash of a cache group of any origin.
 pub fn group(text: &[u8]) -> u64 {
     hash(b'g', &[text])
 }
 
-/// What a cache group of one origin (`scheme://authority`) is found by (RFC 9875 2.1).
+/// The hash of a cache group of one origin (`scheme://authority`, RFC 9875 2.1).
 pub fn group_of(origin: &[u8], text: &[u8]) -> u64 {
     hash(b'o', &[origin, text])
 }
 
-/// FNV-1a over the parts, each followed by a NUL that none of them has, then mixed.
+/// FNV-1a over the parts, each followed by a NUL that no part contains, then mixed.
 fn hash(kind: u8, parts: &[&[u8]]) -> u64 {
     let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     let mut hash = step(0xcbf2_9ce4_8422_2325, kind);
@@ -58,14 +58,13 @@ pub(crate) fn of_response(headers: &Headers, origin: &[u8]) -> Result<Box<[u64]>
     }
 }
 
-/// The groups of this origin that an answer to an unsafe request makes invalid (RFC 9875 3). On
-/// answers to safe ones the field is ignored.
+/// The groups of this origin that a response to an unsafe request invalidates (RFC 9875 3).
 pub(crate) fn invalidated(headers: &Headers, origin: &[u8]) -> Vec<u64> {
     let groups = strings(headers, Known::CacheGroupInvalidation);
     groups.iter().map(|text| group_of(origin, text.as_bytes())).collect()
 }
 
-/// A list of strings; none of it counts unless all of it can be read and is strings.
+/// Reads a list of strings; empty if any of it is invalid or no string.
 fn strings(headers: &Headers, name: Known) -> Vec<String> {
     let joined = headers.joined(name).unwrap_or_default();
     let members = parse_list(&joined).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Whose directives count: those targeted at us, or everybody's (RFC 9213 2.2).
+//! Targeted cache directives (RFC 9213 2.2).
 
 use exchange::Headers;
 use wire::Known;
@@ -7,10 +7,10 @@ use wire::structured::{Bare, Dictionary, Member, parse_dictionary};
 use super::Policy;
 use super::directives::{Directives, SECONDS_MAX, directives, seconds};
 
-/// The directives that count for us.
+/// The directives that apply to this cache.
 pub(crate) struct ApplicableDirectives {
     pub(crate) directives: Directives,
-    /// Cache-Control and Expires are ignored.
+    /// Whether Cache-Control and Expires are ignored.
     pub(crate) targeted: bool,
 }
 
@@ -26,7 +26,7 @@ pub(crate) fn choose(headers: &Headers, policy: &Policy) -> ApplicableDirectives
     }
 }
 
-/// A targeted field as a dictionary; `None` if there is none, it is empty, or it fails anywhere.
+/// A targeted field as a dictionary; `None` if it is missing, empty or invalid.
 fn strict(headers: &Headers, name: &str) -> Option<Directives> {
     let joined = headers.joined(name).unwrap_or_default();
     let dictionary = parse_dictionary(&joined)?;
@@ -41,7 +41,7 @@ fn of_dictionary(dictionary: &Dictionary) -> Directives {
             Bare::Boolean(true) => set_flag(&mut found, name),
             Bare::Integer(number) => set_seconds(&mut found, name, *number),
             Bare::String(text) => set_text(&mut found, name, text),
-            // RFC 9213 2.1: what is not of the directive's type is not consumed.
+            // RFC 9213 2.1: a value of another type than the directive's is not used.
             _ => {}
         }
     }
@@ -64,7 +64,7 @@ fn set_flag(found: &mut Directives, name: &str) {
 }
 
 fn set_seconds(found: &mut Directives, name: &str, number: i64) {
-    // A negative time is none.
+    // A negative time counts as 0.
     let seconds = u32::try_from(number.max(0)).unwrap_or(SECONDS_MAX).min(SECONDS_MAX);
     match name {
         "max-age" => found.max_age_s = Some(seconds),
@@ -83,8 +83,8 @@ fn set_text(found: &mut Directives, name: &str, text: &str) {
     }
 }
 
-/// Surrogate-Control has the syntax of Cache-Control; members for one surrogate by name (`;name`)
-/// are not for us, and `content` is not about caching.
+/// Surrogate-Control has the syntax of Cache-Control; members for a surrogate by name (`;name`) are
+/// not for this cache, and `content` is not about caching.
 fn surrogate(headers: &Headers) -> Option<Directives> {
     let mut found = Directives::default();
     let mut any = false;
@@ -103,7 +103,7 @@ fn surrogate(headers: &Headers) -> Option<Directives> {
     any.then_some(found)
 }
 
-/// `max-age=600+30`: stale for 30 seconds more while it is fetched anew (Edge Architecture).
+/// `max-age=600+30`: may be served stale for 30 seconds during a revalidation (Edge Architecture).
 fn add_surplus(found: &mut Directives, argument: &[u8]) {
     let Some(at) = argument.iter().position(|&byte| byte == b'+') else { return };
     if let (Some(fresh), Some(more)) = (seconds(&argument[..at]), seconds(&argument[at + 1..])) {

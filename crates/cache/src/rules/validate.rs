@@ -1,10 +1,9 @@
-//! Asking the origin whether a stored response still holds (RFC 9111 4.3.1), and what its answer
-//! means (4.3.3).
+//! Validation with the origin (RFC 9111 4.3.1), and the meaning of its response (4.3.3).
 
 use exchange::Headers;
 use wire::Known;
 
-/// Makes a request, which has no conditions of its own any more, a validation of a stored response.
+/// Adds the conditions of a stored response to a request that has no conditions of its own.
 pub fn add_conditions(stored: &Headers, request: &mut Headers) {
     let pairs = [(Known::Etag, Known::IfNoneMatch), (Known::LastModified, Known::IfModifiedSince)];
     for (validator, condition) in pairs {
@@ -14,21 +13,21 @@ pub fn add_conditions(stored: &Headers, request: &mut Headers) {
     }
 }
 
-/// What the answer to a validation means.
+/// The meaning of the response to a validation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValidationResponse {
-    /// 304, about the stored response: it is merged and used.
+    /// 304 for the stored response: it is updated and used.
     Revalidated,
-    /// 304, about something else: the request is made again without conditions.
+    /// 304 for another representation: the request is sent again without conditions.
     OtherRepresentation,
-    /// The server failed (RFC 5861 4 names the statuses): the stored response may be used if it may
-    /// be stale ([`super::reuse::may_serve_on_error`]), or the answer is passed on.
+    /// A server error (RFC 5861 4 lists the statuses): the stored response may be used if it may be
+    /// stale ([`super::reuse::may_serve_on_error`]), or the error is forwarded.
     ServerError,
-    /// A whole answer of its own, which takes the stored one's place if it may be stored.
+    /// A full response, which replaces the stored one if it may be stored.
     Full,
 }
 
-/// Reads the answer's status and fields.
+/// Classifies the response to a validation.
 pub fn classify(stored: &Headers, status: u16, headers: &Headers) -> ValidationResponse {
     match status {
         304 if super::merge::confirms(stored, headers) => ValidationResponse::Revalidated,

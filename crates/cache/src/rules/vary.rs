@@ -1,8 +1,8 @@
-//! By which request fields a response was chosen, and what a request says in them (RFC 9111 4.1).
+//! The request fields that select a variant, and their values (RFC 9111 4.1).
 //!
-//! Accept-Encoding is never one of them: the origin is asked with a value of our own, and codings
-//! are derived here. The values become a part of the key, so equal text is a match and nothing else
-//! is: the same fields, each absent, or with the same members in the same order.
+//! Accept-Encoding is never one of them: the cache requests codings of its own choice and
+//! transcodes. The values become part of the key, so that only equal text matches: the same fields,
+//! each absent, or with the same members in the same order.
 
 use exchange::{Headers, Name};
 use wire::{Known, token};
@@ -10,17 +10,17 @@ use wire::{Known, token};
 use super::{Policy, UncachedReason, Vary, language};
 use crate::limits::VARY_FIELDS_MAX;
 
-/// Fields in which the origin is sent the address of the client that caused the fetch, whatever the
-/// client's request has: a response that varies by one is for that client.
+/// Fields that carry the address of the client that caused the fetch: a response that varies by one
+/// is for that client alone.
 const CLIENT_FIELDS: [&[u8]; 2] = [b"x-forwarded-for", b"forwarded"];
 
-/// What a response varies by; `None` if by nothing.
+/// The fields that a response varies by; `None` without any.
 pub(crate) fn of_response(headers: &Headers) -> Result<Option<Vary>, UncachedReason> {
     let mut fields: Vec<Box<[u8]>> = Vec::new();
     let mut by_coding = false;
     for name in headers.get_all(Known::Vary).flat_map(token::list) {
         if !token::is_token(name) || name == b"*" {
-            // What cannot be read may mean anything, as `*` does.
+            // An invalid name may mean anything, as `*` does.
             return Err(UncachedReason::VaryAny);
         }
         if CLIENT_FIELDS.iter().any(|own| name.eq_ignore_ascii_case(own)) {
@@ -43,7 +43,7 @@ pub(crate) fn of_response(headers: &Headers) -> Result<Option<Vary>, UncachedRea
     Ok((!fields.is_empty()).then(|| Vary { fields: fields.into() }))
 }
 
-/// Whether a client that does not take the content's coding can be served all the same.
+/// True if clients that do not accept the content's coding can be served.
 fn is_undoable(headers: &Headers) -> bool {
     let mut codings = headers.get_all(Known::ContentEncoding).flat_map(token::list);
     let Some(coding) = codings.next() else { return true };
@@ -51,8 +51,8 @@ fn is_undoable(headers: &Headers) -> bool {
     codings.next().is_none() && (known || coding.eq_ignore_ascii_case(b"identity"))
 }
 
-/// Appends what a request says in these fields. Begins with a line feed, as every further field
-/// does: neither a name nor a value has one.
+/// Appends the values of a request in these fields. Each field begins with a line feed, which
+/// neither a name nor a value contains.
 pub fn values(vary: &Vary, request: &Headers, policy: &Policy, out: &mut Vec<u8>) {
     for field in &vary.fields {
         out.push(b'\n');
@@ -75,7 +75,7 @@ fn value(name: Name<'_>, request: &Headers, policy: &Policy, out: &mut Vec<u8>) 
         out.extend_from_slice(language::choose(request, &policy.languages).as_bytes());
         return;
     }
-    // An absent field matches an absent one only.
+    // An absent field matches only an absent one.
     if !request.contains(name) {
         return;
     }
@@ -92,8 +92,8 @@ fn value(name: Name<'_>, request: &Headers, policy: &Policy, out: &mut Vec<u8>) 
     }
 }
 
-/// Puts the language that counts in the place of those that the client listed, so that the origin
-/// answers for all who share the answer.
+/// Replaces Accept-Language by the selected language, so that the response suits all clients that
+/// share it.
 pub fn normalise(request: &mut Headers, policy: &Policy) {
     if !policy.languages.is_empty() {
         let language = language::choose(request, &policy.languages).to_owned();
@@ -101,8 +101,8 @@ pub fn normalise(request: &mut Headers, policy: &Policy) {
     }
 }
 
-/// Fields that are known to be lists whose members have no case and no white space of their own. Of
-/// others only the lines are joined: what white space means in them is not known (RFC 9111 4.1).
+/// True for lists whose members have neither case nor white space of their own. Other fields are
+/// only joined: the meaning of white space in them is unknown (RFC 9111 4.1).
 fn is_list(name: Name<'_>) -> bool {
     matches!(
         name,
@@ -116,8 +116,8 @@ fn is_list(name: Name<'_>) -> bool {
     )
 }
 
-/// The members of a list without the white space between them and in lower case, which is also what
-/// joining several lines leaves.
+/// Appends the members of a list without white space and in lower case, so that several lines equal
+/// one.
 fn members(value: &[u8], out: &mut Vec<u8>) {
     for (at, member) in token::list(value).enumerate() {
         if at > 0 {

@@ -1,12 +1,12 @@
-//! The tier on disk: what memory has no room for, and what a restart shall find again.
+//! The disk tier: objects that do not fit in memory, and that outlive a restart.
 //!
-//! Owns a directory of segments and an index of them in memory. One thread writes, behind a queue
-//! that is bounded in bytes: what does not fit is not written. Promises that a record is only
-//! handed out whole and right (checksums of both its parts), that what was purged stays away over a
-//! restart, that a process that is killed at any moment loses at most what it had not written yet,
-//! that the directory keeps to its size, and that a disk which is full or fails takes nothing else
-//! down: the cache goes on in memory, and says so. Never waited for but by who asks for what memory
-//! has not.
+//! It consists of a directory of segments and an index of them in memory. One thread writes, behind
+//! a queue that is bounded in bytes: objects that do not fit in the queue are not written. Promises
+//! that a record is read back complete and unchanged (both its parts have checksums), that purged
+//! objects stay away over a restart, that a process killed at any moment loses at most what was not
+//! written yet, that the directory keeps to its size, and that a full or failing disk affects
+//! nothing else: the cache serves from memory, and reports it. Only lookups that memory cannot
+//! answer wait for the disk.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -42,9 +42,9 @@ pub(crate) struct DiskTier {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What the thread that writes, those who read and those who purge have in common.
+/// The state that the writer thread, readers and purges share.
 struct DiskShared {
-    /// Of the cache, for people.
+    /// Name of the cache, for the log.
     name: Box<str>,
     directory: PathBuf,
     index: RwLock<Index>,
@@ -53,15 +53,15 @@ struct DiskShared {
     purge_epochs: Arc<PurgeEpochs>,
     state: AtomicU8,
     stopping: AtomicBool,
-    /// What the directory may take.
+    /// The size limit of the directory.
     size: AtomicU64,
-    /// What the segments take.
+    /// The size of all segments.
     used: AtomicU64,
-    /// What waits to be written, and what that may come to.
+    /// Bytes waiting to be written, and their limit.
     queued: AtomicU64,
     queue_max: AtomicU64,
     counts: DiskCounts,
-    /// Why it fails, while it does.
+    /// The error, while the tier is failing.
     why: Mutex<Option<String>>,
 }
 
@@ -74,27 +74,27 @@ struct DiskCounts {
     failed: AtomicU64,
 }
 
-/// What the thread is to do.
+/// A job of the writer thread.
 enum WriterJob {
-    /// And whether there was something under its key.
+    /// The object, the epoch of its fetch, and whether there was something under its key.
     Write(Arc<Object>, PurgeEpoch, bool),
-    /// The description of a purge, and when it was.
+    /// The description of a purge, and its epoch.
     Purge(Vec<u8>, u64),
     /// Everything was purged.
     Clear(u64),
-    /// The size has changed.
+    /// The size limit has changed.
     Fit,
     Stop,
 }
 
-/// How the tier is.
+/// The state of a tier.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DiskState {
-    /// What it has is being read: not all of it is found yet.
+    /// The segments are being read: not all records are found yet.
     #[default]
     Loading,
     Working,
-    /// It cannot be written, or not be opened.
+    /// The directory cannot be opened or written.
     Failing,
 }
 
@@ -108,32 +108,32 @@ impl DiskState {
     }
 }
 
-/// What can be said of a tier at one moment.
+/// Figures of a tier at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DiskStats {
     pub state: DiskState,
     /// Records that can be found.
     pub objects: u64,
-    /// What the segments take.
+    /// The size of all segments.
     pub bytes: u64,
-    /// What they may come to.
+    /// The limit of that size.
     pub size_bytes: u64,
-    /// What the index takes in memory.
+    /// Memory of the index.
     pub index_bytes: u64,
     pub written: u64,
-    /// Not written because too much waited, or because the disk failed.
+    /// Not written because the queue was full or the disk failed.
     pub dropped: u64,
     pub found: u64,
-    /// Records whose checksum was wrong.
+    /// Records with a wrong checksum.
     pub damaged: u64,
-    /// Calls to the disk that failed.
+    /// System calls that failed.
     pub errors: u64,
     /// Why it is not used at the moment.
     pub failed: Option<String>,
 }
 
 impl DiskTier {
-    /// Opens a directory, or makes it, without waiting for what is in it.
+    /// Opens or creates a directory, without waiting for the segments to be read.
     pub(crate) fn open(
         name: &str,
         directory: &Path,
@@ -174,12 +174,12 @@ impl DiskTier {
     }
 
     fn send(&self, job: WriterJob) {
-        // The thread ends only with us.
+        // The thread ends only with this value.
         let _ = self.jobs.send(job);
     }
 
-    /// Writes an object, some time later. Until then, and if there is no room for it in the queue,
-    /// nothing is found under its key: what is there is older.
+    /// Queues an object for writing. Until it is written, or if the queue is full, nothing is found
+    /// under its key: the record on disk is older.
     pub(crate) fn write(&self, object: &Arc<Object>, begun: PurgeEpoch) {
         let (weight, shared) = (weight(object), &self.shared);
         let waiting = shared.queued.fetch_add(weight, Ordering::Relaxed);
@@ -192,14 +192,14 @@ impl DiskTier {
         self.send(WriterJob::Write(object.clone(), begun, replaces));
     }
 
-    /// Forgets what is stored under a key.
+    /// Removes the record of a key.
     pub(crate) fn remove(&self, key: &Key) {
         if self.shared.index_mut().remove(KeyHashes::of(key)) {
             self.send(WriterJob::Purge(purge_log::encode_key(key), 0));
         }
     }
 
-    /// Forgets what is meant; `time` is the purge's.
+    /// Removes what a purge covers; `time` is the epoch of the purge.
     pub(crate) fn purge(&self, purge: &Purge<'_>, time: u64) {
         let shared = &self.shared;
         shared.purged.note(purge, time);
@@ -214,7 +214,7 @@ impl DiskTier {
         self.send(WriterJob::Purge(purge_log::encode(purge), time));
     }
 
-    /// Where an object is to be read from, if it is there.
+    /// Where an object is read from, if it is on disk.
     pub(crate) fn find(&self, key: &Key) -> Option<StoredRecord> {
         StoredRecord::find(&self.shared, key)
     }
@@ -241,12 +241,12 @@ impl DiskTier {
 }
 
 impl Drop for DiskTier {
-    /// What waits is written first.
+    /// Writes the queue before the thread ends.
     fn drop(&mut self) {
         self.shared.stopping.store(true, Ordering::Relaxed);
         self.send(WriterJob::Stop);
         if let Some(thread) = self.thread.take() {
-            // A thread that panicked has said so.
+            // A panic was logged when it happened.
             let _ = thread.join();
         }
     }
@@ -287,27 +287,27 @@ impl DiskShared {
     }
 }
 
-/// For the fuzz target: a description that can be read, written again.
+/// For the fuzz target: decodes and encodes a description.
 #[doc(hidden)]
 pub fn reencoded(form: u8, description: &[u8]) -> Option<Vec<u8>> {
     record::reencoded(form, description)
 }
 
-/// What may wait to be written, of a cache of so much memory.
+/// The limit of the queue, for a cache of that much memory.
 fn queue_max(memory_bytes: u64) -> u64 {
     (memory_bytes / DISK_QUEUE_PART).clamp(DISK_QUEUE_BYTES_MIN, DISK_QUEUE_BYTES_MAX)
 }
 
-/// What an object counts while it waits.
+/// What an object counts in the queue.
 fn weight(object: &Object) -> u64 {
     let content = object.response().map_or(0, |response| response.content.len());
     content + object.key.text().len() as u64 + 1024
 }
 
-/// Read at once of a content that is a file.
+/// Bytes that are read at once from content in a file.
 const PIECE_BYTES: u64 = 256 * 1024;
 
-/// Gives a content piece by piece.
+/// Calls `take` with each piece of the content.
 fn pieces(content: &Content, mut take: impl FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
     let range = match content {
         Content::Memory(bytes) => return take(bytes),

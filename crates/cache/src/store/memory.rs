@@ -1,10 +1,9 @@
 //! Objects in memory.
 //!
-//! Owns the shards, what they weigh together and what had to leave. Promises that a lookup takes
-//! one read lock and allocates nothing, that no lock is held while anything is dropped, that no
-//! more than one is held at a time, and that the weight, tables included, stays within the limit
-//! but for what the threads that insert are just about to make room for. Knows nothing of what was
-//! purged but the epoch: see `purge`.
+//! Owns the shards, their weight and the counts of removals. Promises that a lookup takes one read
+//! lock and allocates nothing, that nothing is dropped under a lock, that no thread holds two
+//! locks, and that the weight, including tables, stays within the limit except for insertions in
+//! progress. Of purges it knows only those of everything: see `purge`.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
@@ -21,15 +20,15 @@ use shard::StoreTime;
 pub(super) use shard::{Shard, canonical};
 pub(super) use weight::weigh;
 
-/// Why an object left.
+/// Why an object was removed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RemovalReason {
     /// Memory was short.
     Size,
-    /// A newer one took its place.
+    /// A newer one replaced it.
     Replaced,
     Purged,
-    /// It was of no use any more.
+    /// It was neither usable nor worth revalidating.
     Expired,
     /// Its URL had too many variants.
     Variants,
@@ -47,7 +46,7 @@ impl RemovalReason {
         RemovalReason::Damaged,
     ];
 
-    /// Its name in metrics.
+    /// The name in metrics.
     pub const fn slug(self) -> &'static str {
         match self {
             RemovalReason::Size => "size",
@@ -60,7 +59,7 @@ impl RemovalReason {
     }
 }
 
-/// What has left and is to be dropped without a lock.
+/// Removed objects, to be dropped without a lock.
 #[derive(Default)]
 pub(super) struct RemovedObjects(Vec<(Arc<Object>, RemovalReason)>);
 
@@ -71,17 +70,17 @@ impl RemovedObjects {
     }
 }
 
-/// How often everything was purged: objects carry the number that was current when they came.
+/// The number of hard and soft purges of everything; objects carry the number at their insertion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ClearEpochs(u64);
 
 impl ClearEpochs {
-    /// What came before this is removed.
+    /// Objects inserted before this are removed.
     pub(super) fn hard(self) -> u32 {
         (self.0 >> 32) as u32
     }
 
-    /// What came before this is stale.
+    /// Objects inserted before this are stale.
     pub(super) fn soft(self) -> u32 {
         self.0 as u32
     }
@@ -104,29 +103,29 @@ impl ClearEpochs {
 pub(super) struct Memory {
     shards: Box<[PaddedShard]>,
     epochs: AtomicU64,
-    /// What all shards weigh.
+    /// The weight of all shards.
     used: AtomicU64,
     limit: AtomicU64,
     /// Objects that can be found.
     objects: AtomicU64,
-    /// Where the next eviction looks.
+    /// The shard of the next eviction.
     hand: AtomicUsize,
     left: [AtomicU64; RemovalReason::ALL.len()],
 }
 
-/// A shard on cache lines of its own: its lock word is written by every hit.
+/// A shard on cache lines of its own: every hit writes its lock word.
 #[repr(align(128))]
 struct PaddedShard {
     shard: RwLock<Shard>,
-    /// The objects in it, to compare shards without their locks.
+    /// The number of its objects, read without the lock.
     live: AtomicU32,
 }
 
 impl Memory {
-    /// `beside` is what the store takes besides this.
+    /// Makes the shards; `beside` is the other memory of the store.
     pub(super) fn new(limit: u64, beside: u64) -> Memory {
         let count = (limit / SHARD_MEMORY_MIN).clamp(1, SHARDS_MAX as u64);
-        // Rounded down to a power of two, so that a mask picks the shard.
+        // Rounded down to a power of two, so that a mask selects the shard.
         let count = 1usize << count.ilog2();
         let place = || PaddedShard { shard: RwLock::new(Shard::new()), live: AtomicU32::new(0) };
         let shards: Box<[PaddedShard]> = (0..count).map(|_| place()).collect();
@@ -166,12 +165,12 @@ impl Memory {
         ClearEpochs(self.epochs.load(Ordering::Acquire))
     }
 
-    /// What was purged of everything so far, as one number.
+    /// The purges of everything so far, as one number.
     pub(super) fn clear_epoch(&self) -> u64 {
         self.epochs().0
     }
 
-    /// Lets go of everything, or makes everything stale, at once; how many responses that were.
+    /// Removes everything, or makes everything stale, at once; returns the number of responses.
     pub(super) fn end_epoch(&self, soft: bool) -> u64 {
         let next = |epochs| Some(ClearEpochs(epochs).next(soft).0);
         let _before = self.epochs.fetch_update(Ordering::AcqRel, Ordering::Acquire, next);
@@ -195,7 +194,7 @@ impl Memory {
         self.shards[shard].shard.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes a shard under its lock; what has left is dropped afterwards.
+    /// Changes a shard under its lock, and drops removed objects afterwards.
     pub(super) fn change<R>(
         &self,
         shard: usize,
@@ -210,7 +209,7 @@ impl Memory {
             shard.renew(now.epochs);
             let result = work(&mut shard, now, &mut removed);
             let after = (shard.bytes(), shard.count().objects);
-            // Modulo 2^64: a difference may be below zero, the sum never is.
+            // Modulo 2^64: a difference may be negative, the sum never is.
             self.used.fetch_add(after.0.wrapping_sub(before.0), Ordering::Relaxed);
             self.objects.fetch_add(after.1.wrapping_sub(before.1), Ordering::Relaxed);
             place.live.store(shard.live(), Ordering::Relaxed);
@@ -222,17 +221,17 @@ impl Memory {
         result
     }
 
-    /// Whether something of this weight may be stored at all.
+    /// True if an object of this weight may be stored.
     pub(super) fn may_hold(&self, weight: u64) -> bool {
         weight <= self.limit() / OBJECT_PART
     }
 
-    /// Lets objects go until `weight` more are within the limit, or nothing is left.
+    /// Evicts objects until there is room for `weight`, or nothing is stored.
     pub(super) fn make_room(&self, weight: u64, near: usize) {
         while self.used() + weight > self.limit() {
             let turn = self.hand.fetch_add(1, Ordering::Relaxed) & (self.shards.len() - 1);
             let live = |shard: usize| self.shards[shard].live.load(Ordering::Relaxed);
-            // The fuller of two: shards stay alike, and no large object empties its own.
+            // The fuller of two: shards stay balanced, and a large object does not empty its own.
             let fuller = if live(turn) > live(near) { turn } else { near };
             let some = (0..self.shards.len()).map(|step| (fuller + step) & (self.shards.len() - 1));
             let Some(shard) = some.into_iter().find(|shard| live(*shard) > 0) else { return };
@@ -241,7 +240,7 @@ impl Memory {
     }
 }
 
-/// Makes room for one more, an eighth at a time: doubling would leave half of a large table unused.
+/// Grows a list by an eighth: doubling would leave half of a large table unused.
 pub(super) fn reserve_some<T>(list: &mut Vec<T>) {
     if list.len() == list.capacity() {
         list.reserve_exact((list.len() / 8).max(16));

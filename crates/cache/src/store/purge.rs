@@ -1,8 +1,8 @@
-//! Purges: what is meant, and taking it out.
+//! Purges of the store.
 //!
 //! Promises that what was stored when a purge began is removed (or stale) when it returns, that no
-//! shard is locked for long however much there is to look through, and that everything goes at
-//! once: objects older than the last purge of everything are not found, and are taken out later.
+//! shard is locked for long, and that everything can be purged at once: objects older than the last
+//! purge of everything are not found, and are removed later.
 
 use std::sync::Arc;
 
@@ -18,31 +18,31 @@ mod purge_epochs;
 pub use purge_epochs::PurgeEpoch;
 pub(super) use purge_epochs::PurgeEpochs;
 
-/// What is to be purged.
+/// The objects that a purge covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Purge<'a> {
-    /// All that is stored under a URL, by every route, in every variant and coding.
+    /// All objects of a URL, of every route, in every variant and coding.
     Url(&'a [u8]),
-    /// The same of every URL that begins so.
+    /// All objects of every URL with this prefix.
     Prefix(&'a [u8]),
-    /// All that has one of these tags or groups: `rules::tags` says what each is found by.
+    /// All objects with one of these hashes of tags or groups (`rules::tags`).
     Tags(&'a [u64]),
     All,
 }
 
 impl Store {
-    /// Removes what is meant, or makes it stale if `soft`; how many responses that were (as the
-    /// origin sent them: derived codings go along and are not counted). What is being fetched
-    /// meanwhile is not stored: see [`PurgeEpoch`].
+    /// Removes the objects that a purge covers, or makes them stale if `soft`; returns the number
+    /// of responses, not counting transcoded ones. Responses of fetches in flight are not stored:
+    /// see [`PurgeEpoch`].
     pub fn purge(&self, purge: &Purge<'_>, soft: bool) -> u64 {
         let purged = self.purge_one(purge, soft);
         let Purge::Url(url) = purge else { return purged };
-        // Looked for once the purge is noted: a fetch that says so later is not stored.
+        // Found after the purge is noted: a rule from a later fetch is not stored.
         let others = self.searched(url);
         purged + others.iter().map(|url| self.purge_one(&Purge::Url(url), soft)).sum::<u64>()
     }
 
-    /// The URLs under which what answers to this one may be stored, by No-Vary-Search.
+    /// The URLs under which responses for this one are stored by No-Vary-Search.
     fn searched(&self, url: &[u8]) -> Vec<Vec<u8>> {
         let Some(at) = memchr::memchr(b'?', url) else { return Vec::new() };
         let (path, query) = (&url[..at], &url[at + 1..]);
@@ -87,7 +87,7 @@ impl Store {
         }
     }
 
-    /// Purges what a table says.
+    /// Purges the objects that an index of the shard finds.
     fn purge_found(
         &self,
         shard: usize,
@@ -109,11 +109,11 @@ impl Store {
         }
     }
 
-    /// Looks through a whole shard, slice by slice.
+    /// Purges a whole shard, slice by slice.
     fn purge_slices(&self, shard: usize, soft: bool, meant: impl Fn(&Object) -> bool) -> u64 {
         let mut purged = 0;
         let mut from = 0;
-        // Objects that moved may have moved to where was looked already.
+        // Compaction may have moved objects to slots that were visited already.
         let mut first = None;
         loop {
             let (places, slots, moves) = {
@@ -135,8 +135,8 @@ impl Store {
         }
     }
 
-    /// Purges what is at these places, if it is still what is meant; how many responses that were,
-    /// and whether objects have moved since the places were found, as of `moves`.
+    /// Purges the objects in these slots, if they are still covered; returns the number of
+    /// responses, and whether objects have moved since `moves`.
     fn purge_places(
         &self,
         shard: usize,
@@ -153,14 +153,14 @@ impl Store {
                 for &at in slice {
                     let found = shard.visible(at, now.epochs);
                     let Some(object) = found.filter(|object| meant(object)) else { continue };
-                    // What was made stale before a move is not made stale twice.
+                    // An object that was made stale before a move is not counted twice.
                     let counts = canonical(object).is_some() && !(soft && object.state.is_stale());
                     purged += u64::from(counts);
                     match (&object.kind, soft) {
                         (ObjectKind::Response(_) | ObjectKind::Parts(_), true) => {
                             object.state.make_stale()
                         }
-                        // They say what is asked for, not what was answered.
+                        // They describe requests, not responses.
                         (ObjectKind::Varies(_) | ObjectKind::NoVarySearch(_), true) => {}
                         _ => drop(shard.remove(at, super::RemovalReason::Purged, removed)),
                     }

@@ -1,10 +1,10 @@
-//! Who goes first when memory is short: S3-FIFO (Yang et al., SOSP 2023), by bytes.
+//! Eviction: S3-FIFO (Yang et al., SOSP 2023), by bytes.
 //!
-//! Three queues. What is new enters the small one, a tenth of the bytes: most of it is never asked
-//! for again and leaves soon. What was used more than once there goes to the main one, where each
-//! use saves it from one visit. What left the small queue without that is remembered as a ghost,
-//! and enters the main queue if it comes back. Promises that a use writes nothing here, and that
-//! choosing looks at a bounded number of objects. Knows objects by number only.
+//! There are three queues. New objects enter the small one, a tenth of the bytes: most are never
+//! requested again and are evicted soon. Objects used more than once there move to the main queue,
+//! where each use saves them from one visit. Keys of objects evicted from the small queue go to the
+//! ghost queue; if they come back, they enter the main queue. A use writes nothing here, and an
+//! eviction visits a bounded number of objects. Objects are known by number only.
 
 use crate::limits::EVICTION_STEPS;
 use crate::object::ObjectState;
@@ -15,11 +15,11 @@ use ghost::Ghost;
 
 /// No object.
 pub(super) const NONE: u32 = u32::MAX;
-/// The small queue gets this part of the bytes.
+/// The small queue gets this fraction of the bytes.
 const SMALL_PART: u64 = 10;
-/// As many uses take an object from the small queue to the main one.
+/// Uses that move an object from the small queue to the main one.
 const USES_TO_STAY: u8 = 2;
-/// What weights are counted in, so that they fit 32 bits.
+/// The unit of weights, so that they fit in 32 bits.
 const UNIT_BYTES: u64 = 16;
 
 /// The queues of one shard.
@@ -30,11 +30,11 @@ pub(super) struct S3Fifo {
     ghost: Ghost,
 }
 
-/// An object's place.
+/// The node of an object in a queue.
 #[derive(Clone, Copy)]
 struct QueueNode {
     weight_units: u32,
-    /// The one that came before, and the one that came after.
+    /// The neighbours in the queue.
     older: u32,
     newer: u32,
     queue: Queue,
@@ -54,11 +54,11 @@ struct QueueList {
     units: u64,
 }
 
-/// Who shall go.
+/// The object to evict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Victim {
     pub(super) at: u32,
-    /// It was not used enough to stay, and is to be remembered.
+    /// Whether its key goes to the ghost queue.
     pub(super) unproven: bool,
 }
 
@@ -73,12 +73,12 @@ impl S3Fifo {
         (self.small.units + self.main.units) * UNIT_BYTES
     }
 
-    /// Memory of the queues themselves.
+    /// Memory of the queues.
     pub(super) fn bytes(&self) -> usize {
         self.nodes.capacity() * size_of::<QueueNode>() + self.ghost.bytes()
     }
 
-    /// Takes in object `at`, of `live` there are then.
+    /// Adds object `at`, one of `live`.
     pub(super) fn insert(&mut self, at: u32, hash: u64, weight: u64, live: u32) {
         let back = self.ghost.take(hash, self.main.units * UNIT_BYTES);
         self.ghost.fit(live as usize);
@@ -97,7 +97,7 @@ impl S3Fifo {
         self.nodes[at as usize].queue = Queue::None;
     }
 
-    /// Object `at` was replaced by one of another weight.
+    /// Changes the weight of object `at`.
     pub(super) fn reweigh(&mut self, at: u32, weight: u64) {
         let node = &mut self.nodes[at as usize];
         let (before, after) = (node.weight_units, units(weight));
@@ -106,18 +106,18 @@ impl S3Fifo {
         list.units = list.units - u64::from(before) + u64::from(after);
     }
 
-    /// What object `at` weighs.
+    /// The weight of object `at`.
     pub(super) fn weight_of(&self, at: u32) -> u64 {
         u64::from(self.nodes[at as usize].weight_units) * UNIT_BYTES
     }
 
-    /// Remembers the one that left unproven.
+    /// Adds a key to the ghost queue.
     pub(super) fn remember(&mut self, hash: u64, weight: u64) {
         self.ghost.put(hash, weight);
     }
 
-    /// Who shall go; `state` is `None` for what is of no use any more. It stays in its queue until
-    /// it is removed.
+    /// Chooses the object to evict; `state` is `None` for an expired one. It stays in its queue
+    /// until it is removed.
     pub(super) fn victim<'a>(
         &mut self,
         state: impl Fn(u32) -> Option<&'a ObjectState>,
@@ -142,8 +142,8 @@ impl S3Fifo {
         None
     }
 
-    /// Gives all objects new numbers in the order of the queues and forgets the ghosts; the old
-    /// numbers, by the new ones.
+    /// Renumbers all objects in the order of the queues and clears the ghost queue; returns the old
+    /// numbers by the new ones.
     pub(super) fn renumber(&mut self) -> Vec<u32> {
         let mut order = Vec::new();
         let mut new = S3Fifo::new();

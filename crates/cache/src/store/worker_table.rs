@@ -1,19 +1,19 @@
-//! What a worker keeps at hand of the store.
+//! A worker's own table of stored objects.
 //!
-//! A small table of its own, one slot per hash: finding something in it takes no lock and writes
-//! nothing that another worker reads. Promises that nothing is found that has left the store, was
-//! purged with everything, or has another key, and that it keeps alive at most so many bytes.
+//! It has one slot per hash: a lookup takes no lock and writes nothing that another worker reads.
+//! Promises that no object is found that was removed from the store or has another key, and that it
+//! keeps at most a given number of bytes alive.
 
 use std::sync::Arc;
 
 use crate::Object;
 
-/// What is kept for a key: the object, and what was prepared from it.
+/// An entry: the object, and what was prepared from it.
 pub trait TableEntry {
-    /// What must still be in the store for the rest to be good.
+    /// The object, which must still be stored for the entry to be valid.
     fn object(&self) -> &Arc<Object>;
 
-    /// Memory that is kept alive, the object's content included.
+    /// Memory that is kept alive, including the object's content.
     fn bytes(&self) -> usize;
 }
 
@@ -32,18 +32,17 @@ impl TableEntry for Arc<Object> {
 
 /// The table of one worker, for one store.
 pub struct WorkerTable<T> {
-    /// A power of two of them.
+    /// Their number is a power of two.
     slots: Box<[Option<TableSlot<T>>]>,
-    /// The store's epoch that all of it is of.
+    /// The store's clear epoch that all entries belong to.
     epoch: u64,
     bytes: usize,
     bytes_max: usize,
-    /// Since it was looked through for what has left the store.
+    /// Insertions since removed objects were last dropped.
     puts: usize,
 }
 
-/// After so many puts it is looked through: what has left the store is memory that the store does
-/// not count.
+/// After so many insertions, removed objects are dropped: the store does not count their memory.
 const TIDY_AFTER: usize = 64;
 
 struct TableSlot<T> {
@@ -53,13 +52,13 @@ struct TableSlot<T> {
 }
 
 impl<T: TableEntry> WorkerTable<T> {
-    /// At least `slots` slots, for at most `bytes_max` bytes.
+    /// Makes a table of at least `slots` slots, for at most `bytes_max` bytes.
     pub fn new(slots: usize, bytes_max: usize) -> WorkerTable<T> {
         let slots = (0..slots.next_power_of_two()).map(|_| None).collect();
         WorkerTable { slots, epoch: 0, bytes: 0, bytes_max, puts: 0 }
     }
 
-    /// What is kept for a key. `epoch` is the store's now.
+    /// Returns the entry of a key. `epoch` is the store's now.
     pub fn get(&mut self, hash: u64, key: &[u8], epoch: u64) -> Option<&T> {
         self.renew(epoch);
         let at = self.at(hash);
@@ -78,8 +77,8 @@ impl<T: TableEntry> WorkerTable<T> {
         self.slots[at].as_ref().map(|slot| &slot.kept)
     }
 
-    /// Keeps something, if it is not too much, in slot of what was where it belongs. `epoch` is
-    /// the store's from before the object was looked up.
+    /// Adds an entry, unless it is too large, in place of the one in its slot. `epoch` is the
+    /// store's from before the object was looked up.
     pub fn put(&mut self, hash: u64, kept: T, epoch: u64) {
         self.renew(epoch);
         let at = self.at(hash);
@@ -93,7 +92,7 @@ impl<T: TableEntry> WorkerTable<T> {
         if bytes > self.bytes_max {
             return;
         }
-        // What has left the store goes first, then whatever is next.
+        // The following slots make room.
         let mut next = at;
         while self.bytes + bytes > self.bytes_max {
             next = (next + 1) & (self.slots.len() - 1);
@@ -103,7 +102,7 @@ impl<T: TableEntry> WorkerTable<T> {
         self.slots[at] = Some(TableSlot { hash, bytes, kept });
     }
 
-    /// Lets go of what has left the store.
+    /// Drops entries whose object was removed from the store.
     fn tidy(&mut self) {
         for at in 0..self.slots.len() {
             let slot = self.slots[at].as_ref();

@@ -1,7 +1,7 @@
-//! Which record is where: a table in memory, a few bytes for each.
+//! The index of records: a table in memory, a few bytes for each.
 //!
-//! KeyHashes only say where to look: who reads a record compares its key. All records of a URL are
-//! found together, so that a purge need not look through the table.
+//! Hashes only locate a record: its key is compared when it is read. All records of a URL are found
+//! together, so that a purge does not scan the table.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -9,16 +9,16 @@ use hashbrown::HashTable;
 
 use crate::Key;
 
-/// Where a record is.
+/// The location of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RecordLocation {
     pub(super) segment: u32,
     pub(super) offset: u32,
-    /// Of the whole record.
+    /// Length of the whole record.
     pub(super) length: u32,
 }
 
-/// What of a key's hashes is kept.
+/// The hashes of a key that the index stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct KeyHashes {
     url: u32,
@@ -34,7 +34,7 @@ impl KeyHashes {
         crate::key::url_hash(url) as u32
     }
 
-    /// The table looks at the lowest bits and at the highest seven.
+    /// Tables use the lowest bits and the highest seven.
     fn spread(url: u32) -> u64 {
         u64::from(url) | u64::from(url) << 32
     }
@@ -43,11 +43,12 @@ impl KeyHashes {
 struct IndexEntry {
     hashes: KeyHashes,
     location: RecordLocation,
-    /// Whether it was read since it was written: then it is worth to be written again.
+    /// Whether it was read since it was written: then it is written again when its segment is
+    /// deleted.
     read: AtomicU8,
 }
 
-/// The table.
+/// The index.
 #[derive(Default)]
 pub(super) struct Index {
     table: HashTable<IndexEntry>,
@@ -58,7 +59,7 @@ impl Index {
         self.table.len()
     }
 
-    /// What the table takes in memory.
+    /// Memory of the table.
     pub(super) fn bytes(&self) -> usize {
         self.table.allocation_size()
     }
@@ -67,14 +68,14 @@ impl Index {
         self.entry(hashes).map(|entry| entry.location)
     }
 
-    /// The same, for those who are going to read it.
+    /// Finds a record and notes that it is read.
     pub(super) fn find_to_read(&self, hashes: KeyHashes) -> Option<RecordLocation> {
         let entry = self.entry(hashes)?;
         entry.read.store(1, Ordering::Relaxed);
         Some(entry.location)
     }
 
-    /// Whether the record at that location is the current one, and has been read.
+    /// True if the record at that location is current and has been read.
     pub(super) fn is_wanted(&self, hashes: KeyHashes, location: RecordLocation) -> bool {
         let entry = self.entry(hashes).filter(|entry| entry.location == location);
         entry.is_some_and(|entry| entry.read.load(Ordering::Relaxed) > 0)
@@ -84,7 +85,7 @@ impl Index {
         self.table.find(KeyHashes::spread(hashes.url), |entry| entry.hashes == hashes)
     }
 
-    /// Notes where the current record of a key is.
+    /// Sets the location of a key's current record.
     pub(super) fn insert(&mut self, hashes: KeyHashes, location: RecordLocation) {
         self.remove(hashes);
         let entry = IndexEntry { hashes, location, read: AtomicU8::new(0) };
@@ -92,12 +93,12 @@ impl Index {
         self.table.insert_unique(KeyHashes::spread(hashes.url), entry, hasher);
     }
 
-    /// Forgets a key; whether it was known.
+    /// Removes a key; true if it was known.
     pub(super) fn remove(&mut self, hashes: KeyHashes) -> bool {
         self.remove_if(hashes, |_| true)
     }
 
-    /// Forgets a record, unless there is a newer one.
+    /// Removes a record, unless there is a newer one.
     pub(super) fn remove_at(&mut self, hashes: KeyHashes, location: RecordLocation) -> bool {
         self.remove_if(hashes, |entry| entry.location == location)
     }
@@ -113,7 +114,7 @@ impl Index {
         }
     }
 
-    /// Forgets all of a URL.
+    /// Removes all records of a URL.
     pub(super) fn remove_url(&mut self, url: &[u8]) {
         let url = KeyHashes::of_url(url);
         while let Ok(entry) =
@@ -123,7 +124,7 @@ impl Index {
         }
     }
 
-    /// Forgets all that is in a segment.
+    /// Removes all records of a segment.
     pub(super) fn remove_segment(&mut self, segment: u32) {
         self.table.retain(|entry| entry.location.segment != segment);
     }

@@ -1,8 +1,8 @@
-//! What was purged, as long as something older may lie in a segment.
+//! Purges that records on disk are compared with.
 //!
-//! What is purged by URL leaves the index at once. Tags and prefixes are in no index: whoever reads
-//! a record compares. Promises that memory is bounded: where it cannot be told any more, what is
-//! older counts as purged. Every purge is also a record, so that a restart knows of it.
+//! Purged URLs leave the index at once. Tags and prefixes are not indexed: they are compared when a
+//! record is read. Memory is bounded: a record that is older than a forgotten purge counts as
+//! purged. Every purge is also written as a record, for the next start.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -11,22 +11,22 @@ use crate::Key;
 use crate::limits::{DISK_PURGED_PREFIXES_MAX, DISK_PURGED_TAGS_MAX};
 use crate::store::Purge;
 
-/// The purges so far, by when they were.
+/// The purges so far, by epoch.
 pub(super) struct PurgeLog(RwLock<LoggedPurges>);
 
 struct LoggedPurges {
     all: u64,
     tags: HashMap<u64, u64>,
-    /// What has a tag and is older may have been meant by a purge that is not known any more.
+    /// Records with tags older than this may be covered by a forgotten purge.
     tags_forgotten: u64,
     prefixes: VecDeque<(u64, Box<[u8]>)>,
     prefixes_forgotten: u64,
-    /// While segments are read: what the index did not have yet when it was purged.
+    /// While segments are loaded: purged URLs that the index did not have yet.
     urls: Option<HashSet<Box<[u8]>>>,
 }
 
 impl PurgeLog {
-    /// Of a tier whose segments are still to be read.
+    /// Makes the log of a tier whose segments are not loaded yet.
     pub(super) fn new() -> PurgeLog {
         PurgeLog(RwLock::new(LoggedPurges {
             all: 0,
@@ -76,17 +76,17 @@ impl PurgeLog {
         }
     }
 
-    /// All segments have been read: the index knows what there is.
+    /// Ends loading: from now on the index has all records.
     pub(super) fn loaded(&self) {
         self.write().urls = None;
     }
 
-    /// Whether a URL was purged while segments were read.
+    /// True if a URL was purged while segments were loaded.
     pub(super) fn url_is_gone(&self, url: &[u8]) -> bool {
         self.read().urls.as_ref().is_some_and(|urls| urls.contains(url))
     }
 
-    /// Whether what was fetched since `time` was purged, but for its URL alone.
+    /// True if a response fetched since `time` was purged by tag, prefix or with everything.
     pub(super) fn is_gone(&self, url: &[u8], tags: &[u64], time: u64) -> bool {
         let known = self.read();
         known.all > time
@@ -97,7 +97,7 @@ impl PurgeLog {
     }
 }
 
-/// A purge as the description of its record.
+/// Encodes a purge as the description of its record.
 pub(super) fn encode(purge: &Purge<'_>) -> Vec<u8> {
     match purge {
         Purge::Url(url) => [b"u", *url].concat(),
@@ -110,21 +110,21 @@ pub(super) fn encode(purge: &Purge<'_>) -> Vec<u8> {
     }
 }
 
-/// That what is under one key has removed, as the description of its record.
+/// Encodes the removal of one key as the description of its record.
 pub(super) fn encode_key(key: &Key) -> Vec<u8> {
     let url_len = (key.url().len() as u32).to_le_bytes();
     [b"k", &url_len[..], key.text()].concat()
 }
 
-/// What a description says.
+/// A decoded description.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StatusHeaders<'a> {
     Purge(Purge<'a>),
-    /// A text and the length of its URL.
+    /// The text of a key, and the length of its URL.
     Key(&'a [u8], usize),
 }
 
-/// Reads such a description.
+/// Decodes a description.
 pub(super) fn decode<R>(head: &[u8], take: impl FnOnce(&StatusHeaders<'_>) -> R) -> Option<R> {
     let (kind, rest) = head.split_first()?;
     match kind {

@@ -1,4 +1,4 @@
-//! Reading one object.
+//! Reading of one record.
 
 use std::fs::File;
 use std::io;
@@ -15,7 +15,7 @@ use crate::content_memory::store_content;
 use crate::limits::DISK_READ_BYTES;
 use crate::{Key, Object};
 
-/// A record that is to be read, by a thread that may wait for a disk.
+/// A record to be read, by a thread that may block.
 pub(crate) struct StoredRecord {
     shared: Arc<DiskShared>,
     file: Arc<File>,
@@ -23,10 +23,10 @@ pub(crate) struct StoredRecord {
     location: RecordLocation,
 }
 
-/// What stands where the index says.
+/// The result of reading a record.
 enum RecordRead {
     Object(Box<Object>),
-    /// Something else, or something that was purged.
+    /// Another object, or one that was purged.
     Other,
     Damaged,
 }
@@ -39,12 +39,12 @@ impl StoredRecord {
         Some(StoredRecord { shared: shared.clone(), file, hashes, location })
     }
 
-    /// Bytes that reading it takes.
+    /// The bytes to read.
     pub(crate) fn length(&self) -> u64 {
         u64::from(self.location.length)
     }
 
-    /// The object, if it is that of the key, whole, and not purged since. Waits for the disk.
+    /// Reads the object if it has this key, is complete and was not purged. Blocks.
     pub(crate) fn read(self, key: &Key) -> Option<Object> {
         let shared = &self.shared;
         let counts = &shared.counts;
@@ -57,7 +57,7 @@ impl StoredRecord {
                 shared.index_mut().remove_at(self.hashes, self.location);
                 return None;
             }
-            Ok(RecordRead::Damaged) => (&counts.damaged, "a checksum is wrong".to_owned()),
+            Ok(RecordRead::Damaged) => (&counts.damaged, "wrong checksum".to_owned()),
             Err(error) => (&counts.failed, error.to_string()),
         };
         count.fetch_add(1, Ordering::Relaxed);
@@ -66,7 +66,7 @@ impl StoredRecord {
         telemetry::event_limited!(
             10,
             Level::Warn,
-            "an object on disk cannot be used",
+            "unreadable object in the disk cache, fetching it again",
             cache = shared.name,
             file = path.display(),
             why = why
@@ -74,8 +74,8 @@ impl StoredRecord {
         None
     }
 
-    /// Reads the content in pieces to where it is to stay: a record that was read as a whole would
-    /// take its length twice.
+    /// Reads the content in pieces into its final memory: read as a whole, it would need memory
+    /// twice.
     fn found(&self, key: &Key) -> io::Result<RecordRead> {
         let (start, length) = (u64::from(self.location.offset), self.location.length as usize);
         let mut first = vec![0; length.min(DISK_READ_BYTES)];

@@ -1,10 +1,9 @@
-//! What a segment is made of: records, one behind the other.
+//! Records: the content of segments.
 //!
-//! A record is a header of fixed length, what describes the object (its key first), and the
-//! object's content. RecordHeader and description have one checksum, the content another one, so
-//! that a scan need not read contents. Promises that what is decoded is what was encoded or
-//! nothing: a record that was cut off or changed anywhere is not taken. Numbers are little-endian.
-//! Never touches a file.
+//! A record is a header of fixed length, the description of an object (its key first), and the
+//! object's content. Header and description have one checksum, the content another, so that a scan
+//! does not read contents. Promises that a decoded record equals the encoded one: a record that was
+//! cut off or changed is rejected. Numbers are little-endian.
 
 use std::io;
 
@@ -19,18 +18,18 @@ use crate::{Content, Key, Object, ObjectKind, StoredResponse};
 
 /// Length of a header.
 pub(super) const HEADER_BYTES: usize = 40;
-/// How a record begins; another number is another form.
+/// The first bytes of a record; another number is another format.
 const MAGIC: u32 = u32::from_le_bytes(*b"TGr1");
-/// Bytes that the checksum of header and description covers of the header.
+/// Length of the header's part that is in the checksum of header and description.
 const CHECKED_BYTES: usize = 36;
 
-/// What a record is.
+/// The kind of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RecordKind {
     Response = 1,
     Varies = 2,
     Search = 3,
-    /// A purge: what stands before it in time, and is meant, is removed.
+    /// A purge: older records that it covers are removed.
     Purge = 4,
 }
 
@@ -48,14 +47,14 @@ pub(super) struct RecordHeader {
     /// Length of the description.
     pub(super) head_len: u32,
     pub(super) content_len: u64,
-    /// When its fetch began, or which purge it is, in purges.
+    /// The purge epoch of the fetch, or that of the purge itself.
     pub(super) time: u64,
     pub(super) content_crc: u32,
     head_crc: u32,
 }
 
 impl RecordHeader {
-    /// The header of a record with this description.
+    /// Makes the header of a record with this description.
     pub(super) fn new(
         form: RecordKind,
         time: u64,
@@ -89,7 +88,7 @@ impl RecordHeader {
         bytes
     }
 
-    /// `None` if no record of ours begins here.
+    /// Parses a header; `None` if it is not one.
     pub(super) fn parse(bytes: &[u8; HEADER_BYTES]) -> Option<RecordHeader> {
         let mut input = RecordReader(bytes);
         if input.u32()? != MAGIC {
@@ -106,7 +105,7 @@ impl RecordHeader {
         sane.then_some(header)
     }
 
-    /// Whether this is the description that belongs to it.
+    /// True if this is the description of the record.
     pub(super) fn fits(&self, head: &[u8]) -> bool {
         head.len() == self.head_len as usize && self.checksum(head) == self.head_crc
     }
@@ -117,7 +116,7 @@ impl RecordHeader {
     }
 }
 
-/// The description of an object, and what it is; `None` for what is not kept on disk.
+/// Encodes the description of an object; `None` for objects that are not stored on disk.
 pub(super) fn encode(object: &Object) -> Option<(RecordKind, Vec<u8>)> {
     let mut out = Vec::with_capacity(512);
     put_bytes(&mut out, object.key.text());
@@ -143,18 +142,18 @@ pub(super) fn encode(object: &Object) -> Option<(RecordKind, Vec<u8>)> {
     (out.len() <= DISK_HEAD_BYTES_MAX).then_some((form, out))
 }
 
-/// What a description that can be read would be written as again: itself.
+/// Decodes a description and encodes it again.
 pub(super) fn reencoded(form: u8, head: &[u8]) -> Option<Vec<u8>> {
     let object = decode(RecordKind::of(form)?, head, Content::Memory(Bytes::new()))?;
     Some(encode(&object)?.1)
 }
 
-/// The key in a description.
+/// Decodes the key of a description.
 pub(super) fn key(head: &[u8]) -> Option<Key> {
     RecordReader(head).key()
 }
 
-/// The object of a description, with this content.
+/// Decodes an object with this content.
 pub(super) fn decode(form: RecordKind, head: &[u8], content: Content) -> Option<Object> {
     let mut input = RecordReader(head);
     let key = input.key()?;
@@ -209,7 +208,7 @@ fn put_response(out: &mut Vec<u8>, response: &StoredResponse) {
     put_fields(out, &hidden);
 }
 
-/// What is left of a description; each reading gives `None` where too little is left.
+/// The rest of a description; each method returns `None` if too little is left.
 struct RecordReader<'a>(&'a [u8]);
 
 impl<'a> RecordReader<'a> {
@@ -252,8 +251,8 @@ impl<'a> RecordReader<'a> {
         self.take(length)
     }
 
-    /// How many things follow, each of which takes at least so many bytes: nobody is made to
-    /// reserve memory for more than there can be.
+    /// Reads a count of items of at least `each` bytes: no more memory is reserved than the rest
+    /// can need.
     fn count(&mut self, each: usize) -> Option<usize> {
         let count = self.u32()? as usize;
         (count.checked_mul(each)? <= self.0.len()).then_some(count)
@@ -274,7 +273,7 @@ impl<'a> RecordReader<'a> {
         let mut headers = Headers::new();
         for _ in 0..self.count(8)? {
             let (name, value) = (self.bytes()?, self.bytes()?);
-            // Nothing that was not a field when it came becomes one here.
+            // Invalid names and values are rejected, as in a message.
             if !is_token(name) || !is_field_value(value) {
                 return None;
             }
@@ -308,7 +307,7 @@ impl<'a> RecordReader<'a> {
     }
 }
 
-/// The checksum of a content that is read piece by piece.
+/// The checksum of content that is read in pieces.
 pub(super) fn checksum(content: &Content) -> io::Result<u32> {
     let mut crc = crc32fast::Hasher::new();
     super::pieces(content, |piece| {

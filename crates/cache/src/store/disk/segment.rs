@@ -1,8 +1,8 @@
-//! The files of the tier: segments, which are written at their end and deleted whole.
+//! Segments: the files of the tier, which are appended to and deleted whole.
 //!
-//! Nothing in a segment is ever written over, so that who sends a part of one may go on when it has
-//! been deleted. Promises that a walk ends where the first record is cut off or damaged: what lies
-//! behind cannot be told from rubbish.
+//! No byte of a segment is ever overwritten, so that a response can be sent from a deleted one. A
+//! walk ends at the first record that is cut off or damaged, because the next one cannot be
+//! located.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -11,16 +11,16 @@ use std::path::{Path, PathBuf};
 
 use super::record::{HEADER_BYTES, RecordHeader};
 
-/// How names end.
+/// The extension of file names.
 const EXTENSION: &str = "segment";
-/// Read at once of a record whose length is not known yet.
+/// Bytes read at once of a record of unknown length.
 const FIRST_BYTES: usize = 4096;
 
 pub(super) fn path(directory: &Path, number: u32) -> PathBuf {
     directory.join(format!("{number:08x}.{EXTENSION}"))
 }
 
-/// The numbers of the segments there are, the oldest first.
+/// The numbers of all segments, the oldest first.
 pub(super) fn list(directory: &Path) -> io::Result<Vec<u32>> {
     let mut numbers = Vec::new();
     for entry in fs::read_dir(directory)? {
@@ -37,7 +37,7 @@ pub(super) fn list(directory: &Path) -> io::Result<Vec<u32>> {
     Ok(numbers)
 }
 
-/// What is stored may be private: nobody else may read it.
+/// Only the owner may read a segment: its content may be private.
 pub(super) fn create(directory: &Path, number: u32) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create_new(true).mode(0o600).open(path(directory, number))
@@ -47,8 +47,8 @@ pub(super) fn open(directory: &Path, number: u32) -> io::Result<File> {
     OpenOptions::new().read(true).write(true).open(path(directory, number))
 }
 
-/// The header and the description of the record at `offset`; `None` if there is none that is whole.
-/// `length` is the file's.
+/// Reads header and description of the record at `offset`; `None` if it is not complete. `length`
+/// is the file's.
 pub(super) fn read_head(
     file: &File,
     offset: u64,
@@ -76,7 +76,8 @@ pub(super) fn read_head(
     Ok(header.fits(&room[HEADER_BYTES..]).then_some((header, HEADER_BYTES)))
 }
 
-/// Visits the records of a segment in order, until `visit` says no; where the good part ends.
+/// Visits the records of a segment in order while `visit` returns true; returns the end of the last
+/// good one.
 pub(super) fn walk(
     file: &File,
     mut visit: impl FnMut(u32, &RecordHeader, &[u8]) -> bool,

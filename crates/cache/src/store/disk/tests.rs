@@ -1,4 +1,4 @@
-//! The tier as the store uses it.
+//! The disk tier as the store uses it.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::store::{Purge, Store};
 
 mod killed;
 
-/// A store that has read what is in a directory.
+/// A store that has loaded a directory.
 pub(super) fn open(directory: &Path, size: u64) -> Store {
     let store = Store::new(8 * MIB);
     store.set_disk("test", Some((directory, size))).unwrap();
@@ -21,7 +21,7 @@ pub(super) fn open(directory: &Path, size: u64) -> Store {
     store
 }
 
-/// Waits for the thread that writes.
+/// Waits for the writer thread.
 pub(super) fn until(store: &Store, is: impl Fn(&DiskStats) -> bool) {
     let begun = Instant::now();
     while !is(&store.disk_stats().unwrap()) {
@@ -30,7 +30,7 @@ pub(super) fn until(store: &Store, is: impl Fn(&DiskStats) -> bool) {
     }
 }
 
-/// What is on disk, as a request that memory has no answer for gets it.
+/// Loads an object from disk, as a request does that memory cannot answer.
 pub(super) fn brought(store: &Store, key: &Key) -> bool {
     let Some((stored, begun)) = store.find_on_disk(key) else { return false };
     let Some(object) = stored.read(key) else { return false };
@@ -38,7 +38,7 @@ pub(super) fn brought(store: &Store, key: &Key) -> bool {
 }
 
 fn forget(store: &Store, sample: &Sample<'_>) {
-    // As eviction would, which the tier does not hear of.
+    // Removes it as eviction does, which the disk tier does not see.
     store.memory.change(store.memory.shard_of(sample.key().hash()), |shard, _, removed| {
         let at = shard.place(sample.key().hash(), sample.key().text()).unwrap();
         shard.remove(at, crate::store::RemovalReason::Size, removed);
@@ -75,7 +75,7 @@ fn what_memory_has_no_room_for_comes_back_and_what_was_stored_survives() {
     assert!(!brought(&store, &sample("http://b/").key()));
 }
 
-/// What was read is written again when its segment is deleted, and the record of its purge is not.
+/// What was read is written again when its segment is deleted, the record of its purge is not.
 #[test]
 fn what_was_purged_by_tag_is_not_written_again() {
     let directory = tempfile::tempdir().unwrap();
@@ -103,7 +103,7 @@ fn what_was_purged_by_tag_is_not_written_again() {
     assert!(!brought(&store, &page.key()));
 }
 
-/// What cannot be written takes the location of what was written before all the same.
+/// A key whose new object cannot be written is removed from disk.
 #[test]
 fn what_is_too_long_for_the_disk_leaves_nothing_older_there() {
     let directory = tempfile::tempdir().unwrap();
@@ -125,7 +125,7 @@ fn what_is_too_long_for_the_disk_leaves_nothing_older_there() {
     assert!(brought(&store, &other.key()));
 }
 
-/// As if it had been purged between its way into memory and its way here.
+/// The object is purged between memory and disk.
 #[test]
 fn what_was_purged_before_it_was_written_stays_away_over_a_restart() {
     let directory = tempfile::tempdir().unwrap();
@@ -167,7 +167,7 @@ fn what_was_purged_stays_away_over_a_restart() {
                     tagged(url).found(&store).is_some() || brought(&store, &tagged(url).key());
                 assert_eq!(known, stays, "{purge:?} {url}");
             }
-            // What comes afterwards is not meant.
+            // Later objects are not covered.
             tagged("http://a/x?new").put(&store).unwrap();
             written(&store, 4);
         }
@@ -212,7 +212,7 @@ fn the_folder_keeps_to_its_size_and_keeps_what_is_read() {
         sample.body = body;
         sample.put(&store).unwrap();
         written(&store, at + 1);
-        // What is asked for is written again when its segment goes.
+        // Records that were read are written again when their segment is deleted.
         assert!(brought(&store, &self::sample(&kept.0).key()), "after {at}");
     }
     let used: u64 = fs::read_dir(directory.path())
@@ -246,7 +246,7 @@ fn damage_is_found_and_taken_for_nothing() {
     let stats = store.disk_stats().unwrap();
     assert_eq!((stats.damaged, stats.objects, stats.state), (1, 0, DiskState::Working));
     drop(store);
-    // Cut off anywhere, it is not there, and what is written next is.
+    // A record that is cut off anywhere is not found, and the next one is.
     for length in [0, 1, 39, 40, 100, whole.len() - 1] {
         fs::write(&path, &whole[..length]).unwrap();
         let store = open(directory.path(), 64 * MIB);

@@ -1,4 +1,4 @@
-//! The thread that owns the segments: it reads them once, then writes, purges and deletes.
+//! The writer thread: loads the segments once, then writes, purges and deletes.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -24,20 +24,20 @@ use crate::limits::{
 use crate::store::{Purge, PurgeEpoch};
 use crate::{Content, Key, Object};
 
-/// Held as long as the directory is used, so that no other process does.
+/// Locked as long as the directory is used, so that no other process uses it.
 const LOCK_FILE: &str = "lock";
-/// Content up to this is written together with what describes it.
+/// Content up to this length is written in one call with its description.
 const TOGETHER_BYTES: u64 = 1024 * 1024;
 
 pub(super) struct DiskWriter {
     shared: Arc<DiskShared>,
     jobs: Receiver<WriterJob>,
     lock: Option<File>,
-    /// Lengths of the segments, by number; the last one may be written.
+    /// Lengths of the segments, by number; only the last one may be appended to.
     lengths: BTreeMap<u32, u64>,
-    /// Whether the last one is of this process: one that was found is never written to.
+    /// Whether this process created the last segment: others are never appended to.
     is_open: bool,
-    /// After a failure: until then the disk is left alone.
+    /// After an error, the disk is not used until then.
     rest_until: Option<Instant>,
     /// Purges from before the directory could be opened.
     purges: Vec<(Vec<u8>, u64)>,
@@ -97,7 +97,7 @@ impl DiskWriter {
         if shared.state() != DiskState::Failing {
             telemetry::event!(
                 Level::Error,
-                "a cache goes on without its disk",
+                "disk cache disabled, serving from memory",
                 cache = shared.name,
                 path = shared.directory.display(),
                 why = what,
@@ -113,7 +113,7 @@ impl DiskWriter {
             let shared = &self.shared;
             telemetry::event!(
                 Level::Info,
-                "a cache has its disk again",
+                "disk cache enabled again",
                 cache = shared.name,
                 path = shared.directory.display()
             );
@@ -123,13 +123,13 @@ impl DiskWriter {
         }
     }
 
-    /// Takes the directory, and reads what is in it, the oldest first.
+    /// Locks the directory and loads its segments, the oldest first.
     fn load(&mut self) -> io::Result<()> {
         fs::create_dir_all(&self.shared.directory)?;
         let lock = File::create(self.shared.directory.join(LOCK_FILE))?;
         lock.try_lock().map_err(|error| match error {
             fs::TryLockError::Error(error) => error,
-            fs::TryLockError::WouldBlock => io::Error::other("somebody else uses the directory"),
+            fs::TryLockError::WouldBlock => io::Error::other("another process uses the directory"),
         })?;
         for number in segment::list(&self.shared.directory)? {
             if self.shared.stopping.load(Ordering::Relaxed) {
@@ -159,7 +159,7 @@ impl DiskWriter {
                 (record::key(head), u32::try_from(header.record_len()))
             {
                 let mut index = shared.index_mut();
-                // Under the lock: who purges notes it first and takes the lock afterwards.
+                // Under the lock: a purge is noted before it takes the lock.
                 if !shared.purged.url_is_gone(key.url()) {
                     let location = RecordLocation { segment: number, offset, length };
                     index.insert(KeyHashes::of(&key), location);
@@ -167,7 +167,7 @@ impl DiskWriter {
             }
             !shared.stopping.load(Ordering::Relaxed)
         })?;
-        // What was cut off is cut off: nothing is ever written behind it.
+        // An incomplete record at the end is removed: nothing is ever written behind it.
         let length = file.metadata()?.len();
         if end < length && !shared.stopping.load(Ordering::Relaxed) {
             file.set_len(end)?;
@@ -189,11 +189,11 @@ impl DiskWriter {
             self.shared.counts.dropped.fetch_add(1, Ordering::Relaxed);
             return Ok(());
         }
-        // A restart shall find neither what was under the key before nor what was purged while it
-        // was written.
+        // A restart must find neither the previous object of the key nor one that was purged while
+        // it was written.
         match self.write_if_current(object, begun)? {
             Some(true) => Ok(()),
-            // What waited before this may have been written since.
+            // An earlier job may have written the key since.
             None if !self.shared.index_mut().remove(KeyHashes::of(&object.key)) && !replaces => {
                 Ok(())
             }
@@ -201,8 +201,8 @@ impl DiskWriter {
         }
     }
 
-    /// `None` if nothing was written, else whether it may be found: it may have been purged
-    /// meanwhile.
+    /// Writes an object. `None` if nothing was written, else whether it may be found: it may have
+    /// been purged.
     fn write_if_current(&mut self, object: &Object, begun: PurgeEpoch) -> io::Result<Option<bool>> {
         let shared = self.shared.clone();
         let is_current = || shared.purge_epochs.admit(object, url_hash(object.key.url()), begun);
@@ -222,7 +222,7 @@ impl DiskWriter {
         }
         let Some(location) = self.append(&header, &head, &content)? else { return dropped() };
         let mut index = shared.index_mut();
-        // Under the lock: who purges notes it first and takes the lock afterwards.
+        // Under the lock: a purge is noted before it takes the lock.
         let written = is_current();
         if written {
             index.insert(KeyHashes::of(&object.key), location);
@@ -231,7 +231,7 @@ impl DiskWriter {
         Ok(Some(written))
     }
 
-    /// Writes a record at the end; `None` if there is no room for it however much is deleted.
+    /// Appends a record; `None` if the size limit leaves no room for it.
     fn append(
         &mut self,
         header: &RecordHeader,
@@ -251,7 +251,7 @@ impl DiskWriter {
             return Ok(None);
         };
         if let Err(error) = write_at(&file, offset, header, head, content) {
-            // Half a record is not left behind; if that fails too, nothing is written after it.
+            // An incomplete record is removed; if that fails too, nothing is written after it.
             if file.set_len(offset).is_err() {
                 self.is_open = false;
             }
@@ -263,7 +263,7 @@ impl DiskWriter {
         Ok(Some(RecordLocation { segment: number, offset: at, length: len }))
     }
 
-    /// Where the next record of that length goes.
+    /// Where the next record of that length is written.
     fn end(&mut self, length: u64) -> io::Result<(u32, u64)> {
         if self.is_open
             && let Some((number, end)) = self.lengths.last_key_value()
@@ -279,7 +279,7 @@ impl DiskWriter {
         Ok((number, 0))
     }
 
-    /// Deletes the oldest segments until so much more is within the size.
+    /// Deletes the oldest segments until there is room for `length`.
     fn make_room(&mut self, length: u64) -> io::Result<()> {
         loop {
             let size = self.shared.size.load(Ordering::Relaxed);
@@ -294,7 +294,7 @@ impl DiskWriter {
         }
     }
 
-    /// Records of a segment that were read since they were written, as far as they are few.
+    /// Returns records of a segment that were read since they were written, up to a limit.
     fn wanted(&self, number: u32) -> io::Result<Vec<(RecordHeader, Vec<u8>, Content)>> {
         let shared = &self.shared;
         let most = DISK_REWRITTEN_BYTES_MAX.min(self.segment_bytes() / 4);
@@ -337,7 +337,7 @@ impl DiskWriter {
         }
     }
 
-    /// Writes records again that have just been deleted, if there is room and no newer ones.
+    /// Writes records of a deleted segment again, if there is room and no newer ones.
     fn rewrite(
         &mut self,
         records: Vec<(RecordHeader, Vec<u8>, Content)>,
@@ -354,7 +354,7 @@ impl DiskWriter {
             };
             let tags = object.response().map_or(&[][..], |response| &response.tags);
             let (hashes, url) = (KeyHashes::of(&object.key), object.key.url());
-            // For a moment the index did not know it: who purged then did not find it.
+            // Between deletion and rewriting, a purge did not find it in the index.
             let is_gone = || {
                 shared.purged.is_gone(url, tags, header.time)
                     || !shared.purge_epochs.admit(&object, url_hash(url), begun)
@@ -376,7 +376,7 @@ impl DiskWriter {
         Ok(())
     }
 
-    /// Notes a purge for those who will read the segments after a restart.
+    /// Writes a purge for the next start.
     fn purge(&mut self, head: Vec<u8>, time: u64) -> io::Result<()> {
         if self.lock.is_none() {
             if self.purges.len() <= DISK_PURGES_WAITING_MAX {
@@ -391,13 +391,13 @@ impl DiskWriter {
             false => Ok(None),
         };
         if !matches!(noted, Ok(Some(_))) {
-            // What is purged shall not be found again: rather nothing is.
+            // A purge that cannot be written would be forgotten: everything is deleted instead.
             self.delete_all()?;
         }
         noted.map(|_| ())
     }
 
-    /// Everything was purged: its record first, so that being killed in between leaves nothing.
+    /// Writes the purge of everything before deleting, in case the process is killed in between.
     fn clear(&mut self, time: u64) -> io::Result<()> {
         let before: Vec<u32> = self.lengths.keys().copied().collect();
         self.is_open = false;
@@ -411,7 +411,7 @@ impl DiskWriter {
     }
 }
 
-/// A purge is read: what it means is older, and so it was read before.
+/// Repeats a purge found while loading: what it covers is older and was loaded before.
 fn repeat(shared: &DiskShared, said: &StatusHeaders<'_>, time: u64) {
     match said {
         StatusHeaders::Key(text, url_len) => {

@@ -1,9 +1,8 @@
-//! One part of the store: all that is of some URLs.
+//! One part of the store: all objects of some URLs.
 //!
-//! Owns the objects, the tables they are found by (key, URL, tag) and their places in the queues of
-//! eviction. Promises that what leaves is handed out, to be dropped when the lock is not held any
-//! more, and that an object keeps its number while it is there (but see `compact`). Whoever calls
-//! holds the lock.
+//! Owns the objects, the tables by key, URL and tag, and the eviction queues. Promises that removed
+//! objects are returned, to be dropped without the lock, and that an object keeps its number while
+//! it is stored (except in `compact`). The caller holds the lock.
 
 use std::sync::Arc;
 
@@ -21,19 +20,19 @@ mod compact;
 
 pub(in crate::store) struct Shard {
     slots: Vec<ShardSlot>,
-    /// The first slot without an object; they are chained by `tags`.
+    /// The first empty slot; empty slots are chained by `tags`.
     free: u32,
     live: u32,
-    /// Purges of everything that this shard has heard of, and what came after the last one.
+    /// The last purge of everything that this shard has seen, and the objects inserted since.
     hard: u32,
     visible: ShardCount,
-    /// Responses that became invisible since somebody asked.
+    /// Responses removed by purges of everything since the last call of `take_renewed`.
     renewed: u64,
     keys: HashTable<u32>,
     urls: HashTable<u32>,
     tags: Tags,
     queues: S3Fifo,
-    /// Where the next insertion looks for what is of no use any more.
+    /// Where the next insertion looks for expired objects.
     hand: u32,
     moves: u64,
 }
@@ -42,9 +41,9 @@ struct ShardSlot {
     object: Option<Arc<Object>>,
     hash: u64,
     url_hash: u64,
-    /// What had been purged of everything when it came.
+    /// The clear epoch of its insertion.
     epoch: u32,
-    /// When it is of no use any more, in seconds since 1970.
+    /// When it is neither usable nor worth revalidating, in seconds since 1970.
     over_secs: u32,
     tags: u32,
 }
@@ -52,15 +51,15 @@ struct ShardSlot {
 const BLANK: ShardSlot =
     ShardSlot { object: None, hash: 0, url_hash: 0, epoch: 0, over_secs: 0, tags: NONE };
 
-/// How many there are.
+/// Numbers of visible objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::store) struct ShardCount {
     pub(in crate::store) objects: u64,
-    /// Of them, the responses as the origin sent them.
+    /// Of these, the canonical responses.
     pub(in crate::store) responses: u64,
 }
 
-/// When and after what a look is taken.
+/// The time and the clear epochs of an operation.
 #[derive(Clone, Copy)]
 pub(in crate::store) struct StoreTime {
     pub(in crate::store) secs: u64,
@@ -80,7 +79,7 @@ impl ShardCount {
 }
 
 impl ShardSlot {
-    /// Why it should go now, if it should.
+    /// Why it should be removed now, if it should.
     fn ended(&self, now: StoreTime) -> Option<RemovalReason> {
         if self.epoch < now.epochs.hard() {
             return Some(RemovalReason::Purged);
@@ -107,7 +106,7 @@ impl Shard {
         }
     }
 
-    /// All memory that is used here, tables included.
+    /// Memory of objects and tables.
     pub(in crate::store) fn bytes(&self) -> u64 {
         let tables = self.slots.capacity() * size_of::<ShardSlot>()
             + self.keys.allocation_size()
@@ -125,7 +124,7 @@ impl Shard {
         self.visible
     }
 
-    /// Hears of purges of everything; to be called first under each write lock.
+    /// Applies purges of everything; to be called first under each write lock.
     pub(in crate::store) fn renew(&mut self, epochs: ClearEpochs) {
         if self.hard != epochs.hard() {
             self.hard = epochs.hard();
@@ -133,17 +132,17 @@ impl Shard {
         }
     }
 
-    /// Responses that purges of everything have made invisible, since this was last asked.
+    /// Returns the number of responses that purges of everything have removed since the last call.
     pub(in crate::store) fn take_renewed(&mut self) -> u64 {
         std::mem::take(&mut self.renewed)
     }
 
-    /// Slots, with and without objects.
+    /// The number of slots, empty ones included.
     pub(in crate::store) fn slots(&self) -> u32 {
         self.slots.len() as u32
     }
 
-    /// The object of a key, unless all was purged since it came.
+    /// Finds the object of a key, unless everything was purged since its insertion.
     pub(in crate::store) fn get(
         &self,
         hash: u64,
@@ -154,7 +153,7 @@ impl Shard {
         self.visible(at, epochs)
     }
 
-    /// The object at a place, unless all was purged since it came.
+    /// The object in a slot, unless everything was purged since its insertion.
     pub(in crate::store) fn visible(&self, at: u32, epochs: ClearEpochs) -> Option<&Arc<Object>> {
         let slot = self.slots.get(at as usize)?;
         let object = slot.object.as_ref().filter(|_| slot.epoch >= epochs.hard())?;
@@ -164,7 +163,7 @@ impl Shard {
         Some(object)
     }
 
-    /// What is stored under a URL.
+    /// The slots of a URL.
     pub(in crate::store) fn of_url(&self, url_hash: u64, url: &[u8]) -> impl Iterator<Item = u32> {
         self.urls.iter_hash(url_hash).copied().filter(move |at| {
             let slot = &self.slots[*at as usize];
@@ -172,12 +171,12 @@ impl Shard {
         })
     }
 
-    /// What has a tag.
+    /// The slots of a tag.
     pub(in crate::store) fn of_tag(&self, tag: u64) -> impl Iterator<Item = u32> {
         self.tags.of(tag)
     }
 
-    /// Stores an object, in place of the one of the same key.
+    /// Stores an object in place of the one of the same key.
     pub(in crate::store) fn insert(
         &mut self,
         object: Arc<Object>,
@@ -239,7 +238,7 @@ impl Shard {
         removed.push(old, reason);
     }
 
-    /// Takes an object out, and what was derived from it; returns it.
+    /// Removes and returns an object; removes what was transcoded from it.
     pub(in crate::store) fn remove(
         &mut self,
         at: u32,
@@ -267,7 +266,7 @@ impl Shard {
         Some(object)
     }
 
-    /// Takes out the codings derived from a version.
+    /// Removes the codings transcoded from a version.
     fn remove_derived(
         &mut self,
         url_hash: u64,
@@ -287,7 +286,7 @@ impl Shard {
         }
     }
 
-    /// Whether there is the canonical response that something of this version was derived from.
+    /// True if the canonical response of this version is stored.
     pub(in crate::store) fn has_canonical(
         &self,
         url_hash: u64,
@@ -300,8 +299,8 @@ impl Shard {
         })
     }
 
-    /// Makes room for one more variant of a URL, where there are `most` under other keys: the one
-    /// that is used least goes, of those the oldest.
+    /// Makes room for one more variant of a URL that has `most` under other keys: removes the least
+    /// used, of these the oldest.
     pub(in crate::store) fn limit_variants(
         &mut self,
         (hash, url_hash): (u64, u64),
@@ -332,7 +331,7 @@ impl Shard {
         }
     }
 
-    /// Takes out the object that shall go first; whether there was one.
+    /// Evicts one object; false if there is none.
     pub(in crate::store) fn evict(&mut self, now: StoreTime, removed: &mut RemovedObjects) -> bool {
         let slots = &self.slots;
         let victim = self.queues.victim(|at| {
@@ -351,8 +350,8 @@ impl Shard {
         true
     }
 
-    /// Looks at `count` slots from `from` on and takes out what is of no use any more; where to go
-    /// on, which at the end is the beginning.
+    /// Visits `count` slots from `from` on and removes expired objects; returns where to continue,
+    /// 0 at the end.
     pub(in crate::store) fn sweep(
         &mut self,
         from: u32,
@@ -400,13 +399,12 @@ fn tags_of(object: &Object) -> &[u64] {
     object.response().map_or(&[], |response| &response.tags)
 }
 
-/// The response as the origin sent it.
+/// The canonical response of an object.
 pub(in crate::store) fn canonical(object: &Object) -> Option<&StoredResponse> {
     object.response().filter(|response| !response.derived)
 }
 
-/// When an object is of no use any more: neither fresh, nor stale within what is allowed, nor worth
-/// asking the origin about.
+/// When an object expires: it is neither fresh, nor usable stale, nor worth revalidating.
 fn over_secs(object: &Object) -> u32 {
     let secs = match (&object.kind, object.response()) {
         (_, Some(response)) => {

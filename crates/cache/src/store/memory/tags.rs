@@ -1,7 +1,6 @@
-//! Which objects have a tag.
+//! The index of tags.
 //!
-//! One list per tag that anything has, so that a tag on everything costs no more to add or remove
-//! than one on a single object.
+//! Each tag has one list, so that adding or removing a common tag costs no more than a rare one.
 
 use hashbrown::HashTable;
 
@@ -11,7 +10,7 @@ use crate::store::s3fifo::NONE;
 pub(super) struct Tags {
     lists: HashTable<TagList>,
     nodes: Vec<TagNode>,
-    /// The first unused node; they are chained by `next`.
+    /// The first unused node; unused nodes are chained by `next`.
     free: u32,
 }
 
@@ -22,7 +21,7 @@ struct TagList {
 
 struct TagNode {
     object: u32,
-    /// In the list of the tag.
+    /// The neighbours in the list of the tag.
     previous: u32,
     next: u32,
     /// The node of the object's next tag.
@@ -39,7 +38,7 @@ impl Tags {
         self.lists.allocation_size() + self.nodes.capacity() * size_of::<TagNode>()
     }
 
-    /// Notes the tags of an object; what to remove them by.
+    /// Adds the tags of an object; returns the node to remove them by.
     pub(super) fn add(&mut self, object: u32, tags: &[u64]) -> u32 {
         let mut sibling = NONE;
         // Backwards, so that the chain has the order of the tags.
@@ -61,7 +60,7 @@ impl Tags {
         sibling
     }
 
-    /// Forgets the tags that [`Tags::add`] noted as `first`.
+    /// Removes the tags that [`Tags::add`] returned `first` for.
     pub(super) fn remove(&mut self, mut first: u32, tags: &[u64]) {
         for &tag in tags {
             if first == NONE {

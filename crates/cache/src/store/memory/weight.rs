@@ -1,28 +1,27 @@
-//! What an object weighs: all the memory that goes when it goes.
+//! The weight of an object: all memory that its removal frees.
 //!
-//! Counts blocks as the allocator (mimalloc) gives them, not as they were asked for. Content that
-//! several objects share (after a 304) weighs for each of them.
+//! Counts blocks as the allocator (mimalloc) returns them. Content that several objects share
+//! (after a 304) counts for each.
 
 use bytes::Bytes;
 use exchange::SharedHeaders;
 
 use crate::{Content, Object, ObjectKind};
 
-/// Counters that stand before what an `Arc` holds.
+/// The counters of an `Arc`.
 const COUNTERS: usize = 2 * size_of::<usize>();
-/// What `Bytes` adds once it is cloned.
+/// Memory that `Bytes` adds once it is cloned.
 const SHARED_BYTES: usize = 32;
-/// A file in memory besides its pages: the kernel's descriptor, inode and directory entry.
+/// An anonymous file in addition to its pages: descriptor, inode and directory entry in the kernel.
 const FILE_BYTES: usize = 1536;
 const PAGE: usize = 4096;
-/// Content from this size on comes and goes in blocks that are few to a page of the allocator's. A
-/// page goes back when all of them are free, so that some stand empty: under a load that evicts all
-/// the time a third of what is held (`tests/scenarios/cache_soak.rs`). It counts, or a cache would
-/// take more than it was told to.
+/// Few blocks of this size fit in a page of the allocator, which is returned when all of them are
+/// free: under constant eviction, a third of the pages is partly empty
+/// (`tests/scenarios/cache_soak.rs`). It counts, or a cache would take more than its limit.
 const LOOSE_BYTES: usize = 1024;
-/// What is lost to it, as a part of the content.
+/// The part of the content that this costs.
 const LOST_PART: usize = 3;
-/// Larger blocks lie alone on their pages, which are there only as far as they are written.
+/// Larger blocks have pages of their own, which exist only as far as they are written.
 const BLOCK_BINS_MAX: usize = 32 * 1024;
 
 /// The memory of an object in the store.
@@ -71,8 +70,8 @@ fn texts(list: &[Box<[u8]>]) -> usize {
     block(size_of_val(list)) + list.iter().map(|text| block(text.len())).sum::<usize>()
 }
 
-/// The block that is given for a size: a word, two words' multiples up to eight words, then four
-/// sizes between each power of two and the next.
+/// The block for a size: one word, multiples of two words up to eight words, then four sizes
+/// between each power of two and the next.
 pub(super) fn block(size: usize) -> usize {
     match size {
         0 => 0,

@@ -1,10 +1,9 @@
-//! What was purged stays out.
+//! Keeps purged responses out of the store.
 //!
-//! A purge removes what is stored; what is being fetched meanwhile was asked for before, and must
-//! not be stored after it. So a fetch begins with a [`PurgeEpoch`], and what comes of it is let in
-//! only if no purge since then meant it. Promises that this costs one comparison where nothing was
-//! purged, no lock where only URLs and tags were, and a bounded amount of memory: where that cannot
-//! tell, the answer is no. Never looks at what is stored.
+//! A purge removes what is stored; the response of a fetch that began before it must not be stored
+//! after it. So a fetch begins with a [`PurgeEpoch`], and its response is stored only if no purge
+//! since then covers it. This costs one comparison if nothing was purged, no lock if only URLs and
+//! tags were, and a bounded amount of memory: in doubt a response is rejected.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,26 +14,26 @@ use crate::Object;
 use crate::key::url_hash;
 use crate::limits::{PURGE_PREFIXES_MAX, PURGE_TIMES};
 
-/// When a fetch began, in purges.
+/// The number of purges when a fetch began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PurgeEpoch(u64);
 
 impl PurgeEpoch {
-    /// As a number that is kept on disk.
+    /// The number that is stored on disk.
     pub(in crate::store) fn bits(self) -> u64 {
         self.0
     }
 }
 
-/// When what was last purged.
+/// The epochs of the last purges.
 pub(in crate::store) struct PurgeEpochs {
-    /// Purges so far.
+    /// The number of purges so far.
     count: AtomicU64,
     all: AtomicU64,
-    /// The last purge of the URLs and of the tags that share a place.
+    /// The last purge of the URLs, and of the tags, that share an entry.
     urls: Box<[AtomicU64]>,
     tags: Box<[AtomicU64]>,
-    /// The last purge of a prefix: a look before the lock.
+    /// The last purge of a prefix, read before the lock is taken.
     prefix: AtomicU64,
     prefixes: RwLock<Prefixes>,
 }
@@ -42,12 +41,12 @@ pub(in crate::store) struct PurgeEpochs {
 #[derive(Default)]
 struct Prefixes {
     recent: VecDeque<(u64, Box<[u8]>)>,
-    /// The last one that is not among the recent any more.
+    /// The last purge that is no longer among the recent ones.
     forgotten: u64,
 }
 
 impl PurgeEpochs {
-    /// Counts on from `start`, which no purge before a restart has reached.
+    /// Counts from `start`, which no purge before a restart has reached.
     pub(in crate::store) fn new(start: u64) -> PurgeEpochs {
         let times = || (0..PURGE_TIMES).map(|_| AtomicU64::new(0)).collect();
         PurgeEpochs {
@@ -60,19 +59,19 @@ impl PurgeEpochs {
         }
     }
 
-    /// Memory it takes, prefixes aside.
+    /// Memory without prefixes.
     pub(in crate::store) fn bytes(&self) -> usize {
         size_of_val(&*self.urls) + size_of_val(&*self.tags)
     }
 
-    /// The begun of a fetch that begins now.
+    /// The epoch of a fetch that begins now.
     pub(in crate::store) fn purge_epoch(&self) -> PurgeEpoch {
         PurgeEpoch(self.count.load(Ordering::Acquire))
     }
 
-    /// Notes a purge, before anything of it is removed: whoever stores something under a lock that
-    /// the purge takes later is found by it, whoever takes the lock afterwards finds this note.
-    /// Gives its number.
+    /// Notes a purge before it removes anything, and returns its epoch. An insertion that takes the
+    /// shard's lock before the purge does is found by the purge; one that takes it later finds this
+    /// note.
     pub(in crate::store) fn note(&self, purge: &Purge<'_>) -> u64 {
         let time = self.count.fetch_add(1, Ordering::AcqRel) + 1;
         match purge {
@@ -96,7 +95,7 @@ impl PurgeEpochs {
         time
     }
 
-    /// Whether what was fetched since `begun` may be stored.
+    /// True if a response fetched since `begun` may be stored.
     pub(in crate::store) fn admit(
         &self,
         object: &Object,
@@ -107,7 +106,7 @@ impl PurgeEpochs {
         self.is_current(object.key.url(), url_hash, tags, begun)
     }
 
-    /// The same of what is known so far: its URL, and its tags.
+    /// The same for a URL and tags.
     pub(in crate::store) fn is_current(
         &self,
         url: &[u8],

@@ -1,27 +1,26 @@
-//! Who left unproven, lately.
+//! Recently evicted keys (the S3-FIFO ghost queue).
 //!
-//! Four places per bucket, each with the lower half of a hash and the time it was put there, in
-//! bytes that have passed since. A place is given to whoever comes after the oldest of its bucket.
-//! StoreTime and then somebody is forgotten early or mistaken for another: that costs a place in
-//! the wrong queue, no more.
+//! Each bucket has four entries with the lower half of a hash and the time of eviction, in evicted
+//! bytes. A new entry replaces the oldest of its bucket. A lost entry or a collision only puts an
+//! object into the wrong queue.
 
-/// Places that share a bucket.
+/// Entries per bucket.
 const WAYS: usize = 4;
-/// What time is counted in.
+/// The unit of time, as a shift.
 const TICK_SHIFT: u32 = 10;
 
 #[derive(Clone, Copy, Default)]
 struct GhostEntry {
     print: u32,
-    /// Zero is an empty place.
+    /// Zero is an empty entry.
     tick: u32,
 }
 
-/// The memory of those that left.
+/// The ghost queue.
 #[derive(Default)]
 pub(super) struct Ghost {
     buckets: Box<[[GhostEntry; WAYS]]>,
-    /// Bytes that were put here so far.
+    /// Bytes evicted so far.
     passed: u64,
 }
 
@@ -30,7 +29,7 @@ impl Ghost {
         size_of_val(&*self.buckets)
     }
 
-    /// Makes room to remember as many as there are.
+    /// Grows to as many entries as there are objects.
     pub(super) fn fit(&mut self, live: usize) {
         if live <= self.buckets.len() * WAYS {
             return;
@@ -49,7 +48,7 @@ impl Ghost {
         }
     }
 
-    /// Whether it left within the last `within` bytes; forgets it.
+    /// Removes a key; true if it was evicted within the last `within` bytes.
     pub(super) fn take(&mut self, hash: u64, within: u64) -> bool {
         let (now, print) = (self.tick(), hash as u32);
         let Some(bucket) = self.bucket(print) else { return false };

@@ -4,7 +4,7 @@ use super::*;
 
 const KIB: u64 = 1024;
 
-/// Queues of objects with lives, as a shard has them.
+/// Queues of objects with states, as a shard has them.
 struct Rig {
     queues: S3Fifo,
     lives: Vec<ObjectState>,
@@ -12,7 +12,7 @@ struct Rig {
 }
 
 impl Rig {
-    /// As many objects, of a kibibyte each, the numbers being their hashes.
+    /// The same number of objects of one kibibyte each, whose numbers are their hashes.
     fn new(count: u32) -> Rig {
         let mut rig = Rig { queues: S3Fifo::new(), lives: Vec::new(), live: 0 };
         (0..count).for_each(|at| rig.insert(at));
@@ -62,7 +62,7 @@ fn objects_used_twice_stay_behind_what_came_after_them() {
 #[test]
 fn a_tenth_of_the_bytes_is_for_what_is_new() {
     let mut rig = Rig::new(100);
-    // All go to the main queue but the last ten, and the oldest goes.
+    // All but the last ten go to the main queue, and the oldest is evicted.
     (0..90).for_each(|at| rig.use_it(at, 3));
     assert_eq!(rig.evict(), Some(90));
     assert_eq!(rig.evict(), Some(0), "less than a tenth is new");
@@ -77,7 +77,7 @@ fn what_comes_back_soon_enters_the_main_queue() {
     let removed = rig.evict().unwrap();
     assert_eq!(removed, 80);
     rig.insert(removed);
-    // Everything new goes before it does.
+    // Every new object is evicted before it.
     let order: Vec<u32> = (0..10).filter_map(|_| rig.evict()).collect();
     assert!(!order.contains(&removed) && order.contains(&81), "{order:?}");
 }

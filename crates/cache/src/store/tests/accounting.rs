@@ -1,4 +1,4 @@
-//! Bytes: what counts, what is bounded.
+//! Memory accounting and its bounds.
 
 use super::*;
 

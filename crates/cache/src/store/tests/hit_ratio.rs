@@ -1,11 +1,11 @@
-//! How often what is asked for is there, where popularity follows Zipf's law.
+//! The hit ratio for requests by Zipf's law.
 
 use super::*;
 
 const OBJECTS: usize = 40_000;
 const REQUESTS: usize = 240_000;
 
-/// The part of requests found, of those after a warm-up, with this part of all objects in memory.
+/// The hit ratio after a warm-up, with memory for this fraction of all objects.
 fn hit_percent(part: usize) -> f64 {
     let urls: Vec<String> = (0..OBJECTS).map(|n| format!("http://a/{n}")).collect();
     let mut sum = 0.0;
@@ -24,7 +24,7 @@ fn hit_percent(part: usize) -> f64 {
     for url in &urls {
         sample(url).put(&all).unwrap();
     }
-    // How full tables are by chance makes some difference: rather too little memory than too much.
+    // The load of hash tables varies by chance: rather too little memory than too much.
     let each = (all.stats().bytes - Store::new(MIB * 64).stats().bytes) / OBJECTS as u64;
     let objects = each * (OBJECTS / part) as u64 * 9 / 10;
     let store = Store::new(objects + Store::new(objects).stats().bytes);

@@ -1,4 +1,4 @@
-//! Coming, staying and going.
+//! Insertion, expiry and removal.
 
 use super::*;
 
@@ -77,7 +77,7 @@ fn of_too_many_variants_the_least_used_one_goes() {
             variant(name).found(&store).unwrap();
         }
     }
-    // The same variant anew is none more; a marker or another URL counts for nothing.
+    // Replacing a variant adds none; a marker or another URL does not count.
     store.insert(variant(&names[0]).object(&store), store.purge_epoch(), 4).unwrap();
     store.insert(marker("http://a/1", varies()), store.purge_epoch(), 4).unwrap();
     sample("http://a/2").put(&store).unwrap();
@@ -132,7 +132,7 @@ fn pages_list_each_object_once_while_others_come_and_go() {
         for object in &page.objects {
             *seen.entry(object.key.url().to_vec()).or_insert(0) += 1;
         }
-        // One that ends in 9 goes, a new one comes.
+        // An object whose number ends in 9 leaves, and a new one comes.
         let key = sample(&urls[(turn * 10 + 9) % 1000]).key();
         store.remove(key.hash(), key.text());
         sample(&format!("http://b/{turn}9")).put(&store).unwrap();

@@ -1,10 +1,10 @@
-//! Random operations against a slow and obvious model.
+//! Random operations, compared with a simple model.
 
 use std::collections::HashMap;
 
 use super::*;
 
-/// What is under a key, as the model knows it.
+/// The object of a key in the model.
 #[derive(Clone)]
 struct Known {
     url: String,
@@ -14,14 +14,14 @@ struct Known {
     tags: Vec<u64>,
 }
 
-/// Whether a purge means something.
+/// True if a purge covers a key.
 type Meant<'a> = dyn Fn(&Known) -> bool + 'a;
 
 struct Run {
     store: Store,
     model: HashMap<Vec<u8>, Known>,
     dice: Dice,
-    /// Nothing is missing but what the model lacks too.
+    /// The store may only lack what the model lacks.
     roomy: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Purges, and what was fetched before them.
+//! Purges, and responses fetched before them.
 
 use super::*;
 use crate::limits::PURGE_PREFIXES_MAX;
@@ -67,7 +67,7 @@ fn tags_go_wherever_they_are() {
     assert_eq!(store.purge(&Purge::Tags(&[10, 11]), true), 300);
     let stale = |n: usize| tagged(n).found(&store).map(|object| object.state.is_stale());
     assert_eq!((stale(0), stale(1), stale(2)), (None, Some(true), Some(false)));
-    // A response that comes back without the tag is not found by it any more.
+    // A response that is stored again without the tag is not found by it.
     sample(&urls[1]).put(&store).unwrap();
     assert_eq!(store.purge(&Purge::Tags(&[11]), false), 299);
     assert_eq!(store.purge(&Purge::Tags(&[1]), false), 300);

@@ -1,18 +1,18 @@
-//! Many threads at one store.
+//! Concurrent operations on one store.
 
 use std::sync::atomic::AtomicBool;
 use std::thread;
 
 use super::*;
 
-/// What the origin has: a version that grows; a purge is sent after each change.
+/// The origin: a version that grows; each change is followed by a purge.
 #[test]
 fn after_a_purge_nobody_finds_what_was_there_before_it() {
     const URLS: usize = 8;
     let store = Store::new(4 * MIB);
     let urls: Vec<String> = (0..URLS).map(|n| format!("http://a/{n}")).collect();
     let origin: Vec<AtomicU64> = (0..URLS).map(|_| AtomicU64::new(1)).collect();
-    // What every answer must be at least as new as.
+    // The version that every response must have at least.
     let purged: Vec<AtomicU64> = (0..URLS).map(|_| AtomicU64::new(0)).collect();
     let done = AtomicBool::new(false);
 
@@ -110,7 +110,7 @@ fn readers_writers_purges_and_resizes_leave_the_sums_right() {
     let stats = store.stats();
     assert_eq!(listed, stats.objects);
     store.purge(&Purge::All, false);
-    // One may have been half way round.
+    // One sweep may have been half done.
     for _ in 0..2 {
         while !store.sweep() {}
     }

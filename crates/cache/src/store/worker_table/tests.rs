@@ -1,4 +1,4 @@
-//! What is found in a front table, and what not any more.
+//! What a worker's table finds.
 
 use super::*;
 use crate::store::tests::{MIB, Sample, sample};
@@ -43,7 +43,7 @@ fn a_purge_of_everything_empties_it() {
         store.purge(&Purge::All, soft);
         assert!(!look(&mut front, &store, &page));
         assert_eq!(front.bytes(), 0);
-        // Looked up before, kept after: not of this epoch.
+        // Looked up before the purge, added after it: not of this epoch.
         let epoch = store.clear_epoch();
         let object = page.put(&store).unwrap();
         store.purge(&Purge::All, soft);

@@ -1,6 +1,6 @@
-//! Giving back the memory of tables that were once full.
+//! Shrinking of tables that were once full.
 //!
-//! All objects get new numbers, in the order of their queues. Whoever remembers numbers across
+//! All objects get new numbers in the order of their queues. Code that remembers numbers across
 //! locks compares [`Shard::moves`].
 
 use hashbrown::HashTable;
@@ -9,18 +9,18 @@ use super::super::tags::Tags;
 use super::{Shard, tags_of};
 use crate::store::s3fifo::NONE;
 
-/// Tables of fewer places stay as they are.
+/// Smaller tables are not shrunk.
 const PLACES_MIN: usize = 64;
-/// As many places per object are too many.
+/// Tables are shrunk when they have so many slots per object.
 const PLACES_PER_OBJECT: usize = 4;
 
 impl Shard {
-    /// How often objects got new numbers.
+    /// How often objects were renumbered.
     pub(in crate::store) fn moves(&self) -> u64 {
         self.moves
     }
 
-    /// Makes the tables smaller if hardly any of their places is used.
+    /// Shrinks the tables if few of their slots are used.
     pub(super) fn compact(&mut self) {
         let live = self.live as usize;
         if self.slots.len() < PLACES_MIN || live * PLACES_PER_OBJECT > self.slots.len() {
