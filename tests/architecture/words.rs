@@ -15,7 +15,6 @@ use std::path::Path;
 const EXEMPT: &[&str] = &[
     ".",
     "crates/bench",
-    "crates/cache",
     "crates/exchange",
     "crates/files",
     "crates/filters",

@@ -1,4 +1,4 @@
-//! What a hit costs beside a fixed answer of the same body: `cargo bench -p cache --profile quick`.
+//! What a hit costs compared with a fixed response of the same body: `cargo bench -p cache --profile quick`.
 //!
 //! A client and a server on one worker, one connection, one request after the other. Takes `hit` or
 //! `respond` and how many requests; prints nothing, for `valgrind --tool=callgrind` counts: the

@@ -12,12 +12,12 @@ pub mod explain;
 mod fill;
 mod filter;
 mod filter_config;
+mod filter_plan;
 mod key;
 pub mod limits;
 mod metrics;
 mod object;
 mod parts;
-mod plan;
 pub mod rules;
 mod serve;
 mod settings;
@@ -28,11 +28,11 @@ mod worker_filter;
 
 pub use caches::{Cache, Caches};
 pub use filter_config::{FetchConfig, FilterConfig};
+pub use filter_plan::{CachePlan, FILTER};
 pub use key::{Key, KeyError, KeyPath, KeyQuery, KeyRules, SignificantParams};
 pub use object::{Content, Object, ObjectKind, StoredResponse};
 pub(crate) use parts::parts_key;
 pub use parts::{Part, Parts};
-pub use plan::{CachePlan, FILTER};
 pub use settings::{
     BestLevels, CacheSettings, CodingName, CodingSettings, DiskSettings, FetchSettings,
     FilterSettings, HeuristicSettings, KeySettings, Levels, PathMode, PurgeSettings, QueryMode,

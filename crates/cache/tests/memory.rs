@@ -14,7 +14,7 @@ static ALLOCATOR: net::Allocator = net::Allocator;
 
 /// `make soak` sets more.
 const OBJECTS: usize = 100_000;
-/// What an object may take beside its key, head and body.
+/// What an object may take in addition to its key, headers and body.
 const OVERHEAD_BYTES: usize = 400;
 
 /// Memory of this process that is there.
@@ -52,7 +52,7 @@ fn object(version: usize, now_secs: u64) -> (Object, usize) {
         meta,
         head,
         hidden: None,
-        // As it is once somebody has been sent it.
+        // As it is once it has been sent.
         content: Content::Memory(Bytes::from(body).clone()),
         coding: None,
         derived: false,

@@ -80,7 +80,7 @@ fn check_stored(storing: &StorableResponse, asked: &RequestDirectives) {
     }
 }
 
-/// What restricts is obeyed, whatever stands beside it.
+/// Restrictions are obeyed, whatever else is present.
 fn is_obeyed(request: &Headers, asked: &RequestDirectives, response: &Headers, policy: &Policy) {
     let with = |name: &str, value: &str| {
         let mut longer = response.clone();

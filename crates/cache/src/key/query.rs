@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_matter_is_left_out_unless_somebody_could_read_it_otherwise() {
+    fn insignificant_parameters_are_left_out_unless_a_server_could_read_them_as_significant() {
         let only = || SignificantParams::Only(names(&["a", "q r"]));
         for (query, wanted) in [
             ("a=1&b=2&A=3&%61=4&ab=5", "?a=1&A=3&%61=4"),

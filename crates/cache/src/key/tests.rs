@@ -69,7 +69,7 @@ fn a_part_that_is_missing_is_not_an_empty_one_and_every_value_counts() {
 }
 
 #[test]
-fn requests_that_cannot_be_told_apart_safely_have_no_key() {
+fn requests_that_cannot_be_distinguished_safely_have_no_key() {
     let refused = |rules: &KeyRules, target: &str| text(rules, &request(target, &[])).unwrap_err();
     assert_eq!(refused(&rules(&[]), "/a%2Fb"), KeyError::AmbiguousPath);
     assert_eq!(refused(&rules(&[]), &"/x".repeat(KEY_BYTES_MAX)), KeyError::TooLong);
@@ -120,7 +120,7 @@ fn variants_and_codings_stand_behind_the_primary_key() {
 }
 
 #[test]
-fn somebody_who_asks_for_a_draft_while_another_holds_it_gets_one_of_his_own() {
+fn a_nested_use_of_the_key_buffer_gets_another_buffer() {
     with_key_buffer(|outer| {
         rules(&[]).write(&request("/outer", &[]), outer).unwrap();
         with_key_buffer(|inner| rules(&[]).write(&request("/inner", &[]), inner).unwrap());
@@ -129,7 +129,7 @@ fn somebody_who_asks_for_a_draft_while_another_holds_it_gets_one_of_his_own() {
 }
 
 /// Every combination of nasty pieces: two requests share a text only if they are the same request
-/// but for the spellings that mean the same.
+/// except for spellings of the same value.
 #[test]
 fn no_two_requests_share_a_key() {
     let hosts = ["a", "b", "a:81", "a.b", "aa"];

@@ -1,5 +1,5 @@
 //! A second opinion on storing and reusing: slow, obvious, and written from the text of the RFCs
-//! alone. It shares no parser and no arithmetic with the rules; the test beside it makes up answers
+//! alone. It shares no parser and no arithmetic with the rules; the test next to it generates responses
 //! and requests and asks both.
 
 mod made_up;
@@ -182,14 +182,14 @@ fn initial_age(world: &World) -> u64 {
 
 /// What may be done with a stored answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
+enum OracleDecision {
     Use { refresh: bool },
     Ask { if_error: bool },
     Refuse,
 }
 
 /// RFC 9111 4, 4.2.4, 5.2.1; RFC 5861.
-fn reuse(stored: &Stored, world: &World, asked: &Fields, later_s: u64) -> Verdict {
+fn reuse(stored: &Stored, world: &World, asked: &Fields, later_s: u64) -> OracleDecision {
     let said = match world.policy.honour_request {
         true => directives(asked),
         false => Vec::new(),
@@ -213,7 +213,7 @@ fn reuse(stored: &Stored, world: &World, asked: &Fields, later_s: u64) -> Verdic
     let young = limit("max-age").is_none_or(|most| age_s <= most);
     let lasting = limit("min-fresh").is_none_or(|least| age_s + least <= stored.lifetime_s);
     if fresh && !stored.no_cache && !no_cache && lasting && (young || stored.immutable) {
-        return Verdict::Use { refresh: false };
+        return OracleDecision::Use { refresh: false };
     }
     let may_be_stale = !fresh && !stored.no_cache && !stored.never_stale && !no_cache;
     if may_be_stale
@@ -221,18 +221,18 @@ fn reuse(stored: &Stored, world: &World, asked: &Fields, later_s: u64) -> Verdic
         && young
         && limit("min-fresh").is_none()
     {
-        return Verdict::Use { refresh: false };
+        return OracleDecision::Use { refresh: false };
     }
     let silent = max_stale.is_none() && limit("max-age").is_none() && limit("min-fresh").is_none();
     if may_be_stale && silent && stale_s < stored.while_revalidate_s {
-        return Verdict::Use { refresh: true };
+        return OracleDecision::Use { refresh: true };
     }
     if has("only-if-cached") {
-        return Verdict::Refuse;
+        return OracleDecision::Refuse;
     }
     let error_s = stored.if_error_s.max(limit("stale-if-error").unwrap_or(0));
     let if_error = !stored.no_cache && !stored.never_stale && error_s > 0 && stale_s <= error_s;
-    Verdict::Ask { if_error }
+    OracleDecision::Ask { if_error }
 }
 
 fn has_cache_control(asked: &Fields) -> bool {

@@ -38,7 +38,7 @@ pub(super) fn fields(text: &str) -> Headers {
     headers
 }
 
-/// Fields but for a Date of [`NOW`], which what is stored without one gets.
+/// Headers without the Date of [`NOW`] that a response without one gets when it is stored.
 pub(super) fn lines(headers: &Headers) -> Vec<String> {
     let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
     let lines = headers.iter().map(|field| format!("{}: {}", text(field.name), text(field.value)));

@@ -2,7 +2,7 @@
 
 use exchange::{Body, Headers, Outcome, Request, Response, asked_range, ranged};
 use wire::Known;
-use wire::conditional::{EntityTag, Outcome as Verdict, Validators};
+use wire::conditional::{EntityTag, Outcome as ConditionResult, Validators};
 use wire::date::parse_http_date;
 
 use crate::StoredResponse;
@@ -92,8 +92,8 @@ pub(crate) fn not_modified(
     let holds = |tag: Option<&[u8]>| {
         let meta = &response.meta;
         let tags = [tag, None];
-        let verdict = conditions(&request.headers, meta.status, headers, tags, meta.received_secs);
-        verdict == Verdict::NotModified
+        let result = conditions(&request.headers, meta.status, headers, tags, meta.received_secs);
+        result == ConditionResult::NotModified
     };
     let token = response.coding.map_or("identity", |coding| coding.token());
     let origins = || without_suffix(own?, token);

@@ -1,4 +1,4 @@
-//! Hits, in the process: what is put into the store is what comes out, for who may have it.
+//! Hits, in process: a stored response is served to the clients that may have it.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -272,7 +272,7 @@ fn what_is_purged_is_not_at_hand_any_more() {
 }
 
 #[test]
-fn a_variant_is_for_those_whom_it_was_made_for() {
+fn a_variant_is_for_requests_that_select_it() {
     let bench = bench();
     let vary = Vary { fields: Box::new([b"x-kind".as_slice().into()]) };
     bench.put(&get("/a", &[]), b"", ObjectKind::Varies(vary));
@@ -300,7 +300,7 @@ fn parameters_that_do_not_matter_make_no_difference() {
 }
 
 #[test]
-fn a_coding_is_for_those_who_take_it_and_its_tag_stands_for_the_origins() {
+fn a_coding_is_for_clients_that_accept_it_and_its_tag_stands_for_the_origins() {
     let bench = bench();
     let ObjectKind::Response(mut coded) = stored() else { unreachable!() };
     (coded.coding, coded.derived) = (Some(Coding::Gzip), true);
@@ -345,7 +345,7 @@ fn x_status_says_it_too_where_it_is_asked_for() {
 }
 
 #[test]
-fn each_client_gets_the_coding_that_it_prefers_whoever_came_before() {
+fn each_client_gets_the_coding_that_it_prefers() {
     let bench = Bench::new(node!({ "store": "pages", "codings": { "offer": ["gzip"] } }));
     let with = |coding: Option<Coding>| {
         let mut made = response(Content::Memory(CONTENT.repeat(100).into()));

@@ -1,4 +1,4 @@
-//! What those who lead and those who wait are promised.
+//! The promises to leaders and followers.
 
 use net::worker::block_on_local;
 
@@ -16,14 +16,14 @@ fn token() -> PurgeEpoch {
 fn lead(single_flight: &Arc<SingleFlight>, text: &str) -> Leader {
     match single_flight.join(&key(text), token(), |_, _| true) {
         Join::Leader(leader) => leader,
-        _ => panic!("{text} is under way"),
+        _ => panic!("{text} is in flight"),
     }
 }
 
 fn wait(single_flight: &Arc<SingleFlight>, text: &str) -> Follower {
     match single_flight.join(&key(text), token(), |_, _| true) {
         Join::Follower(follower) => follower,
-        _ => panic!("{text} is not under way"),
+        _ => panic!("{text} is not in flight"),
     }
 }
 
@@ -43,14 +43,14 @@ fn one_leads_and_the_others_hear_what_became_of_it_on_whichever_thread() {
         let result = other.join().unwrap();
         assert!(matches!(result, Some(FetchResult::Failed(fault)) if fault.status == 500));
     }
-    // It has landed for the last time: the next one leads anew.
+    // Its last result is published: the next request becomes a leader.
     drop(lead(&single_flight, "a"));
     drop(leader);
     assert_eq!(single_flight.count(), 0);
 }
 
 #[test]
-fn one_that_nobody_could_join_opens_when_it_knows_more() {
+fn an_unshared_fetch_can_be_joined_once_its_key_is_known() {
     let single_flight = Arc::new(SingleFlight::default());
     let mut leader = single_flight.unshared(token());
     drop(lead(&single_flight, "a"));
@@ -71,7 +71,7 @@ fn a_leader_that_is_dropped_sets_its_waiters_free() {
 }
 
 #[test]
-fn who_joins_after_the_news_has_them() {
+fn a_follower_that_joins_after_the_result_gets_it() {
     block_on_local(async {
         let single_flight = Arc::new(SingleFlight::default());
         let leader = lead(&single_flight, "a");
@@ -81,7 +81,7 @@ fn who_joins_after_the_news_has_them() {
 }
 
 #[test]
-fn a_leader_knows_when_nobody_waits() {
+fn a_leader_knows_when_it_has_no_followers() {
     block_on_local(async {
         let single_flight = Arc::new(SingleFlight::default());
         let leader = lead(&single_flight, "a");

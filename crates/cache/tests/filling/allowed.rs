@@ -61,9 +61,9 @@ const ASKED: [&str; 8] = [
     "only-if-cached",
 ];
 
-/// What the origin has said once, and to whom.
+/// A response of the origin, and the request it was for.
 #[derive(Debug)]
-struct Said {
+struct OriginResponse {
     path: &'static str,
     status: u16,
     control: Vec<&'static str>,
@@ -77,7 +77,7 @@ struct Said {
     purged: bool,
 }
 
-impl Said {
+impl OriginResponse {
     /// Whether the origin may say that this is what it would say now.
     fn is_derived_from(&self, call: &Call) -> bool {
         self.path == call.target && self.x == call.field("x").unwrap_or_default()
@@ -100,7 +100,7 @@ fn number(said: &[&str], name: &str) -> Option<u64> {
 }
 
 /// Whether RFC 9111 lets this be the answer without asking the origin.
-fn is_allowed(said: &Said, wanted: &Wanted) -> bool {
+fn is_allowed(said: &OriginResponse, wanted: &Wanted) -> bool {
     let says = |name: &str| said.control.contains(&name);
     let wants = |name: &str| wanted.control.contains(&name);
     // 3, 3.1, 3.5: it could be stored.
@@ -144,7 +144,7 @@ fn is_allowed(said: &Said, wanted: &Wanted) -> bool {
 
 struct World {
     dice: Dice,
-    said: Vec<Said>,
+    said: Vec<OriginResponse>,
     hits: usize,
 }
 
@@ -164,7 +164,7 @@ impl World {
         let dice = &mut self.dice;
         let control = [vec![dice.of(&SAID)], dice.some(&SAID)].concat();
         let (age, number) = (dice.of(&AGES), self.said.len());
-        let said = Said {
+        let said = OriginResponse {
             path: if call.target == "/a" { "/a" } else { "/b" },
             status: [200, 200, 200, 404][dice.below(4)],
             age_s: age.parse().unwrap(),

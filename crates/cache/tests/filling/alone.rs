@@ -1,4 +1,4 @@
-//! What is for one client alone: nobody waits for it twice.
+//! Responses for one client alone: no request waits for one twice.
 
 use exchange::shared_body;
 use net::worker::block_on_local;
@@ -13,7 +13,7 @@ const KEPT: (&str, &str) = ("cache-control", "max-age=60");
 const PRIVATE: (&str, &str) = ("cache-control", "private");
 
 #[test]
-fn who_waited_for_what_cannot_be_stored_goes_for_itself_and_all_at_once() {
+fn followers_of_an_uncacheable_response_fetch_for_themselves_concurrently() {
     block_on_local(async {
         let (site, mut origin) = Site::plain();
         let route = site.worker(0);
@@ -65,7 +65,7 @@ fn the_first_answer_that_may_be_stored_ends_that() {
 }
 
 #[test]
-fn a_fault_is_shared_by_those_who_waited_for_it_and_forgotten() {
+fn a_fault_is_shared_by_its_followers_and_not_stored() {
     block_on_local(async {
         let (site, mut origin) = Site::plain();
         let route = site.worker(0);
@@ -124,7 +124,7 @@ fn an_error_is_not_remembered() {
 }
 
 #[test]
-fn who_has_waited_for_long_enough_goes_for_itself() {
+fn a_follower_that_times_out_is_forwarded() {
     block_on_local(async {
         let (site, mut origin) =
             Site::new(|| node!({ "store": "pages", "fetch": { "wait": "1ms" } }));
@@ -142,7 +142,7 @@ fn who_has_waited_for_long_enough_goes_for_itself() {
     });
 }
 
-/// RFC 9111 3.5: what one user was given is not for the others, and nobody waits for it.
+/// RFC 9111 3.5: the response to one user is not for others, and no request waits for it.
 #[test]
 fn authenticated_requests_do_not_wait_for_each_other() {
     block_on_local(async {
@@ -181,7 +181,7 @@ fn what_is_not_for_the_cache_goes_by_as_it_came() {
 
 /// RFC 9111 4.4.
 #[test]
-fn what_an_unsafe_request_changes_is_fetched_anew() {
+fn what_an_unsafe_request_changes_is_fetched_again() {
     block_on_local(async {
         let (site, mut origin) = Site::plain();
         let route = site.worker(0);
@@ -223,9 +223,9 @@ fn what_is_known_to_be_too_long_is_not_stored() {
     });
 }
 
-/// Who may not is told so, and it never comes to the origin.
+/// Other clients get 403; the request is never forwarded.
 #[test]
-fn who_may_purges_what_is_stored_under_a_url() {
+fn an_allowed_client_purges_what_is_stored_under_a_url() {
     block_on_local(async {
         let purge: Method = Method::from_bytes(b"PURGE");
         let allowing = || node!({ "store": "pages", "purge": ["127.0.0.1"] });

@@ -2,7 +2,7 @@
 //!
 //! Every answer of the origin has a number of its own in its body. A client that is given a whole
 //! body is given one answer, as it was: of its own URL and language, not older than the last purge
-//! before it asked, and nobody else's if it was private. Nobody waits for ever.
+//! before it asked, and never another client's if it was private. No request waits for ever.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -14,7 +14,9 @@ use exchange::{Fault, SharedBody, SharedBodyWriter, shared_body};
 use net::worker::block_on_local;
 use tokio::task::JoinHandle;
 
-use crate::site::{Answer, Call, Got, Origin, Site, answer, done, fault, get_with, growing_answer};
+use crate::site::{
+    Call, ClientResponse, Got, Origin, Site, answer, done, fault, get_with, growing_answer,
+};
 
 const STEPS: usize = 4000;
 const PATHS: [&str; 3] = ["/a", "/b", "/c"];
@@ -33,7 +35,7 @@ impl Dice {
 }
 
 /// What the origin has said once.
-struct Said {
+struct OriginResponse {
     path: String,
     language: String,
     private: bool,
@@ -44,7 +46,7 @@ struct Said {
 
 #[derive(Default)]
 struct World {
-    said: Vec<Said>,
+    said: Vec<OriginResponse>,
     purges: HashMap<String, usize>,
 }
 
@@ -59,7 +61,7 @@ struct Chaos {
 }
 
 impl Chaos {
-    /// The origin answers one of those who have asked it.
+    /// The origin responds to one of its requests.
     fn answer(&mut self) {
         if self.calls.is_empty() {
             return;
@@ -72,7 +74,7 @@ impl Chaos {
         let number = world.said.len();
         let language = call.field("accept-language").unwrap_or_default().to_owned();
         let path = call.target.clone();
-        world.said.push(Said { path, language, private, purges, given: 0 });
+        world.said.push(OriginResponse { path, language, private, purges, given: 0 });
         drop(world);
         let said = match kind {
             0 => "private",
@@ -84,7 +86,7 @@ impl Chaos {
         let fields = [("cache-control", said), ("vary", "accept-language"), ("etag", &tag)];
         let body = format!("answer {number} {}", "x".repeat(self.dice.below(50)));
         let asked = call.field("if-none-match").map(str::to_owned);
-        let reply: Answer = match (self.dice.below(8), asked) {
+        let reply: ClientResponse = match (self.dice.below(8), asked) {
             (0, _) => fault(502),
             (1, _) => answer(503, &[], "busy"),
             // What the cache has is still so.
@@ -99,7 +101,7 @@ impl Chaos {
         call.answer(reply);
     }
 
-    /// One of the bodies goes on, or ends, or breaks.
+    /// One of the bodies continues, ends or breaks.
     fn pour(&mut self) {
         if self.bodies.is_empty() {
             return;
@@ -139,7 +141,7 @@ impl Chaos {
         self.clients.push(tokio::task::spawn_local(watching));
     }
 
-    /// Notes who has come to the origin.
+    /// Notes the requests that reached the origin.
     fn hear(&mut self, origin: &mut Origin) {
         while let Some(call) = origin.asked_already() {
             let purges = self.world.borrow().purges.get(&call.target).copied().unwrap_or(0);
@@ -171,7 +173,7 @@ fn run(seed: u64) {
                 13..=17 => chaos.pour(),
                 18 => tokio::task::yield_now().await,
                 _ if chaos.dice.below(8) == 0 => {
-                    // Who was asked for so far was asked before.
+                    // Requests so far were sent before the purge.
                     tokio::task::yield_now().await;
                     chaos.hear(&mut origin);
                     let url = format!("http://a{path}");
@@ -198,7 +200,7 @@ fn run(seed: u64) {
 }
 
 #[test]
-fn whatever_clients_origin_and_purges_do_nobody_gets_what_is_not_for_him() {
+fn whatever_clients_origin_and_purges_do_no_client_gets_a_response_for_another() {
     for seed in 1..=4 {
         run(u64::wrapping_mul(seed, 0x9E37_79B9_7F4A_7C15));
     }

@@ -1,4 +1,4 @@
-//! Codings, through the whole filter: made once, given to who prefers them, gone with what they
+//! Codings, through the whole filter: made once, served to clients that prefer them, gone with what they
 //! were made of.
 
 use std::os::unix::fs::FileExt;
@@ -190,7 +190,7 @@ fn a_bomb_is_not_kept_unpacked() {
         let object = site.cache().store().list(None, 10, |_| true).objects.pop().unwrap();
         let tried = async {
             while !object.state.was_tried(3) {
-                // Who takes no coding has it unpacked on the way, as far as he reads.
+                // A client without coding gets it decoded while it reads.
                 let ask = get_with(&route, "/", &[("accept-encoding", "identity")]).await;
                 drop(done(ask).await.unwrap());
             }

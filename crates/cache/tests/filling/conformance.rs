@@ -14,7 +14,7 @@ enum Then {
     RequestDirectives,
     /// The origin is asked whether what is stored still holds.
     Confirmed,
-    /// Nobody is asked: 504.
+    /// The origin is not requested: 504.
     InsertError,
 }
 

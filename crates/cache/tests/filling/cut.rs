@@ -1,4 +1,4 @@
-//! What comes only in part, or goes on for too long.
+//! Responses that are cut off, or too long.
 
 use bytes::Bytes;
 use exchange::{Fault, shared_body};
@@ -10,7 +10,7 @@ use crate::site::{Site, answer, done, get, growing_answer, text};
 const KEPT: (&str, &str) = ("cache-control", "max-age=60");
 
 #[test]
-fn what_is_cut_off_is_not_stored_and_whoever_reads_it_sees_that() {
+fn a_response_that_is_cut_off_is_not_stored_and_its_readers_get_an_error() {
     block_on_local(async {
         // Broken off, ended too early, and longer than it said.
         for (length, broken, rest) in [
@@ -42,7 +42,7 @@ fn what_is_cut_off_is_not_stored_and_whoever_reads_it_sees_that() {
 }
 
 #[test]
-fn what_becomes_too_long_goes_on_for_those_who_read_it_and_for_nobody_else() {
+fn a_response_that_becomes_too_long_continues_for_its_readers_alone() {
     block_on_local(async {
         let (site, mut origin) = Site::new(|| node!({ "store": "pages", "max_size": "1KiB" }));
         let route = site.worker(0);
@@ -88,7 +88,7 @@ fn a_slow_reader_has_all_of_it_long_after_it_was_stored() {
     });
 }
 
-/// Fills under way are bounded together: who finds no room passes what comes on to one client.
+/// Fetches in flight share a budget: a response that gets no memory is forwarded to one client.
 #[test]
 fn what_finds_no_room_is_passed_on() {
     const LENGTH: u64 = 12 << 20;

@@ -63,7 +63,7 @@ fn workers_share_a_fetch_and_each_reads_at_its_own_pace() {
         writer.push(Bytes::from_static(b"first ")).unwrap();
         let mut got = done(leader).await.unwrap();
         assert_eq!(got.piece().await, "first ");
-        // The loop must turn for the fetch to go on, which is this worker's.
+        // The fetch runs on this worker: its event loop must run.
         while hears.try_recv().is_err() {
             tokio::task::yield_now().await;
         }
@@ -77,7 +77,7 @@ fn workers_share_a_fetch_and_each_reads_at_its_own_pace() {
 }
 
 #[test]
-fn nobody_notices_that_the_first_client_leaves() {
+fn followers_do_not_notice_that_the_first_client_leaves() {
     block_on_local(async {
         let (site, mut origin) = Site::plain();
         let route = site.worker(0);
@@ -93,7 +93,7 @@ fn nobody_notices_that_the_first_client_leaves() {
 }
 
 #[test]
-fn a_fetch_goes_on_for_a_while_when_all_have_left_and_is_stored() {
+fn a_fetch_continues_for_a_while_when_all_clients_have_left_and_is_stored() {
     block_on_local(async {
         let (site, mut origin) = Site::plain();
         let route = site.worker(0);
@@ -111,7 +111,7 @@ fn a_fetch_goes_on_for_a_while_when_all_have_left_and_is_stored() {
 }
 
 #[test]
-fn a_fetch_that_nobody_wants_for_longer_is_given_up() {
+fn a_fetch_without_followers_for_longer_is_given_up() {
     block_on_local(async {
         let (site, mut origin) =
             Site::new(|| node!({ "store": "pages", "fetch": { "outlive": "0s" } }));
@@ -132,9 +132,9 @@ fn a_fetch_that_nobody_wants_for_longer_is_given_up() {
     });
 }
 
-/// RFC 9111 4.1: the one answer is for those who ask for the same variant.
+/// RFC 9111 4.1: the response is for requests that select the same variant.
 #[test]
-fn who_asks_for_another_variant_has_it_fetched() {
+fn a_request_for_another_variant_fetches_it() {
     block_on_local(async {
         let (site, mut origin) = Site::plain();
         let route = site.worker(0);
@@ -158,9 +158,9 @@ fn who_asks_for_another_variant_has_it_fetched() {
     });
 }
 
-/// What was asked for before a purge is not for those who ask afterwards.
+/// A response requested before a purge is not for later requests.
 #[test]
-fn a_purge_divides_those_who_asked_before_from_those_who_ask_later() {
+fn a_purge_separates_earlier_requests_from_later_ones() {
     use cache::store::Purge;
     block_on_local(async {
         let (site, mut origin) = Site::plain();
@@ -179,9 +179,9 @@ fn a_purge_divides_those_who_asked_before_from_those_who_ask_later() {
     });
 }
 
-/// How much a fetch may take for nobody; what is nearly there is finished.
+/// How much a fetch reads without followers; a nearly complete one is finished.
 #[test]
-fn a_fetch_for_nobody_takes_so_much_and_no_more() {
+fn a_fetch_without_followers_reads_a_bounded_amount() {
     block_on_local(async {
         for (length, finished) in [(1 << 20, false), (1000, true)] {
             let (site, mut origin) =

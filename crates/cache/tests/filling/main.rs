@@ -6,13 +6,13 @@
 
 mod allowed;
 mod alone;
-mod asking;
 mod chaos;
 mod codings;
 mod conformance;
 mod cut;
 mod herd;
 mod purged;
+mod requesting;
 mod site;
 mod stale;
 mod threads;

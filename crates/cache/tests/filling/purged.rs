@@ -9,10 +9,10 @@ use crate::site::{Site, answer, begin, done, get, get_with, request, text};
 
 const KEPT: (&str, &str) = ("cache-control", "max-age=60");
 
-/// The tags of an answer are known when it comes: who asked after they were purged has to ask
-/// anew, though the fetch that he joined began before.
+/// The tags of a response are known when it arrives: a request that came after their purge fetches
+/// again, though it joined a fetch that began before.
 #[test]
-fn who_asks_after_a_purge_by_tag_is_not_given_what_was_fetched_before() {
+fn after_a_purge_by_tag_earlier_fetches_are_not_served() {
     block_on_local(async {
         let (site, mut origin) = Site::plain();
         let route = site.worker(0);
@@ -30,9 +30,9 @@ fn who_asks_after_a_purge_by_tag_is_not_given_what_was_fetched_before() {
     });
 }
 
-/// The same where the origin confirms what was purged meanwhile.
+/// The same where the origin revalidates what was purged during the fetch.
 #[test]
-fn who_asks_after_a_purge_by_tag_is_not_given_what_was_confirmed_before() {
+fn after_a_purge_by_tag_earlier_revalidations_are_not_served() {
     block_on_local(async {
         let (site, mut origin) = Site::plain();
         let route = site.worker(0);

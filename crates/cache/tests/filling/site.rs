@@ -39,11 +39,11 @@ pub(crate) struct Call {
     pub(crate) method: Method,
     pub(crate) target: String,
     pub(crate) headers: Headers,
-    answer: oneshot::Sender<Answer>,
+    answer: oneshot::Sender<ClientResponse>,
 }
 
 /// What the origin answers.
-pub(crate) struct Answer {
+pub(crate) struct ClientResponse {
     status: u16,
     headers: Headers,
     body: Content,
@@ -167,19 +167,19 @@ impl Origin {
         self.0.try_recv().ok()
     }
 
-    /// Whether nobody has asked it.
+    /// True if it got no request.
     pub(crate) fn is_idle(&mut self) -> bool {
         self.asked_already().is_none()
     }
 }
 
 impl Call {
-    pub(crate) fn answer(self, answer: Answer) {
-        // Whoever asked may have given up.
+    pub(crate) fn answer(self, answer: ClientResponse) {
+        // The client may have given up.
         let _ = self.answer.send(answer);
     }
 
-    /// Ready when whoever asked has given up.
+    /// Waits until the client has given up.
     pub(crate) async fn given_up(&mut self) {
         net::timer::within(PATIENCE, self.answer.closed()).await.expect("it is still waited for");
     }
@@ -190,20 +190,24 @@ impl Call {
 }
 
 /// An answer with these fields and this body.
-pub(crate) fn answer(status: u16, fields: &[(&str, &str)], body: &'static str) -> Answer {
+pub(crate) fn answer(status: u16, fields: &[(&str, &str)], body: &'static str) -> ClientResponse {
     let body = Content::Whole(Bytes::from_static(body.as_bytes()));
-    Answer { status, headers: headers(fields), body }
+    ClientResponse { status, headers: headers(fields), body }
 }
 
 /// One whose body is no text.
-pub(crate) fn bytes_answer(fields: &[(&str, &str)], body: Vec<u8>) -> Answer {
-    Answer { status: 200, headers: headers(fields), body: Content::Whole(Bytes::from(body)) }
+pub(crate) fn bytes_answer(fields: &[(&str, &str)], body: Vec<u8>) -> ClientResponse {
+    ClientResponse {
+        status: 200,
+        headers: headers(fields),
+        body: Content::Whole(Bytes::from(body)),
+    }
 }
 
 /// One whose body the test adds to.
-pub(crate) fn growing_answer(fields: &[(&str, &str)], content: &SharedBody) -> Answer {
+pub(crate) fn growing_answer(fields: &[(&str, &str)], content: &SharedBody) -> ClientResponse {
     let body = Content::SharedBody(content.clone());
-    Answer { status: 200, headers: headers(fields), body }
+    ClientResponse { status: 200, headers: headers(fields), body }
 }
 
 pub(crate) fn fault(status: u16) -> Answer {
@@ -263,7 +267,7 @@ pub(crate) fn request(method: Method, target: &str, fields: &[(&str, &str)]) -> 
     Request::made_up(method, target, fields)
 }
 
-/// A client on this worker; it is under way as far as it comes without waiting.
+/// A client on this worker, run until it first waits.
 pub(crate) async fn begin(
     route: &Rc<Route>,
     mut request: Request,

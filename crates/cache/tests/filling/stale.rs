@@ -24,7 +24,7 @@ async fn store(
 }
 
 #[test]
-fn many_are_served_stale_while_one_request_asks_anew() {
+fn many_are_served_stale_while_one_request_revalidates() {
     block_on_local(async {
         let (site, mut origin) = Site::plain();
         let route = site.worker(0);
@@ -43,7 +43,7 @@ fn many_are_served_stale_while_one_request_asks_anew() {
     });
 }
 
-/// RFC 9111 4.3.4: the stored content with the fields of the 304, for all who waited.
+/// RFC 9111 4.3.4: the stored content with the headers of the 304, for all followers.
 #[test]
 fn a_304_renews_what_is_stored() {
     block_on_local(async {
@@ -151,7 +151,7 @@ fn what_is_stored_survives_an_answer_that_is_cut_off() {
 /// RFC 9111 4, 5.2.2.4: what is to be confirmed each time is confirmed for each, all at once, and
 /// costs the origin no more than a 304.
 #[test]
-fn who_waited_for_what_must_be_confirmed_has_it_confirmed_for_himself() {
+fn followers_revalidate_for_themselves_what_must_be_revalidated() {
     block_on_local(async {
         let (site, mut origin) = Site::plain();
         let route = site.worker(0);

@@ -1,4 +1,4 @@
-//! Two workers and one who purges, all at once: what was changed and purged is not seen any more.
+//! Two workers and a thread that purges, concurrently: purged responses are not served.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -78,7 +78,7 @@ fn what_was_changed_and_purged_is_not_seen_any_more() {
             net::worker::spawn(format!("worker-{index}"), None, work).unwrap()
         })
         .collect();
-    // Somebody has asked, so the cache is there.
+    // A request has been made, so the cache exists.
     let failed = || workers.iter().any(|worker| worker.is_finished());
     while world.turns.load(Ordering::SeqCst) == 0 && !failed() {
         std::thread::yield_now();

@@ -10,7 +10,7 @@ use super::site::{Site, answer, begin, done, get_with, request, text};
 const KEPT: (&str, &str) = ("cache-control", "max-age=600");
 
 #[test]
-fn s4_1_who_shares_a_variant_by_language_has_it_in_the_language_that_the_origin_was_asked_for() {
+fn s4_1_a_variant_by_language_is_in_the_language_that_the_origin_was_requested_for() {
     block_on_local(async {
         let (site, mut origin) =
             Site::new(|| node!({ "store": "pages", "languages": ["en", "de"] }));

@@ -3,7 +3,7 @@
 use exchange::Headers;
 use wire::Method;
 
-use super::{Verdict, reuse, store};
+use super::{OracleDecision, reuse, store};
 use crate::rules::tests::{NOW, date};
 use crate::rules::{
     Disposition, FetchContext, Flags, Heuristic, Meta, Policy, RequestDirectives, Reuse,
@@ -218,11 +218,11 @@ fn facts(meta: &Meta) -> super::Stored {
     }
 }
 
-fn verdict(reuse: Reuse) -> Verdict {
+fn verdict(reuse: Reuse) -> OracleDecision {
     match reuse {
-        Reuse::Use { refresh, .. } => Verdict::Use { refresh },
-        Reuse::Validate { if_error, .. } => Verdict::Ask { if_error },
-        Reuse::OnlyIfCached => Verdict::Refuse,
+        Reuse::Use { refresh, .. } => OracleDecision::Use { refresh },
+        Reuse::Validate { if_error, .. } => OracleDecision::Ask { if_error },
+        Reuse::OnlyIfCached => OracleDecision::Refuse,
     }
 }
 
@@ -244,9 +244,9 @@ fn the_rules_and_the_oracle_agree() {
             let right = reuse(&expected, &world, &client, later_s);
             assert_eq!(said, right, "{seed}: {client:?} {later_s} s after {world:?}");
             verdicts[match right {
-                Verdict::Use { refresh } => usize::from(refresh),
-                Verdict::Ask { if_error } => 2 + usize::from(if_error),
-                Verdict::Refuse => 4,
+                OracleDecision::Use { refresh } => usize::from(refresh),
+                OracleDecision::Ask { if_error } => 2 + usize::from(if_error),
+                OracleDecision::Refuse => 4,
             }] += 1;
         }
     }

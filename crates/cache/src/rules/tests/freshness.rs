@@ -114,7 +114,7 @@ fn s5_3_an_invalid_expires_is_in_the_past() {
 }
 
 #[test]
-fn s5_3_expires_is_ignored_beside_max_age() {
+fn s5_3_expires_is_ignored_if_there_is_max_age() {
     assert_eq!(lifetime("Cache-Control: max-age=60\nExpires: 0"), 60);
     assert_eq!(lifetime("Cache-Control: s-maxage=60\nExpires: 0"), 60);
     assert_eq!(lifetime("Cache-Control: max-age=x\nExpires: Sun, 06 Nov 2044 08:49:37 GMT"), 0);

@@ -50,7 +50,7 @@ fn rfc9875_s2_1_groups_are_an_origins_own() {
         let groups = invalidated(other, said);
         assert!(!groups.iter().any(|group| tags.contains(group)), "{other}");
     }
-    assert!(tags.contains(&tags::group(b"a")), "who purges names no origin");
+    assert!(tags.contains(&tags::group(b"a")), "a purge names no origin");
 }
 
 #[test]

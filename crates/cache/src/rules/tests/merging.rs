@@ -36,7 +36,7 @@ fn s3_2_fields_that_are_not_stored_are_not_merged_either() {
 }
 
 #[test]
-fn s4_2_3_age_begins_anew_when_it_was_confirmed() {
+fn s4_2_3_age_restarts_when_it_was_revalidated() {
     let stored = format!("Cache-Control: max-age=60\nDate: {}\nAge: 50", date(-500));
     let initial_age =
         |newer: &str| Case::default().meta(&merged(&stored, "", newer).join("\n")).initial_age_s;

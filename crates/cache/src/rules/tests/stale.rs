@@ -14,7 +14,7 @@ fn fails(response: &str, seconds: u64, cache_control: &str) -> bool {
 }
 
 #[test]
-fn rfc5861_s3_it_is_served_while_it_is_fetched_anew() {
+fn rfc5861_s3_it_is_served_while_it_is_revalidated() {
     let said = "Cache-Control: max-age=10, stale-while-revalidate=5";
     assert_eq!(later(said, 9, ""), Reuse::Use { age_s: 9, left_s: 1, refresh: false });
     assert_eq!(later(said, 10, ""), Reuse::Use { age_s: 10, left_s: 0, refresh: true });
@@ -67,7 +67,7 @@ fn s4_2_4_nothing_is_served_stale_that_forbids_it() {
 }
 
 #[test]
-fn s4_2_4_nothing_is_served_stale_that_nobody_allows() {
+fn s4_2_4_nothing_is_served_stale_without_permission() {
     let said = "Cache-Control: max-age=10\nETag: \"a\"";
     assert!(!is_used(later(said, 11, "")));
     assert!(!fails(said, 11, ""));

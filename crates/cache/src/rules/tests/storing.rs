@@ -191,7 +191,7 @@ fn s4_what_is_never_fresh_and_has_no_validator_is_of_no_use() {
 }
 
 #[test]
-fn s4_who_waits_for_an_answer_shares_it_only_if_it_may_be_reused() {
+fn s4_followers_share_a_response_only_if_it_may_be_reused() {
     let share = |said: &str| Case::default().evaluate(said).unwrap().share;
     assert!(share(FRESH));
     assert!(share("Cache-Control: max-age=0, stale-while-revalidate=5"));

@@ -33,7 +33,7 @@ fn rfc9213_s2_1_what_is_empty_or_fails_anywhere_is_ignored() {
 }
 
 #[test]
-fn rfc9213_s2_2_cache_control_and_expires_are_ignored_beside_it() {
+fn rfc9213_s2_2_cache_control_and_expires_are_ignored_if_there_is_one() {
     assert_eq!(lifetime("Cache-Control: no-store, private\nCDN-Cache-Control: max-age=2"), Some(2));
     let said = format!("Expires: {}\nCDN-Cache-Control: none", date(60));
     assert_eq!(lifetime(&said), None, "a field that says nothing of time says that there is none");

@@ -200,7 +200,7 @@ fn what_is_removed_or_replaced_is_not_found_again() {
 }
 
 #[test]
-fn the_folder_keeps_to_its_size_and_keeps_what_is_read() {
+fn the_directory_keeps_to_its_size_and_keeps_what_is_read() {
     let directory = tempfile::tempdir().unwrap();
     let size = 16 * DISK_SEGMENT_BYTES_MIN;
     let store = open(directory.path(), size);
@@ -279,7 +279,7 @@ fn a_disk_that_fails_takes_nothing_else_down() {
 }
 
 #[test]
-fn two_do_not_share_a_folder() {
+fn two_caches_do_not_share_a_directory() {
     let directory = tempfile::tempdir().unwrap();
     let first = open(directory.path(), 64 * MIB);
     let second = open(directory.path(), 64 * MIB);

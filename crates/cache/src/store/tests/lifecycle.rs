@@ -28,7 +28,7 @@ fn a_use_is_counted_by_get_and_not_by_peek() {
 }
 
 #[test]
-fn derived_codings_come_only_beside_their_canonical_response_and_go_with_it() {
+fn derived_codings_are_stored_only_with_their_canonical_response_and_removed_with_it() {
     let store = Store::new(16 * MIB);
     let page = sample("http://a/1");
     assert_eq!(page.clone().derived("br", 7).put(&store).err(), Some(InsertError::Orphan));

@@ -7,7 +7,7 @@ use super::*;
 
 /// The origin: a version that grows; each change is followed by a purge.
 #[test]
-fn after_a_purge_nobody_finds_what_was_there_before_it() {
+fn after_a_purge_earlier_objects_are_not_found() {
     const URLS: usize = 8;
     let store = Store::new(4 * MIB);
     let urls: Vec<String> = (0..URLS).map(|n| format!("http://a/{n}")).collect();

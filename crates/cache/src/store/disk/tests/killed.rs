@@ -41,7 +41,7 @@ fn writes_until_it_is_killed() {
 }
 
 #[test]
-fn whoever_survives_is_whole() {
+fn surviving_records_are_complete() {
     let directory = tempfile::tempdir().unwrap();
     let mut dice = Dice::new(7);
     for _ in 0..6 {

@@ -1,4 +1,4 @@
-//! What the origin is asked for, and what clients are given who asked for something else.
+//! What the origin is requested for, and what clients get that requested something else.
 
 use bytes::Bytes;
 use exchange::{Frame, shared_body};
@@ -65,7 +65,7 @@ fn a_client_that_has_it_already_is_told_so_while_it_comes() {
 
 /// RFC 9111 5.2.1.7.
 #[test]
-fn who_wants_no_other_than_a_stored_answer_gets_504() {
+fn only_if_cached_gets_504_without_a_stored_response() {
     block_on_local(async {
         let (site, mut origin) = Site::plain();
         let route = site.worker(0);
@@ -78,10 +78,10 @@ fn who_wants_no_other_than_a_stored_answer_gets_504() {
     });
 }
 
-/// The origin is asked for gzip, whatever clients take: who takes none gets it uncoded, whether it
+/// The origin is requested for gzip, whatever clients accept: others get it decoded, whether it
 /// is stored or not, and has another tag.
 #[test]
-fn nobody_gets_a_coding_that_he_does_not_take() {
+fn no_client_gets_a_coding_that_it_does_not_accept() {
     let long = "a line that is repeated\n".repeat(20_000);
     let coded = coding::encode_all(coding::Coding::Gzip, 1, long.as_bytes()).unwrap();
     block_on_local(async {
@@ -89,7 +89,7 @@ fn nobody_gets_a_coding_that_he_does_not_take() {
             let (site, mut origin) = Site::plain();
             let route = site.worker(0);
             let plain = get(&route, "/").await;
-            // Who waits for what turns out to be for one alone asks for what he wants himself.
+            // A follower of a response for one client alone is forwarded with its own range.
             let takes = match said == KEPT {
                 true => Some(get_with(&route, "/", &[("accept-encoding", "gzip")]).await),
                 false => None,

@@ -112,7 +112,7 @@ fn what_counts_in_the_key_is_sent_on() {
 }
 
 #[test]
-fn requests_are_told_apart_by_what_was_declared() {
+fn requests_are_keyed_by_what_was_declared() {
     let declared = |value: Node| plan(with("key", value));
     let same = |plan: &CachePlan, one: &'static str, other: &'static str| {
         key(plan, "r", one, &[]) == key(plan, "r", other, &[])
