@@ -29,6 +29,8 @@ pub(crate) struct CacheMetrics {
     pub(crate) still_valid: WorkerCounter,
     pub(crate) replaced: WorkerCounter,
     pub(crate) revalidation_failed: WorkerCounter,
+    /// Stored parts that newer parts have displaced.
+    pub(crate) parts_dropped: WorkerCounter,
     misses: ByLabel<{ Forward::ALL.len() }>,
     passes: ByLabel<{ UncachedReason::ALL.len() }>,
     keyless: ByLabel<KEYLESS>,
@@ -94,6 +96,7 @@ impl CacheMetrics {
             still_valid: labelled(&families::CACHE_REVALIDATIONS, "valid"),
             replaced: labelled(&families::CACHE_REVALIDATIONS, "replaced"),
             revalidation_failed: labelled(&families::CACHE_REVALIDATIONS, "failed"),
+            parts_dropped: plain(&families::CACHE_PARTS_DROPPED),
             misses: ByLabel::new(&source, &families::CACHE_MISSES),
             passes: ByLabel::new(&source, &families::CACHE_PASSES),
             keyless: ByLabel::new(&source, &families::CACHE_PASSES),

@@ -41,13 +41,15 @@ pub struct Parts {
     pub response: StoredResponse,
     /// Length of the whole content.
     pub length: u64,
+    /// How many parts the bounds have dropped.
+    pub dropped: u64,
     /// The oldest first.
     all: Box<[Part]>,
 }
 
 impl Parts {
     pub fn new(response: StoredResponse, length: u64, part: Part) -> Parts {
-        Parts { response, length, all: Box::new([part]) }
+        Parts { response, length, dropped: 0, all: Box::new([part]) }
     }
 
     pub fn all(&self) -> &[Part] {
@@ -80,8 +82,9 @@ impl Parts {
             rest.is_some()
         };
         let kept = all.iter().rev().take(PARTS_MAX).take_while(fits).count();
-        let length = self.length;
-        Parts { response, length, all: all.split_off(all.len() - kept).into() }
+        let excess = all.len() - kept;
+        let (length, dropped) = (self.length, self.dropped + excess as u64);
+        Parts { response, length, dropped, all: all.split_off(excess).into() }
     }
 
     /// The bytes of a range in order; `None` if some of them are not stored.
@@ -163,7 +166,7 @@ mod tests {
             part(1, 5),
             100,
         );
-        assert_eq!((parts.all().len(), parts.bytes()), (2, 5));
+        assert_eq!((parts.all().len(), parts.bytes(), parts.dropped), (2, 5, 0));
         let parts = parts.with(empty(), part(2, 3), 100);
         assert_eq!((parts.all().len(), parts.bytes()), (2, 5));
         // The part that was requested again is dropped last.
@@ -177,11 +180,11 @@ mod tests {
             part(8, 9),
             6,
         );
-        assert_eq!((cut(&parts, 0, 0), parts.bytes()), (None, 3));
+        assert_eq!((cut(&parts, 0, 0), parts.bytes(), parts.dropped), (None, 3, 1));
         let one = |at: u64| Part { first: 2 * at, content: Bytes::from_static(b"x") };
         let many = (1..40)
             .fold(Parts::new(empty(), 100, one(0)), |parts, at| parts.with(empty(), one(at), 100));
-        assert_eq!(many.all().len(), PARTS_MAX);
+        assert_eq!((many.all().len(), many.dropped), (PARTS_MAX, 40 - PARTS_MAX as u64));
         assert!(cut(&many, 78, 78).is_some() && cut(&many, 0, 0).is_none());
     }
 }

@@ -165,6 +165,8 @@ families! {
         "Objects stored: responses, their compressed variants, and metadata of URLs.";
     CACHE_REMOVED = "tidegate_cache_removed_total", Counter, Number, ["cache", "reason"],
         "Objects removed from memory, by reason: size, replaced, purged, expired or variants.";
+    CACHE_PARTS_DROPPED = "tidegate_cache_parts_dropped_total", Counter, Number, ["cache"],
+        "Stored parts of long responses that newer parts have displaced.";
     CACHE_OBJECTS = "tidegate_cache_objects", Gauge, Number, ["cache"], "Objects stored now.";
     CACHE_MEMORY = "tidegate_cache_memory_bytes", Gauge, Bytes, ["cache"],
         "Memory of the objects stored now, including their index.";

@@ -7,6 +7,8 @@ use std::fs;
 use std::io::Write;
 
 const STORED: &str = "cache-control: max-age=600\r\ncontent-type: text/plain\r\n";
+/// A request that accepts no encoding.
+const PLAIN: &str = "GET / HTTP/1.1\r\nhost: shop.example\r\n\r\n";
 const GZIP: &str = "accept-encoding: gzip\r\n";
 
 fn gzip(plain: &[u8]) -> Vec<u8> {
@@ -28,6 +30,14 @@ fn compressing(plain: Vec<u8>) -> Origin {
     })
 }
 
+/// An origin whose first response has a wrong checksum.
+fn damaged_once(whole: Vec<u8>) -> Origin {
+    let mut damaged = whole.clone();
+    let sum = damaged.len() - 6;
+    damaged[sum] ^= 1;
+    Origin::start(move |_, before| gzipped(if before == 0 { &damaged } else { &whole }))
+}
+
 /// The most memory that the process has had so far, in MiB.
 fn peak_mib(server: &Tidegate) -> u64 {
     let path = format!("/proc/{}/status", server.id());
@@ -40,7 +50,7 @@ fn peak_mib(server: &Tidegate) -> u64 {
 fn stalled(server: &Tidegate) -> (Connection, String) {
     let mut client = server.connect("web");
     client.shrink_receive_buffer();
-    client.send("GET / HTTP/1.1\r\nhost: shop.example\r\n\r\n");
+    client.send(PLAIN);
     let head = client.read_head();
     // The body is on its way: what is decoded ahead is decoded.
     client.read_exactly(10);
@@ -84,12 +94,7 @@ fn without_memory_for_decoding_the_origin_is_requested() {
 
 #[test]
 fn a_damaged_response_is_fetched_again_before_the_response_begins() {
-    let whole = gzip(b"whole again");
-    let mut damaged = whole.clone();
-    let sum = damaged.len() - 6;
-    damaged[sum] ^= 1;
-    let origin =
-        Origin::start(move |_, before| gzipped(if before == 0 { &damaged } else { &whole }));
+    let origin = damaged_once(gzip(b"whole again"));
     let server = cache(&origin, "");
     get(&server, "/", GZIP);
     assert!(is_hit(&get(&server, "/", GZIP)));
@@ -107,14 +112,10 @@ fn a_client_whose_response_has_begun_sees_the_damage_and_the_next_one_does_not()
     let text: Vec<u8> = (0..400_000_u32).flat_map(|n| (n ^ n << 13).to_le_bytes()).collect();
     let whole = gzip(&text);
     assert!(whole.len() > 512 * 1024, "{}", whole.len());
-    let mut damaged = whole.clone();
-    let sum = damaged.len() - 6;
-    damaged[sum] ^= 1;
-    let origin =
-        Origin::start(move |_, before| gzipped(if before == 0 { &damaged } else { &whole }));
+    let origin = damaged_once(whole);
     let server = cache(&origin, "");
     let mut client = server.connect("web");
-    client.send("GET / HTTP/1.1\r\nhost: shop.example\r\n\r\n");
+    client.send(PLAIN);
     let got = client.read_until_gone();
     assert!(
         got.starts_with(b"HTTP/1.1 200 ") && !got.ends_with(b"\r\n0\r\n\r\n"),
@@ -131,7 +132,7 @@ fn decoding_stops_at_max_decoded_and_the_origin_is_requested_from_then_on() {
     let server = cache(&origin, "codings: { max_size: 64KiB, max_decoded: 2MiB }");
     get(&server, "/", GZIP);
     let mut client = server.connect("web");
-    client.send("GET / HTTP/1.1\r\nhost: shop.example\r\n\r\n");
+    client.send(PLAIN);
     let got = client.read_until_gone();
     assert!(got.len() < 3 << 20 && !got.ends_with(b"\r\n0\r\n\r\n"), "{} bytes", got.len());
     let next = get(&server, "/", "");

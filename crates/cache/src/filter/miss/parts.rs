@@ -238,7 +238,11 @@ impl PendingPart {
         });
         let response = parts_response(&storing, store.next_version(), &config.codings);
         let parts = match known {
-            Some(known) => known.with(response, part, self.bytes_max),
+            Some(known) => {
+                let parts = known.with(response, part, self.bytes_max);
+                filter.metrics().parts_dropped.add(parts.dropped - known.dropped);
+                parts
+            }
             None => Parts::new(response, self.length, part),
         };
         let most = config.policy.variants_max;
