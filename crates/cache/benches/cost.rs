@@ -1,8 +1,9 @@
-//! What a hit costs compared with a fixed response of the same body: `cargo bench -p cache --profile quick`.
+//! The cost of a hit compared with a fixed response of the same body: `cargo bench -p cache
+//! --profile quick`.
 //!
 //! A client and a server on one worker, one connection, one request after the other. Takes `hit` or
-//! `respond` and how many requests; prints nothing, for `valgrind --tool=callgrind` counts: the
-//! difference of two runs is what that many requests more take, the client's part included.
+//! `respond` and a number of requests. Prints nothing, for `valgrind --tool=callgrind` counts: the
+//! difference of two runs is the cost of the additional requests, including the client's part.
 
 #![allow(clippy::unwrap_used)] // a program for the terminal, without input
 

@@ -90,8 +90,8 @@ fn another_spelling_of_a_field_poisons_nothing() {
     }
 }
 
-/// Servers decode names of cookies, ignore their case, or split them at commas: what one client gets
-/// that way is not for others.
+/// Servers decode names of cookies, ignore their case, or split them at commas: a response to such
+/// a spelling is not for other clients.
 #[test]
 fn another_spelling_of_a_cookie_poisons_nothing() {
     let origin = Origin::start(|head, _| {

@@ -1,13 +1,13 @@
-//! A second opinion on storing and reusing: slow, obvious, and written from the text of the RFCs
-//! alone. It shares no parser and no arithmetic with the rules; the test next to it generates responses
-//! and requests and asks both.
+//! A second implementation of storing and reuse: slow, obvious, and written from the text of the
+//! RFCs alone. It shares no parser and no arithmetic with the rules; the test next to it generates
+//! responses and requests and compares both.
 
 mod made_up;
 
 use super::tests::{NOW, date};
 use made_up::World;
 
-/// What the oracle says of an answer.
+/// The oracle's decision about a response.
 #[derive(Debug, PartialEq, Eq)]
 struct Stored {
     lifetime_s: u64,

@@ -1,5 +1,5 @@
-//! Codings, through the whole filter: made once, served to clients that prefer them, gone with what they
-//! were made of.
+//! Codings, through the whole filter: made once, served to clients that prefer them, removed with
+//! the content they were made of.
 
 use std::os::unix::fs::FileExt;
 use std::rc::Rc;
