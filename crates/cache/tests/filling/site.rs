@@ -210,17 +210,17 @@ pub(crate) fn growing_answer(fields: &[(&str, &str)], content: &SharedBody) -> C
     ClientResponse { status: 200, headers: headers(fields), body }
 }
 
-pub(crate) fn fault(status: u16) -> Answer {
+pub(crate) fn fault(status: u16) -> ClientResponse {
     let fault = Fault::new(FaultKind::ConnectionRefused, "on purpose")
         .with_status(status)
         .with_retry(exchange::Retry::Never);
-    Answer { status, headers: Headers::new(), body: Content::Fault(fault) }
+    ClientResponse { status, headers: Headers::new(), body: Content::Fault(fault) }
 }
 
 /// What a filter behind the cache says to one client.
-pub(crate) fn refusal(status: u16) -> Answer {
+pub(crate) fn refusal(status: u16) -> ClientResponse {
     let body = Content::Fault(Fault::new(FaultKind::Forbidden, "").with_status(status));
-    Answer { status, headers: Headers::new(), body }
+    ClientResponse { status, headers: Headers::new(), body }
 }
 
 fn headers(fields: &[(&str, &str)]) -> Headers {
