@@ -4,7 +4,7 @@
 //! server scripts cannot remove it. Promises that a coroutine over its budget yields and is never
 //! resumed (so no `pcall` keeps it alive), that the error is raised again where it cannot yield,
 //! and that the other coroutines continue. A VM that was not armed counts nothing. Time is not
-//! limited: the [watchdog](crate::watchdog) logs long turns.
+//! limited: the [`watchdog`] logs long turns.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
