@@ -15,8 +15,8 @@ def main() -> None:
         sys.exit(_worker.main())
     # Python's own handler only sets a flag for Python code, which does not run here.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    # Worker processes run with the same options (-O, -X …), and import from the configured directory
-    # (-P), not from the current one.
+    # Worker processes run with the same options (-O, -X …), and import from the configured
+    # directory (-P), not from the current one.
     options = subprocess._args_from_interpreter_flags()
     command = [sys.executable, *options, "-P", "-m", "tidegate"]
     sys.exit(_tidegate.main(["tidegate", *sys.argv[1:]], command))

@@ -10,8 +10,8 @@ class Failed(Exception):
 
 
 class Lifespan:
-    """The startup and shutdown of one application. If ``is_supported``, ``state`` is shared with its
-    requests."""
+    """The startup and shutdown of one application. If ``is_supported``, ``state`` is shared with
+    its requests."""
 
     def __init__(self, application, mode: str) -> None:
         self.application = application

@@ -81,7 +81,7 @@ async def aset(key: str, value: Value, ttl: Ttl = None) -> None:
 
 
 def add(key: str, value: Value, ttl: Ttl = None) -> bool:
-    """Stores a value if the key has none, and returns whether it did. One caller of many gets True."""
+    """Stores a value if the key has none, and returns whether it did: one caller gets True."""
     [done] = _store.call((*_set(key, value, ttl), "NX"))
     return done is not None
 
@@ -105,8 +105,8 @@ async def adelete(key: str) -> bool:
 
 
 def incr(key: str, delta: int = 1, ttl: Ttl = None) -> int:
-    """Adds ``delta`` atomically and returns the sum. A key without a value counts from 0 and expires
-    after ``ttl``; the expiry of an existing key does not change."""
+    """Adds ``delta`` atomically and returns the sum. A key without a value counts from 0 and
+    expires after ``ttl``; the expiry of an existing key does not change."""
     [sum] = _store.call(_incr(key, delta, ttl))
     return sum
 
