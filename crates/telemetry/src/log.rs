@@ -58,6 +58,8 @@ pub enum Format {
     Json,
 }
 
+mod foreign;
+
 static LEVEL: AtomicU8 = AtomicU8::new(Level::Info as u8);
 static FORMAT: AtomicU8 = AtomicU8::new(Format::Text as u8);
 static RING: RwLock<Option<Arc<LogRing>>> = RwLock::new(None);
@@ -79,8 +81,10 @@ pub fn enabled(level: Level) -> bool {
     level as u8 <= LEVEL.load(Relaxed)
 }
 
-/// Sends events through a ring from now on; `None` writes them to stderr directly.
+/// Sends events, including those of foreign crates, through a ring from now on; `None` writes them
+/// to stderr directly.
 pub fn install(ring: Option<Arc<LogRing>>) {
+    foreign::subscribe();
     *RING.write().unwrap_or_else(PoisonError::into_inner) = ring;
 }
 

@@ -92,17 +92,22 @@ fn events_go_through_the_installed_ring() {
     for _ in 0..2 {
         crate::event_limited!(1_000, Level::Warn, "noisy");
     }
+    tracing::warn!(name: "x", target: "resolver", server = "::1", tries = 3, "no reply");
+    tracing::info!(target: "resolver", "unseen");
     set_level(Level::Info);
     set_format(Format::Text);
     install(None);
     drop(writer);
     let text = fs::read_to_string(&path).unwrap();
     let lines: Vec<_> = text.lines().collect();
-    assert_eq!(lines.len(), 4, "{text}");
+    assert_eq!(lines.len(), 5, "{text}");
     let tail = "\"message\":\"listening\",\"name\":\"web\",\"address\":\"127.0.0.1:80\",\
                 \"port\":80,\"on\":true}";
     assert!(lines[0].ends_with(tail), "{}", lines[0]);
     assert!(lines[1].contains("\"message\":\"seen\",\"why\":\"touched\""));
     assert_eq!(evaluated.get(), 1);
     assert!(lines[3].contains("\"noisy\""));
+    let foreign = "\"level\":\"warn\",\"message\":\"no reply\",\"target\":\"resolver\",\
+                   \"server\":\"::1\",\"tries\":3}";
+    assert!(lines[4].ends_with(foreign), "{}", lines[4]);
 }
