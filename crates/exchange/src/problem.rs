@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use wire::Known;
 use wire::h1::reason;
-use wire::structured::{Bare, Item, write_item};
+use wire::structured::{BareItem, Item, write_item};
 
 use crate::{Body, Dispatch, Fault, Headers, Request, Response, Side};
 
@@ -71,10 +71,11 @@ pub fn render(fault: &Fault, headers: Option<&Headers>, pages: &ErrorPages) -> R
         fields.append(field.name, field.value);
     }
     if fault.side() == Side::Upstream {
-        // RFC 9209 2: who says so, and which of the registered errors it was.
-        let mut item = Item::new(Bare::token("tidegate")).with("error", Bare::token(fault.slug()));
+        // RFC 9209 2: the proxy that reports the error, and the registered error.
+        let mut item =
+            Item::new(BareItem::token("tidegate")).with("error", BareItem::token(fault.slug()));
         if let Some(next_hop) = &fault.next_hop {
-            item = item.with("next-hop", Bare::string(&**next_hop));
+            item = item.with("next-hop", BareItem::string(&**next_hop));
         }
         let mut value = Vec::new();
         if write_item(&item, &mut value) {

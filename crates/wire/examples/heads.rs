@@ -1,7 +1,8 @@
-//! What reading one head costs, to be counted rather than timed.
+//! The cost of parsing one head, counted in instructions instead of timed.
 //!
-//! Parses one of the heads below as often as it is told and does nothing else, so that the
-//! instructions of two runs, apart by a known number of heads, give those of one head exactly:
+//! Parses one of the heads below a given number of times and does nothing else, so that the
+//! difference between two runs, divided by the difference of their counts, gives the instructions
+//! per head exactly:
 //!
 //! ```text
 //! cargo build --release -p wire --example heads
@@ -16,10 +17,10 @@ use std::process::ExitCode;
 
 use wire::h1::{HeadLimits, parse_request, parse_response};
 
-/// What `wrk` sends.
+/// A request of `wrk`.
 const WRK: &[u8] = b"GET / HTTP/1.1\r\nHost: 127.0.0.1:8080\r\n\r\n";
 
-/// What a browser sends.
+/// A request of a browser.
 const BROWSER: &[u8] = b"GET /assets/app.css?v=12 HTTP/1.1\r\n\
 Host: shop.example.com\r\n\
 User-Agent: Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0\r\n\
@@ -32,7 +33,7 @@ Cookie: session=0123456789abcdef; theme=dark\r\n\
 X-Client-Build: 2026.11.20\r\n\
 Priority: u=2\r\n\r\n";
 
-/// What nginx answers with a small file.
+/// A response of nginx with a small file.
 const NGINX: &[u8] = b"HTTP/1.1 200 OK\r\n\
 Server: nginx/1.22.1\r\n\
 Date: Fri, 20 Nov 2026 13:35:24 GMT\r\n\

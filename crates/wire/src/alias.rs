@@ -1,17 +1,16 @@
-//! Spellings of a field name that some recipients take for another name.
+//! Spellings of a field name that some recipients treat as another name.
 //!
-//! CGI (RFC 3875 4.1.18), WSGI, Rack and PHP hand fields to an application as variables, in which
+//! CGI (RFC 3875 4.1.18), WSGI, Rack and PHP pass fields to an application as variables, in which
 //! `X_Real_IP` and `X-Real-IP` are the same; other recipients replace every punctuation mark or
-//! drop the marks that they do not expect. So names are compared here as their words: runs of
-//! letters and digits, without case, whatever stands between, before or after them. Nothing
-//! allocates.
+//! drop the marks that they do not expect. So names are compared here by their words: runs of
+//! letters and digits, case-insensitive, whatever separates or surrounds them. Nothing allocates.
 
 use crate::Known;
 
-/// The longest name that can be a spelling of a known one once its words are joined.
+/// The longest joined words that can spell a known name.
 const JOINED_MAX: usize = 40;
 
-/// Whether two names consist of the same words.
+/// True if two names consist of the same words.
 #[inline]
 pub fn same(one: &[u8], other: &[u8]) -> bool {
     match (one, other) {
@@ -38,7 +37,7 @@ fn same_words(one: &[u8], other: &[u8]) -> bool {
     }
 }
 
-/// Whether a name consists of words with one hyphen between each: then it is no alias of a known
+/// True if a name consists of words with one hyphen between them: then it is no alias of a known
 /// name.
 pub fn is_plain(name: &[u8]) -> bool {
     let mut in_word = false;
@@ -52,7 +51,7 @@ pub fn is_plain(name: &[u8]) -> bool {
     plain && in_word
 }
 
-/// The known name of which this is an unusual spelling. `None` for every plain name.
+/// Returns the known name of which this is an unusual spelling; `None` for every plain name.
 pub fn alias_of(name: &[u8]) -> Option<Known> {
     if is_plain(name) {
         return None;
@@ -70,21 +69,20 @@ pub fn alias_of(name: &[u8]) -> Option<Known> {
     Known::from_bytes(&joined[..len])
 }
 
-/// Whether a name that is not known states something about the client or its request that only a
-/// trusted proxy may state: `X-Forwarded-` and anything, or an alias of a name for which
-/// [`Known::is_forwarding`] holds.
+/// True if an unknown name states something about the client or its request that only a trusted
+/// proxy may state: any `X-Forwarded-` name, or an alias of a name with [`Known::is_forwarding`].
 pub fn is_forwarding(name: &[u8]) -> bool {
     alias_of(name).is_some_and(Known::is_forwarding) || is_x_forwarded(name)
 }
 
-/// Whether a name begins with the words of `X-Forwarded`. There is no end of such names.
+/// True if a name begins with the words of `X-Forwarded`. The set of such names is open.
 pub(crate) fn is_x_forwarded(name: &[u8]) -> bool {
     let mut words = words(name);
     let mut next = |word: &[u8]| words.next().is_some_and(|found| found.eq_ignore_ascii_case(word));
     next(b"x") && next(b"forwarded")
 }
 
-/// Whether a trailer section may have a field, by the name it stands for (RFC 9110 6.5.1).
+/// True if a trailer section may have the field, judged by the name it stands for (RFC 9110 6.5.1).
 pub fn may_be_trailer(known: Option<Known>, name: &[u8]) -> bool {
     match known.or_else(|| alias_of(name)) {
         Some(known) => !known.is_forbidden_in_trailers(),
@@ -128,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn other_names_are_no_aliases() {
+    fn other_names_are_not_aliases() {
         for name in ["X-Own", "X_Own", "XRealIP", "X-Real-IP-X", "Hos-t", "_", "--", "a"] {
             assert_eq!(alias_of(name.as_bytes()), None, "{name}");
             assert!(!is_forwarding(name.as_bytes()), "{name}");
@@ -139,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_begins_with_x_forwarded_is_a_proxys_to_say() {
+    fn every_x_forwarded_name_is_a_forwarding_field() {
         for name in ["X-Forwarded-Prefix", "x_forwarded_ssl", "X-Forwarded", "x--forwarded-user"] {
             assert!(is_forwarding(name.as_bytes()), "{name}");
         }

@@ -1,7 +1,8 @@
 //! Authorities: `host[:port]` of `Host`, of absolute-form targets and of configuration (RFC 9110
 //! 4.2, 7.2; RFC 3986 3.2).
 //!
-//! Owns what a valid host is: a registered name, an IPv4 address, or an IPv6 address in brackets;
+//! Owns the definition of a valid host: a registered name, an IPv4 address, or an IPv6 address in
+//! brackets; never user information, never empty. Comparison ignores case. Never resolves a name.
 //! never user information, never empty. Comparison ignores case. Never resolves a name.
 
 use std::net::Ipv6Addr;
@@ -18,7 +19,7 @@ pub struct Authority<'a> {
 }
 
 impl<'a> Authority<'a> {
-    /// Takes `host[:port]` apart; `None` unless it is valid.
+    /// Splits `host[:port]`; `None` unless it is valid.
     pub fn parse(text: &'a [u8]) -> Option<Authority<'a>> {
         let end = host_end(text)?;
         let host = &text[..end];
@@ -30,7 +31,7 @@ impl<'a> Authority<'a> {
         Some(Authority { host, port })
     }
 
-    /// Whether the host is this one, in any case.
+    /// True if the host is this one, ignoring case.
     pub fn is_host(&self, host: &[u8]) -> bool {
         self.host.eq_ignore_ascii_case(host)
     }
@@ -44,7 +45,7 @@ impl<'a> Authority<'a> {
     }
 }
 
-/// Whether the text is `host[:port]`.
+/// True if the text is a valid `host[:port]`.
 #[inline]
 pub fn is_valid(text: &[u8]) -> bool {
     // The common case first: a plain name or IPv4 address, perhaps with a port.
@@ -61,7 +62,8 @@ fn host_end(text: &[u8]) -> Option<usize> {
     if text.first() == Some(&b'[') {
         let close = text.iter().position(|&b| b == b']')?;
         let inner = std::str::from_utf8(&text[1..close]).ok()?;
-        // IPvFuture and zone identifiers are not for the wire (RFC 9110 gives them no meaning).
+        // IPvFuture and zone identifiers are not allowed on the wire (RFC 9110 gives them no
+        // meaning).
         inner.parse::<Ipv6Addr>().ok()?;
         return Some(close + 1);
     }
@@ -91,7 +93,7 @@ fn is_reg_name(byte: u8) -> bool {
 }
 
 fn port(digits: &[u8]) -> Option<u16> {
-    // Leading zeros are legal but mean nothing good; five digits hold every port.
+    // Leading zeros are legal but suspicious; five digits hold every port.
     if digits.len() > 5 {
         return None;
     }
@@ -103,7 +105,7 @@ mod tests {
     use super::{Authority, is_valid};
 
     #[test]
-    fn valid_ones_split() {
+    fn valid_authorities_are_split() {
         let cases: [(&str, &str, Option<u16>); 8] = [
             ("example.com", "example.com", None),
             ("example.com:8080", "example.com", Some(8080)),
@@ -122,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn invalid_ones_are_refused() {
+    fn invalid_authorities_are_rejected() {
         let cases = [
             "",
             ":80",

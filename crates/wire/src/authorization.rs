@@ -1,6 +1,7 @@
-//! The Authorization field (RFC 9110 11.6.2): what a bearer brings.
+//! The Authorization field (RFC 9110 11.6.2) with a bearer token.
 
-/// The token of `Bearer TOKEN` (RFC 6750 2.1); the scheme has no case (RFC 9110 11.1).
+/// Returns the token of `Bearer TOKEN` (RFC 6750 2.1); the scheme is case-insensitive (RFC 9110
+/// 11.1).
 pub fn bearer(value: &[u8]) -> Option<&[u8]> {
     let (scheme, token) = value.split_at_checked(7)?;
     let token = token.trim_ascii();
@@ -12,7 +13,7 @@ mod tests {
     use super::bearer;
 
     #[test]
-    fn the_scheme_has_no_case_and_needs_a_space_and_a_token() {
+    fn the_scheme_is_case_insensitive_and_needs_a_token() {
         assert_eq!(bearer(b"Bearer abc"), Some(&b"abc"[..]));
         assert_eq!(bearer(b"bEARER   abc "), Some(&b"abc"[..]));
         for other in ["Bearerabc", "Basic abc", "Bear", "Bearer", "Bearer ", "Bearer  ", ""] {

@@ -1,8 +1,8 @@
 //! Conditional requests (RFC 9110 13): entity tags, preconditions in their order, If-Range.
 //!
-//! Owns the comparison of validators. Promises the order of evaluation of RFC 9110 13.2.2 and that
-//! a field that cannot be read never turns into a match. The caller asks only for methods and
-//! responses to which conditions apply (13.2.1), and joins a repeated field with ", " first.
+//! Owns the comparison of validators. Follows the order of evaluation of RFC 9110 13.2.2; a field
+//! that cannot be parsed never matches. The caller evaluates only methods and responses to which
+//! conditions apply (13.2.1), and joins a repeated field with ", " first.
 
 use crate::date::parse_http_date;
 use crate::{Method, token};
@@ -11,23 +11,23 @@ use crate::{Method, token};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EntityTag<'a> {
     pub weak: bool,
-    /// What stands between the quotes.
+    /// The text between the quotes.
     pub opaque: &'a [u8],
 }
 
 impl<'a> EntityTag<'a> {
-    /// `[ "W/" ] DQUOTE *etagc DQUOTE`; `None` unless the text is exactly that.
+    /// Parses `[ "W/" ] DQUOTE *etagc DQUOTE`; `None` unless the text is exactly that.
     pub fn parse(text: &'a [u8]) -> Option<EntityTag<'a>> {
         let (tag, rest) = leading_tag(text)?;
         rest.is_empty().then_some(tag)
     }
 
-    /// Both strong and the same (RFC 9110 8.8.3.2).
+    /// Strong comparison (RFC 9110 8.8.3.2).
     pub fn strong_eq(&self, other: &EntityTag<'_>) -> bool {
         !self.weak && !other.weak && self.opaque == other.opaque
     }
 
-    /// The same apart from weakness.
+    /// Weak comparison.
     pub fn weak_eq(&self, other: &EntityTag<'_>) -> bool {
         self.opaque == other.opaque
     }
@@ -46,7 +46,7 @@ fn leading_tag(text: &[u8]) -> Option<(EntityTag<'_>, &[u8])> {
     fits.then_some((EntityTag { weak, opaque }, &inner[len + 1..]))
 }
 
-/// The tags of a list, up to the first that is malformed.
+/// The tags of a list, up to the first malformed one.
 fn tags(mut rest: &[u8]) -> impl Iterator<Item = EntityTag<'_>> {
     std::iter::from_fn(move || {
         while let [b',' | b' ' | b'\t', after @ ..] = rest {
@@ -77,17 +77,17 @@ pub struct Preconditions<'a> {
     pub if_unmodified_since: Option<&'a [u8]>,
 }
 
-/// What is known of the selected representation.
+/// The validators of the selected representation.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Validators<'a> {
-    /// Whether there is a representation at all: what `*` asks.
+    /// True if there is a representation, which is what `*` tests.
     pub exists: bool,
     pub etag: Option<EntityTag<'a>>,
     /// Last-Modified in seconds since 1970.
     pub last_modified: Option<u64>,
 }
 
-/// What a server does with a conditional request.
+/// The result of evaluating a conditional request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     Proceed,
@@ -98,25 +98,29 @@ pub enum Outcome {
 }
 
 /// Evaluates the preconditions in the order of RFC 9110 13.2.2.
-pub fn evaluate(method: &Method, asked: &Preconditions<'_>, have: &Validators<'_>) -> Outcome {
+pub fn evaluate(
+    method: &Method,
+    preconditions: &Preconditions<'_>,
+    validators: &Validators<'_>,
+) -> Outcome {
     let reads = matches!(method, Method::Get | Method::Head);
-    if let Some(value) = asked.if_match {
-        if !matches(value, have, |a, b| a.strong_eq(b)) {
+    if let Some(value) = preconditions.if_match {
+        if !matches(value, validators, |a, b| a.strong_eq(b)) {
             return Outcome::PreconditionFailed;
         }
-    } else if let Some(value) = asked.if_unmodified_since
-        && let (Some(since), Some(modified)) = (parse_http_date(value), have.last_modified)
+    } else if let Some(value) = preconditions.if_unmodified_since
+        && let (Some(since), Some(modified)) = (parse_http_date(value), validators.last_modified)
         && modified > since
     {
         return Outcome::PreconditionFailed;
     }
-    if let Some(value) = asked.if_none_match {
-        if matches(value, have, |a, b| a.weak_eq(b)) {
+    if let Some(value) = preconditions.if_none_match {
+        if matches(value, validators, |a, b| a.weak_eq(b)) {
             return if reads { Outcome::NotModified } else { Outcome::PreconditionFailed };
         }
     } else if reads
-        && let Some(value) = asked.if_modified_since
-        && let (Some(since), Some(modified)) = (parse_http_date(value), have.last_modified)
+        && let Some(value) = preconditions.if_modified_since
+        && let (Some(since), Some(modified)) = (parse_http_date(value), validators.last_modified)
         && modified <= since
     {
         return Outcome::NotModified;
@@ -126,24 +130,26 @@ pub fn evaluate(method: &Method, asked: &Preconditions<'_>, have: &Validators<'_
 
 fn matches(
     value: &[u8],
-    have: &Validators<'_>,
+    validators: &Validators<'_>,
     equal: fn(&EntityTag<'_>, &EntityTag<'_>) -> bool,
 ) -> bool {
     if token::trim(value) == b"*" {
-        return have.exists;
+        return validators.exists;
     }
-    have.etag.is_some_and(|etag| tags(value).any(|asked| equal(&etag, &asked)))
+    validators
+        .etag
+        .is_some_and(|etag| tags(value).any(|preconditions| equal(&etag, &preconditions)))
 }
 
-/// Whether a Range may be honoured beside this If-Range (RFC 9110 13.1.5): only on a strong match.
-/// A date is strong if the representation had not changed in the second before `now_secs`
+/// True if a Range may be honoured along with this If-Range (RFC 9110 13.1.5): only on a strong
+/// match. A date is strong if the representation had not changed in the second before `now_secs`
 /// (8.8.2.2).
-pub fn if_range(value: &[u8], have: &Validators<'_>, now_secs: u64) -> bool {
-    if let Some(asked) = EntityTag::parse(value) {
-        return have.etag.is_some_and(|etag| etag.strong_eq(&asked));
+pub fn if_range(value: &[u8], validators: &Validators<'_>, now_secs: u64) -> bool {
+    if let Some(preconditions) = EntityTag::parse(value) {
+        return validators.etag.is_some_and(|etag| etag.strong_eq(&preconditions));
     }
-    match (parse_http_date(value), have.last_modified) {
-        (Some(asked), Some(modified)) => asked == modified && modified < now_secs,
+    match (parse_http_date(value), validators.last_modified) {
+        (Some(preconditions), Some(modified)) => preconditions == modified && modified < now_secs,
         _ => false,
     }
 }
@@ -156,7 +162,7 @@ mod tests {
     const NOV_6: &[u8] = b"Sun, 06 Nov 1994 08:49:37 GMT";
     const NOV_6_SECS: u64 = 784_111_777;
 
-    fn have<'a>(etag: &'a str, last_modified: u64) -> Validators<'a> {
+    fn validators<'a>(etag: &'a str, last_modified: u64) -> Validators<'a> {
         Validators {
             exists: true,
             etag: EntityTag::parse(etag.as_bytes()),
@@ -195,7 +201,7 @@ mod tests {
             ("PUT", "\"v0\"x, \"v1\"", "", ABSENT, ABSENT, PF),
             ("PUT", "", "", ABSENT, 0, OK),
             ("PUT", "", "", ABSENT, -1, PF),
-            // If-Match silences If-Unmodified-Since.
+            // If-Match overrides If-Unmodified-Since.
             ("PUT", "\"v1\"", "", ABSENT, -1, OK),
             ("GET", "", "\"v1\"", ABSENT, ABSENT, NM),
             ("HEAD", "", "W/\"v1\"", ABSENT, ABSENT, NM),
@@ -208,9 +214,9 @@ mod tests {
             ("GET", "", "", 60, ABSENT, NM),
             ("GET", "", "", -1, ABSENT, OK),
             ("POST", "", "", 0, ABSENT, OK),
-            // If-None-Match silences If-Modified-Since.
+            // If-None-Match overrides If-Modified-Since.
             ("GET", "", "\"v0\"", 0, ABSENT, OK),
-            // Both a failing If-Match and a matching If-None-Match: the first decides.
+            // A failing If-Match comes before a matching If-None-Match.
             ("GET", "\"v0\"", "\"v1\"", ABSENT, ABSENT, PF),
             ("GET", "\"v1\"", "\"v1\"", ABSENT, ABSENT, NM),
         ]
@@ -226,14 +232,14 @@ mod tests {
             };
             let (since_text, unmodified_text) = (date(since), date(unmodified));
             let text = |value: &'static str| (!value.is_empty()).then_some(value.as_bytes());
-            let asked = Preconditions {
+            let preconditions = Preconditions {
                 if_match: text(if_match),
                 if_none_match: text(if_none_match),
                 if_modified_since: since_text.as_ref().map(|date| &date[..]),
                 if_unmodified_since: unmodified_text.as_ref().map(|date| &date[..]),
             };
             let method = Method::from_bytes(method.as_bytes());
-            let found = evaluate(&method, &asked, &have("\"v1\"", NOV_6_SECS));
+            let found = evaluate(&method, &preconditions, &validators("\"v1\"", NOV_6_SECS));
             assert_eq!(
                 found, outcome,
                 "{method:?} {if_match} {if_none_match} {since} {unmodified}"
@@ -242,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_there_fails_star_and_unreadable_dates_are_ignored() {
+    fn a_missing_representation_fails_star_and_invalid_dates_are_ignored() {
         let nothing = Validators::default();
         let star = Preconditions { if_match: Some(b"*"), ..Preconditions::default() };
         assert_eq!(evaluate(&Method::Put, &star, &nothing), Outcome::PreconditionFailed);
@@ -253,18 +259,21 @@ mod tests {
             if_unmodified_since: Some(b"0"),
             ..Preconditions::default()
         };
-        assert_eq!(evaluate(&Method::Get, &odd, &have("\"v1\"", NOV_6_SECS)), Outcome::Proceed);
+        assert_eq!(
+            evaluate(&Method::Get, &odd, &validators("\"v1\"", NOV_6_SECS)),
+            Outcome::Proceed
+        );
     }
 
     #[test]
     fn if_range_needs_a_strong_match() {
-        let strong = have("\"v1\"", NOV_6_SECS);
+        let strong = validators("\"v1\"", NOV_6_SECS);
         assert!(if_range(b"\"v1\"", &strong, NOV_6_SECS + 9));
         assert!(!if_range(b"W/\"v1\"", &strong, NOV_6_SECS + 9));
-        assert!(!if_range(b"\"v1\"", &have("W/\"v1\"", NOV_6_SECS), NOV_6_SECS + 9));
+        assert!(!if_range(b"\"v1\"", &validators("W/\"v1\"", NOV_6_SECS), NOV_6_SECS + 9));
         assert!(if_range(NOV_6, &strong, NOV_6_SECS + 1));
-        assert!(!if_range(NOV_6, &strong, NOV_6_SECS), "modified in this very second");
-        assert!(!if_range(NOV_6, &have("\"v1\"", NOV_6_SECS + 1), NOV_6_SECS + 9));
+        assert!(!if_range(NOV_6, &strong, NOV_6_SECS), "modified within the current second");
+        assert!(!if_range(NOV_6, &validators("\"v1\"", NOV_6_SECS + 1), NOV_6_SECS + 9));
         assert!(!if_range(b"v1", &strong, NOV_6_SECS + 9));
     }
 }

@@ -1,15 +1,15 @@
 //! The Cookie field of a request (RFC 6265 4.2.1, 5.4).
 //!
-//! Owns taking it apart, forgivingly: what browsers send is rarely the grammar. Names are
-//! case-sensitive. A name may occur more than once; the first is the one browsers mean. Never
+//! Owns its lenient parsing: what browsers send rarely follows the grammar. Names are
+//! case-sensitive. If a name occurs repeatedly, the first occurrence counts, as in browsers. Never
 //! decodes.
 
 use crate::token;
 
-/// The most pairs of one value that are looked at.
+/// The most pairs of one value that are examined.
 pub const MAX_PAIRS: usize = 256;
 
-/// The name-value pairs, in order. Quotes around a value are not part of it; a part without `=` is
+/// Returns the name-value pairs in order. Quotes around a value are stripped; a part without `=` is
 /// skipped.
 pub fn pairs(value: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     value.split(|&b| b == b';').take(MAX_PAIRS).filter_map(|pair| {
@@ -24,7 +24,7 @@ pub fn pairs(value: &[u8]) -> impl Iterator<Item = (&[u8], &[u8])> {
     })
 }
 
-/// The first value of a name.
+/// Returns the first value of a name.
 pub fn get<'a>(value: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     pairs(value).find(|(found, _)| *found == name).map(|(_, value)| value)
 }

@@ -1,13 +1,13 @@
-//! Who forwarded a request: Forwarded (RFC 7239) and X-Forwarded-For.
+//! The proxies of a request: Forwarded (RFC 7239) and X-Forwarded-For.
 //!
-//! Owns reading and writing of nodes. Whether any of it is believed is not decided here: the room
-//! that knows the trusted proxies walks the list from its end.
+//! Owns parsing and writing of nodes. Trust is not decided here: the crate that knows the trusted
+//! proxies walks the list from its end.
 
 use std::net::{IpAddr, Ipv6Addr};
 
 use crate::token;
 
-/// The most elements of one field value that are read; a longer chain is not believable.
+/// The most elements of one field value that are parsed; a longer chain is not credible.
 pub const MAX_ELEMENTS: usize = 64;
 
 /// A party of the chain (RFC 7239 6).
@@ -19,12 +19,12 @@ pub enum Node {
     },
     /// `unknown`
     Unknown,
-    /// `_name`: known to whoever wrote it.
+    /// `_name`, an obfuscated identifier.
     Obfuscated,
 }
 
 impl Node {
-    /// The address, if it is one.
+    /// Returns the address, if the node is one.
     pub fn ip(&self) -> Option<IpAddr> {
         match self {
             Node::Ip { ip, .. } => Some(*ip),
@@ -32,8 +32,8 @@ impl Node {
         }
     }
 
-    /// Reads `192.0.2.1`, `192.0.2.1:80`, `[2001:db8::1]:80`, and a bare IPv6 address as
-    /// X-Forwarded-For has it.
+    /// Parses `192.0.2.1`, `192.0.2.1:80`, `[2001:db8::1]:80`, and a bare IPv6 address as in
+    /// X-Forwarded-For.
     pub fn parse(text: &[u8]) -> Option<Node> {
         if text.eq_ignore_ascii_case(b"unknown") {
             return Some(Node::Unknown);
@@ -54,7 +54,7 @@ impl Node {
             Some(inner) => IpAddr::V6(inner.parse::<Ipv6Addr>().ok()?),
             None => IpAddr::V4(host.parse().ok()?),
         };
-        // An obfuscated port says nothing, yet the address stands.
+        // An obfuscated port is dropped, the address stays.
         let port = match port {
             Some(port) if port.starts_with('_') => None,
             Some(port) if port.bytes().all(|b| b.is_ascii_digit()) => Some(port.parse().ok()?),
@@ -74,8 +74,8 @@ pub struct Element {
     pub proto: Option<Vec<u8>>,
 }
 
-/// Reads a Forwarded value, the nearest proxy last. `None` if any of it is malformed or it is
-/// longer than `MAX_ELEMENTS`: a chain with a hole proves nothing.
+/// Parses a Forwarded value, the nearest proxy last. `None` if any part is malformed or there are
+/// more than `MAX_ELEMENTS`: a chain with a gap proves nothing.
 pub fn parse_forwarded(value: &[u8]) -> Option<Vec<Element>> {
     let mut elements = Vec::new();
     for text in token::list(value) {
@@ -99,7 +99,7 @@ fn element(text: &[u8]) -> Option<Element> {
             return None;
         }
         // RFC 7239 4: each parameter at most once.
-        let fresh = if name.eq_ignore_ascii_case(b"for") {
+        let is_first = if name.eq_ignore_ascii_case(b"for") {
             element.for_node.replace(Node::parse(&value)?).is_none()
         } else if name.eq_ignore_ascii_case(b"by") {
             element.by_node.replace(Node::parse(&value)?).is_none()
@@ -112,12 +112,12 @@ fn element(text: &[u8]) -> Option<Element> {
         } else {
             true
         };
-        fresh.then_some(())?;
+        is_first.then_some(())?;
     }
     Some(element)
 }
 
-/// A token, or a quoted string without its quoting (RFC 9110 5.6.4).
+/// Returns a token, or the content of a quoted string (RFC 9110 5.6.4).
 fn unquote(text: &[u8]) -> Option<Vec<u8>> {
     let Some(inner) = text.strip_prefix(b"\"") else {
         return token::is_token(text).then(|| text.to_vec());
@@ -135,8 +135,8 @@ fn unquote(text: &[u8]) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// The addresses of an X-Forwarded-For value from the nearest to the farthest; `None` for a member
-/// that is no address. Ends after `MAX_ELEMENTS`.
+/// Returns the addresses of an X-Forwarded-For value from the nearest to the farthest; `None` for a
+/// member that is not an address. Ends after `MAX_ELEMENTS`.
 pub fn x_forwarded_for(value: &[u8]) -> impl Iterator<Item = Option<IpAddr>> {
     value
         .rsplit(|&b| b == b',')
@@ -144,8 +144,8 @@ pub fn x_forwarded_for(value: &[u8]) -> impl Iterator<Item = Option<IpAddr>> {
         .map(|member| Node::parse(token::trim(member)).and_then(|node| node.ip()))
 }
 
-/// Appends a `for=` element with what else is known. `host` must be a valid authority and `proto` a
-/// token.
+/// Appends a `for=` element with host and protocol if given. `host` must be a valid authority and
+/// `proto` a token.
 pub fn write_element(ip: IpAddr, host: Option<&[u8]>, proto: Option<&[u8]>, out: &mut Vec<u8>) {
     match ip {
         IpAddr::V4(ip) => {
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_malformed_part_spoils_the_chain() {
+    fn a_malformed_part_invalidates_the_chain() {
         for bad in [
             "for=1.2.3",
             "for=[::1]",
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
+    fn written_elements_are_parsed() {
         for (address, host, text) in [
             ("192.0.2.1", &b"example.com"[..], "for=192.0.2.1;host=example.com;proto=https"),
             ("2001:db8::1", b"a:81", "for=\"[2001:db8::1]\";host=\"a:81\";proto=https"),

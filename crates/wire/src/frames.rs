@@ -1,14 +1,14 @@
-//! Frames: many exchanges at a time over one connection between a gateway and an application.
+//! Frames: many concurrent exchanges over one connection between a gateway and an application.
 //!
-//! Owns the syntax: twelve bytes of head (the length of the payload, a kind, flags, two bytes of
-//! zero, the number of a stream; little-endian), then the payload. Promises that a peer can make
-//! nothing grow beyond the limits below, that a verdict does not depend on how the bytes were
-//! split, and that a kind, flag or length nobody knows is malformed. What a head of a request or an
-//! answer says is for others to read; which frame may follow which is for the two ends to know.
+//! Owns the syntax: a frame header of twelve bytes (length of the payload, a kind, flags, two zero
+//! bytes, a stream number; little-endian), then the payload. Guarantees: a peer can make nothing
+//! grow beyond the limits below, the result does not depend on how the bytes were split, and an
+//! unknown kind, flag or length is malformed. The content of request and response heads is parsed
+//! elsewhere; which frame may follow which is decided by the two ends.
 //!
-//! Both ends begin with HELLO. The gateway opens a stream by REQUEST or SESSION and numbers it; it
-//! is over when the other end has ended its answer, or the gateway has cancelled it. DATA and
-//! MESSAGE are sent against credit: a window of HELLO for each stream and direction, then WINDOW.
+//! Both ends begin with HELLO. The gateway opens a stream by REQUEST or SESSION and numbers it; the
+//! stream ends when the other end has ended its response, or the gateway has cancelled it. DATA and
+//! MESSAGE are sent against credit: the window of HELLO for each stream and direction, then WINDOW.
 
 mod decode;
 mod encode;
@@ -20,57 +20,57 @@ pub use encode::{
     TooLong, bare, close, data_head, fault, headed, hello, message_head, ping, plain, window,
 };
 
-/// The version of this syntax: both ends have to speak the same.
+/// The version of this syntax: both ends must use the same.
 pub const VERSION: u16 = 1;
 
-/// Bytes of the head of a frame.
+/// Bytes of a frame header.
 pub const FRAME_HEAD_BYTES: usize = 12;
 /// Longest payload of DATA and MESSAGE.
 pub const DATA_BYTES_MAX: usize = 256 * 1024;
-/// Longest head of a request, an answer or a session, and longest list of trailers.
+/// Longest head of a request, a response or a session, and longest list of trailers.
 pub const HEAD_BYTES_MAX: usize = 1024 * 1024;
-/// Longest body that comes in one frame with the head of its message.
+/// Longest body that is sent in one frame with the head of its message.
 pub const INLINE_BYTES_MAX: usize = 64 * 1024;
 /// Longest payload of FAULT.
 pub const FAULT_BYTES_MAX: usize = 64 * 1024;
-/// Longest name of a program's version.
+/// Longest version string of a program.
 pub const PROGRAM_BYTES_MAX: usize = 64;
-/// Longest reason of CLOSE: what a close frame of WebSocket has room for (RFC 6455 5.5.1).
+/// Longest reason of CLOSE: the room in a WebSocket close frame (RFC 6455 5.5.1).
 pub const REASON_BYTES_MAX: usize = 123;
-/// What a frame costs its sender's credit beside its bytes, so that many short ones are bounded as
+/// Credit that a frame costs in addition to its bytes, so that many short frames are bounded as
 /// well.
 pub const FRAME_COST: u32 = 128;
-/// The window of HELLO is at least this and at most that.
+/// Bounds of the window in HELLO.
 pub const WINDOW_MIN: u32 = 8 * 1024;
 pub const WINDOW_MAX: u32 = 16 * 1024 * 1024;
 
-/// The last of its direction on this stream; of a MESSAGE, the last piece of the message.
+/// The last frame of its direction on this stream; of a MESSAGE, the last piece of the message.
 const END: u8 = 1;
-/// Of a MESSAGE: it is binary and no text.
+/// Of a MESSAGE: binary instead of text.
 const BINARY: u8 = 2;
 
-/// What a frame is.
+/// The kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Kind {
     Hello = 1,
     Request,
     Response,
-    /// An interim answer (1xx).
+    /// An interim response (1xx).
     Inform,
     Data,
     Trailers,
     Fault,
     Window,
-    /// The rest of the request's body is not wanted.
+    /// The rest of the request body is not wanted.
     Stop,
-    /// Nobody waits for the answer any more.
+    /// The response is no longer awaited.
     Cancel,
     Session,
     Accept,
     Message,
     Close,
-    /// The sender takes no new streams, or opens none.
+    /// The sender accepts no new streams, or opens none.
     GoAway,
     Ping,
     Pong,
@@ -101,7 +101,7 @@ impl Kind {
         Kind::ALL.get(usize::from(byte).checked_sub(1)?).copied()
     }
 
-    /// Whether it is of the connection and of no stream.
+    /// True if frames of this kind belong to the connection and not to a stream.
     fn is_of_connection(self) -> bool {
         matches!(self, Kind::Hello | Kind::GoAway | Kind::Ping | Kind::Pong)
     }
@@ -114,7 +114,7 @@ impl Kind {
         }
     }
 
-    /// How short and how long its payload may be.
+    /// Least and greatest length of the payload.
     fn lengths(self) -> (usize, usize) {
         match self {
             Kind::Hello => (8, 8 + PROGRAM_BYTES_MAX),
@@ -130,13 +130,13 @@ impl Kind {
     }
 }
 
-/// What DATA or MESSAGE of this length costs; an end without bytes is free, and comes once.
+/// Credit that DATA or MESSAGE of this length costs; an end without bytes is free, and occurs once.
 pub fn cost(length: usize) -> u32 {
     // No payload is longer than `DATA_BYTES_MAX`.
     if length == 0 { 0 } else { FRAME_COST.saturating_add(length as u32) }
 }
 
-/// Why a connection cannot go on.
+/// Why a connection cannot continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Malformed {
     Kind,
@@ -144,11 +144,11 @@ pub enum Malformed {
     Reserved,
     Length,
     Stream,
-    /// The first frame is not HELLO, or another one is.
+    /// The first frame is not HELLO, or a later one is.
     Hello,
     Version,
     Credit,
-    /// A payload that its kind cannot have.
+    /// A payload that is invalid for its kind.
     Payload,
 }
 
@@ -159,16 +159,16 @@ impl Malformed {
             Malformed::Flags => "a flag that its kind does not have",
             Malformed::Reserved => "reserved bytes that are not zero",
             Malformed::Length => "a payload too short or too long for its kind",
-            Malformed::Stream => "a stream where there can be none, or none where there has to be",
-            Malformed::Hello => "a greeting too many, or none at the beginning",
-            Malformed::Version => "another version of the frames",
-            Malformed::Credit => "more than there was credit for, or credit of nothing",
-            Malformed::Payload => "a payload that cannot be read",
+            Malformed::Stream => "a stream number on a connection frame, or none on a stream frame",
+            Malformed::Hello => "HELLO repeated, or missing at the beginning",
+            Malformed::Version => "an unsupported version of the frames",
+            Malformed::Credit => "more data than credit, or a credit of zero",
+            Malformed::Payload => "a malformed payload",
         }
     }
 }
 
-/// The head of a frame, checked.
+/// A checked frame header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct FrameHead {
     kind: Kind,
@@ -193,7 +193,7 @@ impl FrameHead {
         }
         let length = u32::from_le_bytes([l0, l1, l2, l3]) as usize;
         let (shortest, longest) = kind.lengths();
-        // Data that is neither bytes nor an end says nothing.
+        // Data without bytes or end carries nothing.
         let nothing = matches!(kind, Kind::Data | Kind::Message) && length == 0 && flags & END == 0;
         if length < shortest || length > longest || nothing {
             return Err(Malformed::Length);

@@ -1,9 +1,9 @@
-//! HTTP/1 messages (RFC 9112): heads and chunked bodies, bytes in, facts out.
+//! HTTP/1 messages (RFC 9112): parsing of heads and chunked bodies.
 //!
-//! Owns the syntax of the start line and field lines, the framing of bodies, and what makes a
-//! message malformed. Two parsers read heads: a quick one for heads as they nearly always are, and
-//! a strict byte-by-byte one that is the law: whatever the first does not take is decided by the
-//! second. So a verdict never depends on how the bytes were split: a prefix of a message gets
+//! Owns the syntax of the start line and field lines, the framing of bodies, and the definition of
+//! a malformed message. Two parsers read heads: a fast one for usual heads, and a strict
+//! byte-by-byte one that is authoritative: whatever the first does not accept is decided by the
+//! second. So the result does not depend on how the bytes were split: a prefix of a message gets
 //! `Ok(None)` or the rejection of the whole. Never reads a socket or a clock, never repairs a
 //! message.
 

@@ -1,12 +1,12 @@
-//! Known field names: the vocabulary of header and trailer fields as one byte.
+//! Known field names: header and trailer fields as one byte.
 //!
-//! Owns the list of names, their canonical spelling, and which of them belong to one hop only or
-//! may not stand in a trailer section. Look-up is case-insensitive (RFC 9110 5.1), allocates
-//! nothing and compares against one candidate. An unknown name is not an error here: it is `None`.
+//! Owns the list of names, their canonical spelling, and which of them are hop-by-hop or forbidden
+//! in a trailer section. Lookup is case-insensitive (RFC 9110 5.1), allocates nothing and compares
+//! with one candidate. An unknown name is not an error here: it is `None`.
 
 macro_rules! known {
     ($($variant:ident = $text:literal,)*) => {
-        /// A field name that Tidegate knows by number.
+        /// A field name with a number.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[repr(u8)]
         pub enum Known { $($variant,)* }
@@ -14,7 +14,7 @@ macro_rules! known {
         impl Known {
             /// Every known name, in the order of its number.
             pub const ALL: &'static [Known] = &[$(Known::$variant,)*];
-            /// How many there are: the size of a table indexed by `index()`.
+            /// Number of known names: the size of a table indexed by `index()`.
             pub const COUNT: usize = Self::ALL.len();
         }
 
@@ -23,15 +23,15 @@ macro_rules! known {
 }
 
 known! {
-    // What frames a message stands first, so that one comparison tells it from the rest.
+    // The fields that frame a message come first, so that one comparison distinguishes them.
     Connection = "Connection",
     ContentLength = "Content-Length",
     Expect = "Expect",
     Host = "Host",
     TransferEncoding = "Transfer-Encoding",
     Upgrade = "Upgrade",
-    // Then what a proxy says of the request it forwards: who the client is and what it requested.
-    // `is_forwarding` relies on the first and the last of them.
+    // Then the fields in which a proxy describes the client and its request. `is_forwarding` relies
+    // on the first and the last of them.
     Forwarded = "Forwarded",
     CfConnectingIp = "CF-Connecting-IP",
     CfConnectingIpv6 = "CF-Connecting-IPv6",
@@ -76,7 +76,7 @@ known! {
     XRewriteUrl = "X-Rewrite-URL",
     XScheme = "X-Scheme",
     XUrlScheme = "X-Url-Scheme",
-    // The rest by the alphabet.
+    // The others in alphabetical order.
     Accept = "Accept",
     AcceptCh = "Accept-CH",
     AcceptCharset = "Accept-Charset",
@@ -215,19 +215,19 @@ known! {
 }
 
 const SLOT_BITS: u32 = 10;
-// Found by search: no two of the names above share a slot. `SLOTS` fails to compile if one does;
+// Found by search: no two of the names above share a slot. `SLOTS` fails to compile if two do;
 // after adding a name, try other odd numbers here.
 const MULTIPLIER: u64 = 0x166d_1102_a0fe_ef75;
 static SLOTS: [Option<Known>; 1 << SLOT_BITS] = slots();
 
-/// What a name is compared with.
+/// The patterns that names are compared with.
 static PATTERNS: [Pattern; Known::COUNT] = patterns();
 
 /// The case bit of every letter in a word.
 const CASE: u64 = 0x2020_2020_2020_2020;
 
-/// The first and the last bytes of a name as words, which overlap if it is shorter than two: all of
-/// a name of up to sixteen bytes.
+/// The first and the last bytes of a name as words, which overlap in names shorter than two words:
+/// all of a name of up to sixteen bytes.
 #[derive(Clone, Copy)]
 struct Ends {
     first: u64,
@@ -236,7 +236,7 @@ struct Ends {
 }
 
 impl Ends {
-    /// `None` for names too short to be known.
+    /// Returns `None` for names too short to be known.
     #[inline(always)]
     const fn of(name: &[u8]) -> Option<Ends> {
         let len = name.len();
@@ -255,8 +255,8 @@ impl Ends {
         None
     }
 
-    /// Where a name with these ends is looked for. Whole bytes are rotated, so that the case of
-    /// letters stays in the bits of `CASE`.
+    /// The slot of a name with these ends. Whole bytes are rotated, so that the case of letters
+    /// stays in the bits of `CASE`.
     #[inline(always)]
     const fn slot(self) -> usize {
         let key = (self.first ^ self.last.rotate_left(24)) | CASE;
@@ -274,8 +274,8 @@ struct Pattern {
 }
 
 impl Pattern {
-    /// Whether these are the ends of the name, in any case. Other bytes than letters must be equal
-    /// in all their bits.
+    /// True if these are the ends of the name, in any case. Bytes other than letters must be equal
+    /// in all bits.
     #[inline(always)]
     fn fits(&self, ends: Ends) -> bool {
         let first = (ends.first | self.first_case) ^ self.lower.first;
@@ -303,15 +303,15 @@ const fn patterns() -> [Pattern; Known::COUNT] {
                 let (first_case, last_case) = (letters(lower.first), letters(lower.last));
                 table[i] = Pattern { lower, first_case, last_case };
             }
-            None => panic!("a known name has two bytes at least"),
+            None => panic!("a known name has at least two bytes"),
         }
         i += 1;
     }
     table
 }
 
-/// The case bits of the letters among bytes of known names in lower case: the bit above tells
-/// letters from digits and hyphens.
+/// The case bits of the letters among bytes of known names in lower case: the bit above
+/// distinguishes letters from digits and hyphens.
 const fn letters(word: u64) -> u64 {
     (word & (CASE << 1)) >> 1
 }
@@ -330,7 +330,7 @@ const fn slots() -> [Option<Known>; 1 << SLOT_BITS] {
 }
 
 impl Known {
-    /// The known name with this spelling in any case.
+    /// Returns the known name with this spelling in any case.
     #[inline]
     pub fn from_bytes(name: &[u8]) -> Option<Known> {
         let ends = Ends::of(name)?;
@@ -340,7 +340,7 @@ impl Known {
         same.then_some(candidate)
     }
 
-    /// The canonical spelling, as in the registry: `Content-Type`.
+    /// The canonical spelling, as registered: `Content-Type`.
     #[inline]
     pub fn as_str(self) -> &'static str {
         TEXT[self as usize]
@@ -352,9 +352,9 @@ impl Known {
         self as usize
     }
 
-    /// Whether the field means something between two neighbours only and is never passed on (RFC
-    /// 9110 7.6.1). Fields named by `Connection` come on top of these. `TE` and `Trailer` are here
-    /// too: an intermediary that re-frames bodies writes its own.
+    /// True if the field is hop-by-hop and never forwarded (RFC 9110 7.6.1), in addition to fields
+    /// named by `Connection`. `TE` and `Trailer` are included: an intermediary that re-frames
+    /// bodies generates its own.
     #[inline]
     pub fn is_hop_by_hop(self) -> bool {
         matches!(
@@ -370,21 +370,21 @@ impl Known {
         )
     }
 
-    /// Whether the field decides where a message ends or what becomes of its connection: the
+    /// True if the field decides where a message ends or what happens to its connection: the
     /// hop-by-hop fields, Content-Length, Host and Expect.
     #[inline]
     pub fn is_framing(self) -> bool {
         self.is_hop_by_hop() || matches!(self, Known::ContentLength | Known::Expect | Known::Host)
     }
 
-    /// Whether the field is a proxy's statement about the client or about the request as the client
-    /// sent it. Applications believe such fields, so they count only from `trusted_proxies`.
+    /// True if the field is a proxy's statement about the client or about the request as the client
+    /// sent it. Applications trust such fields, so they count only from `trusted_proxies`.
     #[inline]
     pub fn is_forwarding(self) -> bool {
         (Known::Forwarded..=Known::XUrlScheme).contains(&self)
     }
 
-    /// Whether the field states which address a request came from: another for every client.
+    /// True if the field states the client's address: different for every client.
     pub fn is_client_address(self) -> bool {
         matches!(
             self,
@@ -413,8 +413,9 @@ impl Known {
         )
     }
 
-    /// Whether a trailer section may not carry the field, because framing, routing, authentication,
-    /// request modifiers, response control or content format depend on it (RFC 9110 6.5.1).
+    /// True if a trailer section must not carry the field, because framing, routing,
+    /// authentication, request modifiers, response control or content format depend on it (RFC 9110
+    /// 6.5.1).
     pub fn is_forbidden_in_trailers(self) -> bool {
         self.is_framing()
             || self.is_forwarding()
@@ -458,7 +459,7 @@ mod tests {
     use super::Known;
 
     #[test]
-    fn every_name_is_found_in_every_case_and_nothing_near_it_is() {
+    fn every_name_is_found_in_every_case_and_similar_names_are_not() {
         for &known in Known::ALL {
             let name = known.as_str();
             assert_eq!(Known::from_bytes(name.as_bytes()), Some(known));

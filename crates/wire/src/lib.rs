@@ -1,9 +1,9 @@
-//! Protocols without sockets: bytes in, facts out.
+//! Protocols without I/O: parsers and writers of bytes.
 //!
-//! Owns the syntax of HTTP/1, of the header fields other rooms reason about, and of the frames
-//! between a gateway and applications. Promises to allocate only where a result needs it, to bound
-//! everything a peer can make grow, and to give the same verdict however the bytes were split.
-//! Never reads a socket or a clock: time is passed in.
+//! Owns the syntax of HTTP/1, of the header fields that other crates interpret, and of the frames
+//! between a gateway and applications. Guarantees: allocation only where a result needs it, bounds
+//! on everything a peer can make grow, and the same result however the bytes were split. Never
+//! reads a socket or a clock: time is passed in.
 
 pub mod alias;
 pub mod authority;

@@ -1,11 +1,11 @@
 //! Request methods and protocol versions (RFC 9110 9, RFC 9112 2.3).
 //!
-//! Owns what a method promises: safe, idempotent. Method names are case-sensitive: `get` is another
-//! method than `GET`. Never decides whether a method is allowed.
+//! Owns the properties of methods: safe, idempotent. Method names are case-sensitive: `get` is
+//! another method than `GET`. Does not decide whether a method is allowed.
 
 use bytes::Bytes;
 
-/// Registered methods besides those that [`Method`] names (RFC 9110 16.1.1, the IANA registry), and
+/// Registered methods other than those of [`Method`] (RFC 9110 16.1.1, the IANA registry), and
 /// PURGE, which caches accept.
 const OTHER_REGISTERED: &[&str] = &[
     "ACL",
@@ -59,8 +59,8 @@ pub enum Method {
 }
 
 impl Method {
-    /// The method with this name. The name is not checked to be a token: the parser has done that,
-    /// and configuration asks `parse`.
+    /// Returns the method with this name. The name is not checked to be a token: the parser has
+    /// done that, and configuration uses `parse`.
     #[inline]
     pub fn from_bytes(name: &[u8]) -> Method {
         match name {
@@ -77,13 +77,13 @@ impl Method {
         }
     }
 
-    /// The same for text that may be anything: `None` unless it is a token.
+    /// Like `from_bytes` for arbitrary text: `None` unless it is a token.
     pub fn parse(name: &[u8]) -> Option<Method> {
         crate::token::is_token(name).then(|| Method::from_bytes(name))
     }
 
-    /// Whether this is a registered method but for the case of its letters, such as `get`: a rule
-    /// for `GET` does not match it, and some recipients take it for `GET`.
+    /// True for a registered method in another letter case, such as `get`: a rule for `GET` does
+    /// not match it, and some recipients treat it as `GET`.
     pub(crate) fn is_case_variant(&self) -> bool {
         let Method::Other(name) = self else { return false };
         if !name.iter().any(u8::is_ascii_lowercase) {
@@ -112,25 +112,25 @@ impl Method {
 
     #[inline]
     pub fn as_str(&self) -> &str {
-        // A method is a token, hence ASCII; one made from other bytes shows as empty.
+        // A method is a token, hence ASCII; one made of other bytes becomes empty.
         std::str::from_utf8(self.as_bytes()).unwrap_or("")
     }
 
-    /// Asks for no change of state (RFC 9110 9.2.1).
+    /// True if the request does not change state (RFC 9110 9.2.1).
     #[inline]
     pub fn is_safe(&self) -> bool {
         matches!(self, Method::Get | Method::Head | Method::Options | Method::Trace)
     }
 
-    /// Repeating the request intends the same as sending it once (RFC 9110 9.2.2).
+    /// True if repeating the request has the same effect as sending it once (RFC 9110 9.2.2).
     #[inline]
     pub fn is_idempotent(&self) -> bool {
         self.is_safe() || matches!(self, Method::Put | Method::Delete)
     }
 }
 
-/// The protocol version of a message. A higher minor version of HTTP/1 is read as 1.1, the highest
-/// one that both sides understand (RFC 9110 2.5).
+/// The protocol version of a message. A higher minor version of HTTP/1 is treated as 1.1, the
+/// highest that both sides understand (RFC 9110 2.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Version {
     Http10,
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn promises() {
+    fn methods_are_safe_or_idempotent_as_registered() {
         assert!(Method::Get.is_safe() && Method::Get.is_idempotent());
         assert!(!Method::Put.is_safe() && Method::Put.is_idempotent());
         assert!(!Method::Post.is_idempotent() && !Method::Patch.is_idempotent());

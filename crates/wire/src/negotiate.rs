@@ -1,7 +1,7 @@
-//! Proactive negotiation (RFC 9110 12): Accept-Encoding and Accept against what a server offers.
+//! Proactive negotiation (RFC 9110 12): Accept-Encoding and Accept against the server's offers.
 //!
-//! Owns q-values and the rules of precedence. Promises that the client's weights decide first and
-//! the server's order second. A member that cannot be read counts as not sent. Never allocates.
+//! Owns q-values and the rules of precedence. The client's weights take precedence over the
+//! server's order. A member that cannot be parsed is ignored. Never allocates.
 
 use crate::token;
 
@@ -9,20 +9,20 @@ use crate::token;
 type Weight = u16;
 const FULL: Weight = 1000;
 
-/// What to send, out of the offered codings.
+/// The coding to send, out of the offered ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Coding {
     /// The offered coding with this index.
     Offered(usize),
-    /// As it is.
+    /// No content coding.
     Identity,
-    /// The client takes neither any offered coding nor the plain form: 406, or plain all the same
+    /// The client accepts neither an offered coding nor identity: 406, or identity all the same
     /// (RFC 9110 12.5.3 allows both).
     NotAcceptable,
 }
 
-/// Chooses among `offered` codings, the server's favourite first, for this Accept-Encoding. Without
-/// the field the plain form is sent: nobody asked for anything else.
+/// Chooses among `offered` codings, in the server's order of preference, for this Accept-Encoding.
+/// Without the field, identity is chosen: the client requested nothing else.
 pub fn choose_coding(accept_encoding: Option<&[u8]>, offered: &[&str]) -> Coding {
     let Some(value) = accept_encoding else {
         return Coding::Identity;
@@ -35,7 +35,7 @@ pub fn choose_coding(accept_encoding: Option<&[u8]>, offered: &[&str]) -> Coding
             best = Some((index, weight));
         }
     }
-    // Unlisted, the plain form is acceptable but asked for last; listed, it competes.
+    // Unlisted, identity is acceptable as a last resort; listed, it competes.
     let identity = coding_weight(value, "identity").or(any);
     match (best, identity) {
         (Some((_, weight)), Some(plain)) if plain > weight => Coding::Identity,
@@ -45,15 +45,14 @@ pub fn choose_coding(accept_encoding: Option<&[u8]>, offered: &[&str]) -> Coding
     }
 }
 
-/// Whether the client takes a coding at all, however little it likes it. One that does not send
-/// the field has not said so.
+/// True if the client accepts a coding, with any weight. Without the field it has not declared so.
 pub fn accepts_coding(accept_encoding: Option<&[u8]>, coding: &str) -> bool {
     accept_encoding.is_some_and(|value| {
         coding_weight(value, coding).or_else(|| coding_weight(value, "*")).unwrap_or(0) > 0
     })
 }
 
-/// The weight of a coding that the value lists; `x-gzip` is `gzip` (RFC 9110 8.4.1.3).
+/// The weight of a coding listed in the value; `x-gzip` is `gzip` (RFC 9110 8.4.1.3).
 fn coding_weight(value: &[u8], coding: &str) -> Option<Weight> {
     token::list(value).find_map(|member| {
         let (name, weight) = weighted(member)?;
@@ -63,8 +62,8 @@ fn coding_weight(value: &[u8], coding: &str) -> Option<Weight> {
     })
 }
 
-/// Chooses among `offered` media types (`type/subtype`), the server's favourite first. Without the
-/// field the first; `None` if the client takes none of them.
+/// Chooses among `offered` media types (`type/subtype`), in the server's order of preference.
+/// Without the field the first; `None` if the client accepts none of them.
 pub fn choose_media_type(accept: Option<&[u8]>, offered: &[&str]) -> Option<usize> {
     let Some(value) = accept else {
         return (!offered.is_empty()).then_some(0);
@@ -80,7 +79,7 @@ pub fn choose_media_type(accept: Option<&[u8]>, offered: &[&str]) -> Option<usiz
 }
 
 /// The weight of the most specific range that matches (RFC 9110 12.5.1). Parameters of a range are
-/// not compared: what we offer has none.
+/// not compared: offered types have none.
 fn media_weight(accept: &[u8], media_type: &[u8]) -> Weight {
     let mut found: (u8, Weight) = (0, 0);
     for member in token::list(accept) {
@@ -111,7 +110,7 @@ fn match_media(range: &[u8], media_type: &[u8]) -> u8 {
 }
 
 /// Splits `name [;parameter…] [;q=weight]` into name and weight in thousandths; `None` if the
-/// weight cannot be read.
+/// weight is invalid.
 pub fn weighted(member: &[u8]) -> Option<(&[u8], u16)> {
     let mut parts = token::split(member, b';');
     let name = parts.next()?;
@@ -151,7 +150,7 @@ mod tests {
     use super::{Coding, accepts_coding, choose_coding, choose_media_type, qvalue};
 
     #[test]
-    fn a_coding_is_taken_if_its_weight_is_not_zero() {
+    fn a_coding_is_accepted_if_its_weight_is_not_zero() {
         for (value, taken) in [
             ("gzip", true),
             ("identity, gzip;q=0.001", true),

@@ -1,12 +1,11 @@
-//! Byte ranges (RFC 9110 14): what a Range asks of a representation of known length.
+//! Byte ranges (RFC 9110 14): a Range field applied to a representation of known length.
 //!
-//! Owns parsing, resolving, coalescing and the limit on how many ranges one request may ask for. A
-//! Range that cannot be read is ignored (14.2), as is any unit but bytes.
+//! Owns parsing, resolving, coalescing and the limit on ranges per request. A Range that cannot be
+//! parsed is ignored (14.2), as is any unit other than bytes.
 
-/// More ranges than this in one request are not worth the answer (RFC 9110 17.15): it gets the
-/// whole.
+/// A request with more ranges than this gets the whole representation (RFC 9110 17.15).
 pub const MAX_RANGES: usize = 64;
-/// A gap up to this is cheaper to send than another part's head (RFC 9110 15.3.7.2).
+/// A gap up to this size is cheaper to send than the head of another part (RFC 9110 15.3.7.2).
 const COALESCE_GAP: u64 = 80;
 
 /// A run of bytes: `first` to `last`, both included.
@@ -17,36 +16,36 @@ pub struct ByteRange {
 }
 
 impl ByteRange {
-    /// How many bytes, at least one.
+    /// Number of bytes, at least one.
     pub fn len(&self) -> u64 {
         self.last - self.first + 1
     }
 
-    /// Never: a range has at least one byte.
+    /// Always false: a range has at least one byte.
     pub fn is_empty(&self) -> bool {
         false
     }
 }
 
-/// What to answer.
+/// The response to a range request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ranges {
     /// 200, as if there were no Range.
     Whole,
     /// 206 with Content-Range.
     Single(ByteRange),
-    /// 206 as multipart/byteranges, two or more, in the order asked for.
+    /// 206 as multipart/byteranges, at least two, in the requested order.
     Multi(Vec<ByteRange>),
     /// 416
     Unsatisfiable,
 }
 
-/// What the value of a Range field asks of a representation of `len` bytes.
+/// Resolves the value of a Range field for a representation of `len` bytes.
 pub fn resolve(value: &[u8], len: u64) -> Ranges {
     let Some(specs) = bytes_unit(value) else {
         return Ranges::Whole;
     };
-    let mut found: Vec<ByteRange> = Vec::new();
+    let mut ranges: Vec<ByteRange> = Vec::new();
     let mut asked = 0;
     for spec in crate::token::list(specs) {
         asked += 1;
@@ -56,14 +55,14 @@ pub fn resolve(value: &[u8], len: u64) -> Ranges {
         match resolve_one(spec, len) {
             None => return Ranges::Whole,
             Some(None) => {}
-            Some(Some(range)) => add(&mut found, range),
+            Some(Some(range)) => add(&mut ranges, range),
         }
     }
-    match (asked, found.len()) {
+    match (asked, ranges.len()) {
         (0, _) => Ranges::Whole,
         (_, 0) => Ranges::Unsatisfiable,
-        (_, 1) => Ranges::Single(found[0]),
-        _ => Ranges::Multi(found),
+        (_, 1) => Ranges::Single(ranges[0]),
+        _ => Ranges::Multi(ranges),
     }
 }
 
@@ -78,7 +77,7 @@ fn resolve_one(spec: &[u8], len: u64) -> Option<Option<ByteRange>> {
     let (first, last) = (&spec[..dash], &spec[dash + 1..]);
     if first.is_empty() {
         let suffix = position(last)?.min(len);
-        // Nothing of an empty representation can be named by Content-Range.
+        // Content-Range cannot express a part of an empty representation.
         return Some((suffix > 0).then(|| ByteRange { first: len - suffix, last: len - 1 }));
     }
     let first = position(first)?;
@@ -89,7 +88,7 @@ fn resolve_one(spec: &[u8], len: u64) -> Option<Option<ByteRange>> {
     Some((first < len).then(|| ByteRange { first, last: last.min(len - 1) }))
 }
 
-/// Digits; a position beyond 64 bits is beyond every representation.
+/// Parses digits; a position beyond 64 bits is beyond every representation.
 fn position(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() || !digits.iter().all(u8::is_ascii_digit) {
         return None;
@@ -99,26 +98,26 @@ fn position(digits: &[u8]) -> Option<u64> {
     Some(digits.iter().fold(0, add))
 }
 
-/// Adds a range, swallowing those it touches; the place of the earliest is kept.
-fn add(found: &mut Vec<ByteRange>, mut range: ByteRange) {
-    let mut place = found.len();
+/// Adds a range, merging those it touches; the position of the earliest is kept.
+fn add(ranges: &mut Vec<ByteRange>, mut range: ByteRange) {
+    let mut place = ranges.len();
     let mut at = 0;
-    while at < found.len() {
-        let other = found[at];
+    while at < ranges.len() {
+        let other = ranges[at];
         let near = other.first <= range.last.saturating_add(COALESCE_GAP + 1)
             && range.first <= other.last.saturating_add(COALESCE_GAP + 1);
         if near {
             range =
                 ByteRange { first: range.first.min(other.first), last: range.last.max(other.last) };
-            found.remove(at);
+            ranges.remove(at);
             place = place.min(at);
-            // It may touch earlier ones now.
+            // It may now touch earlier ones.
             at = 0;
         } else {
             at += 1;
         }
     }
-    found.insert(place.min(found.len()), range);
+    ranges.insert(place.min(ranges.len()), range);
 }
 
 /// Appends `bytes FIRST-LAST/LEN`, the value of Content-Range.
@@ -132,8 +131,8 @@ pub fn write_content_range(range: ByteRange, len: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(number.format(len).as_bytes());
 }
 
-/// Reads what [`write_content_range`] writes: the place of a part, and the length of the whole.
-/// `None` for everything else, a whole of unknown length among it (RFC 9110 14.4).
+/// Parses what [`write_content_range`] writes: the range of a part, and the length of the whole.
+/// `None` for everything else, including a whole of unknown length (RFC 9110 14.4).
 pub fn read_content_range(value: &[u8]) -> Option<(ByteRange, u64)> {
     let (unit, rest) = value.split_at_checked(6)?;
     let rest = std::str::from_utf8(rest).ok().filter(|_| unit.eq_ignore_ascii_case(b"bytes "))?;
@@ -205,13 +204,13 @@ mod tests {
     }
 
     #[test]
-    fn of_nothing_there_is_no_range() {
+    fn an_empty_representation_has_no_range() {
         assert_eq!(resolve(b"bytes=0-", 0), Ranges::Unsatisfiable);
         assert_eq!(resolve(b"bytes=-5", 0), Ranges::Unsatisfiable);
     }
 
     #[test]
-    fn too_many_get_the_whole() {
+    fn too_many_ranges_get_the_whole() {
         let many = |n: usize| {
             let specs: Vec<_> = (0..n).map(|i| format!("{}-{}", i * 1000, i * 1000)).collect();
             format!("bytes={}", specs.join(","))

@@ -1,13 +1,13 @@
-//! Why a message was refused: one variant per reason, one row per variant.
+//! Why a message is rejected: one variant per reason, one row per variant.
 //!
-//! Owns the status a server answers with, the slug that names the reason in metrics (bounded: it
-//! comes from this table) and the text for the log. A rejected message is answered and its
-//! connection closed; nothing is ever guessed. A client reading a response turns any of these into
+//! Owns the status of the response, the slug that identifies the reason in metrics (bounded: it
+//! comes from this table) and the text for the log. A rejected message is responded to and its
+//! connection closed; nothing is guessed. A client that parses a response turns any of these into
 //! its own 502.
 
 macro_rules! rejects {
     ($($variant:ident = $status:literal $slug:literal $text:literal,)*) => {
-        /// A reason to refuse a message.
+        /// A reason to reject a message.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
         pub enum Reject { $($variant,)* }
@@ -15,7 +15,7 @@ macro_rules! rejects {
         impl Reject {
             /// Every reason, in the order of its number.
             pub const ALL: &'static [Reject] = &[$(Reject::$variant,)*];
-            /// How many there are: the size of a table of counters indexed by `index()`.
+            /// Number of reasons: the size of a table of counters indexed by `index()`.
             pub const COUNT: usize = Self::ALL.len();
         }
 
@@ -77,12 +77,12 @@ rejects! {
     ChunkExtensionsTooLong = 400 "chunk_extensions_too_long" "chunk extensions above the limit",
     InvalidChunkEnd = 400 "invalid_chunk_end" "chunk data is not followed by CRLF",
     TrailersTooLarge = 431 "trailers_too_large" "the trailer section is larger than the limit",
-    // Decided by the reader of the body, listed here to keep one table.
+    // Decided by the reader of the body; listed here to keep one table.
     BodyTooLarge = 413 "body_too_large" "the body is larger than the limit",
 }
 
 impl Reject {
-    /// The status a server answers with.
+    /// The status of the response.
     #[inline]
     pub fn status(self) -> u16 {
         TABLE[self as usize].0
@@ -94,7 +94,7 @@ impl Reject {
         TABLE[self as usize].1
     }
 
-    /// The reason as half a sentence, for the log.
+    /// The reason as a phrase for the log.
     #[inline]
     pub fn text(self) -> &'static str {
         TABLE[self as usize].2

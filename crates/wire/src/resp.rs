@@ -1,14 +1,17 @@
-//! RESP, the protocol of Redis: commands in, replies out. The other end of it, [`reply`].
+//! RESP, the protocol of Redis, on the server side; [`reply`] is the client side.
 //!
-//! Owns the two ways to write a command: an inline line of words, and an array of bulk strings.
-//! Every count and length is bounded by `Limits`; a verdict does not depend on how the bytes were
-//! split. Quoting in inline commands is not supported: they are for people and health checks.
+//! Owns the two forms of a command: an inline line of words, and an array of bulk strings. Every
+//! count and length is bounded by `Limits`; the result does not depend on how the bytes were split.
+//! Quoting in inline commands is not supported: they are for people and health checks.
+//!
+//! Stays our own: `redis-protocol` has neither inline commands nor limits on counts and lengths,
+//! which a server needs before it allocates.
 
 pub mod reply;
 
 use std::ops::Range;
 
-/// How large a command may be.
+/// The limits of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of an inline command and of any length line.
@@ -25,9 +28,9 @@ impl Default for Limits {
     }
 }
 
-/// Why a command is refused; the connection cannot go on.
+/// Why a command is rejected; the connection cannot continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum CommandError {
     LineTooLong,
     InvalidCount,
     InvalidLength,
@@ -35,27 +38,27 @@ pub enum Fault {
     MissingCrlf,
 }
 
-impl Fault {
-    /// The text of the error reply, in the words of Redis.
+impl CommandError {
+    /// The text of the error reply, the same as that of Redis.
     pub fn text(self) -> &'static str {
         match self {
-            Fault::LineTooLong => "ERR Protocol error: too big inline request",
-            Fault::InvalidCount => "ERR Protocol error: invalid multibulk length",
-            Fault::InvalidLength => "ERR Protocol error: invalid bulk length",
-            Fault::ExpectedBulk => "ERR Protocol error: expected '$'",
-            Fault::MissingCrlf => "ERR Protocol error: expected CRLF after a bulk",
+            CommandError::LineTooLong => "ERR Protocol error: too big inline request",
+            CommandError::InvalidCount => "ERR Protocol error: invalid multibulk length",
+            CommandError::InvalidLength => "ERR Protocol error: invalid bulk length",
+            CommandError::ExpectedBulk => "ERR Protocol error: expected '$'",
+            CommandError::MissingCrlf => "ERR Protocol error: expected CRLF after a bulk",
         }
     }
 }
 
-/// Reads one command from the start of `buf`: `Ok(Some(len))` with the places of its arguments in
-/// `args`, or `Ok(None)` for more bytes. A command without arguments (an empty line) has none and
-/// is to be skipped.
+/// Parses one command at the start of `buf`: `Ok(Some(len))` with the ranges of its arguments in
+/// `args`, or `Ok(None)` for more bytes. A command without arguments (an empty line) is to be
+/// skipped.
 pub fn parse_command(
     buf: &[u8],
     limits: &Limits,
     args: &mut Vec<Range<usize>>,
-) -> Result<Option<usize>, Fault> {
+) -> Result<Option<usize>, CommandError> {
     args.clear();
     match buf.first() {
         None => Ok(None),
@@ -68,7 +71,7 @@ fn inline(
     buf: &[u8],
     limits: &Limits,
     args: &mut Vec<Range<usize>>,
-) -> Result<Option<usize>, Fault> {
+) -> Result<Option<usize>, CommandError> {
     let Some(end) = line_end(buf, 0, limits)? else {
         return Ok(None);
     };
@@ -77,7 +80,7 @@ fn inline(
     for word in line.split(|&b| b == b' ' || b == b'\t') {
         if !word.is_empty() {
             if args.len() == limits.args {
-                return Err(Fault::InvalidCount);
+                return Err(CommandError::InvalidCount);
             }
             args.push(at..at + word.len());
         }
@@ -90,8 +93,9 @@ fn multi_bulk(
     buf: &[u8],
     limits: &Limits,
     args: &mut Vec<Range<usize>>,
-) -> Result<Option<usize>, Fault> {
-    let Some((count, mut at)) = length_line(buf, 1, limits, limits.args, Fault::InvalidCount)?
+) -> Result<Option<usize>, CommandError> {
+    let Some((count, mut at)) =
+        length_line(buf, 1, limits, limits.args, CommandError::InvalidCount)?
     else {
         return Ok(None);
     };
@@ -99,9 +103,9 @@ fn multi_bulk(
         match buf.get(at) {
             None => return Ok(None),
             Some(b'$') => {}
-            Some(_) => return Err(Fault::ExpectedBulk),
+            Some(_) => return Err(CommandError::ExpectedBulk),
         }
-        let line = length_line(buf, at + 1, limits, limits.bulk, Fault::InvalidLength)?;
+        let line = length_line(buf, at + 1, limits, limits.bulk, CommandError::InvalidLength)?;
         let Some((len, start)) = line else {
             return Ok(None);
         };
@@ -109,7 +113,7 @@ fn multi_bulk(
         match buf.get(end..) {
             None | Some([] | [b'\r']) => return Ok(None),
             Some([b'\r', b'\n', ..]) => {}
-            Some(_) => return Err(Fault::MissingCrlf),
+            Some(_) => return Err(CommandError::MissingCrlf),
         }
         args.push(start..end);
         at = end + 2;
@@ -117,14 +121,14 @@ fn multi_bulk(
     Ok(Some(at))
 }
 
-/// A number up to `most` and CRLF; returns it and where the next byte is.
+/// Parses a number up to `most` and CRLF; returns it and the position after it.
 fn length_line(
     buf: &[u8],
     at: usize,
     limits: &Limits,
     most: usize,
-    fault: Fault,
-) -> Result<Option<(usize, usize)>, Fault> {
+    fault: CommandError,
+) -> Result<Option<(usize, usize)>, CommandError> {
     let Some(end) = line_end(buf, at, limits)? else {
         return Ok(None);
     };
@@ -136,21 +140,21 @@ fn length_line(
     }
 }
 
-fn line_end(buf: &[u8], at: usize, limits: &Limits) -> Result<Option<usize>, Fault> {
+fn line_end(buf: &[u8], at: usize, limits: &Limits) -> Result<Option<usize>, CommandError> {
     let window = &buf[at..buf.len().min(at + limits.line)];
     match memchr::memchr(b'\n', window) {
         Some(found) => Ok(Some(at + found)),
-        None if window.len() == limits.line => Err(Fault::LineTooLong),
+        None if window.len() == limits.line => Err(CommandError::LineTooLong),
         None => Ok(None),
     }
 }
 
-/// Appends `+text`; the text must have no line end.
+/// Appends `+text`; the text must not contain a line end.
 pub fn simple_string(text: &[u8], out: &mut Vec<u8>) {
     line(b'+', text, out);
 }
 
-/// Appends `-text`; the text must have no line end.
+/// Appends `-text`; the text must not contain a line end.
 pub fn error(text: &[u8], out: &mut Vec<u8>) {
     line(b'-', text, out);
 }
@@ -160,14 +164,14 @@ pub fn integer(value: i64, out: &mut Vec<u8>) {
     line(b':', itoa::Buffer::new().format(value).as_bytes(), out);
 }
 
-/// Appends a bulk string of any bytes.
+/// Appends a bulk string.
 pub fn bulk(bytes: &[u8], out: &mut Vec<u8>) {
     line(b'$', itoa::Buffer::new().format(bytes.len()).as_bytes(), out);
     out.extend_from_slice(bytes);
     out.extend_from_slice(b"\r\n");
 }
 
-/// Appends the bulk string that is none.
+/// Appends the null bulk string.
 pub fn null_bulk(out: &mut Vec<u8>) {
     out.extend_from_slice(b"$-1\r\n");
 }
@@ -177,7 +181,7 @@ pub fn array_head(len: usize, out: &mut Vec<u8>) {
     line(b'*', itoa::Buffer::new().format(len).as_bytes(), out);
 }
 
-/// Appends a text that says it is one (RESP3); `text` is UTF-8.
+/// Appends a verbatim string of format `txt` (RESP3); `text` is UTF-8.
 pub fn verbatim(text: &[u8], out: &mut Vec<u8>) {
     line(b'=', itoa::Buffer::new().format(text.len() + 4).as_bytes(), out);
     out.extend_from_slice(b"txt:");
@@ -185,12 +189,12 @@ pub fn verbatim(text: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Appends nothing (RESP3).
+/// Appends null (RESP3).
 pub fn null(out: &mut Vec<u8>) {
     out.extend_from_slice(b"_\r\n");
 }
 
-/// Appends the head of a message out of turn (RESP3); `len` replies follow.
+/// Appends the head of a push message (RESP3); `len` replies follow.
 pub fn push_head(len: usize, out: &mut Vec<u8>) {
     line(b'>', itoa::Buffer::new().format(len).as_bytes(), out);
 }
@@ -208,11 +212,11 @@ fn line(kind: u8, text: &[u8], out: &mut Vec<u8>) {
 
 #[cfg(test)]
 mod tests {
-    use super::{Fault, Limits, parse_command};
+    use super::{CommandError, Limits, parse_command};
 
     const SMALL: Limits = Limits { line: 32, args: 4, bulk: 16 };
 
-    fn words(input: &str) -> Result<Option<(Vec<String>, usize)>, Fault> {
+    fn words(input: &str) -> Result<Option<(Vec<String>, usize)>, CommandError> {
         let mut args = Vec::new();
         let len = parse_command(input.as_bytes(), &SMALL, &mut args)?;
         Ok(len.map(|len| (args.iter().map(|arg| input[arg.clone()].to_owned()).collect(), len)))
@@ -244,20 +248,20 @@ mod tests {
     }
 
     #[test]
-    fn malformed_commands_are_refused_however_split() {
+    fn malformed_commands_are_rejected_however_split() {
         let table = [
-            ("*5\r\n", Fault::InvalidCount),
-            ("*-1\r\n", Fault::InvalidCount),
-            ("*x\r\n", Fault::InvalidCount),
-            ("*1\n$4\r\n", Fault::InvalidCount),
-            ("*1\r\n+PING\r\n", Fault::ExpectedBulk),
-            ("*1\r\n$17\r\n", Fault::InvalidLength),
-            ("*1\r\n$-1\r\n", Fault::InvalidLength),
-            ("*1\r\n$4\r\nPINGxx", Fault::MissingCrlf),
-            ("*1\r\n$4\r\nPING\rx", Fault::MissingCrlf),
-            ("a b c d e\r\n", Fault::InvalidCount),
-            ("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n", Fault::LineTooLong),
-            ("*00000000000000000000000000000000001\r\n", Fault::LineTooLong),
+            ("*5\r\n", CommandError::InvalidCount),
+            ("*-1\r\n", CommandError::InvalidCount),
+            ("*x\r\n", CommandError::InvalidCount),
+            ("*1\n$4\r\n", CommandError::InvalidCount),
+            ("*1\r\n+PING\r\n", CommandError::ExpectedBulk),
+            ("*1\r\n$17\r\n", CommandError::InvalidLength),
+            ("*1\r\n$-1\r\n", CommandError::InvalidLength),
+            ("*1\r\n$4\r\nPINGxx", CommandError::MissingCrlf),
+            ("*1\r\n$4\r\nPING\rx", CommandError::MissingCrlf),
+            ("a b c d e\r\n", CommandError::InvalidCount),
+            ("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\n", CommandError::LineTooLong),
+            ("*00000000000000000000000000000000001\r\n", CommandError::LineTooLong),
         ];
         for (input, fault) in table {
             assert_eq!(words(input), Err(fault), "{input:?}");

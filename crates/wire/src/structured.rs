@@ -1,9 +1,9 @@
 //! Structured field values (RFC 9651): items, inner lists, lists and dictionaries, with parameters.
 //!
-//! Owns the two directions for the fields we write and read as such: RateLimit, RateLimit-Policy,
-//! Proxy-Status, Cache-Status, targeted cache control, cache groups, No-Vary-Search. Promises that
-//! what it writes it can read, and that a value that fails anywhere fails as a whole (RFC 9651
-//! 4.2). Dictionaries, byte sequences and display strings are read only: we write none.
+//! Owns parsing and writing of the structured fields in use: RateLimit, RateLimit-Policy,
+//! Proxy-Status, Cache-Status, targeted cache control, cache groups, No-Vary-Search. What is
+//! written can be parsed, and a value that fails anywhere fails as a whole (RFC 9651 4.2).
+//! Dictionaries, byte sequences and display strings are only parsed: none are written.
 
 mod parse;
 mod write;
@@ -13,7 +13,7 @@ pub use write::{write_item, write_list};
 
 /// A bare item (RFC 9651 3.3).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Bare {
+pub enum BareItem {
     /// At most 15 digits.
     Integer(i64),
     /// In thousandths; at most 12 digits before the point.
@@ -31,12 +31,12 @@ pub enum Bare {
 }
 
 /// Parameters in order, each key once.
-pub type Params = Vec<(String, Bare)>;
+pub type Params = Vec<(String, BareItem)>;
 
 /// An item with its parameters (RFC 9651 3.3).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item {
-    pub bare: Bare,
+    pub bare: BareItem,
     pub params: Params,
 }
 
@@ -50,29 +50,29 @@ pub enum Member {
     Inner(Vec<Item>, Params),
 }
 
-impl Bare {
-    pub fn string(text: impl Into<String>) -> Bare {
-        Bare::String(text.into())
+impl BareItem {
+    pub fn string(text: impl Into<String>) -> BareItem {
+        BareItem::String(text.into())
     }
 
-    pub fn token(text: impl Into<String>) -> Bare {
-        Bare::Token(text.into())
+    pub fn token(text: impl Into<String>) -> BareItem {
+        BareItem::Token(text.into())
     }
 }
 
 impl Item {
-    pub fn new(bare: Bare) -> Item {
+    pub fn new(bare: BareItem) -> Item {
         Item { bare, params: Params::new() }
     }
 
-    /// With one more parameter.
-    pub fn with(mut self, key: &str, value: Bare) -> Item {
+    /// Adds a parameter.
+    pub fn with(mut self, key: &str, value: BareItem) -> Item {
         self.params.push((key.to_owned(), value));
         self
     }
 
     /// The value of a parameter.
-    pub fn param(&self, key: &str) -> Option<&Bare> {
+    pub fn param(&self, key: &str) -> Option<&BareItem> {
         self.params.iter().find(|(name, _)| name == key).map(|(_, value)| value)
     }
 }

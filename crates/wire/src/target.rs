@@ -1,19 +1,19 @@
 //! Paths and queries of request targets (RFC 3986 2.1, 5.2.4, 6.2.2).
 //!
-//! Owns the one canonical form of a path. A request is routed, forwarded, cached and handed to
-//! applications with this path and no other, so that no two of them read a path differently:
+//! Owns the one canonical form of a path. A request is routed, forwarded, cached and passed to
+//! applications with this path only, so that no two of them interpret a path differently:
 //!
 //! - Escapes of unreserved characters are decoded. Every other escape stays, its digits in upper
 //!   case; reserved characters stay as the client wrote them (`+` and `%2B` are different names).
-//! - Bytes that may not stand in a path are escaped.
+//! - Bytes that are not allowed in a path are escaped.
 //! - Dot segments are removed (RFC 3986 5.2.4), then runs of slashes are merged.
-//! - What receivers are known to read differently is rejected: backslashes, control characters,
-//!   overlong UTF-8, escapes without two digits.
+//! - Spellings that receivers are known to interpret differently are rejected: backslashes, control
+//!   characters, overlong UTF-8, escapes without two digits.
 //!
-//! Patterns are compared with the *normal form*: the canonical path decoded, except `%2F` and
-//! `%25`, which no receiver that decodes once reads as something else, and bytes that are not
-//! UTF-8, so that it is text and says all of the path. Nearly all paths are canonical and have no
-//! escape: one short pass finds that out and borrows.
+//! Patterns are compared with the *normal form*: the canonical path decoded, except `%2F` and `%25`
+//! (so that a receiver that decodes once reads the same path) and bytes that are not UTF-8, so that
+//! it is text and preserves all of the path. Nearly all paths are canonical and have no escape: one
+//! short pass detects that and borrows.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -60,8 +60,8 @@ impl fmt::Display for PathFault {
     }
 }
 
-/// True if a path is canonical and its own normal form, which is so for nearly all. A path with a
-/// segment that begins with a dot takes the slow way, where most turn out to be canonical too.
+/// True if a path is canonical and its own normal form, which holds for nearly all. A path with a
+/// segment that begins with a dot takes the slow path, where most turn out to be canonical too.
 #[inline]
 pub fn is_plain(path: &[u8]) -> bool {
     let [b'/', rest @ ..] = path else { return false };
@@ -75,7 +75,7 @@ pub fn is_plain(path: &[u8]) -> bool {
     true
 }
 
-/// The canonical form of a path as it was received.
+/// Returns the canonical form of a received path.
 pub fn canonical(path: &[u8]) -> Result<Cow<'_, [u8]>, PathFault> {
     if is_plain(path) {
         return Ok(Cow::Borrowed(path));
@@ -85,7 +85,8 @@ pub fn canonical(path: &[u8]) -> Result<Cow<'_, [u8]>, PathFault> {
     Ok(Cow::Owned(canonical))
 }
 
-/// The normal form of a canonical path: decoded, except `%2F`, `%25` and what is not UTF-8.
+/// Returns the normal form of a canonical path: decoded, except `%2F`, `%25` and bytes that are not
+/// UTF-8.
 pub fn normal_form(canonical: &[u8]) -> Result<Cow<'_, str>, PathFault> {
     let decoded = unescape(canonical, |byte| byte == b'/' || byte == b'%')?;
     if let Cow::Borrowed(text) = decoded
@@ -104,15 +105,15 @@ pub fn normal_form(canonical: &[u8]) -> Result<Cow<'_, str>, PathFault> {
     })))
 }
 
-/// The normal form of a path in any spelling, also of a decoded one: equal to the text if that is
-/// one itself.
+/// Returns the normal form of a path in any spelling, including a decoded one: equal to the text if
+/// that is a normal form.
 pub fn normalize(text: &[u8]) -> Result<Vec<u8>, PathFault> {
     let mut raw = Vec::with_capacity(text.len());
     encode_path(text, &mut raw);
     Ok(normal_form(&canonical(&raw)?)?.into_owned().into_bytes())
 }
 
-/// A path from its normal form to names in a file system: everything decoded, separators apart.
+/// Converts the normal form of a path to file names: everything decoded, separators kept apart.
 pub fn decode_for_files(normal: &[u8]) -> Result<Cow<'_, [u8]>, PathFault> {
     if Escapes(normal).any(|piece| piece == Ok((b'/', true))) {
         return Err(PathFault::EncodedSlash);
@@ -134,7 +135,7 @@ fn unescape(text: &[u8], keep: impl Fn(u8) -> bool) -> Result<Cow<'_, [u8]>, Pat
     Ok(Cow::Owned(out))
 }
 
-/// Every character in its one spelling.
+/// Rewrites every character in its canonical spelling.
 fn respell(path: &[u8]) -> Result<Vec<u8>, PathFault> {
     let mut out = Vec::with_capacity(path.len() + 16);
     let mut before = 0;
@@ -154,8 +155,8 @@ fn respell(path: &[u8]) -> Result<Vec<u8>, PathFault> {
     Ok(out)
 }
 
-/// Whether two bytes begin a character in more bytes than it needs (RFC 3629 3, and the longer
-/// forms before it). Other bytes that are not UTF-8 are legal: there are URLs in older encodings.
+/// True if two bytes begin a character in more bytes than it needs (RFC 3629 3, and the longer
+/// forms before it). Other bytes that are not UTF-8 are legal: some URLs use older encodings.
 fn is_overlong(before: u8, byte: u8) -> bool {
     matches!(
         (before, byte),
@@ -198,7 +199,7 @@ fn escape(byte: u8) -> [u8; 3] {
     [b'%', DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]
 }
 
-/// The bytes of a text, each with whether it was written as an escape.
+/// The bytes of a text, each with a flag that is true for an escape.
 struct Escapes<'a>(&'a [u8]);
 
 impl Iterator for Escapes<'_> {
@@ -222,8 +223,8 @@ fn escaped(digits: &[u8]) -> Option<u8> {
     u8::try_from(high << 4 | low).ok()
 }
 
-/// Appends a normal form, or parts of one, as it may stand in a target or in Location: existing
-/// escapes stay, whatever may not stand in a path is escaped.
+/// Appends a normal form, or parts of one, as allowed in a target or in Location: existing escapes
+/// stay, bytes that are not allowed in a path are escaped.
 pub fn encode_path(normal: &[u8], out: &mut Vec<u8>) {
     for &byte in normal {
         if byte == b'%' || token::is_path_byte(byte) {
@@ -234,14 +235,14 @@ pub fn encode_path(normal: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// The most pairs of a query that are looked at.
+/// The most pairs of a query that are examined.
 pub const MAX_QUERY_PAIRS: usize = 1024;
 
 /// A name and its value, decoded.
 pub type QueryPair<'a> = (Cow<'a, [u8]>, Cow<'a, [u8]>);
 
-/// The pairs of a query as forms write them: `&` between, `+` for space. A malformed escape stays
-/// as it is, as the URL standard says: a query is data, not a path.
+/// Returns the pairs of a query in form encoding: `&` between, `+` for space. A malformed escape
+/// stays as it is, as in the URL standard: a query is data, not a path.
 pub fn query_pairs(query: &[u8]) -> impl Iterator<Item = QueryPair<'_>> {
     query.split(|&b| b == b'&').filter(|pair| !pair.is_empty()).take(MAX_QUERY_PAIRS).map(|pair| {
         match memchr::memchr(b'=', pair) {
@@ -323,7 +324,8 @@ mod tests {
         ("//a///b//", "/a/b/", None),
         ("//", "/", None),
         ("//h/private/x", "/h/private/x", None),
-        // Dot segments first: an empty segment is one too, and what is merged first loses a name.
+        // Dot segments first: an empty segment counts as one, and merging slashes first would lose
+        // a name.
         ("/a//../b", "/a/b", None),
         ("/private//../x", "/private/x", None),
         ("/private//%2e%2e/x", "/private/x", None),

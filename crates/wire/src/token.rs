@@ -1,7 +1,7 @@
 //! Character classes of HTTP (RFC 9110 5.5, 5.6.2) and the list syntax of field values (5.6.1).
 //!
-//! Owns which bytes may stand in a name, a value and a target, and how a comma-separated value is
-//! taken apart. Never allocates.
+//! Owns which bytes are allowed in a name, a value and a target, and how a comma-separated value is
+//! split. Never allocates.
 
 const TCHAR: u8 = 1;
 const VALUE: u8 = 2;
@@ -43,7 +43,7 @@ const fn classes() -> [u8; 256] {
         if byte == b'\t' || (byte >= 0x20 && byte != 0x7f) {
             table[b] |= VALUE;
         }
-        // A fragment is never sent (RFC 9112 3.2); the rest is left to the resource.
+        // A fragment is never sent (RFC 9112 3.2); the other bytes are up to the resource.
         if byte > 0x20 && byte < 0x7f && byte != b'#' {
             table[b] |= TARGET;
         }
@@ -64,13 +64,14 @@ pub fn is_token(text: &[u8]) -> bool {
     !text.is_empty() && text.iter().all(|&b| is_tchar(b))
 }
 
-/// A byte of a field value: anything but controls, of which HTAB alone is allowed.
+/// A byte of a field value: anything except controls other than HTAB.
 #[inline]
 pub fn is_value_byte(byte: u8) -> bool {
     CLASS[byte as usize] & VALUE != 0
 }
 
-/// Whether the bytes may be sent as a field value: no control but HTAB, nothing to trim.
+/// True if the bytes may be sent as a field value: no control except HTAB, no surrounding white
+/// space.
 pub fn is_field_value(value: &[u8]) -> bool {
     value.iter().all(|&b| is_value_byte(b)) && trim(value).len() == value.len()
 }
@@ -81,13 +82,13 @@ pub(crate) fn is_target_byte(byte: u8) -> bool {
     CLASS[byte as usize] & TARGET != 0
 }
 
-/// A character that need never be escaped (RFC 3986 2.3).
+/// A character that never needs an escape (RFC 3986 2.3).
 #[inline]
 pub(crate) fn is_unreserved(byte: u8) -> bool {
     CLASS[byte as usize] & UNRESERVED != 0
 }
 
-/// A byte that may stand in a path unescaped: `/` or one of pchar (RFC 3986 3.3).
+/// A byte that is allowed in a path without an escape: `/` or one of pchar (RFC 3986 3.3).
 #[inline]
 pub(crate) fn is_path_byte(byte: u8) -> bool {
     CLASS[byte as usize] & PATH != 0
@@ -104,7 +105,7 @@ pub(crate) fn is_ows(byte: u8) -> bool {
     byte == b' ' || byte == b'\t'
 }
 
-/// The text without optional whitespace (SP, HTAB) around it.
+/// Returns the text without surrounding optional whitespace (SP, HTAB).
 #[inline]
 pub fn trim(mut text: &[u8]) -> &[u8] {
     while let [first, rest @ ..] = text
@@ -120,13 +121,13 @@ pub fn trim(mut text: &[u8]) -> &[u8] {
     text
 }
 
-/// The trimmed, non-empty members of a comma-separated value. Commas inside quoted strings do not
-/// separate (RFC 9110 5.6.1.2: empty members are skipped).
+/// Returns the trimmed, non-empty members of a comma-separated value. Commas inside quoted strings
+/// do not separate (RFC 9110 5.6.1.2: empty members are skipped).
 pub fn list(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     split(value, b',').filter(|member| !member.is_empty())
 }
 
-/// The trimmed parts between separators that stand outside quoted strings, empty ones included.
+/// Returns the trimmed parts between separators outside quoted strings, including empty ones.
 pub(crate) fn split(value: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
     let mut rest = Some(value);
     std::iter::from_fn(move || {
@@ -153,8 +154,8 @@ fn end_of_part(text: &[u8], separator: u8) -> usize {
     text.len()
 }
 
-/// Digits only, at least one, at most 19, and within `i64::MAX`: no sign, no space, no overflow
-/// (RFC 9110 8.6). Lengths are later added and compared, so the last bit stays free.
+/// Parses at least one and at most 19 digits, within `i64::MAX`: no sign, no space, no overflow
+/// (RFC 9110 8.6). Lengths are added and compared later, so the last bit stays free.
 #[inline]
 pub fn decimal(text: &[u8]) -> Option<u64> {
     if text.is_empty() || text.len() > 19 {

@@ -1,10 +1,10 @@
 //! WebSocket (RFC 6455): frames, the messages that they carry, and the key of the handshake.
 //!
-//! Owns the syntax of frames and what a receiver must refuse: reserved bits and opcodes, control
-//! frames that are long or in pieces, a mask on the wrong side, text that is no UTF-8, close codes
-//! that nobody may send. Promises that no more than one message of the allowed size is kept, known
-//! from the length a frame announces and not from what arrives; that lengths are written in their
-//! shortest form; and the same messages however the bytes were split. Answers nothing by itself.
+//! Owns the syntax of frames and what a receiver must reject: reserved bits and opcodes, control
+//! frames that are long or fragmented, a mask on the wrong side, text that is not UTF-8, reserved
+//! close codes. Guarantees: no more than one message of the allowed size is buffered, judged by the
+//! length a frame declares; lengths are written in their shortest form; the messages do not depend
+//! on how the bytes were split. Sends nothing by itself.
 
 mod extension;
 mod frame;
@@ -36,7 +36,7 @@ impl Violation {
     }
 }
 
-/// Whether an endpoint may send this close code (sections 7.4.1 and 7.4.2).
+/// True if an endpoint may send this close code (sections 7.4.1 and 7.4.2).
 pub fn is_close_code(code: u16) -> bool {
     matches!(code, 1000..=1003 | 1007..=1014 | 3000..=4999)
 }

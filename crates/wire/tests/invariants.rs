@@ -1,5 +1,5 @@
-//! What must hold for any input. The fuzz targets call these functions with what a fuzzer finds;
-//! here they are called with mutations of known messages, the same ones in every run.
+//! Invariants for any input. The fuzz targets call these functions with the fuzzer's input; here
+//! they are called with reproducible mutations of known messages.
 
 use bytes::Bytes;
 use wire::h1::{
@@ -12,13 +12,13 @@ use wire::{Reject, Version, frames, target, token};
 
 const SMALL: HeadLimits = HeadLimits { request_line: 40, headers: 60, header_count: 3 };
 
-/// A verdict without its spans: how long the head is, and the rest as text to compare.
-type Verdict = Result<Option<(usize, String)>, Reject>;
+/// A result without its spans: the length of the head, and the rest as text to compare.
+type ParseResult = Result<Option<(usize, String)>, Reject>;
 
-/// A request head: any bytes.
+/// Any bytes as a request head.
 pub fn request_head(data: &[u8]) {
     for limits in [HeadLimits::default(), SMALL] {
-        let parse = |input: &[u8]| -> Verdict {
+        let parse = |input: &[u8]| -> ParseResult {
             let mut fields = Vec::new();
             let head = parse_request(input, &limits, &mut fields)?;
             Ok(head.map(|head| {
@@ -35,11 +35,11 @@ pub fn request_head(data: &[u8]) {
     }
 }
 
-/// A response head: any bytes; the first bit of the last byte says that it answers HEAD.
+/// Any bytes as a response head; the first bit of the last byte makes it a response to HEAD.
 pub fn response_head(data: &[u8]) {
     let to_head = data.last().is_some_and(|last| last & 1 == 1);
     for limits in [HeadLimits::default(), SMALL] {
-        let parse = |input: &[u8]| -> Verdict {
+        let parse = |input: &[u8]| -> ParseResult {
             let mut fields = Vec::new();
             let head = parse_response(input, &limits, &mut fields, to_head)?;
             Ok(head.map(|head| {
@@ -53,7 +53,8 @@ pub fn response_head(data: &[u8]) {
     }
 }
 
-/// Somebody else's parser understands an accepted head alike. It knows the minor versions 0 and 1.
+/// An independent parser understands an accepted head alike. It supports the minor versions 0 and
+/// 1.
 fn agree_on_request(input: &[u8], head: &RequestHead, fields: &[FieldSpan]) {
     let line_end = input[2..].iter().position(|&b| b == b'\n').expect("a line") + 2;
     if !matches!(input[line_end - 2], b'0' | b'1') {
@@ -86,8 +87,8 @@ fn agree_on_fields(input: &[u8], fields: &[FieldSpan], others: &[httparse::Heade
     assert!(ours.eq(theirs), "the fields differ");
 }
 
-/// Spans lie within the head; CR and LF stand at line ends only, as pairs; names and values are
-/// clean.
+/// Spans lie within the head; CR and LF occur at line ends only, as pairs; names and values are
+/// valid.
 fn check_head(head: &[u8], spans: impl Iterator<Item = Span>, fields: &[FieldSpan]) {
     assert!(head.ends_with(b"\r\n\r\n") || head.starts_with(b"\r\n"));
     for span in spans {
@@ -107,9 +108,9 @@ fn check_head(head: &[u8], spans: impl Iterator<Item = Span>, fields: &[FieldSpa
     }
 }
 
-/// The verdict depends neither on what follows nor on where the bytes were cut, and the quick
-/// parser agrees with the strict one, which a later minor version summons.
-fn check_verdict(data: &[u8], parse: impl Fn(&[u8]) -> Verdict) {
+/// The result depends neither on what follows nor on where the bytes were split, and the fast
+/// parser agrees with the strict one, which a later minor version selects.
+fn check_verdict(data: &[u8], parse: impl Fn(&[u8]) -> ParseResult) {
     let verdict = parse(data);
     if verdict != Ok(None) {
         let longer = [data, b"\n\0 x"].concat();
@@ -154,12 +155,12 @@ fn later_minor(data: &[u8]) -> Option<Vec<u8>> {
     Some(twin)
 }
 
-/// Every cut of a short message, some of a long one.
+/// Every split of a short message, some of a long one.
 fn cuts(len: usize) -> impl Iterator<Item = usize> {
     (0..len).step_by((len / 64).max(1)).chain(len.saturating_sub(4)..len)
 }
 
-/// A chunked body: any bytes, cut anywhere; then the same bytes as the data of a body.
+/// Any bytes as a chunked body, split anywhere; then the same bytes as the data of a body.
 pub fn chunked(data: &[u8]) {
     let whole = decode(&[data]);
     let single: Vec<&[u8]> = data.chunks(1).collect();
@@ -182,7 +183,7 @@ pub fn chunked(data: &[u8]) {
     assert_eq!(decode(&[&encoded]), Ok((data.to_vec(), Some(len))), "round trip");
 }
 
-/// The frames of a WebSocket: any bytes, cut anywhere; then the same bytes as a message.
+/// Any bytes as WebSocket frames, split anywhere; then the same bytes as a message.
 pub fn websocket(data: &[u8]) {
     for masked in [false, true] {
         let whole = messages(masked, &[data]);
@@ -206,8 +207,8 @@ pub fn websocket(data: &[u8]) {
 
 const MESSAGE_BYTES_MAX: usize = 100;
 
-/// Frames between gateway and application: any bytes, cut anywhere, as they are and after a
-/// greeting; then the same bytes as the body of a message.
+/// Any bytes as frames between gateway and application, split anywhere, alone and after HELLO; then
+/// the same bytes as the body of a message.
 pub fn frames(data: &[u8]) {
     let mut greeted = Vec::new();
     frames::hello(&mut greeted, frames::WINDOW_MIN, "1");
@@ -231,7 +232,7 @@ pub fn frames(data: &[u8]) {
     }
 }
 
-/// The frames so far but for the bytes of data, those with what they cost, and the verdict.
+/// The frames so far without the bytes of data, those bytes with their cost, and the error.
 fn framed(pieces: &[&[u8]]) -> (Vec<String>, Vec<u8>, Option<frames::Malformed>) {
     let mut decoder = frames::Decoder::new();
     let (mut seen, mut bytes) = (Vec::new(), Vec::new());
@@ -258,7 +259,7 @@ fn framed(pieces: &[&[u8]]) -> (Vec<String>, Vec<u8>, Option<frames::Malformed>)
     (seen, bytes, None)
 }
 
-/// The messages so far, and the violation that they end with.
+/// The messages so far, and the violation that ended them.
 fn messages(masked: bool, pieces: &[&[u8]]) -> (Vec<Message>, Option<Violation>) {
     let mut decoder = Decoder::new(masked, MESSAGE_BYTES_MAX);
     let mut messages = Vec::new();
@@ -300,8 +301,8 @@ fn decode(pieces: &[&[u8]]) -> Result<(Vec<u8>, Option<usize>), Reject> {
     Ok((body, None))
 }
 
-/// Replies of Redis: any bytes. A reader that gets them one by one sees what one sees that gets
-/// all.
+/// Any bytes as replies of Redis. A reader that gets them one by one returns the same as one that
+/// gets all at once.
 pub fn reply(data: &[u8]) {
     let small = Limits { line: 12, bytes: 40, items: 6, depth: 2 };
     for limits in [Limits::default(), small] {
@@ -322,15 +323,14 @@ pub fn reply(data: &[u8]) {
         let decided = ends.into_iter().find(|(_, found)| *found != Ok(None));
         assert_eq!(decided.map_or(Ok(None), |(_, found)| found), verdict);
         if verdict.is_ok_and(|len| len.is_some()) {
-            // NaN is no equal of itself, so they are compared as text.
+            // NaN is not equal to itself, so they are compared as text.
             assert_eq!(format!("{:?}", grown.items()), format!("{:?}", whole.items()));
         }
     }
 }
 
-/// A path: any bytes at all. Its canonical form is stable, stays below the root, and whoever
-/// decodes it once reads its normal form, in which no other separator, dot segment or control
-/// character appears.
+/// Any bytes as a path. Its canonical form is stable and stays below the root, and decoding it once
+/// gives its normal form, which adds no separator, dot segment or control character.
 pub fn path(data: &[u8]) {
     let rooted = [b"/", data].concat();
     let Ok(raw) = target::canonical(&rooted) else {
@@ -366,7 +366,7 @@ pub fn path(data: &[u8]) {
     }
 }
 
-/// Percent-decoding as any receiver does it.
+/// Percent-decoding as by any receiver.
 fn decoded(text: &[u8]) -> Vec<u8> {
     let mut parts = text.split(|&b| b == b'%');
     let mut out = parts.next().unwrap_or_default().to_vec();
@@ -467,7 +467,7 @@ mod mutations {
         data
     }
 
-    fn hold(seed: u64, rounds: usize, invariant: fn(&[u8])) {
+    fn check_mutations(seed: u64, rounds: usize, invariant: fn(&[u8])) {
         let mut random = Random(seed);
         SEEDS.iter().for_each(|seed| invariant(seed));
         for _ in 0..rounds {
@@ -480,36 +480,36 @@ mod mutations {
 
     #[test]
     fn of_request_heads() {
-        hold(1, 15_000, super::request_head);
+        check_mutations(1, 15_000, super::request_head);
     }
 
     #[test]
     fn of_response_heads() {
-        hold(2, 15_000, super::response_head);
+        check_mutations(2, 15_000, super::response_head);
     }
 
     #[test]
     fn of_chunked_bodies() {
-        hold(3, 15_000, super::chunked);
+        check_mutations(3, 15_000, super::chunked);
     }
 
     #[test]
     fn of_frames() {
-        hold(9, 15_000, super::frames);
+        check_mutations(9, 15_000, super::frames);
     }
 
     #[test]
     fn of_websockets() {
-        hold(6, 15_000, super::websocket);
+        check_mutations(6, 15_000, super::websocket);
     }
 
     #[test]
     fn of_replies() {
-        hold(5, 20_000, super::reply);
+        check_mutations(5, 20_000, super::reply);
     }
 
     #[test]
     fn of_paths() {
-        hold(4, 20_000, super::path);
+        check_mutations(4, 20_000, super::path);
     }
 }

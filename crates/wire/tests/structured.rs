@@ -1,16 +1,16 @@
-//! Structured fields: what must hold for any value. The fuzz target calls [`structured_field`] with
-//! what a fuzzer finds; here it is called with mutations of known values, the same in every run.
+//! Invariants of structured fields for any value. The fuzz target calls [`structured_field`] with
+//! the fuzzer's input; here it is called with reproducible mutations of known values.
 
 use wire::structured::{
-    Bare, Item, Member, parse_dictionary, parse_item, parse_list, write_item, write_list,
+    BareItem, Item, Member, parse_dictionary, parse_item, parse_list, write_item, write_list,
 };
 
-/// Any bytes are a value, of each of the three kinds.
+/// Parses any bytes as each of the three kinds.
 pub fn structured_field(data: &[u8]) {
     if let Some(item) = parse_item(data) {
         let is_read_back = |text: &[u8]| assert_eq!(parse_item(text).as_ref(), Some(&item));
         write_back(is_writable(&item), |out| write_item(&item, out), is_read_back);
-        // An item is a list of one, unless it could be a member that goes on.
+        // An item is a list of one, unless it could be a member that continues.
         assert_eq!(parse_list(data), Some(vec![Member::Item(item)]));
     }
     if let Some(members) = parse_list(data) {
@@ -40,7 +40,8 @@ fn write_back(
     }
 }
 
-/// A further line is a further member, and the last of a repeated key counts, in its first place.
+/// A further line is a further member, and the last of a repeated key counts, at its first
+/// position.
 fn is_joined(data: &[u8], members: &[(String, Member)]) {
     if members.is_empty() || data.len() > 4096 {
         return;
@@ -51,13 +52,13 @@ fn is_joined(data: &[u8], members: &[(String, Member)]) {
     }
     let more = [data, b", zz9=7"].concat();
     if let Some(longer) = parse_dictionary(&more) {
-        let seven = Member::Item(Item::new(Bare::Integer(7)));
+        let seven = Member::Item(Item::new(BareItem::Integer(7)));
         assert_eq!(longer.iter().find(|(key, _)| key == "zz9"), Some(&("zz9".to_owned(), seven)));
     }
 }
 
 fn is_writable(item: &Item) -> bool {
-    let plain = |bare: &Bare| !matches!(bare, Bare::Bytes(_) | Bare::Display(_));
+    let plain = |bare: &BareItem| !matches!(bare, BareItem::Bytes(_) | BareItem::Display(_));
     plain(&item.bare) && item.params.iter().all(|(_, value)| plain(value))
 }
 
@@ -65,7 +66,7 @@ fn is_writable_member(member: &Member) -> bool {
     match member {
         Member::Item(item) => is_writable(item),
         Member::Inner(items, params) => {
-            let shell = Item { bare: Bare::Boolean(true), params: params.clone() };
+            let shell = Item { bare: BareItem::Boolean(true), params: params.clone() };
             items.iter().all(is_writable) && is_writable(&shell)
         }
     }
@@ -115,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn of_structured_fields() {
+    fn mutated_structured_fields_hold_the_invariants() {
         let mut state = 9;
         for _ in 0..20_000 {
             let mut data = SEEDS[next(&mut state) % SEEDS.len()].as_bytes().to_vec();

@@ -1,7 +1,7 @@
-//! What each malformed, ambiguous or just unusual head gets: the rows of `verdicts/*.txt`.
+//! The result for each malformed, ambiguous or unusual head: the rows of `verdicts/*.txt`.
 //!
 //! Every row is also fed split at every byte: a prefix never gets a head, and never another
-//! rejection than the whole. And what follows a head never changes its verdict.
+//! rejection than the whole. What follows a head never changes its result.
 
 use wire::Reject;
 use wire::h1::{
@@ -60,7 +60,7 @@ fn unescape(text: &str) -> Vec<u8> {
 /// Small enough that a row can exceed each of them.
 const LIMITS: HeadLimits = HeadLimits { request_line: 100, headers: 200, header_count: 6 };
 
-fn refused(reject: Reject) -> String {
+fn rejected(reject: Reject) -> String {
     format!("{} {}", reject.status(), reject.slug())
 }
 
@@ -68,7 +68,7 @@ fn request_verdict(input: &[u8]) -> String {
     match parse_request(input, &LIMITS, &mut Vec::new()) {
         Ok(None) => "more".to_owned(),
         Ok(Some(head)) => describe_request(&head, input),
-        Err(reject) => refused(reject),
+        Err(reject) => rejected(reject),
     }
 }
 
@@ -100,7 +100,7 @@ fn response_verdict(input: &[u8], to_head: bool) -> String {
     match parse_response(input, &LIMITS, &mut Vec::new(), to_head) {
         Ok(None) => "more".to_owned(),
         Ok(Some(head)) => describe_response(&head, input),
-        Err(reject) => refused(reject),
+        Err(reject) => rejected(reject),
     }
 }
 
@@ -117,10 +117,10 @@ fn describe_response(head: &ResponseHead, input: &[u8]) -> String {
     format!("{} {framing}{keep}{upgrade}", head.status)
 }
 
-/// The verdict of the whole, with anything behind it, and of every prefix.
+/// Checks the result for the whole, with anything after it, and for every prefix.
 fn check(name: &str, input: &[u8], expected: &str, verdict: impl Fn(&[u8]) -> String) {
     assert_eq!(verdict(input), expected, "{name}");
-    let rejected = Reject::ALL.iter().any(|&reject| refused(reject) == expected);
+    let rejected = Reject::ALL.iter().any(|&reject| rejected(reject) == expected);
     let head = input.windows(4).position(|end| end == b"\r\n\r\n").map(|at| at + 4);
     let len = if rejected { input.len() } else { head.unwrap_or(input.len()) };
     for end in 0..len {
@@ -158,7 +158,7 @@ fn responses() {
 }
 
 #[test]
-fn fields_come_in_order_with_their_places() {
+fn fields_are_returned_in_order_with_their_positions() {
     let input =
         b"\r\nGET / HTTP/1.1\r\nhost:a\r\nX-Odd: \t b c \t\r\nX-Empty: \r\nhOsT2:x\r\n\r\nrest";
     let mut fields: Vec<FieldSpan> = Vec::new();
@@ -176,7 +176,7 @@ fn fields_come_in_order_with_their_places() {
 }
 
 #[test]
-fn default_limits_refuse_without_waiting_for_the_end() {
+fn default_limits_reject_without_waiting_for_the_end() {
     let limits = HeadLimits::default();
     let mut fields = Vec::new();
     let endless_line = [b"GET /".to_vec(), vec![b'a'; limits.request_line]].concat();

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 
 use exchange::Headers;
 use wire::Known;
-use wire::structured::{Bare, Item, Member, parse_dictionary};
+use wire::structured::{BareItem, Item, Member, parse_dictionary};
 
 use super::SearchRule;
 
@@ -25,10 +25,12 @@ pub fn parse(value: &[u8]) -> Option<SearchRule> {
     let mut except = None;
     for (key, member) in parse_dictionary(value)? {
         match (key.as_str(), member) {
-            ("key-order", Member::Item(Item { bare: Bare::Boolean(value), .. })) => {
+            ("key-order", Member::Item(Item { bare: BareItem::Boolean(value), .. })) => {
                 rule.key_order = value;
             }
-            ("params", Member::Item(Item { bare: Bare::Boolean(value), .. })) => rule.all = value,
+            ("params", Member::Item(Item { bare: BareItem::Boolean(value), .. })) => {
+                rule.all = value
+            }
             ("params", Member::Inner(items, _)) => rule.params = names(items)?,
             ("except", Member::Inner(items, _)) => except = Some(names(items)?),
             ("key-order" | "params" | "except", _) => return None,
@@ -47,7 +49,7 @@ pub fn parse(value: &[u8]) -> Option<SearchRule> {
 
 fn names(items: Vec<Item>) -> Option<Box<[Box<[u8]>]>> {
     let names = items.into_iter().map(|item| match item.bare {
-        Bare::String(text) => Some(decode(text.as_bytes()).into_owned().into()),
+        BareItem::String(text) => Some(decode(text.as_bytes()).into_owned().into()),
         _ => None,
     });
     names.collect()

@@ -5,7 +5,7 @@
 //! in every process, because the disk tier outlives one.
 
 use exchange::Headers;
-use wire::structured::{Bare, Member, parse_list};
+use wire::structured::{BareItem, Member, parse_list};
 use wire::{Known, token};
 
 use super::UncachedReason;
@@ -70,7 +70,7 @@ fn strings(headers: &Headers, name: Known) -> Vec<String> {
     let members = parse_list(&joined).unwrap_or_default();
     let texts = members.into_iter().map(|member| match member {
         Member::Item(item) => match item.bare {
-            Bare::String(text) => Some(text),
+            BareItem::String(text) => Some(text),
             _ => None,
         },
         Member::Inner(..) => None,

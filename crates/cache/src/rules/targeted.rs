@@ -2,7 +2,7 @@
 
 use exchange::Headers;
 use wire::Known;
-use wire::structured::{Bare, Dictionary, Member, parse_dictionary};
+use wire::structured::{BareItem, Dictionary, Member, parse_dictionary};
 
 use super::Policy;
 use super::directives::{Directives, SECONDS_MAX, directives, seconds};
@@ -38,9 +38,9 @@ fn of_dictionary(dictionary: &Dictionary) -> Directives {
     for (name, member) in dictionary {
         let Member::Item(item) = member else { continue };
         match &item.bare {
-            Bare::Boolean(true) => set_flag(&mut found, name),
-            Bare::Integer(number) => set_seconds(&mut found, name, *number),
-            Bare::String(text) => set_text(&mut found, name, text),
+            BareItem::Boolean(true) => set_flag(&mut found, name),
+            BareItem::Integer(number) => set_seconds(&mut found, name, *number),
+            BareItem::String(text) => set_text(&mut found, name, text),
             // RFC 9213 2.1: a value of another type than the directive's is not used.
             _ => {}
         }

@@ -1,20 +1,20 @@
-//! Reading frames from bytes that come as they come.
+//! Decoding of frames from arbitrarily split input.
 //!
-//! A frame that lies whole in what was received is read where it lies; only one that does not is
-//! copied together, and DATA never is: it comes in the pieces it was received in.
+//! A frame that was received whole is parsed in place; only a split one is copied together. DATA is
+//! never copied: it is returned in the pieces in which it was received.
 
 use super::{
     BINARY, FRAME_HEAD_BYTES, FrameHead, HEAD_BYTES_MAX, INLINE_BYTES_MAX, Kind, Malformed,
     VERSION, WINDOW_MAX, WINDOW_MIN, cost,
 };
 
-/// Memory for frames in pieces that is kept for the next one.
-const KEPT_MAX: usize = 64 * 1024;
+/// Buffer capacity for split frames that is reused for the next one.
+const BUFFER_REUSED_MAX: usize = 64 * 1024;
 
 /// A frame, or a piece of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Frame<'a> {
-    /// The first of each end. `program` need not be text.
+    /// The first frame of each end. `program` need not be text.
     Hello {
         window: u32,
         program: &'a [u8],
@@ -34,7 +34,7 @@ pub enum Frame<'a> {
     },
     Data(Data<'a>),
     /// One of [`Kind::Inform`], [`Kind::Trailers`], [`Kind::Fault`], [`Kind::Session`],
-    /// [`Kind::Accept`], with a payload that is read elsewhere.
+    /// [`Kind::Accept`], with a payload that is parsed elsewhere.
     Plain {
         kind: Kind,
         stream: u32,
@@ -50,7 +50,7 @@ pub enum Frame<'a> {
     Cancel {
         stream: u32,
     },
-    /// A message, or a piece of one unless `end` says that it is the last.
+    /// A message, or a piece of one unless `end` marks the last.
     Message {
         stream: u32,
         binary: bool,
@@ -72,31 +72,31 @@ pub enum Frame<'a> {
 pub struct Data<'a> {
     pub stream: u32,
     pub bytes: &'a [u8],
-    /// What it costs; the first piece pays for its frame.
+    /// Credit it costs; the first piece pays for its frame.
     pub cost: u32,
     /// Nothing follows.
     pub end: bool,
 }
 
-/// One end's view of what the other sends.
+/// The decoder of one direction of a connection.
 #[derive(Debug, Default)]
 pub struct Decoder {
-    state: State,
+    state: DecoderState,
     /// The first bytes of what the state waits for.
-    pub(super) kept: Vec<u8>,
-    /// `kept` was given out, and is empty when the next frame is asked for.
-    spent: bool,
+    pub(super) buffered: Vec<u8>,
+    /// `buffered` was returned, and is cleared before the next frame.
+    is_returned: bool,
     greeted: bool,
 }
 
 #[derive(Debug, Default)]
-enum State {
-    /// For the head of a frame.
+enum DecoderState {
+    /// Waits for a frame header.
     #[default]
     Head,
-    /// For its payload.
+    /// Waits for its payload.
     Payload(FrameHead),
-    /// For more of DATA.
+    /// Waits for more of DATA.
     Data(Rest),
 }
 
@@ -105,7 +105,7 @@ struct Rest {
     stream: u32,
     left: usize,
     end: bool,
-    /// What the next piece costs beside its bytes.
+    /// Credit that the next piece costs in addition to its bytes.
     cost: u32,
 }
 
@@ -114,43 +114,43 @@ impl Decoder {
         Decoder::default()
     }
 
-    /// The next frame, taken from the front of `input`; `None` once all of that is used up. After
-    /// an error there is no next one.
+    /// Returns the next frame from the front of `input`; `None` once all of it is consumed. After
+    /// an error there is no next frame.
     pub fn next<'a, 'i: 'a>(
         &'a mut self,
         input: &mut &'i [u8],
     ) -> Result<Option<Frame<'a>>, Malformed> {
-        if std::mem::take(&mut self.spent) {
-            self.kept.clear();
-            self.kept.shrink_to(KEPT_MAX);
+        if std::mem::take(&mut self.is_returned) {
+            self.buffered.clear();
+            self.buffered.shrink_to(BUFFER_REUSED_MAX);
         }
         loop {
             match self.state {
-                State::Data(rest) => return Ok(self.piece(rest, input)),
-                State::Payload(head) => return self.payload(head, input),
-                State::Head => {
+                DecoderState::Data(rest) => return Ok(self.piece(rest, input)),
+                DecoderState::Payload(head) => return self.payload(head, input),
+                DecoderState::Head => {
                     let Some(head) = self.head(input)? else { return Ok(None) };
-                    self.greet(head.kind)?;
+                    self.check_hello(head.kind)?;
                     self.state = match head.kind {
-                        Kind::Data => State::Data(Rest {
+                        Kind::Data => DecoderState::Data(Rest {
                             stream: head.stream,
                             left: head.length,
                             end: head.is_end(),
                             cost: cost(head.length) - head.length as u32,
                         }),
-                        _ => State::Payload(head),
+                        _ => DecoderState::Payload(head),
                     };
                 }
             }
         }
     }
 
-    /// Whether `input`, which is what comes next, begins with so many bytes of one DATA: whoever
-    /// has them in a chunk of its own need not copy them.
+    /// True if `input`, which is what follows, begins with so many bytes of one DATA: a caller that
+    /// has them in its own chunk need not copy them.
     pub fn is_long_piece(&self, input: &[u8], bytes: usize) -> bool {
         let (left, there) = match &self.state {
-            State::Data(rest) => (rest.left, input.len()),
-            State::Head if self.kept.is_empty() => {
+            DecoderState::Data(rest) => (rest.left, input.len()),
+            DecoderState::Head if self.buffered.is_empty() => {
                 match input.first_chunk().map(FrameHead::parse) {
                     Some(Ok(head)) if head.kind == Kind::Data => {
                         (head.length, input.len() - FRAME_HEAD_BYTES)
@@ -163,23 +163,23 @@ impl Decoder {
         left.min(there) >= bytes
     }
 
-    /// HELLO comes first, and once.
-    fn greet(&mut self, kind: Kind) -> Result<(), Malformed> {
+    /// HELLO comes first and only once.
+    fn check_hello(&mut self, kind: Kind) -> Result<(), Malformed> {
         let was_greeted = std::mem::replace(&mut self.greeted, true);
         if was_greeted == (kind == Kind::Hello) { Err(Malformed::Hello) } else { Ok(()) }
     }
 
     fn head(&mut self, input: &mut &[u8]) -> Result<Option<FrameHead>, Malformed> {
-        if self.kept.is_empty()
+        if self.buffered.is_empty()
             && let Some((head, rest)) = input.split_first_chunk()
         {
             *input = rest;
             return FrameHead::parse(head).map(Some);
         }
         self.fill(input, FRAME_HEAD_BYTES);
-        let Some(head) = self.kept.first_chunk() else { return Ok(None) };
+        let Some(head) = self.buffered.first_chunk() else { return Ok(None) };
         let head = FrameHead::parse(head)?;
-        self.kept.clear();
+        self.buffered.clear();
         Ok(Some(head))
     }
 
@@ -188,26 +188,27 @@ impl Decoder {
         head: FrameHead,
         input: &mut &'i [u8],
     ) -> Result<Option<Frame<'a>>, Malformed> {
-        if self.kept.is_empty()
+        if self.buffered.is_empty()
             && let Some((payload, rest)) = input.split_at_checked(head.length)
         {
             *input = rest;
-            self.state = State::Head;
+            self.state = DecoderState::Head;
             return read(head, payload).map(Some);
         }
         self.fill(input, head.length);
-        if self.kept.len() < head.length {
+        if self.buffered.len() < head.length {
             return Ok(None);
         }
-        self.spent = true;
-        self.state = State::Head;
-        read(head, &self.kept).map(Some)
+        self.is_returned = true;
+        self.state = DecoderState::Head;
+        read(head, &self.buffered).map(Some)
     }
 
-    /// Keeps bytes until there are as many.
+    /// Buffers bytes until there are `length` of them.
     fn fill(&mut self, input: &mut &[u8], length: usize) {
-        let (taken, rest) = input.split_at(length.saturating_sub(self.kept.len()).min(input.len()));
-        self.kept.extend_from_slice(taken);
+        let (taken, rest) =
+            input.split_at(length.saturating_sub(self.buffered.len()).min(input.len()));
+        self.buffered.extend_from_slice(taken);
         *input = rest;
     }
 
@@ -221,7 +222,7 @@ impl Decoder {
         // A piece is part of a frame, whose length is bounded.
         let cost = bytes.len() as u32 + std::mem::take(&mut rest.cost);
         let last = rest.left == 0;
-        self.state = if last { State::Head } else { State::Data(rest) };
+        self.state = if last { DecoderState::Head } else { DecoderState::Data(rest) };
         let Rest { stream, end, .. } = rest;
         Some(Frame::Data(Data { stream, bytes, cost, end: last && end }))
     }
@@ -233,11 +234,11 @@ fn read(head: FrameHead, payload: &[u8]) -> Result<Frame<'_>, Malformed> {
     Ok(match kind {
         Kind::Hello => return hello(payload),
         Kind::Request => {
-            let (head, body) = in_two(payload, end)?;
+            let (head, body) = head_and_body(payload, end)?;
             Frame::Request { stream, end, head, body }
         }
         Kind::Response => {
-            let (head, body) = in_two(payload, end)?;
+            let (head, body) = head_and_body(payload, end)?;
             Frame::Response { stream, end, head, body }
         }
         Kind::Window => match u32::from_le_bytes(fixed(payload)?) {
@@ -259,7 +260,7 @@ fn read(head: FrameHead, payload: &[u8]) -> Result<Frame<'_>, Malformed> {
         Kind::Inform | Kind::Trailers | Kind::Fault | Kind::Session | Kind::Accept => {
             Frame::Plain { kind, stream, payload }
         }
-        // Given out in pieces.
+        // Returned in pieces.
         Kind::Data => return Err(Malformed::Kind),
     })
 }
@@ -281,8 +282,9 @@ fn fixed<const N: usize>(payload: &[u8]) -> Result<[u8; N], Malformed> {
     payload.try_into().map_err(|_| Malformed::Payload)
 }
 
-/// Head and body of a message: a body comes only where it is the whole of it.
-fn in_two(payload: &[u8], end: bool) -> Result<(&[u8], &[u8]), Malformed> {
+/// Splits a payload into the head and the body of a message: a body is included only if it is
+/// complete.
+fn head_and_body(payload: &[u8], end: bool) -> Result<(&[u8], &[u8]), Malformed> {
     let (length, rest) = payload.split_first_chunk().ok_or(Malformed::Payload)?;
     let length = u32::from_le_bytes(*length) as usize;
     let (head, body) = rest.split_at_checked(length).ok_or(Malformed::Payload)?;

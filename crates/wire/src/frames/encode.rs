@@ -1,14 +1,15 @@
-//! Writing frames: each appends to a buffer of the caller, so that all of a turn leave together.
+//! Encoding of frames: each is appended to a buffer of the caller, so that all frames of a turn are
+//! sent together.
 //!
-//! The payload of DATA, and a body beside the head of its message, is the caller's to append: it
-//! may be a chunk that is sent from where it lies, or a part of a file.
+//! The payload of DATA, and the body that follows the head of its message, are appended by the
+//! caller: they may be a chunk that is sent in place, or a file range.
 
 use super::{
     BINARY, DATA_BYTES_MAX, END, FAULT_BYTES_MAX, FRAME_HEAD_BYTES, HEAD_BYTES_MAX,
     INLINE_BYTES_MAX, Kind, PROGRAM_BYTES_MAX, REASON_BYTES_MAX, VERSION,
 };
 
-/// What was to be written has no room in a frame; nothing of it was.
+/// The content does not fit into a frame; nothing was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLong;
 
@@ -23,7 +24,7 @@ fn end_flag(end: bool) -> u8 {
     if end { END } else { 0 }
 }
 
-/// HELLO: credit of every stream to begin with, and the version of the program.
+/// Appends HELLO: the initial credit of every stream, and the version of the program.
 pub fn hello(out: &mut Vec<u8>, window: u32, program: &str) {
     let program = program.as_bytes();
     let program = &program[..program.len().min(PROGRAM_BYTES_MAX)];
@@ -34,8 +35,9 @@ pub fn hello(out: &mut Vec<u8>, window: u32, program: &str) {
     out.extend_from_slice(program);
 }
 
-/// REQUEST or RESPONSE with a head that `write` appends. With a body of this length the message
-/// ends with it, and the caller appends it; without one, `end` says whether nothing follows.
+/// Appends REQUEST or RESPONSE with a head that `write` appends. With a body of the given length
+/// the message ends with it, and the caller appends it; without one, `end` tells whether nothing
+/// follows.
 pub fn headed(
     out: &mut Vec<u8>,
     kind: Kind,
@@ -60,7 +62,7 @@ pub fn headed(
     Ok(())
 }
 
-/// INFORM, TRAILERS, SESSION or ACCEPT with a payload that `write` appends.
+/// Appends INFORM, TRAILERS, SESSION or ACCEPT with a payload that `write` appends.
 pub fn plain(
     out: &mut Vec<u8>,
     kind: Kind,
@@ -79,33 +81,33 @@ pub fn plain(
     Ok(())
 }
 
-/// The head of DATA; the caller appends `length` bytes, at most [`DATA_BYTES_MAX`] of them.
+/// Appends the header of DATA; the caller appends `length` bytes, at most [`DATA_BYTES_MAX`].
 pub fn data_head(out: &mut Vec<u8>, stream: u32, length: usize, end: bool) {
     debug_assert!(length <= DATA_BYTES_MAX && (end || length > 0));
     head(out, Kind::Data, end_flag(end), stream, length);
 }
 
-/// The head of a piece of a MESSAGE; as [`data_head`].
+/// Appends the header of a piece of a MESSAGE, like [`data_head`].
 pub fn message_head(out: &mut Vec<u8>, stream: u32, length: usize, binary: bool, end: bool) {
     debug_assert!(length <= DATA_BYTES_MAX && (end || length > 0));
     let flags = end_flag(end) | if binary { BINARY } else { 0 };
     head(out, Kind::Message, flags, stream, length);
 }
 
-/// FAULT; a payload that is too long is cut.
+/// Appends FAULT; a payload that is too long is cut off.
 pub fn fault(out: &mut Vec<u8>, stream: u32, payload: &[u8]) {
     let payload = &payload[..payload.len().min(FAULT_BYTES_MAX)];
     head(out, Kind::Fault, 0, stream, payload.len());
     out.extend_from_slice(payload);
 }
 
-/// WINDOW: so much more credit.
+/// Appends WINDOW: additional credit.
 pub fn window(out: &mut Vec<u8>, stream: u32, credit: u32) {
     head(out, Kind::Window, 0, stream, 4);
     out.extend_from_slice(&credit.to_le_bytes());
 }
 
-/// CLOSE; a reason that is too long is cut, between two characters.
+/// Appends CLOSE; a reason that is too long is cut off between two characters.
 pub fn close(out: &mut Vec<u8>, stream: u32, code: u16, reason: &str) {
     let reason = reason.as_bytes();
     let mut end = reason.len().min(REASON_BYTES_MAX);
@@ -117,13 +119,13 @@ pub fn close(out: &mut Vec<u8>, stream: u32, code: u16, reason: &str) {
     out.extend_from_slice(&reason[..end]);
 }
 
-/// STOP and CANCEL of a stream, GOAWAY of the connection, which is stream 0.
+/// Appends STOP or CANCEL of a stream, or GOAWAY of the connection, which is stream 0.
 pub fn bare(out: &mut Vec<u8>, kind: Kind, stream: u32) {
     debug_assert!(kind.lengths() == (0, 0));
     head(out, kind, 0, stream, 0);
 }
 
-/// PING, or the PONG to one.
+/// Appends PING, or the PONG that replies to one.
 pub fn ping(out: &mut Vec<u8>, kind: Kind, number: u64) {
     debug_assert!(matches!(kind, Kind::Ping | Kind::Pong));
     head(out, kind, 0, 0, 8);

@@ -1,4 +1,4 @@
-//! Every kind there and back, cut at every byte; what no peer may send.
+//! Every kind round-trips, split at every byte; invalid frames are rejected.
 
 use super::*;
 
@@ -31,7 +31,7 @@ fn every_kind() -> Vec<u8> {
     out
 }
 
-/// The frames of pieces as text, with neighbouring pieces of data joined; then the verdict.
+/// The frames of the pieces as text, with adjacent pieces of data joined; then the error.
 fn frames(pieces: &[&[u8]]) -> (Vec<String>, Option<Malformed>) {
     let mut decoder = Decoder::new();
     let mut seen = Vec::new();
@@ -59,7 +59,7 @@ fn frames(pieces: &[&[u8]]) -> (Vec<String>, Option<Malformed>) {
 }
 
 #[test]
-fn every_kind_comes_back_however_it_is_cut() {
+fn every_kind_round_trips_however_it_is_split() {
     let bytes = every_kind();
     let whole = frames(&[&bytes]);
     assert_eq!((whole.0.len(), whole.1), (20, None));
@@ -78,7 +78,7 @@ fn every_kind_comes_back_however_it_is_cut() {
 }
 
 #[test]
-fn data_is_given_out_as_it_comes_and_nothing_of_it_is_kept() {
+fn data_is_returned_as_received_and_not_buffered() {
     let mut bytes = Vec::new();
     hello(&mut bytes, WINDOW_MIN, "");
     data_head(&mut bytes, 9, DATA_BYTES_MAX, true);
@@ -93,7 +93,7 @@ fn data_is_given_out_as_it_comes_and_nothing_of_it_is_kept() {
         let piece = Data { stream: 9, bytes: &half, cost, end };
         assert_eq!(decoder.next(&mut input), Ok(Some(Frame::Data(piece))));
     }
-    assert_eq!(decoder.kept.capacity(), 0);
+    assert_eq!(decoder.buffered.capacity(), 0);
 }
 
 fn frame(length: u32, kind: u8, flags: u8, zero: u8, stream: u32) -> Vec<u8> {
@@ -111,7 +111,7 @@ fn after_hello(bytes: &[u8]) -> Option<Malformed> {
 }
 
 #[test]
-fn what_no_peer_may_send_is_malformed() {
+fn invalid_frames_are_malformed() {
     let cases = [
         (frame(0, 0, 0, 0, 1), Malformed::Kind),
         (frame(0, 18, 0, 0, 1), Malformed::Kind),
@@ -125,7 +125,7 @@ fn what_no_peer_may_send_is_malformed() {
         (frame(u32::MAX, 2, 0, 0, 1), Malformed::Length),
         (frame(4, 8, 0, 0, 1), Malformed::Credit),
         (frame(8, 1, 0, 0, 0), Malformed::Hello),
-        // A head that is longer than its frame, and a body where more follows.
+        // A head longer than its frame, and a body although more follows.
         (frame(4, 2, 1, 0, 1), Malformed::Payload),
         (frame(5, 2, 0, 0, 1), Malformed::Payload),
     ];
@@ -147,7 +147,7 @@ fn what_no_peer_may_send_is_malformed() {
 }
 
 #[test]
-fn what_is_too_long_is_not_written() {
+fn content_that_is_too_long_is_not_written() {
     let mut out = vec![1, 2, 3];
     let long = |out: &mut Vec<u8>| out.resize(out.len() + HEAD_BYTES_MAX + 1, 0);
     assert_eq!(headed(&mut out, Kind::Request, 1, true, 0, long), Err(TooLong));

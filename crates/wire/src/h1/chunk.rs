@@ -1,9 +1,9 @@
-//! The chunked coding (RFC 9112 7.1), both ways.
+//! The chunked transfer coding (RFC 9112 7.1), decoding and encoding.
 //!
-//! Owns the state between two pieces of a body. The decoder takes owned bytes and gives slices of
-//! them back without copying; only trailers are copied. It is strict: a size is hexadecimal digits
-//! and nothing else, lines end with CRLF, chunk data is followed by CRLF. Extensions are checked,
-//! bounded, dropped. Never buffers body data.
+//! Owns the state between two pieces of a body. The decoder takes owned bytes and returns slices of
+//! them without copying; only trailers are copied. It is strict: a size is hexadecimal digits and
+//! nothing else, lines end with CRLF, chunk data is followed by CRLF. Extensions are checked,
+//! bounded and dropped. Never buffers body data.
 
 use bytes::{Buf, Bytes, BytesMut};
 
@@ -11,23 +11,23 @@ use super::field::FieldSpan;
 use super::strict;
 use crate::{Reject, alias, token};
 
-/// The most bytes that all chunk extensions of one body may have: they carry nothing we use, and an
-/// endless extension would be a body that no limit counts.
+/// The most bytes of all chunk extensions of one body: they are not used, and an endless extension
+/// would be a body that no limit counts.
 pub const MAX_EXTENSION_BYTES: u32 = 16 << 10;
-/// The most digits of a chunk size: the sixteenth could still fit, leading zeros beyond are an
-/// oddity.
+/// The most digits of a chunk size: sixteen hold every valid one, further leading zeros are
+/// rejected.
 const MAX_SIZE_DIGITS: u8 = 16;
 const MAX_TRAILER_FIELDS: usize = 64;
 
-/// A whole empty body's end: last chunk, no trailers.
+/// The end of a body without trailers.
 pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
-/// The last chunk alone; a trailer section and an empty line follow.
+/// The last chunk; a trailer section and an empty line follow.
 pub const LAST_CHUNK_LINE: &[u8] = b"0\r\n";
-/// What follows the data of each chunk.
+/// Follows the data of each chunk.
 pub const CHUNK_END: &[u8] = b"\r\n";
 
-/// Appends the line that opens a chunk of `len` bytes; `len` must not be 0, that would be the last
-/// chunk.
+/// Appends the line that begins a chunk of `len` bytes; `len` must not be 0, which would be the
+/// last chunk.
 pub fn chunk_head(len: usize, out: &mut Vec<u8>) {
     debug_assert!(len > 0);
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
@@ -43,8 +43,8 @@ pub fn chunk_head(len: usize, out: &mut Vec<u8>) {
     out.extend_from_slice(&line[at..]);
 }
 
-/// Appends the trailer section and the empty line; goes after `LAST_CHUNK_LINE`. Names and values
-/// must be valid (`token::is_token`, `token::is_field_value`).
+/// Appends the trailer section and the empty line, after `LAST_CHUNK_LINE`. Names and values must
+/// be valid (`token::is_token`, `token::is_field_value`).
 pub fn trailer_section<'a>(fields: impl Iterator<Item = (&'a [u8], &'a [u8])>, out: &mut Vec<u8>) {
     for (name, value) in fields {
         out.extend_from_slice(name);
@@ -55,31 +55,31 @@ pub fn trailer_section<'a>(fields: impl Iterator<Item = (&'a [u8], &'a [u8])>, o
     out.extend_from_slice(b"\r\n");
 }
 
-/// What follows the last chunk.
+/// The trailer section of a body.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trailers {
     /// The section as received; `fields` are offsets into it.
     pub raw: Bytes,
-    /// The fields that may stand in a trailer section; others were dropped (RFC 9110 6.5.1).
+    /// The fields that are allowed in a trailer section; others were dropped (RFC 9110 6.5.1).
     pub fields: Vec<FieldSpan>,
 }
 
-/// One step of a decoder.
+/// The result of one step of a decoder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChunkEvent {
     /// Body bytes, never empty: a slice of the input.
     Data(Bytes),
     /// The input is used up.
     NeedMore,
-    /// The body is complete; what remains in the input belongs to the next message.
+    /// The body is complete; the rest of the input belongs to the next message.
     End(Trailers),
 }
 
 /// Decodes one chunked body.
 #[derive(Debug)]
 pub struct ChunkDecoder {
-    state: State,
-    /// The size being read, then the bytes of the chunk still to come.
+    state: ChunkState,
+    /// The size being parsed, then the remaining bytes of the chunk.
     remaining: u64,
     digits: u8,
     extension_bytes: u32,
@@ -88,7 +88,7 @@ pub struct ChunkDecoder {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum ChunkState {
     Size,
     Extension(Extension),
     SizeLf,
@@ -99,7 +99,7 @@ enum State {
     Done,
 }
 
-/// Where in `*( ";" BWS name [ "=" ( token / quoted-string ) ] )` the decoder stands.
+/// The position in `*( ";" BWS name [ "=" ( token / quoted-string ) ] )`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Extension {
     Start,
@@ -112,10 +112,10 @@ enum Extension {
 }
 
 impl ChunkDecoder {
-    /// A decoder whose trailer section may have this many bytes.
+    /// Creates a decoder whose trailer section may have this many bytes.
     pub fn new(trailer_limit: usize) -> ChunkDecoder {
         ChunkDecoder {
-            state: State::Size,
+            state: ChunkState::Size,
             remaining: 0,
             digits: 0,
             extension_bytes: 0,
@@ -124,28 +124,30 @@ impl ChunkDecoder {
         }
     }
 
-    /// Whether the body has ended.
+    /// True once the body has ended.
     pub fn is_done(&self) -> bool {
-        self.state == State::Done
+        self.state == ChunkState::Done
     }
 
-    /// Takes from the front of `input` and says what was there. After `End` or an error the decoder
-    /// gives nothing more.
+    /// Consumes the front of `input` and returns what was there. Returns nothing more after `End`
+    /// or an error.
     pub fn next(&mut self, input: &mut Bytes) -> Result<ChunkEvent, Reject> {
         loop {
             match self.state {
-                State::Done => return Ok(ChunkEvent::NeedMore),
-                State::Data => {
+                ChunkState::Done => return Ok(ChunkEvent::NeedMore),
+                ChunkState::Data => {
                     if input.is_empty() {
                         return Ok(ChunkEvent::NeedMore);
                     }
                     return Ok(ChunkEvent::Data(self.take_data(input)));
                 }
-                State::Trailer => return self.trailers(input),
+                ChunkState::Trailer => return self.trailers(input),
                 _ => {
                     let used = self.line(input)?;
                     input.advance(used);
-                    if input.is_empty() && !matches!(self.state, State::Data | State::Trailer) {
+                    if input.is_empty()
+                        && !matches!(self.state, ChunkState::Data | ChunkState::Trailer)
+                    {
                         return Ok(ChunkEvent::NeedMore);
                     }
                 }
@@ -157,39 +159,39 @@ impl ChunkDecoder {
         let len = usize::try_from(self.remaining).unwrap_or(usize::MAX).min(input.len());
         self.remaining -= len as u64;
         if self.remaining == 0 {
-            self.state = State::DataCr;
+            self.state = ChunkState::DataCr;
         }
         input.split_to(len)
     }
 
-    /// Reads size lines and the CRLF after data until data, trailers or the end of the input;
+    /// Reads size lines and the CRLF after data up to data, trailers or the end of the input;
     /// returns how many bytes that took.
     fn line(&mut self, input: &[u8]) -> Result<usize, Reject> {
         for (at, &byte) in input.iter().enumerate() {
             self.state = match self.state {
-                State::Size => self.size(byte)?,
-                State::Extension(place) => self.extension(place, byte)?,
-                State::SizeLf if byte == b'\n' => self.open(),
-                State::SizeLf => return Err(Reject::BareCr),
-                State::DataCr if byte == b'\r' => State::DataLf,
-                State::DataLf if byte == b'\n' => State::Size,
-                State::DataCr | State::DataLf => return Err(Reject::InvalidChunkEnd),
-                State::Data | State::Trailer | State::Done => return Ok(at),
+                ChunkState::Size => self.size(byte)?,
+                ChunkState::Extension(place) => self.extension(place, byte)?,
+                ChunkState::SizeLf if byte == b'\n' => self.open(),
+                ChunkState::SizeLf => return Err(Reject::BareCr),
+                ChunkState::DataCr if byte == b'\r' => ChunkState::DataLf,
+                ChunkState::DataLf if byte == b'\n' => ChunkState::Size,
+                ChunkState::DataCr | ChunkState::DataLf => return Err(Reject::InvalidChunkEnd),
+                ChunkState::Data | ChunkState::Trailer | ChunkState::Done => return Ok(at),
             };
         }
         Ok(input.len())
     }
 
-    /// `chunk-size = 1*HEXDIG`: no sign, no prefix, no space, no overflow.
-    fn size(&mut self, byte: u8) -> Result<State, Reject> {
+    /// Parses `chunk-size = 1*HEXDIG`: no sign, no prefix, no space, no overflow.
+    fn size(&mut self, byte: u8) -> Result<ChunkState, Reject> {
         let digit = match byte {
             b'0'..=b'9' => byte - b'0',
             b'a'..=b'f' => byte - b'a' + 10,
             b'A'..=b'F' => byte - b'A' + 10,
-            b'\r' if self.digits > 0 => return Ok(State::SizeLf),
+            b'\r' if self.digits > 0 => return Ok(ChunkState::SizeLf),
             b';' if self.digits > 0 => {
                 self.count_extension()?;
-                return Ok(State::Extension(Extension::Start));
+                return Ok(ChunkState::Extension(Extension::Start));
             }
             b'\n' if self.digits > 0 => return Err(Reject::BareLf),
             _ => return Err(Reject::InvalidChunkSize),
@@ -200,13 +202,13 @@ impl ChunkDecoder {
         }
         self.digits += 1;
         self.remaining = self.remaining << 4 | u64::from(digit);
-        Ok(State::Size)
+        Ok(ChunkState::Size)
     }
 
-    /// The size line is complete.
-    fn open(&mut self) -> State {
+    /// Handles the end of the size line.
+    fn open(&mut self) -> ChunkState {
         self.digits = 0;
-        if self.remaining == 0 { State::Trailer } else { State::Data }
+        if self.remaining == 0 { ChunkState::Trailer } else { ChunkState::Data }
     }
 
     fn count_extension(&mut self) -> Result<(), Reject> {
@@ -218,13 +220,13 @@ impl ChunkDecoder {
     }
 
     /// RFC 9112 7.1.1. White space is tolerated after `;` only, where senders put it.
-    fn extension(&mut self, place: Extension, byte: u8) -> Result<State, Reject> {
+    fn extension(&mut self, place: Extension, byte: u8) -> Result<ChunkState, Reject> {
         use Extension::{AfterQuoted, Escaped, Name, Quoted, Start, Value, ValueStart};
         if byte != b'\r' && byte != b'\n' {
             self.count_extension()?;
         }
         let next = match (place, byte) {
-            (Name | Value | AfterQuoted, b'\r') => return Ok(State::SizeLf),
+            (Name | Value | AfterQuoted, b'\r') => return Ok(ChunkState::SizeLf),
             (_, b'\n') => return Err(Reject::BareLf),
             (Name | Value | AfterQuoted, b';') => Start,
             (Start, b' ' | b'\t') => Start,
@@ -237,10 +239,10 @@ impl ChunkDecoder {
             (Quoted | Escaped, _) if token::is_value_byte(byte) => Quoted,
             _ => return Err(Reject::InvalidChunkExtension),
         };
-        Ok(State::Extension(next))
+        Ok(ChunkState::Extension(next))
     }
 
-    /// Collects the trailer section line by line, then reads it.
+    /// Collects the trailer section line by line, then parses it.
     fn trailers(&mut self, input: &mut Bytes) -> Result<ChunkEvent, Reject> {
         while !input.is_empty() {
             let line_end = memchr::memchr(b'\n', input).map(|at| at + 1);
@@ -264,10 +266,10 @@ impl ChunkDecoder {
     }
 
     fn finish(&mut self) -> Result<ChunkEvent, Reject> {
-        self.state = State::Done;
+        self.state = ChunkState::Done;
         let raw = self.trailer.split().freeze();
         let mut fields = Vec::new();
-        // The section is complete, so the strict parser finds its end or an offence.
+        // The section is complete, so the strict parser finds its end or an error.
         strict::field_section(&raw, 0, MAX_TRAILER_FIELDS, &mut fields)?;
         fields.retain(|field| alias::may_be_trailer(field.known, field.name().of(&raw)));
         Ok(ChunkEvent::End(Trailers { raw, fields }))

@@ -1,15 +1,15 @@
-//! Fields of a head as offsets, and what they say about the connection and the body.
+//! Field lines of a head as offsets, and the facts about framing and connection they state.
 //!
-//! Owns the limits of a head and the reading of the fields that frame a message: Content-Length,
-//! Transfer-Encoding, Connection, Upgrade, Host, Expect. Never looks at the syntax of lines: that
-//! has been checked when fields arrive here.
+//! Owns the limits of a head and the interpretation of the fields that frame a message:
+//! Content-Length, Transfer-Encoding, Connection, Upgrade, Host, Expect. The syntax of lines has
+//! been checked before.
 
 use crate::{Known, Reject, alias, token};
 
-/// The most fields a head may have, whatever the configuration says.
+/// The most fields of a head, whatever the configuration allows.
 pub const MAX_HEADER_COUNT: usize = 256;
 
-/// A run of bytes within a head.
+/// A range of bytes within a head.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Span {
     pub at: u32,
@@ -23,7 +23,7 @@ impl Span {
         Span { at: at as u32, len: len as u32 }
     }
 
-    /// The bytes, out of the head they were found in.
+    /// Returns the bytes, given the head.
     #[inline]
     pub fn of(self, head: &[u8]) -> &[u8] {
         &head[self.range()]
@@ -46,14 +46,14 @@ pub struct FieldSpan {
 }
 
 impl FieldSpan {
-    /// `None` if the name is longer than its length can say.
+    /// Returns `None` if the length of the name does not fit.
     #[inline]
     pub fn new(name: Span, value: Span, known: Option<Known>) -> Option<FieldSpan> {
         let name_len = u16::try_from(name.len).ok()?;
         Some(FieldSpan::with_name(name.at, name_len, value, known))
     }
 
-    /// The same for a name whose length has been looked at.
+    /// Like `new`, for a name whose length has been checked.
     #[inline]
     pub(super) fn with_name(at: u32, len: u16, value: Span, known: Option<Known>) -> FieldSpan {
         FieldSpan { name_at: at, value_at: value.at, value_len: value.len, name_len: len, known }
@@ -70,7 +70,7 @@ impl FieldSpan {
     }
 }
 
-/// How large a head may be.
+/// The limits of a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeadLimits {
     /// Bytes of the request or status line, with its CRLF.
@@ -94,16 +94,16 @@ impl HeadLimits {
         self.header_count.min(MAX_HEADER_COUNT)
     }
 
-    /// Whether a finished head is within the limits.
+    /// True if a complete head is within the limits.
     #[inline]
     pub(crate) fn admit(&self, line: usize, headers: usize) -> bool {
         line <= self.request_line && headers <= self.headers
     }
 }
 
-/// What the fields of one head say about its framing and its connection.
+/// The facts about framing and connection that the fields of one head state.
 #[derive(Default)]
-pub(crate) struct Facts {
+pub(crate) struct HeadFacts {
     pub(crate) content_length: Option<u64>,
     pub(crate) chunked: bool,
     pub(crate) host: Option<Span>,
@@ -118,9 +118,9 @@ pub(crate) struct Facts {
     pub(crate) framing_alias: bool,
     /// The body has a transfer coding before `chunked`.
     other_coding: bool,
-    /// The first field that is wrong in itself. Kept, not returned: offences of syntax and of size
-    /// come first, wherever they stand.
-    fault: Option<Reject>,
+    /// The first invalid field. Stored instead of returned: errors of syntax and size take
+    /// precedence, wherever they occur.
+    error: Option<Reject>,
 }
 
 #[derive(Default, PartialEq, Eq)]
@@ -131,8 +131,8 @@ pub(crate) enum Expectation {
     Unknown,
 }
 
-impl Facts {
-    /// Takes note of one field.
+impl HeadFacts {
+    /// Records one known field.
     #[inline(always)]
     pub(crate) fn note(&mut self, known: Known, value: &[u8], at: Span) {
         match known {
@@ -146,7 +146,7 @@ impl Facts {
         }
     }
 
-    /// Takes note of one field whose name is not known: it may be another spelling of one that is.
+    /// Records one unknown field, which may be another spelling of a known one.
     #[inline(never)]
     pub(crate) fn note_unknown(&mut self, name: &[u8]) {
         match alias::alias_of(name) {
@@ -167,29 +167,29 @@ impl Facts {
     #[inline(always)]
     fn host(&mut self, at: Span) {
         if self.host.replace(at).is_some() {
-            self.blame(Reject::RepeatedHost);
+            self.record_error(Reject::RepeatedHost);
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn blame(&mut self, reject: Reject) {
-        self.fault = self.fault.or(Some(reject));
+    fn record_error(&mut self, reject: Reject) {
+        self.error = self.error.or(Some(reject));
     }
 
-    /// RFC 9112 6.3 lets a recipient repair "5, 5"; we do not: two lengths are ambiguous.
+    /// RFC 9112 6.3 lets a recipient repair "5, 5"; this one does not: two lengths are ambiguous.
     fn length(&mut self, value: &[u8]) {
         match token::decimal(value) {
-            None => self.blame(Reject::InvalidContentLength),
+            None => self.record_error(Reject::InvalidContentLength),
             Some(length) => {
                 if self.content_length.replace(length).is_some() {
-                    self.blame(Reject::RepeatedContentLength);
+                    self.record_error(Reject::RepeatedContentLength);
                 }
             }
         }
     }
 
-    /// Chunked alone is understood; what else it was only matters to the reader of the log.
+    /// Only `chunked` alone is supported; the other coding is distinguished for the log only.
     #[inline(never)]
     fn coding(&mut self, value: &[u8]) {
         if value == b"chunked" && !self.chunked {
@@ -198,16 +198,16 @@ impl Facts {
         }
         let chunked = token::list(value).filter(|c| c.eq_ignore_ascii_case(b"chunked")).count();
         if self.chunked || chunked > 1 {
-            self.blame(Reject::RepeatedTransferCoding);
+            self.record_error(Reject::RepeatedTransferCoding);
         } else if ends_with_chunked(value) {
             self.other_coding = true;
         } else if !value.eq_ignore_ascii_case(b"chunked") {
-            self.blame(Reject::UnknownTransferCoding);
+            self.record_error(Reject::UnknownTransferCoding);
         }
         self.chunked = true;
     }
 
-    /// RFC 9110 7.6.1: a list of options, of which three concern us here.
+    /// RFC 9110 7.6.1: a list of options, of which three matter here.
     #[inline]
     fn connection(&mut self, value: &[u8]) {
         if value == b"keep-alive" {
@@ -232,7 +232,7 @@ impl Facts {
         }
     }
 
-    /// Whether the connection goes on after this message (RFC 9112 9.3).
+    /// True if the connection persists after this message (RFC 9112 9.3).
     #[inline]
     pub(crate) fn persists(&self, version: crate::Version) -> bool {
         match version {
@@ -241,11 +241,12 @@ impl Facts {
         }
     }
 
-    /// Fields that are wrong, or that contradict each other or the version (RFC 9112 6.1, 6.3).
+    /// Rejects fields that are invalid, or that contradict each other or the version (RFC 9112 6.1,
+    /// 6.3).
     #[inline]
     pub(crate) fn check(&self, version: crate::Version) -> Result<(), Reject> {
-        if let Some(fault) = self.fault {
-            return Err(fault);
+        if let Some(error) = self.error {
+            return Err(error);
         }
         if self.chunked && self.content_length.is_some() {
             return Err(Reject::LengthAndCoding);
@@ -260,13 +261,13 @@ impl Facts {
     }
 }
 
-/// Whether a list of two codings or more ends with `chunked`, so that the end of the body is
-/// certain and only its content is not understood (RFC 9112 6.1). Parameters may hold commas in
-/// quotes: with a quote, nothing is certain.
+/// True if a list of at least two codings ends with `chunked`, so that the end of the body is known
+/// and only its content is not understood (RFC 9112 6.1). Parameters may contain commas in quotes:
+/// with a quote, the end is not known.
 fn ends_with_chunked(value: &[u8]) -> bool {
     let mut codings = value.rsplit(|byte| *byte == b',').map(token::trim);
     let last = codings.next().unwrap_or_default();
-    // The name, without parameters.
+    // The name without parameters.
     let is_coding = |coding: &[u8]| {
         let name = coding.split(|byte| *byte == b';').next().unwrap_or_default();
         token::is_token(token::trim(name))
@@ -286,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_too_long_to_say_is_no_field() {
+    fn a_name_that_is_too_long_is_not_a_field() {
         let long = Span { at: 0, len: 70_000 };
         assert!(FieldSpan::new(long, Span::default(), None).is_none());
     }

@@ -1,15 +1,15 @@
-//! The hot path: heads as nearly everybody writes them, in one pass.
+//! The fast path: parses usual heads in one pass.
 //!
-//! Promises to take nothing that the law (`strict`) would not take, and to understand it alike; and
-//! to say `None` of anything else, be it malformed, unfinished, too large or merely unusual: then
-//! the law decides. Never says what is wrong.
+//! Accepts nothing that the strict parser would reject, with the same meaning, and returns `None`
+//! for anything else (malformed, incomplete, too large or merely unusual): then the strict parser
+//! decides. Never reports an error.
 
-use super::field::{Facts, FieldSpan, Span};
+use super::field::{FieldSpan, HeadFacts, Span};
 use super::scan::{colon, control, split, target_end};
 use super::strict::{self, METHOD_LEN_MAX, RequestLine, StatusLine};
 use crate::{Known, Method, Version, token};
 
-/// A request line at `base` before `buf`.
+/// Parses a request line at `base` before `buf`.
 #[inline(always)]
 pub(super) fn request_line(buf: &[u8], base: usize) -> Option<(Method, RequestLine)> {
     let (method, method_len) =
@@ -37,7 +37,7 @@ pub(super) fn request_line(buf: &[u8], base: usize) -> Option<(Method, RequestLi
     Some((method, line))
 }
 
-/// A method that is followed by a space, and its length.
+/// Returns a method that is followed by a space, and its length.
 #[inline(never)]
 fn other_method(buf: &[u8]) -> Option<(Method, usize)> {
     let len = buf.iter().position(|&b| !token::is_tchar(b))?;
@@ -45,7 +45,7 @@ fn other_method(buf: &[u8]) -> Option<(Method, usize)> {
     usual.then(|| (Method::from_bytes(&buf[..len]), len))
 }
 
-/// A status line: most often the same bytes.
+/// Parses a status line, which nearly always has the same bytes.
 #[inline(always)]
 pub(super) fn status_line(buf: &[u8]) -> Option<StatusLine> {
     const OK: &[u8; 17] = b"HTTP/1.1 200 OK\r\n";
@@ -78,14 +78,14 @@ fn other_status_line(buf: &[u8]) -> Option<StatusLine> {
     })
 }
 
-/// Field lines from `at` up to and including the empty line, and what they say. Returns where the
-/// section ends.
+/// Parses field lines from `at` up to and including the empty line, and records their facts.
+/// Returns where the section ends.
 pub(super) fn field_section(
     buf: &[u8],
     at: usize,
     max_count: usize,
     fields: &mut Vec<FieldSpan>,
-    facts: &mut Facts,
+    facts: &mut HeadFacts,
 ) -> Option<usize> {
     let mut rest = buf.get(at..)?;
     loop {
@@ -103,7 +103,7 @@ pub(super) fn field_section(
         let mut value_at = buf.len() - after.len();
         let (mut value, following) = line(after)?;
         rest = following;
-        // Below `!` a value has nothing but white space.
+        // Below `!` a value may only contain white space.
         if let [..=b' ', ..] | [.., ..=b' '] = value {
             let trimmed = strict::trimmed(value);
             (value, value_at) = (trimmed.0, value_at + trimmed.1);
@@ -117,7 +117,7 @@ pub(super) fn field_section(
     }
 }
 
-/// The first bytes of a line, to tell the usual names apart by.
+/// The first bytes of a line, to distinguish the usual names.
 const fn start(name: &[u8; 4]) -> u32 {
     u32::from_le_bytes(*name)
 }
@@ -132,8 +132,8 @@ const LAST: u32 = start(b"Last");
 const SERV: u32 = start(b"Serv");
 const USER: u32 = start(b"User");
 
-/// A name that nearly every head has, as nearly everybody writes it, its length, and what follows
-/// its colon and a space. It is recognised without looking for the colon.
+/// Returns a usual name in its usual spelling, its length, and what follows its colon and a space.
+/// The name is recognised without searching for the colon.
 #[inline(always)]
 fn usual_name(line: &[u8]) -> Option<(Known, u16, &[u8])> {
     let (start, rest) = line.split_first_chunk()?;
@@ -164,7 +164,7 @@ fn usual_name(line: &[u8]) -> Option<(Known, u16, &[u8])> {
     Some(usual)
 }
 
-/// Any other name, its length, and what follows its colon and perhaps a space.
+/// Returns any other name, its length, and what follows its colon and an optional space.
 #[inline(never)]
 fn other_name(line: &[u8]) -> Option<(Option<Known>, u16, &[u8])> {
     let (name, after) = split(line, colon);
@@ -177,7 +177,7 @@ fn other_name(line: &[u8]) -> Option<(Option<Known>, u16, &[u8])> {
     Some((known, name_len, after.strip_prefix(b" ").unwrap_or(after)))
 }
 
-/// The bytes up to CRLF, all of which may stand in a value, and what follows.
+/// Returns the bytes up to CRLF, all of them valid in a value, and what follows.
 #[inline(always)]
 fn line(start: &[u8]) -> Option<(&[u8], &[u8])> {
     let (text, rest) = split(start, control);
@@ -187,7 +187,7 @@ fn line(start: &[u8]) -> Option<(&[u8], &[u8])> {
     }
 }
 
-/// The same for a line that has HTAB or a byte above ASCII at `len`.
+/// The same for a line with HTAB or a byte above ASCII at `len`.
 #[cold]
 #[inline(never)]
 fn unusual_line(start: &[u8], len: usize) -> Option<(&[u8], &[u8])> {
@@ -200,10 +200,10 @@ fn unusual_line(start: &[u8], len: usize) -> Option<(&[u8], &[u8])> {
 mod tests {
     use super::{field_section, other_name, request_line, status_line, usual_name};
     use crate::Known;
-    use crate::h1::field::Facts;
+    use crate::h1::field::HeadFacts;
 
     #[test]
-    fn usual_names_are_read_as_any_other() {
+    fn usual_names_are_parsed_like_any_other() {
         let mut usual = 0;
         for known in Known::ALL {
             let line = format!("{}: x\r\n", known.as_str());
@@ -224,14 +224,14 @@ mod tests {
         assert_eq!(usual, 12);
     }
 
-    /// Whether the field section at `at` is taken, and to its end.
+    /// Tests if the field section at `at` is accepted up to its end.
     fn takes(head: &[u8], at: usize) -> bool {
-        let (mut fields, mut facts) = (Vec::new(), Facts::default());
+        let (mut fields, mut facts) = (Vec::new(), HeadFacts::default());
         field_section(head, at, 16, &mut fields, &mut facts) == Some(head.len())
     }
 
     #[test]
-    fn nothing_ordinary_is_left_to_the_law() {
+    fn usual_heads_take_the_fast_path() {
         for line in ["GET / HTTP/1.1", "POST /a?b=%20?c HTTP/1.0", "OPTIONS * HTTP/1.1"] {
             for fields in ["Host: a", "host:a", "X-Odd_1:  b c \t", "A: é\tü", "Empty:"] {
                 let head = format!("{line}\r\n{fields}\r\n{fields}\r\n\r\n").into_bytes();

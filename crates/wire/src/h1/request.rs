@@ -1,14 +1,14 @@
-//! Request heads (RFC 9112 3, 5, 6): the hot path and the meaning of what it found.
+//! Request heads (RFC 9112 3, 5, 6): the fast path, the strict fallback, and the meaning of a head.
 //!
-//! Promises that an accepted head has one valid Host (or none in HTTP/1.0), a target in a form that
-//! its method allows, at most one way to frame its body, and no CR or LF but at line ends.
+//! An accepted head has one valid Host (or none in HTTP/1.0), a target in a form that its method
+//! allows, at most one way to frame its body, and CR and LF at line ends only.
 
-use super::field::{Expectation, Facts, FieldSpan, HeadLimits, Span};
+use super::field::{Expectation, FieldSpan, HeadFacts, HeadLimits, Span};
 use super::quick;
 use super::strict::{self, RequestLine};
 use crate::{Method, Reject, Version, authority};
 
-/// How the target was written (RFC 9112 3.2). Authority-form belongs to CONNECT, which is refused.
+/// The form of the target (RFC 9112 3.2). Authority-form belongs to CONNECT, which is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TargetForm {
     Origin,
@@ -30,38 +30,39 @@ pub struct RequestHead {
     pub method: Method,
     pub target: Span,
     pub form: TargetForm,
-    /// The authority of an absolute-form target, which wins (RFC 9112 3.2.2), or the value of Host.
+    /// The authority of an absolute-form target, which takes precedence (RFC 9112 3.2.2), or the
+    /// value of Host.
     pub authority: Option<Span>,
     /// The path; empty for an absolute-form target without one (see `path_bytes`), `*` for
     /// asterisk-form.
     pub path: Span,
-    /// What follows `?`, if there is one.
+    /// The part after `?`, if there is one.
     pub query: Option<Span>,
     pub version: Version,
     pub framing: Framing,
-    /// Whether the connection may carry another request after this one.
+    /// True if the connection may carry another request after this one.
     pub keep_alive: bool,
     /// The client waits for 100 before it sends its body (HTTP/1.1 with a body only, RFC 9110
     /// 10.1.1).
     pub expect_continue: bool,
     /// The client offers to switch protocols (HTTP/1.1 only, RFC 9110 7.8).
     pub upgrade: bool,
-    /// A field, in whatever spelling, states something about the client or its request that only a
+    /// A field, in any spelling, states something about the client or its request that only a
     /// trusted proxy may state.
     pub forwarding: bool,
-    /// Bytes of the head, with a leading empty line and the final one.
+    /// Bytes of the head, including a leading empty line and the final one.
     pub len: usize,
 }
 
 impl RequestHead {
-    /// The path, `/` if the target leaves it out (RFC 9110 4.2.3).
+    /// The path, `/` if the target omits it (RFC 9110 4.2.3).
     pub fn path_bytes<'b>(&self, head: &'b [u8]) -> &'b [u8] {
         if self.path.len == 0 { b"/" } else { self.path.of(head) }
     }
 }
 
-/// Reads one request head from the start of `buf`. `Ok(None)` asks for more bytes. `fields` is
-/// emptied first and holds the field lines, in order, once a head is returned.
+/// Parses one request head at the start of `buf`. `Ok(None)` requests more bytes. `fields` is
+/// cleared first and contains the field lines, in order, once a head is returned.
 pub fn parse_request(
     buf: &[u8],
     limits: &HeadLimits,
@@ -72,21 +73,21 @@ pub fn parse_request(
         Some(skip) => skip,
         None => return Ok(None),
     };
-    let mut facts = Facts::default();
-    match hot(buf, skip, limits, fields, &mut facts) {
+    let mut facts = HeadFacts::default();
+    match parse_fast(buf, skip, limits, fields, &mut facts) {
         Some((method, line, end)) => finish(buf, method, &line, &facts, end),
-        None => by_the_law(buf, skip, limits, fields),
+        None => parse_strictly(buf, skip, limits, fields),
     }
 }
 
-/// A head that is as it should be, and where it ends; `None` leaves it to the law.
+/// Parses a usual head; `None` leaves it to the strict parser.
 #[inline(always)]
-fn hot(
+fn parse_fast(
     buf: &[u8],
     skip: usize,
     limits: &HeadLimits,
     fields: &mut Vec<FieldSpan>,
-    facts: &mut Facts,
+    facts: &mut HeadFacts,
 ) -> Option<(Method, RequestLine, usize)> {
     let (method, line) = quick::request_line(buf.get(skip..)?, skip)?;
     let at = skip + line.len;
@@ -94,11 +95,11 @@ fn hot(
     limits.admit(line.len, end - at).then_some((method, line, end))
 }
 
-/// RFC 9112 2.2: one empty line before the request line is forgiven.
+/// RFC 9112 2.2: one empty line before the request line is tolerated.
 #[inline]
 fn leading_line(buf: &[u8]) -> Result<Option<usize>, Reject> {
     match buf {
-        // Nearly always, so it is asked first.
+        // Nearly always, so it is tested first.
         [b'!'..=0xff, ..] => Ok(Some(0)),
         [] | [b'\r'] | [b'\r', b'\n'] => Ok(None),
         [b'\r', b'\n', b'\r' | b'\n', ..] => Err(Reject::EmptyLine),
@@ -109,10 +110,10 @@ fn leading_line(buf: &[u8]) -> Result<Option<usize>, Reject> {
     }
 }
 
-/// The strict parser's verdict, within the limits: each limit cuts what it may look at.
+/// Applies the strict parser within the limits: each limit bounds what it may examine.
 #[cold]
 #[inline(never)]
-fn by_the_law(
+fn parse_strictly(
     buf: &[u8],
     skip: usize,
     limits: &HeadLimits,
@@ -125,21 +126,21 @@ fn by_the_law(
         return if full { Err(Reject::RequestLineTooLong) } else { Ok(None) };
     };
     let at = skip + line.len;
-    let mut facts = Facts::default();
-    let Some(end) = law_fields(buf, at, limits, fields, &mut facts)? else {
+    let mut facts = HeadFacts::default();
+    let Some(end) = strict_fields(buf, at, limits, fields, &mut facts)? else {
         return Ok(None);
     };
     let method = Method::from_bytes(line.method.of(buf));
     finish(buf, method, &line, &facts, end)
 }
 
-/// The field section at `at` by the strict parser, and what it says.
-pub(super) fn law_fields(
+/// Parses the field section at `at` by the strict parser.
+pub(super) fn strict_fields(
     buf: &[u8],
     at: usize,
     limits: &HeadLimits,
     fields: &mut Vec<FieldSpan>,
-    facts: &mut Facts,
+    facts: &mut HeadFacts,
 ) -> Result<Option<usize>, Reject> {
     let section = &buf[at..];
     let window = &section[..section.len().min(limits.headers)];
@@ -156,13 +157,13 @@ pub(super) fn law_fields(
     Ok(Some(at + len))
 }
 
-/// The meaning of a head whose syntax is in order.
+/// Interprets a head whose syntax is valid.
 #[inline(always)]
 fn finish(
     buf: &[u8],
     method: Method,
     line: &RequestLine,
-    facts: &Facts,
+    facts: &HeadFacts,
     end: usize,
 ) -> Result<Option<RequestHead>, Reject> {
     let RequestLine { target, path_len, version, .. } = *line;
@@ -191,7 +192,7 @@ fn finish(
         None => Framing::None,
     };
     let modern = version == Version::Http11;
-    // An expectation in HTTP/1.0 means nothing (RFC 9110 10.1.1).
+    // An expectation in HTTP/1.0 has no meaning (RFC 9110 10.1.1).
     if modern && facts.expect == Expectation::Unknown {
         return Err(Reject::UnknownExpectation);
     }
@@ -220,8 +221,8 @@ struct TargetParts {
     query: Option<Span>,
 }
 
-/// RFC 9112 3.2: exactly one valid Host in HTTP/1.1, also beside an absolute-form target. An empty
-/// Host names nobody and is refused, as nginx does.
+/// RFC 9112 3.2: exactly one valid Host in HTTP/1.1, also along with an absolute-form target. An
+/// empty Host is rejected, as by nginx.
 #[inline(always)]
 fn check_host(buf: &[u8], version: Version, host: Option<Span>) -> Result<(), Reject> {
     match host {
@@ -231,7 +232,7 @@ fn check_host(buf: &[u8], version: Version, host: Option<Span>) -> Result<(), Re
     }
 }
 
-/// Asterisk-form, for OPTIONS alone (RFC 9112 3.2.4), or absolute-form.
+/// Parses asterisk-form, for OPTIONS only (RFC 9112 3.2.4), or absolute-form.
 #[cold]
 fn other_parts(text: &[u8], method: &Method, target: Span) -> Result<TargetParts, Reject> {
     if text != b"*" {
@@ -244,7 +245,7 @@ fn other_parts(text: &[u8], method: &Method, target: Span) -> Result<TargetParts
     Ok(TargetParts { form, authority: None, path: target, query: None })
 }
 
-/// `http://authority[/path][?query]`, the form proxies are sent (RFC 9112 3.2.2).
+/// Parses `http://authority[/path][?query]`, the form sent to proxies (RFC 9112 3.2.2).
 fn absolute_parts(text: &[u8], at: usize) -> Result<TargetParts, Reject> {
     let colon = text.iter().position(|&b| b == b':').ok_or(Reject::InvalidTarget)?;
     let scheme = &text[..colon];
@@ -268,7 +269,7 @@ fn absolute_parts(text: &[u8], at: usize) -> Result<TargetParts, Reject> {
     Ok(TargetParts { form: TargetForm::Absolute, authority, path, query })
 }
 
-/// Path and query of a target whose first `?`, or else its end, is `path_len` bytes in.
+/// Splits a target into path and query; its first `?`, or its end, is at `path_len`.
 #[inline]
 fn split_query(target: Span, path_len: usize) -> (Span, Option<Span>) {
     let at = target.at as usize;

@@ -1,12 +1,12 @@
-//! Response heads (RFC 9112 4, 6.3): what an upstream answered and how its body ends.
+//! Response heads (RFC 9112 4, 6.3) of upstreams, and how their bodies end.
 //!
-//! Promises the same syntax as for requests, and that a response that cannot have a body does not
-//! announce one on the connection. Nothing stands before the status line: an upstream's stray bytes
+//! The syntax is as strict as for requests, and a response that cannot have a body does not
+//! announce one on the connection. Nothing may precede the status line: stray bytes of an upstream
 //! are malformed.
 
-use super::field::{Facts, FieldSpan, HeadLimits, Span};
+use super::field::{FieldSpan, HeadFacts, HeadLimits, Span};
 use super::quick;
-use super::request::law_fields;
+use super::request::strict_fields;
 use super::strict::{self, StatusLine};
 use crate::{Reject, Version};
 
@@ -26,24 +26,24 @@ pub struct ResponseHead {
     pub reason: Span,
     pub version: Version,
     pub framing: ResponseFraming,
-    /// Whether the connection may carry another exchange after this one.
+    /// True if the connection may carry another exchange after this one.
     pub keep_alive: bool,
-    /// Status 101: the connection now speaks another protocol (RFC 9110 15.2.2).
+    /// Status 101: the connection switches to another protocol (RFC 9110 15.2.2).
     pub upgrade: bool,
-    /// Bytes of the head, with the final empty line.
+    /// Bytes of the head, including the final empty line.
     pub len: usize,
 }
 
 impl ResponseHead {
-    /// An interim response: the final one is still to come (RFC 9110 15.2). 101 is final in that
+    /// True for an interim response, before the final one (RFC 9110 15.2). 101 is final in that
     /// sense.
     pub fn is_interim(&self) -> bool {
         self.status < 200 && self.status != 101
     }
 }
 
-/// Reads one response head from the start of `buf`; `to_head` tells that it answers a HEAD request.
-/// Limits and `fields` as for requests; `request_line` bounds the status line.
+/// Parses one response head at the start of `buf`; `to_head` is true for a response to HEAD. Limits
+/// and `fields` as for requests; `request_line` bounds the status line.
 pub fn parse_response(
     buf: &[u8],
     limits: &HeadLimits,
@@ -51,20 +51,20 @@ pub fn parse_response(
     to_head: bool,
 ) -> Result<Option<ResponseHead>, Reject> {
     fields.clear();
-    let mut facts = Facts::default();
-    match hot(buf, limits, fields, &mut facts) {
+    let mut facts = HeadFacts::default();
+    match parse_fast(buf, limits, fields, &mut facts) {
         Some((line, end)) => finish(&line, &facts, to_head, end),
-        None => by_the_law(buf, limits, fields, to_head),
+        None => parse_strictly(buf, limits, fields, to_head),
     }
 }
 
-/// A head that is as it should be, and where it ends; `None` leaves it to the law.
+/// Parses a usual head; `None` leaves it to the strict parser.
 #[inline(always)]
-fn hot(
+fn parse_fast(
     buf: &[u8],
     limits: &HeadLimits,
     fields: &mut Vec<FieldSpan>,
-    facts: &mut Facts,
+    facts: &mut HeadFacts,
 ) -> Option<(StatusLine, usize)> {
     let line = quick::status_line(buf)?;
     let end = quick::field_section(buf, line.len, limits.count(), fields, facts)?;
@@ -73,7 +73,7 @@ fn hot(
 
 #[cold]
 #[inline(never)]
-fn by_the_law(
+fn parse_strictly(
     buf: &[u8],
     limits: &HeadLimits,
     fields: &mut Vec<FieldSpan>,
@@ -83,26 +83,26 @@ fn by_the_law(
         let full = buf.len() >= limits.request_line;
         return if full { Err(Reject::StatusLineTooLong) } else { Ok(None) };
     };
-    let mut facts = Facts::default();
-    let Some(end) = law_fields(buf, line.len, limits, fields, &mut facts)? else {
+    let mut facts = HeadFacts::default();
+    let Some(end) = strict_fields(buf, line.len, limits, fields, &mut facts)? else {
         return Ok(None);
     };
     finish(&line, &facts, to_head, end)
 }
 
-/// RFC 9112 6.3, rule by rule.
+/// Applies RFC 9112 6.3, rule by rule.
 #[inline(always)]
 fn finish(
     line: &StatusLine,
-    facts: &Facts,
+    facts: &HeadFacts,
     to_head: bool,
     end: usize,
 ) -> Result<Option<ResponseHead>, Reject> {
     let StatusLine { status, reason, version, .. } = *line;
     facts.check(version)?;
     let bodiless = status < 200 || status == 204;
-    // RFC 9110 8.6, RFC 9112 6.1: neither field may stand in 1xx and 204. A length of zero is
-    // common and harmless; anything else may be followed by bytes that would be taken for the next
+    // RFC 9110 8.6, RFC 9112 6.1: neither field is allowed in 1xx and 204. A length of zero is
+    // common and harmless; with anything else, bytes may follow that would be parsed as the next
     // response.
     if bodiless && (facts.chunked || facts.content_length.is_some_and(|length| length > 0)) {
         return Err(Reject::ForbiddenBody);

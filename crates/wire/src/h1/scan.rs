@@ -1,14 +1,14 @@
-//! Finding the end of a part of a head, eight bytes at a time.
+//! Search for the end of a part of a head, eight bytes at a time.
 //!
-//! Owns the arithmetic that looks at a word of bytes at once. Promises that no byte that ends a
-//! part is stepped over; that the byte where a search stops does end it is for the caller to see.
+//! Owns the arithmetic that tests all bytes of a word at once. No byte that ends a part is skipped;
+//! the caller checks that the byte at which a search stops does end it.
 
 /// One in every byte of a word.
 const ONES: u64 = 0x0101_0101_0101_0101;
-/// The highest bit of every byte: where a search says what it found.
+/// The highest bit of every byte: a search sets it where it found something.
 const HIGHS: u64 = ONES << 7;
 
-/// Splits the text before the first byte that `ends` marks, or at its end. `ends` marks bytes of a
+/// Splits the text before the first byte marked by `ends`, or at its end. `ends` marks bytes of a
 /// word by their highest bit, and may be wrong about those after the first it marks.
 #[inline(always)]
 pub(super) fn split(text: &[u8], ends: impl Fn(u64) -> u64) -> (&[u8], &[u8]) {
@@ -29,30 +29,31 @@ pub(super) fn split(text: &[u8], ends: impl Fn(u64) -> u64) -> (&[u8], &[u8]) {
     (&text[..text.len() - rest.len()], rest)
 }
 
-// What a part of a head ends with, for `split`. Each also marks bytes above ASCII, which are rare
-// in heads and malformed in most parts of them, because leaving them out costs more than looking
-// twice.
+// The ends of parts of a head, for `split`. Each also marks bytes above ASCII, which are rare in
+// heads and malformed in most parts of them: excluding them costs more than the occasional second
+// test.
 
-/// The colon that ends a field name.
+/// Marks the colon that ends a field name.
 #[inline(always)]
 pub(super) fn colon(word: u64) -> u64 {
     equal(word, b':') & HIGHS
 }
 
-/// What ends a field value: controls. HTAB and bytes above ASCII are marked though they do not.
+/// Marks controls, which end a field value. HTAB and bytes above ASCII are marked too, although
+/// they do not.
 #[inline(always)]
 pub(super) fn control(word: u64) -> u64 {
     (word.wrapping_sub(ONES * 0x20) | word.wrapping_add(ONES)) & HIGHS
 }
 
-/// What ends a request target, and `?`, which ends its path.
+/// Marks the end of a request target, and `?`, which ends its path.
 #[inline(always)]
 pub(super) fn target_end(word: u64) -> u64 {
     let invisible = word.wrapping_sub(ONES * 0x21) | word.wrapping_add(ONES) | word;
     (invisible | equal(word, b'#') | equal(word, b'?')) & HIGHS
 }
 
-/// Bytes equal to `byte` or above ASCII.
+/// Marks bytes equal to `byte` or above ASCII.
 #[inline(always)]
 const fn equal(word: u64, byte: u8) -> u64 {
     (word ^ (ONES * byte as u64)).wrapping_sub(ONES)
@@ -84,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn every_end_is_found_wherever_it_stands() {
+    fn every_end_is_found_at_every_position() {
         check(colon, |byte| byte == b':');
         check(control, |byte| !token::is_value_byte(byte));
         check(target_end, |byte| !token::is_target_byte(byte) || byte == b'?');

@@ -1,10 +1,10 @@
 //! Status lines as constants, for every registered code (RFC 9110 15 and the IANA registry).
 //!
-//! Owns the reason phrases. We always speak HTTP/1.1, also to 1.0 clients (RFC 9110 6.2).
+//! Owns the reason phrases. The version is always HTTP/1.1, also for 1.0 clients (RFC 9110 6.2).
 
 macro_rules! statuses {
     ($($code:literal $reason:literal,)*) => {
-        /// The phrase registered for a status; empty for other codes.
+        /// The registered phrase of a status; empty for other codes.
         pub fn reason(status: u16) -> &'static str {
             match status {
                 $($code => $reason,)*

@@ -1,14 +1,14 @@
-//! The law: a byte-by-byte parser of start lines and field sections that allows nothing the grammar
-//! of RFC 9112 does not.
+//! The authoritative parser: byte by byte, it accepts only the grammar of RFC 9112 for start lines
+//! and field sections.
 //!
-//! Promises to find the first offence in the order of the bytes, so that a prefix never earns
-//! another rejection than the whole. Off the hot path: it runs when `quick` has nothing to say, for
-//! trailers, and for versions above 1.1. `Ok(None)` always means "no offence so far, not finished".
+//! Reports the first error in the order of the bytes, so that a prefix never gets another rejection
+//! than the whole. Not on the fast path: it runs when `quick` returns nothing, for trailers, and
+//! for versions above 1.1. `Ok(None)` always means "no error so far, incomplete".
 
 use super::field::{FieldSpan, Span};
 use crate::{Known, Reject, Version, token};
 
-/// Longer method names are not worth an allocation (RFC 9112 3: SHOULD be answered with 501).
+/// Longer method names are not worth an allocation (RFC 9112 3: SHOULD be rejected with 501).
 pub(super) const METHOD_LEN_MAX: usize = 24;
 
 /// The parts of a request line; `len` includes its CRLF.
@@ -40,10 +40,10 @@ macro_rules! more {
     };
 }
 
-/// `method SP request-target SP HTTP-version CRLF` (RFC 9112 3); offsets count from `base` before
-/// `buf`.
+/// Parses `method SP request-target SP HTTP-version CRLF` (RFC 9112 3); offsets count from `base`
+/// before `buf`.
 pub(crate) fn request_line(buf: &[u8], base: usize) -> Parsed<RequestLine> {
-    // Whatever follows so long a method, the method comes first.
+    // The method is checked first, whatever follows it.
     let method_len =
         buf.iter().take(METHOD_LEN_MAX + 1).take_while(|b| token::is_tchar(**b)).count();
     if method_len > METHOD_LEN_MAX {
@@ -59,7 +59,7 @@ pub(crate) fn request_line(buf: &[u8], base: usize) -> Parsed<RequestLine> {
     let target_len = more!(rest.iter().position(|&b| !token::is_target_byte(b)));
     match rest[target_len] {
         b' ' if target_len > 0 => {}
-        // `GET /` alone is HTTP/0.9, which is history.
+        // `GET /` alone is HTTP/0.9, which is not supported.
         b'\r' | b'\n' => return Err(Reject::InvalidRequestLine),
         _ => return Err(Reject::InvalidTarget),
     }
@@ -77,8 +77,8 @@ pub(crate) fn request_line(buf: &[u8], base: usize) -> Parsed<RequestLine> {
     }))
 }
 
-/// `HTTP-version SP status-code SP [ reason-phrase ] CRLF` (RFC 9112 4). The second SP is required
-/// even when the reason is absent.
+/// Parses `HTTP-version SP status-code SP [ reason-phrase ] CRLF` (RFC 9112 4). The second SP is
+/// required even if the reason is absent.
 pub(crate) fn status_line(buf: &[u8]) -> Parsed<StatusLine> {
     let version = more!(version(buf)?);
     let mut at = VERSION_LEN;
@@ -91,7 +91,7 @@ pub(crate) fn status_line(buf: &[u8]) -> Parsed<StatusLine> {
             _ => return Err(Reject::InvalidStatusLine),
         }
         at += 1;
-        // Said as soon as it is known, so that the order of offences is the order of bytes.
+        // Reported as soon as it is known, so that the order of errors is the order of bytes.
         if place == 3 && !(100..600).contains(&status) {
             return Err(Reject::InvalidStatus);
         }
@@ -104,7 +104,7 @@ pub(crate) fn status_line(buf: &[u8]) -> Parsed<StatusLine> {
 
 const VERSION_LEN: usize = 8;
 
-/// `HTTP/` DIGIT `.` DIGIT. Minor versions above 1 are read as 1.1 (RFC 9110 2.5).
+/// Parses `HTTP/` DIGIT `.` DIGIT. Minor versions above 1 are treated as 1.1 (RFC 9110 2.5).
 fn version(buf: &[u8]) -> Parsed<Version> {
     for (at, &byte) in buf.iter().take(VERSION_LEN).enumerate() {
         let fits = match at {
@@ -124,7 +124,7 @@ fn version(buf: &[u8]) -> Parsed<Version> {
     }
 }
 
-/// The end of a line. `otherwise` is the verdict when something else than a line end stands here.
+/// Parses the end of a line; `otherwise` is the rejection of anything else.
 fn crlf(buf: &[u8], otherwise: Reject) -> Parsed<()> {
     match buf {
         [] | [b'\r'] => Ok(None),
@@ -135,8 +135,8 @@ fn crlf(buf: &[u8], otherwise: Reject) -> Parsed<()> {
     }
 }
 
-/// Field lines up to and including the empty line; offsets count from `base` before `buf`. Returns
-/// the length of the section.
+/// Parses field lines up to and including the empty line; offsets count from `base` before `buf`.
+/// Returns the length of the section.
 pub(crate) fn field_section(
     buf: &[u8],
     base: usize,
@@ -152,7 +152,7 @@ pub(crate) fn field_section(
                 return Ok(Some(at + 2));
             }
             b' ' | b'\t' if at == 0 => return Err(Reject::SpaceBeforeFirstField),
-            // RFC 9112 5.2: obs-fold outside message/http is refused.
+            // RFC 9112 5.2: obs-fold outside message/http is rejected.
             b' ' | b'\t' => return Err(Reject::ObsoleteFolding),
             b':' => return Err(Reject::EmptyFieldName),
             _ => {}
@@ -166,7 +166,7 @@ pub(crate) fn field_section(
     }
 }
 
-/// `field-name ":" OWS field-value OWS CRLF` (RFC 9112 5).
+/// Parses `field-name ":" OWS field-value OWS CRLF` (RFC 9112 5).
 fn field_line(line: &[u8], base: usize) -> Parsed<(FieldSpan, usize)> {
     let name_len = more!(line.iter().position(|&b| !token::is_tchar(b)));
     match line[name_len] {
@@ -187,7 +187,7 @@ fn field_line(line: &[u8], base: usize) -> Parsed<(FieldSpan, usize)> {
     Ok(Some((field, end + 2)))
 }
 
-/// A value without the white space around it, and how much stands before.
+/// Returns a value without surrounding white space, and the number of bytes before it.
 #[cold]
 pub(crate) fn trimmed(raw: &[u8]) -> (&[u8], usize) {
     let lead = raw.iter().position(|&b| !token::is_ows(b)).unwrap_or(raw.len());

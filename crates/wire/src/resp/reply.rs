@@ -1,22 +1,22 @@
-//! Replies of a Redis server, RESP2 and RESP3, as they arrive.
+//! Parsing of replies of a Redis server, RESP2 and RESP3.
 //!
-//! Owns where a reply begins and ends and what stands in it. Promises that a verdict does not
-//! depend on how the bytes were split, that what has been read is not read again when more comes,
-//! and that depth, number of values and bytes are bounded. Attributes are read and dropped; the
-//! streamed types of RESP3, which no server sends, are refused.
+//! Owns the syntax of replies. Guarantees: the result does not depend on how the bytes were split,
+//! bytes that have been parsed are not parsed again when more arrive, and depth, number of values
+//! and bytes are bounded. Attributes are parsed and dropped; the streamed types of RESP3, which no
+//! server sends, are rejected.
 
 use std::ops::Range;
 
-/// How large a reply may be.
+/// The limits of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of a simple string, an error or a length.
     pub line: usize,
     /// Bytes of the whole reply.
     pub bytes: usize,
-    /// Values in it, each aggregate among them.
+    /// Values in it, including each aggregate.
     pub items: usize,
-    /// How deep aggregates may stand in each other.
+    /// Nesting depth of aggregates.
     pub depth: usize,
 }
 
@@ -26,9 +26,9 @@ impl Default for Limits {
     }
 }
 
-/// Why a reply is refused; the connection cannot go on.
+/// Why a reply is rejected; the connection cannot continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum ReplyError {
     LineTooLong,
     ReplyTooLong,
     TooManyItems,
@@ -37,20 +37,20 @@ pub enum Fault {
     InvalidLine,
 }
 
-impl Fault {
+impl ReplyError {
     pub fn text(self) -> &'static str {
         match self {
-            Fault::LineTooLong => "a line of a reply is too long",
-            Fault::ReplyTooLong => "a reply is too long",
-            Fault::TooManyItems => "a reply has too many values",
-            Fault::TooDeep => "a reply is nested too deeply",
-            Fault::UnknownType => "a reply of an unknown type",
-            Fault::InvalidLine => "a malformed reply",
+            ReplyError::LineTooLong => "a line of a reply is too long",
+            ReplyError::ReplyTooLong => "a reply is too long",
+            ReplyError::TooManyItems => "a reply has too many values",
+            ReplyError::TooDeep => "a reply is nested too deeply",
+            ReplyError::UnknownType => "a reply of an unknown type",
+            ReplyError::InvalidLine => "a malformed reply",
         }
     }
 }
 
-/// One value; those of an aggregate follow it. Ranges are places in the reply.
+/// One value; the values of an aggregate follow it. Ranges are positions in the reply.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Item {
     Text(Range<usize>),
@@ -61,21 +61,21 @@ pub enum Item {
     Null,
     Array(usize),
     Set(usize),
-    /// So many pairs.
+    /// The number of pairs.
     Map(usize),
-    /// A message out of turn.
+    /// A push message.
     Push(usize),
 }
 
-/// Values that an aggregate still lacks.
+/// The values that an aggregate still lacks.
 #[derive(Debug)]
 struct Level {
     left: usize,
-    /// Where the items of an attribute begin, which are dropped.
+    /// Index of the first item of an attribute, whose items are dropped.
     attribute: Option<usize>,
 }
 
-/// Reads one reply after the other.
+/// Parses replies one after the other.
 #[derive(Debug, Default)]
 pub struct Reader {
     at: usize,
@@ -84,7 +84,7 @@ pub struct Reader {
     complete: bool,
 }
 
-/// What one step makes of the bytes.
+/// The result of one step.
 enum Step {
     Value(Item),
     Aggregate(Item, usize),
@@ -92,16 +92,16 @@ enum Step {
 }
 
 impl Reader {
-    /// The length of the reply at the start of `buf`, whose values are then in [`Reader::items`];
-    /// `None` for more bytes: the next call gets the same ones again, and more.
-    pub fn read(&mut self, buf: &[u8], limits: &Limits) -> Result<Option<usize>, Fault> {
+    /// Returns the length of the reply at the start of `buf`, whose values are then in
+    /// [`Reader::items`]; `None` for more bytes: the next call must get the same bytes and more.
+    pub fn read(&mut self, buf: &[u8], limits: &Limits) -> Result<Option<usize>, ReplyError> {
         if self.complete {
             self.reset();
         }
         loop {
             let Some((step, next)) = self.step(buf, limits)? else { return Ok(None) };
             if next > limits.bytes {
-                return Err(Fault::ReplyTooLong);
+                return Err(ReplyError::ReplyTooLong);
             }
             self.at = next;
             self.take(step, limits)?;
@@ -112,12 +112,12 @@ impl Reader {
         }
     }
 
-    /// The values of the reply that was read last, in the order they came.
+    /// The values of the last reply, in order.
     pub fn items(&self) -> &[Item] {
         &self.items
     }
 
-    /// Forgets a reply, read or half read.
+    /// Discards a complete or partial reply.
     pub fn reset(&mut self) {
         self.at = 0;
         self.items.clear();
@@ -125,7 +125,7 @@ impl Reader {
         self.complete = false;
     }
 
-    fn take(&mut self, step: Step, limits: &Limits) -> Result<(), Fault> {
+    fn take(&mut self, step: Step, limits: &Limits) -> Result<(), ReplyError> {
         let (item, level) = match step {
             Step::Value(item) => (Some(item), None),
             Step::Aggregate(item, left) => (Some(item), Some(Level { left, attribute: None })),
@@ -133,7 +133,7 @@ impl Reader {
                 (None, Some(Level { left, attribute: Some(self.items.len()) }))
             }
         };
-        // What stands in an attribute is no value of what it stands in.
+        // A value inside an attribute does not count as one of the surrounding aggregate.
         if item.is_some()
             && let Some(parent) = self.open.last_mut()
         {
@@ -142,10 +142,10 @@ impl Reader {
         self.items.extend(item);
         if let Some(level) = level {
             if level.left > limits.items.saturating_sub(self.items.len()) {
-                return Err(Fault::TooManyItems);
+                return Err(ReplyError::TooManyItems);
             }
             if self.open.len() == limits.depth {
-                return Err(Fault::TooDeep);
+                return Err(ReplyError::TooDeep);
             }
             self.open.push(level);
         }
@@ -154,24 +154,24 @@ impl Reader {
                 self.items.truncate(from);
             }
         }
-        if self.items.len() > limits.items { Err(Fault::TooManyItems) } else { Ok(()) }
+        if self.items.len() > limits.items { Err(ReplyError::TooManyItems) } else { Ok(()) }
     }
 
-    /// The next value and where the one after it begins.
-    fn step(&self, buf: &[u8], limits: &Limits) -> Result<Option<(Step, usize)>, Fault> {
+    /// Returns the next value and the position after it.
+    fn step(&self, buf: &[u8], limits: &Limits) -> Result<Option<(Step, usize)>, ReplyError> {
         let Some(&kind) = buf.get(self.at) else { return Ok(None) };
         if !b"+-:$*_,#(!=%~>|".contains(&kind) {
-            return Err(Fault::UnknownType);
+            return Err(ReplyError::UnknownType);
         }
         let start = self.at + 1;
         let window = &buf[start..buf.len().min(start + limits.line)];
         let Some(found) = memchr::memchr(b'\n', window) else {
             let full = window.len() == limits.line;
-            return if full { Err(Fault::LineTooLong) } else { Ok(None) };
+            return if full { Err(ReplyError::LineTooLong) } else { Ok(None) };
         };
         let (end, next) = ((start + found).saturating_sub(1), start + found + 1);
         if end < start || buf[end] != b'\r' {
-            return Err(Fault::InvalidLine);
+            return Err(ReplyError::InvalidLine);
         }
         let line = &buf[start..end];
         let step = match kind {
@@ -187,58 +187,58 @@ impl Reader {
             b'~' => count(line, 1, Item::Set)?,
             b'>' => count(line, 1, Item::Push)?,
             b'%' => count(line, 2, Item::Map)?,
-            b'|' => Step::Attribute(length(line)?.checked_mul(2).ok_or(Fault::TooManyItems)?),
-            _ => return Err(Fault::InvalidLine),
+            b'|' => Step::Attribute(length(line)?.checked_mul(2).ok_or(ReplyError::TooManyItems)?),
+            _ => return Err(ReplyError::InvalidLine),
         };
         Ok(Some((step, next)))
     }
 }
 
-/// A text of `line` bytes that begins at `start`, and CRLF.
+/// Parses a text of `line` bytes at `start`, and CRLF.
 fn bulk(
     kind: u8,
     buf: &[u8],
     line: &[u8],
     start: usize,
     limits: &Limits,
-) -> Result<Option<(Step, usize)>, Fault> {
+) -> Result<Option<(Step, usize)>, ReplyError> {
     let length = length(line)?;
     if length > limits.bytes {
-        return Err(Fault::ReplyTooLong);
+        return Err(ReplyError::ReplyTooLong);
     }
     let end = start + length;
     if end > limits.bytes {
-        return Err(Fault::ReplyTooLong);
+        return Err(ReplyError::ReplyTooLong);
     }
     match buf.get(end..) {
         None | Some([] | [b'\r']) => return Ok(None),
         Some([b'\r', b'\n', ..]) => {}
-        Some(_) => return Err(Fault::InvalidLine),
+        Some(_) => return Err(ReplyError::InvalidLine),
     }
     let item = match kind {
         b'!' => Item::Error(start..end),
-        // A verbatim text begins with three letters for its format, and a colon.
-        b'=' if length < 4 || buf[start + 3] != b':' => return Err(Fault::InvalidLine),
+        // A verbatim string begins with three letters for its format, and a colon.
+        b'=' if length < 4 || buf[start + 3] != b':' => return Err(ReplyError::InvalidLine),
         b'=' => Item::Text(start + 4..end),
         _ => Item::Text(start..end),
     };
     Ok(Some((Step::Value(item), end + 2)))
 }
 
-fn count(line: &[u8], each: usize, item: fn(usize) -> Item) -> Result<Step, Fault> {
+fn count(line: &[u8], each: usize, item: fn(usize) -> Item) -> Result<Step, ReplyError> {
     let count = length(line)?;
-    let left = count.checked_mul(each).ok_or(Fault::TooManyItems)?;
+    let left = count.checked_mul(each).ok_or(ReplyError::TooManyItems)?;
     Ok(Step::Aggregate(item(count), left))
 }
 
-fn length(line: &[u8]) -> Result<usize, Fault> {
-    let value = crate::token::decimal(line).ok_or(Fault::InvalidLine)?;
-    usize::try_from(value).map_err(|_| Fault::InvalidLine)
+fn length(line: &[u8]) -> Result<usize, ReplyError> {
+    let value = crate::token::decimal(line).ok_or(ReplyError::InvalidLine)?;
+    usize::try_from(value).map_err(|_| ReplyError::InvalidLine)
 }
 
-fn number<T: std::str::FromStr>(line: &[u8]) -> Result<T, Fault> {
-    let text = std::str::from_utf8(line).map_err(|_| Fault::InvalidLine)?;
-    text.parse().map_err(|_| Fault::InvalidLine)
+fn number<T: std::str::FromStr>(line: &[u8]) -> Result<T, ReplyError> {
+    let text = std::str::from_utf8(line).map_err(|_| ReplyError::InvalidLine)?;
+    text.parse().map_err(|_| ReplyError::InvalidLine)
 }
 
 #[cfg(test)]

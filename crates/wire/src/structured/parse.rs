@@ -1,17 +1,17 @@
-//! Reading structured fields, step by step as RFC 9651 4.2 prescribes; `None` is a failure of the
-//! whole.
+//! Parsing of structured fields, step by step as RFC 9651 4.2 prescribes; `None` fails the whole
+//! value.
 
 mod text;
 
 use super::{
-    Bare, Dictionary, Item, MAX_INTEGER, Member, Params, is_key_byte, is_key_start, is_token_byte,
-    is_token_start,
+    BareItem, Dictionary, Item, MAX_INTEGER, Member, Params, is_key_byte, is_key_start,
+    is_token_byte, is_token_start,
 };
 
-/// The most members, inner items and parameters of one value together.
+/// The most members, inner items and parameters of one value in total.
 const MAX_PARTS: usize = 1024;
 
-/// Reads an item; a repeated field is no item.
+/// Parses an item; a repeated field is not an item.
 pub fn parse_item(value: &[u8]) -> Option<Item> {
     let mut input = Input { rest: value, parts: 0 };
     input.spaces();
@@ -20,7 +20,7 @@ pub fn parse_item(value: &[u8]) -> Option<Item> {
     input.rest.is_empty().then_some(item)
 }
 
-/// Reads a list; a repeated field is joined with ", " first. An empty value is an empty list.
+/// Parses a list; a repeated field is joined with ", " first. An empty value is an empty list.
 pub fn parse_list(value: &[u8]) -> Option<Vec<Member>> {
     let mut input = Input { rest: value, parts: 0 };
     input.spaces();
@@ -39,8 +39,8 @@ pub fn parse_list(value: &[u8]) -> Option<Vec<Member>> {
     Some(members)
 }
 
-/// Reads a dictionary; a repeated field is joined with ", " first. An empty value is an empty
-/// dictionary. The last of a repeated key wins, in the place of the first.
+/// Parses a dictionary; a repeated field is joined with ", " first. An empty value is an empty
+/// dictionary. The last of a repeated key counts, at the position of the first.
 pub fn parse_dictionary(value: &[u8]) -> Option<Dictionary> {
     let mut input = Input { rest: value, parts: 0 };
     input.spaces();
@@ -52,7 +52,7 @@ pub fn parse_dictionary(value: &[u8]) -> Option<Dictionary> {
             input.member()?
         } else {
             input.count()?;
-            Member::Item(Item { bare: Bare::Boolean(true), params: input.params()? })
+            Member::Item(Item { bare: BareItem::Boolean(true), params: input.params()? })
         };
         match members.iter_mut().find(|(name, _)| *name == key) {
             Some((_, old)) => *old = member,
@@ -146,9 +146,9 @@ impl<'a> Input<'a> {
                 self.next();
                 self.bare()?
             } else {
-                Bare::Boolean(true)
+                BareItem::Boolean(true)
             };
-            // The last of a repeated key wins, in the place of the first.
+            // The last of a repeated key counts, at the position of the first.
             match params.iter_mut().find(|(name, _)| *name == key) {
                 Some((_, old)) => *old = value,
                 None => params.push((key, value)),
@@ -162,33 +162,33 @@ impl<'a> Input<'a> {
         text(self.take(is_key_byte))
     }
 
-    fn bare(&mut self) -> Option<Bare> {
+    fn bare(&mut self) -> Option<BareItem> {
         match self.peek()? {
             b'"' => self.string(),
             b'?' => {
                 self.next();
                 match self.next()? {
-                    b'0' => Some(Bare::Boolean(false)),
-                    b'1' => Some(Bare::Boolean(true)),
+                    b'0' => Some(BareItem::Boolean(false)),
+                    b'1' => Some(BareItem::Boolean(true)),
                     _ => None,
                 }
             }
             b'@' => {
                 self.next();
                 match self.number()? {
-                    Bare::Integer(seconds) => Some(Bare::Date(seconds)),
+                    BareItem::Integer(seconds) => Some(BareItem::Date(seconds)),
                     _ => None,
                 }
             }
             b':' => self.bytes(),
             b'%' => self.display(),
             b'-' | b'0'..=b'9' => self.number(),
-            byte if is_token_start(byte) => Some(Bare::Token(text(self.take(is_token_byte))?)),
+            byte if is_token_start(byte) => Some(BareItem::Token(text(self.take(is_token_byte))?)),
             _ => None,
         }
     }
 
-    fn number(&mut self) -> Option<Bare> {
+    fn number(&mut self) -> Option<BareItem> {
         let negative = self.peek()? == b'-';
         if negative {
             self.next();
@@ -206,16 +206,16 @@ impl<'a> Input<'a> {
                 return None;
             }
             value = value * 1000 + digits(fraction) * 10i64.pow(3 - fraction.len() as u32);
-            Bare::Decimal
+            BareItem::Decimal
         } else {
             debug_assert!(value <= MAX_INTEGER);
-            Bare::Integer
+            BareItem::Integer
         };
         Some(bare(if negative { -value } else { value }))
     }
 }
 
-/// At most fifteen of them, so there is no overflow.
+/// At most fifteen digits, so there is no overflow.
 fn digits(text: &[u8]) -> i64 {
     text.iter().fold(0, |value, digit| value * 10 + i64::from(digit - b'0'))
 }

@@ -1,6 +1,9 @@
-//! What is written is read; what cannot be written leaves no trace; a bad part spoils the whole.
+//! Written values are parsed; values that cannot be written leave no trace; an error fails the
+//! whole value.
 
-use super::{Bare, Item, Member, parse_dictionary, parse_item, parse_list, write_item, write_list};
+use super::{
+    BareItem, Item, Member, parse_dictionary, parse_item, parse_list, write_item, write_list,
+};
 
 #[test]
 fn the_fields_we_send_round_trip() {
@@ -20,18 +23,18 @@ fn the_fields_we_send_round_trip() {
 }
 
 #[test]
-fn odd_but_legal_values_are_read() {
+fn unusual_but_legal_values_are_parsed() {
     assert_eq!(parse_list(b"  "), Some(vec![]));
     let read = parse_list(b"a\t ,  b ").unwrap();
     assert_eq!(read.len(), 2);
     let item = parse_item(b" 1;a=1; b;a=2 ").unwrap();
     assert_eq!(item.params.len(), 2);
-    assert_eq!(item.param("a"), Some(&Bare::Integer(2)));
-    assert_eq!(item.param("b"), Some(&Bare::Boolean(true)));
-    assert_eq!(parse_item(b"00042").unwrap().bare, Bare::Integer(42));
-    assert_eq!(parse_item(b"-0").unwrap().bare, Bare::Integer(0));
-    assert_eq!(parse_item(b"1.5").unwrap().bare, Bare::Decimal(1500));
-    assert_eq!(parse_item(b"*a:b/c").unwrap().bare, Bare::token("*a:b/c"));
+    assert_eq!(item.param("a"), Some(&BareItem::Integer(2)));
+    assert_eq!(item.param("b"), Some(&BareItem::Boolean(true)));
+    assert_eq!(parse_item(b"00042").unwrap().bare, BareItem::Integer(42));
+    assert_eq!(parse_item(b"-0").unwrap().bare, BareItem::Integer(0));
+    assert_eq!(parse_item(b"1.5").unwrap().bare, BareItem::Decimal(1500));
+    assert_eq!(parse_item(b"*a:b/c").unwrap().bare, BareItem::token("*a:b/c"));
 }
 
 #[test]
@@ -75,21 +78,24 @@ fn a_value_fails_as_a_whole() {
 }
 
 #[test]
-fn what_cannot_be_written_leaves_no_trace() {
+fn unwritable_values_leave_the_output_unchanged() {
     let mut out = b"x".to_vec();
     for bad in [
-        Bare::Integer(1_000_000_000_000_000),
-        Bare::string("é"),
-        Bare::string("a\r\n"),
-        Bare::token("1a"),
-        Bare::token(""),
-        Bare::token("a b"),
+        BareItem::Integer(1_000_000_000_000_000),
+        BareItem::string("é"),
+        BareItem::string("a\r\n"),
+        BareItem::token("1a"),
+        BareItem::token(""),
+        BareItem::token("a b"),
     ] {
         assert!(!write_item(&Item::new(bad), &mut out));
     }
-    assert!(!write_item(&Item::new(Bare::Integer(1)).with("A", Bare::Integer(1)), &mut out));
-    let fine = Member::Item(Item::new(Bare::Integer(1)));
-    let bad = Member::Item(Item::new(Bare::token("")));
+    assert!(!write_item(
+        &Item::new(BareItem::Integer(1)).with("A", BareItem::Integer(1)),
+        &mut out
+    ));
+    let fine = Member::Item(Item::new(BareItem::Integer(1)));
+    let bad = Member::Item(Item::new(BareItem::token("")));
     assert!(!write_list(&[fine, bad], &mut out));
     assert_eq!(out, b"x");
 }
@@ -103,7 +109,7 @@ fn parts_are_bounded() {
 }
 
 #[test]
-fn bytes_and_display_strings_are_read() {
+fn bytes_and_display_strings_are_parsed() {
     for (text, bytes) in [
         (":YQ==:", &b"a"[..]),
         (":YQ:", b"a"),
@@ -114,10 +120,10 @@ fn bytes_and_display_strings_are_read() {
         (":+/+/:", b"\xfb\xff\xbf"),
     ] {
         let item = parse_item(text.as_bytes()).expect(text);
-        assert_eq!(item.bare, Bare::Bytes(bytes.to_vec()), "{text}");
+        assert_eq!(item.bare, BareItem::Bytes(bytes.to_vec()), "{text}");
     }
     let item = parse_item(b"%\"a %c3%a9\"").unwrap();
-    assert_eq!(item.bare, Bare::Display("a \u{e9}".to_owned()));
+    assert_eq!(item.bare, BareItem::Display("a \u{e9}".to_owned()));
 }
 
 #[test]
@@ -125,12 +131,12 @@ fn dictionaries() {
     let read = parse_dictionary(b" a=1, b;x=2 ,\tc=(1 \"z\");q, d=?0, a=:YQ==: ").unwrap();
     let keys: Vec<&str> = read.iter().map(|(key, _)| key.as_str()).collect();
     assert_eq!(keys, ["a", "b", "c", "d"]);
-    assert_eq!(read[0].1, Member::Item(Item::new(Bare::Bytes(b"a".to_vec()))));
-    let b = Item::new(Bare::Boolean(true)).with("x", Bare::Integer(2));
+    assert_eq!(read[0].1, Member::Item(Item::new(BareItem::Bytes(b"a".to_vec()))));
+    let b = Item::new(BareItem::Boolean(true)).with("x", BareItem::Integer(2));
     assert_eq!(read[1].1, Member::Item(b));
-    let inner = vec![Item::new(Bare::Integer(1)), Item::new(Bare::string("z"))];
-    assert_eq!(read[2].1, Member::Inner(inner, vec![("q".to_owned(), Bare::Boolean(true))]));
-    assert_eq!(read[3].1, Member::Item(Item::new(Bare::Boolean(false))));
+    let inner = vec![Item::new(BareItem::Integer(1)), Item::new(BareItem::string("z"))];
+    assert_eq!(read[2].1, Member::Inner(inner, vec![("q".to_owned(), BareItem::Boolean(true))]));
+    assert_eq!(read[3].1, Member::Item(Item::new(BareItem::Boolean(false))));
     assert_eq!(parse_dictionary(b"  "), Some(vec![]));
     for bad in ["a,", ",a", "a b", "A", "a=", "a =1", "a= 1", "a=1,,b", "1=a", "a=(1", "\"a\"=1"] {
         assert_eq!(parse_dictionary(bad.as_bytes()), None, "{bad}");

@@ -1,8 +1,8 @@
-//! Writing structured fields (RFC 9651 4.1). A value that cannot be written leaves the output as it
-//! was and returns false: a field is sent whole or not at all.
+//! Writing of structured fields (RFC 9651 4.1). A value that cannot be written leaves the output as
+//! it was and returns false: a field is sent whole or not at all.
 
 use super::{
-    Bare, Item, MAX_INTEGER, Member, Params, is_key_byte, is_key_start, is_token_byte,
+    BareItem, Item, MAX_INTEGER, Member, Params, is_key_byte, is_key_start, is_token_byte,
     is_token_start,
 };
 
@@ -11,7 +11,7 @@ pub fn write_item(item: &Item, out: &mut Vec<u8>) -> bool {
     whole(out, |out| put_item(item, out))
 }
 
-/// Appends a list; an empty list is no field at all (RFC 9651 4.1), and appends nothing.
+/// Appends a list; an empty list is not sent as a field (RFC 9651 4.1), so nothing is appended.
 pub fn write_list(members: &[Member], out: &mut Vec<u8>) -> bool {
     whole(out, |out| {
         for (at, member) in members.iter().enumerate() {
@@ -61,7 +61,7 @@ fn put_params(params: &Params, out: &mut Vec<u8>) -> Option<()> {
         }
         out.push(b';');
         out.extend_from_slice(bytes);
-        if *value != Bare::Boolean(true) {
+        if *value != BareItem::Boolean(true) {
             out.push(b'=');
             put_bare(value, out)?;
         }
@@ -69,25 +69,25 @@ fn put_params(params: &Params, out: &mut Vec<u8>) -> Option<()> {
     Some(())
 }
 
-fn put_bare(bare: &Bare, out: &mut Vec<u8>) -> Option<()> {
+fn put_bare(bare: &BareItem, out: &mut Vec<u8>) -> Option<()> {
     match bare {
-        Bare::Integer(value) => put_integer(*value, out)?,
-        Bare::Date(seconds) => {
+        BareItem::Integer(value) => put_integer(*value, out)?,
+        BareItem::Date(seconds) => {
             out.push(b'@');
             put_integer(*seconds, out)?;
         }
-        Bare::Decimal(thousandths) => put_decimal(*thousandths, out)?,
-        Bare::Boolean(value) => out.extend_from_slice(if *value { b"?1" } else { b"?0" }),
-        // Nothing of ours has one.
-        Bare::Bytes(_) | Bare::Display(_) => return None,
-        Bare::Token(text) => {
+        BareItem::Decimal(thousandths) => put_decimal(*thousandths, out)?,
+        BareItem::Boolean(value) => out.extend_from_slice(if *value { b"?1" } else { b"?0" }),
+        // None are sent.
+        BareItem::Bytes(_) | BareItem::Display(_) => return None,
+        BareItem::Token(text) => {
             let bytes = text.as_bytes();
             if !is_token_start(*bytes.first()?) || !bytes.iter().all(|&b| is_token_byte(b)) {
                 return None;
             }
             out.extend_from_slice(bytes);
         }
-        Bare::String(text) => {
+        BareItem::String(text) => {
             out.push(b'"');
             for byte in text.bytes() {
                 match byte {
@@ -120,7 +120,7 @@ fn put_decimal(thousandths: i64, out: &mut Vec<u8>) -> Option<()> {
     let (whole, rest) = (thousandths.abs() / 1000, thousandths.abs() % 1000);
     out.extend_from_slice(itoa::Buffer::new().format(whole).as_bytes());
     let places = [rest / 100, rest / 10 % 10, rest % 10].map(|digit| b'0' + digit as u8);
-    // At least one place, no trailing zeros beyond it.
+    // At least one decimal place, no trailing zeros beyond it.
     let used = if places[2] != b'0' {
         3
     } else if places[1] != b'0' {

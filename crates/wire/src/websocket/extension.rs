@@ -1,31 +1,30 @@
-//! The extension permessage-deflate (RFC 7692), as a server negotiates it.
+//! The permessage-deflate extension (RFC 7692), negotiated by a server.
 //!
-//! Promises that no context is taken over in either direction, so that a connection needs no
-//! compressor of its own; that an offer which cannot be met in full is declined (7.1); and that
-//! what is not offered is not answered.
+//! No context takeover in either direction, so that a connection needs no compressor of its own; an
+//! offer that cannot be met in full is declined (7.1); nothing is accepted that was not offered.
 
 use std::ops::RangeInclusive;
 
 use crate::token;
 
-/// Windows an offer may name, as a power of two (RFC 7692 7.1.2).
+/// Windows that an offer may specify, as a power of two (RFC 7692 7.1.2).
 const WINDOW_BITS: RangeInclusive<u8> = 8..=15;
 
-/// What was agreed on.
+/// The negotiated parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PerMessageDeflate {
-    /// The largest window the server may use, where the client has set a bound.
+    /// The largest window the server may use, if the client has set a bound.
     pub server_window_bits: Option<u8>,
 }
 
 impl PerMessageDeflate {
-    /// The first offer of Sec-WebSocket-Extensions that we can meet, with windows of `possible`
-    /// bits.
+    /// Returns the first offer of Sec-WebSocket-Extensions that can be met, with windows of
+    /// `possible` bits.
     pub fn choose(offers: &[u8], possible: &RangeInclusive<u8>) -> Option<PerMessageDeflate> {
         token::list(offers).find_map(|offer| read(offer, possible))
     }
 
-    /// The value of the answer's Sec-WebSocket-Extensions.
+    /// The value of Sec-WebSocket-Extensions in the response.
     pub fn answer(self) -> String {
         let mut answer = String::from(
             "permessage-deflate; server_no_context_takeover; client_no_context_takeover",
@@ -62,7 +61,7 @@ fn read(offer: &[u8], possible: &RangeInclusive<u8>) -> Option<PerMessageDeflate
             (2, Some(value)) => {
                 agreed.server_window_bits = Some(bits(value).filter(|n| possible.contains(n))?);
             }
-            // How small the client's window is does not matter to who reads.
+            // The size of the client's window does not matter to the receiver.
             (3, Some(value)) => {
                 bits(value)?;
             }
@@ -91,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_offer_that_can_be_met_is_taken() {
+    fn the_first_offer_that_can_be_met_is_accepted() {
         for (offers, chosen) in [
             ("permessage-deflate", Some(None)),
             ("x-else, Permessage-Deflate; client_max_window_bits", Some(None)),

@@ -4,7 +4,7 @@ use bytes::BufMut;
 
 use super::{CONTROL_BYTES_MAX, Violation};
 
-/// The longest head: two bytes, a length of eight, a mask.
+/// The longest frame header: two bytes, a length of eight, a mask.
 pub const HEAD_BYTES_MAX: usize = 14;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,7 +35,7 @@ impl Opcode {
     }
 }
 
-/// What precedes a payload.
+/// A frame header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHead {
     pub last: bool,
@@ -45,18 +45,18 @@ pub struct FrameHead {
     pub mask: Option<[u8; 4]>,
     /// Bytes of the payload.
     pub length: u64,
-    /// Bytes of this head.
+    /// Bytes of this header.
     pub size: usize,
 }
 
 impl FrameHead {
-    /// The head of a whole message that is neither compressed nor masked.
+    /// The header of an unfragmented message that is neither compressed nor masked.
     pub fn new(opcode: Opcode, length: usize) -> FrameHead {
         let size = 2 + extended(length as u64);
         FrameHead { last: true, compressed: false, opcode, mask: None, length: length as u64, size }
     }
 
-    /// Appends it.
+    /// Appends the header.
     pub fn write(&self, out: &mut impl BufMut) {
         let flag = |set: bool, bit: u8| if set { bit } else { 0 };
         out.put_u8(flag(self.last, LAST) | flag(self.compressed, COMPRESSED) | self.opcode as u8);
@@ -81,7 +81,7 @@ const COMPRESSED: u8 = 0x40;
 const RESERVED: u8 = 0x70;
 const MASKED: u8 = 0x80;
 
-/// Bytes of a length beyond the second of the head.
+/// Bytes of the extended length.
 fn extended(length: u64) -> usize {
     match length {
         0..=125 => 0,
@@ -90,8 +90,8 @@ fn extended(length: u64) -> usize {
     }
 }
 
-/// Reads a head; `None` if it is not whole yet. `compression` is whether messages may be
-/// compressed: of a message its first frame says so (RFC 7692 6.1).
+/// Parses a frame header; `None` if it is incomplete. `compression` tells whether messages may be
+/// compressed, which their first frame declares (RFC 7692 6.1).
 pub fn parse_head(bytes: &[u8], compression: bool) -> Result<Option<FrameHead>, Violation> {
     let [first, second, rest @ ..] = bytes else { return Ok(None) };
     let opcode = Opcode::of(first & 0x0f).ok_or(Violation::protocol("a reserved opcode"))?;
@@ -104,7 +104,7 @@ pub fn parse_head(bytes: &[u8], compression: bool) -> Result<Option<FrameHead>, 
     let last = first & LAST != 0;
     let short = second & 0x7f;
     if opcode.is_control() && (!last || usize::from(short) > CONTROL_BYTES_MAX) {
-        return Err(Violation::protocol("a control frame is long or in pieces"));
+        return Err(Violation::protocol("a control frame is too long or fragmented"));
     }
     let (length, read) = match short {
         126 => match rest.first_chunk() {
@@ -118,7 +118,7 @@ pub fn parse_head(bytes: &[u8], compression: bool) -> Result<Option<FrameHead>, 
         short => (u64::from(short), 0),
     };
     if length >> 63 != 0 {
-        return Err(Violation::protocol("a length of 64 bits"));
+        return Err(Violation::protocol("a length above 63 bits"));
     }
     let masked = second & MASKED != 0;
     let mask = match (masked, rest[read..].first_chunk()) {
@@ -130,7 +130,7 @@ pub fn parse_head(bytes: &[u8], compression: bool) -> Result<Option<FrameHead>, 
     Ok(Some(FrameHead { last, compressed, opcode, mask, length, size }))
 }
 
-/// Applies a mask, or takes it away again (section 5.3).
+/// Applies or removes a mask (section 5.3).
 pub fn unmask(payload: &mut [u8], mask: [u8; 4]) {
     let word = u64::from(u32::from_ne_bytes(mask));
     let word = word << 32 | word;
@@ -165,7 +165,7 @@ mod tests {
     use super::{FrameHead, Opcode, parse_head, unmask, write_frame};
 
     #[test]
-    fn lengths_are_written_in_their_shortest_form_and_read_back() {
+    fn lengths_are_written_in_their_shortest_form_and_parsed() {
         for (length, size) in [(0, 2), (125, 2), (126, 4), (65535, 4), (65536, 10)] {
             for mask in [None, Some([1, 2, 3, 4])] {
                 let payload: Vec<u8> = (0..length).map(|n| n as u8).collect();
@@ -188,8 +188,8 @@ mod tests {
     }
 
     #[test]
-    fn what_section_5_2_forbids_is_refused() {
-        // Reserved bits and opcodes; control frames in pieces or too long; a length of 64 bits.
+    fn frames_forbidden_by_section_5_2_are_rejected() {
+        // Reserved bits and opcodes; fragmented or long control frames; a length above 63 bits.
         for bytes in [
             &[0xc1, 0][..],
             &[0xa1, 0],
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_first_frame_of_a_message_may_say_that_it_is_compressed() {
+    fn only_the_first_frame_of_a_message_may_be_marked_compressed() {
         for (first, allowed) in
             [(0xc1, true), (0x42, true), (0xc0, false), (0xc9, false), (0xe1, false), (0xd1, false)]
         {

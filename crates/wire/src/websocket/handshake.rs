@@ -1,13 +1,14 @@
-//! The key of an opening handshake (RFC 6455 4.2.2), which proves that a server speaks WebSocket.
+//! The key of an opening handshake (RFC 6455 4.2.2), which proves that a server supports WebSocket.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use sha1::{Digest, Sha1};
 
-/// What the key is joined to before it is hashed (section 1.3).
+/// The constant that is appended to the key before hashing (section 1.3).
 const SUFFIX: &[u8] = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
-/// Sec-WebSocket-Accept for a Sec-WebSocket-Key; `None` if the key is not 16 bytes in Base64.
+/// Computes Sec-WebSocket-Accept for a Sec-WebSocket-Key; `None` if the key is not 16 bytes in
+/// Base64.
 pub fn accept_key(key: &[u8]) -> Option<String> {
     let decoded = STANDARD.decode(key).ok()?;
     let digest = Sha1::new().chain_update(key).chain_update(SUFFIX).finalize();

@@ -1,44 +1,45 @@
-//! Messages out of frames (RFC 6455 5.4 to 5.6, 7.4, 8.1).
+//! Assembly of messages from frames (RFC 6455 5.4 to 5.6, 7.4, 8.1).
 
 use super::{FrameHead, HEAD_BYTES_MAX, Opcode, Violation, is_close_code, parse_head, unmask};
 
-/// What the other side said.
+/// A message of the peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
     Text(Vec<u8>),
     Binary(Vec<u8>),
     Ping(Vec<u8>),
     Pong(Vec<u8>),
-    /// The code and the reason, where there is one.
+    /// The code and the reason, if there is one.
     Close(Option<u16>, Vec<u8>),
 }
 
-/// Undoes the compression of messages (RFC 7692), each of at most `limit` bytes.
+/// Decompresses messages (RFC 7692), each of at most `limit` bytes.
 pub trait Inflate {
     fn inflate(&mut self, payload: &[u8], limit: usize) -> Result<Vec<u8>, Violation>;
 }
 
-/// Memory that a frame gets before any of it has come, at most: a length is only a promise.
-const BELIEVED_BYTES: usize = 64 * 1024;
+/// Most memory allocated for a frame before its payload arrives: its declared length is not
+/// trusted.
+const INITIAL_BYTES_MAX: usize = 64 * 1024;
 
-/// Puts messages together from the bytes of a connection.
+/// Assembles messages from the bytes of a connection.
 pub struct Decoder {
-    /// Whether the other side must mask its frames: a client must, a server must not (section 5.1).
+    /// True if the peer must mask its frames: a client must, a server must not (section 5.1).
     masked: bool,
     limit: usize,
     inflate: Option<Box<dyn Inflate>>,
-    /// A head that is not whole yet, and how much of it there is.
+    /// An incomplete frame header, and how many bytes of it have arrived.
     begun: ([u8; HEAD_BYTES_MAX], usize),
-    /// The frame under way, and how much of its payload has come.
+    /// The current frame, and how many bytes of its payload have arrived.
     frame: Option<(FrameHead, usize)>,
-    /// The kind of the message under way, and whether it is compressed.
+    /// The kind of the current message, and whether it is compressed.
     kind: Option<(Opcode, bool)>,
     pieces: Vec<u8>,
     control: Vec<u8>,
 }
 
 impl Decoder {
-    /// `limit` bounds one message.
+    /// Creates a decoder; `limit` bounds one message.
     pub fn new(masked: bool, limit: usize) -> Decoder {
         Decoder {
             masked,
@@ -52,12 +53,12 @@ impl Decoder {
         }
     }
 
-    /// The other side may compress its messages: `limit` bounds them before and after.
+    /// Allows the peer to compress its messages: `limit` bounds them before and after.
     pub fn inflating(self, inflate: Box<dyn Inflate>) -> Decoder {
         Decoder { inflate: Some(inflate), ..self }
     }
 
-    /// The next whole message; without one, all of the bytes have been taken.
+    /// Returns the next complete message; `None` once all of the bytes have been consumed.
     pub fn message(&mut self, bytes: &mut &[u8]) -> Result<Option<Message>, Violation> {
         loop {
             let (head, come) = match self.frame {
@@ -86,7 +87,7 @@ impl Decoder {
         }
     }
 
-    /// The next head, if it is whole.
+    /// Returns the next frame header, if it is complete.
     fn head(&mut self, bytes: &mut &[u8]) -> Result<Option<FrameHead>, Violation> {
         let compression = self.inflate.is_some();
         let (begun, before) = &mut self.begun;
@@ -98,7 +99,7 @@ impl Decoder {
             parse_head(&begun[..*before + more], compression)?
         };
         let Some(head) = parsed else {
-            // Fewer bytes than the longest head.
+            // Fewer bytes than the longest header.
             begun[*before..*before + bytes.len()].copy_from_slice(bytes);
             *before += bytes.len();
             *bytes = &[];
@@ -115,13 +116,17 @@ impl Decoder {
 
     fn check(&self, head: &FrameHead) -> Result<(), Violation> {
         if head.mask.is_some() != self.masked {
-            return Err(Violation::protocol("a mask where none may be, or none where one must"));
+            return Err(Violation::protocol(
+                "a mask on an unmasked side, or none on a masked side",
+            ));
         }
         if head.opcode.is_control() {
             return Ok(());
         }
         if (head.opcode == Opcode::Continuation) != self.kind.is_some() {
-            return Err(Violation::protocol("a continuation of nothing, or none where one is due"));
+            return Err(Violation::protocol(
+                "a continuation without a message, or a new message inside another",
+            ));
         }
         if head.length > (self.limit - self.pieces.len()) as u64 {
             return Err(Violation::TOO_LARGE);
@@ -129,11 +134,11 @@ impl Decoder {
         Ok(())
     }
 
-    /// Takes a piece of a frame's payload, of which so much has come before.
+    /// Consumes a piece of a frame's payload, of which `come` bytes have arrived before.
     fn take(&mut self, head: &FrameHead, come: usize, piece: &[u8]) {
         let to = if head.opcode.is_control() { &mut self.control } else { &mut self.pieces };
         if come == 0 && head.last && to.is_empty() {
-            to.reserve_exact((head.length as usize).min(BELIEVED_BYTES));
+            to.reserve_exact((head.length as usize).min(INITIAL_BYTES_MAX));
         }
         let start = to.len();
         to.extend_from_slice(piece);
@@ -152,7 +157,7 @@ impl Decoder {
         if kind.is_some_and(|(opcode, _)| opcode == Opcode::Text) {
             return match std::str::from_utf8(&payload) {
                 Ok(_) => Ok(Message::Text(payload)),
-                Err(_) => Err(Violation { code: 1007, text: "text that is no UTF-8" }),
+                Err(_) => Err(Violation { code: 1007, text: "text that is not UTF-8" }),
             };
         }
         Ok(Message::Binary(payload))
@@ -164,14 +169,14 @@ fn control(opcode: Opcode, payload: Vec<u8>) -> Result<Message, Violation> {
         (Opcode::Ping, _) => Ok(Message::Ping(payload)),
         (Opcode::Pong, _) => Ok(Message::Pong(payload)),
         (_, []) => Ok(Message::Close(None, Vec::new())),
-        (_, [_]) => Err(Violation::protocol("half a close code")),
+        (_, [_]) => Err(Violation::protocol("an incomplete close code")),
         (_, [high, low, reason @ ..]) => {
             let code = u16::from_be_bytes([*high, *low]);
             if !is_close_code(code) {
-                return Err(Violation::protocol("a close code that nobody may send"));
+                return Err(Violation::protocol("a close code that must not be sent"));
             }
             if std::str::from_utf8(reason).is_err() {
-                return Err(Violation { code: 1007, text: "a reason that is no UTF-8" });
+                return Err(Violation { code: 1007, text: "a reason that is not UTF-8" });
             }
             Ok(Message::Close(Some(code), reason.to_vec()))
         }
@@ -195,7 +200,7 @@ mod tests {
         out
     }
 
-    /// Messages of a stream that is fed in pieces, and the code it failed with.
+    /// Decodes a stream fed in pieces; returns its messages and the code it failed with.
     fn decode(bytes: &[u8], piece: usize, limit: usize) -> (Vec<Message>, Option<u16>) {
         let mut decoder = Decoder::new(true, limit);
         let mut messages = Vec::new();
@@ -212,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_and_pings_among_them() {
+    fn fragments_and_interleaved_pings_are_assembled() {
         let bytes = stream(&[
             (Opcode::Text, false, "gr\u{fc}".as_bytes()),
             (Opcode::Ping, true, b"there?"),
@@ -232,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_receiver_must_refuse() {
+    fn invalid_frames_are_rejected() {
         let table: &[(&[Frame<'_>], u16)] = &[
             (&[(Opcode::Continuation, true, b"a")], 1002),
             (&[(Opcode::Text, false, b"a"), (Opcode::Text, true, b"b")], 1002),

@@ -1,6 +1,6 @@
 //! RFC 9211: Cache-Status.
 
-use wire::structured::{Bare, Item, Member, parse_list};
+use wire::structured::{BareItem, Item, Member, parse_list};
 
 use super::{fields, lines};
 use crate::rules::status::{self, CacheOutcome, Status};
@@ -24,7 +24,7 @@ fn rfc9211_s2_1_a_hit_has_no_fwd() {
     let text = written(&Status::hit(376));
     assert_eq!(text, "tidegate; hit; ttl=376");
     let item = item(&text);
-    assert_eq!(item.param("hit"), Some(&Bare::Boolean(true)));
+    assert_eq!(item.param("hit"), Some(&BareItem::Boolean(true)));
     assert_eq!(item.param("fwd"), None);
     assert_eq!(written(&Status::hit(-412)), "tidegate; hit; ttl=-412");
 }
@@ -33,7 +33,7 @@ fn rfc9211_s2_1_a_hit_has_no_fwd() {
 fn rfc9211_s2_2_a_miss_says_why() {
     for why in Forward::ALL {
         let item = item(&written(&Status::forwarded(why)));
-        assert_eq!(item.param("fwd"), Some(&Bare::token(why.token())));
+        assert_eq!(item.param("fwd"), Some(&BareItem::token(why.token())));
         assert_eq!(item.param("hit"), None);
     }
     assert_eq!(
@@ -60,13 +60,13 @@ fn rfc9211_s2_3_to_2_8_the_other_parameters() {
         detail: Some("a b"),
     };
     let item = item(&written(&status));
-    assert_eq!(item.bare, Bare::token("tidegate"));
-    assert_eq!(item.param("fwd-status"), Some(&Bare::Integer(304)));
-    assert_eq!(item.param("stored"), Some(&Bare::Boolean(true)));
-    assert_eq!(item.param("collapsed"), Some(&Bare::Boolean(true)));
-    assert_eq!(item.param("ttl"), Some(&Bare::Integer(60)));
-    assert_eq!(item.param("key"), Some(&Bare::string("http://a/\"b\\??c")));
-    assert_eq!(item.param("detail"), Some(&Bare::string("a b")));
+    assert_eq!(item.bare, BareItem::token("tidegate"));
+    assert_eq!(item.param("fwd-status"), Some(&BareItem::Integer(304)));
+    assert_eq!(item.param("stored"), Some(&BareItem::Boolean(true)));
+    assert_eq!(item.param("collapsed"), Some(&BareItem::Boolean(true)));
+    assert_eq!(item.param("ttl"), Some(&BareItem::Integer(60)));
+    assert_eq!(item.param("key"), Some(&BareItem::string("http://a/\"b\\??c")));
+    assert_eq!(item.param("detail"), Some(&BareItem::string("a b")));
     let refused = Status::forwarded(Forward::UriMiss).refused(UncachedReason::SetCookie);
     assert_eq!(written(&refused), "tidegate; fwd=uri-miss; detail=set_cookie");
 }
@@ -74,10 +74,10 @@ fn rfc9211_s2_3_to_2_8_the_other_parameters() {
 #[test]
 fn rfc9211_s2_the_name_is_a_token_or_a_string() {
     for (name, bare) in [
-        ("edge-1", Bare::token("edge-1")),
-        ("Edge One", Bare::string("Edge One")),
-        ("10.0.0.1", Bare::string("10.0.0.1")),
-        ("", Bare::string("")),
+        ("edge-1", BareItem::token("edge-1")),
+        ("Edge One", BareItem::string("Edge One")),
+        ("10.0.0.1", BareItem::string("10.0.0.1")),
+        ("", BareItem::string("")),
     ] {
         let mut out = Vec::new();
         status::write(name, &Status::hit(1), &mut out);

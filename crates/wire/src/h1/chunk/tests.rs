@@ -1,4 +1,4 @@
-//! Bodies whole, cut anywhere and byte by byte: the verdict and the bytes are the same.
+//! Bodies whole, split anywhere and byte by byte give the same result.
 
 use bytes::Bytes;
 
@@ -10,7 +10,7 @@ use crate::Reject;
 
 const TRAILER_LIMIT: usize = 64;
 
-/// The body, its trailers and what is left; `None` for an unfinished body.
+/// The body, its trailers and the remaining input; `None` for an incomplete body.
 type Decoded = Result<Option<(Vec<u8>, Vec<(String, String)>, Vec<u8>)>, Reject>;
 
 fn decode(pieces: &[&[u8]]) -> Decoded {
@@ -25,7 +25,7 @@ fn decode(pieces: &[&[u8]]) -> Decoded {
                     body.extend_from_slice(&data);
                 }
                 ChunkEvent::NeedMore => {
-                    assert!(input.is_empty(), "bytes left without need");
+                    assert!(input.is_empty(), "input left unconsumed");
                     break;
                 }
                 ChunkEvent::End(trailers) => {
@@ -45,7 +45,7 @@ fn named(trailers: &Trailers) -> Vec<(String, String)> {
     trailers.fields.iter().map(|field| (text(field.name()), text(field.value()))).collect()
 }
 
-/// The same verdict whole, in two pieces cut anywhere, and byte by byte.
+/// Decodes whole, in two pieces split anywhere, and byte by byte.
 fn decode_every_way(input: &[u8]) -> Decoded {
     let whole = decode(&[input]);
     for cut in 0..=input.len() {
@@ -139,7 +139,7 @@ fn malformed_bodies_however_they_arrive() {
 }
 
 #[test]
-fn an_unfinished_body_asks_for_more() {
+fn an_incomplete_body_needs_more_input() {
     let whole = b"5;a=\"b\"\r\nhello\r\n0\r\nX: y\r\n\r\n";
     for end in 0..whole.len() {
         assert_eq!(decode(&[&whole[..end]]), Ok(None), "{end}");
@@ -147,7 +147,7 @@ fn an_unfinished_body_asks_for_more() {
 }
 
 #[test]
-fn trailers_that_may_not_be_there_are_dropped() {
+fn forbidden_trailers_are_dropped() {
     let input =
         b"0\r\nX-Sum: 1\r\nContent-Length: 5\r\nhost: b\r\nTransfer-Encoding: chunked\r\n\r\n!";
     let mut decoder = ChunkDecoder::new(1024);
@@ -185,7 +185,7 @@ fn data_is_a_slice_of_the_input() {
 }
 
 #[test]
-fn what_is_encoded_is_decoded() {
+fn encoded_bodies_are_decoded() {
     for len in [1, 9, 15, 16, 255, 256, 65_535, 1 << 20] {
         let data = vec![7u8; len];
         let mut out = Vec::new();

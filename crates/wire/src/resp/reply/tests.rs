@@ -1,10 +1,10 @@
 //! Replies whole, byte by byte, and malformed.
 
-use super::{Fault, Item, Limits, Reader};
+use super::{Item, Limits, Reader, ReplyError};
 
 const SMALL: Limits = Limits { line: 24, bytes: 64, items: 8, depth: 3 };
 
-/// Values as text, so that a table of them can be read.
+/// Values as text, to make the table readable.
 fn shown(buf: &[u8], items: &[Item]) -> String {
     let text = |range: &std::ops::Range<usize>| String::from_utf8_lossy(&buf[range.clone()]);
     let words: Vec<String> = items
@@ -56,7 +56,7 @@ fn replies_and_their_prefixes() {
         let mut reader = Reader::default();
         assert_eq!(reader.read(more.as_bytes(), &SMALL), Ok(Some(input.len())), "{input:?}");
         assert_eq!(shown(more.as_bytes(), reader.items()), expected);
-        // Byte by byte, with the same reader: it goes on where it stood.
+        // Byte by byte with the same reader, which resumes where it stopped.
         for end in 0..input.len() {
             assert_eq!(reader.read(&input.as_bytes()[..end], &SMALL), Ok(None), "{input:?} {end}");
         }
@@ -66,31 +66,31 @@ fn replies_and_their_prefixes() {
 }
 
 #[test]
-fn what_is_malformed_or_too_large_is_refused_however_split() {
+fn malformed_and_oversized_replies_are_rejected_however_split() {
     let table = [
-        ("HTTP/1.1 200\r\n", Fault::UnknownType),
-        ("$?\r\n", Fault::InvalidLine),
-        ("*?\r\n", Fault::InvalidLine),
-        ("+OK\n", Fault::InvalidLine),
-        ("\n", Fault::UnknownType),
-        ("+\n", Fault::InvalidLine),
-        (":\r\n", Fault::InvalidLine),
-        (":1x\r\n", Fault::InvalidLine),
-        (":99999999999999999999\r\n", Fault::InvalidLine),
-        ("#x\r\n", Fault::InvalidLine),
-        ("_x\r\n", Fault::InvalidLine),
-        ("$-2\r\n", Fault::InvalidLine),
-        ("%-1\r\n", Fault::InvalidLine),
-        ("$1\r\nabc", Fault::InvalidLine),
-        ("=3\r\ntxt\r\n", Fault::InvalidLine),
-        ("$65\r\n", Fault::ReplyTooLong),
-        ("*9\r\n", Fault::TooManyItems),
-        ("%9\r\n", Fault::TooManyItems),
-        ("%9223372036854775807\r\n", Fault::TooManyItems),
-        ("*1\r\n*1\r\n*1\r\n*1\r\n", Fault::TooDeep),
-        ("|1\r\n|1\r\n|1\r\n|1\r\n", Fault::TooDeep),
-        ("*2\r\n*7\r\n", Fault::TooManyItems),
-        ("+aaaaaaaaaaaaaaaaaaaaaaaaaaaa", Fault::LineTooLong),
+        ("HTTP/1.1 200\r\n", ReplyError::UnknownType),
+        ("$?\r\n", ReplyError::InvalidLine),
+        ("*?\r\n", ReplyError::InvalidLine),
+        ("+OK\n", ReplyError::InvalidLine),
+        ("\n", ReplyError::UnknownType),
+        ("+\n", ReplyError::InvalidLine),
+        (":\r\n", ReplyError::InvalidLine),
+        (":1x\r\n", ReplyError::InvalidLine),
+        (":99999999999999999999\r\n", ReplyError::InvalidLine),
+        ("#x\r\n", ReplyError::InvalidLine),
+        ("_x\r\n", ReplyError::InvalidLine),
+        ("$-2\r\n", ReplyError::InvalidLine),
+        ("%-1\r\n", ReplyError::InvalidLine),
+        ("$1\r\nabc", ReplyError::InvalidLine),
+        ("=3\r\ntxt\r\n", ReplyError::InvalidLine),
+        ("$65\r\n", ReplyError::ReplyTooLong),
+        ("*9\r\n", ReplyError::TooManyItems),
+        ("%9\r\n", ReplyError::TooManyItems),
+        ("%9223372036854775807\r\n", ReplyError::TooManyItems),
+        ("*1\r\n*1\r\n*1\r\n*1\r\n", ReplyError::TooDeep),
+        ("|1\r\n|1\r\n|1\r\n|1\r\n", ReplyError::TooDeep),
+        ("*2\r\n*7\r\n", ReplyError::TooManyItems),
+        ("+aaaaaaaaaaaaaaaaaaaaaaaaaaaa", ReplyError::LineTooLong),
     ];
     for (input, fault) in table {
         assert_eq!(Reader::default().read(input.as_bytes(), &SMALL), Err(fault), "{input:?}");

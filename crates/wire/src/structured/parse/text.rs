@@ -1,16 +1,16 @@
-//! The items that hold text or bytes: strings, byte sequences, display strings (RFC 9651 4.2.5,
-//! 4.2.7, 4.2.10).
+//! Items with text or bytes: strings, byte sequences, display strings (RFC 9651 4.2.5, 4.2.7,
+//! 4.2.10).
 
 use super::Input;
-use crate::structured::Bare;
+use crate::structured::BareItem;
 
 impl Input<'_> {
-    pub(super) fn string(&mut self) -> Option<Bare> {
+    pub(super) fn string(&mut self) -> Option<BareItem> {
         self.expect(b'"')?;
         let mut out = String::new();
         loop {
             match self.next()? {
-                b'"' => return Some(Bare::String(out)),
+                b'"' => return Some(BareItem::String(out)),
                 b'\\' => match self.next()? {
                     byte @ (b'"' | b'\\') => out.push(char::from(byte)),
                     _ => return None,
@@ -21,9 +21,9 @@ impl Input<'_> {
         }
     }
 
-    /// Base64 between colons. Padding may be left out, and bits that say nothing need not be zero
-    /// (4.2.7 asks to be lenient there).
-    pub(super) fn bytes(&mut self) -> Option<Bare> {
+    /// Parses Base64 between colons. Padding may be omitted, and unused bits need not be zero
+    /// (4.2.7 recommends leniency there).
+    pub(super) fn bytes(&mut self) -> Option<BareItem> {
         self.expect(b':')?;
         let text = self.take(|byte| byte != b':');
         self.expect(b':')?;
@@ -42,17 +42,17 @@ impl Input<'_> {
             let bits = bits << (6 * (4 - four.len()));
             out.extend_from_slice(&bits.to_be_bytes()[1..four.len()]);
         }
-        Some(Bare::Bytes(out))
+        Some(BareItem::Bytes(out))
     }
 
-    /// `%"…"` with lower-case percent-encoding of UTF-8.
-    pub(super) fn display(&mut self) -> Option<Bare> {
+    /// Parses `%"…"` with lower-case percent-encoding of UTF-8.
+    pub(super) fn display(&mut self) -> Option<BareItem> {
         self.expect(b'%')?;
         self.expect(b'"')?;
         let mut out = Vec::new();
         loop {
             match self.next()? {
-                b'"' => return String::from_utf8(out).ok().map(Bare::Display),
+                b'"' => return String::from_utf8(out).ok().map(BareItem::Display),
                 b'%' => out.push(nibble(self.next()?)? << 4 | nibble(self.next()?)?),
                 byte @ 0x20..=0x7e => out.push(byte),
                 _ => return None,
