@@ -43,7 +43,9 @@ macro_rules! close_reason {
 }
 
 macro_rules! fault_kinds {
-    ($($variant:ident = $slug:literal $side:ident $status:literal $retry:ident $($close:path)?;)*) => {
+    ($(
+        $variant:ident = $slug:literal $side:ident $status:literal $retry:ident $($close:path)?;
+    )*) => {
         /// What failed. One row per kind says what follows from it: the word for logs, counters and
         /// scripts, whose fault it is, the status, whether the request may be sent again, and why
         /// the client's connection ends if it does.
