@@ -28,7 +28,6 @@ const EXEMPT: &[&str] = &[
     "examples",
     "fuzz",
     "python",
-    "scripts",
     "tests",
 ];
 
