@@ -161,7 +161,7 @@ fn more_workers_are_a_chart_of_the_report() {
     }
     assert_eq!(workers("nginx"), [1, 2], "on {cores} cores");
     let page = bench::report::html::render(&data);
-    assert!(page.contains("requests a second, 2 workers"), "no chart of the scaling");
+    assert!(page.contains("requests per second, 2 workers"), "no chart of the scaling");
 }
 
 #[test]
