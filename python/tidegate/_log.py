@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 
+
 class ErrorLogger(logging.Logger):
     """A logger that ``disable_existing_loggers`` of ``dictConfig`` does not disable: errors of the
     application stay visible. Levels, handlers and filters work as usual."""
