@@ -140,7 +140,8 @@ fault_kinds! {
 impl FaultKind {
     /// The kind that this word names: what another process of ours reports.
     pub fn from_slug(slug: &str) -> Option<FaultKind> {
-        FaultKind::ALL.iter().copied().find(|kind| kind.slug() == slug)
+        let rejected = || Reject::ALL.iter().map(|reject| FaultKind::Rejected(*reject));
+        FaultKind::ALL.iter().copied().chain(rejected()).find(|kind| kind.slug() == slug)
     }
 
     /// A word of a fixed vocabulary, for counters and, for upstream faults, the `error` parameter

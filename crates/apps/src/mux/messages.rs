@@ -111,6 +111,7 @@ pub(crate) fn read_fault(bytes: &[u8]) -> Result<Fault, Malformed> {
 
 #[cfg(test)]
 mod tests {
+    use exchange::Side;
     use wire::frames::FRAME_HEAD_BYTES;
 
     use super::*;
@@ -134,8 +135,13 @@ mod tests {
             ..Fault::body_too_large().with_field("x-why", "because")
         };
         assert_eq!(format!("{:?}", round_trip(&fault)), format!("{fault:?}"));
-        let strange = round_trip(&Fault::new(FaultKind::Rejected(wire::Reject::BareLf), "detail"));
-        assert_eq!((strange.slug(), &*strange.detail), ("app_failed", "detail"));
+        let rejected = round_trip(&Fault::rejected(wire::Reject::BareLf));
+        assert_eq!((rejected.slug(), rejected.side()), ("bare_lf", Side::Client));
+        let mut out = Vec::new();
+        write_fault(&mut out, 1, &rejected);
+        let at = out.windows(7).position(|text| text == b"bare_lf").unwrap();
+        out[at..at + 7].copy_from_slice(b"bare_xx");
+        assert_eq!(read_fault(&out[FRAME_HEAD_BYTES..]).unwrap().slug(), "app_failed");
         let long = round_trip(&Fault::internal("ä".repeat(frames::FAULT_BYTES_MAX)));
         assert_eq!(long.detail.len(), frames::FAULT_BYTES_MAX / 4);
         let wide = Fault::not_found().with_field("x", "v".repeat(frames::FAULT_BYTES_MAX));
