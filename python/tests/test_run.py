@@ -55,9 +55,9 @@ def test_logging_is_configured_from_a_file(start_server, tmp_path, name, text):
 
 
 @pytest.mark.parametrize("name, text, said", [
-    ("log.json", "{", "log.json is wrong"),
-    ("log.json", '{"version": 2}', "log.json is wrong"),
-    ("log.ini", "[loggers]\n", "log.ini is wrong"),
+    ("log.json", "{", "log.json is invalid"),
+    ("log.json", '{"version": 2}', "log.json is invalid"),
+    ("log.ini", "[loggers]\n", "log.ini is invalid"),
 ])
 def test_a_wrong_log_configuration_is_said(start_server, tmp_path, name, text, said):
     file = tmp_path / name
