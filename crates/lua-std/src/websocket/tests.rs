@@ -141,13 +141,13 @@ fn a_peer_that_breaks_the_protocol_is_told_why() {
         end
         "#,
         &[
-            "nil a mask where none may be, or none where one must ",
+            "nil a mask on an unmasked side, or none on a masked side ",
             "136 1002",
             "nil End of file (10004)",
             "nil the message is larger than allowed ",
             "136 1009",
             "nil End of file (10004)",
-            "nil text that is no UTF-8 ",
+            "nil text that is not UTF-8 ",
             "136 1007",
             "nil End of file (10004)",
         ],
