@@ -2,9 +2,9 @@
 //!
 //! Owns, for one worker and one application, a connection of frames to each live process
 //! ([`crate::LiveWorkers`]). Each exchange goes to the process with the fewest exchanges of this
-//! worker in flight. While no process can take one, exchanges are queued in_process, bounded in
-//! number and time. Promises that a broken connection fails only the exchanges it stream_payload,
-//! and that a draining process is given nothing new.
+//! worker in flight. While no process can take one, exchanges are queued here, bounded in number
+//! and time. Promises that a broken connection fails only the exchanges it carries, and that a
+//! draining process is given nothing new.
 
 mod connection;
 mod exchange;

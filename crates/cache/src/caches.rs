@@ -90,8 +90,8 @@ impl Cache {
     pub(crate) async fn load_from_disk(&self, key: &Key) -> bool {
         let Some((stored, begun)) = self.store.find_on_disk(key) else { return false };
         let Some(share) = self.fill_budget.share(stored.length()) else { return false };
-        let run_while_wanted = key.clone();
-        let read = net::blocking(move || stored.read(&run_while_wanted)).await;
+        let wanted = key.clone();
+        let read = net::blocking(move || stored.read(&wanted)).await;
         drop(share);
         let Ok(Some(object)) = read else { return false };
         self.store.insert_from_disk(object, begun).is_ok()

@@ -60,10 +60,11 @@ macro_rules! fault_kinds {
             /// Every kind but [`FaultKind::Rejected`].
             const ALL: &[FaultKind] = &[$(FaultKind::$variant,)*];
 
-            const fn row(self) -> (&'static str, Side, u16, Retry, CloseReason) {
+            fn row(self) -> (&'static str, Side, u16, Retry, CloseReason) {
                 match self {
-                    FaultKind::Rejected(_) => {
-                        ("malformed", Side::Client, 400, Retry::Never, CloseReason::Malformed)
+                    FaultKind::Rejected(reject) => {
+                        let (slug, status) = (reject.slug(), reject.status());
+                        (slug, Side::Client, status, Retry::Never, close_of_rejected(reject))
                     }
                     $(FaultKind::$variant => {
                         ($slug, Side::$side, $status, Retry::$retry, close_reason!($($close)?))
@@ -147,10 +148,7 @@ impl FaultKind {
     /// A word of a fixed vocabulary, for counters and, for upstream faults, the `error` parameter
     /// of Proxy-Status (RFC 9209 2.3).
     pub fn slug(self) -> &'static str {
-        match self {
-            FaultKind::Rejected(reject) => reject.slug(),
-            kind => kind.row().0,
-        }
+        self.row().0
     }
 
     /// Whose fault it is.
@@ -160,18 +158,7 @@ impl FaultKind {
 
     /// Why the client's connection ends, where it does.
     pub fn close_reason(self) -> CloseReason {
-        match self {
-            FaultKind::Rejected(reject) => match reject {
-                Reject::RequestLineTooLong => CloseReason::RequestLineTooLong,
-                Reject::HeadersTooLarge
-                | Reject::FieldNameTooLong
-                | Reject::TooManyFields
-                | Reject::TrailersTooLarge => CloseReason::HeadersTooLarge,
-                Reject::BodyTooLarge => CloseReason::BodyTooLarge,
-                _ => CloseReason::Malformed,
-            },
-            kind => kind.row().4,
-        }
+        self.row().4
     }
 
     /// The limit that the client has run into, where it is not counted where it is found.
@@ -187,6 +174,18 @@ impl FaultKind {
             FaultKind::Rejected(Reject::TrailersTooLarge) => Some(LimitHit::Trailers),
             _ => None,
         }
+    }
+}
+
+fn close_of_rejected(reject: Reject) -> CloseReason {
+    match reject {
+        Reject::RequestLineTooLong => CloseReason::RequestLineTooLong,
+        Reject::HeadersTooLarge
+        | Reject::FieldNameTooLong
+        | Reject::TooManyFields
+        | Reject::TrailersTooLarge => CloseReason::HeadersTooLarge,
+        Reject::BodyTooLarge => CloseReason::BodyTooLarge,
+        _ => CloseReason::Malformed,
     }
 }
 
@@ -284,9 +283,7 @@ impl Fault {
 
     /// The bytes that should have been a request are none.
     pub fn rejected(reject: Reject) -> Fault {
-        Fault::new(FaultKind::Rejected(reject), reject.text())
-            .with_status(reject.status())
-            .closing()
+        Fault::new(FaultKind::Rejected(reject), reject.text()).closing()
     }
 
     /// The same fault with one more field for its response.

@@ -4,10 +4,10 @@
 //! [`SharedBodyReader`] made from it is a [`BodyStream`] that begins at the beginning and is woken
 //! when there is more. Promises a bound on what is kept, that no lock is held while bytes are
 //! copied (a reader takes a reference to a piece under a read lock; only one that has caught up
-//! takes a mutex, to leave its waker), and that nobody waits for a writer that has gone. Drops
-//! nothing while anybody may still read it: what becomes longer than the bound goes on as a window
-//! ([`SharedBodyWriter::push_on`]), at the pace of the slowest who reads it, and nobody joins any
-//! more.
+//! takes a mutex, to leave its waker), and that no reader waits for a writer that is gone.
+//! Drops nothing that a reader may still need: what becomes longer than the bound continues as a
+//! window ([`SharedBodyWriter::push_on`]), at the pace of the slowest reader, and no reader joins
+//! any more.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -261,10 +261,8 @@ impl SharedBodyWriter {
 
 impl Drop for SharedBodyWriter {
     fn drop(&mut self) {
-        self.shared.end(Err(Fault::new(
-            FaultKind::SharedBodyDropped,
-            "nobody adds to the growing body any more",
-        )));
+        self.shared
+            .end(Err(Fault::new(FaultKind::SharedBodyDropped, "the writer of the body is gone")));
     }
 }
 

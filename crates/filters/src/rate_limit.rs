@@ -63,7 +63,7 @@ struct RateLimit {
     /// Clients see it.
     name: Option<String>,
     /// How many keys are remembered. When there are more, those that were idle longest begin
-    /// anew.
+    /// again with a full burst.
     #[setting(default = 65536, range = 1..=16777216)]
     entries: u32,
 }

@@ -23,10 +23,14 @@
 //! ])
 //! .unwrap();
 //!
-//! let mut headers = Headers::new(); headers.append("host", "www.shop.example:8080"); let target =
-//! Target::new("/item/7".into()).unwrap(); let request = Request::made_up(Method::Get, target,
-//! headers); let RouteLookup::Route(id, params) = router.find(&Input::from(&request)) else {
-//! panic!("no route") }; assert_eq!(router.rules()[id.index()].name, "shop");
+//! let mut headers = Headers::new();
+//! headers.append("host", "www.shop.example:8080");
+//! let target = Target::new("/item/7".into()).unwrap();
+//! let request = Request::made_up(Method::Get, target, headers);
+//! let RouteLookup::Route(id, params) = router.find(&Input::from(&request)) else {
+//!     panic!("no route")
+//! };
+//! assert_eq!(router.rules()[id.index()].name, "shop");
 //! assert_eq!(params.get("/item/7", "id"), Some("7"));
 //! ```
 

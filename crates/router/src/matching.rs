@@ -7,8 +7,8 @@ use settings::{Node, OneOrMany, Reader, Setting, Spanned, quote};
 
 use crate::{HostPattern, MethodName, PathPattern};
 
-/// Which requests a route takes: those that everything written here fits. What is left out fits
-/// every request, and of a list one has to fit.
+/// The conditions of a route: a request must meet all of them. A missing condition is met by every
+/// request; of a list, one entry has to match.
 ///
 /// Where several routes fit, the order decides: `priority`; then the host (exact, the longest
 /// `*.`, any); then the path, segment by segment (literal, `{param}`, `{*rest}`), Ant patterns

@@ -239,7 +239,7 @@ fn settle(
             peer.stats.measure_failure(latency_us, now_us);
             peer.stats.count(CLASS_ERROR);
             local.cluster.failed(&peer.member, ejection, was_trial, now_us / 1000);
-            local.hit(fault.slug());
+            local.hit(fault.kind);
             // The name of the configuration: which address failed is for the log, not for clients.
             fault.next_hop = Some(Box::from(&*local.cluster.name));
         }
@@ -255,6 +255,6 @@ fn no_server(local: &LocalCluster, view: &View) -> Fault {
     } else {
         (FaultKind::ConnectionLimit, "every server of the upstream is at its max_connections")
     };
-    local.hit(kind.slug());
+    local.hit(kind);
     Fault::new(kind, detail)
 }

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use exchange::{LocalFuture, WorkerContext};
+use exchange::{FaultKind, LocalFuture, WorkerContext};
 use net::{clock, timer};
 use telemetry::{CachePadded, Counter, Histogram, LimitHit, SharedGauge, WorkerMetrics, families};
 
@@ -100,13 +100,13 @@ impl LocalCluster {
     }
 
     /// Counts a limit that a request ran into.
-    pub(crate) fn hit(&self, slug: &str) {
-        match slug {
-            "http_response_timeout" | "connection_timeout" | "connection_write_timeout" => {
-                self.worker.hit(LimitHit::SlowUpstream);
-            }
-            "http_response_header_section_size" => self.worker.hit(LimitHit::UpstreamHeaders),
-            "connection_limit_reached" => self.worker.hit(LimitHit::UpstreamConnections),
+    pub(crate) fn hit(&self, kind: FaultKind) {
+        match kind {
+            FaultKind::ResponseTimeout
+            | FaultKind::ConnectionTimeout
+            | FaultKind::ConnectionWriteTimeout => self.worker.hit(LimitHit::SlowUpstream),
+            FaultKind::ResponseHeadersSize => self.worker.hit(LimitHit::UpstreamHeaders),
+            FaultKind::ConnectionLimit => self.worker.hit(LimitHit::UpstreamConnections),
             _ => {}
         }
     }

@@ -40,7 +40,7 @@ impl Exchange {
         outbox: &mut Outbox,
     ) -> Option<Exchange> {
         let OffloadedRequest { head, body, answer } = handed;
-        // Polling the body makes the client send it (RFC 9110 10.1.1): in_process the application's
+        // Polling the body makes the client send it (RFC 9110 10.1.1): here the application's
         // first credit does.
         let expects = head.headers.lists_token(Known::Expect, "100-continue");
         let mut sender = BodySender::new(if expects { 0 } else { window });

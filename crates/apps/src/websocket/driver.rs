@@ -238,7 +238,7 @@ impl WebSocketDriver {
         while !self.input.is_empty() {
             if self.session.poll_room(cx).is_pending() {
                 if !std::mem::replace(&mut self.stalled, true) {
-                    // It may be held in_process for long and must not pin a buffer of the worker.
+                    // It may be held here for long and must not pin a buffer of the worker.
                     self.input = net::detach(&self.input).freeze();
                 }
                 return false;

@@ -50,8 +50,8 @@ pub(super) async fn copy_body(
     let mut unwanted = UnwantedSince::default();
     let mut length = 0;
     loop {
-        let run_while_wanted = writer.readers() + leader.followers() > 0;
-        if !unwanted.continues(run_while_wanted, length, streaming.length, config) {
+        let is_wanted = writer.readers() + leader.followers() > 0;
+        if !unwanted.continues(is_wanted, length, streaming.length, config) {
             leader.close();
             writer.fail(Fault::client_gone("no client reads the response any more"));
             return CopyResult::Failed;
@@ -151,12 +151,12 @@ struct UnwantedSince(Option<(Moment, u64)>);
 impl UnwantedSince {
     fn continues(
         &mut self,
-        run_while_wanted: bool,
+        is_wanted: bool,
         length: u64,
         whole: Option<u64>,
         config: &FilterConfig,
     ) -> bool {
-        if run_while_wanted {
+        if is_wanted {
             self.0 = None;
             return true;
         }

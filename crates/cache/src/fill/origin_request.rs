@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn the_origin_gets_the_url_as_the_key_has_it() {
-        for (target, url, run_while_wanted) in [
+        for (target, url, expected) in [
             ("/a?b=1&c=2", "http://a/a?b=1&c=2", "/a?b=1&c=2"),
             ("/a?b=1&c=2", "http://a/a?c=2", "/a?c=2"),
             ("/%61?b=1", "http://a/a", "/a"),
@@ -190,7 +190,7 @@ mod tests {
         ] {
             let sent =
                 origin_request(&request(target, &[("Host", "A:80")]), &key(url), None, &config());
-            assert_eq!(sent.target.raw(), run_while_wanted.as_bytes());
+            assert_eq!(sent.target.raw(), expected.as_bytes());
             assert_eq!(sent.authority(), b"a");
         }
     }
@@ -198,7 +198,7 @@ mod tests {
     /// What the client wrote into X-Forwarded-For is not in the key.
     #[test]
     fn the_chain_of_forwarders_begins_at_the_client() {
-        for (chain, client, run_while_wanted) in [
+        for (chain, client, expected) in [
             ("evil, 192.0.2.1, 10.0.0.1", "192.0.2.1", Some("192.0.2.1, 10.0.0.1")),
             ("192.0.2.1:99", "192.0.2.1", Some("192.0.2.1:99")),
             ("[2001:db8::1]:99, 10.0.0.1", "2001:db8::1", Some("[2001:db8::1]:99, 10.0.0.1")),
@@ -209,7 +209,7 @@ mod tests {
             request.client_ip = client.parse().unwrap();
             let sent = origin_request(&request, &key("http://a/"), None, &config());
             let sent = sent.headers.get_str(Known::XForwardedFor);
-            assert_eq!(sent, run_while_wanted, "{chain}");
+            assert_eq!(sent, expected, "{chain}");
         }
     }
 }

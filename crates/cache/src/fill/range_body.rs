@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn a_part_is_cut_out_of_whatever_pieces_come() {
         block_on_local(async {
-            for (asked, run_while_wanted, content_range) in [
+            for (asked, expected, content_range) in [
                 ("bytes=0-0", "0", "bytes 0-0/10"),
                 ("bytes=1-4", "1234", "bytes 1-4/10"),
                 ("bytes=3-", "3456789", "bytes 3-9/10"),
@@ -151,10 +151,10 @@ mod tests {
                 }
                 writer.finish(None);
                 assert_eq!(part.status, 206);
-                assert_eq!(part.body.length(), Some(run_while_wanted.len() as u64));
+                assert_eq!(part.body.length(), Some(expected.len() as u64));
                 let said = part.headers.get(Known::ContentRange);
                 assert_eq!(said, Some(content_range.as_bytes()));
-                assert_eq!(part.body.collect(100).await.unwrap(), run_while_wanted, "{asked}");
+                assert_eq!(part.body.collect(100).await.unwrap(), expected, "{asked}");
             }
             let refused = range_response(b"bytes=10-", 10, Response::new(200)).err().unwrap();
             assert_eq!(refused.status, 416);

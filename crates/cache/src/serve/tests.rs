@@ -146,7 +146,7 @@ fn what_is_stored_and_fresh_is_the_answer_again_and_again() {
     assert!(bench.ask(&mut get("/a?", &[])).is_none());
 }
 
-/// StoredEntry, and then at hand: both are the same.
+/// Runs a check on an entry of the store, and again when the worker has it at hand.
 fn both(bench: &Bench, check: impl Fn(&str)) {
     check("from the store");
     for _ in 0..4 {

@@ -116,7 +116,7 @@ impl Written {
         let subjects: Vec<_> = named.map(|(key, _)| key).collect();
         match subjects.as_slice() {
             [_] => self.subject(node, reader),
-            // A key that nobody knows is an error already, and probably the subject misspelt.
+            // An unknown key is an error already, and probably a misspelt subject.
             [] if has_unknown(node) => None,
             [] => {
                 reader

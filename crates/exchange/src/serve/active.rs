@@ -99,7 +99,7 @@ async fn reject(connection: &Connection, snapshot: &ListenerSnapshot, fault: Fau
     snapshot.dispatch.on_generated(&unknown, &mut response);
     unknown.retire();
     io.answering.set(true);
-    let plan = respond::SendOptions {
+    let options = respond::SendOptions {
         to_head: false,
         version: Version::Http11,
         persistence: Persistence::Close,
@@ -109,8 +109,8 @@ async fn reject(connection: &Connection, snapshot: &ListenerSnapshot, fault: Fau
         deferrable: false,
     };
     // A rendered fault is not a stream: it is queued as a whole.
-    respond::queue(io, response, &plan);
-    match respond::flush(io, plan.patience).await {
+    respond::queue(io, response, &options);
+    match respond::flush(io, options.patience).await {
         Ok(()) => NextStep::Linger(reason),
         Err(_) => NextStep::Close(reason),
     }

@@ -181,7 +181,7 @@ fn what_is_too_long_to_be_kept_goes_on_at_the_pace_of_the_slowest() {
         assert_eq!(first(&mut quick).await, 1);
         tokio::task::yield_now().await;
         assert_eq!(shared.length(), 900, "the slow one has not read it");
-        assert!(shared.join().is_none(), "nobody joins a window");
+        assert!(shared.join().is_none(), "no reader joins a window");
         assert_eq!(first(&mut slow).await, 1);
         for piece in 2..=3 {
             assert_eq!((first(&mut quick).await, first(&mut slow).await), (piece, piece));

@@ -49,21 +49,21 @@ fn thousand() -> Message {
 
 /// Counts how often it is woken.
 #[derive(Default)]
-struct EventFd(AtomicUsize);
+struct CountingWaker(AtomicUsize);
 
-impl Wake for EventFd {
+impl Wake for CountingWaker {
     fn wake(self: Arc<Self>) {
         self.0.fetch_add(1, Ordering::SeqCst);
     }
 }
 
-impl EventFd {
-    fn new() -> (Arc<EventFd>, Waker) {
-        let bell = Arc::new(EventFd::default());
-        (bell.clone(), Waker::from(bell))
+impl CountingWaker {
+    fn new() -> (Arc<CountingWaker>, Waker) {
+        let counter = Arc::new(CountingWaker::default());
+        (counter.clone(), Waker::from(counter))
     }
 
-    fn rung(&self) -> usize {
+    fn wakes(&self) -> usize {
         self.0.load(Ordering::SeqCst)
     }
 }
@@ -173,29 +173,29 @@ fn whoever_waits_for_room_is_woken_once_when_half_is_free() {
         open.give(text("in"));
         session.send(text("out")).unwrap();
     }
-    let (worker, waker) = EventFd::new();
+    let (worker, waker) = CountingWaker::new();
     assert!(open.poll_room(&Context::from_waker(&waker)).is_pending());
-    let (writer, waker) = EventFd::new();
+    let (writer, waker) = CountingWaker::new();
     assert!(session.poll_ready(&Context::from_waker(&waker)).is_pending());
     for expected in [0, 1, 1] {
         assert!(now(|cx| session.poll_receive(cx)).is_some());
         assert!(now(|cx| open.poll_said(cx)).is_some());
-        assert_eq!((worker.rung(), writer.rung()), (expected, expected));
+        assert_eq!((worker.wakes(), writer.wakes()), (expected, expected));
     }
 }
 
 #[test]
 fn many_messages_wake_a_reader_once() {
     let (mut session, mut open) = open();
-    let (reader, waker) = EventFd::new();
+    let (reader, waker) = CountingWaker::new();
     assert!(session.poll_receive(&Context::from_waker(&waker)).is_pending());
-    let (worker, waker) = EventFd::new();
+    let (worker, waker) = CountingWaker::new();
     assert!(open.poll_said(&Context::from_waker(&waker)).is_pending());
     for _ in 0..3 {
         open.give(text("in"));
         session.send(text("out")).unwrap();
     }
-    assert_eq!((reader.rung(), worker.rung()), (1, 1));
+    assert_eq!((reader.wakes(), worker.wakes()), (1, 1));
 }
 
 #[test]
@@ -219,12 +219,12 @@ fn a_goodbye_goes_behind_what_was_sent_and_ends_the_session() {
 fn what_has_come_is_heard_before_the_end() {
     let (mut session, mut open) = open();
     open.give(text("last"));
-    let (writer, waker) = EventFd::new();
+    let (writer, waker) = CountingWaker::new();
     while session.poll_ready(&Context::from_waker(&waker)).is_ready() {
         session.send(text("x")).unwrap();
     }
     drop(open);
-    assert_eq!(writer.rung(), 1);
+    assert_eq!(writer.wakes(), 1);
     assert!(session.is_gone());
     assert_eq!(session.send(text("y")), Err(Gone));
     assert_eq!(now(|cx| session.poll_receive(cx)), Some(Received::Message(text("last"))));
@@ -238,10 +238,10 @@ fn a_session_that_is_dropped_is_closed_with_1011() {
     for _ in 0..4 {
         open.give(text("unread"));
     }
-    let (worker, waker) = EventFd::new();
+    let (worker, waker) = CountingWaker::new();
     assert!(open.poll_room(&Context::from_waker(&waker)).is_pending());
     drop(session);
-    assert_eq!(worker.rung(), 1);
+    assert_eq!(worker.wakes(), 1);
     assert!(now(|cx| open.poll_room(cx)).is_some(), "what comes is read and dropped");
     let goodbye = Received::Closed(Closed::new(1011, ""));
     assert_eq!(now(|cx| open.poll_said(cx)), Some(goodbye));

@@ -82,7 +82,7 @@ fn rubbish_is_no_description() {
     for length in 0..head.len() {
         assert!(decode(form, &head[..length], none()).is_none(), "{length}");
     }
-    // DiskCounts that promise more than there is.
+    // Counts that promise more than there is.
     for at in 0..head.len().saturating_sub(4) {
         let mut changed = head.clone();
         changed[at..at + 4].copy_from_slice(&[0xff; 4]);
