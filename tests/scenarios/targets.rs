@@ -110,6 +110,9 @@ upstreams: { app: { servers: ["UPSTREAM"] } }
 routes:
   - match: { path: "/private/{*r}" }
     handler: { respond: { status: 403, headers: { x-path: "{path}" }, body: private } }
+  - match: /find
+    filters: [{ rewrite: { template: "/u/{query.q}" } }]
+    handler: { upstream: app }
   - match: { path: "/{*r}" }
     handler: { upstream: app }
 "#;
@@ -142,5 +145,13 @@ fn an_encoded_slash_is_a_name_a_slash_or_refused() {
     server.wait_for_log("/a%2Fb%252Fc");
     for listener in ["keep", "decode", "refuse"] {
         assert_eq!(ask(listener, "/a%252Fb"), (204, "/a%252Fb".to_owned()));
+        assert_eq!(ask(listener, "/find?q=a.b"), (204, "/u/a.b?q=a.b".to_owned()));
+    }
+    // A variable of a rewrite obeys the listener as well.
+    for brought in ["/find?q=../private", "/find?q=..%2fprivate"] {
+        let (_, query) = brought.split_once('?').expect("a query");
+        assert_eq!(ask("keep", brought), (204, format!("/u/..%2Fprivate?{query}")));
+        assert_eq!(ask("decode", brought), (400, String::new()));
+        assert_eq!(ask("refuse", brought), (400, String::new()));
     }
 }

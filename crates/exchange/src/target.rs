@@ -6,7 +6,7 @@
 //! wrote is kept where it differs, for the log and `explain`.
 
 use bytes::Bytes;
-use wire::target::PathFault;
+use wire::target::{PathFault, count_encoded_slashes, is_encoded_slash};
 
 /// Longest raw target that is kept in place.
 const SHORT_MAX: usize = 79;
@@ -17,6 +17,8 @@ pub struct Target {
     raw: Raw,
     /// Length of the raw path, before any `?`.
     path_length: u32,
+    /// True if the listener takes `%2F` for a part of a name.
+    keeps_encoded_slashes: bool,
     /// What most targets have not.
     other: Option<Box<Other>>,
 }
@@ -83,7 +85,8 @@ impl Target {
     pub fn asterisk() -> Target {
         let mut text = [0; SHORT_MAX];
         text[0] = b'*';
-        Target { raw: Raw::Short { length: 1, text }, path_length: 1, other: None }
+        let raw = Raw::Short { length: 1, text };
+        Target { raw, path_length: 1, keeps_encoded_slashes: false, other: None }
     }
 
     /// The target of `OPTIONS http://host`: routes see `/`, the server is sent `*` (RFC 9112
@@ -109,6 +112,7 @@ impl Target {
     /// [`Target::split_at`] in place.
     #[inline]
     pub(crate) fn assign(&mut self, raw: &[u8], path_length: usize) -> Result<(), PathFault> {
+        self.keeps_encoded_slashes = false;
         if !wire::target::is_plain(&raw[..path_length]) {
             return self.assign_unusual(raw, path_length);
         }
@@ -199,14 +203,22 @@ impl Target {
         target
     }
 
+    /// True if the path may have `%2F`, also where a filter writes it: see
+    /// [`Target::keep_encoded_slashes`].
+    pub fn keeps_encoded_slashes(&self) -> bool {
+        self.keeps_encoded_slashes
+    }
+
+    /// Permits filters to put `%2F` into the path. Only the rule of the listener does so: to many
+    /// servers an encoded slash is a slash.
+    pub fn keep_encoded_slashes(&mut self) {
+        self.keeps_encoded_slashes = true;
+    }
+
     /// Whether the path was received with `%2F`, which RFC 3986 2.2 tells apart from a slash.
     #[inline]
     pub fn has_encoded_slash(&self) -> bool {
-        self.other.is_some() && {
-            let received = self.received_path();
-            let mut escapes = memchr::memchr_iter(b'%', received);
-            escapes.any(|at| is_encoded_slash(&received[at..]))
-        }
+        self.other.is_some() && count_encoded_slashes(self.received_path()) > 0
     }
 
     /// Reads the received path as if every `%2F` had been written as a slash.
@@ -257,14 +269,11 @@ impl Target {
         let path = || std::str::from_utf8(self.raw_path()).unwrap_or("/").into();
         let routed = first.routed.or(first.path).unwrap_or_else(path);
         let received = first.received.unwrap_or_else(|| self.raw_path().into());
-        *self = new;
+        let keeps_encoded_slashes = self.keeps_encoded_slashes;
+        *self = Target { keeps_encoded_slashes, ..new };
         let other = self.other.get_or_insert_default();
         (other.routed, other.received) = (Some(routed), Some(received));
     }
-}
-
-fn is_encoded_slash(text: &[u8]) -> bool {
-    text.get(..3).is_some_and(|escape| escape.eq_ignore_ascii_case(b"%2f"))
 }
 
 #[cfg(test)]

@@ -4,18 +4,19 @@
 //! no spelling of a path escapes a rewrite. The result is made canonical before any other part of
 //! the program sees it: it has no dot segment, wherever its parts came from. What is not replaced
 //! keeps the escapes of the client, and the query stays. Route parameters keep the text they
-//! matched.
+//! matched. A client puts no `%2F` into the path by a variable unless its listener keeps encoded
+//! slashes.
 
 use std::borrow::Cow;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use exchange::{
-    Fault, FaultKind, Filter, FilterKind, FilterPlan, MaybeFuture, Request, Stage, Step,
+    Fault, FaultKind, Filter, FilterKind, FilterPlan, MaybeFuture, Request, Stage, Step, Target,
     WorkerContext, variables,
 };
 use settings::{Node, Part, Reader, Regex, Setting, Template};
-use wire::target::{PathFault, encode_path, normal_form, normalize};
+use wire::target::{PathFault, count_encoded_slashes, encode_path, normal_form, normalize};
 
 pub(crate) const KIND: FilterKind = FilterKind { name: "rewrite", schema: Rewrite::schema, read };
 
@@ -38,7 +39,8 @@ struct Rewrite {
     #[setting(example = "/v2")]
     add_prefix: Option<String>,
     /// The whole new path. It may have a query of its own, which comes before the one of the
-    /// request.
+    /// request. A request whose variables put `%2F` into the path is answered 400 unless its
+    /// listener has `encoded_slashes: keep`.
     #[setting(example = "/items/{path.id}", example = "/search?q={path.word}")]
     template: Option<Template>,
     /// A replacement of what a regular expression finds first.
@@ -95,7 +97,8 @@ impl FilterPlan for RewritePlan {
     }
 
     fn build(&self, _: &WorkerContext) -> Stage {
-        Stage::Filter(Rc::new(RewriteFilter(self.0.clone())))
+        let own_slashes = own_encoded_slashes(&self.0);
+        Stage::Filter(Rc::new(RewriteFilter { settings: self.0.clone(), own_slashes }))
     }
 
     fn describe(&self) -> String {
@@ -112,7 +115,22 @@ impl FilterPlan for RewritePlan {
     }
 }
 
-struct RewriteFilter(Arc<Rewrite>);
+/// Returns how many `%2F` the settings themselves write into a path.
+fn own_encoded_slashes(settings: &Rewrite) -> usize {
+    let Rewrite { strip_prefix: _, add_prefix, template, regex } = settings;
+    let template = template.as_ref().map(ToString::to_string);
+    // What follows is a query.
+    let template = template.as_ref().and_then(|template| template.split('?').next());
+    let replacement = regex.as_ref().map(|regex| &*regex.replace);
+    let texts = [template, add_prefix.as_deref(), replacement].into_iter().flatten();
+    texts.map(|text| count_encoded_slashes(text.as_bytes())).sum()
+}
+
+struct RewriteFilter {
+    settings: Arc<Rewrite>,
+    /// The encoded slashes that the configuration writes into a path.
+    own_slashes: usize,
+}
 
 impl Filter for RewriteFilter {
     fn name(&self) -> &'static str {
@@ -125,12 +143,17 @@ impl Filter for RewriteFilter {
             return Step::Continue.into();
         }
         let Some(raw) = self.rewritten(request) else { return Step::Continue.into() };
+        let slashes_max = self.own_slashes + count_encoded_slashes(request.target.raw_path());
         let replaced = match raw.len() > TARGET_BYTES_MAX {
             true => Err("the target is too long"),
             false => request.target.replace(raw).map_err(PathFault::as_str),
         };
         match replaced {
-            Ok(()) => Step::Continue.into(),
+            Ok(()) if obeys_listener(&request.target, slashes_max) => Step::Continue.into(),
+            Ok(()) => {
+                let detail = "a rewrite puts %2F of the client into the path";
+                Step::Fail(Fault::new(FaultKind::EncodedSlash, detail)).into()
+            }
             Err(why) => {
                 let detail = format!("the result of a rewrite is no path: {why}");
                 Step::Fail(Fault::new(FaultKind::InvalidTarget, detail)).into()
@@ -142,7 +165,7 @@ impl Filter for RewriteFilter {
 impl RewriteFilter {
     /// The new target; `None` where nothing changes.
     fn rewritten(&self, request: &Request) -> Option<Vec<u8>> {
-        let (path, own_query) = match &self.0.template {
+        let (path, own_query) = match &self.settings.template {
             Some(template) => {
                 let mut url = variables::fill_url(template, request);
                 let query = url.iter().position(|byte| *byte == b'?').map(|at| {
@@ -164,7 +187,7 @@ impl RewriteFilter {
 
     /// The raw path after prefixes and expression; `None` where none of them applies.
     fn changed(&self, before: &[u8]) -> Option<Vec<u8>> {
-        let Rewrite { strip_prefix, add_prefix, regex, .. } = &*self.0;
+        let Rewrite { strip_prefix, add_prefix, regex, .. } = &*self.settings;
         let mut raw = Cow::Borrowed(before);
         if let Some(rest) = strip_prefix.as_ref().and_then(|prefix| stripped(before, prefix)) {
             raw = Cow::Borrowed(if rest.is_empty() { b"/" } else { rest });
@@ -184,6 +207,12 @@ impl RewriteFilter {
     }
 }
 
+/// False if a variable brought an encoded slash into the path and the listener does not keep them.
+/// Reading it as a slash instead would let the client leave its place in the path.
+fn obeys_listener(target: &Target, slashes_max: usize) -> bool {
+    target.keeps_encoded_slashes() || count_encoded_slashes(target.raw_path()) <= slashes_max
+}
+
 /// The rest of a canonical path after the segments of a prefix, where it begins with them.
 fn stripped<'r>(raw: &'r [u8], prefix: &str) -> Option<&'r [u8]> {
     let prefix = prefix.trim_end_matches('/').as_bytes();
@@ -201,8 +230,15 @@ mod tests {
     use settings::node;
 
     fn rewritten(settings: &Node, target: &str) -> Result<String, u16> {
+        rewritten_on(settings, target, true)
+    }
+
+    fn rewritten_on(settings: &Node, target: &str, keeps: bool) -> Result<String, u16> {
         let mut request = get(target, &[("x-user", "a/../b?c#d"), ("x-up", "..")]);
         let names: Arc<[Box<str>]> = Arc::from(vec![Box::from("id")]);
+        if keeps {
+            request.target.keep_encoded_slashes();
+        }
         let from = target.find("ID").unwrap_or(0) as u32;
         request.params = Params::new(names, &[(from, from + 2)]);
         let rewrite = filter(&KIND, settings);
@@ -291,6 +327,33 @@ mod tests {
             let after = after.map(str::to_owned);
             assert_eq!(rewritten(&node!({ "template": template }), before), after, "{template}");
         }
+    }
+
+    /// On a listener that refuses or decodes `%2F`, no variable brings one into the path. Those of
+    /// the configuration stay.
+    #[test]
+    fn a_variable_brings_no_encoded_slash_past_the_listener() {
+        let template = |text: &str| node!({ "template": text });
+        for (settings, before, after) in [
+            (template("/u/{header.x-user}"), "/", Err(400)),
+            (template("/u/{query.q}"), "/?q=a/b", Err(400)),
+            (template("/a%2Fb/{query.q}"), "/?q=a/b", Err(400)),
+            (template("/x%2{query.q}"), "/?q=F", Err(400)),
+            (template("/u/{query.q}?%2F"), "/?q=a/b", Err(400)),
+            (template("/u/{query.q}"), "/?q=a", Ok("/u/a?q=a")),
+            (template("/u?{query.q}"), "/?q=a/b", Ok("/u?a%2Fb&q=a/b")),
+            (template("/a%2Fb/{query.q}"), "/?q=c", Ok("/a%2Fb/c?q=c")),
+            (node!({ "add_prefix": "/a%2Fb" }), "/c", Ok("/a%2Fb/c")),
+            (node!({ "regex": { "pattern": "^/x", "replace": "/a%2Fb" } }), "/x/c", Ok("/a%2Fb/c")),
+        ] {
+            let after = after.map(str::to_owned);
+            assert_eq!(rewritten_on(&settings, before, false), after, "{settings:?} {before}");
+        }
+        let mut request = get("/c", &[]);
+        for settings in [node!({ "add_prefix": "/a%2Fb" }), node!({ "add_prefix": "/v2" })] {
+            passed(filter(&KIND, &settings).on_request(&mut request)).unwrap();
+        }
+        assert_eq!(request.target.raw(), b"/v2/a%2Fb/c");
     }
 
     #[test]

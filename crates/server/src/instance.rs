@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use config::{Limits, ListenerPlan, RoutePlan, ServerPlan, Timeouts};
+use config::{EncodedSlashes, Limits, ListenerPlan, RoutePlan, ServerPlan, Timeouts};
 use exchange::serve::{ConnectionTimeouts, ListenerSnapshot, TrustedProxies};
 use exchange::{
     AccessLog, Bounds, Dispatch, Fault, Request, Response, Route, Stage, Subrequests, WorkerContext,
@@ -27,6 +27,8 @@ pub(crate) struct Instance {
     /// Filters that change generated responses to requests without a route.
     unrouted: Vec<Stage>,
     access: Option<Rc<AccessLog>>,
+    /// True if a listener keeps encoded slashes: then each request has to know whether its does.
+    keeps_encoded_slashes: bool,
 }
 
 impl Instance {
@@ -38,7 +40,17 @@ impl Instance {
         let routes = plan.routes.iter().map(|route| Rc::new(build_route(route, worker)));
         let router = Router::clone(&plan.router);
         let unrouted = plan.unrouted.iter().map(|filter| filter.build(worker)).collect();
-        Rc::new(Instance { plan: plan.clone(), router, routes: routes.collect(), unrouted, access })
+        let mut listeners = plan.listeners.iter();
+        let keeps_encoded_slashes =
+            listeners.any(|listener| listener.encoded_slashes == EncodedSlashes::Keep);
+        Rc::new(Instance {
+            plan: plan.clone(),
+            router,
+            routes: routes.collect(),
+            unrouted,
+            access,
+            keeps_encoded_slashes,
+        })
     }
 
     /// Requests from within go through these routes.
@@ -116,7 +128,7 @@ fn build_route(route: &RoutePlan, worker: &WorkerContext) -> Route {
 
 impl Dispatch for Instance {
     fn dispatch(&self, request: &mut Request) -> Result<Rc<Route>, Fault> {
-        if request.target.has_encoded_slash() {
+        if self.keeps_encoded_slashes || request.target.has_encoded_slash() {
             slashes::apply_rule_of(&self.plan, request)?;
         }
         let found = self.router.find(&Input::from(&*request));

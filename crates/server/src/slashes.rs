@@ -36,7 +36,11 @@ pub(crate) fn apply_rule_of(plan: &ServerPlan, request: &mut Request) -> Result<
 pub(crate) fn apply(rule: EncodedSlashes, target: &mut Target) -> Result<(), Fault> {
     let refused = |kind, why: &'static str| Err(Fault::new(kind, why));
     match rule {
-        EncodedSlashes::Keep => Ok(()),
+        EncodedSlashes::Keep => {
+            target.keep_encoded_slashes();
+            Ok(())
+        }
+        _ if !target.has_encoded_slash() => Ok(()),
         EncodedSlashes::Decode => match target.decode_slashes() {
             Ok(()) => Ok(()),
             Err(fault) => refused(FaultKind::InvalidTarget, fault.as_str()),

@@ -121,6 +121,16 @@ pub fn decode_for_files(normal: &[u8]) -> Result<Cow<'_, [u8]>, PathFault> {
     unescape(normal, |_| false)
 }
 
+/// Returns the number of encoded slashes in a path of any spelling.
+pub fn count_encoded_slashes(path: &[u8]) -> usize {
+    memchr::memchr_iter(b'%', path).filter(|at| is_encoded_slash(&path[*at..])).count()
+}
+
+/// True if the text begins with `%2F`, in either case.
+pub fn is_encoded_slash(text: &[u8]) -> bool {
+    text.get(..3).is_some_and(|escape| escape.eq_ignore_ascii_case(b"%2f"))
+}
+
 fn unescape(text: &[u8], keep: impl Fn(u8) -> bool) -> Result<Cow<'_, [u8]>, PathFault> {
     if memchr::memchr(b'%', text).is_none() {
         return Ok(Cow::Borrowed(text));
