@@ -87,6 +87,11 @@ impl Parts {
         Parts { response, length, dropped, all: all.split_off(excess).into() }
     }
 
+    /// The same parts after a revalidation; `response` has the updated headers.
+    pub fn revalidated(&self, response: StoredResponse) -> Parts {
+        Parts { response, length: self.length, dropped: self.dropped, all: self.all.clone() }
+    }
+
     /// The bytes of a range in order; `None` if some of them are not stored.
     pub fn cut(&self, range: ByteRange) -> Option<Vec<Bytes>> {
         let (mut at, end) = (range.first, range.last + 1);

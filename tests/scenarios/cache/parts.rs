@@ -180,3 +180,76 @@ fn parts_of_one_response_stay_within_max_size() {
     part(&server, "/", 2000, 3999);
     assert!(!is_hit(&part(&server, "/", 2000, 3999)));
 }
+
+/// Answers with fields that make it stale at once; a validation of `"a"` gets this 304.
+fn stale_origin(not_modified: &'static str) -> Origin {
+    Origin::start(move |head, _| {
+        if head.to_ascii_lowercase().contains("if-none-match: \"a\"") {
+            return format!("HTTP/1.1 304 Not Modified\r\n{not_modified}\r\n").into_bytes();
+        }
+        file(head, "cache-control: max-age=60\r\nage: 60\r\netag: \"a\"\r\nx-old: 1\r\n")
+    })
+}
+
+/// RFC 9111 4.3.4.
+#[test]
+fn stale_parts_are_revalidated() {
+    for entry in [ENTRY, "max_size: 1KiB, hit_for_miss: 0s"] {
+        let origin = stale_origin("cache-control: max-age=60\r\netag: \"a\"\r\nx-new: 1\r\n");
+        let server = cache(&origin, entry);
+        part(&server, "/", 100, 199);
+        let asked = origin.asked();
+        let revalidated = part(&server, "/", 120, 150);
+        let last = origin.last();
+        assert!(last.contains("range: bytes=120-150"), "a 304 is not certain: {last}");
+        assert!(last.contains("if-none-match: \"a\""), "{last}");
+        assert!(said(&revalidated).starts_with("fwd=stale; fwd-status=304"), "{revalidated:?}");
+        assert_eq!(revalidated.header("x-new"), Some("1"), "RFC 9111 3.2");
+        let hit = part(&server, "/", 100, 199);
+        assert!(is_hit(&hit) && hit.header("x-new") == Some("1"), "{hit:?}");
+        assert_eq!((hit.header("x-old"), hit.header("etag")), (Some("1"), Some("\"a\"")));
+        assert_eq!(origin.asked(), asked + 1);
+        let valid = [("result", "valid")];
+        assert_eq!(server.metrics().sum("tidegate_cache_revalidations_total", &valid), 1.0);
+    }
+}
+
+#[test]
+fn a_304_for_another_representation_revalidates_no_parts() {
+    for tag in ["\"b\"", "W/\"a\""] {
+        let fields = format!("cache-control: max-age=60\r\netag: {tag}\r\n").leak();
+        let origin = stale_origin(fields);
+        let server = cache(&origin, ENTRY);
+        part(&server, "/", 100, 199);
+        let asked = origin.asked();
+        assert_eq!(part(&server, "/", 120, 150).header("etag"), Some("\"a\""), "{tag}");
+        assert!(!origin.last().contains("if-none-match"), "{}", origin.last());
+        assert_eq!(origin.asked(), asked + 2, "{tag}");
+    }
+}
+
+#[test]
+fn parts_that_a_304_forbids_to_store_are_served_once_more() {
+    let origin = stale_origin("cache-control: no-store\r\netag: \"a\"\r\n");
+    let server = cache(&origin, ENTRY);
+    part(&server, "/", 100, 199);
+    let last = part(&server, "/", 120, 150);
+    assert!(said(&last).contains("detail="), "{last:?}");
+    part(&server, "/", 120, 150);
+    assert!(!origin.last().contains("if-none-match"), "{}", origin.last());
+}
+
+#[test]
+fn stale_parts_of_another_response_are_replaced() {
+    let origin = Origin::start(|head, before| match before {
+        0 => file(head, "cache-control: max-age=60\r\nage: 60\r\netag: \"a\"\r\n"),
+        _ => file(head, "cache-control: max-age=60\r\netag: \"b\"\r\n"),
+    });
+    let server = cache(&origin, ENTRY);
+    part(&server, "/", 100, 199);
+    let replaced = part(&server, "/", 120, 150);
+    assert!(origin.last().contains("if-none-match: \"a\""), "{}", origin.last());
+    assert_eq!(replaced.header("etag"), Some("\"b\""));
+    assert!(!is_hit(&part(&server, "/", 100, 199)));
+    assert!(is_hit(&part(&server, "/", 120, 150)));
+}

@@ -58,9 +58,15 @@ pub(super) fn origin_request(
     sent
 }
 
-/// Builds the request for a range, without any content coding: coded parts are not stored.
-pub(crate) fn range_origin_request(request: &Request, key: &Key, config: &FetchConfig) -> Request {
-    let mut part = origin_request(request, key, None, config);
+/// Builds the request for a range, without any content coding: coded parts are not stored. `stored`
+/// are the headers of the parts to revalidate.
+pub(crate) fn range_origin_request(
+    request: &Request,
+    key: &Key,
+    stored: Option<&Headers>,
+    config: &FetchConfig,
+) -> Request {
+    let mut part = origin_request(request, key, stored, config);
     part.headers.set(Known::AcceptEncoding, "identity");
     for name in [Known::Range, Known::IfRange] {
         for value in request.headers.get_all(name) {

@@ -89,6 +89,12 @@ impl<'a> MissHandler<'a> {
             if self.request.headers.contains(Known::Authorization) {
                 return self.fetch_unshared(lookup).await;
             }
+            if stale.is_none()
+                && let Some(part) = self.stale_part_fetch(&lookup)
+            {
+                self.filter.metrics().missed(Forward::Stale);
+                return self.fetch_part(part, Forward::Stale).await;
+            }
             match self.join(&lookup.key) {
                 Join::Leader(leader) => match self.newer_lookup(&lookup, stale.as_ref()) {
                     Some(newer) => {

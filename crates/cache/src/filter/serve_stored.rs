@@ -12,7 +12,7 @@ use crate::serve::{self, StatusHeaders};
 use crate::worker_filter::CacheFilter;
 
 impl CacheFilter {
-    fn said<'a>(&self, age_s: u32, status: Status<'a>) -> StatusHeaders<'a> {
+    pub(super) fn said<'a>(&self, age_s: u32, status: Status<'a>) -> StatusHeaders<'a> {
         StatusHeaders { age_s, status, x_status: self.config().x_status }
     }
 

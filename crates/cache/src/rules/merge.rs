@@ -18,6 +18,13 @@ pub fn confirms(stored: &Headers, not_modified: &Headers) -> bool {
     }
 }
 
+/// True if a 304 is about stored parts. Their validator is strong, and only a strong one keeps them
+/// together (RFC 9110 15.3.7.3).
+pub fn confirms_parts(stored: &Headers, not_modified: &Headers) -> bool {
+    let new = not_modified.get(Known::Etag).and_then(EntityTag::parse);
+    new.is_none_or(|new| !new.weak) && confirms(stored, not_modified)
+}
+
 /// A 304 to our conditions that has no other date can only mean our validators.
 fn same_date(stored: &Headers, not_modified: &Headers) -> bool {
     let Some(new) = not_modified.get(Known::LastModified) else { return true };
