@@ -42,6 +42,8 @@ const ENTRY_POINTS: &[(&str, &str)] = &[("tidegate", "bench")];
 /// Foreign libraries with an owner. One that is not named here is free to all.
 const OWNERS: &[(&str, &[&str])] = &[
     ("async-std", &[]),
+    // What rustls calls: also for session tickets and fingerprints.
+    ("aws-lc-rs", &["net"]),
     ("brotli", &["coding"]),
     ("clap", &["tidegate"]),
     ("clap_complete", &["tidegate"]),
@@ -65,7 +67,10 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("pyo3", &["python", "wheel"]),
     ("pyo3-build-config", &["wheel"]),
     ("quote", &["settings-derive"]),
+    // Certificates for tests; later for development.
+    ("rcgen", &["net", "scenarios"]),
     ("rustls", &["net"]),
+    ("rustls-native-certs", &["net"]),
     ("saphyr", &[]),
     ("saphyr-parser", &["config"]),
     ("serde", &["bench"]),
@@ -78,6 +83,7 @@ const OWNERS: &[(&str, &[&str])] = &[
         &["net", "exchange", "upstream", "files", "cache", "apps", "lua-vm", "lua-std", "server"],
     ),
     ("tokio-rustls", &["net"]),
+    ("x509-cert", &["net"]),
     ("zstd", &["coding"]),
 ];
 

@@ -1,10 +1,10 @@
 //! Sockets, workers and time: the only crate that opens sockets.
 //!
 //! Owns workers (a thread with an event loop, optionally pinned to a core), listeners, streams,
-//! datagrams, time-outs and name resolution. Guarantees: a dropped receive loses no bytes, an idle
-//! connection holds no buffer, and no lock is taken that another worker may hold while a request
-//! runs. Knows no protocol above TCP. The process's allocator lives here too, because it needs
-//! `unsafe`.
+//! datagrams, TLS, time-outs and name resolution. Guarantees: a dropped receive loses no bytes, an
+//! idle connection holds no buffer, and no lock is taken that another worker may hold while a
+//! request runs. Knows no protocol above TCP and TLS. The process's allocator lives here too,
+//! because it needs `unsafe`.
 
 #[cfg(debug_assertions)]
 mod activity;
@@ -34,6 +34,7 @@ mod serve;
 mod stream;
 pub mod task;
 pub mod timer;
+pub mod tls;
 pub mod worker;
 
 pub use allocator::{Allocator, release_free_memory};

@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::os::fd::BorrowedFd;
+use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use bytes::{Buf, Bytes};
@@ -138,20 +139,68 @@ impl Outgoing {
         Some(send(socket, joined, SendFlags::NOSIGNAL).map_err(io::Error::from))
     }
 
-    fn consume(&mut self, mut taken: usize) {
+    /// Returns up to `at_most` bytes from the front, for a stream that has to change them before
+    /// they are sent: from a long chunk itself, or as a copy in `buffer`.
+    pub(crate) fn front<'a>(
+        &'a self,
+        buffer: &'a mut Vec<u8>,
+        at_most: usize,
+    ) -> io::Result<&'a [u8]> {
+        if let Some(Piece::Chunk(chunk)) = self.pieces.front()
+            && (chunk.len() >= at_most || self.pieces.len() == 1)
+        {
+            return Ok(&chunk[..chunk.len().min(at_most)]);
+        }
+        buffer.clear();
+        for piece in &self.pieces {
+            let free = at_most - buffer.len();
+            match piece {
+                Piece::Chunk(chunk) => buffer.extend_from_slice(&chunk[..chunk.len().min(free)]),
+                Piece::File(range) => {
+                    let begin = buffer.len();
+                    buffer.resize(begin + range.length.min(free as u64) as usize, 0);
+                    range.file.read_exact_at(&mut buffer[begin..], range.offset).map_err(
+                        |error| match error.kind() {
+                            io::ErrorKind::UnexpectedEof => truncated(),
+                            _ => error,
+                        },
+                    )?;
+                }
+            }
+            if buffer.len() == at_most {
+                break;
+            }
+        }
+        Ok(buffer)
+    }
+
+    /// Removes bytes from the front.
+    pub(crate) fn consume(&mut self, mut taken: usize) {
         if taken as u64 == self.length {
             self.clear();
             return;
         }
         self.length -= taken as u64;
         while taken > 0 {
-            let Some(Piece::Chunk(chunk)) = self.pieces.front_mut() else { break };
-            if taken < chunk.len() {
-                chunk.advance(taken);
-                return;
+            let is_whole = match self.pieces.front_mut() {
+                None => return,
+                Some(Piece::Chunk(chunk)) => {
+                    let part = taken.min(chunk.len());
+                    chunk.advance(part);
+                    taken -= part;
+                    chunk.is_empty()
+                }
+                Some(Piece::File(range)) => {
+                    let part = (taken as u64).min(range.length);
+                    range.offset += part;
+                    range.length -= part;
+                    taken -= part as usize;
+                    range.length == 0
+                }
+            };
+            if is_whole {
+                self.pieces.pop_front();
             }
-            taken -= chunk.len();
-            self.pieces.pop_front();
         }
     }
 
@@ -162,18 +211,17 @@ impl Outgoing {
         let offered = range.length.min(FILE_STEP);
         let taken = send_file(socket, &range.file, range.offset, offered as usize)?;
         if taken == 0 {
-            // The file is shorter than the response head declared.
-            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the file was truncated"));
+            return Err(truncated());
         }
-        range.offset += taken as u64;
-        range.length -= taken as u64;
-        self.length -= taken as u64;
-        if range.length == 0 {
-            self.pieces.pop_front();
-        }
+        self.consume(taken);
         // Short because the socket is full or the file ended: only the next call tells.
         Ok(Sent { taken, full: false })
     }
+}
+
+/// The file is shorter than the response head declared.
+fn truncated() -> io::Error {
+    io::Error::new(io::ErrorKind::UnexpectedEof, "the file was truncated")
 }
 
 pub(crate) struct Sent {

@@ -47,6 +47,16 @@ pub(crate) fn lend(
     at_most: usize,
     borrower: impl FnOnce(&[u8]) -> usize,
 ) -> io::Result<RecvChunk> {
+    lend_mut(socket, at_most, |bytes| borrower(bytes))
+}
+
+/// Like [`lend`], to a borrower that may overwrite the bytes.
+#[inline]
+pub(crate) fn lend_mut(
+    socket: BorrowedFd<'_>,
+    at_most: usize,
+    borrower: impl FnOnce(&mut [u8]) -> usize,
+) -> io::Result<RecvChunk> {
     ROOM.with(|room| {
         let mut room = room.borrow_mut();
         // A borrower that panicked may have left its bytes behind.
@@ -61,7 +71,7 @@ pub(crate) fn lend(
         // SAFETY: the kernel has just initialised `read` bytes after the current length.
         unsafe { room.set_len(read) };
         let drained = 0 < read && read < offered;
-        let consumed = borrower(&room);
+        let consumed = borrower(&mut room);
         if consumed >= read {
             room.clear();
             return Ok(RecvChunk { length: read, rest: Bytes::new(), drained });

@@ -1,4 +1,4 @@
-//! A byte stream: TCP or Unix, later TLS, behind one type.
+//! A byte stream: TCP or Unix, in the clear or under TLS, behind one type.
 //!
 //! All methods take `&self`, so one task may read while it writes. A dropped receive loses nothing:
 //! bytes leave the kernel only when they are returned. One task at a time may wait for each
@@ -20,6 +20,7 @@ use socket2::{Domain, SockAddr, SockRef, Socket, Type};
 use crate::outgoing::Outgoing;
 use crate::readiness::{Side, Source};
 use crate::receive::{ROOM_MAX, RecvChunk, lend};
+use crate::tls::{Layer, TlsInfo};
 use crate::{platform, task};
 
 /// Steps from this length count against the budget of the task (see [`task`]).
@@ -39,6 +40,7 @@ pub enum Peer {
 pub struct Stream {
     source: Source,
     tcp: bool,
+    tls: Option<Box<Layer>>,
 }
 
 /// A connected stream outside any event loop: it may be sent to another worker.
@@ -46,18 +48,19 @@ pub struct Stream {
 pub struct Parked {
     socket: OwnedFd,
     tcp: bool,
+    tls: Option<Box<Layer>>,
 }
 
 impl Stream {
     /// Registers a connected, non-blocking socket that has no duplicate with this worker's event
     /// loop.
     pub(crate) fn from_descriptor(socket: OwnedFd, tcp: bool) -> io::Result<Stream> {
-        Ok(Stream { source: Source::assuming(&[Side::Write], socket)?, tcp })
+        Ok(Stream { source: Source::assuming(&[Side::Write], socket)?, tcp, tls: None })
     }
 
     /// Like [`Stream::from_descriptor`], for a new connection: its first bytes have often arrived.
     pub(crate) fn from_accepted(socket: OwnedFd, tcp: bool) -> io::Result<Stream> {
-        Ok(Stream { source: Source::assuming(&[Side::Read, Side::Write], socket)?, tcp })
+        Ok(Stream { source: Source::assuming(&[Side::Read, Side::Write], socket)?, tcp, tls: None })
     }
 
     /// Connects over TCP, with Nagle's algorithm off.
@@ -88,7 +91,7 @@ impl Stream {
             Err(error) if error.raw_os_error() == Some(Errno::INPROGRESS.raw_os_error()) => {}
             Err(error) => return Err(error),
         }
-        let stream = Stream { source: Source::new(socket.into())?, tcp };
+        let stream = Stream { source: Source::new(socket.into())?, tcp, tls: None };
         poll_fn(|cx| stream.poll_writable(cx)).await?;
         let result = SockRef::from(&stream.source).take_error()?;
         result.map_or(Ok(stream), Err)
@@ -112,7 +115,7 @@ impl Stream {
 
     /// Registers a Unix socket from a parent process, which may hold duplicates of it.
     pub(crate) fn from_inherited(socket: OwnedFd) -> io::Result<Stream> {
-        Ok(Stream { source: Source::shared(socket)?, tcp: false })
+        Ok(Stream { source: Source::shared(socket)?, tcp: false, tls: None })
     }
 
     #[inline]
@@ -120,8 +123,26 @@ impl Stream {
         self.source.as_fd()
     }
 
+    pub(crate) fn source(&self) -> &Source {
+        &self.source
+    }
+
+    /// Puts an established TLS session on the stream.
+    pub(crate) fn with_tls(mut self, layer: Box<Layer>) -> Stream {
+        self.tls = Some(layer);
+        self
+    }
+
+    /// Returns what the TLS handshake has agreed on; `None` in the clear.
+    pub fn tls(&self) -> Option<&TlsInfo> {
+        self.tls.as_deref().map(Layer::info)
+    }
+
     /// Ready when the stream may have bytes, has ended or has failed.
     pub fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if self.tls.as_deref().is_some_and(Layer::is_readable) {
+            return Poll::Ready(Ok(()));
+        }
         self.source.poll_ready(Side::Read, cx)
     }
 
@@ -158,6 +179,9 @@ impl Stream {
         at_most: usize,
         borrower: impl FnOnce(&[u8]) -> usize,
     ) -> io::Result<RecvChunk> {
+        if let Some(layer) = &self.tls {
+            return layer.read(&self.source, at_most, borrower);
+        }
         let mut chunk = None;
         let result = self.source.try_io(Side::Read, || {
             let drained = chunk.insert(lend(self.socket(), at_most, borrower)?).drained;
@@ -179,6 +203,11 @@ impl Stream {
     /// `WouldBlock` means none have. For an owner of many streams that handles the bytes of one
     /// before it receives from the next.
     pub fn try_receive_into(&self, room: &mut [u8]) -> io::Result<usize> {
+        if let Some(layer) = &self.tls {
+            let chunk = layer.read(&self.source, room.len(), |_| 0)?;
+            room[..chunk.length].copy_from_slice(&chunk.rest);
+            return Ok(chunk.length);
+        }
         let mut taken = None;
         let result = self.source.try_io(Side::Read, || {
             let (received, _) = recv(self.socket(), &mut *room, RecvFlags::empty())?;
@@ -221,6 +250,9 @@ impl Stream {
 
     /// Sends what the socket takes now, up to a bound; `WouldBlock` once it is full.
     pub fn try_send(&self, outgoing: &mut Outgoing) -> io::Result<usize> {
+        if let Some(layer) = &self.tls {
+            return layer.send(&self.source, outgoing);
+        }
         let mut total = 0;
         while !outgoing.is_empty() && total < SEND_MAX {
             let mut taken = None;
@@ -244,8 +276,12 @@ impl Stream {
     }
 
     /// Sends what the socket takes now from borrowed bytes, `WouldBlock` if nothing: for a message
-    /// in a shared buffer of the worker that usually leaves in one call.
+    /// in a shared buffer of the worker that usually leaves in one call. What it did not take must
+    /// be sent next, and unchanged: under TLS it is encrypted already.
     pub fn try_send_slice(&self, bytes: &[u8]) -> io::Result<usize> {
+        if let Some(layer) = &self.tls {
+            return layer.send_slice(&self.source, bytes);
+        }
         let mut taken = None;
         let result = self.source.try_io(Side::Write, || {
             let sent = send(self.socket(), bytes, SendFlags::NOSIGNAL)?;
@@ -293,6 +329,11 @@ impl Stream {
     /// True while the event loop has reported nothing to read: no bytes, no end, no error. In that
     /// case it costs no system call; a pool checks it before reusing a connection.
     pub fn is_idle(&self) -> bool {
+        if let Some(layer) = &self.tls {
+            let is_quiet =
+                !layer.is_readable() && self.source.try_io(Side::Read, || Ok(())).is_err();
+            return is_quiet || layer.is_idle(self.socket());
+        }
         let peek = self.source.try_io(Side::Read, || {
             recv(self.socket(), &mut [0], RecvFlags::PEEK)?;
             Ok(())
@@ -303,17 +344,26 @@ impl Stream {
     /// Asks the kernel whether bytes have arrived, without reading them: `true` for bytes, `false`
     /// at the end of the stream, `WouldBlock` for neither.
     pub fn has_bytes(&self) -> io::Result<bool> {
-        has_bytes(self.socket())
+        // Records may hold no bytes for the owner, such as session tickets.
+        match &self.tls {
+            Some(layer) if layer.is_idle(self.socket()) => Err(io::ErrorKind::WouldBlock.into()),
+            Some(layer) if layer.has_plaintext() => Ok(true),
+            _ => has_bytes(self.socket()),
+        }
     }
 
     /// Returns the number of bytes sent and not yet acknowledged by the peer's kernel: constant
     /// while the peer does not read. Zero if the system does not report it.
     pub fn unacknowledged(&self) -> usize {
-        platform::unacknowledged(self.socket())
+        let unsent = self.tls.as_deref().map_or(0, Layer::unsent);
+        platform::unacknowledged(self.socket()) + unsent
     }
 
     /// Shuts down the sending direction; what was sent is still delivered.
     pub fn finish(&self) {
+        if let Some(layer) = &self.tls {
+            layer.finish(&self.source);
+        }
         // Fails if the connection has failed, which the peer knows already.
         let _ = shutdown(self.socket(), Shutdown::Write);
     }
@@ -333,7 +383,7 @@ impl Stream {
 
     /// Removes the stream from this worker's event loop.
     pub fn park(self) -> io::Result<Parked> {
-        Ok(Parked { socket: self.source.into_descriptor(), tcp: self.tcp })
+        Ok(Parked { socket: self.source.into_descriptor(), tcp: self.tcp, tls: self.tls })
     }
 }
 
@@ -348,12 +398,16 @@ fn count_step(cx: &mut Context<'_>, length: usize) {
 impl Parked {
     /// Registers the stream with this worker's event loop.
     pub fn adopt(self) -> io::Result<Stream> {
-        Stream::from_descriptor(self.socket, self.tcp)
+        let stream = Stream::from_descriptor(self.socket, self.tcp)?;
+        Ok(Stream { tls: self.tls, ..stream })
     }
 
     /// True unless the peer has closed or sent something. No event loop watches a parked
     /// connection, so this asks the kernel.
     pub fn is_idle(&self) -> bool {
+        if let Some(layer) = &self.tls {
+            return layer.is_idle(self.socket.as_fd());
+        }
         let peeked = has_bytes(self.socket.as_fd());
         matches!(peeked, Err(error) if error.kind() == io::ErrorKind::WouldBlock)
     }

@@ -1,0 +1,166 @@
+//! TLS on streams: the only module that knows rustls.
+//!
+//! Owns certificates, the TLS settings of listeners and of connections to servers, and the records
+//! between a stream and its socket (`Layer`). Promises: a handshake never blocks a worker, an
+//! idle connection holds no buffer, nothing is accepted before TLS 1.2, and no early data, which
+//! could be replayed. Decides neither when a handshake has taken too long (its caller does) nor
+//! what a client certificate allows.
+
+mod certificate;
+mod client;
+mod layer;
+mod resolver;
+mod server;
+mod session;
+mod tickets;
+
+use std::future::poll_fn;
+use std::io;
+
+use bytes::Bytes;
+use rustls::client::UnbufferedClientConnection;
+use rustls::server::UnbufferedServerConnection;
+use rustls::{CipherSuite, HandshakeKind, ProtocolVersion};
+
+use crate::readiness::{Side, Source};
+use crate::stream::Stream;
+
+pub use certificate::{AlternativeName, CertificateDetails, CertificateKey, PairError};
+pub use client::{CertificateName, ClientOptions, ClientTls};
+pub use server::{ClientAuth, ServerOptions, ServerTls, TlsVersion};
+pub use tickets::TICKET_KEY_BYTES_MIN;
+
+pub(crate) use layer::Layer;
+use layer::{flush, read_once};
+use session::{Connection, Session, store_all};
+
+/// What a handshake has agreed on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TlsInfo {
+    /// `TLSv1.2` or `TLSv1.3`.
+    pub version: &'static str,
+    /// The IANA name and number of the cipher suite.
+    pub cipher: &'static str,
+    pub cipher_id: u16,
+    /// The protocol of ALPN.
+    pub protocol: Option<Box<[u8]>>,
+    /// The name that the client asked for (SNI), in lower case; on the server's side only.
+    pub server_name: Option<Box<str>>,
+    /// The session is a resumed one.
+    pub is_resumed: bool,
+    /// The peer's certificate chain in DER; verified.
+    pub peer_certificates: Vec<Box<[u8]>>,
+}
+
+/// Why a handshake with a client failed.
+#[derive(Debug)]
+pub enum AcceptError {
+    /// The client speaks plain HTTP: its connection, and what it sent.
+    PlainText(Stream, Bytes),
+    /// The connection ended, or the client's TLS is unacceptable.
+    Failed(io::Error),
+}
+
+impl From<io::Error> for AcceptError {
+    fn from(error: io::Error) -> Self {
+        AcceptError::Failed(error)
+    }
+}
+
+/// True if a connection failed because the peer's certificate is not acceptable.
+pub fn is_certificate_error(error: &io::Error) -> bool {
+    matches!(tls_error(error), Some(rustls::Error::InvalidCertificate(_)))
+}
+
+/// True if a connection failed by the rules of TLS, not of the network below it.
+pub fn is_tls_error(error: &io::Error) -> bool {
+    tls_error(error).is_some()
+}
+
+fn tls_error(error: &io::Error) -> Option<&rustls::Error> {
+    error.get_ref()?.downcast_ref()
+}
+
+impl Stream {
+    /// Performs the handshake with a client. It takes as long as the client does: the caller sets
+    /// a time-out; what the client sends is bounded.
+    pub async fn accept_tls(self, tls: &ServerTls) -> Result<Stream, AcceptError> {
+        let connection =
+            UnbufferedServerConnection::new(tls.config.clone()).map_err(io::Error::other)?;
+        let mut layer = Layer::new(Session::new(Connection::Server(connection)));
+        handshake(layer.session(), self.source()).await?;
+        if let Some(received) = layer.session().take_plain_text() {
+            return Err(AcceptError::PlainText(self, received));
+        }
+        Ok(self.with_tls(layer.established()))
+    }
+
+    /// Performs the handshake with a server whose certificate must have this name. The caller sets
+    /// a time-out.
+    pub async fn connect_tls(self, tls: &ClientTls, name: &CertificateName) -> io::Result<Stream> {
+        let connection = UnbufferedClientConnection::new(tls.config.clone(), name.0.clone())
+            .map_err(io::Error::other)?;
+        let mut layer = Layer::new(Session::new(Connection::Client(connection)));
+        layer.session().begin()?;
+        handshake(layer.session(), self.source()).await?;
+        Ok(self.with_tls(layer.established()))
+    }
+}
+
+/// Sends and receives until the handshake is complete or the client turns out to speak plain HTTP.
+async fn handshake(session: &mut Session, source: &Source) -> io::Result<()> {
+    loop {
+        while !session.output.is_empty() {
+            match flush(session, source) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    poll_fn(|cx| source.poll_ready(Side::Write, cx)).await?;
+                }
+                sent => {
+                    sent?;
+                }
+            }
+        }
+        if session.has_plain_text() || !session.state().is_handshaking() {
+            return Ok(());
+        }
+        let mut sink = store_all();
+        match read_once(session, source, &mut sink) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                poll_fn(|cx| source.poll_ready(Side::Read, cx)).await?;
+            }
+            received => {
+                received?;
+            }
+        }
+        // The first request may arrive together with the end of the handshake.
+        session.plaintext = sink.rest.freeze();
+    }
+}
+
+/// What the completed handshake of a session has agreed on.
+fn info(session: &Session) -> TlsInfo {
+    let state = session.state();
+    let suite = state.negotiated_cipher_suite().map(|suite| suite.suite());
+    let certificates = state.peer_certificates().unwrap_or_default();
+    TlsInfo {
+        version: match state.protocol_version() {
+            Some(ProtocolVersion::TLSv1_2) => "TLSv1.2",
+            _ => "TLSv1.3",
+        },
+        cipher: match suite {
+            // rustls names these after their version, IANA does not.
+            Some(CipherSuite::TLS13_AES_128_GCM_SHA256) => "TLS_AES_128_GCM_SHA256",
+            Some(CipherSuite::TLS13_AES_256_GCM_SHA384) => "TLS_AES_256_GCM_SHA384",
+            Some(CipherSuite::TLS13_CHACHA20_POLY1305_SHA256) => "TLS_CHACHA20_POLY1305_SHA256",
+            other => other.and_then(|suite| suite.as_str()).unwrap_or_default(),
+        },
+        cipher_id: suite.map_or(0, u16::from),
+        protocol: state.alpn_protocol().map(Box::from),
+        server_name: session.server_name.clone(),
+        is_resumed: state.handshake_kind() == Some(HandshakeKind::Resumed),
+        peer_certificates: certificates.iter().map(|one| Box::from(&**one)).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests;
