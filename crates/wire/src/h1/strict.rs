@@ -77,16 +77,16 @@ pub(crate) fn request_line(buf: &[u8], base: usize) -> Parsed<RequestLine> {
     }))
 }
 
-/// Parses `HTTP-version SP status-code SP [ reason-phrase ] CRLF` (RFC 9112 4). The second SP is
-/// required even if the reason is absent.
+/// Parses `HTTP-version SP status-code [ SP [ reason-phrase ] ] CRLF`. RFC 9112 4 requires the
+/// second SP; some servers leave it out with the reason, and all recipients read that alike.
 pub(crate) fn status_line(buf: &[u8]) -> Parsed<StatusLine> {
     let version = more!(version(buf)?);
     let mut at = VERSION_LEN;
     let mut status = 0u16;
-    for place in 0..5 {
+    for place in 0..4 {
         let byte = *more!(buf.get(at));
         match (place, byte) {
-            (0 | 4, b' ') => {}
+            (0, b' ') => {}
             (1..=3, b'0'..=b'9') => status = status * 10 + u16::from(byte - b'0'),
             _ => return Err(Reject::InvalidStatusLine),
         }
@@ -95,6 +95,11 @@ pub(crate) fn status_line(buf: &[u8]) -> Parsed<StatusLine> {
         if place == 3 && !(100..600).contains(&status) {
             return Err(Reject::InvalidStatus);
         }
+    }
+    match *more!(buf.get(at)) {
+        b' ' => at += 1,
+        b'\r' | b'\n' => {}
+        _ => return Err(Reject::InvalidStatusLine),
     }
     let reason_len = more!(buf[at..].iter().position(|&b| !token::is_value_byte(b)));
     let end = at + reason_len;
