@@ -1,8 +1,14 @@
 //! File descriptors run out: clients leave enough of them for everything else, the longest idle
 //! connections give way to new ones, and nothing spins.
 
-use crate::setup::answering;
-use scenarios::{Connection, Launch, Metrics, Tidegate, eventually};
+use crate::setup::{answering, behind};
+use scenarios::{
+    Connection, Launch, Metrics, Process, Tidegate, Upstream, command_exists, eventually,
+};
+use std::collections::BTreeSet;
+use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier};
 
 const PING: &str = "GET /ping HTTP/1.1\r\nhost: a\r\n\r\n";
 
@@ -67,4 +73,92 @@ fn clients_cannot_take_the_descriptors_of_everything_else() {
     });
     let mut late: Vec<_> = (0..20).map(|_| Connection::to(address)).collect();
     late.iter_mut().for_each(serves);
+}
+
+const PROGRAM: &str = r#"
+local http, logger = require "silly.net.http", require "silly.logger"
+local listener = assert(http.listen { addr = "127.0.0.1:0", handler = function(stream)
+    stream:respond(200, { ["content-length"] = "4" })
+    stream:closewrite("pong")
+end })
+logger.info("listening name=lua address=" .. listener.addr)
+"#;
+
+/// The commands without a configuration.
+#[test]
+fn an_idle_crowd_makes_room_under_every_command() {
+    let upstream = Upstream::answering("HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\npong");
+    let to = upstream.address().to_string();
+    for (name, command) in [
+        ("files", vec!["files", ".", "--bind", "127.0.0.1:0"]),
+        ("proxy", vec!["proxy", "127.0.0.1:0", &to]),
+        ("lua", vec!["run", "program.lua"]),
+    ] {
+        let launch = Launch::new("").file("ping", "pong").file("program.lua", PROGRAM);
+        let server = launch.command(&command).descriptors(DESCRIPTORS).start();
+        let address = server.address(name);
+        let crowd: Vec<_> = (0..CROWD).map(|_| Connection::to(address)).collect();
+        server.wait_for_log("event=descriptors_exhausted");
+        eventually(&format!("{name}: an idle connection makes room"), || {
+            is_served(&mut Connection::to(address))
+        });
+        drop(crowd);
+    }
+}
+
+/// The numbers of the descriptors that the process has open.
+fn open_descriptors(server: &Tidegate) -> BTreeSet<usize> {
+    let folder = format!("/proc/{}/fd", server.id());
+    let open = std::fs::read_dir(folder).expect("a Linux machine").flatten();
+    open.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// Takes every number below the highest one in use, and lowers the limit to what is open.
+fn exhaust(server: &Tidegate) -> Vec<Connection> {
+    let mut taken = Vec::new();
+    loop {
+        let open = open_descriptors(server);
+        let most = open.last().map_or(0, |last| last + 1);
+        if open.len() == most {
+            let (id, limit) = (server.id().to_string(), format!("--nofile={most}"));
+            let exit = Process::run(Command::new("prlimit").args(["--pid", &id, &limit]));
+            assert_eq!(exit.code, Some(0), "{exit:?}");
+            return taken;
+        }
+        taken.push(server.connect("admin"));
+        eventually("it is accepted", || open_descriptors(server).len() > open.len());
+    }
+}
+
+/// Without a client to close, unused connections to upstreams are closed.
+#[test]
+fn pooled_upstream_connections_make_room() {
+    if !command_exists("prlimit") {
+        return;
+    }
+    const POOLED: usize = 8;
+    let closed = Arc::new(AtomicUsize::new(0));
+    let (counter, together) = (closed.clone(), Barrier::new(POOLED));
+    let upstream = Upstream::start(move |peer| {
+        peer.read_head();
+        if peer.number() < POOLED {
+            together.wait();
+        }
+        peer.send("HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\npong");
+        assert!(peer.at_end(), "no second request comes");
+        counter.fetch_add(1, Ordering::SeqCst);
+    });
+    let server = Tidegate::start(&behind(&upstream, "").replace("workers: 2", "workers: 1"));
+    let mut clients: Vec<_> = (0..POOLED).map(|_| server.connect("web")).collect();
+    clients.iter_mut().for_each(|client| client.send(PING));
+    clients.iter_mut().for_each(|client| assert_eq!(client.answer().body, b"pong"));
+    drop(clients);
+    eventually("the connections of the clients are closed", || {
+        server.metrics().sum("tidegate_connections_active", &[]) == 0.0
+    });
+
+    let _admin = exhaust(&server);
+    assert!(is_served(&mut server.connect("web")));
+    eventually("pooled connections are closed", || closed.load(Ordering::SeqCst) >= POOLED);
+    server.wait_for_log("event=descriptors_exhausted");
 }

@@ -1,4 +1,5 @@
-//! A running `tidegate up` with a configuration of its own, in a folder of its own.
+//! A running `tidegate up` with a configuration of its own, in a folder of its own, or another
+//! command that serves.
 //!
 //! Relies on two promises of the server: for every listener (the admin API is `admin`) it says
 //! `listening name=NAME address=ADDRESS` on standard error once connections are accepted there,
@@ -15,6 +16,7 @@ use tempfile::TempDir;
 /// What is decided before the server starts: files beside the configuration, arguments.
 pub struct Launch {
     folder: TempDir,
+    command: Vec<String>,
     arguments: Vec<String>,
     environment: Vec<(String, String)>,
     descriptors: Option<u32>,
@@ -27,6 +29,7 @@ impl Launch {
         fs::write(folder.path().join("tidegate.yaml"), config).expect("a writable folder");
         Self {
             folder,
+            command: vec!["up".to_owned(), "tidegate.yaml".to_owned()],
             arguments: Vec::new(),
             environment: Vec::new(),
             descriptors: None,
@@ -40,7 +43,13 @@ impl Launch {
         self
     }
 
-    /// Adds an argument of `tidegate up`.
+    /// Starts this command in place of `up`.
+    pub fn command(mut self, words: &[&str]) -> Self {
+        self.command = words.iter().map(|word| (*word).to_owned()).collect();
+        self
+    }
+
+    /// Adds an argument of the command.
     pub fn argument(mut self, argument: &str) -> Self {
         self.arguments.push(argument.to_owned());
         self
@@ -78,7 +87,7 @@ impl Launch {
             limits.map(|(name, most)| format!("ulimit -{name} {most}; ")).collect();
         let mut command = Command::new("sh");
         command.args(["-c", &format!("{limits}exec \"$0\" \"$@\"")]).arg(tidegate_binary());
-        command.arg("up").arg("tidegate.yaml").args(&self.arguments);
+        command.args(&self.command).args(&self.arguments);
         // Its admin socket goes with the folder, however the server ends.
         command.env("XDG_RUNTIME_DIR", self.folder.path());
         command.envs(self.environment).current_dir(self.folder.path());

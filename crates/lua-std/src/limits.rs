@@ -105,6 +105,9 @@ pub(crate) const HTTP_IDLE_MS: u64 = 60_000;
 /// Connections of one HTTP listener; further ones get a 503.
 pub(crate) const HTTP_CONNECTIONS: usize = 10_000;
 
+/// A connection that has been idle this long may be closed when file descriptors run out.
+pub(crate) const HTTP_SHED_IDLE_MS: u64 = 1_000;
+
 /// How long an HTTP client tries to connect to one address.
 pub(crate) const HTTP_CONNECT_MS: u64 = 10_000;
 

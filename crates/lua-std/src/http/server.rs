@@ -2,18 +2,21 @@
 //!
 //! Owns the accept loop and the one route of all requests. Connections run the serving loop of
 //! `exchange`, with its limits and time-outs; a handler that never waits responds within the loop's
-//! call. Promises that an accept error never ends a listener.
+//! call. Promises that an accept error never ends a listener, and that clients leave file
+//! descriptors for the program.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::rc::{Rc, Weak};
+use std::slice;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
 use exchange::problem::ErrorPages;
 use exchange::serve::{
-    ConnectionTimeouts, ListenerSnapshot, Service, TrustedProxies, refuse, serve,
+    ConnectionTimeouts, ListenerSnapshot, Service, TrustedProxies, close_longest_idle, refuse,
+    serve,
 };
 use exchange::{
     AccessLog, Bounds, ConnectionFacts, Dispatch, Fault, FaultKind, Handler, MaybeFuture, Outcome,
@@ -21,11 +24,13 @@ use exchange::{
 };
 use mlua::{Function, Lua, Result, Table, UserData, UserDataMethods, Value};
 use net::{Accepted, Bind, BoundSocket, Listener};
-use telemetry::{RouteMetrics, WorkerMetrics};
+use telemetry::log::Level;
+use telemetry::{LimitHit, RouteMetrics, WorkerMetrics, event_limited};
 
 use super::server_exchange::{ResponseWait, ServerExchange};
 use super::stream::Stream;
 use super::waker_set::WakerSet;
+use crate::context::VmContext;
 use crate::limits;
 use lua_vm::TaskEnd;
 use lua_vm::Vm;
@@ -169,6 +174,7 @@ pub(super) fn listen(
         local: listener.local().clone(),
         service: Service::new(snapshot, observed.worker),
         connections: options.connections,
+        descriptors: descriptors_for_clients(&vm),
         closed: Cell::new(false),
         closing: WakerSet::default(),
         left: WakerSet::default(),
@@ -181,11 +187,22 @@ pub(super) fn listen(
     Ok((Value::UserData(lua.create_userdata(Open(door))?), None))
 }
 
+/// How many client connections of one worker leave the program a quarter of the descriptors that
+/// are free now.
+fn descriptors_for_clients(vm: &Vm) -> usize {
+    let free = net::descriptor_limit().saturating_sub(net::open_descriptors());
+    let workers = VmContext::of(vm).member.map_or(1, |member| member.group.workers());
+    let connections = usize::try_from(free / 4 * 3).unwrap_or(usize::MAX) / workers;
+    connections.max(1)
+}
+
 /// A listener and its connections.
 struct HttpListener {
     local: Bind,
     service: Rc<Service>,
     connections: usize,
+    /// The connections that the process's file descriptors allow.
+    descriptors: usize,
     closed: Cell<bool>,
     closing: WakerSet,
     /// Notified when a connection has ended.
@@ -216,8 +233,29 @@ impl HttpListener {
         first
     }
 
+    /// Closes connections that have been idle longest, because there are too few descriptors.
+    /// Returns how many.
+    fn close_idle(&self) -> usize {
+        self.service.metrics.hit(LimitHit::Descriptors);
+        let idle_for = Duration::from_millis(limits::HTTP_SHED_IDLE_MS);
+        let closed = close_longest_idle(slice::from_ref(&self.service), idle_for);
+        event_limited!(
+            1,
+            Level::Warn,
+            "out of file descriptors, closing the longest idle connections; raise LimitNOFILE or \
+             `ulimit -Hn`",
+            event = "descriptors_exhausted",
+            limit = net::descriptor_limit(),
+            connections = self.service.open_connections(),
+            closed = closed
+        );
+        closed
+    }
+
     fn admit(self: &Rc<Self>, accepted: Accepted, local: &Rc<Bind>) {
-        if self.service.open_connections() >= self.connections {
+        let open = self.service.open_connections();
+        let is_full = open >= self.descriptors && self.close_idle() == 0;
+        if is_full || open >= self.connections {
             net::task::spawn_local(refuse(accepted));
             return;
         }
@@ -251,6 +289,7 @@ async fn accept(listener: Listener, door: Rc<HttpListener>) {
             None => return,
             Some(Ok(accepted)) => door.admit(accepted, &local),
             Some(Err(error)) if net::is_exhausted(&error) => {
+                door.close_idle();
                 net::timer::sleep(Duration::from_millis(EXHAUSTED_MS)).await;
             }
             // This error concerns one connection only.

@@ -8,6 +8,8 @@ use std::io;
 
 use mlua::ffi;
 use net::{Accepted, Interest, Key, Listener, Peer};
+use telemetry::event_limited;
+use telemetry::log::Level;
 
 use super::{StreamHandle, StreamSource, Streams};
 use crate::limits::EXHAUSTED_MS;
@@ -87,6 +89,14 @@ impl Streams {
         let ListenerEntry { generation, accept, .. } = inner.listeners[index as usize];
         match accepted {
             Err(error) if net::is_exhausted(&error) => {
+                event_limited!(
+                    1,
+                    Level::Warn,
+                    "out of file descriptors, accepting no connections until some are closed; \
+                     raise LimitNOFILE or `ulimit -Hn`",
+                    event = "descriptors_exhausted",
+                    limit = net::descriptor_limit()
+                );
                 inner.driver.set_interest(key, Interest::NONE);
                 turn.timers
                     .set(EXHAUSTED_MS, TimerAction::Accept(StreamHandle { index, generation }));
