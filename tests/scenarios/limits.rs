@@ -85,6 +85,25 @@ fn a_body_that_says_it_is_too_large() {
     hit(&server, "body", "body_too_large");
 }
 
+/// Its route is known by then: filters, log and metrics see it.
+#[test]
+fn a_body_that_says_it_is_too_large_has_a_route() {
+    let upstream = Upstream::answering("HTTP/1.1 204 No Content\r\n\r\n");
+    let log = "log: { access: { format: json, path: stderr } }";
+    let headers = "response_headers: { set: { x-route: app }, always: true }";
+    let filter = &format!("name: app, filters: [request_id: {{}}, {headers}],");
+    let config = behind(&upstream, &format!("{SMALL}\n{log}")).replace("name: app,", filter);
+    let server = Tidegate::start(&config);
+    let answer = refused(&server, "POST /a HTTP/1.1\r\nhost: a\r\ncontent-length: 101\r\n\r\n");
+    assert_eq!(answer.status, 413);
+    assert_eq!(answer.header("x-route"), Some("app"));
+    let id = answer.header("x-request-id").expect("the filter adds it to faults");
+    let line = server.wait_for_log("\"status\":413");
+    assert!(line.contains("\"route\":\"app\"") && line.contains(id), "{line}");
+    let labels = [("route", "app"), ("class", "4xx")];
+    server.wait_for_metric("tidegate_requests_total", &labels, 1.0);
+}
+
 #[test]
 fn a_body_that_turns_out_to_be_too_large() {
     let upstream = Upstream::start(|peer| {

@@ -100,16 +100,7 @@ impl Filter for RequestIdFilter {
     }
 
     fn on_request<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, Step> {
-        let RequestId { header, trust, format, .. } = &*self.settings;
-        let trusted = || any_contains(trust, request.facts.peer_ip());
-        let given = || only_valid(request.headers.get_all(header));
-        let id = match if !trust.is_empty() && trusted() { given() } else { None } {
-            Some(id) => id.into(),
-            None => self.maker.make(format),
-        };
-        // Also one that is taken over: other spellings of the name go with it.
-        request.headers.set(header, &*id);
-        request.request_id = Some(id);
+        self.identify(request);
         Step::Continue.into()
     }
 
@@ -127,11 +118,31 @@ impl Filter for RequestIdFilter {
     }
 
     fn on_fault(&self, request: &mut Request, fault: &mut Fault) {
+        // A request that is rejected before any filter sees it has no id yet.
+        if request.request_id.is_none() {
+            self.identify(request);
+        }
         if self.settings.response
             && let Some(id) = &request.request_id
         {
             fault.fields.get_or_insert_default().set(&self.settings.header, &**id);
         }
+    }
+}
+
+impl RequestIdFilter {
+    /// Gives a request its id: that of a trusted client, or a new one.
+    fn identify(&self, request: &mut Request) {
+        let RequestId { header, trust, format, .. } = &*self.settings;
+        let trusted = || any_contains(trust, request.facts.peer_ip());
+        let given = || only_valid(request.headers.get_all(header));
+        let id = match if !trust.is_empty() && trusted() { given() } else { None } {
+            Some(id) => id.into(),
+            None => self.maker.make(format),
+        };
+        // Also one that is taken over: other spellings of the name go with it.
+        request.headers.set(header, &*id);
+        request.request_id = Some(id);
     }
 }
 
