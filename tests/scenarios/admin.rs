@@ -37,6 +37,31 @@ fn slow_connections_do_not_lock_others_out() {
     });
 }
 
+/// Clients that do not read their responses, or do not finish their requests, delay nothing: those
+/// that stall are still waited for when the health check has its response.
+#[test]
+fn stalled_connections_do_not_delay_health_checks() {
+    let server = Tidegate::start(&answering(""));
+    let stalled = |index: usize| {
+        let mut client = server.connect("admin");
+        client.shrink_receive_buffer();
+        match index % 3 {
+            0 => client.send("GET /metrics HTTP/1.1\r\nhost: a\r\n\r\n".repeat(20)),
+            1 => client.send("GET /healthz HT"),
+            _ => client.send("PUT /v1/config HTTP/1.1\r\nhost: a\r\ncontent-length: 9\r\n\r\nhal"),
+        }
+        client
+    };
+    let mut all: Vec<Connection> = (0..102).map(stalled).collect();
+    assert_eq!(health(&server), 200);
+    let [.., metrics, head, body] = &mut all[..] else { panic!("more than three") };
+    assert_eq!(metrics.answer().status, 200);
+    head.send("TP/1.1\r\nhost: a\r\n\r\n");
+    assert_eq!(head.answer().status, 200);
+    body.send("f a one");
+    assert_eq!(body.answer().status, 403, "no token is configured");
+}
+
 fn put(server: &Tidegate, config: &str) -> Answer {
     let length = config.len();
     server.exchange(

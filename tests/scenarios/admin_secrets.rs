@@ -2,6 +2,7 @@
 //! name was resolved to the server (DNS rebinding).
 
 use scenarios::{Answer, Tidegate};
+use std::os::unix::fs::PermissionsExt;
 
 const CONFIG: &str = r#"
 listeners: { web: { bind: "127.0.0.1:0" } }
@@ -55,6 +56,41 @@ fn secrets_of_the_configuration_are_masked() {
     assert_eq!(shown.text(), seen);
     assert_eq!(masked.header("etag"), shown.header("etag"));
     assert!(!masked.text().contains("open-sesame"));
+}
+
+/// The history is for going back: its files hold the secrets, for the server's user alone, and the
+/// API shows them as little as those in use.
+#[test]
+fn secrets_of_earlier_configurations_are_masked() {
+    let server = Tidegate::start(CONFIG);
+    let next = CONFIG.replace("k-e-y-of-ann", "another-key");
+    assert_eq!(put(&server, "application/yaml", &next).status, 200);
+    let history = ask(&server, "/v1/config/history").text();
+    assert!(!history.contains("k-e-y-of-ann") && !history.contains("another-key"), "{history}");
+
+    let versions: serde_json::Value = serde_json::from_str(&history).expect("JSON");
+    let before = versions["versions"][1]["version"].as_str().expect("an earlier version");
+    let body = format!("{{\"version\": \"{before}\"}}");
+    let rollback = format!(
+        "POST /v1/config/rollback HTTP/1.1\r\nhost: a\r\nauthorization: Bearer open-sesame\r\n\
+         content-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
+        body.len()
+    );
+    let answer = server.exchange("admin", rollback);
+    assert_eq!(answer.status, 200, "{answer:?}");
+    assert!(!answer.text().contains("k-e-y-of-ann"), "{answer:?}");
+    let shown = ask(&server, "/v1/config").text();
+    assert!(!shown.contains("k-e-y-of-ann") && shown.contains("\"***\""), "{shown}");
+    // The key itself is in use again.
+    let with = |key: &str| {
+        server.exchange("web", format!("GET / HTTP/1.1\r\nhost: a\r\nx-api-key: {key}\r\n\r\n"))
+    };
+    assert_eq!((with("k-e-y-of-ann").status, with("another-key").status), (200, 401));
+    let folder = server.path("tidegate.yaml.history");
+    for file in std::fs::read_dir(&folder).expect("a history").flatten() {
+        let mode = file.metadata().expect("a file").permissions().mode();
+        assert_eq!(mode & 0o077, 0, "{:?} is for the server's user alone", file.path());
+    }
 }
 
 #[test]

@@ -92,6 +92,32 @@ fn without_memory_for_decoding_the_origin_is_requested() {
     });
 }
 
+/// A response that is not stored cannot be requested again without the encoding.
+#[test]
+fn without_memory_for_decoding_an_unstored_response_is_refused() {
+    let coded = gzip(&vec![b'x'; 64 << 20]);
+    let origin = Origin::start(move |head, _| match head.starts_with("GET /private ") {
+        true => answer(
+            200,
+            "cache-control: no-store\r\ncontent-type: text/plain\r\ncontent-encoding: gzip\r\n",
+            &gzip(b"for one client"),
+        ),
+        false => gzipped(&coded),
+    });
+    let server = Tidegate::start(&config(&origin, "", "1MiB"));
+    get(&server, "/", GZIP);
+    assert_eq!(get(&server, "/private", "").text(), "for one client");
+    let clients: Vec<_> = (0..120).map(|_| stalled(&server)).collect();
+    let refused = get(&server, "/private", "");
+    assert_eq!(refused.status, 503, "{refused:?}");
+    assert!(refused.header("retry-after").is_some(), "{refused:?}");
+    assert_eq!(get(&server, "/private", GZIP).status, 200, "nothing to decode");
+    drop(clients);
+    scenarios::eventually("the memory for decoding is free again", || {
+        get(&server, "/private", "").text() == "for one client"
+    });
+}
+
 #[test]
 fn a_damaged_response_is_fetched_again_before_the_response_begins() {
     let origin = damaged_once(gzip(b"whole again"));

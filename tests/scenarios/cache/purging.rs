@@ -75,3 +75,29 @@ fn the_method_is_for_those_who_may() {
     }
     assert_eq!(origin.asked(), asked, "the origin does not hear of it");
 }
+
+/// RFC 9111 4.4: `Location` and `Content-Location` of a response to an unsafe request, in whatever
+/// spelling.
+#[test]
+fn a_location_in_an_odd_spelling_purges_what_it_names() {
+    for location in [
+        "/a/b%2Bc?d",
+        "/a/%62%2bc?d",
+        "/x/..//a/./b%2Bc?d#e",
+        "a/b%2Bc?d",
+        "./x/%2e%2E/a/b%2Bc?d",
+        "HTTP://Shop.Example:80/a/b%2Bc?d",
+        "//SHOP.example/a//b%2bc?d",
+    ] {
+        let origin = Origin::start(move |head, _| match head.starts_with("POST ") {
+            true => answer(201, &format!("location: {location}\r\n"), b""),
+            false => answer(200, "cache-control: max-age=60\r\n", b"stored"),
+        });
+        let server = cache(&origin, "");
+        let paths = ["/a/b%2Bc?d", "/a/b+c?d", "/a/b%2Bc"];
+        paths.iter().for_each(|path| drop(get(&server, path, "")));
+        ask(&server, "POST /new", "content-length: 0\r\n");
+        let hits = paths.map(|path| is_hit(&get(&server, path, "")));
+        assert_eq!(hits, [false, true, true], "{location}");
+    }
+}
