@@ -1,5 +1,5 @@
-//! A worker process, as `tidegate/_worker.py` sees it: what it was started with, its I/O thread,
-//! and the server of its application.
+//! The worker process: its specification, its I/O thread and the server of its application.
+//! `tidegate/_worker.py` drives it.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -9,33 +9,33 @@ use net::EventFd;
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use python::app_status::{AppStatus, dump_signal};
 use python::asgi;
-use python::life::{Life, dump_signal};
-use python::wsgi::{self, Crew};
+use python::wsgi::{self, ThreadPool};
 use server::{
     Application, HostedApplication, ReadinessSender, Stats, WorkerSpec, readiness_channel,
     run_worker,
 };
 
-/// Exchanges that may wait for the application.
-const WAITING_MAX: usize = 4096;
+/// Maximum number of requests in the queue.
+const QUEUED_MAX: usize = 4096;
 
-/// What `server` knows of the application.
-struct Known(Arc<Life>);
+/// Gives the crate `server` access to the application's status.
+struct StatusAdapter(Arc<AppStatus>);
 
-impl Application for Known {
+impl Application for StatusAdapter {
     fn stats(&self) -> Stats {
-        let numbers = &self.0.numbers;
-        let level = |level: &std::sync::atomic::AtomicI64| {
+        let metrics = &self.0.metrics;
+        let gauge = |level: &std::sync::atomic::AtomicI64| {
             u64::try_from(level.load(std::sync::atomic::Ordering::Relaxed)).unwrap_or(0)
         };
         Stats {
-            requests: numbers.requests.get(),
-            in_flight: level(&numbers.in_flight),
-            websockets: level(&numbers.websockets),
-            queue: numbers.queue.snapshot(),
-            call: numbers.call.snapshot(),
-            gil_wait: numbers.gil_wait.snapshot(),
+            requests: metrics.requests.get(),
+            in_flight: gauge(&metrics.in_flight),
+            websockets: gauge(&metrics.websockets),
+            queue: metrics.queue.snapshot(),
+            call: metrics.call.snapshot(),
+            gil_wait: metrics.gil_wait.snapshot(),
             ..Stats::default()
         }
     }
@@ -52,10 +52,6 @@ impl Application for Known {
         self.0.oldest_call_ms()
     }
 
-    fn drain(&self) {
-        self.0.drain();
-    }
-
     fn stop(&self) {
         self.0.stop();
     }
@@ -65,24 +61,24 @@ impl Application for Known {
     }
 }
 
-/// The process.
+/// The worker process.
 #[pyclass(frozen, module = "tidegate._tidegate")]
 pub(crate) struct Worker {
     spec: WorkerSpec,
-    life: Arc<Life>,
-    crew: Arc<Crew>,
+    status: Arc<AppStatus>,
+    pool: Arc<ThreadPool>,
     ready_sender: python::Guarded<Option<ReadinessSender>>,
     thread: python::Guarded<Option<JoinHandle<u8>>>,
 }
 
-/// The worker that this process was started as; `None` where it is none.
+/// Starts the worker that the environment of this process specifies; `None` if it specifies none.
 #[pyfunction]
 pub(crate) fn worker() -> PyResult<Option<Worker>> {
     let Some(spec) = WorkerSpec::from_environment() else { return Ok(None) };
     begin(spec.map_err(PyValueError::new_err)?).map(Some)
 }
 
-/// A worker inside of a program that runs already, from what a supervisor would write.
+/// Starts a worker inside a running program, from the specification that a supervisor would write.
 #[pyfunction]
 pub(crate) fn embedded(spec: &str) -> PyResult<Worker> {
     let spec = WorkerSpec::from_json(spec).map_err(PyValueError::new_err)?;
@@ -90,28 +86,30 @@ pub(crate) fn embedded(spec: &str) -> PyResult<Worker> {
 }
 
 fn begin(spec: WorkerSpec) -> PyResult<Worker> {
-    let bell = Arc::new(EventFd::new()?);
-    let (rings, crew) = (bell.clone(), Crew::new());
-    // Who reads the desk is known when the application is: threads, or an event loop.
-    let threads = crew.clone();
-    let desk = RequestQueue::new(WAITING_MAX, move || {
-        if !threads.alarm() {
-            rings.notify();
+    let event = Arc::new(EventFd::new()?);
+    let pool = ThreadPool::new();
+    // The interface of the application decides whether threads or an event loop read the queue.
+    let (notified_event, notified_pool) = (event.clone(), pool.clone());
+    let queue = RequestQueue::new(QUEUED_MAX, move || {
+        if !notified_pool.notify() {
+            notified_event.notify();
         }
     });
-    let life = Life::new(desk.clone(), bell);
+    let status = AppStatus::new(queue.clone(), event);
     let (ready_sender, readiness) = readiness_channel();
-    let hosted =
-        HostedApplication { application: Arc::new(Known(life.clone())), queue: desk, readiness };
-    let of_the_thread = spec.clone();
+    let application = Arc::new(StatusAdapter(status.clone()));
+    let hosted = HostedApplication { application, queue, readiness };
+    let thread_spec = spec.clone();
     let thread = std::thread::Builder::new()
         .name("io".to_owned())
-        .spawn(move || run_worker(&of_the_thread, hosted))
-        .map_err(|error| PyOSError::new_err(format!("no thread for sockets: {error}")))?;
+        .spawn(move || run_worker(&thread_spec, hosted))
+        .map_err(|error| {
+            PyOSError::new_err(format!("the I/O thread cannot be started: {error}"))
+        })?;
     Ok(Worker {
         spec,
-        life,
-        crew,
+        status,
+        pool,
         ready_sender: python::Guarded::new(Some(ready_sender)),
         thread: python::Guarded::new(Some(thread)),
     })
@@ -119,7 +117,7 @@ fn begin(spec: WorkerSpec) -> PyResult<Worker> {
 
 #[pymethods]
 impl Worker {
-    /// What was said of the application, as JSON.
+    /// The settings of the application, as JSON.
     #[getter]
     fn settings(&self) -> String {
         self.spec.python.to_string()
@@ -130,7 +128,7 @@ impl Worker {
         &self.spec.app
     }
 
-    /// How the server's own events are written: `text` or `json`.
+    /// The format of the server's events: `text` or `json`.
     #[getter]
     fn log_format(&self) -> &str {
         &self.spec.log_format
@@ -146,18 +144,18 @@ impl Worker {
         self.spec.store.as_ref().map(|path| path.to_string_lossy().into_owned())
     }
 
-    /// The signal for which `faulthandler` is to be registered.
+    /// The signal for which `faulthandler` must be registered.
     #[getter]
     fn dump_signal(&self) -> i32 {
         dump_signal()
     }
 
-    /// The descriptor of the file that `faulthandler` writes to.
-    fn keep_stacks(&self, descriptor: i32) -> PyResult<()> {
-        Ok(self.life.keep_stacks(descriptor)?)
+    /// Sets the descriptor of the file that `faulthandler` writes to.
+    fn set_stack_file(&self, descriptor: i32) -> PyResult<()> {
+        Ok(self.status.set_stack_file(descriptor)?)
     }
 
-    /// The server of an ASGI application on the running thread's event loop.
+    /// Creates the server of an ASGI application on the running thread's event loop.
     #[pyo3(signature = (application, event_loop, *, root_path, state, report, on_stop))]
     #[allow(clippy::too_many_arguments, reason = "keywords of Python")]
     fn asgi(
@@ -170,11 +168,12 @@ impl Worker {
         report: Py<PyAny>,
         on_stop: Py<PyAny>,
     ) -> PyResult<asgi::Server> {
-        let hosted = asgi::Hosted { application, event_loop, root_path, state, report, on_stop };
-        asgi::Server::new(py, self.life.clone(), hosted)
+        let options =
+            asgi::AppOptions { application, event_loop, root_path, state, report, on_stop };
+        asgi::Server::new(py, self.status.clone(), options)
     }
 
-    /// The server of a WSGI application.
+    /// Creates the server of a WSGI application.
     #[pyo3(signature = (
         application, *, root_path, threads, multiprocess, errors, report, complain,
     ))]
@@ -190,7 +189,7 @@ impl Worker {
         report: Py<PyAny>,
         complain: Py<PyAny>,
     ) -> PyResult<wsgi::Server> {
-        let given = wsgi::Application {
+        let options = wsgi::AppOptions {
             application,
             root_path,
             threads,
@@ -199,29 +198,29 @@ impl Worker {
             report,
             complain,
         };
-        wsgi::Server::new(py, self.life.clone(), self.crew.clone(), given)
+        wsgi::Server::new(py, self.status.clone(), self.pool.clone(), options)
     }
 
-    /// The application takes requests.
+    /// Reports that the application is ready for requests.
     fn ready(&self) {
         if let Some(sender) = &*self.ready_sender.get() {
             sender.ready();
         }
     }
 
-    /// The application cannot begin.
-    fn failed(&self, why: String) {
+    /// Reports that the application cannot start.
+    fn failed(&self, reason: String) {
         if let Some(sender) = &*self.ready_sender.get() {
-            sender.failed(why);
+            sender.failed(reason);
         }
     }
 
-    /// Waits for the I/O thread; the exit code of the process.
+    /// Waits for the I/O thread; returns the exit code of the process.
     fn join(&self, py: Python<'_>) -> PyResult<u8> {
         drop(self.ready_sender.get().take());
         let thread = self.thread.get().take();
         let Some(thread) = thread else { return Ok(0) };
         let joined = py.detach(|| thread.join());
-        joined.map_err(|_| PyRuntimeError::new_err("the thread of the sockets has failed"))
+        joined.map_err(|_| PyRuntimeError::new_err("the I/O thread has panicked"))
     }
 }

@@ -89,7 +89,7 @@ def register_dump(worker: "_tidegate.Worker") -> None:
     """Lets the I/O thread dump the stacks of a stuck interpreter."""
     stacks = os.memfd_create("stacks")
     faulthandler.register(worker.dump_signal, file=stacks, all_threads=True)
-    worker.keep_stacks(stacks)
+    worker.set_stack_file(stacks)
 
 
 def load(settings: dict) -> object:

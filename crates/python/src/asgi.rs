@@ -1,31 +1,34 @@
-//! ASGI 3 on one thread: exchanges from the desk, the application's coroutines, their answers.
+//! ASGI 3 on one event loop: takes requests from the queue and runs the application's coroutines.
 //!
 //! ```text
-//!  bell ─▶ drain ─▶ slot (a Task for one request after another) ─▶ app(scope, receive, send)
+//!  queue ─▶ drain ─▶ request loop (one Task for many requests) ─▶ app(scope, receive, send)
 //! ```
 //!
-//! Promises that the thread of the event loop is the only one of this process that the server lets
-//! wait for the GIL; that a coroutine which never suspends is answered within the drain in which it
-//! arrived, with its own context and inside of a Task; and that a drain gives the loop its turn
-//! after a while, however much has arrived. The page is docs/design/python.md.
+//! Promises that no other thread of this process waits for the GIL on behalf of the server; that a
+//! request whose coroutine never suspends is complete within the drain in which it arrived, with
+//! its own context and inside a Task; and that a drain yields to the event loop after a bounded
+//! time, however many requests have arrived. See docs/design/python.md.
 
+mod app_loop;
 mod awaitable;
+mod coroutine;
+mod disconnected;
 mod exchange;
-mod failed;
+mod failed_awaitable;
 mod functions;
 mod guard;
+mod idle_future;
 mod messages;
-mod parked;
+mod op_future;
+mod pending_ops;
 pub(crate) mod probe;
+mod request_loop;
 mod scope;
 mod send;
 mod server;
-mod slot;
-mod talk;
 mod traces;
-mod wait;
-mod waits;
 mod websocket;
+mod websocket_send;
 
-pub use send::ClientDisconnected;
-pub use server::{Hosted, Server};
+pub use disconnected::ClientDisconnected;
+pub use server::{AppOptions, Server};

@@ -1,4 +1,4 @@
-//! Bytes of Python objects, without copies where that is sound.
+//! Access to the bytes of Python objects, without a copy where that is sound.
 
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -15,7 +15,7 @@ pub(crate) fn with_bytes<R>(
         return Ok(with(bytes.as_bytes()));
     }
     if object.is_instance_of::<PyByteArray>() || object.is_instance_of::<PyMemoryView>() {
-        // Copied by Python, because nothing else keeps its owner from changing it.
+        // Python copies it, because its owner could change it during the call.
         let copy = PyModule::import(object.py(), "builtins")?.getattr("bytes")?.call1((object,))?;
         return Ok(with(copy.cast::<PyBytes>()?.as_bytes()));
     }

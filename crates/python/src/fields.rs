@@ -1,14 +1,14 @@
-//! Header fields that an application gives.
+//! Header fields of an application's response.
 //!
-//! Promises that none of them ends its line: what is no name and no value of a field is refused
-//! while the application still runs.
+//! Promises that an invalid name or value, such as one with a line break, raises an exception in
+//! the application.
 
 use exchange::Headers;
 use pyo3::PyResult;
 use pyo3::exceptions::PyValueError;
 use wire::Known;
 
-/// Adds a field; notes in `length` what Content-Length says.
+/// Appends a field; stores the value of Content-Length in `length`.
 pub(crate) fn append(
     name: &[u8],
     value: &[u8],
@@ -22,7 +22,7 @@ pub(crate) fn append(
             let Some(digits) = digits else {
                 let shown = String::from_utf8_lossy(value);
                 return Err(PyValueError::new_err(format!(
-                    "content-length {shown:?} is no number"
+                    "content-length {shown:?} is not a number"
                 )));
             };
             *length = Some(digits);
@@ -31,22 +31,22 @@ pub(crate) fn append(
         headers.append(known, value);
         return Ok(());
     }
-    // RFC 9110 5.1: a name is a token. Anything else could end the field and begin another.
+    // RFC 9110 5.1: a name is a token. Other bytes could end the field and begin another.
     if !wire::token::is_token(name) {
         let shown = String::from_utf8_lossy(name);
-        return Err(PyValueError::new_err(format!("{shown:?} is no name of a header")));
+        return Err(PyValueError::new_err(format!("{shown:?} is not a valid header name")));
     }
     check_value(name, value)?;
     headers.append(name, value);
     Ok(())
 }
 
-/// RFC 9110 5.5: CR, LF and NUL are dangerous, and no field has them.
+/// RFC 9110 5.5: CR, LF and NUL are invalid in a field value.
 fn check_value(name: &[u8], value: &[u8]) -> PyResult<()> {
     if value.iter().any(|byte| matches!(byte, b'\r' | b'\n' | 0)) {
         let name = String::from_utf8_lossy(name);
-        let why = format!("the value of the header {name:?} holds a line break or NUL");
-        return Err(PyValueError::new_err(why));
+        let detail = format!("the value of the header {name:?} contains a line break or NUL");
+        return Err(PyValueError::new_err(detail));
     }
     Ok(())
 }

@@ -1,17 +1,16 @@
-//! State that the GIL guards.
+//! State protected by the GIL.
 //!
-//! Objects of Python may be reached from any thread that holds the GIL. Nothing here is borrowed
-//! while Python code runs, so no two threads are ever inside at a time. Free-threaded builds have
-//! no GIL: the wheel is not built for them (python/build.rs), and the package does not load there.
+//! Any thread that holds the GIL may access Python objects. No value is borrowed while Python code
+//! runs, so two threads never access it at the same time. Free-threaded builds have no GIL: the
+//! wheel is not built for them (python/build.rs), and the package does not load there.
 
 use std::cell::{Cell, RefCell, RefMut};
 
-/// A place that is borrowed for moments.
+/// A `RefCell` that is borrowed only between calls into Python.
 #[derive(Default)]
 pub struct GilCell<T>(RefCell<T>);
 
-// SAFETY: see the contract above: every access happens with the GIL held and ends before it is
-// released.
+// SAFETY: as the module says, every access happens with the GIL held and ends before its release.
 unsafe impl<T> Send for GilCell<T> {}
 // SAFETY: as above.
 unsafe impl<T> Sync for GilCell<T> {}
@@ -21,14 +20,14 @@ impl<T> GilCell<T> {
         GilCell(RefCell::new(value))
     }
 
-    /// The value; not to be held while Python code runs.
+    /// Borrows the value; the borrow must end before Python code runs.
     pub fn get(&self) -> RefMut<'_, T> {
         self.0.borrow_mut()
     }
 }
 
 impl<T> GilCell<Option<T>> {
-    /// Without a value, for a static.
+    /// An empty cell for a static.
     pub(crate) const fn empty() -> GilCell<Option<T>> {
         GilCell(RefCell::new(None))
     }
@@ -40,7 +39,7 @@ impl<T: Default> GilCell<T> {
     }
 }
 
-/// A small value.
+/// A `Cell` for a small value.
 #[derive(Default)]
 pub(crate) struct GilFlag<T: Copy>(Cell<T>);
 

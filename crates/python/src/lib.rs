@@ -1,16 +1,16 @@
-//! The application role of a process: ASGI and WSGI applications, answered on Python's threads.
+//! The Python runtime of a worker process: runs ASGI and WSGI applications on Python's threads.
 //!
-//! Owns everything that touches an interpreter. Exchanges come from a desk
-//! ([`exchange::offload::RequestQueue`]) and their answers go back through them; the thread that
-//! reads sockets never asks for the GIL, and no thread of Python ever reads a socket of a client.
-//! Knows no configuration and no process.
-#![allow(unsafe_code, reason = "Python's C API on the way of a request")]
+//! Owns everything that touches an interpreter. Requests come from a queue
+//! ([`exchange::offload::RequestQueue`]) and responses return through it; the thread that reads
+//! sockets never takes the GIL, and no Python thread ever reads a client's socket. Contains no
+//! configuration and starts no process.
+#![allow(unsafe_code, reason = "Python's C API on the request path")]
 
+pub mod app_status;
 pub mod asgi;
 mod bytes;
 mod fields;
 mod gil;
-pub mod life;
 mod names;
 mod path;
 mod stack;

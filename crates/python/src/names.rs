@@ -1,12 +1,12 @@
-//! Field names as Python's bytes, made once.
+//! Shared `bytes` objects for field names.
 //!
-//! Applications are given names in lower case (ASGI, "HTTP connection scope").
+//! Applications receive names in lower case (ASGI, "HTTP connection scope").
 
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use wire::Known;
 
-/// The known names, by number.
+/// The known names, by `Known::index`.
 pub(crate) struct FieldNames(Vec<Py<PyBytes>>);
 
 impl FieldNames {
@@ -16,7 +16,7 @@ impl FieldNames {
         FieldNames(Known::ALL.iter().map(name).collect())
     }
 
-    /// The name of a field, in lower case.
+    /// Returns the name of a field in lower case.
     pub(crate) fn get<'py>(
         &self,
         py: Python<'py>,

@@ -1,13 +1,13 @@
-//! Paths as applications are told them: without escapes.
+//! Percent-decoded request paths for applications.
 //!
-//! Promises that an application never sees a dot segment: routes and filters have decided about the
-//! path without it (RFC 3986 5.2.4).
+//! Promises that an application never sees a dot segment: routes and filters matched the path
+//! without it (RFC 3986 5.2.4).
 
 use std::borrow::Cow;
 
 use exchange::Target;
 
-/// The path without its escapes, as text; U+FFFD for what is no UTF-8.
+/// The decoded path as text, with U+FFFD for invalid UTF-8.
 pub(crate) fn decoded(target: &Target) -> Cow<'_, str> {
     match decoded_bytes(target) {
         Cow::Borrowed(path) => String::from_utf8_lossy(path),
@@ -15,7 +15,7 @@ pub(crate) fn decoded(target: &Target) -> Cow<'_, str> {
     }
 }
 
-/// The path without its escapes.
+/// The decoded path.
 pub(crate) fn decoded_bytes(target: &Target) -> Cow<'_, [u8]> {
     let raw = target.raw_path();
     let path: Cow<'_, [u8]> = if raw.contains(&b'%') { unescaped(raw).into() } else { raw.into() };
@@ -25,7 +25,7 @@ pub(crate) fn decoded_bytes(target: &Target) -> Cow<'_, [u8]> {
     path
 }
 
-/// Percent-decoding (RFC 3986 2.1); what is no escape stays.
+/// Percent-decodes (RFC 3986 2.1); an invalid escape stays as it is.
 fn unescaped(raw: &[u8]) -> Vec<u8> {
     let digit = |byte: Option<&u8>| byte.and_then(|byte| char::from(*byte).to_digit(16));
     let mut path = Vec::with_capacity(raw.len());

@@ -1,11 +1,11 @@
-//! The stacks that `faulthandler` writes, as one line for the log.
+//! Formats the stacks that `faulthandler` writes as one line for the log.
 //!
 //! `handler (app.py:12) < __call__ (starlette/routing.py:66)`: innermost first, without the frames
 //! of the event loop and of the worker itself.
 
-/// Frames that are shown of a thread.
+/// Maximum number of frames per thread.
 const FRAMES_MAX: usize = 20;
-/// Files of what calls applications. Their frames are the outermost ones.
+/// Files of the code that calls applications. Their frames are the outermost ones.
 const RUNNERS: [&str; 6] = [
     "tidegate/_worker.py",
     "tidegate/__main__.py",
@@ -15,8 +15,8 @@ const RUNNERS: [&str; 6] = [
     "<frozen runpy>",
 ];
 
-/// The stack of the event loop's thread, which is the process's first and the last of the dump; or
-/// of all threads.
+/// Returns the stack of the event loop's thread, which is the main thread and the last of the dump;
+/// or the stacks of all threads.
 pub(crate) fn readable(dump: &str, all_threads: bool) -> String {
     let mut threads: Vec<Vec<(&str, &str, &str)>> = Vec::new();
     for line in dump.lines() {
@@ -47,19 +47,19 @@ pub(crate) fn readable(dump: &str, all_threads: bool) -> String {
     stacks.collect::<Vec<_>>().join(" | ")
 }
 
-/// Whether a frame of this file runs callbacks and is none itself.
+/// True if frames of this file belong to the event loop or the worker, not to a callback.
 pub(crate) fn is_runner(file: &str) -> bool {
     RUNNERS.iter().any(|runner| file.ends_with(runner))
 }
 
-/// File, line and function of `  File "app.py", line 12 in handler`.
+/// Parses file, line and function of `  File "app.py", line 12 in handler`.
 fn frame(line: &str) -> Option<(&str, &str, &str)> {
     let (file, rest) = line.trim_start().strip_prefix("File \"")?.split_once("\", line ")?;
     let (number, name) = rest.split_once(" in ")?;
     Some((file, number, name))
 }
 
-/// A path without what all paths of an installation begin with.
+/// Strips the prefix that all paths of an installation share.
 fn short(file: &str) -> &str {
     if let Some((_, package)) = file.rsplit_once("/site-packages/") {
         return package;

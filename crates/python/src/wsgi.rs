@@ -1,27 +1,27 @@
-//! WSGI (PEP 3333): exchanges from the desk, the application's threads, their answers.
+//! WSGI (PEP 3333): runs an application on a pool of threads that take requests from the queue.
 //!
 //! ```text
-//!  alarm ─▶ a thread that sleeps ─▶ app(environ, start_response) ─▶ the next, with the GIL in hand
-//!  watch ─▶ another thread, while what waits finds all of them blocked
+//!  queue ─▶ an idle thread ─▶ app(environ, start_response) ─▶ the next request, with the GIL held
+//!  watcher ─▶ another thread, while requests wait and all running threads block
 //! ```
 //!
-//! Promises all of PEP 3333; that an application which only computes is run by one thread, and one
-//! that waits for others by as many as that takes; and that no thread waits for a client while a
-//! body comes.
+//! Promises all of PEP 3333; that an application which only computes runs on one thread, and one
+//! that blocks on as many as it needs; and that no thread waits for a client's request body.
 
+mod application;
 mod body;
-mod crew;
 mod environ;
 mod file;
 mod functions;
 mod input;
 mod limits;
+mod pool_thread;
 mod reply;
-mod seat;
 mod server;
 mod start;
 mod text;
-mod watch;
+mod thread_pool;
+mod watcher;
 
-pub use crew::Crew;
-pub use server::{Application, Server};
+pub use server::{AppOptions, Server};
+pub use thread_pool::ThreadPool;

@@ -57,10 +57,6 @@ pub trait Application: Send + Sync {
         0
     }
 
-    /// Nothing new comes from now on: sessions that would stay open are to be ended (WebSocket:
-    /// close code 1012).
-    fn drain(&self) {}
-
     /// All requests have ended, or may be cut off: shut down and let the process end.
     fn stop(&self);
 

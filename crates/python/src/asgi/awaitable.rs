@@ -1,8 +1,8 @@
-//! What `receive` and `send` return when there is nothing to wait for: an awaitable that is done.
+//! The awaitable that `receive` and `send` return if they need not wait: it is complete.
 //!
-//! A type of its own rather than a future, because awaiting one touches no loop and makes nothing.
-//! It has all that `asyncio.iscoroutine` looks for, so that `create_task(receive())`, which
-//! applications write, works.
+//! Unlike a future, it does not use the event loop, and awaiting it allocates nothing. It has all
+//! methods that `asyncio.iscoroutine` requires, because applications call
+//! `create_task(receive())`.
 
 use std::ffi::c_int;
 use std::ptr;
@@ -15,19 +15,19 @@ use pyo3::types::PyType;
 #[repr(C)]
 struct Ready {
     head: ffi::PyObject,
-    /// Owned. What awaiting gives; never null while the object is alive.
+    /// The result, an owned reference; never null while the object is alive.
     value: *mut ffi::PyObject,
 }
 
 static TYPE: PyOnceLock<Py<PyType>> = PyOnceLock::new();
 static NOTHING: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
 
-/// An awaitable that gives `value`.
+/// Returns an awaitable whose result is `value`.
 pub(super) fn ready(value: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyAny>> {
     let py = value.py();
     let kind = TYPE.get_or_try_init(py, || make_type(py))?;
-    // SAFETY: the type was made by `make_type` for objects of the size of `Ready`; its allocator
-    // gives memory of that size or null, which is an error that Python has set.
+    // SAFETY: `make_type` created the type for objects of the size of `Ready`; its allocator
+    // returns memory of that size, or null with an error set.
     unsafe {
         let kind = kind.as_ptr().cast::<ffi::PyTypeObject>();
         let object = ffi::PyType_GenericAlloc(kind, 0);
@@ -39,7 +39,7 @@ pub(super) fn ready(value: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyAny>> {
     }
 }
 
-/// The awaitable that gives `None`: always the same.
+/// Returns the shared awaitable whose result is `None`.
 pub(super) fn nothing(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
     let make = || ready(py.None().into_bound(py)).map(Bound::unbind);
     Ok(NOTHING.get_or_try_init(py, make)?.bind(py).clone())
@@ -59,7 +59,7 @@ fn make_type(py: Python<'_>) -> PyResult<Py<PyType>> {
         slot(ffi::Py_am_send, am_send as *mut _),
         slot(ffi::Py_tp_iter, itself as *mut _),
         slot(ffi::Py_tp_iternext, next as *mut _),
-        // The type keeps the table for as long as it lives, which is as long as the process.
+        // The type refers to the table until the end of the process.
         slot(ffi::Py_tp_methods, methods.as_mut_ptr().cast()),
         slot(0, ptr::null_mut()),
     ];
@@ -72,7 +72,7 @@ fn make_type(py: Python<'_>) -> PyResult<Py<PyType>> {
         slots: slots.as_mut_ptr(),
     };
     // SAFETY: the specification and its slots live across the call, and the functions have the
-    // types that their slots ask for.
+    // types that their slots require.
     let made = unsafe { Bound::from_owned_ptr_or_err(py, ffi::PyType_FromSpec(&raw mut spec)) }?;
     Ok(made.cast_into::<PyType>()?.unbind())
 }
@@ -97,13 +97,13 @@ unsafe extern "C" fn dealloc(object: *mut ffi::PyObject) {
         let kind = ffi::Py_TYPE(object);
         ffi::Py_DECREF((*object.cast::<Ready>()).value);
         ffi::PyObject_Free(object.cast());
-        // An object of a heap type holds its type.
+        // An object of a heap type owns a reference to its type.
         ffi::Py_DECREF(kind.cast());
     }
 }
 
 unsafe extern "C" fn itself(object: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    // SAFETY: as said above.
+    // SAFETY: as above.
     unsafe { ffi::Py_NewRef(object) }
 }
 
@@ -112,16 +112,16 @@ unsafe extern "C" fn am_send(
     _sent: *mut ffi::PyObject,
     result: *mut *mut ffi::PyObject,
 ) -> ffi::PySendResult {
-    // SAFETY: as said above.
+    // SAFETY: as above.
     unsafe { *result = ffi::Py_NewRef((*object.cast::<Ready>()).value) };
     ffi::PySendResult::PYGEN_RETURN
 }
 
 unsafe extern "C" fn next(object: *mut ffi::PyObject) -> *mut ffi::PyObject {
-    // SAFETY: as said above.
+    // SAFETY: as above.
     unsafe {
         let value = (*object.cast::<Ready>()).value;
-        // An iterator that ends without an error gives `None`.
+        // An iterator that ends without an exception returns `None`.
         if value != ffi::Py_None() {
             stop(value);
         }
@@ -133,14 +133,15 @@ unsafe extern "C" fn send(
     object: *mut ffi::PyObject,
     _sent: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    // SAFETY: as said above.
+    // SAFETY: as above.
     unsafe { stop((*object.cast::<Ready>()).value) };
     ptr::null_mut()
 }
 
-/// Raises `StopIteration(value)`. Made by hand: `PyErr_SetObject` takes a tuple for arguments.
+/// Raises `StopIteration(value)`. Creates the exception itself, because `PyErr_SetObject` would
+/// treat a tuple as the arguments.
 unsafe fn stop(value: *mut ffi::PyObject) {
-    // SAFETY: as said above.
+    // SAFETY: as above.
     unsafe {
         let stop = ffi::PyObject_CallFunctionObjArgs(
             ffi::PyExc_StopIteration,
@@ -154,12 +155,12 @@ unsafe fn stop(value: *mut ffi::PyObject) {
     }
 }
 
-/// `throw(error)`, or `throw(type, value, traceback)` as it once was.
+/// `throw(error)`, or the deprecated `throw(type, value, traceback)`.
 unsafe extern "C" fn throw(
     _object: *mut ffi::PyObject,
     arguments: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    // SAFETY: as said above.
+    // SAFETY: as above.
     unsafe {
         let first = ffi::PyTuple_GetItem(arguments, 0);
         if first.is_null() {
@@ -182,6 +183,6 @@ unsafe extern "C" fn close(
     _object: *mut ffi::PyObject,
     _nothing: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
-    // SAFETY: as said above.
+    // SAFETY: as above.
     unsafe { ffi::Py_NewRef(ffi::Py_None()) }
 }

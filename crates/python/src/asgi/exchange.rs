@@ -1,90 +1,91 @@
-//! One request, as the application sees it: its `receive` and `send`.
+//! One HTTP request and its response: `receive`, and the state that `send` changes.
 //!
-//! Owns both ends of a hand-over: the request's body, and the right to answer. Promises the order
-//! of events of the ASGI text ("HTTP"): a head is sent with the first piece of its body; `receive`
-//! gives `http.disconnect` once the response is complete or the client has gone; `send` fails with
-//! an `OSError` when nobody is left to send to. A request whose body fails (malformed, too long,
-//! too slow, broken off) is answered at once by what failed, unless the response has begun: the
-//! application is told as of a client that has gone.
+//! Promises the order of events of the ASGI specification ("HTTP"): a head is sent with the first
+//! piece of its body; `receive` returns `http.disconnect` once the response is complete or the
+//! client has disconnected; `send` raises an `OSError` after a disconnect. If the request's body
+//! fails (malformed, too long, too slow, incomplete), that fault is the response, unless the
+//! response has begun; to the application it looks like a disconnect.
 
+use std::io;
+use std::os::unix::fs::FileExt;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use exchange::offload::{Answering, Gone, Head, Incoming, OffloadedRequest, Sending};
+use exchange::offload::{Answering, Head, Incoming, OffloadedRequest, Sending};
 use exchange::{BodyStream, Fault, FaultKind, Frame};
+use net::FileRange;
 use pyo3::prelude::*;
 
-use super::awaitable::{nothing, ready};
+use super::app_loop::AppLoop;
+use super::awaitable::ready;
+use super::disconnected::disconnected;
 use super::messages::{Start, disconnect, request};
-use super::server::Server;
-use super::wait::{What, read, wait};
-use super::waits::Waits;
+use super::op_future::{Operations, op_future};
+use super::pending_ops::{OpKind, PendingOps};
 use crate::gil::GilCell;
-
-/// What a failed application is called in logs and metrics.
 
 #[pyclass(frozen, freelist = 256, module = "tidegate._tidegate")]
 pub(super) struct Exchange {
-    pub(super) server: Py<Server>,
-    pub(super) state: GilCell<State>,
+    pub(super) app: Py<AppLoop>,
+    pub(super) state: GilCell<ExchangeState>,
 }
 
-pub(super) struct State {
-    /// Until the response is complete: who has read the body hears there that the client goes.
+pub(super) struct ExchangeState {
+    /// Until the response is complete. After the last piece it signals the client's disconnect.
     body: Option<Incoming>,
-    /// Whether the last event of the body was given.
+    /// True once `receive` has returned the last piece.
     is_read: bool,
-    /// A piece that was read to see whether it is the last.
+    /// A piece that was read ahead to find out whether it is the last.
     peeked: Option<Bytes>,
-    /// That read met a fault: after the piece before it, the body has no end.
-    broken: Option<Fault>,
-    /// Why the body failed, once the application has been told that nobody takes a response.
+    /// The fault of that read, which `receive` reports after the piece before it.
+    peeked_fault: Option<Fault>,
+    /// Why the body failed, once `receive` has returned `http.disconnect` for it.
     failure: Option<Fault>,
-    pub(super) answer: Answer,
+    pub(super) response: ResponseState,
     pub(super) is_head: bool,
-    /// Whether the client takes trailers (RFC 9110 section 10.1.4).
-    pub(super) takes_trailers: bool,
-    pub(super) waits: Waits,
+    /// True if the client accepts trailers (RFC 9110 section 10.1.4).
+    pub(super) accepts_trailers: bool,
+    pending: PendingOps,
     taken_us: u64,
     counted: bool,
 }
 
-/// How far the response is.
-pub(super) enum Answer {
+/// The progress of a response.
+pub(super) enum ResponseState {
     Open(Answering),
-    /// The head is here and goes with the first piece of the body.
-    Headed(Answering, Start),
+    /// The head is sent with the first piece of the body.
+    Started(Answering, Start),
     Streaming(Streaming),
-    /// The body is whole; trailers follow.
+    /// The body is complete; trailers follow.
     Trailing(Sending, exchange::Headers),
     Done,
 }
 
 pub(super) struct Streaming {
     pub(super) sending: Sending,
-    /// What is still to come of what Content-Length promised.
+    /// The number of bytes that Content-Length still requires.
     pub(super) left: Option<u64>,
     pub(super) trailers: bool,
 }
 
 impl Exchange {
-    /// The exchange of what arrived, and its head.
-    pub(super) fn new(server: Py<Server>, handed: OffloadedRequest) -> (Exchange, Head) {
-        let OffloadedRequest { head, body, answer } = handed;
-        let state = State {
+    /// Creates the exchange of a request; also returns the request's head.
+    pub(super) fn new(app: Py<AppLoop>, request: OffloadedRequest) -> (Exchange, Head) {
+        let OffloadedRequest { head, body, answer } = request;
+        let state = ExchangeState {
             body: Some(body),
             is_read: false,
             peeked: None,
-            broken: None,
+            peeked_fault: None,
             failure: None,
-            answer: Answer::Open(answer),
+            response: ResponseState::Open(answer),
             is_head: head.method == wire::Method::Head,
-            takes_trailers: head.headers.lists_token(wire::Known::Te, "trailers"),
-            waits: Waits::default(),
-            taken_us: server.get().taken_us(),
+            accepts_trailers: head.headers.lists_token(wire::Known::Te, "trailers"),
+            pending: PendingOps::default(),
+            taken_us: app.get().taken_us(),
             counted: false,
         };
-        (Exchange { server, state: GilCell::new(state) }, head)
+        (Exchange { app, state: GilCell::new(state) }, head)
     }
 
     /// `receive()`.
@@ -93,25 +94,26 @@ impl Exchange {
         let mut cx = Context::from_waker(Waker::noop());
         match slf.get().poll_receive(&mut cx) {
             Poll::Ready(event) => ready(event.into_event(py)?),
-            Poll::Pending => wait(slf.clone().unbind(), py, What::Receive),
+            Poll::Pending => op_future(slf.clone().unbind(), py, OpKind::Receive),
         }
     }
 
-    /// The next event, if there is one now.
-    pub(super) fn poll_receive(&self, cx: &mut Context<'_>) -> Poll<Received> {
+    /// The next event, if it is available.
+    fn poll_receive(&self, cx: &mut Context<'_>) -> Poll<Received> {
         let mut state = self.state.get();
-        if matches!(state.answer, Answer::Done) {
+        if matches!(state.response, ResponseState::Done) {
             return Poll::Ready(Received::Disconnect);
         }
-        let State { body: Some(incoming), peeked, is_read, broken, .. } = &mut *state else {
+        let ExchangeState { body: Some(incoming), peeked, is_read, peeked_fault, .. } = &mut *state
+        else {
             return Poll::Ready(Received::Disconnect);
         };
         if *is_read {
             return incoming.poll_unwanted(cx).map(|()| Received::Disconnect);
         }
-        let data = match (peeked.take(), broken.take()) {
+        let data = match (peeked.take(), peeked_fault.take()) {
             (Some(data), fault) => {
-                *broken = fault;
+                *peeked_fault = fault;
                 data
             }
             (None, Some(fault)) => return Poll::Ready(state.body_failed(fault)),
@@ -119,7 +121,7 @@ impl Exchange {
             (None, None) => match incoming.poll_frame(cx) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Some(Ok(Frame::Data(data)))) => data,
-                Poll::Ready(Some(Ok(Frame::File(range)))) => match read(&range) {
+                Poll::Ready(Some(Ok(Frame::File(range)))) => match read_file(&range) {
                     Ok(data) => data,
                     Err(error) => {
                         let detail = format!("a body in a file cannot be read: {error}");
@@ -130,7 +132,7 @@ impl Exchange {
                 Poll::Ready(Some(Err(fault))) => return Poll::Ready(state.body_failed(fault)),
             },
         };
-        // The last piece says that it is: nobody has to ask for an empty one behind it.
+        // The last piece is marked, so that the application need not receive an empty one after it.
         let more = match incoming.length() {
             Some(left) => left > 0,
             None => match incoming.poll_frame(&mut Context::from_waker(Waker::noop())) {
@@ -140,7 +142,7 @@ impl Exchange {
                 }
                 Poll::Ready(None | Some(Ok(Frame::Trailers(_)))) => false,
                 Poll::Ready(Some(Err(fault))) => {
-                    *broken = Some(fault);
+                    *peeked_fault = Some(fault);
                     true
                 }
                 _ => true,
@@ -150,85 +152,118 @@ impl Exchange {
         Poll::Ready(Received::Body(data, more))
     }
 
-    /// Why the request's body failed, if the application was told.
+    /// Why the request's body failed, if `receive` has reported it.
     pub(super) fn failure(&self) -> Option<Fault> {
         self.state.get().failure.clone()
     }
 
-    /// The application has returned, or failed with `error`: what it owes is made good.
+    /// Completes the response when the application has returned, or has `failed`.
     pub(super) fn end(&self, py: Python<'_>, failed: bool) {
-        let answer = std::mem::replace(&mut self.state.get().answer, Answer::Done);
-        let detail = match (&answer, failed) {
+        let response = std::mem::replace(&mut self.state.get().response, ResponseState::Done);
+        let detail = match (&response, failed) {
             (_, true) => "the application raised an exception",
-            (Answer::Open(_), _) => "the application ended without a response",
+            (ResponseState::Open(_), _) => "the application ended without a response",
             _ => "the application ended without completing its response",
         };
         let failure = self.failure().filter(|_| failed);
         let fault = || failure.unwrap_or_else(|| Fault::new(FaultKind::AppFailed, detail));
-        match answer {
-            Answer::Done => {}
-            Answer::Open(answering) | Answer::Headed(answering, _) => answering.fail(fault()),
-            Answer::Streaming(streaming) => streaming.sending.fail(fault()),
-            Answer::Trailing(sending, _) if failed => sending.fail(fault()),
-            Answer::Trailing(sending, trailers) => sending.finish(Some(trailers)),
+        match response {
+            ResponseState::Done => {}
+            ResponseState::Open(answering) | ResponseState::Started(answering, _) => {
+                answering.fail(fault())
+            }
+            ResponseState::Streaming(streaming) => streaming.sending.fail(fault()),
+            ResponseState::Trailing(sending, _) if failed => sending.fail(fault()),
+            ResponseState::Trailing(sending, trailers) => sending.finish(Some(trailers)),
         }
         self.complete(py);
     }
 
-    /// The response is complete: whoever waits hears of it.
+    /// Releases the request after a complete response, and wakes the pending operations.
     pub(super) fn complete(&self, py: Python<'_>) {
         let mut state = self.state.get();
         (state.body, state.peeked) = (None, None);
-        let waits = state.waits.end();
+        let pending = state.pending.take_all();
         let (counted, taken_us) = (std::mem::replace(&mut state.counted, true), state.taken_us);
         drop(state);
         if !counted {
-            self.server.get().counted(taken_us);
+            self.app.get().count_end(taken_us);
         }
-        for number in waits {
-            self.server.get().end_wait(py, number);
+        for id in pending {
+            self.app.get().end_op(py, id);
         }
     }
 
-    /// Ready with whether somebody still takes the response, when there is room for more of it.
-    pub(super) fn poll_room(&self, cx: &mut Context<'_>) -> Poll<Result<(), Gone>> {
-        match &mut self.state.get().answer {
-            Answer::Streaming(streaming) => streaming.sending.poll_ready(cx),
+    /// Ready when the send buffer has room, or the client has disconnected.
+    fn poll_send(&self, cx: &mut Context<'_>) -> Poll<PyResult<()>> {
+        match &mut self.state.get().response {
+            ResponseState::Streaming(streaming) => {
+                streaming.sending.poll_ready(cx).map_err(|_| disconnected())
+            }
             _ => Poll::Ready(Ok(())),
         }
     }
+}
 
-    /// What `send` returns when there is nothing to wait for.
-    pub(super) fn sent(py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-        nothing(py)
+impl Operations for Py<Exchange> {
+    fn app(&self) -> &Py<AppLoop> {
+        &self.get().app
+    }
+
+    fn poll(
+        &self,
+        py: Python<'_>,
+        kind: OpKind,
+        cx: &mut Context<'_>,
+    ) -> Poll<PyResult<Py<PyAny>>> {
+        let this = self.get();
+        match kind {
+            OpKind::Receive => {
+                this.poll_receive(cx).map(|event| event.into_event(py).map(Bound::unbind))
+            }
+            OpKind::Send => this.poll_send(cx).map_ok(|()| py.None()),
+        }
+    }
+
+    fn with_pending(&self, with: &mut dyn FnMut(&mut PendingOps)) {
+        with(&mut self.get().state.get().pending);
     }
 }
 
-impl State {
-    /// The body has no end. Where no response has begun, the fault is the response: the application
-    /// is told that the client has gone, and what it sends afterwards reaches nobody.
+impl ExchangeState {
+    /// Handles a failed body. If no response has begun, the fault is the response; `receive`
+    /// reports a disconnect, and later messages of the application are discarded.
     fn body_failed(&mut self, fault: Fault) -> Received {
         self.is_read = true;
-        match std::mem::replace(&mut self.answer, Answer::Done) {
-            Answer::Open(answering) | Answer::Headed(answering, _) => answering.fail(fault.clone()),
-            begun => self.answer = begun,
+        match std::mem::replace(&mut self.response, ResponseState::Done) {
+            ResponseState::Open(answering) | ResponseState::Started(answering, _) => {
+                answering.fail(fault.clone())
+            }
+            begun => self.response = begun,
         }
         self.failure = Some(fault);
         Received::Disconnect
     }
 }
 
-/// What `receive` gives.
-pub(super) enum Received {
+/// The result of `receive`.
+enum Received {
     Body(Bytes, bool),
     Disconnect,
 }
 
 impl Received {
-    pub(super) fn into_event(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    fn into_event(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
         match self {
             Received::Body(data, more) => request(py, &data, more),
             Received::Disconnect => disconnect(py),
         }
     }
+}
+
+/// Reads a body that is stored in a file.
+fn read_file(range: &FileRange) -> io::Result<Bytes> {
+    let mut bytes = vec![0; usize::try_from(range.length).map_err(io::Error::other)?];
+    range.file.read_exact_at(&mut bytes, range.offset)?;
+    Ok(bytes.into())
 }

@@ -1,8 +1,7 @@
-//! `receive` and `send` as Python calls them: built-in functions bound to an exchange,
-//! or to a session of WebSocket.
+//! `receive` and `send`: built-in functions bound to an exchange or a WebSocket session.
 //!
-//! Made by hand because they are called for every event: a bound method of a class would be looked
-//! up and made anew each time.
+//! They use the C API because they are created for every request: looking up a bound method of a
+//! class would cost more.
 
 use std::ptr;
 
@@ -10,15 +9,15 @@ use pyo3::prelude::*;
 use pyo3::pyclass::boolean_struct::True;
 use pyo3::{PyClass, ffi};
 
+use super::app_loop::AppLoop;
 use super::exchange::Exchange;
-use super::failed::awaited;
-use super::server::Server;
+use super::failed_awaitable::into_awaitable;
 use super::websocket::WebSocket;
 
 /// A method table entry that never changes.
 struct Definition(ffi::PyMethodDef);
 
-// SAFETY: nothing in it is written after it is made.
+// SAFETY: the entry is never written after its creation.
 unsafe impl Sync for Definition {}
 
 static RECEIVE: Definition = Definition(ffi::PyMethodDef {
@@ -35,23 +34,23 @@ static SEND: Definition = Definition(ffi::PyMethodDef {
     ml_doc: ptr::null(),
 });
 
-static TALK_RECEIVE: Definition = Definition(ffi::PyMethodDef {
+static WEBSOCKET_RECEIVE: Definition = Definition(ffi::PyMethodDef {
     ml_name: c"receive".as_ptr(),
-    ml_meth: ffi::PyMethodDefPointer { PyCFunction: talk_receive_function },
+    ml_meth: ffi::PyMethodDefPointer { PyCFunction: websocket_receive_function },
     ml_flags: ffi::METH_NOARGS,
     ml_doc: ptr::null(),
 });
 
-static TALK_SEND: Definition = Definition(ffi::PyMethodDef {
+static WEBSOCKET_SEND: Definition = Definition(ffi::PyMethodDef {
     ml_name: c"send".as_ptr(),
-    ml_meth: ffi::PyMethodDefPointer { PyCFunction: talk_send_function },
+    ml_meth: ffi::PyMethodDefPointer { PyCFunction: websocket_send_function },
     ml_flags: ffi::METH_O,
     ml_doc: ptr::null(),
 });
 
-static TALK_ENDED: Definition = Definition(ffi::PyMethodDef {
+static WEBSOCKET_ENDED: Definition = Definition(ffi::PyMethodDef {
     ml_name: c"ended".as_ptr(),
-    ml_meth: ffi::PyMethodDefPointer { PyCFunction: talk_ended_function },
+    ml_meth: ffi::PyMethodDefPointer { PyCFunction: websocket_ended_function },
     ml_flags: ffi::METH_O,
     ml_doc: ptr::null(),
 });
@@ -65,18 +64,20 @@ pub(super) fn send<'py>(exchange: &Bound<'py, Exchange>) -> PyResult<Bound<'py, 
 }
 
 /// The `receive` of a session.
-pub(super) fn talk_receive<'py>(socket: &Bound<'py, WebSocket>) -> PyResult<Bound<'py, PyAny>> {
-    bound(&TALK_RECEIVE, socket)
+pub(super) fn websocket_receive<'py>(
+    socket: &Bound<'py, WebSocket>,
+) -> PyResult<Bound<'py, PyAny>> {
+    bound(&WEBSOCKET_RECEIVE, socket)
 }
 
 /// The `send` of a session.
-pub(super) fn talk_send<'py>(socket: &Bound<'py, WebSocket>) -> PyResult<Bound<'py, PyAny>> {
-    bound(&TALK_SEND, socket)
+pub(super) fn websocket_send<'py>(socket: &Bound<'py, WebSocket>) -> PyResult<Bound<'py, PyAny>> {
+    bound(&WEBSOCKET_SEND, socket)
 }
 
-/// What the Task of a session calls when it has ended.
-pub(super) fn talk_ended<'py>(socket: &Bound<'py, WebSocket>) -> PyResult<Bound<'py, PyAny>> {
-    bound(&TALK_ENDED, socket)
+/// The done callback of a session's Task.
+pub(super) fn websocket_ended<'py>(socket: &Bound<'py, WebSocket>) -> PyResult<Bound<'py, PyAny>> {
+    bound(&WEBSOCKET_ENDED, socket)
 }
 
 fn bound<'py, T>(
@@ -91,36 +92,39 @@ fn bound<'py, T>(
     }
 }
 
-/// What the functions are bound to.
-pub(super) trait Served {
-    fn server(&self) -> &Py<Server>;
+/// An object that the functions are bound to.
+trait Bindable {
+    fn app(&self) -> &Py<AppLoop>;
 }
 
-impl Served for Exchange {
-    fn server(&self) -> &Py<Server> {
-        &self.server
+impl Bindable for Exchange {
+    fn app(&self) -> &Py<AppLoop> {
+        &self.app
     }
 }
 
-impl Served for WebSocket {
-    fn server(&self) -> &Py<Server> {
-        &self.server
+impl Bindable for WebSocket {
+    fn app(&self) -> &Py<AppLoop> {
+        &self.app
     }
 }
 
-/// Calls `with` for the object a function is bound to, as Python calls it.
-// SAFETY: whoever calls it passes on what Python gave, and has bound the function to a `T`.
-unsafe fn called<T: PyClass<Frozen = True> + Sync + Served>(
+/// Calls `with` for the object that a function is bound to.
+///
+/// # Safety
+///
+/// `object` must be the bound object that Python passed to the function, a `T`.
+unsafe fn called<T: PyClass<Frozen = True> + Sync + Bindable>(
     object: *mut ffi::PyObject,
     with: impl for<'py> FnOnce(&Bound<'py, T>) -> PyResult<Bound<'py, PyAny>>,
 ) -> *mut ffi::PyObject {
     // SAFETY: Python calls with the GIL held.
     let py = unsafe { Python::assume_attached() };
-    // SAFETY: the caller has said so.
+    // SAFETY: the caller guarantees the type.
     let object = unsafe { Bound::from_borrowed_ptr(py, object).cast_into_unchecked::<T>() };
     let result = with(&object);
-    // Whatever was said to the worker, it hears of it soon.
-    let flushed = Server::flush_soon(object.get().server(), py);
+    // The call may have sent something to the worker.
+    let flushed = AppLoop::flush_soon(object.get().app(), py);
     match flushed.and(result) {
         Ok(result) => result.into_ptr(),
         Err(error) => {
@@ -135,7 +139,7 @@ unsafe extern "C" fn receive_function(
     _nothing: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
     // SAFETY: Python calls it with the exchange it is bound to.
-    unsafe { called(object, |exchange| awaited(exchange.py(), Exchange::receive(exchange))) }
+    unsafe { called(object, |exchange| into_awaitable(exchange.py(), Exchange::receive(exchange))) }
 }
 
 unsafe extern "C" fn send_function(
@@ -146,20 +150,20 @@ unsafe extern "C" fn send_function(
     unsafe {
         called(object, |exchange| {
             let message = Bound::from_borrowed_ptr(exchange.py(), message);
-            awaited(exchange.py(), Exchange::send(exchange, &message))
+            into_awaitable(exchange.py(), Exchange::send(exchange, &message))
         })
     }
 }
 
-unsafe extern "C" fn talk_receive_function(
+unsafe extern "C" fn websocket_receive_function(
     object: *mut ffi::PyObject,
     _nothing: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
     // SAFETY: Python calls it with the session it is bound to.
-    unsafe { called(object, |socket| awaited(socket.py(), WebSocket::receive(socket))) }
+    unsafe { called(object, |socket| into_awaitable(socket.py(), WebSocket::receive(socket))) }
 }
 
-unsafe extern "C" fn talk_send_function(
+unsafe extern "C" fn websocket_send_function(
     object: *mut ffi::PyObject,
     message: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
@@ -167,12 +171,12 @@ unsafe extern "C" fn talk_send_function(
     unsafe {
         called(object, |socket| {
             let message = Bound::from_borrowed_ptr(socket.py(), message);
-            awaited(socket.py(), WebSocket::send(socket, &message))
+            into_awaitable(socket.py(), WebSocket::send(socket, &message))
         })
     }
 }
 
-unsafe extern "C" fn talk_ended_function(
+unsafe extern "C" fn websocket_ended_function(
     object: *mut ffi::PyObject,
     task: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {

@@ -1,39 +1,30 @@
-//! What a session's Task runs: the application's coroutine, and a bound around what it may raise.
+//! The coroutine of a session's Task: runs the application's coroutine and contains its exceptions.
 //!
-//! `SystemExit` and `KeyboardInterrupt` would end the event loop, and with it every other session:
-//! they fail the session alone. Cancelling passes through.
+//! `SystemExit` and `KeyboardInterrupt` would end the event loop and every other session; here they
+//! fail only their own session. A cancellation passes through.
 
 use pyo3::exceptions::{PyKeyboardInterrupt, PyRuntimeError, PyStopIteration, PySystemExit};
-use pyo3::ffi;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-/// The coroutine.
+use super::coroutine::{Step, step};
+
 #[pyclass(frozen, module = "tidegate._tidegate")]
 pub(super) struct Guard(Py<PyAny>);
 
 impl Guard {
-    /// Of what can be stepped.
+    /// Takes a coroutine or an iterator.
     pub(super) fn new(coroutine: Py<PyAny>) -> Guard {
         Guard(coroutine)
     }
 
-    /// What the coroutine yields; `None` at its end.
+    /// Returns the object that the coroutine yields; `None` at its end.
     fn step(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
-        let mut result = std::ptr::null_mut();
-        // SAFETY: the coroutine is alive and the result is a place of ours; a result is ours.
-        unsafe {
-            match ffi::PyIter_Send(self.0.as_ptr(), ffi::Py_None(), &raw mut result) {
-                ffi::PySendResult::PYGEN_NEXT => {
-                    Ok(Some(Bound::from_owned_ptr(py, result).unbind()))
-                }
-                ffi::PySendResult::PYGEN_RETURN => {
-                    drop(Bound::from_owned_ptr(py, result).unbind());
-                    Ok(None)
-                }
-                ffi::PySendResult::PYGEN_ERROR => Err(bounded(py, PyErr::fetch(py))),
-            }
+        match step(&self.0, py) {
+            Ok(Step::Yielded(yielded)) => Ok(Some(yielded)),
+            Ok(Step::Returned) => Ok(None),
+            Err(error) => Err(contain(py, error)),
         }
     }
 }
@@ -59,7 +50,7 @@ impl Guard {
     #[pyo3(signature = (*arguments))]
     fn throw(&self, py: Python<'_>, arguments: Bound<'_, PyTuple>) -> PyResult<Py<PyAny>> {
         let thrown = self.0.call_method1(py, intern!(py, "throw"), arguments);
-        thrown.map_err(|error| bounded(py, error))
+        thrown.map_err(|error| contain(py, error))
     }
 
     fn close(&self, py: Python<'_>) -> PyResult<()> {
@@ -67,15 +58,15 @@ impl Guard {
     }
 }
 
-/// The error, or one that ends no more than the session.
-fn bounded(py: Python<'_>, error: PyErr) -> PyErr {
+/// Replaces an exception that would end the event loop.
+fn contain(py: Python<'_>, error: PyErr) -> PyErr {
     let ends_all =
         error.is_instance_of::<PySystemExit>(py) || error.is_instance_of::<PyKeyboardInterrupt>(py);
     if !ends_all {
         return error;
     }
     let name = if error.is_instance_of::<PySystemExit>(py) { "SystemExit" } else { "an interrupt" };
-    let bounded = PyRuntimeError::new_err(format!("the application raised {name}"));
-    bounded.set_cause(py, Some(error));
-    bounded
+    let contained = PyRuntimeError::new_err(format!("the application raised {name}"));
+    contained.set_cause(py, Some(error));
+    contained
 }

@@ -1,4 +1,4 @@
-//! What applications send, read from their dictionaries, and what they are given.
+//! Parses the messages that applications send, and builds the events that they receive.
 
 use bytes::Bytes;
 use exchange::Headers;
@@ -14,13 +14,13 @@ use crate::fields::append;
 pub(super) struct Start {
     pub(super) status: u16,
     pub(super) headers: Headers,
-    /// Content-Length, where the application said one.
+    /// Content-Length, if the application declared it.
     pub(super) length: Option<u64>,
-    /// Trailers follow the body.
+    /// True if trailers follow the body.
     pub(super) trailers: bool,
 }
 
-/// The dictionary that `send` was given, and its type.
+/// Returns the argument of `send` as a dictionary, and its type.
 pub(super) fn message<'a, 'py>(
     object: &'a Bound<'py, PyAny>,
 ) -> PyResult<(&'a Bound<'py, PyDict>, Bound<'py, PyString>)> {
@@ -39,12 +39,12 @@ pub(super) fn message<'a, 'py>(
     Ok((message, kind))
 }
 
-/// A message that does not fit here.
-pub(super) fn unexpected(kind: &Bound<'_, PyString>, why: &str) -> PyErr {
-    PyRuntimeError::new_err(format!("ASGI message '{kind}' does not fit here: {why}"))
+/// The exception for a message that is not allowed now.
+pub(super) fn unexpected(kind: &Bound<'_, PyString>, reason: &str) -> PyErr {
+    PyRuntimeError::new_err(format!("ASGI message '{kind}' is not allowed here: {reason}"))
 }
 
-/// `http.response.start` or `websocket.http.response.start`.
+/// Parses `http.response.start` or `websocket.http.response.start`.
 pub(super) fn start(message: &Bound<'_, PyDict>) -> PyResult<Start> {
     let py = message.py();
     let status = message
@@ -52,7 +52,7 @@ pub(super) fn start(message: &Bound<'_, PyDict>) -> PyResult<Start> {
         .ok_or_else(|| PyKeyError::new_err("the start of a response has no \"status\""))?;
     let status: u16 = status.extract()?;
     if !(200..=599).contains(&status) {
-        return Err(PyValueError::new_err(format!("{status} is no status of a final response")));
+        return Err(PyValueError::new_err(format!("{status} is not a status of a final response")));
     }
     let mut headers = Headers::new();
     let length = fields(message.get_item(intern!(py, "headers"))?, &mut headers)?;
@@ -60,7 +60,7 @@ pub(super) fn start(message: &Bound<'_, PyDict>) -> PyResult<Start> {
     Ok(Start { status, headers, length, trailers })
 }
 
-/// Reads a list of pairs of bytes into `headers`; what Content-Length says, if it is there.
+/// Appends a list of pairs of bytes to `headers`; returns the value of Content-Length.
 pub(super) fn fields(
     given: Option<Bound<'_, PyAny>>,
     headers: &mut Headers,
@@ -94,19 +94,19 @@ fn field(pair: &Bound<'_, PyAny>, headers: &mut Headers, length: &mut Option<u64
     }
 }
 
-/// The two items of a pair that is no tuple: a list, for one.
+/// The two items of a pair that is not a tuple, such as a list.
 fn two<'py>(pair: &Bound<'py, PyAny>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
     let mut items = pair.try_iter().into_iter().flatten();
     match (items.next(), items.next(), items.next()) {
         (Some(name), Some(value), None) => Ok((name?, value?)),
         _ => {
-            let why = "a header must be a pair of bytes, its name and its value";
-            Err(PyTypeError::new_err(why))
+            let detail = "a header must be a pair of bytes, its name and its value";
+            Err(PyTypeError::new_err(detail))
         }
     }
 }
 
-/// `http.response.body` or `websocket.http.response.body`: a piece, and whether more follow.
+/// Parses `http.response.body` or `websocket.http.response.body`: a piece, and whether more follow.
 pub(super) fn body(message: &Bound<'_, PyDict>) -> PyResult<(Bytes, bool)> {
     let py = message.py();
     let data = match message.get_item(intern!(py, "body"))? {
@@ -116,7 +116,7 @@ pub(super) fn body(message: &Bound<'_, PyDict>) -> PyResult<(Bytes, bool)> {
     Ok((data, flag(message, intern!(py, "more_body"))?))
 }
 
-/// A field that is true or false, false where it is missing.
+/// A Boolean field, false by default.
 pub(super) fn flag(message: &Bound<'_, PyDict>, name: &Bound<'_, PyString>) -> PyResult<bool> {
     message.get_item(name)?.map_or(Ok(false), |value| value.is_truthy())
 }

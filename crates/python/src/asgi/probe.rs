@@ -1,10 +1,10 @@
-//! Tells one callback that runs long from many short ones.
+//! Distinguishes one long callback of the event loop from many short ones.
 //!
-//! While requests wait for the event loop, the I/O thread has the interpreter note, from time to
-//! time, which callback of the loop it is in (`Py_AddPendingCall`, which needs no GIL to ask for).
-//! A callback is known by its outermost frame, which is held so that no other takes its place.
-//! Where the interpreter does not come to that at all, it is in one call of C. Promises that no
-//! frame is held once the loop is heard of again.
+//! While requests wait for the event loop, the I/O thread periodically lets the interpreter record
+//! the running callback (`Py_AddPendingCall`, which needs no GIL). A callback is identified by its
+//! outermost frame, which is referenced so that its address is not reused. An interpreter that does
+//! not run the pending call is inside one call of C code. Promises that no frame is referenced once
+//! the event loop runs again.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -18,37 +18,37 @@ use pyo3::{PyResult, ffi};
 use crate::gil::GilCell;
 use crate::stack::is_runner;
 
-/// The interpreter has not come to the latest look.
-static ASKED: AtomicBool = AtomicBool::new(false);
-/// The latest two looks found the same callback.
+/// True until the interpreter has taken the latest sample.
+static SAMPLE_PENDING: AtomicBool = AtomicBool::new(false);
+/// True if the latest two samples are of the same callback.
 static SAME: AtomicBool = AtomicBool::new(false);
-/// What the latest look found. One event loop runs in a worker process.
+/// The latest sample. One event loop runs in a worker process.
 static FRAME: GilCell<Option<Py<PyAny>>> = GilCell::empty();
 
-/// Whether the loop was in the same callback at the latest looks; and looks again.
+/// True if the latest samples are of the same callback; requests the next sample.
 pub(crate) fn is_in_one_callback() -> bool {
-    if ASKED.swap(true, Ordering::Relaxed) {
+    if SAMPLE_PENDING.swap(true, Ordering::Relaxed) {
         return true;
     }
     let same = SAME.load(Ordering::Relaxed);
     // SAFETY: a function that lives as long as the process and takes no argument.
-    if unsafe { ffi::Py_AddPendingCall(Some(look), ptr::null_mut()) } != 0 {
-        ASKED.store(false, Ordering::Relaxed);
+    if unsafe { ffi::Py_AddPendingCall(Some(sample), ptr::null_mut()) } != 0 {
+        SAMPLE_PENDING.store(false, Ordering::Relaxed);
     }
     same
 }
 
-/// The loop is heard of: what was found is of no interest any more.
-pub(super) fn forget(_py: Python<'_>) {
+/// Discards the samples, because the event loop runs again. The caller holds the GIL.
+pub(super) fn reset() {
     SAME.store(false, Ordering::Relaxed);
     let frame = FRAME.take();
     drop(frame);
 }
 
-extern "C" fn look(_: *mut c_void) -> c_int {
+extern "C" fn sample(_: *mut c_void) -> c_int {
     // SAFETY: the interpreter makes pending calls with the GIL held.
     let py = unsafe { Python::assume_attached() };
-    // What cannot be found out is another callback.
+    // A sample that fails counts as another callback.
     let found = callback(py).unwrap_or_default();
     let same = match (&found, &*FRAME.get()) {
         (Some(found), Some(before)) => found.is(before),
@@ -57,13 +57,13 @@ extern "C" fn look(_: *mut c_void) -> c_int {
     SAME.store(same, Ordering::Relaxed);
     let before = std::mem::replace(&mut *FRAME.get(), found);
     drop(before);
-    ASKED.store(false, Ordering::Relaxed);
+    SAMPLE_PENDING.store(false, Ordering::Relaxed);
     0
 }
 
-/// The outermost frame of the callback that runs; none between two of them.
+/// The outermost frame of the running callback; `None` between two callbacks.
 fn callback(py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
-    // SAFETY: the GIL is held; the frame is borrowed, or null where no code of Python runs.
+    // SAFETY: the GIL is held; the frame is borrowed, or null if no Python code runs.
     let mut frame = unsafe { Bound::from_borrowed_ptr_or_opt(py, ffi::PyEval_GetFrame().cast()) };
     let mut outermost = None;
     while let Some(current) = frame.filter(|frame| !frame.is_none()) {

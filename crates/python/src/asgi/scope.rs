@@ -1,7 +1,7 @@
 //! The scope of a request: ASGI, "HTTP Connection Scope" and "WebSocket Connection Scope".
 //!
-//! Owns what is the same for every request, made once: a dictionary to copy, field names, the
-//! objects of the last client and of the addresses we listen on.
+//! Owns the objects shared by all requests: template dictionaries, field names, and the objects of
+//! the last client's and the listener's address.
 
 use std::net::SocketAddr;
 
@@ -17,10 +17,10 @@ use crate::gil::GilCell;
 use crate::names::FieldNames;
 use crate::path::decoded;
 
-/// The version of the text whose events and fields are given.
+/// The version of the specification.
 const SPEC_VERSION: &str = "2.5";
 
-/// Makes scopes.
+/// Builds scopes.
 pub(super) struct Scopes {
     http: Py<PyDict>,
     websocket: Py<PyDict>,
@@ -104,7 +104,7 @@ impl Scopes {
         Ok(scope)
     }
 
-    /// What both kinds have.
+    /// Sets the keys that both kinds have.
     fn fill(&self, scope: &Bound<'_, PyDict>, head: &Head) -> PyResult<()> {
         let py = scope.py();
         if head.version == Version::Http10 {
@@ -115,7 +115,7 @@ impl Scopes {
             scope.set_item(intern!(py, "path"), &*decoded(&head.target))?;
             scope.set_item(intern!(py, "raw_path"), PyBytes::new(py, raw))?;
         } else {
-            // As uvicorn does: the path begins with what the application is mounted at.
+            // As in uvicorn, the path begins with the application's mount point.
             let path = [&self.root_path, &*decoded(&head.target)].concat();
             scope.set_item(intern!(py, "path"), path)?;
             let raw = [self.root_path.as_bytes(), raw].concat();
@@ -127,7 +127,7 @@ impl Scopes {
         scope.set_item(intern!(py, "client"), self.client(py, head)?)?;
         scope.set_item(intern!(py, "server"), self.server(py, &head.local)?)?;
         if let Some(state) = &self.state {
-            // "A copy of the namespace": what one request puts there another does not see.
+            // "A copy of the namespace": requests do not see each other's additions.
             scope.set_item(intern!(py, "state"), state.bind(py).copy()?)?;
         }
         Ok(())
@@ -150,7 +150,7 @@ impl Scopes {
     fn client<'py>(&self, py: Python<'py>, head: &Head) -> PyResult<Bound<'py, PyAny>> {
         let address = match head.peer {
             Peer::Tcp(peer) if peer.ip().to_canonical() == head.client_ip => peer,
-            // A trusted proxy has named the client, whose port nobody knows.
+            // A trusted proxy names the client's address, but not its port.
             Peer::Tcp(_) => SocketAddr::new(head.client_ip, 0),
             Peer::Unix if head.client_ip.is_loopback() => return Ok(py.None().into_bound(py)),
             Peer::Unix => SocketAddr::new(head.client_ip, 0),
@@ -188,7 +188,7 @@ impl Scopes {
     }
 }
 
-/// A copy that the application may scribble on, and on what lies in it.
+/// Copies a template and its nested dictionaries, so that the application may change the copy.
 fn copied<'py>(template: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyDict>> {
     let py = template.py();
     let scope = template.copy()?;
@@ -200,7 +200,7 @@ fn copied<'py>(template: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyDict>> {
     Ok(scope)
 }
 
-/// What is the same for every request of a kind.
+/// The keys that are the same for every request of a kind.
 fn template<'py>(py: Python<'py>, kind: &str, root_path: &str) -> PyResult<Bound<'py, PyDict>> {
     let asgi = PyDict::new(py);
     asgi.set_item("version", "3.0")?;

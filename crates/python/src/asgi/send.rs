@@ -1,4 +1,4 @@
-//! `send(message)`: the response, as the application builds it.
+//! `send(message)` of an HTTP request: builds the response.
 
 use std::fs::File;
 use std::sync::Arc;
@@ -13,42 +13,15 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 use wire::Known;
 
-use super::exchange::{Answer, Exchange, Streaming};
+use super::awaitable::nothing;
+use super::disconnected::disconnected;
+use super::exchange::{Exchange, ResponseState, Streaming};
 use super::messages::{Start, fields, flag, message, start, unexpected};
-use super::wait::{What, wait};
+use super::op_future::op_future;
+use super::pending_ops::OpKind;
 use crate::bytes::with_bytes;
 
-pyo3::create_exception!(
-    tidegate,
-    ClientDisconnected,
-    PyOSError,
-    "Nobody is left to send to: the client has gone."
-);
-
-/// Nobody is left to send to.
-pub(super) fn gone() -> PyErr {
-    ClientDisconnected::new_err("the client has disconnected")
-}
-
-/// Whether an application failed because of that: it or its framework passed our error on.
-pub(super) fn is_of_gone(py: Python<'_>, error: &PyErr) -> bool {
-    let is_ours = |error: &PyErr| error.is_instance_of::<ClientDisconnected>(py);
-    let mut next = Some(error.clone_ref(py));
-    // A chain may be a circle.
-    for _ in 0..CHAIN_MAX {
-        let Some(error) = next else { return false };
-        if is_ours(&error) {
-            return true;
-        }
-        next = error.cause(py).or_else(|| error.context(py));
-    }
-    false
-}
-
-/// Errors that led to one another and are looked at.
-const CHAIN_MAX: usize = 8;
-
-/// Where the application promised more or less than it sends.
+/// The exception for a body that is longer or shorter than declared.
 fn wrong_length(which: &str) -> PyErr {
     PyRuntimeError::new_err(format!("the body is {which} than Content-Length says"))
 }
@@ -60,10 +33,10 @@ impl Exchange {
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
         let (message, kind) = message(given)?;
-        if slf.get().is_over() {
+        if slf.get().is_complete() {
             // "any further messages on the channel will be ignored"
             let failed = slf.get().failure().is_some();
-            return if failed { Err(gone()) } else { Exchange::sent(py) };
+            return if failed { Err(disconnected()) } else { nothing(py) };
         }
         if kind.is(intern!(py, "http.response.body")) {
             return Self::body(slf, message, &kind);
@@ -74,27 +47,27 @@ impl Exchange {
             "http.response.pathsend" => slf.get().path(py, message, &kind)?,
             "http.response.trailers" => slf.get().trailers(py, message, &kind)?,
             "http.response.early_hint" => slf.get().early_hint(message)?,
-            _ => return Err(unexpected(&kind, "it is no message of a response")),
+            _ => return Err(unexpected(&kind, "it is not a message of a response")),
         }
-        Exchange::sent(py)
+        nothing(py)
     }
 
-    /// Whether the response is complete, or has become impossible.
-    fn is_over(&self) -> bool {
-        matches!(self.state.get().answer, Answer::Done)
+    /// True if the response is complete, or the request has failed.
+    fn is_complete(&self) -> bool {
+        matches!(self.state.get().response, ResponseState::Done)
     }
 
     fn start(&self, message: &Bound<'_, PyDict>, kind: &Bound<'_, PyString>) -> PyResult<()> {
         let start = start(message)?;
         let mut state = self.state.get();
-        match std::mem::replace(&mut state.answer, Answer::Done) {
-            Answer::Open(answering) => {
-                let is_gone = answering.is_unwanted();
-                state.answer = Answer::Headed(answering, start);
-                if is_gone { Err(gone()) } else { Ok(()) }
+        match std::mem::replace(&mut state.response, ResponseState::Done) {
+            ResponseState::Open(answering) => {
+                let is_unwanted = answering.is_unwanted();
+                state.response = ResponseState::Started(answering, start);
+                if is_unwanted { Err(disconnected()) } else { Ok(()) }
             }
             other => {
-                state.answer = other;
+                state.response = other;
                 Err(unexpected(kind, "the response has begun already"))
             }
         }
@@ -110,32 +83,32 @@ impl Exchange {
         let this = slf.get();
         let mut state = this.state.get();
         let is_head = state.is_head;
-        let answer = std::mem::replace(&mut state.answer, Answer::Done);
-        let next = match answer {
-            Answer::Headed(answering, start) if !more && !start.trailers => {
-                whole(answering, start, data, is_head)?;
+        let response = std::mem::replace(&mut state.response, ResponseState::Done);
+        let streaming = match response {
+            ResponseState::Started(answering, start) if !more && !start.trailers => {
+                send_whole(answering, start, data, is_head)?;
                 drop(state);
                 this.complete(py);
-                return Exchange::sent(py);
+                return nothing(py);
             }
-            Answer::Headed(answering, start) => begin(answering, start),
-            Answer::Streaming(streaming) => streaming,
+            ResponseState::Started(answering, start) => start_stream(answering, start),
+            ResponseState::Streaming(streaming) => streaming,
             other => {
-                let why = match &other {
-                    Answer::Trailing(..) => "its trailers are due",
+                let reason = match &other {
+                    ResponseState::Trailing(..) => "its trailers are due",
                     _ => "http.response.start comes first",
                 };
-                state.answer = other;
-                return Err(unexpected(kind, why));
+                state.response = other;
+                return Err(unexpected(kind, reason));
             }
         };
-        let full = push(&mut state.answer, next, data, more, is_head)?;
-        let is_done = matches!(state.answer, Answer::Done);
+        let must_wait = push(&mut state.response, streaming, data, more, is_head)?;
+        let is_done = matches!(state.response, ResponseState::Done);
         drop(state);
         if is_done {
             this.complete(py);
         }
-        if full { wait(slf.clone().unbind(), py, What::Room) } else { Exchange::sent(py) }
+        if must_wait { op_future(slf.clone().unbind(), py, OpKind::Send) } else { nothing(py) }
     }
 
     /// Extension `http.response.pathsend`.
@@ -150,29 +123,29 @@ impl Exchange {
             .ok_or_else(|| PyTypeError::new_err("pathsend needs a \"path\""))?;
         let path: std::path::PathBuf = path.extract()?;
         if !path.is_absolute() {
-            let why = format!("{} is no absolute path", path.display());
-            return Err(PyValueError::new_err(why));
+            let detail = format!("{} is not an absolute path", path.display());
+            return Err(PyValueError::new_err(detail));
         }
         let file = File::open(&path)?;
-        let about = file.metadata()?;
-        if !about.is_file() {
-            let why = format!("{} is no regular file", path.display());
-            return Err(PyOSError::new_err(why));
+        let metadata = file.metadata()?;
+        if !metadata.is_file() {
+            let detail = format!("{} is not a regular file", path.display());
+            return Err(PyOSError::new_err(detail));
         }
         let mut state = self.state.get();
-        match std::mem::replace(&mut state.answer, Answer::Done) {
-            Answer::Headed(answering, mut start) => {
-                start.length.get_or_insert(about.len());
-                let range = FileRange { file: Arc::new(file), offset: 0, length: about.len() };
-                let Streaming { mut sending, left, .. } = begin(answering, start);
-                if left != Some(about.len()) && !state.is_head {
+        match std::mem::replace(&mut state.response, ResponseState::Done) {
+            ResponseState::Started(answering, mut start) => {
+                start.length.get_or_insert(metadata.len());
+                let range = FileRange { file: Arc::new(file), offset: 0, length: metadata.len() };
+                let Streaming { mut sending, left, .. } = start_stream(answering, start);
+                if left != Some(metadata.len()) && !state.is_head {
                     return Err(wrong_length("of another length"));
                 }
                 sending.push(Frame::File(range));
                 sending.finish(None);
             }
             other => {
-                state.answer = other;
+                state.response = other;
                 return Err(unexpected(kind, "it follows http.response.start"));
             }
         }
@@ -192,20 +165,20 @@ impl Exchange {
         fields(message.get_item(intern!(py, "headers"))?, &mut more_fields)?;
         let more = flag(message, intern!(py, "more_trailers"))?;
         let mut state = self.state.get();
-        match std::mem::replace(&mut state.answer, Answer::Done) {
-            Answer::Trailing(sending, mut trailers) => {
+        match std::mem::replace(&mut state.response, ResponseState::Done) {
+            ResponseState::Trailing(sending, mut trailers) => {
                 for field in more_fields.iter() {
                     trailers.append(field.name, field.value);
                 }
                 if more {
-                    state.answer = Answer::Trailing(sending, trailers);
+                    state.response = ResponseState::Trailing(sending, trailers);
                     return Ok(());
                 }
                 // "only ... in case the client has sent TE: trailers"
-                sending.finish(state.takes_trailers.then_some(trailers));
+                sending.finish(state.accepts_trailers.then_some(trailers));
             }
             other => {
-                state.answer = other;
+                state.response = other;
                 return Err(unexpected(kind, "trailers follow a body that announced them"));
             }
         }
@@ -223,23 +196,25 @@ impl Exchange {
                 with_bytes(&link?, "a link", |link| headers.append(Known::Link, link))?;
             }
         }
-        // Behind the head it is too late; the text allows it all the same.
-        if let Answer::Open(answering) | Answer::Headed(answering, _) = &self.state.get().answer {
+        // After the head an early hint has no effect; the specification allows it nevertheless.
+        if let ResponseState::Open(answering) | ResponseState::Started(answering, _) =
+            &self.state.get().response
+        {
             answering.inform(103, headers);
         }
         Ok(())
     }
 }
 
-/// Answers with a body that is all there.
-pub(super) fn whole(
+/// Sends a response with a complete body.
+pub(super) fn send_whole(
     answering: Answering,
     start: Start,
     data: Bytes,
     is_head: bool,
 ) -> PyResult<()> {
     let carries_content = !is_head && !matches!(start.status, 204 | 304);
-    let is_gone = answering.is_unwanted();
+    let is_unwanted = answering.is_unwanted();
     if let Some(length) = start.length
         && carries_content
         && length != data.len() as u64
@@ -248,18 +223,19 @@ pub(super) fn whole(
         return Err(wrong_length(if shorter { "shorter" } else { "longer" }));
     }
     answering.whole(start.status, start.headers, data);
-    if is_gone { Err(gone()) } else { Ok(()) }
+    if is_unwanted { Err(disconnected()) } else { Ok(()) }
 }
 
-pub(super) fn begin(answering: Answering, start: Start) -> Streaming {
+/// Sends the head of a response whose body follows in pieces.
+pub(super) fn start_stream(answering: Answering, start: Start) -> Streaming {
     let Start { status, headers, length, trailers } = start;
     let sending = answering.stream(status, headers, length);
     Streaming { sending, left: length, trailers }
 }
 
-/// Sends a piece; whether the application has to wait before it sends the next.
+/// Sends a piece; true if the application must wait before it sends the next.
 pub(super) fn push(
-    answer: &mut Answer,
+    response: &mut ResponseState,
     mut streaming: Streaming,
     data: Bytes,
     more: bool,
@@ -275,28 +251,28 @@ pub(super) fn push(
         }
     }
     if streaming.sending.is_unwanted() {
-        *answer = Answer::Streaming(streaming);
-        return Err(gone());
+        *response = ResponseState::Streaming(streaming);
+        return Err(disconnected());
     }
-    // What a HEAD would have been answered with is of no use to anybody.
+    // The response to HEAD has no content.
     if !data.is_empty() && !is_head {
         streaming.sending.push(Frame::Data(data));
     }
     if more {
         let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
-        let room = streaming.sending.poll_ready(&mut cx);
-        *answer = Answer::Streaming(streaming);
-        return match room {
+        let sendable = streaming.sending.poll_ready(&mut cx);
+        *response = ResponseState::Streaming(streaming);
+        return match sendable {
             std::task::Poll::Ready(Ok(())) => Ok(false),
-            std::task::Poll::Ready(Err(Gone)) => Err(gone()),
+            std::task::Poll::Ready(Err(Gone)) => Err(disconnected()),
             std::task::Poll::Pending => Ok(true),
         };
     }
     if streaming.trailers {
-        *answer = Answer::Trailing(streaming.sending, Headers::new());
+        *response = ResponseState::Trailing(streaming.sending, Headers::new());
     } else {
         streaming.sending.finish(None);
-        *answer = Answer::Done;
+        *response = ResponseState::Done;
     }
     Ok(false)
 }

@@ -1,11 +1,10 @@
-//! One session of WebSocket, as the application sees it: its `receive` and `send`.
+//! One WebSocket session: `receive`, and the state that `send` changes.
 //!
-//! Owns the end of a session that has left its worker ([`exchange::offload::session`]). Promises
-//! the order of events of the ASGI text ("WebSocket"): `websocket.connect` comes first;
-//! `websocket.disconnect` comes behind the last message, and again to whoever asks again; `send`
-//! fails with an `OSError` when the client has gone. What the application owes when it ends is made
-//! good: a session that is undecided is answered 500, one that is open is closed with 1000, or with
-//! 1011 after an exception.
+//! Owns the application's end of an offloaded session ([`exchange::offload::session`]). Promises
+//! the order of events of the ASGI specification ("WebSocket"): `websocket.connect` comes first;
+//! `websocket.disconnect` follows the last message, and repeats; `send` raises an `OSError` after a
+//! disconnect. When the application ends, a session that it neither accepted nor denied gets a 500
+//! response, and an open one is closed with 1000, or with 1011 after an exception.
 
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
@@ -17,68 +16,69 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString};
 use wire::Known;
 
+use super::app_loop::AppLoop;
 use super::awaitable::ready;
-use super::exchange::Answer;
-use super::server::Server;
-use super::wait::{What, wait};
-use super::waits::Waits;
+use super::disconnected::disconnected;
+use super::exchange::ResponseState;
+use super::op_future::{Operations, op_future};
+use super::pending_ops::{OpKind, PendingOps};
 use crate::gil::GilCell;
 
 #[pyclass(frozen, module = "tidegate._tidegate")]
 pub(super) struct WebSocket {
-    pub(super) server: Py<Server>,
-    pub(super) state: GilCell<State>,
+    pub(super) app: Py<AppLoop>,
+    pub(super) state: GilCell<SocketState>,
 }
 
-pub(super) struct State {
+pub(super) struct SocketState {
     /// Until the application has ended.
     pub(super) session: Option<Session>,
-    pub(super) stage: Stage,
-    /// The subprotocols of the client, as one list.
+    pub(super) stage: SessionStage,
+    /// The subprotocols that the client offers, as one list.
     offered: Box<[u8]>,
-    /// `websocket.connect` was given.
+    /// True once `receive` has returned `websocket.connect`.
     connected: bool,
-    /// The Task of the application: the loop alone would not keep it.
+    /// The Task of the application: the event loop holds only a weak reference.
     task: Option<Py<PyAny>>,
-    pub(super) waits: Waits,
+    pending: PendingOps,
     taken_us: u64,
     counted: bool,
 }
 
-/// How far the session is, as the application has brought it.
-pub(super) enum Stage {
+/// The progress of the session, as the application has decided it.
+pub(super) enum SessionStage {
     Connecting,
     Open,
     /// A response instead of a session.
-    Denying(Answer),
+    Denying(ResponseState),
     /// The application has denied or closed it.
-    Over,
+    Closed,
 }
 
-impl State {
-    /// Whether the client offers a subprotocol.
+impl SocketState {
+    /// True if the client offers a subprotocol.
     pub(super) fn offers(&self, name: &str) -> bool {
         wire::token::list(&self.offered).any(|offered| offered == name.as_bytes())
     }
 }
 
 impl WebSocket {
-    pub(super) fn new(server: Py<Server>, session: Session, headers: &Headers) -> WebSocket {
+    pub(super) fn new(app: Py<AppLoop>, session: Session, headers: &Headers) -> WebSocket {
         let offered = headers.joined(Known::SecWebSocketProtocol).unwrap_or_default();
-        let state = State {
+        let state = SocketState {
             offered: offered.into(),
             session: Some(session),
-            stage: Stage::Connecting,
+            stage: SessionStage::Connecting,
             connected: false,
             task: None,
-            waits: Waits::default(),
-            taken_us: server.get().taken_us(),
+            pending: PendingOps::default(),
+            taken_us: app.get().taken_us(),
             counted: false,
         };
-        WebSocket { server, state: GilCell::new(state) }
+        WebSocket { app, state: GilCell::new(state) }
     }
 
-    pub(super) fn keep(&self, task: Py<PyAny>) {
+    pub(super) fn set_task(&self, task: Py<PyAny>) {
         self.state.get().task = Some(task);
     }
 
@@ -87,12 +87,12 @@ impl WebSocket {
         let py = slf.py();
         match slf.get().poll_receive(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(event) => ready(event.into_event(py)?),
-            Poll::Pending => wait(slf.clone().unbind(), py, What::Receive),
+            Poll::Pending => op_future(slf.clone().unbind(), py, OpKind::Receive),
         }
     }
 
-    /// The next event, if there is one now.
-    pub(super) fn poll_receive(&self, cx: &mut Context<'_>) -> Poll<Event> {
+    /// The next event, if it is available.
+    fn poll_receive(&self, cx: &mut Context<'_>) -> Poll<Event> {
         let mut state = self.state.get();
         if !std::mem::replace(&mut state.connected, true) {
             return Poll::Ready(Event::Connect);
@@ -103,34 +103,35 @@ impl WebSocket {
         }
     }
 
-    /// Ready when there is room for another message, or for more of a denial.
-    pub(super) fn poll_room(
-        &self,
-        cx: &mut Context<'_>,
-    ) -> Poll<Result<(), exchange::offload::Gone>> {
+    /// Ready when the send buffer has room for another message, or for more of a denial.
+    fn poll_send(&self, cx: &mut Context<'_>) -> Poll<PyResult<()>> {
         let mut state = self.state.get();
-        match &mut *state {
-            State { stage: Stage::Denying(Answer::Streaming(streaming)), .. } => {
-                streaming.sending.poll_ready(cx)
+        let sendable = match &mut *state {
+            SocketState {
+                stage: SessionStage::Denying(ResponseState::Streaming(streaming)),
+                ..
+            } => streaming.sending.poll_ready(cx),
+            SocketState { stage: SessionStage::Open, session: Some(session), .. } => {
+                session.poll_ready(cx)
             }
-            State { stage: Stage::Open, session: Some(session), .. } => session.poll_ready(cx),
-            _ => Poll::Ready(Ok(())),
-        }
+            _ => return Poll::Ready(Ok(())),
+        };
+        sendable.map_err(|_| disconnected())
     }
 
-    /// The application has decided: it is counted among the sessions from now on, or no more.
-    pub(super) fn decided(&self, accepted: bool) {
+    /// Updates the metrics when the application has accepted or denied the session.
+    pub(super) fn set_decided(&self, accepted: bool) {
         let mut state = self.state.get();
         if !std::mem::replace(&mut state.counted, true) {
-            let server = self.server.get();
-            server.counted(state.taken_us);
+            let app = self.app.get();
+            app.count_end(state.taken_us);
             if accepted {
-                server.numbers().websockets.fetch_add(1, Ordering::Relaxed);
+                app.metrics().websockets.fetch_add(1, Ordering::Relaxed);
             }
         }
     }
 
-    /// The Task has ended: what the application owes is made good.
+    /// Ends the session when its Task has ended.
     pub(super) fn ended<'py>(
         slf: &Bound<'py, Self>,
         task: &Bound<'py, PyAny>,
@@ -144,60 +145,89 @@ impl WebSocket {
         let error = task.call_method0(intern!(py, "exception"))?;
         slf.get().end(!error.is_none());
         if !error.is_none() {
-            slf.get().server.get().report(py, &PyErr::from_value(error))?;
+            slf.get().app.get().report(py, &PyErr::from_value(error))?;
         }
         Ok(py.None().into_bound(py))
     }
 
-    /// The application has returned, or failed.
+    /// Ends the session when the application has returned, or has `failed`.
     pub(super) fn end(&self, failed: bool) {
         let mut state = self.state.get();
         let session = state.session.take();
-        let stage = std::mem::replace(&mut state.stage, Stage::Over);
+        let stage = std::mem::replace(&mut state.stage, SessionStage::Closed);
         let task = state.task.take();
         drop(state);
         let detail = match failed {
             true => "the application raised an exception",
-            false => "the application ended without a decision",
+            false => "the application ended without accepting or denying the session",
         };
         let fault = || Fault::new(FaultKind::AppFailed, detail);
-        let was_open = matches!(stage, Stage::Open);
+        let was_open = matches!(stage, SessionStage::Open);
         match (stage, session) {
-            (Stage::Denying(Answer::Headed(answering, _)), _) => answering.fail(fault()),
-            (Stage::Denying(Answer::Streaming(streaming)), _) => streaming.sending.fail(fault()),
-            (Stage::Connecting, Some(mut session)) => {
+            (SessionStage::Denying(ResponseState::Started(answering, _)), _) => {
+                answering.fail(fault())
+            }
+            (SessionStage::Denying(ResponseState::Streaming(streaming)), _) => {
+                streaming.sending.fail(fault())
+            }
+            (SessionStage::Connecting, Some(mut session)) => {
                 if let Some(answering) = session.deny() {
                     answering.fail(fault());
                 }
             }
-            (Stage::Open, Some(mut session)) => {
+            (SessionStage::Open, Some(mut session)) => {
                 let code = if failed { Closed::INTERNAL } else { Closed::NORMAL };
-                // The client may have gone before.
+                // Fails if the client has disconnected before.
                 let _ = session.close(Closed::new(code, ""));
             }
             _ => {}
         }
-        self.decided(false);
+        self.set_decided(false);
         if was_open {
-            self.left();
+            self.count_closed();
         }
         drop(task);
     }
 
-    /// It is no session any more.
-    pub(super) fn left(&self) {
-        self.server.get().numbers().websockets.fetch_sub(1, Ordering::Relaxed);
+    /// Counts the end of an accepted session.
+    pub(super) fn count_closed(&self) {
+        self.app.get().metrics().websockets.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// What `receive` gives.
-pub(super) enum Event {
+impl Operations for Py<WebSocket> {
+    fn app(&self) -> &Py<AppLoop> {
+        &self.get().app
+    }
+
+    fn poll(
+        &self,
+        py: Python<'_>,
+        kind: OpKind,
+        cx: &mut Context<'_>,
+    ) -> Poll<PyResult<Py<PyAny>>> {
+        let this = self.get();
+        match kind {
+            OpKind::Receive => {
+                this.poll_receive(cx).map(|event| event.into_event(py).map(Bound::unbind))
+            }
+            OpKind::Send => this.poll_send(cx).map_ok(|()| py.None()),
+        }
+    }
+
+    fn with_pending(&self, with: &mut dyn FnMut(&mut PendingOps)) {
+        with(&mut self.get().state.get().pending);
+    }
+}
+
+/// The result of `receive`.
+enum Event {
     Connect,
     Received(Received),
 }
 
 impl Event {
-    pub(super) fn into_event(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+    fn into_event(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
         let event = PyDict::new(py);
         let kind = intern!(py, "type");
         match self {

@@ -66,7 +66,7 @@ impl ChannelSubscription {
         next(py, taken)
     }
 
-    /// The next message, pending for it at most so many seconds.
+    /// Returns the next message; waits for it at most `timeout` seconds.
     #[pyo3(signature = (timeout = None))]
     fn next<'py>(&self, py: Python<'py>, timeout: Option<f64>) -> Next<'py> {
         let span = timeout.map(|seconds| Duration::try_from_secs_f64(seconds.max(0.0)));

@@ -1,6 +1,6 @@
-//! What an application returns: PEP 3333, "Buffering and Streaming".
+//! Sends the body that an application returns: PEP 3333, "Buffering and Streaming".
 //!
-//! Promises that each piece is on its way before the next one is asked for.
+//! Promises that each piece is sent before the next one is requested from the application.
 
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -9,10 +9,10 @@ use pyo3::types::{PyList, PyTuple};
 use super::file::{self, FileWrapper};
 use super::functions::body_bytes;
 use super::limits::JOINED_BYTES;
-use super::reply::{Reply, Sent};
-use super::seat;
+use super::pool_thread::with_current;
+use super::reply::{AfterPiece, Reply};
 
-/// Sends what `result` gives.
+/// Sends the pieces of `result`.
 pub(super) fn send(reply: &Reply, result: &Bound<'_, PyAny>) -> PyResult<()> {
     let py = result.py();
     if let Ok(list) = result.cast_exact::<PyList>() {
@@ -42,7 +42,7 @@ fn only(py: Python<'_>, reply: &Reply, item: &Bound<'_, PyAny>) -> PyResult<()> 
     Ok(())
 }
 
-/// Pieces that are there already: no one has to wait for the next.
+/// Sends the pieces of a list or tuple, which all exist already.
 fn several(py: Python<'_>, reply: &Reply, items: &[Bound<'_, PyAny>]) -> PyResult<()> {
     let pieces: Vec<&[u8]> =
         items.iter().map(|item| Ok(body_bytes(item)?.as_bytes())).collect::<PyResult<_>>()?;
@@ -51,7 +51,7 @@ fn several(py: Python<'_>, reply: &Reply, items: &[Bound<'_, PyAny>]) -> PyResul
         return reply.piece(py, &pieces.concat(), true).map(drop);
     }
     for piece in pieces {
-        if !piece.is_empty() && reply.piece(py, piece, false)? == Sent::Enough {
+        if !piece.is_empty() && reply.piece(py, piece, false)? == AfterPiece::Stop {
             break;
         }
     }
@@ -70,27 +70,27 @@ fn iterate(reply: &Reply, result: &Bound<'_, PyAny>) -> PyResult<()> {
             }
             continue;
         }
-        if reply.piece(py, data, is_whole)? == Sent::Enough {
+        if reply.piece(py, data, is_whole)? == AfterPiece::Stop {
             break;
         }
-        seat::with_mine(|seat| seat.gets_on(net::clock::precise_us()));
+        with_current(|thread| thread.set_progress(net::clock::precise_us()));
     }
     Ok(())
 }
 
-/// How many pieces there are, where the object's type can tell.
+/// The number of pieces, if the object's type has a length.
 fn length(result: &Bound<'_, PyAny>) -> PyResult<Option<usize>> {
     // SAFETY: the type of a living object; its tables are null or live as long as it does.
-    let knows = unsafe {
+    let has_length = unsafe {
         let kind = ffi::Py_TYPE(result.as_ptr());
         let (sequence, mapping) = ((*kind).tp_as_sequence, (*kind).tp_as_mapping);
         !sequence.is_null() && (*sequence).sq_length.is_some()
             || !mapping.is_null() && (*mapping).mp_length.is_some()
     };
-    if knows { result.len().map(Some) } else { Ok(None) }
+    if has_length { result.len().map(Some) } else { Ok(None) }
 }
 
-/// Calls what `result` has to be called when it is no longer needed.
+/// Calls the `close` of a `result` that has one.
 pub(super) fn close(result: &Bound<'_, PyAny>) -> PyResult<()> {
     if result.is_exact_instance_of::<PyList>() || result.is_exact_instance_of::<PyTuple>() {
         return Ok(());

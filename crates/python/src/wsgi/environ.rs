@@ -1,8 +1,8 @@
 //! `environ`: PEP 3333, "environ Variables".
 //!
-//! Owns what is the same for every request, made once: a dictionary to copy, the names of
-//! variables, and the values that come again and again. Promises that a header whose name has an
-//! underscore is none: it would be taken for one that a proxy has checked.
+//! Owns the objects shared by all requests: a template dictionary, the variable names, and frequent
+//! values. Promises that a header whose name contains an underscore is dropped: it could be mistaken
+//! for one that a proxy has checked.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -17,7 +17,7 @@ use super::text::{bytes, text};
 use crate::gil::GilCell;
 use crate::path::decoded_bytes;
 
-/// What is the same for every request of an application.
+/// The variables shared by all requests of an application.
 pub(super) struct Common<'py> {
     pub(super) root_path: String,
     pub(super) multithread: bool,
@@ -28,15 +28,15 @@ pub(super) struct Common<'py> {
     pub(super) no_input: Bound<'py, PyAny>,
 }
 
-/// Makes `environ`s.
+/// Builds `environ` dictionaries.
 pub(super) struct Environs {
-    /// It holds every variable that a request always has, so that a copy need not grow.
+    /// Contains every variable that a request always has, so that a copy does not grow.
     template: Py<PyDict>,
     keys: Keys,
-    /// `HTTP_…`, by the number of the name.
+    /// `HTTP_…`, by `Known::index`.
     names: Vec<Py<PyString>>,
     root_path: Vec<u8>,
-    last: GilCell<Last>,
+    last: GilCell<LastValues>,
 }
 
 macro_rules! keys {
@@ -68,17 +68,17 @@ keys! {
     input = "wsgi.input",
 }
 
-/// What the last request had: the next one often has the same.
+/// Values of the previous request: the next one often has the same.
 #[derive(Default)]
-struct Last {
+struct LastValues {
     client: Option<(IpAddr, Py<PyString>)>,
     server: Option<(Bind, Py<PyString>, Py<PyString>)>,
-    /// Values of [`KEPT`], by the number of the name.
+    /// Values of [`REUSED`], by `Known::index`.
     values: Vec<Option<Py<PyString>>>,
 }
 
-/// Fields whose values are the same for many requests, and are no secrets.
-const KEPT: [Known; 7] = [
+/// Fields whose values repeat across requests, and are not secret.
+const REUSED: [Known; 7] = [
     Known::Host,
     Known::UserAgent,
     Known::Accept,
@@ -104,11 +104,11 @@ impl Environs {
             names: Known::ALL.iter().map(name).collect(),
             root_path: common.root_path.trim_end_matches('/').as_bytes().to_vec(),
             template: template(py, common)?.unbind(),
-            last: GilCell::new(Last { values, ..Last::default() }),
+            last: GilCell::new(LastValues { values, ..LastValues::default() }),
         })
     }
 
-    /// The variables of a request. `input` is its body, if it has one.
+    /// Returns the variables of a request. `input` is its body, if it has one.
     pub(super) fn environ<'py>(
         &self,
         py: Python<'py>,
@@ -128,12 +128,12 @@ impl Environs {
             environ.set_item(&keys.https, pyo3::intern!(py, "on"))?;
         }
         self.target(&environ, head)?;
-        self.ends(&environ, head)?;
+        self.addresses(&environ, head)?;
         if let Some(input) = input {
             environ.set_item(&keys.input, input)?;
         }
         self.fields(&environ, &head.headers)?;
-        // A body that came in chunks is here as a whole, and its length is known.
+        // A chunked body was read completely, so its length is known.
         if head.headers.contains(Known::TransferEncoding)
             && let Some(length) = head.body_length
         {
@@ -142,7 +142,7 @@ impl Environs {
         Ok(environ)
     }
 
-    /// What was asked for.
+    /// Sets the variables of the request target.
     fn target(&self, environ: &Bound<'_, PyDict>, head: &Head) -> PyResult<()> {
         let py = environ.py();
         let keys = &self.keys;
@@ -163,12 +163,12 @@ impl Environs {
         environ.set_item(&keys.request_uri, &raw)
     }
 
-    /// The client and the server.
-    fn ends(&self, environ: &Bound<'_, PyDict>, head: &Head) -> PyResult<()> {
+    /// Sets the variables of the client and the server.
+    fn addresses(&self, environ: &Bound<'_, PyDict>, head: &Head) -> PyResult<()> {
         let py = environ.py();
         let keys = &self.keys;
         let mut last = self.last.get();
-        // A trusted proxy names the client, whose port nobody knows.
+        // A trusted proxy names the client's address, but not its port.
         let port = match head.peer {
             Peer::Tcp(peer) if peer.ip().to_canonical() == head.client_ip => peer.port(),
             _ => 0,
@@ -184,7 +184,7 @@ impl Environs {
         environ.set_item(&keys.port, number(py, port)?)?;
         if last.server.as_ref().is_none_or(|(known, ..)| *known != head.local) {
             let (name, port) = match &head.local {
-                Bind::Tcp(address) => (named(*address), address.port()),
+                Bind::Tcp(address) => (ip_text(*address), address.port()),
                 Bind::Unix(_) => ("localhost".to_owned(), default_port(head.scheme)),
             };
             let name = PyString::new(py, &name).unbind();
@@ -216,10 +216,11 @@ impl Environs {
             }
             let name = self.names[known.index()].bind(py);
             if std::mem::replace(&mut seen[known.index()], true) {
-                let between: &[u8] = if known == Known::Cookie { b"; " } else { b"," };
-                put(environ, name, environ.get_item(name)?, between, field.value)?;
-            } else if KEPT.contains(&known) {
-                environ.set_item(name, kept(py, &mut last.values[known.index()], field.value)?)?;
+                let separator: &[u8] = if known == Known::Cookie { b"; " } else { b"," };
+                put(environ, name, environ.get_item(name)?, separator, field.value)?;
+            } else if REUSED.contains(&known) {
+                environ
+                    .set_item(name, reused(py, &mut last.values[known.index()], field.value)?)?;
             } else {
                 environ.set_item(name, text(py, field.value)?)?;
             }
@@ -228,7 +229,7 @@ impl Environs {
     }
 }
 
-/// What every request has.
+/// The variables that every request has.
 fn template<'py>(py: Python<'py>, common: Common<'_>) -> PyResult<Bound<'py, PyDict>> {
     let environ = PyDict::new(py);
     let root_path = text(py, common.root_path.trim_end_matches('/').as_bytes())?;
@@ -261,7 +262,7 @@ fn template<'py>(py: Python<'py>, common: Common<'_>) -> PyResult<Bound<'py, PyD
     Ok(environ)
 }
 
-/// A field's name in a variable's.
+/// Converts a field name to the form of a variable.
 fn variable(name: &[u8]) -> String {
     let upper = |byte: &u8| match byte {
         b'-' => '_',
@@ -270,40 +271,40 @@ fn variable(name: &[u8]) -> String {
     name.iter().map(upper).collect()
 }
 
-/// A variable, behind what it has already.
+/// Appends to a variable that may have a value already.
 fn put(
     environ: &Bound<'_, PyDict>,
     name: &Bound<'_, PyString>,
     before: Option<Bound<'_, PyAny>>,
-    between: &[u8],
+    separator: &[u8],
     value: &[u8],
 ) -> PyResult<()> {
     let py = environ.py();
     let before = before.and_then(|before| before.cast_into::<PyString>().ok());
     match before.as_ref().and_then(bytes) {
-        Some(before) => environ.set_item(name, text(py, &[before, between, value].concat())?),
+        Some(before) => environ.set_item(name, text(py, &[before, separator, value].concat())?),
         None => environ.set_item(name, text(py, value)?),
     }
 }
 
-/// A value that may be the one of the last request.
-fn kept<'py>(
+/// Returns the string of the previous request if the value is the same.
+fn reused<'py>(
     py: Python<'py>,
-    place: &mut Option<Py<PyString>>,
+    last: &mut Option<Py<PyString>>,
     value: &[u8],
 ) -> PyResult<Bound<'py, PyString>> {
-    if let Some(known) = place {
+    if let Some(known) = last {
         let known = known.bind(py);
         if bytes(known) == Some(value) {
             return Ok(known.clone());
         }
     }
     let fresh = text(py, value)?;
-    *place = Some(fresh.clone().unbind());
+    *last = Some(fresh.clone().unbind());
     Ok(fresh)
 }
 
-/// The path below what the application is mounted at; a proxy may have cut that off already.
+/// The path without the mount point, which a proxy may have stripped already.
 fn below<'a>(root: &[u8], path: &'a [u8]) -> &'a [u8] {
     match path.strip_prefix(root) {
         Some(rest) if rest.is_empty() || rest.starts_with(b"/") => rest,
@@ -315,7 +316,7 @@ fn number(py: Python<'_>, number: u16) -> PyResult<Bound<'_, PyString>> {
     text(py, itoa::Buffer::new().format(number).as_bytes())
 }
 
-fn named(address: SocketAddr) -> String {
+fn ip_text(address: SocketAddr) -> String {
     address.ip().to_canonical().to_string()
 }
 

@@ -1,7 +1,7 @@
 //! `wsgi.file_wrapper`: PEP 3333, "Optional Platform-Specific File Handling".
 //!
-//! A regular file goes to the kernel as such (`sendfile`). Only files whose descriptor holds what
-//! `read` would give are taken for one: not, say, a `gzip.GzipFile`, which has a descriptor too.
+//! A regular file is sent with `sendfile`. That applies only to file objects whose descriptor holds
+//! the bytes that `read` returns: not to a `gzip.GzipFile`, which has a descriptor too.
 
 use std::fs::File;
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -49,22 +49,22 @@ impl FileWrapper {
     }
 }
 
-/// Sends the file as one, if it is one; whether it was.
+/// Sends the wrapped object with `sendfile` if it is a regular file; returns whether it was.
 pub(super) fn send(reply: &Reply, wrapper: &Bound<'_, FileWrapper>) -> PyResult<bool> {
     let py = wrapper.py();
     let Some(range) = rest_of(wrapper.get().filelike.bind(py))? else { return Ok(false) };
     Ok(reply.file(py, range)?.is_some())
 }
 
-/// What is left of a regular file. Whatever goes wrong here goes wrong when it is read, too.
+/// The unread part of a regular file. An error here occurs again when the file is read.
 fn rest_of(file: &Bound<'_, PyAny>) -> PyResult<Option<FileRange>> {
     let py = file.py();
     let [raw, reader, random] = kinds(py)?;
     let kind = file.get_type();
     let is_random = kind.is(random);
     if kind.is(reader) || is_random {
-        let below = file.getattr(intern!(py, "raw"))?;
-        if !below.get_type().is(raw) {
+        let unbuffered = file.getattr(intern!(py, "raw"))?;
+        if !unbuffered.get_type().is(raw) {
             return Ok(None);
         }
     } else if !kind.is(raw) {
@@ -76,19 +76,19 @@ fn rest_of(file: &Bound<'_, PyAny>) -> PyResult<Option<FileRange>> {
     let number: i32 = file.call_method0(intern!(py, "fileno"))?.extract()?;
     let Ok(at) = file.call_method0(intern!(py, "tell")) else { return Ok(None) };
     let at: u64 = at.extract()?;
-    // SAFETY: asks for a descriptor of our own of the same file; a wrong number fails.
+    // SAFETY: duplicates the descriptor; an invalid number fails.
     let own = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 3) };
     if own < 0 {
         return Ok(None);
     }
-    // SAFETY: the call has just given it to us.
+    // SAFETY: the call has just returned it, so it has no other owner.
     let own = File::from(unsafe { OwnedFd::from_raw_fd(own) });
     let regular = own.metadata().ok().filter(std::fs::Metadata::is_file);
     let length = regular.and_then(|about| about.len().checked_sub(at));
     Ok(length.map(|length| FileRange { file: Arc::new(own), offset: at, length }))
 }
 
-/// `io.FileIO`, and what buffers it.
+/// `io.FileIO` and its buffering wrappers.
 fn kinds(py: Python<'_>) -> PyResult<&[Py<PyType>; 3]> {
     static KINDS: PyOnceLock<[Py<PyType>; 3]> = PyOnceLock::new();
     KINDS.get_or_try_init(py, || {

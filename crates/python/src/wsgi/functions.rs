@@ -1,4 +1,4 @@
-//! `start_response` and `write` as Python calls them: built-in functions bound to a reply.
+//! `start_response` and `write`: built-in functions bound to a reply.
 
 use std::ptr;
 
@@ -13,7 +13,7 @@ use super::start::Start;
 /// A method table entry that never changes.
 struct Definition(ffi::PyMethodDef);
 
-// SAFETY: nothing in it is written after it is made.
+// SAFETY: the entry is never written after its creation.
 unsafe impl Sync for Definition {}
 
 static START_RESPONSE: Definition = Definition(ffi::PyMethodDef {
@@ -46,11 +46,11 @@ fn bound<'py>(
     }
 }
 
-/// Calls `with` for a reply, as Python calls a function.
+/// Calls `with` for the reply that a function is bound to.
 ///
 /// # Safety
 ///
-/// Python calls it, with the reply that a function is bound to.
+/// The caller is a function of this module that Python calls, and `object` is its bound reply.
 unsafe fn called(
     object: *mut ffi::PyObject,
     with: impl for<'py> FnOnce(&Bound<'py, Reply>) -> PyResult<Bound<'py, PyAny>>,
@@ -68,9 +68,9 @@ unsafe fn called(
     }
 }
 
-/// The places of the parameters.
+/// The names of the positional parameters.
 const NAMES: [&str; 3] = ["status", "response_headers", "exc_info"];
-/// The second one's name in the standard library.
+/// The second parameter's name in `wsgiref`.
 const HEADERS: &str = "headers";
 
 unsafe extern "C" fn start_response_function(
@@ -80,7 +80,7 @@ unsafe extern "C" fn start_response_function(
     keywords: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
     // SAFETY: Python calls it with the reply it is bound to, `count` positional arguments, and
-    // behind them as many as there are names in the tuple of keywords, if there is one.
+    // after them one for each name in the tuple of keywords, if there is one.
     unsafe {
         called(object, |reply| {
             let py = reply.py();
@@ -88,28 +88,28 @@ unsafe extern "C" fn start_response_function(
             let names = (!keywords.is_null())
                 .then(|| Bound::from_borrowed_ptr(py, keywords).cast_into_unchecked::<PyTuple>());
             let given = |at: usize| Bound::from_borrowed_ptr(py, *arguments.add(at));
-            let mut places = [const { None }; 3];
-            if count > places.len() {
+            let mut parameters = [const { None }; 3];
+            if count > parameters.len() {
                 return Err(PyTypeError::new_err("start_response() takes at most 3 arguments"));
             }
-            places.iter_mut().enumerate().take(count).for_each(|(at, place)| {
-                *place = Some(given(at));
+            parameters.iter_mut().enumerate().take(count).for_each(|(at, parameter)| {
+                *parameter = Some(given(at));
             });
             for (at, name) in names.iter().flatten().enumerate() {
                 let name = name.str()?;
                 let name = name.to_cow()?;
                 let name = if name == HEADERS { NAMES[1] } else { &*name };
                 match NAMES.iter().position(|known| *known == name) {
-                    Some(place) if places[place].is_none() => {
-                        places[place] = Some(given(count + at));
+                    Some(index) if parameters[index].is_none() => {
+                        parameters[index] = Some(given(count + at));
                     }
                     _ => {
-                        let why = format!("start_response() cannot take the argument {name:?}");
-                        return Err(PyTypeError::new_err(why));
+                        let detail = format!("start_response() cannot take the argument {name:?}");
+                        return Err(PyTypeError::new_err(detail));
                     }
                 }
             }
-            let [Some(status), Some(headers), exc_info] = places else {
+            let [Some(status), Some(headers), exc_info] = parameters else {
                 return Err(PyTypeError::new_err("start_response() needs a status and headers"));
             };
             begin(reply, &status, &headers, exc_info.filter(|given| !given.is_none()))
@@ -128,7 +128,7 @@ fn begin<'py>(
     if let Some(exc_info) = &exc_info
         && !this.is_open()
     {
-        // The head has gone: the application is told by its own exception.
+        // The head was sent: the application's own exception is raised again.
         let (_, error, traceback) =
             exc_info.extract::<(Bound<'_, PyAny>, Bound<'_, PyAny>, Bound<'_, PyAny>)>()?;
         if !traceback.is_none() {
@@ -164,7 +164,7 @@ unsafe extern "C" fn write_function(
     }
 }
 
-/// A piece of a body.
+/// The bytes of a piece of a body.
 pub(super) fn body_bytes<'a, 'py>(
     data: &'a Bound<'py, PyAny>,
 ) -> PyResult<&'a Bound<'py, PyBytes>> {

@@ -1,7 +1,7 @@
 //! `wsgi.input`: PEP 3333, "Input and Error Streams".
 //!
-//! The body is here as a whole before a thread is taken, in memory or in a file; where another
-//! process hands it over it may still be coming, and then reading waits without the GIL.
+//! The whole body is in memory or in a file before a thread takes the request. Only a body that
+//! another process forwards may still be arriving; then reading waits without the GIL.
 
 mod source;
 
@@ -19,8 +19,8 @@ impl Input {
         Input(GilCell::new(source))
     }
 
-    /// Calls `with` for what is left. It is taken out meanwhile, because the GIL may be released;
-    /// another thread that reads at the same time finds nothing.
+    /// Calls `with` for the unread part. The part is moved out for that time, because `with` may
+    /// release the GIL; another thread that reads at the same time gets nothing.
     fn with<R>(&self, with: impl FnOnce(&mut Source) -> PyResult<R>) -> PyResult<R> {
         let mut source = self.0.take();
         let result = with(&mut source);
@@ -29,7 +29,7 @@ impl Input {
     }
 }
 
-/// A size as Python's files take it: none, or one below zero, is no limit.
+/// Converts a size argument of Python's file objects: `None` or a negative size is no limit.
 fn limit(size: Option<isize>) -> usize {
     size.and_then(|size| usize::try_from(size).ok()).unwrap_or(usize::MAX)
 }
@@ -46,7 +46,7 @@ impl Input {
         self.with(|source| source.line(py, limit(size)))
     }
 
-    /// All lines; with a hint, so many that they are at least as long as it together.
+    /// Returns all lines, or with a hint, lines until their total length reaches it.
     #[pyo3(signature = (hint = None, /))]
     fn readlines<'py>(&self, py: Python<'py>, hint: Option<isize>) -> PyResult<Bound<'py, PyList>> {
         let most = limit(hint.filter(|hint| *hint > 0));
@@ -72,6 +72,6 @@ impl Input {
         Ok(if line.as_bytes().is_empty() { None } else { Some(line) })
     }
 
-    /// Nothing: the server reads away what is left.
+    /// Does nothing: the server discards the unread part.
     fn close(&self) {}
 }

@@ -1,9 +1,9 @@
-//! The response to one request, as `start_response` and the body make it.
+//! The response to one request: `start_response` sets its head, the body's pieces follow.
 //!
-//! Promises that no head is sent before there is a body or its end (PEP 3333, "The start_response()
-//! Callable"), that no more is sent than Content-Length says, and that a response which ends before
-//! is seen to be cut. Waits for the client, without the GIL, while more is on its way to it than
-//! may be.
+//! Promises that no head is sent before the first piece or the end of the body (PEP 3333, "The
+//! start_response() Callable"), that no more is sent than Content-Length declares, and that the
+//! client can tell a truncated response. Waits for the client, without the GIL, while the send
+//! buffer is full.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -16,62 +16,61 @@ use net::FileRange;
 use pyo3::exceptions::PyAssertionError;
 use pyo3::prelude::*;
 
-use super::seat;
-use super::server::Hosted;
+use super::application::Application;
+use super::pool_thread::{PoolThread, with_current};
 use super::start::Start;
 use crate::gil::GilCell;
 
-/// What a failed application is called in logs and metrics.
-
 #[pyclass(frozen, freelist = 64, module = "tidegate._tidegate")]
 pub(super) struct Reply {
-    pub(super) hosted: Arc<Hosted>,
-    state: GilCell<State>,
-    /// `write`, once it was asked for.
+    application: Arc<Application>,
+    state: GilCell<ReplyState>,
+    /// `write`, once `start_response` has returned it.
     pub(super) write: GilCell<Option<Py<PyAny>>>,
 }
 
-struct State {
-    answer: Answer,
+struct ReplyState {
+    response: ResponseState,
     start: Option<Start>,
     is_head: bool,
 }
 
-/// How far it is.
-enum Answer {
+/// The progress of the response.
+enum ResponseState {
     Open(Answering),
-    /// What is still to come of what Content-Length promised.
+    /// With the number of bytes that Content-Length still requires.
     Streaming(Sending, Option<u64>),
-    /// All that Content-Length promised has been sent.
+    /// As many bytes as Content-Length declares have been sent.
     Complete,
-    /// Nothing more is wanted.
+    /// Nothing more is sent.
     Done,
 }
 
-/// What became of a piece of the body.
+/// Whether the body continues after a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sent {
-    More,
-    /// Nothing more is wanted: there is enough, or the client has gone.
-    Enough,
+pub(super) enum AfterPiece {
+    Continue,
+    /// The body is complete, or the client has disconnected.
+    Stop,
 }
 
 impl Reply {
-    /// For a thread's next requests.
-    pub(super) fn new(hosted: Arc<Hosted>) -> Reply {
-        let state = State { answer: Answer::Done, start: None, is_head: false };
-        Reply { hosted, state: GilCell::new(state), write: GilCell::default() }
+    /// A reply that a thread reuses for its requests.
+    pub(super) fn new(application: Arc<Application>) -> Reply {
+        let state = ReplyState { response: ResponseState::Done, start: None, is_head: false };
+        Reply { application, state: GilCell::new(state), write: GilCell::default() }
     }
 
     pub(super) fn begin(&self, answering: Answering, is_head: bool) {
-        *self.state.get() = State { answer: Answer::Open(answering), start: None, is_head };
+        *self.state.get() =
+            ReplyState { response: ResponseState::Open(answering), start: None, is_head };
     }
 
-    /// `start_response(status, headers)`; `replaces` when it was given an exception.
+    /// `start_response(status, headers)`; `replaces` is true if it has an `exc_info`.
     pub(super) fn start(&self, start: Start, replaces: bool) -> PyResult<()> {
         let mut state = self.state.get();
-        match &state.answer {
-            Answer::Open(_) if replaces || state.start.is_none() => {
+        match &state.response {
+            ResponseState::Open(_) if replaces || state.start.is_none() => {
                 state.start = Some(start);
                 Ok(())
             }
@@ -81,28 +80,33 @@ impl Reply {
         }
     }
 
-    /// Whether the head can still be replaced.
+    /// True while the head can still be replaced.
     pub(super) fn is_open(&self) -> bool {
-        matches!(self.state.get().answer, Answer::Open(_))
+        matches!(self.state.get().response, ResponseState::Open(_))
     }
 
-    /// Whether the client has gone.
+    /// True if the client has disconnected.
     pub(super) fn is_unwanted(&self) -> bool {
-        match &self.state.get().answer {
-            Answer::Open(answering) => answering.is_unwanted(),
-            Answer::Streaming(sending, _) => sending.is_unwanted(),
-            Answer::Complete | Answer::Done => false,
+        match &self.state.get().response {
+            ResponseState::Open(answering) => answering.is_unwanted(),
+            ResponseState::Streaming(sending, _) => sending.is_unwanted(),
+            ResponseState::Complete | ResponseState::Done => false,
         }
     }
 
-    /// Sends a piece of the body. `is_whole`: there is no other.
-    pub(super) fn piece(&self, py: Python<'_>, data: &[u8], is_whole: bool) -> PyResult<Sent> {
+    /// Sends a piece of the body. `is_whole` is true if there is no other.
+    pub(super) fn piece(
+        &self,
+        py: Python<'_>,
+        data: &[u8],
+        is_whole: bool,
+    ) -> PyResult<AfterPiece> {
         let mut state = self.state.get();
         let is_head = state.is_head;
-        match std::mem::replace(&mut state.answer, Answer::Done) {
-            Answer::Open(mut answering) => {
+        match std::mem::replace(&mut state.response, ResponseState::Done) {
+            ResponseState::Open(mut answering) => {
                 let Some(mut start) = state.start.take() else {
-                    state.answer = Answer::Open(answering);
+                    state.response = ResponseState::Open(answering);
                     return Err(unstarted());
                 };
                 answering.set_reason(start.reason.take());
@@ -111,24 +115,30 @@ impl Reply {
                 if is_head || !start.carries_content() {
                     let data = if start.length.is_none() && is_whole { data } else { &[] };
                     answering.whole(start.status, start.headers, Bytes::copy_from_slice(data));
-                    return Ok(Sent::Enough);
+                    return Ok(AfterPiece::Stop);
                 }
                 if length >= promised && (is_whole || start.length.is_some()) {
                     let sent = data.get(..promised as usize).unwrap_or(data);
                     answering.whole(start.status, start.headers, Bytes::copy_from_slice(sent));
-                    state.answer = Answer::Complete;
+                    state.response = ResponseState::Complete;
                     drop(state);
-                    return if length > promised { self.too_long(py) } else { Ok(Sent::More) };
+                    return if length > promised {
+                        self.too_long(py)
+                    } else {
+                        Ok(AfterPiece::Continue)
+                    };
                 }
                 let mut sending = answering.stream(start.status, start.headers, start.length);
                 sending.push(Frame::Data(Bytes::copy_from_slice(data)));
-                state.answer =
-                    Answer::Streaming(sending, start.length.map(|promised| promised - length));
+                state.response = ResponseState::Streaming(
+                    sending,
+                    start.length.map(|promised| promised - length),
+                );
                 drop(state);
                 wake_batch::flush();
-                Ok(Sent::More)
+                Ok(AfterPiece::Continue)
             }
-            Answer::Streaming(sending, left) => {
+            ResponseState::Streaming(sending, left) => {
                 drop(state);
                 let length = data.len() as u64;
                 let sent = left.map_or(length, |left| left.min(length));
@@ -136,29 +146,33 @@ impl Reply {
                 let frame = Frame::Data(Bytes::copy_from_slice(data));
                 self.push(py, sending, frame, left.map(|left| left - sent), sent < length)
             }
-            Answer::Complete if !data.is_empty() => {
+            ResponseState::Complete if !data.is_empty() => {
                 drop(state);
                 self.too_long(py)
             }
             other => {
-                state.answer = other;
-                Ok(Sent::Enough)
+                state.response = other;
+                Ok(AfterPiece::Stop)
             }
         }
     }
 
-    /// Sends a part of a file, if that can be the body or the rest of it.
-    pub(super) fn file(&self, py: Python<'_>, mut range: FileRange) -> PyResult<Option<Sent>> {
+    /// Sends a part of a file, if it can be the rest of the body.
+    pub(super) fn file(
+        &self,
+        py: Python<'_>,
+        mut range: FileRange,
+    ) -> PyResult<Option<AfterPiece>> {
         let mut state = self.state.get();
         let is_head = state.is_head;
         let there = range.length;
-        match std::mem::replace(&mut state.answer, Answer::Done) {
-            Answer::Open(mut answering) => {
+        match std::mem::replace(&mut state.response, ResponseState::Done) {
+            ResponseState::Open(mut answering) => {
                 let Some(mut start) = state.start.take_if(|start| {
-                    // What is shorter than was said is sent as far as it goes.
+                    // A file that is shorter than declared is read and sent in pieces instead.
                     start.length.is_none_or(|promised| promised <= there)
                 }) else {
-                    state.answer = Answer::Open(answering);
+                    state.response = ResponseState::Open(answering);
                     return Ok(None);
                 };
                 answering.set_reason(start.reason.take());
@@ -169,15 +183,15 @@ impl Reply {
                         headers.append(wire::Known::ContentLength, there.to_string());
                     }
                     answering.whole(start.status, headers, Bytes::new());
-                    return Ok(Some(Sent::Enough));
+                    return Ok(Some(AfterPiece::Stop));
                 }
                 let length = Some(range.length);
                 let mut sending = answering.stream(start.status, start.headers, length);
                 sending.push(Frame::File(range));
                 sending.finish(None);
-                Ok(Some(Sent::Enough))
+                Ok(Some(AfterPiece::Stop))
             }
-            Answer::Streaming(sending, left) => {
+            ResponseState::Streaming(sending, left) => {
                 drop(state);
                 range.length = left.map_or(there, |left| left.min(there));
                 let left = left.map(|left| left - range.length);
@@ -185,13 +199,13 @@ impl Reply {
                 self.push(py, sending, Frame::File(range), left, is_cut).map(Some)
             }
             other => {
-                state.answer = other;
-                Ok(Some(Sent::Enough))
+                state.response = other;
+                Ok(Some(AfterPiece::Stop))
             }
         }
     }
 
-    /// Sends a frame once there is room for it.
+    /// Sends a frame once the send buffer has room.
     fn push(
         &self,
         py: Python<'_>,
@@ -199,56 +213,55 @@ impl Reply {
         frame: Frame,
         left: Option<u64>,
         is_cut: bool,
-    ) -> PyResult<Sent> {
+    ) -> PyResult<AfterPiece> {
         let mut cx = Context::from_waker(Waker::noop());
-        let room = match sending.poll_ready(&mut cx) {
-            Poll::Ready(room) => room,
+        let sendable = match sending.poll_ready(&mut cx) {
+            Poll::Ready(sendable) => sendable,
             Poll::Pending => {
                 wake_batch::flush();
-                let hosted = &self.hosted;
-                seat::with_mine(seat::Seat::has_ended);
-                let room = hosted.without_gil(py, || {
+                with_current(PoolThread::set_idle);
+                let sendable = self.application.without_gil(py, || {
                     exchange::offload::wait(poll_fn(|cx| sending.poll_ready(cx)))
                 });
-                seat::with_mine(|seat| seat.gets_on(net::clock::precise_us()));
-                hosted.is_busy_again();
-                room
+                with_current(|thread| thread.set_progress(net::clock::precise_us()));
+                self.application.pool.wake_watcher();
+                sendable
             }
         };
-        if room == Err(Gone) {
-            return Ok(Sent::Enough);
+        if sendable == Err(Gone) {
+            return Ok(AfterPiece::Stop);
         }
         sending.push(frame);
         if left == Some(0) {
             sending.finish(None);
-            self.state.get().answer = Answer::Complete;
+            self.state.get().response = ResponseState::Complete;
         } else {
-            self.state.get().answer = Answer::Streaming(sending, left);
+            self.state.get().response = ResponseState::Streaming(sending, left);
         }
         wake_batch::flush();
-        if is_cut { self.too_long(py) } else { Ok(Sent::More) }
+        if is_cut { self.too_long(py) } else { Ok(AfterPiece::Continue) }
     }
 
-    fn too_long(&self, py: Python<'_>) -> PyResult<Sent> {
-        self.state.get().answer = Answer::Done;
-        self.hosted.complain(py, "the body is longer than Content-Length says: it was cut")?;
-        Ok(Sent::Enough)
+    fn too_long(&self, py: Python<'_>) -> PyResult<AfterPiece> {
+        self.state.get().response = ResponseState::Done;
+        self.application.complain(py, "the body is longer than Content-Length says: it was cut")?;
+        Ok(AfterPiece::Stop)
     }
 
-    /// The application is done, or has `failed`: what it owes is made good.
+    /// Completes the response when the application has returned, or has `failed`.
     pub(super) fn end(&self, py: Python<'_>, failed: bool) -> PyResult<()> {
         let mut state = self.state.get();
-        let answer = std::mem::replace(&mut state.answer, Answer::Done);
+        let response = std::mem::replace(&mut state.response, ResponseState::Done);
         let (start, is_head) = (state.start.take(), state.is_head);
         drop(state);
         let raised = || fault("the application raised an exception");
-        match (answer, start) {
-            (Answer::Open(answering), _) if failed => answering.fail(raised()),
-            (Answer::Open(answering), None) => {
+        match (response, start) {
+            (ResponseState::Open(answering), _) if failed => answering.fail(raised()),
+            (ResponseState::Open(answering), None) => {
                 answering.fail(fault("the application did not call start_response()"));
                 return Err(unstarted());
             }
-            (Answer::Open(mut answering), Some(start)) => {
+            (ResponseState::Open(mut answering), Some(start)) => {
                 let Start { status, reason, headers, length } = start;
                 answering.set_reason(reason);
                 if is_head || matches!(status, 204 | 304) || length.unwrap_or(0) == 0 {
@@ -258,10 +271,10 @@ impl Reply {
                     return self.too_short(py, sending);
                 }
             }
-            (Answer::Streaming(sending, _), _) if failed => sending.fail(raised()),
-            (Answer::Streaming(sending, None), _) => sending.finish(None),
-            (Answer::Streaming(sending, Some(_)), _) => return self.too_short(py, sending),
-            (Answer::Complete | Answer::Done, _) => {}
+            (ResponseState::Streaming(sending, _), _) if failed => sending.fail(raised()),
+            (ResponseState::Streaming(sending, None), _) => sending.finish(None),
+            (ResponseState::Streaming(sending, Some(_)), _) => return self.too_short(py, sending),
+            (ResponseState::Complete | ResponseState::Done, _) => {}
         }
         Ok(())
     }
@@ -270,7 +283,7 @@ impl Reply {
         const SHORT: &str = "the body is shorter than Content-Length says";
         let is_unwanted = sending.is_unwanted();
         sending.fail(fault(SHORT));
-        if is_unwanted { Ok(()) } else { self.hosted.complain(py, SHORT) }
+        if is_unwanted { Ok(()) } else { self.application.complain(py, SHORT) }
     }
 }
 

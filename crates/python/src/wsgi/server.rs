@@ -1,7 +1,7 @@
-//! The application, and the loop of each of its threads.
+//! The WSGI server and the loop of its threads.
 //!
-//! A thread takes an exchange, calls the application, answers, and takes the next one without
-//! releasing the GIL in between; it releases it when there is nothing to take.
+//! A thread takes a request, calls the application, responds, and takes the next request without
+//! releasing the GIL in between; it releases the GIL when the queue is empty.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,72 +12,62 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use wire::Method;
 
+use super::application::Application;
 use super::body;
-use super::crew::{Crew, Rested};
 use super::environ::{Common, Environs};
 use super::file::FileWrapper;
 use super::functions::start_response;
 use super::input::{Input, Source};
 use super::limits::{
-    CAUTIOUS_CALLS, ENDING, HELD_MAX, QUICK_CALL_US, SLOW_CALL_US, STACK_BYTES, THREADS_MAX,
-    THREADS_PER_PROCESSOR,
+    BATCHED_WAKES_MAX, EXIT_TIMEOUT, QUICK_CALL_US, SLOW_CALL_US, STACK_BYTES, THREADS_MAX,
+    THREADS_PER_PROCESSOR, UNBATCHED_CALLS,
 };
+use super::pool_thread::PoolThread;
 use super::reply::Reply;
-use super::seat::Seat;
-use super::watch::watch;
-use crate::life::Life;
+use super::thread_pool::{AfterIdle, ThreadPool};
+use super::watcher::watch;
+use crate::app_status::AppStatus;
 
-/// What a server is made of.
-pub struct Application {
+/// The application and its settings.
+pub struct AppOptions {
     pub application: Py<PyAny>,
     pub root_path: String,
-    /// Most threads; 0 chooses.
+    /// Maximum number of threads; 0 selects the default.
     pub threads: usize,
-    /// Whether other processes run the application too.
+    /// True if other processes run the application too.
     pub multiprocess: bool,
     /// `wsgi.errors`.
     pub errors: Py<PyAny>,
     /// Called with an exception that the application raised.
     pub report: Py<PyAny>,
-    /// Called with a sentence on what the application does wrong.
+    /// Called with a description of a violation of WSGI.
     pub complain: Py<PyAny>,
 }
 
 #[pyclass(frozen, module = "tidegate._tidegate")]
-pub struct Server(Arc<Hosted>);
+pub struct Server(Arc<Application>);
 
-/// What the threads share.
-pub(super) struct Hosted {
-    life: Arc<Life>,
-    crew: Arc<Crew>,
-    application: Py<PyAny>,
-    environs: Environs,
-    threads: usize,
-    report: Py<PyAny>,
-    complain: Py<PyAny>,
-}
-
-/// What a thread uses for one request after the other.
-struct Bench {
+/// The Python objects that a thread reuses for consecutive requests.
+struct CallObjects {
     reply: Py<Reply>,
     start_response: Py<PyAny>,
 }
 
-impl Bench {
-    fn new(py: Python<'_>, hosted: &Arc<Hosted>) -> PyResult<Bench> {
-        let reply = Bound::new(py, Reply::new(hosted.clone()))?;
+impl CallObjects {
+    fn new(py: Python<'_>, application: &Arc<Application>) -> PyResult<CallObjects> {
+        let reply = Bound::new(py, Reply::new(application.clone()))?;
         let start_response = start_response(&reply)?.unbind();
-        Ok(Bench { reply: reply.unbind(), start_response })
+        Ok(CallObjects { reply: reply.unbind(), start_response })
     }
 
-    /// Cuts the ring of references between the reply and `write`.
-    fn part(&self) {
+    /// Breaks the reference cycle between the reply and `write`.
+    fn break_cycle(&self) {
         let write = self.reply.get().write.take();
         drop(write);
     }
 
-    /// Whether nobody else holds any of it: the application may have kept `start_response`.
-    fn is_ours(&self) -> bool {
+    /// False if the application still references one of the objects, such as `start_response`.
+    fn is_unshared(&self) -> bool {
         let write = self.reply.get().write.get().as_ref().map(|write| write.as_ptr());
         // SAFETY: the objects are alive.
         let references = |object: *mut ffi::PyObject| unsafe { ffi::Py_REFCNT(object) };
@@ -90,11 +80,11 @@ impl Bench {
 impl Server {
     pub fn new(
         py: Python<'_>,
-        life: Arc<Life>,
-        crew: Arc<Crew>,
-        given: Application,
+        status: Arc<AppStatus>,
+        pool: Arc<ThreadPool>,
+        options: AppOptions,
     ) -> PyResult<Server> {
-        let threads = match given.threads {
+        let threads_max = match options.threads {
             0 => {
                 let processors = std::thread::available_parallelism().map_or(1, usize::from);
                 THREADS_MAX.min(processors * THREADS_PER_PROCESSOR)
@@ -104,234 +94,212 @@ impl Server {
         let environs = Environs::new(
             py,
             Common {
-                root_path: given.root_path,
-                multithread: threads > 1,
-                multiprocess: given.multiprocess,
-                errors: given.errors.into_bound(py),
+                root_path: options.root_path,
+                multithread: threads_max > 1,
+                multiprocess: options.multiprocess,
+                errors: options.errors.into_bound(py),
                 file_wrapper: py.get_type::<FileWrapper>().into_any(),
                 no_input: Bound::new(py, Input::new(Source::default()))?.into_any(),
             },
         )?;
-        life.desk().serve_threads();
-        crew.begin(life.clone());
-        Ok(Server(Arc::new(Hosted {
-            life,
-            crew,
-            application: given.application,
+        status.queue().serve_threads();
+        pool.activate(status.clone());
+        Ok(Server(Arc::new(Application {
+            status,
+            pool,
+            callable: options.application,
             environs,
-            threads,
-            report: given.report,
-            complain: given.complain,
+            threads_max,
+            report: options.report,
+            complain: options.complain,
         })))
     }
 }
 
 #[pymethods]
 impl Server {
-    /// Serves on this thread, and on others as they are needed, until the process is to end.
-    /// Whether all of them have ended.
+    /// Serves on this thread, and on others as needed, until the process stops. Returns whether all
+    /// threads have exited.
     fn run(&self, py: Python<'_>) -> PyResult<bool> {
-        let hosted = &self.0;
-        let Some(seat) = hosted.crew.take_seat(hosted.threads) else { return Ok(true) };
-        let of_watcher = hosted.clone();
+        let application = &self.0;
+        let pool = &application.pool;
+        let Some(thread) = pool.add(application.threads_max) else { return Ok(true) };
+        let watched = application.clone();
         let watcher = std::thread::Builder::new().name("watch".to_owned()).spawn(move || {
-            watch(&of_watcher.life, &of_watcher.crew, || Hosted::start(&of_watcher));
+            watch(&watched.status, &watched.pool, || start_thread(&watched));
         })?;
-        let served = hosted.serve(py, &seat, true);
-        hosted.crew.leave(&seat);
+        let served = serve(py, application, &thread, true);
+        pool.remove(&thread);
         py.detach(|| {
-            hosted.crew.wake_all();
-            hosted.crew.watch();
-            // It has nothing to do with what is reported here.
+            pool.wake_all();
+            pool.wake_watcher();
+            // A panic of the watcher does not change the result.
             drop(watcher.join());
         });
         served?;
-        Ok(py.detach(|| hosted.crew.wait_for_end(ENDING)))
+        Ok(py.detach(|| pool.wait_until_empty(EXIT_TIMEOUT)))
     }
 }
 
-impl Hosted {
-    /// Starts another thread, if there may be one more.
-    fn start(this: &Arc<Hosted>) {
-        let Some(seat) = this.crew.take_seat(this.threads) else { return };
-        let (hosted, taken) = (this.clone(), seat.clone());
-        let name = format!("wsgi-{}", seat.number());
-        let thread = std::thread::Builder::new().name(name.clone()).stack_size(STACK_BYTES);
-        let spawned = thread.spawn(move || {
-            Python::attach(|py| {
-                let served = named(py, &name).and_then(|()| hosted.serve(py, &taken, false));
-                if let Err(error) = served {
-                    hosted.report(py, &error);
-                }
-            });
-            hosted.crew.leave(&taken);
+/// Starts another thread, if the limit allows.
+fn start_thread(application: &Arc<Application>) {
+    let Some(thread) = application.pool.add(application.threads_max) else { return };
+    let (served, entry) = (application.clone(), thread.clone());
+    let name = format!("wsgi-{}", thread.number());
+    let builder = std::thread::Builder::new().name(name.clone()).stack_size(STACK_BYTES);
+    let spawned = builder.spawn(move || {
+        Python::attach(|py| {
+            let result = set_name(py, &name).and_then(|()| serve(py, &served, &entry, false));
+            if let Err(error) = result {
+                served.report(py, &error);
+            }
         });
-        if spawned.is_err() {
-            this.crew.leave(&seat);
-        }
-    }
-
-    /// The loop of a thread.
-    fn serve(self: &Arc<Self>, py: Python<'_>, seat: &Arc<Seat>, stays: bool) -> PyResult<()> {
-        seat.sit_down();
-        wake_batch::hold();
-        let mut bench = Bench::new(py, self)?;
-        let mut now_us = net::clock::precise_us();
-        let mut cautious = 0;
-        while !self.life.is_stopping() {
-            match self.life.desk().take_arrival() {
-                Some(Event::Arrived(arrival, at_us)) => {
-                    seat.gets_on(now_us);
-                    self.taken(now_us.saturating_sub(at_us));
-                    self.answer(py, &mut bench, arrival)?;
-                    seat.has_ended();
-                    let ended_us = net::clock::precise_us();
-                    let took_us = ended_us.saturating_sub(now_us);
-                    self.answered(took_us);
-                    cautious = match took_us {
-                        SLOW_CALL_US.. => CAUTIOUS_CALLS,
-                        _ => cautious.saturating_sub(1),
-                    };
-                    if cautious > 0 || took_us > QUICK_CALL_US || wake_batch::held() >= HELD_MAX {
-                        wake_batch::flush();
-                    }
-                    now_us = ended_us;
-                }
-                Some(Event::Ended(_)) => {}
-                None => {
-                    wake_batch::flush();
-                    let rested = self.crew.rest(seat, stays, |sleep| self.without_gil(py, sleep));
-                    if rested == Rested::End {
-                        break;
-                    }
-                    now_us = net::clock::precise_us();
-                }
-            }
-        }
-        wake_batch::release();
-        bench.part();
-        Ok(())
-    }
-
-    fn taken(&self, waited_us: u64) {
-        let numbers = &self.life.numbers;
-        numbers.requests.inc();
-        numbers.in_flight.fetch_add(1, Ordering::Relaxed);
-        numbers.queue.record_us(waited_us);
-        self.crew.waited(waited_us);
-    }
-
-    fn answered(&self, took_us: u64) {
-        let numbers = &self.life.numbers;
-        numbers.in_flight.fetch_sub(1, Ordering::Relaxed);
-        numbers.call.record_us(took_us);
-    }
-
-    /// Runs `with` without the GIL, and counts how long it takes to get it back.
-    pub(super) fn without_gil<R: Send>(
-        &self,
-        py: Python<'_>,
-        with: impl FnOnce() -> R + Send,
-    ) -> R {
-        let (result, done_us) = py.detach(|| (with(), net::clock::precise_us()));
-        let waited_us = net::clock::precise_us().saturating_sub(done_us);
-        self.life.numbers.gil_wait.record_us(waited_us);
-        result
-    }
-
-    /// A thread that waited for a client goes on: somebody is to look after it.
-    pub(super) fn is_busy_again(&self) {
-        self.crew.watch();
-    }
-
-    /// Answers one exchange.
-    fn answer(
-        self: &Arc<Self>,
-        py: Python<'_>,
-        bench: &mut Bench,
-        arrival: Arrival,
-    ) -> PyResult<()> {
-        let handed = match arrival {
-            Arrival::Exchange(handed) => handed,
-            Arrival::Session(mut session) => {
-                if let Some(answering) = session.session.deny() {
-                    let why = "the application knows no WebSocket";
-                    answering.fail(Fault::new(FaultKind::WebSocketUnknown, why));
-                }
-                return Ok(());
-            }
-        };
-        let OffloadedRequest { head, body, answer } = *handed;
-        let reply = bench.reply.bind(py).get();
-        reply.begin(answer, head.method == Method::Head);
-        let called = self.call(py, bench, head, body);
-        let failed = called.is_err();
-        if let Err(error) = called {
-            self.report(py, &error);
-        }
-        if let Err(error) = reply.end(py, failed) {
-            self.report(py, &error);
-        }
-        if !bench.is_ours() {
-            // Late calls find a reply that is done.
-            bench.part();
-            *bench = Bench::new(py, self)?;
-        }
-        Ok(())
-    }
-
-    /// Calls the application, and sends what it returns.
-    fn call(
-        &self,
-        py: Python<'_>,
-        bench: &Bench,
-        head: exchange::offload::Head,
-        body: exchange::offload::Incoming,
-    ) -> PyResult<()> {
-        let input = match body.length() {
-            Some(0) => None,
-            _ => Some(Bound::new(py, Input::new(Source::new(body)))?.into_any()),
-        };
-        let environ = self.environs.environ(py, &head, input)?;
-        drop(head);
-        let arguments = [environ.as_ptr(), bench.start_response.as_ptr()];
-        // SAFETY: the application and both arguments are alive across the call; what it returns is
-        // ours, or null with an error set.
-        let result = unsafe {
-            let result = ffi::PyObject_Vectorcall(
-                self.application.as_ptr(),
-                arguments.as_ptr(),
-                arguments.len(),
-                std::ptr::null_mut(),
-            );
-            Bound::from_owned_ptr_or_err(py, result)?
-        };
-        drop(environ);
-        let reply = bench.reply.get();
-        let sent = body::send(reply, &result);
-        // Whatever became of it (PEP 3333: "regardless of whether the request was completed").
-        if let Err(error) = body::close(&result) {
-            self.report(py, &error);
-        }
-        sent
-    }
-
-    /// An exception of the application goes to the log.
-    fn report(&self, py: Python<'_>, error: &PyErr) {
-        // Before 3.12 its traceback lies beside it, and `into_value` puts it inside.
-        if let Err(failed) = self.report.bind(py).call1((error.clone_ref(py).into_value(py),)) {
-            failed.write_unraisable(py, None);
-        }
-    }
-
-    /// What the application does wrong goes to the log.
-    pub(super) fn complain(&self, py: Python<'_>, what: &str) -> PyResult<()> {
-        self.complain.bind(py).call1((what,)).map(drop)
+        served.pool.remove(&entry);
+    });
+    if spawned.is_err() {
+        application.pool.remove(&thread);
     }
 }
 
-/// Gives the running thread a name in Python.
-fn named(py: Python<'_>, name: &str) -> PyResult<()> {
+/// The loop of a thread.
+fn serve(
+    py: Python<'_>,
+    application: &Arc<Application>,
+    thread: &Arc<PoolThread>,
+    permanent: bool,
+) -> PyResult<()> {
+    thread.bind_current();
+    wake_batch::hold();
+    let status = &application.status;
+    let mut objects = CallObjects::new(py, application)?;
+    let mut now_us = net::clock::precise_us();
+    let mut unbatched = 0;
+    while !status.is_stopping() {
+        match status.queue().take_arrival() {
+            Some(Event::Arrived(arrival, at_us)) => {
+                thread.set_progress(now_us);
+                count_begin(application, now_us.saturating_sub(at_us));
+                respond(py, application, &mut objects, arrival)?;
+                thread.set_idle();
+                let ended_us = net::clock::precise_us();
+                let took_us = ended_us.saturating_sub(now_us);
+                count_end(status, took_us);
+                unbatched = match took_us {
+                    SLOW_CALL_US.. => UNBATCHED_CALLS,
+                    _ => unbatched.saturating_sub(1),
+                };
+                if unbatched > 0
+                    || took_us > QUICK_CALL_US
+                    || wake_batch::held() >= BATCHED_WAKES_MAX
+                {
+                    wake_batch::flush();
+                }
+                now_us = ended_us;
+            }
+            Some(Event::Ended(_)) => {}
+            None => {
+                wake_batch::flush();
+                let without_gil =
+                    |sleep: &mut (dyn FnMut() -> bool + Send)| application.without_gil(py, sleep);
+                if application.pool.idle(thread, permanent, without_gil) == AfterIdle::Exit {
+                    break;
+                }
+                now_us = net::clock::precise_us();
+            }
+        }
+    }
+    wake_batch::release();
+    objects.break_cycle();
+    Ok(())
+}
+
+fn count_begin(application: &Application, waited_us: u64) {
+    let metrics = &application.status.metrics;
+    metrics.requests.inc();
+    metrics.in_flight.fetch_add(1, Ordering::Relaxed);
+    metrics.queue.record_us(waited_us);
+    application.pool.set_last_wait_us(waited_us);
+}
+
+fn count_end(status: &AppStatus, took_us: u64) {
+    status.metrics.in_flight.fetch_sub(1, Ordering::Relaxed);
+    status.metrics.call.record_us(took_us);
+}
+
+/// Responds to one request.
+fn respond(
+    py: Python<'_>,
+    application: &Arc<Application>,
+    objects: &mut CallObjects,
+    arrival: Arrival,
+) -> PyResult<()> {
+    let request = match arrival {
+        Arrival::Exchange(request) => request,
+        Arrival::Session(mut session) => {
+            if let Some(answering) = session.session.deny() {
+                let reason = "the application knows no WebSocket";
+                answering.fail(Fault::new(FaultKind::WebSocketUnknown, reason));
+            }
+            return Ok(());
+        }
+    };
+    let OffloadedRequest { head, body, answer } = *request;
+    let reply = objects.reply.bind(py).get();
+    reply.begin(answer, head.method == Method::Head);
+    let called = call(py, application, objects, head, body);
+    let failed = called.is_err();
+    if let Err(error) = called {
+        application.report(py, &error);
+    }
+    if let Err(error) = reply.end(py, failed) {
+        application.report(py, &error);
+    }
+    if !objects.is_unshared() {
+        // Late calls get a reply that is complete.
+        objects.break_cycle();
+        *objects = CallObjects::new(py, application)?;
+    }
+    Ok(())
+}
+
+/// Calls the application and sends the body that it returns.
+fn call(
+    py: Python<'_>,
+    application: &Application,
+    objects: &CallObjects,
+    head: exchange::offload::Head,
+    body: exchange::offload::Incoming,
+) -> PyResult<()> {
+    let input = match body.length() {
+        Some(0) => None,
+        _ => Some(Bound::new(py, Input::new(Source::new(body)))?.into_any()),
+    };
+    let environ = application.environs.environ(py, &head, input)?;
+    drop(head);
+    let arguments = [environ.as_ptr(), objects.start_response.as_ptr()];
+    // SAFETY: the application and both arguments are alive across the call; the result is an owned
+    // reference, or null with an error set.
+    let result = unsafe {
+        let result = ffi::PyObject_Vectorcall(
+            application.callable.as_ptr(),
+            arguments.as_ptr(),
+            arguments.len(),
+            std::ptr::null_mut(),
+        );
+        Bound::from_owned_ptr_or_err(py, result)?
+    };
+    drop(environ);
+    let reply = objects.reply.get();
+    let sent = body::send(reply, &result);
+    // PEP 3333: "regardless of whether the request was completed".
+    if let Err(error) = body::close(&result) {
+        application.report(py, &error);
+    }
+    sent
+}
+
+/// Names the running thread in Python.
+fn set_name(py: Python<'_>, name: &str) -> PyResult<()> {
     let thread = PyModule::import(py, "threading")?.call_method0("current_thread")?;
     thread.setattr("name", name)
 }

@@ -1,4 +1,4 @@
-//! What `start_response` is given: PEP 3333, "The start_response() Callable".
+//! The arguments of `start_response`: PEP 3333, "The start_response() Callable".
 
 use exchange::Headers;
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -12,10 +12,10 @@ use crate::fields::append;
 /// The head of a response.
 pub(super) struct Start {
     pub(super) status: u16,
-    /// The phrase behind it, where it is another than the registered one.
+    /// The reason phrase, if it differs from the registered one.
     pub(super) reason: Option<Box<[u8]>>,
     pub(super) headers: Headers,
-    /// Content-Length, where the application said one.
+    /// Content-Length, if the application declared it.
     pub(super) length: Option<u64>,
 }
 
@@ -36,13 +36,13 @@ impl Start {
         Ok(Start { status, reason, headers, length })
     }
 
-    /// Whether such a response has content (RFC 9110 15.3.5, 15.4.5).
+    /// False for a status that allows no content (RFC 9110 15.3.5, 15.4.5).
     pub(super) fn carries_content(&self) -> bool {
         !matches!(self.status, 204 | 304)
     }
 }
 
-/// "200 OK": three digits and, behind a space, a phrase.
+/// Parses "200 OK": three digits and, after a space, a phrase.
 fn read_status(status: &Bound<'_, PyAny>) -> PyResult<(u16, Option<Box<[u8]>>)> {
     let given = latin(status, "the status")?;
     let line = bytes(&given).unwrap_or_default();
@@ -56,7 +56,7 @@ fn read_status(status: &Bound<'_, PyAny>) -> PyResult<(u16, Option<Box<[u8]>>)> 
             Ok((status, is_own.then(|| phrase.into())))
         }
         _ => Err(PyValueError::new_err(format!(
-            "{:?} is no status: it should be like '200 OK'",
+            "{:?} is not a valid status: expected a string such as '200 OK'",
             given.to_string_lossy()
         ))),
     }
@@ -71,14 +71,14 @@ fn field(pair: &Bound<'_, PyAny>, headers: &mut Headers, length: &mut Option<u64
     let name = bytes(&name).unwrap_or_default();
     if is_hop_by_hop(name) {
         return Err(PyValueError::new_err(format!(
-            "the header {:?} is the server's, not the application's (hop-by-hop)",
+            "the header {:?} is hop-by-hop: only the server may set it",
             String::from_utf8_lossy(name)
         )));
     }
     append(name, bytes(&value).unwrap_or_default(), headers, length)
 }
 
-/// PEP 3333, "Other HTTP Features": the fields of RFC 2616 13.5.1, and what else frames messages.
+/// PEP 3333, "Other HTTP Features": the fields of RFC 2616 13.5.1, and other framing fields.
 fn is_hop_by_hop(name: &[u8]) -> bool {
     match Known::from_bytes(name) {
         Some(Known::ProxyAuthenticate | Known::ProxyAuthorization) => true,
@@ -87,7 +87,7 @@ fn is_hop_by_hop(name: &[u8]) -> bool {
     }
 }
 
-/// A `str` whose characters are bytes.
+/// A `str` that is encodable in Latin-1.
 fn latin<'py>(given: &Bound<'py, PyAny>, what: &str) -> PyResult<Bound<'py, PyString>> {
     let Ok(text) = given.cast::<PyString>() else {
         let kind = given.get_type().name()?;
@@ -96,7 +96,7 @@ fn latin<'py>(given: &Bound<'py, PyAny>, what: &str) -> PyResult<Bound<'py, PySt
     match bytes(text) {
         Some(_) => Ok(text.clone()),
         None => Err(PyValueError::new_err(format!(
-            "{what} may hold characters of Latin-1 only: {:?}",
+            "{what} must contain only Latin-1 characters: {:?}",
             text.to_string_lossy()
         ))),
     }

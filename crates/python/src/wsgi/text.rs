@@ -1,13 +1,13 @@
-//! Text of WSGI: `str` that holds bytes, one for each character (PEP 3333, "Unicode Issues").
+//! WSGI strings: a `str` with one character per byte (PEP 3333, "Unicode Issues").
 
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyString;
 
-/// Bytes as text.
+/// Decodes bytes as Latin-1.
 pub(super) fn text<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyString>> {
-    // SAFETY: the pointer and the length are those of the slice; the result is new, or null with an
-    // error set.
+    // SAFETY: the pointer and the length are those of the slice; the result is an owned reference,
+    // or null with an error set.
     unsafe {
         let length = bytes.len() as ffi::Py_ssize_t;
         let text = ffi::PyUnicode_DecodeLatin1(bytes.as_ptr().cast(), length, std::ptr::null());
@@ -15,11 +15,11 @@ pub(super) fn text<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, Py
     }
 }
 
-/// The bytes of a text; none where a character is no byte.
+/// The bytes of a string; `None` if a character is outside Latin-1.
 pub(super) fn bytes<'a>(text: &'a Bound<'_, PyString>) -> Option<&'a [u8]> {
     let object = text.as_ptr();
-    // SAFETY: the object is a `str` and keeps its characters as they are for as long as it lives;
-    // where it says that they are of one byte, there are as many bytes as it is long.
+    // SAFETY: the object is a `str`, which is immutable; with one-byte characters its data has as
+    // many bytes as the string has characters.
     unsafe {
         if ffi::PyUnicode_KIND(object) != ffi::PyUnicode_1BYTE_KIND {
             return None;

@@ -32,7 +32,6 @@ pub(super) async fn serve(
         Err(_) => LeaveMode::Now,
     };
     report_draining(process, servers.iter().map(frames::FrameServer::in_flight).sum()).await;
-    process.application.drain();
     if let LeaveMode::Within(within) = leave {
         let drained = async {
             for server in &servers {

@@ -74,7 +74,6 @@ pub(super) async fn serve(
     };
     control.state.set(ServerState::Draining);
     report_draining(process, control.server_limiter.open()).await;
-    process.application.drain();
     if let LeaveMode::Within(within) = leave {
         tokio::select! {
             drained = net::timer::within(within, control.worker_threads.drain()) => {

@@ -1,4 +1,4 @@
-//! What is left of a body.
+//! The unread part of a request body.
 
 use std::os::unix::fs::FileExt;
 use std::task::{Context, Poll, Waker};
@@ -13,18 +13,18 @@ use pyo3::types::PyBytes;
 
 use crate::wsgi::limits::BLOCK_BYTES;
 
-/// Bytes that are here, then a part of a file, then what comes.
+/// Bytes in memory, then a part of a file, then bytes that arrive.
 #[derive(Default)]
 pub(in crate::wsgi) struct Source {
     data: Bytes,
     file: Option<FileRange>,
-    coming: Option<Incoming>,
-    /// Why no more comes: every read that needs more fails with it.
+    incoming: Option<Incoming>,
+    /// The error that ended the body: every read that needs more bytes fails with it.
     fault: Option<Fault>,
 }
 
 impl Source {
-    /// Of a body, with what is here of it.
+    /// Takes the part of a body that is available without waiting.
     pub(in crate::wsgi) fn new(mut body: Incoming) -> Source {
         let mut source = Source::default();
         if body.length() == Some(0) {
@@ -32,7 +32,7 @@ impl Source {
         }
         match body.poll_frame(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(Some(Ok(Frame::Data(data)))) => source.data = data,
-            // A body in a file has nothing behind it.
+            // Nothing follows a body in a file.
             Poll::Ready(Some(Ok(Frame::File(range)))) => {
                 source.file = Some(range);
                 return source;
@@ -42,27 +42,27 @@ impl Source {
             Poll::Pending => {}
         }
         if body.length() != Some(0) {
-            source.coming = Some(body);
+            source.incoming = Some(body);
         }
         source
     }
 
-    /// At most so many bytes; fewer at the end only.
+    /// Reads `most` bytes; fewer only at the end.
     pub(super) fn read<'py>(
         &mut self,
         py: Python<'py>,
         most: usize,
     ) -> PyResult<Bound<'py, PyBytes>> {
-        if self.coming.is_some() && self.here() < most {
+        if self.incoming.is_some() && self.available() < most {
             let mut data = Vec::from(std::mem::take(&mut self.data));
             while data.len() < most
-                && let Some(more) = self.come(py)?
+                && let Some(more) = self.receive(py)?
             {
                 data.extend_from_slice(&more);
             }
             self.data = data.into();
         }
-        let length = self.here().min(most);
+        let length = self.available().min(most);
         let from_memory = self.data.split_to(self.data.len().min(length));
         let rest = (length - from_memory.len()) as u64;
         let Some(range) = self.file.as_mut().filter(|_| rest > 0) else {
@@ -78,7 +78,7 @@ impl Source {
         Ok(bytes)
     }
 
-    /// Up to the end of a line, and no more than so many bytes.
+    /// Reads to the end of a line, but at most `most` bytes.
     pub(super) fn line<'py>(
         &mut self,
         py: Python<'py>,
@@ -97,20 +97,20 @@ impl Source {
             }
             line.extend_from_slice(&window[..taken]);
             self.data.advance(taken);
-            if is_done || !self.more(py)? {
+            if is_done || !self.load(py)? {
                 return Ok(PyBytes::new(py, &line));
             }
         }
     }
 
-    /// How much can be had without waiting.
-    fn here(&self) -> usize {
+    /// The number of bytes that can be read without waiting.
+    fn available(&self) -> usize {
         let in_file = self.file.as_ref().map_or(0, |range| range.length);
         self.data.len().saturating_add(usize::try_from(in_file).unwrap_or(usize::MAX))
     }
 
-    /// Has more of the body in memory; whether there is any.
-    fn more(&mut self, py: Python<'_>) -> PyResult<bool> {
+    /// Loads more of the body into memory; false at its end.
+    fn load(&mut self, py: Python<'_>) -> PyResult<bool> {
         while self.data.is_empty() {
             if let Some(range) = self.file.as_mut().filter(|range| range.length > 0) {
                 let mut block = vec![0; range.length.min(BLOCK_BYTES) as usize];
@@ -119,42 +119,42 @@ impl Source {
                 range.length -= block.len() as u64;
                 self.data = block.into();
             } else {
-                match self.come(py)? {
+                match self.receive(py)? {
                     Some(data) => self.data = data,
-                    None => return Ok(self.here() > 0),
+                    None => return Ok(self.available() > 0),
                 }
             }
         }
         Ok(true)
     }
 
-    /// Waits for more; none at the end, or where the rest is in a file.
-    fn come(&mut self, py: Python<'_>) -> PyResult<Option<Bytes>> {
+    /// Waits for more bytes; `None` at the end, or if the rest is in a file.
+    fn receive(&mut self, py: Python<'_>) -> PyResult<Option<Bytes>> {
         if let Some(fault) = &self.fault {
-            return Err(broken(fault));
+            return Err(incomplete(fault));
         }
-        let Some(body) = &mut self.coming else { return Ok(None) };
+        let Some(body) = &mut self.incoming else { return Ok(None) };
         wake_batch::flush();
         let frame = py.detach(|| wait(body.frame()));
         if body.length() == Some(0) {
-            self.coming = None;
+            self.incoming = None;
         }
         match frame {
             Some(Ok(Frame::Data(data))) => return Ok(Some(data)),
             Some(Ok(Frame::File(range))) => self.file = Some(range),
             Some(Ok(Frame::Trailers(_))) | None => {}
             Some(Err(fault)) => {
-                let error = broken(&fault);
+                let error = incomplete(&fault);
                 self.fault = Some(fault);
                 return Err(error);
             }
         }
-        self.coming = None;
+        self.incoming = None;
         Ok(None)
     }
 }
 
-/// The body has ended too early.
-fn broken(fault: &Fault) -> PyErr {
+/// The exception for a body that ended too early.
+fn incomplete(fault: &Fault) -> PyErr {
     PyOSError::new_err(format!("the body of the request is incomplete: {}", fault.slug()))
 }

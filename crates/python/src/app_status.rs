@@ -1,4 +1,4 @@
-//! What the I/O thread knows of the application, and tells it: numbers, lag, the end.
+//! State shared by the I/O thread and the application's threads: metrics, lag, shutdown.
 //!
 //! Promises that nothing here waits for the interpreter: the I/O thread calls all of it.
 
@@ -13,127 +13,118 @@ use exchange::offload::RequestQueue;
 use net::EventFd;
 use telemetry::{Counter, Histogram};
 
-/// Stack dumps are cut after so many bytes.
+/// Maximum size of a stack dump.
 const DUMP_BYTES: usize = 64 * 1024;
 
-/// Counted by threads that hold the GIL, one at a time.
+/// Metrics of the application. Threads that hold the GIL update them, one at a time.
 #[derive(Default)]
-pub struct Numbers {
+pub struct AppMetrics {
     pub requests: Counter,
     pub in_flight: AtomicI64,
     pub websockets: AtomicI64,
+    /// Time that requests spend in the queue.
     pub queue: Histogram,
+    /// Duration of the application's calls.
     pub call: Histogram,
     pub gil_wait: Histogram,
 }
 
-/// The application's life in this process.
-pub struct Life {
-    pub numbers: Numbers,
-    desk: Arc<RequestQueue>,
-    bell: Arc<EventFd>,
+/// The status of the application in this process.
+pub struct AppStatus {
+    pub metrics: AppMetrics,
+    queue: Arc<RequestQueue>,
+    /// Wakes the event loop's thread.
+    event: Arc<EventFd>,
     stopping: AtomicBool,
-    draining: AtomicBool,
-    /// Since when the call that blocks a thread the longest has not got on; 0 without one.
+    /// When the longest blocked call last made progress; 0 without one.
     oldest_call_us: AtomicU64,
-    /// Since when no thread takes what waits; 0 while one does.
+    /// Since when no thread takes queued requests; 0 while one does.
     untaken_us: AtomicU64,
     stacks: Mutex<Option<File>>,
 }
 
-impl Life {
-    pub fn new(desk: Arc<RequestQueue>, bell: Arc<EventFd>) -> Arc<Life> {
-        Arc::new(Life {
-            numbers: Numbers::default(),
-            desk,
-            bell,
+impl AppStatus {
+    pub fn new(queue: Arc<RequestQueue>, event: Arc<EventFd>) -> Arc<AppStatus> {
+        Arc::new(AppStatus {
+            metrics: AppMetrics::default(),
+            queue,
+            event,
             stopping: AtomicBool::new(false),
-            draining: AtomicBool::new(false),
             oldest_call_us: AtomicU64::new(0),
             untaken_us: AtomicU64::new(0),
             stacks: Mutex::default(),
         })
     }
 
-    pub fn desk(&self) -> &Arc<RequestQueue> {
-        &self.desk
+    pub fn queue(&self) -> &Arc<RequestQueue> {
+        &self.queue
     }
 
-    pub fn bell(&self) -> &Arc<EventFd> {
-        &self.bell
+    pub fn event(&self) -> &Arc<EventFd> {
+        &self.event
     }
 
-    /// For how many milliseconds nothing was answered although there was something to do.
+    /// For how many milliseconds queued work has made no progress.
     pub fn lag_ms(&self) -> u64 {
-        self.desk.unheard_us().max(since_us(&self.untaken_us)) / 1000
+        self.queue.unheard_us().max(since_us(&self.untaken_us)) / 1000
     }
 
-    /// Whether one call holds up what waits, and not many that come one after the other; looks at
-    /// it again. Threads of WSGI take what waits between any two calls.
+    /// True if a single call delays the queue, not many short ones; takes the next sample. WSGI
+    /// threads take queued requests between any two calls.
     pub fn is_in_one_call(&self) -> bool {
-        self.desk.serves_threads() || crate::asgi::probe::is_in_one_callback()
+        self.queue.serves_threads() || crate::asgi::probe::is_in_one_callback()
     }
 
-    /// For how many milliseconds the oldest call has not got on.
+    /// For how many milliseconds the longest blocked call has made no progress.
     pub fn oldest_call_ms(&self) -> u64 {
         since_us(&self.oldest_call_us) / 1000
     }
 
-    /// When the call of the event loop's thread began during which nothing else is taken; 0 where
+    /// Sets when the running call of the event loop's thread began, which blocks the queue; 0 where
     /// none runs.
     pub fn set_oldest_call_us(&self, began: u64) {
         self.untaken_us.store(began, Ordering::Relaxed);
     }
 
-    /// For threads: since when the oldest call has not got on, and since when nothing of what waits
-    /// is taken; 0 where that is not so.
+    /// Sets, for WSGI threads, when the longest blocked call last made progress, and since when no
+    /// queued request is taken; 0 where that does not apply.
     pub(crate) fn set_blocked(&self, oldest_call_us: u64, untaken_us: u64) {
         self.oldest_call_us.store(oldest_call_us, Ordering::Relaxed);
         self.untaken_us.store(untaken_us, Ordering::Relaxed);
     }
 
-    /// Nothing new comes: what would stay open is to be ended.
-    pub fn drain(&self) {
-        self.draining.store(true, Ordering::Release);
-        self.bell.notify();
-    }
-
-    pub fn is_draining(&self) -> bool {
-        self.draining.load(Ordering::Acquire)
-    }
-
-    /// The application is to shut down.
+    /// Asks the application to shut down.
     pub fn stop(&self) {
-        self.desk.close();
+        self.queue.close();
         self.stopping.store(true, Ordering::Release);
-        // Whoever reads it: the loop hears the bell, a thread of WSGI is woken.
-        self.desk.wake_driver();
+        // Wakes whichever consumer reads the queue: the event loop or a WSGI thread.
+        self.queue.wake_driver();
     }
 
     pub fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Acquire)
     }
 
-    /// Takes the file into which `faulthandler` writes stacks when the signal comes.
-    pub fn keep_stacks(&self, descriptor: i32) -> io::Result<()> {
-        // SAFETY: asks for a descriptor of our own of the same file; a wrong number fails.
+    /// Sets the file into which `faulthandler` writes stacks when the signal arrives.
+    pub fn set_stack_file(&self, descriptor: i32) -> io::Result<()> {
+        // SAFETY: duplicates the descriptor; an invalid number fails.
         let own = unsafe { libc::fcntl(descriptor, libc::F_DUPFD_CLOEXEC, 3) };
         if own < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the call has just given it to us.
+        // SAFETY: the call has just returned it, so it has no other owner.
         let file = File::from(unsafe { OwnedFd::from_raw_fd(own) });
         *self.stacks.lock().unwrap_or_else(PoisonError::into_inner) = Some(file);
         Ok(())
     }
 
-    /// Where the threads of Python stand, in a line. They are looked at from a signal handler, as
-    /// they are: who is stuck cannot be asked.
+    /// Returns the stacks of the Python threads as one line. A signal handler reads them without
+    /// the interpreter's help, because a stuck interpreter cannot be queried.
     pub fn dump(&self) -> String {
         let stacks = self.stacks.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(file) = &*stacks else { return String::new() };
-        // SAFETY: a descriptor that is open, a signal with a handler; the handler runs on this
-        // thread, within the call.
+        // SAFETY: an open descriptor and a signal with a handler; the handler runs on this thread,
+        // within the call.
         unsafe {
             libc::ftruncate(file.as_raw_fd(), 0);
             libc::lseek(file.as_raw_fd(), 0, libc::SEEK_SET);
@@ -142,7 +133,7 @@ impl Life {
         let mut text = vec![0; DUMP_BYTES];
         let length = file.read_at(&mut text, 0).unwrap_or(0);
         text.truncate(length);
-        crate::stack::readable(&String::from_utf8_lossy(&text), self.desk.serves_threads())
+        crate::stack::readable(&String::from_utf8_lossy(&text), self.queue.serves_threads())
     }
 }
 

@@ -1,7 +1,7 @@
-//! A `receive` or `send` that fails: the error comes to whoever awaits it.
+//! The awaitable of a `receive` or `send` that failed: awaiting it raises the exception.
 //!
-//! As with a coroutine, and not from the call: what gathers the awaitables of many calls would not
-//! expect an exception there.
+//! A coroutine behaves the same; code that gathers the awaitables of many calls does not expect an
+//! exception from the call itself.
 
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -10,18 +10,19 @@ use crate::gil::GilCell;
 
 /// The awaitable; it raises once.
 #[pyclass(frozen, module = "tidegate._tidegate")]
-struct Failed(GilCell<Option<PyErr>>);
+struct FailedAwaitable(GilCell<Option<PyErr>>);
 
-/// What a call has come to, as an awaitable.
-pub(super) fn awaited<'py>(
+/// Converts an exception to an awaitable that raises it.
+pub(super) fn into_awaitable<'py>(
     py: Python<'py>,
-    outcome: PyResult<Bound<'py, PyAny>>,
+    result: PyResult<Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    outcome.or_else(|error| Ok(Bound::new(py, Failed(GilCell::new(Some(error))))?.into_any()))
+    result
+        .or_else(|error| Ok(Bound::new(py, FailedAwaitable(GilCell::new(Some(error))))?.into_any()))
 }
 
 #[pymethods]
-impl Failed {
+impl FailedAwaitable {
     fn __await__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
         slf
     }

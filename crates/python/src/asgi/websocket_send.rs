@@ -1,4 +1,4 @@
-//! `send(message)` of a session of WebSocket.
+//! `send(message)` of a WebSocket session.
 
 use std::task::{Context, Poll, Waker};
 
@@ -12,11 +12,13 @@ use pyo3::types::{PyDict, PyString};
 use wire::Known;
 
 use super::awaitable::nothing;
-use super::exchange::Answer;
+use super::disconnected::disconnected;
+use super::exchange::ResponseState;
 use super::messages::{fields, message, start, unexpected};
-use super::send::{begin, gone, push, whole};
-use super::wait::{What, wait};
-use super::websocket::{Stage, State, WebSocket};
+use super::op_future::op_future;
+use super::pending_ops::OpKind;
+use super::send::{push, send_whole, start_stream};
+use super::websocket::{SessionStage, SocketState, WebSocket};
 use crate::bytes::with_bytes;
 
 impl WebSocket {
@@ -27,21 +29,21 @@ impl WebSocket {
         let py = slf.py();
         let (message, kind) = message(given)?;
         if kind.is(intern!(py, "websocket.send")) {
-            return Self::say(slf, message, &kind);
+            return Self::send_message(slf, message, &kind);
         }
         match kind.to_cow()?.as_ref() {
-            "websocket.send" => return Self::say(slf, message, &kind),
+            "websocket.send" => return Self::send_message(slf, message, &kind),
             "websocket.accept" => slf.get().accept(message, &kind)?,
             "websocket.close" => slf.get().close(message, &kind)?,
             "websocket.http.response.start" => slf.get().deny(message, &kind)?,
             "websocket.http.response.body" => return Self::denial(slf, message, &kind),
-            _ => return Err(unexpected(&kind, "it is no message of a WebSocket")),
+            _ => return Err(unexpected(&kind, "it is not a message of a WebSocket")),
         }
         nothing(py)
     }
 
     /// `websocket.send`.
-    fn say<'py>(
+    fn send_message<'py>(
         slf: &Bound<'py, Self>,
         message: &Bound<'py, PyDict>,
         kind: &Bound<'py, PyString>,
@@ -50,7 +52,7 @@ impl WebSocket {
         let present = |name| -> PyResult<Option<Bound<'py, PyAny>>> {
             Ok(message.get_item(name)?.filter(|value| !value.is_none()))
         };
-        let said = match (present(intern!(py, "text"))?, present(intern!(py, "bytes"))?) {
+        let outbound = match (present(intern!(py, "text"))?, present(intern!(py, "bytes"))?) {
             (Some(text), None) => {
                 let text = text.cast::<PyString>().map_err(|_| {
                     PyTypeError::new_err("the \"text\" of websocket.send must be a str")
@@ -62,23 +64,23 @@ impl WebSocket {
                 Message::Binary(with_bytes(&bytes, what, Bytes::copy_from_slice)?)
             }
             _ => {
-                let why = "websocket.send needs \"text\" or \"bytes\", and not both";
-                return Err(PyValueError::new_err(why));
+                let detail = "websocket.send needs \"text\" or \"bytes\", and not both";
+                return Err(PyValueError::new_err(detail));
             }
         };
         let mut state = slf.get().state.get();
         let session = match &mut *state {
-            State { stage: Stage::Open, session: Some(session), .. } => session,
-            State { stage: Stage::Connecting, .. } => {
+            SocketState { stage: SessionStage::Open, session: Some(session), .. } => session,
+            SocketState { stage: SessionStage::Connecting, .. } => {
                 return Err(unexpected(kind, "websocket.accept comes first"));
             }
             _ => return Err(unexpected(kind, "the session is closed or denied")),
         };
-        session.send(said).map_err(|_| gone())?;
-        let room = session.poll_ready(&Context::from_waker(Waker::noop()));
+        session.send(outbound).map_err(|_| disconnected())?;
+        let sendable = session.poll_ready(&Context::from_waker(Waker::noop()));
         drop(state);
-        match room {
-            Poll::Pending => wait(slf.clone().unbind(), py, What::Room),
+        match sendable {
+            Poll::Pending => op_future(slf.clone().unbind(), py, OpKind::Send),
             Poll::Ready(_) => nothing(py),
         }
     }
@@ -88,8 +90,8 @@ impl WebSocket {
         let mut headers = Headers::new();
         fields(message.get_item(intern!(py, "headers"))?, &mut headers)?;
         if headers.contains(Known::SecWebSocketProtocol) {
-            let why = "the subprotocol goes into \"subprotocol\", not into the headers";
-            return Err(PyRuntimeError::new_err(why));
+            let detail = "the subprotocol belongs into \"subprotocol\", not into the headers";
+            return Err(PyRuntimeError::new_err(detail));
         }
         let subprotocol = message.get_item(intern!(py, "subprotocol"))?;
         let subprotocol = subprotocol.filter(|chosen| !chosen.is_none());
@@ -98,18 +100,18 @@ impl WebSocket {
         if let Some(chosen) = &subprotocol
             && !state.offers(chosen)
         {
-            let why = format!("the client does not offer the subprotocol {chosen:?}");
-            return Err(PyValueError::new_err(why));
+            let detail = format!("the client does not offer the subprotocol {chosen:?}");
+            return Err(PyValueError::new_err(detail));
         }
-        if !matches!(state.stage, Stage::Connecting) {
-            return Err(unexpected(kind, "the session is decided already"));
+        if !matches!(state.stage, SessionStage::Connecting) {
+            return Err(unexpected(kind, "the session is already accepted or denied"));
         }
-        let Some(session) = &mut state.session else { return Err(gone()) };
+        let Some(session) = &mut state.session else { return Err(disconnected()) };
         let accepted = Accepted { subprotocol: subprotocol.map(Into::into), headers };
-        session.accept(accepted).map_err(|_| gone())?;
-        state.stage = Stage::Open;
+        session.accept(accepted).map_err(|_| disconnected())?;
+        state.stage = SessionStage::Open;
         drop(state);
-        self.decided(true);
+        self.set_decided(true);
         Ok(())
     }
 
@@ -122,23 +124,23 @@ impl WebSocket {
         let reason = given(intern!(py, "reason"))?;
         let reason: String = reason.map_or(Ok(String::new()), |reason| reason.extract())?;
         let mut state = self.state.get();
-        match std::mem::replace(&mut state.stage, Stage::Over) {
-            Stage::Connecting => {
+        match std::mem::replace(&mut state.stage, SessionStage::Closed) {
+            SessionStage::Connecting => {
                 let denied = state.session.as_mut().and_then(|session| session.deny());
                 drop(state);
-                self.decided(false);
-                // The ASGI text: a close before accept is answered 403.
+                self.set_decided(false);
+                // ASGI: a close before accept is a 403 response.
                 let fault = Fault::new(FaultKind::WebSocketRefused, "denied by the application");
-                denied.ok_or_else(gone)?.fail(fault);
+                denied.ok_or_else(disconnected)?.fail(fault);
                 Ok(())
             }
-            Stage::Open => {
+            SessionStage::Open => {
                 let session = state.session.as_mut();
-                let told = session.map(|session| session.close(Closed::new(code, reason)));
+                let closed = session.map(|session| session.close(Closed::new(code, reason)));
                 drop(state);
-                self.left();
-                // Who says goodbye to a client that has gone has got what it wanted.
-                told.map(|_| ()).ok_or_else(gone)
+                self.count_closed();
+                // Closing after the client's disconnect is no error.
+                closed.map(|_| ()).ok_or_else(disconnected)
             }
             other => {
                 state.stage = other;
@@ -152,14 +154,14 @@ impl WebSocket {
         let mut start = start(message)?;
         start.trailers = false;
         let mut state = self.state.get();
-        if !matches!(state.stage, Stage::Connecting) {
-            return Err(unexpected(kind, "the session is decided already"));
+        if !matches!(state.stage, SessionStage::Connecting) {
+            return Err(unexpected(kind, "the session is already accepted or denied"));
         }
         let answering = state.session.as_mut().and_then(|session| session.deny());
-        let answering = answering.ok_or_else(gone)?;
-        state.stage = Stage::Denying(Answer::Headed(answering, start));
+        let answering = answering.ok_or_else(disconnected)?;
+        state.stage = SessionStage::Denying(ResponseState::Started(answering, start));
         drop(state);
-        self.decided(false);
+        self.set_decided(false);
         Ok(())
     }
 
@@ -172,25 +174,27 @@ impl WebSocket {
         let py = slf.py();
         let (data, more) = super::messages::body(message)?;
         let mut state = slf.get().state.get();
-        let streaming = match std::mem::replace(&mut state.stage, Stage::Over) {
-            Stage::Denying(Answer::Headed(answering, start)) if !more => {
+        let streaming = match std::mem::replace(&mut state.stage, SessionStage::Closed) {
+            SessionStage::Denying(ResponseState::Started(answering, start)) if !more => {
                 drop(state);
-                whole(answering, start, data, false)?;
+                send_whole(answering, start, data, false)?;
                 return nothing(py);
             }
-            Stage::Denying(Answer::Headed(answering, start)) => begin(answering, start),
-            Stage::Denying(Answer::Streaming(streaming)) => streaming,
+            SessionStage::Denying(ResponseState::Started(answering, start)) => {
+                start_stream(answering, start)
+            }
+            SessionStage::Denying(ResponseState::Streaming(streaming)) => streaming,
             other => {
                 state.stage = other;
                 return Err(unexpected(kind, "websocket.http.response.start comes first"));
             }
         };
-        let mut answer = Answer::Done;
-        let full = push(&mut answer, streaming, data, more, false);
-        if !matches!(answer, Answer::Done) {
-            state.stage = Stage::Denying(answer);
+        let mut response = ResponseState::Done;
+        let must_wait = push(&mut response, streaming, data, more, false);
+        if !matches!(response, ResponseState::Done) {
+            state.stage = SessionStage::Denying(response);
         }
         drop(state);
-        if full? { wait(slf.clone().unbind(), py, What::Room) } else { nothing(py) }
+        if must_wait? { op_future(slf.clone().unbind(), py, OpKind::Send) } else { nothing(py) }
     }
 }

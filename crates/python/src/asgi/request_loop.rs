@@ -1,0 +1,323 @@
+//! The coroutine of a Task that runs one request after another.
+//!
+//! A Task for each request is the largest part of asyncio's cost. A request loop is the coroutine
+//! of one Task that runs application coroutines one after another, each in its own context: a
+//! coroutine that never suspends begins and ends within one step, and the request loop takes the
+//! next request in the same step. A coroutine that suspends keeps the Task for itself, and the Task
+//! ends with it, as libraries expect. So does a Task on which a request has left any trace (see
+//! [`Traces`]). Promises that `current_task()` is correct from the first instruction of the
+//! application, and that a request finds nothing of the previous one in its Task or context.
+
+use exchange::offload::{Head, OffloadedRequest};
+use pyo3::exceptions::PyStopIteration;
+use pyo3::exceptions::asyncio::CancelledError;
+use pyo3::ffi;
+use pyo3::intern;
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+use telemetry::event_limited;
+use telemetry::log::Level;
+
+use super::app_loop::AppLoop;
+use super::coroutine::{Step, of_awaitable, step};
+use super::exchange::Exchange;
+use super::functions;
+use super::idle_future::IdleFuture;
+use super::traces::Traces;
+use crate::gil::{GilCell, GilFlag};
+
+/// Events of one kind per second; the next one states how many were suppressed.
+const LINES_PER_SECOND: u32 = 10;
+
+#[pyclass(frozen, weakref, module = "tidegate._tidegate")]
+pub(super) struct RequestLoop {
+    app: Py<AppLoop>,
+    /// Created when the queue is empty for the first time.
+    idle: GilCell<Option<Py<IdleFuture>>>,
+    running: GilCell<Option<RunningCall>>,
+    /// The request for the Task's first step.
+    first: GilCell<Option<Box<OffloadedRequest>>>,
+    /// The Task; borrowed, because it owns this coroutine.
+    task: GilFlag<usize>,
+    /// Of the Task; created when it may serve a second request.
+    traces: GilCell<Option<Traces>>,
+    /// Weak references to the Task without its requests, those of asyncio's registers; known from
+    /// the beginning of a request on.
+    weak_references: GilFlag<Option<usize>>,
+    /// True once the Task has waited, so that asyncio has registered it.
+    registered: GilFlag<bool>,
+}
+
+/// A running coroutine of the application.
+struct RunningCall {
+    /// The coroutine, or the iterator of another awaitable.
+    coroutine: Py<PyAny>,
+    context: Py<PyAny>,
+    exchange: Py<Exchange>,
+    /// References to the Task when the call began.
+    references: isize,
+    suspended: bool,
+}
+
+impl RequestLoop {
+    pub(super) fn new(app: Py<AppLoop>, first: Option<Box<OffloadedRequest>>) -> RequestLoop {
+        RequestLoop {
+            app,
+            idle: GilCell::default(),
+            running: GilCell::default(),
+            first: GilCell::new(first),
+            task: GilFlag::new(0),
+            traces: GilCell::default(),
+            weak_references: GilFlag::new(None),
+            registered: GilFlag::new(false),
+        }
+    }
+}
+
+#[pymethods]
+impl RequestLoop {
+    /// The name that `asyncio` shows for the Task.
+    #[getter]
+    fn __qualname__(&self) -> &'static str {
+        "tidegate.request"
+    }
+
+    fn __await__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    fn __iter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
+        slf
+    }
+
+    /// Runs one step of the Task.
+    fn __next__(slf: &Bound<'_, Self>) -> PyResult<Option<Py<PyAny>>> {
+        RequestLoop::resume(slf, |py, running| running.step(py))
+    }
+
+    fn send(slf: &Bound<'_, Self>, _sent: Py<PyAny>) -> PyResult<Py<PyAny>> {
+        let yielded = RequestLoop::resume(slf, |py, running| running.step(py))?;
+        yielded.ok_or_else(|| PyStopIteration::new_err(()))
+    }
+
+    #[pyo3(signature = (*arguments))]
+    fn throw(slf: &Bound<'_, Self>, arguments: Bound<'_, PyTuple>) -> PyResult<Py<PyAny>> {
+        if slf.get().running.get().is_none() {
+            return Err(PyErr::from_value(arguments.get_item(0)?));
+        }
+        let yielded = RequestLoop::resume(slf, |py, running| running.throw(py, &arguments))?;
+        yielded.ok_or_else(|| PyStopIteration::new_err(()))
+    }
+
+    fn close(slf: &Bound<'_, Self>) -> PyResult<()> {
+        let this = slf.get();
+        let Some(running) = this.running.take() else { return Ok(()) };
+        let py = slf.py();
+        let closed =
+            running.in_context(py, || running.coroutine.call_method0(py, intern!(py, "close")));
+        running.exchange.get().end(py, true);
+        closed.map(drop)
+    }
+}
+
+impl RequestLoop {
+    /// Runs a step that begins with `first`. `None` ends the Task.
+    fn resume(
+        slf: &Bound<'_, Self>,
+        first: impl FnOnce(Python<'_>, &RunningCall) -> PyResult<Step>,
+    ) -> PyResult<Option<Py<PyAny>>> {
+        let yielded = RequestLoop::run(slf, first);
+        // Responses may have ended in this step.
+        AppLoop::flush_soon(&slf.get().app, slf.py())?;
+        yielded
+    }
+
+    /// Resumes the running coroutine with `first`, then takes requests until one suspends or the
+    /// queue is empty.
+    fn run(
+        slf: &Bound<'_, Self>,
+        first: impl FnOnce(Python<'_>, &RunningCall) -> PyResult<Step>,
+    ) -> PyResult<Option<Py<PyAny>>> {
+        let py = slf.py();
+        let this = slf.get();
+        if this.task.get() == 0 {
+            this.task.set(this.app.get().current_task(py)?.as_ptr() as usize);
+        }
+        let mut first = Some(first);
+        loop {
+            let running = this.running.take();
+            let (running, called) = match running {
+                Some(running) => (running, Ok(())),
+                None => match this.begin(py)? {
+                    Some(begun) => begun,
+                    None => return this.wait_idle(py),
+                },
+            };
+            let stepped = match (called, first.take()) {
+                (Err(error), _) => Err(error),
+                (Ok(()), Some(first)) => first(py, &running),
+                (Ok(()), None) => running.step(py),
+            };
+            match stepped {
+                Ok(Step::Yielded(yielded)) => {
+                    *this.running.get() = Some(RunningCall { suspended: true, ..running });
+                    return Ok(Some(yielded));
+                }
+                Ok(Step::Returned) => running.exchange.get().end(py, false),
+                Err(error) => this.failed(py, &running, error)?,
+            }
+            if !this.is_reusable(py, running)? {
+                return Ok(None);
+            }
+        }
+    }
+
+    /// Calls the application for the next request, if there is one; also returns the result of the
+    /// call.
+    fn begin(&self, py: Python<'_>) -> PyResult<Option<(RunningCall, PyResult<()>)>> {
+        let app = self.app.get();
+        let Some(request) = self.first.take().or_else(|| app.next_request()) else {
+            return Ok(None);
+        };
+        if self.weak_references.get().is_none() {
+            self.weak_references.set(Some(app.weak_references(&self.task(py))?));
+        }
+        let (exchange, head) = Exchange::new(self.app.clone_ref(py), *request);
+        let exchange = Bound::new(py, exchange)?;
+        let mut running = RunningCall {
+            coroutine: py.None(),
+            context: app.context(py)?,
+            exchange: exchange.clone().unbind(),
+            references: self.references(),
+            suspended: false,
+        };
+        let called = running.in_context(py, || call(app, &exchange, &head));
+        let called = called.map(|coroutine| running.coroutine = coroutine);
+        Ok(Some((running, called)))
+    }
+
+    /// Handles an exception of the application: fails the response and logs the exception. The Task
+    /// continues unless it was cancelled.
+    fn failed(&self, py: Python<'_>, running: &RunningCall, error: PyErr) -> PyResult<()> {
+        let exchange = running.exchange.get();
+        // An exception after the end of the response does not affect the client.
+        exchange.end(py, true);
+        // SystemExit and KeyboardInterrupt do not pass: they would end the event loop, and with it
+        // every other request.
+        if error.is_instance_of::<CancelledError>(py) {
+            return Err(error);
+        }
+        let Some(fault) = exchange.failure() else { return self.app.get().report(py, &error) };
+        // The exception follows from the failed request: the traceback is not logged.
+        event_limited!(
+            LINES_PER_SECOND,
+            Level::Info,
+            "the body of a request failed while the application received it",
+            status = fault.status,
+            fault = fault.slug(),
+            reason = fault.detail,
+            raised = error
+        );
+        Ok(())
+    }
+
+    /// True if the Task may serve another request: this one never suspended and left no trace.
+    fn is_reusable(&self, py: Python<'_>, running: RunningCall) -> PyResult<bool> {
+        let RunningCall { suspended, references, .. } = running;
+        // Releases the references that the coroutine held.
+        drop(running);
+        if suspended || self.references() != references {
+            return Ok(false);
+        }
+        let (app, task) = (self.app.get(), self.task(py));
+        let known = self.traces.take();
+        let traces = match known {
+            Some(traces) => Some(traces),
+            None => Traces::of(&task)?,
+        };
+        let Some(traces) = traces else { return Ok(false) };
+        let weak_before = self.weak_references.get().unwrap_or_default();
+        let is_clean = traces.are_none(app, &task, weak_before)?;
+        *self.traces.get() = Some(traces);
+        Ok(is_clean)
+    }
+
+    /// The Task; for use inside its step.
+    fn task<'py>(&self, py: Python<'py>) -> Bound<'py, PyAny> {
+        // SAFETY: the Task runs this step, so it is alive.
+        unsafe { Bound::from_borrowed_ptr(py, self.task.get() as *mut ffi::PyObject) }
+    }
+
+    /// The number of references to the Task.
+    fn references(&self) -> isize {
+        // SAFETY: as above.
+        unsafe { ffi::Py_REFCNT(self.task.get() as *mut ffi::PyObject) as isize }
+    }
+
+    /// Lets the Task wait until a drain resumes it; ends it if enough Tasks are idle.
+    fn wait_idle(&self, py: Python<'_>) -> PyResult<Option<Py<PyAny>>> {
+        let app = self.app.get();
+        if app.idle.is_full() {
+            return Ok(None);
+        }
+        if !self.registered.get() {
+            self.registered.set(true);
+            self.weak_references.set(None);
+        }
+        let known = self.idle.get().as_ref().map(|idle| idle.clone_ref(py));
+        let idle = match known {
+            Some(idle) => idle,
+            None => {
+                let idle = IdleFuture::new(app.event_loop.clone_ref(py), app.idle.clone());
+                let idle = Py::new(py, idle)?;
+                *self.idle.get() = Some(idle.clone_ref(py));
+                idle
+            }
+        };
+        idle.get().reset();
+        Ok(Some(idle.into_any()))
+    }
+}
+
+/// Calls the application; returns its coroutine.
+fn call(app: &AppLoop, exchange: &Bound<'_, Exchange>, head: &Head) -> PyResult<Py<PyAny>> {
+    let py = exchange.py();
+    let scope = app.scopes.http(py, head)?;
+    let receive = functions::receive(exchange)?;
+    let send = functions::send(exchange)?;
+    of_awaitable(app.application.bind(py).call1((scope, receive, send))?)
+}
+
+impl RunningCall {
+    /// Calls `with` in the context of the request.
+    fn in_context<R>(&self, py: Python<'_>, with: impl FnOnce() -> PyResult<R>) -> PyResult<R> {
+        // SAFETY: the argument is a context; it is exited on every path except a panic, which ends
+        // the process.
+        unsafe {
+            if ffi::PyContext_Enter(self.context.as_ptr()) != 0 {
+                return Err(PyErr::fetch(py));
+            }
+        }
+        let result = with();
+        // SAFETY: it was entered above.
+        if unsafe { ffi::PyContext_Exit(self.context.as_ptr()) } != 0 {
+            return Err(PyErr::fetch(py));
+        }
+        result
+    }
+
+    fn step(&self, py: Python<'_>) -> PyResult<Step> {
+        self.in_context(py, || step(&self.coroutine, py))
+    }
+
+    fn throw(&self, py: Python<'_>, arguments: &Bound<'_, PyTuple>) -> PyResult<Step> {
+        let thrown = self.in_context(py, || {
+            self.coroutine.call_method1(py, intern!(py, "throw"), arguments.clone())
+        });
+        match thrown {
+            Ok(yielded) => Ok(Step::Yielded(yielded)),
+            Err(error) if error.is_instance_of::<PyStopIteration>(py) => Ok(Step::Returned),
+            Err(error) => Err(error),
+        }
+    }
+}
