@@ -1,7 +1,7 @@
-"""An HTTP/1.1 client that hides nothing: bytes out, bytes in, every field as it came.
+"""An HTTP/1.1 client that shows the raw bytes and every field as received.
 
-Owns one socket. Promises to tell a whole answer from one that was cut (`complete`), which
-http.client does not. Never waits for ever: a silent server is an error after `patience_s`.
+Owns one socket. Promises to distinguish a complete response from a truncated one (`complete`),
+which http.client does not. Every wait is bounded: a silent server is an error after `patience_s`.
 """
 
 import socket
@@ -9,7 +9,7 @@ import struct
 
 
 def request(method, target, headers=(), body=None, version="1.1"):
-    """The bytes of a request. `body` comes with its Content-Length."""
+    """The bytes of a request. A `body` adds its Content-Length."""
     lines = [f"{method} {target} HTTP/{version}"]
     pairs = list(headers.items()) if isinstance(headers, dict) else list(headers)
     if not any(name.lower() == "host" for name, _ in pairs):
@@ -24,8 +24,8 @@ def chunk(data):
     return b"%x\r\n%b\r\n" % (len(data), data)
 
 
-class Answer:
-    """Status line, fields in their order, body, trailers, and the 1xx answers before it."""
+class Response:
+    """Status line, fields in order, body, trailers, and the interim responses before it."""
 
     def __init__(self, head):
         line, *fields = head.decode("latin-1").split("\r\n")
@@ -36,7 +36,7 @@ class Answer:
         self.body = b""
         self.chunks = []
         self.trailers = []
-        self.informed = []
+        self.interim = []
         self.complete = True
 
     def all(self, name):
@@ -59,66 +59,66 @@ class Client:
         self.socket.settimeout(patience_s)
         self.socket.connect((host, port))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._kept = b""
+        self._buffer = b""
 
     def send(self, data):
         self.socket.sendall(data if isinstance(data, bytes) else data.encode("latin-1"))
 
     def _more(self):
-        """Take what has come: False at the end."""
+        """Receives bytes; returns False at the end."""
         try:
             got = self.socket.recv(1 << 16)
         except ConnectionResetError:
             got = b""
-        self._kept += got
+        self._buffer += got
         return bool(got)
 
     def until(self, mark):
-        """What comes up to `mark`, without it. None if the connection ends before."""
-        while mark not in self._kept:
+        """Returns the bytes before `mark`; None if the connection ends first."""
+        while mark not in self._buffer:
             if not self._more():
                 return None
-        found, _, self._kept = self._kept.partition(mark)
+        found, _, self._buffer = self._buffer.partition(mark)
         return found
 
     def exactly(self, count):
-        """`count` bytes, or as many as came before the end."""
-        while len(self._kept) < count:
+        """Returns `count` bytes, or fewer at the end of the connection."""
+        while len(self._buffer) < count:
             if not self._more():
                 break
-        found, self._kept = self._kept[:count], self._kept[count:]
+        found, self._buffer = self._buffer[:count], self._buffer[count:]
         return found
 
     def give_back(self, data):
-        """What was taken is to be read again."""
-        self._kept = data + self._kept
+        """Pushes bytes back, to be read again."""
+        self._buffer = data + self._buffer
 
     def rest(self):
-        """Everything up to the end of the connection."""
+        """Returns everything up to the end of the connection."""
         while self._more():
             pass
-        found, self._kept = self._kept, b""
+        found, self._buffer = self._buffer, b""
         return found
 
     def ended(self):
-        """Whether the connection ends here, with nothing left on it. Waits for it."""
-        return not self._kept and not self._more()
+        """Waits for more bytes; True if the connection ends without any."""
+        return not self._buffer and not self._more()
 
     def head(self):
-        """The next head, be it 1xx or not."""
+        """Returns the next head, also of an interim response."""
         block = self.until(b"\r\n\r\n")
         if block is None:
-            raise ConnectionError(f"the connection ended before an answer: {self._kept!r}")
-        return Answer(block)
+            raise ConnectionError(f"the connection ended before a response: {self._buffer!r}")
+        return Response(block)
 
-    def answer(self, method="GET"):
-        """The next whole answer, or what there is of it."""
-        informed = []
+    def response(self, method="GET"):
+        """Returns the next response, possibly truncated."""
+        interim = []
         found = self.head()
         while 100 <= found.status < 200 and found.status != 101:
-            informed.append(found)
+            interim.append(found)
             found = self.head()
-        found.informed = informed
+        found.interim = interim
         if method != "HEAD" and found.status not in (101, 204, 304):
             self._body(found)
         return found
@@ -139,7 +139,7 @@ class Client:
             found.body = self.rest()
 
     def chunk(self):
-        """The next chunk: empty for the last, None if the connection ends before or in it."""
+        """Returns the next chunk: empty for the last, None if the connection ends too early."""
         line = self.until(b"\r\n")
         if line is None:
             return None
@@ -161,7 +161,7 @@ class Client:
             found.trailers.append((name.lower(), value.strip()))
 
     def vanish(self):
-        """Go without a word: a reset, as from a machine that was switched off."""
+        """Resets the connection, like a machine that was switched off."""
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         self.socket.close()
 

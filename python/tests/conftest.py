@@ -1,4 +1,4 @@
-"""One server for each file of tests, unless a test starts its own."""
+"""One server for each test file, unless a test starts its own."""
 
 import pytest
 
@@ -6,19 +6,19 @@ from hosting import KIND, Server, serve
 
 
 def pytest_configure(config):
-    config.addinivalue_line("markers", "fails_on(*servers): they are known to fail this")
+    config.addinivalue_line("markers", "fails_on(*servers): known to fail on these servers")
 
 
 def pytest_collection_modifyitems(items):
     for item in items:
         for mark in item.iter_markers("fails_on"):
             if KIND in mark.args:
-                item.add_marker(pytest.mark.xfail(reason=f"{KIND} does not do that"))
+                item.add_marker(pytest.mark.xfail(reason=f"{KIND} does not support that"))
 
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item, call):
-    """What failed comes with the logs of the servers that it talked with."""
+    """Adds the logs of the servers to the report of a failed test."""
     outcome = yield
     report = outcome.get_result()
     if report.failed:
@@ -31,7 +31,7 @@ def pytest_runtest_makereport(item, call):
 
 @pytest.fixture(scope="module")
 def server(request):
-    """The server of this file: it serves the file's own `app`, with its OPTIONS."""
+    """The server of a test file: serves the file's `app` with its OPTIONS."""
     module = request.module
     options = getattr(module, "OPTIONS", {})
     interface = getattr(module, "INTERFACE", "asgi")
@@ -41,7 +41,7 @@ def server(request):
 
 @pytest.fixture
 def start_server():
-    """Start servers of one's own; they end with the test."""
+    """Starts servers that end with the test."""
     started = []
 
     def start(target, interface="asgi", ready=True, **options):

@@ -1,11 +1,11 @@
-"""A server under test: a process on a free port, its log, its end.
+"""A server under test: a process on a free port, its log, its exit.
 
-Owns the command line, for ours and for the servers that it is compared with, and the reading of
-the address out of what a server prints. Promises that nothing which it started outlives its test.
-Never waits for time to pass: it waits for lines of the log.
+Owns the command line, of Tidegate and of the servers it is compared with, and reads the address
+from the server's output. Promises that no process outlives its test. Never waits for time to pass:
+it waits for lines of the log.
 
-`TIDEGATE_SERVER_COMMAND` names another server (`python -m uvicorn`, `granian`, `gunicorn`); the
-tests that it is known to fail are marked with `fails_on`. `TIDEGATE_TESTS_BEHIND=gateway` puts the
+`TIDEGATE_SERVER_COMMAND` names another server (`python -m uvicorn`, `granian`, `gunicorn`); tests
+that are known to fail on it are marked with `fails_on`. `TIDEGATE_TESTS_BEHIND=gateway` puts the
 applications behind `tidegate up`.
 """
 
@@ -32,9 +32,9 @@ COMMAND = shlex.split(os.environ.get("TIDEGATE_SERVER_COMMAND", ""))
 COMMAND = COMMAND or [sys.executable, "-m", "tidegate", "run"]
 PEERS = ("uvicorn", "granian", "gunicorn", "hypercorn")
 KIND = next((kind for kind in PEERS if any(kind in word for word in COMMAND)), "tidegate")
-# What ours is late for is slow; what a peer is late for, it does not do.
+# A late Tidegate is slow; a late peer does not support the feature.
 PATIENCE_S = float(os.environ.get("TIDEGATE_PATIENCE_S", 60 if KIND == "tidegate" else 8))
-# The same applications behind `tidegate up`, in processes that are reached by frames.
+# The same applications behind `tidegate up`, in processes connected by frames.
 IS_BEHIND_GATEWAY = KIND == "tidegate" and os.environ.get("TIDEGATE_TESTS_BEHIND") == "gateway"
 LISTENING = re.compile(
     r"(?:name=web address=127\.0\.0\.1|https?://(?:127\.0\.0\.1|localhost|\[::1\])):(\d+)")
@@ -42,17 +42,17 @@ NOTE = re.compile(r"^@note (\S+) (.*)$")
 
 
 def free_port():
-    """For peers that cannot say which port they were given."""
+    """Chooses a port, for peers that do not print the one the kernel chose."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
 
 
 def command(target, interface, port, options):
-    """The command line that serves `target`. Options are named as ours are, with underscores."""
+    """The command line that serves `target`. Options are those of Tidegate, with underscores."""
     if KIND == "tidegate":
-        place = {} if "bind" in options else {"host": "127.0.0.1", "port": port}
-        given = {**place, "app_dir": HERE, "interface": interface, "workers": 1, **options}
+        address = {} if "bind" in options else {"host": "127.0.0.1", "port": port}
+        given = {**address, "app_dir": HERE, "interface": interface, "workers": 1, **options}
         flags = [f"--{name.replace('_', '-')}" + ("" if value is True else f"={value}")
                  for name, value in given.items()]
         return [*COMMAND, target, *flags]
@@ -60,13 +60,13 @@ def command(target, interface, port, options):
         known = {"workers", "root_path", "factory"}
         names = {"root_path": "--url-path-prefix"}
         chosen = [f"{names.get(n, '--' + n)}={v}" for n, v in options.items() if n in known]
-        place = ["--interface", interface, "--host", "127.0.0.1", "--port", str(port)]
-        return [*COMMAND, *place, "--working-dir", str(HERE), *chosen, target]
+        address = ["--interface", interface, "--host", "127.0.0.1", "--port", str(port)]
+        return [*COMMAND, *address, "--working-dir", str(HERE), *chosen, target]
     if KIND == "gunicorn":
         chosen = [f"--{n}={v}" for n, v in options.items() if n in {"workers", "timeout"}]
         worker = "asgi" if interface == "asgi" else "gthread"
-        place = ["--bind", f"127.0.0.1:{port}", "--chdir", str(HERE), "--threads=4"]
-        return [*COMMAND, "--worker-class", worker, *place, *chosen, target]
+        address = ["--bind", f"127.0.0.1:{port}", "--chdir", str(HERE), "--threads=4"]
+        return [*COMMAND, "--worker-class", worker, *address, *chosen, target]
     if KIND == "hypercorn":
         prefix = "wsgi:" if interface == "wsgi" else ""
         return [*COMMAND, "--bind", f"127.0.0.1:{port}", prefix + target]
@@ -75,8 +75,8 @@ def command(target, interface, port, options):
     known = {"workers", "root_path", "graceful_timeout", "lifespan"}
     chosen = [f"{names.get(n, '--' + n.replace('_', '-'))}={v}" for n, v in options.items()
               if n in known]
-    place = ["--port", str(port), "--app-dir", str(HERE), "--interface", kind]
-    return [*COMMAND, *place, *chosen, target]
+    address = ["--port", str(port), "--app-dir", str(HERE), "--interface", kind]
+    return [*COMMAND, *address, *chosen, target]
 
 
 def gateway(target, interface, options):
@@ -89,33 +89,33 @@ def gateway(target, interface, options):
     times = {"timeout": "stuck", "graceful_timeout": "graceful"}
     app["timeouts"] = {times[n]: f"{v}s" for n, v in options.items() if n in times}
     if unknown := set(options) - {*names, *limits, *times, "app_dir", "configuration"}:
-        pytest.skip(f"a gateway has no {', '.join(unknown)} here")
-    folder = tempfile.mkdtemp(prefix="gateway-")
+        pytest.skip(f"a gateway does not support {', '.join(unknown)}")
+    directory = tempfile.mkdtemp(prefix="gateway-")
     config = {
         "listeners": {"web": {"bind": "127.0.0.1:0"}},
         "apps": {"main": app},
         "routes": [{"name": "all", "match": {"path": "/{*rest}"}, "handler": {"app": "main"}}],
         **options.get("configuration", {}),
     }
-    file = Path(folder, "tidegate.yaml")
+    file = Path(directory, "tidegate.yaml")
     file.write_text(json.dumps(config))
-    return [*COMMAND[:-1], "up", str(file)], folder
+    return [*COMMAND[:-1], "up", str(file)], directory
 
 
 def serve(target, interface="asgi", environment=None, **options):
-    """A server that serves `target`, of this folder unless told otherwise."""
+    """A server that serves `target`; `app_dir` is this directory by default."""
     if IS_BEHIND_GATEWAY:
         return serve_behind_gateway(target, interface, environment, **options)
-    asked = free_port() if KIND in ("granian", "gunicorn", "hypercorn") else 0
-    return Server(command(target, interface, asked, options), environment)
+    port = free_port() if KIND in ("granian", "gunicorn", "hypercorn") else 0
+    return Server(command(target, interface, port, options), environment)
 
 
 def serve_behind_gateway(target, interface="asgi", environment=None, **options):
-    """A gateway that serves `target`; `configuration` is added to its own."""
-    arguments, folder = gateway(target, interface, options)
-    found = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    surroundings = {"PATH": found, "XDG_RUNTIME_DIR": folder, **(environment or {})}
-    return Server(arguments, surroundings, folder)
+    """A gateway that serves `target`; `configuration` is merged into its own."""
+    arguments, directory = gateway(target, interface, options)
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    variables = {"PATH": path, "XDG_RUNTIME_DIR": directory, **(environment or {})}
+    return Server(arguments, variables, directory)
 
 
 def serve_embedded(target, **options):
@@ -133,21 +133,21 @@ asyncio.run(main())
 
 
 class Server:
-    """One server process, and what that has started."""
+    """One server process and its children."""
 
-    def __init__(self, arguments, environment=None, folder=None):
+    def __init__(self, arguments, environment=None, directory=None):
         self.port = None
-        self._folder = folder
+        self._directory = directory
         self._lines = []
         self._noted = {}
         self._changed = threading.Condition()
         self._ended = False
         paths = [str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])]
-        surroundings = {**os.environ, "PYTHONPATH": os.pathsep.join(paths),
-                        "PYTHONUNBUFFERED": "1", **(environment or {})}
+        variables = {**os.environ, "PYTHONPATH": os.pathsep.join(paths),
+                     "PYTHONUNBUFFERED": "1", **(environment or {})}
         self.process = subprocess.Popen(
             arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, env=surroundings, cwd=HERE, start_new_session=True)
+            stderr=subprocess.STDOUT, env=variables, cwd=HERE, start_new_session=True)
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -166,7 +166,7 @@ class Server:
             self._changed.notify_all()
 
     def _wait(self, found, what):
-        """What `found` gives once it gives something else than None. Holds the lock for it."""
+        """Waits until `found`, called with the lock held, returns a value; returns that value."""
         end = time.monotonic() + PATIENCE_S
         with self._changed:
             while True:
@@ -181,7 +181,7 @@ class Server:
                 self._changed.wait(left)
 
     def ready(self):
-        """Wait until it says where it listens, and answers there."""
+        """Waits until the server has printed its address and accepts connections."""
         def found():
             return next((int(m[1]) for m in map(LISTENING.search, self._lines) if m), None)
         self.port = self._wait(found, "address")
@@ -198,24 +198,24 @@ class Server:
                 return
             except OSError:
                 time.sleep(0.05)
-        raise AssertionError(f"nobody listens at {self.port}: {self.log()}")
+        raise AssertionError(f"no server listens at {self.port}: {self.log()}")
 
     def line(self, pattern):
-        """Wait for a line of the log that the pattern matches: its match."""
+        """Waits for a line of the log that the pattern matches; returns the match."""
         expression = re.compile(pattern)
         return self._wait(
             lambda: next((m for m in map(expression.search, self._lines) if m), None),
             f"line like {pattern!r}")
 
     def note(self, key):
-        """Wait for the next note that an application took under `key` (see stage.note)."""
+        """Waits for the next note under `key` (see stage.note)."""
         def found():
             notes = self._noted.get(key)
             return (notes.pop(0),) if notes else None
         return self._wait(found, f"note {key!r}")[0]
 
     def notes(self, key):
-        """The notes of `key` that are there now, without waiting; they are taken."""
+        """Removes and returns the notes under `key`, without waiting."""
         with self._changed:
             return self._noted.pop(key, [])
 
@@ -227,10 +227,10 @@ class Server:
         return Client(self.port, patience_s=PATIENCE_S)
 
     def ask(self, method, target, headers=(), body=None):
-        """One request on a connection of its own, and its whole answer."""
+        """Sends one request on its own connection; returns the complete response."""
         with self.connect() as client:
             client.send(request(method, target, headers, body))
-            return client.answer(method)
+            return client.response(method)
 
     def get(self, target, headers=()):
         return self.ask("GET", target, headers)
@@ -239,13 +239,13 @@ class Server:
         os.kill(self.process.pid, number)
 
     def wait(self):
-        """Wait for its end: the exit code. What it printed has all been read then."""
+        """Waits for the exit; returns the exit code. All output has been read then."""
         code = self.process.wait(PATIENCE_S)
         self._reader.join(PATIENCE_S)
         return code
 
     def stop(self):
-        """Ask it to end, and make it end."""
+        """Terminates the server, by force if necessary."""
         if self.process.poll() is None:
             self.signal(signal.SIGTERM)
             try:
@@ -259,8 +259,8 @@ class Server:
         self.process.wait()
         self._reader.join(PATIENCE_S)
         self.process.stdout.close()
-        if self._folder:
-            shutil.rmtree(self._folder, ignore_errors=True)
+        if self._directory:
+            shutil.rmtree(self._directory, ignore_errors=True)
 
     def __enter__(self):
         return self

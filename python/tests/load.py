@@ -1,8 +1,7 @@
-"""Steady load from threads, that keeps account of every request it sent.
+"""Steady load from threads that accounts for every request.
 
-Promises to count as failed whatever a client could not repeat in good faith: all but a kept-alive
-connection that ended before the first byte of an answer (RFC 9112 section 9.3.1), which is counted
-as repeated.
+Promises to count every failed request that a client may not retry. A persistent connection that
+ended before the first byte of a response (RFC 9112 section 9.3.1) counts as repeated.
 """
 
 import threading
@@ -11,11 +10,11 @@ from client import request
 
 
 class Load:
-    """`with Load(server) as load:` runs until the block ends; then its account is complete."""
+    """`with Load(server) as load:` runs until the block ends; then its counts are final."""
 
     def __init__(self, server, connections=8, target="/pid", is_fresh=False, body=None):
         self.server = server
-        self.answered = 0
+        self.completed = 0
         self.repeated = 0
         self.failures = []
         self.processes = set()
@@ -37,16 +36,16 @@ class Load:
         self._stop.set()
         for thread in self._threads:
             thread.join(60)
-        assert not any(thread.is_alive() for thread in self._threads), "a client waits for ever"
+        assert not any(thread.is_alive() for thread in self._threads), "a client does not end"
 
     def more(self, count):
-        """Wait until so many more requests have been answered."""
+        """Waits until `count` more requests have completed."""
         with self._changed:
-            wanted = self.answered + count
-            assert self._changed.wait_for(lambda: self.answered >= wanted, 60), self.failures
+            wanted = self.completed + count
+            assert self._changed.wait_for(lambda: self.completed >= wanted, 60), self.failures
 
     def until(self, is_so):
-        """Wait until the account satisfies `is_so(load)`."""
+        """Waits until the counts satisfy `is_so(load)`."""
         with self._changed:
             assert self._changed.wait_for(lambda: is_so(self), 60), (self.processes, self.failures)
 
@@ -61,32 +60,32 @@ class Load:
                 client.send(self._request)
                 first = client.exactly(1)
                 if not first:
-                    raise ConnectionError("nothing came")
+                    raise ConnectionError("no response")
             except OSError as error:
                 self._ended(client, is_reused, process, error)
                 client = None
                 continue
             try:
                 client.give_back(first)
-                answer = client.answer()
+                response = client.response()
             except (OSError, ValueError) as error:
                 self._ended(client, False, process, error)
                 client = None
                 continue
-            client = self._take(client, answer, process)
+            client = self._take(client, response, process)
         if client:
             client.close()
 
-    def _take(self, client, answer, process):
+    def _take(self, client, response, process):
         with self._changed:
-            if answer.status != 200 or not answer.complete:
-                self.failures.append((process, repr(answer)))
+            if response.status != 200 or not response.complete:
+                self.failures.append((process, repr(response)))
             else:
-                self.answered += 1
-                client.process = answer.header("x-process")
+                self.completed += 1
+                client.process = response.header("x-process")
                 self.processes.add(client.process)
             self._changed.notify_all()
-        if self._is_fresh or answer.header("connection") == "close" or answer.status != 200:
+        if self._is_fresh or response.header("connection") == "close" or response.status != 200:
             client.close()
             return None
         return client

@@ -1,22 +1,23 @@
-"""What the applications of the tests stand on.
+"""Building blocks of the test applications.
 
-A file of tests holds its applications beside its tests: the server under test imports that very
-file and serves its `app`, which calls a function by the first segment of the path. What an
-application saw is told by its answer or, where that is not possible, by a note in the log.
+A test file contains both its tests and its applications: the server under test imports the same
+file and serves its `app`, which calls a function by the first segment of the path. An application
+reports what it saw in its response or, where that is not possible, in a note in the log.
 """
 
 import asyncio
 import json
 import os
+import types
 
 
 def note(key, value=None):
-    """Tell the test something: `server.note(key)` waits for it. One write is one line."""
+    """Reports a value to the test; `server.note(key)` waits for it. One write is one line."""
     os.write(2, f"@note {key} {json.dumps(value)}\n".encode())
 
 
 class Stage:
-    """An ASGI application out of coroutines, one for a path. It takes part in lifespan."""
+    """An ASGI application made of coroutines, one per path. It supports lifespan."""
 
     def __init__(self):
         self.parts = {}
@@ -39,7 +40,7 @@ class Stage:
 
 
 class WsgiStage:
-    """A WSGI application out of functions, one for a path."""
+    """A WSGI application made of functions, one per path."""
 
     def __init__(self):
         self.parts = {}
@@ -63,7 +64,7 @@ async def more(send, body, more_body=True):
 
 
 async def reply(send, body, status=200, headers=()):
-    """A whole answer. What is not bytes is told as JSON."""
+    """Sends a complete response. A body that is not bytes is sent as JSON."""
     if not isinstance(body, bytes):
         body = json.dumps(body, default=lambda value: value.decode("latin-1")).encode()
     length = (b"content-length", str(len(body)).encode())
@@ -72,7 +73,7 @@ async def reply(send, body, status=200, headers=()):
 
 
 async def events(receive):
-    """The messages of the request up to its end."""
+    """Yields the messages of the request up to its end."""
     while True:
         message = await receive()
         yield message
@@ -85,8 +86,21 @@ async def whole_body(receive):
     return b"".join(parts)
 
 
+@types.coroutine
+def noting_suspension(awaitable, key):
+    """Awaits `awaitable` and takes a note when it suspends for the first time."""
+    steps = awaitable.__await__()
+    try:
+        yielded = next(steps)
+    except StopIteration as end:
+        return end.value
+    note(key)
+    yield yielded
+    return (yield from steps)
+
+
 async def outcome(awaitable):
-    """The name of what it raises, or what it gives: for notes."""
+    """Returns the result of the awaitable, or its exception in a form for notes."""
     try:
         return await awaitable
     except asyncio.CancelledError:

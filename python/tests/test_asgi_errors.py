@@ -1,4 +1,4 @@
-"""ASGI: what an application does wrong becomes an error of its own, never a wrong answer."""
+"""ASGI: errors of an application never become a wrong response."""
 
 import asyncio
 
@@ -21,10 +21,10 @@ async def raises_before(scope, receive, send):
     raise ValueError("a reason only the log may tell")
 
 
-def test_raising_before_the_response_is_a_500_and_a_traceback_in_the_log(server):
-    answer = server.get("/raises_before")
-    assert answer.status == 500
-    assert b"a reason" not in answer.body, "nobody outside is told"
+def test_raising_before_the_response_is_a_500_with_a_traceback_in_the_log(server):
+    response = server.get("/raises_before")
+    assert response.status == 500
+    assert b"a reason" not in response.body, "the client must not see the reason"
     server.line("ValueError: a reason only the log may tell")
     server.line("Traceback")
 
@@ -52,13 +52,13 @@ async def raises_in_body(scope, receive, send):
 
 @pytest.mark.fails_on("granian", "hypercorn")
 @pytest.mark.parametrize("framing", ["length", "chunked"])
-def test_raising_in_the_body_is_seen_as_cut(server, framing):
+def test_raising_in_the_body_truncates_the_response(server, framing):
     with server.connect() as client:
         client.send(request("GET", f"/raises_in_body?{framing}"))
-        answer = client.answer()
-        assert answer.status == 200
-        assert b"half".startswith(answer.body)
-        assert not answer.complete
+        response = client.response()
+        assert response.status == 200
+        assert b"half".startswith(response.body)
+        assert not response.complete
     server.line("ValueError: in the middle")
 
 
@@ -69,12 +69,12 @@ async def raises_after(scope, receive, send):
 
 
 @pytest.mark.fails_on("uvicorn")
-def test_raising_after_the_response_does_not_harm_it(server):
+def test_raising_after_the_response_does_not_change_it(server):
     with server.connect() as client:
         for _ in range(2):
             client.send(request("GET", "/raises_after"))
-            answer = client.answer()
-            assert (answer.status, answer.body, answer.complete) == (200, b"whole", True)
+            response = client.response()
+            assert (response.status, response.body, response.complete) == (200, b"whole", True)
     server.line("ValueError: after everything")
 
 
@@ -83,7 +83,7 @@ async def says_nothing(scope, receive, send):
     return None
 
 
-def test_returning_without_an_answer_is_a_500(server):
+def test_returning_without_a_response_is_a_500(server):
     assert server.get("/says_nothing").status == 500
 
 
@@ -104,9 +104,9 @@ async def stops_midway(scope, receive, send):
 
 
 @pytest.mark.fails_on("granian", "hypercorn", "gunicorn")
-def test_returning_in_the_middle_is_seen_as_cut(server):
-    answer = server.get("/stops_midway")
-    assert (answer.status, answer.complete) == (200, False)
+def test_returning_in_the_middle_truncates_the_response(server):
+    response = server.get("/stops_midway")
+    assert (response.status, response.complete) == (200, False)
 
 
 WRONG = {
@@ -137,7 +137,7 @@ async def sends_wrong(scope, receive, send):
         raised = await outcome(send(message))
     note("raised", raised)
     if isinstance(raised, dict):
-        # What an application makes of it is a traceback, as if it had not caught it.
+        # The traceback is the same as without the handler.
         raise RuntimeError(case)
     await more(send, b"", False)
 
@@ -145,9 +145,9 @@ async def sends_wrong(scope, receive, send):
 @pytest.mark.fails_on("uvicorn", "granian", "hypercorn", "gunicorn")
 @pytest.mark.parametrize("case", WRONG)
 def test_a_wrong_message_raises_in_the_application(server, case):
-    """At once or, what only the whole head can tell, with the body; and the answer is a 500."""
-    answer = server.get(f"/sends_wrong?{case.replace(' ', '+')}")
-    assert answer.status == 500
+    """In the call, or for errors of the whole head with the body; the response is a 500."""
+    response = server.get(f"/sends_wrong?{case.replace(' ', '+')}")
+    assert response.status == 500
     assert server.note("raised") is not None or case.startswith(("status", "header"))
 
 
@@ -173,9 +173,9 @@ async def injects(scope, receive, send):
 @pytest.mark.parametrize("case", INJECTIONS)
 def test_no_field_can_be_injected(server, case):
     # RFC 9110 section 5.5, RFC 9112 section 11.1.
-    answer = server.get(f"/injects?{case.replace(' ', '+')}")
-    assert answer.status == 500
-    assert answer.header("set-cookie") is None
+    response = server.get(f"/injects?{case.replace(' ', '+')}")
+    assert response.status == 500
+    assert response.header("set-cookie") is None
 
 
 @app.part
@@ -207,20 +207,20 @@ async def reads_then_raises(scope, receive, send):
         raise ValueError("in the upload")
 
 
-def test_raising_in_an_upload_is_an_answer_all_the_same(server):
+def test_raising_in_an_upload_is_a_500(server):
     with server.connect() as client:
         client.send(request("POST", "/reads_then_raises", {"content-length": "100000"}))
         client.send(b"x" * 1000)
-        assert client.answer().status == 500
+        assert client.response().status == 500
 
 
-def test_an_error_costs_nobody_else_anything(server):
-    """On the same connection if it is still there, and on others in any case."""
+def test_an_error_does_not_affect_other_requests(server):
+    """Neither on the same connection, if it stays open, nor on others."""
     with server.connect() as other:
         for _ in range(20):
             assert server.get("/raises_before").status == 500
             other.send(request("GET", "/fine"))
-            assert other.answer().body == b"fine"
+            assert other.response().body == b"fine"
 
 
 class ClientDisconnect(Exception):
@@ -229,7 +229,7 @@ class ClientDisconnect(Exception):
 
 @app.part
 async def upload(scope, receive, send):
-    """What frameworks do: an exception for http.disconnect, which becomes a 500 at the outside."""
+    """Like frameworks: raises on http.disconnect, and middleware turns that into a 500."""
     async def inside():
         async for message in events(receive):
             if message["type"] == "http.disconnect":
@@ -246,7 +246,7 @@ async def upload(scope, receive, send):
     try:
         await inside()
     except Exception:
-        if query == b"answers":
+        if query == b"responds":
             await reply(send, b"Internal Server Error", status=500)
         note("raises", query.decode())
         raise
@@ -281,8 +281,8 @@ def strict_server(request):
 
 @pytest.mark.fails_on("uvicorn", "granian", "hypercorn", "gunicorn")
 @pytest.mark.parametrize("kind", BODIES)
-@pytest.mark.parametrize("then", ["raises", "answers", "returns"])
-def test_a_request_whose_body_fails_is_answered_by_what_failed(strict_server, kind, then):
+@pytest.mark.parametrize("then", ["raises", "responds", "returns"])
+def test_a_request_whose_body_fails_gets_the_status_of_the_fault(strict_server, kind, then):
     if kind == "late" and strict_server.kind == "run":
         pytest.skip("its time-out takes 30 s")
     status, body = BODIES[kind]
@@ -290,7 +290,7 @@ def test_a_request_whose_body_fails_is_answered_by_what_failed(strict_server, ki
     with strict_server.connect() as client:
         client.send(head)
         client.send(body)
-        assert client.answer().status == status
+        assert client.response().status == status
     if then == "raises":
         strict_server.note("raises")
         if strict_server.kind != "embedded":  # which logs warnings only
@@ -300,12 +300,12 @@ def test_a_request_whose_body_fails_is_answered_by_what_failed(strict_server, ki
     assert "ERROR" not in log
 
 
-def test_a_body_that_fails_while_the_response_streams_is_no_traceback(strict_server):
+def test_a_body_that_fails_while_the_response_streams_logs_no_traceback(strict_server):
     with strict_server.connect() as client:
         client.send(request("POST", "/upload?streams", {"transfer-encoding": "chunked"}))
         assert client.head().status == 200
         assert client.chunk() == b"begun"
         client.send(b"no length\r\n")
-        assert client.chunk() is None, "the response is cut"
+        assert client.chunk() is None, "the response must be truncated"
     log = strict_server.log()
     assert "Traceback" not in log and "Exception in ASGI" not in log

@@ -30,18 +30,19 @@ def test_trailers_follow_the_body(server):
     with server.connect() as client:
         for _ in range(2):
             client.send(request("GET", "/trailing", TE))
-            answer = client.answer()
-            assert (answer.body, answer.complete) == (b"first,last", True)
-            assert answer.header("trailer") == "checksum, signature"
-            assert answer.trailers == [("checksum", "1"), ("signature", "2")]
+            response = client.response()
+            assert (response.body, response.complete) == (b"first,last", True)
+            assert response.header("trailer") == "checksum, signature"
+            assert response.trailers == [("checksum", "1"), ("signature", "2")]
 
 
-def test_who_did_not_ask_for_trailers_gets_none(server):
+def test_a_client_without_te_trailers_gets_none(server):
     with server.connect() as client:
         for _ in range(2):
             client.send(request("GET", "/trailing"))
-            answer = client.answer()
-            assert (answer.body, answer.trailers, answer.complete) == (b"first,last", [], True)
+            response = client.response()
+            assert (response.body, response.trailers) == (b"first,last", [])
+            assert response.complete
 
 
 @app.part
@@ -56,7 +57,7 @@ def test_the_response_is_not_complete_without_its_trailers(server):
     with server.connect() as client:
         client.send(request("POST", "/trailers_never_come", {**TE, "content-length": "1"}))
         client.send(b"x")
-        assert not client.answer().complete
+        assert not client.response().complete
     server.line("ValueError: no trailers")
 
 
@@ -83,15 +84,15 @@ async def hints(scope, receive, send):
     await more(send, b"body", False)
 
 
-def test_early_hints_come_before_the_answer(server):
+def test_early_hints_come_before_the_response(server):
     with server.connect() as client:
         for _ in range(2):
             client.send(request("GET", "/hints"))
-            answer = client.answer()
-            assert (answer.status, answer.body) == (200, b"body")
-            assert [hint.status for hint in answer.informed] == [103, 103]
-            assert answer.informed[0].all("link") == ["</style.css>; rel=preload; as=style"]
-            links = ", ".join(answer.informed[1].all("link"))
+            response = client.response()
+            assert (response.status, response.body) == (200, b"body")
+            assert [hint.status for hint in response.interim] == [103, 103]
+            assert response.interim[0].all("link") == ["</style.css>; rel=preload; as=style"]
+            links = ", ".join(response.interim[1].all("link"))
             assert "</style.css>" in links and "</app.js>" in links
 
 
@@ -99,8 +100,8 @@ def test_http10_gets_no_hints(server):
     # RFC 9110 section 15.2.
     with server.connect() as client:
         client.send(request("GET", "/hints", version="1.0"))
-        answer = client.answer()
-        assert (answer.status, answer.informed) == (200, [])
+        response = client.response()
+        assert (response.status, response.interim) == (200, [])
 
 
 @app.part
@@ -112,9 +113,9 @@ async def hint_too_late(scope, receive, send):
     await more(send, b" and more", False)
 
 
-def test_a_hint_in_the_body_does_not_harm_it(server):
-    answer = server.get("/hint_too_late")
-    assert (answer.body, answer.complete) == (b"body and more", True)
+def test_a_hint_after_the_head_is_ignored(server):
+    response = server.get("/hint_too_late")
+    assert (response.body, response.complete) == (b"body and more", True)
 
 
 @app.part
@@ -125,8 +126,8 @@ async def hint_injection(scope, receive, send):
 
 
 def test_no_field_can_be_injected_by_a_hint(server):
-    answer = server.get("/hint_injection")
-    assert all(hint.header("set-cookie") is None for hint in answer.informed)
+    response = server.get("/hint_injection")
+    assert all(hint.header("set-cookie") is None for hint in response.interim)
 
 
 CONTENT = bytes(i % 251 for i in range(300_000))
@@ -152,20 +153,20 @@ def test_a_path_is_sent_as_the_body(server, query):
     with server.connect() as client:
         for _ in range(2):
             client.send(request("GET", f"/path?{query}"))
-            answer = client.answer()
-            assert (answer.status, answer.complete) == (200, True)
-            assert answer.body == CONTENT
-            assert answer.header("content-type") == "application/octet-stream"
+            response = client.response()
+            assert (response.status, response.complete) == (200, True)
+            assert response.body == CONTENT
+            assert response.header("content-type") == "application/octet-stream"
             server.note("sent")
 
 
 def test_a_path_for_head_has_no_body(server):
     with server.connect() as client:
         client.send(request("HEAD", "/path?length"))
-        answer = client.answer("HEAD")
-        assert answer.header("content-length") == str(len(CONTENT))
+        response = client.response("HEAD")
+        assert response.header("content-length") == str(len(CONTENT))
         client.send(request("GET", "/path"))
-        assert client.answer().body == CONTENT
+        assert client.response().body == CONTENT
 
 
 @app.part
@@ -177,6 +178,6 @@ async def path_missing(scope, receive, send):
 
 
 @pytest.mark.parametrize("case", ["missing", "relative", "directory"])
-def test_a_path_that_is_no_file_is_a_500(server, case):
-    """The path has to be absolute."""
+def test_a_path_that_is_not_a_file_is_a_500(server, case):
+    """The path must be absolute."""
     assert server.get(f"/path_missing?{case}").status == 500

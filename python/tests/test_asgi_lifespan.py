@@ -1,17 +1,19 @@
-"""ASGI lifespan 2.0: startup, shutdown, their failures, and the state they leave to requests."""
+"""ASGI lifespan 2.0: startup, shutdown, their failures, and the state that requests receive."""
 
 import asyncio
 import json
+import os
 import signal
+import socket
 
 import pytest
 
-from hosting import IS_BEHIND_GATEWAY, KIND
-from stage import note, outcome, reply
+from hosting import IS_BEHIND_GATEWAY, KIND, LISTENING
+from stage import note, outcome, reply, whole_body
 
 
 async def complete(scope, receive, send):
-    """Takes part properly, and tells every step."""
+    """Follows the protocol and reports every step."""
     if scope["type"] != "lifespan":
         return await state_of(scope, receive, send)
     note("scope", {"asgi": scope["asgi"], "state": scope.get("state")})
@@ -26,7 +28,7 @@ async def complete(scope, receive, send):
 
 
 async def state_of(scope, receive, send):
-    """A request: appends to what is shared, and writes to its own copy."""
+    """A request: appends to the shared list, and changes its own copy."""
     state = scope["state"]
     state["shared"].append(len(state["shared"]))
     seen = dict(state)
@@ -43,7 +45,7 @@ def test_from_startup_to_shutdown(start_server):
     assert scope["asgi"].get("spec_version", "1.0") == "2.0"
     assert server.note("first") == {"type": "lifespan.startup"}
     assert server.note("gave") is None
-    assert server.notes("second") == [], "not before the end"
+    assert server.notes("second") == [], "shutdown before the signal"
     server.signal(signal.SIGTERM)
     assert server.note("second") == {"type": "lifespan.shutdown"}
     server.note("returned")
@@ -61,40 +63,48 @@ def test_each_request_has_a_shallow_copy_of_the_state(start_server):
 async def slow_startup(scope, receive, send):
     if scope["type"] == "lifespan":
         await receive()
-        note("starting")
-        await asyncio.sleep(0.3)
+        # The test closes the connection to let the startup complete.
+        reader, writer = await asyncio.open_connection("127.0.0.1", os.environ["TEST_PORT"])
+        await reader.read()
+        writer.close()
         note("started")
         await send({"type": "lifespan.startup.complete"})
         await receive()
         await send({"type": "lifespan.shutdown.complete"})
     else:
-        note("requested")
         await reply(send, b"ok")
 
 
 def test_nothing_is_served_before_startup_is_complete(start_server):
-    """It says that it listens only when it does, and requests come after the startup."""
-    server = start_server("test_asgi_lifespan:slow_startup")
-    server.note("starting")
+    """The server announces its address after the startup."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(60)
+        environment = {"TEST_PORT": str(listener.getsockname()[1])}
+        server = start_server(
+            "test_asgi_lifespan:slow_startup", ready=False, environment=environment)
+        starting, _ = listener.accept()
+        assert not LISTENING.search(server.log())
+        starting.close()
     server.note("started")
+    server.ready()
     assert server.get("/").body == b"ok"
 
 
 async def unsupported(scope, receive, send):
     assert scope["type"] == "http", f"no {scope['type']} here"
-    await reply(send, b"served all the same")
+    await reply(send, b"served nevertheless")
 
 
 async def raises_on_startup(scope, receive, send):
     if scope["type"] == "lifespan":
         await receive()
         raise KeyError("startup is unknown here")
-    await reply(send, b"served all the same")
+    await reply(send, b"served nevertheless")
 
 
 async def returns_at_once(scope, receive, send):
     if scope["type"] == "http":
-        await reply(send, b"served all the same")
+        await reply(send, b"served nevertheless")
 
 
 @pytest.mark.parametrize("name", ["unsupported", "raises_on_startup", pytest.param(
@@ -102,7 +112,7 @@ async def returns_at_once(scope, receive, send):
 def test_an_application_without_lifespan_is_served(start_server, name):
     server = start_server(f"test_asgi_lifespan:{name}")
     for _ in range(2):
-        assert server.get("/").body == b"served all the same"
+        assert server.get("/").body == b"served nevertheless"
     server.signal(signal.SIGTERM)
     server.wait()
 
@@ -114,7 +124,7 @@ async def startup_fails(scope, receive, send):
 
 @pytest.mark.skipif(IS_BEHIND_GATEWAY, reason="a gateway does not end with an application")
 @pytest.mark.fails_on("granian", "gunicorn")
-def test_a_startup_that_failed_ends_the_server_with_its_message(start_server):
+def test_a_failed_startup_ends_the_server_with_its_message(start_server):
     server = start_server("test_asgi_lifespan:startup_fails", ready=False)
     assert server.wait() != 0
     assert "the database is on holiday" in server.log()
@@ -130,7 +140,7 @@ async def shutdown_fails(scope, receive, send):
 
 
 @pytest.mark.fails_on("granian", "gunicorn", "hypercorn")
-def test_a_shutdown_that_failed_is_told_and_the_server_ends(start_server):
+def test_a_failed_shutdown_is_logged_and_the_server_exits(start_server):
     server = start_server("test_asgi_lifespan:shutdown_fails")
     assert server.get("/").body == b"ok"
     server.signal(signal.SIGTERM)
@@ -148,7 +158,7 @@ async def raises_on_shutdown(scope, receive, send):
 
 
 @pytest.mark.fails_on("uvicorn", "granian", "gunicorn", "hypercorn")
-def test_raising_on_shutdown_is_told_and_the_server_ends(start_server):
+def test_raising_on_shutdown_is_logged_and_the_server_exits(start_server):
     server = start_server("test_asgi_lifespan:raises_on_shutdown")
     assert server.get("/").body == b"ok"
     server.signal(signal.SIGTERM)
@@ -157,7 +167,7 @@ def test_raising_on_shutdown_is_told_and_the_server_ends(start_server):
 
 
 async def same_loop(scope, receive, send):
-    """What startup made for its loop is used by requests in the same loop."""
+    """Requests use a future that startup created for the same loop."""
     if scope["type"] == "lifespan":
         await receive()
         scope["state"]["loop"] = asyncio.get_running_loop()
@@ -181,11 +191,11 @@ def test_startup_and_requests_share_their_loop(start_server):
         client.send(b"GET /wait HTTP/1.1\r\nhost: a\r\n\r\n")
         server.note("waiting")
         server.get("/set")
-        assert client.answer().body == b"set by another request"
+        assert client.response().body == b"set by another request"
 
 
 async def in_flight(scope, receive, send):
-    """The last request ends before the shutdown begins."""
+    """Responds when the body is complete."""
     if scope["type"] == "lifespan":
         await receive()
         await send({"type": "lifespan.startup.complete"})
@@ -193,20 +203,22 @@ async def in_flight(scope, receive, send):
         note("order", "shutdown")
         return await send({"type": "lifespan.shutdown.complete"})
     note("in-flight")
-    await receive()
-    await asyncio.sleep(0.3)
-    await reply(send, b"ended in peace")
+    body = await whole_body(receive)
     note("order", "request")
+    await reply(send, body)
 
 
 def test_shutdown_comes_after_the_last_request(start_server):
     server = start_server("test_asgi_lifespan:in_flight")
     with server.connect() as client:
-        client.send(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
+        client.send(b"POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\na")
         server.note("in-flight")
         server.signal(signal.SIGTERM)
-        answer = client.answer()
-        assert (answer.status, answer.body) == (200, b"ended in peace")
+        if KIND == "tidegate":
+            server.line(r"\bdraining\b")
+        client.send(b"b")
+        response = client.response()
+        assert (response.status, response.body) == (200, b"ab")
     server.wait()
     assert server.notes("order") == ["request", "shutdown"]
 
@@ -231,7 +243,7 @@ def test_a_wrong_message_raises(start_server):
 @pytest.mark.fails_on("granian", "gunicorn", "hypercorn")
 def test_lifespan_can_be_off(start_server):
     server = start_server("test_asgi_lifespan:raises_on_startup", lifespan="off")
-    assert server.get("/").body == b"served all the same"
+    assert server.get("/").body == b"served nevertheless"
     assert "startup is unknown here" not in server.log()
 
 
@@ -244,7 +256,7 @@ def test_lifespan_can_be_demanded(start_server):
 
 
 async def state_later(scope, receive, send):
-    """Puts into the state while it runs what was not there at startup."""
+    """Adds a key to the state after startup."""
     if scope["type"] == "lifespan":
         await receive()
         app_state.append(scope["state"])
@@ -268,21 +280,24 @@ def test_the_state_may_be_filled_later(start_server):
 
 
 async def with_a_task(scope, receive, send):
-    """Ends what it has begun by itself, in its shutdown."""
+    """Ends the tasks that it has started, in its shutdown."""
     if scope["type"] != "lifespan":
-        app_state.append(asyncio.ensure_future(work("of-a-request", 0.5)))
+        task = asyncio.ensure_future(wait_for(scope["state"]["shutdown"], "of-a-request"))
+        app_state.append(task)
         return await reply(send, b"ok")
     await receive()
-    own = asyncio.ensure_future(work("of-startup", 3600))
+    shutdown = scope["state"]["shutdown"] = asyncio.Event()
+    own = asyncio.ensure_future(wait_for(asyncio.Event(), "of-startup"))
     await send({"type": "lifespan.startup.complete"})
     await receive()
+    shutdown.set()
     own.cancel()
     note("own", [await outcome_of(own)] + [await outcome_of(task) for task in app_state])
     await send({"type": "lifespan.shutdown.complete"})
 
 
-async def work(name, seconds):
-    await asyncio.sleep(seconds)
+async def wait_for(event, name):
+    await event.wait()
     return name
 
 
@@ -294,7 +309,7 @@ async def outcome_of(task):
 
 
 @pytest.mark.fails_on("granian", "gunicorn", "hypercorn")
-def test_tasks_of_the_application_live_until_its_shutdown_is_over(start_server):
+def test_tasks_of_the_application_live_until_its_shutdown_is_complete(start_server):
     server = start_server("test_asgi_lifespan:with_a_task")
     assert server.get("/").body == b"ok"
     server.signal(signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""ASGI 2.5, "Request" and "Disconnect": what receive() gives, and when it waits."""
+"""ASGI 2.5, "Request" and "Disconnect": what receive() returns, and when it waits."""
 
 import asyncio
 import json
@@ -23,9 +23,9 @@ async def echo(scope, receive, send):
     await reply(send, await whole_body(receive))
 
 
-def messages_of(answer):
-    assert answer.status == 200, answer
-    return json.loads(answer.body)
+def messages_of(response):
+    assert response.status == 200, response
+    return json.loads(response.body)
 
 
 def test_a_request_without_a_body_is_one_message(server):
@@ -43,13 +43,13 @@ def test_a_small_body_is_one_message(server):
     assert kinds["body"] == "bytes"
 
 
-def test_an_empty_body_with_a_length_ends_at_once(server):
+def test_an_empty_body_with_a_length_is_complete(server):
     told, _ = messages_of(server.ask("POST", "/messages", body=b""))
     assert "".join(m.get("body", "") for m in told) == ""
     assert told[-1].get("more_body", False) is False
 
 
-def test_only_the_last_message_says_that_there_is_no_more(server):
+def test_only_the_last_message_has_no_more_body(server):
     told, kinds = messages_of(server.ask("POST", "/messages", body=b"0123456789" * 100_000))
     assert [m.get("more_body", False) for m in told] == [True] * (len(told) - 1) + [False]
     assert sum(len(m.get("body", "")) for m in told) == 1_000_000
@@ -57,26 +57,26 @@ def test_only_the_last_message_says_that_there_is_no_more(server):
 
 
 @pytest.mark.parametrize("length", [1, 65_535, 65_536, 65_537, 262_144, 262_145, 3_000_000])
-def test_a_body_comes_back_as_it_was(server, length):
+def test_a_body_is_received_unchanged(server, length):
     body = bytes(i * 7 % 251 for i in range(length))
     assert server.ask("POST", "/echo", body=body).body == body
 
 
-def test_a_chunked_body_is_given_without_its_chunks(server):
+def test_a_chunked_body_is_received_decoded(server):
     with server.connect() as client:
         client.send(request("POST", "/echo", {"transfer-encoding": "chunked"}))
         client.send(chunk(b"one,") + chunk(b"two,"))
         client.send(chunk(b"three") + chunk(b""))
-        assert client.answer().body == b"one,two,three"
+        assert client.response().body == b"one,two,three"
         client.send(request("GET", "/echo"))
-        assert client.answer().body == b""
+        assert client.response().body == b""
 
 
 def test_extensions_and_trailers_of_chunks_are_not_body(server):
     with server.connect() as client:
         client.send(request("POST", "/echo", {"transfer-encoding": "chunked"}))
         client.send(b"4;name=value\r\nbody\r\n0\r\nx-trailer: 1\r\n\r\n")
-        assert client.answer().body == b"body"
+        assert client.response().body == b"body"
 
 
 @app.part
@@ -88,7 +88,7 @@ async def as_it_comes(scope, receive, send):
     await more(send, b"", False)
 
 
-def test_what_has_come_of_a_body_is_given_before_the_rest_has_come(server):
+def test_a_part_of_a_body_is_received_before_the_rest_arrives(server):
     with server.connect() as client:
         client.send(request("POST", "/as_it_comes", {"transfer-encoding": "chunked"}))
         client.send(chunk(b"first"))
@@ -113,7 +113,7 @@ async def waits_after_body(scope, receive, send):
 def test_receive_waits_after_the_body_until_the_response_is_complete(server):
     with server.connect() as client:
         client.send(request("POST", "/waits_after_body", body=b"x"))
-        assert client.answer().body == b'["waits"]'
+        assert client.response().body == b'["waits"]'
         assert server.note("after-response") == "http.disconnect"
 
 
@@ -125,10 +125,10 @@ async def receives_after_response(scope, receive, send):
 
 @pytest.mark.fails_on("granian", "hypercorn")
 @pytest.mark.parametrize("body", [None, b"never asked for"])
-def test_after_the_response_receive_says_disconnect_each_time(server, body):
+def test_after_the_response_receive_returns_disconnect_each_time(server, body):
     with server.connect() as client:
         client.send(request("POST", "/receives_after_response", body=body))
-        assert client.answer().body == b"done"
+        assert client.response().body == b"done"
         assert server.note("afterwards") == ["http.disconnect"] * 3
 
 
@@ -137,13 +137,13 @@ async def until_gone(scope, receive, send):
     await whole_body(receive)
     note("working")
     kinds = [(await receive())["type"] for _ in range(2)]
-    raised = await outcome(reply(send, b"nobody hears that"))
+    raised = await outcome(reply(send, b"after the disconnect"))
     note("gone", [kinds, raised])
 
 
 @pytest.mark.fails_on("granian")
 @pytest.mark.parametrize("farewell", ["close", "vanish"])
-def test_a_client_that_goes_is_a_disconnect(server, farewell):
+def test_a_client_that_disconnects_is_a_disconnect(server, farewell):
     client = server.connect()
     client.send(request("GET", "/until_gone"))
     server.note("working")
@@ -180,7 +180,7 @@ async def upload(scope, receive, send):
 @pytest.mark.fails_on("granian", "gunicorn")
 @pytest.mark.parametrize("farewell", ["close", "vanish"])
 @pytest.mark.parametrize("framing", ["length", "chunked"])
-def test_a_client_that_goes_in_its_upload_is_a_disconnect(server, farewell, framing):
+def test_a_client_that_disconnects_in_its_upload_is_a_disconnect(server, farewell, framing):
     field = ("content-length", "1000") if framing == "length" else ("transfer-encoding", "chunked")
     client = server.connect()
     client.send(request("POST", "/upload", [field]))
@@ -188,18 +188,18 @@ def test_a_client_that_goes_in_its_upload_is_a_disconnect(server, farewell, fram
     server.note("uploading")
     getattr(client, farewell)()
     kind, size = server.note("uploaded")
-    assert kind == "http.disconnect", "the body must not seem to be complete"
+    assert kind == "http.disconnect", "the body must not look complete"
     assert size <= 100
 
 
 @pytest.mark.parametrize("after", [b"no length\r\n", b"5\r\nabcdeXX"])
-def test_a_chunk_that_is_none_is_no_end_of_the_body(server, after):
+def test_a_malformed_chunk_does_not_end_the_body(server, after):
     with server.connect() as client:
         head = request("POST", "/upload", {"transfer-encoding": "chunked"})
-        # In one piece, so that the fault is known before the application reads what is before it.
+        # In one piece, so that the fault is known before the application reads the data before it.
         client.send(head + chunk(b"x" * 100) + after)
         kind, _ = server.note("uploaded")
-        assert kind == "http.disconnect", "the body must not seem to be complete"
+        assert kind == "http.disconnect", "the body must not look complete"
 
 
 @app.part
@@ -213,12 +213,12 @@ async def slowly(scope, receive, send):
     await reply(send, [first, second])
 
 
-def test_a_request_that_waits_behind_is_no_disconnect(server):
-    """Pipelining (RFC 9112 section 9.3.2): the client has not gone."""
+def test_a_pipelined_request_is_not_a_disconnect(server):
+    """Pipelining (RFC 9112 section 9.3.2): the client is still connected."""
     with server.connect() as client:
         client.send(request("GET", "/slowly") + request("GET", "/echo"))
-        assert json.loads(client.answer().body) == ["http.request", False]
-        assert client.answer().status == 200
+        assert json.loads(client.response().body) == ["http.request", False]
+        assert client.response().status == 200
 
 
 @app.part
@@ -227,19 +227,19 @@ async def ignores_body(scope, receive, send):
 
 
 @pytest.mark.parametrize("length", [10, 100_000, 2_000_000])
-def test_a_body_that_nobody_reads_does_no_harm(server, length):
-    """The answer comes whole, and what follows on the connection is not taken for a request."""
+def test_an_unread_body_is_discarded(server, length):
+    """The response is complete, and the unread body is not parsed as a request."""
     with server.connect() as client:
         client.send(request("POST", "/ignores_body", body=None, headers={
             "content-length": str(length)}))
         client.send(b"GET /x HTTP/1.1\r\n"[:10].ljust(10, b"x"))
-        answer = client.answer()
-        assert (answer.status, answer.body, answer.complete) == (200, b"not read", True)
+        response = client.response()
+        assert (response.status, response.body, response.complete) == (200, b"not read", True)
 
 
 @app.part
 async def cancels_receive(scope, receive, send):
-    """A receive() that is cancelled while it waits has taken nothing with it."""
+    """A receive() that is cancelled while it waits loses no data."""
     parts = []
     while True:
         waiting = asyncio.ensure_future(receive())
@@ -265,17 +265,17 @@ def test_a_cancelled_receive_loses_nothing(server):
             client.send(chunk(b"part %d " % number))
         server.note("cancelled")
         client.send(chunk(b""))
-        assert client.answer().body == b"part 0 part 1 part 2 "
+        assert client.response().body == b"part 0 part 1 part 2 "
 
 
-def test_expect_100_continue_is_answered_when_the_application_reads(server):
+def test_expect_100_continue_is_sent_when_the_application_reads(server):
     with server.connect() as client:
         head = {"expect": "100-continue", "content-length": "4"}
         client.send(request("POST", "/echo", head))
         assert client.head().status == 100
         client.send(b"body")
-        answer = client.answer()
-        assert (answer.status, answer.body) == (200, b"body")
+        response = client.response()
+        assert (response.status, response.body) == (200, b"body")
 
 
 @pytest.mark.fails_on("granian", "hypercorn", "gunicorn")
@@ -283,19 +283,19 @@ def test_no_100_continue_for_an_application_that_does_not_read(server):
     with server.connect() as client:
         head = {"expect": "100-continue", "content-length": "4"}
         client.send(request("POST", "/ignores_body", head))
-        answer = client.answer()
-        assert (answer.status, answer.informed) == (200, [])
+        response = client.response()
+        assert (response.status, response.interim) == (200, [])
 
 
-def test_requests_of_one_connection_are_told_apart(server):
+def test_requests_of_one_connection_are_separate(server):
     with server.connect() as client:
         for number in range(50):
             body = b"%d" % number * (number * 100 + 1)
             client.send(request("POST", "/echo", body=body))
-            assert client.answer().body == body
+            assert client.response().body == body
 
 
-def test_pipelined_requests_are_answered_in_their_order(server):
+def test_pipelined_responses_keep_their_order(server):
     with server.connect() as client:
         client.send(b"".join(request("POST", "/echo", body=b"%d" % n) for n in range(20)))
-        assert [client.answer().body for _ in range(20)] == [b"%d" % n for n in range(20)]
+        assert [client.response().body for _ in range(20)] == [b"%d" % n for n in range(20)]

@@ -1,6 +1,6 @@
 """ASGI 2.5: `root_path`, "the same as SCRIPT_NAME in WSGI", as uvicorn and Starlette have it.
 
-A proxy in front has taken the root path off; the server puts it before the path again, so that
+A proxy in front has removed the root path; the server prepends it to the path again, so that
 `path` begins with `root_path` and the application can take off what it is mounted at.
 """
 
@@ -17,7 +17,7 @@ async def app(scope, receive, send):
         await reply(send, told)
 
 
-def test_the_root_path_is_told_and_the_path_begins_with_it(server):
+def test_the_path_begins_with_the_root_path(server):
     told = json.loads(server.get("/caf%C3%A9?q").body)
     assert told["root_path"] == "/mounted"
     assert told["path"] == "/mounted/café"

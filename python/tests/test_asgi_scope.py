@@ -1,6 +1,6 @@
-"""ASGI 2.5, "HTTP Connection Scope": what the application is told about a request.
+"""ASGI 2.5, "HTTP Connection Scope": the scope that describes a request.
 
-The whole scope comes back as JSON, with the Python type of every value beside it.
+The application returns the whole scope as JSON, with the Python type of every value.
 """
 
 import json
@@ -16,7 +16,7 @@ app = Stage()
 
 
 def described(value):
-    """A value as JSON, its type with it."""
+    """A value as JSON, with its type."""
     kind = type(value).__name__
     if isinstance(value, bytes):
         return [kind, value.decode("latin-1")]
@@ -44,9 +44,9 @@ def plain(described_value):
 def told(server, target="/scope", headers=(), method="GET", version="1.1"):
     with server.connect() as client:
         client.send(request(method, target, headers, version=version))
-        answer = client.answer(method)
-    assert answer.status == 200, answer
-    return json.loads(answer.body)
+        response = client.response(method)
+    assert response.status == 200, response
+    return json.loads(response.body)
 
 
 def headers_of(scope):
@@ -97,17 +97,17 @@ def test_the_path_is_decoded_once(server, target, path):
     "/scope/caf%C3%A9", "/scope/caf%c3%a9", "/scope/a%2Fb", "/scope/a%20b", "/scope/%ff",
 ])
 def test_the_raw_path_is_the_one_that_was_routed_without_the_query(server, target):
-    """Ours has one spelling of percent-encoding, that of routing; another server's what came."""
+    """Tidegate normalises percent-encoding for routing; other servers pass the target unchanged."""
     raw = re.sub("%..", lambda match: match[0].upper(), target) if KIND == "tidegate" else target
     assert told(server, target + "?a=%20")["raw_path"] == ["bytes", raw]
 
 
-def test_a_path_that_is_not_utf8_is_a_string_all_the_same(server):
+def test_a_path_that_is_not_utf8_is_a_string(server):
     assert told(server, "/scope/%ff%fe")["path"][0] == "str"
 
 
 @pytest.mark.parametrize("query", ["", "a=b", "a=%C3%A9&b=c+d", "a?b", "a=/%2F", "=&=&&"])
-def test_the_query_string_is_bytes_as_they_came(server, query):
+def test_the_query_string_is_the_raw_bytes(server, query):
     assert told(server, f"/scope?{query}")["query_string"] == ["bytes", query]
 
 
@@ -115,7 +115,7 @@ def test_without_a_query_it_is_empty(server):
     assert told(server)["query_string"] == ["bytes", ""]
 
 
-def test_the_root_path_is_empty_unless_told(server):
+def test_the_root_path_is_empty_by_default(server):
     assert told(server).get("root_path", ["str", ""]) == ["str", ""]
 
 
@@ -131,7 +131,7 @@ def test_headers_are_two_item_iterables_of_bytes(server):
         assert [kind for kind, _ in pair[1]] == ["bytes", "bytes"]
 
 
-def test_values_stay_as_they_came(server):
+def test_values_are_unchanged(server):
     value = 'quoted "a, b"; c=d  two  spaces'
     assert (b"x", value.encode()) in headers_of(told(server, headers={"x": value}))
 
@@ -142,18 +142,18 @@ def test_whitespace_around_a_value_is_not_part_of_it(server):
     assert (b"x", b"value") in headers_of(told(server, headers={"x": "  value \t"}))
 
 
-def test_bytes_above_ascii_in_a_value_are_kept(server):
+def test_bytes_above_ascii_in_a_value_are_unchanged(server):
     assert (b"x", b"caf\xe9") in headers_of(told(server, headers={"x": "caf\xe9"}))
 
 
-def test_repeated_headers_are_all_there_in_their_order(server):
+def test_repeated_headers_keep_their_order(server):
     sent = [("b", "1"), ("a", "2"), ("B", "3"), ("a", "4"), ("b", "1")]
     found = [(n, v) for n, v in headers_of(told(server, headers=sent)) if n in (b"a", b"b")]
     assert [value for name, value in found if name == b"b"] == [b"1", b"3", b"1"]
     assert [value for name, value in found if name == b"a"] == [b"2", b"4"]
 
 
-def test_headers_stand_in_the_order_in_which_they_came(server):
+def test_headers_keep_their_order(server):
     sent = [("host", "h"), ("zz", "1"), ("accept", "*/*"), ("aa", "2"), ("user-agent", "t")]
     assert headers_of(told(server, headers=sent)) == [(n.encode(), v.encode()) for n, v in sent]
 
@@ -173,7 +173,7 @@ def test_two_cookie_fields_are_not_joined(server):
 def test_the_client_is_an_address_and_an_integer(server):
     with server.connect() as client:
         client.send(request("GET", "/scope"))
-        scope = json.loads(client.answer().body)
+        scope = json.loads(client.response().body)
         expected = list(client.socket.getsockname()[:2])
     kind, (host, port) = scope["client"]
     assert kind == "sequence"
@@ -188,17 +188,17 @@ def test_the_server_is_an_address_and_an_integer(server):
 
 
 @pytest.mark.fails_on("granian")
-def test_the_host_header_does_not_decide_who_the_server_is(server):
+def test_the_host_header_does_not_change_the_server(server):
     _, (host, port) = told(server, headers={"host": "example.org:1"})["server"]
     assert [host, port] == [["str", "127.0.0.1"], ["int", server.port]]
 
 
-def test_the_scope_is_a_dict_of_its_own(server):
-    """Nothing of what one request writes into its scope is in that of another."""
+def test_each_request_has_its_own_scope(server):
+    """The changes of one request do not appear in the scope of another."""
     with server.connect() as client:
         for _ in range(3):
             client.send(request("GET", "/scribble"))
-            assert client.answer().body == b'["fresh", "dict"]'
+            assert client.response().body == b'["fresh", "dict"]'
 
 
 @app.part
@@ -211,7 +211,7 @@ async def scribble(scope, receive, send):
     await reply(send, [fresh, type(scope).__name__])
 
 
-def test_what_is_in_a_scope_is_nobody_elses(server):
+def test_nested_objects_of_a_scope_are_not_shared(server):
     assert server.get("/scribble").status == 200
     scope = told(server)
     assert all(name != b"scribbled" for name, _ in headers_of(scope))
@@ -219,14 +219,14 @@ def test_what_is_in_a_scope_is_nobody_elses(server):
     assert "scribbled" not in plain(scope.get("extensions", ["dict", {}]))
 
 
-def test_the_absolute_form_of_a_target_has_its_path_taken(server):
+def test_the_path_of_an_absolute_target_is_used(server):
     scope = told(server, "http://example.org/scope/x?y=z", headers={"host": "example.org"})
     assert scope["path"] == ["str", "/scope/x"]
     assert scope["query_string"] == ["bytes", "y=z"]
 
 
 @pytest.mark.fails_on("uvicorn", "granian", "gunicorn", "hypercorn")
-def test_the_extensions_that_are_offered_are_told(server):
+def test_the_scope_lists_the_extensions(server):
     extensions = plain(told(server)["extensions"])
     for name in ("trailers", "early_hint", "pathsend"):
         assert extensions[f"http.response.{name}"] == {}, name

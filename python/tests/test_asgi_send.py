@@ -1,4 +1,4 @@
-"""ASGI 2.5, "Response Start" and "Response Body": what send() makes of messages."""
+"""ASGI 2.5, "Response Start" and "Response Body": what send() sends."""
 
 import asyncio
 import http
@@ -23,8 +23,8 @@ def test_everything_optional_may_be_missing(server):
     with server.connect() as client:
         for _ in range(2):
             client.send(request("GET", "/minimal"))
-            answer = client.answer()
-            assert (answer.status, answer.body, answer.complete) == (200, b"", True)
+            response = client.response()
+            assert (response.status, response.body, response.complete) == (200, b"", True)
 
 
 @app.part
@@ -37,12 +37,12 @@ async def status(scope, receive, send):
     (200, "OK"), (201, "Created"), (404, "Not Found"), (418, None), (500, "Internal Server Error"),
     (503, "Service Unavailable"), (599, None), (299, None),
 ])
-def test_the_status_is_the_one_given(server, code, reason):
-    answer = server.get(f"/status?{code}")
-    assert answer.status == code
-    assert answer.body == b"body"
+def test_the_status_is_sent_unchanged(server, code, reason):
+    response = server.get(f"/status?{code}")
+    assert response.status == code
+    assert response.body == b"body"
     if reason:
-        assert answer.reason == reason
+        assert response.reason == reason
 
 
 @app.part
@@ -69,16 +69,17 @@ async def fields(scope, receive, send):
 @pytest.mark.parametrize("shape", ["tuples", "lists", "tuple", "generator"])
 def test_headers_keep_their_order_and_repeats(server, shape):
     """They are an iterable of two-item iterables."""
-    answer = server.get(f"/fields?{shape}")
-    assert [f for f in answer.fields if f[0] in ("a", "b")] == [("b", "1"), ("a", "2"), ("b", "3")]
-    assert answer.all("set-cookie") == ["x=1, 2", "y=2"]
-    assert answer.header("latin") == "caf\xe9"
-    assert answer.header("empty") == ""
+    response = server.get(f"/fields?{shape}")
+    fields = [field for field in response.fields if field[0] in ("a", "b")]
+    assert fields == [("b", "1"), ("a", "2"), ("b", "3")]
+    assert response.all("set-cookie") == ["x=1, 2", "y=2"]
+    assert response.header("latin") == "caf\xe9"
+    assert response.header("empty") == ""
 
 
 @app.part
 async def bodies(scope, receive, send):
-    """Without a length, in as many pieces as are asked for."""
+    """Without a length, in the requested number of pieces."""
     await start(send)
     pieces = int(scope["query_string"])
     for number in range(pieces):
@@ -87,22 +88,22 @@ async def bodies(scope, receive, send):
 
 
 @pytest.mark.parametrize("pieces", [0, 1, 2, 100])
-def test_bodies_are_put_together(server, pieces):
+def test_pieces_are_joined(server, pieces):
     expected = b"".join(b"piece %d." % number for number in range(pieces)) + b"end"
     with server.connect() as client:
         for _ in range(2):
             client.send(request("GET", f"/bodies?{pieces}"))
-            answer = client.answer()
-            assert (answer.body, answer.complete) == (expected, True)
+            response = client.response()
+            assert (response.body, response.complete) == (expected, True)
 
 
 @pytest.mark.fails_on("uvicorn")
 def test_http10_without_a_length_ends_with_the_connection(server):
     with server.connect() as client:
         client.send(request("GET", "/bodies?3", version="1.0"))
-        answer = client.answer()
-        assert answer.header("transfer-encoding") is None
-        assert answer.body == b"piece 0.piece 1.piece 2.end"
+        response = client.response()
+        assert response.header("transfer-encoding") is None
+        assert response.body == b"piece 0.piece 1.piece 2.end"
         assert client.ended()
 
 
@@ -114,7 +115,7 @@ async def bytes_like(scope, receive, send):
 
 
 @pytest.mark.fails_on("granian")
-def test_what_is_like_bytes_is_taken(server):
+def test_bytes_like_objects_are_accepted(server):
     assert server.get("/bytes_like").body == b"bytearray,memoryview"
 
 
@@ -128,8 +129,8 @@ async def empty_pieces(scope, receive, send):
 
 def test_an_empty_piece_does_not_end_the_body(server):
     """An empty chunk would be the last one (RFC 9112 section 7.1)."""
-    answer = server.get("/empty_pieces")
-    assert (answer.body, answer.complete) == (b"ab", True)
+    response = server.get("/empty_pieces")
+    assert (response.body, response.complete) == (b"ab", True)
 
 
 @app.part
@@ -143,8 +144,8 @@ async def step_by_step(scope, receive, send):
     await more(send, b"", False)
 
 
-def test_a_piece_is_on_its_way_when_send_returns(server):
-    """It is not kept until there is more: the client sees it while the application waits."""
+def test_a_piece_is_sent_when_send_returns(server):
+    """It is not buffered: the client receives it while the application waits."""
     with server.connect() as client:
         client.send(request("POST", "/step_by_step", {"transfer-encoding": "chunked"}))
         client.head()
@@ -163,9 +164,9 @@ async def transfer_encoding(scope, receive, send):
 
 @pytest.mark.fails_on("uvicorn", "granian", "hypercorn", "gunicorn")
 def test_transfer_encoding_of_the_application_is_ignored(server):
-    answer = server.get("/transfer_encoding")
-    assert "gzip" not in (answer.header("transfer-encoding") or "")
-    assert (answer.body, answer.header("kept")) == (b"plain", "1")
+    response = server.get("/transfer_encoding")
+    assert "gzip" not in (response.header("transfer-encoding") or "")
+    assert (response.body, response.header("kept")) == (b"plain", "1")
 
 
 @app.part
@@ -178,15 +179,15 @@ def test_connection_close_of_the_application_closes(server):
     """Not in the specification; frameworks and users of uvicorn rely on it."""
     with server.connect() as client:
         client.send(request("GET", "/connection_field"))
-        answer = client.answer()
-        assert answer.header("connection") == "close"
+        response = client.response()
+        assert response.header("connection") == "close"
         assert client.ended()
 
 
 def test_head_has_the_fields_and_no_body(server):
     with server.connect() as client:
         client.send(request("HEAD", "/status?200") + request("GET", "/status?200"))
-        head, whole = client.answer("HEAD"), client.answer()
+        head, whole = client.response("HEAD"), client.response()
         assert (head.status, head.header("content-length")) == (200, "4")
         assert whole.body == b"body"
 
@@ -194,13 +195,13 @@ def test_head_has_the_fields_and_no_body(server):
 def test_head_of_a_streamed_body_has_no_body(server):
     with server.connect() as client:
         client.send(request("HEAD", "/bodies?3") + request("GET", "/status?200"))
-        assert client.answer("HEAD").status == 200
-        assert client.answer().body == b"body"
+        assert client.response("HEAD").status == 200
+        assert client.response().body == b"body"
 
 
 @app.part
 async def bare(scope, receive, send):
-    """A status that forbids a body, with one all the same."""
+    """A status that allows no content, with a body."""
     body = b"must not be seen" if b"body" in scope["query_string"] else b""
     code = int(scope["query_string"][:3])
     await send({"type": "http.response.start", "status": code, "headers": [(b"etag", b'"1"')]})
@@ -215,12 +216,12 @@ def test_204_and_304_have_no_body(server, code, body):
     # RFC 9112 section 6.3; RFC 9110 section 8.6 for the length of a 204.
     with server.connect() as client:
         client.send(request("GET", f"/bare?{code}{body}") + request("GET", "/status?200"))
-        answer = client.answer()
-        assert (answer.status, answer.header("etag")) == (code, '"1"')
-        assert answer.header("transfer-encoding") is None
+        response = client.response()
+        assert (response.status, response.header("etag")) == (code, '"1"')
+        assert response.header("transfer-encoding") is None
         if code == 204:
-            assert answer.header("content-length") is None
-        assert client.answer().body == b"body"
+            assert response.header("content-length") is None
+        assert client.response().body == b"body"
 
 
 @app.part
@@ -233,22 +234,22 @@ async def wrong_length(scope, receive, send):
 
 @pytest.mark.fails_on("granian", "hypercorn", "gunicorn")
 @pytest.mark.parametrize("short", [0, 5])
-def test_less_than_the_content_length_is_seen_as_cut(server, short):
+def test_less_than_the_content_length_truncates_the_response(server, short):
     with server.connect() as client:
         client.send(request("GET", f"/wrong_length?10,{short}"))
-        answer = client.answer()
-        assert answer.status >= 500 or not answer.complete, "it must not seem to be whole"
-        # An error is whole, and its connection may go on.
-        assert answer.status >= 500 or client.ended()
+        response = client.response()
+        assert response.status >= 500 or not response.complete, "it must not look complete"
+        # An error response is complete, and its connection may be reused.
+        assert response.status >= 500 or client.ended()
 
 
 @pytest.mark.fails_on("granian", "hypercorn", "gunicorn")
-def test_more_than_the_content_length_does_not_become_the_next_answer(server):
+def test_more_than_the_content_length_does_not_become_the_next_response(server):
     with server.connect() as client:
         client.send(request("GET", "/wrong_length?5,10"))
-        answer = client.answer()
-        assert answer.status >= 500 or answer.body in (b"xxxxx", b"")
-        left = client.rest() if answer.status == 200 else b""
+        response = client.response()
+        assert response.status >= 500 or response.body in (b"xxxxx", b"")
+        left = client.rest() if response.status == 200 else b""
         assert b"x" not in left
 
 
@@ -265,7 +266,7 @@ def test_messages_after_the_end_are_ignored(server):
     with server.connect() as client:
         for _ in range(2):
             client.send(request("GET", "/late"))
-            assert client.answer().body == b"whole"
+            assert client.response().body == b"whole"
             assert server.note("late-body") is None
             assert server.note("late-start") is None
 
@@ -280,23 +281,23 @@ async def slow_start(scope, receive, send):
 
 @pytest.mark.fails_on("uvicorn", "granian", "hypercorn", "gunicorn")
 def test_a_start_alone_is_not_sent(server):
-    """It may still be replaced by an error, and is."""
+    """An error replaces it."""
     with server.connect() as client:
         client.send(request("POST", "/slow_start", {"transfer-encoding": "chunked"}))
         server.note("started")
         client.send(b"0\r\n\r\n")
-        assert client.answer().status == 500
+        assert client.response().status == 500
 
 
 @app.part
 async def many_sends(scope, receive, send):
-    """send() from several tasks at once: each message whole."""
+    """send() from several concurrent tasks: no message is split."""
     await start(send)
     await asyncio.gather(*(more(send, b"%03d," % number * 100) for number in range(100)))
     await more(send, b"", False)
 
 
-def test_sends_of_several_tasks_do_not_mix(server):
+def test_sends_of_several_tasks_stay_whole(server):
     body = server.get("/many_sends").body
     pieces = [body[at:at + 400] for at in range(0, len(body), 400)]
     assert sorted(pieces) == [b"%03d," % number * 100 for number in range(100)]
@@ -308,8 +309,8 @@ async def large(scope, receive, send):
 
 
 def test_a_body_of_sixteen_megabytes_in_one_message(server):
-    answer = server.get("/large")
-    assert answer.body == b"0123456789abcdef" * (1 << 20)
+    response = server.get("/large")
+    assert response.body == b"0123456789abcdef" * (1 << 20)
 
 
 @app.part
@@ -318,7 +319,7 @@ async def with_extra_keys(scope, receive, send):
     await send({"type": "http.response.body", "body": b"ok", "unknown": [1]})
 
 
-def test_unknown_keys_are_no_error(server):
+def test_unknown_keys_are_ignored(server):
     assert server.get("/with_extra_keys").body == b"ok"
 
 
@@ -336,11 +337,11 @@ def test_a_date_of_the_application_is_the_only_one(server):
 
 @app.part
 async def identity(scope, receive, send):
-    """What send() gives."""
+    """Returns the result of send()."""
     given = await send({"type": "http.response.start", "status": 200, "headers": []})
     given = [given, await send({"type": "http.response.body", "more_body": True})]
     await more(send, json.dumps(given).encode(), False)
 
 
-def test_send_gives_nothing(server):
+def test_send_returns_none(server):
     assert server.get("/identity").body == b"[null, null]"

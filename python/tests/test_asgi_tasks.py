@@ -1,6 +1,6 @@
-"""What an application may expect of asyncio: its task, its context, its tasks' lives.
+"""What an application may expect of asyncio: its task, its context, the lifetime of its tasks.
 
-A server may run a coroutine without a task of asyncio's making as long as nobody can tell.
+A server may run a coroutine without a new asyncio task as long as no application can tell.
 """
 
 import asyncio
@@ -38,21 +38,21 @@ async def context(scope, receive, send):
     await reply(send, [before, VARIABLE.get()])
 
 
-def test_each_request_has_a_context_of_its_own(server):
+def test_each_request_has_its_own_context(server):
     with server.connect() as client:
         for number in range(5):
             client.send(request("GET", f"/context?{number}"))
-            before, after = json.loads(client.answer().body)
+            before, after = json.loads(client.response().body)
             assert before in ("unset", "from startup")
             assert after == str(number)
 
 
-def test_requests_side_by_side_do_not_see_each_others_context(server):
+def test_concurrent_requests_do_not_see_each_others_context(server):
     clients = [server.connect() for _ in range(20)]
     for number, client in enumerate(clients):
         client.send(request("GET", f"/context?{number}"))
     for number, client in enumerate(clients):
-        before, after = json.loads(client.answer().body)
+        before, after = json.loads(client.response().body)
         assert (before in ("unset", "from startup"), after) == (True, str(number))
         client.close()
 
@@ -68,7 +68,7 @@ def test_a_coroutine_that_never_suspends_has_its_context_too(server):
     with server.connect() as client:
         for _ in range(3):
             client.send(request("GET", "/never_suspends"))
-            assert client.answer().body in (b"unset", b"from startup")
+            assert client.response().body in (b"unset", b"from startup")
 
 
 @app.part
@@ -86,7 +86,7 @@ async def task(scope, receive, send):
 
 
 def test_there_is_a_current_task_and_it_stays_the_same(server):
-    """In the first step too, which may run before there is a need for one."""
+    """Also in the first step, which could run without one."""
     seen = json.loads(server.get("/task").body)
     assert [s[:2] for s in seen] == [[True, True]] * 4
     assert len({s[2] for s in seen}) == 1
@@ -100,20 +100,20 @@ async def one_of_several_tasks(scope, receive, send):
     await reply(send, b"")
 
 
-def test_requests_side_by_side_have_tasks_of_their_own(server):
+def test_concurrent_requests_have_their_own_tasks(server):
     clients = [server.connect() for _ in range(3)]
     for client in clients:
         client.send(request("POST", "/one_of_several_tasks", {"content-length": "2"}) + b"x")
     assert len({server.note("my-task") for _ in clients}) == 3
     for client in clients:
         client.send(b"x")
-        assert client.answer().status == 200
+        assert client.response().status == 200
         client.close()
 
 
 @app.part
 async def timeouts(scope, receive, send):
-    """asyncio.timeout and wait_for cancel the current task, and take that back."""
+    """asyncio.timeout and wait_for cancel the current task, and undo the cancellation."""
     async def forever():
         await asyncio.get_running_loop().create_future()
 
@@ -175,17 +175,17 @@ def test_a_task_that_was_spawned_outlives_its_request(server):
 
 @app.part
 async def background(scope, receive, send):
-    await reply(send, b"answer")
+    await reply(send, b"response")
     note("answered")
     await asyncio.sleep(0.05)
     note("worked", VARIABLE.get())
 
 
-def test_the_client_has_the_answer_while_the_application_goes_on(server):
+def test_the_client_has_the_response_while_the_application_continues(server):
     with server.connect() as client:
         client.send(request("GET", "/background") + request("GET", "/never_suspends"))
-        assert client.answer().body == b"answer"
-        assert client.answer().status == 200
+        assert client.response().body == b"response"
+        assert client.response().status == 200
         server.note("worked")
 
 
@@ -203,7 +203,7 @@ def test_send_and_receive_work_in_other_tasks(server):
     with server.connect() as client:
         for _ in range(2):
             client.send(request("POST", "/other_task_sends", body=b"x"))
-            assert client.answer().body == b"from another task"
+            assert client.response().body == b"from another task"
 
 
 @app.part
@@ -224,21 +224,21 @@ def test_a_thread_can_send_through_the_loop(server):
 
 @app.part
 async def unsuspended_loop(scope, receive, send):
-    """Streams without ever giving way, until there is no more room."""
+    """Streams without a pause, until the send buffer is full."""
     await start(send)
     for _ in range(200):
         await more(send, b"x" * 10_000)
     await more(send, b"", False)
 
 
-def test_who_streams_without_a_pause_lets_others_live(server):
-    """send() gives way when the client does not read: the loop is everybody's."""
+def test_an_endless_stream_does_not_block_other_requests(server):
+    """send() suspends while the client does not read, so that other tasks run."""
     with server.connect() as stuck, server.connect() as other:
         stuck.send(request("GET", "/unsuspended_loop"))
         stuck.head()
         for _ in range(5):
             other.send(request("GET", "/never_suspends"))
-            assert other.answer().status == 200
+            assert other.response().status == 200
         size = 0
         while piece := stuck.chunk():
             size += len(piece)
@@ -262,9 +262,9 @@ async def thrown_into(scope, receive, send):
 def test_a_request_can_be_cancelled_in_receive(server):
     with server.connect() as client:
         client.send(request("GET", "/thrown_into"))
-        assert client.answer().body == b"cancelled"
+        assert client.response().body == b"cancelled"
         client.send(request("GET", "/never_suspends"))
-        assert client.answer().status == 200
+        assert client.response().status == 200
 
 
 @app.part
@@ -295,7 +295,7 @@ def test_a_group_of_exceptions_is_a_500(server):
 
 @app.part
 async def unusual_awaitables(scope, receive, send):
-    """A generator-based step, a future, a gather, a shield, an event: all suspend and come back."""
+    """A generator-based step, a future, a gather, a shield, an event: all suspend and resume."""
     loop = asyncio.get_running_loop()
     future = loop.create_future()
     loop.call_soon(future.set_result, 1)
@@ -306,25 +306,25 @@ async def unusual_awaitables(scope, receive, send):
     await reply(send, values)
 
 
-def test_whatever_can_be_awaited_is(server):
+def test_all_kinds_of_awaitables_work(server):
     assert json.loads(server.get("/unusual_awaitables").body) == [1, [2, 3], 4, True]
 
 
 @pytest.mark.parametrize("count", [300])
-def test_many_requests_on_many_connections_keep_apart(server, count):
+def test_many_requests_on_many_connections_do_not_mix(server, count):
     clients = [server.connect() for _ in range(10)]
     for at in range(count // 10):
         for number, client in enumerate(clients):
             client.send(request("GET", f"/context?{at}.{number}"))
         for number, client in enumerate(clients):
-            assert json.loads(client.answer().body)[1] == f"{at}.{number}"
+            assert json.loads(client.response().body)[1] == f"{at}.{number}"
     for client in clients:
         client.close()
 
 
 @app.part
 async def cancels_itself(scope, receive, send):
-    """Asks for its own cancellation, and ends before it could be delivered."""
+    """Cancels its own task, and ends before the exception is raised."""
     await reply(send, b"cancelled")
     asyncio.current_task().cancel()
 
@@ -345,7 +345,7 @@ async def suspends(scope, receive, send):
 
 @app.part
 async def blocks_the_loop(scope, receive, send):
-    """Meanwhile other requests arrive, which the server then begins one after the other."""
+    """Keeps the loop busy while other requests arrive, which the server then begins together."""
     note("blocks")
     time.sleep(0.05)
     await reply(send, b"")
@@ -361,10 +361,10 @@ def test_a_cancellation_reaches_no_other_request(server, before):
             for at, client in enumerate(clients):
                 client.send(request("GET", "/suspends" if at % 2 else f"/{before}"))
             for at, client in enumerate(clients):
-                answer = client.answer()
-                assert answer.status == 200, at
-                assert at % 2 == 0 or answer.body == b"[0]"
-            assert blocking.answer().status == 200
+                response = client.response()
+                assert response.status == 200, at
+                assert at % 2 == 0 or response.body == b"[0]"
+            assert blocking.response().status == 200
     for client in clients:
         client.close()
 
@@ -374,7 +374,7 @@ NAMES = {}
 
 
 def leave_name(current):
-    current.set_name("somebody")
+    current.set_name("another request")
 
 
 def leave_name_in_a_dictionary(current):
@@ -382,11 +382,11 @@ def leave_name_in_a_dictionary(current):
 
 
 def leave_attribute(current):
-    current.user = "somebody"
+    current.user = "another request"
 
 
 def leave_weak_key(current):
-    TASKS[current] = "somebody"
+    TASKS[current] = "another request"
 
 
 def leave_weak_reference(current):
@@ -403,7 +403,7 @@ def leave_reference(current):
 
 def leave_context(current):
     if sys.version_info >= (3, 12):
-        current.get_context().run(VARIABLE.set, "somebody")
+        current.get_context().run(VARIABLE.set, "another request")
 
 
 LEAVES = {name: function for name, function in globals().items() if name.startswith("leave_")}
@@ -415,13 +415,13 @@ async def leaves(scope, receive, send):
     try:
         LEAVES[scope["query_string"].decode()](current)
     except RuntimeError:
-        pass  # A task of its own is inside of its context.
+        pass  # Runs in its own task and context.
     await reply(send, b"")
 
 
 @app.part
 async def finds(scope, receive, send):
-    """What there is to find of another request."""
+    """Returns the traces of another request."""
     current = asyncio.current_task()
     found = []
     if not current.get_name().startswith("Task-"):
@@ -436,7 +436,7 @@ async def finds(scope, receive, send):
         found.append("weak reference")
     if NAMES.get("task") is current:
         found.append("reference")
-    if sys.version_info >= (3, 12) and current.get_context().get(VARIABLE) == "somebody":
+    if sys.version_info >= (3, 12) and current.get_context().get(VARIABLE) == "another request":
         found.append("context")
     NAMES.clear()
     await reply(send, found)
@@ -447,9 +447,9 @@ def leave_and_look(server, trace, before):
         for _ in range(8):
             for path in [*before, f"/leaves?{trace}"]:
                 client.send(request("GET", path))
-                assert client.answer().status == 200
+                assert client.response().status == 200
             client.send(request("GET", "/finds"))
-            assert json.loads(client.answer().body) == []
+            assert json.loads(client.response().body) == []
 
 
 @pytest.mark.parametrize("trace", LEAVES)
@@ -459,7 +459,7 @@ def test_a_request_finds_nothing_of_the_one_before_it_in_its_task(server, trace)
 
 @pytest.mark.parametrize("trace", ["leave_weak_key", "leave_name"])
 def test_a_request_finds_nothing_of_the_first_one_of_its_task(start_server, trace):
-    """A new server has tasks that have run nothing yet."""
+    """A new server has tasks that have not run any request."""
     leave_and_look(start_server("test_asgi_tasks:app"), trace, [])
 
 
@@ -471,9 +471,9 @@ async def done_callback_ran(scope, receive, send):
 def test_a_done_callback_runs_when_the_request_has_ended(server):
     with server.connect() as client:
         client.send(request("GET", "/leaves?leave_callback"))
-        assert client.answer().status == 200
+        assert client.response().status == 200
         client.send(request("GET", "/done_callback_ran"))
-        assert json.loads(client.answer().body) is True
+        assert json.loads(client.response().body) is True
 
 
 @app.part
@@ -483,10 +483,10 @@ async def task_name(scope, receive, send):
 
 @pytest.mark.fails_on("uvicorn", "granian", "hypercorn", "gunicorn")
 def test_requests_that_leave_no_trace_share_tasks(server):
-    """This is what makes them cheap: the checks above must not reject every task."""
+    """Sharing makes requests cheap: the checks above must not reject every task."""
     with server.connect() as client:
         names = set()
         for _ in range(40):
             client.send(request("GET", "/task_name"))
-            names.add(client.answer().body)
+            names.add(client.response().body)
     assert len(names) <= 8

@@ -1,4 +1,4 @@
-"""ASGI 2.5, "WebSocket": the handshake, messages, and every way to an end."""
+"""ASGI 2.5, "WebSocket": the handshake, messages, and every way to end a session."""
 
 import asyncio
 import json
@@ -9,13 +9,13 @@ import pytest
 
 from client import request
 from stage import Stage, note, outcome, reply
-from talk import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, Talk, frame
+from websocket_frames import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, Session, frame
 
 app = Stage()
 
 
 def talk(server, target, **more):
-    return Talk(server.port, target, **more).opened()
+    return Session(server.port, target, **more).opened()
 
 
 async def accept(receive, send, **more):
@@ -30,7 +30,7 @@ async def echo(scope, receive, send):
     while (message := await receive())["type"] == "websocket.receive":
         kept = {key: message[key] for key in ("text", "bytes") if message.get(key) is not None}
         await send({"type": "websocket.send", **kept})
-    # Each session that a test asks about has a name of its own.
+    # Each session that a test queries has its own name.
     note(f"disconnect-{scope['query_string'].decode()}", {**message})
 
 
@@ -96,16 +96,16 @@ async def go(scope, receive, send):
     await reply(send, b"")
 
 
-def test_the_handshake_is_not_complete_before_the_application_says_so(server):
+def test_the_handshake_waits_for_the_application(server):
     server.get("/prepare")
-    with Talk(server.port, "/waits_before_accept") as session:
+    with Session(server.port, "/waits_before_accept") as session:
         server.note("connecting")
         session.client.socket.settimeout(0.1)
         with pytest.raises(TimeoutError):
             session.client.socket.recv(1)
         session.client.socket.settimeout(60)
         server.get("/go")
-        assert session.opened().answer.status == 101
+        assert session.opened().response.status == 101
 
 
 @app.part
@@ -118,15 +118,15 @@ async def accepts_with(scope, receive, send):
 @pytest.mark.fails_on("granian")
 def test_accept_has_a_subprotocol_and_headers(server):
     with talk(server, "/accepts_with", subprotocols=["first", "second"]) as session:
-        assert session.answer.status == 101
-        assert session.answer.header("sec-websocket-protocol") == "second"
-        assert session.answer.header("x-a") == "1"
-        assert session.answer.all("set-cookie") == ["c=1", "d=2"]
+        assert session.response.status == 101
+        assert session.response.header("sec-websocket-protocol") == "second"
+        assert session.response.header("x-a") == "1"
+        assert session.response.all("set-cookie") == ["c=1", "d=2"]
 
 
 def test_accept_without_a_subprotocol_chooses_none(server):
     with talk(server, "/echo", subprotocols=["first"]) as session:
-        assert session.answer.header("sec-websocket-protocol") is None
+        assert session.response.header("sec-websocket-protocol") is None
 
 
 @app.part
@@ -137,7 +137,7 @@ async def denies(scope, receive, send):
 
 def test_close_before_accept_is_a_403(server):
     with talk(server, "/denies") as session:
-        assert session.answer.status == 403
+        assert session.response.status == 403
 
 
 @app.part
@@ -148,7 +148,7 @@ async def raises_before_accept(scope, receive, send):
 
 def test_raising_before_accept_is_a_500(server):
     with talk(server, "/raises_before_accept") as session:
-        assert session.answer.status == 500
+        assert session.response.status == 500
     server.line("ValueError: before accept")
 
 
@@ -157,9 +157,9 @@ async def returns_before_accept(scope, receive, send):
     await receive()
 
 
-def test_returning_before_accept_is_a_refusal(server):
+def test_returning_before_accept_is_a_500(server):
     with talk(server, "/returns_before_accept") as session:
-        assert session.answer.status in (403, 500)
+        assert session.response.status in (403, 500)
 
 
 @app.part
@@ -167,19 +167,19 @@ async def denial_response(scope, receive, send):
     await receive()
     await send({"type": "websocket.http.response.start", "status": 401,
                 "headers": [(b"www-authenticate", b"Basic"), (b"content-type", b"text/plain")]})
-    await send({"type": "websocket.http.response.body", "body": b"who ", "more_body": True})
-    await send({"type": "websocket.http.response.body", "body": b"are you?"})
+    await send({"type": "websocket.http.response.body", "body": b"please ", "more_body": True})
+    await send({"type": "websocket.http.response.body", "body": b"log in"})
 
 
 def test_a_denial_may_be_a_whole_response(server):
     with talk(server, "/denial_response") as session:
-        answer = session.answer
-        assert (answer.status, answer.body, answer.complete) == (401, b"who are you?", True)
-        assert answer.header("www-authenticate") == "Basic"
+        response = session.response
+        assert (response.status, response.body, response.complete) == (401, b"please log in", True)
+        assert response.header("www-authenticate") == "Basic"
 
 
 @pytest.mark.parametrize("message", ["text", "", "é€😀", b"binary", b"", b"\x00\xff"])
-def test_messages_are_text_or_bytes_as_they_came(server, message):
+def test_messages_are_received_unchanged(server, message):
     with talk(server, "/echo") as session:
         session.send(message)
         assert session.message() == message
@@ -191,12 +191,12 @@ async def shapes(scope, receive, send):
     await accept(receive, send)
     while (message := await receive())["type"] == "websocket.receive":
         others = [message.get("bytes"), message.get("text")]
-        assert others.count(None) == 1, "exactly one of them"
+        assert others.count(None) == 1, "exactly one of them must be None"
         await send({"type": "websocket.send", "bytes": None,
                     "text": "text" if message.get("text") is not None else "bytes"})
 
 
-def test_exactly_one_of_text_and_bytes_is_there(server):
+def test_exactly_one_of_text_and_bytes_is_set(server):
     with talk(server, "/shapes") as session:
         for message, kind in (("", "text"), ("a", "text"), (b"", "bytes"), (b"a", "bytes")):
             session.send(message)
@@ -211,7 +211,7 @@ def test_messages_of_all_sizes(server, length):
         assert session.frame() == (BINARY, message)
 
 
-def test_fragments_are_put_together(server):
+def test_fragments_are_joined(server):
     # RFC 6455 section 5.4; a ping may come between them.
     with talk(server, "/echo") as session:
         session.client.send(frame(TEXT, "caf".encode(), False) + frame(CONTINUATION, b"\xc3", False)
@@ -221,7 +221,7 @@ def test_fragments_are_put_together(server):
         assert (TEXT, "café".encode()) in seen
 
 
-def test_pings_are_answered_by_the_server(server):
+def test_the_server_replies_to_pings(server):
     with talk(server, "/echo") as session:
         session.client.send(frame(PING, b"are you there"))
         assert session.frame() == (PONG, b"are you there")
@@ -243,7 +243,7 @@ def test_many_messages_keep_their_order(server):
 def test_a_close_of_the_client_is_a_disconnect_with_its_code_and_reason(
         server, code, reason, told):
     with talk(server, f"/echo?{code}") as session:
-        session.say_close(code, reason)
+        session.send_close(code, reason)
         answered = session.message()
         assert answered[0] == code or code is None
         found = server.note(f"disconnect-{code}")
@@ -253,7 +253,7 @@ def test_a_close_of_the_client_is_a_disconnect_with_its_code_and_reason(
 
 @pytest.mark.fails_on("granian", "uvicorn")
 @pytest.mark.parametrize("farewell", ["close", "vanish"])
-def test_a_client_that_is_lost_is_1006(server, farewell):
+def test_a_lost_client_is_1006(server, farewell):
     session = talk(server, f"/echo?{farewell}")
     getattr(session.client, farewell)()
     assert server.note(f"disconnect-{farewell}")["code"] == 1006
@@ -276,7 +276,7 @@ async def closes(scope, receive, send):
 def test_the_application_closes(server, fields, said):
     with talk(server, f"/closes?{json.dumps(fields).encode().hex()}") as session:
         assert session.message() == said
-        session.say_close(said[0])
+        session.send_close(said[0])
         assert session.client.ended()
     assert "raised" in server.note("after-close"), "nothing can be sent after a close"
     assert server.note("then")["type"] == "websocket.disconnect"
@@ -360,7 +360,7 @@ def test_a_wrong_message_raises_in_the_application(server, case):
     (frame(CLOSE, b"\x03"), 1002),
     (frame(PING, b"x" * 126), 1002),
 ], ids=["utf8", "unmasked", "opcode", "continuation", "close-of-one", "long-ping"])
-def test_what_is_against_the_protocol_closes(server, sent, code):
+def test_a_protocol_violation_closes_the_session(server, sent, code):
     # RFC 6455 sections 5.1, 5.5, 7.4.1, 8.1.
     name = f"against-{sent.hex()}"
     with talk(server, f"/echo?{name}") as session:
@@ -372,7 +372,7 @@ def test_what_is_against_the_protocol_closes(server, sent, code):
 def test_a_request_without_upgrade_is_http(server):
     with server.connect() as client:
         client.send(request("GET", "/go_http"))
-        assert client.answer().body == b"http"
+        assert client.response().body == b"http"
 
 
 @app.part
@@ -382,7 +382,7 @@ async def go_http(scope, receive, send):
 
 
 @pytest.mark.fails_on("granian", "hypercorn", "gunicorn", "uvicorn")
-def test_sessions_are_told_when_the_server_ends(start_server):
+def test_sessions_are_closed_when_the_server_stops(start_server):
     """Close 1012, "service restart", and a disconnect in the application."""
     server = start_server("test_asgi_websocket:app")
     with talk(server, "/echo?end") as session:
@@ -390,6 +390,6 @@ def test_sessions_are_told_when_the_server_ends(start_server):
         assert session.message() == "here"
         server.signal(signal.SIGTERM)
         assert session.message()[0] == 1012
-        session.say_close(1012)
+        session.send_close(1012)
         assert server.note("disconnect-end")["type"] == "websocket.disconnect"
         assert server.wait() == 0

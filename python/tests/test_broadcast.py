@@ -9,7 +9,7 @@ import pytest
 
 from hosting import KIND
 from stage import Stage, more, reply, start
-from talk import Talk
+from websocket_frames import Session
 from workers import both, paused
 
 if KIND != "tidegate":
@@ -22,12 +22,12 @@ OPTIONS = {"workers": 2}
 MIB = 1024 * 1024
 
 
-def test_what_is_published_is_heard_in_order():
+def test_messages_are_received_in_order():
     async def listen():
         async with broadcast.subscribe("a", "b") as messages, broadcast.subscribe("b") as others:
             await broadcast.apublish("a", "text")
             broadcast.publish("b", b"\xff")
-            await broadcast.apublish("c", "to nobody")
+            await broadcast.apublish("c", "no subscriber")
             assert [await anext(messages), await anext(messages)] == ["text", b"\xff"]
             assert await anext(others) == b"\xff"
             broadcast.publish("a", "named")
@@ -36,7 +36,7 @@ def test_what_is_published_is_heard_in_order():
     asyncio.run(listen())
 
 
-def test_a_listener_waits_without_stopping_the_loop():
+def test_a_subscriber_waits_without_blocking_the_loop():
     async def listen():
         async with broadcast.subscribe("a") as messages:
             waiting = asyncio.create_task(anext(messages))
@@ -49,7 +49,7 @@ def test_a_listener_waits_without_stopping_the_loop():
     asyncio.run(listen())
 
 
-def test_waiting_may_be_given_up_and_loses_nothing():
+def test_a_cancelled_wait_loses_no_message():
     async def listen():
         async with broadcast.subscribe("a") as messages:
             for number in range(20):
@@ -61,7 +61,7 @@ def test_waiting_may_be_given_up_and_loses_nothing():
     asyncio.run(listen())
 
 
-def test_one_that_has_left_hears_nothing():
+def test_a_closed_subscription_receives_nothing():
     async def listen():
         async with broadcast.subscribe("a") as messages:
             pass
@@ -73,7 +73,7 @@ def test_one_that_has_left_hears_nothing():
     asyncio.run(listen())
 
 
-def test_a_slow_one_is_dropped_and_told_so():
+def test_a_slow_subscriber_is_dropped_with_an_exception():
     async def listen():
         async with broadcast.subscribe("a") as slow, broadcast.subscribe("a") as quick:
             heard = []
@@ -90,7 +90,7 @@ def test_a_slow_one_is_dropped_and_told_so():
     asyncio.run(listen())
 
 
-def test_what_cannot_be_sent_is_refused():
+def test_invalid_messages_are_rejected():
     for message in (None, 5, {"a": 1}):
         with pytest.raises(TypeError, match="serialise it first"):
             broadcast.publish("a", message)
@@ -124,7 +124,7 @@ async def pid(scope, receive, send):
 
 @app.part
 async def events(scope, receive, send):
-    """Server-sent events of a room, until the room is closed."""
+    """Server-sent events of a channel, until it is closed."""
     async with broadcast.subscribe("room") as messages:
         await start(send, headers=[(b"content-type", b"text/event-stream")])
         await more(send, b"data: welcome\n\n")
@@ -156,7 +156,7 @@ def test_server_sent_events_come_from_every_worker(server):
 
 @app.part
 async def chat(scope, receive, send):
-    """Everyone hears what anyone says. Leaves when the other side does."""
+    """Every client receives all messages. Ends when the client disconnects."""
     assert (await receive())["type"] == "websocket.connect"
     async with broadcast.subscribe("chat") as messages:
         await send({"type": "websocket.accept"})
@@ -173,9 +173,9 @@ async def chat(scope, receive, send):
 
 
 def test_a_chat_over_two_workers(server):
-    one = Talk(server.port, "/chat").opened()
+    one = Session(server.port, "/chat").opened()
     with paused(int(one.message())):
-        other = Talk(server.port, "/chat").opened()
+        other = Session(server.port, "/chat").opened()
         other.message()
     with one, other:
         for speaker, words in ((one, "hello"), (other, "hello you"), (one, "bye \U0001f980")):

@@ -18,19 +18,19 @@ INTERFACE = "wsgi"
 OPTIONS = {"workers": 2}
 
 
-def answer(start_response, body):
+def response(start_response, body):
     start_response("200 OK", [("content-type", "text/plain"), ("content-length", str(len(body)))])
     return [body]
 
 
 @app.part
 def pid(environ, start_response):
-    return answer(start_response, b"%d" % os.getpid())
+    return response(start_response, b"%d" % os.getpid())
 
 
 @app.part
 def count(environ, start_response):
-    return answer(start_response, b"%d" % cache.incr("count"))
+    return response(start_response, b"%d" % cache.incr("count"))
 
 
 @app.part
@@ -52,7 +52,7 @@ def events(environ, start_response):
 @app.part
 def say(environ, start_response):
     broadcast.publish("room", environ["QUERY_STRING"])
-    return answer(start_response, b"")
+    return response(start_response, b"")
 
 
 def test_no_count_is_lost(server):

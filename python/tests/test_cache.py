@@ -25,7 +25,7 @@ def empty():
     cache.clear()
 
 
-def test_values_come_back_as_what_they_were():
+def test_values_keep_their_types():
     texts = ("text", "", "gr\u00fc\u00df \U0001f980")
     for value in (*texts, b"bytes", b"", b"\xff\x00", 0, -5, 2**63 - 1):
         cache.set("key", value)
@@ -36,7 +36,7 @@ def test_values_come_back_as_what_they_were():
 
 
 @pytest.mark.parametrize("value", [None, True, 1.5, ["a"], {"a": 1}, bytearray(b"a")])
-def test_other_values_are_to_be_serialised(value):
+def test_other_types_are_rejected(value):
     with pytest.raises(TypeError, match="serialise it first"):
         cache.set("key", value)
     with pytest.raises(TypeError, match=type(value).__name__):
@@ -44,7 +44,7 @@ def test_other_values_are_to_be_serialised(value):
     assert cache.get("key") is None
 
 
-def test_what_cannot_be_kept_is_refused():
+def test_invalid_entries_are_rejected():
     with pytest.raises(OverflowError):
         cache.set("key", 2**63)
     with pytest.raises(ValueError, match="1 to 1024 bytes"):
@@ -61,13 +61,13 @@ def test_what_cannot_be_kept_is_refused():
     assert cache.get("key") is None
 
 
-def test_the_first_of_those_who_add_wins():
+def test_add_stores_only_a_new_key():
     assert cache.add("key", 1)
     assert not cache.add("key", 2)
     assert cache.get("key") == 1
 
 
-def test_keys_are_forgotten():
+def test_keys_are_deleted():
     cache.set_many({"a": 1, "b": 2, "c": 3})
     assert cache.delete("a")
     assert not cache.delete("a")
@@ -104,7 +104,7 @@ def gone(key):
     return True
 
 
-def test_time_ends():
+def test_keys_expire():
     cache.set("key", "x", ttl=0.01)
     assert gone("key")
     cache.set("key", "x", ttl=1000)
@@ -121,7 +121,7 @@ def test_time_ends():
     assert cache.get("count") == 2, "the time of a counter is set when it begins"
 
 
-def test_what_is_not_there_is_made_once():
+def test_a_missing_value_is_computed_once():
     made = []
 
     def make():
@@ -182,7 +182,7 @@ async def look(scope, receive, send):
 
 @app.part
 async def blocks(scope, receive, send):
-    """The loop goes on while a coroutine waits for the store."""
+    """The loop runs while a coroutine waits for the store."""
     turns = 0
 
     async def turn():
@@ -213,11 +213,11 @@ async def fill(scope, receive, send):
     await reply(send, [key for key in await cache.aget_many(values)])
 
 
-def test_memory_is_what_was_said(start_server):
+def test_the_memory_limit_is_the_configured_one(start_server):
     server = start_server("test_cache:app", store="1MiB")
     assert json.loads(server.get("/fill").body) == [f"key{number}" for number in range(10, 20)]
     assert len(json.loads(start_server("test_cache:app").get("/fill").body)) == 20
 
 
-def test_the_loop_goes_on_while_the_store_is_asked(server):
+def test_the_loop_runs_while_the_store_is_queried(server):
     assert json.loads(server.get("/blocks").body) >= 50

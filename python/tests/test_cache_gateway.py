@@ -46,20 +46,20 @@ def gateway(tmp_path):
 
 
 def counted(gateway, name):
-    answer = gateway.get(f"/{name}/count")
-    assert answer.status == 200, answer
-    return json.loads(answer.body)
+    response = gateway.get(f"/{name}/count")
+    assert response.status == 200, response
+    return json.loads(response.body)
 
 
 def memory_limit(gateway, name):
     with Client(gateway.admin) as client:
         client.send("GET /metrics HTTP/1.1\r\nhost: test\r\nconnection: close\r\n\r\n")
-        text = client.answer().body.decode()
+        text = client.response().body.decode()
     found = re.search(f'^tidegate_store_memory_limit_bytes{{app="{name}"}} (.*)$', text, re.M)
     return int(found[1])
 
 
-def test_each_application_has_its_own_and_keeps_it(gateway):
+def test_each_application_has_its_own_persistent_store(gateway):
     assert [counted(gateway, "one") for _ in range(6)] == [1, 2, 3, 4, 5, 6]
     assert [counted(gateway, "two") for _ in range(2)] == [1, 2]
     assert memory_limit(gateway, "one") == 2 << 20

@@ -1,4 +1,4 @@
-"""Clients that are slow, many, or gone, and what is left of them: nothing."""
+"""Clients that are slow, many or disconnected must not consume resources."""
 
 import asyncio
 import json
@@ -35,7 +35,7 @@ async def echo(scope, receive, send):
 
 @app.part
 async def left(scope, receive, send):
-    """How many requests are still in the application, once they have had time to leave it."""
+    """The number of requests that are still in the application, after time to leave it."""
     end = time.monotonic() + 30
     while app.inside and time.monotonic() < end:
         await asyncio.sleep(0.01)
@@ -57,7 +57,7 @@ def wsgi_echo(environ, start_response):
 
 @pytest.fixture
 def many_descriptors():
-    """For a thousand connections on either side; who is started inherits it."""
+    """Allows a thousand connections on either side; child processes inherit the limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = COUNT + 500
     assert hard == resource.RLIM_INFINITY or hard >= wanted, f"no more than {hard} descriptors"
@@ -68,9 +68,9 @@ def many_descriptors():
 
 
 @pytest.mark.parametrize("interface", ["asgi", "wsgi"])
-def test_a_thousand_slow_uploads_keep_nobody_from_being_served(
+def test_a_thousand_slow_uploads_do_not_delay_other_requests(
         start_server, many_descriptors, interface):
-    """A body is read before a thread of WSGI is taken for it."""
+    """A body is complete before a WSGI thread takes the request."""
     prefix = "wsgi_" if interface == "wsgi" else ""
     target = "wsgi" if interface == "wsgi" else "app"
     server = start_server(f"test_faults_clients:{target}", interface)
@@ -85,13 +85,13 @@ def test_a_thousand_slow_uploads_keep_nobody_from_being_served(
     for client in clients:
         client.send(b"y")
     for client in clients:
-        assert client.answer().body == b"body"
+        assert client.response().body == b"body"
         client.close()
 
 
 @pytest.mark.fails_on("uvicorn", "granian")
-@pytest.mark.parametrize("where", ["head", "body", "answer"])
-def test_nothing_is_left_of_clients_that_vanished(server, where):
+@pytest.mark.parametrize("where", ["head", "body", "response"])
+def test_vanished_clients_leave_nothing_behind(server, where):
     for _ in range(100):
         client = server.connect()
         if where == "head":
@@ -118,7 +118,7 @@ async def endless(scope, receive, send):
 
 
 @pytest.mark.fails_on("uvicorn", "granian")
-def test_an_endless_answer_ends_with_its_client(server):
+def test_an_endless_response_ends_with_its_client(server):
     client = server.connect()
     client.send(request("GET", "/counts_down"))
     client.head()
@@ -140,7 +140,7 @@ async def counts_down(scope, receive, send):
 
 @app.part
 async def listens(scope, receive, send):
-    """Server-sent events: writes until the disconnect is told."""
+    """Server-sent events: writes until the disconnect."""
     await start(send, headers=[(b"cache-control", b"no-cache")])
     watch = asyncio.ensure_future(until_disconnect(receive))
     while not watch.done():
@@ -155,7 +155,7 @@ async def until_disconnect(receive):
 
 
 @pytest.mark.parametrize("farewell", ["close", "vanish"])
-def test_a_listener_that_goes_is_noticed(server, farewell):
+def test_the_disconnect_of_a_subscriber_is_noticed(server, farewell):
     client = server.connect()
     client.send(request("GET", "/listens"))
     client.head()
@@ -165,7 +165,7 @@ def test_a_listener_that_goes_is_noticed(server, farewell):
 
 
 def resident_of(server):
-    """Resident memory of the process that answers, in bytes."""
+    """Resident memory of the serving process, in bytes."""
     return json.loads(server.get("/memory").body)
 
 
@@ -178,14 +178,14 @@ async def memory(scope, receive, send):
 
 
 def many(server, total, batch=100):
-    """So many requests, pipelined, of several kinds."""
+    """Sends `count` pipelined requests of several kinds."""
     kinds = request("GET", "/fine") * (batch - 2) + request("POST", "/echo", body=b"x" * 1000)
     kinds += request("GET", "/raises_nothing/but/misses")
     with server.connect() as client:
         for _ in range(total // batch):
             client.send(kinds)
             for _ in range(batch):
-                client.answer()
+                client.response()
 
 
 @app.part
@@ -195,7 +195,7 @@ async def raises_nothing(scope, receive, send):
 
 @pytest.mark.skipif(KIND != "tidegate", reason="ours is what has to be flat")
 def test_memory_stays_what_it_is_over_many_requests(server):
-    """After a tenth, everything that warms up is warm. `make soak` asks for a million."""
+    """After a tenth of the requests the process is warm. `make soak` sends a million."""
     total = int(os.environ.get("TIDEGATE_SOAK_REQUESTS", 200_000))
     many(server, total // 10)
     before = resident_of(server)
@@ -215,7 +215,7 @@ def test_memory_is_given_back_after_large_uploads(server):
             client.send(request("POST", "/counts", {"content-length": str(20 << 20)}))
             for _ in range(20):
                 client.send(b"x" * (1 << 20))
-            assert client.answer().body == str(20 << 20).encode()
+            assert client.response().body == str(20 << 20).encode()
     upload()
     before = resident_of(server)
     for _ in range(20):

@@ -1,4 +1,4 @@
-"""An application that cannot be started: a sentence, and an exit code."""
+"""An application that cannot be started: an error message and an exit code."""
 
 import pytest
 
@@ -32,7 +32,7 @@ NUMBER = 5
     ("test_faults_start:nothing", "nothing"),
     ("test_faults_start:NUMBER", "int"),
 ])
-def test_what_cannot_be_found_is_named(start_server, target, said):
+def test_a_target_that_cannot_be_found_is_named(start_server, target, said):
     server = start_server(target, ready=False)
     assert server.wait() == 1
     assert said in server.log()
@@ -44,7 +44,7 @@ def test_what_cannot_be_found_is_named(start_server, target, said):
     ("def app(:\n", "SyntaxError"),
     ("import sys; sys.exit(7)\n", "broken"),
 ])
-def test_a_module_that_cannot_be_imported_is_told(start_server, tmp_path, content, said):
+def test_a_module_that_cannot_be_imported_is_reported(start_server, tmp_path, content, said):
     (tmp_path / "broken.py").write_text(content)
     server = start_server("broken:app", ready=False, app_dir=tmp_path)
     assert server.wait() == 1
@@ -58,7 +58,7 @@ def test_a_factory_makes_the_application(start_server):
 
 @pytest.mark.parametrize(("name", "said"), [("raises", "no factory today"),
                                             ("makes_nothing", "makes_nothing")])
-def test_a_factory_that_fails_is_told(start_server, name, said):
+def test_a_factory_that_fails_is_reported(start_server, name, said):
     server = start_server(f"test_faults_start:{name}", ready=False, factory=True)
     assert server.wait() == 1
     assert said in server.log()

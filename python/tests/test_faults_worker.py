@@ -1,4 +1,4 @@
-"""What happens to a worker process happens to its own requests only."""
+"""The failure of a worker process affects only its own requests."""
 
 import asyncio
 import os
@@ -48,7 +48,7 @@ def wsgi_blocks_for_ever(environ, start_response):
 
 
 @pytest.mark.parametrize("interface", ["asgi", "wsgi"])
-def test_only_the_worker_that_is_stuck_is_killed_and_its_stack_is_told(start_server, interface):
+def test_only_the_stuck_worker_is_killed_and_its_stack_is_logged(start_server, interface):
     prefix = "wsgi_" if interface == "wsgi" else ""
     target = "wsgi" if interface == "wsgi" else "app"
     server = start_server(f"test_faults_worker:{target}", interface, workers=2, timeout=2)
@@ -56,14 +56,14 @@ def test_only_the_worker_that_is_stuck_is_killed_and_its_stack_is_told(start_ser
     with server.connect() as client:
         client.send(request("GET", f"/{prefix}blocks_for_ever"))
         stuck = server.note("blocked")
-        # Nobody who answers meanwhile is the stuck one.
+        # The responses in this time are from other workers.
         with Load(server, 2, f"/{prefix}pid", is_fresh=True) as load:
             server.line(r"blocks_for_ever")
             load.more(1)
             others = load.processes
         try:
-            answer = client.answer()
-            assert answer.status >= 500
+            response = client.response()
+            assert response.status >= 500
         except ConnectionError:
             pass
     assert interface == "wsgi" or str(stuck) not in others
@@ -72,7 +72,7 @@ def test_only_the_worker_that_is_stuck_is_killed_and_its_stack_is_told(start_ser
 
 
 def wait_for_workers(server, count, target="/pid", gone=None):
-    """Until requests are answered by so many processes, none of which is `gone`."""
+    """Waits until `count` processes respond, none of which is `gone`."""
     with Load(server, 8, target, is_fresh=True) as load:
         load.until(lambda load: len(load.processes - {str(gone)}) >= count)
     with Load(server, 4, target, is_fresh=True) as load:
@@ -81,7 +81,7 @@ def wait_for_workers(server, count, target="/pid", gone=None):
     assert not load.failures
 
 
-def test_a_worker_killed_under_load_takes_only_its_own_requests_with_it(start_server):
+def test_a_worker_killed_under_load_fails_only_its_own_requests(start_server):
     server = start_server("test_faults_worker:app", workers=2)
     with Load(server, 8) as load:
         load.more(200)
@@ -90,8 +90,8 @@ def test_a_worker_killed_under_load_takes_only_its_own_requests_with_it(start_se
         os.kill(int(victim), signal.SIGKILL)
         load.more(500)
         assert before == 0
-        # Who talked with another worker has noticed nothing; each who talked with the victim
-        # has lost one request at most.
+        # Connections to other workers have no failure; each connection to the killed worker has
+        # at most one.
         assert all(process in (victim, None) for process, _ in load.failures), load.failures
         assert len(load.failures) + load.repeated <= 8
         load.until(lambda load: len(load.processes) >= 2)
@@ -109,10 +109,10 @@ def test_a_worker_that_crashes_is_replaced(start_server):
     with server.connect() as client:
         client.send(request("GET", "/crashes"))
         try:
-            assert client.answer().status >= 500
+            assert client.response().status >= 500
         except ConnectionError:
             pass
-    # The listener outlives its worker: who connects meanwhile waits for the next one.
+    # The listener outlives its worker: new connections wait for the next worker.
     assert server.get("/pid").header("x-process") != first
 
 
@@ -127,7 +127,7 @@ def test_a_crash_loop_does_not_end_the_server(start_server):
         with server.connect() as client:
             client.send(request("GET", "/exits"))
             try:
-                assert client.answer().status >= 500
+                assert client.response().status >= 500
             except ConnectionError:
                 pass
     assert server.get("/pid").status == 200
@@ -136,7 +136,7 @@ def test_a_crash_loop_does_not_end_the_server(start_server):
 
 @app.part
 async def leaks(scope, receive, send):
-    """Five megabytes that are never given back."""
+    """Leaks five megabytes."""
     app.__dict__.setdefault("kept", []).append(bytearray(os.urandom(1024)) * 5120)
     await reply(send, b"ok", headers=process())
 
@@ -187,13 +187,13 @@ def test_a_stream_is_finished_by_the_worker_that_began_it(start_server, number):
     server = start_server("test_faults_worker:app", workers=1)
     with server.connect() as client, server.connect() as idle:
         idle.send(request("GET", "/pid"))
-        assert idle.answer().status == 200
+        assert idle.response().status == 200
         client.send(request("GET", "/streams"))
         server.note("streaming")
         server.signal(number)
-        answer = client.answer()
-        assert (answer.body, answer.complete) == (b"begun,ended", True)
-        assert idle.ended(), "an idle connection does not hold a worker back"
+        response = client.response()
+        assert (response.body, response.complete) == (b"begun,ended", True)
+        assert idle.ended(), "an idle connection must not keep a worker running"
     if number == signal.SIGTERM:
         assert server.wait() == 0
     else:
@@ -201,14 +201,14 @@ def test_a_stream_is_finished_by_the_worker_that_began_it(start_server, number):
 
 
 def begin_upload(client):
-    """A request that is under way until its body has ended."""
+    """A request in flight until its body is complete."""
     client.send(request("POST", "/waits_for_data", {"transfer-encoding": "chunked"}))
     assert client.head().status == 200
     assert client.chunk() == b"begun,"
 
 
 def wait_until_refused(port):
-    """Connect until nobody listens there any more."""
+    """Connects until the listener is closed."""
     end = time.monotonic() + 30
     while time.monotonic() < end:
         try:
@@ -219,18 +219,18 @@ def wait_until_refused(port):
     raise AssertionError("it listens although it drains")
 
 
-def test_nobody_connects_to_a_server_that_drains(start_server):
-    """A connection that nobody will accept would hang, and be reset at the end."""
+def test_a_draining_server_accepts_no_connection(start_server):
+    """A connection in the backlog would hang, and be reset at the end."""
     server = start_server("test_faults_worker:app", workers=2, graceful_timeout=20)
     with server.connect() as client, server.connect() as idle:
         begin_upload(client)
         idle.send(request("GET", "/pid"))
-        assert idle.answer().status == 200
+        assert idle.response().status == 200
         time.sleep(0.3)  # Workers report their connections ten times a second.
         server.signal(signal.SIGTERM)
         assert server.line(r"INFO draining connections=(\d+) within=20s")[1] == "2"
         wait_until_refused(server.port)
-        assert server.process.poll() is None, "it finishes what is under way"
+        assert server.process.poll() is None, "requests in flight must finish"
         client.send(chunk(b""))
         assert client.chunk() == b"ended"
         assert client.chunk() == b""
@@ -238,7 +238,7 @@ def test_nobody_connects_to_a_server_that_drains(start_server):
     assert int(server.line(r"INFO drained took_ms=(\d+)")[1]) < 20_000
 
 
-def test_connections_that_are_cut_off_are_counted(start_server):
+def test_aborted_connections_are_counted(start_server):
     server = start_server("test_faults_worker:app", workers=2, graceful_timeout=1)
     clients = [server.connect() for _ in range(3)]
     for client in clients:
@@ -251,7 +251,7 @@ def test_connections_that_are_cut_off_are_counted(start_server):
     assert "INFO drained" not in server.log()
 
 
-def test_nobody_connects_to_an_embedded_server_that_drains():
+def test_a_draining_embedded_server_accepts_no_connection():
     import tidegate
 
     async def main():
@@ -275,7 +275,7 @@ def test_nobody_connects_to_an_embedded_server_that_drains():
         await begun.wait()
         leave.set()
         await asyncio.to_thread(wait_until_refused, port)
-        assert not serving.done(), "it finishes what is under way"
+        assert not serving.done(), "requests in flight must finish"
         go_on.set()
         assert b"waited" in await reader.read()
         await serving
@@ -285,7 +285,7 @@ def test_nobody_connects_to_an_embedded_server_that_drains():
 
 @app.part
 async def waits_for_data(scope, receive, send):
-    """Ends when the client has sent something more."""
+    """Ends when the client has sent more of its body."""
     await start(send)
     await more(send, b"begun,")
     await whole_body(receive)
@@ -302,7 +302,7 @@ async def never_ends(scope, receive, send):
         raise
 
 
-def test_after_the_graceful_time_the_end_is_hard(start_server):
+def test_after_the_graceful_time_out_requests_are_aborted(start_server):
     server = start_server("test_faults_worker:app", workers=1, graceful_timeout=1)
     with server.connect() as client:
         client.send(request("GET", "/never_ends"))
@@ -310,13 +310,13 @@ def test_after_the_graceful_time_the_end_is_hard(start_server):
         server.signal(signal.SIGTERM)
         server.wait()
         try:
-            assert client.answer().status >= 500
+            assert client.response().status >= 500
         except ConnectionError:
             pass
 
 
-def test_a_request_that_is_cut_off_is_cancelled_first(start_server):
-    """Its finally clauses run: asyncio.CancelledError is raised where it waits."""
+def test_an_aborted_request_is_cancelled_first(start_server):
+    """Its finally clauses run: asyncio.CancelledError is raised where it is suspended."""
     server = start_server("test_faults_worker:app", workers=1, graceful_timeout=1)
     with server.connect() as client:
         client.send(request("GET", "/never_ends"))
@@ -333,10 +333,10 @@ def test_workers_do_not_outlive_their_supervisor(start_server):
         client.send(request("GET", "/never_ends"))
         server.note("never")
         server.signal(signal.SIGKILL)
-        # The pipe of the log ends when the last of its writers has.
+        # The pipe of the log is closed with its last writer.
         server.process.wait()
         server._reader.join(60)
-        assert not server._reader.is_alive(), "a worker lives on"
+        assert not server._reader.is_alive(), "a worker still runs"
 
 
 def test_ttin_and_ttou_change_the_number_of_workers(start_server):

@@ -11,7 +11,7 @@ from hosting import KIND
 
 pytestmark = pytest.mark.skipif(KIND != "tidegate", reason="a package of ours")
 ROOT = Path(__file__).parents[2]
-# A Python that says it has no GIL, and then runs what it was given.
+# A Python that pretends to have no GIL, and runs its arguments.
 FREE_THREADED = """\
 import sys, sysconfig
 sysconfig.get_config_vars()["Py_GIL_DISABLED"] = 1

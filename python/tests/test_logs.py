@@ -74,23 +74,23 @@ def test_lines_are_in_the_json_of_the_server(start_server):
 
 @app.part
 async def has_handlers(scope, receive, send):
-    """A logger with a handler, and one that leaves it to the root."""
+    """A logger with its own handler, and one that uses the root logger."""
     handler = logging.StreamHandler(sys.stdout)
     handler.setFormatter(logging.Formatter("OWN %(message)s"))
     logging.getLogger("own").addHandler(handler)
     logging.getLogger("own").info("by its handler")
-    logging.getLogger("other").info("by nobody's")
+    logging.getLogger("other").info("by the default one")
     logging.basicConfig(format="BASIC %(message)s", level=logging.DEBUG)
     logging.getLogger("other").debug("by the root's")
     await reply(send, b"logged")
 
 
-def test_what_an_application_handles_itself_is_left_alone(start_server):
+def test_handlers_of_the_application_are_not_changed(start_server):
     server = start_server("test_logs:app")
     assert server.get("/has_handlers").status == 200
     once(server, "by the root's")
     once(server, r"^OWN by its handler$")
-    once(server, rf"{STAMP} INFO by nobody's .* logger=other$")
+    once(server, rf"{STAMP} INFO by the default one .* logger=other$")
     once(server, r"^BASIC by the root's$")
 
 
@@ -98,7 +98,7 @@ STALL = r"WARN a call in the application blocks and holds up requests .*"
 
 
 def call_that(function):
-    """A frame between the loop and what blocks."""
+    """A frame between the loop and the blocking call."""
     return function()
 
 
@@ -126,8 +126,8 @@ def test_a_call_that_blocks_is_logged_with_a_readable_stack(start_server, how):
         client.send(request("GET", f"/blocks?{how}"))
         server.note("blocks")
         other.send(request("GET", "/logs"))
-        assert client.answer().status == 200
-        assert other.answer().status == 200
+        assert client.response().status == 200
+        assert other.response().status == 200
     stack = server.line(STALL + r'stack="(.*)"')[1]
     frames = rf"{how} \(\S*test_logs.py:\d+\) < call_that \(\S*test_logs.py:\d+\) < blocks \("
     assert re.search(frames, stack), stack
@@ -136,7 +136,7 @@ def test_a_call_that_blocks_is_logged_with_a_readable_stack(start_server, how):
 
 @app.part
 async def is_busy(scope, receive, send):
-    """Many short callbacks, which keep the loop from its sockets."""
+    """Many short callbacks, which delay the polling of sockets."""
     def short():
         time.sleep(0.001)
 
@@ -147,14 +147,14 @@ async def is_busy(scope, receive, send):
     await reply(send, b"")
 
 
-def test_a_busy_loop_is_no_call_that_blocks(start_server):
+def test_a_busy_loop_is_not_a_blocking_call(start_server):
     server = start_server("test_logs:app")
     with server.connect() as client, server.connect() as other:
         client.send(request("GET", "/is_busy"))
         server.note("busy")
         other.send(request("GET", "/logs"))
-        assert client.answer().status == 200
-        assert other.answer().status == 200
+        assert client.response().status == 200
+        assert other.response().status == 200
     server.line("ValueError: a reason")
     assert not re.search(r"WARN .* stack=", server.log())
 

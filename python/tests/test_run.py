@@ -1,4 +1,4 @@
-"""`tidegate run`: options that Python carries out, and what is said when it cannot start."""
+"""`tidegate run`: options implemented in Python, and start-up errors."""
 
 import json
 import logging
@@ -59,7 +59,7 @@ def test_logging_is_configured_from_a_file(start_server, tmp_path, name, text):
     ("log.json", '{"version": 2}', "log.json is invalid"),
     ("log.ini", "[loggers]\n", "log.ini is invalid"),
 ])
-def test_a_wrong_log_configuration_is_said(start_server, tmp_path, name, text, said):
+def test_a_wrong_log_configuration_is_reported(start_server, tmp_path, name, text, said):
     file = tmp_path / name
     file.write_text(text)
     server = start_server("test_run:app", ready=False, log_config=file)
@@ -77,7 +77,7 @@ def test_an_environment_file_sets_what_is_not_set(start_server, tmp_path):
     assert server.get("/TIDEGATE_WORKER").body == b"unset"
 
 
-def test_a_folder_is_served_before_the_application(start_server, tmp_path):
+def test_a_directory_is_served_before_the_application(start_server, tmp_path):
     (tmp_path / "a.txt").write_text("a file")
     server = start_server("test_run:app", static=f"/static={tmp_path}")
     assert server.get("/static/a.txt").body == b"a file"
@@ -92,7 +92,7 @@ def test_it_serves_on_a_unix_socket(start_server, tmp_path):
     with socket.socket(socket.AF_UNIX) as client:
         client.connect(str(path))
         client.sendall(b"GET /x HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n")
-        answer = b""
+        response = b""
         while piece := client.recv(65536):
-            answer += piece
-    assert answer.startswith(b"HTTP/1.1 200 ") and answer.endswith(b"unset")
+            response += piece
+    assert response.startswith(b"HTTP/1.1 200 ") and response.endswith(b"unset")

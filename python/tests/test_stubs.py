@@ -1,4 +1,4 @@
-"""The typed stubs say what the extension module has, no more and no less."""
+"""The typed stubs match the extension module exactly."""
 
 import ast
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from hosting import KIND
 
 pytestmark = pytest.mark.skipif(KIND != "tidegate", reason="the stubs are ours")
-# Written for who looks at a type, not called by anybody.
+# Declared for type checkers; not part of dir().
 DUNDERS = {"__init__"}
 
 
@@ -16,7 +16,7 @@ def public(names):
     return {name for name in names if not name.startswith("_") or name == "__version__"}
 
 
-def test_the_stubs_are_true():
+def test_the_stubs_match_the_module():
     from tidegate import _tidegate
 
     text = Path(_tidegate.__file__).with_name("_tidegate.pyi").read_text(encoding="utf-8")
@@ -32,7 +32,7 @@ def test_the_stubs_are_true():
         assert public(dir(getattr(_tidegate, name))) == members - DUNDERS, name
 
 
-def test_the_package_is_typed_and_names_what_it_gives():
+def test_the_package_is_typed_and_lists_its_names():
     import tidegate
 
     assert Path(tidegate.__file__).with_name("py.typed").exists()

@@ -1,4 +1,4 @@
-"""Sessions of WebSocket over the network, with the client `websockets`."""
+"""WebSocket sessions over the network, with the client library `websockets`."""
 
 import asyncio
 import json
@@ -147,7 +147,7 @@ async def sends_late(scope, receive, send):
 
 @app.part
 async def flood(scope, receive, send):
-    """Many Tasks send into one session; all of them wait for the same room."""
+    """Many Tasks send in one session and wait for room in its send buffer."""
     await accept(receive, send)
     waited = [0]
 
@@ -184,7 +184,7 @@ async def impatient(scope, receive, send):
 
 @app.part
 async def tasks(scope, receive, send):
-    """Reading and writing at the same time, from Tasks of the session's own."""
+    """Reads and writes concurrently, in Tasks of the session."""
     await accept(receive, send)
     queue = asyncio.Queue()
 
@@ -207,7 +207,7 @@ async def lingers(scope, receive, send):
     note("told", await receive())
 
 
-def test_messages_come_back_as_they_were(server):
+def test_messages_are_echoed_unchanged(server):
     with dial(server, "/echo") as session:
         texts = ("", "text", "größer \U0001f40d", "x" * 1_000_000)
         for message in (*texts, b"", b"\x00\xff", bytes(70_000)):
@@ -218,7 +218,7 @@ def test_messages_come_back_as_they_were(server):
         session.ping().wait(60)
 
 
-def test_many_messages_come_back_in_order(server):
+def test_many_messages_are_echoed_in_order(server):
     with dial(server, "/echo") as session:
         for number in range(3000):
             session.send(str(number))
@@ -228,7 +228,7 @@ def test_many_messages_come_back_in_order(server):
             assert session.recv() == str(number)
 
 
-def test_the_application_hears_the_code_and_the_reason(server):
+def test_the_application_receives_the_code_and_the_reason(server):
     for code, reason in ((1000, ""), (1001, "going"), (4999, "größer")):
         dial(server, "/echo?closed").close(code, reason)
         told, again = server.note("closed")
@@ -236,7 +236,7 @@ def test_the_application_hears_the_code_and_the_reason(server):
         assert again == told
 
 
-def test_a_goodbye_without_a_code_is_1005(server):
+def test_a_close_without_a_code_is_1005(server):
     session = dial(server, "/echo?codeless")
     session.socket.sendall(bytes([0x88, 0x80, 0, 0, 0, 0]))
     assert ended(session)[1] == 1005
@@ -249,7 +249,7 @@ def test_a_client_that_vanishes_is_1006(server):
     assert server.note("vanished")[0]["code"] == 1006
 
 
-def test_what_breaks_the_protocol_is_told_to_both(server):
+def test_a_protocol_violation_closes_both_ends(server):
     session = dial(server, "/echo?broken")
     session.socket.sendall(bytes([0x83, 0x80, 0, 0, 0, 0]))
     assert ended(session)[1] == 1002
@@ -276,7 +276,7 @@ def test_the_scope(server):
     assert "websocket.http.response" in scope["extensions"] and state
 
 
-def test_the_answer_has_subprotocol_and_headers(server):
+def test_the_response_has_subprotocol_and_headers(server):
     with dial(server, "/chosen", subprotocols=["chat.v1", "chat.v2"]) as session:
         assert session.subprotocol == "chat.v2"
         assert session.response.headers["x-own"] == "1"
@@ -284,7 +284,7 @@ def test_the_answer_has_subprotocol_and_headers(server):
         assert json.loads(session.recv()) == ["chat.v1", "chat.v2"]
 
 
-def test_messages_that_do_not_fit_are_errors_and_no_more(server):
+def test_messages_that_are_not_allowed_raise(server):
     with dial(server, "/wrong_accepts", subprotocols=["a"]) as session:
         assert json.loads(session.recv()) == [
             "RuntimeError", "ValueError", "RuntimeError", "ValueError", "RuntimeError",
@@ -315,7 +315,7 @@ def test_an_application_that_does_not_decide_is_500(server, how):
         server.line("RuntimeError: on purpose")
 
 
-def test_the_application_says_goodbye(server):
+def test_the_application_closes_with_code_and_reason(server):
     for sent, code, reason in (
         ("{}", 1000, ""),
         ("{'code':3001,'reason':'enough'}", 3001, "enough"),
@@ -328,23 +328,23 @@ def test_the_application_says_goodbye(server):
         assert [late_send[:2], late_close[:2]] == [["RuntimeError", False]] * 2
 
 
-def test_what_the_application_owes_at_its_end_is_made_good(server):
+def test_a_session_is_closed_when_the_application_ends(server):
     with dial(server, "/echo") as witness:
         for how, code in (("return", 1000), ("raise", 1011), ("exit", 1011)):
             with dial(server, f"/closes?{how}") as session:
                 assert ended(session) == (['"last"'], code, "")
-        witness.send("nobody else is concerned")
-        assert witness.recv() == "nobody else is concerned"
+        witness.send("other sessions are not affected")
+        assert witness.recv() == "other sessions are not affected"
 
 
-def test_sending_to_a_client_that_has_gone_is_an_os_error(server):
+def test_sending_after_a_disconnect_is_an_os_error(server):
     dial(server, "/sends_late").close()
     _, is_os_error, _ = server.note("late")
     assert is_os_error
 
 
-def test_everybody_who_waits_for_room_gets_it(server):
-    # The client reads nothing until somebody waits.
+def test_all_tasks_that_wait_in_send_are_resumed(server):
+    # The client reads nothing until a send waits.
     with dial(server, "/flood", max_queue=1) as session:
         server.note("waits")
         counts = [0] * 8
@@ -402,7 +402,7 @@ def test_messages_are_bounded(start_server):
     assert server.note("bounded")[0]["code"] == 1009
 
 
-def test_messages_are_compressed_where_both_want_it(start_server):
+def test_messages_are_compressed_if_both_ends_support_it(start_server):
     server = start_server("test_websocket:app", ws_per_message_deflate="true")
     with dial(server, "/echo", compression="deflate") as session:
         agreed = session.response.headers["sec-websocket-extensions"]

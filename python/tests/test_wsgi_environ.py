@@ -1,4 +1,4 @@
-"""PEP 3333, "environ Variables": what a WSGI application is told about a request."""
+"""PEP 3333, "environ Variables": the environment that describes a request."""
 
 import json
 
@@ -14,7 +14,7 @@ REQUIRED = ("REQUEST_METHOD", "SCRIPT_NAME", "PATH_INFO", "QUERY_STRING", "SERVE
             "SERVER_PORT", "SERVER_PROTOCOL")
 
 
-def answer(start_response, value):
+def response(start_response, value):
     body = value if isinstance(value, bytes) else json.dumps(value).encode()
     start_response("200 OK", [("content-type", "text/plain"), ("content-length", str(len(body)))])
     return [body]
@@ -32,13 +32,13 @@ def environ(environ, start_response):
         "errors": [name for name in ("flush", "write", "writelines")
                    if hasattr(environ["wsgi.errors"], name)],
     }
-    return answer(start_response, told)
+    return response(start_response, told)
 
 
 def told(server, target="/environ", headers=(), method="GET", body=None, version="1.1"):
     with server.connect() as client:
         client.send(request(method, target, headers, body, version))
-        found = client.answer(method)
+        found = client.response(method)
     assert found.status == 200, found
     return json.loads(found.body)
 
@@ -52,7 +52,7 @@ def test_the_required_variables_are_strings(server):
     for name in REQUIRED:
         assert found["types"].get(name, "str") == "str", name
     for name in ("REQUEST_METHOD", "SERVER_NAME", "SERVER_PORT"):
-        assert found[name], "never empty"
+        assert found[name], "must not be empty"
 
 
 def test_every_cgi_variable_is_a_native_string_of_latin1(server):
@@ -75,13 +75,13 @@ def test_request_method(server, method):
     ("/environ/%ff%fe", b"/environ/\xff\xfe"),
     ("/environ/a%2Fb", b"/environ/a/b"),
     ("/environ/a+b%2525", b"/environ/a+b%25"),
-    # The path that is routed, and no other spelling of it.
+    # The normalised path that was routed.
     ("/environ/a//b/", b"/environ/a/b/"),
     ("/environ/x//%2e%2e/../a", b"/environ/a"),
     ("/private/../environ/./a", b"/environ/a"),
 ])
-def test_path_info_is_bytes_in_the_dress_of_latin1(server, target, raw):
-    """"Unicode Issues": the application gets the bytes back by encoding."""
+def test_path_info_is_bytes_decoded_as_latin1(server, target, raw):
+    """"Unicode Issues": encoding as Latin-1 returns the bytes."""
     found = told(server, target)
     assert (found.get("SCRIPT_NAME", "") + found["PATH_INFO"]).encode("latin-1") == raw
 
@@ -95,7 +95,7 @@ def test_without_a_query_it_is_empty_or_absent(server):
     assert told(server).get("QUERY_STRING", "") == ""
 
 
-def test_content_type_and_length_stand_without_http(server):
+def test_content_type_and_length_have_no_http_prefix(server):
     found = told(server, headers={"content-type": "text/x; a=b"}, method="POST", body=b"12345")
     assert found["CONTENT_TYPE"] == "text/x; a=b"
     assert found["CONTENT_LENGTH"] == "5"
@@ -132,8 +132,8 @@ def test_headers_are_variables_of_http(server):
     assert found["HTTP_HOST"] == "test"
 
 
-def test_a_header_that_did_not_come_has_no_variable(server):
-    """The presence of a variable is that of its header."""
+def test_an_absent_header_has_no_variable(server):
+    """A variable is present if its header is."""
     found = told(server)
     assert "HTTP_ACCEPT" not in found
     assert "HTTP_COOKIE" not in found
@@ -154,14 +154,14 @@ def test_repeated_cookies_are_joined_as_cookies_are(server):
 
 @pytest.mark.fails_on("granian", "hypercorn")
 def test_an_underscore_is_not_a_hyphen(server):
-    """Otherwise a client writes headers that a proxy in front has checked."""
+    """Otherwise a client could forge headers that a proxy in front has checked."""
     found = told(server, headers=[("x-user", "checked"), ("x_user", "forged")])
     assert found["HTTP_X_USER"] == "checked"
 
 
 @pytest.mark.fails_on("granian")
 def test_the_environment_of_the_process_is_not_mixed_in(server):
-    """It may be; it is a dictionary of a hundred strings for each request, and secrets in it."""
+    """PEP 3333 allows it, but it would copy many strings, among them secrets, for each request."""
     if KIND == "tidegate":
         assert "PYTHONUNBUFFERED" not in told(server)
 
@@ -178,18 +178,18 @@ def test_wsgi_variables(server):
 
 
 def test_input_is_terminated(server):
-    """An extension that Werkzeug and others rely on: the input ends where the body does."""
+    """An extension that Werkzeug and others rely on: the input ends with the body."""
     if KIND in ("tidegate", "gunicorn"):
         assert told(server)["wsgi.input_terminated"] is True
 
 
 @pytest.mark.fails_on("granian", "gunicorn", "uvicorn", "hypercorn")
 def test_a_chunked_request_has_no_transfer_encoding_left(server):
-    """The hop-by-hop headers that a server has dealt with are not the application's."""
+    """The server removes hop-by-hop headers that it has handled."""
     with server.connect() as client:
         client.send(request("POST", "/environ", {"transfer-encoding": "chunked"}))
         client.send(chunk(b"body") + chunk(b""))
-        found = json.loads(client.answer().body)
+        found = json.loads(client.response().body)
     assert "HTTP_TRANSFER_ENCODING" not in found
 
 
@@ -199,14 +199,14 @@ def scribbles(environ, start_response):
     environ["scribbled"] = "stale"
     environ["PATH_INFO"] = environ["wsgi.url_scheme"] = "scribbled"
     del environ["wsgi.input"]
-    return answer(start_response, seen.encode())
+    return response(start_response, seen.encode())
 
 
 def test_the_application_may_change_it_in_any_way(server):
     with server.connect() as client:
         for _ in range(3):
             client.send(request("GET", "/scribbles"))
-            assert client.answer().body == b"fresh"
+            assert client.response().body == b"fresh"
     assert told(server)["wsgi.url_scheme"] == "http"
 
 
@@ -216,10 +216,10 @@ def errors(environ, start_response):
     stream.write("a line of text: caf\xe9 \u20ac\n")
     stream.writelines(["two ", "parts\n"])
     stream.flush()
-    return answer(start_response, b"")
+    return response(start_response, b"")
 
 
-def test_errors_takes_any_text(server):
+def test_errors_accepts_any_text(server):
     server.get("/errors")
     server.line("a line of text: caf")
     server.line("two parts")
@@ -243,8 +243,8 @@ def test_multithread_is_true_with_more(start_server):
         assert told(server)["wsgi.multithread"] is True
 
 
-def test_below_a_root_path(start_server):
-    """SCRIPT_NAME and PATH_INFO put together are the path that the client knows."""
+def test_a_root_path_is_split_into_script_name_and_path_info(start_server):
+    """SCRIPT_NAME and PATH_INFO joined are the path that the client requested."""
     server = start_server("test_wsgi_environ:whole", "wsgi", root_path="/mounted")
     if KIND == "tidegate":
         found = told(server, "/a%20b?c")
@@ -254,4 +254,4 @@ def test_below_a_root_path(start_server):
 
 
 def whole(environ, start_response):
-    return answer(start_response, {k: v for k, v in environ.items() if isinstance(v, str)})
+    return response(start_response, {k: v for k, v in environ.items() if isinstance(v, str)})

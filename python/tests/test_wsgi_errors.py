@@ -1,4 +1,4 @@
-"""PEP 3333, "Error Handling" and close(): what goes wrong, and who is told."""
+"""PEP 3333, "Error Handling" and close(): errors of an application, and where they are reported."""
 
 import sys
 
@@ -23,10 +23,10 @@ def raises(environ, start_response):
     raise ValueError("a reason only the log may tell")
 
 
-def test_raising_is_a_500_and_a_traceback_in_the_log(server):
-    answer = server.get("/raises")
-    assert answer.status == 500
-    assert b"a reason" not in answer.body
+def test_raising_is_a_500_with_a_traceback_in_the_log(server):
+    response = server.get("/raises")
+    assert response.status == 500
+    assert b"a reason" not in response.body
     server.line("ValueError: a reason only the log may tell")
     server.line("Traceback")
 
@@ -64,12 +64,12 @@ def raises_in_body(environ, start_response):
 
 @pytest.mark.fails_on("granian")
 @pytest.mark.parametrize("framing", ["length", "chunked"])
-def test_raising_in_the_body_is_seen_as_cut(server, framing):
+def test_raising_in_the_body_truncates_the_response(server, framing):
     with server.connect() as client:
         client.send(request("GET", f"/raises_in_body?{framing}"))
-        answer = client.answer()
-        assert (answer.status, answer.complete) == (200, False)
-        assert b"half".startswith(answer.body)
+        response = client.response()
+        assert (response.status, response.complete) == (200, False)
+        assert b"half".startswith(response.body)
     server.line("ValueError: in the middle")
 
 
@@ -113,9 +113,9 @@ def exc_info_before(environ, start_response):
 
 @pytest.mark.fails_on("granian", "gunicorn")
 def test_exc_info_replaces_what_was_not_sent(server):
-    answer = server.get("/exc_info_before")
-    assert (answer.status, answer.reason, answer.body) == (503, "Second thoughts", b"sorry")
-    assert (answer.header("x-first"), answer.header("x-second")) == (None, "1")
+    response = server.get("/exc_info_before")
+    assert (response.status, response.reason, response.body) == (503, "Second thoughts", b"sorry")
+    assert (response.header("x-first"), response.header("x-second")) == (None, "1")
 
 
 @app.part
@@ -135,8 +135,8 @@ def exc_info_after(environ, start_response):
 
 @pytest.mark.fails_on("granian")
 def test_exc_info_after_the_headers_raises_the_original(server):
-    answer = server.get("/exc_info_after")
-    assert (answer.status, answer.complete) == (200, False)
+    response = server.get("/exc_info_after")
+    assert (response.status, response.complete) == (200, False)
     assert server.note("reraised") == "'the original'"
 
 
@@ -179,9 +179,9 @@ def starts_wrong(environ, start_response):
 @pytest.mark.parametrize("case", WRONG)
 def test_errors_are_found_when_start_response_is_called(server, case):
     """"so that an error can be raised while the application is still running"."""
-    answer = server.get(f"/starts_wrong?{case.replace(' ', '+')}")
-    assert answer.status == 500
-    assert answer.header("set-cookie") is None
+    response = server.get(f"/starts_wrong?{case.replace(' ', '+')}")
+    assert response.status == 500
+    assert response.header("set-cookie") is None
     assert server.note("wrong") is not None
 
 
@@ -200,7 +200,7 @@ def test_a_body_of_something_else_is_a_500(server, case):
 
 
 class Closing:
-    """An iterable that tells when it is closed, and what it was asked for."""
+    """An iterable that reports its use and its close()."""
 
     def __init__(self, steps, key):
         self.steps = iter(steps)
@@ -260,7 +260,7 @@ def endless(environ, start_response):
 
 @pytest.mark.fails_on("granian")
 @pytest.mark.parametrize("farewell", ["close", "vanish"])
-def test_close_is_called_when_the_client_goes(server, farewell):
+def test_close_is_called_when_the_client_disconnects(server, farewell):
     """"an early disconnect of the browser": also while a full buffer makes the thread wait."""
     client = Client(server.port, receive_buffer=65_536)
     client.send(request("GET", "/endless"))
@@ -283,7 +283,7 @@ def raises_in_close(environ, start_response):
 def test_raising_in_close_does_not_harm_the_response(server):
     with server.connect() as client:
         client.send(request("GET", "/raises_in_close"))
-        assert client.answer().body == b"whole"
+        assert client.response().body == b"whole"
     server.line("ValueError: while closing")
     assert server.get("/fine").body == b"fine"
 
@@ -301,9 +301,9 @@ def test_a_request_cannot_end_the_server(server, kind):
 
 
 @pytest.mark.fails_on("granian")
-def test_an_error_costs_nobody_else_anything(server):
+def test_an_error_does_not_affect_other_requests(server):
     with server.connect() as other:
         for _ in range(20):
             assert server.get("/raises").status == 500
             other.send(request("GET", "/fine"))
-            assert other.answer().body == b"fine"
+            assert other.response().body == b"fine"

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.fails_on("granian", "uvicorn", "hypercorn")
 
 
 class Told:
-    """A file that is not one of the system: read only, and it tells when it is closed."""
+    """A file object without a descriptor that reports its close()."""
 
     def __init__(self, content):
         self.content = io.BytesIO(content)
@@ -44,7 +44,7 @@ def make(kind):
         file.seek(1000)
         return file
     if kind == "buffered":
-        # What a buffered reader has read ahead is not where the descriptor stands.
+        # A buffered reader is behind the position of its descriptor.
         file = real_file()
         file.read(10)
         return file
@@ -73,13 +73,13 @@ def wrapped(environ, start_response):
     "real", "offset", "unclosable", "object",
     pytest.param("buffered", marks=pytest.mark.fails_on("gunicorn"))])
 @pytest.mark.parametrize("options", ["", "length"])
-def test_a_file_is_the_body_from_where_it_stands(server, kind, options):
+def test_a_file_is_sent_from_its_position(server, kind, options):
     with server.connect() as client:
         for _ in range(2):
             client.send(request("GET", f"/wrapped?{kind},{options}"))
-            answer = client.answer()
-            assert (answer.status, answer.complete) == (200, True)
-            assert answer.body == EXPECTED[kind]
+            response = client.response()
+            assert (response.status, response.complete) == (200, True)
+            assert response.body == EXPECTED[kind]
 
 
 @pytest.mark.parametrize("kind", [
@@ -89,17 +89,17 @@ def test_no_more_than_the_content_length_is_sent(server, kind):
     with server.connect() as client:
         for _ in range(2):
             client.send(request("GET", f"/wrapped?{kind},part"))
-            assert client.answer().body == EXPECTED[kind][:100]
+            assert client.response().body == EXPECTED[kind][:100]
 
 
-def test_head_sends_nothing_of_it(server):
+def test_head_sends_no_part_of_it(server):
     with server.connect() as client:
         client.send(request("HEAD", "/wrapped?real,length") + request("GET", "/wrapped?real,part"))
-        assert client.answer("HEAD").header("content-length") == str(len(CONTENT))
-        assert client.answer().body == CONTENT[:100]
+        assert client.response("HEAD").header("content-length") == str(len(CONTENT))
+        assert client.response().body == CONTENT[:100]
 
 
-def test_the_file_is_closed_in_the_end(server):
+def test_the_file_is_closed_after_the_response(server):
     server.notes("file")
     server.get("/wrapped?object")
     assert server.note("file") == "closed"

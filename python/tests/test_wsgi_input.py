@@ -22,7 +22,7 @@ def reply(start_response, body):
 
 @app.part
 def calls(environ, start_response):
-    """Does what the query says, as a list of [method, arguments]; tells what each gave."""
+    """Calls the methods of the query, a list of [method, arguments]; returns their results."""
     stream = environ["wsgi.input"]
     wanted = json.loads(environ["HTTP_X_CALLS"])
     given = []
@@ -50,9 +50,9 @@ def given(server, *wanted, body=LINES, framing="length"):
             for at in range(0, len(body), 7):
                 client.send(chunk(body[at:at + 7]))
             client.send(chunk(b""))
-        answer = client.answer()
-    assert answer.status == 200, answer
-    told, bytes_only = json.loads(answer.body)
+        response = client.response()
+    assert response.status == 200, response
+    told, bytes_only = json.loads(response.body)
     assert bytes_only
     return [[v.encode("latin-1") for v in value] if isinstance(value, list)
             else value if value is None else value.encode("latin-1") for value in told]
@@ -104,7 +104,7 @@ def test_readlines_gives_all_lines(server, framing):
 @pytest.mark.fails_on("granian")
 @both
 def test_readlines_with_a_hint_gives_whole_lines(server, framing):
-    """The hint may be ignored; if it is not, lines stay whole and none is lost."""
+    """The hint may be ignored; otherwise lines stay whole and none is lost."""
     first, rest = given(server, ["readlines", 12], ["readlines"], framing=framing)
     assert first in (ALL_LINES[:2], ALL_LINES)
     assert first + rest == ALL_LINES
@@ -118,7 +118,7 @@ def test_iteration_gives_lines(server, framing):
 
 @pytest.mark.fails_on("granian")
 @both
-def test_the_ways_can_be_mixed(server, framing):
+def test_the_methods_can_be_mixed(server, framing):
     """Nothing is lost between a readline and a read."""
     found = given(server, ["readline"], ["read", 3], ["next"], ["readlines", 1], ["read"],
                   ["readline"], ["next"], framing=framing)
@@ -138,7 +138,7 @@ def test_without_a_body_it_is_at_its_end(server):
     with server.connect() as client:
         wanted = json.dumps([["read"], ["readline"], ["read", 10]])
         client.send(request("GET", "/calls", {"x-calls": wanted}))
-        assert json.loads(client.answer().body) == [["", "", ""], True]
+        assert json.loads(client.response().body) == [["", "", ""], True]
 
 
 def test_reading_past_the_end_does_not_reach_the_next_request(server):
@@ -146,8 +146,8 @@ def test_reading_past_the_end_does_not_reach_the_next_request(server):
         wanted = json.dumps([["read", 1000]])
         client.send(request("POST", "/calls", {"x-calls": wanted}, b"first")
                     + request("POST", "/calls", {"x-calls": wanted}, b"second"))
-        assert json.loads(client.answer().body)[0] == ["first"]
-        assert json.loads(client.answer().body)[0] == ["second"]
+        assert json.loads(client.response().body)[0] == ["first"]
+        assert json.loads(client.response().body)[0] == ["second"]
 
 
 @app.part
@@ -167,7 +167,7 @@ def test_bodies_of_all_sizes_come_back(server, length, framing):
             for at in range(0, length, 100_000):
                 client.send(chunk(body[at:at + 100_000]))
             client.send(chunk(b""))
-        assert client.answer().body == body
+        assert client.response().body == body
 
 
 @app.part
@@ -192,9 +192,9 @@ def test_a_body_that_is_not_read_is_not_the_next_request(server, length):
     with server.connect() as client:
         body = (b"GET /evil HTTP/1.1\r\nhost: a\r\n\r\n" * (length // 30 + 1))[:length]
         client.send(request("POST", "/ignores", body=body))
-        answer = client.answer()
-        assert (answer.status, answer.body) == (200, b"not read")
-        rest = client.rest() if answer.header("connection") == "close" else b""
+        response = client.response()
+        assert (response.status, response.body) == (200, b"not read")
+        rest = client.rest() if response.header("connection") == "close" else b""
         assert b"HTTP/1.1" not in rest
 
 
@@ -203,7 +203,7 @@ def test_expect_100_continue(server):
         client.send(request("POST", "/echo", {"expect": "100-continue", "content-length": "4"}))
         assert client.head().status == 100
         client.send(b"body")
-        assert client.answer().body == b"body"
+        assert client.response().body == b"body"
 
 
 @app.part
@@ -219,7 +219,7 @@ def vanishing(environ, start_response):
 
 @pytest.mark.parametrize("farewell", ["close", "vanish"])
 @both
-def test_a_client_that_goes_in_its_upload_is_never_a_whole_body(server, framing, farewell):
+def test_an_aborted_upload_is_never_a_complete_body(server, framing, farewell):
     """Either the application is not called at all, or reading raises."""
     field = ("content-length", "1000") if framing == "length" else ("transfer-encoding", "chunked")
     client = server.connect()
@@ -233,9 +233,9 @@ def test_a_client_that_goes_in_its_upload_is_never_a_whole_body(server, framing,
 
 @pytest.mark.skipif(KIND != "tidegate", reason="elsewhere the application may be asked first")
 @pytest.mark.parametrize("before", [b"", chunk(b"x" * 100)])
-def test_a_chunk_that_is_none_is_no_end_of_the_body(server, before):
+def test_a_malformed_chunk_does_not_end_the_body(server, before):
     with server.connect() as client:
         head = request("POST", "/echo", {"transfer-encoding": "chunked"})
-        # In one piece, so that the fault is known before a thread is taken.
+        # In one piece, so that the fault is known before a thread takes the request.
         client.send(head + before + b"no length\r\n")
-        assert client.answer().status == 400
+        assert client.response().status == 400

@@ -23,9 +23,9 @@ def hello(environ, start_response):
 @pytest.mark.fails_on("granian")
 @pytest.mark.parametrize("status", ["200 OK", "404 Not Found", "418 I am a teapot", "299 Odd: 1",
                                     "503 Gone fishing", "200 caf\xe9"])
-def test_status_and_reason_are_those_given(server, status):
-    answer = server.get("/status", {"x-status": status})
-    assert f"{answer.status} {answer.reason}" == status
+def test_status_and_reason_are_sent_unchanged(server, status):
+    response = server.get("/status", {"x-status": status})
+    assert f"{response.status} {response.reason}" == status
 
 
 @app.part
@@ -43,11 +43,11 @@ def fields(environ, start_response):
 
 @pytest.mark.fails_on("granian")
 def test_headers_keep_their_order_and_repeats(server):
-    answer = server.get("/fields")
-    found = [(n.lower(), v) for n, v in answer.fields if n.lower() in ("a", "b")]
+    response = server.get("/fields")
+    found = [(n.lower(), v) for n, v in response.fields if n.lower() in ("a", "b")]
     assert found == [("b", "1"), ("a", "2"), ("b", "3")]
-    assert answer.all("set-cookie") == ["x=1, 2", "y=2"]
-    assert (answer.header("latin"), answer.header("empty")) == ("caf\xe9", "")
+    assert response.all("set-cookie") == ["x=1, 2", "y=2"]
+    assert (response.header("latin"), response.header("empty")) == ("caf\xe9", "")
 
 
 def body_of(kind):
@@ -84,8 +84,8 @@ def test_any_iterable_of_bytestrings_is_a_body(server, kind):
     with server.connect() as client:
         for _ in range(2):
             client.send(request("GET", f"/iterable?{kind}"))
-            answer = client.answer()
-            assert (answer.body, answer.complete) == (b"one,two,three", True)
+            response = client.response()
+            assert (response.body, response.complete) == (b"one,two,three", True)
 
 
 @app.part
@@ -117,9 +117,9 @@ def lazy(environ, start_response):
 
 @pytest.mark.fails_on("granian")
 def test_start_response_may_be_called_in_the_first_step(server):
-    answer = server.get("/lazy")
-    assert (answer.status, answer.header("x-lazy")) == (201, "yes")
-    assert answer.body == b"started in the first step"
+    response = server.get("/lazy")
+    assert (response.status, response.header("x-lazy")) == (201, "yes")
+    assert response.body == b"started in the first step"
 
 
 @app.part
@@ -132,9 +132,9 @@ def lazy_after_nothing(environ, start_response):
 
 @pytest.mark.fails_on("granian", "gunicorn")
 def test_empty_bytestrings_before_start_response_are_nothing(server):
-    """"before the iterable yields its first body bytestring": an empty one is no body."""
-    answer = server.get("/lazy_after_nothing")
-    assert (answer.status, answer.body) == (202, b"late")
+    """"before the iterable yields its first body bytestring": an empty one does not count."""
+    response = server.get("/lazy_after_nothing")
+    assert (response.status, response.body) == (202, b"late")
 
 
 @app.part
@@ -145,12 +145,12 @@ def empty(environ, start_response):
 
 
 @pytest.mark.parametrize("kind", ["list", "empties", "generator"])
-def test_an_empty_body_is_an_answer(server, kind):
+def test_an_empty_body_is_a_response(server, kind):
     with server.connect() as client:
         for _ in range(2):
             client.send(request("GET", f"/empty?{kind}"))
-            answer = client.answer()
-            assert (answer.status, answer.body, answer.complete) == (200, b"", True)
+            response = client.response()
+            assert (response.status, response.body, response.complete) == (200, b"", True)
 
 
 @app.part
@@ -173,9 +173,9 @@ def writes(environ, start_response):
 
 
 @pytest.mark.fails_on("granian")
-def test_what_is_written_comes_before_what_is_returned(server):
-    answer = server.get("/writes")
-    assert (answer.body, answer.complete) == (b"written,again,then returned", True)
+def test_written_data_precedes_the_returned_body(server):
+    response = server.get("/writes")
+    assert (response.body, response.complete) == (b"written,again,then returned", True)
 
 
 @app.part
@@ -188,8 +188,8 @@ def writes_only(environ, start_response):
 
 @pytest.mark.fails_on("granian")
 def test_write_alone_is_enough(server):
-    answer = server.get("/writes_only")
-    assert (answer.body, answer.header("content-length")) == (b"abcdef", "6")
+    response = server.get("/writes_only")
+    assert (response.body, response.header("content-length")) == (b"abcdef", "6")
 
 
 @app.part
@@ -219,7 +219,7 @@ def go(environ, start_response):
 @pytest.mark.parametrize("way", ["streams", pytest.param(
     "streams_by_write", marks=pytest.mark.fails_on("granian"))])
 def test_a_block_is_not_delayed_until_there_is_another(server, way):
-    """"must not delay the transmission of any block"; and another thread answers meanwhile."""
+    """"must not delay the transmission of any block"; other threads respond while it is sent."""
     with server.connect() as client:
         client.send(request("GET", f"/{way}"))
         client.head()
@@ -249,14 +249,14 @@ def error():
 
 @pytest.mark.fails_on("granian")
 def test_headers_are_not_sent_before_there_is_a_body(server):
-    """Until then the application may change its mind, with exc_info."""
+    """Until then the application may replace them, with exc_info."""
     with server.connect() as client:
         client.send(request("GET", "/headers_wait"))
         server.note("started")
         server.get("/go")
-        answer = client.answer()
-        assert (answer.status, answer.reason) == (500, "Changed its mind")
-        assert answer.body == b"an error page"
+        response = client.response()
+        assert (response.status, response.reason) == (500, "Changed its mind")
+        assert response.body == b"an error page"
 
 
 @app.part
@@ -280,10 +280,10 @@ def longer(environ, start_response):
 def test_no_more_than_the_content_length_is_sent(server, way):
     with server.connect() as client:
         client.send(request("GET", f"/longer?{way}"))
-        answer = client.answer()
-        assert answer.status == 500 or answer.body in (b"hello", b"")
-        if answer.status == 200 and answer.complete:
-            left = client.rest() if answer.header("connection") == "close" else b""
+        response = client.response()
+        assert response.status == 500 or response.body in (b"hello", b"")
+        if response.status == 200 and response.complete:
+            left = client.rest() if response.header("connection") == "close" else b""
             assert b"more" not in left
 
 
@@ -298,17 +298,17 @@ def shorter(environ, start_response):
 def test_less_than_the_content_length_closes_the_connection(server, way):
     with server.connect() as client:
         client.send(request("GET", f"/shorter?{way}"))
-        answer = client.answer()
-        assert answer.status >= 500 or not answer.complete
+        response = client.response()
+        assert response.status >= 500 or not response.complete
         assert client.ended()
 
 
 def test_head_has_no_body(server):
     with server.connect() as client:
         client.send(request("HEAD", "/hello") + request("GET", "/hello"))
-        head = client.answer("HEAD")
+        head = client.response("HEAD")
         assert (head.status, head.header("content-length")) == (200, "5")
-        assert client.answer().body == b"hello"
+        assert client.response().body == b"hello"
 
 
 @app.part
@@ -323,20 +323,20 @@ def bare(environ, start_response):
 def test_204_and_304_have_no_body(server, code):
     with server.connect() as client:
         client.send(request("GET", f"/bare?{code}") + request("GET", "/hello"))
-        answer = client.answer()
-        assert (answer.status, answer.header("etag")) == (code, '"1"')
-        assert answer.header("transfer-encoding") is None
+        response = client.response()
+        assert (response.status, response.header("etag")) == (code, '"1"')
+        assert response.header("transfer-encoding") is None
         if code == 204:
-            assert answer.header("content-length") is None
-        assert client.answer().body == b"hello"
+            assert response.header("content-length") is None
+        assert client.response().body == b"hello"
 
 
 def test_http10_without_a_length_ends_with_the_connection(server):
     with server.connect() as client:
         client.send(request("GET", "/iterable?generator", version="1.0"))
-        answer = client.answer()
-        assert answer.header("transfer-encoding") is None
-        assert answer.body == b"one,two,three"
+        response = client.response()
+        assert response.header("transfer-encoding") is None
+        assert response.body == b"one,two,three"
         assert client.ended()
 
 
@@ -347,7 +347,7 @@ def test_the_server_adds_the_date(server):
 
 @app.part
 def checks_len(environ, start_response):
-    """len() of what is returned may be asked, nothing else that is not iteration or close."""
+    """Allows len(), iteration and close(), but no other attribute."""
     class Body(list):
         def __getattribute__(self, name):
             if name not in ("close", "__class__", "__len__", "__iter__", "__getitem__"):
@@ -369,15 +369,15 @@ def large(environ, start_response):
 
 
 def test_sixteen_megabytes_in_pieces(server):
-    answer = server.get("/large")
-    assert answer.body == b"0123456789abcdef" * 4096 * 256
+    response = server.get("/large")
+    assert response.body == b"0123456789abcdef" * 4096 * 256
 
 
-def test_pipelined_requests_are_answered_in_their_order(server):
+def test_pipelined_responses_keep_their_order(server):
     with server.connect() as client:
         client.send(b"".join(request("GET", "/status", {"x-status": f"{200 + n} N"})
                              for n in range(1, 4)) + request("GET", "/hello"))
-        assert [client.answer().status for _ in range(4)] == [201, 202, 203, 200]
+        assert [client.response().status for _ in range(4)] == [201, 202, 203, 200]
 
 
 @app.part

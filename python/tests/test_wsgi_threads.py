@@ -1,4 +1,4 @@
-"""WSGI on threads: how many there are, what they wait for, and what they never wait for."""
+"""WSGI on threads: how many there are, and what they wait for."""
 
 import os
 import signal
@@ -36,7 +36,7 @@ def quick(environ, start_response):
 
 
 @app.part
-def who(environ, start_response):
+def thread_name(environ, start_response):
     return reply(start_response, threading.current_thread().name.encode())
 
 
@@ -47,7 +47,7 @@ def echo(environ, start_response):
 
 @app.part
 def waits_for_file(environ, start_response):
-    """Whether the file appeared while it was waited for."""
+    """Waits for the file; returns whether it appeared."""
     note("waits")
     end = time.monotonic() + 30
     while time.monotonic() < end:
@@ -59,7 +59,7 @@ def waits_for_file(environ, start_response):
 
 @app.part
 def meets(environ, start_response):
-    """As many as the query says have to be here at the same time."""
+    """Blocks until the number of requests in the query have arrived."""
     count = int(environ["QUERY_STRING"])
     with LOCK:
         barrier = BARRIERS.setdefault(count, threading.Barrier(count))
@@ -86,23 +86,23 @@ def calls_kept(environ, start_response):
     return reply(start_response, b"nothing was raised")
 
 
-def test_one_thread_answers_everything_where_one_is_asked_for(alone):
+def test_one_thread_runs_all_requests_with_threads_1(alone):
     clients = [alone.connect() for _ in range(8)]
     for client in clients:
-        client.send(request("GET", "/who") * 5)
-    names = {client.answer().body for client in clients for _ in range(5)}
+        client.send(request("GET", "/thread_name") * 5)
+    names = {client.response().body for client in clients for _ in range(5)}
     assert names == {b"MainThread"}
     for client in clients:
         client.close()
 
 
-def test_what_blocks_gets_more_threads(start_server):
-    """All of them have to run at the same time, or none is answered."""
+def test_blocking_requests_get_more_threads(start_server):
+    """All requests must run at the same time, otherwise none completes."""
     server = start_server("test_wsgi_threads:app", "wsgi", threads=6)
     clients = [server.connect() for _ in range(6)]
     for client in clients:
         client.send(request("GET", "/meets?6"))
-    names = [client.answer().body for client in clients]
+    names = [client.response().body for client in clients]
     assert len(set(names)) == 6
     for client in clients:
         client.close()
@@ -121,7 +121,7 @@ def test_a_slow_upload_holds_no_thread(alone, length, framing):
         for _ in range(3):
             assert alone.get("/quick").body == b"quick"
         slow.send(body[length // 2:] + (b"\r\n0\r\n\r\n" if chunked else b""))
-        assert slow.answer().body == body
+        assert slow.response().body == body
 
 
 @app.part
@@ -130,9 +130,9 @@ def quick_told(environ, start_response):
     return reply(start_response, b"quick")
 
 
-def test_an_answer_does_not_wait_behind_a_slow_call(alone, tmp_path):
-    """Of two that arrive together either may be the first; it is looked at when that is the quick
-    one."""
+def test_a_response_does_not_wait_for_a_slow_call(alone, tmp_path):
+    """Either of two requests that arrive together may run first; the test needs the quick one
+    first."""
     for number in range(50):
         gate = tmp_path / f"gate{number}"
         with alone.connect() as first, alone.connect() as second:
@@ -141,12 +141,12 @@ def test_an_answer_does_not_wait_behind_a_slow_call(alone, tmp_path):
             alone.note("waits")
             was_first = bool(alone.notes("quick"))
             if was_first:
-                assert first.answer().body == b"quick"
+                assert first.response().body == b"quick"
             gate.touch()
             if not was_first:
-                assert first.answer().body == b"quick"
+                assert first.response().body == b"quick"
                 alone.note("quick")
-            assert second.answer().body == b"it came"
+            assert second.response().body == b"it came"
         if was_first:
             return
     raise AssertionError("the quick one was never the first")
@@ -155,19 +155,19 @@ def test_an_answer_does_not_wait_behind_a_slow_call(alone, tmp_path):
 def test_a_request_for_websocket_is_a_request(server):
     headers = {"connection": "Upgrade", "upgrade": "websocket", "sec-websocket-version": "13",
                "sec-websocket-key": "dGhlIHNhbXBsZSBub25jZQ=="}
-    answer = server.get("/quick", headers)
-    assert (answer.status, answer.body) == (200, b"quick")
+    response = server.get("/quick", headers)
+    assert (response.status, response.body) == (200, b"quick")
 
 
 def test_start_response_of_a_request_that_has_ended_does_nothing(alone):
     assert alone.get("/keeps").body == b"kept"
-    answer = alone.get("/calls_kept")
-    assert answer.body == b"AssertionError"
-    assert answer.header("x-late") is None
+    response = alone.get("/calls_kept")
+    assert response.body == b"AssertionError"
+    assert response.header("x-late") is None
     assert alone.get("/quick").body == b"quick"
 
 
-def test_what_runs_is_finished_when_the_server_is_told_to_end(start_server, tmp_path):
+def test_running_requests_finish_when_the_server_stops(start_server, tmp_path):
     server = start_server("test_wsgi_threads:app", "wsgi", threads=2)
     gate = tmp_path / "gate"
     with server.connect() as client:
@@ -175,5 +175,5 @@ def test_what_runs_is_finished_when_the_server_is_told_to_end(start_server, tmp_
         server.note("waits")
         server.signal(signal.SIGTERM)
         gate.touch()
-        assert client.answer().body == b"it came"
+        assert client.response().body == b"it came"
     assert server.wait() == 0

@@ -40,9 +40,9 @@ app = wsgiref.validate.validator(application)
 
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_is_valid(server, method):
-    answer = server.ask(method, "/some/path%20here", {"content-type": "text/plain"},
+    response = server.ask(method, "/some/path%20here", {"content-type": "text/plain"},
                         b"body" if method in ("POST", "PUT", "PATCH") else None)
-    assert answer.status == 200, server.log()
+    assert response.status == 200, server.log()
 
 
 @pytest.mark.fails_on("granian")
@@ -51,7 +51,7 @@ def test_every_way_is_valid(server, way):
     body = b"one\ntwo\nthree" * 500
     with server.connect() as client:
         client.send(request("POST", f"/?{way}", body=body))
-        assert client.answer().body == body, server.log()
+        assert client.response().body == body, server.log()
         client.send(request("POST", f"/?{way}", {"transfer-encoding": "chunked"}))
         client.send(chunk(body) + chunk(b""))
-        assert client.answer().body == body, server.log()
+        assert client.response().body == body, server.log()

@@ -1,4 +1,4 @@
-"""A client of WebSocket: the library `websockets`, within the patience of the tests."""
+"""A WebSocket client: the library `websockets`, with the time-outs of the tests."""
 
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
@@ -7,7 +7,7 @@ from hosting import PATIENCE_S
 
 
 def dial(server, path, **options):
-    """A session, or InvalidStatus. Messages are not compressed unless that is asked for."""
+    """A session, or InvalidStatus. Messages are not compressed by default."""
     options.setdefault("compression", None)
     options.setdefault("max_size", 1 << 26)
     options.setdefault("ping_interval", None)
@@ -16,7 +16,7 @@ def dial(server, path, **options):
 
 
 def refused(server, path, **options):
-    """The response that came instead of a session."""
+    """Returns the response that denied the session."""
     try:
         dial(server, path, **options).close()
     except InvalidStatus as error:
@@ -25,7 +25,7 @@ def refused(server, path, **options):
 
 
 def ended(session):
-    """Reads to the end: the messages, the code and the reason it ended with."""
+    """Reads to the end; returns the messages, the code and the reason."""
     messages = []
     try:
         while True:

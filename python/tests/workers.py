@@ -1,4 +1,4 @@
-"""Two workers of one server, each with a connection of its own."""
+"""Two workers of one server, each with its own connection."""
 
 import json
 import os
@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 
-def stands_still(pid):
-    """Whether all its threads have stopped: one that has not yet may still take a connection."""
+def is_stopped(pid):
+    """True if all its threads have stopped: another one could still accept a connection."""
     def state(stat):
         return stat.read_text().rpartition(")")[2].split()[0]
 
@@ -21,10 +21,10 @@ def stands_still(pid):
 
 @contextmanager
 def paused(pid):
-    """Meanwhile that worker stands still, and another takes what comes."""
+    """Stops a worker within the block, so that the other one accepts all connections."""
     os.kill(pid, signal.SIGSTOP)
     end = time.monotonic() + 60
-    while not stands_still(pid):
+    while not is_stopped(pid):
         assert time.monotonic() < end
     try:
         yield
@@ -33,15 +33,15 @@ def paused(pid):
 
 
 def ask(client, target):
-    """What is answered, which is JSON, on a connection that is kept."""
+    """Returns the JSON of a response on a persistent connection."""
     client.send(f"GET {target} HTTP/1.1\r\nhost: test\r\n\r\n")
-    answer = client.answer()
-    assert answer.status == 200, answer
-    return json.loads(answer.body) if answer.body else None
+    response = client.response()
+    assert response.status == 200, response
+    return json.loads(response.body) if response.body else None
 
 
 def both(server):
-    """A connection to each of two workers; the application says which it is under /pid."""
+    """A connection to each of two workers; the application returns its process id under /pid."""
     one = server.connect()
     pid = ask(one, "/pid")
     with paused(pid):

@@ -18,7 +18,6 @@ const EXEMPT: &[&str] = &[
     "crates/exchange",
     "crates/files",
     "crates/filters",
-    "crates/python",
     "crates/router",
     "crates/store",
     "crates/tidegate",
@@ -27,7 +26,6 @@ const EXEMPT: &[&str] = &[
     "docs",
     "examples",
     "fuzz",
-    "python",
     "tests",
 ];
 
@@ -61,7 +59,6 @@ const PHRASES: &[(&str, &str)] = &[
     ("nobody", "no client, no worker, nothing"),
     ("of late", "recently"),
     ("otherwise than", "unlike, in another way than"),
-    ("rooms", "crates"),
     ("seam", "extension point"),
     ("seams", "extension points"),
     ("somebody", "a client, a worker, another process"),

@@ -50,7 +50,8 @@ pub(crate) struct Document {
     pub(crate) dir: Option<PathBuf>,
 }
 
-/// Parts of a report that are not errors themselves. Boxed apart, because reports travel as the errors of functions.
+/// Parts of a report that are not errors themselves. Boxed, because functions return reports as
+/// errors.
 #[derive(Clone, Debug, Default)]
 struct Unsaid {
     /// What would have been said of a value that was reported already.

@@ -138,8 +138,7 @@ unsafe extern "C" fn send(
     ptr::null_mut()
 }
 
-/// Raises `StopIteration(value)`. Creates the exception itself, because `PyErr_SetObject` would
-/// treat a tuple as the arguments.
+/// Raises `StopIteration(value)`; with `PyErr_SetObject` alone a tuple would become the arguments.
 unsafe fn stop(value: *mut ffi::PyObject) {
     // SAFETY: as above.
     unsafe {

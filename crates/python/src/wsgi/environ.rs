@@ -1,8 +1,8 @@
 //! `environ`: PEP 3333, "environ Variables".
 //!
 //! Owns the objects shared by all requests: a template dictionary, the variable names, and frequent
-//! values. Promises that a header whose name contains an underscore is dropped: it could be mistaken
-//! for one that a proxy has checked.
+//! values. Promises to drop a header whose name contains an underscore: it could be mistaken for
+//! one that a proxy has checked.
 
 use std::net::{IpAddr, SocketAddr};
 

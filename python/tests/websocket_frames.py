@@ -1,4 +1,4 @@
-"""A WebSocket client (RFC 6455) that hides nothing: the handshake and every frame as it came."""
+"""A WebSocket client (RFC 6455) that shows the raw handshake and every frame."""
 
 import base64
 import hashlib
@@ -32,8 +32,8 @@ def frame(opcode, payload=b"", is_final=True):
     return bytes([(0x80 if is_final else 0) | opcode]) + size + mask + masked(payload, mask)
 
 
-class Talk:
-    """A session from its handshake on. `answer` is what the server said to that."""
+class Session:
+    """A session; `response` is the response to the handshake."""
 
     def __init__(self, port, target, headers=(), subprotocols=()):
         self.client = Client(port)
@@ -46,12 +46,12 @@ class Talk:
         self._expected = base64.b64encode(hashlib.sha1(key + MAGIC).digest()).decode()
 
     def opened(self):
-        """Wait for the handshake: itself if there is a session."""
-        self.answer = self.client.answer()
-        if self.answer.status == 101:
-            assert self.answer.header("sec-websocket-accept") == self._expected
-            assert self.answer.header("upgrade").lower() == "websocket"
-            assert "upgrade" in self.answer.header("connection").lower()
+        """Waits for the response to the handshake; returns the session."""
+        self.response = self.client.response()
+        if self.response.status == 101:
+            assert self.response.header("sec-websocket-accept") == self._expected
+            assert self.response.header("upgrade").lower() == "websocket"
+            assert "upgrade" in self.response.header("connection").lower()
         return self
 
     def send(self, message):
@@ -65,7 +65,7 @@ class Talk:
         head = self.client.exactly(2)
         if len(head) < 2:
             return None
-        assert head[0] & 0x80, "servers of ours do not fragment what is small"
+        assert head[0] & 0x80, "small messages are not fragmented"
         assert not head[0] & 0x70, "no extension was negotiated"
         assert not head[1] & 0x80, "section 5.1: a server does not mask"
         length = head[1]
@@ -90,7 +90,7 @@ class Talk:
                 self.client.send(frame(PONG, payload))
         return None
 
-    def say_close(self, code=1000, reason=""):
+    def send_close(self, code=1000, reason=""):
         self.client.send(frame(CLOSE, code.to_bytes(2, "big") + reason.encode() if code else b""))
 
     def __enter__(self):
