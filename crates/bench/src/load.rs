@@ -20,6 +20,7 @@ mod connection;
 mod http;
 mod resp;
 mod run;
+mod run_state;
 mod schedule;
 mod system;
 pub mod tools;

@@ -10,6 +10,7 @@ mod bare_loop;
 mod baseline;
 mod caddy;
 mod envoy;
+mod executables;
 mod fastpysgi;
 mod finder;
 mod floor;

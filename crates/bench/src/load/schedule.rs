@@ -9,7 +9,10 @@ use std::io;
 use std::time::Duration;
 
 use super::system::Timer;
-use super::worker::{TICK, TICK_NS};
+
+/// Interval of the checks of time-outs, retries and phases.
+pub(super) const TICK: Duration = Duration::from_millis(10);
+pub(super) const TICK_NS: u64 = TICK.as_nanos() as u64;
 
 /// The schedule of one thread.
 #[derive(Debug)]

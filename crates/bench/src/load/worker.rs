@@ -13,15 +13,12 @@ use hdrhistogram::Histogram;
 
 use super::connection::{Connection, Sent, Stage};
 use super::http::Fed;
-use super::run::Shared;
-use super::schedule::Schedule;
+use super::run_state::RunState;
+use super::schedule::{Schedule, TICK, TICK_NS};
 use super::system::{Timer, thread_cpu};
 use super::{BODY_COMPARED_ONE_IN, Errors, Kind, LoadOutcome, Mode};
 use crate::epoll::{Epoll, Event};
 
-/// How often time-outs, retries and the moments of the run are looked at.
-pub(super) const TICK: Duration = Duration::from_millis(10);
-pub(super) const TICK_NS: u64 = TICK.as_nanos() as u64;
 /// How long to wait after a connection could not be made.
 const RETRY_NS: u64 = 10_000_000;
 const READ_BYTES: usize = 64 * 1024;
@@ -41,7 +38,7 @@ pub(super) struct Tally {
 }
 
 pub(super) struct Worker<'a> {
-    shared: &'a Shared<'a>,
+    state: &'a RunState<'a>,
     epoll: Epoll,
     timer: Timer,
     connections: Vec<Connection>,
@@ -65,12 +62,12 @@ pub(super) struct Worker<'a> {
 
 impl<'a> Worker<'a> {
     pub(super) fn new(
-        shared: &'a Shared<'a>,
+        state: &'a RunState<'a>,
         index: usize,
         threads: usize,
         connections: usize,
     ) -> io::Result<Self> {
-        let schedule = match shared.plan.mode {
+        let schedule = match state.plan.mode {
             Mode::Closed => None,
             Mode::Open { rate } => Some(Schedule::new(rate, index, threads, connections)),
         };
@@ -85,17 +82,17 @@ impl<'a> Worker<'a> {
             cpu: Duration::ZERO,
         };
         Ok(Self {
-            shared,
+            state,
             epoll: Epoll::new()?,
             timer: Timer::new()?,
-            connections: (0..connections).map(|_| Connection::new(&shared.rules)).collect(),
+            connections: (0..connections).map(|_| Connection::new(&state.rules)).collect(),
             by_fd: Vec::new(),
             buffer: vec![0; READ_BYTES],
             schedule,
             going: false,
             asking: 0,
             asked: 0,
-            now_ns: shared.now_ns(),
+            now_ns: state.now_ns(),
             ticked_ns: 0,
             cpu: (None, None),
             tally,
@@ -105,13 +102,13 @@ impl<'a> Worker<'a> {
     pub(super) fn run(mut self) -> io::Result<Tally> {
         self.epoll.add(&self.timer)?;
         self.open_all()?;
-        self.shared.is_ready();
+        self.state.is_ready();
         self.timer.set(TICK, TICK)?;
         loop {
             let count = self.epoll.wait()?;
             let ticked = self.take_events(count);
             if ticked || self.schedule.is_some() {
-                self.now_ns = self.shared.now_ns();
+                self.now_ns = self.state.now_ns();
             }
             self.pass_edges();
             if ticked && self.now_ns >= self.ticked_ns + TICK_NS / 2 {
@@ -145,20 +142,20 @@ impl<'a> Worker<'a> {
 
     /// Notes the CPU time of this thread when an edge of what is measured was passed.
     fn pass_edges(&mut self) {
-        if self.cpu.0.is_none() && self.now_ns >= self.shared.begin_ns() {
+        if self.cpu.0.is_none() && self.now_ns >= self.state.begin_ns() {
             self.cpu.0 = Some(thread_cpu());
         }
-        if self.cpu.1.is_none() && self.now_ns >= self.shared.end_ns() {
+        if self.cpu.1.is_none() && self.now_ns >= self.state.end_ns() {
             self.cpu.1 = Some(thread_cpu());
         }
     }
 
     fn is_at_end(&self) -> bool {
-        self.now_ns >= self.shared.end_ns()
+        self.now_ns >= self.state.end_ns()
     }
 
     fn is_over(&self) -> bool {
-        self.is_at_end() && (self.asking == 0 || self.shared.is_stopped())
+        self.is_at_end() && (self.asking == 0 || self.state.is_stopped())
     }
 
     fn finish(mut self) -> Tally {
@@ -166,20 +163,20 @@ impl<'a> Worker<'a> {
             self.tally.cpu = end.saturating_sub(begin);
         }
         if let Some(schedule) = &self.schedule {
-            let (begin_ns, end_ns) = (self.shared.begin_ns(), self.shared.end_ns());
-            self.tally.unsent = schedule.unsent(self.shared.go_ns(), begin_ns, end_ns);
+            let (begin_ns, end_ns) = (self.state.begin_ns(), self.state.end_ns());
+            self.tally.unsent = schedule.unsent(self.state.go_ns(), begin_ns, end_ns);
         }
         self.tally
     }
 
     /// Looks after what no event tells of.
     fn tick(&mut self) {
-        let begins = !self.going && self.now_ns >= self.shared.go_ns();
+        let begins = !self.going && self.now_ns >= self.state.go_ns();
         self.going |= begins;
         for index in 0..self.connections.len() {
             let connection = &self.connections[index];
             let waited_ns = self.now_ns.saturating_sub(connection.asked_ns);
-            let late = waited_ns > self.shared.timeout_ns;
+            let late = waited_ns > self.state.timeout_ns;
             match connection.stage {
                 Stage::Asking if late => self.fail(index, Kind::Timeout),
                 Stage::Connecting | Stage::Greeting if late => self.fail(index, Kind::Connect),
@@ -196,7 +193,7 @@ impl<'a> Worker<'a> {
             return;
         }
         let closed = self.connections[index].stage != Stage::Idle;
-        if closed && self.shared.keep_alive {
+        if closed && self.state.keep_alive {
             return self.open(index);
         }
         if !self.going || self.schedule.is_some() {
@@ -218,7 +215,7 @@ impl<'a> Worker<'a> {
         let connection = &mut self.connections[index];
         let opened = connection.stage != Stage::Idle;
         if opened {
-            match connection.open(&self.shared.peer) {
+            match connection.open(&self.state.peer) {
                 Ok(fd) => note(&mut self.by_fd, fd, index),
                 Err(_) => return self.fail(index, Kind::Connect),
             }
@@ -229,8 +226,8 @@ impl<'a> Worker<'a> {
         connection.since_ns = since_ns;
         connection.asked_ns = self.now_ns;
         // A connection that is not there yet takes nothing: then its event sends the request.
-        let compared = turn || self.shared.plan.verify;
-        let sent = connection.ask(&self.shared.request, self.shared.answers, compared);
+        let compared = turn || self.state.plan.verify;
+        let sent = connection.ask(&self.state.request, self.state.answers, compared);
         let watched = match sent {
             Ok(Sent::All) if !opened => Ok(()),
             Ok(sent) => connection.watch(&self.epoll, sent == Sent::Part),
@@ -253,9 +250,9 @@ impl<'a> Worker<'a> {
             },
             Stage::Greeting | Stage::Idle | Stage::Asking => {}
         }
-        let bytes = match (connection.stage, &self.shared.greeting) {
+        let bytes = match (connection.stage, &self.state.greeting) {
             (Stage::Greeting, Some(greeting)) => greeting,
-            _ => &self.shared.request,
+            _ => &self.state.request,
         };
         if connection.has_unsent()
             && let Err(error) = connection.flush(bytes)
@@ -280,13 +277,13 @@ impl<'a> Worker<'a> {
                 Err(_) => 0,
             };
             let fed = match (connection.stage, count) {
-                (Stage::Asking, 0) => connection.ended(&self.shared.rules),
-                (Stage::Asking, _) => connection.feed(&self.shared.rules, &self.buffer[..count]),
+                (Stage::Asking, 0) => connection.ended(&self.state.rules),
+                (Stage::Asking, _) => connection.feed(&self.state.rules, &self.buffer[..count]),
                 (Stage::Greeting, _) => return self.greeted(index, count),
                 (_, 0) => return self.left(index),
                 (_, _) => return self.fail(index, Kind::Framing),
             };
-            if self.shared.is_measured(self.now_ns) {
+            if self.state.is_measured(self.now_ns) {
                 self.tally.bytes += count as u64;
             }
             if !self.take(index, fed) || (count < self.buffer.len() && !ended) {
@@ -320,10 +317,10 @@ impl<'a> Worker<'a> {
 
     /// The one look at the clock for an answer: the next request is due at the same moment.
     fn record(&mut self, index: usize, right: u32) {
-        self.now_ns = self.shared.now_ns();
+        self.now_ns = self.state.now_ns();
         let since_ns = self.connections[index].since_ns;
         let counts_ns = if self.schedule.is_some() { since_ns } else { self.now_ns };
-        if right > 0 && self.shared.is_measured(counts_ns) {
+        if right > 0 && self.state.is_measured(counts_ns) {
             let latency_ns = self.now_ns.saturating_sub(since_ns);
             self.tally.requests += u64::from(right);
             self.tally.latency.saturating_record_n(latency_ns, u64::from(right));
@@ -334,11 +331,11 @@ impl<'a> Worker<'a> {
     fn answered(&mut self, index: usize, close: bool) -> bool {
         self.asking -= 1;
         let connection = &mut self.connections[index];
-        let kept = self.shared.keep_alive && !close;
+        let kept = self.state.keep_alive && !close;
         if kept {
             connection.stage = Stage::Idle;
         } else {
-            self.tally.reconnects += u64::from(self.shared.keep_alive);
+            self.tally.reconnects += u64::from(self.state.keep_alive);
             connection.close(self.now_ns);
         }
         self.again(index);
@@ -370,7 +367,7 @@ impl<'a> Worker<'a> {
     /// Open loop: sends every request that is due, as far as there are free connections, and
     /// sets the timer for the next.
     fn send_what_is_due(&mut self) -> io::Result<()> {
-        let (go_ns, end_ns) = (self.shared.go_ns(), self.shared.end_ns());
+        let (go_ns, end_ns) = (self.state.go_ns(), self.state.end_ns());
         if !self.going {
             return Ok(());
         }
@@ -386,7 +383,7 @@ impl<'a> Worker<'a> {
             self.connections[index].listed = false;
             let usable = match self.connections[index].stage {
                 Stage::Idle => true,
-                Stage::Closed { .. } => !self.shared.keep_alive,
+                Stage::Closed { .. } => !self.state.keep_alive,
                 Stage::Connecting | Stage::Greeting | Stage::Asking => false,
             };
             if usable {

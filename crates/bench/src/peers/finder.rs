@@ -3,18 +3,15 @@
 //! Promises that what is not there, or cannot even tell its version, is one line that says how to
 //! get it. Never installs anything; building the small servers is in `sources`.
 
-use super::process::{Line, Process};
+use super::executables::{on_path, run_to_end};
 use super::{Peer, Program, python};
 use std::collections::BTreeMap;
 use std::env;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// How long a program may take to tell its version.
 const VERSION_WAIT: Duration = Duration::from_secs(10);
-/// Where distributions keep servers, out of the PATH of ordinary users.
-const SERVER_FOLDERS: &[&str] = &["/usr/local/sbin", "/usr/sbin", "/sbin"];
 
 /// Where to look.
 #[derive(Clone, Debug)]
@@ -142,45 +139,10 @@ fn told_version(program: &[String], argument: &str) -> Result<String, String> {
     Ok(line.strip_prefix(called).unwrap_or(line).trim().to_owned())
 }
 
-/// What the command wrote; an error when it failed or did not end in time.
-pub(super) fn run_to_end(
-    words: Vec<String>,
-    directory: &Path,
-    longest: Duration,
-) -> Result<String, String> {
-    let name = words.first().cloned().unwrap_or_default();
-    let line = Line { words, environment: Vec::new() };
-    let log = tempfile::NamedTempFile::new().map_err(|why| why.to_string())?;
-    let mut process =
-        Process::start(&line, directory, log.path()).map_err(|why| format!("{name}: {why}"))?;
-    match process.wait(longest) {
-        Ok(Some(status)) if status.success() => Ok(process.said()),
-        Ok(Some(status)) => Err(format!("{name}: {status}: {}", process.said())),
-        Ok(None) => Err(format!("{name}: did not end within {} s", longest.as_secs())),
-        Err(why) => Err(format!("{name}: {why}")),
-    }
-}
-
-/// The first of these programs that is on PATH or where servers are kept.
-pub(super) fn on_path(names: &[&str]) -> Option<PathBuf> {
-    let path = env::var_os("PATH").unwrap_or_default();
-    let directories: Vec<PathBuf> =
-        env::split_paths(&path).chain(SERVER_FOLDERS.iter().map(PathBuf::from)).collect();
-    let candidates = names.iter().flat_map(|name| directories.iter().map(move |at| at.join(name)));
-    candidates.into_iter().find(|path| is_program(path))
-}
-
-fn is_program(path: &Path) -> bool {
-    path.metadata().is_ok_and(|facts| facts.is_file() && facts.permissions().mode() & 0o111 != 0)
-}
-
-pub(super) fn is_root() -> bool {
-    Path::new("/proc/self").metadata().is_ok_and(|facts| facts.uid() == 0)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Finder, on_path};
+    use super::Finder;
+    use crate::peers::executables::on_path;
     use crate::peers::named;
     use std::os::unix::fs::PermissionsExt;
     use std::path::PathBuf;

@@ -184,7 +184,7 @@ fn cached(backend: std::net::SocketAddr, directory: &str) -> (String, String) {
 
 /// Started by root its workers become `nobody`, which may not read our directory.
 fn as_root_stay_root() -> &'static str {
-    if super::finder::is_root() {
+    if super::executables::is_root() {
         "user root;  # https://nginx.org/en/docs/ngx_core_module.html#user\n"
     } else {
         ""

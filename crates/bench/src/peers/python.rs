@@ -4,7 +4,7 @@
 //! all servers of a run, so that CPython is the same for all, and that what is not installed there
 //! is one line. Never installs: `make bench-peers` does.
 
-use super::finder::{on_path, run_to_end};
+use super::executables::{on_path, run_to_end};
 use super::{Role, Setup};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -177,7 +177,7 @@ pub(super) fn versions(python: Option<&Path>, distributions: &[&str]) -> Result<
 #[cfg(test)]
 mod tests {
     use super::{ASGI, App, BARE_LOOP, Interface, WSGI, bare_loop, versions};
-    use crate::peers::finder::on_path;
+    use crate::peers::executables::on_path;
     use crate::peers::{HELLO_BODY, Role};
     use std::path::Path;
     use std::time::Duration;

@@ -5,7 +5,7 @@
 //! Promises to build once for each version of a source, into the cache directory, and to fail with
 //! one line that says what is missing.
 
-use super::finder::{on_path, run_to_end};
+use super::executables::{on_path, run_to_end};
 use super::{Peer, Program, Role, Setup, Site};
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};

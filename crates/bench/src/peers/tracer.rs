@@ -2,7 +2,7 @@
 //!
 //! Promises that the server runs on untraced when the tracer is dropped.
 
-use super::finder::on_path;
+use super::executables::on_path;
 use super::process::{Line, Process};
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -13,15 +13,13 @@ use net::{Outgoing, Stream, timer, worker};
 use serde_json::Value;
 use wire::h1::{self, ChunkDecoder, ChunkEvent, HeadLimits, ResponseFraming};
 
-use super::locate::AdminAddress;
+use super::locate::{AdminAddress, CONNECT_TIMEOUT};
 use crate::failure::Failure;
 
-/// The time-out of connecting.
-pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// The time-out of a response: a reload waits until the new configuration serves.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(120);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(120);
 /// The largest response.
-const ANSWER_BYTES: usize = 64 << 20;
+const RESPONSE_BYTES: usize = 64 << 20;
 const TRAILER_BYTES: usize = 8 << 10;
 
 /// A running server's admin API.
@@ -109,7 +107,7 @@ impl Client {
         head.push_str(body.unwrap_or_default());
         worker::block_on_local(async {
             let stream = within(CONNECT_TIMEOUT, connect(&self.address)).await?;
-            within(ANSWER_TIMEOUT, converse(&stream, head.into())).await
+            within(RESPONSE_TIMEOUT, converse(&stream, head.into())).await
         })
         .map_err(addressed)
     }
@@ -151,7 +149,7 @@ async fn converse(stream: &Stream, request: Bytes) -> io::Result<Reply> {
         if let Some(reply) = read(&received, ended)? {
             return Ok(reply);
         }
-        if ended || received.len() > ANSWER_BYTES {
+        if ended || received.len() > RESPONSE_BYTES {
             return Err(invalid("the response was truncated"));
         }
     }

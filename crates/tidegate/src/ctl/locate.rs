@@ -1,6 +1,7 @@
 //! Finds the admin API: the address of the command line, or the only server of this user.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use net::{Stream, timer, worker};
 use settings::{Address, Host};
@@ -8,7 +9,8 @@ use settings::{Address, Host};
 use crate::failure::Failure;
 use crate::output::columns;
 
-use super::client::CONNECT_TIMEOUT;
+/// The time-out of connecting.
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The address of an admin API.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,8 +92,8 @@ fn living(dir: &Path) -> Vec<PathBuf> {
     worker::block_on_local(async {
         let mut living = Vec::new();
         for path in sockets {
-            let answer = timer::within(CONNECT_TIMEOUT, Stream::connect_unix(&path)).await;
-            if matches!(answer, Some(Ok(_))) {
+            let connected = timer::within(CONNECT_TIMEOUT, Stream::connect_unix(&path)).await;
+            if matches!(connected, Some(Ok(_))) {
                 living.push(path);
             }
         }

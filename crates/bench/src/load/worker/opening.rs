@@ -7,10 +7,11 @@
 use std::io::{self, ErrorKind};
 use std::time::Duration;
 
-use super::{RETRY_NS, TICK_NS, Worker, note, unsendable};
+use super::{RETRY_NS, Worker, note, unsendable};
 use crate::load::Kind;
 use crate::load::connection::{Connection, Stage};
 use crate::load::http::Fed;
+use crate::load::schedule::TICK_NS;
 
 /// So many connections are opened, then the server gets a moment to accept them.
 const OPENED_AT_ONCE: usize = 64;
@@ -19,17 +20,17 @@ const ACCEPT: Duration = Duration::from_millis(1);
 impl Worker<'_> {
     /// Opens all connections, unless each request has its own.
     pub(super) fn open_all(&mut self) -> io::Result<()> {
-        if !self.shared.keep_alive {
+        if !self.state.keep_alive {
             for index in 0..self.connections.len() {
                 self.set_free(index);
             }
             return Ok(());
         }
-        let deadline_ns = self.shared.now_ns() + self.shared.timeout_ns;
+        let deadline_ns = self.state.now_ns() + self.state.timeout_ns;
         let mut begun = 0;
         let mut all_settled = false;
         while !all_settled {
-            self.now_ns = self.shared.now_ns();
+            self.now_ns = self.state.now_ns();
             let until = (begun + OPENED_AT_ONCE).min(self.connections.len());
             (begun..until).for_each(|index| self.open(index));
             begun = until;
@@ -38,7 +39,7 @@ impl Worker<'_> {
             let opens = |connection: &Connection| {
                 matches!(connection.stage, Stage::Connecting | Stage::Greeting)
             };
-            let late = self.now_ns >= deadline_ns || self.shared.is_stopped();
+            let late = self.now_ns >= deadline_ns || self.state.is_stopped();
             all_settled =
                 begun == self.connections.len() && (late || !self.connections.iter().any(opens));
         }
@@ -50,7 +51,7 @@ impl Worker<'_> {
         let connection = &mut self.connections[index];
         connection.since_ns = self.now_ns;
         connection.asked_ns = self.now_ns;
-        match connection.open(&self.shared.peer) {
+        match connection.open(&self.state.peer) {
             // The backlog of a Unix socket is full.
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
                 connection.close(self.now_ns + TICK_NS);
@@ -69,7 +70,7 @@ impl Worker<'_> {
     }
 
     pub(super) fn connected(&mut self, index: usize) {
-        let Some(greeting) = &self.shared.greeting else { return self.opened(index) };
+        let Some(greeting) = &self.state.greeting else { return self.opened(index) };
         if let Err(error) = self.connections[index].greet(greeting) {
             self.refuse(index, unsendable(&error));
         }
@@ -78,7 +79,7 @@ impl Worker<'_> {
     /// Takes bytes of the answer to a handshake, or the end of the connection.
     pub(super) fn greeted(&mut self, index: usize, count: usize) {
         let connection = &mut self.connections[index];
-        match connection.feed(&self.shared.rules, &self.buffer[..count]) {
+        match connection.feed(&self.state.rules, &self.buffer[..count]) {
             _ if count == 0 => self.refuse(index, Kind::Read),
             Fed::More { .. } => {}
             Fed::Last { .. } => self.opened(index),
