@@ -45,6 +45,9 @@ pub trait BodyStream {
 }
 
 impl Body {
+    /// A body up to this size is copied behind its head: one piece costs the kernel less than two.
+    pub const COPIED_BYTES_MAX: usize = 1024;
+
     pub fn stream(stream: impl BodyStream + 'static) -> Body {
         Body::Stream(Box::new(stream))
     }
@@ -119,13 +122,13 @@ impl Body {
     }
 }
 
-/// A piece that may be kept for long: one that is shorter than this is copied, because it may pin a
-/// whole block of its worker (seam 1).
-const COPIED_BYTES_MAX: usize = 16 * 1024;
+/// A piece that may be kept for long is copied where it is shorter than this, because it may pin a whole
+/// block of its worker (seam 1).
+const DETACHED_BYTES_MAX: usize = 16 * 1024;
 
 /// The same bytes, in memory that is worth keeping for them.
-pub(crate) fn kept(data: Bytes) -> Bytes {
-    if data.len() < COPIED_BYTES_MAX { net::detach(&data).freeze() } else { data }
+pub fn detach_small(data: Bytes) -> Bytes {
+    if data.len() < DETACHED_BYTES_MAX { net::detach(&data).freeze() } else { data }
 }
 
 impl From<Bytes> for Body {

@@ -6,18 +6,13 @@
 //! Only what must surround the rest of the route (cache, mirror, retry) is a [`Middleware`] and
 //! takes [`Next`].
 
-use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
-use crate::serve::Patience;
-use crate::{Fault, FaultKind, Request, Response};
+use telemetry::RouteMetrics;
 
-/// A future of this worker.
-pub type LocalFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
-
-/// What comes of a request: a response or a fault that will become one.
-pub type Outcome = Result<Response, Fault>;
+use crate::{Fault, FaultKind, LocalFuture, Outcome, Request, Response, RouteBounds, RouteInfo};
 
 /// A result, or a future of it where it has to be waited for.
 pub enum MaybeFuture<'a, T> {
@@ -141,58 +136,9 @@ impl Stage {
     }
 }
 
-/// Bounds of one exchange: its listener's, unless its route has its own.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Bounds {
-    /// Longest request body in bytes.
-    pub body: u64,
-    /// How slowly a request body may arrive.
-    pub body_patience: Patience,
-    /// Longest time from the end of a request's head to the end of its body.
-    pub body_total: Option<Duration>,
-    /// How slowly a response may be taken.
-    pub write_patience: Patience,
-}
-
-impl Default for Bounds {
-    fn default() -> Self {
-        Bounds {
-            body: 64 * 1024 * 1024,
-            body_patience: Patience { pause: Duration::from_secs(30), rate: 240 },
-            body_total: None,
-            write_patience: Patience { pause: Duration::from_secs(30), rate: 240 },
-        }
-    }
-}
-
-/// What a route bounds otherwise than its listener does.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct RouteBounds {
-    pub body: Option<u64>,
-    pub body_pause: Option<Duration>,
-    pub body_rate: Option<u64>,
-    pub body_total: Option<Duration>,
-    pub write_pause: Option<Duration>,
-    pub write_rate: Option<u64>,
-}
-
-impl RouteBounds {
-    /// These bounds where the listener's say something else.
-    pub fn over(self, listener: Bounds) -> Bounds {
-        Bounds {
-            body: self.body.unwrap_or(listener.body),
-            body_patience: listener.body_patience.with(self.body_pause, self.body_rate),
-            body_total: self.body_total.or(listener.body_total),
-            write_patience: listener.write_patience.with(self.write_pause, self.write_rate),
-        }
-    }
-}
-
 /// A route as one worker runs it.
 pub struct Route {
-    pub name: Rc<str>,
-    pub bounds: RouteBounds,
-    pub metrics: std::sync::Arc<telemetry::RouteMetrics>,
+    pub info: Rc<RouteInfo>,
     stages: Vec<Stage>,
     handler: Rc<dyn Handler>,
     instant: bool,
@@ -200,18 +146,20 @@ pub struct Route {
 
 impl Route {
     pub fn new(
-        name: impl Into<Rc<str>>,
+        name: impl Into<Box<str>>,
         bounds: RouteBounds,
-        metrics: std::sync::Arc<telemetry::RouteMetrics>,
+        metrics: Arc<RouteMetrics>,
         stages: Vec<Stage>,
         handler: Rc<dyn Handler>,
     ) -> Route {
         let instant = is_instant(&stages, &*handler);
-        Route { name: name.into(), bounds, metrics, stages, handler, instant }
+        let info = Rc::new(RouteInfo { name: name.into(), bounds, metrics });
+        Route { info, stages, handler, instant }
     }
 
     /// True if a request takes hardly any time on this route before it first waits.
-    pub(crate) fn is_instant(&self) -> bool {
+    #[inline]
+    pub fn is_instant(&self) -> bool {
         self.instant
     }
 
@@ -262,12 +210,12 @@ impl Route {
     }
 
     /// Shows all filters a fault that came before any of them saw the request.
-    pub(crate) fn on_early_fault(&self, request: &mut Request, fault: Fault) -> Fault {
+    pub fn on_early_fault(&self, request: &mut Request, fault: Fault) -> Fault {
         show_fault(&self.stages, request, fault)
     }
 
     /// Lets the filters change a response that was made from a fault.
-    pub(crate) fn on_generated(&self, request: &Request, response: &mut Response) {
+    pub fn on_generated(&self, request: &Request, response: &mut Response) {
         for stage in self.stages.iter().rev() {
             stage.on_generated(request, response);
         }

@@ -5,11 +5,13 @@
 
 use std::future::poll_fn;
 use std::io;
+use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 
-use crate::LocalFuture;
+/// A future of this worker.
+pub type LocalFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
 /// Why a duplex connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

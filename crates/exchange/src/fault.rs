@@ -162,7 +162,7 @@ impl FaultKind {
     }
 
     /// The limit that the client has run into, where it is not counted where it is found.
-    pub(crate) fn limit(self) -> Option<LimitHit> {
+    pub fn limit(self) -> Option<LimitHit> {
         match self {
             FaultKind::Rejected(Reject::RequestLineTooLong) => Some(LimitHit::RequestLine),
             FaultKind::Rejected(Reject::HeadersTooLarge | Reject::FieldNameTooLong) => {
@@ -277,7 +277,7 @@ impl Fault {
         Fault::new(kind, detail).with_status(UNANSWERED).closing()
     }
 
-    pub(crate) fn is_unanswered(&self) -> bool {
+    pub fn is_unanswered(&self) -> bool {
         self.status == UNANSWERED
     }
 

@@ -112,12 +112,12 @@ impl Headers {
     }
 
     /// The list for a parser to fill; then comes [`Headers::keep_head`].
-    pub(crate) fn spans(&mut self) -> &mut Vec<FieldSpan> {
+    pub fn spans(&mut self) -> &mut Vec<FieldSpan> {
         &mut self.room().fields
     }
 
     /// Keeps the head in which a parser found the fields.
-    pub(crate) fn keep_head(&mut self, head: &[u8]) {
+    pub fn keep_head(&mut self, head: &[u8]) {
         self.room().text.extend_from_slice(head);
     }
 
@@ -131,7 +131,7 @@ impl Headers {
 
     /// The head that was kept, in which the parser's spans lie.
     #[inline]
-    pub(crate) fn text(&self) -> &[u8] {
+    pub fn text(&self) -> &[u8] {
         self.room.as_ref().map_or(&[], |room| &room.text)
     }
 

@@ -30,6 +30,7 @@ pub mod problem;
 mod ranges;
 mod request;
 mod response;
+mod route_info;
 pub mod serve;
 mod shared_body;
 mod subrequest;
@@ -38,14 +39,11 @@ pub mod variables;
 
 pub use access::{AccessFormat, AccessLog};
 pub use background::{BACKGROUND_MAX, BackgroundPermit, BackgroundTask, Canceller};
-pub use body::{Body, BodyStream, Frame};
-pub use chain::{
-    Bounds, Filter, Handler, LocalFuture, MaybeFuture, Middleware, Next, Outcome, Route,
-    RouteBounds, Stage, Step,
-};
+pub use body::{Body, BodyStream, Frame, detach_small};
+pub use chain::{Filter, Handler, MaybeFuture, Middleware, Next, Route, Stage, Step};
 pub use condition::{CONDITION_DEPTH, CONDITION_TESTS, Condition};
 pub use content::{Content, WINDOW_BYTES, in_pieces};
-pub use duplex::{Duplex, Ending, Takeover};
+pub use duplex::{Duplex, Ending, LocalFuture, Takeover};
 pub use facts::{ConnectionFacts, Protocol, Scheme, TlsFacts};
 pub use fault::{Fault, FaultKind, Retry, Side};
 pub use filter_scratch::FilterScratch;
@@ -63,7 +61,8 @@ pub use plugin::{
 pub use preconditions::{asked_range, preconditions};
 pub use ranges::ranged;
 pub use request::{Held, Inform, Notes, Request};
-pub use response::Response;
+pub use response::{Outcome, Response};
+pub use route_info::{Bounds, Patience, RouteBounds, RouteInfo};
 pub use shared_body::{Full, SharedBody, SharedBodyReader, SharedBodyWriter, shared_body};
 pub use subrequest::{SUBREQUEST_DEPTH, Subrequests};
 pub use target::Target;

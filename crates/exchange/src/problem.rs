@@ -10,7 +10,7 @@ use wire::Known;
 use wire::h1::reason;
 use wire::structured::{BareItem, Item, write_item};
 
-use crate::{Body, Dispatch, Fault, Headers, Request, Response, Side};
+use crate::{Body, Dispatch, Fault, Headers, Request, Response, Route, Side};
 
 /// Pages of the configuration's `errors`, by status.
 #[derive(Debug, Default)]
@@ -38,16 +38,17 @@ enum Form {
     Text,
 }
 
-/// The response to a fault of a request, changed as its route says, or without one as the
+/// The response to a fault of a request, changed as `route` says, or without one as the
 /// configuration's `defaults` say.
 pub fn respond(
     fault: &Fault,
     request: &Request,
+    route: Option<&Route>,
     pages: &ErrorPages,
     dispatch: &dyn Dispatch,
 ) -> Response {
     let mut response = render(fault, Some(&request.headers), pages);
-    match &request.route {
+    match route {
         Some(route) => route.on_generated(request, &mut response),
         None => dispatch.on_generated(request, &mut response),
     }

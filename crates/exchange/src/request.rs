@@ -9,7 +9,7 @@ use bytes::Bytes;
 use wire::{Known, Method, Version};
 
 use crate::facts::{ConnectionFacts, Protocol, Scheme};
-use crate::{Body, Fault, FilterScratch, Headers, Params, Route, Target};
+use crate::{Body, Fault, FilterScratch, Headers, Params, RouteInfo, Target};
 
 /// What a handler may tell the client's side of its exchange.
 pub trait Inform {
@@ -55,7 +55,7 @@ pub struct Request {
     /// Microseconds on the worker's clock when the head was whole.
     pub began_us: u64,
     /// The route that was chosen; `None` until then.
-    pub route: Option<Rc<Route>>,
+    pub route: Option<Rc<RouteInfo>>,
     /// What the path parameters of the route matched.
     pub params: Params,
     /// Set by the filter `request_id` or taken from the client.
@@ -117,13 +117,13 @@ impl Request {
 
     /// A request to be filled in, mostly in the memory of one that has been answered: it is large,
     /// and moving it or asking for memory would cost more than answering a simple one.
-    pub(crate) fn blank() -> Box<Request> {
+    pub fn blank() -> Box<Request> {
         let spare = SPARE.with(|spare| spare.borrow_mut().pop());
         spare.unwrap_or_else(|| Box::new(Request::nothing()))
     }
 
     /// Gives up what the request holds, and its memory to the next one.
-    pub(crate) fn retire(mut self: Box<Self>) {
+    pub fn retire(mut self: Box<Self>) {
         self.method = Method::Get;
         self.headers = Headers::new();
         self.body = Body::Empty;

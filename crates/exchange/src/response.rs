@@ -3,7 +3,10 @@
 use wire::Known;
 
 use crate::duplex::Takeover;
-use crate::{Body, Headers};
+use crate::{Body, Fault, Headers};
+
+/// What comes of a request: a response or a fault that will become one.
+pub type Outcome = Result<Response, Fault>;
 
 /// Status, fields and content. Framing fields (Content-Length, Transfer-Encoding, Connection) are
 /// the serving loop's: what a handler sets there is ignored, except the length of a HEAD response.

@@ -15,9 +15,7 @@ mod read;
 mod respond;
 mod tunnel;
 
-pub use allowance::Patience;
 pub use connection::{refuse, serve};
 pub use listener_snapshot::{
     ConnectionTimeouts, ListenerSnapshot, Service, TrustedProxies, close_longest_idle,
 };
-pub(crate) use respond::COPIED_BYTES_MAX;

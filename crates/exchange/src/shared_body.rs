@@ -17,7 +17,7 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use net::FileRange;
 
-use crate::body::kept;
+use crate::body::detach_small;
 use crate::{Body, BodyStream, Fault, FaultKind, Frame, Headers};
 use readers::Readers;
 
@@ -152,7 +152,7 @@ pub struct SharedBodyWriter {
 impl SharedBodyWriter {
     /// Adds a piece.
     pub fn push(&mut self, data: Bytes) -> Result<(), Full> {
-        if data.is_empty() { Ok(()) } else { self.add(Piece::Data(kept(data))) }
+        if data.is_empty() { Ok(()) } else { self.add(Piece::Data(detach_small(data))) }
     }
 
     /// Adds a part of a file, which takes no memory.
@@ -181,7 +181,7 @@ impl SharedBodyWriter {
     pub async fn push_on(&mut self, frame: Frame) -> bool {
         let piece = match frame {
             Frame::Data(data) if data.is_empty() => return true,
-            Frame::Data(data) => Piece::Data(kept(data)),
+            Frame::Data(data) => Piece::Data(detach_small(data)),
             Frame::File(range) => Piece::File(range),
             Frame::Trailers(_) => return true,
         };

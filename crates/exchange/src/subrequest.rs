@@ -60,20 +60,22 @@ impl Subrequests {
             let why = "the configuration that had the routes is gone";
             return Err(Fault::new(FaultKind::NoRoutes, why));
         };
-        let outcome = match dispatch.dispatch(&mut request) {
+        let (route, outcome) = match dispatch.dispatch(&mut request) {
             Ok(route) => {
                 let length = request.body.length().unwrap_or_default();
-                request.route = Some(route.clone());
-                if route.bounds.body.is_some_and(|bound| length > bound) {
+                request.route = Some(route.info.clone());
+                let outcome = if route.info.bounds.body.is_some_and(|bound| length > bound) {
                     Err(Fault::body_too_large())
                 } else {
                     route.run(&mut request).await
-                }
+                };
+                (Some(route), outcome)
             }
-            Err(fault) => Err(fault),
+            Err(fault) => (None, Err(fault)),
         };
-        Ok(outcome
-            .unwrap_or_else(|fault| problem::respond(&fault, &request, &routes.pages, &*dispatch)))
+        Ok(outcome.unwrap_or_else(|fault| {
+            problem::respond(&fault, &request, route.as_deref(), &routes.pages, &*dispatch)
+        }))
     }
 }
 

@@ -41,12 +41,12 @@ struct Other {
 }
 
 /// All there is to say of a target, for another process.
-pub(crate) struct TargetParts<'a> {
-    pub(crate) raw: &'a [u8],
-    pub(crate) path_length: usize,
-    pub(crate) path: Option<&'a str>,
-    pub(crate) routed: Option<&'a str>,
-    pub(crate) received: Option<&'a [u8]>,
+pub struct TargetParts<'a> {
+    pub raw: &'a [u8],
+    pub path_length: usize,
+    pub path: Option<&'a str>,
+    pub routed: Option<&'a str>,
+    pub received: Option<&'a [u8]>,
 }
 
 impl Raw {
@@ -91,7 +91,7 @@ impl Target {
 
     /// The target of `OPTIONS http://host`: routes see `/`, the server is sent `*` (RFC 9112
     /// 3.2.4).
-    pub(crate) fn whole_server() -> Target {
+    pub fn whole_server() -> Target {
         let path = Some("/".into());
         let other = Some(Box::new(Other { path, ..Other::default() }));
         Target { other, ..Target::asterisk() }
@@ -111,7 +111,7 @@ impl Target {
 
     /// [`Target::split_at`] in place.
     #[inline]
-    pub(crate) fn assign(&mut self, raw: &[u8], path_length: usize) -> Result<(), PathFault> {
+    pub fn assign(&mut self, raw: &[u8], path_length: usize) -> Result<(), PathFault> {
         self.keeps_encoded_slashes = false;
         if !wire::target::is_plain(&raw[..path_length]) {
             return self.assign_unusual(raw, path_length);
@@ -195,7 +195,7 @@ impl Target {
     }
 
     /// The same target with no other before it: that of a new request.
-    pub(crate) fn afresh(&self) -> Target {
+    pub fn afresh(&self) -> Target {
         let mut target = self.clone();
         if let Some(other) = &mut target.other {
             (other.routed, other.received) = (None, None);
@@ -238,7 +238,7 @@ impl Target {
         Ok(())
     }
 
-    pub(crate) fn parts(&self) -> TargetParts<'_> {
+    pub fn parts(&self) -> TargetParts<'_> {
         let other = self.other.as_deref();
         TargetParts {
             raw: self.raw.get(),
@@ -250,7 +250,7 @@ impl Target {
     }
 
     /// The target that [`Target::parts`] said all of. Its path is not read again.
-    pub(crate) fn of_parts(parts: &TargetParts<'_>) -> Target {
+    pub fn of_parts(parts: &TargetParts<'_>) -> Target {
         let mut target = Target::asterisk();
         target.raw.assign(parts.raw);
         target.path_length = parts.path_length.min(parts.raw.len()) as u32;

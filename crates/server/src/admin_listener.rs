@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use admin::{Access, Admin};
 use config::{AdminPlan, MetricsAccess, ServerPlan};
-use exchange::serve::{ConnectionTimeouts, ListenerSnapshot, Patience, Service, TrustedProxies};
-use exchange::{Bounds, Dispatch, Fault, Request, Route, RouteBounds};
+use exchange::serve::{ConnectionTimeouts, ListenerSnapshot, Service, TrustedProxies};
+use exchange::{Bounds, Dispatch, Fault, Patience, Request, Route, RouteBounds};
 use net::{Bind, Listener, Listening};
 use telemetry::{RouteMetrics, WorkerMetrics};
 

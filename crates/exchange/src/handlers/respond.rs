@@ -10,7 +10,6 @@ use std::time::Duration as Span;
 use bytes::Bytes;
 use settings::{Duration, FilePath, Named, Node, Reader, Setting, Size, Template};
 
-use crate::serve::COPIED_BYTES_MAX;
 use crate::{
     Body, Handler, HandlerKind, HandlerPlan, HeaderName, Headers, MaybeFuture, Outcome, Request,
     Response, WorkerContext, variables,
@@ -118,7 +117,7 @@ impl HandlerPlan for RespondPlan {
             fixed,
             varying,
             body: self.body.clone(),
-            kept: (self.body.len() <= COPIED_BYTES_MAX).then(|| Rc::from(&*self.body)),
+            kept: (self.body.len() <= Body::COPIED_BYTES_MAX).then(|| Rc::from(&*self.body)),
             delay: self.delay,
         })
     }

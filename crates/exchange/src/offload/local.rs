@@ -10,8 +10,7 @@ use net::Timer;
 
 use super::link::{Answer, Content, Link, Room};
 use super::{Limits, dropped, late};
-use crate::body::kept;
-use crate::{Body, BodyStream, Fault, FaultKind, Frame, Inform, Outcome, Response};
+use crate::{Body, BodyStream, Fault, FaultKind, Frame, Inform, Outcome, Response, detach_small};
 
 /// The outcome to come. Dropping it tells the other side that nobody waits any more.
 pub struct Local {
@@ -161,7 +160,7 @@ impl Sides {
 /// A frame whose bytes pin no block of the worker.
 fn owned(frame: Frame) -> Frame {
     match frame {
-        Frame::Data(data) => Frame::Data(kept(data)),
+        Frame::Data(data) => Frame::Data(detach_small(data)),
         file => file,
     }
 }

@@ -4,25 +4,11 @@ use std::time::Duration;
 
 use net::clock::{self, Moment};
 
+use crate::Patience;
+
 /// Waiting time after which an exchange is noted as one that waits for its client, and again after
 /// each further one.
 const NOTED_MS: u64 = 1000;
-
-/// How slow a client may be.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Patience {
-    /// Longest pause.
-    pub pause: Duration,
-    /// Bytes a second, on average over the longest pause; 0 is no minimum.
-    pub rate: u64,
-}
-
-impl Patience {
-    /// This patience, but for what is given.
-    pub(crate) fn with(self, pause: Option<Duration>, rate: Option<u64>) -> Patience {
-        Patience { pause: pause.unwrap_or(self.pause), rate: rate.unwrap_or(self.rate) }
-    }
-}
 
 /// The time that a client may still take. It is the longest pause at first, runs only while the
 /// exchange waits for the client, and grows with each byte by the time that the byte may take at

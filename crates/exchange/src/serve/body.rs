@@ -13,9 +13,9 @@ use net::clock::{self, Moment};
 use telemetry::LimitHit;
 use wire::h1::{ChunkDecoder, ChunkEvent};
 
-use super::allowance::{Allowance, Patience};
+use super::allowance::Allowance;
 use super::connection_io::ConnectionIo;
-use crate::{BodyStream, Fault, FaultKind, Frame, Headers};
+use crate::{BodyStream, Fault, FaultKind, Frame, Headers, Patience};
 
 /// What is left of a request's body.
 #[derive(Debug, Default)]

@@ -24,8 +24,7 @@ use super::head::Persistence;
 use super::listener_snapshot::ListenerSnapshot;
 use super::respond::{self, Broken, SendOptions, Streaming};
 use super::tunnel::ClientDuplex;
-use crate::chain::{Bounds, Route};
-use crate::{Body, Ending, Fault, Outcome, Request, Response, Takeover, problem};
+use crate::{Body, Bounds, Ending, Fault, Outcome, Request, Response, Route, Takeover, problem};
 
 /// Responses that may gather for a client that sends its requests in one go before they are sent.
 const GATHER_BYTES_MAX: u64 = 64 * 1024;
@@ -38,6 +37,7 @@ pub(super) struct Exchange<'c> {
     connection: &'c Connection,
     snapshot: Rc<ListenerSnapshot>,
     request: Box<Request>,
+    route: Option<Rc<Route>>,
     bounds: Bounds,
     /// How the request's body is delimited, and whether the client waits for 100 Continue.
     framing: Framing,
@@ -73,6 +73,7 @@ impl<'c> Exchange<'c> {
             connection,
             snapshot,
             request,
+            route: None,
             bounds,
             framing,
             expects_continue,
@@ -87,8 +88,8 @@ impl<'c> Exchange<'c> {
         io.answering.set(false);
         io.metrics.requests_in_flight.add(1);
         let outcome = match self.dispatch() {
-            Ok(route) => self.outcome(route).await,
-            Err(early) => Some(*early),
+            None => self.outcome().await,
+            Some(early) => Some(*early),
         };
         let Some(outcome) = outcome else {
             self.log(CLIENT_GONE, 0);
@@ -120,7 +121,7 @@ impl<'c> Exchange<'c> {
 
     /// Finds the route and puts the request's body in place, or gives what comes of the request
     /// before any filter sees it: no route, `OPTIONS *`, a body above the limit.
-    fn dispatch(&mut self) -> Result<Rc<Route>, Box<Outcome>> {
+    fn dispatch(&mut self) -> Option<Box<Outcome>> {
         let (request, connection) = (&mut self.request, self.connection);
         let found = if request.target.is_asterisk() {
             None
@@ -128,11 +129,12 @@ impl<'c> Exchange<'c> {
             Some(self.snapshot.dispatch.dispatch(request))
         };
         if let Some(Ok(route)) = &found {
-            self.bounds = route.bounds.over(self.bounds);
-            route.metrics.in_flight.add(1);
+            let info = &route.info;
+            self.bounds = info.bounds.over(self.bounds);
+            info.metrics.in_flight.add(1);
             connection.io.interim.set(request.version == Version::Http11);
             request.informer = Some(connection.io.clone());
-            request.route = Some(route.clone());
+            request.route = Some(info.clone());
         }
         // Even a request without a route has its body put in place: its rest must be known.
         let attached = build_request::attach_body(
@@ -148,21 +150,23 @@ impl<'c> Exchange<'c> {
             self.snapshot.head_limits.headers,
         );
         match (found, attached) {
-            (Some(Ok(route)), Ok(())) => Ok(route),
-            (Some(Ok(route)), Err(fault)) => {
-                Err(Box::new(Err(route.on_early_fault(request, fault))))
+            (Some(Ok(route)), attached) => {
+                let route = self.route.insert(route);
+                let early = attached.err()?;
+                Some(Box::new(Err(route.on_early_fault(request, early))))
             }
-            (_, Err(fault)) | (Some(Err(fault)), _) => Err(Box::new(Err(fault))),
+            (_, Err(fault)) | (Some(Err(fault)), _) => Some(Box::new(Err(fault))),
             (None, Ok(())) => {
                 let mut response = options_asterisk();
                 self.snapshot.dispatch.on_generated(request, &mut response);
-                Err(Box::new(Ok(response)))
+                Some(Box::new(Ok(response)))
             }
         }
     }
 
     /// Runs the request on its route; `None` if the client has gone before there was a response.
-    async fn outcome(&mut self, route: Rc<Route>) -> Option<Outcome> {
+    async fn outcome(&mut self) -> Option<Outcome> {
+        let route = self.route.as_ref()?;
         self.instant = route.is_instant();
         if !self.instant {
             // Responses to other connections must not wait for what may take its time.
@@ -262,7 +266,8 @@ impl<'c> Exchange<'c> {
         request.notes.fault = Some(fault.slug());
         fault_log::answered(request, fault);
         let snapshot = &self.snapshot;
-        let response = problem::respond(fault, request, &snapshot.pages, &*snapshot.dispatch);
+        let (route, pages) = (self.route.as_deref(), &snapshot.pages);
+        let response = problem::respond(fault, request, route, pages, &*snapshot.dispatch);
         let close = fault.close.then(|| close_reason(fault, &self.connection.io.metrics));
         (response, close, fault.is_unanswered())
     }

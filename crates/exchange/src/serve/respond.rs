@@ -15,11 +15,11 @@ use telemetry::{CloseReason, LimitHit};
 use wire::Version;
 use wire::h1::{CHUNK_END, LAST_CHUNK_LINE, chunk_head, trailer_section};
 
-use super::allowance::{Allowance, Patience};
+use super::allowance::Allowance;
 use super::connection::NextStep;
 use super::connection_io::ConnectionIo;
 use super::head::{self, Framing, Persistence};
-use crate::{Body, BodyStream, Fault, Frame, Headers, Response, Side};
+use crate::{Body, BodyStream, Fault, Frame, Headers, Patience, Response, Side};
 
 /// Bytes that may wait for the client before a streamed body is no longer asked for more.
 const QUEUE_BYTES_MAX: u64 = 64 * 1024;
@@ -97,8 +97,8 @@ pub(super) fn queue(io: &Rc<ConnectionIo>, response: Response, options: &SendOpt
     let persistence =
         if framing == Framing::Close { Persistence::Close } else { options.persistence };
     let copied: &[u8] = match &response.body {
-        Body::Bytes(bytes) if with_body && bytes.len() <= COPIED_BYTES_MAX => bytes,
-        Body::Kept(bytes) if with_body && bytes.len() <= COPIED_BYTES_MAX => bytes,
+        Body::Bytes(bytes) if with_body && bytes.len() <= Body::COPIED_BYTES_MAX => bytes,
+        Body::Kept(bytes) if with_body && bytes.len() <= Body::COPIED_BYTES_MAX => bytes,
         _ => &[],
     };
     // Where nothing waits and nothing follows, it leaves from where it was written.
@@ -141,9 +141,6 @@ pub(super) fn queue(io: &Rc<ConnectionIo>, response: Response, options: &SendOpt
     }
     Queued { persistence, body_bytes, stream }
 }
-
-/// A body up to this size is copied behind its head: one piece costs the kernel less than two.
-pub(crate) const COPIED_BYTES_MAX: usize = 1024;
 
 /// Sends everything that waits, to a client that may be this slow.
 pub(super) async fn flush(io: &ConnectionIo, patience: Patience) -> Result<(), Broken> {

@@ -1,0 +1,77 @@
+//! What an exchange knows of its route: name, bounds and metrics, without the filters.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use telemetry::RouteMetrics;
+
+/// The facts of a route that outlive its run: for limits, log and metrics.
+#[derive(Debug, Default)]
+pub struct RouteInfo {
+    pub name: Box<str>,
+    pub bounds: RouteBounds,
+    pub metrics: Arc<RouteMetrics>,
+}
+
+/// Bounds of one exchange: its listener's, unless its route has its own.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Bounds {
+    /// Longest request body in bytes.
+    pub body: u64,
+    /// How slowly a request body may arrive.
+    pub body_patience: Patience,
+    /// Longest time from the end of a request's head to the end of its body.
+    pub body_total: Option<Duration>,
+    /// How slowly a response may be taken.
+    pub write_patience: Patience,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Bounds {
+            body: 64 * 1024 * 1024,
+            body_patience: Patience { pause: Duration::from_secs(30), rate: 240 },
+            body_total: None,
+            write_patience: Patience { pause: Duration::from_secs(30), rate: 240 },
+        }
+    }
+}
+
+/// What a route bounds otherwise than its listener does.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct RouteBounds {
+    pub body: Option<u64>,
+    pub body_pause: Option<Duration>,
+    pub body_rate: Option<u64>,
+    pub body_total: Option<Duration>,
+    pub write_pause: Option<Duration>,
+    pub write_rate: Option<u64>,
+}
+
+impl RouteBounds {
+    /// These bounds where the listener's say something else.
+    pub fn over(self, listener: Bounds) -> Bounds {
+        Bounds {
+            body: self.body.unwrap_or(listener.body),
+            body_patience: listener.body_patience.with(self.body_pause, self.body_rate),
+            body_total: self.body_total.or(listener.body_total),
+            write_patience: listener.write_patience.with(self.write_pause, self.write_rate),
+        }
+    }
+}
+
+/// How slow a client may be.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Patience {
+    /// Longest pause.
+    pub pause: Duration,
+    /// Bytes a second, on average over the longest pause; 0 is no minimum.
+    pub rate: u64,
+}
+
+impl Patience {
+    /// This patience, but for what is given.
+    fn with(self, pause: Option<Duration>, rate: Option<u64>) -> Patience {
+        Patience { pause: pause.unwrap_or(self.pause), rate: rate.unwrap_or(self.rate) }
+    }
+}
