@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use exchange::offload::RequestQueue;
 use net::EventFd;
+use offload::RequestQueue;
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;

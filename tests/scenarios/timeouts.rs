@@ -1,7 +1,7 @@
 //! Client time-outs: each has its status, its counter and its close reason.
 //!
 //! Only what fires is tested here. What must not fire is tested with a manual clock, in
-//! crates/exchange/tests/contracts/timeouts.rs.
+//! crates/http-server/tests/contracts/timeouts.rs.
 
 use crate::setup::{answering, behind};
 use scenarios::{Connection, Tidegate, Upstream};

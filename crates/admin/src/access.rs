@@ -7,7 +7,7 @@
 use crate::endpoints::Guard;
 use crate::limits::REFUSALS_LOGGED_PER_SECOND;
 use crate::problem::Problem;
-use exchange::Request;
+use message::Request;
 use net::Peer;
 use settings::Secret;
 use std::net::IpAddr;

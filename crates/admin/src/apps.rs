@@ -1,6 +1,6 @@
 //! Applications that run in processes of their own: how they are, and a new start of one.
 
-use exchange::Response;
+use message::Response;
 use serde_json::{Value as Json, json};
 
 use crate::control::{AppStatus, AppWorkerStatus, Control};

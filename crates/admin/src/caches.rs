@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use exchange::{Request, Response};
+use message::{Request, Response};
 use serde_json::{Map, Value as Json, json};
 use settings::nearest;
 use telemetry::families::{self, Family};

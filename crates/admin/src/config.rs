@@ -9,7 +9,7 @@ use crate::endpoints;
 use crate::limits::{CONFIG_BYTES, REQUEST_BYTES};
 use crate::messages::{ApiResult, body_text, json_response, time};
 use crate::problem::Problem;
-use exchange::{Request, Response};
+use message::{Request, Response};
 use serde_json::{Value as Json, json};
 use settings::Report;
 use wire::conditional::{self, EntityTag, Preconditions, Validators};

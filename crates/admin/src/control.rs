@@ -2,7 +2,7 @@
 //!
 //! `server` implements [`Control`] on the control thread. Nothing here says how anything is done.
 
-use exchange::LocalFuture;
+use message::LocalFuture;
 use serde_json::Value;
 use std::net::IpAddr;
 use std::sync::Arc;

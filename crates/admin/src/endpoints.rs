@@ -221,7 +221,7 @@ pub(crate) fn flag(query: Option<&[u8]>, name: &str) -> bool {
 mod tests {
     use super::{Action, ENDPOINTS, Guard, find, flag, guard};
     use crate::testing::text;
-    use exchange::Response;
+    use message::Response;
     use wire::{Known, Method};
 
     fn problem(method: Method, path: &str, query: Option<&[u8]>) -> (u16, String) {

@@ -4,7 +4,7 @@ use crate::control::{Control, Question};
 use crate::limits::{EXPLAIN_FIELDS, REQUEST_BYTES};
 use crate::messages::{ApiResult, body_text, json_response};
 use crate::problem::Problem;
-use exchange::{Request, Response};
+use message::{Request, Response};
 use serde_json::{Map, Value as Json};
 use settings::nearest;
 use wire::Known;
@@ -99,7 +99,7 @@ fn headers(value: Option<&Json>) -> Result<Vec<(String, String)>, Problem> {
 mod tests {
     use super::question;
     use crate::testing::text;
-    use exchange::Response;
+    use message::Response;
 
     fn wrong(body: &str) -> String {
         let mut response = Response::from(question(body).unwrap_err());

@@ -5,7 +5,7 @@
 
 use crate::control::{ServerState, Status};
 use crate::messages::{json_response, time};
-use exchange::{Request, Response};
+use message::{Request, Response};
 use serde_json::json;
 use wire::Known;
 

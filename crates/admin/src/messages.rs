@@ -1,7 +1,7 @@
 //! The forms that bodies of requests and responses of the API have in common.
 
 use crate::problem::{Problem, pretty};
-use exchange::{Request, Response};
+use message::{Request, Response};
 use telemetry::timestamp;
 
 /// A response, or the error to build one from.

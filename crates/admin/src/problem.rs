@@ -2,7 +2,7 @@
 //!
 //! Operators read them, so it says what was wrong and what to do about it.
 
-use exchange::Response;
+use message::Response;
 use serde_json::{Map, Value, json};
 use wire::Known;
 
@@ -60,7 +60,7 @@ pub(crate) fn pretty(value: &Value) -> String {
 mod tests {
     use super::Problem;
     use crate::testing::text;
-    use exchange::Response;
+    use message::Response;
     use wire::Known;
 
     #[test]

@@ -6,7 +6,7 @@
 use crate::control::Control;
 use crate::merge::merge;
 use crate::process;
-use exchange::Response;
+use message::Response;
 use std::fmt::Write;
 use telemetry::escape::prometheus;
 use telemetry::histogram::BOUNDS_US;

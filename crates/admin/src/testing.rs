@@ -5,7 +5,7 @@ use crate::control::{
     EntriesWanted, Expect, Explanation, ListenerStatus, PurgeWhat, Question, Refusal, ReloadStatus,
     RouteStatus, ServerState, ServerStatus, Status, Syntax, UpstreamStatus, WorkerStatus,
 };
-use exchange::{LocalFuture, Response};
+use message::{LocalFuture, Response};
 use serde_json::json;
 use settings::{Report, Span};
 use std::cell::{Cell, RefCell};

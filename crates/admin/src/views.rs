@@ -2,7 +2,7 @@
 
 use crate::control::{RouteStatus, Status, UpstreamStatus, WorkerStatus};
 use crate::messages::{json_response, time};
-use exchange::Response;
+use message::Response;
 use serde_json::{Map, Value as Json, json};
 use std::collections::BTreeMap;
 use telemetry::families::{self, CLASSES};

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use exchange::{Handler, HandlerKind, HandlerPlan, WorkerContext};
+use plugin::{Handler, HandlerKind, HandlerPlan, WorkerContext};
 use settings::{Node, Reader, Schema, SchemaBuilder, Setting, Spanned};
 
 use crate::backend::{AppBackend, QueueBackend};

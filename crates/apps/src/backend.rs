@@ -4,8 +4,8 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use exchange::offload::{Arrival, OffloadedRequest, RequestQueue};
-use exchange::{Fault, FaultKind};
+use message::{Fault, FaultKind};
+use offload::{Arrival, OffloadedRequest, RequestQueue};
 
 use crate::buffered_body::buffer;
 

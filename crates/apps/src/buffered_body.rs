@@ -8,9 +8,9 @@ use std::future::poll_fn;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use exchange::offload::Incoming;
-use exchange::{BodyStream, Fault, Frame};
+use message::{BodyStream, Fault, Frame};
 use net::{FileRange, blocking};
+use offload::Incoming;
 
 use crate::limits::{WHOLE_MEMORY_BYTES, WHOLE_WRITTEN_BYTES};
 
@@ -90,12 +90,12 @@ mod tests {
     use std::os::unix::fs::FileExt;
 
     use bytes::Bytes;
-    use exchange::Body;
+    use message::Body;
 
     use super::*;
 
     async fn collected(count: usize, length: usize) -> Option<Frame> {
-        let (mut writer, pieces) = exchange::shared_body(u64::MAX, None);
+        let (mut writer, pieces) = message::shared_body(u64::MAX, None);
         for number in 0..count {
             let piece = vec![b'a' + (number % 26) as u8; length];
             assert!(writer.push(Bytes::from(piece)).is_ok());
@@ -134,7 +134,7 @@ mod tests {
     #[test]
     fn a_failed_body_is_an_error() {
         net::worker::block_on_local(async {
-            let (mut writer, pieces) = exchange::shared_body(1 << 20, None);
+            let (mut writer, pieces) = message::shared_body(1 << 20, None);
             assert!(writer.push(Bytes::from_static(b"half")).is_ok());
             drop(writer);
             let Body::Stream(mut stream) = pieces.body() else { panic!("a stream was expected") };

@@ -15,9 +15,9 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
-use ::exchange::offload::{Arrival, Limits};
 use net::task::{self, JoinHandle};
 use net::{Accepted, Listener, is_exhausted, timer};
+use offload::{Arrival, Limits};
 use telemetry::event;
 use telemetry::log::Level;
 use tokio::sync::Notify;

@@ -8,8 +8,9 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
-use exchange::offload::{Arrival, Limits, Local, leave};
-use exchange::{Body, BodyStream, Fault, Frame, Handler, MaybeFuture, Outcome, Request, Takeover};
+use message::{Body, BodyStream, Fault, Frame, Outcome, Request, Takeover};
+use offload::{Arrival, Limits, Local, leave};
+use plugin::{Handler, MaybeFuture};
 
 use wire::Known;
 

@@ -5,8 +5,8 @@
 
 use std::sync::{Arc, OnceLock};
 
-use exchange::Shared;
-use exchange::offload::RequestQueue;
+use offload::RequestQueue;
+use plugin::Shared;
 
 /// The queue of one application.
 #[derive(Default)]

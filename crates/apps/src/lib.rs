@@ -1,9 +1,9 @@
 //! Applications in other languages: the handler `app`, and both ends of the connection to a process
 //! that runs one.
 //!
-//! Independent of the language: what it hands over is an exchange (`exchange::offload`) or a
+//! Independent of the language: what it hands over is an exchange (`offload`) or a
 //! WebSocket session. The application runs in this process (behind a
-//! [`exchange::offload::RequestQueue`]) or in a process of its own, reached by frames over a Unix
+//! [`offload::RequestQueue`]) or in a process of its own, reached by frames over a Unix
 //! socket.
 
 mod app_plan;

@@ -7,7 +7,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use exchange::Shared;
+use plugin::Shared;
 use tokio::sync::watch;
 
 /// A process that takes exchanges.

@@ -18,11 +18,11 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::exchange::WorkerContext;
-use ::exchange::offload::Arrival;
 use net::Timer;
 use net::clock::{self, Moment};
 use net::task::{self, JoinHandle};
+use offload::Arrival;
+use plugin::WorkerContext;
 
 use telemetry::{SharedCounter, Telemetry, families};
 

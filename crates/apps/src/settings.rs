@@ -148,11 +148,11 @@ pub struct AppTimeouts {
 
 impl AppSettings {
     /// The limits of one exchange.
-    pub fn exchange_limits(&self) -> exchange::offload::Limits {
-        exchange::offload::Limits {
+    pub fn exchange_limits(&self) -> offload::Limits {
+        offload::Limits {
             answer: self.timeouts.answer.get(),
             pause: self.timeouts.pause.get(),
-            ..exchange::offload::Limits::default()
+            ..offload::Limits::default()
         }
     }
 }

@@ -1,5 +1,5 @@
 //! WebSocket (RFC 6455) for applications: the server's side of a connection, whose messages go to a
-//! session on another thread or process ([`exchange::offload::session`]).
+//! session on another thread or process ([`offload::session`]).
 //!
 //! Owns the handshake, frames, pings, the closing handshake and compression (RFC 7692). Promises
 //! that the application sees complete messages of bounded size and nothing of the protocol; that
@@ -16,8 +16,8 @@ mod settings;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use exchange::offload::session::{self, Decision, HandedSession, LocalSession};
-use exchange::{Fault, Outcome, Request};
+use message::{Fault, Outcome, Request};
+use offload::session::{self, Decision, HandedSession, LocalSession};
 
 use handshake::Handshake;
 pub use settings::WebSocketSettings;

@@ -12,14 +12,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use exchange::{
-    Handler, Headers, Local, MaybeFuture, Outcome, Request, Response, Shared, Stage, WorkerContext,
-};
+use message::{Body, Headers, Outcome, Request, Response};
 use net::{Outgoing, Stream};
+use plugin::{Handler, Local, MaybeFuture, Shared, Stage, WorkerContext};
 use settings::{Node, Reader, Report, node};
 use telemetry::Telemetry;
 
-#[path = "../../exchange/examples/served/mod.rs"]
+#[path = "../../http-server/examples/served/mod.rs"]
 mod served;
 
 const CONTENT_BYTES: usize = 1024;
@@ -46,7 +45,7 @@ async fn run(way: &str, requests: u32) {
     let address = socket.0;
     let worker = worker();
     let (stages, handler) = match way {
-        "respond" => (Vec::new(), respond(&worker)),
+        "respond" => (Vec::new(), Rc::new(Fixed::new()) as Rc<dyn Handler>),
         "hit" => (vec![cache(&worker)], Rc::new(Origin) as Rc<dyn Handler>),
         other => panic!("hit or respond, not {other}"),
     };
@@ -64,9 +63,35 @@ async fn run(way: &str, requests: u32) {
     }
 }
 
-fn respond(worker: &WorkerContext) -> Rc<dyn Handler> {
-    let kind = exchange::HANDLERS.iter().find(|kind| kind.name == "respond").unwrap();
-    plan(&node!({ "body_size": "1KiB" }), kind.read).build(worker)
+/// A fixed response, as the handler `respond` makes it.
+struct Fixed {
+    headers: Headers,
+    body: Rc<[u8]>,
+}
+
+impl Fixed {
+    fn new() -> Fixed {
+        let mut headers = Headers::new();
+        headers.append("Content-Type", "text/plain; charset=utf-8");
+        Fixed { headers, body: Rc::from([b'x'; CONTENT_BYTES]) }
+    }
+}
+
+impl Handler for Fixed {
+    fn name(&self) -> &'static str {
+        "fixed"
+    }
+
+    fn is_instant(&self) -> bool {
+        true
+    }
+
+    fn handle<'a>(&'a self, _: &'a mut Request) -> MaybeFuture<'a, Outcome> {
+        let mut response = Response::new(200);
+        response.headers = self.headers.clone();
+        response.body = Body::Kept(self.body.clone());
+        Ok(response).into()
+    }
 }
 
 fn cache(worker: &WorkerContext) -> Stage {

@@ -8,7 +8,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use exchange::{Headers, Shared};
+use message::Headers;
+use plugin::Shared;
 use telemetry::Telemetry;
 use telemetry::log::Level;
 use wire::Known;

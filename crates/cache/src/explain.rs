@@ -3,7 +3,7 @@
 //! For the admin API: it looks requests up as serving does, with the same rules. Never fetches,
 //! never changes what is stored, and never runs while a request does.
 
-use exchange::Request;
+use message::Request;
 
 use crate::key::KeyBuffer;
 use crate::rules::{Disposition, Forward, Reuse, request, reuse};

@@ -11,7 +11,8 @@ mod serve_stored;
 
 use std::rc::Rc;
 
-use exchange::{MaybeFuture, Middleware, Next, Outcome, Request};
+use message::{Outcome, Request};
+use plugin::{MaybeFuture, Middleware, Next};
 
 use crate::filter_config::NAME;
 use crate::key::KeyError;

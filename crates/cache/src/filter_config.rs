@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use exchange::HeaderName;
+use plugin::HeaderName;
 use settings::Cidr;
 
 use crate::CodingSettings;

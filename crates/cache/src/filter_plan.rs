@@ -6,7 +6,7 @@ use std::any::Any;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use exchange::{FilterKind, FilterPlan, HeaderName, Stage, WorkerContext};
+use plugin::{FilterKind, FilterPlan, HeaderName, Stage, WorkerContext};
 use settings::{Key, Node, Reader, Setting, Spanned, Variable};
 
 use crate::Caches;

@@ -4,7 +4,7 @@
 //! memory and on disk, request coalescing, and what is derived from stored content (codings,
 //! ranges, 304). Promises that nothing is served that the rules forbid, that an incomplete response
 //! is never served as complete, and that a hit takes no exclusive lock. Never opens a socket: it
-//! fetches through `exchange::Next`.
+//! fetches through `plugin::Next`.
 
 mod caches;
 mod content_memory;

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use coding::Coding;
-use exchange::WorkerContext;
+use plugin::WorkerContext;
 use telemetry::families::{self, Family};
 use telemetry::{CachePadded, Counter, Histogram, SharedCounter, SharedGauge, Telemetry};
 

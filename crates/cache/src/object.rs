@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 use coding::Coding;
 /// The content of a stored response. A `File` belongs to the disk tier and takes no memory; a
 /// `MemoryFile` is an anonymous file (memfd) and takes what it holds.
-pub use exchange::Content;
-use exchange::SharedHeaders;
+pub use message::Content;
+use message::SharedHeaders;
 
 use crate::rules::{Meta, SearchRule, UncachedReason, Vary};
 use crate::{Key, Parts};

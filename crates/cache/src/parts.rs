@@ -110,7 +110,7 @@ impl Parts {
 
 #[cfg(test)]
 mod tests {
-    use exchange::{Headers, SharedHeaders};
+    use message::{Headers, SharedHeaders};
 
     use super::*;
     use crate::Content;

@@ -5,7 +5,7 @@ mod key;
 mod statuses;
 mod store;
 
-use exchange::HeaderName;
+use plugin::HeaderName;
 use settings::{Cidr, Duration, Node, Percent, Reader, Setting, Size, Spanned};
 
 pub use codings::{BestLevels, CodingName, CodingSettings, Levels};

@@ -9,8 +9,8 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use exchange::Fault;
 use hashbrown::HashTable;
+use message::Fault;
 use tokio::sync::watch;
 
 use crate::fill::StreamingResponse;

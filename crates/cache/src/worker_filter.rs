@@ -8,7 +8,7 @@ mod lookup;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use exchange::WorkerContext;
+use plugin::WorkerContext;
 
 pub(crate) use lookup::{Lookup, LookupState, StoredLookup};
 

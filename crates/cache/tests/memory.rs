@@ -7,7 +7,7 @@ use bytes::Bytes;
 use cache::rules::{Flags, Meta};
 use cache::store::{Purge, Store};
 use cache::{Content, Key, Object, ObjectKind, StoredResponse};
-use exchange::{Headers, SharedHeaders};
+use message::{Headers, SharedHeaders};
 
 #[global_allocator]
 static ALLOCATOR: net::Allocator = net::Allocator;

@@ -6,7 +6,7 @@ use cache::rules::{
     Disposition, FetchContext, Policy, RequestDirectives, Reuse, SECONDS_MAX, Status,
     StorableResponse, Times, invalidate, request, reuse, search, status, store,
 };
-use exchange::Headers;
+use message::Headers;
 use wire::Method;
 
 const NOW: u64 = 1_800_000_000;

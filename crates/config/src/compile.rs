@@ -16,7 +16,7 @@ mod routes;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use exchange::problem::{ErrorPage, ErrorPages};
+use plugin::problem::{ErrorPage, ErrorPages};
 use settings::{Named, Reader, Spanned};
 
 use crate::kinds::Kinds;

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use exchange::{FilterKind, FilterPlan, HandlerKind, HandlerPlan};
+use plugin::{FilterKind, FilterPlan, HandlerKind, HandlerPlan};
 use settings::{
     ChoiceDef, Def, Node, Reader, Schema, SchemaBuilder, Setting, Span, Spanned, Value, Variant,
     nearest, tagged,
@@ -34,7 +34,7 @@ impl Kinds {
     pub fn all() -> Self {
         Kinds {
             filters: filters::ALL.iter().chain([&lua_host::FILTER, &cache::FILTER]).collect(),
-            handlers: exchange::HANDLERS
+            handlers: filters::HANDLERS
                 .iter()
                 .chain([&upstream::KIND])
                 .chain(files::HANDLERS)

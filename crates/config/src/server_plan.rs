@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use apps::AppSettings;
 use cache::CacheSettings;
-use exchange::problem::ErrorPages;
-use exchange::{FilterPlan, HandlerPlan};
 use net::{Bind, ListenOptions};
+use plugin::problem::ErrorPages;
+use plugin::{FilterPlan, HandlerPlan};
 use router::{RouteId, Router};
 use settings::{Cidr, FilePath, Secret};
 use upstream::UpstreamSettings;
@@ -105,8 +105,8 @@ impl RoutePlan {
     }
 
     /// The bounds of this route that differ from its listener's.
-    pub fn bounds(&self) -> exchange::RouteBounds {
-        exchange::RouteBounds {
+    pub fn bounds(&self) -> message::RouteBounds {
+        message::RouteBounds {
             body: self.limits.body.map(|size| size.bytes()),
             body_pause: self.timeouts.body.map(|span| span.get()),
             body_rate: self.timeouts.body_rate.map(|rate| rate.bytes()),

@@ -3,7 +3,7 @@
 //! Waits for nothing, and for a plain GET of a small file copies nothing but the list of fields.
 
 use coding::Coding;
-use exchange::{
+use message::{
     Fault, FaultKind, Headers, Outcome, Request, Response, asked_range, preconditions, ranged,
 };
 use wire::conditional::{EntityTag, Outcome as Verdict, Validators};

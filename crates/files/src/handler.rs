@@ -3,12 +3,10 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use exchange::{
-    Fault, FaultKind, Handler, HandlerKind, HandlerPlan, MaybeFuture, Outcome, Request, Response,
-    WorkerContext,
-};
+use message::{Fault, FaultKind, Outcome, Request, Response};
 use net::clock::Moment;
 use net::files::OpenError;
+use plugin::{Handler, HandlerKind, HandlerPlan, MaybeFuture, WorkerContext};
 use settings::{Node, Reader, Setting};
 use wire::{Known, Method};
 

@@ -18,4 +18,4 @@ mod resource;
 pub use handler::KIND;
 
 /// Every handler of this crate, by name.
-pub static HANDLERS: &[exchange::HandlerKind] = &[KIND];
+pub static HANDLERS: &[plugin::HandlerKind] = &[KIND];

@@ -8,7 +8,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use exchange::{Headers, Response};
+use message::{Headers, Response};
 use net::files::{Directory, metadata_beneath};
 use wire::date::format_http_date;
 use wire::{Known, negotiate, target};

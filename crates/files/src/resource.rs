@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use coding::Coding;
-use exchange::{Content, Headers, WINDOW_BYTES};
+use message::{Content, Headers, WINDOW_BYTES};
 use net::FileRange;
 use net::files::{OpenError, is_resident, is_same, metadata_beneath, warm};
 use wire::Known;

@@ -11,10 +11,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-use exchange::{
-    Filter, Headers, Local, MaybeFuture, Request, Response, Shared, Stage, Step, Target,
-    WorkerContext,
-};
+use message::{Headers, Request, Response, Target};
+use plugin::{Filter, Local, MaybeFuture, Shared, Stage, Step, WorkerContext};
 use settings::{Node, Reader, Report, node};
 use wire::{Known, Method};
 

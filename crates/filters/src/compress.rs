@@ -10,9 +10,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use coding::Coding;
-use exchange::{
-    Body, Filter, FilterKind, FilterPlan, Headers, MaybeFuture, MediaPattern, Request, Response,
-    Stage, Step, WorkerContext,
+use message::{Body, Headers, Request, Response};
+use plugin::{
+    Filter, FilterKind, FilterPlan, MaybeFuture, MediaPattern, Stage, Step, WorkerContext,
 };
 use settings::{Node, Reader, Setting, Size};
 use telemetry::{CachePadded, Counter, families};

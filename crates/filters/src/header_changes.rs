@@ -7,9 +7,9 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use exchange::{
-    Filter, FilterKind, FilterPlan, HeaderName, Headers, MaybeFuture, Request, Response, Stage,
-    Step, WorkerContext, variables,
+use message::{Headers, Request, Response};
+use plugin::{
+    Filter, FilterKind, FilterPlan, HeaderName, MaybeFuture, Stage, Step, WorkerContext, variables,
 };
 use settings::{Named, Node, OneOrMany, Part, Reader, Setting, Span, Template};
 use wire::Known;

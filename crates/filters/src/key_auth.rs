@@ -10,10 +10,8 @@ use std::rc::Rc;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use exchange::{
-    Fault, FaultKind, Filter, FilterKind, FilterPlan, HeaderName, MaybeFuture, Request, Stage,
-    Step, WorkerContext,
-};
+use message::{Fault, FaultKind, Request};
+use plugin::{Filter, FilterKind, FilterPlan, HeaderName, MaybeFuture, Stage, Step, WorkerContext};
 use settings::{Node, OneOrMany, Reader, Schema, SchemaBuilder, Secret, Setting};
 use sha2::block_api::compress256;
 use sha2::{Digest as _, Sha256};

@@ -1,18 +1,21 @@
-//! The filters that need no room of their own: one file each, settings and life together.
+//! The filters, and the handlers `respond` and `redirect`, that need no crate of their own: one file
+//! each.
 //!
-//! Each file declares what may be written, checks it, freezes it into a plan, and is the filter.
-//! None owns a socket, spawns a task or takes an exclusive lock while a request runs.
+//! Each file declares the settings, checks them, freezes them into a plan, and implements the
+//! filter or handler. None owns a socket, spawns a task or takes an exclusive lock while a request runs.
 
 mod compress;
 mod header_changes;
 mod key_auth;
 mod rate_limit;
+mod redirect;
 mod request_id;
+mod respond;
 mod rewrite;
 #[cfg(test)]
 mod testing;
 
-use exchange::FilterKind;
+use plugin::{FilterKind, HandlerKind};
 
 /// Every filter of this crate, by name.
 pub static ALL: &[FilterKind] = &[
@@ -24,6 +27,9 @@ pub static ALL: &[FilterKind] = &[
     request_id::KIND,
     rewrite::KIND,
 ];
+
+/// Every handler of this crate, by name.
+pub static HANDLERS: &[HandlerKind] = &[respond::KIND, redirect::KIND];
 
 #[cfg(test)]
 mod tests {

@@ -1,6 +1,6 @@
 //! `rate_limit`: so many requests per key and time, and a burst.
 //!
-//! Owns the generic cell rate algorithm over `exchange::Keyed`: a key's whole state is one atomic,
+//! Owns the generic cell rate algorithm over `plugin::Keyed`: a key's whole state is one atomic,
 //! the time at which what it has used will be paid back, and a request is one compare-and-swap.
 //! Promises that a reload resets no limit, that memory is bounded whatever keys come, and that over
 //! any time no more is let in than `burst` plus the rate. Reads the worker's cached clock, never
@@ -11,9 +11,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use exchange::{
-    BegunField, Fault, FaultKind, Filter, FilterKind, FilterPlan, Headers, Keyed, KeyedLimits,
-    KeyedMetrics, MaybeFuture, Request, Response, Stage, Step, WorkerContext, variables,
+use message::{BegunField, Fault, FaultKind, Headers, Request, Response};
+use plugin::{
+    Filter, FilterKind, FilterPlan, Keyed, KeyedLimits, KeyedMetrics, MaybeFuture, Stage, Step,
+    WorkerContext, variables,
 };
 use settings::{Key, Node, Rate, Reader, Setting, Variable};
 use sha2::{Digest as _, Sha256};

@@ -10,10 +10,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use exchange::{
-    Fault, Filter, FilterKind, FilterPlan, HeaderName, MaybeFuture, Request, Response, Stage, Step,
-    WorkerContext,
-};
+use message::{Fault, Request, Response};
+use plugin::{Filter, FilterKind, FilterPlan, HeaderName, MaybeFuture, Stage, Step, WorkerContext};
 use settings::{Cidr, Node, Reader, Setting, any_contains};
 use wire::Known;
 

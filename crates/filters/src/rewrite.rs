@@ -11,10 +11,8 @@ use std::borrow::Cow;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use exchange::{
-    Fault, FaultKind, Filter, FilterKind, FilterPlan, MaybeFuture, Request, Stage, Step, Target,
-    WorkerContext, variables,
-};
+use message::{Fault, FaultKind, Request, Target};
+use plugin::{Filter, FilterKind, FilterPlan, MaybeFuture, Stage, Step, WorkerContext, variables};
 use settings::{Node, Part, Reader, Regex, Setting, Template};
 use wire::target::{PathFault, count_encoded_slashes, encode_path, normal_form, normalize};
 
@@ -226,7 +224,7 @@ fn stripped<'r>(raw: &'r [u8], prefix: &str) -> Option<&'r [u8]> {
 mod tests {
     use super::*;
     use crate::testing::{errors, filter, get, passed, plan};
-    use exchange::Params;
+    use message::Params;
     use settings::node;
 
     fn rewritten(settings: &Node, target: &str) -> Result<String, u16> {
@@ -371,7 +369,7 @@ mod tests {
     #[test]
     fn the_asterisk_is_no_path() {
         let mut request = get("/", &[]);
-        request.target = exchange::Target::asterisk();
+        request.target = message::Target::asterisk();
         passed(filter(&KIND, &node!({ "add_prefix": "/v2" })).on_request(&mut request)).unwrap();
         assert!(request.target.is_asterisk());
     }

@@ -5,9 +5,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use exchange::{
-    Fault, Filter, FilterKind, FilterPlan, Headers, Local, MaybeFuture, Request, Response, Shared,
-    Stage, Step, Target, WorkerContext,
+use message::{Fault, Headers, Request, Response, Target};
+use plugin::{
+    Filter, FilterKind, FilterPlan, Local, MaybeFuture, Shared, Stage, Step, WorkerContext,
 };
 use settings::{Node, Reader, Report};
 use telemetry::Telemetry;
@@ -65,7 +65,7 @@ pub(crate) fn passed(step: MaybeFuture<'_, Step>) -> Result<(), Fault> {
 
 /// The fault as the client sees it.
 pub(crate) fn rendered(fault: &Fault) -> Response {
-    exchange::problem::render(fault, None, &exchange::problem::ErrorPages::default())
+    plugin::problem::render(fault, None, &plugin::problem::ErrorPages::default())
 }
 
 /// The errors of settings that must not be accepted.

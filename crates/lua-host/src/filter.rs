@@ -7,12 +7,10 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use exchange::{
-    Fault, Filter, FilterKind, FilterPlan, MaybeFuture, Mentions, Request, Response, Stage, Step,
-    WorkerContext,
-};
 use lua_vm::calls::{self, CallHandle, CallProgress, FunctionRef, RunningVm};
+use message::{Fault, Request, Response};
 use mlua::{Error, Function, Result, Value};
+use plugin::{Filter, FilterKind, FilterPlan, MaybeFuture, Mentions, Stage, Step, WorkerContext};
 use settings::{Node, Reader, Setting};
 
 use super::filter_body::FilteredBody;

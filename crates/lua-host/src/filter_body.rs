@@ -7,8 +7,8 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use exchange::{Body, BodyStream, Fault, Frame, Headers, Response};
 use lua_vm::calls::{self, RunningVm};
+use message::{Body, BodyStream, Fault, Frame, Headers, Response};
 use mlua::{Function, Lua, Value};
 use wire::Known;
 

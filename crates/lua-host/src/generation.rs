@@ -8,7 +8,8 @@ use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
-use exchange::{AccessLog, Subrequests, WorkerContext};
+use http_server::AccessLog;
+use plugin::{Subrequests, WorkerContext};
 use telemetry::event;
 use telemetry::log::Level;
 

@@ -3,12 +3,10 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use exchange::{
-    Fault, Handler, HandlerKind, HandlerPlan, MaybeFuture, Mentions, Outcome, Request, Response,
-    WorkerContext,
-};
 use lua_vm::calls::{self, CallProgress, FunctionRef, RunningVm};
+use message::{Fault, Outcome, Request, Response};
 use mlua::{Error, Result, Value};
+use plugin::{Handler, HandlerKind, HandlerPlan, MaybeFuture, Mentions, WorkerContext};
 use settings::{Node, Reader, Setting};
 
 use super::generation::Generation;

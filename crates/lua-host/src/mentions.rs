@@ -4,7 +4,7 @@
 //! other string of the file is listed, because it may be such a name. Names in comments, and names
 //! that are built at run time, are not found. The file is valid Lua.
 
-use exchange::{Mention, Mentions};
+use plugin::{Mention, Mentions};
 use settings::Span;
 
 /// A token of a Lua file.

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use exchange::{AccessFormat, AccessLog};
+use http_server::{AccessFormat, AccessLog};
 use mlua::Function;
 use telemetry::log;
 use telemetry::{LogWriter, Sink, Telemetry};

@@ -8,12 +8,12 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use exchange::{Mentions, WorkerContext};
 use lua_vm::calls::{FunctionRef, RunningVm};
 use lua_vm::limits::TURN_INSTRUCTIONS;
 use lua_vm::native::tcp;
 use mlua::{Error, Result, Value};
 use net::Accepted;
+use plugin::{Mentions, WorkerContext};
 use settings::{Reader, Size};
 
 use crate::generation::Generation;

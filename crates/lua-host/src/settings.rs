@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use exchange::Mentions;
 use mlua::Lua;
+use plugin::Mentions;
 use settings::{
     Address, FilePath, Node, Reader, Schema, SchemaBuilder, Setting, Size, Span, Spanned,
 };

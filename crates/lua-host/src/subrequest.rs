@@ -1,7 +1,7 @@
 //! `tide.upstream(name)` and `tide.route(request)`: subrequests of scripts.
 //!
 //! Converts a script's values to a request and sends it. Scripts see the Lua part,
-//! `lua/subrequest.lua`; upstreams and routes are those of the plan ([`exchange::Subrequests`]).
+//! `lua/subrequest.lua`; upstreams and routes are those of the plan ([`plugin::Subrequests`]).
 //! Promises that at most [`SUBREQUESTS`] are in flight in a VM, and that a subrequest is cancelled
 //! when its coroutine is closed, as when the client disconnects.
 
@@ -12,8 +12,9 @@ mod response;
 use std::cell::Cell;
 use std::rc::Rc;
 
-use exchange::{Handler, Headers, Outcome, Request, Subrequests, Target};
+use message::{Headers, Outcome, Request, Target};
 use mlua::{AnyUserData, Error, Function, Lua, LuaString, Result, Table, UserData, UserDataRef};
+use plugin::{Handler, Subrequests};
 use wire::Method;
 
 use crate::limits::SUBREQUESTS;

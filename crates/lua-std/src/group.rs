@@ -13,8 +13,8 @@ use telemetry::{LogWriter, Scripted};
 use tokio::sync::mpsc;
 
 use crate::limits::MAILBOX_MESSAGES;
-use crate::message::Message;
 use crate::shared::SharedTable;
+use crate::vm_message::Message;
 
 /// The membership of a VM in the group of its program.
 #[derive(Clone)]

@@ -26,7 +26,6 @@ mod json;
 mod jwt;
 mod limits;
 mod logger;
-mod message;
 mod perf;
 mod pool;
 mod process;
@@ -46,6 +45,7 @@ mod tests;
 mod time;
 mod trace;
 mod udp;
+mod vm_message;
 mod websocket;
 mod worker;
 

@@ -1,13 +1,13 @@
 //! `shared`: counters and short texts that all workers share, with an optional time to live.
 //!
-//! Uses the keyed state of `exchange`: limited in size, and a hit takes no exclusive lock except
+//! Uses the keyed state of `plugin`: limited in size, and a hit takes no exclusive lock except
 //! the entry's own. Promises that `add` loses no count, that expired entries are not returned, and
 //! that a full table evicts the least used entries.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use exchange::{Keyed, KeyedLimits, KeyedMetrics};
 use mlua::{Error, Lua, Result, Value};
+use plugin::{Keyed, KeyedLimits, KeyedMetrics};
 
 use crate::context::VmContext;
 use crate::limits::{SHARED_BYTES, SHARED_ENTRIES};

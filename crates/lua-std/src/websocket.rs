@@ -1,4 +1,4 @@
-//! `net.websocket`: both sides of RFC 6455, over the server and client of `exchange`.
+//! `net.websocket`: both sides of RFC 6455, over `http-server` and `http-client`.
 //!
 //! Promises what `websocket/socket.rs` does, that written text is UTF-8, and that a collected
 //! socket is closed. Extensions are not supported.
@@ -12,8 +12,8 @@ mod tests;
 use std::rc::Rc;
 use std::time::Duration;
 
-use exchange::client::{ClientOptions, PoolLimits};
-use exchange::{Body, Headers};
+use http_client::{ClientOptions, PoolLimits};
+use message::{Body, Headers};
 use mlua::{
     Error, IntoLuaMulti, Lua, LuaString, MultiValue, Result, Table, UserData, UserDataMethods,
     UserDataRef, Value,

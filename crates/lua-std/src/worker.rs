@@ -8,7 +8,7 @@ use mlua::{Function, Lua, Result, Table, Value};
 use crate::context::VmContext;
 use crate::group::WorkerMessage;
 use crate::limits::WORKER_LETTERS;
-use crate::message::Message;
+use crate::vm_message::Message;
 use lua_vm::Vm;
 use lua_vm::script;
 

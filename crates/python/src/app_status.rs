@@ -9,8 +9,8 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use exchange::offload::RequestQueue;
 use net::EventFd;
+use offload::RequestQueue;
 use telemetry::{Counter, Histogram};
 
 /// Maximum size of a stack dump.

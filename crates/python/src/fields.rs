@@ -3,7 +3,7 @@
 //! Promises that an invalid name or value, such as one with a line break, raises an exception in
 //! the application.
 
-use exchange::Headers;
+use message::Headers;
 use pyo3::PyResult;
 use pyo3::exceptions::PyValueError;
 use wire::Known;

@@ -1,7 +1,7 @@
 //! The Python runtime of a worker process: runs ASGI and WSGI applications on Python's threads.
 //!
 //! Owns everything that touches an interpreter. Requests come from a queue
-//! ([`exchange::offload::RequestQueue`]) and responses return through it; the thread that reads
+//! ([`offload::RequestQueue`]) and responses return through it; the thread that reads
 //! sockets never takes the GIL, and no Python thread ever reads a client's socket. Contains no
 //! configuration and starts no process.
 #![allow(unsafe_code, reason = "Python's C API on the request path")]

@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use exchange::Target;
+use message::Target;
 
 /// The decoded path as text, with U+FFFD for invalid UTF-8.
 pub(crate) fn decoded(target: &Target) -> Cow<'_, str> {

@@ -5,7 +5,7 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use exchange::{Headers, Request, Target};
+use message::{Headers, Request, Target};
 use router::{Input, Match, RouteLookup, Router, Rule};
 use settings::{Span, read};
 use wire::Method;

@@ -5,7 +5,7 @@
 //! (named groups of an expression apart), and never more steps than the table has nodes, whatever
 //! the path.
 
-use exchange::{PARAMS_MAX, Params, Request};
+use message::{PARAMS_MAX, Params, Request};
 use wire::Method;
 
 use crate::PathPattern;

@@ -7,7 +7,7 @@
 //! without exception. Knows nothing of filters and handlers: a route is a number here.
 //!
 //! ```
-//! use exchange::{Headers, Request, Target};
+//! use message::{Headers, Request, Target};
 //! use router::{RouteLookup, Input, Router, Rule};
 //! use settings::{Span, node};
 //! use wire::Method;

@@ -2,7 +2,7 @@
 //!
 //! Owns the declaration and the rules within one route; what concerns several routes is `table`'s.
 
-use exchange::Condition;
+use plugin::Condition;
 use settings::{Node, OneOrMany, Reader, Setting, Spanned, quote};
 
 use crate::{HostPattern, MethodName, PathPattern};

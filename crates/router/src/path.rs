@@ -8,7 +8,8 @@
 use std::fmt;
 use std::str::FromStr;
 
-use exchange::{PARAMS_MAX, PathGlob};
+use message::PARAMS_MAX;
+use plugin::PathGlob;
 use settings::{Node, Reader, Regex, Schema, SchemaBuilder, Setting, Value, quote};
 use wire::target::PathFault;
 

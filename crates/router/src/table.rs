@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use exchange::Condition;
+use plugin::Condition;
 use settings::Span;
 
 use crate::limits::{ENTRIES_MAX, LISTENERS_MAX, METHODS_MAX};

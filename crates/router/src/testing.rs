@@ -1,6 +1,6 @@
 //! Builders of tables and requests for the tests of this crate.
 
-use exchange::{Headers, Request, Target};
+use message::{Headers, Request, Target};
 use settings::{Node, Span};
 use wire::Method;
 

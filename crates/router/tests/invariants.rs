@@ -7,7 +7,8 @@
 
 use std::cmp::Reverse;
 
-use exchange::{Condition, Headers, Request, Target};
+use message::{Headers, Request, Target};
+use plugin::Condition;
 use router::{
     HostPattern, Input, Match, MethodName, PathPattern, RouteId, RouteLookup, Router, Rule,
     RuleVerdict, Segment,

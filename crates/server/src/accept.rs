@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use exchange::serve::{Service, refuse, serve};
-use exchange::{ConnectionFacts, Protocol};
+use http_server::{Service, refuse, serve};
+use message::{ConnectionFacts, Protocol};
 use net::{Accepted, Bind, Listener, is_exhausted};
 use telemetry::log::Level;
 use telemetry::{CloseReason, LimitHit, event_limited};

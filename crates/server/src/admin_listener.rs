@@ -11,9 +11,10 @@ use std::time::Duration;
 
 use admin::{Access, Admin};
 use config::{AdminPlan, MetricsAccess, ServerPlan};
-use exchange::serve::{ConnectionTimeouts, ListenerSnapshot, Service, TrustedProxies};
-use exchange::{Bounds, Dispatch, Fault, Patience, Request, Route, RouteBounds};
+use http_server::{ConnectionTimeouts, ListenerSnapshot, Service, TrustedProxies};
+use message::{Bounds, Fault, Patience, Request, RouteBounds};
 use net::{Bind, Listener, Listening};
+use plugin::{Dispatch, Route};
 use telemetry::{RouteMetrics, WorkerMetrics};
 
 use crate::accept::{AcceptContext, ReserveCapacity, StopSignal, accept};

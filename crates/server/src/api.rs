@@ -8,7 +8,7 @@ use admin::{
     EntriesWanted, Expect, Explanation, ListenerStatus, PurgeWhat, Question, Refusal, RouteStatus,
     ServerState, Status, Syntax, UpstreamStatus, WorkerStatus,
 };
-use exchange::LocalFuture;
+use message::LocalFuture;
 use telemetry::{FamilySamples, Telemetry};
 
 use crate::control::Control;

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ::apps::{AppSettings, LiveWorker, LiveWorkers};
-use exchange::Shared;
+use plugin::Shared;
 use settings::Size;
 use store::{Database, StoreMetrics, StoreServer};
 use telemetry::Telemetry;

@@ -17,7 +17,7 @@ use cache::rules::tags;
 use cache::store::Purge;
 use cache::{Cache, CachePlan, Caches};
 use config::{RoutePlan, ServerPlan};
-use exchange::Request;
+use message::Request;
 use net::clock::wall_secs;
 use net::task::JoinHandle;
 use router::{Input, RuleVerdict};

@@ -15,7 +15,7 @@ use std::time::Duration;
 use admin::{Applied, Refusal, ServerState};
 use cache::Caches;
 use config::{Loaded, Replaced, ServerPlan, Source, Workers};
-use exchange::Shared;
+use plugin::Shared;
 use telemetry::log::{Format, Level};
 use telemetry::{Telemetry, event};
 use tokio::sync::{Mutex, MutexGuard, Notify};

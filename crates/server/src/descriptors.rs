@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use config::ServerPlan;
-use exchange::WorkerContext;
-use exchange::serve::{Service, close_longest_idle};
+use http_server::{Service, close_longest_idle};
+use plugin::WorkerContext;
 use telemetry::log::Level;
 use telemetry::{LimitHit, event, event_limited};
 
@@ -132,7 +132,7 @@ impl IdleCloser {
     /// Accepting failed because there are no descriptors: closes what can be closed.
     pub(crate) fn exhausted(&self, all: &ConnectionLimiter) {
         if self.close_clients(all) == 0 {
-            exchange::client::close_idle(&self.context);
+            http_client::close_idle(&self.context);
         }
     }
 

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use admin::{Explanation, Question};
 use bytes::Bytes;
 use config::{EncodedSlashes, ListenerPlan, RoutePlan, ServerPlan, UnknownHost};
-use exchange::{ConnectionFacts, Headers, Request, Scheme, Target};
+use message::{ConnectionFacts, Headers, Request, Scheme, Target};
 use net::{Bind, Peer};
 use router::{Candidate, Input, RuleVerdict};
 use serde_json::{Value, json};

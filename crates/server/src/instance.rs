@@ -8,10 +8,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use config::{EncodedSlashes, Limits, ListenerPlan, RoutePlan, ServerPlan, Timeouts};
-use exchange::serve::{ConnectionTimeouts, ListenerSnapshot, TrustedProxies};
-use exchange::{
-    AccessLog, Bounds, Dispatch, Fault, Request, Response, Route, Stage, Subrequests, WorkerContext,
-};
+use http_server::AccessLog;
+use http_server::{ConnectionTimeouts, ListenerSnapshot, TrustedProxies};
+use message::{Bounds, Fault, Request, Response};
+use plugin::{Dispatch, Route, Stage, Subrequests, WorkerContext};
 use router::{Input, RouteLookup, Router};
 use settings::Cidr;
 use wire::h1::HeadLimits;

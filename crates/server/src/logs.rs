@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use config::{AccessFormatWord, LogSettings, LogTarget};
-use exchange::AccessFormat;
+use http_server::AccessFormat;
 use telemetry::log::{self, Level};
 use telemetry::{LogRing, LogWriter, Sink, Telemetry, event};
 

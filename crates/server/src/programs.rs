@@ -11,9 +11,9 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use config::ListenerPlan;
-use exchange::WorkerContext;
 use lua_host::{ProgramPlan, RawProgram};
 use net::{Accepted, Listener, is_exhausted};
+use plugin::WorkerContext;
 use telemetry::event_limited;
 use telemetry::log::Level;
 

@@ -4,7 +4,7 @@
 //! path.
 
 use config::{EncodedSlashes, ServerPlan};
-use exchange::{Fault, FaultKind, Request, Target};
+use message::{Fault, FaultKind, Request, Target};
 use telemetry::event_limited;
 use telemetry::log::Level;
 

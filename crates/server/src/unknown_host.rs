@@ -4,7 +4,8 @@
 use std::rc::Rc;
 
 use config::UnknownHost;
-use exchange::{Dispatch, Fault, FaultKind, Request, Response, Route};
+use message::{Fault, FaultKind, Request, Response};
+use plugin::{Dispatch, Route};
 
 use crate::instance::Instance;
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use admin::{ServerStatus, UpstreamStatus};
-use exchange::Shared;
 use net::task::JoinHandle;
+use plugin::Shared;
 use upstream::{ServerState, Upstreams};
 
 /// Health checks and name resolution: they run as long as this lives.

@@ -10,9 +10,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use config::ServerPlan;
-use exchange::serve::{ListenerSnapshot, Service};
-use exchange::{AccessLog, WorkerContext};
+use http_server::AccessLog;
+use http_server::{ListenerSnapshot, Service};
 use net::{BoundSocket, Listener};
+use plugin::WorkerContext;
 use telemetry::log::Level;
 use telemetry::{WorkerMetrics, event};
 use tokio::sync::{mpsc, oneshot};

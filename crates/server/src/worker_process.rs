@@ -16,7 +16,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use exchange::offload::RequestQueue;
+use offload::RequestQueue;
 use telemetry::event;
 use telemetry::log::{self, Format, Level};
 

@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use config::ServerPlan;
-use exchange::{Local, Shared, WorkerContext};
+use plugin::{Local, Shared, WorkerContext};
 use telemetry::Telemetry;
 use tokio::sync::{mpsc, oneshot};
 

@@ -1,5 +1,5 @@
 //! Text with variables, `https://{host}{path}`, and keys, `header.x-user`. Parsed here, filled in
-//! by `exchange`.
+//! by `plugin`.
 //!
 //! Promises: one syntax everywhere; `{{` and `}}` are braces; an unknown name is an error with the
 //! nearest valid one; what is displayed reads back as the same template.

@@ -6,7 +6,8 @@
 
 use std::rc::Rc;
 
-use exchange::{Request, variables};
+use message::Request;
+use plugin::variables;
 
 use crate::ring;
 use crate::settings::Balance;

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use exchange::client::Destination;
+use http_client::Destination;
 use settings::{Address, Host};
 use telemetry::log::Level;
 use telemetry::{SharedCounter, SharedGauge, Telemetry, families};

@@ -12,12 +12,10 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use exchange::client::{Call, exchange};
-use exchange::{
-    Fault, FaultKind, Handler, HandlerKind, HandlerPlan, MaybeFuture, Outcome, Request, Response,
-    Retry, Side, WorkerContext,
-};
+use http_client::{Call, send_request};
+use message::{Fault, FaultKind, Outcome, Request, Response, Retry, Side};
 use net::clock;
+use plugin::{Handler, HandlerKind, HandlerPlan, MaybeFuture, WorkerContext};
 use settings::{Node, Reader, Schema, SchemaBuilder, Setting, Spanned};
 use telemetry::class_index;
 
@@ -177,7 +175,7 @@ async fn attempt(
             None => Box::pin(peer.stats.pool.connect(connect_within(&view.settings))).await?,
         };
         let reused = lease.is_reused();
-        let outcome = exchange(lease, request, body.play(), &call).await;
+        let outcome = send_request(lease, request, body.play(), &call).await;
         match &outcome {
             Err(fault) if reused && died_in_pool(fault, request) && body.is_playable() => {}
             _ => return outcome,

@@ -1,7 +1,7 @@
 //! The handler `upstream`: balancing, health, retries.
 //!
 //! Owns the choice of a server, the health of servers, and retries; the connection itself belongs
-//! to `exchange::client`. State is keyed by the upstream's name and outlives plans. Wiring: hold
+//! to `http_client`. State is keyed by the upstream's name and outlives plans. Wiring: hold
 //! [`Upstreams::of`] the process's shared state, call [`Upstreams::apply`] with every new plan
 //! before its workers build their handlers, register [`KIND`] with the configuration, and run
 //! [`control::run`] on the control thread.

@@ -4,8 +4,9 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use exchange::{FaultKind, LocalFuture, WorkerContext};
+use message::{FaultKind, LocalFuture};
 use net::{clock, timer};
+use plugin::WorkerContext;
 use telemetry::{CachePadded, Counter, Histogram, LimitHit, SharedGauge, WorkerMetrics, families};
 
 use crate::budget::Budget;

@@ -4,7 +4,7 @@
 //! are, we count one down; at zero we answer them ourselves and nothing is sent to the upstream. A
 //! value that is no number says nothing and is passed on as it came.
 
-use exchange::{Request, Response};
+use message::{Request, Response};
 use wire::{Known, Method, token};
 
 /// Decrements Max-Forwards; returns the response if the request must not be forwarded.
@@ -27,7 +27,7 @@ pub(crate) fn count_down(request: &mut Request) -> Option<Response> {
 
 #[cfg(test)]
 mod tests {
-    use exchange::{Headers, Target};
+    use message::{Headers, Target};
 
     use super::*;
 

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use exchange::client::Destination;
+use http_client::Destination;
 
 /// The configuration of a server, for one of its addresses.
 #[derive(Debug)]

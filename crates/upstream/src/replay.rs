@@ -14,7 +14,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use bytes::{Bytes, BytesMut};
-use exchange::{Body, BodyStream, Fault, Frame, Headers};
+use message::{Body, BodyStream, Fault, Frame, Headers};
 
 use crate::limits::{COPIED_BYTES, GATHERED_BYTES, REPLAY_BYTES, REPLAY_PIECES};
 
@@ -224,7 +224,7 @@ mod tests {
     use super::*;
 
     fn pieces(pieces: &[&'static [u8]], trailers: Option<Headers>) -> Body {
-        let (mut writer, body) = exchange::shared_body(u64::MAX, None);
+        let (mut writer, body) = message::shared_body(u64::MAX, None);
         for piece in pieces {
             assert!(writer.push(Bytes::from_static(piece)).is_ok());
         }

@@ -2,9 +2,9 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use exchange::Shared;
-use exchange::client::{Pool, PoolState};
+use http_client::{Pool, PoolState};
 use net::clock;
+use plugin::Shared;
 
 use crate::cluster::Cluster;
 use crate::member::ServerState;

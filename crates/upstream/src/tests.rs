@@ -12,10 +12,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use exchange::{
-    Body, Fault, Handler, Headers, Local, Request, Response, Shared, Target, WorkerContext,
-};
+use message::{Body, Fault, Headers, Request, Response, Target};
 use net::{Bind, ListenOptions, Listening, Outgoing, Stream};
+use plugin::{Handler, Local, Shared, WorkerContext};
 use settings::{MapKey, Node, Reader, Report, Span, Value, node};
 use wire::Method;
 

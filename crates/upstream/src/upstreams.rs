@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use exchange::Shared;
+use plugin::Shared;
 use telemetry::Telemetry;
 use tokio::sync::Notify;
 

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use exchange::WorkerContext;
-use exchange::client::{ClientOptions, HostField, Pool, PoolLimits};
+use http_client::{ClientOptions, HostField, Pool, PoolLimits};
+use plugin::WorkerContext;
 use telemetry::{CachePadded, Counter, families};
 use wire::h1::HeadLimits;
 

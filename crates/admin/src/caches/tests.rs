@@ -3,7 +3,7 @@
 use super::{meant, pairs};
 use crate::control::PurgeWhat;
 use crate::testing::text;
-use exchange::Response;
+use message::Response;
 
 fn wrong(body: &str) -> String {
     let mut response = Response::from(meant(body).unwrap_err());

@@ -6,8 +6,8 @@ use std::rc::Rc;
 use std::task::Waker;
 
 use bytes::Bytes;
-use exchange::offload::{Arrival, Head};
 use net::Stream;
+use offload::{Arrival, Head};
 use wire::frames::{self, Data, Frame, Kind, Malformed};
 
 use super::Service;

@@ -6,8 +6,8 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use exchange::offload::{Head, Limits, Local, OffloadedRequest, begin};
-use exchange::{Body, Fault, Headers, Inform, Outcome, Response};
+use message::{Body, Fault, Headers, Inform, Outcome, Response};
+use offload::{Head, Limits, Local, OffloadedRequest, begin};
 use wire::Known;
 use wire::frames::{self, INLINE_BYTES_MAX, Kind, Malformed};
 

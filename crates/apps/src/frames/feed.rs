@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use exchange::{BodyStream, Fault, Frame, Headers};
+use message::{BodyStream, Fault, Frame, Headers};
 use wire::frames::{self, Kind, Malformed};
 
 use crate::limits::FRAMES_WINDOW;

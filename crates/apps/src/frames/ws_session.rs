@@ -3,12 +3,12 @@
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use exchange::Outcome;
-use exchange::offload::encoding::{put_fields, put_optional};
-use exchange::offload::session::{
+use message::Outcome;
+use offload::encoding::{put_fields, put_optional};
+use offload::session::{
     Accepted, Closed, Decision, HandedSession, LocalSession, OpenSession, begin,
 };
-use exchange::offload::{Head, Limits};
+use offload::{Head, Limits};
 use wire::frames::{self, Kind, Malformed};
 
 use crate::limits::FRAMES_WINDOW;
@@ -59,7 +59,7 @@ impl WsSession {
                 Poll::Ready(Decision::Accepted(accepted, open)) => {
                     if !accept(&accepted, number, outbox) {
                         let why = "the headers of the acceptance do not fit in a frame";
-                        return SessionStep::Denied(Err(exchange::Fault::internal(why)));
+                        return SessionStep::Denied(Err(message::Fault::internal(why)));
                     }
                     self.phase = Phase::Open(open);
                 }

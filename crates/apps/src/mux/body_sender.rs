@@ -9,9 +9,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use exchange::offload::encoding::put_fields;
-use exchange::{Fault, Frame};
+use message::{Fault, Frame};
 use net::{Blocking, FileRange};
+use offload::encoding::put_fields;
 use wire::frames::{self, FRAME_COST, Kind, Malformed, WINDOW_MAX, cost};
 
 use super::messages;

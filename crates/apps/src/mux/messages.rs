@@ -1,7 +1,7 @@
 //! Encodes response heads, interim responses and faults.
 
-use exchange::offload::encoding::{Reader, Unreadable, put_bytes, put_fields, put_optional};
-use exchange::{Fault, FaultKind, Headers, Retry};
+use message::{Fault, FaultKind, Headers, Retry};
+use offload::encoding::{Reader, Unreadable, put_bytes, put_fields, put_optional};
 use wire::frames::{self, Malformed};
 
 /// A response head; without a length if only the end of the body tells it.
@@ -111,7 +111,7 @@ pub(crate) fn read_fault(bytes: &[u8]) -> Result<Fault, Malformed> {
 
 #[cfg(test)]
 mod tests {
-    use exchange::Side;
+    use message::Side;
     use wire::frames::FRAME_HEAD_BYTES;
 
     use super::*;

@@ -6,7 +6,7 @@
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use exchange::offload::session::{Closed, Message, Received};
+use offload::session::{Closed, Message, Received};
 use wire::frames::{self, FRAME_COST, Malformed, WINDOW_MAX};
 
 use super::body_sender::{ReceiveWindow, SendProgress};

@@ -10,9 +10,9 @@ use std::rc::Rc;
 use std::task::{Poll, Waker};
 
 use bytes::Bytes;
-use exchange::offload::Arrival;
-use exchange::{Fault, FaultKind};
+use message::{Fault, FaultKind};
 use net::Stream;
+use offload::Arrival;
 use wire::frames::{self, Data, Frame, Kind, Malformed};
 
 use super::stream_payload::StreamPayload;

@@ -3,8 +3,8 @@
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use exchange::offload::{Answering, Incoming, OffloadedRequest, Sending};
-use exchange::{BodyStream, Fault, FaultKind, Frame};
+use message::{BodyStream, Fault, FaultKind, Frame};
+use offload::{Answering, Incoming, OffloadedRequest, Sending};
 use wire::Known;
 use wire::frames::{self, INLINE_BYTES_MAX, Kind, Malformed};
 
@@ -178,7 +178,7 @@ impl Exchange {
         Ok(StreamStep::Done)
     }
 
-    fn finish(&mut self, trailers: Option<exchange::Headers>) {
+    fn finish(&mut self, trailers: Option<message::Headers>) {
         if let ResponseState::Streamed(sending) =
             std::mem::replace(&mut self.answer, ResponseState::Complete)
         {

@@ -2,8 +2,8 @@
 
 use std::task::Waker;
 
-use exchange::Fault;
-use exchange::offload::Arrival;
+use message::Fault;
+use offload::Arrival;
 use wire::frames::{Kind, Malformed};
 
 use super::exchange::Exchange;

@@ -10,10 +10,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::exchange::offload::{Arrival, Limits, Local, leave};
-use ::exchange::{Body, Fault, Headers, Inform, Request, Response, Target};
 use bytes::Bytes;
+use message::{Body, Fault, Headers, Inform, Request, Response, Target};
 use net::worker::block_on_local;
+use offload::{Arrival, Limits, Local, leave};
 use telemetry::Telemetry;
 use wire::Method;
 
@@ -39,7 +39,7 @@ fn request(path: &str, body: Body) -> Request {
 }
 
 fn slots(processes: &[&Process]) -> Arc<LiveWorkers> {
-    let slots = LiveWorkers::of(&::exchange::Shared::default(), "app");
+    let slots = LiveWorkers::of(&plugin::Shared::default(), "app");
     slots.set(processes.iter().map(|process| process.slot()).collect());
     slots
 }
@@ -120,7 +120,7 @@ fn interim_responses_and_trailers_pass() {
         let mut answered = ask(&remote, "/trailers", "x").await.unwrap();
         let mut trailers = None;
         while let Some(frame) = answered.body.frame().await {
-            if let ::exchange::Frame::Trailers(fields) = frame.unwrap() {
+            if let message::Frame::Trailers(fields) = frame.unwrap() {
                 trailers = Some(fields);
             }
         }
@@ -135,13 +135,13 @@ fn a_client_gets_100_only_when_the_application_reads() {
     use std::task::{Context, Poll};
 
     struct Asked(Rc<Cell<bool>>);
-    impl ::exchange::BodyStream for Asked {
+    impl message::BodyStream for Asked {
         fn poll_frame(
             &mut self,
             _: &mut Context<'_>,
-        ) -> Poll<Option<Result<::exchange::Frame, Fault>>> {
+        ) -> Poll<Option<Result<message::Frame, Fault>>> {
             let first = !self.0.replace(true);
-            let data = || Ok(::exchange::Frame::Data(Bytes::from_static(b"body")));
+            let data = || Ok(message::Frame::Data(Bytes::from_static(b"body")));
             Poll::Ready(first.then(data))
         }
         fn length(&self) -> Option<u64> {

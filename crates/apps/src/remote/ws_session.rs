@@ -2,10 +2,10 @@
 
 use std::task::{Context, Poll, Waker};
 
-use exchange::offload::encoding::Reader;
-use exchange::offload::session::{Accepted, HandedSession, Session};
-use exchange::offload::{Answering, Head};
-use exchange::{Fault, FaultKind};
+use message::{Fault, FaultKind};
+use offload::encoding::Reader;
+use offload::session::{Accepted, HandedSession, Session};
+use offload::{Answering, Head};
 use wire::frames::{self, Kind, Malformed};
 
 use crate::limits::FRAMES_WINDOW;

@@ -14,9 +14,9 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::{Buf, Bytes};
-use exchange::offload::session::{Closed, Message, OpenSession, Received};
-use exchange::{Duplex, Ending, Takeover};
+use message::{Duplex, Ending, Takeover};
 use net::Timer;
+use offload::session::{Closed, Message, OpenSession, Received};
 use wire::websocket::{Decoder, Message as ClientMessage, Opcode, PerMessageDeflate, Violation};
 
 use super::WebSocketSettings;

@@ -1,7 +1,7 @@
 //! The opening handshake (RFC 6455 4.2).
 
-use exchange::offload::session::Accepted;
-use exchange::{Fault, FaultKind, Request, Response};
+use message::{Fault, FaultKind, Request, Response};
+use offload::session::Accepted;
 use wire::websocket::{PerMessageDeflate, accept_key};
 use wire::{Known, Method, token};
 

@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use exchange::offload::session::{Closed, Message};
+use offload::session::{Closed, Message};
 use wire::websocket::{
     CONTROL_BYTES_MAX, FrameHead, HEAD_BYTES_MAX, Opcode, PerMessageDeflate, is_close_code,
 };

@@ -1,6 +1,6 @@
 //! `apps.NAME.websocket`: limits of WebSocket sessions.
 
-use exchange::offload::Limits;
+use offload::Limits;
 use settings::{Duration, Setting, Size};
 
 /// WebSocket sessions.

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use apps::websocket::WebSocketSettings;
-use exchange::offload::session::{Accepted, Closed, HandedSession, Message as Said};
 use net::worker::block_on_local;
+use offload::session::{Accepted, Closed, HandedSession, Message as Said};
 use settings::Size;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use wire::websocket::{Message, Opcode};
@@ -178,7 +178,7 @@ fn a_client_that_leaves_before_the_decision_is_reported() {
         let (address, _) = start(WebSocketSettings::default(), move |mut handed| {
             let gone = next(&mut handed.session);
             assert!(handed.session.accept(Accepted::default()).is_err());
-            let exchange::offload::session::Received::Closed(closed) = gone else { panic!() };
+            let offload::session::Received::Closed(closed) = gone else { panic!() };
             ended.send(closed).unwrap();
         });
         let client = Client::dial(address).await;

@@ -1,10 +1,10 @@
 //! The opening handshake: accepted, rejected and denied.
 
 use apps::websocket::WebSocketSettings;
-use exchange::Headers;
-use exchange::offload::session::{Accepted, HandedSession};
-use exchange::offload::wait;
+use message::Headers;
 use net::worker::block_on_local;
+use offload::session::{Accepted, HandedSession};
+use offload::wait;
 
 use crate::client::{Client, request};
 use crate::server::{echoing, next, start};

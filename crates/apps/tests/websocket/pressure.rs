@@ -7,9 +7,9 @@ use std::sync::mpsc::{channel, sync_channel};
 
 use apps::websocket::WebSocketSettings;
 use bytes::Bytes;
-use exchange::offload::session::{Accepted, Message as Said, Received};
-use exchange::offload::wait;
 use net::worker::block_on_local;
+use offload::session::{Accepted, Message as Said, Received};
+use offload::wait;
 use tokio::sync::mpsc::unbounded_channel;
 use wire::websocket::{Message, Opcode};
 

@@ -7,14 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use apps::websocket::{self, WebSocketSettings};
-use exchange::offload::session::{Accepted, Closed, HandedSession, Received, Session};
-use exchange::offload::wait;
-use exchange::serve::{ConnectionTimeouts, ListenerSnapshot, Service, TrustedProxies, serve};
-use exchange::{
-    Bounds, ConnectionFacts, Dispatch, Fault, Handler, MaybeFuture, Outcome, Protocol, Request,
-    Response, Route, RouteBounds,
-};
+use http_server::{ConnectionTimeouts, ListenerSnapshot, Service, TrustedProxies, serve};
+use message::{Bounds, ConnectionFacts, Fault, Outcome, Protocol, Request, Response, RouteBounds};
 use net::{Bind, BoundSocket, ListenOptions, Listening};
+use offload::session::{Accepted, Closed, HandedSession, Received, Session};
+use offload::wait;
+use plugin::{Dispatch, Handler, MaybeFuture, Route};
 use telemetry::Telemetry;
 
 type Serve = Arc<dyn Fn(HandedSession) + Send + Sync>;

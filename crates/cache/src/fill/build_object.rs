@@ -4,7 +4,7 @@ use std::io;
 
 use bytes::Bytes;
 use coding::Coding;
-use exchange::{Fault, Frame, Headers, SharedHeaders};
+use message::{Fault, Frame, Headers, SharedHeaders};
 use wire::Known;
 
 use super::decode::add_vary_accept_encoding;

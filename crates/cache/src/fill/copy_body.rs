@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use exchange::{Body, Fault, FaultKind, Frame, SharedBodyWriter};
+use message::{Body, Fault, FaultKind, Frame, SharedBodyWriter};
 use net::clock::{self, Moment};
 
 use super::StreamingResponse;

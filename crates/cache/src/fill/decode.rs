@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use coding::{Coding, DecodeError};
-use exchange::{Body, Fault, Headers, Request, Response};
+use message::{Body, Fault, Headers, Request, Response};
 use wire::Known;
 use wire::negotiate::accepts_coding;
 

@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 
 use bytes::{Buf, Bytes};
 use coding::{Coding, Decode, DecodeError, Decoder, Step};
-use exchange::{Body, BodyStream, Fault, FaultKind, Frame};
+use message::{Body, BodyStream, Fault, FaultKind, Frame};
 use net::{Blocking, FileRange};
 
 use super::budget::BudgetShare;

@@ -8,11 +8,12 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use exchange::{
-    Fault, FaultKind, Headers, Inform, Next, Notes, Outcome, Request, Response, SharedBodyReader,
-    Side, shared_body,
+use message::{
+    Fault, FaultKind, Headers, Inform, Notes, Outcome, Request, Response, SharedBodyReader, Side,
+    shared_body,
 };
 use net::clock::wall_secs;
+use plugin::Next;
 use tokio::sync::oneshot;
 use wire::Method;
 

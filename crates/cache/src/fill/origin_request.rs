@@ -7,7 +7,7 @@
 use std::net::{IpAddr, SocketAddr};
 
 use bytes::Bytes;
-use exchange::{Headers, Request};
+use message::{Headers, Request};
 use wire::{Known, Method, token};
 
 use crate::rules::validate;
@@ -120,7 +120,7 @@ fn is_address(node: &[u8], ip: IpAddr) -> bool {
 mod tests {
     use std::time::Duration;
 
-    use exchange::Target;
+    use message::Target;
 
     use super::*;
 

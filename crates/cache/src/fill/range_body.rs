@@ -2,7 +2,7 @@
 
 use std::task::{Context, Poll, ready};
 
-use exchange::{
+use message::{
     Body, BodyStream, Fault, FaultKind, Frame, Headers, Outcome, Request, Response, asked_range,
     preconditions,
 };
@@ -128,7 +128,7 @@ impl BodyStream for RangeBody {
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
-    use exchange::shared_body;
+    use message::shared_body;
     use net::worker::block_on_local;
 
     use super::*;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
-use exchange::{
+use message::{
     Body, BodyStream, Fault, Frame, Headers, Outcome, Request, Response, SharedBody,
     SharedBodyReader,
 };

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use exchange::Request;
+use message::Request;
 use wire::Known;
 
 use crate::key::with_key_buffer;

@@ -7,10 +7,9 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use exchange::{
-    BackgroundPermit, Fault, FaultKind, Headers, Inform, Next, Notes, Outcome, Request, Side,
-};
+use message::{Fault, FaultKind, Headers, Inform, Notes, Outcome, Request, Side};
 use net::clock::{self, Moment, wall_secs};
+use plugin::{BackgroundPermit, Next};
 use tokio::sync::oneshot;
 use wire::{Known, Method};
 

@@ -1,6 +1,6 @@
 //! The method PURGE, as other caches have it: it removes all that is stored under its URL.
 
-use exchange::{Fault, FaultKind, Outcome, Request, Response};
+use message::{Fault, FaultKind, Outcome, Request, Response};
 use settings::any_contains;
 
 use crate::store::Purge;

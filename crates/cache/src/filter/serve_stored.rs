@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use exchange::{Fault, Headers, Outcome, Request, Response, SharedBodyReader};
+use message::{Fault, Headers, Outcome, Request, Response, SharedBodyReader};
 use net::clock::wall_secs;
 
 use crate::Object;

@@ -1,6 +1,6 @@
 //! Every setting of the filter, and what it turns.
 
-use exchange::{Headers, Request, Target};
+use message::{Headers, Request, Target};
 use settings::{Node, node, read};
 use wire::Method;
 
@@ -147,7 +147,7 @@ fn requests_are_keyed_by_what_was_declared() {
 
 #[test]
 fn explain_says_what_counts() {
-    use exchange::FilterPlan;
+    use plugin::FilterPlan;
 
     let plan = plan(node!({ "store": "pages", "ttl": { "default": "10s" },
         "key": { "query": { "allow": ["q"] }, "headers": ["x-tenant"], "cookies": ["plan"] } }));

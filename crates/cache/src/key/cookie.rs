@@ -4,7 +4,8 @@
 //! some decode names, ignore their case, split at commas or strip quotes. A field in which one of
 //! them could find a cookie that another one does not find counts as a whole.
 
-use exchange::{Request, variables};
+use message::Request;
+use plugin::variables;
 use wire::{Known, cookie};
 
 use super::KeyError;

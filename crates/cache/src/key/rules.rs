@@ -1,6 +1,7 @@
 //! The key rules of a route.
 
-use exchange::{Field, Request, Scheme, variables};
+use message::{Field, Request, Scheme};
+use plugin::variables;
 use settings::Variable;
 use wire::Known;
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use bytes::Bytes;
-use exchange::{Headers, Request, Scheme, Target};
+use message::{Headers, Request, Scheme, Target};
 use wire::Method;
 
 use super::*;

@@ -1,6 +1,6 @@
 //! Conditions of clients against a stored response (RFC 9111 4.3.2).
 
-use exchange::Headers;
+use message::Headers;
 use wire::conditional::{EntityTag, Outcome, Preconditions, Validators, evaluate};
 use wire::date::parse_http_date;
 use wire::{Known, Method};

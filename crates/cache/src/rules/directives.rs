@@ -4,7 +4,7 @@
 //! directives skipped), and in doubt does not store: a restriction is obeyed in any form, a
 //! permission only in its proper form.
 
-use exchange::Headers;
+use message::Headers;
 use wire::{Known, token};
 
 /// The greatest number of seconds (RFC 9111 1.2.2).

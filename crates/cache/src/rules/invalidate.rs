@@ -1,6 +1,6 @@
 //! What the response to an unsafe request invalidates (RFC 9111 4.4, RFC 9875 3).
 
-use exchange::Headers;
+use message::Headers;
 use wire::Known;
 
 use super::tags;

@@ -1,6 +1,6 @@
 //! Accept-Language, reduced to one of the languages of a route (RFC 9110 12.5.4, RFC 4647 3.4).
 
-use exchange::Headers;
+use message::Headers;
 use wire::{Known, token};
 
 /// The configured language that the client prefers; the first if none matches.

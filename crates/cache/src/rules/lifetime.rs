@@ -1,6 +1,6 @@
 //! The lifetime of a response, and its age when it was received (RFC 9111 4.2.1 to 4.2.3).
 
-use exchange::Headers;
+use message::Headers;
 use wire::{Known, token};
 
 use super::Policy;

@@ -1,6 +1,6 @@
 //! Merging stored headers with those of a newer response (RFC 9111 3.2, 4.3.4).
 
-use exchange::Headers;
+use message::Headers;
 use wire::Known;
 use wire::conditional::EntityTag;
 use wire::date::parse_http_date;

@@ -4,7 +4,7 @@
 //! does not know. It stands for the origin's own tag: the transcoded content changes when the
 //! original does.
 
-use exchange::Headers;
+use message::Headers;
 use wire::conditional::EntityTag;
 use wire::{Known, token};
 

@@ -1,6 +1,6 @@
 //! Classification of requests, and their cache directives (RFC 9111 4, 5.2.1).
 
-use exchange::Headers;
+use message::Headers;
 use wire::{Known, Method};
 
 use super::directives::{SECONDS_MAX, directives};

@@ -7,7 +7,7 @@
 
 use std::borrow::Cow;
 
-use exchange::Headers;
+use message::Headers;
 use wire::Known;
 use wire::structured::{BareItem, Item, Member, parse_dictionary};
 

@@ -1,6 +1,6 @@
 //! Which headers of a response are stored, and which are forwarded (RFC 9111 3.1).
 
-use exchange::{Field, Headers};
+use message::{Field, Headers};
 use wire::{Known, token};
 
 use super::{Policy, SetCookie};

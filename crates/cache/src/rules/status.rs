@@ -3,7 +3,7 @@
 //! Allocates nothing besides the given buffer. What cannot be written as a structured field is left
 //! out.
 
-use exchange::Headers;
+use message::Headers;
 use wire::Known;
 
 use super::{Forward, UncachedReason};

@@ -2,7 +2,7 @@
 //!
 //! A response that a 304 has revalidated is evaluated again with its merged headers.
 
-use exchange::Headers;
+use message::Headers;
 use wire::conditional::EntityTag;
 use wire::date::format_http_date;
 use wire::range::{ByteRange, read_content_range};

@@ -4,7 +4,7 @@
 //! Only 64-bit hashes are stored: a collision purges too much, never too little. They are the same
 //! in every process, because the disk tier outlives one.
 
-use exchange::Headers;
+use message::Headers;
 use wire::structured::{BareItem, Member, parse_list};
 use wire::{Known, token};
 

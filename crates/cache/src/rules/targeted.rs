@@ -1,6 +1,6 @@
 //! Targeted cache directives (RFC 9213 2.2).
 
-use exchange::Headers;
+use message::Headers;
 use wire::Known;
 use wire::structured::{BareItem, Dictionary, Member, parse_dictionary};
 

@@ -15,7 +15,7 @@ mod targeted;
 mod validation;
 mod vary;
 
-use exchange::Headers;
+use message::Headers;
 use wire::Method;
 use wire::date::format_http_date;
 

@@ -1,6 +1,6 @@
 //! Validation with the origin (RFC 9111 4.3.1), and the meaning of its response (4.3.3).
 
-use exchange::Headers;
+use message::Headers;
 use wire::Known;
 
 /// Adds the conditions of a stored response to a request that has no conditions of its own.

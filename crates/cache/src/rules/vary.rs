@@ -4,7 +4,7 @@
 //! transcodes. The values become part of the key, so that only equal text matches: the same fields,
 //! each absent, or with the same members in the same order.
 
-use exchange::{Headers, Name};
+use message::{Headers, Name};
 use wire::{Known, token};
 
 use super::{Policy, UncachedReason, Vary, language};

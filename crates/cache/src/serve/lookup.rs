@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use exchange::Request;
+use message::Request;
 
 use super::worker_cache::{HotEntry, WorkerCache};
 use crate::key::{KeyBuffer, KeyError, KeyRules};

@@ -1,6 +1,6 @@
 //! Responses from stored ones: Age and Cache-Status of this use, 304, 206 and 416.
 
-use exchange::{Body, Headers, Outcome, Request, Response, asked_range, ranged};
+use message::{Body, Headers, Outcome, Request, Response, asked_range, ranged};
 use wire::Known;
 use wire::conditional::{EntityTag, Outcome as ConditionResult, Validators};
 use wire::date::parse_http_date;

@@ -5,9 +5,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use coding::Coding;
-use exchange::{
-    Body, Headers, Local, Outcome, Request, Shared, SharedHeaders, Target, WorkerContext,
-};
+use message::{Body, Headers, Outcome, Request, SharedHeaders, Target};
+use plugin::{Local, Shared, WorkerContext};
 use settings::{Node, node, read};
 use telemetry::Telemetry;
 use wire::{Known, Method};
@@ -62,7 +61,7 @@ impl Bench {
     }
 
     /// Status, one field and content of a hit.
-    fn hit(&self, request: &mut Request) -> exchange::Response {
+    fn hit(&self, request: &mut Request) -> message::Response {
         self.ask(request).expect("a hit").unwrap_or_else(|fault| panic!("{}", fault.slug()))
     }
 }
@@ -118,13 +117,13 @@ fn stored() -> ObjectKind {
     ObjectKind::Response(response(Content::Memory(Bytes::from_static(CONTENT.as_bytes()))))
 }
 
-fn text(response: exchange::Response) -> String {
+fn text(response: message::Response) -> String {
     let mut body = response.body;
     let bytes = net::worker::block_on_local(async move { body.collect(1 << 20).await.unwrap() });
     String::from_utf8(bytes.to_vec()).unwrap()
 }
 
-fn field<'r>(response: &'r exchange::Response, name: &'r str) -> &'r str {
+fn field<'r>(response: &'r message::Response, name: &'r str) -> &'r str {
     response.headers.get_str(name).unwrap_or_default()
 }
 

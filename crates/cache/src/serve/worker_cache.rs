@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
 use std::sync::{self, Arc};
 
-use exchange::{Body, Headers, SharedHeaders};
+use message::{Body, Headers, SharedHeaders};
 
 use super::lookup::StoredEntry;
 use super::respond::StatusHeaders;

@@ -1,7 +1,7 @@
 //! `codings:` of the filter: the content codings of stored responses.
 
 use coding::Coding;
-use exchange::MediaPattern;
+use plugin::MediaPattern;
 use settings::{Node, Reader, Setting, Size};
 
 /// The content codings of stored responses. A response is stored as it was received. The first

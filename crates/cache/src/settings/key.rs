@@ -1,6 +1,6 @@
 //! `key:` of the filter: the parts of a request that count in the cache key.
 
-use exchange::HeaderName;
+use plugin::HeaderName;
 use settings::{Key, Node, Reader, Setting};
 
 use crate::limits::KEY_PARTS_MAX;

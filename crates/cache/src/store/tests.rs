@@ -1,7 +1,7 @@
 //! The store as its users see it.
 
 use bytes::Bytes;
-use exchange::{Headers, SharedHeaders};
+use message::{Headers, SharedHeaders};
 
 use super::*;
 use crate::ObjectKind;

@@ -1,6 +1,6 @@
 //! Headers of a transcoded response: those of the canonical one, except those about its bytes.
 
-use exchange::{Headers, SharedHeaders};
+use message::{Headers, SharedHeaders};
 use wire::Known;
 
 use super::{TargetCoding, token};

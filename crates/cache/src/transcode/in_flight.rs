@@ -8,8 +8,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::thread::available_parallelism;
 
-use exchange::BackgroundPermit;
 use net::clock::precise_us;
+use plugin::BackgroundPermit;
 use tokio::sync::{Semaphore, watch};
 
 use super::convert::{TranscodeError, convert};

@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use coding::{Decode, decode_all, encode_all};
-use exchange::{Headers, SharedHeaders};
+use message::{Headers, SharedHeaders};
 use settings::{node, read};
 use wire::Known;
 

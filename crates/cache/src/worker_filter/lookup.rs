@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use exchange::Request;
+use message::Request;
 use net::clock::wall_secs;
 
 use super::CacheFilter;

@@ -1,6 +1,6 @@
 //! Responses for one client alone: no request waits for one twice.
 
-use exchange::shared_body;
+use message::shared_body;
 use net::worker::block_on_local;
 use settings::node;
 use wire::Method;
@@ -167,7 +167,7 @@ fn what_is_not_for_the_cache_goes_by_as_it_came() {
         let (site, mut origin) = Site::plain();
         let route = site.worker(0);
         let mut fat = request(Method::Get, "/", &[("range", "bytes=0-1")]);
-        fat.body = exchange::Body::from("a body");
+        fat.body = message::Body::from("a body");
         let client = begin(&route, fat).await;
         let call = origin.asked().await;
         assert_eq!(call.field("range"), Some("bytes=0-1"));

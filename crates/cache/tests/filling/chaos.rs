@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use cache::store::Purge;
-use exchange::{Fault, SharedBody, SharedBodyWriter, shared_body};
+use message::{Fault, SharedBody, SharedBodyWriter, shared_body};
 use net::worker::block_on_local;
 use tokio::task::JoinHandle;
 

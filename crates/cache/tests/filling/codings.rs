@@ -6,8 +6,9 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use coding::{Coding, Decode, decode_all, encode_all};
-use exchange::{Frame, Route};
+use message::Frame;
 use net::worker::block_on_local;
+use plugin::Route;
 use settings::node;
 
 use super::site::{Got, Origin, Site, answer, bytes_answer, done, get_with};

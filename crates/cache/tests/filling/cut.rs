@@ -1,7 +1,7 @@
 //! Responses that are cut off, or too long.
 
 use bytes::Bytes;
-use exchange::{Fault, shared_body};
+use message::{Fault, shared_body};
 use net::worker::block_on_local;
 use settings::node;
 

@@ -3,7 +3,7 @@
 use std::sync::mpsc;
 
 use bytes::Bytes;
-use exchange::shared_body;
+use message::shared_body;
 use net::worker::block_on_local;
 use settings::node;
 

@@ -1,7 +1,7 @@
 //! What the origin is requested for, and what clients get that requested something else.
 
 use bytes::Bytes;
-use exchange::{Frame, shared_body};
+use message::{Frame, shared_body};
 use net::worker::block_on_local;
 use wire::Method;
 

@@ -9,10 +9,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use cache::{Cache, Caches};
-use exchange::{
-    Body, Fault, FaultKind, Handler, Headers, Local, MaybeFuture, Notes, Outcome, Request,
-    Response, Route, RouteBounds, Shared, SharedBody, Target, WorkerContext,
+use message::{
+    Body, Fault, FaultKind, Headers, Notes, Outcome, Request, Response, RouteBounds, SharedBody,
+    Target,
 };
+use plugin::{Handler, Local, MaybeFuture, Route, Shared, WorkerContext};
 use settings::{Node, Reader, Report, node};
 use telemetry::Telemetry;
 use tokio::sync::{mpsc, oneshot};
@@ -213,7 +214,7 @@ pub(crate) fn growing_answer(fields: &[(&str, &str)], content: &SharedBody) -> C
 pub(crate) fn fault(status: u16) -> ClientResponse {
     let fault = Fault::new(FaultKind::ConnectionRefused, "on purpose")
         .with_status(status)
-        .with_retry(exchange::Retry::Never);
+        .with_retry(message::Retry::Never);
     ClientResponse { status, headers: Headers::new(), body: Content::Fault(fault) }
 }
 
@@ -255,7 +256,7 @@ impl Got {
     /// Exactly the next piece of the body.
     pub(crate) async fn piece(&mut self) -> String {
         let frame = net::timer::within(PATIENCE, self.body.frame()).await.expect("a piece");
-        let Some(Ok(exchange::Frame::Data(data))) = frame else { panic!("no data") };
+        let Some(Ok(message::Frame::Data(data))) = frame else { panic!("no data") };
         String::from_utf8(data.to_vec()).unwrap()
     }
 }

@@ -1,6 +1,6 @@
 //! What is stored and stale: served while it is confirmed, or because it cannot be.
 
-use exchange::shared_body;
+use message::shared_body;
 use net::worker::block_on_local;
 
 use crate::site::{Origin, Site, answer, done, fault, get, get_with, growing_answer, text};
@@ -14,7 +14,7 @@ const STRICT: (&str, &str) = ("cache-control", "max-age=0, must-revalidate, stal
 const KEPT: (&str, &str) = ("cache-control", "max-age=60");
 
 async fn store(
-    route: &std::rc::Rc<exchange::Route>,
+    route: &std::rc::Rc<plugin::Route>,
     origin: &mut Origin,
     said: (&'static str, &'static str),
 ) {

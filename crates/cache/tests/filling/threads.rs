@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use cache::store::Purge;
-use exchange::{Handler, MaybeFuture, Outcome, Request, Response};
+use message::{Outcome, Request, Response};
+use plugin::{Handler, MaybeFuture};
 
 use crate::site::{Site, get, text};
 

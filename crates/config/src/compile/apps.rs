@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use apps::{AppPlan, AppSettings};
-use exchange::HandlerPlan;
+use plugin::HandlerPlan;
 use settings::{Report, Spanned};
 
 use crate::records::Settings;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cache::CachePlan;
-use exchange::FilterPlan;
+use plugin::FilterPlan;
 use settings::{Reader, quote};
 
 use crate::records::Settings;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use exchange::FilterPlan;
+use plugin::FilterPlan;
 use settings::{Reader, Spanned};
 
 use super::caches;

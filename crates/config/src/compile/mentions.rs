@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 
-use exchange::Mentions;
+use plugin::Mentions;
 use settings::{Reader, quote};
 
 use super::routes::Compiled;

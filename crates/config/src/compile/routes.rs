@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use exchange::FilterPlan;
+use plugin::FilterPlan;
 use router::{Router, Rule};
 use settings::{Reader, Report, Span, Spanned, quote};
 

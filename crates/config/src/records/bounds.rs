@@ -2,7 +2,7 @@
 //!
 //! Promises: the narrower place wins key by key.
 
-use exchange::Patience;
+use message::Patience;
 use settings::{Duration, Setting, Size};
 
 /// Limits of what a client may request. A listener may override them, and a route `body`.

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use exchange::problem::{ErrorPages, render};
-use exchange::{Body, Frame, Headers, Local, Shared, Target, WINDOW_BYTES};
+use message::{Body, Frame, Headers, Target, WINDOW_BYTES};
 use net::FileRange;
+use plugin::problem::{ErrorPages, render};
+use plugin::{Local, Shared};
 use settings::{Node, Reader, Report, Setting, node};
 use tempfile::TempDir;
 

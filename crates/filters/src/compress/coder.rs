@@ -12,7 +12,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use coding::Encoder;
-use exchange::{Body, BodyStream, Fault, Frame, Headers};
+use message::{Body, BodyStream, Fault, Frame, Headers};
 use net::{Blocking, FileRange};
 
 use super::{ON_WORKER_BYTES, Offer};

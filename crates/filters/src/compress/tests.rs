@@ -1,7 +1,7 @@
 //! Which responses are coded, what becomes of their fields.
 
 use coding::{Decode, Decoder, decode_all};
-use exchange::{BodyStream, Fault, Frame};
+use message::{BodyStream, Fault, Frame};
 use net::FileRange;
 use settings::{Node, node};
 

@@ -2,7 +2,8 @@
 
 use std::sync::atomic::AtomicU64;
 
-use exchange::{Filter, Response};
+use message::Response;
+use plugin::Filter;
 use settings::{Rate, node};
 use telemetry::families;
 use wire::Known;
@@ -125,7 +126,7 @@ fn what_is_too_much_is_refused_and_told() {
             .map(|name| response.headers.get_str(name).unwrap_or("").to_owned())
     };
     assert_eq!(fields(&response), ["\"api\";q=2;w=3600", "\"api\";r=1;t=1800", ""]);
-    let mut fault = exchange::Fault::not_found();
+    let mut fault = message::Fault::not_found();
     limit.on_fault(&mut request, &mut fault);
     assert_eq!(fields(&rendered(&fault))[1], "\"api\";r=1;t=1800");
     passed(limit.on_request(&mut request)).unwrap();

@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use exchange::{Headers, Request, Target};
+use message::{Headers, Request, Target};
 use mlua::{Error, LuaString, Result, Table, Value};
 use wire::{Known, Method};
 

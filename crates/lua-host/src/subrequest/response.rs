@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use bytes::{Bytes, BytesMut};
 use coding::{Coding, Decode, decode_all};
-use exchange::{Body, Frame, Headers, Outcome, Response};
+use message::{Body, Frame, Headers, Outcome, Response};
 use mlua::{Error, IntoLuaMulti, Lua, MultiValue, Result, Table, UserData, UserDataRef, Value};
 use net::FileRange;
 use wire::Known;

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use coding::{Coding, Decode, Decoder};
-use exchange::{Body, Frame, Headers};
+use message::{Body, Frame, Headers};
 use mlua::{IntoLuaMulti, Lua, MultiValue, Result, Value};
 
 use super::faults;

@@ -10,7 +10,7 @@ use std::future::poll_fn;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use exchange::{Body, Fault, Frame, Headers};
+use message::{Body, Fault, Frame, Headers};
 
 use super::waker_set::WakerSet;
 use crate::limits::HTTP_UNSENT_BYTES;

@@ -11,11 +11,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use exchange::client::{
-    Call, ClientOptions, Destination, HostField, Lease, Pool, PoolLimits, exchange,
+use http_client::{
+    Call, ClientOptions, Destination, HostField, Lease, Pool, PoolLimits, send_request,
 };
-use exchange::{Body, Fault, FaultKind, Local, Request, Response, Retry, Shared, WorkerContext};
+use message::{Body, Fault, FaultKind, Request, Response, Retry};
 use net::Resolver;
+use plugin::{Local, Shared, WorkerContext};
 use telemetry::Telemetry;
 
 use super::faults;
@@ -100,10 +101,10 @@ impl Client {
         };
         let reused = lease.is_reused();
         let call = Call { options: &self.options, host: &HostField::Preserve, server: "" };
-        match (exchange(lease, request, body, &call).await, again) {
+        match (send_request(lease, request, body, &call).await, again) {
             (Err(fault), Some(again)) if reused && may_repeat(&fault, request) => {
                 let lease = pool.connect(Duration::from_millis(HTTP_CONNECT_MS)).await?;
-                exchange(lease, request, again, &call).await
+                send_request(lease, request, again, &call).await
             }
             (outcome, _) => outcome,
         }

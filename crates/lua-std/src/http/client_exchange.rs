@@ -12,8 +12,8 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use coding::Coding;
-use exchange::client::{Lease, Pool};
-use exchange::{Body, BodyStream, Fault, Frame, Headers, Request};
+use http_client::{Lease, Pool};
+use message::{Body, BodyStream, Fault, Frame, Headers, Request};
 use net::task::JoinHandle;
 use wire::Known;
 

@@ -1,6 +1,6 @@
 //! Reasons of failed exchanges, as scripts compare them.
 
-use exchange::{Fault, FaultKind};
+use message::{Fault, FaultKind};
 
 use lua_vm::errno;
 

@@ -1,6 +1,6 @@
 //! Header fields as tables: names in lower case, with an array for a repeated name.
 
-use exchange::Headers;
+use message::Headers;
 use mlua::{Error, Lua, LuaString, Result, Table, Value};
 use wire::{Known, token};
 

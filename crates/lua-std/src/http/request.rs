@@ -3,8 +3,8 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use exchange::Request;
-use exchange::client::{ClientOptions, PoolLimits};
+use http_client::{ClientOptions, PoolLimits};
+use message::Request;
 use mlua::{
     Error, IntoLuaMulti, Lua, LuaString, MultiValue, Result, Table, UserData, UserDataMethods,
     UserDataRef, Value,
@@ -55,7 +55,7 @@ fn made_up(method: &str, url: &url::Url, table: Option<&Table>) -> Result<Box<Re
         .ok_or_else(|| Error::runtime("bad argument #1 to 'request' (a method expected)"))?;
     let mut headers = match table {
         Some(table) => fields::of_table("request", 3, table)?,
-        None => exchange::Headers::new(),
+        None => message::Headers::new(),
     };
     if !headers.contains(Known::Host) {
         headers.append(Known::Host, &url.authority);

@@ -1,7 +1,7 @@
 //! `http.listen`: a listener whose requests start coroutines.
 //!
 //! Owns the accept loop and the one route of all requests. Connections run the serving loop of
-//! `exchange`, with its limits and time-outs; a handler that never waits responds within the loop's
+//! `http-server`, with its limits and time-outs; a handler that never waits responds within the loop's
 //! call. Promises that an accept error never ends a listener, and that clients leave file
 //! descriptors for the program.
 
@@ -13,17 +13,16 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use exchange::problem::ErrorPages;
-use exchange::serve::{
+use http_server::AccessLog;
+use http_server::{
     ConnectionTimeouts, ListenerSnapshot, Service, TrustedProxies, close_longest_idle, refuse,
     serve,
 };
-use exchange::{
-    AccessLog, Bounds, ConnectionFacts, Dispatch, Fault, FaultKind, Handler, MaybeFuture, Outcome,
-    Protocol, Request, Route, RouteBounds,
-};
+use message::{Bounds, ConnectionFacts, Fault, FaultKind, Outcome, Protocol, Request, RouteBounds};
 use mlua::{Function, Lua, Result, Table, UserData, UserDataMethods, Value};
 use net::{Accepted, Bind, BoundSocket, Listener};
+use plugin::problem::ErrorPages;
+use plugin::{Dispatch, Handler, MaybeFuture, Route};
 use telemetry::log::Level;
 use telemetry::{LimitHit, RouteMetrics, WorkerMetrics, event_limited};
 

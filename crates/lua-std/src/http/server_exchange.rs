@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use exchange::{
+use message::{
     Body, BodyStream, Fault, Frame, Headers, Outcome, Request, Response, Scheme, Takeover, Target,
 };
 use net::Peer;

@@ -49,7 +49,7 @@ impl UserData for Stream {
             };
             let headers = match &table {
                 Some(table) => fields::of_table("respond", 2, table)?,
-                None => exchange::Headers::new(),
+                None => message::Headers::new(),
             };
             Ok(done(inbound.respond(status, headers)))
         });

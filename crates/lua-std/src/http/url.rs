@@ -3,7 +3,7 @@
 //! Promises that a malformed URL is rejected with the reason, and that no part of a URL can inject
 //! into the request: white space and control bytes are rejected.
 
-use exchange::Target;
+use message::Target;
 use wire::authority::Authority;
 
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use exchange::{Headers, Request};
+use message::{Headers, Request};
 use wire::websocket::accept_key;
 use wire::{Known, Method};
 

@@ -1,7 +1,7 @@
 //! The two ways a socket is bound to a connection.
 //!
 //! On the server it drives the client's [`Duplex`] after the 101. On the client the tunnel of
-//! `exchange` drives the server's connection, and this is the other end. Promises that both end: by
+//! `http-server` drives the server's connection, and this is the other end. Promises that both end: by
 //! the closing handshake, with the connection, or by the time-out of closing.
 
 use std::future::poll_fn;
@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
-use exchange::{Duplex, Ending, Takeover};
+use message::{Duplex, Ending, Takeover};
 
 use super::socket::Socket;
 

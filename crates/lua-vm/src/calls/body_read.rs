@@ -8,7 +8,7 @@ use std::ffi::c_int;
 use std::task::{Context, Poll};
 
 use bytes::{Bytes, BytesMut};
-use exchange::{Body, Fault, Frame};
+use message::{Body, Fault, Frame};
 use mlua::{Function, Lua, Result, ffi};
 
 use super::call::{Call, CallHandle};

@@ -14,7 +14,7 @@ use std::rc::Rc;
 use std::task::Waker;
 
 use bytes::Bytes;
-use exchange::{Body, Fault, Request, Response};
+use message::{Body, Fault, Request, Response};
 use mlua::ffi;
 use slab::Slab;
 use wire::Known;

@@ -5,7 +5,7 @@
 
 use std::ffi::c_int;
 
-use exchange::{Headers, Name};
+use message::{Headers, Name};
 use mlua::{Lua, Result, ffi};
 
 use super::call::Call;

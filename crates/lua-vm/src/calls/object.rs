@@ -6,7 +6,7 @@
 use std::cell::Cell;
 use std::ffi::c_int;
 
-use exchange::{Request, Response};
+use message::{Request, Response};
 use mlua::{AnyUserData, Error, Function, Lua, Result, ffi};
 
 use super::call::{Call, CallId};

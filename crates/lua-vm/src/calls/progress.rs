@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::task::Poll;
 
-use exchange::{Body, Fault, Outcome, Request, Response};
+use message::{Body, Fault, Outcome, Request, Response};
 
 use super::body_read;
 use super::call::CallHandle;

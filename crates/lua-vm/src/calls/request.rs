@@ -7,7 +7,7 @@
 use std::ffi::{c_int, c_void};
 use std::rc::Rc;
 
-use exchange::Request;
+use message::Request;
 use mlua::{Lua, Result, ffi};
 
 use super::call::Call;

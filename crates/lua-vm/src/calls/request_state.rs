@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 use std::rc::Weak;
 
-use exchange::Request;
+use message::Request;
 use mlua::ffi;
 
 use super::request;

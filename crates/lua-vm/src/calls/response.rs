@@ -6,7 +6,7 @@
 use std::ffi::c_int;
 use std::rc::Rc;
 
-use exchange::Headers;
+use message::Headers;
 use mlua::{Function, Lua, Result, ffi};
 use wire::Known;
 

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use exchange::{BodyStream, Fault, Frame};
+use message::{BodyStream, Fault, Frame};
 
 use super::body_read;
 use super::call::CallHandle;

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use exchange::offload::{Arrival, Event, OffloadedRequest, RequestQueue, wake_batch};
+use offload::{Arrival, Event, OffloadedRequest, RequestQueue, wake_batch};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use pyo3::{ffi, intern};

@@ -11,9 +11,9 @@ use std::os::unix::fs::FileExt;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use exchange::offload::{Answering, Head, Incoming, OffloadedRequest, Sending};
-use exchange::{BodyStream, Fault, FaultKind, Frame};
+use message::{BodyStream, Fault, FaultKind, Frame};
 use net::FileRange;
+use offload::{Answering, Head, Incoming, OffloadedRequest, Sending};
 use pyo3::prelude::*;
 
 use super::app_loop::AppLoop;
@@ -57,7 +57,7 @@ pub(super) enum ResponseState {
     Started(Answering, Start),
     Streaming(Streaming),
     /// The body is complete; trailers follow.
-    Trailing(Sending, exchange::Headers),
+    Trailing(Sending, message::Headers),
     Done,
 }
 

@@ -1,7 +1,7 @@
 //! Parses the messages that applications send, and builds the events that they receive.
 
 use bytes::Bytes;
-use exchange::Headers;
+use message::Headers;
 use pyo3::exceptions::{PyKeyError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;

@@ -8,7 +8,7 @@
 //! [`Traces`]). Promises that `current_task()` is correct from the first instruction of the
 //! application, and that a request finds nothing of the previous one in its Task or context.
 
-use exchange::offload::{Head, OffloadedRequest};
+use offload::{Head, OffloadedRequest};
 use pyo3::exceptions::PyStopIteration;
 use pyo3::exceptions::asyncio::CancelledError;
 use pyo3::ffi;

@@ -5,9 +5,9 @@
 
 use std::net::SocketAddr;
 
-use exchange::offload::Head;
-use exchange::{Headers, Scheme};
+use message::{Headers, Scheme};
 use net::{Bind, Peer};
+use offload::Head;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 use pyo3::{IntoPyObjectExt, intern};

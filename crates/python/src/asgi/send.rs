@@ -4,9 +4,9 @@ use std::fs::File;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use exchange::offload::{Answering, Gone};
-use exchange::{Frame, Headers};
+use message::{Frame, Headers};
 use net::FileRange;
+use offload::{Answering, Gone};
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;

@@ -6,8 +6,8 @@
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 
-use exchange::offload::session::HandedSession;
-use exchange::offload::{Arrival, Event, Head, OffloadedRequest, wake_batch};
+use offload::session::HandedSession;
+use offload::{Arrival, Event, Head, OffloadedRequest, wake_batch};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;

@@ -1,6 +1,6 @@
 //! One WebSocket session: `receive`, and the state that `send` changes.
 //!
-//! Owns the application's end of an offloaded session ([`exchange::offload::session`]). Promises
+//! Owns the application's end of an offloaded session ([`offload::session`]). Promises
 //! the order of events of the ASGI specification ("WebSocket"): `websocket.connect` comes first;
 //! `websocket.disconnect` follows the last message, and repeats; `send` raises an `OSError` after a
 //! disconnect. When the application ends, a session that it neither accepted nor denied gets a 500
@@ -9,8 +9,8 @@
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 
-use exchange::offload::session::{Closed, Message, Received, Session};
-use exchange::{Fault, FaultKind, Headers};
+use message::{Fault, FaultKind, Headers};
+use offload::session::{Closed, Message, Received, Session};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString};

@@ -3,8 +3,8 @@
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use exchange::offload::session::{Accepted, Closed, Message};
-use exchange::{Fault, FaultKind, Headers};
+use message::{Fault, FaultKind, Headers};
+use offload::session::{Accepted, Closed, Message};
 use pyo3::exceptions::{PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;

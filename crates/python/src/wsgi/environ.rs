@@ -6,9 +6,9 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use exchange::offload::Head;
-use exchange::{Headers, Scheme};
+use message::{Headers, Scheme};
 use net::{Bind, Peer};
+use offload::Head;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 use wire::{Known, Method, Version};

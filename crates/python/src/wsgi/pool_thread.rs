@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-use exchange::offload::wake_batch::{self, WakeBatch};
+use offload::wake_batch::{self, WakeBatch};
 
 /// A thread of the pool.
 pub(super) struct PoolThread {

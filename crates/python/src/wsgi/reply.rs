@@ -10,9 +10,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use exchange::offload::{Answering, Gone, Sending, wake_batch};
-use exchange::{Fault, FaultKind, Frame};
+use message::{Fault, FaultKind, Frame};
 use net::FileRange;
+use offload::{Answering, Gone, Sending, wake_batch};
 use pyo3::exceptions::PyAssertionError;
 use pyo3::prelude::*;
 
@@ -220,9 +220,9 @@ impl Reply {
             Poll::Pending => {
                 wake_batch::flush();
                 with_current(PoolThread::set_idle);
-                let sendable = self.application.without_gil(py, || {
-                    exchange::offload::wait(poll_fn(|cx| sending.poll_ready(cx)))
-                });
+                let sendable = self
+                    .application
+                    .without_gil(py, || offload::wait(poll_fn(|cx| sending.poll_ready(cx))));
                 with_current(|thread| thread.set_progress(net::clock::precise_us()));
                 self.application.pool.wake_watcher();
                 sendable

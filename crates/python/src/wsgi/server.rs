@@ -6,8 +6,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use exchange::offload::{Arrival, Event, OffloadedRequest, wake_batch};
-use exchange::{BodyStream, Fault, FaultKind};
+use message::{BodyStream, Fault, FaultKind};
+use offload::{Arrival, Event, OffloadedRequest, wake_batch};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use wire::Method;
@@ -267,8 +267,8 @@ fn call(
     py: Python<'_>,
     application: &Application,
     objects: &CallObjects,
-    head: exchange::offload::Head,
-    body: exchange::offload::Incoming,
+    head: offload::Head,
+    body: offload::Incoming,
 ) -> PyResult<()> {
     let input = match body.length() {
         Some(0) => None,

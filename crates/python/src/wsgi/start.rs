@@ -1,6 +1,6 @@
 //! The arguments of `start_response`: PEP 3333, "The start_response() Callable".
 
-use exchange::Headers;
+use message::Headers;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString, PyTuple};

@@ -183,7 +183,7 @@ fn an_asterisk_is_no_path() {
     let router = router(&[node!({})]);
     let mut asterisk = request("OPTIONS", "x/", &[]);
     assert_eq!(ask(&router, &asterisk), "r0");
-    asterisk.target = exchange::Target::asterisk();
+    asterisk.target = message::Target::asterisk();
     assert_eq!(ask(&router, &asterisk), "404");
 }
 

@@ -4,8 +4,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use apps::{AppBackend, QueueBackend, frames};
-use exchange::offload::{Limits, RequestQueue};
 use net::Listener;
+use offload::{Limits, RequestQueue};
 
 use super::commands::LeaveMode;
 use super::http::inherited;

@@ -7,9 +7,9 @@ use std::time::Duration;
 use admin::ServerState;
 use apps::InProcess;
 use config::TextSource;
-use exchange::Shared;
-use exchange::offload::RequestQueue;
 use net::{Inherited, SharedCounts};
+use offload::RequestQueue;
+use plugin::Shared;
 use telemetry::Telemetry;
 
 use super::commands::LeaveMode;

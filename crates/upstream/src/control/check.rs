@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use exchange::client::Destination;
+use http_client::Destination;
 use net::{Outgoing, Stream, clock};
 use telemetry::families;
 use wire::h1::{self, HeadLimits};

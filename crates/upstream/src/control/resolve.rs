@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use exchange::client::Destination;
+use http_client::Destination;
 use net::{NoAddress, Resolver};
 use settings::{Address, Host};
 use telemetry::log::Level;

@@ -2,7 +2,7 @@
 
 use std::task::{Context, Poll};
 
-use exchange::{BodyStream, Frame};
+use message::{BodyStream, Frame};
 use net::worker::block_on_local;
 use telemetry::{Value, families};
 

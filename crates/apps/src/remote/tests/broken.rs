@@ -67,7 +67,7 @@ fn a_draining_process_finishes_its_exchanges_and_gets_no_new_ones() {
         let mut taken = 0;
         while taken < 3_000_000 {
             let frame = streaming.body.frame().await.unwrap().unwrap();
-            let ::exchange::Frame::Data(data) = frame else { panic!("data was expected") };
+            let message::Frame::Data(data) = frame else { panic!("data was expected") };
             taken += data.len();
         }
         assert!(!process.has_ended());

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 
-use ::exchange::{BodyStream, Frame};
+use message::{BodyStream, Frame};
 use net::FileRange;
 
 use super::*;

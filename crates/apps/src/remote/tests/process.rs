@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver};
 use std::thread::JoinHandle;
 
-use ::exchange::offload::{Arrival, OffloadedRequest, wait};
-use ::exchange::{Fault, FaultKind, Frame, Headers};
+use message::{Fault, FaultKind, Frame, Headers};
 use net::{Bind, ListenOptions, Listening};
+use offload::{Arrival, OffloadedRequest, wait};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::sessions::ws_session;

@@ -3,10 +3,10 @@
 use std::future::poll_fn;
 use std::task::Poll;
 
-use ::exchange::offload::session::{
+use offload::session::{
     Accepted, Closed, Decision, HandedSession, LocalSession, Message, OpenSession, Received, leave,
 };
-use ::exchange::offload::wait;
+use offload::wait;
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::*;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use exchange::{
+use message::{
     Body, BodyStream, Fault, Frame, Headers, Notes, Outcome, Response, asked_range, in_pieces,
 };
 use net::clock::wall_secs;

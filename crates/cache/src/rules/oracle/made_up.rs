@@ -1,6 +1,6 @@
 //! Answers and requests that are made up, from seeds; what the oracle says of them, the rules say.
 
-use exchange::Headers;
+use message::Headers;
 use wire::Method;
 
 use super::{OracleDecision, reuse, store};

@@ -9,7 +9,7 @@ use std::io;
 
 use bytes::Bytes;
 use coding::Coding;
-use exchange::{Headers, SharedHeaders};
+use message::{Headers, SharedHeaders};
 use wire::token::{is_field_value, is_token};
 
 use crate::limits::DISK_HEAD_BYTES_MAX;

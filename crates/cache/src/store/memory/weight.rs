@@ -4,7 +4,7 @@
 //! (after a 304) counts for each.
 
 use bytes::Bytes;
-use exchange::SharedHeaders;
+use message::SharedHeaders;
 
 use crate::{Content, Object, ObjectKind};
 

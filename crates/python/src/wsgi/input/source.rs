@@ -4,9 +4,9 @@ use std::os::unix::fs::FileExt;
 use std::task::{Context, Poll, Waker};
 
 use bytes::{Buf, Bytes};
-use exchange::offload::{Incoming, wait, wake_batch};
-use exchange::{BodyStream, Fault, Frame};
+use message::{BodyStream, Fault, Frame};
 use net::FileRange;
+use offload::{Incoming, wait, wake_batch};
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;

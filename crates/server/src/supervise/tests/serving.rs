@@ -7,9 +7,9 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use exchange::Headers;
-use exchange::offload::{Arrival, Event, RequestQueue};
+use message::Headers;
 use net::{Bind, ListenOptions, Listening, Outgoing, Stream};
+use offload::{Arrival, Event, RequestQueue};
 
 use super::super::{Stats, WorkerGroup, WorkerSockets};
 use super::{PATIENCE, patient, run, settings};

@@ -1,0 +1,169 @@
+//! `redirect`: sends the client elsewhere (RFC 9110 15.4).
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use settings::{Node, Part, Reader, Setting, Template, Variable};
+use wire::Known;
+
+use message::{Outcome, Request, Response};
+use plugin::{Handler, HandlerKind, HandlerPlan, MaybeFuture, WorkerContext, variables};
+
+pub(super) const KIND: HandlerKind =
+    HandlerKind { name: "redirect", schema: Redirect::schema, read };
+
+/// Sends the client elsewhere.
+///
+/// `handler: { redirect: { to: "/new/{path.id}", status: 308 } }`
+#[derive(Clone, Debug, PartialEq, Setting)]
+#[setting(short = to, check = check)]
+struct Redirect {
+    /// Where to: a path from the root or a whole URL, so it begins with `/`, a scheme,
+    /// `{path}` or `{scheme}:`. What variables hold is percent-encoded.
+    #[setting(example = "https://{host}{path}")]
+    to: Template,
+    /// The status: 301 and 308 are remembered by clients, 302, 303 and 307 are not; 307 and 308
+    /// keep the method.
+    #[setting(default = 308, range = 301..=308)]
+    status: u16,
+    /// Append the query of the request, unless `to` has one.
+    #[setting(default = true)]
+    keep_query: bool,
+}
+
+fn check(redirect: &Redirect, node: &Node, reader: &mut Reader<'_>) {
+    if !matches!(redirect.status, 301 | 302 | 303 | 307 | 308) {
+        let status = redirect.status;
+        reader.error(node.span, format!("{status} is no redirect: 301, 302, 303, 307 or 308"));
+    }
+    if !leads_somewhere(&redirect.to) {
+        let at = node.get("to").unwrap_or(node).span;
+        let why = "a redirect needs a path from the root or a whole URL: what begins otherwise \
+                   leads to another place from each page";
+        reader.error(at, why).help("begin with /, https:// or {path}");
+    }
+}
+
+/// Whether it is a URL whatever the variables hold, and not relative to the page one comes from.
+fn leads_somewhere(to: &Template) -> bool {
+    match to.parts.as_slice() {
+        [Part::Text(text), ..] => text.starts_with('/') || begins_with_scheme(text),
+        [Part::Var(Variable::Path), ..] => true,
+        [Part::Var(Variable::Scheme), Part::Text(rest), ..] => rest.starts_with(':'),
+        _ => false,
+    }
+}
+
+/// RFC 3986 3.1.
+fn begins_with_scheme(text: &str) -> bool {
+    let part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
+    text.split_once(':').is_some_and(|(scheme, _)| {
+        scheme.starts_with(|c: char| c.is_ascii_alphabetic()) && scheme.chars().all(part)
+    })
+}
+
+fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Arc<dyn HandlerPlan>> {
+    Some(Arc::new(Redirect::read(node, reader)?))
+}
+
+impl HandlerPlan for Redirect {
+    fn name(&self) -> &'static str {
+        "redirect"
+    }
+
+    fn build(&self, _: &WorkerContext) -> Rc<dyn Handler> {
+        Rc::new(self.clone())
+    }
+
+    fn describe(&self) -> String {
+        format!("{} to {}", self.status, self.to)
+    }
+}
+
+impl Redirect {
+    fn response(&self, request: &Request) -> Response {
+        let mut location = variables::fill_url(&self.to, request);
+        if self.keep_query
+            && !location.contains(&b'?')
+            && let Some(query) = request.target.query()
+        {
+            location.push(b'?');
+            location.extend_from_slice(query);
+        }
+        let mut response = Response::new(self.status);
+        response.headers.append(Known::Location, location);
+        response
+    }
+}
+
+impl Handler for Redirect {
+    fn name(&self) -> &'static str {
+        "redirect"
+    }
+
+    fn is_instant(&self) -> bool {
+        true
+    }
+
+    fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, Outcome> {
+        Ok(self.response(request)).into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use message::{Headers, Target};
+
+    fn location(to: &str, target: &'static str) -> String {
+        let redirect: Redirect = settings::read(&settings::node!({ "to": to })).unwrap();
+        let target = Target::new(target.into()).unwrap();
+        let request = Request::made_up(wire::Method::Get, target, Headers::new());
+        redirect.response(&request).headers.get_str(Known::Location).unwrap().to_owned()
+    }
+
+    #[test]
+    fn the_declaration_is_sound() {
+        settings::verify::<Redirect>().unwrap();
+    }
+
+    #[test]
+    fn the_query_goes_along_unless_the_new_place_has_one() {
+        assert_eq!(location("/new{path}", "/a?b=c"), "/new/a?b=c");
+        assert_eq!(location("/new?x=1", "/a?b=c"), "/new?x=1");
+    }
+
+    #[test]
+    fn it_leads_to_a_path_from_the_root_or_a_whole_url() {
+        let read = |to: &str| settings::read::<Redirect>(&settings::node!({ "to": to }));
+        for good in [
+            "/",
+            "/a/{query.x}",
+            "{path}/",
+            "//cdn.example.com/",
+            "https://{host}/",
+            "{scheme}://{host}{path}",
+            "mailto:ann@example.com",
+        ] {
+            assert!(read(good).is_ok(), "{good}");
+        }
+        for bad in [
+            "",
+            "new",
+            "{host}/new",
+            "{query.next}",
+            "{scheme}/x",
+            "{path.id}",
+            "?a=b",
+            "1http://x",
+            ":x",
+        ] {
+            assert!(read(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_a_client_sent_cannot_leave_its_place() {
+        assert_eq!(location("/q?x={query.y}", "/a?y=1%262%0d%0a"), "/q?x=1%262%0D%0A");
+    }
+}

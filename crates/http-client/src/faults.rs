@@ -1,0 +1,123 @@
+//! What can go wrong with a server, as [`Fault`]s with the error types of RFC 9209 2.3.
+
+use std::borrow::Cow;
+use std::io;
+
+use wire::Reject;
+
+use message::{Fault, FaultKind, Retry};
+
+/// What an exchange waited for when its time ran out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wait {
+    Nothing,
+    /// The client's next piece of the request body: its own bound applies, not ours.
+    Client,
+    /// Room to send.
+    Write,
+    /// The head of the answer.
+    Response,
+    /// More of the answer's body.
+    Read,
+}
+
+/// Connecting failed; nothing was sent.
+pub(super) fn connect(error: &io::Error) -> Fault {
+    let kind = match error.kind() {
+        io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => FaultKind::ConnectionRefused,
+        io::ErrorKind::TimedOut => FaultKind::ConnectionTimeout,
+        io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionAborted => {
+            FaultKind::ConnectionTerminated
+        }
+        io::ErrorKind::HostUnreachable
+        | io::ErrorKind::NetworkUnreachable
+        | io::ErrorKind::AddrNotAvailable => FaultKind::DestinationUnroutable,
+        // Out of descriptors, a Unix socket without permission, a full backlog.
+        _ => FaultKind::DestinationUnavailable,
+    };
+    Fault::new(kind, format!("cannot connect: {error}")).with_retry(Retry::Unsent)
+}
+
+pub(super) fn connect_timeout() -> Fault {
+    Fault::new(FaultKind::ConnectionTimeout, "no connection within `connect`")
+}
+
+/// What arrived on a fresh connection before anything was sent; `None` if nothing did. An answer to
+/// no request would be taken for the answer to the first one.
+pub(super) fn early(has_bytes: io::Result<bool>) -> Option<Fault> {
+    match has_bytes {
+        Ok(true) => Some(
+            Fault::new(
+                FaultKind::ProtocolError,
+                "the server sent bytes before it was sent a request",
+            )
+            .with_retry(Retry::Unsent),
+        ),
+        Ok(false) => Some(no_answer(None, false)),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
+        Err(error) => Some(no_answer(Some(&error), false)),
+    }
+}
+
+/// The time for `wait` is up.
+pub(super) fn timeout(wait: Wait) -> Fault {
+    let (kind, detail) = match wait {
+        Wait::Write => {
+            (FaultKind::ConnectionWriteTimeout, "the request was not taken within `write`")
+        }
+        Wait::Read => {
+            (FaultKind::ConnectionReadTimeout, "the answer paused for longer than `read`")
+        }
+        Wait::Response | Wait::Client | Wait::Nothing => {
+            (FaultKind::ResponseTimeout, "no head of an answer within `response`")
+        }
+    };
+    Fault::new(kind, detail)
+}
+
+/// The connection ended or failed before the first byte of an answer. `sent` tells whether any byte
+/// of the request had been taken.
+pub(super) fn no_answer(error: Option<&io::Error>, sent: bool) -> Fault {
+    let retry = if sent { Retry::IfIdempotent } else { Retry::Unsent };
+    let detail: Cow<'static, str> = match error {
+        Some(error) => format!("the connection failed before an answer: {error}").into(),
+        None => "the connection was closed before an answer".into(),
+    };
+    Fault::new(FaultKind::ConnectionTerminated, detail).with_retry(retry)
+}
+
+/// The connection ended or failed within an answer.
+pub(super) fn cut_short(error: Option<&io::Error>, within: &str) -> Fault {
+    let detail = match error {
+        Some(error) => format!("the connection failed within the {within}: {error}"),
+        None => format!("the connection was closed within the {within}"),
+    };
+    Fault::new(FaultKind::ResponseIncomplete, detail)
+}
+
+/// The head of the answer is not HTTP, or too large.
+pub(super) fn bad_head(reject: Reject) -> Fault {
+    let kind = match reject {
+        Reject::HeadersTooLarge | Reject::TooManyFields | Reject::FieldNameTooLong => {
+            FaultKind::ResponseHeadersSize
+        }
+        Reject::UnknownTransferCoding
+        | Reject::UnsupportedTransferCoding
+        | Reject::RepeatedTransferCoding => FaultKind::ResponseTransferCoding,
+        _ => FaultKind::ProtocolError,
+    };
+    Fault::new(kind, reject.text())
+}
+
+/// The chunked coding of the answer's body is broken.
+pub(super) fn bad_body(reject: Reject) -> Fault {
+    let kind = match reject {
+        Reject::TrailersTooLarge => FaultKind::ResponseTrailersSize,
+        _ => FaultKind::ResponseTransferCoding,
+    };
+    Fault::new(kind, reject.text())
+}
+
+pub(super) fn protocol(detail: &'static str) -> Fault {
+    Fault::new(FaultKind::ProtocolError, detail)
+}

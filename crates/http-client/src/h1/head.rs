@@ -1,0 +1,299 @@
+//! The head of a request as it goes to a server (RFC 9112 3, RFC 9110 7.6).
+//!
+//! Hop-by-hop fields, and those that Connection names, stay behind; Host is written as configured;
+//! the framing fields are ours; Via and X-Forwarded-* are added to. What an inbound X-Forwarded-*
+//! of an unbelieved client said has been removed before (serving loop).
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
+
+use wire::h1::HeadLimits;
+use wire::{Known, Version, alias, token};
+
+use message::{Body, Request};
+use message::{Protocol, Scheme};
+
+/// What Host says to the server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HostField {
+    /// What the client said.
+    Preserve,
+    /// The same for every request.
+    Fixed(Box<str>),
+}
+
+/// Behaviour towards one upstream.
+#[derive(Clone, Debug)]
+pub struct ClientOptions {
+    /// From the last byte of the request to the head of its answer.
+    pub response: Duration,
+    /// Longest pause within an answer.
+    pub read: Duration,
+    /// Longest pause while a request is taken.
+    pub write: Duration,
+    /// Longest time without a byte in either direction of a tunnel.
+    pub tunnel_idle: Duration,
+    /// Bounds of an answer's head.
+    pub head: HeadLimits,
+    /// Send Forwarded (RFC 7239) as well.
+    pub forwarded: bool,
+    /// Send Via: requests are somebody else's, and we are on their way (RFC 9110 7.6.3).
+    pub via: bool,
+}
+
+impl Default for ClientOptions {
+    fn default() -> Self {
+        ClientOptions {
+            response: Duration::from_secs(30),
+            read: Duration::from_secs(30),
+            write: Duration::from_secs(30),
+            tunnel_idle: Duration::from_secs(60),
+            head: HeadLimits::default(),
+            forwarded: false,
+            via: true,
+        }
+    }
+}
+
+/// What one request needs besides itself.
+pub struct Call<'a> {
+    pub options: &'a std::rc::Rc<ClientOptions>,
+    pub host: &'a HostField,
+    /// What Host says when the client said nothing: the server's address.
+    pub server: &'a str,
+}
+
+/// How the body of a request is delimited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RequestFraming {
+    None,
+    Length(u64),
+    Chunked,
+}
+
+impl RequestFraming {
+    pub(super) fn of(request: &Request, body: &Body) -> RequestFraming {
+        use wire::Method::{Patch, Post, Put};
+        match body.length() {
+            // RFC 9110 8.6: no length where the method anticipates no content.
+            Some(0) if !matches!(request.method, Post | Put | Patch) => RequestFraming::None,
+            Some(length) => RequestFraming::Length(length),
+            None => RequestFraming::Chunked,
+        }
+    }
+}
+
+/// Appends the whole head.
+pub(super) fn write_head(
+    out: &mut Vec<u8>,
+    request: &Request,
+    framing: RequestFraming,
+    call: &Call<'_>,
+) {
+    let authority = request.authority();
+    out.extend_from_slice(request.method.as_bytes());
+    out.push(b' ');
+    out.extend_from_slice(request.target.raw());
+    out.extend_from_slice(b" HTTP/1.1\r\nHost: ");
+    out.extend_from_slice(match call.host {
+        HostField::Fixed(text) => text.as_bytes(),
+        HostField::Preserve if authority.is_empty() => call.server.as_bytes(),
+        HostField::Preserve => authority,
+    });
+    out.extend_from_slice(b"\r\n");
+    let seen = copy_fields(out, request);
+    if seen.te || request.upgrade {
+        write_connection(out, request);
+    }
+    match framing {
+        // The client found it worth saying.
+        RequestFraming::None if seen.length => out.extend_from_slice(b"Content-Length: 0\r\n"),
+        RequestFraming::None => {}
+        RequestFraming::Length(length) => {
+            out.extend_from_slice(b"Content-Length: ");
+            out.extend_from_slice(itoa::Buffer::new().format(length).as_bytes());
+            out.extend_from_slice(b"\r\n");
+        }
+        RequestFraming::Chunked => out.extend_from_slice(b"Transfer-Encoding: chunked\r\n"),
+    }
+    if call.options.via {
+        // RFC 9110 7.6.3: the protocol version is the one the message was received with.
+        out.extend_from_slice(match request.version {
+            Version::Http10 => b"Via: 1.0 tidegate\r\n",
+            Version::Http11 => b"Via: 1.1 tidegate\r\n",
+        });
+    }
+    if request.facts.protocol != Protocol::Internal {
+        write_forwarded(out, request, authority, &seen, call.options.forwarded);
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Fields that decide about others.
+#[derive(Default)]
+struct Seen {
+    te: bool,
+    length: bool,
+    /// Forwarding fields that were there already.
+    forwarded_for: bool,
+    proto: bool,
+    host: bool,
+}
+
+fn copy_fields(out: &mut Vec<u8>, request: &Request) -> Seen {
+    let mut seen = Seen::default();
+    // Asked when the first field is met that Connection could name.
+    let mut names = None;
+    request.headers.write_lines(out, |field| {
+        match field.known {
+            // Ours to write. Expect is ours to answer: the body is asked for when the server is
+            // ready for it.
+            Some(Known::Host | Known::Expect) => return false,
+            Some(Known::ContentLength) => {
+                seen.length = true;
+                return false;
+            }
+            Some(Known::XForwardedFor) => {
+                seen.forwarded_for = true;
+                return false;
+            }
+            Some(Known::Te) => {
+                seen.te = true;
+                return false;
+            }
+            // Connection may not strip what says who the client is.
+            Some(Known::XForwardedProto) => seen.proto = true,
+            Some(Known::XForwardedHost) => seen.host = true,
+            Some(Known::Forwarded) => {}
+            Some(known) if known.is_hop_by_hop() => return false,
+            _ if *names.get_or_insert_with(|| connection_names_fields(request)) => {
+                return !is_named_by_connection(request, field.name);
+            }
+            _ => {}
+        }
+        true
+    });
+    seen
+}
+
+#[inline]
+fn write_field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    out.extend_from_slice(name);
+    out.extend_from_slice(b": ");
+    out.extend_from_slice(value);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Whether Connection names anything but its own options (RFC 9110 7.6.1).
+fn connection_names_fields(request: &Request) -> bool {
+    request.headers.get_all(Known::Connection).flat_map(token::list).any(|option| {
+        ![&b"keep-alive"[..], b"close", b"upgrade", b"te"]
+            .iter()
+            .any(|known| option.eq_ignore_ascii_case(known))
+    })
+}
+
+fn is_named_by_connection(request: &Request, name: &[u8]) -> bool {
+    request
+        .headers
+        .get_all(Known::Connection)
+        .flat_map(token::list)
+        .any(|option| alias::same(option, name))
+}
+
+/// Upgrade (RFC 9110 7.8) and TE (10.1.4) concern our own connection: they are written anew.
+fn write_connection(out: &mut Vec<u8>, request: &Request) {
+    let trailers = request.headers.lists_token(Known::Te, "trailers");
+    if trailers {
+        out.extend_from_slice(b"TE: trailers\r\n");
+    }
+    if request.upgrade {
+        for protocols in request.headers.get_all(Known::Upgrade) {
+            write_field(out, b"Upgrade", protocols);
+        }
+    }
+    out.extend_from_slice(match (trailers, request.upgrade) {
+        (false, false) => b"",
+        (true, false) => b"Connection: TE\r\n",
+        (false, true) => b"Connection: Upgrade\r\n",
+        (true, true) => b"Connection: TE, Upgrade\r\n",
+    });
+}
+
+fn write_forwarded(
+    out: &mut Vec<u8>,
+    request: &Request,
+    authority: &[u8],
+    seen: &Seen,
+    forwarded: bool,
+) {
+    let peer = request.facts.peer_ip();
+    out.extend_from_slice(b"X-Forwarded-For: ");
+    if seen.forwarded_for {
+        for chain in request.headers.get_all(Known::XForwardedFor) {
+            out.extend_from_slice(chain);
+            out.extend_from_slice(b", ");
+        }
+    }
+    write_ip(out, peer);
+    // Whole lines that never change are one copy of a known length each.
+    match request.scheme {
+        _ if seen.proto => out.extend_from_slice(b"\r\n"),
+        Scheme::Http => out.extend_from_slice(b"\r\nX-Forwarded-Proto: http\r\n"),
+        Scheme::Https => out.extend_from_slice(b"\r\nX-Forwarded-Proto: https\r\n"),
+    }
+    if !seen.host && !authority.is_empty() {
+        write_field(out, b"X-Forwarded-Host", authority);
+    }
+    if forwarded {
+        out.extend_from_slice(b"Forwarded: for=");
+        match peer {
+            IpAddr::V4(_) => write_ip(out, peer),
+            // RFC 7239 6: an IPv6 address is bracketed and quoted.
+            IpAddr::V6(_) => {
+                out.extend_from_slice(b"\"[");
+                write_ip(out, peer);
+                out.extend_from_slice(b"]\"");
+            }
+        }
+        out.extend_from_slice(b";host=\"");
+        out.extend_from_slice(authority);
+        out.extend_from_slice(b"\";proto=");
+        out.extend_from_slice(request.scheme.as_str().as_bytes());
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+fn write_ip(out: &mut Vec<u8>, ip: IpAddr) {
+    match ip {
+        IpAddr::V4(ip) => write_ipv4(out, ip),
+        IpAddr::V6(ip) => {
+            use std::io::Write;
+            // Writing into memory cannot fail.
+            let _ = write!(out, "{ip}");
+        }
+    }
+}
+
+/// Digit by digit into a small array and from there in one copy: every request writes one, and a
+/// copy for each number and each dot costs three times as much.
+fn write_ipv4(out: &mut Vec<u8>, ip: Ipv4Addr) {
+    // Room for a separator too many.
+    let mut text = [b'.'; 16];
+    let mut end = 0;
+    for octet in ip.octets() {
+        let (hundreds, tens, ones) = (octet / 100, octet / 10 % 10, octet % 10);
+        if octet >= 100 {
+            text[end] = b'0' + hundreds;
+            end += 1;
+        }
+        if octet >= 10 {
+            text[end] = b'0' + tens;
+            end += 1;
+        }
+        text[end] = b'0' + ones;
+        // The separator stands there already: digits never reach the place behind them.
+        end += 2;
+    }
+    out.extend_from_slice(&text[..end - 1]);
+}

@@ -1,0 +1,27 @@
+//! The client side of HTTP: one connection to a server, and the pools that keep it.
+//!
+//! Owns how a request is written to a server, how the answer is read, and when a connection may be
+//! used again. Promises: what leaves is framed by us, whatever came in; a connection about which
+//! there is any doubt is closed, not reused; dropping the future or the body of an answer closes
+//! the connection, so a client that goes away cancels its request; a kept-alive exchange with a
+//! small answer costs one send, one receive and no clock call. Never decides which server to ask,
+//! and never tries again: it says in the [`Fault`](message::Fault) whether that would be safe.
+//!
+//! `h1` is the exchange over HTTP/1.1; HTTP/2 will be its sibling `h2`. Pools, limits and the
+//! faults of connections are common to both.
+
+mod connection;
+mod faults;
+mod h1;
+mod idle_sweeper;
+mod limits;
+mod parking;
+mod pool;
+mod slow;
+
+#[cfg(test)]
+mod tests;
+
+pub use connection::Destination;
+pub use h1::{Call, ClientOptions, HostField, send_request};
+pub use pool::{Lease, Pool, PoolLimits, PoolState, close_idle};

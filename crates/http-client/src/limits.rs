@@ -1,0 +1,23 @@
+//! Every bound of the client side, by name. Those that users set are in [`crate::ClientOptions`]
+//! and [`crate::PoolLimits`].
+
+use std::time::Duration;
+
+/// Interim responses (1xx) accepted before the final one.
+pub(super) const INTERIM_MAX: u32 = 16;
+/// A body up to this size is copied behind its head, so that both leave in one call.
+pub(super) const INLINE_BODY: usize = 16 * 1024;
+/// The worker's buffer for heads is given back above this.
+pub(super) const KEPT_SCRATCH: usize = 64 * 1024;
+/// Bytes of a trailer section.
+pub(super) const TRAILERS: usize = 16 * 1024;
+/// A chunked body that came whole with its head is joined into one piece up to this size.
+pub(super) const JOINED_BODY: usize = 64 * 1024;
+/// A connection idle for longer leaves its worker.
+pub(super) const PARK_AFTER: Duration = Duration::from_secs(1);
+/// How often a worker with idle connections looks them through.
+pub(super) const SWEEP_EVERY: Duration = Duration::from_secs(1);
+/// Idle connections that are closed at once when there are no descriptors left.
+pub(super) const SHED_AT_ONCE: usize = 16;
+/// How often the kernel is asked whether a parked connection still lives.
+pub(super) const PARKED_LOOK: Duration = Duration::from_secs(10);

@@ -1,0 +1,454 @@
+//! The connections one worker keeps to one peer.
+//!
+//! Last in, first out, so that a quiet hour lets the rest go. Bounded in number (a share of the
+//! process's), idle time (jittered: servers and proxies that were started together must not close
+//! together), age and requests. A connection on which the event loop has seen anything since it was
+//! put back is dead. Outlives Plans: asked for by identity.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use net::clock::{self, Moment};
+use net::{Stream, timer};
+use telemetry::{CachePadded, Counter, Gauge, LimitHit, WorkerMetrics, families};
+
+use crate::connection::{Connection, Destination};
+use crate::faults;
+use crate::idle_sweeper::Keeper;
+use crate::limits::PARK_AFTER;
+use crate::parking::{ParkedConnection, Parking};
+use crate::slow::{HeldConnection, SlowClients};
+use message::{Fault, FaultKind};
+use plugin::WorkerContext;
+
+/// What may be kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PoolLimits {
+    /// Idle connections to one peer, over all workers.
+    pub max_idle: usize,
+    /// Longest idle time.
+    pub idle: Duration,
+    /// A connection is not used again after this time.
+    pub max_age: Duration,
+    /// Requests one connection carries.
+    pub max_requests: u32,
+    /// Connections in use that may wait for slow clients, over all workers.
+    pub max_slow: Option<usize>,
+}
+
+impl Default for PoolLimits {
+    fn default() -> Self {
+        PoolLimits {
+            max_idle: 1024,
+            idle: Duration::from_secs(60),
+            max_age: Duration::from_secs(3600),
+            max_requests: u32::MAX,
+            max_slow: None,
+        }
+    }
+}
+
+/// Sizes of one peer's pools, over all workers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PoolState {
+    pub active: i64,
+    pub idle: i64,
+    pub parked: usize,
+}
+
+struct Metrics {
+    active: Arc<CachePadded<Gauge>>,
+    in_flight: Arc<CachePadded<Gauge>>,
+    idle: Arc<CachePadded<Gauge>>,
+    parked: Arc<CachePadded<Gauge>>,
+    reuses: Arc<CachePadded<Counter>>,
+    connects: [Arc<CachePadded<Counter>>; 4],
+    worker: Arc<WorkerMetrics>,
+}
+
+impl Metrics {
+    fn of(context: &WorkerContext, upstream: &str) -> Metrics {
+        let telemetry = &context.telemetry;
+        let gauge = |state| {
+            let family = &families::UPSTREAM_CONNECTIONS;
+            telemetry.worker_gauge(context.index, family, &[upstream, state])
+        };
+        let connects = |result| {
+            let family = &families::UPSTREAM_CONNECTS;
+            telemetry.worker_counter(context.index, family, &[upstream, result])
+        };
+        Metrics {
+            active: gauge("active"),
+            in_flight: telemetry.worker_gauge(
+                context.index,
+                &families::UPSTREAM_IN_FLIGHT,
+                &[upstream],
+            ),
+            idle: gauge("idle"),
+            parked: gauge("parked"),
+            reuses: telemetry.worker_counter(
+                context.index,
+                &families::UPSTREAM_REUSES,
+                &[upstream],
+            ),
+            connects: ["ok", "refused", "timeout", "error"].map(connects),
+            worker: telemetry.worker(context.index),
+        }
+    }
+
+    fn connected(&self, outcome: Result<(), &Fault>) {
+        let result = match outcome {
+            Ok(()) => 0,
+            Err(fault) if fault.kind == FaultKind::ConnectionRefused => 1,
+            Err(fault) if fault.kind == FaultKind::ConnectionTimeout => 2,
+            Err(_) => 3,
+        };
+        self.connects[result].inc();
+    }
+}
+
+/// One worker's connections to one peer.
+pub struct Pool {
+    destination: Destination,
+    limits: Cell<PoolLimits>,
+    /// The most recently used last, so `idle_since` grows along the list.
+    #[expect(clippy::vec_box, reason = "a lease takes the box and gives it back: no copying")]
+    idle: RefCell<Vec<Box<Connection>>>,
+    parking: Arc<Parking>,
+    keeper: Rc<Keeper>,
+    worker: usize,
+    workers: usize,
+    metrics: Metrics,
+    rng: RefCell<fastrand::Rng>,
+}
+
+/// The key of a pool in a worker's state, and of its parking places in the process's.
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct PoolKey {
+    upstream: String,
+    destination: Destination,
+}
+
+impl Pool {
+    /// The pool of this worker to `destination` on behalf of `upstream`, with what it kept before.
+    pub fn of(
+        context: &WorkerContext,
+        upstream: &str,
+        destination: &Destination,
+        limits: PoolLimits,
+    ) -> Rc<Pool> {
+        let key = PoolKey { upstream: upstream.to_owned(), destination: destination.clone() };
+        let keeper = context.local.get((), Keeper::default);
+        let mut made = false;
+        let pool = context.local.get(key.clone(), || {
+            made = true;
+            Pool {
+                destination: destination.clone(),
+                limits: Cell::new(limits),
+                idle: RefCell::default(),
+                parking: Pool::parking(&context.shared, key, context.workers),
+                keeper: keeper.clone(),
+                worker: context.index.min(context.workers.saturating_sub(1)),
+                workers: context.workers.max(1),
+                metrics: Metrics::of(context, upstream),
+                rng: RefCell::new(fastrand::Rng::with_seed(context.index as u64)),
+            }
+        });
+        if made {
+            keeper.look_after(&pool);
+        }
+        pool.limits.set(limits);
+        pool
+    }
+
+    fn parking(shared: &plugin::Shared, key: PoolKey, workers: usize) -> Arc<Parking> {
+        shared.get(key, || Parking::new(workers))
+    }
+
+    /// How many connections all workers have to that peer.
+    pub fn state(
+        shared: &plugin::Shared,
+        upstream: &str,
+        destination: &Destination,
+        workers: usize,
+    ) -> PoolState {
+        let key = PoolKey { upstream: upstream.to_owned(), destination: destination.clone() };
+        let parking = Pool::parking(shared, key, workers);
+        let sum = |lanes: &[CachePadded<Gauge>]| lanes.iter().map(|lane| lane.get()).sum();
+        PoolState { active: sum(&parking.active), idle: sum(&parking.idle), parked: parking.len() }
+    }
+
+    pub(super) fn max_slow(&self) -> Option<usize> {
+        self.limits.get().max_slow
+    }
+
+    pub(super) fn slow_clients(&self) -> &SlowClients {
+        &self.parking.slow
+    }
+
+    /// Takes the bounds of a new Plan.
+    pub fn set_limits(&self, limits: PoolLimits) {
+        self.limits.set(limits);
+    }
+
+    pub fn destination(&self) -> &Destination {
+        &self.destination
+    }
+
+    /// A kept connection, of this worker or parked by another.
+    pub fn take(self: &Rc<Self>) -> Option<Lease> {
+        let now = clock::now();
+        loop {
+            let Some(connection) = self.pop() else { break };
+            if connection.stream.is_idle()
+                && now < connection.idle_until
+                && now < connection.retires
+            {
+                self.metrics.reuses.inc();
+                return Some(self.lease(Some(connection)));
+            }
+        }
+        while let Some(parked) = self.parking.take() {
+            self.metrics.parked.dec();
+            let usable = now < parked.idle_until && now < parked.retires;
+            if usable
+                && parked.socket.is_idle()
+                && let Ok(stream) = parked.socket.adopt()
+            {
+                self.metrics.reuses.inc();
+                let mut connection = Box::new(Connection::new(stream, parked.retires));
+                connection.requests = parked.requests;
+                return Some(self.lease(Some(connection)));
+            }
+        }
+        None
+    }
+
+    fn pop(&self) -> Option<Box<Connection>> {
+        let connection = self.idle.borrow_mut().pop()?;
+        self.count_idle(-1);
+        Some(connection)
+    }
+
+    fn count_idle(&self, change: i64) {
+        self.metrics.idle.add(change);
+        self.parking.idle[self.worker].add(change);
+    }
+
+    fn count_active(&self, change: i64) {
+        self.metrics.active.add(change);
+        self.metrics.in_flight.add(change);
+        self.parking.active[self.worker].add(change);
+    }
+
+    fn lease(self: &Rc<Self>, connection: Option<Box<Connection>>) -> Lease {
+        self.count_active(1);
+        Lease { connection, pool: self.clone() }
+    }
+
+    /// Requests of this worker under way, those that wait for a connection included.
+    pub fn active(&self) -> i64 {
+        self.parking.active[self.worker].get()
+    }
+
+    /// The same of all workers.
+    pub fn active_everywhere(&self) -> i64 {
+        self.parking.active.iter().map(|lane| lane.get()).sum()
+    }
+
+    /// A new connection.
+    pub async fn connect(self: &Rc<Self>, within: Duration) -> Result<Lease, Fault> {
+        let mut lease = self.lease(None);
+        let connecting = async {
+            match self.try_connect().await {
+                // Idle connections are worth less than one that a request waits for.
+                Err(error) if net::is_exhausted(&error) => {
+                    self.metrics.worker.hit(LimitHit::Descriptors);
+                    match self.keeper.close_idle() {
+                        0 => Err(error),
+                        _ => self.try_connect().await,
+                    }
+                }
+                outcome => outcome,
+            }
+        };
+        let outcome = match timer::within(within, connecting).await {
+            None => Err(faults::connect_timeout()),
+            Some(Err(error)) => Err(faults::connect(&error)),
+            Some(Ok(stream)) => match faults::early(stream.has_bytes()) {
+                None => Ok(stream),
+                Some(fault) => Err(fault),
+            },
+        };
+        self.metrics.connected(outcome.as_ref().map(|_| ()));
+        let retires = clock::now().after(self.jittered(self.limits.get().max_age));
+        lease.connection = Some(Box::new(Connection::new(outcome?, retires)));
+        Ok(lease)
+    }
+
+    async fn try_connect(&self) -> std::io::Result<Stream> {
+        match &self.destination {
+            Destination::Tcp(address) => Stream::connect_tcp(*address).await,
+            Destination::Unix(path) => Stream::connect_unix(path).await,
+        }
+    }
+
+    /// Since when the connection that has been idle longest is so.
+    pub(super) fn idle_since(&self) -> Option<Moment> {
+        self.idle.borrow().first().map(|connection| connection.idle_since)
+    }
+
+    pub(super) fn close_longest_idle(&self) {
+        let mut idle = self.idle.borrow_mut();
+        if !idle.is_empty() {
+            idle.remove(0);
+            self.count_idle(-1);
+        }
+    }
+
+    /// Closes the connection that was parked first; false if there is none.
+    pub(super) fn close_parked(&self) -> bool {
+        let closed = self.parking.close_oldest();
+        self.metrics.parked.add(-i64::from(closed));
+        closed
+    }
+
+    /// Keeps a connection for the next request.
+    fn keep(&self, mut connection: Box<Connection>) {
+        let limits = self.limits.get();
+        connection.requests += 1;
+        if connection.requests >= limits.max_requests || limits.max_idle == 0 {
+            return;
+        }
+        connection.timer.clear();
+        let now = clock::now();
+        connection.idle_since = now;
+        connection.idle_until = now.after(self.jittered(limits.idle));
+        // At least one, and at most this worker's share: without a division.
+        let kept = self.idle.borrow().len();
+        if kept == 0 || (kept + 1) * self.workers <= limits.max_idle {
+            self.idle.borrow_mut().push(connection);
+            self.count_idle(1);
+        } else if self.workers > 1 {
+            self.park(*connection, now);
+        }
+        self.keeper.arm();
+    }
+
+    fn park(&self, connection: Connection, now: Moment) {
+        let Connection { stream, retires, requests, idle_until, .. } = connection;
+        // A connection that cannot leave the event loop is closed.
+        if let Ok(socket) = stream.park() {
+            let parked = ParkedConnection { socket, retires, requests, idle_until, looked_at: now };
+            self.metrics.parked.add(self.parking.park(parked, self.limits.get().max_idle));
+        }
+    }
+
+    /// Closes what is dead or over, parks what has been idle for long; whether anything is left to
+    /// look after.
+    pub(super) fn sweep(&self, now: Moment) -> bool {
+        let mut idle = self.idle.take();
+        let before = idle.len();
+        idle.retain(|connection| {
+            now < connection.idle_until && now < connection.retires && connection.stream.is_idle()
+        });
+        let stale = if self.workers > 1 {
+            idle.partition_point(|connection| now.since(connection.idle_since) >= PARK_AFTER)
+        } else {
+            // Nobody could take it over, and here the event loop watches it.
+            0
+        };
+        let leaving: Vec<Box<Connection>> = idle.drain(..stale).collect();
+        let left = idle.len();
+        self.count_idle(left as i64 - before as i64);
+        self.idle.replace(idle);
+        for connection in leaving {
+            self.park(*connection, now);
+        }
+        let closed = self.parking.sweep(now);
+        self.metrics.parked.add(-(closed as i64));
+        left > 0 || self.parking.len() > 0
+    }
+
+    /// A span shortened by up to an eighth.
+    fn jittered(&self, span: Duration) -> Duration {
+        // In whole milliseconds: dividing a `Duration` costs more than all else here, at every use.
+        let span_ms = u64::try_from(span.as_millis()).unwrap_or(u64::MAX).min(u64::MAX >> 8);
+        let jitter = u64::from(self.rng.borrow_mut().u8(..));
+        Duration::from_millis(span_ms - span_ms * jitter / 2048)
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        let idle = self.idle.get_mut().len();
+        self.count_idle(-(idle as i64));
+    }
+}
+
+#[cfg(test)]
+impl Pool {
+    pub(super) fn idle_count(&self) -> usize {
+        self.idle.borrow().len()
+    }
+
+    /// Ready when the event loop has seen something on the connection that would be taken next.
+    pub(super) fn peek_readable(&self, cx: &mut std::task::Context<'_>) -> std::task::Poll<()> {
+        match self.idle.borrow().last() {
+            Some(connection) => connection.stream.poll_readable(cx).map(|_| ()),
+            None => std::task::Poll::Ready(()),
+        }
+    }
+}
+
+/// Closes idle connections of this worker's pools because there are no descriptors left. How many.
+pub fn close_idle(context: &WorkerContext) -> usize {
+    context.local.get((), Keeper::default).close_idle()
+}
+
+/// A connection in use. Dropping it closes the connection.
+pub struct Lease {
+    connection: Option<Box<Connection>>,
+    pool: Rc<Pool>,
+}
+
+impl Lease {
+    /// Whether the connection carried a request before: it may have been closed in this moment.
+    pub fn is_reused(&self) -> bool {
+        self.connection().requests > 0
+    }
+
+    pub(super) fn connection(&self) -> &Connection {
+        self.connection.as_deref().expect("a lease holds its connection until it is given back")
+    }
+
+    pub(super) fn connection_mut(&mut self) -> &mut Connection {
+        self.connection.as_deref_mut().expect("a lease holds its connection until it is given back")
+    }
+
+    /// Counts a server that paused for too long within its answer. Whoever sent the request counts
+    /// what goes wrong before there is an answer; of its body only we hear.
+    pub(super) fn paused_for_too_long(&self) {
+        self.pool.metrics.worker.hit(LimitHit::SlowUpstream);
+    }
+
+    /// The connection as what its exchange holds, where slow clients may hold only so many.
+    pub(super) fn held(&self) -> Option<Rc<HeldConnection>> {
+        self.pool.max_slow().map(|_| Rc::new(HeldConnection::new(self.pool.clone())))
+    }
+
+    /// Gives the connection back for the next request.
+    pub(super) fn give_back(&mut self) {
+        if let Some(connection) = self.connection.take() {
+            self.pool.keep(connection);
+        }
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.pool.count_active(-1);
+    }
+}

@@ -1,0 +1,163 @@
+//! A surround that lets identical GETs of all workers share one run of the rest of the way.
+//!
+//! The first request leads: it runs, and as soon as there is a head it may share, the body is read
+//! apart into a growing one that everybody reads, the leader too. Whoever comes before the end
+//! begins at the beginning. What may not be shared, or is too long, is the leader's alone, and the
+//! others go for themselves. If the leader's client leaves before the head, another one leads;
+//! after it, nobody notices.
+
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use message::{Fault, Headers, Outcome, Request, Response, SharedBody, shared_body};
+use plugin::{BackgroundPermit, MaybeFuture, Middleware, Next};
+use tokio::sync::watch;
+use wire::{Known, Method};
+
+/// Requests with one of these get an answer of their own, or only a part of one.
+const PERSONAL: [Known; 6] = [
+    Known::Authorization,
+    Known::Cookie,
+    Known::Range,
+    Known::IfNoneMatch,
+    Known::IfModifiedSince,
+    Known::Expect,
+];
+
+/// What is under way, by host and target. Asked only by requests that have to be run, so a lock is
+/// no loss.
+#[derive(Default)]
+pub(crate) struct Flights(Mutex<HashMap<Vec<u8>, News>>);
+
+type News = watch::Receiver<Option<Landing>>;
+
+/// What became of the leader's run.
+#[derive(Clone)]
+enum Landing {
+    Shared {
+        status: u16,
+        headers: Headers,
+        content: SharedBody,
+    },
+    /// It may not be shared.
+    Alone,
+    Failed(Fault),
+}
+
+/// A run under way; it is not joined any more once this is dropped.
+struct Flight {
+    flights: Arc<Flights>,
+    key: Vec<u8>,
+    news: watch::Sender<Option<Landing>>,
+}
+
+impl Flights {
+    fn table(&self) -> MutexGuard<'_, HashMap<Vec<u8>, News>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Leads a new flight, or hears of the one under way.
+    fn board(self: &Arc<Self>, key: &[u8]) -> Result<Flight, News> {
+        let mut table = self.table();
+        if let Some(news) = table.get(key) {
+            return Err(news.clone());
+        }
+        let (news, heard) = watch::channel(None);
+        table.insert(key.to_vec(), heard);
+        Ok(Flight { flights: self.clone(), key: key.to_vec(), news })
+    }
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        self.flights.table().remove(&self.key);
+    }
+}
+
+/// The stage: one for each worker, with one table of flights for all.
+pub(crate) struct Coalesce {
+    flights: Arc<Flights>,
+    bytes_max: u64,
+}
+
+impl Coalesce {
+    pub(crate) fn new(flights: Arc<Flights>, bytes_max: u64) -> Coalesce {
+        Coalesce { flights, bytes_max }
+    }
+
+    async fn lead(&self, flight: Flight, request: &mut Request, next: Next) -> Outcome {
+        let mut response = match next.run(request).await {
+            Ok(response) => response,
+            Err(fault) => {
+                flight.news.send_replace(Some(Landing::Failed(fault.clone())));
+                return Err(fault);
+            }
+        };
+        let length = response.body.length().filter(|length| *length <= self.bytes_max);
+        let seat =
+            if is_for_all(&response) && length.is_some() { BackgroundPermit::take() } else { None };
+        let Some(seat) = seat else {
+            flight.news.send_replace(Some(Landing::Alone));
+            return Ok(response);
+        };
+        // Twice, for what it takes to keep small pieces.
+        let (writer, content) = shared_body(self.bytes_max * 2, length);
+        let mut body = std::mem::replace(&mut response.body, content.body());
+        let (status, headers) = (response.status, response.headers.clone());
+        flight.news.send_replace(Some(Landing::Shared { status, headers, content }));
+        let filling = async move {
+            // Readers see how it ended; there is nobody else to tell.
+            let _ = writer.fill(&mut body).await;
+            drop(flight);
+        };
+        seat.run(filling).let_go();
+        Ok(response)
+    }
+}
+
+impl Middleware for Coalesce {
+    fn name(&self) -> &'static str {
+        "coalesce"
+    }
+
+    fn call<'a>(self: Rc<Self>, request: &'a mut Request, next: Next) -> MaybeFuture<'a, Outcome> {
+        MaybeFuture::of(async move {
+            let Some(key) = key(request) else { return next.run(request).await };
+            loop {
+                let mut news = match self.flights.board(&key) {
+                    Ok(flight) => return self.lead(flight, request, next).await,
+                    Err(news) => news,
+                };
+                let landing = match news.wait_for(Option::is_some).await {
+                    Ok(landing) => landing.clone(),
+                    // The leader's client has left.
+                    Err(_) => continue,
+                };
+                return match landing {
+                    Some(Landing::Shared { status, headers, content }) => {
+                        let mut response = Response::new(status);
+                        response.headers = headers;
+                        response.body = content.body();
+                        Ok(response)
+                    }
+                    Some(Landing::Failed(fault)) => Err(fault),
+                    Some(Landing::Alone) | None => next.run(request).await,
+                };
+            }
+        })
+    }
+}
+
+fn key(request: &Request) -> Option<Vec<u8>> {
+    let alike = request.method == Method::Get && !request.headers.contains_any(&PERSONAL);
+    alike.then(|| [request.authority(), request.target.raw()].concat())
+}
+
+fn is_for_all(response: &Response) -> bool {
+    let headers = &response.headers;
+    response.status == 200
+        && !headers.contains_any(&[Known::SetCookie, Known::Vary])
+        && !headers.lists_token(Known::CacheControl, "private")
+        && !headers.lists_token(Known::CacheControl, "no-store")
+}

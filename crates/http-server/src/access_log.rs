@@ -1,0 +1,337 @@
+//! The access log: one line per exchange, as JSON or in the combined format.
+//!
+//! A line is formatted on the worker only after the sampling decision and handed to a ring; writing
+//! is another thread's. Secrets are masked: the values of `MASKED_QUERY` and of what filters take
+//! keys from never appear in a query, also that of Referer, and no request field but User-Agent and
+//! Referer is logged at all.
+
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::io::Write;
+use std::sync::Arc;
+
+use telemetry::LogRing;
+use telemetry::escape::json_string;
+use telemetry::timestamp::{common_log, now_ms, rfc3339};
+use wire::Known;
+use wire::target::query_pairs;
+
+use message::{ConnectionFacts, Fault, Request};
+
+/// Query parameters whose values are secrets more often than not.
+const MASKED_QUERY: [&str; 8] =
+    ["access_token", "api_key", "apikey", "key", "password", "secret", "sig", "token"];
+
+/// The shape of a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AccessFormat {
+    Json,
+    Combined,
+}
+
+/// One worker's end of the access log.
+pub struct AccessLog {
+    ring: Arc<LogRing>,
+    format: AccessFormat,
+    /// Out of 2³² exchanges, how many are logged; failures (5xx) always are.
+    share: u64,
+    rng: RefCell<fastrand::Rng>,
+    masks: Masks,
+}
+
+impl AccessLog {
+    /// `sample` is the share of exchanges that is logged, from 0 to 1; `secrets` are query
+    /// parameters to mask beside `MASKED_QUERY`.
+    pub fn new(
+        ring: Arc<LogRing>,
+        format: AccessFormat,
+        sample: f64,
+        secrets: impl IntoIterator<Item = String>,
+    ) -> AccessLog {
+        let share = (sample.clamp(0.0, 1.0) * 4_294_967_296.0) as u64;
+        let rng = RefCell::new(fastrand::Rng::new());
+        let masks = Masks(secrets.into_iter().collect());
+        AccessLog { ring, format, share, rng, masks }
+    }
+
+    fn is_drawn(&self, status: u16) -> bool {
+        if self.share >= 1 << 32 || status >= 500 {
+            return true;
+        }
+        u64::from(self.rng.borrow_mut().u32(..)) < self.share
+    }
+
+    /// Logs an exchange.
+    pub fn answered(&self, request: &Request, status: u16, body_bytes: u64, duration_us: u64) {
+        if !self.is_drawn(status) {
+            return;
+        }
+        let mut line = self.ring.buffer();
+        match self.format {
+            AccessFormat::Json => {
+                self.masks.json(&mut line, request, status, body_bytes, duration_us);
+            }
+            AccessFormat::Combined => self.masks.combined(&mut line, request, status, body_bytes),
+        }
+        self.ring.push(line);
+    }
+
+    /// Logs a connection whose bytes were no request.
+    pub fn refused(&self, facts: &ConnectionFacts, fault: &Fault) {
+        if !self.is_drawn(fault.status) {
+            return;
+        }
+        let mut line = self.ring.buffer();
+        match self.format {
+            AccessFormat::Json => {
+                let mut object = Object::begin(&mut line);
+                object.time();
+                object.text("client_ip", facts.peer_ip().to_string().as_bytes());
+                object.text("listener", facts.listener.as_bytes());
+                object.number("status", u64::from(fault.status));
+                object.text("fault", fault.slug().as_bytes());
+                object.text("detail", fault.detail.as_bytes());
+                object.end();
+            }
+            AccessFormat::Combined => {
+                write_to(&mut line, format_args!("{} - - [", facts.peer_ip()));
+                common_log(now_ms(), &mut line);
+                write_to(&mut line, format_args!("] \"-\" {} 0 \"-\" \"-\"", fault.status));
+            }
+        }
+        self.ring.push(line);
+    }
+}
+
+fn write_to(line: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
+    // Writing to a vector cannot fail.
+    let _ = line.write_fmt(text);
+}
+
+/// Query parameters to mask beside `MASKED_QUERY`.
+#[derive(Default)]
+struct Masks(Box<[String]>);
+
+impl Masks {
+    fn json(
+        &self,
+        line: &mut Vec<u8>,
+        request: &Request,
+        status: u16,
+        body_bytes: u64,
+        duration_us: u64,
+    ) {
+        let mut object = Object::begin(line);
+        object.time();
+        object.text("client_ip", request.client_ip.to_string().as_bytes());
+        object.text("method", request.method.as_bytes());
+        object.text("host", request.authority());
+        object.text("path", request.target.received_path());
+        if let Some(query) = request.target.query() {
+            object.text("query", &self.masked(query));
+        }
+        object.text("protocol", request.version.as_str().as_bytes());
+        object.number("status", u64::from(status));
+        object.number("bytes", body_bytes);
+        object.number("duration_us", duration_us);
+        if let Some(route) = &request.route {
+            object.text("route", route.name.as_bytes());
+        }
+        if let Some(id) = &request.request_id {
+            object.text("request_id", id.as_bytes());
+        }
+        if let Some(consumer) = &request.consumer {
+            object.text("consumer", consumer.as_bytes());
+        }
+        if let Some(upstream) = &request.notes.upstream {
+            object.text("upstream", upstream.as_bytes());
+            object.number("attempts", u64::from(request.notes.upstream_attempts));
+        }
+        if let Some(cache) = request.notes.cache {
+            object.text("cache", cache.as_bytes());
+        }
+        if let Some(fault) = request.notes.fault {
+            object.text("fault", fault.as_bytes());
+        }
+        if let Some(agent) = request.headers.get(Known::UserAgent) {
+            object.text("user_agent", agent);
+        }
+        if let Some(referer) = request.headers.get(Known::Referer) {
+            object.text("referer", &self.masked_url(referer));
+        }
+        object.end();
+    }
+
+    /// The combined format of Apache and nginx.
+    fn combined(&self, line: &mut Vec<u8>, request: &Request, status: u16, body_bytes: u64) {
+        let consumer = request.consumer.as_deref().unwrap_or("-");
+        write_to(line, format_args!("{} - {consumer} [", request.client_ip));
+        common_log(now_ms(), line);
+        line.extend_from_slice(b"] \"");
+        escape_quoted(line, request.method.as_bytes());
+        line.push(b' ');
+        escape_quoted(line, request.target.received_path());
+        if let Some(query) = request.target.query() {
+            line.push(b'?');
+            escape_quoted(line, &self.masked(query));
+        }
+        write_to(line, format_args!(" {}\" {status} {body_bytes}", request.version.as_str()));
+        line.extend_from_slice(b" \"");
+        escape_quoted(line, &self.masked_url(request.headers.get(Known::Referer).unwrap_or(b"-")));
+        line.extend_from_slice(b"\" \"");
+        escape_quoted(line, request.headers.get(Known::UserAgent).unwrap_or(b"-"));
+        line.push(b'"');
+    }
+
+    /// A URL with its query [`masked`].
+    fn masked_url<'a>(&self, url: &'a [u8]) -> Cow<'a, [u8]> {
+        match url.iter().position(|byte| *byte == b'?') {
+            None => Cow::Borrowed(url),
+            Some(at) => {
+                let (before, query) = url.split_at(at + 1);
+                Cow::Owned([before, &self.masked(query)].concat())
+            }
+        }
+    }
+
+    /// A query with the values of secret parameters replaced by `***`.
+    fn masked(&self, query: &[u8]) -> Vec<u8> {
+        let mut out = Vec::with_capacity(query.len());
+        for (index, pair) in query.split(|byte| *byte == b'&').enumerate() {
+            if index > 0 {
+                out.push(b'&');
+            }
+            let name = pair.split(|byte| *byte == b'=').next().unwrap_or_default();
+            // Applications read `to%6Ben` as `token`.
+            let read = query_pairs(name).next().unwrap_or_default().0;
+            let is = |known: &str| read.eq_ignore_ascii_case(known.as_bytes());
+            let mut known = MASKED_QUERY.into_iter().chain(self.0.iter().map(String::as_str));
+            if name.len() < pair.len() && known.any(is) {
+                out.extend_from_slice(name);
+                out.extend_from_slice(b"=***");
+            } else {
+                out.extend_from_slice(pair);
+            }
+        }
+        out
+    }
+}
+
+fn escape_quoted(out: &mut Vec<u8>, text: &[u8]) {
+    for byte in text {
+        match byte {
+            b'"' | b'\\' => out.extend_from_slice(&[b'\\', *byte]),
+            0x20..=0x7E => out.push(*byte),
+            _ => write_to(out, format_args!("\\x{byte:02X}")),
+        }
+    }
+}
+
+/// A flat JSON object written field by field.
+struct Object<'a> {
+    line: &'a mut Vec<u8>,
+    empty: bool,
+}
+
+impl<'a> Object<'a> {
+    fn begin(line: &'a mut Vec<u8>) -> Object<'a> {
+        line.push(b'{');
+        Object { line, empty: true }
+    }
+
+    fn name(&mut self, name: &str) {
+        if !std::mem::take(&mut self.empty) {
+            self.line.push(b',');
+        }
+        write_to(self.line, format_args!("\"{name}\":"));
+    }
+
+    fn time(&mut self) {
+        self.name("time");
+        self.line.push(b'"');
+        rfc3339(now_ms(), self.line);
+        self.line.push(b'"');
+    }
+
+    fn number(&mut self, name: &str, value: u64) {
+        self.name(name);
+        write_to(self.line, format_args!("{value}"));
+    }
+
+    fn text(&mut self, name: &str, value: &[u8]) {
+        self.name(name);
+        json_string(value, self.line);
+    }
+
+    fn end(self) {
+        self.line.push(b'}');
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_is_logged_and_every_failure() {
+        let telemetry = telemetry::Telemetry::new();
+        let writer =
+            telemetry::LogWriter::start("test", telemetry::Sink::Stderr, &telemetry).unwrap();
+        let drawn = |sample: f64, status: u16| {
+            let log = AccessLog::new(writer.ring(), AccessFormat::Json, sample, []);
+            (0..10_000).filter(|_| log.is_drawn(status)).count()
+        };
+        assert_eq!((drawn(1.0, 200), drawn(0.0, 200), drawn(0.0, 500)), (10_000, 0, 10_000));
+        assert!((2_200..2_800).contains(&drawn(0.25, 404)), "{}", drawn(0.25, 404));
+    }
+
+    #[test]
+    fn secrets_in_queries_are_masked() {
+        let masks = Masks::default();
+        assert_eq!(masks.masked(b"a=1&Token=abc&key&b=2"), b"a=1&Token=***&key&b=2");
+        assert_eq!(
+            masks.masked(b"to%6Ben=abc&%6Bey=a=b&k%zzey=1"),
+            b"to%6Ben=***&%6Bey=***&k%zzey=1"
+        );
+        assert_eq!(&*masks.masked_url(b"http://a/?b&token=c"), b"http://a/?b&token=***");
+        assert_eq!(&*masks.masked_url(b"/token=c"), b"/token=c");
+        let masks = Masks(["Our key".to_owned()].into());
+        assert_eq!(
+            masks.masked(b"our+Key=a&our%20key=b&our=c"),
+            b"our+Key=***&our%20key=***&our=c"
+        );
+    }
+
+    #[test]
+    fn a_line_is_json_whatever_was_sent() {
+        let mut line = Vec::new();
+        let mut object = Object::begin(&mut line);
+        object.text("path", b"/\"\\\n\xff");
+        object.number("status", 200);
+        object.end();
+        assert_eq!(
+            String::from_utf8(line).unwrap(),
+            "{\"path\":\"/\\\"\\\\\\n\u{fffd}\",\"status\":200}"
+        );
+    }
+
+    #[test]
+    fn a_line_says_what_upstream_and_cache_did() {
+        let target = message::Target::new(bytes::Bytes::from_static(b"/a")).unwrap();
+        let mut request = Request::made_up(wire::Method::Get, target, message::Headers::new());
+        request.notes.upstream = Some("10.0.0.1:80".into());
+        request.notes.cache = Some("miss");
+        let mut line = Vec::new();
+        Masks::default().json(&mut line, &request, 200, 1, 1);
+        let line = String::from_utf8(line).unwrap();
+        let said = "\"upstream\":\"10.0.0.1:80\",\"attempts\":0,\"cache\":\"miss\"";
+        assert!(line.contains(said), "{line}");
+    }
+
+    #[test]
+    fn quoted_text_cannot_end_its_quotes() {
+        let mut out = Vec::new();
+        escape_quoted(&mut out, b"a\"b\\c\r");
+        assert_eq!(out, b"a\\\"b\\\\c\\x0D");
+    }
+}

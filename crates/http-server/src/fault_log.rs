@@ -1,0 +1,86 @@
+//! What the event log says of faults: one line each, at most so many a second from each place.
+//!
+//! Owns the choice of level: faults of ours are errors, those of servers are warnings. Bytes that
+//! were no request are told for information; what a client asks for in vain (404, 401, 429) is not
+//! told here, the access log has it. A line never holds a query or a header of a request.
+
+use telemetry::event_limited;
+use telemetry::log::Level;
+
+use message::{ConnectionFacts, Fault, Request, Side};
+
+/// Lines a second of one kind; the next one says how many were held back.
+const LINES_PER_SECOND: u32 = 10;
+
+/// A fault became the answer to a request.
+pub(super) fn answered(request: &Request, fault: &Fault) {
+    match fault.side() {
+        Side::Client => {}
+        Side::Upstream => event_limited!(
+            LINES_PER_SECOND,
+            Level::Warn,
+            "an upstream failed",
+            route = route_of(request),
+            server = server_of(request),
+            path = path_of(request),
+            status = fault.status,
+            fault = fault.slug(),
+            why = fault.detail
+        ),
+        Side::Us => event_limited!(
+            LINES_PER_SECOND,
+            Level::Error,
+            "a request failed",
+            route = route_of(request),
+            path = path_of(request),
+            status = fault.status,
+            fault = fault.slug(),
+            why = fault.detail
+        ),
+    }
+}
+
+/// An answer broke off whose head the client has.
+pub(super) fn broke_off(request: &Request, fault: &Fault) {
+    let level = match fault.side() {
+        Side::Client => return,
+        Side::Upstream => Level::Warn,
+        Side::Us => Level::Error,
+    };
+    event_limited!(
+        LINES_PER_SECOND,
+        level,
+        "an answer broke off",
+        route = route_of(request),
+        server = fault.server.as_deref().unwrap_or(server_of(request)),
+        path = path_of(request),
+        fault = fault.slug(),
+        why = fault.detail
+    );
+}
+
+/// What came on a connection was no request.
+pub(super) fn refused(facts: &ConnectionFacts, fault: &Fault) {
+    event_limited!(
+        LINES_PER_SECOND,
+        Level::Info,
+        "bytes that are no request",
+        client = facts.peer_ip(),
+        listener = facts.listener,
+        status = fault.status,
+        fault = fault.slug(),
+        why = fault.detail
+    );
+}
+
+fn route_of(request: &Request) -> &str {
+    request.route.as_ref().map_or("", |route| &route.name)
+}
+
+fn server_of(request: &Request) -> &str {
+    request.notes.upstream.as_deref().unwrap_or_default()
+}
+
+fn path_of(request: &Request) -> std::borrow::Cow<'_, str> {
+    String::from_utf8_lossy(request.target.raw_path())
+}

@@ -1,0 +1,126 @@
+//! The active period of a connection: one exchange after the other, until nothing is buffered.
+//!
+//! The period is one future, allocated when the first byte of a request is there and dropped when
+//! the connection is idle again. Within it a request that is answered by what is in memory
+//! allocates no future: its steps run through without being suspended.
+
+use telemetry::CloseReason;
+use wire::Version;
+
+use super::build_request;
+use super::connection::{Connection, NextStep};
+use super::exchange::Exchange;
+use super::head::Persistence;
+use super::read::{self, HeadError};
+use super::respond;
+use crate::fault_log;
+use crate::listener_snapshot::ListenerSnapshot;
+use message::{Fault, Request};
+use plugin::problem;
+
+/// Requests of one connection that are answered before the worker's other tasks run: a client may
+/// send faster than it can be served.
+const REQUESTS_IN_A_ROW: u32 = 256;
+
+/// Serves requests until none is buffered and everything is sent, or the connection ends.
+pub(super) async fn serve_requests(connection: &Connection) -> NextStep {
+    let io = &connection.io;
+    let mut in_a_row = 0;
+    io.drained.set(false);
+    // The rest of a deferred response that the socket did not take.
+    if !io.out.borrow().is_empty()
+        && let Err(step) = flush(connection).await
+    {
+        return step;
+    }
+    loop {
+        in_a_row += 1;
+        if in_a_row > REQUESTS_IN_A_ROW {
+            tokio::task::yield_now().await;
+            in_a_row = 0;
+        }
+        // Deferred responses are sent before the connection is read or closed.
+        if io.send_deferred()
+            && let Err(step) = flush(connection).await
+        {
+            return step;
+        }
+        let snapshot = connection.service.snapshot();
+        let head = match read::take(io, &snapshot) {
+            // Rare, and large: it must not make the whole period larger.
+            Ok(None) if !io.input.borrow().is_empty() => {
+                Box::pin(read::rest_of_head(io, &snapshot)).await
+            }
+            Ok(None) if io.out.borrow().is_empty() => return NextStep::Continue,
+            Ok(None) => match flush(connection).await {
+                Ok(()) => continue,
+                Err(step) => return step,
+            },
+            Ok(Some(head)) => Ok(head),
+            Err(error) => Err(error),
+        };
+        let request = head.and_then(|(head, headers)| {
+            let incoming = (head.framing, head.expect_continue, head.keep_alive);
+            build_request::request(head, headers, &connection.facts, &snapshot)
+                .map(|request| (request, incoming))
+                .map_err(HeadError::Rejected)
+        });
+        let step = match request {
+            Ok((request, incoming)) => {
+                Exchange::new(connection, snapshot, request, incoming).serve().await
+            }
+            Err(HeadError::Rejected(fault)) => Box::pin(reject(connection, &snapshot, fault)).await,
+            Err(HeadError::Ended(reason)) => return NextStep::Close(reason),
+        };
+        let is_idle =
+            || io.drained.get() && io.input.borrow().is_empty() && io.out.borrow().is_empty();
+        if !matches!(step, NextStep::Continue) || is_idle() {
+            return step;
+        }
+    }
+}
+
+/// Sends what is queued.
+async fn flush(connection: &Connection) -> Result<(), NextStep> {
+    let patience = connection.service.snapshot().bounds.write_patience;
+    respond::flush(&connection.io, patience).await.map_err(|broken| broken.next_step())
+}
+
+/// Responds to bytes that are not a request, and ends the connection.
+async fn reject(connection: &Connection, snapshot: &ListenerSnapshot, fault: Fault) -> NextStep {
+    let io = &connection.io;
+    let reason = close_reason(&fault, &io.metrics);
+    io.metrics.count_response(fault.status);
+    if let Some(access) = &snapshot.access {
+        access.refused(&connection.facts, &fault);
+    }
+    fault_log::refused(&connection.facts, &fault);
+    let mut response = problem::render(&fault, None, &snapshot.pages);
+    let unknown = Request::blank();
+    snapshot.dispatch.on_generated(&unknown, &mut response);
+    unknown.retire();
+    io.answering.set(true);
+    let options = respond::SendOptions {
+        to_head: false,
+        version: Version::Http11,
+        persistence: Persistence::Close,
+        patience: snapshot.bounds.write_patience,
+        half_close: true,
+        at_once: true,
+        deferrable: false,
+    };
+    // A rendered fault is not a stream: it is queued as a whole.
+    respond::queue(io, response, &options);
+    match respond::flush(io, options.patience).await {
+        Ok(()) => NextStep::Linger(reason),
+        Err(_) => NextStep::Close(reason),
+    }
+}
+
+/// Which close a fault of the client leads to, with its limit counted.
+pub(super) fn close_reason(fault: &Fault, metrics: &telemetry::WorkerMetrics) -> CloseReason {
+    if let Some(limit) = fault.kind.limit() {
+        metrics.hit(limit);
+    }
+    fault.kind.close_reason()
+}

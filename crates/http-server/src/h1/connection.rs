@@ -1,0 +1,171 @@
+//! The life of one client connection: idle, active, and its end.
+//!
+//! ```text
+//!  idle ──readable──▶ active: head ▶ route, filters, handler ▶ response ─┐
+//!   ▲                   ▲                                                │
+//!   │                   └── more requests in the buffer ◀────────────────┤
+//!   └── nothing buffered, everything sent ◀──────────────────────────────┘
+//! ```
+//!
+//! While idle a connection is a small task with two timers: the future that serves requests is
+//! boxed for an active period and dropped after it (seam 1). Every end has a row of
+//! [`CloseReason`].
+
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::task::Poll;
+use std::time::Duration;
+
+use bytes::Bytes;
+use net::{Accepted, Stream};
+use telemetry::{CloseReason, LimitHit};
+
+use super::active;
+use super::connection_io::ConnectionIo;
+use crate::listener_snapshot::{ConnectionGuard, Service};
+use message::ConnectionFacts;
+
+/// How long a connection that we end may take to read our last words, and how much of what it still
+/// sends is read away meanwhile: closing a socket with unread bytes would reset it (RFC 9112 9.6).
+/// Many clients read no answer before they have sent the whole of a body that is too large.
+const LINGER: Duration = Duration::from_secs(2);
+const LINGER_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// The same for a connection that is refused: there may be very many of them.
+const REFUSED_LINGER_BYTES_MAX: usize = 64 * 1024;
+
+/// When the server drains, a connection that was active this short a time ago is given one more
+/// request, whose answer says close: the client may be sending it just now, and a close would meet
+/// it on its way (RFC 9112 9.3.1).
+const DRAIN_GRACE: Duration = Duration::from_millis(500);
+
+/// What a connection does next.
+pub(super) enum NextStep {
+    /// It serves the next request, or waits for one.
+    Continue,
+    Close(CloseReason),
+    /// It closes, but lets the client read what was sent: it may still be sending itself.
+    Linger(CloseReason),
+    /// It closes with a reset: what was sent must not pass for a whole response.
+    Abort(CloseReason),
+}
+
+pub(super) struct Connection {
+    pub(super) io: Rc<ConnectionIo>,
+    pub(super) service: Rc<Service>,
+    pub(super) facts: Rc<ConnectionFacts>,
+}
+
+/// Serves a connection to its end.
+pub async fn serve(accepted: Accepted, service: Rc<Service>, facts: ConnectionFacts) {
+    let io = ConnectionIo::new(accepted.stream, service.metrics.clone());
+    let presence: ConnectionGuard = service.enter(&io);
+    service.metrics.connections_accepted.inc();
+    let connection = Connection { io, service: service.clone(), facts: Rc::new(facts) };
+    let io = Rc::downgrade(&connection.io);
+    let reason = connection.live().await;
+    // A request that a handler keeps does not keep its connection open.
+    if let Some(io) = io.upgrade() {
+        io.stream.finish();
+    }
+    service.metrics.closed(reason);
+    drop(presence);
+}
+
+impl Connection {
+    async fn live(self) -> CloseReason {
+        let timeouts = self.service.snapshot();
+        let mut patience = timeouts.timeouts.handshake;
+        let mut fresh = true;
+        drop(timeouts);
+        loop {
+            if let Some(reason) = self.idle(patience, fresh).await {
+                return reason;
+            }
+            match Box::pin(active::serve_requests(&self)).await {
+                // A new socket counts as readable until it has been read once.
+                NextStep::Continue if fresh && !self.io.answering.get() => {}
+                NextStep::Continue => {
+                    fresh = false;
+                    patience = self.service.snapshot().timeouts.idle;
+                }
+                NextStep::Close(reason) => return reason,
+                NextStep::Linger(reason) => {
+                    linger(&self.io.stream, LINGER_BYTES_MAX).await;
+                    return reason;
+                }
+                NextStep::Abort(reason) => {
+                    if let Some(io) = Rc::into_inner(self.io) {
+                        io.stream.abort();
+                    }
+                    return reason;
+                }
+            }
+        }
+    }
+
+    /// Waits for the first byte of a request; the reason to close if none is to be expected.
+    async fn idle(&self, patience: Duration, fresh: bool) -> Option<CloseReason> {
+        let io = &self.io;
+        let since = net::clock::now();
+        io.read_timer.set_at(since.after(patience));
+        io.idle_since.set(Some(since));
+        io.metrics.connections_idle.add(1);
+        let reason = poll_fn(|cx| {
+            if let Poll::Ready(ready) = io.stream.poll_readable(cx) {
+                return Poll::Ready(ready.err().map(|_| CloseReason::ClientReset));
+            }
+            if !io.out.borrow().is_empty() {
+                // Of a deferred answer, which the socket did not take.
+                return Poll::Ready(None);
+            }
+            if io.is_shed.get() {
+                return Poll::Ready(Some(CloseReason::Descriptors));
+            }
+            if self.service.is_draining() {
+                let until = since.after(DRAIN_GRACE);
+                if until <= net::clock::now() {
+                    return Poll::Ready(Some(CloseReason::Drain));
+                }
+                io.read_timer.set_at(until.min(io.read_timer.deadline()));
+            }
+            io.read_timer.poll(cx).map(|()| {
+                let (limit, reason) = if fresh {
+                    (LimitHit::SlowHandshake, CloseReason::HandshakeTimeout)
+                } else {
+                    (LimitHit::Idle, CloseReason::IdleTimeout)
+                };
+                io.metrics.hit(limit);
+                Some(reason)
+            })
+        })
+        .await;
+        io.metrics.connections_idle.add(-1);
+        io.idle_since.set(None);
+        reason
+    }
+}
+
+async fn linger(stream: &Stream, bytes_max: usize) {
+    stream.finish();
+    let mut discarded = 0;
+    let read_away = async {
+        while let Ok(chunk) = stream.receive().await {
+            discarded += chunk.len();
+            if chunk.is_empty() || discarded > bytes_max {
+                break;
+            }
+        }
+    };
+    net::timer::within(LINGER, read_away).await;
+}
+
+/// Answers a connection above the limit and closes it: a clean 503, read before the close arrives.
+pub async fn refuse(accepted: Accepted) {
+    const ANSWER: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\n\
+        Content-Length: 24\r\nRetry-After: 1\r\nConnection: close\r\n\r\n503 Service Unavailable\n";
+    let mut out = net::Outgoing::default();
+    out.push(Bytes::from_static(ANSWER));
+    if accepted.stream.send_all(&mut out).await.is_ok() {
+        linger(&accepted.stream, REFUSED_LINGER_BYTES_MAX).await;
+    }
+}

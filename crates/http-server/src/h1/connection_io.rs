@@ -1,0 +1,234 @@
+//! The two directions of one client connection, shared by its serving loop and the body of the
+//! request that is being served.
+//!
+//! Both run on one task of one worker, so cells are enough. Owns what was received and not yet
+//! used, what waits to be sent, and the two time-outs; an idle connection holds neither bytes nor a
+//! buffer.
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Bytes, BytesMut};
+use net::clock::Moment;
+use net::{Outgoing, Stream, Timer};
+use telemetry::{LimitHit, WorkerMetrics};
+
+use super::body::Remainder;
+use super::head;
+use message::{Headers, Held, Inform};
+
+/// Pipelined bytes that are taken from the kernel while an exchange is under way; beyond that the
+/// client waits.
+pub(crate) const PIPELINE_BYTES_MAX: usize = 64 * 1024;
+
+pub(crate) struct ConnectionIo {
+    pub(crate) stream: Stream,
+    /// Received and not yet used.
+    pub(crate) input: RefCell<Bytes>,
+    /// The socket was read empty in this active period: asking it again would find nothing.
+    pub(crate) drained: Cell<bool>,
+    pub(crate) out: RefCell<Outgoing>,
+    /// An answer leaves at the end of the worker's turn. Whoever sends anything else has to have it
+    /// sent first.
+    deferred: Cell<bool>,
+    /// Bytes the kernel has taken since the connection began.
+    pub(crate) sent: Cell<u64>,
+    /// Idle, head and body time-outs.
+    pub(crate) read_timer: Timer,
+    /// The write time-out.
+    pub(crate) write_timer: Timer,
+    /// Where the request's body stands when nobody holds it any more.
+    pub(crate) remainder: RefCell<Remainder>,
+    /// A final head has been written: interim responses come too late.
+    pub(crate) answering: Cell<bool>,
+    /// The client knows interim responses.
+    pub(crate) interim: Cell<bool>,
+    /// What the exchange holds that others wait for.
+    held: RefCell<Option<Weak<dyn Held>>>,
+    /// Since when the connection waits for a request; `None` while it has one.
+    pub(crate) idle_since: Cell<Option<Moment>>,
+    /// Its descriptor is needed elsewhere: it closes instead of waiting on.
+    pub(crate) is_shed: Cell<bool>,
+    pub(crate) metrics: Arc<WorkerMetrics>,
+}
+
+impl ConnectionIo {
+    pub(crate) fn new(stream: Stream, metrics: Arc<WorkerMetrics>) -> Rc<ConnectionIo> {
+        Rc::new(ConnectionIo {
+            stream,
+            input: RefCell::new(Bytes::new()),
+            drained: Cell::new(false),
+            out: RefCell::new(Outgoing::default()),
+            deferred: Cell::new(false),
+            sent: Cell::new(0),
+            read_timer: Timer::new(),
+            write_timer: Timer::new(),
+            remainder: RefCell::new(Remainder::None),
+            answering: Cell::new(false),
+            interim: Cell::new(false),
+            held: RefCell::new(None),
+            idle_since: Cell::new(None),
+            is_shed: Cell::new(false),
+            metrics,
+        })
+    }
+
+    /// The next bytes, from what is buffered or from the socket; empty at the end of the stream.
+    pub(crate) fn poll_input(&self, cx: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
+        let buffered = self.input.take();
+        if !buffered.is_empty() {
+            return Poll::Ready(Ok(buffered));
+        }
+        let chunk = ready!(self.stream.poll_receive(cx))?;
+        self.metrics.bytes_received.add(chunk.len() as u64);
+        Poll::Ready(Ok(chunk))
+    }
+
+    /// Tells a client that waits for it to send its body (RFC 9110 10.1.1).
+    pub(crate) fn inform_continue(&self) {
+        if !self.answering.get() {
+            self.out.borrow_mut().push(Bytes::from_static(b"HTTP/1.1 100 Continue\r\n\r\n"));
+            self.push_out();
+        }
+    }
+
+    /// Gives back what was not used.
+    pub(crate) fn unread(&self, rest: Bytes) {
+        *self.input.borrow_mut() = rest;
+    }
+
+    /// Has what `write` writes sent at the end of the worker's turn; nothing waits ahead of it.
+    pub(crate) fn defer(
+        self: &Rc<ConnectionIo>,
+        room_min: usize,
+        write: impl FnOnce(&mut BytesMut),
+    ) {
+        self.deferred.set(true);
+        net::task::defer(self.clone(), room_min, write);
+    }
+
+    /// Sends what was deferred, so that what follows does not overtake it; whether the socket did
+    /// not take all of it.
+    pub(crate) fn send_deferred(&self) -> bool {
+        let was_deferred = self.deferred.get();
+        if was_deferred {
+            net::task::send_deferred();
+        }
+        was_deferred && !self.out.borrow().is_empty()
+    }
+
+    /// Sends what waits; ready once there is nothing left.
+    pub(crate) fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.send_deferred();
+        let mut out = self.out.borrow_mut();
+        while !out.is_empty() {
+            let sent = ready!(self.stream.poll_send(cx, &mut out))?;
+            self.note_sent(sent as u64);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Sends what the socket takes now, whatever comes of it: a failure shows at the next flush.
+    pub(crate) fn push_out(&self) {
+        self.send_deferred();
+        if let Ok(sent) = self.stream.try_send(&mut self.out.borrow_mut()) {
+            self.note_sent(sent as u64);
+        }
+    }
+
+    /// Sends what the socket takes now of bytes ahead of which nothing waits; how many it took. A
+    /// failure shows at the next flush.
+    pub(crate) fn send_now(&self, bytes: &[u8]) -> usize {
+        debug_assert!(!self.deferred.get(), "an answer would be overtaken");
+        let sent = self.stream.try_send_slice(bytes).unwrap_or(0);
+        self.note_sent(sent as u64);
+        sent
+    }
+
+    /// True if the exchange, which has waited for its client for a while and moved `rate` bytes a
+    /// second, has to end so that others get what it holds.
+    pub(super) fn must_give_way(&self, rate: u64) -> bool {
+        let held = self.held.borrow().as_ref().and_then(Weak::upgrade);
+        let must = held.is_some_and(|held| held.must_give_way(rate));
+        if must {
+            self.metrics.hit(LimitHit::SlowClients);
+        }
+        must
+    }
+
+    fn note_sent(&self, sent: u64) {
+        self.sent.set(self.sent.get() + sent);
+        self.metrics.bytes_sent.add(sent);
+    }
+
+    /// Whether somebody holds a request body that has not been read to its end.
+    pub(crate) fn is_reading_body(&self) -> bool {
+        matches!(*self.remainder.borrow(), Remainder::Held)
+    }
+
+    /// Looks for the end of a client that waits for its answer: `true` once it has gone. Bytes that
+    /// come meanwhile are the next requests, kept up to [`PIPELINE_BYTES_MAX`].
+    pub(crate) fn poll_gone(&self, cx: &mut Context<'_>, half_close: bool) -> Poll<()> {
+        loop {
+            let buffered = self.input.borrow().len();
+            if buffered >= PIPELINE_BYTES_MAX {
+                return Poll::Pending;
+            }
+            // Mostly there is nothing: the event loop knows without being asked twice.
+            if self.stream.poll_readable(cx).is_pending() {
+                return Poll::Pending;
+            }
+            match self.stream.poll_receive(cx) {
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(Err(_)) => return Poll::Ready(()),
+                Poll::Ready(Ok(chunk)) if chunk.is_empty() => {
+                    // contracts.md: the end of the client's stream means that it has gone, unless
+                    // the listener allows half-closed clients.
+                    return if half_close { Poll::Pending } else { Poll::Ready(()) };
+                }
+                Poll::Ready(Ok(chunk)) => {
+                    self.metrics.bytes_received.add(chunk.len() as u64);
+                    let mut input = self.input.borrow_mut();
+                    *input = if input.is_empty() {
+                        // It has to wait for the exchange to end: it must not pin a whole block.
+                        net::detach(&chunk).freeze()
+                    } else {
+                        let mut joined = net::detach(&input);
+                        joined.extend_from_slice(&chunk);
+                        joined.freeze()
+                    };
+                    if input.len() >= PIPELINE_BYTES_MAX {
+                        self.metrics.hit(LimitHit::Pipeline);
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Inform for ConnectionIo {
+    fn inform(&self, status: u16, headers: &Headers) {
+        if self.answering.get() || !self.interim.get() {
+            return;
+        }
+        self.out.borrow_mut().push(head::interim(status, headers));
+        self.push_out();
+    }
+
+    fn hold(&self, held: Weak<dyn Held>) {
+        *self.held.borrow_mut() = Some(held);
+    }
+}
+
+impl net::task::DeferredSender for ConnectionIo {
+    fn send(&self, bytes: &[u8]) -> bool {
+        self.deferred.set(false);
+        let mut out = self.out.borrow_mut();
+        let sent = if out.is_empty() { self.send_now(bytes) } else { 0 };
+        out.push(Bytes::copy_from_slice(&bytes[sent..]));
+        out.is_empty()
+    }
+}

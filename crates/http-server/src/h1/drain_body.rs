@@ -1,0 +1,82 @@
+//! After a response: what is left of the request's body.
+//!
+//! A short rest is read away so that the connection can go on; a long one is not worth it, and one
+//! whose end nobody can know ends the connection.
+
+use std::rc::Rc;
+
+use bytes::Bytes;
+use telemetry::CloseReason;
+use wire::h1::{ChunkDecoder, ChunkEvent};
+
+use super::body::{BodyBounds, Decoder, Remainder, RequestBody};
+use super::connection::NextStep;
+use super::connection_io::ConnectionIo;
+use crate::listener_snapshot::Service;
+use message::{BodyStream, Bounds};
+
+/// The longest rest that is read away.
+const REST_BYTES_MAX: u64 = 256 * 1024;
+
+/// Whether the connection may go on after the response: asked before its head is written, so that
+/// the client is told. The length of a body in chunks is unknown, so the connection persists only
+/// if the end of that body has arrived.
+pub(super) fn may_continue(io: &ConnectionIo, body_limit: u64) -> bool {
+    let mut remainder = io.remainder.borrow_mut();
+    match &mut *remainder {
+        Remainder::None | Remainder::Held => true,
+        Remainder::Bytes(left) => *left <= REST_BYTES_MAX.min(body_limit),
+        Remainder::Lost => false,
+        Remainder::Chunks(decoder) => {
+            let ended = skip_to_end(decoder, &mut io.input.borrow_mut());
+            *remainder = if ended { Remainder::None } else { Remainder::Lost };
+            ended
+        }
+    }
+}
+
+/// Drops what has arrived of a body; whether that was all of it.
+fn skip_to_end(decoder: &mut ChunkDecoder, input: &mut Bytes) -> bool {
+    while !input.is_empty() {
+        match decoder.next(input) {
+            Ok(ChunkEvent::Data(_)) => {}
+            Ok(ChunkEvent::End(_)) => return true,
+            Ok(ChunkEvent::NeedMore) | Err(_) => return false,
+        }
+    }
+    false
+}
+
+/// Whether the request has been read to its end: the next one may begin.
+pub(super) fn is_settled(io: &ConnectionIo) -> bool {
+    matches!(*io.remainder.borrow(), Remainder::None)
+}
+
+/// Reads the rest away, as patiently as a body that is wanted.
+pub(super) async fn rest_of_body(
+    io: &Rc<ConnectionIo>,
+    bounds: &Bounds,
+    service: &Service,
+) -> NextStep {
+    let remainder = io.remainder.take();
+    let decoder = match remainder {
+        Remainder::None => return NextStep::Continue,
+        Remainder::Bytes(left) => Decoder::Length(left),
+        Remainder::Chunks(decoder) => Decoder::Chunked(decoder),
+        Remainder::Lost | Remainder::Held => return NextStep::Linger(CloseReason::BodyUnread),
+    };
+    let bounds = BodyBounds {
+        bytes_max: REST_BYTES_MAX,
+        patience: bounds.body_patience,
+        total: bounds.body_total,
+    };
+    let mut rest = RequestBody::new(io.clone(), decoder, bounds, false);
+    loop {
+        match std::future::poll_fn(|cx| rest.poll_frame(cx)).await {
+            Some(Ok(_)) => {}
+            Some(Err(_)) => return NextStep::Linger(CloseReason::BodyUnread),
+            None if service.is_draining() => return NextStep::Close(CloseReason::Drain),
+            None => return NextStep::Continue,
+        }
+    }
+}

@@ -1,0 +1,440 @@
+//! Sending a response: head and body, with back-pressure, time-out, and the client watched.
+//!
+//! A body that is there goes into the queue with its head and leaves in one call. A streamed body
+//! is asked for more only while the queue is short, so a slow client slows its source.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::task::{Context, Poll};
+
+use bytes::{BufMut, Bytes, BytesMut};
+use net::{FileRange, task};
+use telemetry::{CloseReason, LimitHit};
+use wire::Version;
+use wire::h1::{CHUNK_END, LAST_CHUNK_LINE, chunk_head, trailer_section};
+
+use super::connection::NextStep;
+use super::connection_io::ConnectionIo;
+use super::head::{self, Framing, Persistence};
+use crate::allowance::Allowance;
+use message::{Body, BodyStream, Fault, Frame, Headers, Patience, Response, Side};
+
+/// Bytes that may wait for the client before a streamed body is no longer asked for more.
+const QUEUE_BYTES_MAX: u64 = 64 * 1024;
+
+/// How a response is to be sent.
+#[derive(Clone, Copy)]
+pub(super) struct SendOptions {
+    pub(super) to_head: bool,
+    pub(super) version: Version,
+    pub(super) persistence: Persistence,
+    pub(super) patience: Patience,
+    pub(super) half_close: bool,
+    /// Nothing else is there to be answered first: no reason to gather.
+    pub(super) at_once: bool,
+    /// The next answers are expected in no time, so it may leave together with them.
+    pub(super) deferrable: bool,
+}
+
+/// A response in the queue.
+pub(super) struct Queued {
+    /// What its head says about the connection.
+    pub(super) persistence: Persistence,
+    /// Length of the body that was queued.
+    pub(super) body_bytes: u64,
+    /// The body that has to be waited for.
+    pub(super) stream: Option<Box<Streaming>>,
+}
+
+/// Why a response did not reach its client.
+pub(super) enum Broken {
+    Write(io::Error),
+    WriteTimeout,
+    /// Too many slow clients held connections of the server, and this one was the slowest.
+    SlowClient,
+    ClientGone,
+    /// The body failed after the head was out.
+    Body {
+        fault: Box<Fault>,
+        delimited: bool,
+    },
+}
+
+impl Broken {
+    pub(super) fn reason(&self) -> CloseReason {
+        match self {
+            Broken::Write(error) if error.kind() == io::ErrorKind::ConnectionReset => {
+                CloseReason::ClientReset
+            }
+            Broken::Write(_) => CloseReason::WriteFailed,
+            Broken::WriteTimeout => CloseReason::WriteTimeout,
+            Broken::SlowClient => CloseReason::SlowClient,
+            Broken::ClientGone => CloseReason::ClientGone,
+            Broken::Body { fault, .. } => match fault.side() {
+                Side::Upstream => CloseReason::UpstreamAborted,
+                Side::Client => CloseReason::ClientGone,
+                Side::Us => CloseReason::ResponseAborted,
+            },
+        }
+    }
+
+    pub(super) fn next_step(&self) -> NextStep {
+        match self {
+            // Without a length the client takes the close for the end: only a reset tells it.
+            Broken::Body { delimited: false, .. } | Broken::WriteTimeout | Broken::SlowClient => {
+                NextStep::Abort(self.reason())
+            }
+            _ => NextStep::Close(self.reason()),
+        }
+    }
+}
+
+/// Queues a response: its head, and its body unless that arrives over time.
+pub(super) fn queue(io: &Rc<ConnectionIo>, response: Response, options: &SendOptions) -> Queued {
+    let (framing, with_body) = head::framing(&response, options.to_head, options.version);
+    let persistence =
+        if framing == Framing::Close { Persistence::Close } else { options.persistence };
+    let copied: &[u8] = match &response.body {
+        Body::Bytes(bytes) if with_body && bytes.len() <= Body::COPIED_BYTES_MAX => bytes,
+        Body::Kept(bytes) if with_body && bytes.len() <= Body::COPIED_BYTES_MAX => bytes,
+        _ => &[],
+    };
+    // Where nothing waits and nothing follows, it leaves from where it was written.
+    let whole = !with_body || response.body.is_empty() || !copied.is_empty();
+    let at_once = options.at_once && whole && io.out.borrow().is_empty();
+    let room_min = 1024 + copied.len();
+    let write = |room: &mut BytesMut| {
+        head::write(room, &response, framing, persistence);
+        room.put_slice(copied);
+    };
+    if at_once && options.deferrable && persistence != Persistence::Close && task::may_defer() {
+        io.defer(room_min, write);
+        return Queued { persistence, body_bytes: copied.len() as u64, stream: None };
+    }
+    let mut out = io.out.borrow_mut();
+    let send = |bytes: &[u8]| if at_once { io.send_now(bytes) } else { 0 };
+    out.push(head::compose_and_send(room_min, write, send));
+    let mut body_bytes = copied.len() as u64;
+    let mut stream = None;
+    if with_body && body_bytes == 0 {
+        match response.body {
+            Body::Empty => {}
+            Body::Bytes(bytes) => {
+                body_bytes = bytes.len() as u64;
+                out.push(bytes);
+            }
+            Body::Kept(bytes) => {
+                body_bytes = bytes.len() as u64;
+                out.push(Bytes::copy_from_slice(&bytes));
+            }
+            Body::File(range) => {
+                body_bytes = range.length;
+                out.push_file(range);
+            }
+            Body::Stream(body) => {
+                let streaming = Streaming { body, framing, sent: 0, ended: false };
+                stream = Some(Box::new(streaming));
+            }
+        }
+    }
+    Queued { persistence, body_bytes, stream }
+}
+
+/// Sends everything that waits, to a client that may be this slow.
+pub(super) async fn flush(io: &ConnectionIo, patience: Patience) -> Result<(), Broken> {
+    let mut progress = Progress::new(patience);
+    poll_fn(|cx| match io.poll_flush(cx) {
+        Poll::Ready(sent) => Poll::Ready(sent.map_err(Broken::Write)),
+        Poll::Pending => progress.poll(io, cx).map(Err),
+    })
+    .await
+}
+
+/// How slowly the client takes the response, while there is something for it to take.
+struct Progress {
+    allowance: Allowance,
+    /// What the kernel had taken when it was last looked at.
+    sent: u64,
+    /// What of it the client's kernel had confirmed.
+    confirmed: u64,
+}
+
+impl Progress {
+    fn new(patience: Patience) -> Progress {
+        Progress { allowance: Allowance::new(patience), sent: u64::MAX, confirmed: 0 }
+    }
+
+    fn poll(&mut self, io: &ConnectionIo, cx: &mut Context<'_>) -> Poll<Broken> {
+        if io.sent.get() != self.sent {
+            self.look(io);
+        }
+        let mut again = self.allowance.wait();
+        let rate = self.allowance.noted();
+        if rate.is_some() || self.allowance.is_over() {
+            // The kernel says that there is room again only after a good part of its buffer has
+            // gone: a client that reads slowly is not one that does not read.
+            self.look(io);
+            again = self.allowance.wait();
+        }
+        if self.allowance.is_over() {
+            io.metrics.hit(LimitHit::SlowReader);
+            return Poll::Ready(Broken::WriteTimeout);
+        }
+        if rate.is_some_and(|rate| io.must_give_way(rate)) {
+            return Poll::Ready(Broken::SlowClient);
+        }
+        io.write_timer.set_at(again);
+        // Never ready: it is later than now. It registers the task.
+        io.write_timer.poll(cx).map(|()| Broken::WriteTimeout)
+    }
+
+    /// Credits the client with what it has confirmed.
+    fn look(&mut self, io: &ConnectionIo) {
+        self.sent = io.sent.get();
+        let confirmed = self.sent.saturating_sub(io.stream.unacknowledged() as u64);
+        self.allowance.moved(confirmed.saturating_sub(self.confirmed));
+        self.confirmed = self.confirmed.max(confirmed);
+    }
+}
+
+/// A response whose body arrives while it is sent.
+pub(super) struct Streaming {
+    body: Box<dyn BodyStream>,
+    framing: Framing,
+    sent: u64,
+    ended: bool,
+}
+
+/// Dropped before the end of a body that ends with its connection, as when the time to drain is
+/// over: the client must not take the close for that end.
+struct Cut<'w>(Option<&'w ConnectionIo>);
+
+impl Drop for Cut<'_> {
+    fn drop(&mut self) {
+        if let Some(io) = self.0 {
+            io.stream.reset_on_close();
+        }
+    }
+}
+
+impl Streaming {
+    pub(super) fn body_bytes(&self) -> u64 {
+        self.sent
+    }
+
+    /// Sends the body to its end.
+    pub(super) async fn run(
+        &mut self,
+        io: &ConnectionIo,
+        options: &SendOptions,
+    ) -> Result<(), Broken> {
+        let mut progress = Progress::new(options.patience);
+        let mut failed = pin!(io.stream.failed());
+        let mut cut = Cut((self.framing == Framing::Close).then_some(io));
+        let run = |cx: &mut Context<'_>| {
+            self.poll(cx, io, options.half_close, &mut progress, failed.as_mut())
+        };
+        let outcome = poll_fn(run).await;
+        cut.0 = None;
+        outcome
+    }
+
+    fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        io: &ConnectionIo,
+        half_close: bool,
+        progress: &mut Progress,
+        failed: Pin<&mut impl Future<Output = ()>>,
+    ) -> Poll<Result<(), Broken>> {
+        loop {
+            let flushed = match io.poll_flush(cx) {
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(Broken::Write(error))),
+                Poll::Ready(Ok(())) => {
+                    // What follows waits for the body, not for the client.
+                    progress.allowance.stop();
+                    true
+                }
+                Poll::Pending => false,
+            };
+            if self.ended {
+                return match flushed {
+                    true => Poll::Ready(Ok(())),
+                    false => progress.poll(io, cx).map(Err),
+                };
+            }
+            let room = io.out.borrow().length() < QUEUE_BYTES_MAX;
+            let frame = if room { self.body.poll_frame(cx) } else { Poll::Pending };
+            match frame {
+                Poll::Ready(frame) => {
+                    if let Err(broken) = self.take(io, frame) {
+                        // What came before the failure is the client's.
+                        io.push_out();
+                        return Poll::Ready(Err(broken));
+                    }
+                }
+                Poll::Pending if !flushed => return progress.poll(io, cx).map(Err),
+                // Whoever reads the body finds its end, but reads no further where nobody takes it.
+                Poll::Pending if io.is_reading_body() => {
+                    return failed.poll(cx).map(|()| Err(Broken::ClientGone));
+                }
+                Poll::Pending => {
+                    return io.poll_gone(cx, half_close).map(|()| Err(Broken::ClientGone));
+                }
+            }
+        }
+    }
+
+    fn take(
+        &mut self,
+        io: &ConnectionIo,
+        frame: Option<Result<Frame, Fault>>,
+    ) -> Result<(), Broken> {
+        match frame {
+            Some(Ok(Frame::Data(data))) => self.data(io, data),
+            Some(Ok(Frame::File(range))) => self.file(io, range),
+            Some(Ok(Frame::Trailers(trailers))) => {
+                self.end(io, Some(&trailers));
+                Ok(())
+            }
+            Some(Err(fault)) => Err(self.failed(fault)),
+            None if matches!(self.framing, Framing::Length(length) if length != self.sent) => {
+                Err(self.failed(Fault::internal("a body was shorter than announced")))
+            }
+            None => {
+                self.end(io, None);
+                Ok(())
+            }
+        }
+    }
+
+    fn failed(&self, fault: Fault) -> Broken {
+        Broken::Body { fault: Box::new(fault), delimited: self.framing != Framing::Close }
+    }
+
+    /// Counts content against the length that was promised.
+    fn admit(&mut self, length: u64) -> Result<(), Broken> {
+        self.sent += length;
+        match self.framing {
+            Framing::Length(promised) if self.sent > promised => {
+                Err(self.failed(Fault::internal("a body was longer than announced")))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn data(&mut self, io: &ConnectionIo, data: Bytes) -> Result<(), Broken> {
+        if data.is_empty() {
+            return Ok(()); // an empty chunk would end the body
+        }
+        self.admit(data.len() as u64)?;
+        let chunked = self.framing == Framing::Chunked;
+        let mut out = io.out.borrow_mut();
+        if !out.is_empty() && data.len() <= WAITING_COPIED_MAX {
+            out.push(waiting(&data, chunked));
+            return Ok(());
+        }
+        if chunked {
+            out.push(size_line(data.len() as u64));
+        }
+        out.push(data);
+        if chunked {
+            out.push(Bytes::from_static(CHUNK_END));
+        }
+        Ok(())
+    }
+
+    fn file(&mut self, io: &ConnectionIo, range: FileRange) -> Result<(), Broken> {
+        if range.length == 0 {
+            return Ok(());
+        }
+        self.admit(range.length)?;
+        let chunked = self.framing == Framing::Chunked;
+        let mut out = io.out.borrow_mut();
+        if chunked {
+            out.push(size_line(range.length));
+        }
+        out.push_file(range);
+        if chunked {
+            out.push(Bytes::from_static(CHUNK_END));
+        }
+        Ok(())
+    }
+
+    fn end(&mut self, io: &ConnectionIo, trailers: Option<&Headers>) {
+        self.ended = true;
+        if self.framing != Framing::Chunked {
+            return;
+        }
+        let mut last = Vec::with_capacity(64);
+        last.extend_from_slice(LAST_CHUNK_LINE);
+        let fields = trailers.into_iter().flat_map(Headers::iter);
+        trailer_section(fields.map(|field| (field.name, field.value)), &mut last);
+        io.out.borrow_mut().push(Bytes::from(last));
+    }
+}
+
+/// A piece up to this size is copied where the socket is full.
+const WAITING_COPIED_MAX: usize = 16 * 1024;
+
+/// A piece that will wait for a slow client, in memory of its own: it may be all that holds a block
+/// of the worker, and so may the line before it.
+fn waiting(data: &[u8], chunked: bool) -> Bytes {
+    let mut piece = Vec::with_capacity(data.len() + 20);
+    if chunked {
+        chunk_head(data.len(), &mut piece);
+    }
+    piece.extend_from_slice(data);
+    if chunked {
+        piece.extend_from_slice(CHUNK_END);
+    }
+    Bytes::from(piece)
+}
+
+fn size_line(length: u64) -> Bytes {
+    head::compose(32, |out| {
+        let mut line = Vec::with_capacity(18);
+        chunk_head(usize::try_from(length).unwrap_or(usize::MAX), &mut line);
+        out.put_slice(&line);
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Nothing;
+
+    impl BodyStream for Nothing {
+        fn poll_frame(&mut self, _: &mut Context<'_>) -> Poll<Option<Result<Frame, Fault>>> {
+            Poll::Pending
+        }
+
+        fn length(&self) -> Option<u64> {
+            None
+        }
+    }
+
+    #[test]
+    fn short_pieces_that_wait_for_a_slow_client_pin_no_blocks() {
+        net::worker::block_on_local(async {
+            for (framing, sent) in
+                [(Framing::Chunked, "1\r\nx\r\n2\r\nxx\r\n"), (Framing::Close, "xxx")]
+            {
+                let (ours, client) = net::Stream::pair().unwrap();
+                let io = ConnectionIo::new(ours, telemetry::Telemetry::new().worker(0));
+                let body = Box::new(Nothing);
+                let mut streaming = Streaming { body, framing, sent: 0, ended: false };
+                let block = Bytes::from(vec![b'x'; 64 * 1024]);
+                // The first is sent at once as a rule.
+                assert!(streaming.data(&io, Bytes::copy_from_slice(&block[..1])).is_ok());
+                assert!(streaming.data(&io, block.slice(..2)).is_ok());
+                assert!(block.is_unique());
+                io.push_out();
+                assert_eq!(client.receive().await.unwrap(), sent);
+            }
+        });
+    }
+}

@@ -1,0 +1,18 @@
+//! The server side of HTTP: from an accepted connection to responses on it.
+//!
+//! Owns the serving loop, its limits and time-outs, and the access log. [`serve`] runs one
+//! connection; what its listener shares with others is a [`Service`], and what the current plan
+//! says is a [`ListenerSnapshot`]. `h1` is HTTP/1.1; HTTP/2 will be its sibling `h2`, and what both
+//! use is here: the snapshot, the patience with slow clients, and the logs.
+
+mod access_log;
+mod allowance;
+mod fault_log;
+mod h1;
+mod listener_snapshot;
+
+pub use access_log::{AccessFormat, AccessLog};
+pub use h1::{refuse, serve};
+pub use listener_snapshot::{
+    ConnectionTimeouts, ListenerSnapshot, Service, TrustedProxies, close_longest_idle,
+};

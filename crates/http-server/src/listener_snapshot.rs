@@ -1,0 +1,153 @@
+//! What a serving loop works with: the snapshot of the current Plan, and what outlives it.
+//!
+//! A connection belongs to a [`Service`], which lives as long as its listener on this worker. What
+//! a Plan decides is its [`ListenerSnapshot`]; an exchange takes the current one when it begins and
+//! finishes on it.
+
+use std::cell::{Cell, RefCell};
+use std::net::IpAddr;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ipnet::IpNet;
+use net::WakeHandle;
+use net::clock::Moment;
+use slab::Slab;
+use telemetry::WorkerMetrics;
+use wire::h1::HeadLimits;
+
+use crate::AccessLog;
+use crate::h1::ConnectionIo;
+use message::Bounds;
+use plugin::Dispatch;
+use plugin::problem::ErrorPages;
+
+/// Time-outs of a connection; those of an exchange are [`Bounds`].
+#[derive(Clone, Debug)]
+pub struct ConnectionTimeouts {
+    /// To the first byte of a new connection.
+    pub handshake: Duration,
+    /// From the first byte of a head to its last.
+    pub head: Duration,
+    /// Between requests.
+    pub idle: Duration,
+}
+
+/// What the current Plan says about a listener's connections.
+pub struct ListenerSnapshot {
+    pub dispatch: Rc<dyn Dispatch>,
+    pub head_limits: HeadLimits,
+    pub timeouts: ConnectionTimeouts,
+    /// Bounds of exchanges that find no route.
+    pub bounds: Bounds,
+    /// A client that has finished sending still gets its answer.
+    pub half_close: bool,
+    pub trusted_proxies: TrustedProxies,
+    pub pages: Arc<ErrorPages>,
+    pub access: Option<Rc<AccessLog>>,
+}
+
+/// Peers whose forwarding fields are believed.
+#[derive(Clone, Debug, Default)]
+pub struct TrustedProxies(Arc<[IpNet]>);
+
+impl TrustedProxies {
+    pub fn new(networks: impl IntoIterator<Item = IpNet>) -> TrustedProxies {
+        TrustedProxies(networks.into_iter().collect())
+    }
+
+    pub fn contains(&self, address: IpAddr) -> bool {
+        self.0.iter().any(|network| network.contains(&address))
+    }
+}
+
+/// What the connections of one listener on one worker share.
+pub struct Service {
+    snapshot: RefCell<Rc<ListenerSnapshot>>,
+    pub metrics: Arc<WorkerMetrics>,
+    draining: Cell<bool>,
+    connections: RefCell<Slab<(WakeHandle, Weak<ConnectionIo>)>>,
+}
+
+impl Service {
+    pub fn new(snapshot: Rc<ListenerSnapshot>, metrics: Arc<WorkerMetrics>) -> Rc<Service> {
+        Rc::new(Service {
+            snapshot: RefCell::new(snapshot),
+            metrics,
+            draining: Cell::new(false),
+            connections: RefCell::default(),
+        })
+    }
+
+    /// The snapshot an exchange that begins now works with.
+    pub fn snapshot(&self) -> Rc<ListenerSnapshot> {
+        self.snapshot.borrow().clone()
+    }
+
+    /// Puts the snapshot of a new Plan in place; exchanges under way keep theirs.
+    pub fn replace_snapshot(&self, snapshot: Rc<ListenerSnapshot>) {
+        *self.snapshot.borrow_mut() = snapshot;
+    }
+
+    /// Connections now open.
+    pub fn open_connections(&self) -> usize {
+        self.connections.borrow().len()
+    }
+
+    pub fn is_draining(&self) -> bool {
+        self.draining.get()
+    }
+
+    /// Lets every connection end after its exchange; idle ones at once.
+    pub fn drain(&self) {
+        self.draining.set(true);
+        for (_, (connection, _)) in self.connections.borrow().iter() {
+            connection.wake();
+        }
+    }
+
+    pub(super) fn enter(self: &Rc<Self>, io: &Rc<ConnectionIo>) -> ConnectionGuard {
+        let entry = (io.read_timer.wake_handle(), Rc::downgrade(io));
+        let key = self.connections.borrow_mut().insert(entry);
+        self.metrics.connections_active.add(1);
+        ConnectionGuard { service: self.clone(), key }
+    }
+}
+
+/// Closes the connections of these services that have waited longest for a request, at least
+/// `idle_for`: a share of them, so that the next calls find nothing to look through. How many.
+pub fn close_longest_idle(services: &[Rc<Service>], idle_for: Duration) -> usize {
+    /// Of so many idle connections one is closed.
+    const SHARE: usize = 32;
+    let now = net::clock::now();
+    let mut idle: Vec<(Moment, WakeHandle, Rc<ConnectionIo>)> = Vec::new();
+    for service in services {
+        for (_, (wake, io)) in service.connections.borrow().iter() {
+            let Some(io) = io.upgrade().filter(|io| !io.is_shed.get()) else { continue };
+            if let Some(since) = io.idle_since.get().filter(|since| now.since(*since) >= idle_for) {
+                idle.push((since, wake.clone(), io));
+            }
+        }
+    }
+    idle.sort_unstable_by_key(|(since, ..)| *since);
+    idle.truncate(idle.len().div_ceil(SHARE));
+    for (_, wake, io) in &idle {
+        io.is_shed.set(true);
+        wake.wake();
+    }
+    idle.len()
+}
+
+/// A connection's place in its service.
+pub(super) struct ConnectionGuard {
+    service: Rc<Service>,
+    key: usize,
+}
+
+impl Drop for ConnectionGuard {
+    fn drop(&mut self) {
+        self.service.connections.borrow_mut().remove(self.key);
+        self.service.metrics.connections_active.add(-1);
+    }
+}

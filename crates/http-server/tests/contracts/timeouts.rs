@@ -1,0 +1,118 @@
+//! Time-outs of a client's connection: with a manual clock, so that both what fires and what must
+//! not fire is exact. The limits are those of `served`: 10 s for a handshake and for headers, 75 s
+//! idle, 30 s for a body or a response that does not move, at least 240 bytes a second.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use message::Response;
+use net::manual_time::{advance, block_on, idle};
+
+use crate::client::{Answers, Client, serve};
+use crate::middleware::Collecting;
+
+const PING: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
+/// More than the buffers of the kernel hold.
+const BIG_BYTES: usize = 32 << 20;
+
+fn seconds(count: u64) -> Duration {
+    Duration::from_secs(count)
+}
+
+/// A client of a route that responds with the length of the request's body.
+async fn client() -> Client {
+    let handler = Collecting(|body: Bytes| Ok(Response::text(200, format!("{}\n", body.len()))));
+    Client::connect(serve(Vec::new(), handler)).await
+}
+
+#[test]
+fn a_connection_without_a_byte_is_closed_after_its_handshake_time() {
+    block_on(async {
+        let client = client().await;
+        advance(seconds(9)).await;
+        assert!(client.is_open_and_silent().await);
+        advance(seconds(2)).await;
+        assert_eq!(client.rest().await, "");
+    });
+}
+
+#[test]
+fn headers_have_a_time_that_their_pauses_do_not_extend() {
+    block_on(async {
+        let client = client().await;
+        client.send("GET / HTTP/1.1\r\n").await;
+        for _ in 0..9 {
+            advance(seconds(1)).await;
+            client.send("x: y\r\n").await;
+        }
+        assert!(client.is_open_and_silent().await);
+        advance(seconds(2)).await;
+        assert!(client.rest().await.starts_with("HTTP/1.1 408 "));
+    });
+}
+
+#[test]
+fn a_body_may_pause_as_long_as_it_moves_fast_enough() {
+    block_on(async {
+        let mut client = client().await;
+        client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 60000\r\n\r\n").await;
+        // 10000 bytes earn more than the 25 s of a pause.
+        for _ in 0..6 {
+            advance(seconds(25)).await;
+            assert!(client.is_open_and_silent().await);
+            client.send(vec![b'x'; 10_000]).await;
+            idle().await;
+        }
+        assert!(client.head().await.starts_with("HTTP/1.1 200 "));
+    });
+}
+
+#[test]
+fn a_body_that_stops_is_rejected() {
+    block_on(async {
+        let client = client().await;
+        client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 8\r\n\r\nhalf").await;
+        advance(seconds(29)).await;
+        assert!(client.is_open_and_silent().await);
+        advance(seconds(2)).await;
+        assert!(client.rest().await.starts_with("HTTP/1.1 408 "));
+    });
+}
+
+#[test]
+fn each_request_begins_the_idle_time_again() {
+    block_on(async {
+        let mut client = client().await;
+        for _ in 0..4 {
+            client.send(PING).await;
+            assert!(client.head().await.starts_with("HTTP/1.1 200 "));
+            assert_eq!(client.read(2).await, "0\n");
+            advance(seconds(74)).await;
+            assert!(client.is_open_and_silent().await);
+        }
+        advance(seconds(2)).await;
+        assert_eq!(client.rest().await, "");
+    });
+}
+
+#[test]
+fn a_client_that_reads_slowly_has_its_response_and_one_that_does_not_is_cut_off() {
+    let big = || Answers(|_: &mut _| Ok(Response::text(200, Bytes::from(vec![b'x'; BIG_BYTES]))));
+    block_on(async {
+        let mut client = Client::connect(serve(Vec::new(), big())).await;
+        client.send(PING).await;
+        client.head().await;
+        for _ in 0..32 {
+            // Each mebibyte earns the whole pause again.
+            advance(seconds(25)).await;
+            client.read(BIG_BYTES / 32).await;
+        }
+
+        let client = Client::connect(serve(Vec::new(), big())).await;
+        client.send(PING).await;
+        advance(seconds(29)).await;
+        assert!(client.has_not_failed().await);
+        advance(seconds(2)).await;
+        assert!(client.rest().await.len() < BIG_BYTES);
+    });
+}

@@ -1,0 +1,38 @@
+//! HTTP messages in memory: requests, responses, fields, content and faults.
+//!
+//! Owns what filters, handlers, servers and clients exchange with one another: [`Request`],
+//! [`Response`], [`Headers`], [`Body`], [`Fault`], and the [`Duplex`] that an upgrade gives. A
+//! message belongs to one worker: nothing here is `Send` unless it says so. Knows neither sockets
+//! nor routes nor configuration; both sides of HTTP/1.1 and later HTTP/2 use the same types.
+
+mod body;
+mod content;
+pub mod duplex;
+mod facts;
+mod fault;
+mod filter_scratch;
+mod headers;
+mod params;
+mod preconditions;
+mod ranges;
+mod request;
+mod response;
+mod route_info;
+mod shared_body;
+mod target;
+
+pub use body::{Body, BodyStream, Frame, detach_small};
+pub use content::{Content, WINDOW_BYTES, in_pieces};
+pub use duplex::{Duplex, Ending, LocalFuture, Takeover};
+pub use facts::{ConnectionFacts, Protocol, Scheme, TlsFacts};
+pub use fault::{Fault, FaultKind, Retry, Side};
+pub use filter_scratch::FilterScratch;
+pub use headers::{BegunField, Field, Headers, Name, SharedHeaders};
+pub use params::{PARAMS_MAX, Params};
+pub use preconditions::{asked_range, preconditions};
+pub use ranges::ranged;
+pub use request::{Held, Inform, Notes, Request};
+pub use response::{Outcome, Response};
+pub use route_info::{Bounds, Patience, RouteBounds, RouteInfo};
+pub use shared_body::{Full, SharedBody, SharedBodyReader, SharedBodyWriter, shared_body};
+pub use target::{Target, TargetParts};

@@ -1,0 +1,236 @@
+//! One request in flight, as filters and handlers see it.
+
+use std::any::Any;
+use std::cell::RefCell;
+use std::net::IpAddr;
+use std::rc::{Rc, Weak};
+
+use bytes::Bytes;
+use wire::{Known, Method, Version};
+
+use crate::{Body, Fault, FilterScratch, Headers, Params, RouteInfo, Target};
+use crate::{ConnectionFacts, Protocol, Scheme};
+
+/// What a handler may tell the client's side of its exchange.
+pub trait Inform {
+    /// Sends an interim response (1xx) before the head of the final one.
+    fn inform(&self, status: u16, headers: &Headers);
+
+    /// The exchange holds this from now on, until it is dropped.
+    fn hold(&self, _held: Weak<dyn Held>) {}
+}
+
+/// Something scarce that an exchange holds while it may wait for its client: a connection to a
+/// server that takes only so many.
+pub trait Held {
+    /// Called each time the exchange has waited for its client for a further second, with what the
+    /// client has moved so far in bytes a second. True ends the exchange.
+    fn must_give_way(&self, rate: u64) -> bool;
+}
+
+/// Requests whose memory a worker keeps for the next ones.
+const SPARE_MAX: usize = 64;
+
+thread_local! {
+    #[allow(clippy::vec_box)] // a pointer goes in and out, the request stays where it is
+    static SPARE: RefCell<Vec<Box<Request>>> = const { RefCell::new(Vec::new()) };
+    /// The facts of no connection.
+    static NOBODY: Rc<ConnectionFacts> = Rc::new(ConnectionFacts::internal());
+}
+
+/// A request and what the house has found out about it.
+pub struct Request {
+    pub method: Method,
+    pub version: Version,
+    pub target: Target,
+    pub headers: Headers,
+    pub body: Body,
+    pub facts: Rc<ConnectionFacts>,
+    /// The client, after trusted proxies have been believed.
+    pub client_ip: IpAddr,
+    /// The scheme the client used, after trusted proxies have been believed.
+    pub scheme: Scheme,
+    /// The client asks for a protocol switch (RFC 9110 7.8); a handler may answer 101.
+    pub upgrade: bool,
+    /// Microseconds on the worker's clock when the head was whole.
+    pub began_us: u64,
+    /// The route that was chosen; `None` until then.
+    pub route: Option<Rc<RouteInfo>>,
+    /// What the path parameters of the route matched.
+    pub params: Params,
+    /// Set by the filter `request_id` or taken from the client.
+    pub request_id: Option<Box<str>>,
+    /// Who was authenticated, for log and variables.
+    pub consumer: Option<Rc<str>>,
+    /// What filters want the log to know: upstream address, attempts, ...
+    pub notes: Notes,
+    /// What filters keep between their two hooks.
+    pub marks: FilterScratch,
+    /// What a script keeps with the request; it goes when the request does.
+    pub attached: Option<Rc<dyn Any>>,
+    pub informer: Option<Rc<dyn Inform>>,
+    /// How many requests led to this one from within: 0 for a client's.
+    pub depth: u8,
+}
+
+/// Remarks for the access log.
+#[derive(Clone, Debug, Default)]
+pub struct Notes {
+    pub upstream: Option<Rc<str>>,
+    pub upstream_attempts: u16,
+    /// What a cache did with it: a word such as `hit` or `miss`.
+    pub cache: Option<&'static str>,
+    /// What failed, when the exchange did: [`Fault::slug`].
+    pub fault: Option<&'static str>,
+}
+
+impl Request {
+    /// A request that no client sent: health checks, warm-up, mirrors, tests.
+    pub fn made_up(method: Method, target: Target, headers: Headers) -> Request {
+        Request { method, target, headers, ..Request::nothing() }
+    }
+
+    fn nothing() -> Request {
+        let facts = NOBODY.with(Rc::clone);
+        Request {
+            method: Method::Get,
+            version: Version::Http11,
+            target: Target::asterisk(),
+            headers: Headers::new(),
+            body: Body::Empty,
+            client_ip: facts.peer_ip(),
+            scheme: facts.scheme(),
+            facts,
+            upgrade: false,
+            began_us: net::clock::now_us(),
+            route: None,
+            params: Params::default(),
+            request_id: None,
+            consumer: None,
+            notes: Notes::default(),
+            marks: FilterScratch::default(),
+            attached: None,
+            informer: None,
+            depth: 0,
+        }
+    }
+
+    /// A request to be filled in, mostly in the memory of one that has been answered: it is large,
+    /// and moving it or asking for memory would cost more than answering a simple one.
+    pub fn blank() -> Box<Request> {
+        let spare = SPARE.with(|spare| spare.borrow_mut().pop());
+        spare.unwrap_or_else(|| Box::new(Request::nothing()))
+    }
+
+    /// Gives up what the request holds, and its memory to the next one.
+    pub fn retire(mut self: Box<Self>) {
+        self.method = Method::Get;
+        self.headers = Headers::new();
+        self.body = Body::Empty;
+        self.facts = NOBODY.with(Rc::clone);
+        self.route = None;
+        self.params.clear();
+        self.request_id = None;
+        self.consumer = None;
+        self.notes = Notes::default();
+        self.marks = FilterScratch::default();
+        self.attached = None;
+        self.informer = None;
+        self.depth = 0;
+        SPARE.with(|spare| {
+            let mut spare = spare.borrow_mut();
+            if spare.len() < SPARE_MAX {
+                spare.push(self);
+            }
+        });
+    }
+
+    /// The authority the client named: host and perhaps port. The serving loop has put an
+    /// absolute-form authority into Host (RFC 9112 3.2.2).
+    pub fn authority(&self) -> &[u8] {
+        self.headers.get(Known::Host).unwrap_or_default()
+    }
+
+    /// The authority without its port.
+    pub fn host(&self) -> &[u8] {
+        let authority = self.authority();
+        wire::authority::Authority::parse(authority).map_or(authority, |parsed| parsed.host)
+    }
+
+    /// Sends an interim response, such as 103 Early Hints (RFC 8297); without a client it is
+    /// dropped.
+    pub fn inform(&self, status: u16, headers: &Headers) {
+        if let Some(informer) = &self.informer {
+            informer.inform(status, headers);
+        }
+    }
+
+    /// Takes the request out of its place, leaving what the log needs. For middlewares.
+    pub fn take(&mut self) -> Request {
+        let husk = self.without_body();
+        std::mem::replace(self, husk)
+    }
+
+    fn without_body(&self) -> Request {
+        Request {
+            method: self.method.clone(),
+            version: self.version,
+            target: self.target.clone(),
+            headers: self.headers.clone(),
+            body: Body::Empty,
+            facts: self.facts.clone(),
+            client_ip: self.client_ip,
+            scheme: self.scheme,
+            upgrade: self.upgrade,
+            began_us: self.began_us,
+            route: self.route.clone(),
+            params: self.params.clone(),
+            request_id: self.request_id.clone(),
+            consumer: self.consumer.clone(),
+            notes: self.notes.clone(),
+            marks: self.marks.clone(),
+            attached: self.attached.clone(),
+            informer: self.informer.clone(),
+            depth: self.depth,
+        }
+    }
+
+    /// A request of the same client that this one leads to: the same method, target and fields, but
+    /// without a body, and with nothing of what was found out about this one.
+    pub fn beneath(&self) -> Request {
+        let mut headers = self.headers.clone();
+        for framing in [Known::ContentLength, Known::TransferEncoding, Known::Expect] {
+            headers.remove(framing);
+        }
+        Request {
+            method: self.method.clone(),
+            version: self.version,
+            target: self.target.afresh(),
+            headers,
+            facts: self.facts.clone(),
+            client_ip: self.client_ip,
+            scheme: self.scheme,
+            request_id: self.request_id.clone(),
+            depth: self.depth.saturating_add(1),
+            ..Request::nothing()
+        }
+    }
+
+    /// The same request for a run apart from its client: without its body, with nobody to inform
+    /// and no connection to take over. The server is told which client it is for.
+    pub fn apart(&self) -> Request {
+        let facts = ConnectionFacts { protocol: Protocol::Background, ..(*self.facts).clone() };
+        Request {
+            facts: Rc::new(facts),
+            upgrade: false,
+            informer: None,
+            notes: Notes::default(),
+            ..self.without_body()
+        }
+    }
+
+    /// The body as one piece, at most `limit` bytes.
+    pub async fn collect_body(&mut self, limit: u64) -> Result<Bytes, Fault> {
+        self.body.collect(limit).await
+    }
+}

@@ -1,0 +1,106 @@
+//! Hand-over: an exchange leaves its worker as plain `Send` data (seam 8).
+//!
+//! [`leave`] parts a request: a [`OffloadedRequest`] goes to another thread, which answers it; a
+//! [`Local`] stays and becomes the outcome. Between them lies one small record with a bounded queue
+//! each way, under a lock that only those two ever ask for and that is held for one push or pop.
+//! Promises back-pressure both ways, that either side learns when the other one has gone, and that
+//! a side is woken once for all that has happened since it last looked. Knows neither which thread
+//! answers nor in which language; [`OffloadHandler`] is the handler for a thread of our own.
+//!
+//! What leaves is copied out of the worker's memory where it is small: it would keep a block of 64
+//! KiB from being used again for as long as the other side takes.
+
+pub mod encoding;
+mod head;
+mod link;
+mod local;
+mod offload_handler;
+mod other;
+mod request_queue;
+pub mod session;
+pub mod wake_batch;
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use wire::Known;
+
+pub use head::Head;
+pub use local::Local;
+pub use offload_handler::OffloadHandler;
+pub use other::{Answering, Gone, Incoming, OffloadedRequest, Sending, wait};
+pub use request_queue::{Event, RequestQueue};
+
+use link::Link;
+use message::{Body, Fault, FaultKind, Inform, Request};
+use session::HandedSession;
+
+/// Bounds of one exchange that leaves its worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Pieces of a body that may be on their way, each way.
+    pub chunks: usize,
+    /// Bytes that may be on their way, each way. A piece is let in while there are fewer, so the
+    /// last one may go beyond.
+    pub bytes: u64,
+    /// From the last of the request that was taken to the head of the answer.
+    pub answer: Duration,
+    /// Longest pause while the body of the answer comes.
+    pub pause: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Limits {
+            chunks: 16,
+            bytes: 256 * 1024,
+            answer: Duration::from_secs(30),
+            pause: Duration::from_secs(60),
+        }
+    }
+}
+
+/// What a [`RequestQueue`] or another process is given to answer.
+pub enum Arrival {
+    /// A request.
+    Exchange(Box<OffloadedRequest>),
+    /// A session of WebSocket.
+    Session(Box<HandedSession>),
+}
+
+/// Parts a request. Its body goes with what is handed over, beginning with what has arrived; the
+/// rest of the request stays for the filters on the way back and for the log.
+pub fn leave(request: &mut Request, limits: Limits) -> (OffloadedRequest, Local) {
+    let body = std::mem::take(&mut request.body);
+    begin(Head::of(request, body.length()), body, request.informer.clone(), limits)
+}
+
+/// As [`leave`], of a head that came from another process, its body, and who sends interim
+/// responses.
+pub fn begin(
+    head: Head,
+    body: Body,
+    informer: Option<Rc<dyn Inform>>,
+    limits: Limits,
+) -> (OffloadedRequest, Local) {
+    // RFC 9110 10.1.1: a client that waits for 100 Continue is told when the other side asks.
+    let asked = !matches!(body, Body::Stream(_))
+        || !head.headers.lists_token(Known::Expect, "100-continue");
+    let link = Link::new(limits, asked, body.is_empty());
+    let mut local = Local::new(link.clone(), body, informer, limits);
+    local.begin();
+    (OffloadedRequest::new(head, link), local)
+}
+
+/// The other side went away without an answer, or in the middle of one.
+fn dropped() -> Fault {
+    Fault::new(FaultKind::OffloadDropped, "the other side dropped the exchange")
+}
+
+/// The other side took too long.
+fn late(what: &'static str) -> Fault {
+    Fault::new(FaultKind::OffloadTimeout, what)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,364 @@
+//! What lies between the two sides of a hand-over: a queue each way, and who waits for what.
+//!
+//! One mutex for all of it: the two sides take turns, hold it for a push or a pop, and wake each
+//! other after it is released. Each waker is taken when it is used, so that a side is woken once
+//! however much happens before it looks. A side that waits for room is woken when half of the queue
+//! is free, or a long body would cost a wake-up for each piece.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use bytes::Bytes;
+
+pub(super) use crate::wake_batch::wake;
+use crate::{Limits, dropped};
+use message::{Fault, Frame, Headers};
+
+/// Interim responses, status and fields, in their order.
+type Interim = Vec<(u16, Headers)>;
+
+/// Interim responses that wait for the worker.
+const INTERIM_MAX: usize = 8;
+
+pub(super) struct Link {
+    state: Mutex<State>,
+    limits: Limits,
+}
+
+#[derive(Default)]
+struct State {
+    /// The request's body, to the other side.
+    inward: Lane,
+    /// The answer's body, to the worker.
+    outward: Lane,
+    answer: Option<Result<Answer, Fault>>,
+    /// Interim responses that are to go before it.
+    interim: Interim,
+    /// The other side wants the body: a client may be told to send it.
+    asked: bool,
+    /// The other side has dropped its end of the body.
+    unwanted: bool,
+    /// Nobody waits for the answer any more.
+    gone: bool,
+    /// Whether the worker waits for room in `inward`.
+    stalled: bool,
+    worker: Option<Waker>,
+    reader: Option<Waker>,
+    writer: Option<Waker>,
+}
+
+/// The head of the answer, and its body if that is there.
+pub(super) struct Answer {
+    pub(super) status: u16,
+    pub(super) headers: Headers,
+    pub(super) reason: Option<Box<[u8]>>,
+    pub(super) body: Content,
+}
+
+pub(super) enum Content {
+    Whole(Bytes),
+    /// It comes through the queue, and is that long.
+    Stream(Option<u64>),
+}
+
+/// A queue one way.
+#[derive(Default)]
+struct Lane {
+    frames: VecDeque<Frame>,
+    bytes: u64,
+    end: End,
+}
+
+#[derive(Default)]
+enum End {
+    #[default]
+    Open,
+    Whole,
+    Broken(Fault),
+}
+
+impl Lane {
+    fn push(&mut self, frame: Frame) {
+        self.bytes += weight(&frame);
+        self.frames.push_back(frame);
+    }
+
+    fn pop(&mut self) -> Option<Frame> {
+        let frame = self.frames.pop_front()?;
+        self.bytes -= weight(&frame);
+        Some(frame)
+    }
+
+    fn is_full(&self, limits: &Limits) -> bool {
+        self.frames.len() >= limits.chunks.max(1) || self.bytes >= limits.bytes.max(1)
+    }
+
+    fn is_half_free(&self, limits: &Limits) -> bool {
+        self.frames.len() <= limits.chunks / 2 && self.bytes <= limits.bytes / 2
+    }
+
+    fn is_open(&self) -> bool {
+        matches!(self.end, End::Open)
+    }
+
+    /// What is next; a fault is said once.
+    fn take(&mut self) -> Poll<Option<Result<Frame, Fault>>> {
+        if let Some(frame) = self.pop() {
+            return Poll::Ready(Some(Ok(frame)));
+        }
+        match std::mem::replace(&mut self.end, End::Whole) {
+            End::Open => {
+                self.end = End::Open;
+                Poll::Pending
+            }
+            End::Whole => Poll::Ready(None),
+            End::Broken(fault) => Poll::Ready(Some(Err(fault))),
+        }
+    }
+}
+
+fn weight(frame: &Frame) -> u64 {
+    match frame {
+        Frame::Data(data) => data.len() as u64,
+        Frame::File(_) | Frame::Trailers(_) => 0,
+    }
+}
+
+/// Whether the worker may pass on more of the body.
+pub(super) enum Room {
+    Free,
+    /// Not now; it is woken.
+    Stalled,
+    /// Nobody wants it.
+    Unwanted,
+}
+
+/// Which of the other side's ends waits; they may lie with two tasks.
+pub(super) enum Watcher {
+    Reader,
+    Writer,
+}
+
+pub(super) fn remember(place: &mut Option<Waker>, cx: &Context<'_>) {
+    match place {
+        Some(known) if known.will_wake(cx.waker()) => {}
+        _ => *place = Some(cx.waker().clone()),
+    }
+}
+
+impl Link {
+    pub(super) fn new(limits: Limits, asked: bool, no_body: bool) -> Arc<Link> {
+        let mut state = State { asked, ..State::default() };
+        if no_body {
+            state.inward.end = End::Whole;
+        }
+        Arc::new(Link { state: Mutex::new(state), limits })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    // The worker's side.
+
+    pub(super) fn room(&self, cx: &Context<'_>) -> Room {
+        let mut state = self.state();
+        if state.unwanted {
+            return Room::Unwanted;
+        }
+        if state.asked && !state.inward.is_full(&self.limits) {
+            return Room::Free;
+        }
+        state.stalled = true;
+        remember(&mut state.worker, cx);
+        Room::Stalled
+    }
+
+    pub(super) fn give(&self, frame: Frame) {
+        let mut state = self.state();
+        state.inward.push(frame);
+        let waker = state.reader.take();
+        drop(state);
+        wake(waker);
+    }
+
+    pub(super) fn end_inward(&self, fault: Option<Fault>) {
+        let mut state = self.state();
+        state.inward.end = fault.map_or(End::Whole, End::Broken);
+        let waker = state.reader.take();
+        drop(state);
+        wake(waker);
+    }
+
+    /// The answer, and the interim responses that came before it.
+    pub(super) fn poll_answer(&self, cx: &Context<'_>) -> (Poll<Result<Answer, Fault>>, Interim) {
+        let mut state = self.state();
+        let interim = std::mem::take(&mut state.interim);
+        match state.answer.take() {
+            Some(answer) => (Poll::Ready(answer), interim),
+            None => {
+                remember(&mut state.worker, cx);
+                (Poll::Pending, interim)
+            }
+        }
+    }
+
+    pub(super) fn poll_outward(&self, cx: &Context<'_>) -> Poll<Option<Result<Frame, Fault>>> {
+        let mut state = self.state();
+        let taken = state.outward.take();
+        if taken.is_pending() {
+            remember(&mut state.worker, cx);
+            return taken;
+        }
+        let waker = match state.outward.is_half_free(&self.limits) {
+            true => state.writer.take(),
+            false => None,
+        };
+        drop(state);
+        wake(waker);
+        taken
+    }
+
+    /// The worker's side has gone, with whatever was on its way.
+    pub(super) fn leave_worker(&self) {
+        let mut state = self.state();
+        state.gone = true;
+        state.worker = None;
+        let frames = (
+            std::mem::take(&mut state.inward.frames),
+            std::mem::take(&mut state.outward.frames),
+            state.answer.take(),
+        );
+        (state.inward.bytes, state.outward.bytes) = (0, 0);
+        let (reader, writer) = (state.reader.take(), state.writer.take());
+        drop(state);
+        drop(frames);
+        wake(reader);
+        wake(writer);
+    }
+
+    // The other side.
+
+    pub(super) fn poll_inward(&self, cx: &Context<'_>) -> Poll<Option<Result<Frame, Fault>>> {
+        let mut state = self.state();
+        if state.gone && state.inward.is_open() {
+            state.inward.end = End::Whole;
+            return Poll::Ready(Some(Err(Fault::client_gone("nobody waits for the answer"))));
+        }
+        let taken = state.inward.take();
+        let mut waker = None;
+        if taken.is_pending() {
+            remember(&mut state.reader, cx);
+        }
+        if state.stalled && (!state.asked || state.inward.is_half_free(&self.limits)) {
+            state.stalled = false;
+            waker = state.worker.take();
+        }
+        state.asked = true;
+        drop(state);
+        wake(waker);
+        taken
+    }
+
+    /// Whether all of the body is here that is still to be read; one that broke is never whole.
+    pub(super) fn is_inward_whole(&self, left: Option<u64>) -> bool {
+        let State { inward, .. } = &*self.state();
+        let is_file = matches!(inward.frames.front(), Some(Frame::File(_)));
+        is_file || matches!(inward.end, End::Whole) || left.is_some_and(|left| inward.bytes >= left)
+    }
+
+    /// Nobody reads the body any more.
+    pub(super) fn leave_inward(&self) {
+        let mut state = self.state();
+        state.unwanted = true;
+        state.reader = None;
+        let frames = std::mem::take(&mut state.inward.frames);
+        state.inward.bytes = 0;
+        // So that the worker lets go of the body and learns what is left of it.
+        let waker = if state.inward.is_open() { state.worker.take() } else { None };
+        drop(state);
+        drop(frames);
+        wake(waker);
+    }
+
+    pub(super) fn answer(&self, answer: Result<Answer, Fault>) {
+        let mut state = self.state();
+        if state.gone {
+            return;
+        }
+        state.answer = Some(answer);
+        let waker = state.worker.take();
+        drop(state);
+        wake(waker);
+    }
+
+    /// Has an interim response sent; more than a few are not kept.
+    pub(super) fn inform(&self, status: u16, headers: Headers) {
+        let mut state = self.state();
+        if state.gone || state.interim.len() >= INTERIM_MAX {
+            return;
+        }
+        state.interim.push((status, headers));
+        let waker = state.worker.take();
+        drop(state);
+        wake(waker);
+    }
+
+    /// Ready with whether there is room; `false` when nobody waits for the answer any more.
+    pub(super) fn poll_writable(&self, cx: &Context<'_>) -> Poll<bool> {
+        let mut state = self.state();
+        if state.gone {
+            return Poll::Ready(false);
+        }
+        if !state.outward.is_full(&self.limits) {
+            return Poll::Ready(true);
+        }
+        remember(&mut state.writer, cx);
+        Poll::Pending
+    }
+
+    pub(super) fn send(&self, frame: Frame) {
+        let mut state = self.state();
+        if state.gone {
+            return;
+        }
+        state.outward.push(frame);
+        let waker = state.worker.take();
+        drop(state);
+        wake(waker);
+    }
+
+    /// Ends the answer's body; without `end` it was dropped in the middle.
+    pub(super) fn end_outward(&self, end: Option<Result<(), Fault>>) {
+        let mut state = self.state();
+        if !state.outward.is_open() {
+            return;
+        }
+        state.outward.end = match end {
+            Some(Ok(())) => End::Whole,
+            Some(Err(fault)) => End::Broken(fault),
+            None => End::Broken(dropped()),
+        };
+        let waker = state.worker.take();
+        drop(state);
+        wake(waker);
+    }
+
+    pub(super) fn is_gone(&self) -> bool {
+        self.state().gone
+    }
+
+    pub(super) fn poll_gone(&self, cx: &Context<'_>, watcher: Watcher) -> Poll<()> {
+        let mut state = self.state();
+        if state.gone {
+            return Poll::Ready(());
+        }
+        let place = match watcher {
+            Watcher::Reader => &mut state.reader,
+            Watcher::Writer => &mut state.writer,
+        };
+        remember(place, cx);
+        Poll::Pending
+    }
+}

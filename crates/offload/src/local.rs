@@ -1,0 +1,208 @@
+//! The side of a hand-over that stays on the worker: passes the body on, and becomes the outcome.
+
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
+
+use net::Timer;
+
+use crate::link::{Answer, Content, Link, Room};
+use crate::{Limits, dropped, late};
+use message::{Body, BodyStream, Fault, FaultKind, Frame, Inform, Outcome, Response, detach_small};
+
+/// The outcome to come. Dropping it tells the other side that nobody waits any more.
+pub struct Local {
+    /// Gone once there is an outcome.
+    sides: Option<Sides>,
+    informer: Option<Rc<dyn Inform>>,
+    limits: Limits,
+}
+
+/// What the outcome and the body of the answer need alike: while an answer streams, the rest of the
+/// request's body still has to be passed on.
+struct Sides {
+    link: Hold,
+    /// The rest of the request's body.
+    body: Option<Body>,
+    /// Why the body ended early.
+    fault: Option<Fault>,
+    timer: Timer,
+    /// A time-out is running.
+    counting: bool,
+}
+
+/// Tells the other side when it is dropped.
+struct Hold(Arc<Link>);
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.0.leave_worker();
+    }
+}
+
+impl Local {
+    pub(super) fn new(
+        link: Arc<Link>,
+        body: Body,
+        informer: Option<Rc<dyn Inform>>,
+        limits: Limits,
+    ) -> Local {
+        let body = (!body.is_empty()).then_some(body);
+        let timer = Timer::new();
+        let sides = Sides { link: Hold(link), body, fault: None, timer, counting: false };
+        Local { sides: Some(sides), informer, limits }
+    }
+
+    /// Passes on what has arrived. Whoever waits for the outcome polls again, with its own waker.
+    pub(super) fn begin(&mut self) {
+        if let Some(sides) = &mut self.sides {
+            sides.pass_on(&mut Context::from_waker(Waker::noop()));
+        }
+    }
+
+    fn respond(&mut self, answer: Answer) -> Response {
+        let mut response = Response::new(answer.status);
+        response.headers = answer.headers;
+        response.reason = answer.reason;
+        match (answer.body, self.sides.take()) {
+            (Content::Whole(bytes), _) => response.body = Body::from(bytes),
+            (Content::Stream(length), Some(mut sides)) => {
+                sides.counting = false;
+                let pause = self.limits.pause;
+                response.body = Body::stream(Coming { sides, left: length, pause, ended: false });
+            }
+            (Content::Stream(_), None) => {}
+        }
+        response
+    }
+}
+
+impl Future for Local {
+    type Output = Outcome;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Outcome> {
+        let within = self.limits.answer;
+        let Local { sides: Some(sides), informer, .. } = &mut *self else { return Poll::Pending };
+        let client_is_slow = sides.pass_on(cx);
+        let (answer, interim) = sides.link.0.poll_answer(cx);
+        if let Some(informer) = informer {
+            interim.iter().for_each(|(status, headers)| informer.inform(*status, headers));
+        }
+        let outcome = match answer {
+            _ if sides.is_client_gone() => Err(sides.cause(dropped())),
+            Poll::Ready(Ok(answer)) => Ok(self.respond(answer)),
+            Poll::Ready(Err(fault)) => Err(sides.cause(fault)),
+            Poll::Pending => {
+                ready!(sides.poll_timer(cx, within, client_is_slow));
+                Err(late("the other side did not answer in time"))
+            }
+        };
+        self.sides = None;
+        Poll::Ready(outcome)
+    }
+}
+
+impl Sides {
+    /// Passes the body on as far as there is room; whether more of it waits for the client.
+    fn pass_on(&mut self, cx: &mut Context<'_>) -> bool {
+        while let Some(body) = &mut self.body {
+            match self.link.0.room(cx) {
+                Room::Free => {}
+                Room::Stalled => return false,
+                Room::Unwanted => break,
+            }
+            match body.poll_frame(cx) {
+                Poll::Pending => return true,
+                Poll::Ready(Some(Ok(frame))) => {
+                    self.counting = false;
+                    self.link.0.give(owned(frame));
+                }
+                Poll::Ready(end) => {
+                    self.fault = end.and_then(Result::err);
+                    self.link.0.end_inward(self.fault.clone());
+                    break;
+                }
+            }
+        }
+        self.body = None;
+        false
+    }
+
+    fn is_client_gone(&self) -> bool {
+        self.fault.as_ref().is_some_and(|fault| fault.kind == FaultKind::ClientGone)
+    }
+
+    /// If the body failed, the other side could not but give up: that is the fault to tell.
+    fn cause(&mut self, fault: Fault) -> Fault {
+        if fault.kind == FaultKind::OffloadDropped {
+            self.fault.take().unwrap_or(fault)
+        } else {
+            fault
+        }
+    }
+
+    /// Ready when the other side has let us wait for `span`; it is not to blame for the client.
+    fn poll_timer(&mut self, cx: &mut Context<'_>, span: Duration, slow_client: bool) -> Poll<()> {
+        if slow_client {
+            self.counting = false;
+            return Poll::Pending;
+        }
+        if !self.counting {
+            self.counting = true;
+            self.timer.set(span);
+        }
+        self.timer.poll(cx)
+    }
+}
+
+/// A frame whose bytes pin no block of the worker.
+fn owned(frame: Frame) -> Frame {
+    match frame {
+        Frame::Data(data) => Frame::Data(detach_small(data)),
+        file => file,
+    }
+}
+
+/// The body of an answer that the other side sends piece by piece.
+struct Coming {
+    sides: Sides,
+    /// What is still to come, where the other side has said so.
+    left: Option<u64>,
+    pause: Duration,
+    ended: bool,
+}
+
+impl BodyStream for Coming {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, Fault>>> {
+        if self.ended {
+            return Poll::Ready(None);
+        }
+        let client_is_slow = self.sides.pass_on(cx);
+        let next = match self.sides.link.0.poll_outward(cx) {
+            Poll::Ready(next) => next,
+            Poll::Pending => {
+                ready!(self.sides.poll_timer(cx, self.pause, client_is_slow));
+                Some(Err(late("the other side paused in its answer")))
+            }
+        };
+        self.sides.counting = false;
+        match &next {
+            Some(Ok(frame)) => {
+                let length = match frame {
+                    Frame::Data(data) => data.len() as u64,
+                    Frame::File(range) => range.length,
+                    Frame::Trailers(_) => 0,
+                };
+                self.left = self.left.map(|left| left.saturating_sub(length));
+            }
+            Some(Err(_)) | None => self.ended = true,
+        }
+        Poll::Ready(next)
+    }
+
+    fn length(&self) -> Option<u64> {
+        self.left
+    }
+}

@@ -1,0 +1,175 @@
+//! Where exchanges wait that another thread answers: a bounded queue, and what wakes its reader.
+//!
+//! Workers put exchanges here; whoever answers takes them, together with word of its own waits that
+//! have ended ([`RequestQueue::waker`]). Promises that the reader is alarmed once for all that has
+//! come since it said that it sleeps, and not at all while it is awake; that nothing which is put
+//! here is overlooked by a reader that went to sleep at that moment; and that a full desk refuses
+//! at once, because to wait for a place would hold requests in a second, unbounded queue.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::task::{Wake, Waker};
+
+use crossbeam_queue::{ArrayQueue, SegQueue};
+
+use crate::Arrival;
+
+/// What the reader takes.
+pub enum Event {
+    /// An exchange, and when it was put here (microseconds of [`net::clock::precise_us`]).
+    Arrived(Arrival, u64),
+    /// The wait of this number has ended: see [`RequestQueue::waker`].
+    Ended(u64),
+}
+
+/// Nobody is alarmed.
+const NEVER: u64 = u64::MAX;
+
+/// The queue. Its reader is one thread, or several that share one sleep.
+pub struct RequestQueue {
+    arrivals: ArrayQueue<(Arrival, u64)>,
+    ended: SegQueue<u64>,
+    asleep: AtomicBool,
+    closed: AtomicBool,
+    /// See [`RequestQueue::serve_threads`].
+    whole: AtomicBool,
+    /// When the alarm was raised that nobody has heard yet.
+    alarmed_us: AtomicU64,
+    alarm: Box<dyn Fn() + Send + Sync>,
+}
+
+impl RequestQueue {
+    /// A desk with so many places. `alarm` wakes the reader from its sleep.
+    pub fn new(places: usize, alarm: impl Fn() + Send + Sync + 'static) -> Arc<RequestQueue> {
+        Arc::new(RequestQueue {
+            arrivals: ArrayQueue::new(places.max(1)),
+            ended: SegQueue::new(),
+            // Whoever reads has not begun, and hears the first alarm when it does.
+            asleep: AtomicBool::new(true),
+            closed: AtomicBool::new(false),
+            whole: AtomicBool::new(false),
+            alarmed_us: AtomicU64::new(NEVER),
+            alarm: Box::new(alarm),
+        })
+    }
+
+    /// Says that the readers are threads which block: bodies are to be here as a whole before they
+    /// are put here, and sessions are not for them.
+    pub fn serve_threads(&self) {
+        self.whole.store(true, Ordering::Release);
+    }
+
+    /// Whether [`RequestQueue::serve_threads`] was said.
+    pub fn serves_threads(&self) -> bool {
+        self.whole.load(Ordering::Acquire)
+    }
+
+    /// Puts an exchange here; it comes back when there is no place, or nobody to take it. The
+    /// reader hears of it with the next [`RequestQueue::alert`]: who puts many here at once alerts
+    /// it once.
+    pub fn put(&self, arrival: Arrival) -> Result<(), Arrival> {
+        if self.closed.load(Ordering::Acquire) {
+            return Err(arrival);
+        }
+        let entry = (arrival, net::clock::precise_us());
+        self.arrivals.push(entry).map_err(|(arrival, _)| arrival)
+    }
+
+    /// What has come, if anything has. Waits that ended go first: they belong to older exchanges.
+    pub fn take(&self) -> Option<Event> {
+        if let Some(number) = self.ended.pop() {
+            return Some(Event::Ended(number));
+        }
+        self.take_arrival()
+    }
+
+    /// The next exchange, if there is one.
+    pub fn take_arrival(&self) -> Option<Event> {
+        self.arrivals.pop().map(|(arrival, at_us)| Event::Arrived(arrival, at_us))
+    }
+
+    /// How many exchanges wait.
+    pub fn waiting(&self) -> usize {
+        self.arrivals.len()
+    }
+
+    /// The reader goes to sleep until it is alarmed; `false` when something has come meanwhile, and
+    /// then it stays awake.
+    pub fn sleep(&self) -> bool {
+        self.asleep.store(true, Ordering::Relaxed);
+        // Between saying that we sleep and looking a last time; its counterpart is in `alert`. One
+        // of the two sides sees what the other one did.
+        fence(Ordering::SeqCst);
+        let is_empty = self.arrivals.is_empty() && self.ended.is_empty();
+        if !is_empty && self.asleep.swap(false, Ordering::AcqRel) {
+            return false;
+        }
+        true
+    }
+
+    /// The reader has heard the alarm.
+    pub fn awake(&self) {
+        self.asleep.store(false, Ordering::Relaxed);
+        self.alarmed_us.store(NEVER, Ordering::Relaxed);
+    }
+
+    /// One of several readers has heard the alarm; others may sleep on.
+    pub fn heard(&self) {
+        self.alarmed_us.store(NEVER, Ordering::Relaxed);
+    }
+
+    /// For how many microseconds an alarm has not been heard.
+    pub fn unheard_us(&self) -> u64 {
+        match self.alarmed_us.load(Ordering::Relaxed) {
+            NEVER => 0,
+            at => net::clock::precise_us().saturating_sub(at),
+        }
+    }
+
+    /// Alarms the reader although nothing was put here: there is something to look at elsewhere.
+    pub fn wake_driver(&self) {
+        self.asleep.store(false, Ordering::Relaxed);
+        (self.alarm)();
+    }
+
+    /// A waker for the reader's own waits, such as for a piece of a body: what it wakes comes out
+    /// of the desk as [`Event::Ended`].
+    pub fn waker(self: &Arc<Self>, number: u64) -> Waker {
+        Waker::from(Arc::new(Wait { desk: self.clone(), number, told: AtomicBool::new(false) }))
+    }
+
+    /// Refuses what comes from now on.
+    pub fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+    }
+
+    /// Alarms the reader, if it sleeps.
+    pub fn alert(&self) {
+        fence(Ordering::SeqCst);
+        if self.asleep.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::AcqRel) {
+            self.alarmed_us.store(net::clock::precise_us(), Ordering::Relaxed);
+            (self.alarm)();
+        }
+    }
+}
+
+/// One wait of the reader.
+struct Wait {
+    desk: Arc<RequestQueue>,
+    number: u64,
+    /// Whether it was told: once is enough.
+    told: AtomicBool,
+}
+
+impl Wake for Wait {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if !self.told.swap(true, Ordering::AcqRel) {
+            self.desk.ended.push(self.number);
+            self.desk.alert();
+        }
+    }
+}

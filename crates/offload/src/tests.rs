@@ -1,0 +1,443 @@
+//! Both sides of a hand-over, with the other one on a thread of its own unless its order matters.
+
+use std::cell::Cell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{self, Receiver, SyncSender};
+use std::task::{Context, Poll};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use bytes::Bytes;
+use net::worker::block_on_local;
+use wire::Method;
+
+use crate::{Gone, Limits, OffloadHandler, OffloadedRequest, leave, wait};
+use message::{
+    Body, BodyStream, Fault, Frame, Headers, Outcome, Params, Request, Response, Target,
+};
+use plugin::Handler;
+
+const SMALL: Limits = Limits {
+    chunks: 4,
+    bytes: 4096,
+    answer: Duration::from_secs(10),
+    pause: Duration::from_secs(10),
+};
+
+fn request(body: Body) -> Request {
+    let target = Target::new(Bytes::from_static(b"/a%20b/42?q=1")).unwrap();
+    let mut request = Request::made_up(Method::Post, target, Headers::new());
+    request.headers.append("x-own", "1");
+    request.body = body;
+    request
+}
+
+/// A thread that answers each exchange with `serve`; it ends when its queue does.
+fn thread(
+    serve: impl Fn(OffloadedRequest) + Send + 'static,
+) -> (SyncSender<OffloadedRequest>, JoinHandle<()>) {
+    let (queue, exchanges) = mpsc::sync_channel(8);
+    let serving = move || exchanges.iter().for_each(serve);
+    (queue, std::thread::spawn(serving))
+}
+
+/// What comes of a request that `serve` answers on another thread.
+fn answered(mut request: Request, serve: impl Fn(OffloadedRequest) + Send + 'static) -> Outcome {
+    let (queue, thread) = thread(serve);
+    let outcome = block_on_local(async {
+        let (handed, local) = leave(&mut request, SMALL);
+        queue.send(handed).unwrap();
+        drop(queue);
+        let mut response = local.await?;
+        response.body = Body::from(response.body.collect(1 << 30).await?);
+        Ok(response)
+    });
+    // A thread that panicked on purpose has said so by what it dropped.
+    let _ = thread.join();
+    outcome
+}
+
+async fn text(response: &mut Response) -> String {
+    String::from_utf8_lossy(&response.body.collect(1 << 20).await.unwrap()).into_owned()
+}
+
+/// Pieces of 1000 bytes, counted when they are asked for.
+struct Source {
+    left: usize,
+    given: Arc<AtomicUsize>,
+    trailers: Option<Headers>,
+}
+
+impl Source {
+    fn new(pieces: usize, given: &Arc<AtomicUsize>) -> Source {
+        Source { left: pieces, given: given.clone(), trailers: None }
+    }
+}
+
+impl BodyStream for Source {
+    fn poll_frame(&mut self, _: &mut Context<'_>) -> Poll<Option<Result<Frame, Fault>>> {
+        if self.left == 0 {
+            return Poll::Ready(self.trailers.take().map(|fields| Ok(Frame::Trailers(fields))));
+        }
+        self.left -= 1;
+        self.given.fetch_add(1, Ordering::SeqCst);
+        Poll::Ready(Some(Ok(Frame::Data(Bytes::from(vec![b'x'; 1000])))))
+    }
+
+    fn length(&self) -> Option<u64> {
+        None
+    }
+}
+
+#[test]
+fn the_head_leaves_by_value() {
+    fn is_send<T: Send>(_: &T) {}
+    let mut request = request(Body::from("first"));
+    request.consumer = Some(Rc::from("somebody"));
+    request.params = Params::new(Arc::from(vec![Box::from("id")]), &[(5, 7)]);
+    let (handed, local) = leave(&mut request, SMALL);
+    is_send(&handed);
+    let OffloadedRequest { head, mut body, answer } = handed;
+    assert_eq!((head.method, head.target.path()), (Method::Post, "/a b/42"));
+    assert_eq!(head.target.raw(), b"/a%20b/42?q=1");
+    assert_eq!(head.headers.get("x-own"), Some(&b"1"[..]));
+    assert_eq!(head.params, [(Box::from("id"), Box::from("42"))]);
+    assert_eq!((head.consumer.as_deref(), &*head.listener), (Some("somebody"), "internal"));
+    assert_eq!(head.body_length, Some(5));
+    // The first piece is there without asking the worker.
+    assert!(matches!(wait(body.frame()), Some(Ok(Frame::Data(data))) if data == "first"));
+    assert!(wait(body.frame()).is_none());
+    assert!(request.headers.contains("x-own"), "the log still needs the head");
+    answer.whole(200, Headers::new(), "done");
+    let mut response = block_on_local(local).unwrap();
+    assert_eq!(response.body.length(), Some(4));
+    assert_eq!(block_on_local(text(&mut response)), "done");
+}
+
+#[test]
+fn a_long_body_is_asked_for_only_as_fast_as_it_is_read() {
+    const PIECES: usize = 500;
+    let (given, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let body = Body::stream(Source::new(PIECES, &given));
+    let (counted, peak) = (given.clone(), most.clone());
+    let outcome = answered(request(body), move |handed| {
+        let (mut body, mut taken) = (handed.body, 0);
+        while let Some(frame) = wait(body.frame()) {
+            let Ok(Frame::Data(_)) = frame else { panic!("data was expected") };
+            peak.fetch_max(counted.load(Ordering::SeqCst) - taken, Ordering::SeqCst);
+            taken += 1;
+        }
+        handed.answer.whole(200, Headers::new(), taken.to_string());
+    });
+    assert_eq!(block_on_local(text(&mut outcome.unwrap())), PIECES.to_string());
+    // One more than the queue holds may be on its way out of it.
+    let most = most.load(Ordering::SeqCst);
+    assert!((2..=SMALL.chunks + 1).contains(&most), "{most} were in flight");
+}
+
+#[test]
+fn a_long_answer_is_made_only_as_fast_as_it_is_taken() {
+    const PIECES: usize = 500;
+    let made = Arc::new(AtomicUsize::new(0));
+    let counted = made.clone();
+    let (queue, thread) = thread(move |handed| {
+        let mut sending = handed.answer.stream(200, Headers::new(), None);
+        for _ in 0..PIECES {
+            // The length of a piece alone would fill the queue of bytes before that of pieces.
+            wait(sending.send(vec![b'x'; 3000])).unwrap();
+            counted.fetch_add(1, Ordering::SeqCst);
+        }
+        let mut trailers = Headers::new();
+        trailers.append("x-sum", "7");
+        sending.finish(Some(trailers));
+    });
+    block_on_local(async {
+        let mut request = request(Body::Empty);
+        let (handed, local) = leave(&mut request, SMALL);
+        queue.send(handed).unwrap();
+        let mut body = local.await.unwrap().body;
+        let (mut taken, mut bytes) = (0, 0);
+        loop {
+            match body.frame().await.unwrap().unwrap() {
+                Frame::Data(data) => bytes += data.len(),
+                Frame::Trailers(fields) => {
+                    assert_eq!(fields.get("x-sum"), Some(&b"7"[..]));
+                    break;
+                }
+                Frame::File(_) => panic!("no file was sent"),
+            }
+            taken += 1;
+            let ahead = made.load(Ordering::SeqCst).saturating_sub(taken);
+            assert!(ahead <= 2, "{ahead} pieces of 3000 bytes wait where 4096 bytes may");
+        }
+        assert_eq!((taken, bytes), (PIECES, PIECES * 3000));
+        assert!(body.frame().await.is_none());
+    });
+    drop(queue);
+    thread.join().unwrap();
+}
+
+#[test]
+fn both_bodies_stream_at_the_same_time_and_trailers_pass() {
+    let given = Arc::default();
+    let mut source = Source::new(100, &given);
+    let mut trailers = Headers::new();
+    trailers.append("x-end", "yes");
+    source.trailers = Some(trailers);
+    let (queue, thread) = thread(|handed| {
+        let mut body = handed.body;
+        let mut sending = handed.answer.stream(200, Headers::new(), None);
+        loop {
+            match wait(body.frame()).unwrap().unwrap() {
+                Frame::Trailers(fields) => return sending.finish(Some(fields)),
+                frame => {
+                    wait(std::future::poll_fn(|cx| sending.poll_ready(cx))).unwrap();
+                    sending.push(frame);
+                }
+            }
+        }
+    });
+    block_on_local(async {
+        let mut request = request(Body::stream(source));
+        let (handed, local) = leave(&mut request, SMALL);
+        queue.send(handed).unwrap();
+        let mut body = local.await.unwrap().body;
+        let mut bytes = 0;
+        loop {
+            match body.frame().await.unwrap().unwrap() {
+                Frame::Data(data) => bytes += data.len(),
+                Frame::Trailers(fields) => break assert!(fields.contains("x-end")),
+                Frame::File(_) => panic!("no file was sent"),
+            }
+        }
+        assert_eq!(bytes, 100_000);
+    });
+    drop(queue);
+    thread.join().unwrap();
+}
+
+#[test]
+fn the_other_side_learns_that_the_client_has_gone() {
+    let (told, tells) = mpsc::channel();
+    let (ready, is_ready) = mpsc::channel();
+    let (queue, thread) = thread(move |handed| {
+        let OffloadedRequest { mut body, mut answer, .. } = handed;
+        ready.send(()).unwrap();
+        // One after the other: the first wait is ended by the client's going.
+        told.send(wait(body.frame()).unwrap().unwrap_err().slug()).unwrap();
+        wait(body.unwanted());
+        wait(answer.unwanted());
+        assert!(answer.is_unwanted());
+        let mut sending = answer.stream(200, Headers::new(), None);
+        assert_eq!(wait(sending.send("x")), Err(Gone));
+        told.send("sending").unwrap();
+    });
+    block_on_local(async {
+        let mut request = request(Body::stream(Never));
+        let (handed, local) = leave(&mut request, SMALL);
+        queue.send(handed).unwrap();
+        is_ready.recv().unwrap();
+        drop(local);
+    });
+    let within = Duration::from_secs(10);
+    assert_eq!(tells.recv_timeout(within).unwrap(), "client_gone");
+    assert_eq!(tells.recv_timeout(within).unwrap(), "sending");
+    drop(queue);
+    thread.join().unwrap();
+}
+
+struct Never;
+
+impl BodyStream for Never {
+    fn poll_frame(&mut self, _: &mut Context<'_>) -> Poll<Option<Result<Frame, Fault>>> {
+        Poll::Pending
+    }
+
+    fn length(&self) -> Option<u64> {
+        None
+    }
+}
+
+#[test]
+fn what_the_other_side_drops_is_its_fault() {
+    let dropped = |serve: fn(OffloadedRequest)| {
+        let fault = answered(request(Body::Empty), serve).err().unwrap();
+        (fault.status, fault.slug())
+    };
+    assert_eq!(dropped(drop), (500, "handover_dropped"));
+    let panics = |handed: OffloadedRequest| {
+        let _held = handed;
+        panic!("on purpose")
+    };
+    assert_eq!(dropped(panics), (500, "handover_dropped"));
+    let breaks_off = |handed: OffloadedRequest| {
+        let mut sending = handed.answer.stream(200, Headers::new(), None);
+        wait(sending.send("part")).unwrap();
+    };
+    assert_eq!(dropped(breaks_off), (500, "handover_dropped"));
+    let fails = |handed: OffloadedRequest| handed.answer.fail(Fault::not_found());
+    assert_eq!(dropped(fails), (404, "not_found"));
+}
+
+#[test]
+fn a_body_that_fails_is_told_and_is_the_cause() {
+    struct TooLong;
+    impl BodyStream for TooLong {
+        fn poll_frame(&mut self, _: &mut Context<'_>) -> Poll<Option<Result<Frame, Fault>>> {
+            Poll::Ready(Some(Err(Fault::body_too_large())))
+        }
+        fn length(&self) -> Option<u64> {
+            None
+        }
+    }
+    let gives_up = |mut handed: OffloadedRequest| {
+        let fault = wait(handed.body.frame()).unwrap().unwrap_err();
+        assert_eq!(fault.status, 413);
+    };
+    let outcome = answered(request(Body::stream(TooLong)), gives_up);
+    assert_eq!(outcome.err().unwrap().status, 413);
+    // It need not give up.
+    let does_not_care = |handed: OffloadedRequest| handed.answer.whole(202, Headers::new(), "");
+    assert_eq!(answered(request(Body::stream(TooLong)), does_not_care).unwrap().status, 202);
+}
+
+#[test]
+fn an_answer_and_its_pauses_are_bounded() {
+    let limits =
+        Limits { answer: Duration::from_millis(20), pause: Duration::from_millis(20), ..SMALL };
+    block_on_local(async {
+        let mut request = request(Body::Empty);
+        let (handed, local) = leave(&mut request, limits);
+        let fault = local.await.err().unwrap();
+        assert_eq!((fault.status, fault.slug()), (504, "handover_timeout"));
+        assert!(handed.answer.is_unwanted());
+
+        let (handed, local) = leave(&mut request, limits);
+        let mut sending = handed.answer.stream(200, Headers::new(), Some(8));
+        sending.push(Frame::Data(Bytes::from_static(b"half")));
+        let mut body = local.await.unwrap().body;
+        assert_eq!(body.length(), Some(8));
+        assert!(matches!(body.frame().await, Some(Ok(Frame::Data(_)))));
+        assert_eq!(body.frame().await.unwrap().unwrap_err().slug(), "handover_timeout");
+    });
+}
+
+#[test]
+fn a_slow_client_is_not_the_other_sides_fault() {
+    net::manual_time::block_on(async {
+        let limits = Limits { answer: Duration::from_secs(8), ..SMALL };
+        let mut request = request(Body::stream(Never));
+        let (_handed, local) = leave(&mut request, limits);
+        let minute = Duration::from_secs(60);
+        let (outcome, ()) = tokio::join!(
+            net::timer::within(minute, local),
+            net::manual_time::advance(minute + Duration::from_secs(1))
+        );
+        assert!(outcome.is_none());
+    });
+}
+
+#[test]
+fn a_client_that_waits_for_100_is_told_when_the_other_side_asks() {
+    struct Asked(Rc<Cell<bool>>);
+    impl BodyStream for Asked {
+        fn poll_frame(&mut self, _: &mut Context<'_>) -> Poll<Option<Result<Frame, Fault>>> {
+            let first = !self.0.replace(true);
+            Poll::Ready(first.then(|| Ok(Frame::Data(Bytes::from_static(b"body")))))
+        }
+        fn length(&self) -> Option<u64> {
+            Some(4)
+        }
+    }
+    block_on_local(async {
+        let asked = Rc::new(Cell::new(false));
+        let mut request = request(Body::stream(Asked(asked.clone())));
+        request.headers.append("expect", "100-Continue");
+        let (handed, local) = leave(&mut request, SMALL);
+        let local = net::task::spawn_local(local);
+        tokio::task::yield_now().await;
+        assert!(!asked.get());
+        let OffloadedRequest { mut body, answer, .. } = handed;
+        assert!(matches!(body.frame().await, Some(Ok(Frame::Data(data))) if data == "body"));
+        assert!(asked.get());
+        answer.whole(200, Headers::new(), "");
+        assert_eq!(local.await.unwrap().unwrap().status, 200);
+    });
+}
+
+#[test]
+fn a_body_that_nobody_reads_is_let_go() {
+    struct Held {
+        _count: Rc<()>,
+    }
+    impl BodyStream for Held {
+        fn poll_frame(&mut self, _: &mut Context<'_>) -> Poll<Option<Result<Frame, Fault>>> {
+            Poll::Pending
+        }
+        fn length(&self) -> Option<u64> {
+            None
+        }
+    }
+    block_on_local(async {
+        let held = Rc::new(());
+        let mut request = request(Body::stream(Held { _count: held.clone() }));
+        let (handed, local) = leave(&mut request, SMALL);
+        let OffloadedRequest { body, answer, .. } = handed;
+        let sending = answer.stream(200, Headers::new(), None);
+        let mut answered = local.await.unwrap().body;
+        let reading = net::task::spawn_local(async move { answered.frame().await.is_none() });
+        tokio::task::yield_now().await;
+        assert_eq!(Rc::strong_count(&held), 2);
+        drop(body);
+        tokio::task::yield_now().await;
+        assert_eq!(Rc::strong_count(&held), 1, "the client's body can be read away now");
+        sending.finish(None);
+        assert!(reading.await.unwrap());
+    });
+}
+
+/// The queue of a thread that is busy: one place, and nobody takes from it.
+fn busy() -> (OffloadHandler, Receiver<OffloadedRequest>) {
+    let (queue, exchanges) = mpsc::sync_channel(1);
+    (OffloadHandler::new(queue, SMALL), exchanges)
+}
+
+#[test]
+fn a_full_queue_is_503_and_a_closed_one_500() {
+    block_on_local(async {
+        let (handler, exchanges) = busy();
+        let (mut first, mut second) = (request(Body::Empty), request(Body::from("second")));
+        let waiting = handler.handle(&mut first);
+        let fault = handler.handle(&mut second).resolve().await.err().unwrap();
+        assert_eq!((fault.status, fault.slug()), (503, "handover_full"));
+        assert_eq!(fault.retry_after_s, Some(1));
+        exchanges.recv().unwrap().answer.whole(200, Headers::new(), "");
+        assert_eq!(waiting.resolve().await.unwrap().status, 200);
+        drop(exchanges);
+        let fault = handler.handle(&mut second).resolve().await.err().unwrap();
+        assert_eq!((fault.status, fault.slug()), (500, "handover_closed"));
+    });
+}
+
+#[test]
+fn another_worker_can_go_on_with_the_exchange() {
+    let (queue, exchanges) = mpsc::sync_channel::<OffloadedRequest>(1);
+    let work = move || async move {
+        let OffloadedRequest { head, body, answer } = exchanges.recv().unwrap();
+        let mut request = Request::made_up(head.method, head.target, head.headers);
+        request.body = Body::stream(body);
+        let body = request.collect_body(1 << 20).await.unwrap();
+        answer.whole(200, Headers::new(), body);
+    };
+    let other = net::worker::spawn("other".to_owned(), None, work).unwrap();
+    let given = Arc::default();
+    let mut request = request(Body::stream(Source::new(50, &given)));
+    block_on_local(async {
+        let (handed, local) = leave(&mut request, SMALL);
+        queue.send(handed).unwrap();
+        assert_eq!(local.await.unwrap().body.length(), Some(50_000));
+    });
+    other.join().unwrap();
+}

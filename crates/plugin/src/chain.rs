@@ -1,0 +1,285 @@
+//! What plugs into a route: filters, middlewares and handlers, and how a request runs through them.
+//!
+//! A hook returns a [`MaybeFuture`]: its result where that is known without waiting, which
+//! allocates nothing, or a future of it. Filters see the request in the order the route lists them
+//! and the response in the reverse order; a response made by a filter passes the filters before it.
+//! Only what must surround the rest of the route (cache, mirror, retry) is a [`Middleware`] and
+//! takes [`Next`].
+
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use telemetry::RouteMetrics;
+
+use message::{Fault, FaultKind, LocalFuture, Outcome, Request, Response, RouteBounds, RouteInfo};
+
+/// A result, or a future of it where it has to be waited for.
+pub enum MaybeFuture<'a, T> {
+    Ready(T),
+    Future(LocalFuture<'a, T>),
+}
+
+impl<'a, T> MaybeFuture<'a, T> {
+    /// Boxes a future.
+    pub fn of(future: impl Future<Output = T> + 'a) -> MaybeFuture<'a, T> {
+        MaybeFuture::Future(Box::pin(future))
+    }
+
+    /// Waits for the result, unless it is there.
+    #[inline]
+    pub async fn resolve(self) -> T {
+        match self {
+            MaybeFuture::Ready(value) => value,
+            MaybeFuture::Future(future) => future.await,
+        }
+    }
+}
+
+impl<T> From<T> for MaybeFuture<'_, T> {
+    #[inline]
+    fn from(value: T) -> Self {
+        MaybeFuture::Ready(value)
+    }
+}
+
+/// What a filter's hook decides.
+pub enum Step {
+    /// The request or the response continues on its path.
+    Continue,
+    /// Responds with this instead. On the request the rest of the route is skipped; on the response
+    /// the former one is replaced.
+    Respond(Response),
+    /// Fails with this fault.
+    Fail(Fault),
+}
+
+/// One entry of a route's `filters`, as one worker runs it.
+pub trait Filter {
+    /// Returns the filter's name in the configuration.
+    fn name(&self) -> &'static str;
+
+    /// True if both hooks are cheaper than reading the clock and never wait: see
+    /// [`Handler::is_instant`].
+    fn is_instant(&self) -> bool {
+        false
+    }
+
+    /// Called once for each request that gets to this filter.
+    fn on_request<'a>(&'a self, _request: &'a mut Request) -> MaybeFuture<'a, Step> {
+        MaybeFuture::Ready(Step::Continue)
+    }
+
+    /// Called once for each response that comes back to this filter.
+    fn on_response<'a>(
+        &'a self,
+        _request: &'a mut Request,
+        _response: &'a mut Response,
+    ) -> MaybeFuture<'a, Step> {
+        MaybeFuture::Ready(Step::Continue)
+    }
+
+    /// Called instead of [`Filter::on_response`] when what comes back is a fault: a filter may add
+    /// fields to the response it becomes ([`Fault::with_field`]).
+    fn on_fault(&self, _request: &mut Request, _fault: &mut Fault) {}
+
+    /// Called for a response that the server generated itself and that does not pass
+    /// [`Filter::on_response`] of this filter: an error, wherever it came from, or the response of
+    /// a filter that stands before this one. See [`crate::FilterPlan::changes_generated`].
+    fn on_generated(&self, _request: &Request, _response: &mut Response) {}
+}
+
+/// A filter that surrounds the rest of the route.
+pub trait Middleware {
+    /// Returns the middleware's name in the configuration.
+    fn name(&self) -> &'static str;
+
+    /// True if [`Middleware::call`] takes hardly any time before it first waits or runs the rest:
+    /// see [`Handler::is_instant`].
+    fn is_instant(&self) -> bool {
+        false
+    }
+
+    /// Responds, by running the rest of the route or without it.
+    fn call<'a>(self: Rc<Self>, request: &'a mut Request, next: Next) -> MaybeFuture<'a, Outcome>;
+}
+
+/// What a route ends in.
+pub trait Handler {
+    /// Returns the handler's name in the configuration.
+    fn name(&self) -> &'static str;
+
+    /// True if [`Handler::handle`] takes hardly any time before it first waits. Then responses to
+    /// other connections may wait until it has run, and the end of the exchange is told by a clock
+    /// that was read a few exchanges ago.
+    fn is_instant(&self) -> bool {
+        false
+    }
+
+    /// Responds to the request.
+    fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, Outcome>;
+}
+
+/// One entry of a chain.
+#[derive(Clone)]
+pub enum Stage {
+    Filter(Rc<dyn Filter>),
+    Middleware(Rc<dyn Middleware>),
+}
+
+impl Stage {
+    /// Calls [`Filter::on_generated`].
+    pub fn on_generated(&self, request: &Request, response: &mut Response) {
+        if let Stage::Filter(filter) = self {
+            filter.on_generated(request, response);
+        }
+    }
+}
+
+/// A route as one worker runs it.
+pub struct Route {
+    pub info: Rc<RouteInfo>,
+    stages: Vec<Stage>,
+    handler: Rc<dyn Handler>,
+    instant: bool,
+}
+
+impl Route {
+    pub fn new(
+        name: impl Into<Box<str>>,
+        bounds: RouteBounds,
+        metrics: Arc<RouteMetrics>,
+        stages: Vec<Stage>,
+        handler: Rc<dyn Handler>,
+    ) -> Route {
+        let instant = is_instant(&stages, &*handler);
+        let info = Rc::new(RouteInfo { name: name.into(), bounds, metrics });
+        Route { info, stages, handler, instant }
+    }
+
+    /// True if a request takes hardly any time on this route before it first waits.
+    #[inline]
+    pub fn is_instant(&self) -> bool {
+        self.instant
+    }
+
+    /// Runs a request through filters and handler.
+    pub async fn run(self: &Rc<Self>, request: &mut Request) -> Outcome {
+        self.run_from(0, request).await
+    }
+
+    /// Runs a request through the stages from `first` on, and the handler.
+    async fn run_from(self: &Rc<Self>, first: usize, request: &mut Request) -> Outcome {
+        let mut passed = first;
+        let outcome = loop {
+            match self.stages.get(passed) {
+                Some(Stage::Filter(filter)) => match filter.on_request(request).resolve().await {
+                    Step::Continue => passed += 1,
+                    Step::Respond(mut response) => {
+                        for stage in self.stages[passed + 1..].iter().rev() {
+                            stage.on_generated(request, &mut response);
+                        }
+                        break Ok(response);
+                    }
+                    Step::Fail(fault) => break Err(fault),
+                },
+                Some(Stage::Middleware(middleware)) => {
+                    let next = Next { route: self.clone(), at: passed + 1 };
+                    break middleware.clone().call(request, next).resolve().await;
+                }
+                None => break self.handler.handle(request).resolve().await,
+            }
+        };
+        let mut response = match outcome {
+            Ok(response) => response,
+            Err(fault) => return Err(show_fault(&self.stages[first..passed], request, fault)),
+        };
+        while passed > first {
+            if let Stage::Filter(filter) = &self.stages[passed - 1] {
+                match filter.on_response(request, &mut response).resolve().await {
+                    Step::Continue => {}
+                    Step::Respond(other) => response = other,
+                    Step::Fail(fault) => {
+                        return Err(show_fault(&self.stages[first..passed], request, fault));
+                    }
+                }
+            }
+            passed -= 1;
+        }
+        Ok(response)
+    }
+
+    /// Shows all filters a fault that came before any of them saw the request.
+    pub fn on_early_fault(&self, request: &mut Request, fault: Fault) -> Fault {
+        show_fault(&self.stages, request, fault)
+    }
+
+    /// Lets the filters change a response that was made from a fault.
+    pub fn on_generated(&self, request: &Request, response: &mut Response) {
+        for stage in self.stages.iter().rev() {
+            stage.on_generated(request, response);
+        }
+    }
+}
+
+/// Chooses the route of a request; implemented by `server` over the router of the current plan.
+pub trait Dispatch {
+    /// The route, with `request.params` filled in; or the fault (404, 405) to answer.
+    fn dispatch(&self, request: &mut Request) -> Result<Rc<Route>, Fault>;
+
+    /// Changes a response that the server generates for a request without a route.
+    fn on_generated(&self, _request: &Request, _response: &mut Response) {}
+}
+
+/// A middleware decides by itself when the rest runs, and [`Next::run`] is where that begins: what
+/// stands behind the first of them does not count.
+fn is_instant(stages: &[Stage], handler: &dyn Handler) -> bool {
+    for stage in stages {
+        match stage {
+            Stage::Filter(filter) if filter.is_instant() => {}
+            Stage::Filter(_) => return false,
+            Stage::Middleware(middleware) => return middleware.is_instant(),
+        }
+    }
+    handler.is_instant()
+}
+
+/// Shows a fault to the filters that the request has passed, from the last to the first.
+fn show_fault(passed: &[Stage], request: &mut Request, mut fault: Fault) -> Fault {
+    for stage in passed.iter().rev() {
+        if let Stage::Filter(filter) = stage {
+            filter.on_fault(request, &mut fault);
+        }
+    }
+    fault
+}
+
+/// The rest of the route behind a [`Middleware`] (seam 6): an owned handle that may run apart from
+/// its client (as a task of its own: [`crate::BackgroundPermit`]), more than once, with a made-up
+/// request ([`Request::apart`]) and a deadline. Dropping the future it gives cancels it.
+#[derive(Clone)]
+pub struct Next {
+    route: Rc<Route>,
+    at: usize,
+}
+
+impl Next {
+    /// Runs a request through the rest of the route.
+    pub fn run(self, request: &mut Request) -> LocalFuture<'_, Outcome> {
+        // Responses to other connections must not wait for what may take its time.
+        net::task::send_deferred();
+        Box::pin(async move { self.route.run_from(self.at, request).await })
+    }
+
+    /// [`Next::run`] with a bound on the time to the response's head: 504 afterwards.
+    pub fn run_within(self, span: Duration, request: &mut Request) -> LocalFuture<'_, Outcome> {
+        Box::pin(async move {
+            net::timer::within(span, self.run(request)).await.unwrap_or_else(|| {
+                Err(Fault::new(FaultKind::Deadline, "the exchange took too long"))
+            })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,72 @@
+//! Faults are shown to the filters they pass.
+
+use super::*;
+use message::{Headers, Target};
+
+/// Says on a fault what it is called.
+struct Named(&'static str);
+
+impl Filter for Named {
+    fn name(&self) -> &'static str {
+        self.0
+    }
+
+    fn on_fault(&self, _: &mut Request, fault: &mut Fault) {
+        fault.fields.get_or_insert_default().append("x-passed", self.0);
+    }
+}
+
+struct Refusing;
+
+impl Filter for Refusing {
+    fn name(&self) -> &'static str {
+        "refusing"
+    }
+
+    fn on_request<'a>(&'a self, _: &'a mut Request) -> MaybeFuture<'a, Step> {
+        Step::Fail(Fault::not_found()).into()
+    }
+}
+
+struct Failing;
+
+impl Handler for Failing {
+    fn name(&self) -> &'static str {
+        "failing"
+    }
+
+    fn handle<'a>(&'a self, _: &'a mut Request) -> MaybeFuture<'a, Outcome> {
+        Err(Fault::internal("on purpose")).into()
+    }
+}
+
+fn route(stages: Vec<Rc<dyn Filter>>, handler: Rc<dyn Handler>) -> Route {
+    Route::new(
+        "test",
+        RouteBounds::default(),
+        Default::default(),
+        stages.into_iter().map(Stage::Filter).collect(),
+        handler,
+    )
+}
+
+fn made_up() -> Request {
+    let target = Target::new(bytes::Bytes::from_static(b"/")).unwrap();
+    Request::made_up(wire::Method::Get, target, Headers::new())
+}
+
+fn passed(stages: Vec<Rc<dyn Filter>>) -> Vec<String> {
+    let route = Rc::new(route(stages, Rc::new(Failing)));
+    let mut request = made_up();
+    let outcome = net::worker::block_on_local(route.run(&mut request));
+    let fields = outcome.err().unwrap().fields.unwrap_or_default();
+    let text = |value: &[u8]| String::from_utf8_lossy(value).into_owned();
+    fields.get_all("x-passed").map(text).collect()
+}
+
+#[test]
+fn a_fault_is_shown_to_the_filters_it_passes_on_its_way_back() {
+    let (one, two) = (|| Rc::new(Named("one")), || Rc::new(Named("two")));
+    assert_eq!(passed(vec![one(), two()]), ["two", "one"]);
+    assert_eq!(passed(vec![one(), Rc::new(Refusing), two()]), ["one"]);
+}

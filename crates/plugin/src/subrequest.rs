@@ -1,0 +1,153 @@
+//! Requests that come from within: to an upstream of the Plan by its name, or through the routes
+//! of the Plan once more.
+//!
+//! Owns what a Plan offers for that on one worker; whoever runs scripts gets it from whoever builds
+//! the worker's instance, so that neither has to know the other. Promises that a request leads to
+//! others at most [`SUBREQUEST_DEPTH`] deep, and that nothing here keeps a Plan alive: while an
+//! exchange of it is under way its routes are there, afterwards they need not be.
+
+use std::cell::OnceCell;
+use std::collections::BTreeMap;
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+
+use crate::problem::{self, ErrorPages};
+use crate::{Dispatch, Handler};
+use message::{Fault, FaultKind, Outcome, Request};
+
+/// How many requests may stand between a client's and one that comes of it.
+pub const SUBREQUEST_DEPTH: u8 = 10;
+
+/// The upstreams and the routes of one Plan, for requests from within.
+#[derive(Default)]
+pub struct Subrequests {
+    upstreams: BTreeMap<String, Rc<dyn Handler>>,
+    routes: OnceCell<Routes>,
+}
+
+struct Routes {
+    dispatch: Weak<dyn Dispatch>,
+    pages: Arc<ErrorPages>,
+}
+
+impl Subrequests {
+    pub fn new(upstreams: BTreeMap<String, Rc<dyn Handler>>) -> Rc<Subrequests> {
+        Rc::new(Subrequests { upstreams, routes: OnceCell::new() })
+    }
+
+    /// The routes: they come later, because building them may already ask for upstreams.
+    pub fn route_through(&self, dispatch: Weak<dyn Dispatch>, pages: Arc<ErrorPages>) {
+        let _ = self.routes.set(Routes { dispatch, pages });
+    }
+
+    /// The upstream of that name.
+    pub fn upstream(&self, name: &str) -> Option<Rc<dyn Handler>> {
+        self.upstreams.get(name).cloned()
+    }
+
+    pub fn upstream_names(&self) -> impl Iterator<Item = &str> {
+        self.upstreams.keys().map(String::as_str)
+    }
+
+    /// Runs a request through the routes. What fails on its way is the response a client would get;
+    /// a fault is given back only for what could not set out.
+    pub async fn route(&self, mut request: Request) -> Outcome {
+        if request.depth > SUBREQUEST_DEPTH {
+            let why = format!("more than {SUBREQUEST_DEPTH} requests led to one another");
+            return Err(Fault::new(FaultKind::LoopDetected, why));
+        }
+        let routes = self.routes.get();
+        let Some((routes, dispatch)) = routes.and_then(|r| Some((r, r.dispatch.upgrade()?))) else {
+            let why = "the configuration that had the routes is gone";
+            return Err(Fault::new(FaultKind::NoRoutes, why));
+        };
+        let (route, outcome) = match dispatch.dispatch(&mut request) {
+            Ok(route) => {
+                let length = request.body.length().unwrap_or_default();
+                request.route = Some(route.info.clone());
+                let outcome = if route.info.bounds.body.is_some_and(|bound| length > bound) {
+                    Err(Fault::body_too_large())
+                } else {
+                    route.run(&mut request).await
+                };
+                (Some(route), outcome)
+            }
+            Err(fault) => (None, Err(fault)),
+        };
+        Ok(outcome.unwrap_or_else(|fault| {
+            problem::respond(&fault, &request, route.as_deref(), &routes.pages, &*dispatch)
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{MaybeFuture, Route};
+    use message::{Headers, Response, RouteBounds, Target};
+    use wire::Method;
+
+    /// Asks the routes again for every request.
+    struct Again(Rc<Subrequests>);
+
+    impl Handler for Again {
+        fn name(&self) -> &'static str {
+            "again"
+        }
+
+        fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, Outcome> {
+            let beneath = request.beneath();
+            MaybeFuture::of(async move {
+                let depth = beneath.depth;
+                match self.0.route(beneath).await {
+                    Err(fault) => Ok(Response::text(fault.status, format!("{depth}"))),
+                    answered => answered,
+                }
+            })
+        }
+    }
+
+    struct One(Rc<Route>);
+
+    impl Dispatch for One {
+        fn dispatch(&self, request: &mut Request) -> Result<Rc<Route>, Fault> {
+            if request.target.path() == "/none" {
+                return Err(Fault::not_found());
+            }
+            Ok(self.0.clone())
+        }
+    }
+
+    fn request(path: &'static str) -> Request {
+        let target = Target::new(path.into()).unwrap();
+        Request::made_up(Method::Get, target, Headers::new())
+    }
+
+    #[test]
+    fn a_loop_ends_and_what_no_route_takes_is_an_answer() {
+        let inside = Subrequests::new(BTreeMap::new());
+        let route = Route::new(
+            "loop",
+            RouteBounds { body: Some(3), ..RouteBounds::default() },
+            Default::default(),
+            Vec::new(),
+            Rc::new(Again(inside.clone())),
+        );
+        let one: Rc<dyn Dispatch> = Rc::new(One(Rc::new(route)));
+        inside.route_through(Rc::downgrade(&one), Arc::default());
+        net::worker::block_on_local(async {
+            let mut answer = inside.route(request("/")).await.unwrap();
+            let deepest = (SUBREQUEST_DEPTH + 1).to_string();
+            assert_eq!(
+                (answer.status, answer.body.collect(9).await.unwrap()),
+                (508, deepest.into())
+            );
+            assert_eq!(inside.route(request("/none")).await.unwrap().status, 404);
+            let mut large = request("/");
+            large.body = "four".into();
+            assert_eq!(inside.route(large).await.unwrap().status, 413);
+            drop(one);
+            assert_eq!(inside.route(request("/")).await.err().unwrap().status, 503);
+        });
+    }
+}
