@@ -1,8 +1,8 @@
-//! The filters, and the handlers `respond` and `redirect`, that need no crate of their own: one file
-//! each.
+//! The filters that need no crate of their own, and the handlers `respond` and `redirect`.
 //!
-//! Each file declares the settings, checks them, freezes them into a plan, and implements the
-//! filter or handler. None owns a socket, spawns a task or takes an exclusive lock while a request runs.
+//! Each file declares its settings, checks them, freezes them into a plan, and implements the
+//! filter or handler. None owns a socket, spawns a task or takes an exclusive lock while a request
+//! runs.
 
 mod compress;
 mod header_changes;

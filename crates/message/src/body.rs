@@ -122,8 +122,8 @@ impl Body {
     }
 }
 
-/// A piece that may be kept for long is copied where it is shorter than this, because it may pin a whole
-/// block of its worker (seam 1).
+/// A piece that may be kept for long is copied where it is shorter than this, because it may pin a
+/// whole block of its worker (extension point 1).
 const DETACHED_BYTES_MAX: usize = 16 * 1024;
 
 /// The same bytes, in memory that is worth keeping for them.

@@ -1,8 +1,8 @@
 //! `http.listen`: a listener whose requests start coroutines.
 //!
 //! Owns the accept loop and the one route of all requests. Connections run the serving loop of
-//! `http-server`, with its limits and time-outs; a handler that never waits responds within the loop's
-//! call. Promises that an accept error never ends a listener, and that clients leave file
+//! `http-server`, with its limits and time-outs; a handler that never waits responds within the
+//! loop's call. Promises that an accept error never ends a listener, and that clients leave file
 //! descriptors for the program.
 
 use std::cell::{Cell, RefCell};

@@ -1,8 +1,8 @@
 //! The two ways a socket is bound to a connection.
 //!
 //! On the server it drives the client's [`Duplex`] after the 101. On the client the tunnel of
-//! `http-server` drives the server's connection, and this is the other end. Promises that both end: by
-//! the closing handshake, with the connection, or by the time-out of closing.
+//! `http-client` drives the server's connection, and this is the other end. Promises that both end:
+//! by the closing handshake, with the connection, or by the time-out of closing.
 
 use std::future::poll_fn;
 use std::io;
