@@ -53,7 +53,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("clap_complete", &["tidegate"]),
     // These share no code with ours and read what servers compressed.
     ("flate2", &["coding", "bench", "scenarios"]),
-    ("h2", &["http-client", "http-server"]),
+    ("h2", &[]),
     ("hickory-resolver", &["net"]),
     ("http", &[]),
     ("httparse", &["wire"]),

@@ -20,7 +20,10 @@ pub use chunk::{
     CHUNK_END, ChunkDecoder, ChunkEvent, LAST_CHUNK, LAST_CHUNK_LINE, MAX_EXTENSION_BYTES,
     Trailers, chunk_head, trailer_section,
 };
+pub(crate) use field::{Expectation, HeadFacts};
 pub use field::{FieldSpan, HeadLimits, MAX_HEADER_COUNT, Span};
 pub use request::{Framing, RequestHead, TargetForm, parse_request};
 pub use response::{ResponseFraming, ResponseHead, parse_response};
+pub(crate) use strict::METHOD_LEN_MAX;
+
 pub use status::{reason, status_line, write_status_line};

@@ -1,9 +1,9 @@
 //! Protocols without I/O: parsers and writers of bytes.
 //!
-//! Owns the syntax of HTTP/1, of the header fields that other crates interpret, and of the frames
-//! between a gateway and applications. Guarantees: allocation only where a result needs it, bounds
-//! on everything a peer can make grow, and the same result however the bytes were split. Never
-//! reads a socket or a clock: time is passed in.
+//! Owns the syntax of HTTP/1, connections of HTTP/2, the header fields that other crates interpret,
+//! and the frames between a gateway and applications. Guarantees: allocation only where a result
+//! needs it, bounds on everything a peer can make grow, and the same result however the bytes were
+//! split. Never reads a socket or a clock: time is passed in.
 
 pub mod alias;
 pub mod authority;
@@ -14,6 +14,7 @@ pub mod date;
 pub mod forwarded;
 pub mod frames;
 pub mod h1;
+pub mod h2;
 pub mod negotiate;
 pub mod range;
 pub mod resp;

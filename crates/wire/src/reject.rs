@@ -70,6 +70,21 @@ rejects! {
     ForbiddenBody = 400 "forbidden_body" "a response that has no body announces one",
     // Expectations.
     UnknownExpectation = 417 "unknown_expectation" "Expect asks for more than 100-continue",
+    // Field sections of HTTP/2 (RFC 9113 8).
+    UppercaseFieldName = 400 "uppercase_field_name" "a field name has an upper-case letter",
+    ConnectionSpecificField =
+        400 "connection_specific_field" "a field describes a connection of HTTP/1.1",
+    InvalidTe = 400 "invalid_te" "TE holds anything but trailers",
+    UnknownPseudoHeader = 400 "unknown_pseudo_header" "a pseudo-header field is not defined here",
+    RepeatedPseudoHeader = 400 "repeated_pseudo_header" "a pseudo-header field is repeated",
+    LatePseudoHeader = 400 "late_pseudo_header" "a pseudo-header field follows a field",
+    MissingPseudoHeader = 400 "missing_pseudo_header" "a required pseudo-header field is missing",
+    ForbiddenPseudoHeader =
+        400 "forbidden_pseudo_header" "a pseudo-header field that the method forbids",
+    AuthorityDiffersFromHost =
+        400 "authority_differs_from_host" ":authority and Host have different values",
+    LengthMismatch = 400 "length_mismatch" "Content-Length differs from the length of the data",
+    UnexpectedHeaders = 400 "unexpected_headers" "a field section where none may be",
     // Chunked bodies.
     InvalidChunkSize = 400 "invalid_chunk_size" "a chunk size is not a hexadecimal number",
     ChunkTooLarge = 400 "chunk_too_large" "a chunk size overflows",

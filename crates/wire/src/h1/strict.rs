@@ -9,7 +9,7 @@ use super::field::{FieldSpan, Span};
 use crate::{Known, Reject, Version, token};
 
 /// Longer method names are not worth an allocation (RFC 9112 3: SHOULD be rejected with 501).
-pub(super) const METHOD_LEN_MAX: usize = 24;
+pub(crate) const METHOD_LEN_MAX: usize = 24;
 
 /// The parts of a request line; `len` includes its CRLF.
 pub(crate) struct RequestLine {

@@ -1,0 +1,75 @@
+//! Extensible priorities (RFC 9218): the urgency of a response, and whether parts of it are useful.
+
+use crate::structured::{BareItem, Member, parse_dictionary};
+
+/// Priority parameters of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Priority {
+    /// From 0, the most urgent, to 7.
+    pub urgency: u8,
+    /// The client can use a part of the response, so it may share the connection.
+    pub incremental: bool,
+}
+
+impl Default for Priority {
+    fn default() -> Priority {
+        Priority { urgency: 3, incremental: false }
+    }
+}
+
+impl Priority {
+    /// Parses the value of `Priority` or of PRIORITY_UPDATE. Unknown members and values out of
+    /// range are ignored, a value that is no dictionary as a whole (RFC 9218 4).
+    pub fn parse(value: &[u8]) -> Priority {
+        let mut priority = Priority::default();
+        match value {
+            // The values that browsers send, without an allocation.
+            [b'u', b'=', urgency @ b'0'..=b'7', rest @ ..] if matches!(rest, b"" | b", i") => {
+                priority.urgency = urgency - b'0';
+                priority.incremental = !rest.is_empty();
+            }
+            b"i" => priority.incremental = true,
+            _ => priority.parse_members(value),
+        }
+        priority
+    }
+
+    fn parse_members(&mut self, value: &[u8]) {
+        for (key, member) in parse_dictionary(value).unwrap_or_default() {
+            let Member::Item(item) = member else { continue };
+            match (key.as_str(), item.bare) {
+                ("u", BareItem::Integer(urgency @ 0..=7)) => self.urgency = urgency as u8,
+                ("i", BareItem::Boolean(incremental)) => self.incremental = incremental,
+                _ => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Priority;
+
+    #[test]
+    fn members_are_read_and_what_is_unknown_is_ignored() {
+        let table: [(&str, u8, bool); 13] = [
+            ("", 3, false),
+            ("u=0", 0, false),
+            ("u=7, i", 7, true),
+            ("i", 3, true),
+            ("i, u=2", 2, true),
+            ("u=5;x=1,i=?1", 5, true),
+            ("i=?0", 3, false),
+            ("u=8", 3, false),
+            ("u=-1, i", 3, true),
+            ("u=1.5", 3, false),
+            ("i=1", 3, false),
+            ("u=1, u=4", 4, false),
+            ("u=1, =", 3, false),
+        ];
+        for (value, urgency, incremental) in table {
+            let parsed = Priority::parse(value.as_bytes());
+            assert_eq!(parsed, Priority { urgency, incremental }, "{value}");
+        }
+    }
+}
