@@ -18,3 +18,6 @@ pub mod structured;
 
 #[path = "../crates/cache/tests/rules.rs"]
 pub mod cache_rules;
+
+#[path = "../crates/wire/tests/h2.rs"]
+pub mod h2;
