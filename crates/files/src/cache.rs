@@ -1,10 +1,9 @@
-//! What a worker knows of the files it serves, for a second at a time.
+//! A worker's cache of files: resources by path, each used for `FRESH` before it is revalidated.
 //!
-//! Owns a bounded table from paths to resources, per handler settings and worker, that outlives
-//! Plans. Promises that what is older than `FRESH` is not used before somebody has begun to look
-//! again, that only one request at a time looks and the next one does where it gave up, and that
-//! descriptors and memory stay within the worker's budget. Evicts by CLOCK: what was not asked for
-//! lately goes first.
+//! Owns a bounded table per handler settings and worker, which outlives plans. Promises that an
+//! older resource is not served before a revalidation has begun, that one request at a time
+//! revalidates it and the next one does if that request is dropped, and that descriptors and memory
+//! stay within the worker's budget. Evicts by CLOCK: entries without a recent request go first.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -15,7 +14,7 @@ use net::clock::Moment;
 use crate::limits::{FRESH, KNOWN_PATHS, MEMORY_BYTES, OPEN_FILES};
 use crate::resource::Resource;
 
-/// What all handlers of one worker hold together.
+/// What all handlers of one worker hold open or in memory.
 #[derive(Debug, Default)]
 pub(crate) struct Budget {
     open_files: Cell<usize>,
@@ -39,14 +38,14 @@ impl Budget {
     }
 }
 
-/// The table.
+/// The cache of one handler.
 pub(crate) struct Cache {
     table: RefCell<Table>,
     budget: Rc<Budget>,
 }
 
-/// A resource that is being revalidated. A revalidation that is dropped early leaves it to the next
-/// request: a
+/// A resource that one request revalidates. If that request is dropped early, the next one
+/// revalidates the resource.
 pub(crate) struct Claim<'c> {
     cache: &'c Cache,
     path: &'c str,
@@ -56,7 +55,7 @@ pub(crate) struct Claim<'c> {
 }
 
 impl Claim<'_> {
-    /// It is as it was.
+    /// Marks the resource as unchanged.
     pub(crate) fn confirm(mut self) -> Rc<Resource> {
         self.confirmed = true;
         self.resource.clone()
@@ -90,7 +89,7 @@ impl Cache {
         Cache { table: RefCell::default(), budget }
     }
 
-    /// The resource, if it may be served as it is.
+    /// Returns the resource if it may be served without revalidation.
     pub(crate) fn fresh(&self, path: &str, now: Moment) -> Option<Rc<Resource>> {
         let table = self.table.borrow();
         let slot = &table.slots[*table.places.get(path)?];
@@ -98,8 +97,8 @@ impl Cache {
         (now < slot.fresh_until).then(|| slot.resource.clone())
     }
 
-    /// A resource to look at again, where there is one. The others may use it meanwhile, so that
-    /// not every one of them looks.
+    /// Returns a resource to revalidate, if there is one. Until that is done other requests use it
+    /// as it is, so that only one of them revalidates.
     pub(crate) fn claim<'c>(&'c self, path: &'c str, now: Moment) -> Option<Claim<'c>> {
         let resource = self.keep_until(path, now.after(FRESH))?;
         Some(Claim { cache: self, path, resource, since: now, confirmed: false })
@@ -121,7 +120,7 @@ impl Cache {
         }
     }
 
-    /// Keeps a resource, unless it alone is more than there is room for.
+    /// Stores a resource unless it alone exceeds the budget.
     pub(crate) fn insert(&self, path: &str, resource: Rc<Resource>, now: Moment) {
         self.remove(path);
         let mut table = self.table.borrow_mut();
@@ -158,7 +157,7 @@ impl Drop for Cache {
 
 impl Table {
     fn victim(&mut self) -> Option<usize> {
-        // Twice around at most: the first time clears every bit.
+        // Two rounds at most: the first clears every bit.
         for _ in 0..=2 * self.slots.len() {
             self.hand = (self.hand + 1).checked_rem(self.slots.len())?;
             if !self.slots[self.hand].used.replace(false) {
@@ -180,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_is_fresh_for_a_while_and_claimed_once() {
+    fn a_resource_is_fresh_for_a_while_and_claimed_once() {
         let (cache, _) = cache();
         let now = net::clock::now();
         let later = now.after(FRESH);
@@ -188,7 +187,7 @@ mod tests {
         assert!(cache.fresh("/a", now).is_some() && cache.fresh("/b", now).is_none());
         assert!(cache.fresh("/a", later).is_none());
         let claim = cache.claim("/a", later).unwrap();
-        assert!(cache.fresh("/a", later).is_some(), "others continue");
+        assert!(cache.fresh("/a", later).is_some(), "other requests use it");
         drop(claim);
         assert!(cache.fresh("/a", later).is_none(), "it was not revalidated");
         cache.claim("/a", later).unwrap().confirm();
@@ -199,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_bounded_and_regulars_stay() {
+    fn paths_are_bounded_and_used_ones_stay() {
         let (cache, budget) = cache();
         let now = net::clock::now();
         cache.insert("/regular", Rc::new(memory(b"r")), now);

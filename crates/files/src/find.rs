@@ -1,4 +1,4 @@
-//! From the path of a request to what is there. Waits for the disk: runs on the blocking pool.
+//! Finds the file for the path of a request. Waits for the disk: runs on the blocking pool.
 
 use std::ffi::OsStr;
 use std::fs::{File, Metadata};
@@ -13,20 +13,20 @@ use crate::record::Files;
 use crate::resource::{Probes, Resource};
 
 /// A compressed file may be this much older than its source: archives and network file systems
-/// round.
+/// round times.
 const OLDER_SECS: i64 = 2;
 
-/// What lies at a path.
+/// What was found at a path.
 #[derive(Debug)]
 pub(crate) enum Located {
     Resource(Box<Resource>),
-    /// A directory, requested without its slash.
+    /// A directory, requested without its final slash.
     NeedsSlash,
-    /// A directory without index, to be listed. The path is beneath the root.
+    /// A directory without an index, to be listed. The path is relative to the root.
     Listing(Directory, PathBuf),
 }
 
-/// What lies at `path`, which is in the normal form of `wire::target`.
+/// Finds what is at `path`, which is in the normal form of `wire::target`.
 pub(crate) fn find(files: &Files, path: &str) -> Result<Located, OpenError> {
     let relative = relative(path, files.dotfiles).ok_or(OpenError::Missing)?;
     if path.ends_with('/') {
@@ -43,7 +43,7 @@ pub(crate) fn find(files: &Files, path: &str) -> Result<Located, OpenError> {
     }
 }
 
-/// The file that stands in for missing ones.
+/// Finds the file that is served for missing paths.
 pub(crate) fn find_fallback(files: &Files) -> Result<Located, OpenError> {
     let spa = files.spa.as_deref().ok_or(OpenError::Missing)?;
     let relative = Path::new(spa);
@@ -97,7 +97,7 @@ fn resource(
     Ok(Located::Resource(Box::new(resource)))
 }
 
-/// The same file in a coding: `app.js.br` next to `app.js`.
+/// The same file in a content coding: `app.js.br` next to `app.js`.
 fn neighbour(
     files: &Files,
     relative: &Path,
@@ -116,7 +116,7 @@ fn neighbour(
             let is_current = about.mtime() + OLDER_SECS >= source.mtime();
             is_current.then_some((file, about))
         }
-        // Whatever else is there is no reason not to send the file itself.
+        // Anything else in its place is no reason not to send the file itself.
         _ => {
             probes.saw(path, None);
             None
@@ -124,9 +124,9 @@ fn neighbour(
     }
 }
 
-/// The path beneath the root, unless it names what is hidden or can be no name.
+/// The path relative to the root; `None` if it names a hidden file or cannot be a name.
 pub(crate) fn relative(path: &str, dotfiles: bool) -> Option<PathBuf> {
-    // An encoded slash would be a separator to the file system and is none in the path.
+    // An encoded slash is no separator in the path but would be one to the file system.
     let decoded = wire::target::decode_for_files(path.as_bytes()).ok()?;
     let mut relative = PathBuf::new();
     for name in decoded.split(|byte| *byte == b'/').filter(|name| !name.is_empty()) {

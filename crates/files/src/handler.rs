@@ -1,4 +1,4 @@
-//! The handler: known files at once, everything else over the blocking pool.
+//! The handler: responds to known files at once, to all others through the blocking pool.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -10,22 +10,22 @@ use plugin::{Handler, HandlerKind, HandlerPlan, MaybeFuture, WorkerContext};
 use settings::{Node, Reader, Setting};
 use wire::{Known, Method};
 
-use crate::answer::respond;
 use crate::cache::{Budget, Cache};
 use crate::find::{Located, find, find_fallback};
 use crate::listing;
 use crate::record::Files;
 use crate::resource::Resource;
+use crate::response::respond;
 
-/// The kind, for the table of handlers.
+/// The kind, registered with the configuration.
 pub const KIND: HandlerKind = HandlerKind { name: "files", schema: Files::schema, read };
 
-/// The name under which the fallback is known. No path of a request begins like this.
+/// The key of the fallback in the cache. No path of a request begins like this.
 const FALLBACK: &str = "fallback";
 
 fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Arc<dyn HandlerPlan>> {
     let files = Files::read(node, reader)?;
-    // Not part of the declaration: its examples need not exist.
+    // Not part of the declaration: the directories of its examples need not exist.
     if !files.root.is_dir() {
         let span = node.get("root").unwrap_or(node).span;
         reader.error(span, format!("there is no directory {}", files.root));
@@ -61,7 +61,7 @@ pub(crate) struct FilesHandler {
 
 impl FilesHandler {
     pub(crate) fn new(files: Arc<Files>, worker: &WorkerContext) -> FilesHandler {
-        // Everything that changes what a path leads to; two Plans that agree share what is known.
+        // All settings that change what a path leads to: two plans with equal ones share the cache.
         let identity = format!("{files:?}");
         let cache = worker.local.get(identity, || {
             let budget = worker.local.get((), Budget::default);
@@ -70,7 +70,7 @@ impl FilesHandler {
         FilesHandler { files, cache }
     }
 
-    async fn answer_at(&self, request: &Request, now: Moment) -> Outcome {
+    async fn respond_at(&self, request: &Request, now: Moment) -> Outcome {
         let path = request.target.path();
         match self.locate(path, now, find).await {
             Ok(FileResponse::Resource(resource)) => respond(&resource, request),
@@ -89,7 +89,7 @@ impl FilesHandler {
         }
     }
 
-    /// What lies at a path, from what is known or from the disk.
+    /// Finds what is at a path, in the cache or on disk.
     async fn locate(
         &self,
         path: &str,
@@ -108,8 +108,8 @@ impl FilesHandler {
         }
         let (files, name) = (self.files.clone(), path.to_owned());
         let found = blocking(move || match find(&files, &name)? {
-            Located::Listing(folder, path) => {
-                let items = listing::items(&files, &folder, &path)?;
+            Located::Listing(directory, path) => {
+                let items = listing::items(&files, &directory, &path)?;
                 Ok(OpenedPath::Listing(items))
             }
             Located::Resource(resource) => Ok(OpenedPath::Resource(resource)),
@@ -126,8 +126,8 @@ impl FilesHandler {
         })
     }
 
-    /// Whether a missing path is the business of an application in the browser: not where an image
-    /// or a script was asked for.
+    /// True if a missing path belongs to an application in the browser: not if an image or a script
+    /// was requested.
     fn falls_back(&self, request: &Request) -> bool {
         let last = request.target.path().rsplit('/').next().unwrap_or_default();
         let accepts_html = || {
@@ -139,7 +139,7 @@ impl FilesHandler {
     }
 }
 
-/// What the blocking pool gives back.
+/// The result of the blocking pool.
 enum OpenedPath {
     Resource(Box<Resource>),
     NeedsSlash,
@@ -164,7 +164,7 @@ impl Handler for FilesHandler {
         let now = net::clock::now();
         match self.cache.fresh(request.target.path(), now) {
             Some(resource) => respond(&resource, request).into(),
-            None => MaybeFuture::of(self.answer_at(request, now)),
+            None => MaybeFuture::of(self.respond_at(request, now)),
         }
     }
 }
@@ -175,8 +175,8 @@ async fn blocking<T: Send + 'static>(
     net::blocking(work).await.map_err(OpenError::Failed)?
 }
 
-/// The folder's path with its slash, relative to what the client asked for: a filter may have
-/// rewritten the path. `./` in front, because a name with a colon would begin a scheme.
+/// Redirects to the directory's path with its slash, relative to the path the client requested: a
+/// filter may have rewritten it. `./` in front, because a name with a colon would begin a scheme.
 fn with_slash(request: &Request) -> Response {
     let raw = request.target.raw_path();
     let name = raw.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
@@ -196,7 +196,7 @@ fn fault(refusal: OpenError) -> Fault {
     match refusal {
         OpenError::Missing => Fault::not_found(),
         OpenError::Denied => Fault::new(FaultKind::Forbidden, "the file may not be read"),
-        OpenError::Special => Fault::new(FaultKind::NotFound, "neither a file nor a folder"),
+        OpenError::Special => Fault::new(FaultKind::NotFound, "neither a file nor a directory"),
         OpenError::Failed(error) => Fault::internal(format!("a file cannot be opened: {error}")),
     }
 }

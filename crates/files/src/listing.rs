@@ -16,49 +16,49 @@ use wire::{Known, negotiate, target};
 use crate::limits::LISTED_NAMES;
 use crate::record::Files;
 
-/// An entry of a directory.
+/// An entry of a listing.
 #[derive(Debug)]
 pub(crate) struct Item {
     name: String,
-    is_folder: bool,
+    is_directory: bool,
     size: u64,
     modified_secs: u64,
 }
 
-/// The entries of the directory at `path` beneath the root; directories first, by name. Blocks.
-pub(crate) fn items(files: &Files, folder: &Directory, path: &Path) -> io::Result<Vec<Item>> {
+/// The entries of the directory at `path` relative to the root; directories first, by name. Blocks.
+pub(crate) fn items(files: &Files, directory: &Directory, path: &Path) -> io::Result<Vec<Item>> {
     let mut items = Vec::new();
-    for (name, about) in folder.entries(LISTED_NAMES)? {
-        // A name that is not UTF-8 cannot be asked for.
+    for (name, about) in directory.entries(LISTED_NAMES)? {
+        // A name that is not UTF-8 cannot be requested.
         let Ok(name) = name.into_string() else { continue };
         if name.starts_with('.') && !files.dotfiles {
             continue;
         }
-        // What a link leads to, if it may be followed.
+        // What a link leads to, if following it is allowed.
         let about = match about.is_symlink() {
             true => metadata_beneath(&files.root, &path.join(&name), files.links()).ok(),
             false => Some(about),
         };
         items.extend(about.and_then(|about| Item::new(name, &about)));
     }
-    items.sort_by(|a, b| (!a.is_folder, &a.name).cmp(&(!b.is_folder, &b.name)));
+    items.sort_by(|a, b| (!a.is_directory, &a.name).cmp(&(!b.is_directory, &b.name)));
     Ok(items)
 }
 
 impl Item {
     fn new(name: String, about: &Metadata) -> Option<Item> {
-        let is_folder = about.is_dir();
+        let is_directory = about.is_dir();
         let modified_secs = u64::try_from(about.mtime()).unwrap_or(0);
-        let shown = is_folder || about.is_file();
-        let size = if is_folder { 0 } else { about.len() };
-        shown.then_some(Item { name, is_folder, size, modified_secs })
+        let shown = is_directory || about.is_file();
+        let size = if is_directory { 0 } else { about.len() };
+        shown.then_some(Item { name, is_directory, size, modified_secs })
     }
 
-    /// A relative reference that can only mean this name: with `./` a colon begins no scheme.
+    /// A relative reference that can only mean this name: after `./` a colon begins no scheme.
     fn href(&self) -> String {
         let mut href = b"./".to_vec();
         target::encode_path(self.name.replace('%', "%25").as_bytes(), &mut href);
-        if self.is_folder {
+        if self.is_directory {
             href.push(b'/');
         }
         String::from_utf8_lossy(&href).into_owned()
@@ -69,7 +69,7 @@ impl Item {
     }
 }
 
-/// The listing in the form that Accept asks for.
+/// The listing in the media type that Accept prefers.
 pub(crate) fn response(path: &str, items: &[Item], headers: &Headers) -> Response {
     let accept = headers.joined(Known::Accept);
     let offers = ["text/html", "application/json"];
@@ -86,7 +86,7 @@ fn json(items: &[Item]) -> String {
     let items = items.iter().map(|item| {
         serde_json::json!({
             "name": item.name,
-            "type": if item.is_folder { "directory" } else { "file" },
+            "type": if item.is_directory { "directory" } else { "file" },
             "size": item.size,
             "modified": item.modified(),
         })
@@ -105,8 +105,8 @@ fn html(path: &str, items: &[Item]) -> String {
         page.push_str("<tr><td><a href=\"../\">../</a></td></tr>\n");
     }
     for item in items {
-        let slash = if item.is_folder { "/" } else { "" };
-        let size = if item.is_folder { String::new() } else { item.size.to_string() };
+        let slash = if item.is_directory { "/" } else { "" };
+        let size = if item.is_directory { String::new() } else { item.size.to_string() };
         // Writing to a String does not fail.
         let _ = writeln!(
             page,
@@ -139,28 +139,28 @@ fn escaped(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn item(name: &str, is_folder: bool) -> Item {
-        Item { name: name.to_owned(), is_folder, size: 3, modified_secs: 0 }
+    fn item(name: &str, is_directory: bool) -> Item {
+        Item { name: name.to_owned(), is_directory, size: 3, modified_secs: 0 }
     }
 
     #[test]
-    fn names_cannot_leave_their_place() {
+    fn names_are_escaped() {
         let page = html("/<up>/", &[item("\"><script>alert('x')</script>", false)]);
         assert!(!page.contains("<script") && !page.contains("<up>"), "{page}");
         assert!(page.contains("&quot;&gt;&lt;script&gt;alert(&#39;x&#39;)&lt;/script&gt;"));
-        for (name, is_folder, href) in [
+        for (name, is_directory, href) in [
             ("a b", false, "./a%20b"),
             ("javascript:x", false, "./javascript:x"),
             ("100%", false, "./100%25"),
             ("a?b#c", true, "./a%3Fb%23c/"),
             ("\u{e9}", false, "./%C3%A9"),
         ] {
-            assert_eq!(item(name, is_folder).href(), href);
+            assert_eq!(item(name, is_directory).href(), href);
         }
     }
 
     #[test]
-    fn the_form_is_what_accept_asks_for() {
+    fn accept_chooses_the_media_type() {
         let items = [item("a", true), item("b", false)];
         let as_type = |accept: &str| {
             let mut headers = Headers::new();

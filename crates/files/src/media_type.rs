@@ -1,9 +1,9 @@
-//! Which media type a file name stands for.
+//! The media type of a file name.
 //!
-//! Owns the table. Text is said to be UTF-8; what is unknown is `application/octet-stream`, which a
-//! browser saves and never runs.
+//! Owns the table. Text is declared as UTF-8; the type of an unknown extension is
+//! `application/octet-stream`, which a browser saves and never runs.
 
-/// Endings and types as the IANA registry and browsers have them, sorted by ending.
+/// Extensions and types as the IANA registry and browsers have them, sorted by extension.
 const TYPES: &[(&str, &str)] = &[
     ("7z", "application/x-7z-compressed"),
     ("aac", "audio/aac"),
@@ -100,7 +100,7 @@ const TYPES: &[(&str, &str)] = &[
 
 const UNKNOWN: &str = "application/octet-stream";
 
-/// The ending of a file name, in lower case; a name that only begins with a dot has none.
+/// The extension of a file name, in lower case; a name with its only dot in front has none.
 pub(crate) fn ending(name: &str) -> Option<String> {
     let (stem, ending) = name.rsplit('/').next()?.rsplit_once('.')?;
     (!stem.is_empty() && !ending.is_empty()).then(|| ending.to_ascii_lowercase())
@@ -112,7 +112,7 @@ pub(crate) fn of(name: &str) -> &'static str {
     TYPES.iter().find(|(known, _)| *known == ending).map_or(UNKNOWN, |(_, media_type)| media_type)
 }
 
-/// The value of Content-Type: text without a charset is UTF-8 here.
+/// The value of Content-Type: text without a charset is declared as UTF-8.
 pub(crate) fn content_type(media_type: &str) -> String {
     match media_type.starts_with("text/") && !media_type.contains(';') {
         true => format!("{media_type}; charset=utf-8"),

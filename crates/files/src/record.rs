@@ -11,45 +11,43 @@ use crate::media_type;
 
 /// Serves the files of a directory.
 ///
-/// The path of the request is the path below the directory; `rewrite` can change it before.
-/// Answers GET and HEAD, ranges and conditional requests. Nothing outside the directory is served,
-/// whatever the path and whatever links are in it. A relative directory starts at the
-/// configuration file.
+/// The request's path, perhaps changed by `rewrite`, is the path below the directory. Responds to
+/// GET and HEAD, with ranges and conditional requests. Nothing outside the directory is served,
+/// whatever the path and whatever links are in it. A relative directory starts at the configuration
+/// file.
 #[derive(Clone, Debug, PartialEq, Setting)]
 #[setting(short = root, check = check)]
 pub(crate) struct Files {
-    /// The folder.
+    /// The directory.
     pub(crate) root: FilePath,
-    /// What is served for a folder, the first that exists.
+    /// The file served for a directory: the first of these that exists.
     #[setting(default = ["index.html"], example = ["index.html", "index.htm"])]
     pub(crate) index: Vec<String>,
-    /// Show what is in a folder that has no index: HTML, or JSON for who asks for it.
+    /// Lists a directory without an index: as HTML, or as JSON if the client prefers it.
     #[setting(default = false)]
     pub(crate) listing: bool,
-    /// A file to serve where there is none, for applications that route in the browser. Paths
-    /// that end in a file name with an ending stay missing unless the client asks for HTML.
-    #[setting(example = "index.html")]
+    /// A file served for missing paths, for applications that route in the browser. A path whose
+    /// last segment has an extension stays missing unless the client asks for HTML.
     pub(crate) spa: Option<String>,
-    /// Serve names that begin with a dot. `.well-known` always is.
+    /// Serves names that begin with a dot. `.well-known` is always served.
     #[setting(default = false)]
     pub(crate) dotfiles: bool,
-    /// Which compressed files beside the asked one (`app.js.br`, `.zst`, `.gz`) are sent to
-    /// clients that accept them, the favourite first. One that is older than its file is not
-    /// used.
+    /// The compressed files next to the requested one (`app.js.br`, `.zst`, `.gz`) that are sent to
+    /// clients that accept them, the preferred first. One that is older than its file is not used.
     #[setting(default = ["br", "zstd", "gzip"])]
     pub(crate) precompressed: Vec<Precompressed>,
-    /// The value of `Cache-Control`. Without it clients decide for themselves.
+    /// The value of `Cache-Control`. Unless set, clients decide for themselves.
     #[setting(example = "public, max-age=3600")]
     pub(crate) cache_control: Option<String>,
-    /// What becomes of symbolic links.
+    /// How symbolic links are treated.
     #[setting(default = "inside")]
     pub(crate) symlinks: Symlinks,
-    /// Media types by file ending, before the ones that are built in.
+    /// Media types by file extension; they override the built-in ones.
     #[setting(default = {}, example = { "wasm": "application/wasm" })]
     pub(crate) types: BTreeMap<String, String>,
 }
 
-/// A coding that a file beside the asked one may have.
+/// A content coding of the files next to the requested one.
 #[derive(Clone, Debug, PartialEq, Setting)]
 pub(crate) enum Precompressed {
     /// Brotli, `.br`.
@@ -60,10 +58,10 @@ pub(crate) enum Precompressed {
     Gzip,
 }
 
-/// What becomes of symbolic links.
+/// How symbolic links are treated.
 #[derive(Clone, Debug, PartialEq, Setting)]
 pub(crate) enum Symlinks {
-    /// Followed as long as they stay in the folder.
+    /// Followed as long as they stay in the directory.
     Inside,
     /// Never followed: such a path is missing.
     Never,
@@ -104,12 +102,12 @@ fn check(files: &Files, node: &Node, reader: &mut Reader<'_>) {
     if let Some(spa) = &files.spa
         && !is_relative(spa)
     {
-        reader.error(at("spa"), format!("{spa:?} is not a path inside the folder"));
+        reader.error(at("spa"), format!("{spa:?} is not a path inside the directory"));
     }
     let mut codings: Vec<_> = files.precompressed.iter().map(|one| one.coding().token()).collect();
     codings.sort_unstable();
     if codings.windows(2).any(|pair| pair[0] == pair[1]) {
-        reader.error(at("precompressed"), "a coding stands here twice");
+        reader.error(at("precompressed"), "a coding is listed twice");
     }
     let is_value = |text: &str| wire::token::is_field_value(text.as_bytes());
     if files.cache_control.as_deref().is_some_and(|value| value.is_empty() || !is_value(value)) {
@@ -118,7 +116,7 @@ fn check(files: &Files, node: &Node, reader: &mut Reader<'_>) {
     for (ending, media_type) in &files.types {
         let is_ending = !ending.starts_with('.') && *ending == ending.to_ascii_lowercase();
         if !is_ending {
-            let why = format!("write the ending {ending:?} in lower case and without its dot");
+            let why = format!("write the extension {ending:?} in lower case and without its dot");
             reader.error(at("types"), why);
         }
         if !media_type.contains('/') || !is_value(media_type) {
@@ -127,7 +125,7 @@ fn check(files: &Files, node: &Node, reader: &mut Reader<'_>) {
     }
 }
 
-/// A path of names only.
+/// True for a path that consists of names only.
 fn is_relative(path: &str) -> bool {
     let names = Path::new(path).components().all(|part| matches!(part, Component::Normal(_)));
     names && !path.is_empty() && !path.contains('\0')

@@ -1,5 +1,5 @@
-//! What is known of one path: the file, its codings, their validators and fields, and what was
-//! looked at to find them.
+//! What is known of one path: the file, its codings, their validators and fields, and the paths
+//! that were examined to find them.
 
 use std::fs::{File, Metadata};
 use std::io;
@@ -21,14 +21,14 @@ use crate::record::Files;
 /// A path that leads to a file.
 #[derive(Debug)]
 pub(crate) struct Resource {
-    /// As it is.
+    /// Without a content coding.
     pub(crate) plain: Variant,
-    /// Its compressed neighbours, the server's favourite first.
+    /// Its precompressed variants, the server's preferred first.
     pub(crate) coded: Vec<(Coding, Variant)>,
     pub(crate) probes: Arc<Probes>,
 }
 
-/// One form of a file.
+/// One content coding of a file.
 #[derive(Debug)]
 pub(crate) struct Variant {
     pub(crate) content: Content,
@@ -39,11 +39,11 @@ pub(crate) struct Variant {
     pub(crate) fields: Headers,
 }
 
-/// Every path that was looked at and what was there: while all look the same, so would the result.
+/// Every path that was examined and what was there: while none has changed, the result is the same.
 #[derive(Debug, Default)]
 pub(crate) struct Probes {
     seen: Vec<(PathBuf, Option<Metadata>)>,
-    /// Files that are sent in one piece, and so must be in memory.
+    /// Files that are sent in one piece, and so must be in the page cache.
     warm: Vec<(Arc<File>, u64)>,
 }
 
@@ -52,7 +52,7 @@ impl Probes {
         self.seen.push((path.to_owned(), about));
     }
 
-    /// Looks again. Waits for the disk.
+    /// True if nothing has changed. Waits for the disk.
     pub(crate) fn still_hold(&self, files: &Files) -> bool {
         let holds = |(path, before): &(PathBuf, Option<Metadata>)| match (
             metadata_beneath(&files.root, path, files.links()),
@@ -64,7 +64,7 @@ impl Probes {
         };
         let hold = self.seen.iter().all(holds);
         if hold {
-            // The page cache may have lost them since.
+            // The page cache may have dropped the files since.
             for (file, length) in &self.warm {
                 let _ = make_resident(file, *length);
             }
@@ -111,7 +111,7 @@ impl Resource {
         std::iter::once(&self.plain).chain(self.coded.iter().map(|(_, variant)| variant))
     }
 
-    /// Descriptors it holds.
+    /// Number of descriptors it holds.
     pub(crate) fn open_files(&self) -> usize {
         self.variants().filter(|variant| !matches!(variant.content, Content::Memory(_))).count()
     }
@@ -132,16 +132,16 @@ impl Variant {
             length @ 0..=SMALL_FILE_BYTES => Content::Memory(read_up_to(&file, length)?),
             length => {
                 let whole = FileRange { file: Arc::new(file), offset: 0, length };
-                // One window is kept in memory while it is known, and sent in one piece.
+                // One window is kept in memory while it is cached, and sent in one piece.
                 let kept = length <= WINDOW_BYTES;
                 if kept { Content::MemoryFile(whole) } else { Content::File(whole) }
             }
         };
-        // What was read counts, if the file is being written.
+        // If the file is being written, the number of bytes read counts.
         let length = content.len();
         let modified_secs = u64::try_from(about.mtime()).unwrap_or(0);
         let mtime_ns = i128::from(about.mtime()) * 1_000_000_000 + i128::from(about.mtime_nsec());
-        // A coding is another representation, so its tag differs (RFC 9110 8.8.3.3).
+        // A content coding is another representation, so its tag differs (RFC 9110 8.8.3.3).
         let suffix = coding.map(|coding| format!("-{}", coding.token())).unwrap_or_default();
         let etag = format!("\"{mtime_ns:x}-{length:x}{suffix}\"").into();
         Ok(Variant { content, etag, modified_secs, fields: Headers::new() })
@@ -190,7 +190,7 @@ fn read_up_to(file: &File, length: u64) -> io::Result<Bytes> {
 pub(crate) mod tests {
     use super::*;
 
-    /// A resource that lies in memory.
+    /// A resource in memory.
     pub(crate) fn memory(bytes: &[u8]) -> Resource {
         let plain = Variant {
             content: Content::Memory(Bytes::copy_from_slice(bytes)),

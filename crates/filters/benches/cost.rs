@@ -1,8 +1,8 @@
-//! What filters cost per request, in the process: `cargo bench -p filters --profile quick`.
+//! The cost of filters per request, in process: `cargo bench -p filters --profile quick`.
 //!
 //! Prints nanoseconds for making a request and a response, and what key_auth, rate_limit and both
 //! add to it. The least of many rounds, because the machine is shared. The budget itself is a ratio
-//! measured through the whole server; this says where its nanoseconds go.
+//! measured through the whole server; this shows where its nanoseconds go.
 
 #![allow(clippy::print_stdout)] // it is a program for the terminal
 
@@ -33,7 +33,7 @@ fn main() {
         let plan = (kind.read)(settings, &mut Reader::new(&mut report)).expect("valid settings");
         match plan.build(&context) {
             Stage::Filter(filter) => filter,
-            Stage::Middleware(_) => unreachable!("none of these surrounds"),
+            Stage::Middleware(_) => unreachable!("none of these is a middleware"),
         }
     };
     let keys =
@@ -69,7 +69,7 @@ fn round(chain: &[Rc<dyn Filter>]) -> f64 {
         headers.append(name, value);
     }
     let target = Target::new(bytes::Bytes::from_static(b"/api/catalog/42")).expect("a good path");
-    // What the worker's loop does at each turn; it also lets the rate limit recover.
+    // As the worker's loop does at each turn; it also refills the rate limit.
     net::clock::refresh();
     let begin = Instant::now();
     for _ in 0..REQUESTS {

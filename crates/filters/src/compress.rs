@@ -1,9 +1,10 @@
 //! `compress`: gzip, br and zstd on the fly.
 //!
-//! Decides which responses are coded and changes their fields; `coder` does the coding. Promises
-//! that nothing is coded twice, that nothing that may not be transformed is touched (RFC 9111
-//! 5.2.2.6), that caches are told (Vary) also where this client got the plain form, and that a
-//! worker codes at most 64 KiB of a response itself: the rest goes to the blocking pool.
+//! Decides which responses are compressed and changes their fields; `coder` compresses. Promises
+//! that nothing is compressed twice, that a response that must not be transformed is unchanged (RFC
+//! 9111 5.2.2.6), that the field Vary tells caches so even if this client got the plain form, and
+//! that a worker itself compresses at most 64 KiB of a response: the rest goes to the blocking
+//! pool.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -24,26 +25,25 @@ use coder::Coder;
 
 pub(crate) const KIND: FilterKind = FilterKind { name: "compress", schema: Compress::schema, read };
 
-/// What a worker codes itself of one response.
+/// Bytes of one response that a worker compresses itself.
 const ON_WORKER_BYTES: usize = 64 * 1024;
-/// A body up to this size that lies in memory is coded as a whole, so that its length is known
-/// again.
+/// A body in memory up to this size is compressed as a whole, so that its length is known.
 const AS_WHOLE_BYTES: usize = 1024 * 1024;
 
 /// Compresses responses for clients that accept it.
 ///
-/// Streams are compressed as they come, and what has come is sent on when the source pauses, so
-/// server-sent events arrive at once. Left alone: what is compressed already, `Cache-Control:
-/// no-transform`, parts (206). HEAD is told what GET would be. `Vary: Accept-Encoding` is added
-/// and a strong `ETag` becomes a weak one. Mind that compressing secrets next to text from the
-/// client lets an attacker guess them (BREACH): leave such routes out.
+/// Streams are compressed as they come and flushed when the source pauses, so server-sent events
+/// arrive at once. Unchanged: compressed responses, `Cache-Control: no-transform`, parts (206).
+/// HEAD has the fields of GET. `Vary: Accept-Encoding` is added and a strong `ETag` becomes a weak
+/// one. Compressing secrets next to text from the client lets an attacker guess them (BREACH): do
+/// not use it on such routes.
 #[derive(Clone, Debug, PartialEq, Setting)]
 #[setting(check = check)]
 struct Compress {
-    /// The codings to offer, the favourite first; the client's preferences come before ours.
+    /// The codings to offer, the preferred first; the client's preferences come before ours.
     #[setting(default = ["zstd", "br", "gzip"])]
-    codings: Vec<Word>,
-    /// Bodies known to be smaller stay as they are.
+    codings: Vec<CodingName>,
+    /// Smaller bodies are not compressed.
     #[setting(default = "1KiB")]
     min_size: Size,
     /// The media types to compress: `text/html`, `text/*`, or `*+json` by suffix.
@@ -56,7 +56,7 @@ struct Compress {
         ],
     )]
     types: Vec<MediaPattern>,
-    /// How hard to try.
+    /// The compression level of each coding.
     #[setting(default = {})]
     levels: Levels,
 }
@@ -77,7 +77,7 @@ struct Levels {
 
 /// A content coding.
 #[derive(Clone, Debug, PartialEq, Setting)]
-enum Word {
+enum CodingName {
     /// Zstandard.
     Zstd,
     /// Brotli.
@@ -86,12 +86,12 @@ enum Word {
     Gzip,
 }
 
-impl Word {
+impl CodingName {
     fn coding(&self) -> Coding {
         match self {
-            Word::Zstd => Coding::Zstd,
-            Word::Br => Coding::Br,
-            Word::Gzip => Coding::Gzip,
+            CodingName::Zstd => Coding::Zstd,
+            CodingName::Br => Coding::Br,
+            CodingName::Gzip => Coding::Gzip,
         }
     }
 }
@@ -108,7 +108,7 @@ impl Levels {
 
 fn check(settings: &Compress, node: &Node, reader: &mut Reader<'_>) {
     let at = |key: &str| node.get(key).unwrap_or(node).span;
-    let mut tokens: Vec<_> = settings.codings.iter().map(|word| word.coding().token()).collect();
+    let mut tokens: Vec<_> = settings.codings.iter().map(|name| name.coding().token()).collect();
     tokens.sort_unstable();
     if tokens.is_empty() || tokens.windows(2).any(|pair| pair[0] == pair[1]) {
         reader.error(at("codings"), "codings names at least one coding and none twice");
@@ -134,7 +134,7 @@ impl FilterPlan for CompressPlan {
     }
 
     fn describe(&self) -> String {
-        let codings = self.0.codings.iter().map(|word| word.coding().token());
+        let codings = self.0.codings.iter().map(|name| name.coding().token());
         format!("{} from {}", codings.collect::<Vec<_>>().join(", "), self.0.min_size)
     }
 }
@@ -145,7 +145,7 @@ struct CompressFilter {
     tokens: Vec<&'static str>,
 }
 
-/// A coding that clients may have, its level, and what came of it so far.
+/// A coding that clients may request, its level, and the counters of its results.
 #[derive(Clone)]
 struct Offer {
     coding: Coding,
@@ -163,8 +163,8 @@ impl Offer {
 
 impl CompressFilter {
     fn new(settings: Arc<Compress>, worker: &WorkerContext) -> CompressFilter {
-        let offer = |word: &Word| {
-            let coding = word.coding();
+        let offer = |name: &CodingName| {
+            let coding = name.coding();
             let counter =
                 |family| worker.telemetry.worker_counter(worker.index, family, &[coding.token()]);
             Offer {
@@ -179,7 +179,7 @@ impl CompressFilter {
         CompressFilter { settings, codings, tokens }
     }
 
-    /// Whether such a response is worth it, whoever asked.
+    /// True if compressing the response is worth it, for any client.
     fn is_eligible(&self, response: &Response, to_head: bool) -> bool {
         let headers = &response.headers;
         let long_enough = |length: Option<u64>| {
@@ -208,7 +208,7 @@ impl CompressFilter {
     }
 }
 
-/// Puts the coded form in the place of a body in memory, where that is smaller.
+/// Replaces a body in memory by its compressed form, if that is smaller.
 fn replace(response: &mut Response, offer: &Offer, plain: Bytes, coded: Option<Vec<u8>>) {
     match coded {
         Some(coded) if coded.len() < plain.len() => {
@@ -220,10 +220,10 @@ fn replace(response: &mut Response, offer: &Offer, plain: Bytes, coded: Option<V
     }
 }
 
-/// The length of the content, also where it is only announced, as to HEAD.
+/// The length of the content, even if it is only announced, as to HEAD.
 fn length_of(response: &Response, to_head: bool) -> Option<u64> {
     match &response.body {
-        // What is not announced to HEAD is sent to GET in chunks.
+        // A length that HEAD does not announce is one that GET sends in chunks.
         Body::Empty => response
             .headers
             .get(Known::ContentLength)
@@ -269,8 +269,8 @@ impl Filter for CompressFilter {
                     Step::Continue
                 })
             }
-            // RFC 9110 9.3.2: HEAD has the fields of the answer to GET. That has another length
-            // than the one announced, which nobody knows yet.
+            // RFC 9110 9.3.2: HEAD has the fields of the response to GET. That has another length
+            // than the announced one, which is not known yet.
             Body::Empty | Body::Stream(_) | Body::File(_) if to_head => {
                 mark(&mut response.headers, offer.coding);
                 Step::Continue.into()
@@ -282,7 +282,7 @@ impl Filter for CompressFilter {
                         mark(&mut response.headers, offer.coding);
                         response.body = Body::stream(Coder::new(body, encoder, offer.clone()));
                     }
-                    // Memory is short: the plain form is as good an answer.
+                    // Memory is short: the plain form is a valid response as well.
                     Err(_) => response.body = body,
                 }
                 Step::Continue.into()
@@ -291,7 +291,7 @@ impl Filter for CompressFilter {
     }
 }
 
-/// Tells caches that the answer depends on Accept-Encoding (RFC 9110 12.5.5).
+/// Tells caches that the response depends on Accept-Encoding (RFC 9110 12.5.5).
 fn vary(headers: &mut Headers) {
     let told = headers.lists_token(Known::Vary, "*")
         || headers.lists_token(Known::Vary, "accept-encoding");
@@ -300,10 +300,10 @@ fn vary(headers: &mut Headers) {
     }
 }
 
-/// The fields of a coded representation.
+/// Sets the fields of a compressed representation.
 fn mark(headers: &mut Headers, coding: Coding) {
     headers.set(Known::ContentEncoding, coding.token());
-    // It was the length, the digest and the ranges of another representation.
+    // The length, the digest and the ranges belonged to another representation.
     for name in [
         Known::ContentLength,
         Known::AcceptRanges,
@@ -319,15 +319,15 @@ fn mark(headers: &mut Headers, coding: Coding) {
     }
 }
 
-/// The tag made weak, where it is strong.
+/// The weak form of a strong tag.
 fn weakened(headers: &Headers) -> Option<Vec<u8>> {
     let strong = headers.get(Known::Etag).filter(|etag| !etag.starts_with(b"W/"))?;
     Some([b"W/", strong].concat())
 }
 
-/// A 304 has the tag and the Vary of the 200 it stands for (RFC 9110 15.4.5). A client that asks
-/// with our weak tag holds the coded form: with the strong one it would put parts of the plain form
-/// into that (RFC 9111 3.2, 3.4).
+/// A 304 has the tag and the Vary of the 200 it stands for (RFC 9110 15.4.5). A client that sends
+/// our weak tag holds the compressed form: given the strong one it would combine parts of the plain
+/// form with it (RFC 9111 3.2, 3.4).
 fn confirm(request: &Request, headers: &mut Headers) {
     let Some(weak) = weakened(headers) else { return };
     // The quotes are part of a tag and cannot stand inside another.

@@ -1,8 +1,8 @@
 //! `request_headers` and `response_headers`: remove, set and add fields.
 //!
-//! Promises that no field which frames a message or belongs to one connection can be touched: those
-//! are the serving loop's, and a wrong one splits a message in two. What a variable holds cannot
-//! end a field (`Headers` sees to that).
+//! Promises that no field which frames a message or belongs to one connection can be changed: the
+//! serving loop owns those, and a wrong one splits a message in two. The value of a variable cannot
+//! end a field (`Headers` rejects such values).
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -19,47 +19,47 @@ pub(crate) const REQUEST: FilterKind =
 pub(crate) const RESPONSE: FilterKind =
     FilterKind { name: "response_headers", schema: ResponseHeaders::schema, read: read_response };
 
-/// Besides hop-by-hop fields (RFC 9110 7.6.1): framing, and what the serving loop answers itself.
+/// In addition to hop-by-hop fields (RFC 9110 7.6.1): framing, and fields of the serving loop.
 const OURS: [Known; 3] = [Known::ContentLength, Known::Trailer, Known::Expect];
 
-/// Changes the headers of requests before they go on.
+/// Changes the headers of requests before they are forwarded.
 ///
 /// First fields are removed, then set, then added. A value whose variables are all empty sets
 /// nothing: the field is removed instead. `Host` may be set; headers of the connection and of
-/// message framing may not. What a client sends as `X_Client` is removed where `X-Client` is
-/// removed or set: applications behind WSGI or CGI cannot tell the two apart.
+/// message framing may not. A client's `X_Client` is removed where `X-Client` is removed or set:
+/// applications behind WSGI or CGI cannot distinguish the two.
 #[derive(Clone, Debug, PartialEq, Setting)]
 struct RequestHeaders {
-    /// Fields to take out.
+    /// Fields to remove.
     #[setting(default = [], example = ["x-internal"])]
     remove: Vec<HeaderName>,
-    /// Fields to replace or make.
+    /// Fields to set: existing ones are replaced.
     #[setting(default = {}, example = { "x-client": "{client_ip}" })]
     set: Named<Template>,
-    /// Fields to add to those that are there; one value or several.
+    /// Fields to add to the existing ones; one value or several.
     #[setting(default = {}, example = { "x-seen-by": ["edge", "{host}"] })]
     add: Named<OneOrMany<Template>>,
 }
 
-/// Changes the headers of responses before they go out.
+/// Changes the headers of responses before they are sent.
 ///
 /// First fields are removed, then set, then added. Variables are those of the request. A value
-/// whose variables are all empty sets nothing: the field is removed instead. Responses that
-/// this server generates itself (404, 401, 429, 502, ...) are changed only with `always`.
+/// whose variables are all empty sets nothing: the field is removed instead. Responses that this
+/// server generates itself (404, 401, 429, 502, ...) are changed only with `always`.
 #[derive(Clone, Debug, PartialEq, Setting)]
 struct ResponseHeaders {
-    /// Fields to take out.
+    /// Fields to remove.
     #[setting(default = [], example = ["server", "x-powered-by"])]
     remove: Vec<HeaderName>,
-    /// Fields to replace or make.
+    /// Fields to set: existing ones are replaced.
     #[setting(default = {}, example = { "strict-transport-security": "max-age=31536000" })]
     set: Named<Template>,
-    /// Fields to add to those that are there; one value or several.
+    /// Fields to add to the existing ones; one value or several.
     #[setting(default = {}, example = { "link": "</style.css>; rel=preload" })]
     add: Named<OneOrMany<Template>>,
-    /// Also changes responses that this server generates: errors of the route and of its
-    /// upstream, and responses of filters that stand before this one. Under `defaults` it also
-    /// changes responses to requests that no route takes.
+    /// Also changes responses that this server generates: errors of the route and of its upstream,
+    /// and responses of filters before this one. Under `defaults` it also changes responses to
+    /// requests without a route.
     #[setting(default = false)]
     always: bool,
 }
@@ -78,7 +78,7 @@ fn read_response(node: &Node, reader: &mut Reader<'_>) -> Option<Arc<dyn FilterP
     Some(Arc::new(HeaderChangesPlan { kind: &RESPONSE, changes: Arc::new(changes), always }))
 }
 
-/// What is done to a header section, in order.
+/// Changes of a header section, in order.
 struct Changes(Vec<(HeaderName, Change)>);
 
 enum Change {
@@ -88,7 +88,7 @@ enum Change {
 }
 
 impl Changes {
-    /// `None` where there is an error that the report had not `before` the settings were read.
+    /// `None` if the settings have an error, unlike `before` they were read.
     fn checked(
         remove: Vec<HeaderName>,
         set: Named<Template>,
@@ -129,8 +129,8 @@ impl Changes {
         })
     }
 
-    /// Takes out what differs from a field that is removed or set only by `_` for `-`. CGI and WSGI
-    /// (RFC 3875 4.1.18) give an application both under one name, and the client's may win.
+    /// Removes fields whose name differs from a removed or set one only by `_` for `-`. CGI and
+    /// WSGI (RFC 3875 4.1.18) pass both to an application under one name, and the client's may win.
     fn drop_doubles(&self, headers: &mut Headers) {
         let unify = |byte: u8| if byte == b'_' { b'-' } else { byte.to_ascii_lowercase() };
         headers.retain(|field| {
@@ -144,7 +144,7 @@ impl Changes {
         });
     }
 
-    /// `headers` are apart from the request, where they are its own.
+    /// `headers` are taken out of the request if they are its own.
     fn apply(&self, request: &Request, headers: &mut Headers) {
         for (name, change) in &self.0 {
             match change {
@@ -167,7 +167,7 @@ impl Changes {
     }
 }
 
-/// `None` where it consists of variables and all are empty.
+/// `None` if it consists of variables and all are empty.
 fn filled<'a>(value: &'a Template, request: &'a Request) -> Option<variables::Text<'a>> {
     let text = variables::fill(value, request);
     (!text.is_empty() || value.as_literal().is_some()).then_some(text)
@@ -208,7 +208,7 @@ fn check_value(value: &Template, span: Span, reader: &mut Reader<'_>) {
 struct HeaderChangesPlan {
     kind: &'static FilterKind,
     changes: Arc<Changes>,
-    /// Responses that the server generates are changed as well.
+    /// Generated responses are changed as well.
     always: bool,
 }
 
@@ -253,7 +253,7 @@ impl Filter for OfRequest {
     }
 
     fn on_request<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, Step> {
-        // Variables mean the request as it came to this filter, whatever it changes first.
+        // Variables have the values that the request had before this filter changed it.
         let mut headers = match self.0.has_variables() {
             true => request.headers.clone(),
             false => std::mem::take(&mut request.headers),
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_loses_gets_and_gains_fields() {
+    fn request_fields_are_removed_set_and_added() {
         let changes = filter(
             &REQUEST,
             &node!({
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn what_applications_take_for_the_same_field_goes_with_it() {
+    fn other_spellings_of_a_removed_field_are_removed() {
         let settings = node!({ "remove": ["x-internal"], "set": { "x-user": "{consumer}" } });
         let changes = filter(&REQUEST, &settings);
         let sent = [("X_Internal", "1"), ("x_user", "admin"), ("X-User", "root"), ("x_own", "1")];
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn a_response_is_changed_by_what_the_request_says() {
+    fn response_fields_use_variables_of_the_request() {
         let changes = filter(
             &RESPONSE,
             &node!({
@@ -396,7 +396,7 @@ mod tests {
     }
 
     #[test]
-    fn framing_and_connection_are_not_for_filters() {
+    fn framing_and_connection_fields_are_rejected() {
         for name in [
             "Connection",
             "keep-alive",

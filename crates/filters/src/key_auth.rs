@@ -128,8 +128,8 @@ const BLOCK: usize = 64;
 /// The longest key that fits into one block with its padding.
 const ONE_BLOCK_MAX: usize = BLOCK - 9;
 
-/// The SHA-256 of a key. One that fits into a block is padded here (FIPS 180-4 5.1.1): the general
-/// way, through a buffer for input of any length, costs nearly twice as much.
+/// The SHA-256 of a key. A key that fits into one block is padded here (FIPS 180-4 5.1.1): hashing
+/// through a buffer for input of any length costs nearly twice as much.
 fn digest(key: &[u8]) -> Hash {
     if key.len() > ONE_BLOCK_MAX {
         return Sha256::digest(key).into();
@@ -148,7 +148,7 @@ fn digest(key: &[u8]) -> Hash {
 }
 
 fn check_one_form(key: &KnownKey, node: &Node, reader: &mut Reader<'_>) {
-    // One that is written and cannot be read is an error already.
+    // A value that cannot be read is an error already.
     if node.get("sha256").is_some() == node.get("key").is_some() {
         reader.error(node.span, "a key has either sha256 or key");
     }
@@ -186,7 +186,7 @@ fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Arc<dyn FilterPlan>> {
     Some(Arc::new(KeyAuthPlan { settings, keyring: Arc::new(keyring), challenge }))
 }
 
-/// RFC 9110 11.6.1. No scheme is registered for keys in other places; `ApiKey` is what others say.
+/// RFC 9110 11.6.1. No scheme is registered for keys in other places; `ApiKey` is common.
 fn challenge(settings: &KeyAuth) -> String {
     let bearer = settings.from.contains(&KeySource::Bearer);
     let other = settings.from.iter().any(|place| *place != KeySource::Bearer);
@@ -200,7 +200,7 @@ fn challenge(settings: &KeyAuth) -> String {
 #[derive(Default)]
 struct Keyring {
     hashes: Vec<Hash>,
-    /// Places in `hashes` by the first bytes.
+    /// Indices of `hashes` by the first bytes.
     places: HashMap<u64, Vec<usize>, foldhash::fast::RandomState>,
 }
 
@@ -210,7 +210,7 @@ impl Keyring {
         self.hashes.push(hash);
     }
 
-    /// Which key this is.
+    /// The index of a key.
     fn find(&self, key: &[u8]) -> Option<usize> {
         let hash = digest(key);
         let candidates = self.places.get(&prefix(&hash))?;
@@ -218,7 +218,7 @@ impl Keyring {
     }
 }
 
-/// In constant time. By words: by bytes it takes longer than the digest.
+/// In constant time. Compares words: comparing bytes takes longer than the digest.
 fn is_same(one: &Hash, other: &Hash) -> bool {
     let (one, other) = (one.as_chunks().0, other.as_chunks().0);
     let words = one.iter().zip(other);
@@ -319,8 +319,8 @@ impl KeyAuthFilter {
         why: &'static str,
     ) -> Step {
         counter.inc();
-        // The request goes no further than into the log, and what was wrong here may be right
-        // elsewhere, or was yesterday.
+        // The request is only logged from here on. A key that is wrong here may be right elsewhere,
+        // or was yesterday.
         for place in &self.places {
             place.hide(request);
         }
@@ -337,8 +337,8 @@ impl KeySource {
         }
     }
 
-    /// Calls with the key that stands here. A key given twice is none: which one would the upstream
-    /// believe?
+    /// Calls `look` with the key found here. A repeated key counts as none: which one would the
+    /// upstream use?
     fn with_key<R>(&self, request: &Request, look: impl FnOnce(&[u8]) -> R) -> Option<R> {
         match self {
             KeySource::Header(name) => only(request.headers.get_all(name)).map(look),
@@ -373,7 +373,7 @@ impl KeySource {
                     });
                     raw.extend_from_slice(other);
                 }
-                // The path is the one that was read before; it cannot fail now.
+                // The path was parsed before; it cannot fail now.
                 let _ = request.target.replace(raw);
             }
         }

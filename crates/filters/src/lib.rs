@@ -1,6 +1,6 @@
 //! The filters that need no crate of their own, and the handlers `respond` and `redirect`.
 //!
-//! Each file declares its settings, checks them, freezes them into a plan, and implements the
+//! Each file declares its settings, checks them, builds a plan from them, and implements the
 //! filter or handler. None owns a socket, spawns a task or takes an exclusive lock while a request
 //! runs.
 
@@ -34,7 +34,7 @@ pub static HANDLERS: &[HandlerKind] = &[respond::KIND, redirect::KIND];
 #[cfg(test)]
 mod tests {
     #[test]
-    fn every_declaration_is_valid_and_every_name_is_there_once() {
+    fn every_declaration_is_valid_and_every_name_is_unique() {
         let mut names: Vec<_> = super::ALL.iter().map(|kind| kind.name).collect();
         names.sort_unstable();
         names.dedup();

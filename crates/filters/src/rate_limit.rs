@@ -1,10 +1,10 @@
-//! `rate_limit`: so many requests per key and time, and a burst.
+//! `rate_limit`: a number of requests per key and time, and a burst.
 //!
-//! Owns the generic cell rate algorithm over `plugin::Keyed`: a key's whole state is one atomic,
-//! the time at which what it has used will be paid back, and a request is one compare-and-swap.
-//! Promises that a reload resets no limit, that memory is bounded whatever keys come, and that over
-//! any time no more is let in than `burst` plus the rate. Reads the worker's cached clock, never
-//! the system's.
+//! Owns the generic cell rate algorithm over `plugin::Keyed`: the state of a key is one atomic,
+//! the time at which its debt is paid back, and a request is one compare-and-swap. Promises that a
+//! reload resets no limit, that memory is bounded whatever keys come, and that over any time no
+//! more requests are allowed than `burst` plus the rate. Reads the worker's cached clock, never the
+//! system's.
 
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -24,19 +24,19 @@ use wire::Known;
 pub(crate) const KIND: FilterKind =
     FilterKind { name: "rate_limit", schema: RateLimit::schema, read };
 
-/// Keys longer than this are kept as their SHA-256, so that an entry has a bounded size.
+/// Longer keys are stored as their SHA-256, so that an entry has a bounded size.
 const KEY_BYTES_MAX: usize = 64;
-/// A debt that is longer than the burst by more than this was made under another limit: what
-/// workers take for the time differs by less.
+/// A debt that exceeds the burst by more than this was made under another limit: the cached clocks
+/// of workers differ by less.
 const CLOCKS_DIFFER_NS: u64 = 1_000_000_000;
 /// Longest name; it is sent with every response.
 const NAME_BYTES_MAX: usize = 64;
 
-/// Lets each key make only so many requests.
+/// Limits the requests of each key over time.
 ///
-/// What is too much is answered 429 with `Retry-After`. Requests that come evenly pass at the
-/// rate; after a pause a key may make `burst` requests at once. Limits with the same settings
-/// count together wherever they stand, also after a reload: give them names to keep them apart.
+/// Requests above the limit get 429 with `Retry-After`. Requests that come evenly pass at the rate;
+/// after a pause a key may make `burst` requests at once. Limits with the same settings count
+/// together wherever they are, also after a reload: a `name` separates them.
 #[derive(Clone, Debug, PartialEq, Setting)]
 #[setting(check = check)]
 struct RateLimit {
@@ -47,24 +47,24 @@ struct RateLimit {
     /// second, at least one.
     #[setting(range = 1..=1000000, example = 50)]
     burst: Option<u32>,
-    /// What requests are told apart by. Requests for which it is empty count as one key.
+    /// What requests are counted by. Requests for which it is empty count as one key.
     #[setting(default = "client_ip", example = "header.x-user", example = "{consumer}-{host}")]
     key: Key,
     /// Where the key is `client_ip`: how many bits of an IPv6 address count. A single customer
     /// usually has 64.
     #[setting(default = 64, range = 1..=128)]
     ipv6_prefix: u8,
-    /// The status of a refusal.
+    /// The status of a rejection.
     #[setting(default = 429, range = 400..=599)]
     status: u16,
     /// Sends the remaining quota to clients, in `RateLimit` and `RateLimit-Policy`.
     #[setting(default = true)]
     headers: bool,
-    /// Names the limit: limits of the same name and key count together, and others do not.
+    /// The name of the limit: limits of the same name and key count together, and others do not.
     /// Clients see it.
     name: Option<String>,
-    /// How many keys are remembered. When there are more, those that were idle longest begin
-    /// again with a full burst.
+    /// How many keys are stored. Beyond that, keys that were idle longest begin again with a full
+    /// burst.
     #[setting(default = 65536, range = 1..=16777216)]
     entries: u32,
 }
@@ -106,8 +106,8 @@ impl RateLimitPlan {
         self.0.burst.unwrap_or(per_second)
     }
 
-    /// The key of the counters: limits with equal keys count together. Neither route nor chain is
-    /// in it, so that it means the same after a reload.
+    /// The key of the counters: limits with equal keys count together. It includes neither route
+    /// nor chain, so that it means the same after a reload.
     fn counters(&self) -> CountersKey {
         let RateLimit { rate, key, ipv6_prefix, entries, name, .. } = &self.0;
         let limit = match name {
@@ -163,11 +163,11 @@ impl FilterPlan for RateLimitPlan {
 struct RateLimitFilter {
     cells: Arc<Keyed<AtomicU64>>,
     gcra: Gcra,
-    /// `None` where it is the client's address, which needs no text.
+    /// `None` if it is the client's address, which needs no text.
     key: Option<Key>,
     ipv6_mask: u128,
     status: u16,
-    /// RateLimit-Policy, and how RateLimit begins, where they are sent.
+    /// The value of RateLimit-Policy, and how RateLimit begins, if they are sent.
     told: Option<(BegunField, BegunField)>,
     worker: Arc<WorkerMetrics>,
     refused: Arc<CachePadded<Counter>>,
@@ -196,7 +196,7 @@ impl Filter for RateLimitFilter {
                 self.refused.inc();
                 let mut fault = Fault::new(FaultKind::RateLimited, "").with_status(self.status);
                 fault.retry_after_s = Some(wait_s);
-                self.tell(quota, fault.fields.get_or_insert_default());
+                self.write_quota(quota, fault.fields.get_or_insert_default());
                 Step::Fail(fault).into()
             }
         }
@@ -208,14 +208,14 @@ impl Filter for RateLimitFilter {
         response: &'a mut Response,
     ) -> MaybeFuture<'a, Step> {
         if let Some(word) = request.marks.get(self) {
-            self.tell(Quota::unpack(word), &mut response.headers);
+            self.write_quota(Quota::unpack(word), &mut response.headers);
         }
         Step::Continue.into()
     }
 
     fn on_fault(&self, request: &mut Request, fault: &mut Fault) {
         if let Some(word) = request.marks.get(self) {
-            self.tell(Quota::unpack(word), fault.fields.get_or_insert_default());
+            self.write_quota(Quota::unpack(word), fault.fields.get_or_insert_default());
         }
     }
 }
@@ -237,8 +237,8 @@ impl RateLimitFilter {
         }
     }
 
-    /// draft-ietf-httpapi-ratelimit-headers-10: the policy, and what is left of it for how long.
-    fn tell(&self, quota: Quota, headers: &mut Headers) {
+    /// draft-ietf-httpapi-ratelimit-headers-10: the policy, and the remaining quota and its time.
+    fn write_quota(&self, quota: Quota, headers: &mut Headers) {
         let Some((policy, left)) = &self.told else { return };
         headers.append_begun(policy, |_| ());
         headers.append_begun(left, |value| {
@@ -253,9 +253,9 @@ impl RateLimitFilter {
 /// The generic cell rate algorithm, as "virtual scheduling" (ITU-T I.371).
 #[derive(Clone, Copy, Debug)]
 struct Gcra {
-    /// What one request costs.
+    /// The cost of one request.
     interval_ns: u64,
-    /// How far ahead of the clock a key may be.
+    /// How far the debt of a key may be ahead of the clock.
     burst_ns: u64,
 }
 
@@ -267,9 +267,9 @@ enum RateDecision {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Quota {
-    /// Requests that would be let in now.
+    /// Requests that would be allowed now.
     left: u32,
-    /// Until `left` is the whole burst again.
+    /// Time until `left` is the whole burst again.
     full_in_s: u32,
 }
 
@@ -289,19 +289,19 @@ impl Gcra {
         Gcra { interval_ns, burst_ns: interval_ns * u64::from(burst) }
     }
 
-    /// Takes one request out of a cell, which holds the time when everything taken is paid back.
+    /// Takes one request from a cell, which holds the time at which the debt is paid back.
     fn take(&self, cell: &AtomicU64, now_ns: u64) -> RateDecision {
         let mut cell_ns = cell.load(Ordering::Relaxed);
         loop {
-            // Under this limit nothing is owed for longer than the burst. What is beyond it is the
-            // debt of a lower limit of the same name, before a reload: it is cut to the burst.
+            // Under this limit no debt is longer than the burst. The excess is the debt of a lower
+            // limit of the same name, before a reload: it is cut to the burst.
             let is_foreign = cell_ns > now_ns + self.burst_ns + CLOCKS_DIFFER_NS;
             let seen = if is_foreign { now_ns + self.burst_ns } else { cell_ns.max(now_ns) };
             let paid_at = seen + self.interval_ns;
             let debt = paid_at - now_ns;
             if debt > self.burst_ns {
                 if is_foreign {
-                    // Where this fails another request has cut it.
+                    // If this fails another request has cut it.
                     let _ =
                         cell.compare_exchange(cell_ns, seen, Ordering::Relaxed, Ordering::Relaxed);
                 }
@@ -309,7 +309,7 @@ impl Gcra {
                 let quota = Quota { left: 0, full_in_s };
                 return RateDecision::Refused { quota, wait_s: seconds(debt - self.burst_ns) };
             }
-            // Nothing else is published with the cell, so no order is asked for.
+            // Nothing else is published with the cell, so relaxed ordering suffices.
             let (new, order) = (paid_at, Ordering::Relaxed);
             match cell.compare_exchange_weak(cell_ns, new, order, order) {
                 Ok(_) => {
@@ -322,7 +322,7 @@ impl Gcra {
     }
 }
 
-/// Rounded up: whoever waits that long has waited enough.
+/// Rounded up: a client that waits that long has waited enough.
 fn seconds(ns: u64) -> u32 {
     u32::try_from(ns.div_ceil(1_000_000_000)).unwrap_or(u32::MAX)
 }

@@ -1,7 +1,7 @@
-//! `request_id`: one name for a request, wherever it is logged.
+//! `request_id`: one id for a request, wherever it is logged.
 //!
 //! Promises unpredictable ids of 128 bits without state shared between workers: each instance turns
-//! a counter into ids by a keyed hash. An external id is accepted only from trusted clients
+//! a counter into ids by a keyed hash. A received id is accepted only from trusted clients.
 
 use std::cell::Cell;
 use std::fmt::Write;
@@ -18,36 +18,36 @@ use wire::Known;
 pub(crate) const KIND: FilterKind =
     FilterKind { name: "request_id", schema: RequestId::schema, read };
 
-/// Longest id that is taken from outside.
+/// Longest received id that is accepted.
 const ID_BYTES_MAX: usize = 128;
 
-/// Names each request by an id that upstreams, logs and the client see.
+/// Gives each request an id that upstreams, logs and the client see.
 ///
-/// The variable `{request_id}` holds it in every filter that comes later.
+/// The variable `{request_id}` holds it in every later filter.
 #[derive(Clone, Debug, PartialEq, Setting)]
 #[setting(check = check)]
 struct RequestId {
-    /// The header that carries it.
+    /// The header of the id.
     #[setting(default = "x-request-id")]
     header: HeaderName,
-    /// Whose ids are taken over, by the address of the connection; everybody else's are
+    /// Clients whose ids are accepted, by the address of the connection; ids of all others are
     /// replaced. An id has up to 128 letters, digits and `-_.~:/+=@`.
     #[setting(default = [], example = ["10.0.0.0/8"], example = ["0.0.0.0/0", "::/0"])]
     trust: Vec<Cidr>,
-    /// How a new id is written.
+    /// The format of a new id.
     #[setting(default = "hex")]
     format: Format,
-    /// Send the id to the client too.
+    /// Sends the id to the client too.
     #[setting(default = true)]
     response: bool,
 }
 
-/// How a new id is written.
+/// The format of a new id.
 #[derive(Clone, Debug, PartialEq, Setting)]
 enum Format {
     /// 32 hexadecimal digits, all random.
     Hex,
-    /// A UUID of version 7 (RFC 9562): ids sort by the time they were made at.
+    /// A UUID of version 7 (RFC 9562): ids sort by the time of their creation.
     Uuid,
 }
 
@@ -73,7 +73,7 @@ impl FilterPlan for RequestIdPlan {
     fn build(&self, _: &WorkerContext) -> Stage {
         Stage::Filter(Rc::new(RequestIdFilter {
             settings: self.0.clone(),
-            maker: Maker::default(),
+            ids: IdGenerator::default(),
         }))
     }
 
@@ -85,7 +85,7 @@ impl FilterPlan for RequestIdPlan {
 
 struct RequestIdFilter {
     settings: Arc<RequestId>,
-    maker: Maker,
+    ids: IdGenerator,
 }
 
 impl Filter for RequestIdFilter {
@@ -136,15 +136,15 @@ impl RequestIdFilter {
         let given = || only_valid(request.headers.get_all(header));
         let id = match if !trust.is_empty() && trusted() { given() } else { None } {
             Some(id) => id.into(),
-            None => self.maker.make(format),
+            None => self.ids.generate(format),
         };
-        // Also one that is taken over: other spellings of the name go with it.
+        // Also for an accepted id: other spellings of the name are removed.
         request.headers.set(header, &*id);
         request.request_id = Some(id);
     }
 }
 
-/// The id, if there is exactly one and it is a good one.
+/// The id, if there is exactly one and it is valid.
 fn only_valid<'a>(mut values: impl Iterator<Item = &'a [u8]>) -> Option<&'a str> {
     let id = std::str::from_utf8(values.next()?).ok()?;
     let harmless = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~:/+=@".contains(&byte);
@@ -152,16 +152,16 @@ fn only_valid<'a>(mut values: impl Iterator<Item = &'a [u8]>) -> Option<&'a str>
     (fits && values.next().is_none()).then_some(id)
 }
 
-/// Makes ids. The keys of the hash come from the system's randomness; SipHash is a pseudo-random
-/// function, so its values under a counter cannot be told from random ones.
+/// Generates ids. The keys of the hash come from the system's randomness; SipHash is a
+/// pseudo-random function, so its values under a counter cannot be distinguished from random ones.
 #[derive(Default)]
-struct Maker {
+struct IdGenerator {
     keyed: RandomState,
     counter: Cell<u64>,
 }
 
-impl Maker {
-    fn make(&self, format: &Format) -> Box<str> {
+impl IdGenerator {
+    fn generate(&self, format: &Format) -> Box<str> {
         let count = self.counter.get();
         self.counter.set(count.wrapping_add(1));
         let (high, low) = (self.keyed.hash_one((count, 0u8)), self.keyed.hash_one((count, 1u8)));
@@ -194,7 +194,7 @@ mod tests {
     use settings::node;
     use std::collections::HashSet;
 
-    /// The id that a request from the loopback address with these fields goes on with.
+    /// The id of a request from the loopback address with these fields.
     fn id(settings: &Node, headers: &[(&str, &str)]) -> String {
         let ids = filter(&KIND, settings);
         let mut request = get("/", headers);
@@ -219,8 +219,8 @@ mod tests {
 
     #[test]
     fn ids_are_new_and_differ() {
-        let (one, other) = (Maker::default(), Maker::default());
-        let make = |maker: &Maker| maker.make(&Format::Hex);
+        let (one, other) = (IdGenerator::default(), IdGenerator::default());
+        let make = |ids: &IdGenerator| ids.generate(&Format::Hex);
         let ids: HashSet<_> = (0..1000).flat_map(|_| [make(&one), make(&other)]).collect();
         assert_eq!(ids.len(), 2000);
         let digits =
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn only_good_ids_of_trusted_peers_are_taken_over() {
+    fn only_valid_ids_of_trusted_peers_are_accepted() {
         let everybody = node!({ "trust": ["0.0.0.0/0", "::/0"] });
         let given = |id| ("x-request-id", id);
         assert_eq!(id(&everybody, &[given("abc-1_2.3~:/+=@")]), "abc-1_2.3~:/+=@");
@@ -253,7 +253,7 @@ mod tests {
         let ids = filter(&KIND, &everybody);
         let mut request = get("/", &[given("abc"), ("X_Request_ID", "evil")]);
         passed(ids.on_request(&mut request)).unwrap();
-        assert_eq!(request.headers.len(), 1, "another spelling went with it");
+        assert_eq!(request.headers.len(), 1, "another spelling is removed too");
         for settings in [node!({}), node!({ "trust": ["10.0.0.0/8"] })] {
             assert_eq!(id(&settings, &[given("abc")]).len(), 32);
         }
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn the_header_can_be_another_and_stay_inside() {
+    fn the_header_and_the_response_are_settings() {
         let settings = node!({ "header": "X-Trace", "response": false });
         let ids = filter(&KIND, &settings);
         let mut request = get("/", &[]);

@@ -18,40 +18,40 @@ use wire::target::{PathFault, count_encoded_slashes, encode_path, normal_form, n
 
 pub(crate) const KIND: FilterKind = FilterKind { name: "rewrite", schema: Rewrite::schema, read };
 
-/// Longest target that may come out; a request line could not be longer either.
+/// Longest resulting target; a request line could not be longer either.
 const TARGET_BYTES_MAX: usize = 64 * 1024;
 
 /// Changes the path before the request is forwarded.
 ///
-/// Filters and handlers behind it see the new path, and an upstream is sent it; the route stays
-/// the one that was chosen. The order is `strip_prefix`, `regex`, `add_prefix`; `template`
-/// stands alone. The query stays. A result that is no path is answered 400.
+/// Later filters and handlers see the new path, and an upstream receives it; the route stays the
+/// chosen one. The order is `strip_prefix`, `regex`, `add_prefix`; a `template` stands alone. The
+/// query stays. A result that is not a path gets 400.
 #[derive(Clone, Debug, PartialEq, Setting)]
 #[setting(check = check)]
 struct Rewrite {
-    /// What to take off the front, by whole segments: `/api` takes it off `/api` and `/api/x`,
-    /// not off `/apis`.
+    /// The prefix to remove, by whole segments: `/api` is removed from `/api` and `/api/x`, not
+    /// from `/apis`.
     #[setting(example = "/api")]
     strip_prefix: Option<String>,
-    /// What to put in front.
+    /// The prefix to add.
     #[setting(example = "/v2")]
     add_prefix: Option<String>,
-    /// The whole new path. It may have a query of its own, which comes before the one of the
-    /// request. A request whose variables put `%2F` into the path is answered 400 unless its
-    /// listener has `encoded_slashes: keep`.
+    /// The whole new path. It may have a query, which is put before the request's own. A request
+    /// whose variables put `%2F` into the path gets 400 unless its listener has `encoded_slashes:
+    /// keep`.
     #[setting(example = "/items/{path.id}", example = "/search?q={path.word}")]
     template: Option<Template>,
-    /// A replacement of what a regular expression finds first.
+    /// Replaces the first match of a regular expression.
     regex: Option<Replacement>,
 }
 
-/// What is found and what takes its place.
+/// A pattern and its replacement.
 #[derive(Clone, Debug, PartialEq, Setting)]
 struct Replacement {
     /// A regular expression over the decoded path; `^` and `$` are its ends.
     #[setting(example = "^/user/([0-9]+)$")]
     pattern: Regex,
-    /// What takes the place of what was found; `$1` and `${name}` are its groups.
+    /// The replacement of the match; `$1` and `${name}` are its groups.
     #[setting(example = "/users/$1")]
     replace: String,
 }
@@ -161,7 +161,7 @@ impl Filter for RewriteFilter {
 }
 
 impl RewriteFilter {
-    /// The new target; `None` where nothing changes.
+    /// The new target; `None` if nothing changes.
     fn rewritten(&self, request: &Request) -> Option<Vec<u8>> {
         let (path, own_query) = match &self.settings.template {
             Some(template) => {
@@ -183,7 +183,7 @@ impl RewriteFilter {
         Some(raw)
     }
 
-    /// The raw path after prefixes and expression; `None` where none of them applies.
+    /// The raw path after prefixes and expression; `None` if none of them applies.
     fn changed(&self, before: &[u8]) -> Option<Vec<u8>> {
         let Rewrite { strip_prefix, add_prefix, regex, .. } = &*self.settings;
         let mut raw = Cow::Borrowed(before);
@@ -206,12 +206,12 @@ impl RewriteFilter {
 }
 
 /// False if a variable brought an encoded slash into the path and the listener does not keep them.
-/// Reading it as a slash instead would let the client leave its place in the path.
+/// Read as a slash it would let the client leave its part of the path.
 fn obeys_listener(target: &Target, slashes_max: usize) -> bool {
     target.keeps_encoded_slashes() || count_encoded_slashes(target.raw_path()) <= slashes_max
 }
 
-/// The rest of a canonical path after the segments of a prefix, where it begins with them.
+/// The rest of a canonical path after the segments of a prefix; `None` if it begins otherwise.
 fn stripped<'r>(raw: &'r [u8], prefix: &str) -> Option<&'r [u8]> {
     let prefix = prefix.trim_end_matches('/').as_bytes();
     let segments = prefix.iter().filter(|byte| **byte == b'/').count();
@@ -355,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn parameters_keep_their_text_behind_a_rewrite() {
+    fn parameters_keep_their_text_after_a_rewrite() {
         let mut request = get("/long/prefix/ID", &[]);
         let names: Arc<[Box<str>]> = Arc::from(vec![Box::from("id")]);
         request.params = Params::new(names, &[(13, 15)]);

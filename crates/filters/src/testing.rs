@@ -1,4 +1,4 @@
-//! What the tests of the filters share: a worker's context, requests, and a filter out of its
+//! Shared by the tests of the filters: a worker's context, requests, and a filter built from its
 //! settings.
 
 use std::rc::Rc;
@@ -23,7 +23,7 @@ pub(crate) fn context() -> WorkerContext {
     }
 }
 
-/// The plan of these settings, or the errors in them.
+/// The plan of these settings, or their errors.
 pub(crate) fn plan(kind: &FilterKind, node: &Node) -> Result<Arc<dyn FilterPlan>, String> {
     let mut report = Report::new();
     let plan = (kind.read)(node, &mut Reader::new(&mut report));
@@ -53,22 +53,22 @@ pub(crate) fn get(target: &str, headers: &[(&str, &str)]) -> Request {
     Request::made_up(Method::Get, target, fields)
 }
 
-/// What a hook did, if it may only continue or fail.
+/// The result of a hook that may only continue or fail.
 pub(crate) fn passed(step: MaybeFuture<'_, Step>) -> Result<(), Fault> {
     let MaybeFuture::Ready(step) = step else { panic!("waits") };
     match step {
         Step::Continue => Ok(()),
         Step::Fail(fault) => Err(fault),
-        Step::Respond(response) => panic!("answered {}", response.status),
+        Step::Respond(response) => panic!("responded {}", response.status),
     }
 }
 
-/// The fault as the client sees it.
+/// The response to a fault.
 pub(crate) fn rendered(fault: &Fault) -> Response {
     plugin::problem::render(fault, None, &plugin::problem::ErrorPages::default())
 }
 
-/// The errors of settings that must not be accepted.
+/// The errors of invalid settings.
 pub(crate) fn errors(kind: &FilterKind, node: &Node) -> String {
     match plan(kind, node) {
         Ok(_) => panic!("accepted"),

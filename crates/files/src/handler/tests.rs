@@ -1,4 +1,4 @@
-//! Every promise of the handler against real directories.
+//! Tests of the handler against real directories.
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -35,7 +35,7 @@ fn record(node: &Node) -> Files {
     settings::read(node).unwrap()
 }
 
-fn life(node: &Node) -> FilesHandler {
+fn handler(node: &Node) -> FilesHandler {
     FilesHandler::new(Arc::new(record(node)), &context())
 }
 
@@ -66,15 +66,15 @@ fn request(method: Method, target: &str, headers: &[(&str, &str)]) -> Request {
     )
 }
 
-struct Answered {
+struct TestResponse {
     status: u16,
     headers: Headers,
     body: Vec<u8>,
-    /// It needed no waiting.
+    /// Responded without waiting.
     at_once: bool,
 }
 
-impl Answered {
+impl TestResponse {
     fn field(&self, name: &str) -> &str {
         self.headers.get_str(name).unwrap_or("")
     }
@@ -84,15 +84,15 @@ impl Answered {
     }
 }
 
-async fn send(life: &FilesHandler, mut request: Request) -> Answered {
-    let (outcome, at_once) = match life.handle(&mut request) {
+async fn send(handler: &FilesHandler, mut request: Request) -> TestResponse {
+    let (outcome, at_once) = match handler.handle(&mut request) {
         MaybeFuture::Ready(outcome) => (outcome, true),
         MaybeFuture::Future(future) => (future.await, false),
     };
     read(outcome, at_once).await
 }
 
-async fn read(outcome: Outcome, at_once: bool) -> Answered {
+async fn read(outcome: Outcome, at_once: bool) -> TestResponse {
     let response = outcome.unwrap_or_else(|fault| render(&fault, None, &ErrorPages::default()));
     let Response { status, headers, mut body, .. } = response;
     let promised = body.length().unwrap();
@@ -105,7 +105,7 @@ async fn read(outcome: Outcome, at_once: bool) -> Answered {
         }
     }
     assert_eq!(content.len() as u64, promised);
-    Answered { status, headers, body: content, at_once }
+    TestResponse { status, headers, body: content, at_once }
 }
 
 fn read_range(range: &FileRange, out: &mut Vec<u8>) {
@@ -115,8 +115,8 @@ fn read_range(range: &FileRange, out: &mut Vec<u8>) {
     out.extend_from_slice(&bytes);
 }
 
-async fn get(life: &FilesHandler, target: &str, headers: &[(&str, &str)]) -> Answered {
-    send(life, request(Method::Get, target, headers)).await
+async fn get(handler: &FilesHandler, target: &str, headers: &[(&str, &str)]) -> TestResponse {
+    send(handler, request(Method::Get, target, headers)).await
 }
 
 fn run(test: impl Future<Output = ()>) {
@@ -133,27 +133,27 @@ fn a_file_is_served_with_its_validators_and_then_at_once() {
     let dir =
         directory(&[("a.txt", "hello"), ("sub/b.css", "b{}"), ("C%41.bin", "c"), ("empty", "")]);
     run(async {
-        let life = life(&at(&dir));
-        let first = get(&life, "/a.txt", &[]).await;
+        let handler = handler(&at(&dir));
+        let first = get(&handler, "/a.txt", &[]).await;
         assert_eq!((first.status, first.text(), first.at_once), (200, "hello", false));
         assert_eq!(first.field("content-type"), "text/plain; charset=utf-8");
         assert_eq!(first.field("accept-ranges"), "bytes");
         assert!(first.field("last-modified").ends_with(" GMT"));
         assert!(first.field("etag").starts_with('"') && first.field("etag").ends_with("-5\""));
         assert_eq!(first.field("vary"), "");
-        let again = get(&life, "/a.txt?x=1", &[]).await;
+        let again = get(&handler, "/a.txt?x=1", &[]).await;
         assert_eq!((again.status, again.text(), again.at_once), (200, "hello", true));
         assert_eq!(again.field("etag"), first.field("etag"));
         assert_eq!(
-            get(&life, "/./sub//b.css", &[]).await.field("content-type"),
+            get(&handler, "/./sub//b.css", &[]).await.field("content-type"),
             "text/css; charset=utf-8"
         );
-        assert_eq!(get(&life, "/C%2541.bin", &[]).await.text(), "c");
-        let empty = get(&life, "/empty", &[]).await;
+        assert_eq!(get(&handler, "/C%2541.bin", &[]).await.text(), "c");
+        let empty = get(&handler, "/empty", &[]).await;
         assert_eq!((empty.status, empty.text()), (200, ""));
         assert_eq!(empty.field("content-type"), "application/octet-stream");
         for missing in ["/none", "/a.txt/", "/a.txt/x", "/CA.bin"] {
-            assert_eq!(get(&life, missing, &[]).await.status, 404, "{missing}");
+            assert_eq!(get(&handler, missing, &[]).await.status, 404, "{missing}");
         }
     });
 }
@@ -162,14 +162,14 @@ fn a_file_is_served_with_its_validators_and_then_at_once() {
 fn only_get_and_head() {
     let dir = directory(&[("a.txt", "hello")]);
     run(async {
-        let life = life(&at(&dir));
+        let handler = handler(&at(&dir));
         for _ in 0..2 {
             let head =
-                send(&life, request(Method::Head, "/a.txt", &[("range", "bytes=0-1")])).await;
+                send(&handler, request(Method::Head, "/a.txt", &[("range", "bytes=0-1")])).await;
             assert_eq!((head.status, head.text(), head.field("content-length")), (200, "", "5"));
         }
         for method in [Method::Post, Method::Put, Method::Delete, Method::Options] {
-            let refused = send(&life, request(method, "/a.txt", &[])).await;
+            let refused = send(&handler, request(method, "/a.txt", &[])).await;
             assert_eq!((refused.status, refused.field("allow")), (405, "GET, HEAD"));
         }
     });
@@ -187,26 +187,26 @@ fn directories_have_an_index_and_a_slash() {
     ]);
     run(async {
         let root = dir.path().to_str().unwrap();
-        let life = life(&node!({ "root": root, "index": ["index.html", "index.htm"] }));
+        let handler = handler(&node!({ "root": root, "index": ["index.html", "index.htm"] }));
         for (target, location) in [
             ("/docs", "./docs/"),
             ("/docs?a=b&c", "./docs/?a=b&c"),
             ("/x/../a:b", "./a:b/"),
             ("/%64ocs", "./docs/"),
         ] {
-            let redirect = get(&life, target, &[]).await;
+            let redirect = get(&handler, target, &[]).await;
             assert_eq!((redirect.status, redirect.field("location")), (301, location), "{target}");
         }
-        let docs = get(&life, "/docs/", &[]).await;
+        let docs = get(&handler, "/docs/", &[]).await;
         assert_eq!((docs.text(), docs.field("content-type")), ("two", "text/html; charset=utf-8"));
-        assert_eq!(get(&life, "/both/", &[]).await.text(), "one");
-        assert_eq!(get(&life, "/none/", &[]).await.status, 404);
-        assert_eq!(get(&life, "/", &[]).await.status, 404);
+        assert_eq!(get(&handler, "/both/", &[]).await.text(), "one");
+        assert_eq!(get(&handler, "/none/", &[]).await.status, 404);
+        assert_eq!(get(&handler, "/", &[]).await.status, 404);
     });
 }
 
 #[test]
-fn compressed_neighbours_are_negotiated() {
+fn precompressed_files_are_negotiated() {
     let dir = directory(&[
         ("app.js", "plain"),
         ("app.js.br", "brotli"),
@@ -218,8 +218,8 @@ fn compressed_neighbours_are_negotiated() {
     let long_ago = std::time::SystemTime::now() - Duration::from_secs(100);
     fs::File::open(dir.path().join("old.js.gz")).unwrap().set_modified(long_ago).unwrap();
     run(async {
-        let life = life(&at(&dir));
-        let plain = get(&life, "/app.js", &[]).await;
+        let handler = handler(&at(&dir));
+        let plain = get(&handler, "/app.js", &[]).await;
         for (accepted, coding, body) in [
             ("gzip, br", "br", "brotli"),
             ("gzip", "gzip", "gzip!"),
@@ -231,26 +231,27 @@ fn compressed_neighbours_are_negotiated() {
             ("identity, br;q=0.5", "", "plain"),
             ("identity;q=0, deflate", "", "plain"),
         ] {
-            let answered = get(&life, "/app.js", &[("accept-encoding", accepted)]).await;
-            let found = (answered.field("content-encoding"), answered.text());
+            let response = get(&handler, "/app.js", &[("accept-encoding", accepted)]).await;
+            let found = (response.field("content-encoding"), response.text());
             assert_eq!(found, (coding, body), "{accepted}");
-            assert_eq!(answered.field("vary"), "Accept-Encoding");
-            assert_eq!(answered.field("content-type"), "text/javascript; charset=utf-8");
-            assert_eq!(answered.field("etag") != plain.field("etag"), !coding.is_empty());
+            assert_eq!(response.field("vary"), "Accept-Encoding");
+            assert_eq!(response.field("content-type"), "text/javascript; charset=utf-8");
+            assert_eq!(response.field("etag") != plain.field("etag"), !coding.is_empty());
         }
         let ranged = [("accept-encoding", "br"), ("range", "bytes=0-1")];
-        assert_eq!(get(&life, "/app.js", &ranged).await.text(), "br");
+        assert_eq!(get(&handler, "/app.js", &ranged).await.text(), "br");
         for path in ["/alone.js", "/old.js"] {
-            let answered = get(&life, path, &[("accept-encoding", "br, gzip")]).await;
-            assert_eq!((answered.field("content-encoding"), answered.field("vary")), ("", ""));
+            let response = get(&handler, path, &[("accept-encoding", "br, gzip")]).await;
+            assert_eq!((response.field("content-encoding"), response.field("vary")), ("", ""));
         }
-        let itself = get(&life, "/app.js.gz", &[("accept-encoding", "gzip")]).await;
+        let itself = get(&handler, "/app.js.gz", &[("accept-encoding", "gzip")]).await;
         assert_eq!(itself.field("content-type"), "application/gzip");
         assert_eq!(itself.field("content-encoding"), "");
         let root = dir.path().to_str().unwrap();
-        let none = super::tests::life(&node!({ "root": root, "precompressed": [] }));
+        let none = super::tests::handler(&node!({ "root": root, "precompressed": [] }));
         assert_eq!(get(&none, "/app.js", &[("accept-encoding", "br")]).await.text(), "plain");
-        let first = super::tests::life(&node!({ "root": root, "precompressed": ["gzip", "br"] }));
+        let first =
+            super::tests::handler(&node!({ "root": root, "precompressed": ["gzip", "br"] }));
         assert_eq!(
             get(&first, "/app.js", &[("accept-encoding", "br, gzip")]).await.text(),
             "gzip!"
@@ -259,7 +260,7 @@ fn compressed_neighbours_are_negotiated() {
 }
 
 #[test]
-fn there_is_no_way_out() {
+fn nothing_outside_the_root_is_served() {
     let dir = directory(&[("root/a.txt", "inside"), ("secret", "secret"), ("root/sub/b", "b")]);
     let root = dir.path().join("root");
     symlink("../secret", root.join("up")).unwrap();
@@ -268,7 +269,7 @@ fn there_is_no_way_out() {
     symlink("loop", root.join("loop")).unwrap();
     symlink("a.txt", root.join("link")).unwrap();
     run(async {
-        let life = life(&node!((root.to_str().unwrap())));
+        let handler = handler(&node!((root.to_str().unwrap())));
         for target in [
             "/../secret",
             "/sub/../../secret",
@@ -285,15 +286,15 @@ fn there_is_no_way_out() {
             "/loop",
             "/%252e%252e/secret",
         ] {
-            let answered = get(&life, target, &[]).await;
-            assert_eq!(answered.status, 404, "{target}: {}", answered.text());
+            let response = get(&handler, target, &[]).await;
+            assert_eq!(response.status, 404, "{target}: {}", response.text());
         }
         for refused in [&b"/a.txt%00.png"[..], b"/..\\secret", b"/%5c..%5csecret"] {
             assert!(Target::new(Bytes::from_static(refused)).is_err());
         }
-        assert_eq!(get(&life, "/link", &[]).await.text(), "inside");
+        assert_eq!(get(&handler, "/link", &[]).await.text(), "inside");
         let strict = node!({ "root": (root.to_str().unwrap()), "symlinks": "never" });
-        assert_eq!(get(&super::tests::life(&strict), "/link", &[]).await.status, 404);
+        assert_eq!(get(&super::tests::handler(&strict), "/link", &[]).await.status, 404);
     });
 }
 
@@ -305,34 +306,34 @@ fn hidden_and_special_files_are_not_there() {
     assert!(socket.unwrap().success());
     fs::set_permissions(dir.path().join("a"), fs::Permissions::from_mode(0o644)).unwrap();
     run(async {
-        let hidden = life(&at(&dir));
+        let hidden = handler(&at(&dir));
         for target in ["/.env", "/.git/config", "/.git/", "/%2egit/config", "/pipe"] {
             assert_eq!(get(&hidden, target, &[]).await.status, 404, "{target}");
         }
         assert_eq!(get(&hidden, "/.well-known/x", &[]).await.text(), "ok");
         let root = dir.path().to_str().unwrap();
-        let shown = life(&node!({ "root": root, "dotfiles": true }));
+        let shown = handler(&node!({ "root": root, "dotfiles": true }));
         assert_eq!(get(&shown, "/.env", &[]).await.text(), "s");
     });
 }
 
 #[test]
-fn a_listing_shows_what_can_be_asked_for() {
+fn a_listing_shows_what_can_be_requested() {
     let dir =
         directory(&[("b&b.txt", "123"), ("a/x", ""), (".hidden", ""), ("c/index.html", "index")]);
     symlink("b&b.txt", dir.path().join("link")).unwrap();
     symlink("/etc/passwd", dir.path().join("out")).unwrap();
     run(async {
         let root = dir.path().to_str().unwrap();
-        assert_eq!(get(&life(&at(&dir)), "/", &[]).await.status, 404);
-        let life = life(&node!({ "root": root, "listing": true }));
-        let json = get(&life, "/", &[("accept", "application/json")]).await;
+        assert_eq!(get(&handler(&at(&dir)), "/", &[]).await.status, 404);
+        let handler = handler(&node!({ "root": root, "listing": true }));
+        let json = get(&handler, "/", &[("accept", "application/json")]).await;
         assert_eq!(json.field("content-type"), "application/json");
         let items: serde_json::Value = serde_json::from_str(json.text()).unwrap();
         let names: Vec<_> = items.as_array().unwrap().iter().map(|item| &item["name"]).collect();
         assert_eq!(names, ["a", "c", "b&b.txt", "link"]);
         assert_eq!(items[3]["size"], 3);
-        let html = get(&life, "/", &[]).await;
+        let html = get(&handler, "/", &[]).await;
         assert_eq!(html.field("content-type"), "text/html; charset=utf-8");
         assert!(
             html.text().contains("<a href=\"./b&amp;b.txt\">b&amp;b.txt</a>"),
@@ -340,48 +341,51 @@ fn a_listing_shows_what_can_be_asked_for() {
             html.text()
         );
         assert_eq!(html.field("vary"), "Accept");
-        assert_eq!(get(&life, "/c/", &[]).await.text(), "index");
-        assert_eq!(get(&life, "/none/", &[]).await.status, 404);
+        assert_eq!(get(&handler, "/c/", &[]).await.text(), "index");
+        assert_eq!(get(&handler, "/none/", &[]).await.status, 404);
     });
 }
 
 #[test]
-fn an_application_in_the_browser_gets_its_page() {
+fn a_single_page_application_gets_its_page() {
     let dir = directory(&[("index.html", "app"), ("a.js", "js")]);
     run(async {
         let root = dir.path().to_str().unwrap();
-        let life = life(&node!({ "root": root, "spa": "index.html" }));
+        let handler = handler(&node!({ "root": root, "spa": "index.html" }));
         for _ in 0..2 {
-            let page = get(&life, "/users/17", &[]).await;
+            let page = get(&handler, "/users/17", &[]).await;
             assert_eq!((page.status, page.text()), (200, "app"));
             assert_eq!(page.field("content-type"), "text/html; charset=utf-8");
         }
-        assert_eq!(get(&life, "/users/j.doe", &[("accept", "text/html")]).await.text(), "app");
-        assert_eq!(get(&life, "/gone.js", &[("accept", "*/*")]).await.status, 404);
-        assert_eq!(get(&life, "/a.js", &[]).await.text(), "js");
-        assert_eq!(get(&life, "/.env", &[]).await.status, 404);
-        let etag = get(&life, "/x", &[]).await.field("etag").to_owned();
-        assert_eq!(get(&life, "/y", &[("if-none-match", &etag)]).await.status, 304);
+        assert_eq!(get(&handler, "/users/j.doe", &[("accept", "text/html")]).await.text(), "app");
+        assert_eq!(get(&handler, "/gone.js", &[("accept", "*/*")]).await.status, 404);
+        assert_eq!(get(&handler, "/a.js", &[]).await.text(), "js");
+        assert_eq!(get(&handler, "/.env", &[]).await.status, 404);
+        let etag = get(&handler, "/x", &[]).await.field("etag").to_owned();
+        assert_eq!(get(&handler, "/y", &[("if-none-match", &etag)]).await.status, 304);
     });
 }
 
 #[test]
-fn cache_control_and_types_are_what_is_set() {
+fn cache_control_and_types_are_settings() {
     let dir = directory(&[("a.wasm2", "w"), ("b.txt", "b")]);
     run(async {
         let root = dir.path().to_str().unwrap();
-        let life = life(&node!({
+        let handler = handler(&node!({
             "root": root,
             "cache_control": "public, max-age=60",
             "types": { "wasm2": "application/x-wasm2", "txt": "text/markdown" }
         }));
-        let first = get(&life, "/a.wasm2", &[]).await;
+        let first = get(&handler, "/a.wasm2", &[]).await;
         assert_eq!(first.field("content-type"), "application/x-wasm2");
         assert_eq!(first.field("cache-control"), "public, max-age=60");
-        let second = get(&life, "/b.txt", &[]).await;
+        let second = get(&handler, "/b.txt", &[]).await;
         assert_eq!(second.field("content-type"), "text/markdown; charset=utf-8");
         let same = [("if-none-match", second.field("etag"))];
-        assert_eq!(get(&life, "/b.txt", &same).await.field("cache-control"), "public, max-age=60");
+        assert_eq!(
+            get(&handler, "/b.txt", &same).await.field("cache-control"),
+            "public, max-age=60"
+        );
     });
 }
 

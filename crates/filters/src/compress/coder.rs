@@ -1,9 +1,9 @@
-//! A body that is coded while it passes.
+//! A body that is compressed while it is sent.
 //!
-//! Takes what the source has, codes it, and flushes when the source pauses and its length is
-//! unknown: then the client may be waiting for the latest data. Small amounts are coded in
-//! place, larger ones on the blocking pool; one piece of work is in flight at a time, so memory is
-//! bounded by the encoder's window and one batch, whatever the length of the body.
+//! Reads what the source has, compresses it, and flushes when the source pauses and its length is
+//! unknown: then the client may be waiting for the latest data. Small amounts are compressed on the
+//! worker, larger ones on the blocking pool; one batch is in flight at a time, so memory is bounded
+//! by the encoder's window and one batch, whatever the length of the body.
 
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -17,39 +17,39 @@ use net::{Blocking, FileRange};
 
 use super::{ON_WORKER_BYTES, Offer};
 
-/// Input gathered before it is coded, where the source has more at hand.
+/// Input gathered before it is compressed, if the source has more.
 const BATCH_BYTES: usize = 64 * 1024;
-/// Bytes of a file read and coded at once.
+/// Bytes of a file that are read and compressed at once.
 const FILE_STEP_BYTES: u64 = 256 * 1024;
-/// What is so little that another thread would cost more than the coding.
+/// Below this, compressing costs less than another thread.
 const LITTLE_BYTES: usize = 4 * 1024;
 
 pub(super) struct Coder {
     source: Body,
     state: CoderState,
-    /// Input that waits to be coded.
+    /// Input to compress.
     batch: Vec<u8>,
-    /// A file the source has handed over.
+    /// A file that the source has returned.
     file: Option<FileRange>,
-    /// Input the encoder has taken since its output was last complete.
+    /// Input that the encoder has consumed since its output was last complete.
     unflushed: usize,
-    /// What may still be coded in place, beyond little amounts.
+    /// Bytes that may still be compressed on the worker, in addition to small amounts.
     on_worker_left: usize,
-    /// No client waits for a part: the source said how long it is.
+    /// No client waits for a part: the source has declared its length.
     flushes: bool,
     trailers: Option<Headers>,
-    /// Where what comes of it is counted.
+    /// The counters of the result.
     offer: Offer,
 }
 
 enum CoderState {
     Idle(Box<Encoder>),
     Working(Blocking<io::Result<Done>>, Goal),
-    /// All content is out; trailers may follow.
+    /// All content has been returned; trailers may follow.
     Finished,
 }
 
-/// What the encoder shall do after it has taken its input.
+/// What the encoder does after it has consumed its input.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Goal {
     GoOn,
@@ -63,7 +63,7 @@ struct Done {
     out: Vec<u8>,
 }
 
-/// What is found when the source is asked.
+/// The result of polling the source.
 enum CodedPart {
     Work(Goal),
     Pause,
@@ -108,12 +108,12 @@ impl Coder {
         }
     }
 
-    /// Codes the batch, here or on the pool.
+    /// Compresses the batch, on the worker or on the pool.
     fn work(&mut self, mut encoder: Box<Encoder>, goal: Goal) -> io::Result<Option<Vec<u8>>> {
         let batch = std::mem::take(&mut self.batch);
         let part = self.file_step();
         let taken = batch.len() + part.as_ref().map_or(0, |part| part.length as usize);
-        // The encoder may have put off the work on what it was given; it cannot any longer now.
+        // The encoder may have deferred the work on its input until now.
         let pending = self.unflushed + taken;
         self.unflushed = if goal == Goal::GoOn { pending } else { 0 };
         if part.is_none() && (pending <= LITTLE_BYTES || pending <= self.on_worker_left) {

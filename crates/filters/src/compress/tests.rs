@@ -1,4 +1,4 @@
-//! Which responses are coded, what becomes of their fields.
+//! Which responses are compressed, and how their fields change.
 
 use coding::{Decode, Decoder, decode_all};
 use message::{BodyStream, Fault, Frame};
@@ -41,7 +41,7 @@ async fn content(response: &mut Response) -> Vec<u8> {
     response.body.collect(u64::MAX).await.unwrap().to_vec()
 }
 
-/// The content, decoded as its fields say.
+/// The content, decoded as its fields declare.
 async fn decoded(response: &mut Response) -> Vec<u8> {
     let coding = Coding::parse(coding_of(response));
     let content = content(response).await;
@@ -85,7 +85,7 @@ fn the_client_decides_and_then_the_order() {
         }
         let mut response = html(text(5000));
         run(&*compress, &mut get("/", &[]), &mut response).await;
-        assert_eq!(coding_of(&response), "", "who does not ask gets it plain");
+        assert_eq!(coding_of(&response), "", "a client without the field gets it plain");
         let twice = [("accept-encoding", "br;q=0"), ("accept-encoding", "gzip")];
         let mut response = html(text(5000));
         run(&*compress, &mut get("/", &twice), &mut response).await;
@@ -94,7 +94,7 @@ fn the_client_decides_and_then_the_order() {
 }
 
 #[test]
-fn every_size_comes_out_as_it_went_in() {
+fn every_size_round_trips() {
     let compress = filter(&KIND, &node!({}));
     test(async {
         for length in
@@ -114,7 +114,7 @@ fn every_size_comes_out_as_it_went_in() {
 }
 
 #[test]
-fn what_must_not_be_coded_is_left_alone() {
+fn responses_that_must_not_be_coded_are_unchanged() {
     let compress = filter(&KIND, &node!({}));
     type Change = fn(&mut Response);
     let changes: &[(&str, Change)] = &[
@@ -151,14 +151,14 @@ fn what_must_not_be_coded_is_left_alone() {
 }
 
 #[test]
-fn head_says_what_get_would() {
+fn head_has_the_fields_of_get() {
     let compress = filter(&KIND, &node!({}));
     let fields = |response: &Response| {
         let field = |name| response.headers.get_str(name).unwrap_or("").to_owned();
         [Known::ContentEncoding, Known::Etag, Known::ContentLength, Known::Vary].map(field)
     };
     test(async {
-        // As an upstream answers it, with a length and without; as `files` and others do.
+        // As an upstream responds to it, with a length and without; as `files` and others do.
         for (body, length) in [
             (Body::Empty, Some("5000")),
             (Body::Empty, None),
@@ -175,7 +175,7 @@ fn head_says_what_get_would() {
             run(&*compress, &mut request, &mut response).await;
             assert_eq!(fields(&response), ["gzip", "W/\"x\"", "", "Accept-Encoding"]);
         }
-        // Too short to be compressed for GET, so the length stands.
+        // Too short to be compressed for GET, so the length stays.
         let mut request = get("/", &[("accept-encoding", "gzip")]);
         request.method = Method::Head;
         let mut response = html(Body::Empty);
@@ -222,7 +222,7 @@ fn the_fields_are_those_of_another_representation() {
 }
 
 #[test]
-fn a_304_confirms_the_form_that_the_client_holds() {
+fn a_304_has_the_tag_of_the_form_that_the_client_holds() {
     let compress = filter(&KIND, &node!({}));
     test(async {
         for (held, tag, varies) in [
@@ -242,7 +242,7 @@ fn a_304_confirms_the_form_that_the_client_holds() {
 }
 
 #[test]
-fn what_does_not_get_smaller_stays_plain() {
+fn a_response_that_does_not_shrink_stays_plain() {
     let compress = filter(&KIND, &node!({}));
     let mut noise = 1u64;
     let mut byte = || {
@@ -285,7 +285,7 @@ fn size_types_and_levels_are_settings() {
                 "{content_type}"
             );
         }
-        // Words that come again, in no order.
+        // Words that recur, in no order.
         let mut step = 1u64;
         let mut word = || {
             step = step.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695);
@@ -310,13 +310,13 @@ fn size_types_and_levels_are_settings() {
 }
 
 #[test]
-fn what_was_coded_is_counted_before_and_after() {
+fn coded_bytes_are_counted_before_and_after() {
     let context = context();
     let compress = filter_in(&KIND, &node!({}), &context);
     test(async {
         let mut sent = 0;
         let bodies = [
-            // At once, elsewhere, as a stream, from a file.
+            // On the worker, on the pool, as a stream, from a file.
             html(text(5_000)),
             html(text(200_000)),
             html(Body::stream(Source::new(vec![Some(&text(3_000)), None, Some(&text(4_000))]))),
@@ -326,7 +326,7 @@ fn what_was_coded_is_counted_before_and_after() {
             assert_eq!(coding_of(&response), "gzip");
             sent += self::content(&mut response).await.len();
         }
-        // Too small, and unwanted: neither is counted.
+        // Too small, and not accepted: neither is counted.
         answered(&*compress, "gzip", html(text(10))).await;
         answered(&*compress, "identity", html(text(5_000))).await;
         let counted = |family, coding| {

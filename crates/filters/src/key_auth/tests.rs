@@ -1,4 +1,4 @@
-//! Each setting of `key_auth` and the ways a key can come.
+//! Each setting of `key_auth`, and every place of a key.
 
 use settings::node;
 use wire::Known;
@@ -17,7 +17,7 @@ fn the_declaration_is_valid() {
 }
 
 #[test]
-fn a_known_key_names_its_consumer_and_goes_no_further() {
+fn a_known_key_names_its_consumer_and_is_not_forwarded() {
     let keys = filter(
         &KIND,
         &node!({ "keys": [
@@ -63,7 +63,7 @@ fn others_are_challenged() {
 }
 
 #[test]
-fn from_says_where_the_key_stands() {
+fn from_names_the_places_of_the_key() {
     let keys = filter(
         &KIND,
         &node!({
@@ -117,7 +117,7 @@ fn a_query_keeps_its_other_pairs() {
 }
 
 #[test]
-fn a_key_that_is_not_hidden_is_passed_on() {
+fn a_key_that_is_not_hidden_is_forwarded() {
     let settings = node!({ "keys": [{ "consumer": "alice", "key": "abc" }], "hide": false });
     let mut request = get("/", &[("x-api-key", "abc")]);
     passed(filter(&KIND, &settings).on_request(&mut request)).unwrap();

@@ -32,14 +32,14 @@ fn a_burst_passes_and_then_the_rate() {
     let start = 1000 * SECOND;
     let at_once = (0..20).filter(|_| allowed(limit, &cell, start)).count();
     assert_eq!(at_once, 5);
-    // One more each tenth of a second, and none in between.
+    // One request more each tenth of a second, and none in between.
     for tenth in 1..50 {
         let now = start + tenth * SECOND / 10;
         assert!(!allowed(limit, &cell, now - 1), "{tenth}");
         assert!(allowed(limit, &cell, now), "{tenth}");
         assert!(!allowed(limit, &cell, now), "{tenth}");
     }
-    // A pause gives the burst back, and no more than the burst.
+    // A pause restores the burst, and no more.
     let after = start + 100 * SECOND;
     assert_eq!((0..20).filter(|_| allowed(limit, &cell, after)).count(), 5);
 }
@@ -49,7 +49,7 @@ fn a_raised_limit_does_not_keep_the_debt_of_the_lower_one() {
     let (low, high, cell) = (gcra("10/m", 10), gcra("100/s", 100), AtomicU64::new(0));
     let start = 1000 * SECOND;
     assert_eq!((0..20).filter(|_| allowed(low, &cell, start)).count(), 10);
-    // A minute of debt becomes the whole of the new burst, a second.
+    // A minute of debt is cut to the new burst, a second.
     assert!(!allowed(high, &cell, start));
     assert!(allowed(high, &cell, start + SECOND / 100));
     let after = start + SECOND + SECOND / 100;
@@ -63,7 +63,7 @@ fn never_more_than_burst_and_rate_over_any_time() {
         let (mut passed, mut now) = (0u64, SECOND);
         let mut step: u64 = 12345;
         for _ in 0..20_000 {
-            // A walk of steps between nothing and a seventh of a second.
+            // Random steps between zero and a seventh of a second.
             step = step.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             now += (step >> 33) % (SECOND / 7);
             passed += u64::from(allowed(limit, &cell, now));
@@ -92,7 +92,7 @@ fn a_decision_has_the_remaining_quota_and_the_wait() {
 }
 
 #[test]
-fn workers_share_one_cell_without_letting_more_in() {
+fn workers_share_one_cell_without_exceeding_the_limit() {
     let (limit, cell) = (gcra("1/h", 1000), AtomicU64::new(0));
     let passed: usize = std::thread::scope(|scope| {
         let count = || (0..1000).filter(|_| allowed(limit, &cell, SECOND)).count();
@@ -102,7 +102,7 @@ fn workers_share_one_cell_without_letting_more_in() {
     assert_eq!(passed, 1000);
 }
 
-/// How many of ten requests with this field pass.
+/// The number of allowed requests among ten with this field.
 fn passes(limit: &dyn Filter, field: (&str, &str), client: &str) -> usize {
     let one = |_: &i32| {
         let mut request = get("/", &[field]);
@@ -115,7 +115,7 @@ fn passes(limit: &dyn Filter, field: (&str, &str), client: &str) -> usize {
 const NONE: (&str, &str) = ("x-none", "");
 
 #[test]
-fn what_is_too_much_is_refused_and_told() {
+fn excess_requests_are_rejected_with_retry_after() {
     let limit = filter(&KIND, &node!({ "rate": "2/h" , "burst": 2, "name": "api" }));
     let mut request = get("/", &[]);
     passed(limit.on_request(&mut request)).unwrap();
@@ -137,7 +137,7 @@ fn what_is_too_much_is_refused_and_told() {
 }
 
 #[test]
-fn status_and_headers_can_be_others() {
+fn status_and_headers_are_settings() {
     let settings = node!({ "rate": "1/h", "status": 503, "headers": false });
     let limit = filter(&KIND, &settings);
     let mut request = get("/", &[]);
@@ -163,14 +163,14 @@ fn the_burst_is_a_second_of_the_rate_unless_it_is_set() {
 }
 
 #[test]
-fn each_key_has_its_own() {
+fn each_key_has_its_own_limit() {
     let by_user = filter(&KIND, &node!({ "rate": "1/h", "burst": 2, "key": "header.x-user" }));
     let long = "long".repeat(100);
     for user in ["ann", "bob", "", &long] {
         assert_eq!(passes(&*by_user, ("x-user", user), "10.0.0.1"), 2, "{user}");
     }
     assert_eq!(passes(&*by_user, ("x-user", &long), "10.0.0.2"), 0);
-    // Without the field the key is empty too.
+    // Without the field the key is empty as well.
     assert_eq!(passes(&*by_user, NONE, "10.0.0.3"), 0);
     let by_both = node!({ "rate": "1/h", "burst": 2, "key": "{client_ip} {header.x-user}" });
     let by_both = filter(&KIND, &by_both);
@@ -210,7 +210,7 @@ fn a_reload_keeps_debts_and_names_separate_limits() {
         let other = filter_in(&KIND, &settings, &context);
         assert_eq!(passes(&*other, NONE, "10.0.0.1"), 3, "{settings:?}");
     }
-    // A named limit may change its rate and keeps what was used.
+    // A named limit may change its rate and keeps its debt.
     let before = filter_in(&KIND, &node!({ "rate": "1/h", "burst": 3, "name": "c" }), &context);
     assert_eq!(passes(&*before, NONE, "10.0.0.1"), 3);
     let after = filter_in(&KIND, &node!({ "rate": "2/h", "burst": 3, "name": "c" }), &context);
@@ -218,7 +218,7 @@ fn a_reload_keeps_debts_and_names_separate_limits() {
 }
 
 #[test]
-fn entries_bound_what_is_remembered() {
+fn entries_bound_the_number_of_keys() {
     let context = context();
     let settings = node!({ "rate": "1/h", "key": "header.x-user", "entries": 1, "name": "users" });
     let limit = filter_in(&KIND, &settings, &context);

@@ -1,30 +1,32 @@
-//! Files that change, grow short or are large while they are served.
+//! Files that change, are truncated or are large while they are served.
 
 use super::*;
 
-/// What is served when it has not been looked at for so many times as long as it is believed.
-async fn later(life: &FilesHandler, target: &str, times: u32) -> Answered {
+/// Requests a file after it has not been requested for `times` times the freshness.
+async fn later(handler: &FilesHandler, target: &str, times: u32) -> TestResponse {
     let request = request(Method::Get, target, &[]);
     let now = net::clock::now().after(FRESH * times + Duration::from_millis(10));
-    read(life.answer_at(&request, now).await, false).await
+    read(handler.respond_at(&request, now).await, false).await
 }
 
 #[test]
-fn what_changes_is_seen_after_a_second_and_what_is_sent_stays_whole() {
+fn a_change_is_seen_after_a_second_and_a_response_stays_whole() {
     let large = "x".repeat(100_000);
     let dir = directory(&[("small", "one"), ("large", &large), ("gone", "gone")]);
     let write = |name: &str, content: &str| {
-        // As good tools do: a new file under the old name.
+        // As careful tools replace a file: a new file under the old name.
         fs::write(dir.path().join("new"), content).unwrap();
         fs::rename(dir.path().join("new"), dir.path().join(name)).unwrap();
     };
     run(async {
-        let life = life(&at(&dir));
+        let handler = handler(&at(&dir));
         for path in ["/small", "/large", "/gone"] {
-            assert_eq!(get(&life, path, &[]).await.status, 200);
+            assert_eq!(get(&handler, path, &[]).await.status, 200);
         }
-        let mut asked = request(Method::Get, "/large", &[]);
-        let MaybeFuture::Ready(Ok(sending)) = life.handle(&mut asked) else { panic!("waits") };
+        let mut requested = request(Method::Get, "/large", &[]);
+        let MaybeFuture::Ready(Ok(sending)) = handler.handle(&mut requested) else {
+            panic!("waits")
+        };
         write("small", "two!");
         write("large", &"y".repeat(90_000));
         fs::remove_file(dir.path().join("gone")).unwrap();
@@ -32,13 +34,13 @@ fn what_changes_is_seen_after_a_second_and_what_is_sent_stays_whole() {
         let mut old = Vec::new();
         read_range(&range, &mut old);
         assert!(old == large.as_bytes(), "the old file is sent to its end");
-        assert_eq!(later(&life, "/small", 1).await.text(), "two!");
-        assert_eq!(later(&life, "/large", 1).await.body, "y".repeat(90_000).into_bytes());
-        assert_eq!(later(&life, "/gone", 1).await.status, 404);
+        assert_eq!(later(&handler, "/small", 1).await.text(), "two!");
+        assert_eq!(later(&handler, "/large", 1).await.body, "y".repeat(90_000).into_bytes());
+        assert_eq!(later(&handler, "/gone", 1).await.status, 404);
         fs::write(dir.path().join("small.gz"), "zipped").unwrap();
-        assert_eq!(later(&life, "/small", 2).await.field("vary"), "Accept-Encoding");
+        assert_eq!(later(&handler, "/small", 2).await.field("vary"), "Accept-Encoding");
         let now = net::clock::now().after(FRESH * 2 + Duration::from_millis(10));
-        assert!(life.cache.fresh("/small", now).is_some(), "it is known again");
+        assert!(handler.cache.fresh("/small", now).is_some(), "it is known again");
     });
 }
 
@@ -48,9 +50,9 @@ fn a_large_file_comes_in_windows() {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("large"), &content).unwrap();
     run(async {
-        let life = life(&at(&dir));
-        let mut asked = request(Method::Get, "/large", &[]);
-        let mut body = life.handle(&mut asked).resolve().await.unwrap().body;
+        let handler = handler(&at(&dir));
+        let mut requested = request(Method::Get, "/large", &[]);
+        let mut body = handler.handle(&mut requested).resolve().await.unwrap().body;
         let mut windows = Vec::new();
         while let Some(frame) = body.frame().await {
             let Frame::File(range) = frame.unwrap() else { panic!("not a file") };
@@ -60,9 +62,9 @@ fn a_large_file_comes_in_windows() {
             windows,
             [(0, WINDOW_BYTES), (WINDOW_BYTES, WINDOW_BYTES), (2 * WINDOW_BYTES, 777)]
         );
-        assert!(get(&life, "/large", &[]).await.body == content);
+        assert!(get(&handler, "/large", &[]).await.body == content);
         let range = format!("bytes={}-{}", WINDOW_BYTES - 5, WINDOW_BYTES + 4);
-        let part = get(&life, "/large", &[("range", &range)]).await;
+        let part = get(&handler, "/large", &[("range", &range)]).await;
         let from = WINDOW_BYTES as usize - 5;
         assert!(part.body == content[from..from + 10]);
     });
@@ -72,18 +74,17 @@ fn a_large_file_comes_in_windows() {
 fn a_truncated_file_ends_in_an_error_and_not_in_another_one() {
     let dir = directory(&[("large", &"x".repeat(100_000))]);
     run(async {
-        let life = life(&at(&dir));
-        let mut asked = request(Method::Get, "/large", &[]);
-        let body = life.handle(&mut asked).resolve().await.unwrap().body;
+        let handler = handler(&at(&dir));
+        let mut requested = request(Method::Get, "/large", &[]);
+        let body = handler.handle(&mut requested).resolve().await.unwrap().body;
         fs::OpenOptions::new()
             .write(true)
             .open(dir.path().join("large"))
             .unwrap()
             .set_len(10)
             .unwrap();
-        // The length was promised: `net` fails to send the rest and closes (its own tests show
-        // that).
+        // The length was announced: `net` fails to send the rest and closes (tested there).
         assert_eq!(body.length(), Some(100_000));
-        assert_eq!(later(&life, "/large", 1).await.body, b"x".repeat(10));
+        assert_eq!(later(&handler, "/large", 1).await.body, b"x".repeat(10));
     });
 }

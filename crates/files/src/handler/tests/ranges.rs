@@ -1,4 +1,4 @@
-//! Conditions and ranges: which part of a file, if any, is sent.
+//! Conditions and ranges: which part of a file is sent.
 
 use super::*;
 
@@ -9,14 +9,14 @@ fn conditions_decide_before_the_content() {
     let modified = std::time::UNIX_EPOCH + 10_000 * day;
     fs::File::open(dir.path().join("a.txt")).unwrap().set_modified(modified).unwrap();
     run(async {
-        let life = life(&at(&dir));
-        let etag = get(&life, "/a.txt", &[]).await.field("etag").to_owned();
+        let handler = handler(&at(&dir));
+        let etag = get(&handler, "/a.txt", &[]).await.field("etag").to_owned();
         let weak = format!("W/{etag}");
         let list = format!("\"x\", {etag}");
         let same = "Sat, 19 May 1997 00:00:00 GMT";
         let (before, after) = ("Fri, 18 May 1996 00:00:00 GMT", "Wed, 20 May 1998 00:00:00 GMT");
         assert_eq!(
-            get(&life, "/a.txt", &[]).await.field("last-modified"),
+            get(&handler, "/a.txt", &[]).await.field("last-modified"),
             "Mon, 19 May 1997 00:00:00 GMT"
         );
         let table: &[(&[(&str, &str)], u16)] = &[
@@ -42,11 +42,11 @@ fn conditions_decide_before_the_content() {
             (&[("if-none-match", &etag), ("range", "bytes=0-1")], 304),
         ];
         for (headers, status) in table {
-            let answered = get(&life, "/a.txt", headers).await;
-            assert_eq!(answered.status, *status, "{headers:?}");
+            let response = get(&handler, "/a.txt", headers).await;
+            assert_eq!(response.status, *status, "{headers:?}");
             if *status == 304 {
-                assert_eq!((answered.field("etag"), answered.text()), (&*etag, ""));
-                assert_eq!(answered.field("content-type"), "");
+                assert_eq!((response.field("etag"), response.text()), (&*etag, ""));
+                assert_eq!(response.field("content-type"), "");
             }
         }
     });
@@ -58,7 +58,7 @@ fn ranges_of_memory_and_of_files() {
     let large = text.repeat(SMALL_FILE_BYTES as usize / 26 + 1);
     let dir = directory(&[("small", &text), ("large", &large), ("empty", "")]);
     run(async {
-        let life = life(&at(&dir));
+        let handler = handler(&at(&dir));
         for (path, content) in [("/small", &text), ("/large", &large)] {
             let length = content.len();
             let table: &[(&str, u16, &str, String)] = &[
@@ -82,12 +82,12 @@ fn ranges_of_memory_and_of_files() {
                 ),
             ];
             for (range, status, body, content_range) in table {
-                let answered = get(&life, path, &[("range", range)]).await;
-                assert_eq!((answered.status, answered.text()), (*status, *body), "{path} {range}");
-                assert_eq!(answered.field("content-range"), content_range, "{path} {range}");
+                let response = get(&handler, path, &[("range", range)]).await;
+                assert_eq!((response.status, response.text()), (*status, *body), "{path} {range}");
+                assert_eq!(response.field("content-range"), content_range, "{path} {range}");
             }
         }
-        assert_eq!(get(&life, "/empty", &[("range", "bytes=0-")]).await.status, 416);
+        assert_eq!(get(&handler, "/empty", &[("range", "bytes=0-")]).await.status, 416);
     });
 }
 
@@ -96,11 +96,11 @@ fn several_ranges_come_in_parts() {
     let content = "0123456789".repeat(30_000);
     let dir = directory(&[("a.txt", &content)]);
     run(async {
-        let life = life(&at(&dir));
-        let asked = "bytes=0-4, 200000-200002, -3";
-        let answered = get(&life, "/a.txt", &[("range", asked)]).await;
-        assert_eq!(answered.status, 206);
-        let kind = answered.field("content-type");
+        let handler = handler(&at(&dir));
+        let requested = "bytes=0-4, 200000-200002, -3";
+        let response = get(&handler, "/a.txt", &[("range", requested)]).await;
+        assert_eq!(response.status, 206);
+        let kind = response.field("content-type");
         let boundary = kind.strip_prefix("multipart/byteranges; boundary=").unwrap();
         let part = |range: &str, body: &str| {
             format!(
@@ -114,14 +114,14 @@ fn several_ranges_come_in_parts() {
             part("299997-299999", "789"),
             format!("--{boundary}--\r\n"),
         ];
-        assert_eq!(answered.text(), wanted.concat());
-        assert_eq!(answered.field("content-range"), "");
-        let other = get(&life, "/a.txt", &[("range", asked)]).await;
+        assert_eq!(response.text(), wanted.concat());
+        assert_eq!(response.field("content-range"), "");
+        let other = get(&handler, "/a.txt", &[("range", requested)]).await;
         assert_ne!(other.field("content-type"), kind, "it is unpredictable");
-        // Too many, or ones that touch: the whole, or one.
+        // Too many ranges get the whole file, ranges that touch are merged into one.
         let many = format!("bytes={}", "0-0,".repeat(100));
-        assert_eq!(get(&life, "/a.txt", &[("range", &many)]).await.status, 200);
-        let joined = get(&life, "/a.txt", &[("range", "bytes=0-4,3-9")]).await;
+        assert_eq!(get(&handler, "/a.txt", &[("range", &many)]).await.status, 200);
+        let joined = get(&handler, "/a.txt", &[("range", "bytes=0-4,3-9")]).await;
         assert_eq!((joined.status, joined.text()), (206, "0123456789"));
     });
 }
@@ -132,8 +132,8 @@ fn a_range_is_ignored_when_the_file_is_another_one() {
     let old = std::time::SystemTime::now() - Duration::from_secs(3600);
     fs::File::open(dir.path().join("a.txt")).unwrap().set_modified(old).unwrap();
     run(async {
-        let life = life(&at(&dir));
-        let whole = get(&life, "/a.txt", &[]).await;
+        let handler = handler(&at(&dir));
+        let whole = get(&handler, "/a.txt", &[]).await;
         let (etag, modified) = (whole.field("etag"), whole.field("last-modified"));
         let weak = format!("W/{etag}");
         for (if_range, status) in [
@@ -144,7 +144,7 @@ fn a_range_is_ignored_when_the_file_is_another_one() {
             ("Mon, 19 May 1997 00:00:00 GMT", 200),
         ] {
             let headers = [("range", "bytes=1-2"), ("if-range", if_range)];
-            assert_eq!(get(&life, "/a.txt", &headers).await.status, status, "{if_range}");
+            assert_eq!(get(&handler, "/a.txt", &headers).await.status, status, "{if_range}");
         }
     });
 }

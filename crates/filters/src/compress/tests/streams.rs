@@ -1,4 +1,4 @@
-//! How streams pass: piece by piece, in time, with their trailers and faults.
+//! Streams: piece by piece, in time, with their trailers and faults.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -6,7 +6,7 @@ use std::task::{Context, Poll, Waker};
 
 use super::*;
 
-/// A source that pauses where it says so.
+/// A source that pauses at given points.
 #[derive(Default)]
 pub(super) struct Source {
     frames: RefCell<VecDeque<Option<Result<Frame, Fault>>>>,
@@ -145,7 +145,7 @@ fn trailers_follow_and_faults_stay_faults() {
 }
 
 #[test]
-fn files_are_read_and_coded_elsewhere() {
+fn files_are_read_and_coded_on_the_pool() {
     let compress = filter(&KIND, &node!({}));
     test(async {
         let content = text(700_000);
@@ -158,7 +158,7 @@ fn files_are_read_and_coded_elsewhere() {
         let mut response = answered(&*compress, "br", html(range(5, 600_000))).await;
         assert_eq!(coding_of(&response), "br");
         assert!(decoded(&mut response).await == content.as_bytes()[5..600_005]);
-        // Shorter than promised: an end would look like a whole file.
+        // Shorter than announced: an end would look like a whole file.
         let mut response = answered(&*compress, "gzip", html(range(0, 900_000))).await;
         let mut last = response.body.frame().await;
         while let Some(Ok(_)) = last {

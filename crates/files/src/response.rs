@@ -1,6 +1,6 @@
-//! From a request and a known file to a response: coding, preconditions, ranges.
+//! Builds the response for a request and a known file: coding, preconditions, ranges.
 //!
-//! Waits for nothing, and for a plain GET of a small file copies nothing but the list of fields.
+//! Never waits; a plain GET of a small file copies only the list of fields.
 
 use coding::Coding;
 use message::{
@@ -13,10 +13,10 @@ use crate::resource::{Resource, Variant};
 
 /// Fields of a 200 that a 304 repeats (RFC 9110 15.4.5).
 const OF_304: [Known; 4] = [Known::Etag, Known::LastModified, Known::Vary, Known::CacheControl];
-/// Codings a file may have, at most.
+/// The most codings of a file.
 const CODINGS: usize = Coding::ALL.len();
 
-/// The answer; the method is GET or HEAD.
+/// Responds to a GET or HEAD.
 pub(crate) fn respond(resource: &Resource, request: &Request) -> Outcome {
     let variant = choose(resource, &request.headers);
     let validators = Validators {
@@ -35,12 +35,12 @@ pub(crate) fn respond(resource: &Resource, request: &Request) -> Outcome {
         return Ok(head(variant));
     }
     match asked_range(request, &validators) {
-        Some(asked) => ranged(asked, &variant.content, variant.fields.clone()),
+        Some(requested) => ranged(requested, &variant.content, variant.fields.clone()),
         None => Ok(whole(variant)),
     }
 }
 
-/// The form that the client prefers of those there are.
+/// Chooses the available coding that the client prefers.
 fn choose<'r>(resource: &'r Resource, headers: &Headers) -> &'r Variant {
     if resource.coded.is_empty() {
         return &resource.plain;
