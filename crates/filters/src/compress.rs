@@ -242,7 +242,7 @@ impl Filter for CompressFilter {
         request: &'a mut Request,
         response: &'a mut Response,
     ) -> MaybeFuture<'a, Step> {
-        let asked_not_to = || request.headers.lists_token(Known::CacheControl, "no-transform");
+        let is_forbidden = || request.headers.lists_token(Known::CacheControl, "no-transform");
         let to_head = request.method == Method::Head;
         if response.status == 304 {
             confirm(request, &mut response.headers);
@@ -251,7 +251,7 @@ impl Filter for CompressFilter {
             return Step::Continue.into();
         }
         vary(&mut response.headers);
-        if asked_not_to() {
+        if is_forbidden() {
             return Step::Continue.into();
         }
         let Some(offer) = self.choose(&request.headers) else { return Step::Continue.into() };

@@ -1,5 +1,5 @@
-//! What a lookup costs among 5 and among 5 000 routes, in nanoseconds:
-//! `cargo run -p router --release --example lookup`. Prints, promises nothing.
+//! Measures a lookup among 5 and among 5 000 routes, in nanoseconds: `cargo run -p router --release
+//! --example lookup`. Prints, asserts nothing.
 #![allow(clippy::print_stdout, reason = "printing is what it is for")]
 
 use std::hint::black_box;
@@ -13,11 +13,11 @@ use wire::Method;
 const LOOKUPS: u32 = 2_000_000;
 const ROUNDS: usize = 7;
 
-/// A table and requests that it has routes for.
+/// A table and requests that match its routes.
 struct Scene {
     name: &'static str,
     rule: fn(usize) -> Match,
-    /// Host and path that rule `n` takes.
+    /// The host and the path that rule `n` matches.
     url: fn(usize) -> (String, String),
 }
 
@@ -67,7 +67,8 @@ fn measure(scene: &Scene, count: usize) -> f64 {
     let rule =
         |n| Rule { name: format!("route-{n}"), span: Span::NOWHERE, matches: (scene.rule)(n) };
     let router = Router::compile((0..count).map(rule).collect()).expect("a table");
-    // As many different requests whatever the size of the table, in no order the prefetcher knows.
+    // Equally many different requests whatever the size of the table, in an order the prefetcher
+    // cannot predict.
     let requests: Vec<Request> = (0..1024).map(|n| request(scene, n * 7919 % count)).collect();
     for request in &requests {
         assert!(matches!(router.find(&Input::from(request)), RouteLookup::Route(..)));

@@ -1,6 +1,5 @@
-//! One pattern against one path, segment by segment: for explanations, where saying why matters and
-//! speed does not. The table of lookups is another implementation of the same; tests hold them
-//! together.
+//! Compares one pattern with one path, segment by segment, for explanations: the reason matters
+//! here, speed does not. The compiled table implements the same rules; tests compare the two.
 
 use std::fmt;
 
@@ -8,18 +7,18 @@ use settings::quote;
 
 use crate::{PathPattern, Segment, Segments};
 
-/// Where a path leaves a pattern.
+/// The first difference between a path and a pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathDiffers {
-    /// Which segment, from 1; 0 where a pattern is compared as a whole.
+    /// Number of the segment, from 1; 0 if the pattern is compared as a whole.
     pub segment: usize,
-    /// What the pattern wants there; `None` where it ends.
+    /// The segment of the pattern; `None` at its end.
     pub wanted: Option<String>,
-    /// What the path has there; `None` where it ends.
+    /// The segment of the path; `None` at its end.
     pub found: Option<String>,
 }
 
-/// The byte ranges of the parameters, or where the two differ.
+/// The byte ranges of the parameters, or the first difference.
 pub(crate) fn compare(
     pattern: &PathPattern,
     path: &str,
@@ -42,7 +41,7 @@ pub(crate) fn compare(
 
 fn by_segments(pattern: &Segments, path: &str) -> Result<Vec<(usize, usize)>, PathDiffers> {
     let mut ranges = Vec::new();
-    // Where the rest of the path begins, with its slash; `None` behind the end.
+    // The position of the remaining path, with its slash; `None` after the end.
     let mut at = path.starts_with('/').then_some(0);
     for (index, part) in pattern.parts().iter().enumerate() {
         let found = at.map(|at| {

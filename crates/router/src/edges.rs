@@ -1,4 +1,4 @@
-//! From a node and a segment to the next node, for the whole table at once.
+//! Edges of the whole table: from a node and a segment to the next node.
 //!
 //! Owns one open-addressed hash table in a few flat arrays, so that a lookup touches one cache line
 //! per segment and 5 000 routes need no 5 000 small maps. Built once and never changed. The seed is
@@ -11,12 +11,12 @@ use foldhash::fast::FixedState;
 #[derive(Clone, Debug)]
 pub(crate) struct Edges {
     slots: Box<[EdgeEntry]>,
-    /// All segments, one behind the other.
+    /// The texts of all segments, concatenated.
     text: Box<[u8]>,
     mask: usize,
 }
 
-/// 16 bytes, so that none lies on two cache lines.
+/// 16 bytes, so that none crosses a cache line.
 #[derive(Clone, Copy, Debug)]
 struct EdgeEntry {
     from: u32,
@@ -24,14 +24,14 @@ struct EdgeEntry {
     to: u32,
     at: u32,
     length: u16,
-    /// Part of the hash, to tell most strangers without reading their text.
+    /// Part of the hash: distinguishes most other segments without reading their text.
     tag: u16,
 }
 
 const EMPTY: u32 = u32::MAX;
 
 impl Edges {
-    /// Texts have to be shorter than 64 KiB; what is longer is never found.
+    /// Texts have to be shorter than 64 KiB; a longer one is never found.
     pub(crate) fn new<'e>(edges: impl ExactSizeIterator<Item = (u32, &'e [u8], u32)>) -> Edges {
         let size = (edges.len() * 2).next_power_of_two().max(2);
         let empty = EdgeEntry { from: 0, to: EMPTY, at: 0, length: 0, tag: 0 };

@@ -1,8 +1,9 @@
-//! Why a request gets the route it gets, and why not the others.
+//! Explains why a request gets its route, and why not the others.
 //!
-//! Owns the account: data for the admin API, text for the command line. Promises that the chosen
-//! route is what [`Router::find`] says; the reasons come from `compare`, which does not share its
-//! code. Lists at most [`CANDIDATES_SHOWN`] others, the ones that came closest, in the order they
+//! Owns the explanation: data for the admin API, text for the command line. Promises that the
+//! chosen route is the result of [`Router::find`]; the reasons come from `compare`, which shares no
+//! code with it. Lists at most [`CANDIDATES_SHOWN`] others, the closest ones, in the order in which
+//! they are tried.
 //! are tried.
 
 use std::fmt;
@@ -12,10 +13,10 @@ use crate::compare::compare;
 use crate::find::{Input, RouteLookup};
 use crate::host;
 use crate::limits::{CANDIDATES_SHOWN, HOST_BYTES, LISTENERS_MAX};
-use crate::order::RuleOrder;
+use crate::precedence::RuleOrder;
 use crate::table::{RouteId, Router};
 
-/// The account of one lookup.
+/// The explanation of one lookup.
 #[derive(Clone, Debug)]
 pub struct Explanation {
     pub method: String,
@@ -23,13 +24,13 @@ pub struct Explanation {
     pub path: String,
     pub listener: String,
     pub verdict: RuleVerdict,
-    /// Other routes, in the order they are tried.
+    /// Other routes, in the order in which they are tried.
     pub others: Vec<Candidate>,
-    /// How many more there are that differ.
+    /// Number of other routes that are not listed.
     pub left_out: usize,
 }
 
-/// What comes of the request.
+/// The result of routing.
 #[derive(Clone, Debug)]
 pub enum RuleVerdict {
     Route(Chosen),
@@ -39,7 +40,7 @@ pub enum RuleVerdict {
     NotFound,
 }
 
-/// The route that was chosen.
+/// The chosen route.
 #[derive(Clone, Debug)]
 pub struct Chosen {
     pub route: RouteId,
@@ -64,21 +65,21 @@ pub struct Candidate {
 /// Why a route was not chosen.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Why {
-    /// It is for these listeners.
+    /// It is limited to these listeners.
     Listener(String),
-    /// It is for this host.
+    /// It is limited to this host.
     Host(String),
     Path(PathDiffers),
-    /// It takes these methods.
+    /// It is limited to these methods.
     Method(String),
     /// This condition fails.
     Condition(String),
-    /// It fits too, but comes later, by this rule of the order.
+    /// It matches too, but comes later, by this rule of the order.
     Later(RuleOrder),
 }
 
 impl Why {
-    /// A word for programs.
+    /// The reason as an identifier.
     pub fn slug(&self) -> &'static str {
         match self {
             Why::Listener(_) => "listener",
@@ -90,7 +91,7 @@ impl Why {
         }
     }
 
-    /// How close the route came: reasons are looked for in this order.
+    /// How close the route came: the number of the first criterion that fails.
     fn closeness(&self) -> (u8, usize) {
         match self {
             Why::Listener(_) => (0, 0),
@@ -104,7 +105,7 @@ impl Why {
 }
 
 impl Router {
-    /// The account of a lookup. Takes time in the number of routes: not for every request.
+    /// Explains a lookup. Takes time proportional to the number of routes: not for every request.
     pub fn explain(&self, input: &Input<'_>) -> Explanation {
         let mut buffer = [0; HOST_BYTES];
         let host = host::normal(input.host(), &mut buffer).unwrap_or(input.host());
@@ -142,7 +143,7 @@ impl Router {
         }
     }
 
-    /// Which host and path of the chosen route it was: its first that fits.
+    /// The host and path of the chosen route that matched: the first one.
     fn chosen_rank(&self, input: &Input<'_>, host: &[u8], route: RouteId) -> Option<u32> {
         let mut ranks = (0..).zip(&self.table.entries);
         ranks.find_map(|(rank, entry)| {
@@ -162,10 +163,10 @@ impl Router {
             if chosen.is_some_and(|chosen| rule_of(chosen) == rule_of(rank)) {
                 continue;
             }
-            // What fits nevertheless comes after the chosen one.
+            // Another route that matches comes after the chosen one.
             let later = |by: u32| {
-                let places = &self.table.places;
-                Why::Later(places[by as usize].decided(&places[rank as usize]))
+                let positions = &self.table.positions;
+                Why::Later(positions[by as usize].decided(&positions[rank as usize]))
             };
             let why = self.why_not(rank, input, host).or_else(|| chosen.map(later));
             let Some(why) = why else { continue };
@@ -187,7 +188,7 @@ impl Router {
         (closest.into_iter().map(candidate).collect(), left_out)
     }
 
-    /// Why this host and path of a rule do not fit.
+    /// Why this host and path of a rule do not match.
     fn why_not(&self, rank: u32, input: &Input<'_>, host: &[u8]) -> Option<Why> {
         let table = &*self.table;
         let entry = &table.entries[rank as usize];
@@ -238,7 +239,7 @@ impl fmt::Display for Why {
     }
 }
 
-/// Several lines, the last without its end.
+/// Several lines, the last without a line end.
 impl fmt::Display for Explanation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Explanation { method, host, path, listener, .. } = self;

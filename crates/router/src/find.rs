@@ -1,9 +1,9 @@
 //! The lookup.
 //!
-//! Owns the walk through the table: hosts from exact to any, segments from literal to rest, each
-//! branch skipped when its best rank cannot beat what was found. Promises: no lock, no allocation
-//! (named groups of an expression apart), and never more steps than the table has nodes, whatever
-//! the path.
+//! Owns the walk through the table: hosts from exact to any, segments from literal to rest; a
+//! branch is skipped if its best rank cannot beat the current result. Promises: no lock, no
+//! allocation (except for named groups of an expression), and never more steps than the table has
+//! nodes, whatever the path.
 
 use message::{PARAMS_MAX, Params, Request};
 use wire::Method;
@@ -15,7 +15,7 @@ use crate::methods::Mask;
 use crate::table::{Bucket, Entry, RouteId, Router};
 use crate::tree::{EXACT_HOSTS, HOSTS_BELOW, List, NONE};
 
-/// What a route is looked up by.
+/// The input of a lookup.
 #[derive(Clone, Copy)]
 pub struct Input<'a> {
     pub request: &'a Request,
@@ -30,12 +30,12 @@ impl<'a> From<&'a Request> for Input<'a> {
 }
 
 impl<'a> Input<'a> {
-    /// The name of the listener the request came to.
+    /// The name of the listener that received the request.
     pub fn listener(&self) -> &'a str {
         &self.request.facts.listener
     }
 
-    /// The host the client named, perhaps with its port. It is looked for only where a route asks.
+    /// The host of the request, perhaps with its port. It is read only if a route has a host.
     pub fn host(&self) -> &'a [u8] {
         self.request.authority()
     }
@@ -50,11 +50,11 @@ impl<'a> Input<'a> {
     }
 }
 
-/// What a lookup finds.
+/// The result of a lookup.
 #[derive(Clone, Debug)]
 pub enum RouteLookup {
     Route(RouteId, Params),
-    /// Routes match except for the method; these are the methods they take, as Allow lists them.
+    /// Routes match except for the method; these are the methods they allow, as listed in Allow.
     MethodNotAllowed(String),
     NotFound,
 }
@@ -62,7 +62,7 @@ pub enum RouteLookup {
 type Ranges = [(u32, u32); PARAMS_MAX];
 
 impl Router {
-    /// The route of a request: the first in the order that fits.
+    /// Returns the route of a request: the first match in the order.
     pub fn find(&self, input: &Input<'_>) -> RouteLookup {
         let mut walk = Walk::new(self, input);
         walk.hosts();
@@ -72,7 +72,7 @@ impl Router {
         if !walk.refused {
             return RouteLookup::NotFound;
         }
-        // No longer the fast path: walks again and collects the methods of each rule.
+        // Not the fast path: walks again and collects the methods of each rule.
         let mut walk = Walk::new(self, input);
         walk.allowed = Some(0);
         walk.hosts();
@@ -130,12 +130,12 @@ struct Walk<'r, 'i> {
     method: Mask,
     listener: u64,
     ranges: Ranges,
-    /// The rank found so far, and its parameters.
+    /// The best rank so far, and its parameters.
     best: u32,
     best_ranges: Ranges,
-    /// An entry did not take the method.
+    /// An entry does not allow the method.
     refused: bool,
-    /// Collects the methods of those instead of looking for a route.
+    /// Collects the methods of such entries instead of looking for a route.
     allowed: Option<Mask>,
 }
 
@@ -157,7 +157,7 @@ impl<'r, 'i> Walk<'r, 'i> {
     }
 
     fn hosts(&mut self) {
-        // `*` of OPTIONS has no segments and no route.
+        // The `*` of OPTIONS has no segments and no route.
         if self.path.first() != Some(&b'/') {
             return;
         }
@@ -214,8 +214,7 @@ impl<'r, 'i> Walk<'r, 'i> {
         }
     }
 
-    /// Continues at a node, with `at` at a slash or the end, and `count` parameters on the way
-    /// here.
+    /// Continues at a node; `at` is at a slash or the end, and `count` parameters precede it.
     fn node(&mut self, mut id: u32, mut at: usize, count: usize) {
         let tree = &self.router.table.tree;
         loop {
@@ -234,7 +233,7 @@ impl<'r, 'i> Walk<'r, 'i> {
             let to = segment_end(self.path, from);
             let literal = tree.literal(id, &self.path[from..to]);
             if node.param == NONE && node.rests.is_empty() {
-                // The common case needs no way back.
+                // The common case needs no backtracking.
                 let Some(child) = literal else { return };
                 (id, at) = (child, to);
                 continue;
@@ -258,7 +257,7 @@ impl<'r, 'i> Walk<'r, 'i> {
         self.ranks(ranks, count + 1);
     }
 
-    /// Takes the first of these that fits, if it is better than what there is.
+    /// Takes the first of these that matches, if it is better than the current result.
     #[inline]
     fn ranks(&mut self, ranks: &List, count: usize) {
         let router = self.router;
@@ -276,8 +275,8 @@ impl<'r, 'i> Walk<'r, 'i> {
         }
     }
 
-    /// The Ant patterns and expressions of a bucket: those of the path's first segment and those of
-    /// none, together in their order.
+    /// The Ant patterns and expressions of a bucket: those with the path's first segment and those
+    /// without one, merged in their order.
     fn patterns(&mut self, bucket: &Bucket) {
         let first = match bucket.patterns.is_empty() {
             true => None,
@@ -303,7 +302,7 @@ impl<'r, 'i> Walk<'r, 'i> {
         }
     }
 
-    /// Does everything but host and path fit?
+    /// True if everything except host and path matches.
     #[inline]
     fn fits(&mut self, entry: &Entry) -> bool {
         if entry.listeners & self.listener == 0 {
@@ -330,8 +329,8 @@ impl<'r, 'i> Walk<'r, 'i> {
     }
 }
 
-/// The end of the segment that begins at `from`. Segments are short: eight bytes at a time, in
-/// place, costs less than the call of a general search.
+/// The end of the segment that begins at `from`. Segments are short: eight bytes at a time, inline,
+/// costs less than the call of a general search.
 #[inline]
 fn segment_end(path: &[u8], from: usize) -> usize {
     const LOW: u64 = u64::from_ne_bytes([0x01; 8]);
@@ -340,7 +339,7 @@ fn segment_end(path: &[u8], from: usize) -> usize {
     let mut at = from;
     while let Some(eight) = path.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
         let zeroed = u64::from_le_bytes(*eight) ^ SLASHES;
-        // The lowest high bit that is set marks the first slash.
+        // The lowest set high bit marks the first slash.
         let found = zeroed.wrapping_sub(LOW) & !zeroed & HIGH;
         if found != 0 {
             return at + found.trailing_zeros() as usize / 8;

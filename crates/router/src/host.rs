@@ -1,7 +1,7 @@
-//! Hosts: patterns in the configuration and the host of a request, in one normal form.
+//! Hosts: patterns of the configuration and hosts of requests, in one normal form.
 //!
-//! Promises: case, port and one final dot do not count (RFC 9110 4.2.3). `*.example.com` stands for
-//! every name that ends so, at any depth, and not for `example.com` itself. Never resolves a name.
+//! Promises: case, port and one final dot are ignored (RFC 9110 4.2.3). `*.example.com` matches
+//! every name that ends so, at any depth, and not `example.com` itself. Never resolves a name.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,7 +11,7 @@ use wire::authority::Authority;
 
 use crate::limits::HOST_BYTES;
 
-/// A host that a route is for, in lower case.
+/// A host pattern of a route, in lower case.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum HostPattern {
     Exact(Box<str>),
@@ -20,7 +20,7 @@ pub enum HostPattern {
 }
 
 impl HostPattern {
-    /// Is this host (see [`normal`]) meant?
+    /// True if the pattern matches this host (see [`normal`]).
     pub(crate) fn matches(&self, host: &[u8]) -> bool {
         match self {
             HostPattern::Exact(name) => name.as_bytes() == host,
@@ -31,8 +31,8 @@ impl HostPattern {
     }
 }
 
-/// The host of an authority as it is looked up: without port and final dot, in lower case. `None`
-/// is a host that no pattern can be.
+/// The host of an authority in its normal form: without port and final dot, in lower case. `None`
+/// if no pattern can match it.
 pub(crate) fn normal<'a>(
     authority: &'a [u8],
     buffer: &'a mut [u8; HOST_BYTES],

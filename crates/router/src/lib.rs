@@ -1,10 +1,11 @@
 //! Match rules → compiled table → route, and why.
 //!
-//! Owns what may stand under a route's `match:` ([`Match`]), the total order of routes (`order`),
-//! the compiled table ([`Router`]) and its account of itself ([`Explanation`]). Promises: a lookup
-//! allocates nothing (only named groups of a regular expression do), takes no lock and costs about
-//! the same among five routes and five thousand; the order is the one of `docs/guide/routing.md`,
-//! without exception. Knows nothing of filters and handlers: a route is a number here.
+//! Owns the settings under a route's `match:` ([`Match`]), the total order of routes
+//! (`precedence`), the compiled table ([`Router`]) and its explanations ([`Explanation`]).
+//! Promises: a lookup allocates nothing (except for named groups of a regular expression), takes no
+//! lock and costs about the same among five routes and five thousand; the order is the one of
+//! `docs/guide/routing.md`, without exception. Does not know filters and handlers: a route is a
+//! number here.
 //!
 //! ```
 //! use message::{Headers, Request, Target};
@@ -44,8 +45,9 @@ mod listing;
 mod matching;
 mod method_name;
 mod methods;
-mod order;
+
 mod path;
+mod precedence;
 mod shadow;
 mod table;
 #[cfg(test)]
@@ -61,6 +63,6 @@ pub use limits::{
 };
 pub use matching::Match;
 pub use method_name::MethodName;
-pub use order::RuleOrder;
 pub use path::{PathPattern, Segment, Segments};
+pub use precedence::RuleOrder;
 pub use table::{RouteError, RouteId, Router, Rule};

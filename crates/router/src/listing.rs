@@ -1,10 +1,10 @@
-//! The table as people read it: the routes in the order they are tried, each in one line.
+//! The table as text: the routes in the order in which they are tried, one per line.
 
 use crate::table::{RouteId, Router};
 
 impl Router {
-    /// Every route once, in the order in which they are tried; one with several hosts or paths
-    /// stands where its first stands.
+    /// Every route once, in the order in which they are tried; one with several hosts or paths is
+    /// listed at its first.
     pub fn in_order(&self) -> Vec<RouteId> {
         let mut seen = vec![false; self.rules().len()];
         let rules = self.table.entries.iter().map(|entry| entry.rule);

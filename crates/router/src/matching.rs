@@ -1,6 +1,6 @@
-//! What may stand under a route's `match:`.
+//! The settings under a route's `match:`.
 //!
-//! Owns the declaration and the rules within one route; what concerns several routes is `table`'s.
+//! Owns the declaration and the checks of one route; `table` checks several routes together.
 
 use plugin::Condition;
 use settings::{Node, OneOrMany, Reader, Setting, Spanned, quote};
@@ -10,30 +10,29 @@ use crate::{HostPattern, MethodName, PathPattern};
 /// The conditions of a route: a request must meet all of them. A missing condition is met by every
 /// request; of a list, one entry has to match.
 ///
-/// Where several routes fit, the order decides: `priority`; then the host (exact, the longest
-/// `*.`, any); then the path, segment by segment (literal, `{param}`, `{*rest}`), Ant patterns
-/// and regular expressions after those; then the one with more conditions; then the one written
-/// first.
+/// If several routes match, the order decides: `priority`; then the host (exact, the longest `*.`,
+/// any); then the path, segment by segment (literal, `{param}`, `{*rest}`), Ant patterns and
+/// regular expressions after those; then the one with more conditions; then the one written first.
 #[derive(Clone, Debug, PartialEq, Setting)]
 #[setting(short = path, check = check, default)]
 pub struct Match {
-    /// The listeners it is for, by name.
+    /// The listeners of the route, by name.
     #[setting(default = [], example = "web")]
     pub listener: OneOrMany<Spanned<String>>,
-    /// Hosts: a name, or `*.example.com` for every name below. Case and port do not count.
+    /// Hosts: a name, or `*.example.com` for every name below. Case and port are ignored.
     #[setting(default = [], example = "shop.example.com")]
     pub host: OneOrMany<HostPattern>,
     /// Paths: `/a/b`, `/a/{id}` with a parameter, `/a/{*rest}` for `/a` and all below it,
     /// `{ ant: "/a/**/b" }` or `{ regex: "^/x/[0-9]+$" }`.
     #[setting(default = [], example = "/api/{*rest}")]
     pub path: OneOrMany<PathPattern>,
-    /// Methods; GET brings HEAD with it. If only the method of a request fits no route, the
-    /// response is 405. A method that is neither registered nor widely used is written
-    /// `{ extension: NAME }`.
+    /// Methods; GET includes HEAD. If only the method of a request matches no route, the response
+    /// is 405. A method that is neither registered nor widely used is written `{ extension: NAME
+    /// }`.
     #[setting(default = [], example = ["GET", "POST"])]
     pub methods: OneOrMany<MethodName>,
     /// Conditions on headers, query, cookies, client address, scheme or time. A route whose
-    /// conditions fail is passed over.
+    /// conditions fail is skipped.
     pub when: Option<Condition>,
     /// Routes of a higher priority come first, whatever else they match.
     #[setting(default = 0, range = "-1000000"..=1000000)]
@@ -41,7 +40,7 @@ pub struct Match {
 }
 
 impl Match {
-    /// The parameters that every path of the route has: what `{path.NAME}` may name.
+    /// The parameters that all paths of the route have: the valid names of `{path.NAME}`.
     pub fn params(&self) -> Vec<&str> {
         let Some((first, others)) = self.path.split_first() else { return Vec::new() };
         let mut params = first.params();
@@ -49,8 +48,8 @@ impl Match {
         params
     }
 
-    /// How many conditions it has, for the order: the tests of `when`, and one each for naming
-    /// listeners and methods.
+    /// Number of conditions, for the order: the tests of `when`, and one each for listeners and
+    /// methods.
     pub(crate) fn conditions(&self) -> usize {
         self.when.as_ref().map_or(0, Condition::tests)
             + usize::from(!self.listener.is_empty())

@@ -1,4 +1,4 @@
-//! A method as `match.methods` names it.
+//! A method in `match.methods`.
 //!
 //! Promises that a misspelt method is an error: a route for `GTE` would never match.
 
@@ -8,7 +8,7 @@ use std::str::FromStr;
 use settings::{Node, Reader, Schema, SchemaBuilder, Setting, Value, tagged};
 use wire::Method;
 
-/// The methods of the IANA registry, and those that caches and UPnP use without being there.
+/// The methods of the IANA registry, and unregistered ones of caches and UPnP.
 const KNOWN: &[&str] = &[
     "GET",
     "HEAD",
@@ -56,10 +56,10 @@ const KNOWN: &[&str] = &[
     "UNSUBSCRIBE",
 ];
 
-/// The key under which any other method is written.
+/// The key of all other methods.
 const EXTENSION: &str = "extension";
 
-/// A method as it is named in the configuration.
+/// A method of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MethodName(pub Method);
 

@@ -1,15 +1,15 @@
 //! Sets of methods as bits.
 //!
-//! Owns which method is which bit: those of RFC 9110 and PATCH first, then every other one that a
-//! route names; all the rest share the highest bit. Promises that GET brings HEAD with it, as RFC
-//! 9110 9.1 wants of general-purpose servers and nginx does.
+//! Owns the bit of each method: those of RFC 9110 and PATCH first, then the other ones that routes
+//! name; all unnamed methods share the highest bit. Promises that GET includes HEAD, as RFC 9110
+//! 9.1 requires of general-purpose servers and nginx does.
 
 use wire::Method;
 
 /// A set of methods, one bit each.
 pub(crate) type Mask = u64;
 
-/// Every method, also unknown ones.
+/// All methods, including unknown ones.
 pub(crate) const ANY: Mask = Mask::MAX;
 /// The bit of a method that no route names.
 const UNNAMED: Mask = 1 << 63;
@@ -52,7 +52,7 @@ impl Methods {
         }
     }
 
-    /// The set that a route names; an empty list is every method. `None` when there are too many.
+    /// The set that a route names; an empty list is every method. `None` if there are too many.
     pub(crate) fn mask<'m>(&mut self, methods: impl Iterator<Item = &'m Method>) -> Option<Mask> {
         let mut mask = 0;
         for method in methods {
@@ -83,7 +83,7 @@ mod tests {
     use wire::Method;
 
     #[test]
-    fn bits_are_apart_and_get_brings_head() {
+    fn bits_differ_and_get_includes_head() {
         let mut methods = Methods::default();
         let purge = Method::from_bytes(b"PURGE");
         assert_eq!(methods.bit(&purge), UNNAMED);

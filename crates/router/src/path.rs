@@ -1,9 +1,9 @@
 //! Path patterns: `/a/{id}/{*rest}`, `{ ant: "/a/**/b" }`, `{ regex: "^/x/[0-9]+$" }`.
 //!
-//! Owns their syntax. Patterns are matched against the normal form of a path (`wire::target`):
-//! decoded, without dot segments and double slashes; a pattern that no normal form can be is
-//! refused. Promises: a parameter is a whole segment and never empty; `{*rest}` is the rest of the
-//! path, also nothing.
+//! Owns their syntax. Patterns are compared with the normal form of a path (`wire::target`):
+//! decoded, without dot segments and double slashes; a pattern that equals no normal form is
+//! rejected. Promises: a parameter is a whole segment and never empty; `{*rest}` is the rest of the
+//! path, perhaps empty.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,7 +15,7 @@ use wire::target::PathFault;
 
 use crate::limits::{PATTERN_BYTES, SEGMENTS_MAX};
 
-/// A path that a route is for.
+/// A path pattern of a route.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PathPattern {
     Segments(Segments),
@@ -30,12 +30,12 @@ pub struct Segments {
     parts: Vec<Segment>,
 }
 
-/// What may stand between two slashes.
+/// A segment of a pattern, between two slashes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Segment {
-    /// This text; empty only at the end, for a path that ends in a slash.
+    /// A literal; empty only at the end, for a path that ends with a slash.
     Literal(Box<str>),
-    /// `{name}`: any text but none.
+    /// `{name}`: any non-empty text.
     Param(Box<str>),
     /// `{*name}`: the rest of the path, at the end of a pattern only.
     Rest(Box<str>),
@@ -47,13 +47,13 @@ pub(crate) enum Special {
     /// An Ant pattern: `?` is one character, `*` any within a segment, `**` any segments.
     #[setting(word = "ant")]
     PathGlob(PathGlob),
-    /// An expression that occurs in the path; `^` and `$` bind it to the ends. Its named groups
-    /// are parameters.
+    /// An expression that occurs in the path; `^` and `$` anchor it. Its named groups are
+    /// parameters.
     Regex(Regex),
 }
 
 impl PathPattern {
-    /// Whether a path in normal form fits. For checks of a configuration: requests are routed by
+    /// True if a path in normal form matches. For checks of a configuration: requests are routed by
     /// the compiled table.
     pub fn covers(&self, path: &str) -> bool {
         crate::compare::compare(self, path).is_ok()
@@ -68,7 +68,7 @@ impl PathPattern {
         }
     }
 
-    /// The whole first segment of every matching path, where that is plain to see.
+    /// The whole first segment of every matching path, if the pattern shows it.
     pub(crate) fn first_segment(&self) -> Option<String> {
         match self {
             PathPattern::PathGlob(ant) => {
@@ -83,7 +83,7 @@ impl PathPattern {
         }
     }
 
-    /// What every matching path begins with, as far as that is plain to see.
+    /// A prefix of every matching path, as far as the pattern shows it.
     pub(crate) fn literal_prefix(&self) -> String {
         match self {
             PathPattern::Segments(segments) => {
@@ -112,9 +112,9 @@ impl Segments {
     }
 }
 
-/// The literal text that an anchored expression begins with. Errs on the side of less.
+/// The literal prefix of an anchored expression. If in doubt it is shorter.
 fn expression_prefix(expression: &str) -> String {
-    // Flags and alternatives may undo what looks literal.
+    // Flags and alternatives may change what looks literal.
     if expression.contains('|') || expression.contains("(?") {
         return String::new();
     }
@@ -201,7 +201,7 @@ fn segment(written: &str) -> Result<Segment, String> {
     Ok(if is_rest { Segment::Rest(name.into()) } else { Segment::Param(name.into()) })
 }
 
-/// Text that some path has in its normal form.
+/// Text that equals the normal form of some path.
 fn literal(text: &str) -> Result<Segment, String> {
     if text == "*" || text == "**" {
         return Err(format!("has {}: write {{name}} or {{*rest}}, or {{ ant: … }}", quote(text)));
@@ -217,7 +217,7 @@ fn literal(text: &str) -> Result<Segment, String> {
     let whole = format!("/{text}");
     let normal = wire::target::normalize(whole.as_bytes()).map_err(|fault| match fault {
         PathFault::BadEscape => "has a % without two digits: a percent sign itself is %25".into(),
-        other => format!("matches no request: {other}, and such requests are answered 400"),
+        other => format!("matches no request: {other}, and such requests get 400"),
     })?;
     let normal = String::from_utf8_lossy(&normal[1..]);
     if normal != text {
@@ -289,7 +289,7 @@ mod tests {
     use settings::{node, read};
 
     #[test]
-    fn patterns_are_taken_apart() {
+    fn patterns_are_parsed() {
         let pattern: PathPattern = read(&node!("/a{{b}}/{id}/é/{*rest}")).unwrap();
         let PathPattern::Segments(segments) = &pattern else { panic!("not segments") };
         assert_eq!(
@@ -332,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_path_can_be_is_refused_with_a_reason() {
+    fn patterns_without_a_match_are_rejected_with_a_reason() {
         let deep = "/a".repeat(65);
         let many: String = (0..17).map(|n| format!("/{{p{n}}}")).collect();
         for (text, why) in [

@@ -1,12 +1,11 @@
-//! Routes that can never match, because an earlier one takes every request they could.
+//! Routes that can never match, because an earlier one takes every request they could match.
 //!
-//! Owns the search for them. Promises never to accuse falsely: a route counts as dead only if each
-//! of its hosts and paths is covered by one earlier route that has no conditions of its own (or the
-//! very same), takes every method and every listener, the same or wider hosts, and the same or
-//! wider paths. What only several routes cover together, and what only a look into an expression
-//! would show, passes.
+//! Owns the search for them. Promises no false report: a route counts as dead only if each of its
+//! hosts and paths is covered by one earlier route that has no conditions of its own (or exactly
+//! the same), takes every method and every listener, the same or wider hosts, and the same or wider
+//! paths. Coverage by several routes together, or by the meaning of an expression, is not detected.
 
-use crate::order::RuleOrder;
+use crate::precedence::RuleOrder;
 use crate::table::{Bucket, RouteError, RouteId, Router};
 use crate::tree::{EXACT_HOSTS, HOSTS_BELOW, List, NONE};
 use crate::{HostPattern, PathPattern, Segment};
@@ -31,7 +30,7 @@ pub(crate) fn find(router: &Router) -> Vec<RouteError> {
 fn error(router: &Router, rule: u32, rank: u32, by: u32) -> RouteError {
     let table = &*router.table;
     let other = &table.rules[table.entries[by as usize].rule as usize].name;
-    let order = table.places[by as usize].decided(&table.places[rank as usize]);
+    let order = table.positions[by as usize].decided(&table.positions[rank as usize]);
     let help = match order {
         RuleOrder::File => format!("move it before {other:?}, or narrow one of the two"),
         RuleOrder::Priority => format!("lower the priority of {other:?}, or narrow it"),
@@ -47,7 +46,7 @@ fn error(router: &Router, rule: u32, rank: u32, by: u32) -> RouteError {
     }
 }
 
-/// The rank of an earlier entry, of another rule, that takes all that this one could.
+/// The rank of an earlier entry, of another rule, that takes all requests of this one.
 fn coverer(router: &Router, rank: u32) -> Option<u32> {
     let search = Search { router, rank };
     let table = &*router.table;
@@ -117,7 +116,7 @@ impl Search<'_> {
         further.or_else(|| self.list(node.rests))
     }
 
-    /// Paths that take all below what a pattern begins with: at the root, and after each whole
+    /// Paths that take everything below the prefix of a pattern: at the root, and after each whole
     /// segment.
     fn prefix(&self, root: u32, prefix: &str) -> Option<u32> {
         let tree = &self.router.table.tree;
@@ -152,7 +151,7 @@ impl Search<'_> {
         ranks.take_while(|by| *by < self.rank).find(|by| self.covers(*by))
     }
 
-    /// Given that host and path are covered: is the rest?
+    /// True if the rest is covered as well, given that host and path are.
     fn covers(&self, by: u32) -> bool {
         let router = self.router;
         let [one, other] = [by, self.rank].map(|rank| &router.table.entries[rank as usize]);

@@ -1,8 +1,8 @@
-//! Rules become a table.
+//! Compiles rules into a table.
 //!
 //! Owns the compiled form: entries (one host and one path of one rule) sorted by the order, so that
-//! an entry's index is its rank and the least rank that fits wins; a bucket per host; the shared
-//! tree. Promises: what compiles has a total order and no rule that can never match. Immutable
+//! an entry's index is its rank and the least matching rank wins; a bucket per host; the shared
+//! tree. Promises: a compiled table has a total order and no rule that can never match. Immutable
 //! afterwards.
 
 use std::collections::HashMap;
@@ -13,20 +13,20 @@ use settings::Span;
 
 use crate::limits::{ENTRIES_MAX, LISTENERS_MAX, METHODS_MAX};
 use crate::methods::{Mask, Methods};
-use crate::order::RulePosition;
-use crate::tree::{EXACT_HOSTS, Growing, HOSTS_BELOW, NONE, Tree};
+use crate::precedence::RulePosition;
+use crate::tree::{EXACT_HOSTS, HOSTS_BELOW, NONE, Tree, TreeBuilder};
 use crate::{HostPattern, Match, PathPattern, shadow};
 
-/// One route's rule.
+/// The rule of one route.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rule {
     pub name: String,
-    /// Where it is written.
+    /// Where it is in the configuration.
     pub span: Span,
     pub matches: Match,
 }
 
-/// Which route: the index of its rule.
+/// A route: the index of its rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RouteId(pub u32);
 
@@ -36,7 +36,7 @@ impl RouteId {
     }
 }
 
-/// Why rules do not make a table.
+/// Why rules cannot be compiled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RouteError {
     pub rule: RouteId,
@@ -46,7 +46,7 @@ pub struct RouteError {
 }
 
 /// The compiled table. The large parts are shared by all clones; a clone has its own copy of what
-/// is counted or pooled inside (names of parameters, regular expressions), so each worker takes one
+/// is counted or pooled inside (names of parameters, regular expressions), so each worker uses one
 /// and shares no cache line that is written to.
 pub struct Router {
     pub(crate) table: Arc<Table>,
@@ -61,7 +61,7 @@ pub(crate) struct Table {
     /// By rank.
     pub(crate) entries: Vec<Entry>,
     /// By rank.
-    pub(crate) places: Vec<RulePosition>,
+    pub(crate) positions: Vec<RulePosition>,
     pub(crate) buckets: Vec<Bucket>,
     /// The bucket of every host, or [`NONE`].
     pub(crate) any_host: u32,
@@ -72,7 +72,7 @@ pub(crate) struct Table {
     pub(crate) listeners: Vec<Box<str>>,
 }
 
-/// What a match is about, besides host and path. `NONE` where there is no such thing.
+/// The conditions of an entry besides host and path. `NONE` if there is no such condition.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry {
     pub(crate) methods: Mask,
@@ -87,11 +87,12 @@ pub(crate) struct Entry {
 #[derive(Debug)]
 pub(crate) struct Bucket {
     pub(crate) root: u32,
-    /// The best rank in it.
+    /// The best rank in the bucket.
     pub(crate) best: u32,
-    /// The best rank among the buckets of wider `*.` hosts: below it no lookup is needed there.
+    /// The best rank in the buckets of wider `*.` hosts: a lower rank makes their lookup
+    /// unnecessary.
     pub(crate) best_wider: u32,
-    /// The listeners its routes are for, as bits.
+    /// The listeners of its routes, as bits.
     pub(crate) listeners: u64,
     /// Ranks of Ant patterns and expressions by their first segment, and of those without one.
     pub(crate) patterns: HashMap<Box<[u8]>, Vec<u32>, foldhash::fast::FixedState>,
@@ -110,17 +111,17 @@ impl Clone for Router {
 }
 
 impl Router {
-    /// Compiles a table, or says everything that is wrong with the rules together.
+    /// Compiles a table, or returns all errors of the rules together.
     pub fn compile(rules: Vec<Rule>) -> Result<Router, Vec<RouteError>> {
-        let mut making = Making::default();
-        let places = making.places(&rules);
+        let mut builder = TableBuilder::default();
+        let positions = builder.positions(&rules);
         for rule in 0..rules.len() as u32 {
-            making.rule(rule, &rules);
+            builder.rule(rule, &rules);
         }
-        if !making.errors.is_empty() {
-            return Err(making.errors);
+        if !builder.errors.is_empty() {
+            return Err(builder.errors);
         }
-        let router = making.router(rules, places);
+        let router = builder.router(rules, positions);
         let dead = shadow::find(&router);
         if dead.is_empty() { Ok(router) } else { Err(dead) }
     }
@@ -131,25 +132,25 @@ impl Router {
     }
 
     pub(crate) fn host(&self, rank: u32) -> Option<&HostPattern> {
-        let place = &self.table.places[rank as usize];
-        self.table.rules[place.rule as usize].matches.host.get(place.host_index as usize)
+        let position = &self.table.positions[rank as usize];
+        self.table.rules[position.rule as usize].matches.host.get(position.host_index as usize)
     }
 
     pub(crate) fn path(&self, rank: u32) -> Option<&PathPattern> {
-        let place = &self.table.places[rank as usize];
-        self.table.rules[place.rule as usize].matches.path.get(place.path_index as usize)
+        let position = &self.table.positions[rank as usize];
+        self.table.rules[position.rule as usize].matches.path.get(position.path_index as usize)
     }
 }
 
 #[derive(Default)]
-struct Making {
+struct TableBuilder {
     errors: Vec<RouteError>,
     methods: Methods,
     listeners: Vec<Box<str>>,
     conditions: Vec<Condition>,
     /// Methods, listeners and condition of each rule.
     rules: Vec<(Mask, u64, u32)>,
-    growing: Growing,
+    tree: TreeBuilder,
     buckets: Vec<Bucket>,
     names: Vec<Arc<[Box<str>]>>,
     names_known: HashMap<Vec<String>, u32>,
@@ -157,7 +158,7 @@ struct Making {
 }
 
 /// Fills in [`Bucket::best_wider`] of a host's bucket.
-fn look_wider(tree: &Tree, buckets: &mut [Bucket], host: &HostPattern) {
+fn set_best_wider(tree: &Tree, buckets: &mut [Bucket], host: &HostPattern) {
     let (node, name) = match host {
         HostPattern::Exact(name) => (EXACT_HOSTS, name),
         HostPattern::Below(name) => (HOSTS_BELOW, name),
@@ -170,29 +171,29 @@ fn look_wider(tree: &Tree, buckets: &mut [Bucket], host: &HostPattern) {
     buckets[bucket as usize].best_wider = wider.min().unwrap_or(NONE);
 }
 
-impl Making {
+impl TableBuilder {
     fn error(&mut self, rule: u32, rules: &[Rule], message: String) {
         let span = rules[rule as usize].span;
         self.errors.push(RouteError { rule: RouteId(rule), span, message, help: None });
     }
 
-    /// Every host with every path, in the order.
-    fn places(&mut self, rules: &[Rule]) -> Vec<RulePosition> {
-        let mut places = Vec::new();
+    /// The positions of all hosts with all paths, in the order.
+    fn positions(&mut self, rules: &[Rule]) -> Vec<RulePosition> {
+        let mut positions = Vec::new();
         for (rule, Rule { matches, .. }) in rules.iter().enumerate() {
             for host in 0..matches.host.len().max(1) as u32 {
                 for path in 0..matches.path.len().max(1) as u32 {
-                    places.push(RulePosition::new(rule as u32, matches, host, path));
+                    positions.push(RulePosition::new(rule as u32, matches, host, path));
                 }
             }
-            if places.len() > ENTRIES_MAX {
+            if positions.len() > ENTRIES_MAX {
                 let message = format!("more than {ENTRIES_MAX} pairs of a host and a path");
                 self.error(rule as u32, rules, message);
                 return Vec::new();
             }
         }
-        places.sort_unstable();
-        places
+        positions.sort_unstable();
+        positions
     }
 
     fn rule(&mut self, rule: u32, rules: &[Rule]) {
@@ -223,13 +224,13 @@ impl Making {
         self.rules.push((methods.unwrap_or_default(), listeners, condition));
     }
 
-    fn router(mut self, rules: Vec<Rule>, places: Vec<RulePosition>) -> Router {
+    fn router(mut self, rules: Vec<Rule>, positions: Vec<RulePosition>) -> Router {
         let mut any_host = NONE;
-        let mut entries = Vec::with_capacity(places.len());
+        let mut entries = Vec::with_capacity(positions.len());
         let (mut has_exact_hosts, mut has_hosts_below) = (false, false);
-        for (rank, place) in (0..).zip(&places) {
-            let written = &rules[place.rule as usize].matches;
-            let bucket = match written.host.get(place.host_index as usize) {
+        for (rank, position) in (0..).zip(&positions) {
+            let written = &rules[position.rule as usize].matches;
+            let bucket = match written.host.get(position.host_index as usize) {
                 Some(HostPattern::Exact(name)) => {
                     has_exact_hosts = true;
                     self.bucket(EXACT_HOSTS, name)
@@ -244,20 +245,20 @@ impl Making {
                 }
                 None => any_host,
             };
-            let path = written.path.get(place.path_index as usize);
-            entries.push(self.entry(place.rule, bucket, path, rank));
+            let path = written.path.get(position.path_index as usize);
+            entries.push(self.entry(position.rule, bucket, path, rank));
         }
-        let tree = self.growing.grown();
-        for place in &places {
-            let written = &rules[place.rule as usize].matches;
-            if let Some(host) = written.host.get(place.host_index as usize) {
-                look_wider(&tree, &mut self.buckets, host);
+        let tree = self.tree.build();
+        for position in &positions {
+            let written = &rules[position.rule as usize].matches;
+            if let Some(host) = written.host.get(position.host_index as usize) {
+                set_best_wider(&tree, &mut self.buckets, host);
             }
         }
         let table = Table {
             rules,
             entries,
-            places,
+            positions,
             buckets: self.buckets,
             any_host,
             has_exact_hosts,
@@ -276,12 +277,12 @@ impl Making {
 
     fn bucket(&mut self, hosts: u32, name: &str) -> u32 {
         let next = self.buckets.len() as u32;
-        let bucket = self.growing.host(hosts, name, next);
+        let bucket = self.tree.host(hosts, name, next);
         if bucket == next { self.add_bucket() } else { bucket }
     }
 
     fn add_bucket(&mut self) -> u32 {
-        let root = self.growing.add_node();
+        let root = self.tree.add_node();
         self.buckets.push(Bucket {
             root,
             best: NONE,
@@ -300,7 +301,7 @@ impl Making {
         bucket.listeners |= listeners;
         let mut pattern = NONE;
         match path {
-            None | Some(PathPattern::Segments(_)) => self.growing.path(bucket.root, path, rank),
+            None | Some(PathPattern::Segments(_)) => self.tree.path(bucket.root, path, rank),
             Some(special) => {
                 pattern = self.patterns.len() as u32;
                 self.patterns.push(special.clone());

@@ -6,7 +6,7 @@ use wire::Method;
 
 use crate::{Input, RouteError, RouteLookup, Router, Rule};
 
-/// Rules called `r0`, `r1`, … as their `match` is written.
+/// Rules called `r0`, `r1`, … with the given `match`.
 pub(crate) fn rules(matches: &[Node]) -> Vec<Rule> {
     let rule = |(at, node): (usize, &Node)| Rule {
         name: format!("r{at}"),
@@ -37,7 +37,7 @@ pub(crate) fn request(method: &str, url: &str, fields: &[(&str, &str)]) -> Reque
 }
 
 /// `r1 id=7` for a route with its parameters, `405 GET, HEAD`, or `404`.
-pub(crate) fn ask(router: &Router, request: &Request) -> String {
+pub(crate) fn find(router: &Router, request: &Request) -> String {
     match router.find(&Input::from(request)) {
         RouteLookup::Route(id, params) => {
             let path = request.target.path();

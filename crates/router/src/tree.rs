@@ -1,8 +1,8 @@
 //! The tree of segments that all hosts share.
 //!
-//! Owns its nodes: what ends at one, what takes the rest there, and the best rank below it, which
-//! lets a lookup skip every branch that can only lose. Knows ranks, not routes. Sized for the
-//! cache: a lookup touches one line per node, one per text, and nothing else.
+//! Owns its nodes: the paths that end at one, the paths with a rest there, and the best rank below
+//! it, which lets a lookup skip every branch that can only lose. Knows ranks, not routes. Sized for
+//! the cache: a lookup touches one line per node and one per text.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use crate::{PathPattern, Segment};
 /// No node, no entry.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// Nodes whose edges are hosts instead of segments: exact ones, and what stands behind a `*.`.
+/// Nodes whose edges are hosts instead of segments: exact ones, and those after a `*.`.
 pub(crate) const EXACT_HOSTS: u32 = u32::MAX;
 pub(crate) const HOSTS_BELOW: u32 = u32::MAX - 1;
 
@@ -32,14 +32,14 @@ pub(crate) struct Tree {
 pub(crate) struct Node {
     /// The best rank at or below this node.
     pub(crate) best: u32,
-    /// Where any segment leads, or [`NONE`].
+    /// The target of any segment, or [`NONE`].
     pub(crate) param: u32,
     /// Ranks of the paths that end here.
     pub(crate) ends: List,
     /// Ranks of the paths whose `{*rest}` begins here.
     pub(crate) rests: List,
-    /// Where a text leads: [`NONE`] nowhere, [`MANY`] what the edges say, else an only child, whose
-    /// text is compared without hashing.
+    /// The target of a literal: [`NONE`], [`MANY`] (the edges know), else an only child, whose text
+    /// is compared without hashing.
     literal: u32,
     text_at: u32,
     text_length: u32,
@@ -47,7 +47,7 @@ pub(crate) struct Node {
 
 const MANY: u32 = NONE - 1;
 
-/// Ranks, the best first: none ([`NONE`]), one (itself), or where a list begins ([`LISTED`]).
+/// Ranks, the best first: none ([`NONE`]), one (itself), or the start of a list ([`LISTED`]).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct List(u32);
 
@@ -78,7 +78,7 @@ impl Tree {
         }
     }
 
-    /// Where a text leads from a node.
+    /// The target of a literal at a node.
     #[inline]
     pub(crate) fn literal(&self, id: u32, segment: &[u8]) -> Option<u32> {
         let node = self.node(id);
@@ -87,43 +87,43 @@ impl Tree {
             MANY => self.edges.get(id, segment),
             child => {
                 let text = &self.text[node.text_at as usize..][..node.text_length as usize];
-                // An empty one is not compared: `text` may be an address that is none, and reading
-                // nothing from there costs a processor with AVX-512 some hundred cycles.
+                // An empty text is not compared: its address may be dangling, and even a read of no
+                // bytes from it costs a processor with AVX-512 some hundred cycles.
                 let is_same = text.len() == segment.len() && (text.is_empty() || text == segment);
                 is_same.then_some(child)
             }
         }
     }
 
-    /// What a host leads to from one of the host nodes.
+    /// The target of a host at one of the host nodes.
     #[inline]
     pub(crate) fn host(&self, node: u32, host: &[u8]) -> Option<u32> {
         self.edges.get(node, host)
     }
 }
 
-/// A tree while it is built. Ranks have to come in their order.
+/// Builds a tree. Ranks have to be added in their order.
 #[derive(Default)]
-pub(crate) struct Growing {
-    nodes: Vec<Young>,
+pub(crate) struct TreeBuilder {
+    nodes: Vec<NodeBuilder>,
     edges: HashMap<(u32, Box<[u8]>), u32>,
 }
 
-struct Young {
+struct NodeBuilder {
     best: u32,
     param: u32,
     ends: Vec<u32>,
     rests: Vec<u32>,
 }
 
-impl Growing {
+impl TreeBuilder {
     pub(crate) fn add_node(&mut self) -> u32 {
-        let young = Young { best: NONE, param: NONE, ends: Vec::new(), rests: Vec::new() };
-        self.nodes.push(young);
+        let node = NodeBuilder { best: NONE, param: NONE, ends: Vec::new(), rests: Vec::new() };
+        self.nodes.push(node);
         self.nodes.len() as u32 - 1
     }
 
-    /// Adds what leads from one of the host nodes to `to`, unless there is something already.
+    /// Adds an edge from one of the host nodes to `to`, unless there is one.
     pub(crate) fn host(&mut self, node: u32, host: &str, to: u32) -> u32 {
         *self.edges.entry((node, host.as_bytes().into())).or_insert(to)
     }
@@ -176,13 +176,13 @@ impl Growing {
         self.nodes[id as usize].param
     }
 
-    pub(crate) fn grown(self) -> Tree {
-        // In the order of the nodes, so that the same rules make the same table.
+    pub(crate) fn build(self) -> Tree {
+        // In the order of the nodes, so that equal rules give equal tables.
         let mut edges: Vec<_> =
             self.edges.iter().map(|((from, text), to)| (*from, &**text, *to)).collect();
         edges.sort_unstable();
         let mut lists = Vec::new();
-        let mut nodes: Vec<Node> = self.nodes.iter().map(|young| young.grown(&mut lists)).collect();
+        let mut nodes: Vec<Node> = self.nodes.iter().map(|node| node.build(&mut lists)).collect();
         let (mut only, mut many, mut text) = (Vec::new(), Vec::new(), Vec::new());
         for siblings in edges.chunk_by(|one, other| one.0 == other.0) {
             match siblings {
@@ -203,8 +203,8 @@ impl Growing {
     }
 }
 
-impl Young {
-    fn grown(&self, lists: &mut Vec<u32>) -> Node {
+impl NodeBuilder {
+    fn build(&self, lists: &mut Vec<u32>) -> Node {
         let mut list = |ranks: &[u32]| match ranks {
             [] => List(NONE),
             [rank] => List(*rank),

@@ -1,6 +1,6 @@
-//! What must hold for any table and any request: the compiled table says what a plain scan over the
-//! sorted rules says, and no rule is reported as dead that is not. The fuzz target calls
-//! [`route_table`] with what a fuzzer finds; here it is called with random bytes, the same in every
+//! Invariants of any table and any request: the compiled table agrees with a plain scan over the
+//! sorted rules, and no rule that can match is reported as dead. The fuzz target calls
+//! [`route_table`] with the fuzzer's input; here it is called with random bytes, the same in every
 //! run.
 //!
 //! The scan below shares no code with the crate: it sorts and matches in its own, slow way.
@@ -29,7 +29,7 @@ const ASKED_SEGMENTS: &[&str] = &["a", "b", "c", "é", "aa"];
 const ASKED_METHODS: &[&str] = &["GET", "HEAD", "PUT", "PURGE", "BREW"];
 const ASKED_LISTENERS: &[&str] = &["web", "inside", "other"];
 
-/// Choices taken from bytes; nothing but the first choice once they have run out.
+/// Choices taken from bytes; always the first choice once they have run out.
 struct Choices<'a>(&'a [u8]);
 
 impl Choices<'_> {
@@ -48,7 +48,7 @@ impl Choices<'_> {
     }
 }
 
-/// Any bytes are a table and some requests to it.
+/// Interprets any bytes as a table and some requests.
 pub fn route_table(data: &[u8]) {
     let mut choices = Choices(data);
     let count = 1 + choices.below(24);
@@ -63,7 +63,7 @@ pub fn route_table(data: &[u8]) {
     }
 }
 
-/// The rules without the dead ones, which must really be dead.
+/// The rules without the dead ones, after checking that those are dead.
 fn living(mut rules: Vec<Rule>, requests: &[Request]) -> Vec<Rule> {
     while let Err(errors) = Router::compile(rules.clone()) {
         assert!(!errors.is_empty());
@@ -119,7 +119,7 @@ fn shown(request: &Request) -> String {
     format!("{} {host}{}", request.method.as_str(), request.target.path())
 }
 
-// What is asked.
+// The input of the comparison.
 
 fn rule(at: usize, choices: &mut Choices<'_>) -> Rule {
     let mut matches = Match::default();
@@ -158,7 +158,7 @@ fn pattern(choices: &mut Choices<'_>) -> PathPattern {
             let mut text = String::new();
             for _ in 0..choices.below(4) {
                 let segment = choices.of(SEGMENTS);
-                // No name twice.
+                // No parameter name twice.
                 if !segment.starts_with('{') || !text.contains(segment) {
                     text = text + "/" + segment;
                 }
@@ -195,7 +195,7 @@ fn request(choices: &mut Choices<'_>) -> Request {
     request
 }
 
-// What is answered, the slow way.
+// The expected result, the slow way.
 
 type Values = Vec<(String, String)>;
 
@@ -208,7 +208,7 @@ fn scan(rules: &[Rule], request: &Request) -> Option<(usize, Values)> {
         }
         fitting.extend(fits(rule, request).into_iter().map(|(key, values)| (key, at, values)));
     }
-    // Sorting is stable: what comes first of one rule stays first.
+    // Sorting is stable: entries of one rule keep their order.
     fitting.sort_by(|a, b| (&a.0, a.1).cmp(&(&b.0, b.1)));
     fitting.into_iter().next().map(|(_, at, values)| (at, values))
 }
@@ -236,7 +236,7 @@ fn takes_method(rule: &Rule, method: &Method) -> bool {
 
 type Key = (Reverse<i64>, u8, Reverse<usize>, Vec<u8>, Reverse<usize>);
 
-/// Every host and path of a rule that fits, with its place in the order.
+/// Every matching host and path of a rule, with its position in the order.
 fn fits(rule: &Rule, request: &Request) -> Vec<(Key, Values)> {
     let Match { listener, host, path, methods, when, priority } = &rule.matches;
     let called = |name: &Spanned<String>| *name.value == *request.facts.listener;
@@ -317,10 +317,10 @@ fn path_fits(pattern: &PathPattern, path: &str) -> Option<(Vec<u8>, Values)> {
     given.is_empty().then_some((kinds, values))
 }
 
-// The short run.
+// The deterministic run.
 
 #[cfg(test)]
-mod short_run {
+mod deterministic_run {
     use super::route_table;
 
     /// xorshift64: the same bytes in every run.

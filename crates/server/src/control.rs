@@ -347,7 +347,7 @@ impl Control {
             self.apps.follow(&plan.apps, &self.source.directory(), &log_options);
         }
         // So that the first request finds a server; names that take longer come when they come.
-        self.upstreams.settled(RESOLVE_WITHIN).await;
+        self.upstreams.wait_resolved(RESOLVE_WITHIN).await;
         if self.state.get() == ServerState::Starting {
             // By now the sockets, logs and caches of the Plan are open.
             self.descriptors.set(Descriptors::measure());

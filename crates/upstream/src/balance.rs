@@ -14,7 +14,7 @@ use crate::settings::Balance;
 use crate::view::{Peer, View};
 use crate::worker_rng::WorkerRng;
 
-/// The inputs of a choice.
+/// What a choice depends on.
 pub(crate) struct Choice<'a> {
     pub(crate) view: &'a View,
     pub(crate) rng: &'a WorkerRng,
@@ -48,7 +48,7 @@ impl<'a> Choice<'a> {
     /// A server whose ejection has ended and that is not on trial yet; this claims the trial.
     pub(crate) fn trial(&self) -> Option<&'a Rc<Peer>> {
         let open = self.view.trials.iter().copied().filter(|&at| self.is_open(at));
-        open.map(|at| &self.view.peers[at]).find(|peer| peer.member.standing.claim_trial())
+        open.map(|at| &self.view.peers[at]).find(|peer| peer.member.health.claim_trial())
     }
 
     fn is_open(&self, at: usize) -> bool {
@@ -57,7 +57,7 @@ impl<'a> Choice<'a> {
             && peer.has_room()
     }
 
-    /// Whether a server takes this request, if it is still starting slowly.
+    /// True if a server takes this request, judged by its slow start.
     fn is_warm(&self, at: usize) -> bool {
         let slow_start_ms = self.view.slow_start_ms;
         if slow_start_ms == 0 {
@@ -93,16 +93,17 @@ impl<'a> Choice<'a> {
         drawn.or_else(|| self.any_open()).map(|at| &self.view.peers[at])
     }
 
-    /// Power of two choices: nearly as good as the best, without looking at all, and workers that
-    /// know only their own requests do not all run to the same server. A server that keeps losing
-    /// gets a request now and then, so that a recovered one is noticed ([`Stats::lost`]).
+    /// Power of two choices: nearly as good as the best server, without examining all of them, and
+    /// workers that know only their own requests do not all choose the same one. A server that
+    /// keeps losing gets a request now and then, so that a recovered one is noticed
+    /// ([`Stats::lost`]).
     ///
     /// [`Stats::lost`]: crate::view::Stats::lost
     fn two_choices(&self) -> Option<&'a Rc<Peer>> {
         let first = self.draw();
         let mut second = self.draw();
         if second == first && self.view.weight_sums.is_empty() {
-            // Another one, so that two servers are compared: the next on the list.
+            // A different one, so that two servers are compared: the next on the list.
             let usable = &self.view.usable;
             let place = usable.partition_point(|&at| at <= first);
             second = usable[place % usable.len()];
@@ -124,7 +125,7 @@ impl<'a> Choice<'a> {
         Some(&self.view.peers[at])
     }
 
-    /// Smooth weighted round robin: each server gains its weight, the highest is picked and pays
+    /// Smooth weighted round robin: each server gains its weight; the highest is picked and loses
     /// the sum.
     fn round_robin(&self) -> Option<&'a Rc<Peer>> {
         let mut total = 0;
@@ -149,7 +150,7 @@ impl<'a> Choice<'a> {
 
     fn least_requests(&self) -> Option<&'a Rc<Peer>> {
         let usable = &self.view.usable;
-        // Equals are met in turn, not always the first.
+        // Among equal servers the start rotates, so that it is not always the first.
         let (before, after) = usable.split_at(self.rng.below(usable.len()));
         let mut best: Option<(f64, &Rc<Peer>)> = None;
         for &at in after.iter().chain(before) {

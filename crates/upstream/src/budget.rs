@@ -1,8 +1,8 @@
-//! The retry budget: retries as a share of requests, so that a failing upstream is not sent a
-//! multiple of what it already cannot bear.
+//! The retry budget: retries as a share of requests, so that a failing upstream does not get a
+//! multiple of its load.
 //!
-//! One bucket per worker and upstream. Requests put a share of a token in, a retry takes one out; a
-//! few are there from the start and come back with time, so that a quiet site may retry as well.
+//! One token bucket per worker and upstream. A request adds a share of a token, a retry takes one;
+//! a few are there from the start and return with time, so that a quiet site may retry as well.
 
 use std::cell::Cell;
 
@@ -20,12 +20,12 @@ impl Budget {
         Budget { tokens: Cell::new(RETRIES_FLOOR), refilled_ms: Cell::new(clock::now().as_ms()) }
     }
 
-    /// Counts a request; `share` of it may be retried.
+    /// Counts a request, `share` of which may be retried.
     pub(crate) fn deposit(&self, share: f64) {
         self.tokens.set((self.tokens.get() + share).min(RETRIES_SAVED));
     }
 
-    /// Takes a retry out, if there is one.
+    /// Takes a retry; false if there is none.
     pub(crate) fn withdraw(&self, now_ms: u64) -> bool {
         let elapsed_ms = now_ms.saturating_sub(self.refilled_ms.replace(now_ms));
         let mut tokens = self.tokens.get();
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn a_few_come_back_with_time() {
+    fn a_few_return_with_time() {
         let budget = Budget::new();
         let now_ms = budget.refilled_ms.get();
         let spent = (0..10).filter(|_| budget.withdraw(now_ms)).count();

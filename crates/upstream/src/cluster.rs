@@ -1,7 +1,7 @@
-//! One upstream as all workers share it: its settings, its members and their health.
+//! The state of one upstream that all workers share: its settings, its members and their health.
 //!
-//! Keyed by the upstream's name, it outlives plans; the members change without a new plan: names
-//! are resolved again, servers fail and return. Every change increments `version`, which is all a
+//! Keyed by the upstream's name, it outlives plans. Members change without a new plan: names are
+//! resolved again, servers fail and return. Every change increments `version`, the only thing a
 //! worker reads per request; a worker takes the lock only after a change.
 
 use std::collections::BTreeMap;
@@ -29,7 +29,7 @@ pub struct Cluster {
     /// Members, settings or ejections have changed: for the control thread.
     pub(crate) reshaped: Notify,
     /// Another name was resolved or failed to resolve.
-    settled: Notify,
+    name_resolved: Notify,
     telemetry: Arc<Telemetry>,
 }
 
@@ -75,7 +75,7 @@ impl Cluster {
                 gauges: BTreeMap::new(),
             }),
             reshaped: Notify::new(),
-            settled: Notify::new(),
+            name_resolved: Notify::new(),
             telemetry,
         };
         cluster.reshape(&mut cluster.inside());
@@ -113,7 +113,7 @@ impl Cluster {
         if settings.health.is_none() {
             // Without checks nothing would ever mark them healthy again.
             for member in &inside.members.list {
-                member.standing.unhealthy.store(false, Ordering::Relaxed);
+                member.health.unhealthy.store(false, Ordering::Relaxed);
             }
         }
         inside.settings = Arc::new(settings.clone());
@@ -128,27 +128,27 @@ impl Cluster {
             inside.resolved.insert(server.clone(), addresses);
             self.reshape(&mut inside);
         }
-        self.settled.notify_waiters();
+        self.name_resolved.notify_waiters();
     }
 
     /// Marks a server name as resolved once, without a result.
-    pub(crate) fn settle(&self, server: &Address) {
+    pub(crate) fn mark_resolved(&self, server: &Address) {
         self.inside().resolved.entry(server.clone()).or_default();
-        self.settled.notify_waiters();
+        self.name_resolved.notify_waiters();
     }
 
     /// Waits until every server name has been resolved once.
-    pub(crate) async fn settled(&self) {
+    pub(crate) async fn wait_resolved(&self) {
         loop {
-            let told = self.settled.notified();
-            if self.is_settled() {
+            let changed = self.name_resolved.notified();
+            if self.is_resolved() {
                 return;
             }
-            told.await;
+            changed.await;
         }
     }
 
-    fn is_settled(&self) -> bool {
+    fn is_resolved(&self) -> bool {
         let inside = self.inside();
         let is_name =
             |address: &Address| matches!(address, Address::Tcp { host: Host::Name(_), .. });
@@ -183,7 +183,7 @@ impl Cluster {
                     backup: server.backup,
                     max_connections: server.max_connections,
                     max_slow_clients: server.slow_clients(),
-                    standing: known.map_or_else(Arc::default, |member| member.standing.clone()),
+                    health: known.map_or_else(Arc::default, |member| member.health.clone()),
                 }));
             }
         }
@@ -211,20 +211,20 @@ impl Cluster {
     /// Sets the result of active checks of a server.
     pub(crate) fn set_checked(&self, member: &Member, healthy: bool, now_ms: u64, why: &str) {
         let inside = self.inside();
-        let standing = &member.standing;
-        if standing.unhealthy.swap(!healthy, Ordering::Relaxed) != healthy {
+        let health = &member.health;
+        if health.unhealthy.swap(!healthy, Ordering::Relaxed) != healthy {
             return;
         }
         if healthy {
-            standing.returned_ms.store(now_ms, Ordering::Relaxed);
-            self.tell(&inside, member, Level::Info, "a server is healthy again", why);
+            health.returned_ms.store(now_ms, Ordering::Relaxed);
+            self.report(&inside, member, Level::Info, "a server is healthy again", why);
         } else {
-            self.tell(&inside, member, Level::Warn, "a server is unhealthy", why);
+            self.report(&inside, member, Level::Warn, "a server is unhealthy", why);
         }
     }
 
-    /// Counts a failure of a server; takes it out of rotation when they are too many in a row,
-    /// unless too many others are out already.
+    /// Counts a failure of a server; ejects it after too many in a row, unless too many others are
+    /// ejected already.
     pub(crate) fn failed(
         &self,
         member: &Member,
@@ -232,9 +232,9 @@ impl Cluster {
         was_trial: bool,
         now_ms: u64,
     ) {
-        let standing = &member.standing;
-        let failures = standing.failures.fetch_add(1, Ordering::Relaxed) + 1;
-        let out = standing.is_ejected();
+        let health = &member.health;
+        let failures = health.failures.fetch_add(1, Ordering::Relaxed) + 1;
+        let out = health.is_ejected();
         if rules.failures == 0 || (out && !was_trial) || (!was_trial && failures < rules.failures) {
             return;
         }
@@ -242,17 +242,17 @@ impl Cluster {
         if !was_trial && !may_eject(&inside.members, rules) {
             return;
         }
-        let times = standing.ejections.fetch_add(1, Ordering::Relaxed);
+        let times = health.ejections.fetch_add(1, Ordering::Relaxed);
         let factor = 1u32.checked_shl(times).unwrap_or(u32::MAX).min(EJECTION_FACTOR_MAX);
         let out_ms = rules.ejected_for.as_millis_u64().saturating_mul(u64::from(factor));
-        standing.ejected_until_ms.store(now_ms.saturating_add(out_ms).max(1), Ordering::Relaxed);
-        standing.failures.store(0, Ordering::Relaxed);
+        health.ejected_until_ms.store(now_ms.saturating_add(out_ms).max(1), Ordering::Relaxed);
+        health.failures.store(0, Ordering::Relaxed);
         self.ejections(member).inc();
-        self.tell(&inside, member, Level::Warn, "a server is ejected for its failures", "");
+        self.report(&inside, member, Level::Warn, "a server is ejected after failures", "");
         self.reshaped.notify_one();
     }
 
-    /// Counts a success, which ends a row of failures and, on trial, the time out.
+    /// Counts a success, which ends a row of failures and, for a trial request, the ejection.
     pub(crate) fn succeeded(
         &self,
         member: &Member,
@@ -260,32 +260,33 @@ impl Cluster {
         was_trial: bool,
         now_ms: u64,
     ) {
-        let standing = &member.standing;
-        // Most often there is nothing to write, and a write would be seen by every worker.
-        if standing.failures.load(Ordering::Relaxed) != 0 {
-            standing.failures.store(0, Ordering::Relaxed);
+        let health = &member.health;
+        // Usually there is nothing to write, and a write would invalidate the cache line of every
+        // worker.
+        if health.failures.load(Ordering::Relaxed) != 0 {
+            health.failures.store(0, Ordering::Relaxed);
         }
         if !was_trial {
-            if standing.ejections.load(Ordering::Relaxed) != 0 {
-                forgive(standing, rules, now_ms);
+            if health.ejections.load(Ordering::Relaxed) != 0 {
+                forget_ejections(health, rules, now_ms);
             }
             return;
         }
         let inside = self.inside();
-        standing.ejected_until_ms.store(0, Ordering::Relaxed);
-        standing.returned_ms.store(now_ms, Ordering::Relaxed);
-        self.tell(&inside, member, Level::Info, "an ejected server is back", "");
+        health.ejected_until_ms.store(0, Ordering::Relaxed);
+        health.returned_ms.store(now_ms, Ordering::Relaxed);
+        self.report(&inside, member, Level::Info, "an ejected server is back", "");
         self.reshaped.notify_one();
     }
 
     /// Ends an ejection before its time: the next request tries the server.
     pub(crate) fn end_ejection(&self, member: &Member, now_ms: u64) {
         let inside = self.inside();
-        let until_ms = &member.standing.ejected_until_ms;
+        let until_ms = &member.health.ejected_until_ms;
         if until_ms.load(Ordering::Relaxed) > now_ms {
             until_ms.store(now_ms.max(1), Ordering::Relaxed);
             let message = "an ejected server accepts connections again, the next request tries it";
-            self.tell(&inside, member, Level::Info, message, "");
+            self.report(&inside, member, Level::Info, message, "");
         }
     }
 
@@ -294,7 +295,14 @@ impl Cluster {
     }
 
     /// Reports a change of a server's health to the log, the metrics and the workers.
-    fn tell(&self, inside: &ClusterState, member: &Member, level: Level, message: &str, why: &str) {
+    fn report(
+        &self,
+        inside: &ClusterState,
+        member: &Member,
+        level: Level,
+        message: &str,
+        why: &str,
+    ) {
         let (upstream, server) = (&*self.name, &*member.name);
         if why.is_empty() {
             telemetry::event!(level, message, upstream = upstream, server = server);
@@ -310,31 +318,32 @@ impl Cluster {
     }
 }
 
-/// Forgets earlier ejections of a server that has been back for as long as it was out at first.
-fn forgive(standing: &ServerHealth, rules: &EjectionSettings, now_ms: u64) {
-    let back_ms = now_ms.saturating_sub(standing.returned_ms.load(Ordering::Relaxed));
-    if !standing.is_ejected() && back_ms >= rules.ejected_for.as_millis_u64() {
-        standing.ejections.store(0, Ordering::Relaxed);
+/// Forgets earlier ejections of a server that has been back for as long as its first ejection
+/// lasted.
+fn forget_ejections(health: &ServerHealth, rules: &EjectionSettings, now_ms: u64) {
+    let back_ms = now_ms.saturating_sub(health.returned_ms.load(Ordering::Relaxed));
+    if !health.is_ejected() && back_ms >= rules.ejected_for.as_millis_u64() {
+        health.ejections.store(0, Ordering::Relaxed);
     }
 }
 
 /// True if one more server may be ejected.
 fn may_eject(members: &Members, rules: &EjectionSettings) -> bool {
-    let out = members.list.iter().filter(|member| member.standing.is_ejected()).count();
+    let out = members.list.iter().filter(|member| member.health.is_ejected()).count();
     let allowed = (members.list.len() as f64 * rules.max_ejected.fraction()).floor();
     ((out + 1) as f64) <= allowed
 }
 
-/// Shows whether a server is in rotation.
+/// Updates the gauge of a server in rotation.
 fn show(inside: &ClusterState, member: &Member) {
     if let Some(gauge) = inside.gauges.get(&member.name) {
-        // Time alone does not end an ejection here: a trial does.
-        gauge.set(i64::from(member.standing.state(0) == ServerState::Healthy));
+        // Time alone does not end an ejection here: a trial request does.
+        gauge.set(i64::from(member.health.state(0) == ServerState::Healthy));
     }
 }
 
 impl ServerHealth {
-    /// The moment at which the state changes by itself, if it does.
+    /// The time at which the state changes by itself, if it does.
     pub(crate) fn turns_at_ms(&self, now_ms: u64) -> Option<u64> {
         let until_ms = self.ejected_until_ms.load(Ordering::Relaxed);
         (until_ms > now_ms).then_some(until_ms)

@@ -1,10 +1,8 @@
-//! What the control thread does for upstreams: it resolves names again and asks servers how they
-//! are.
+//! Background tasks of upstreams on the control thread: name resolution and health checks.
 //!
-//! One task per upstream keeps a task for every name, every checked and every ejected server, and
-//! renews them when members, settings or ejections change; clusters that a Plan no longer names
-//! lose theirs. Nothing here runs
-//! on a worker, and a worker waits for nothing here.
+//! One task per upstream runs a task for every name, every checked and every ejected server, and
+//! replaces them when members, settings or ejections change; a cluster that a plan no longer names
+//! loses its tasks. Nothing here runs on a worker, and no worker waits for it.
 
 mod check;
 mod family;
@@ -24,64 +22,64 @@ use crate::member::Member;
 use crate::settings::HealthSettings;
 use crate::upstreams::Upstreams;
 
-/// Looks after the upstreams of the registry for ever. To be spawned on the control thread, whose
-/// runtime is local and has a clock; dropping it ends every check.
+/// Runs the tasks of all upstreams of the registry. To be spawned on the control thread, whose
+/// runtime is local and has a clock; dropping it ends every task.
 pub async fn run(upstreams: Arc<Upstreams>, names: Arc<Resolver>) {
-    let mut keepers: HashMap<u64, Task> = HashMap::new();
+    let mut running: HashMap<u64, AbortOnDrop> = HashMap::new();
     loop {
         let clusters = upstreams.all();
-        keepers.retain(|id, _| clusters.iter().any(|cluster| cluster.id == *id));
+        running.retain(|id, _| clusters.iter().any(|cluster| cluster.id == *id));
         for cluster in clusters {
             let names = &names;
-            keepers
+            running
                 .entry(cluster.id)
-                .or_insert_with(|| Task::spawn(look_after(cluster, names.clone())));
+                .or_insert_with(|| AbortOnDrop::spawn(run_cluster(cluster, names.clone())));
         }
         upstreams.changed.notified().await;
     }
 }
 
-/// A task that ends with its handle.
-struct Task(JoinHandle<()>);
+/// A task that ends when its handle is dropped.
+struct AbortOnDrop(JoinHandle<()>);
 
-impl Task {
-    fn spawn(future: impl Future<Output = ()> + 'static) -> Task {
-        Task(net::task::spawn_local(future))
+impl AbortOnDrop {
+    fn spawn(future: impl Future<Output = ()> + 'static) -> AbortOnDrop {
+        AbortOnDrop(net::task::spawn_local(future))
     }
 }
 
-impl Drop for Task {
+impl Drop for AbortOnDrop {
     fn drop(&mut self) {
         self.0.abort();
     }
 }
 
-/// One thing to be looked after.
+/// What a background task does.
 #[derive(Clone)]
-enum Duty {
+enum Job {
     Resolve(Address),
     Check(Arc<Member>, HealthSettings),
     Revive(Arc<Member>),
 }
 
-impl Duty {
-    fn is_same(&self, other: &Duty) -> bool {
+impl Job {
+    fn is_same(&self, other: &Job) -> bool {
         match (self, other) {
-            (Duty::Resolve(one), Duty::Resolve(other)) => one == other,
-            (Duty::Check(one, settings), Duty::Check(other, others)) => {
-                // The standing is what is written to: another member may carry it on.
-                Arc::ptr_eq(&one.standing, &other.standing) && settings == others
+            (Job::Resolve(one), Job::Resolve(other)) => one == other,
+            (Job::Check(one, settings), Job::Check(other, others)) => {
+                // The health is what results are written to: another member may have the same.
+                Arc::ptr_eq(&one.health, &other.health) && settings == others
             }
-            (Duty::Revive(one), Duty::Revive(other)) => Arc::ptr_eq(&one.standing, &other.standing),
+            (Job::Revive(one), Job::Revive(other)) => Arc::ptr_eq(&one.health, &other.health),
             _ => false,
         }
     }
 }
 
-async fn look_after(cluster: Arc<Cluster>, names: Arc<Resolver>) {
-    let mut running: Vec<(Duty, Task)> = Vec::new();
+async fn run_cluster(cluster: Arc<Cluster>, names: Arc<Resolver>) {
+    let mut running: Vec<(Job, AbortOnDrop)> = Vec::new();
     loop {
-        let wanted = duties(&cluster.snapshot());
+        let wanted = jobs(&cluster.snapshot());
         running.retain(|(duty, _)| wanted.iter().any(|wanted| wanted.is_same(duty)));
         for duty in wanted {
             if running.iter().any(|(known, _)| known.is_same(&duty)) {
@@ -89,11 +87,13 @@ async fn look_after(cluster: Arc<Cluster>, names: Arc<Resolver>) {
             }
             let cluster = cluster.clone();
             let task = match duty.clone() {
-                Duty::Resolve(server) => Task::spawn(resolve::keep(cluster, server, names.clone())),
-                Duty::Check(member, settings) => {
-                    Task::spawn(check::keep(cluster, member, settings))
+                Job::Resolve(server) => {
+                    AbortOnDrop::spawn(resolve::keep(cluster, server, names.clone()))
                 }
-                Duty::Revive(member) => Task::spawn(revive::keep(cluster, member)),
+                Job::Check(member, settings) => {
+                    AbortOnDrop::spawn(check::keep(cluster, member, settings))
+                }
+                Job::Revive(member) => AbortOnDrop::spawn(revive::keep(cluster, member)),
             };
             running.push((duty, task));
         }
@@ -101,26 +101,25 @@ async fn look_after(cluster: Arc<Cluster>, names: Arc<Resolver>) {
     }
 }
 
-fn duties(snapshot: &Snapshot) -> Vec<Duty> {
+fn jobs(snapshot: &Snapshot) -> Vec<Job> {
     let names = snapshot
         .settings
         .servers
         .iter()
         .map(|server| &server.address)
         .filter(|address| matches!(address, Address::Tcp { host: Host::Name(_), .. }));
-    let mut duties: Vec<Duty> = names.map(|address| Duty::Resolve(address.clone())).collect();
+    let mut jobs: Vec<Job> = names.map(|address| Job::Resolve(address.clone())).collect();
     if let Some(health) = &snapshot.settings.health {
         let checks =
-            snapshot.members.list.iter().map(|member| Duty::Check(member.clone(), health.clone()));
-        duties.extend(checks);
+            snapshot.members.list.iter().map(|member| Job::Check(member.clone(), health.clone()));
+        jobs.extend(checks);
     }
-    let ejected = snapshot.members.list.iter().filter(|member| member.standing.is_ejected());
-    duties.extend(ejected.map(|member| Duty::Revive(member.clone())));
-    duties
+    let ejected = snapshot.members.list.iter().filter(|member| member.health.is_ejected());
+    jobs.extend(ejected.map(|member| Job::Revive(member.clone())));
+    jobs
 }
 
-/// A span made longer or shorter by up to a tenth, by a seed: what was started together drifts
-/// apart.
+/// A time span changed by up to a tenth, by a seed: tasks that were started together diverge.
 fn jittered(span: Duration, seed: u64) -> Duration {
     let share = crate::ring::mix(seed) % 1000;
     span.mul_f64(0.9 + share as f64 / 5000.0)

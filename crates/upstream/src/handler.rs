@@ -60,9 +60,9 @@ impl HandlerPlan for UpstreamPlan {
     }
 }
 
-/// The handler of the upstream of that name, also for requests that come from no route.
+/// The handler of the upstream of that name, also for requests without a route.
 pub fn handler(upstream: &str, worker: &WorkerContext) -> Rc<dyn Handler> {
-    // `config` has checked the name and `server` has applied the upstreams of this Plan.
+    // `config` has checked the name and `server` has applied the upstreams of this plan.
     let cluster = Upstreams::of(&worker.shared).get(upstream);
     Rc::new(UpstreamHandler { local: cluster.map(|cluster| LocalCluster::of(worker, &cluster)) })
 }
@@ -84,24 +84,24 @@ impl Handler for UpstreamHandler {
     }
 }
 
-/// Releases a claimed trial, whatever becomes of the request.
+/// Releases a claimed trial when it is dropped.
 struct Trial<'a>(&'a Peer);
 
 impl Drop for Trial<'_> {
     fn drop(&mut self) {
-        self.0.member.standing.release_trial();
+        self.0.member.health.release_trial();
     }
 }
 
 async fn forward(local: &LocalCluster, request: &mut Request) -> Outcome {
-    if let Some(answer) = max_forwards::count_down(request) {
-        return Ok(answer);
+    if let Some(response) = max_forwards::count_down(request) {
+        return Ok(response);
     }
     let mut view = local.view(clock::now().as_ms());
     let again = view.settings.retries.attempts > 1;
     let mut body = Replay::new(std::mem::take(&mut request.body), again);
     if body.is_awaited() {
-        // The body is not requested from the client while no server could take it.
+        // The client is not asked for the body while no server can take it.
         let has_room = view.has_room() || view.is_full() && local.wait_for_room(&view).await;
         if !has_room {
             return Err(no_server(local, &view));
@@ -136,7 +136,7 @@ async fn forward(local: &LocalCluster, request: &mut Request) -> Outcome {
         request.notes.upstream = Some(peer.name.clone());
         request.notes.upstream_attempts += 1;
         let mut outcome = attempt(&view, peer, request, &mut body).await;
-        settle(local, &view, peer, trial.is_some(), now_us, &mut outcome);
+        record_result(local, &view, peer, trial.is_some(), now_us, &mut outcome);
         drop(trial);
         let last = request.notes.upstream_attempts as u32 >= view.settings.retries.attempts;
         if last || !may_try_again(&view, request, &body, &outcome) {
@@ -177,14 +177,14 @@ async fn attempt(
         let reused = lease.is_reused();
         let outcome = send_request(lease, request, body.play(), &call).await;
         match &outcome {
-            Err(fault) if reused && died_in_pool(fault, request) && body.is_playable() => {}
+            Err(fault) if reused && closed_in_pool(fault, request) && body.is_playable() => {}
             _ => return outcome,
         }
     }
 }
 
 /// The server closed a pooled connection at the moment it was used.
-fn died_in_pool(fault: &Fault, request: &Request) -> bool {
+fn closed_in_pool(fault: &Fault, request: &Request) -> bool {
     fault.kind == FaultKind::ConnectionTerminated && allows(fault.retry, request)
 }
 
@@ -209,7 +209,7 @@ fn may_try_again(view: &View, request: &Request, body: &Replay, outcome: &Outcom
 
 /// Records the result of an attempt: latency, health, counters.
 #[inline(never)]
-fn settle(
+fn record_result(
     local: &LocalCluster,
     view: &View,
     peer: &Peer,
@@ -238,7 +238,8 @@ fn settle(
             peer.stats.count(CLASS_ERROR);
             local.cluster.failed(&peer.member, ejection, was_trial, now_us / 1000);
             local.hit(fault.kind);
-            // The name of the configuration: which address failed is for the log, not for clients.
+            // The name of the configuration: the address that failed is for the log, not for
+            // clients.
             fault.next_hop = Some(Box::from(&*local.cluster.name));
         }
     }

@@ -1,4 +1,4 @@
-//! Every bound of this crate that is no setting, by name.
+//! Every bound of this crate that is not a setting, by name.
 
 use std::time::Duration;
 
@@ -6,30 +6,30 @@ use std::time::Duration;
 pub(crate) const PENDING_REQUESTS: usize = 1024;
 /// Interval at which the first of them looks for room: other workers free it as well.
 pub(crate) const ROOM_INTERVAL: Duration = Duration::from_millis(10);
-/// A request body up to this length is read whole before a connection is taken.
+/// A request body up to this length is received completely before a connection is acquired.
 pub(crate) const GATHERED_BYTES: u64 = 16 * 1024;
-/// Bytes of a streamed request body kept so that it can be sent again.
+/// Bytes of a streamed request body that are stored so that it can be sent again.
 pub(crate) const REPLAY_BYTES: usize = 64 * 1024;
-/// Pieces of it: each takes some memory besides its bytes.
+/// Pieces of it: each takes some memory in addition to its bytes.
 pub(crate) const REPLAY_PIECES: usize = 1024;
-/// A shorter piece is copied to be kept, unless it is the whole body.
+/// A shorter piece is copied when it is stored, unless it is the whole body.
 pub(crate) const COPIED_BYTES: usize = 16 * 1024;
-/// Retries that are always in the budget of a worker...
+/// Retries that are always in the budget of a worker ...
 pub(crate) const RETRIES_FLOOR: f64 = 3.0;
-/// ... and come back at this rate once they are spent.
+/// ... and return at this rate once they are used.
 pub(crate) const RETRIES_PER_SECOND: f64 = 1.0;
-/// Most retries a worker can save up.
+/// The most retries a worker can accumulate.
 pub(crate) const RETRIES_SAVED: f64 = 100.0;
 /// Points on the ring of consistent hashing per unit of weight ...
 pub(crate) const RING_POINTS: usize = 128;
-/// ... and in all.
+/// ... and in total.
 pub(crate) const RING_POINTS_MAX: usize = 65_536;
-/// Time in which a measured latency fades to 1/e of itself: what was a hundred times as slow as the
-/// others counts like them after five times that.
+/// Time in which a measured latency decays to 1/e: after five times that, a latency a hundred times
+/// as high as the others counts like theirs.
 pub(crate) const LATENCY_FADES: Duration = Duration::from_secs(5);
-/// Latencies whose ratio is below this count as the same...
+/// Latencies whose ratio is below this count as the same ...
 pub(crate) const LATENCY_NEAR: f64 = 1.5;
-/// ... after this was added to both: microseconds say nothing.
+/// ... after this was added to both: differences of microseconds mean nothing.
 pub(crate) const LATENCY_SLACK_US: f64 = 1_000.0;
 /// A failure counts as a response that took at least this long, until the next success.
 pub(crate) const FAILURE_LATENCY_US: u64 = 1_000_000;
@@ -44,17 +44,17 @@ pub(crate) const REVIVAL_INTERVAL: Duration = Duration::from_millis(500);
 pub(crate) const REVIVAL_WITHIN: Duration = Duration::from_secs(1);
 /// Share of its weight with which a slow start begins.
 pub(crate) const SLOW_START_FLOOR: f64 = 0.1;
-/// A server that is ejected again and again stays out at most this many times `ejected_for`.
+/// A server that is ejected repeatedly stays out at most this many times `ejected_for`.
 pub(crate) const EJECTION_FACTOR_MAX: u32 = 10;
 /// Addresses of one name that become members.
 pub(crate) const ADDRESSES_PER_NAME: usize = 64;
-/// Where a name has IPv4 and IPv6 addresses: how many of each are tried...
+/// Addresses of each family that are tried if a name has both ...
 pub(crate) const FAMILY_PROBES: usize = 3;
 /// ... for how long ...
 pub(crate) const FAMILY_WITHIN: Duration = Duration::from_secs(1);
 /// ... and how long the result holds.
 pub(crate) const FAMILY_HOLDS: Duration = Duration::from_secs(20);
-/// When a check's result speaks against what is believed, the next one follows within this time.
+/// The next check follows within this time if a result contradicts the current health.
 pub(crate) const CHECK_DOUBT: Duration = Duration::from_secs(1);
-/// Bytes of an answer a health check reads.
-pub(crate) const CHECK_ANSWER: usize = 64 * 1024;
+/// Bytes of a response that a health check reads.
+pub(crate) const CHECK_RESPONSE: usize = 64 * 1024;

@@ -20,7 +20,7 @@ pub(crate) struct LocalCluster {
     pub(crate) cluster: Arc<Cluster>,
     context: WorkerContext,
     view: RefCell<Rc<View>>,
-    /// Requests that wait for a server below its `max_connections`; the lock is their order.
+    /// Requests that wait for a server below its `max_connections`; the lock gives their order.
     pending: Cell<usize>,
     first: tokio::sync::Mutex<()>,
     pub(crate) budget: Budget,

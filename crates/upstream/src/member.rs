@@ -11,7 +11,7 @@ use http_client::Destination;
 /// The configuration of a server, for one of its addresses.
 #[derive(Debug)]
 pub(crate) struct Member {
-    /// As it stands under `servers`.
+    /// The address as written under `servers`.
     pub(crate) server: Arc<str>,
     pub(crate) destination: Destination,
     /// The destination as text: its name in logs, metrics and Proxy-Status.
@@ -20,7 +20,7 @@ pub(crate) struct Member {
     pub(crate) backup: bool,
     pub(crate) max_connections: Option<u32>,
     pub(crate) max_slow_clients: Option<u32>,
-    pub(crate) standing: Arc<ServerHealth>,
+    pub(crate) health: Arc<ServerHealth>,
 }
 
 /// The health of a server. Times are milliseconds of the process's clock; 0 is never.
@@ -36,7 +36,7 @@ pub(crate) struct ServerHealth {
     pub(crate) ejections: AtomicU32,
     /// The trial request is in flight.
     pub(crate) on_trial: AtomicBool,
-    /// When it returned: its slow start begins here.
+    /// When it returned to rotation: its slow start begins here.
     pub(crate) returned_ms: AtomicU64,
 }
 

@@ -104,9 +104,9 @@ pub(crate) struct StoredBody {
     ahead: VecDeque<Frame>,
     kept: Vec<Bytes>,
     kept_bytes: usize,
-    /// There is no second try.
+    /// There will be no retry.
     once: bool,
-    /// The beginning is not stored any more.
+    /// The beginning is no longer stored.
     lost: bool,
     trailers: Option<Headers>,
 }
@@ -117,7 +117,8 @@ impl StoredBody {
         self.kept = Vec::new();
     }
 
-    /// Gathers a short body, and gives it once it is whole; of any other it reads the first piece.
+    /// Gathers a short body and stores it once it is complete; of any other it reads the first
+    /// piece.
     fn poll_begin(
         &mut self,
         cx: &mut Context<'_>,
@@ -163,14 +164,14 @@ impl StoredBody {
         } else if data.len() >= COPIED_BYTES || self.length == Some(data.len() as u64) {
             self.kept.push(data.clone());
         } else {
-            // It may be all that holds a buffer of its worker, and the rest of the body may take
-            // long.
+            // The piece may be the only user of a receive buffer of its worker, and the rest of the
+            // body may take long.
             self.kept.push(net::detach(data).freeze());
         }
     }
 }
 
-/// One sending of a stored body.
+/// Sends a stored body once.
 struct StoredBodyReader {
     tape: Rc<RefCell<StoredBody>>,
     at: usize,
@@ -284,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_short_piece_that_is_kept_pins_no_block() {
+    fn a_stored_short_piece_pins_no_receive_buffer() {
         net::worker::block_on_local(async {
             let block = Bytes::from(vec![b'x'; 64 * 1024]);
             let pieces = vec![block.slice(..10), block.slice(100..110)].into_iter();
@@ -310,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_second_try_nothing_is_kept() {
+    fn without_retries_nothing_is_stored() {
         let mut replay = Replay::new(Body::from("once"), false);
         assert!(replay.is_playable());
         replay.play();

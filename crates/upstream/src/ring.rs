@@ -1,15 +1,14 @@
 //! Consistent hashing: a ring of points, many for each server.
 //!
 //! Built when the set of servers changes, never per request, and shared by all workers. A key
-//! belongs to the first server at or after its place that is in rotation, so a server that fails or
-//! leaves moves only its own keys. Hashes do not change between runs or machines: two gateways
-//! agree.
+//! belongs to the first server in rotation at or after its point, so a server that fails or leaves
+//! moves only its own keys. Hashes do not change between runs or machines: two gateways agree.
 
 use crate::limits::{RING_POINTS, RING_POINTS_MAX};
 
 #[derive(Debug)]
 pub(crate) struct Ring {
-    /// Place and index of the server, by place.
+    /// Point and index of its server, by point.
     points: Vec<(u64, u32)>,
 }
 
@@ -30,13 +29,13 @@ impl Ring {
         Ring { points }
     }
 
-    /// The first server for a key that `open` approves of.
+    /// The first server for a key that is `open`.
     pub(crate) fn find(&self, key: u64, mut open: impl FnMut(usize) -> bool) -> Option<usize> {
         let from = self.points.partition_point(|(place, _)| *place < key);
         let (before, after) = self.points.split_at(from);
         let mut refused = None;
         for (_, index) in after.iter().chain(before) {
-            // Neighbouring points often belong to one server: ask once.
+            // Adjacent points often belong to one server: `open` is called once for them.
             if refused != Some(*index) {
                 if open(*index as usize) {
                     return Some(*index as usize);
@@ -48,7 +47,7 @@ impl Ring {
     }
 }
 
-/// FNV-1a, mixed: short keys, no seed, the same everywhere.
+/// FNV-1a, mixed: for short keys, without a seed, the same everywhere.
 pub(crate) fn hash(bytes: &[u8]) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325u64;
     for byte in bytes {
@@ -120,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_the_same_everywhere() {
+    fn points_are_the_same_everywhere() {
         // Another gateway, or this one after an update, must find the same server.
         assert_eq!(hash(b"user-1"), hash(b"user-1"));
         assert_eq!(hash(b""), 0xc381_7c01_6ba4_ff30);

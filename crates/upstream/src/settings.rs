@@ -7,7 +7,7 @@ use settings::{
     Address, Duration, Host, Key, Node, Percent, Reader, Schema, SchemaBuilder, Setting, Size,
 };
 
-/// A group of servers that answer the same requests.
+/// A group of servers that are interchangeable for a request.
 #[derive(Clone, Debug, PartialEq, Setting)]
 #[setting(check = check_upstream, later(tls, discovery, protocol))]
 pub struct UpstreamSettings {
@@ -82,19 +82,18 @@ pub struct ServerSettings {
     pub max_slow_clients: Option<u32>,
 }
 
-/// How a server is picked.
+/// How the server for a request is chosen.
 #[derive(Clone, Debug, PartialEq, Setting)]
 pub enum Balance {
     /// The better of two random servers: fewer requests in flight, faster recent responses.
     P2c,
     /// One after the other, by weight.
     RoundRobin,
-    /// The one with the fewest requests in flight, over all workers.
+    /// The server with the fewest requests in flight, over all workers.
     LeastRequests,
-    /// Any, by weight.
+    /// A random one, by weight.
     Random,
-    /// The same server for the same key, moving as few keys as possible when servers come and
-    /// go.
+    /// The same server for the same key; as few keys as possible move when servers come and go.
     Hash(Key),
 }
 
@@ -103,28 +102,28 @@ pub enum Balance {
 pub enum HostSettings {
     /// The client's.
     Preserve,
-    /// The server's address as it is written under `servers`.
+    /// The server's address as written under `servers`.
     Server,
-    /// This.
+    /// This value.
     Fixed(String),
 }
 
 /// Active health checks.
 #[derive(Clone, Debug, PartialEq, Setting)]
 pub struct HealthSettings {
-    /// The path to GET; without it only a connection is made.
+    /// The path of the GET request; unless set, a check only connects.
     #[setting(example = "/healthz")]
     pub path: Option<String>,
-    /// How often.
+    /// Interval of the checks.
     #[setting(default = "5s", range = "100ms"..="1h")]
     pub interval: Duration,
     /// Time-out of a check.
     #[setting(default = "1s", range = "10ms"..="1m")]
     pub timeout: Duration,
-    /// Successful checks in a row that bring a server back.
+    /// Successful checks in a row that return a server to rotation.
     #[setting(default = 2, range = 1..=100)]
     pub healthy_after: u32,
-    /// Failed checks in a row that take it out.
+    /// Failed checks in a row that take it out of rotation.
     #[setting(default = 3, range = 1..=100)]
     pub unhealthy_after: u32,
     /// The statuses of a successful check.
@@ -137,8 +136,8 @@ pub struct HealthSettings {
 /// Time-outs of an upstream.
 #[derive(Clone, Debug, PartialEq, Setting)]
 pub struct TimeoutSettings {
-    /// For a connection. A lost packet of its making is sent again after one second (RFC 6298
-    /// 2): less than that gives up on a server that was only busy for a moment.
+    /// For establishing a connection. A lost packet of the handshake is sent again after one second
+    /// (RFC 6298 2): a shorter time-out gives up on a server that was only busy for a moment.
     #[setting(default = "3s", range = "1ms"..="5m")]
     pub connect: Duration,
     /// Longest time a request waits, in order of arrival, while every server is at its
@@ -160,13 +159,13 @@ pub struct TimeoutSettings {
     pub idle: Duration,
 }
 
-/// Trying again.
+/// Retries.
 #[derive(Clone, Debug, PartialEq, Setting)]
 pub struct RetrySettings {
     /// Total attempts; 1 disables retries.
     #[setting(default = 2, range = 1..=10)]
     pub attempts: u32,
-    /// Retries at most, as a share of the requests; a few are always allowed.
+    /// The most retries, as a share of the requests; a few are always allowed.
     #[setting(default = "20%")]
     pub budget: Percent,
     /// Statuses that are retried as well, if the method is idempotent.
@@ -174,16 +173,16 @@ pub struct RetrySettings {
     pub statuses: Vec<u16>,
 }
 
-/// Connections kept open.
+/// Connections that stay open between requests.
 #[derive(Clone, Debug, PartialEq, Setting)]
 pub struct KeepaliveSettings {
-    /// Unused connections kept per server, over all workers; 0 keeps none.
+    /// Unused connections per server, over all workers; 0 closes all of them.
     #[setting(default = 1024, range = 0..=1000000)]
     pub max_idle: u32,
-    /// A connection is not used again after this time.
+    /// A connection is not reused after this time,
     #[setting(default = "1h", range = "1s"..="7d")]
     pub max_age: Duration,
-    /// Nor after this many requests.
+    /// nor after this many requests.
     #[setting(default = 100000, range = 1..=1000000000)]
     pub max_requests: u32,
 }
@@ -333,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_the_example_of_the_contracts() {
+    fn every_setting_is_read() {
         let upstream: UpstreamSettings = read(&node!({
             "servers": [
                 "127.0.0.1:9001",

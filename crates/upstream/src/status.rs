@@ -1,4 +1,4 @@
-//! What the admin API shows of upstreams: a look at the shared state, taken on the control thread.
+//! The state of upstreams for the admin API: a snapshot, taken on the control thread.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -15,7 +15,7 @@ use crate::upstreams::Upstreams;
 #[derive(Clone, Debug, PartialEq)]
 pub struct UpstreamStatus {
     pub name: String,
-    /// As it is written: `p2c`, `hash`.
+    /// The name of the setting: `p2c`, `hash`.
     pub balance: &'static str,
     /// So few servers are healthy that all are used.
     pub panic: bool,
@@ -25,23 +25,23 @@ pub struct UpstreamStatus {
 /// One address of a server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServerStatus {
-    /// As it stands in the configuration.
+    /// The address in the configuration.
     pub server: String,
-    /// What that stands for now.
+    /// The resolved address.
     pub address: String,
     pub weight: u32,
     pub backup: bool,
     pub state: ServerState,
     /// Failures in a row.
     pub failures: u32,
-    /// How long it stays ejected.
+    /// Remaining time of the ejection.
     pub ejected_for_ms: u64,
     /// Connections; active ones equal the requests in flight.
     pub connections: PoolState,
 }
 
 impl Upstreams {
-    /// How every upstream of the current Plan is doing.
+    /// The state of every upstream of the current plan.
     pub fn status(&self, shared: &Shared, workers: usize) -> Vec<UpstreamStatus> {
         let now_ms = clock::precise_us() / 1000;
         self.all().iter().map(|cluster| of(cluster, shared, workers, now_ms)).collect()
@@ -55,15 +55,15 @@ fn of(cluster: &Cluster, shared: &Shared, workers: usize, now_ms: u64) -> Upstre
         .list
         .iter()
         .map(|member| {
-            let standing = &member.standing;
+            let health = &member.health;
             ServerStatus {
                 server: member.server.to_string(),
                 address: member.name.to_string(),
                 weight: member.weight,
                 backup: member.backup,
-                state: standing.state(now_ms),
-                failures: standing.failures.load(Relaxed),
-                ejected_for_ms: standing.ejected_until_ms.load(Relaxed).saturating_sub(now_ms),
+                state: health.state(now_ms),
+                failures: health.failures.load(Relaxed),
+                ejected_for_ms: health.ejected_until_ms.load(Relaxed).saturating_sub(now_ms),
                 connections: Pool::state(shared, &cluster.name, &member.destination, workers),
             }
         })

@@ -1,10 +1,10 @@
-//! The handler, against servers that a test scripts, over real sockets.
+//! Tests of the handler with scripted servers, over real sockets.
 
 mod balancing;
 mod checks;
+mod ejection;
 mod recovering;
 mod retries;
-mod standing;
 
 use std::cell::Cell;
 use std::net::SocketAddr;
@@ -23,14 +23,14 @@ use crate::{KIND, UpstreamSettings, Upstreams};
 /// What a scripted server does with a request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Does {
-    Answer(u16),
+    Respond(u16),
     /// Reads the request and closes.
     Close,
     /// Reads the request and says nothing.
     Hang,
 }
 
-/// A server of this loop that counts its requests.
+/// A server on the test's loop that counts its requests.
 struct Server {
     address: SocketAddr,
     does: Rc<Cell<Does>>,
@@ -49,7 +49,7 @@ impl Server {
     fn start(does: Does) -> Server {
         let anywhere = Bind::Tcp(SocketAddr::from(([127, 0, 0, 1], 0)));
         let listening = Listening::bind(&anywhere, 1, &ListenOptions::default()).unwrap();
-        let Bind::Tcp(address) = *listening.local() else { panic!("TCP was asked for") };
+        let Bind::Tcp(address) = *listening.local() else { panic!("the listener has TCP") };
         let listener = listening.into_sockets().remove(0).adopt().unwrap();
         let does = Rc::new(Cell::new(does));
         let (requests, connections) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(0)));
@@ -100,10 +100,10 @@ async fn serve(stream: Stream, does: Rc<Cell<Does>>, requests: Rc<Cell<usize>>) 
         received.clear();
         requests.set(requests.get() + 1);
         match does.get() {
-            Does::Answer(status) => {
+            Does::Respond(status) => {
                 let mut outgoing = Outgoing::default();
-                let answer = format!("HTTP/1.1 {status} X\r\nContent-Length: 2\r\n\r\nok");
-                outgoing.push(Bytes::from(answer));
+                let response = format!("HTTP/1.1 {status} X\r\nContent-Length: 2\r\n\r\nok");
+                outgoing.push(Bytes::from(response));
                 if stream.send_all(&mut outgoing).await.is_err() {
                     return;
                 }
@@ -148,7 +148,7 @@ impl Gateway {
         self.send(&mut request(Method::Get, Body::Empty)).await
     }
 
-    /// The status of a GET, of an answer or a fault.
+    /// The status of a GET: of its response or its fault.
     async fn status(&self) -> u16 {
         match self.get().await {
             Ok(response) => response.status,
@@ -179,7 +179,7 @@ fn apply(upstreams: &Upstreams, context: &WorkerContext, settings: &Node) {
     upstreams.apply([("test", &settings)], &context.telemetry);
 }
 
-/// Settings: servers, and what else is written.
+/// Settings: servers, and further ones.
 fn with(servers: &[&str], more: Node) -> Node {
     let servers = servers.iter().map(|server| Node::plain(*server)).collect();
     let key = MapKey { name: "servers".to_owned(), span: Span::NOWHERE };

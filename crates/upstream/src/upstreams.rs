@@ -25,8 +25,8 @@ pub struct Upstreams {
 }
 
 impl Upstreams {
-    /// The registry of the process. [`Shared`] holds a weak reference: the server holds it for its
-    /// whole life.
+    /// The registry of the process. [`Shared`] holds a weak reference; the server holds a strong
+    /// one until it ends.
     pub fn of(shared: &Shared) -> Arc<Upstreams> {
         shared.get((), Upstreams::default)
     }
@@ -35,7 +35,7 @@ impl Upstreams {
         self.clusters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the upstreams of a Plan, by name. To be called before the workers build their
+    /// Applies the upstreams of a plan, by name. To be called before the workers build their
     /// handlers.
     pub fn apply<'a>(
         &self,
@@ -60,17 +60,17 @@ impl Upstreams {
 
     /// Waits until every server name has been resolved once, at most `within`. A start does so
     /// after [`Upstreams::apply`], so that the first request finds a server.
-    pub async fn settled(&self, within: Duration) {
+    pub async fn wait_resolved(&self, within: Duration) {
         let settling = async {
             for cluster in self.all() {
-                cluster.settled().await;
+                cluster.wait_resolved().await;
             }
         };
-        // A name that is late adds its servers when it is resolved.
+        // A name that takes longer adds its servers when it is resolved.
         let _ = tokio::time::timeout(within, settling).await;
     }
 
-    /// The cluster of that name in the Plan applied last.
+    /// The cluster of that name in the latest plan.
     pub(crate) fn get(&self, name: &str) -> Option<Arc<Cluster>> {
         self.clusters().get(name).cloned()
     }

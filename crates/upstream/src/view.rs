@@ -1,4 +1,4 @@
-//! A cluster as one worker sees it between two changes: the servers that can be picked.
+//! One worker's view of a cluster between two changes: the servers that can be picked.
 //!
 //! Rebuilt when the version of the cluster has changed or an ejection has ended; measurements and
 //! connections of remaining servers are carried over. A request holds the view it began with.
@@ -22,7 +22,7 @@ use crate::limits::{
 use crate::member::{Member, ServerState};
 use crate::settings::{HostSettings, UpstreamSettings};
 
-/// Classes of a server's answers: 1xx to 5xx, then no answer.
+/// Classes of a server's responses: 1xx to 5xx, then none.
 const CLASSES: [&str; 6] = ["1xx", "2xx", "3xx", "4xx", "5xx", "error"];
 pub(crate) const CLASS_ERROR: usize = 5;
 
@@ -37,7 +37,7 @@ pub(crate) struct Stats {
     /// When p2c picked it last, and how many comparisons it has lost since.
     picked_us: Cell<u64>,
     losses: Cell<u32>,
-    /// Place in the smooth weighted round.
+    /// Credit in the smooth weighted round robin.
     pub(crate) turn: Cell<i64>,
     classes: [Arc<CachePadded<Counter>>; 6],
 }
@@ -88,7 +88,7 @@ impl Stats {
     /// is forgotten within a minute.
     pub(crate) fn latency_at(&self, now_us: u64) -> f64 {
         let age_us = now_us.saturating_sub(self.measured_us.get());
-        // What was measured within the last thousandth is not worth an exponential.
+        // A measurement within the last thousandth of the decay time is not worth an exponential.
         if age_us < LATENCY_FADES.as_micros() as u64 / 1000 {
             return self.latency_us.get();
         }
@@ -135,15 +135,15 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    /// Whether it takes one more request.
+    /// True if it takes one more request.
     pub(crate) fn has_room(&self) -> bool {
         self.member
             .max_connections
             .is_none_or(|most| self.stats.pool.active_everywhere() < i64::from(most))
     }
 
-    /// Whether one more request is better off here than there. Latencies that are nearly the same
-    /// count as the same: else the quickest by a hair would get all there is.
+    /// True if this server is the better choice for one more request. Nearly equal latencies count
+    /// as equal: otherwise a tiny difference would attract all requests.
     pub(crate) fn is_better_than(&self, other: &Peer, now_us: u64) -> bool {
         let queue = |peer: &Peer| peer.stats.pool.active() as f64 / f64::from(peer.member.weight);
         let latency = |peer: &Peer| peer.stats.latency_at(now_us) + LATENCY_SLACK_US;
@@ -155,9 +155,9 @@ impl Peer {
         }
     }
 
-    /// The share of its weight that a server gets while it starts slowly.
+    /// The share of its weight that a server gets during its slow start.
     pub(crate) fn warmth(&self, slow_start_ms: u64, now_ms: u64) -> f64 {
-        let returned_ms = self.member.standing.returned_ms.load(Ordering::Relaxed);
+        let returned_ms = self.member.health.returned_ms.load(Ordering::Relaxed);
         if slow_start_ms == 0 || returned_ms == 0 {
             return 1.0;
         }
@@ -166,7 +166,7 @@ impl Peer {
     }
 }
 
-/// Who may be picked.
+/// The servers that may be picked.
 pub(crate) struct View {
     version: u64,
     /// When the next ejection ends.
@@ -181,10 +181,10 @@ pub(crate) struct View {
     pub(crate) is_usable: Vec<bool>,
     /// Sums of the weights of `usable`; empty when they are all the same.
     pub(crate) weight_sums: Vec<u64>,
-    /// Servers whose time out is over.
+    /// Servers whose ejection has ended.
     pub(crate) trials: Vec<usize>,
     pub(crate) panic: bool,
-    /// Some server may be starting slowly.
+    /// Some server may be in its slow start.
     pub(crate) slow_start_ms: u64,
 }
 
@@ -208,7 +208,7 @@ impl View {
                     |peer| peer.stats.clone(),
                 );
                 stats.pool.set_limits(pool_limits(&settings, member));
-                stats.forget_before(member.standing.returned_ms.load(Ordering::Relaxed));
+                stats.forget_before(member.health.returned_ms.load(Ordering::Relaxed));
                 Rc::new(Peer {
                     stats,
                     name: Rc::from(&*member.name),
@@ -257,7 +257,7 @@ impl View {
     /// servers.
     fn choose_usable(&mut self, now_ms: u64) {
         let states: Vec<ServerState> =
-            self.peers.iter().map(|peer| peer.member.standing.state(now_ms)).collect();
+            self.peers.iter().map(|peer| peer.member.health.state(now_ms)).collect();
         let healthy = |backup: bool| -> Vec<usize> {
             (0..self.peers.len())
                 .filter(|&at| states[at] == ServerState::Healthy)
@@ -274,7 +274,7 @@ impl View {
         }
         self.trials =
             (0..self.peers.len()).filter(|&at| states[at] == ServerState::Trial).collect();
-        let turns = self.peers.iter().filter_map(|peer| peer.member.standing.turns_at_ms(now_ms));
+        let turns = self.peers.iter().filter_map(|peer| peer.member.health.turns_at_ms(now_ms));
         self.recheck_ms = turns.min().unwrap_or(u64::MAX);
         for &at in &usable {
             self.is_usable[at] = true;
@@ -334,7 +334,7 @@ fn client_options(settings: &UpstreamSettings) -> ClientOptions {
     }
 }
 
-/// How long a connection may take.
+/// The time-out of connecting.
 pub(crate) fn connect_within(settings: &UpstreamSettings) -> Duration {
     settings.timeouts.connect.get()
 }

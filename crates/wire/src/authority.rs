@@ -3,7 +3,6 @@
 //!
 //! Owns the definition of a valid host: a registered name, an IPv4 address, or an IPv6 address in
 //! brackets; never user information, never empty. Comparison ignores case. Never resolves a name.
-//! never user information, never empty. Comparison ignores case. Never resolves a name.
 
 use std::net::Ipv6Addr;
 

@@ -39,7 +39,7 @@ fn a_failing_server_is_left_alone_until_one_request_shows_that_it_is_back() {
     // In turn: three failures, and three that went to the other.
     assert_eq!(statuses(&server, 6).iter().filter(|status| **status == 502).count(), 3);
     wait_for_states(&server, &["ejected", "healthy"]);
-    server.wait_for_log("a server is ejected for its failures");
+    server.wait_for_log("a server is ejected after failures");
     assert_eq!(server.metrics().sum("tidegate_upstream_ejections_total", &[]), 1.0);
     assert!(shown(&server)["servers"][0]["healthy"] == false);
     let before = sent_to(&server, &bad, "error");

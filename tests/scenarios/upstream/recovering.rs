@@ -86,7 +86,7 @@ fn a_restarted_server_soon_has_its_full_share() {
         let mut servers = servers.into_iter();
         let killed = servers.next().expect("three servers");
         killed.signal("KILL");
-        gateway.wait_for_log("a server is ejected for its failures");
+        gateway.wait_for_log("a server is ejected after failures");
 
         let restarted = server(&first);
         let deadline = Instant::now() + WITHIN;

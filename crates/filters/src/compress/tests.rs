@@ -22,7 +22,7 @@ fn html(body: impl Into<Body>) -> Response {
 }
 
 /// The response to a client that accepts these codings.
-async fn answered(filter: &dyn Filter, accept: &str, mut response: Response) -> Response {
+async fn filtered(filter: &dyn Filter, accept: &str, mut response: Response) -> Response {
     let mut request = get("/", &[("accept-encoding", accept)]);
     run(filter, &mut request, &mut response).await;
     response
@@ -77,7 +77,7 @@ fn the_client_decides_and_then_the_order() {
             ("", "", ""),
         ] {
             for (filter, wanted) in [(&compress, wanted), (&gzip_first, wanted_of_two)] {
-                let mut response = answered(&**filter, accept, html(text(5000))).await;
+                let mut response = filtered(&**filter, accept, html(text(5000))).await;
                 assert_eq!(coding_of(&response), wanted, "{accept}");
                 assert_eq!(response.headers.get_str(Known::Vary), Some("Accept-Encoding"));
                 assert_eq!(decoded(&mut response).await, text(5000).as_bytes());
@@ -101,7 +101,7 @@ fn every_size_round_trips() {
             [1024, ON_WORKER_BYTES, ON_WORKER_BYTES + 1, AS_WHOLE_BYTES, AS_WHOLE_BYTES + 1]
         {
             for accept in ["gzip", "br", "zstd"] {
-                let mut response = answered(&*compress, accept, html(text(length))).await;
+                let mut response = filtered(&*compress, accept, html(text(length))).await;
                 assert_eq!(coding_of(&response), accept, "{length}");
                 assert_eq!(response.body.length().is_some(), length <= AS_WHOLE_BYTES);
                 assert!(
@@ -134,7 +134,7 @@ fn responses_that_must_not_be_coded_are_unchanged() {
             response.headers.append(Known::Etag, "\"x\"");
             change(&mut response);
             let before = format!("{:?}", (&response.headers, &response.body));
-            let response = answered(&*compress, "gzip", response).await;
+            let response = filtered(&*compress, "gzip", response).await;
             assert_eq!(format!("{:?}", (&response.headers, &response.body)), before, "{why}");
         }
         let mut response = html(text(5000));
@@ -145,7 +145,7 @@ fn responses_that_must_not_be_coded_are_unchanged() {
             response.headers.append(Known::ContentEncoding, "identity");
             response
         };
-        let response = answered(&*compress, "gzip", identity(html(text(5000)))).await;
+        let response = filtered(&*compress, "gzip", identity(html(text(5000)))).await;
         assert_eq!(coding_of(&response), "gzip");
     });
 }
@@ -203,7 +203,7 @@ fn the_fields_are_those_of_another_representation() {
             ] {
                 response.headers.append(name, value);
             }
-            let response = answered(&*compress, "gzip", response).await;
+            let response = filtered(&*compress, "gzip", response).await;
             assert_eq!(response.headers.get_str(Known::Etag), Some(weak));
             let vary: Vec<_> = response.headers.get_all(Known::Vary).collect();
             assert_eq!(vary, [&b"Origin"[..], b"Accept-Encoding"]);
@@ -215,7 +215,7 @@ fn the_fields_are_those_of_another_representation() {
         for vary in ["*", "Origin, accept-encoding"] {
             let mut response = html(text(5000));
             response.headers.append(Known::Vary, vary);
-            let response = answered(&*compress, "gzip", response).await;
+            let response = filtered(&*compress, "gzip", response).await;
             assert_eq!(response.headers.get_all(Known::Vary).count(), 1, "{vary}");
         }
     });
@@ -253,7 +253,7 @@ fn a_response_that_does_not_shrink_stays_plain() {
     test(async {
         let mut response = html(Bytes::from(noise.clone()));
         response.headers.append(Known::Etag, "\"x\"");
-        let mut response = answered(&*compress, "gzip", response).await;
+        let mut response = filtered(&*compress, "gzip", response).await;
         assert_eq!(
             (coding_of(&response), response.headers.get_str(Known::Etag)),
             ("", Some("\"x\""))
@@ -267,7 +267,7 @@ fn a_response_that_does_not_shrink_stays_plain() {
 fn size_types_and_levels_are_settings() {
     test(async {
         let any_size = filter(&KIND, &node!({ "min_size": "10B" }));
-        assert_eq!(coding_of(&answered(&*any_size, "gzip", html(text(100))).await), "gzip");
+        assert_eq!(coding_of(&filtered(&*any_size, "gzip", html(text(100))).await), "gzip");
         let types = node!({ "types": ["image/*", "text/x-own", "*+json"] });
         let types = filter(&KIND, &types);
         for (content_type, coding) in [
@@ -280,7 +280,7 @@ fn size_types_and_levels_are_settings() {
         ] {
             let response = Response::with_body(200, content_type, text(5000));
             assert_eq!(
-                coding_of(&answered(&*types, "gzip", response).await),
+                coding_of(&filtered(&*types, "gzip", response).await),
                 coding,
                 "{content_type}"
             );
@@ -301,7 +301,7 @@ fn size_types_and_levels_are_settings() {
                     _ => node!({ "levels": { "zstd": level } }),
                 };
                 let response = html(input.clone());
-                let mut response = answered(&*filter(&KIND, &levels), coding, response).await;
+                let mut response = filtered(&*filter(&KIND, &levels), coding, response).await;
                 lengths.push(content(&mut response).await.len());
             }
             assert!(lengths[1] < lengths[0], "{coding}: {lengths:?}");
@@ -322,13 +322,13 @@ fn coded_bytes_are_counted_before_and_after() {
             html(Body::stream(Source::new(vec![Some(&text(3_000)), None, Some(&text(4_000))]))),
         ];
         for body in bodies {
-            let mut response = answered(&*compress, "gzip", body).await;
+            let mut response = filtered(&*compress, "gzip", body).await;
             assert_eq!(coding_of(&response), "gzip");
             sent += self::content(&mut response).await.len();
         }
         // Too small, and not accepted: neither is counted.
-        answered(&*compress, "gzip", html(text(10))).await;
-        answered(&*compress, "identity", html(text(5_000))).await;
+        filtered(&*compress, "gzip", html(text(10))).await;
+        filtered(&*compress, "identity", html(text(5_000))).await;
         let counted = |family, coding| {
             context.telemetry.worker_counter(context.index, family, &[coding]).get()
         };

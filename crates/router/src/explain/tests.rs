@@ -1,4 +1,4 @@
-//! What `explain` says of a route and of the others.
+//! Explanations: the chosen route, and the reasons against the others.
 
 use settings::{Node, Span, node};
 

@@ -1,13 +1,13 @@
-//! The order of routes, row by row, and against a scan that shares no code.
+//! The order of routes, row by row, and compared with a scan that shares no code.
 
 use settings::{Node, node};
 
-use crate::testing::{ask, request, router};
+use crate::testing::{find, request, router};
 
 fn get(matches: &[Node], table: &[(&str, &str)]) {
     let router = router(matches);
     for (url, wanted) in table {
-        assert_eq!(ask(&router, &request("GET", url, &[])), *wanted, "{url}");
+        assert_eq!(find(&router, &request("GET", url, &[])), *wanted, "{url}");
     }
 }
 
@@ -31,7 +31,7 @@ fn paths_segment_by_segment() {
             ("x/a/", "r7"),
             ("x/a/b/", "r1 rest=b/"),
             ("x/a/z/", "r1 rest=z/"),
-            // A literal at the first segment that differs wins, whatever comes behind it.
+            // A literal at the first different segment wins, whatever follows it.
             ("x/a/b/c", "r5 x=c"),
             ("x/a/z/c", "r4 id=z"),
             ("x/a/z/d/e", "r1 rest=z/d/e"),
@@ -91,7 +91,7 @@ fn priority_beats_everything() {
 }
 
 #[test]
-fn ant_and_regex_after_segments_in_the_order_of_the_file() {
+fn ant_and_regex_come_after_segments_in_the_order_of_the_file() {
     get(
         &[
             node!({ "path": { "regex": "^/a/(?P<n>[0-9]+)/(?P<m>x)?" } }),
@@ -125,7 +125,7 @@ fn more_conditions_first_and_failing_ones_fall_through() {
         ("x/a?q", "bella", "r2"),
         ("x/b", "beta", "r3 p=b"),
     ] {
-        assert_eq!(ask(&router, &request("GET", url, &[("x-env", env)])), wanted, "{url} {env}");
+        assert_eq!(find(&router, &request("GET", url, &[("x-env", env)])), wanted, "{url} {env}");
     }
 }
 
@@ -142,7 +142,7 @@ fn only_the_method_differs() {
         ("GET", "x/a", "r0"),
         ("HEAD", "x/a", "r0"),
         ("PURGE", "x/a", "r1 p=a"),
-        // The condition of r2 fails: its method is no way to get through.
+        // The condition of r2 fails, so its method is not allowed.
         ("POST", "x/a", "405 GET, HEAD, PUT, PURGE"),
         ("BREW", "x/a", "405 GET, HEAD, PUT, PURGE"),
         ("get", "x/a", "405 GET, HEAD, PUT, PURGE"),
@@ -151,10 +151,10 @@ fn only_the_method_differs() {
         ("BREW", "x/a/b", "r3"),
         ("GET", "x/a/c", "404"),
     ] {
-        assert_eq!(ask(&router, &request(method, url, &[])), wanted, "{method} {url}");
+        assert_eq!(find(&router, &request(method, url, &[])), wanted, "{method} {url}");
     }
     let admin = request("POST", "x/a", &[("x-admin", "1")]);
-    assert_eq!(ask(&router, &admin), "405 GET, HEAD, PUT, DELETE, PURGE");
+    assert_eq!(find(&router, &admin), "405 GET, HEAD, PUT, DELETE, PURGE");
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn listeners() {
         let mut facts = (*request.facts).clone();
         facts.listener = listener.into();
         request.facts = facts.into();
-        ask(&router, &request)
+        find(&router, &request)
     };
     assert_eq!(ask_on("web", "x/a"), "r0");
     assert_eq!(ask_on("other", "x/a"), "r0");
@@ -182,21 +182,21 @@ fn listeners() {
 fn an_asterisk_is_no_path() {
     let router = router(&[node!({})]);
     let mut asterisk = request("OPTIONS", "x/", &[]);
-    assert_eq!(ask(&router, &asterisk), "r0");
+    assert_eq!(find(&router, &asterisk), "r0");
     asterisk.target = message::Target::asterisk();
-    assert_eq!(ask(&router, &asterisk), "404");
+    assert_eq!(find(&router, &asterisk), "404");
 }
 
 #[test]
 fn no_table_is_too_small() {
-    assert_eq!(ask(&router(&[]), &request("GET", "x/a", &[])), "404");
+    assert_eq!(find(&router(&[]), &request("GET", "x/a", &[])), "404");
 }
 
 #[test]
 fn a_deep_path_is_walked_to_its_end() {
     let deep = "/a".repeat(64);
     let router = router(&[node!({ "path": (deep) }), node!({ "path": "/{a}/{b}/{*rest}" })]);
-    assert_eq!(ask(&router, &request("GET", &format!("x{deep}"), &[])), "r0");
+    assert_eq!(find(&router, &request("GET", &format!("x{deep}"), &[])), "r0");
     let deeper = format!("x{}", "/a".repeat(5000));
-    assert!(ask(&router, &request("GET", &deeper, &[])).starts_with("r1 a=a b=a rest=a/a/"));
+    assert!(find(&router, &request("GET", &deeper, &[])).starts_with("r1 a=a b=a rest=a/a/"));
 }

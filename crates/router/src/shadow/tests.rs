@@ -1,16 +1,16 @@
-//! Routes that can never match, and routes that only look so.
+//! Routes that can never match, and routes that can although it seems otherwise.
 
 use settings::{Node, node};
 
 use crate::testing::errors;
 
-/// The rules that are said to be dead.
+/// The rules that are reported as dead.
 fn dead(matches: &[Node]) -> Vec<u32> {
     errors(matches).iter().map(|error| error.rule.0).collect()
 }
 
 #[test]
-fn what_an_earlier_route_takes_is_dead() {
+fn a_route_covered_by_an_earlier_one_is_dead() {
     for (first, second) in [
         (node!({ "path": "/a" }), node!({ "path": "/a" })),
         (node!({ "path": "/a/{x}" }), node!({ "path": "/a/{y}" })),
@@ -30,7 +30,7 @@ fn what_an_earlier_route_takes_is_dead() {
             node!({ "when": { "header": "a", "equals": "1" } }),
             node!({ "when": { "header": "a", "equals": "1" } }),
         ),
-        // Wider ones of a higher priority.
+        // Wider routes of a higher priority.
         (node!({ "priority": 1 }), node!({ "host": "a.x", "path": "/a", "when": { "ip": "::1" } })),
         (node!({ "path": "/a/{*x}", "priority": 1 }), node!({ "path": "/a" })),
         (node!({ "path": "/a/{*x}", "priority": 1 }), node!({ "path": "/a/{y}/c/{*z}" })),
@@ -42,7 +42,7 @@ fn what_an_earlier_route_takes_is_dead() {
 }
 
 #[test]
-fn what_can_match_is_not_accused() {
+fn a_route_that_can_match_is_not_reported() {
     for (first, second) in [
         (node!({ "path": "/a" }), node!({ "path": "/a/" })),
         (node!({ "path": "/a/{x}", "priority": 1 }), node!({ "path": "/a/" })),
@@ -75,7 +75,7 @@ fn several_routes_may_cover_the_parts_of_one() {
 }
 
 #[test]
-fn the_error_names_the_other_and_what_to_do() {
+fn the_error_names_the_other_route_and_the_remedy() {
     let found = errors(&[node!({ "path": "/{*x}" }), node!({ "path": { "regex": "b" } })]);
     assert_eq!(
         found[0].message,

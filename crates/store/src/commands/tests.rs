@@ -233,7 +233,7 @@ fn channels() {
         ("PUBLISH a hello", ":1"),
         ("PUBLISH a hello TEXT", ":1"),
         ("PUBLISH a hello LOUD", SYNTAX),
-        ("PUBLISH nobody hello", ":0"),
+        ("PUBLISH unused hello", ":0"),
         ("UNSUBSCRIBE", "*3 $11 unsubscribe $-1 :0"),
     ]);
     let texts: Vec<bool> = std::iter::from_fn(|| one.session.queue.pop().unwrap())

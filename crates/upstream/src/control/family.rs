@@ -1,9 +1,9 @@
-//! Which kind of address of a name becomes a server, where it has both.
+//! Chooses the address family of a server name that has both.
 //!
-//! IPv4 and IPv6 addresses of a name are nearly always two ways to the same servers, of which often
-//! only one is open: `localhost` is both, and a server listens on one. Both as servers would count
-//! each server twice, in balance and in health. So a connection decides: IPv4 where it is answered,
-//! else IPv6 where that is, else what was used before, and then we look again soon.
+//! IPv4 and IPv6 addresses of a name are nearly always two ways to the same servers, and often only
+//! one works: `localhost` is both, and a server listens on one. As separate servers they would
+//! count twice, for balancing and for health. So a connection decides: IPv4 if it is accepted, else
+//! IPv6 if that is, else the previous family, and then the choice is repeated soon.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -13,15 +13,15 @@ use tokio::time::Instant;
 
 use crate::limits::{CHECK_DOUBT, FAMILY_HOLDS, FAMILY_PROBES, FAMILY_WITHIN};
 
-/// What is known of one name.
+/// The choice for one name.
 #[derive(Default)]
 pub(super) struct Family {
     v6: bool,
-    /// Until when what was found is believed.
+    /// The choice holds until then.
     until: Option<Instant>,
 }
 
-/// The addresses to use, and when another look is worth having: soon, if none of them answered.
+/// The addresses to use, and when to choose again: soon, if none accepted a connection.
 pub(super) struct Chosen {
     pub(super) addresses: Vec<SocketAddr>,
     pub(super) valid_for: Duration,
@@ -35,10 +35,10 @@ impl Family {
             return Chosen { addresses, valid_for: Duration::MAX };
         }
         if self.until.is_none_or(|until| until <= Instant::now()) {
-            let (v4_answers, v6_answers) = tokio::join!(answers(&v4), answers(&v6));
-            self.until = (v4_answers || v6_answers).then(|| Instant::now() + FAMILY_HOLDS);
-            if v4_answers || v6_answers {
-                self.v6 = !v4_answers;
+            let (v4_accepts, v6_accepts) = tokio::join!(accepts(&v4), accepts(&v6));
+            self.until = (v4_accepts || v6_accepts).then(|| Instant::now() + FAMILY_HOLDS);
+            if v4_accepts || v6_accepts {
+                self.v6 = !v4_accepts;
             }
         }
         let valid_for = if self.until.is_some() { FAMILY_HOLDS } else { CHECK_DOUBT };
@@ -46,9 +46,9 @@ impl Family {
     }
 }
 
-/// Whether one of the first few takes a connection.
-async fn answers(addresses: &[SocketAddr]) -> bool {
-    let asking = async {
+/// True if one of the first few accepts a connection.
+async fn accepts(addresses: &[SocketAddr]) -> bool {
+    let probing = async {
         for address in addresses.iter().take(FAMILY_PROBES) {
             if Stream::connect_tcp(*address).await.is_ok() {
                 return true;
@@ -57,7 +57,7 @@ async fn answers(addresses: &[SocketAddr]) -> bool {
         false
     };
     let within: Duration = FAMILY_WITHIN;
-    tokio::time::timeout(within, asking).await.unwrap_or(false)
+    tokio::time::timeout(within, probing).await.unwrap_or(false)
 }
 
 #[cfg(test)]
@@ -70,12 +70,12 @@ mod tests {
     fn listen(address: &str) -> (Listening, SocketAddr) {
         let bind = Bind::Tcp(address.parse().unwrap());
         let listening = Listening::bind(&bind, 1, &ListenOptions::default()).unwrap();
-        let Bind::Tcp(local) = *listening.local() else { panic!("TCP was asked for") };
+        let Bind::Tcp(local) = *listening.local() else { panic!("the listener has TCP") };
         (listening, local)
     }
 
     #[test]
-    fn what_answers_is_used_and_nothing_is_counted_twice() {
+    fn the_family_that_accepts_connections_is_used() {
         block_on_local(async {
             let (v4, on_v4) = listen("127.0.0.1:0");
             let both = |port| {
@@ -88,7 +88,7 @@ mod tests {
             let (_v6, on_v6) = listen("[::1]:0");
             let chosen = Family::default().choose(both(on_v6.port())).await;
             assert_eq!((chosen.addresses, chosen.valid_for), (vec![on_v6], FAMILY_HOLDS));
-            // Believed for a while, and then looked at again.
+            // The choice holds for a while, and then it is repeated.
             let chosen = family.choose(both(on_v6.port())).await;
             assert_eq!(chosen.addresses[0].ip(), on_v4.ip());
             family.until = None;
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn one_kind_is_used_as_it_is() {
+    fn a_single_family_is_used_without_a_connection() {
         block_on_local(async {
             for listed in [["192.0.2.1:1", "192.0.2.2:1"], ["[2001:db8::1]:1", "[2001:db8::2]:1"]] {
                 let listed = listed.map(|address| address.parse().unwrap()).to_vec();

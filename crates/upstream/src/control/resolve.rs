@@ -1,4 +1,4 @@
-//! What a server's name stands for, asked again whenever the answer's time is up.
+//! Resolves a server's name, again whenever the TTL of its addresses ends.
 
 use std::sync::Arc;
 
@@ -10,16 +10,16 @@ use telemetry::log::Level;
 use super::family::{Chosen, Family};
 use crate::cluster::Cluster;
 
-/// Keeps the addresses of one name.
+/// Updates the addresses of one name until it is dropped.
 pub(super) async fn keep(cluster: Arc<Cluster>, server: Address, names: Arc<Resolver>) {
     let Address::Tcp { host: Host::Name(host), port } = &server else { return };
     let mut family = Family::default();
     loop {
         let valid_for = match names.resolve(host, *port).await {
-            Ok(answer) => {
-                let Chosen { addresses, valid_for } = family.choose(answer.addresses).await;
+            Ok(resolved) => {
+                let Chosen { addresses, valid_for } = family.choose(resolved.addresses).await;
                 cluster.resolve(&server, addresses.into_iter().map(Destination::Tcp).collect());
-                valid_for.min(answer.valid_for)
+                valid_for.min(resolved.valid_for)
             }
             Err(error) => {
                 telemetry::event_limited!(
@@ -29,12 +29,12 @@ pub(super) async fn keep(cluster: Arc<Cluster>, server: Address, names: Arc<Reso
                     upstream = &*cluster.name,
                     why = error
                 );
-                // Silence of the name servers changes nothing; their word that there is no such
-                // name does.
+                // A failure to reach the name servers changes nothing; their response that the name
+                // does not exist does.
                 if matches!(error.reason, NoAddress::Unknown | NoAddress::Malformed) {
                     cluster.resolve(&server, Vec::new());
                 }
-                cluster.settle(&server);
+                cluster.mark_resolved(&server);
                 error.valid_for
             }
         };

@@ -1,8 +1,8 @@
-//! Notices that an ejected server has been restarted.
+//! Ends the ejection of a server that has been restarted.
 //!
-//! While a server is ejected, it is connected to now and then. Once it takes connections after it
-//! had refused one, its ejection ends at once: the next request tries it. A server that is ejected
-//! though it takes connections all the time stays out for its full time.
+//! While a server is ejected, connections to it are attempted at intervals. When it accepts one
+//! after it had refused one, its ejection ends at once: the next request tries it. A server that
+//! accepts connections all the time stays ejected for its full time.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use crate::cluster::Cluster;
 use crate::limits::{REVIVAL_INTERVAL, REVIVAL_WITHIN};
 use crate::member::Member;
 
-/// Connects to an ejected server until it is dropped, which is when the ejection is over.
+/// Attempts connections until it is dropped, at the end of the ejection.
 pub(super) async fn keep(cluster: Arc<Cluster>, member: Arc<Member>) {
     let mut was_down = false;
     loop {

@@ -12,7 +12,7 @@ use crate::worker_rng::WorkerRng;
 
 const PICKS: usize = 10_000;
 
-/// An upstream of servers with weights that are never connected to.
+/// An upstream of servers with weights, without any connection.
 pub(super) struct Table {
     _gateway: Gateway,
     pub(super) local: Rc<LocalCluster>,
@@ -110,7 +110,7 @@ fn p2c_prefers_the_faster_server_and_forgets_with_time() {
         view.peers[0].stats.measure(100_000, now_us);
         view.peers[1].stats.measure(1_000, now_us);
         assert_near(&table.shares(now_us), &[0.0, 1.0], 0.0);
-        // The fast one is measured on, the slow one is not: its slowness fades.
+        // Only the fast server is measured again; the slow one's latency decays.
         let later_us = now_us + 2_000_000_000;
         view.peers[1].stats.measure(1_000, later_us);
         let shares = table.shares(later_us);
@@ -119,7 +119,7 @@ fn p2c_prefers_the_faster_server_and_forgets_with_time() {
 }
 
 #[test]
-fn one_slow_answer_is_forgotten_within_seconds() {
+fn one_slow_response_is_forgotten_within_seconds() {
     block_on_local(async {
         for (slow_us, within_s) in [(100_000, 20), (1_000_000, 32), (30_000_000, 50)] {
             let table = Table::new(&[1, 1], node!({}));
@@ -129,7 +129,7 @@ fn one_slow_answer_is_forgotten_within_seconds() {
             view.peers[1].stats.measure(1_000, later_us);
             let shares = table.shares(later_us);
             assert!(shares[0] > 0.4, "{slow_us}: {shares:?}");
-            // While it is measured on, it is what it is.
+            // While it is measured, its latency does not decay.
             view.peers[0].stats.measure(slow_us, later_us);
             assert_near(&table.shares(later_us), &[0.0, 1.0], 0.0);
         }
@@ -204,7 +204,7 @@ fn a_key_stays_with_its_server_and_moves_only_when_that_fails() {
             assert_ne!(after.name.as_ref(), failed.name.as_ref());
             assert!(after.name == before.name || before.name.as_ref() == failed.name.as_ref());
         }
-        // A retry goes to the next on the ring, not to the same again.
+        // A retry uses the next server on the ring, not the same one again.
         let first = owner(1, &[]);
         assert_ne!(owner(1, std::slice::from_ref(&first)).name, first.name);
     });

@@ -1,5 +1,5 @@
-//! How soon a server that recovers has its full share again under `p2c`, in simulated time: picks
-//! at a fixed rate, each measured at once.
+//! How soon a recovered server has its full share again under `p2c`, in simulated time: picks at a
+//! fixed rate, each measured at once.
 
 use net::worker::block_on_local;
 
@@ -7,10 +7,10 @@ use super::balancing::Table;
 use super::*;
 use crate::view::Peer;
 
-/// Servers of the upstream; the first one is in trouble for a while.
+/// Servers of the upstream; the first one has a problem for a while.
 const SERVERS: usize = 3;
 const TROUBLE_US: u64 = 5_000_000;
-/// The latency of a server that is well.
+/// The latency of a healthy server.
 const WELL_US: u64 = 2_000;
 
 /// Share of the first server in the requests of one second.
@@ -77,7 +77,7 @@ fn a_server_that_was_slow_has_its_share_within_three_seconds() {
 #[test]
 fn a_slow_server_is_sampled_rarely() {
     block_on_local(async {
-        // At a low rate the lost comparisons bound the samples, at a high one time does.
+        // At a low rate the lost comparisons bound the samples, at a high one the time does.
         for (rate, most) in [(2, 0.10), (300, 0.005), (5_000, 0.001)] {
             let mut recovery = Recovery::new(rate);
             let slow = |peer: &Peer, now_us| peer.stats.measure(900_000, now_us);
@@ -89,7 +89,7 @@ fn a_slow_server_is_sampled_rarely() {
 }
 
 #[test]
-fn a_server_that_returns_to_rotation_is_measured_afresh() {
+fn a_server_that_returns_to_rotation_is_measured_again() {
     block_on_local(async {
         let mut recovery = Recovery::new(300);
         recovery.share(2, |peer, now_us| peer.stats.measure_failure(200, now_us));

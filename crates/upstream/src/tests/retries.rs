@@ -1,4 +1,4 @@
-//! When a request is tried again, and when it must not be.
+//! When a request is retried, and when it must not be.
 
 use std::task::{Context, Poll};
 
@@ -21,7 +21,7 @@ impl BodyStream for Pieces {
     }
 }
 
-/// A gateway whose servers are asked in their order.
+/// A gateway whose servers are picked in their order.
 fn in_order(servers: &[&str]) -> Gateway {
     Gateway::new(with(servers, node!({ "balance": "round_robin" })))
 }
@@ -29,7 +29,7 @@ fn in_order(servers: &[&str]) -> Gateway {
 #[test]
 fn a_refused_connection_is_tried_elsewhere_whatever_the_method() {
     block_on_local(async {
-        let server = Server::start(Does::Answer(200));
+        let server = Server::start(Does::Respond(200));
         let gateway = in_order(&[&nowhere(), &server.text()]);
         let mut post = request(Method::Post, Body::from("the end"));
         let response = gateway.send(&mut post).await.unwrap();
@@ -44,7 +44,7 @@ fn a_refused_connection_is_tried_elsewhere_whatever_the_method() {
 fn a_sent_request_is_tried_again_only_if_it_is_idempotent() {
     block_on_local(async {
         let bad = Server::start(Does::Close);
-        let good = Server::start(Does::Answer(200));
+        let good = Server::start(Does::Respond(200));
         let gateway = in_order(&[&bad.text(), &good.text()]);
         let mut post = request(Method::Post, Body::from("the end"));
         let fault = gateway.send(&mut post).await.err().unwrap();
@@ -63,7 +63,7 @@ fn a_small_stream_is_sent_again_whole_and_a_large_one_is_not() {
     block_on_local(async {
         static LARGE: [u8; 80 * 1024] = [b'x'; 80 * 1024];
         let bad = Server::start(Does::Close);
-        let good = Server::start(Does::Answer(200));
+        let good = Server::start(Does::Respond(200));
         let gateway = in_order(&[&bad.text(), &good.text()]);
         let body = Body::stream(Pieces(vec![b"one ", b"two"]));
         let mut put = request(Method::Put, body);
@@ -103,7 +103,7 @@ fn retries_stop_when_the_budget_is_spent() {
         for _ in 0..10 {
             assert_eq!(gateway.status().await, 502);
         }
-        // Ten requests, and the three retries of the floor.
+        // Ten requests, and the three retries that are always allowed.
         assert_eq!(one.requests.get() + other.requests.get(), 13);
         let denied = gateway.counted(&families::UPSTREAM_RETRIES_DENIED, &["test"]);
         assert_eq!(denied, Some(Value::Counter(7)));
@@ -113,8 +113,8 @@ fn retries_stop_when_the_budget_is_spent() {
 #[test]
 fn statuses_are_tried_again_only_where_the_settings_say_so() {
     block_on_local(async {
-        let bad = Server::start(Does::Answer(503));
-        let good = Server::start(Does::Answer(200));
+        let bad = Server::start(Does::Respond(503));
+        let good = Server::start(Does::Respond(200));
         let gateway = in_order(&[&bad.text(), &good.text()]);
         assert_eq!(gateway.status().await, 503);
         let more = node!({ "balance": "round_robin", "retries": { "statuses": [503] } });
@@ -129,17 +129,17 @@ fn statuses_are_tried_again_only_where_the_settings_say_so() {
 #[test]
 fn a_connection_that_died_in_the_pool_is_no_failure_of_its_server() {
     block_on_local(async {
-        let server = Server::start(Does::Answer(200));
+        let server = Server::start(Does::Respond(200));
         let more = node!({ "retries": { "attempts": 1 }, "ejection": { "failures": 1 } });
         let gateway = Gateway::new(with(&[&server.text()], more));
         assert_eq!(gateway.status().await, 200);
-        // It closes the kept connection instead of answering, then takes a new one.
+        // It closes the pooled connection instead of responding, then accepts a new one.
         server.does.set(Does::Close);
         let restore = async {
             while server.requests.get() < 2 {
                 tokio::task::yield_now().await;
             }
-            server.does.set(Does::Answer(200));
+            server.does.set(Does::Respond(200));
         };
         let (status, ()) = tokio::join!(gateway.status(), restore);
         assert_eq!((status, server.connections.get()), (200, 2));
@@ -158,7 +158,7 @@ fn a_slow_server_is_504_and_a_client_that_leaves_ends_its_request() {
         let gateway = Gateway::new(with(&[&server.text()], node!({})));
         let before = server.requests.get();
         tokio::select! {
-            _ = gateway.get() => panic!("the server does not answer"),
+            _ = gateway.get() => panic!("the server does not respond"),
             () = async {
                 while server.requests.get() == before {
                     tokio::task::yield_now().await;

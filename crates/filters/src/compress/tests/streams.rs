@@ -49,7 +49,7 @@ fn events_arrive_when_they_happen() {
             let source =
                 Source::new(vec![Some("data: one\n\n"), None, Some("data: two\n\n"), None]);
             let response = Response::with_body(200, "text/event-stream", Body::stream(source));
-            let mut response = answered(&*compress, accept, response).await;
+            let mut response = filtered(&*compress, accept, response).await;
             assert_eq!(coding_of(&response), accept);
             let mut decoder = Decoder::new(Coding::parse(accept).unwrap(), LIMIT).unwrap();
             let mut seen = Vec::new();
@@ -78,7 +78,7 @@ fn a_stream_of_known_length_is_not_cut_into_pieces() {
         let piece = text(3000);
         let source = Source::new(vec![Some(&piece), None, Some(&piece), None, Some(&piece)]);
         let source = Source { length: Some(9000), ..source };
-        let mut response = answered(&*compress, "gzip", html(Body::stream(source))).await;
+        let mut response = filtered(&*compress, "gzip", html(Body::stream(source))).await;
         let mut frames = 0;
         let mut coded = Vec::new();
         while let Some(frame) = response.body.frame().await {
@@ -89,7 +89,7 @@ fn a_stream_of_known_length_is_not_cut_into_pieces() {
         assert_eq!(frames, 1);
         assert_eq!(decode_all(Coding::Gzip, &coded, LIMIT).unwrap(), piece.repeat(3).as_bytes());
         let short = Source { length: Some(900), ..Source::new(vec![]) };
-        let response = answered(&*compress, "gzip", html(Body::stream(short))).await;
+        let response = filtered(&*compress, "gzip", html(Body::stream(short))).await;
         assert_eq!(coding_of(&response), "");
     });
 }
@@ -107,7 +107,7 @@ fn a_long_stream_passes_in_bounded_pieces() {
                     frames.extend(pause.then_some(None));
                 }
                 let body = Body::stream(Source::new(frames));
-                let mut response = answered(&*compress, accept, html(body)).await;
+                let mut response = filtered(&*compress, accept, html(body)).await;
                 assert!(decoded(&mut response).await == piece.repeat(100).as_bytes(), "{accept}");
             }
         }
@@ -122,7 +122,7 @@ fn trailers_follow_and_faults_stay_faults() {
         trailers.append("x-sum", "1");
         let source = Source::new(vec![Some("text")]);
         source.frames.borrow_mut().push_back(Some(Ok(Frame::Trailers(trailers))));
-        let mut response = answered(&*compress, "gzip", html(Body::stream(source))).await;
+        let mut response = filtered(&*compress, "gzip", html(Body::stream(source))).await;
         let mut coded = Vec::new();
         let mut trailing = None;
         while let Some(frame) = response.body.frame().await {
@@ -137,7 +137,7 @@ fn trailers_follow_and_faults_stay_faults() {
 
         let source = Source::new(vec![Some("text"), None]);
         source.frames.borrow_mut().push_back(Some(Err(Fault::internal("broken"))));
-        let mut response = answered(&*compress, "gzip", html(Body::stream(source))).await;
+        let mut response = filtered(&*compress, "gzip", html(Body::stream(source))).await;
         assert!(matches!(response.body.frame().await, Some(Ok(_))), "what came before");
         assert_eq!(response.body.frame().await.unwrap().unwrap_err().detail, "broken");
         assert!(response.body.frame().await.is_none(), "and no end that looks like a good one");
@@ -155,11 +155,11 @@ fn files_are_read_and_coded_on_the_pool() {
             let file = Arc::new(file.reopen().unwrap());
             Body::File(FileRange { file, offset, length })
         };
-        let mut response = answered(&*compress, "br", html(range(5, 600_000))).await;
+        let mut response = filtered(&*compress, "br", html(range(5, 600_000))).await;
         assert_eq!(coding_of(&response), "br");
         assert!(decoded(&mut response).await == content.as_bytes()[5..600_005]);
         // Shorter than announced: an end would look like a whole file.
-        let mut response = answered(&*compress, "gzip", html(range(0, 900_000))).await;
+        let mut response = filtered(&*compress, "gzip", html(range(0, 900_000))).await;
         let mut last = response.body.frame().await;
         while let Some(Ok(_)) = last {
             last = response.body.frame().await;

@@ -1,4 +1,4 @@
-//! Ejection, its cap, the way back, panic, backups, and what a new Plan keeps.
+//! Ejection, its bound, the return, panic mode, backups, and what a new plan preserves.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::*;
 #[test]
 fn a_failing_server_is_ejected_and_a_trial_brings_it_back() {
     block_on_local(async {
-        let (bad, good) = (Server::start(Does::Answer(503)), Server::start(Does::Answer(200)));
+        let (bad, good) = (Server::start(Does::Respond(503)), Server::start(Does::Respond(200)));
         let more = node!({
             "balance": "round_robin",
             "ejection": { "failures": 3, "ejected_for": "60ms" }
@@ -24,21 +24,22 @@ fn a_failing_server_is_ejected_and_a_trial_brings_it_back() {
             assert_eq!(gateway.status().await, 200);
         }
         assert_eq!(bad.requests.get(), 3);
-        // Its time is over: one request tries it, fails, and it is out for twice as long.
+        // The ejection has ended: one request tries the server, fails, and it is out for twice as
+        // long.
         until(&gateway, "trial").await;
         assert_eq!(gateway.status().await, 503);
         assert_eq!(gateway.states()[0], "ejected");
         let status = gateway.upstreams.status(&gateway.context.shared, 1);
         assert!(status[0].servers[0].ejected_for_ms > 80);
         until(&gateway, "trial").await;
-        bad.does.set(Does::Answer(200));
+        bad.does.set(Does::Respond(200));
         assert_eq!(gateway.status().await, 200);
         assert_eq!(gateway.states(), ["healthy", "healthy"]);
         assert_eq!(bad.requests.get(), 5);
     });
 }
 
-/// Waits until the first server is in that state.
+/// Waits until the first server has that state.
 async fn until(gateway: &Gateway, state: &str) {
     while gateway.states()[0] != state {
         net::timer::sleep(Duration::from_millis(4)).await;
@@ -48,7 +49,7 @@ async fn until(gateway: &Gateway, state: &str) {
 #[test]
 fn only_one_request_at_a_time_tries_an_ejected_server() {
     block_on_local(async {
-        let (bad, good) = (Server::start(Does::Answer(503)), Server::start(Does::Answer(200)));
+        let (bad, good) = (Server::start(Does::Respond(503)), Server::start(Does::Respond(200)));
         let more = node!({ "ejection": { "failures": 1, "ejected_for": "20ms" } });
         let gateway = Gateway::new(with(&[&bad.text(), &good.text()], more));
         while gateway.states()[0] != "ejected" {
@@ -71,8 +72,8 @@ fn only_one_request_at_a_time_tries_an_ejected_server() {
             () = others => {}
         }
         assert_eq!(bad.requests.get(), before + 1);
-        // The trial was dropped: another may try.
-        bad.does.set(Does::Answer(200));
+        // The trial was dropped: another request may try.
+        bad.does.set(Does::Respond(200));
         assert_eq!(gateway.status().await, 200);
         assert_eq!(gateway.states()[0], "healthy");
     });
@@ -81,7 +82,7 @@ fn only_one_request_at_a_time_tries_an_ejected_server() {
 #[test]
 fn no_more_than_the_allowed_share_is_ejected() {
     block_on_local(async {
-        let servers: Vec<Server> = (0..4).map(|_| Server::start(Does::Answer(503))).collect();
+        let servers: Vec<Server> = (0..4).map(|_| Server::start(Does::Respond(503))).collect();
         let texts: Vec<String> = servers.iter().map(Server::text).collect();
         let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
         let more = node!({ "balance": "round_robin", "ejection": { "failures": 1 } });
@@ -100,19 +101,19 @@ fn no_more_than_the_allowed_share_is_ejected() {
     });
 }
 
-/// Makes active checks say that servers are unwell.
+/// Marks servers as unhealthy, as active checks do.
 fn fail(gateway: &Gateway, servers: &[usize]) {
     let cluster = gateway.upstreams.get("test").unwrap();
     let members = cluster.snapshot().members;
     for server in servers {
-        cluster.set_checked(&members.list[*server], false, 1, "the test says so");
+        cluster.set_checked(&members.list[*server], false, 1, "by the test");
     }
 }
 
 #[test]
-fn without_a_healthy_server_the_answer_is_503_or_panic() {
+fn without_a_healthy_server_the_response_is_503_or_panic_mode() {
     block_on_local(async {
-        let (one, other) = (Server::start(Does::Answer(200)), Server::start(Does::Answer(200)));
+        let (one, other) = (Server::start(Does::Respond(200)), Server::start(Does::Respond(200)));
         let servers = [&*one.text(), &*other.text()];
         let gateway = Gateway::new(with(&servers, node!({ "health": {} })));
         fail(&gateway, &[0]);
@@ -121,7 +122,7 @@ fn without_a_healthy_server_the_answer_is_503_or_panic() {
         fail(&gateway, &[1]);
         let fault = gateway.get().await.err().unwrap();
         assert_eq!((fault.status, fault.slug()), (503, "destination_unavailable"));
-        // In rotation, whichever of the two was slow on a busy machine.
+        // In rotation, even if one of the two was slow on a busy machine.
         let more = node!({ "health": {}, "panic_threshold": "50%", "balance": "round_robin" });
         gateway.apply(with(&servers, more));
         for _ in 0..20 {
@@ -136,7 +137,7 @@ fn without_a_healthy_server_the_answer_is_503_or_panic() {
 fn backups_are_used_only_when_no_primary_is() {
     block_on_local(async {
         let (primary, backup) =
-            (Server::start(Does::Answer(200)), Server::start(Does::Answer(200)));
+            (Server::start(Does::Respond(200)), Server::start(Does::Respond(200)));
         let servers = Node::made(Value::List(vec![
             Node::plain(primary.text()),
             Node::made(Value::Map(vec![
@@ -162,16 +163,16 @@ fn key(name: &str) -> MapKey {
 }
 
 #[test]
-fn a_new_plan_keeps_standing_and_connections() {
+fn a_new_plan_keeps_health_and_connections() {
     block_on_local(async {
-        let (one, other) = (Server::start(Does::Answer(200)), Server::start(Does::Answer(200)));
+        let (one, other) = (Server::start(Does::Respond(200)), Server::start(Does::Respond(200)));
         let servers = [&*one.text(), &*other.text()];
         let gateway =
             Gateway::new(with(&servers, node!({ "balance": "round_robin", "health": {} })));
         gateway.status().await;
         gateway.status().await;
         fail(&gateway, &[1]);
-        // The next Plan: another order, other settings, another handler.
+        // The next plan: another order, other settings, another handler.
         let reversed = [servers[1], servers[0]];
         gateway.apply(with(&reversed, node!({ "balance": "random", "health": {} })));
         let next = handler(&gateway.context);
@@ -185,7 +186,7 @@ fn a_new_plan_keeps_standing_and_connections() {
         // Without checks nothing could mark it healthy again.
         gateway.apply(with(&servers, node!({})));
         assert_eq!(gateway.states(), ["healthy", "healthy"]);
-        // A server that leaves the configuration gets nothing more.
+        // A server that leaves the configuration gets no more requests.
         gateway.apply(with(&servers[1..], node!({})));
         gateway.status().await;
         assert_eq!((one.requests.get(), other.requests.get()), (6, 2));
@@ -209,7 +210,7 @@ async fn requested(server: &Server) {
 }
 
 #[test]
-fn a_full_server_is_passed_over_and_full_servers_are_503() {
+fn a_full_server_is_skipped_and_full_servers_are_503() {
     block_on_local(async {
         let server = Server::start(Does::Hang);
         let gateway = Gateway::new(one_connection(&server, "0s"));
@@ -218,7 +219,7 @@ fn a_full_server_is_passed_over_and_full_servers_are_503() {
             gateway.get().await.err().unwrap()
         };
         let fault = tokio::select! {
-            _ = gateway.get() => panic!("the server does not answer"),
+            _ = gateway.get() => panic!("the server does not respond"),
             fault = second => fault,
         };
         assert_eq!((fault.status, fault.slug()), (503, "connection_limit_reached"));
@@ -232,7 +233,7 @@ fn requests_above_max_connections_wait_for_room() {
         let gateway = Gateway::new(one_connection(&server, "1m"));
         let mut first = Box::pin(gateway.get());
         tokio::select! {
-            _ = &mut first => panic!("the server does not answer"),
+            _ = &mut first => panic!("the server does not respond"),
             () = requested(&server) => {}
         }
         let (second, third) = (gateway.get(), gateway.get());
@@ -247,7 +248,7 @@ fn requests_above_max_connections_wait_for_room() {
             _ = &mut waiting => panic!("there is no room"),
             () = tokio::task::yield_now() => {}
         }
-        server.does.set(Does::Answer(200));
+        server.does.set(Does::Respond(200));
         drop(first);
         assert_eq!(waiting.await, (200, 200));
     });

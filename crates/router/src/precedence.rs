@@ -1,8 +1,8 @@
 //! The total order of routes.
 //!
 //! Owns it: priority; then the host (exact, the longest `*.`, any); then the path, segment by
-//! segment (literal, `{param}`, `{*rest}`), Ant patterns and expressions after those; then the more
-//! conditions; then the order of the file. Everything else in this crate only makes it fast or
+//! segment (literal, `{param}`, `{*rest}`), Ant patterns and expressions after those; then the
+//! number of conditions; then the order of the file. The rest of this crate makes it fast or
 //! explains it.
 
 use std::cmp::Reverse;
@@ -10,7 +10,7 @@ use std::fmt;
 
 use crate::{HostPattern, Match, PathPattern, Segment};
 
-/// Which rule of the order decided between two routes.
+/// The rule of the order that decided between two routes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RuleOrder {
     Priority,
@@ -23,14 +23,14 @@ pub enum RuleOrder {
     File,
 }
 
-/// Where one host and one path of a route stand; the least comes first.
+/// The position of one host and one path of a route in the order; the least comes first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct RulePosition {
     priority: Reverse<i64>,
     host: (HostKind, Reverse<usize>),
     path: Vec<PathKind>,
     conditions: Reverse<usize>,
-    /// Which rule, and which of its hosts and paths: so that no two places are the same.
+    /// The rule, and its host and path: no two positions are equal.
     pub(crate) rule: u32,
     pub(crate) host_index: u32,
     pub(crate) path_index: u32,
@@ -53,7 +53,7 @@ enum PathKind {
 }
 
 impl RulePosition {
-    /// The place of a rule's host and path; without them it is any host, any path.
+    /// The position of a rule's host and path; without them it is any host, any path.
     pub(crate) fn new(
         rule: u32,
         written: &Match,
@@ -81,7 +81,7 @@ impl RulePosition {
         }
     }
 
-    /// Which rule puts this place before a later one.
+    /// The rule that puts this position before a later one.
     pub(crate) fn decided(&self, later: &RulePosition) -> RuleOrder {
         if self.priority != later.priority {
             return RuleOrder::Priority;
@@ -111,7 +111,7 @@ fn kind(segment: &Segment) -> PathKind {
 }
 
 impl RuleOrder {
-    /// A word for programs.
+    /// The rule as an identifier.
     pub fn slug(self) -> &'static str {
         match self {
             RuleOrder::Priority => "priority",
