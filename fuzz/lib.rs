@@ -1,5 +1,5 @@
-//! The invariants that the targets check. They live beside the tests of their crates, where `cargo
-//! test` runs them on known inputs; here a fuzzer looks for inputs that break them.
+//! The invariants that the targets check. They are among the tests of their crates, where `cargo
+//! test` runs them on known inputs; here a fuzzer searches for inputs that break them.
 
 #[path = "../crates/wire/tests/invariants.rs"]
 pub mod wire;

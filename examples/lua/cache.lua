@@ -62,7 +62,7 @@ local function set(key, value, at)
   end
 end
 
--- Looks at some of the keys that end, in turn, so that what nobody asks for goes as well.
+-- Removes expired keys among the next few with an expiry, so that unused ones go as well.
 local function sweep()
   for _ = 1, math.min(SWEEP_KEYS, mortal:size()) do
     local key = mortal:popfront()

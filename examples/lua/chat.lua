@@ -1,4 +1,4 @@
--- A chat: a page, and a WebSocket through which everybody hears everybody.
+-- A chat: a page, and a WebSocket on which every guest gets every message.
 --
 --   tidegate run examples/lua/chat.lua --listen=127.0.0.1:8001
 --   open http://127.0.0.1:8001/ twice
@@ -32,8 +32,8 @@ document.querySelector("#line").onchange = event => {
 
 local guests, count, last = {}, 0, 0
 
--- Nobody waits for a guest who does not listen: each has a queue of its own, and leaves when that is
--- too long.
+-- A guest that does not read delays no other: each has its own queue, and is disconnected when that
+-- is too long.
 local function tell(text)
   for guest in pairs(guests) do
     if guest.unheard < UNHEARD_MAX then

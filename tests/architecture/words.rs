@@ -23,9 +23,6 @@ const EXEMPT: &[&str] = &[
     "crates/tidegate",
     "crates/wire",
     "docs",
-    "examples",
-    "fuzz",
-    "tests",
 ];
 
 /// Files without rules of their own: past releases, generated files and foreign text.

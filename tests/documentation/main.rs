@@ -6,7 +6,7 @@
 //!
 //! | fence | what the test does |
 //! |---|---|
-//! | `sh` | runs each command; a server goes on running until the page ends |
+//! | `sh` | runs each command; a server runs until the page ends |
 //! | `console` | runs each `$ command` and compares what it prints |
 //! | `yaml FILE`, `python FILE`, … | writes the file; a whole configuration must pass `check` |
 //! | `yaml` | a part of a configuration: must pass `check` in its place |

@@ -73,21 +73,21 @@ pub(crate) fn run_with(path: &str, binary: &Path) {
         eprintln!("documentation: skipped {path}: this machine grants no network namespace");
         return;
     }
-    let folder = tempfile::tempdir().expect("a temporary folder");
+    let directory = tempfile::tempdir().expect("a temporary directory");
     // The programs of the page, and what the test itself writes, are out of the reader's sight.
-    let tools = tempfile::tempdir().expect("a temporary folder");
+    let tools = tempfile::tempdir().expect("a temporary directory");
     symlink(binary, tools.path().join("tidegate")).expect("a link to the binary");
-    std::fs::create_dir(tools.path().join("logs")).expect("a folder for logs");
-    symlink(tools.path().join("logs"), folder.path().join(".logs")).expect("a link");
+    std::fs::create_dir(tools.path().join("logs")).expect("a directory for logs");
+    symlink(tools.path().join("logs"), directory.path().join(".logs")).expect("a link");
     let script = tools.path().join("script");
     std::fs::write(&script, script_of(path, &page::read(path))).expect("a script");
     let mut command = Command::new("unshare");
     command.args(["--map-root-user", "--mount-proc", "--net", "--pid", "--fork"]);
-    command.args(["--kill-child", "bash"]).arg(&script).current_dir(folder.path());
+    command.args(["--kill-child", "bash"]).arg(&script).current_dir(directory.path());
     let programs = std::env::var("PATH").unwrap_or_default();
     command
         .env("PATH", format!("{}:{programs}:/usr/sbin:/sbin", tools.path().display()))
-        .env("HOME", folder.path())
+        .env("HOME", directory.path())
         .env("XDG_RUNTIME_DIR", tools.path().join("logs"))
         .env("TMPDIR", tools.path())
         .env("TOOLS", tools.path())

@@ -8,12 +8,12 @@ use tempfile::TempDir;
 const REQUESTS: &str = "500";
 
 fn load(server: &Tidegate, arguments: &[&str]) -> String {
-    let folder = TempDir::new().expect("a temporary folder");
-    fs::write(folder.path().join("body"), vec![b'x'; 3000]).expect("a file");
+    let directory = TempDir::new().expect("a temporary directory");
+    fs::write(directory.path().join("body"), vec![b'x'; 3000]).expect("a file");
     let url = format!("http://{}/", server.address("web"));
     let all: Vec<_> =
         ["-q", "-n", REQUESTS, "-c", "8"].iter().chain(arguments).copied().chain([&*url]).collect();
-    let told = run("ab", folder.path(), &all).stdout;
+    let told = run("ab", directory.path(), &all).stdout;
     let line = |name: &str| {
         let found = told.lines().find_map(|line| line.strip_prefix(name));
         found.unwrap_or_else(|| panic!("no {name} in {told}")).trim().to_owned()

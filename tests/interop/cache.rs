@@ -1,7 +1,7 @@
 //! The cache between real neighbours: nginx behind it, Varnish before it, a browser as its client.
 
 use crate::tools::{Browser, command, gateway, has, long_text, nginx};
-use scenarios::{Answer, Process, Tidegate, Upstream};
+use scenarios::{HttpResponse, Process, Tidegate, Upstream};
 use std::fs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -45,28 +45,28 @@ fn cached(server: &str) -> Tidegate {
 struct Nginx {
     server: Tidegate,
     text: String,
-    // Dropped in this order: the process must be gone before its folder.
+    // Dropped in this order: the process must be gone before its directory.
     _process: Process,
-    folder: TempDir,
+    directory: TempDir,
 }
 
 impl Nginx {
     fn start() -> Self {
-        let folder = TempDir::new().expect("a temporary folder");
+        let directory = TempDir::new().expect("a temporary directory");
         let text = long_text(3000);
-        let (process, address) = nginx(&folder, NGINX, &text);
+        let (process, address) = nginx(&directory, NGINX, &text);
         let server = cached(&address);
-        Self { server, text, _process: process, folder }
+        Self { server, text, _process: process, directory }
     }
 
-    fn get(&self, path: &str, fields: &str) -> Answer {
+    fn get(&self, path: &str, fields: &str) -> HttpResponse {
         let request = format!("GET {path} HTTP/1.1\r\nhost: shop.example\r\n{fields}\r\n");
         self.server.exchange("web", request)
     }
 
     /// What nginx says it was asked.
     fn asked(&self) -> Vec<String> {
-        let log = fs::read_to_string(self.folder.path().join("asked.log")).unwrap_or_default();
+        let log = fs::read_to_string(self.directory.path().join("asked.log")).unwrap_or_default();
         log.lines().map(|line| line.replace("\\x22", "\"")).collect()
     }
 }
@@ -109,7 +109,8 @@ fn what_nginx_confirms_is_not_sent_again() {
     assert_eq!(asked[0], "GET /checked/text.txt 200 -.");
     assert_eq!(asked[1..], [format!("GET /checked/text.txt 304 {etag}."), asked[1].clone()]);
     // A file that has changed is sent.
-    fs::write(nginx.folder.path().join("html/text.txt"), "changed, and shorter").expect("a file");
+    fs::write(nginx.directory.path().join("html/text.txt"), "changed, and shorter")
+        .expect("a file");
     assert_eq!(nginx.get("/checked/text.txt", "").text(), "changed, and shorter");
 }
 
@@ -119,17 +120,17 @@ fn varnish_before_it_believes_its_age_and_varies_with_it() {
         return;
     }
     let nginx = Nginx::start();
-    let folder = nginx.folder.path();
+    let directory = nginx.directory.path();
     let address = nginx.server.address("web");
     let vcl = format!(
         "vcl 4.1;\nbackend default {{ .host = \"{}\"; .port = \"{}\"; }}\n",
         address.ip(),
         address.port()
     );
-    fs::write(folder.join("site.vcl"), vcl).expect("a file");
-    let path = |name: &str| folder.join(name).display().to_string();
+    fs::write(directory.join("site.vcl"), vcl).expect("a file");
+    let path = |name: &str| directory.join(name).display().to_string();
     let (work, socket) = (path("varnish"), path("varnish.sock"));
-    let mut varnish = command("varnishd", folder);
+    let mut varnish = command("varnishd", directory);
     varnish.args(["-F", "-j", "none", "-n", &work, "-a", &socket, "-f", &path("site.vcl")]);
     varnish.args(["-s", "malloc,16m"]);
     let process = Process::start(&mut varnish);
@@ -139,7 +140,7 @@ fn varnish_before_it_believes_its_age_and_varies_with_it() {
         let language = format!("accept-language: {language}");
         let arguments = ["-sS", "-i", "--retry", "20", "--retry-all-errors", "--retry-delay", "1"];
         let target = ["--unix-socket", &socket, "-H", &language, "http://shop.example/varied/"];
-        crate::tools::run("curl", folder, &[&arguments[..], &target].concat()).stdout
+        crate::tools::run("curl", directory, &[&arguments[..], &target].concat()).stdout
     };
     for language in ["de", "en", "de", "en"] {
         let answer = curl(language).to_ascii_lowercase();

@@ -1,4 +1,4 @@
-//! curl: the client that everybody tries first.
+//! curl: the most common command-line client.
 
 use crate::tools::{gateway, has, long_text, proxy, run, skip};
 use scenarios::{Launch, Tidegate, Upstream};
@@ -15,9 +15,9 @@ fn url(server: &Tidegate, path: &str) -> String {
 }
 
 /// Runs curl silently, except for errors; what it wrote.
-fn curl(folder: &Path, arguments: &[&str]) -> String {
+fn curl(directory: &Path, arguments: &[&str]) -> String {
     let all: Vec<_> = ["-sS", "--max-time", "15"].iter().chain(arguments).copied().collect();
-    run("curl", folder, &all).stdout
+    run("curl", directory, &all).stdout
 }
 
 /// Whether this curl was built with `feature`.
@@ -36,42 +36,42 @@ fn versions_and_connections() {
     if !has("curl") {
         return;
     }
-    let folder = TempDir::new().expect("a temporary folder");
+    let directory = TempDir::new().expect("a temporary directory");
     let server = gateway(PONG);
     let pong = url(&server, "/pong");
     let told = "%{http_version} %{http_code} %{num_connects}\n";
-    let answers = curl(folder.path(), &["-w", told, &pong, &pong, &pong]);
+    let answers = curl(directory.path(), &["-w", told, &pong, &pong, &pong]);
     assert_eq!(answers, "pong1.1 200 1\npong1.1 200 0\npong1.1 200 0\n");
     // We always speak HTTP/1.1 (RFC 9110 6.2), and close unless HTTP/1.0 asks us not to.
-    let answers = curl(folder.path(), &["--http1.0", "-w", told, &pong, &pong]);
+    let answers = curl(directory.path(), &["--http1.0", "-w", told, &pong, &pong]);
     assert_eq!(answers, "pong1.1 200 1\npong1.1 200 1\n");
     let keep = ["--http1.0", "-H", "Connection: keep-alive", "-w", told, &pong, &pong];
-    assert_eq!(curl(folder.path(), &keep), "pong1.1 200 1\npong1.1 200 0\n");
+    assert_eq!(curl(directory.path(), &keep), "pong1.1 200 1\npong1.1 200 0\n");
     if can("HTTP2") {
-        // An offer to speak HTTP/2 in the clear is not taken up (RFC 9113 3.1) and harms nobody.
-        let answers = curl(folder.path(), &["--http2", "-w", told, &pong]);
+        // An offer to speak HTTP/2 in the clear is ignored (RFC 9113 3.1) and harmless.
+        let answers = curl(directory.path(), &["--http2", "-w", told, &pong]);
         assert_eq!(answers, "pong1.1 200 1\n");
     }
-    let answers = curl(folder.path(), &["-I", "-w", told, &pong, &pong]);
+    let answers = curl(directory.path(), &["-I", "-w", told, &pong, &pong]);
     assert_eq!(answers.matches("Content-Length: 4\r\n").count(), 2, "{answers}");
     assert!(answers.ends_with("1.1 200 0\n"), "{answers}");
 }
 
 #[test]
-fn we_are_no_forward_proxy_but_understand_those_who_think_so() {
+fn requests_in_the_form_for_proxies_are_understood() {
     if !has("curl") {
         return;
     }
-    let folder = TempDir::new().expect("a temporary folder");
+    let directory = TempDir::new().expect("a temporary directory");
     let server = gateway(PONG);
     let proxy = url(&server, "");
     // The absolute form of a target (RFC 9112 3.2.2).
-    let answer = curl(folder.path(), &["-x", &proxy, "http://shop.example/pong"]);
+    let answer = curl(directory.path(), &["-x", &proxy, "http://shop.example/pong"]);
     assert_eq!(answer, "pong");
     let status = ["-x", &proxy, "-p", "-o", "out", "-w", "%{http_connect}", "http://a.example/"];
     let mut all = vec!["-s", "--max-time", "15"];
     all.extend(status);
-    let exit = scenarios::Process::run(crate::tools::command("curl", folder.path()).args(&all));
+    let exit = scenarios::Process::run(crate::tools::command("curl", directory.path()).args(&all));
     assert_eq!(exit.stdout, "501", "{exit:?}");
 }
 
@@ -97,8 +97,8 @@ fn uploads_wait_for_100_continue() {
     if !has("curl") {
         return;
     }
-    let folder = TempDir::new().expect("a temporary folder");
-    fs::write(folder.path().join("two-megabytes"), vec![b'x'; 2 << 20]).expect("a file");
+    let directory = TempDir::new().expect("a temporary directory");
+    fs::write(directory.path().join("two-megabytes"), vec![b'x'; 2 << 20]).expect("a file");
     let upstream = measuring();
     let server = proxy(&upstream.address().to_string());
     let upload = url(&server, "/upload");
@@ -107,7 +107,7 @@ fn uploads_wait_for_100_continue() {
             "-sSv",
             "--max-time",
             "15",
-            // Longer than the test may take: only 100 makes it go on.
+            // Longer than the test may take: only 100 makes it continue.
             "--expect100-timeout",
             "60",
             "-H",
@@ -118,7 +118,7 @@ fn uploads_wait_for_100_continue() {
             "two-megabytes",
             &upload,
         ];
-        let exit = run("curl", folder.path(), &all);
+        let exit = run("curl", directory.path(), &all);
         assert_eq!(exit.stdout, "2097152");
         assert!(exit.stderr.contains("< HTTP/1.1 100 Continue"), "{}", exit.stderr);
     }
@@ -133,12 +133,12 @@ fn uploads_wait_for_100_continue() {
     let upload = url(&small, "/upload");
     let expect = "Expect: 100-continue";
     let all = ["-H", expect, "-T", "two-megabytes", "-o", "refusal", "-w", told, &upload];
-    assert_eq!(curl(folder.path(), &all), "413 0");
+    assert_eq!(curl(directory.path(), &all), "413 0");
 }
 
-fn files(folder: &Path) -> Tidegate {
+fn files(directory: &Path) -> Tidegate {
     let text = long_text(20_000);
-    let root = folder.display();
+    let root = directory.display();
     let config = format!(
         r#"
 listeners: {{ web: {{ bind: "127.0.0.1:0" }} }}
@@ -151,7 +151,7 @@ routes:
     handler: {{ files: "{root}" }}
 "#
     );
-    fs::write(folder.join("text.txt"), text).expect("a file");
+    fs::write(directory.join("text.txt"), text).expect("a file");
     Launch::new(&config).start()
 }
 
@@ -160,30 +160,30 @@ fn ranges_and_resumed_downloads() {
     if !has("curl") {
         return;
     }
-    let folder = TempDir::new().expect("a temporary folder");
-    let server = files(folder.path());
+    let directory = TempDir::new().expect("a temporary directory");
+    let server = files(directory.path());
     let text = long_text(20_000);
     let file = url(&server, "/plain/text.txt");
-    assert_eq!(curl(folder.path(), &["-r", "10-19", &file]), &text[10..20]);
-    assert_eq!(curl(folder.path(), &["-r", "-5", &file]), &text[text.len() - 5..]);
-    let parts = curl(folder.path(), &["-i", "-r", "0-3,5000-5009", &file]);
+    assert_eq!(curl(directory.path(), &["-r", "10-19", &file]), &text[10..20]);
+    assert_eq!(curl(directory.path(), &["-r", "-5", &file]), &text[text.len() - 5..]);
+    let parts = curl(directory.path(), &["-i", "-r", "0-3,5000-5009", &file]);
     assert!(parts.contains("multipart/byteranges; boundary="), "{parts}");
     assert!(parts.contains(&text[5000..5010]) && parts.contains("Content-Range: bytes 0-3/"));
     let status = ["-r", "99999999-", "-o", "none", "-w", "%{http_code}", &file];
-    assert_eq!(curl(folder.path(), &status), "416");
+    assert_eq!(curl(directory.path(), &status), "416");
 
-    fs::write(folder.path().join("part"), &text[..100_000]).expect("a file");
-    let told = curl(folder.path(), &["-C", "-", "-o", "part", "-w", "%{http_code}", &file]);
+    fs::write(directory.path().join("part"), &text[..100_000]).expect("a file");
+    let told = curl(directory.path(), &["-C", "-", "-o", "part", "-w", "%{http_code}", &file]);
     assert_eq!(told, "206");
-    assert!(fs::read(folder.path().join("part")).expect("a file") == text.as_bytes());
+    assert!(fs::read(directory.path().join("part")).expect("a file") == text.as_bytes());
 
     // Conditional: curl keeps the entity tag for the next time.
     let etag = ["--etag-save", "tag", "--etag-compare", "tag", "-o", "whole"];
     let told = ["-w", "%{http_code} %{size_download}", &file];
     let all: Vec<_> = etag.iter().chain(&told).copied().collect();
-    fs::write(folder.path().join("tag"), "").expect("a file");
-    assert_eq!(curl(folder.path(), &all), format!("200 {}", text.len()));
-    assert_eq!(curl(folder.path(), &all), "304 0");
+    fs::write(directory.path().join("tag"), "").expect("a file");
+    assert_eq!(curl(directory.path(), &all), format!("200 {}", text.len()));
+    assert_eq!(curl(directory.path(), &all), "304 0");
 }
 
 #[test]
@@ -191,8 +191,8 @@ fn compressed_answers_are_what_they_were() {
     if !has("curl") {
         return;
     }
-    let folder = TempDir::new().expect("a temporary folder");
-    let server = files(folder.path());
+    let directory = TempDir::new().expect("a temporary directory");
+    let server = files(directory.path());
     let text = long_text(20_000);
     let file = url(&server, "/packed/text.txt");
     for (coding, feature) in [("gzip", "libz"), ("br", "brotli"), ("zstd", "zstd")] {
@@ -203,14 +203,14 @@ fn compressed_answers_are_what_they_were() {
         let all = ["--compressed", "-H", &accept, "-D", "head", "-o", "body"];
         let told = ["-w", "%{size_download}", &file];
         let all: Vec<_> = all.iter().chain(&told).copied().collect();
-        let size: usize = curl(folder.path(), &all).parse().expect("a size");
+        let size: usize = curl(directory.path(), &all).parse().expect("a size");
         assert!(size < text.len() / 4, "{size} bytes with {coding}");
-        let head = fs::read_to_string(folder.path().join("head")).expect("a head");
+        let head = fs::read_to_string(directory.path().join("head")).expect("a head");
         assert!(head.contains(&format!("Content-Encoding: {coding}\r\n")), "{head}");
-        assert!(fs::read(folder.path().join("body")).expect("a body") == text.as_bytes());
+        assert!(fs::read(directory.path().join("body")).expect("a body") == text.as_bytes());
     }
     // What curl offers by itself.
-    let offered = curl(folder.path(), &["--compressed", &file]);
+    let offered = curl(directory.path(), &["--compressed", &file]);
     assert!(offered == text);
 }
 
@@ -219,11 +219,11 @@ fn unix_sockets() {
     if !has("curl") || !can("UnixSockets") {
         return;
     }
-    let folder = TempDir::new().expect("a temporary folder");
-    let socket = folder.path().join("web.sock").display().to_string();
+    let directory = TempDir::new().expect("a temporary directory");
+    let socket = directory.path().join("web.sock").display().to_string();
     let config = format!("listeners: {{ web: {{ bind: \"unix:{socket}\" }} }}\n{PONG}");
     let server = Tidegate::start(&config);
     server.address_text("web");
     let all = ["--unix-socket", &socket, "http://localhost/pong"];
-    assert_eq!(curl(folder.path(), &all), "pong");
+    assert_eq!(curl(directory.path(), &all), "pong");
 }

@@ -2,7 +2,7 @@
 //! refusals.
 
 use crate::tools::{has, long_text, nginx, proxy};
-use scenarios::{Answer, Process, Tidegate};
+use scenarios::{HttpResponse, Process, Tidegate};
 use std::fs;
 use tempfile::TempDir;
 
@@ -29,23 +29,23 @@ http {
 struct Nginx {
     server: Tidegate,
     text: String,
-    // Dropped in this order: the process must be gone before its folder.
+    // Dropped in this order: the process must be gone before its directory.
     _process: Process,
-    _folder: TempDir,
+    _directory: TempDir,
 }
 
 impl Nginx {
     /// nginx with a gateway before it.
     fn start() -> Self {
-        let folder = TempDir::new().expect("a temporary folder");
+        let directory = TempDir::new().expect("a temporary directory");
         let text = long_text(20_000);
-        let (process, address) = nginx(&folder, CONFIG, &text);
-        fs::write(folder.path().join("html/empty.txt"), "").expect("a file");
+        let (process, address) = nginx(&directory, CONFIG, &text);
+        fs::write(directory.path().join("html/empty.txt"), "").expect("a file");
         let server = proxy(&address);
-        Self { server, text, _process: process, _folder: folder }
+        Self { server, text, _process: process, _directory: directory }
     }
 
-    fn get(&self, path: &str, fields: &str) -> Answer {
+    fn get(&self, path: &str, fields: &str) -> HttpResponse {
         let request = format!("GET {path} HTTP/1.1\r\nhost: shop.example\r\n{fields}\r\n");
         self.server.exchange("web", request)
     }
@@ -122,21 +122,21 @@ fn what_it_compresses_and_chunks_arrives_so() {
     if !has("gzip") {
         return;
     }
-    let folder = TempDir::new().expect("a temporary folder");
-    fs::write(folder.path().join("text.gz"), &packed.body).expect("a file");
-    let unpacked = crate::tools::run("gzip", folder.path(), &["-dc", "text.gz"]).stdout;
+    let directory = TempDir::new().expect("a temporary directory");
+    fs::write(directory.path().join("text.gz"), &packed.body).expect("a file");
+    let unpacked = crate::tools::run("gzip", directory.path(), &["-dc", "text.gz"]).stdout;
     assert!(unpacked == nginx.text);
 }
 
 #[test]
-fn it_hears_who_asks_and_may_close_when_it_likes() {
+fn it_receives_the_client_address_and_may_close_at_any_time() {
     if !has("nginx") {
         return;
     }
     let nginx = Nginx::start();
     let told = nginx.get("/told", "x-forwarded-for: 6.6.6.6\r\n").text();
     assert_eq!(told, "shop.example 1.1 tidegate 127.0.0.1 .");
-    // It closes after two requests each: nobody notices.
+    // It closes after two requests each: no client notices.
     for _ in 0..9 {
         assert_eq!(nginx.get("/two", "").text(), "two");
     }

@@ -1,9 +1,9 @@
-//! Paths: thousands of nasty spellings through a gateway that guards `/private` beside an open
+//! Paths: thousands of nasty spellings through a gateway that guards `/private` next to an open
 //! route, and what other programs read in the paths that the open route forwards. None may read a
 //! guarded path.
 
 use crate::tools::{command, has, nginx, skip};
-use scenarios::{Answer, Connection, Launch, Process, Tidegate, Upstream};
+use scenarios::{Connection, HttpResponse, Launch, Process, Tidegate, Upstream};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -85,7 +85,7 @@ const REJECTED: [&str; 12] = [
     "%f0%80%80%af",
 ];
 
-/// A guarded prefix beside an open route, for each kind of handler.
+/// A guarded prefix next to an open route, for each kind of handler.
 const CONFIG: &str = r#"
 workers: 1
 listeners:
@@ -163,7 +163,7 @@ impl<'s> Client<'s> {
         Client { server, listener, connection: None }
     }
 
-    fn get(&mut self, target: &str) -> Answer {
+    fn get(&mut self, target: &str) -> HttpResponse {
         let connect = || self.server.connect(self.listener);
         let connection = self.connection.get_or_insert_with(connect);
         connection.send(format!("GET {target} HTTP/1.1\r\nhost: h\r\n\r\n"));
@@ -194,9 +194,9 @@ fn gateway(recorder: &Upstream, nginx: &str) -> Tidegate {
     end";
     let mut launch = Launch::new(&config).file("x.lua", script);
     for name in ["x", "h", "x/private", "private/x", "private/h", "private/index.html"] {
-        let folder = if name == "x" || name == "h" { "/index.html" } else { "" };
+        let directory = if name == "x" || name == "h" { "/index.html" } else { "" };
         let content = if name.starts_with("private") { "guarded" } else { "open" };
-        launch = launch.file(&format!("root/{name}{folder}"), content);
+        launch = launch.file(&format!("root/{name}{directory}"), content);
     }
     launch.start()
 }
@@ -230,8 +230,12 @@ fn forwarded(server: &Tidegate, targets: &[String]) -> Vec<(String, String)> {
 }
 
 /// What a program reads in each of the targets.
-fn read_by(program: &mut Command, targets: &[&str], folder: &Path) -> Vec<Vec<(String, String)>> {
-    let list = folder.join("targets");
+fn read_by(
+    program: &mut Command,
+    targets: &[&str],
+    directory: &Path,
+) -> Vec<Vec<(String, String)>> {
+    let list = directory.join("targets");
     fs::write(&list, targets.join("\n") + "\n").expect("a file");
     let output = program.stdin(fs::File::open(&list).expect("a file")).output();
     let output = output.unwrap_or_else(|error| panic!("{program:?}: {error}"));
@@ -267,16 +271,16 @@ fn python() -> PathBuf {
 }
 
 /// The programs that read targets, of those that are installed.
-fn readers(folder: &Path) -> Vec<Command> {
+fn readers(directory: &Path) -> Vec<Command> {
     let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("interop/paths");
     let mut readers = Vec::new();
     if has("node") {
-        let mut node = command("node", folder);
+        let mut node = command("node", directory);
         node.arg(scripts.join("node.js"));
         readers.push(node);
     }
     if has("go") {
-        let mut go = command("go", folder);
+        let mut go = command("go", directory);
         go.env("GOCACHE", Path::new(env!("CARGO_TARGET_TMPDIR")).join("go-cache"));
         go.env("GO111MODULE", "off").env("GOTOOLCHAIN", "local").arg("run");
         go.arg(scripts.join("go.go"));
@@ -292,7 +296,7 @@ fn readers(folder: &Path) -> Vec<Command> {
 
 #[test]
 fn no_program_reads_a_guarded_path_where_the_route_was_open() {
-    let folder = TempDir::new().expect("a temporary folder");
+    let directory = TempDir::new().expect("a temporary directory");
     let recorder = Upstream::start(|peer| {
         while !peer.at_end() {
             let head = peer.read_head();
@@ -300,7 +304,7 @@ fn no_program_reads_a_guarded_path_where_the_route_was_open() {
             peer.send(format!("HTTP/1.1 204 No Content\r\nx-target: {target}\r\n\r\n"));
         }
     });
-    let behind = has("nginx").then(|| nginx(&folder, NGINX, "text"));
+    let behind = has("nginx").then(|| nginx(&directory, NGINX, "text"));
     let address = behind.as_ref().map_or("127.0.0.1:9", |(_, address): &(Process, String)| address);
     let server = gateway(&recorder, address);
     let targets = targets();
@@ -319,10 +323,10 @@ fn no_program_reads_a_guarded_path_where_the_route_was_open() {
     // The readers take a while, and the recorder does not wait for requests for so long.
     drop((server, recorder));
     let mut tempting = 0;
-    for mut reader in readers(folder.path()) {
+    for mut reader in readers(directory.path()) {
         let (before, after): (Vec<&str>, Vec<&str>) =
             forwarded.iter().map(|(target, sent)| (&**target, &**sent)).unzip();
-        for (at, seen) in read_by(&mut reader, &after, folder.path()).into_iter().enumerate() {
+        for (at, seen) in read_by(&mut reader, &after, directory.path()).into_iter().enumerate() {
             for (name, path) in seen {
                 assert!(!is_guarded(&path), "{} {} is {path} to {name}", before[at], after[at]);
             }
@@ -330,7 +334,7 @@ fn no_program_reads_a_guarded_path_where_the_route_was_open() {
         // What the client wrote would have misled it: the targets are nasty enough.
         let origin_form: Vec<_> =
             before.into_iter().filter(|target| target.starts_with('/')).collect();
-        let read = read_by(&mut reader, &origin_form, folder.path());
+        let read = read_by(&mut reader, &origin_form, directory.path());
         let misled = |seen: &&Vec<(String, String)>| seen.iter().any(|(_, path)| is_guarded(path));
         let count = read.iter().filter(misled).count();
         assert!(count > 10, "{reader:?} was misled by {count} only");

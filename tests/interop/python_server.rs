@@ -34,22 +34,22 @@ server.serve_forever()
 
 /// The server, a gateway before it, and the text it has to give.
 fn start() -> (Tidegate, String, Process, TempDir) {
-    let folder = TempDir::new().expect("a temporary folder");
+    let directory = TempDir::new().expect("a temporary directory");
     let text = long_text(20_000);
-    fs::write(folder.path().join("text.txt"), &text).expect("a file");
-    fs::write(folder.path().join("serve.py"), SCRIPT).expect("a file");
-    let process = Process::start(command("python3", folder.path()).arg("serve.py"));
+    fs::write(directory.path().join("text.txt"), &text).expect("a file");
+    fs::write(directory.path().join("serve.py"), SCRIPT).expect("a file");
+    let process = Process::start(command("python3", directory.path()).arg("serve.py"));
     let port = process.wait_for_line(|line| line.strip_prefix("port ").map(str::to_owned));
     let port = port.unwrap_or_else(|| panic!("python3 ended: {:?}", process.log()));
-    (proxy(&format!("127.0.0.1:{port}")), text, process, folder)
+    (proxy(&format!("127.0.0.1:{port}")), text, process, directory)
 }
 
 #[test]
-fn what_comes_over_http10_goes_on_over_http11() {
+fn an_http10_response_is_forwarded_as_http11() {
     if !has("python3") {
         return;
     }
-    let (server, text, _process, _folder) = start();
+    let (server, text, _process, _directory) = start();
     let mut client = server.connect("web");
     for _ in 0..3 {
         client.send("GET /text.txt HTTP/1.1\r\nhost: a\r\n\r\n");

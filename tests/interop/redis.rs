@@ -17,10 +17,10 @@ struct Server {
 }
 
 impl Server {
-    fn start(folder: &Path, port: u16) -> Server {
+    fn start(directory: &Path, port: u16) -> Server {
         let port_word = port.to_string();
         let mut command = Command::new("redis-server");
-        command.current_dir(folder).args(["--port", &port_word, "--bind", "127.0.0.1"]);
+        command.current_dir(directory).args(["--port", &port_word, "--bind", "127.0.0.1"]);
         command.args(["--save", "", "--appendonly", "no", "--requirepass", "secret"]);
         command.args(["--user", "reader", "on", ">open", "~*", "&*", "+@all"]);
         let process = Process::start(&mut command);
@@ -34,7 +34,7 @@ impl Server {
     }
 }
 
-/// Whether a server is there, which answers before it knows who we are.
+/// Whether a server is there, which responds before authentication.
 fn answers(port: u16) -> bool {
     let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else { return false };
     let mut byte = [0];
@@ -47,9 +47,9 @@ fn free_port() -> u16 {
 }
 
 /// Starts a program that is told the address of the server.
-fn program(folder: &Path, server: &Server, text: &str) -> Process {
-    let file = folder.join("program.lua");
-    fs::write(&file, text).expect("a writable folder");
+fn program(directory: &Path, server: &Server, text: &str) -> Process {
+    let file = directory.join("program.lua");
+    fs::write(&file, text).expect("a writable directory");
     let address = format!("--redis=127.0.0.1:{}", server.port);
     Process::start(Command::new(tidegate_binary()).arg("run").arg(file).arg(address))
 }
@@ -82,8 +82,8 @@ fn commands_pipelines_and_protocols() {
     if !has("redis-server") {
         return;
     }
-    let folder = TempDir::new().expect("a temporary folder");
-    let server = Server::start(folder.path(), free_port());
+    let directory = TempDir::new().expect("a temporary directory");
+    let server = Server::start(directory.path(), free_port());
     let text = r#"
 for _, protocol in ipairs{ 2, 3 } do
   local db = redis.new{ addr = addr, auth = "secret", db = 3, protocol = protocol, timeout = LONG }
@@ -121,7 +121,7 @@ for _, protocol in ipairs{ 2, 3 } do
   local slow = redis.new{ addr = addr, auth = "secret", protocol = protocol, timeout = 500 }
   ok, why = slow:blpop("nothing", 5)
   check(ok == nil and why == errno.TIMEDOUT, why)
-  -- It goes on afterwards; a machine that stands still may make it late once more.
+  -- It continues afterwards; on a stalled machine it may be late once more.
   repeat ok, why = slow:ping() until ok or why ~= errno.TIMEDOUT
   check(ok, why)
   slow:close()
@@ -132,7 +132,7 @@ local ok, why = redis.new{ addr = addr, auth = "wrong", timeout = LONG }:ping()
 check(ok == nil and why:find("WRONGPASS"), why)
 silly.exit()
 "#;
-    ends_well(program(folder.path(), &server, &format!("{HEAD}{text}")));
+    ends_well(program(directory.path(), &server, &format!("{HEAD}{text}")));
     server.kill();
 }
 
@@ -141,8 +141,8 @@ fn a_server_that_comes_back_is_used_again() {
     if !has("redis-server") {
         return;
     }
-    let folder = TempDir::new().expect("a temporary folder");
-    let server = Server::start(folder.path(), free_port());
+    let directory = TempDir::new().expect("a temporary directory");
+    let server = Server::start(directory.path(), free_port());
     let text = r#"
 local db = redis.new{ addr = addr, auth = "secret", db = 1, pool = 2, timeout = LONG }
 local sub = check(db:subscribe("news"))
@@ -175,13 +175,13 @@ repeat
 until ok and heard > 0
 same(select(2, db:get("k")), nil)
 "#;
-    let process = program(folder.path(), &server, &format!("{HEAD}{text}"));
+    let process = program(directory.path(), &server, &format!("{HEAD}{text}"));
     let heard = |what: &str| process.wait_for_line(|line| line.contains(what).then_some(()));
     heard("kill it").unwrap_or_else(|| panic!("{:?}", process.log()));
     let port = server.port;
     server.kill();
     heard("start it").unwrap_or_else(|| panic!("{:?}", process.log()));
-    let server = Server::start(folder.path(), port);
+    let server = Server::start(directory.path(), port);
     ends_well(process);
     server.kill();
 }

@@ -21,17 +21,17 @@ pub(crate) fn skip(why: &str) {
     let _ = writeln!(std::io::stderr(), "skipped: {why}");
 }
 
-/// A command, also one from the folders of the administrator, run in `folder`.
-pub(crate) fn command(name: &str, folder: &Path) -> Command {
+/// A command, also one from the directories of the administrator, run in `directory`.
+pub(crate) fn command(name: &str, directory: &Path) -> Command {
     let path = std::env::var("PATH").unwrap_or_default();
     let mut command = Command::new(name);
-    command.env("PATH", format!("{path}:/usr/sbin:/sbin")).current_dir(folder);
+    command.env("PATH", format!("{path}:/usr/sbin:/sbin")).current_dir(directory);
     command
 }
 
 /// Runs `name` to its end, which has to be a good one.
-pub(crate) fn run(name: &str, folder: &Path, arguments: &[&str]) -> Exit {
-    let exit = Process::run(command(name, folder).args(arguments));
+pub(crate) fn run(name: &str, directory: &Path, arguments: &[&str]) -> Exit {
+    let exit = Process::run(command(name, directory).args(arguments));
     assert_eq!(exit.code, Some(0), "{name} {arguments:?}: {exit:?}");
     exit
 }
@@ -52,17 +52,17 @@ pub(crate) fn proxy(server: &str) -> Tidegate {
     ))
 }
 
-/// nginx with this configuration, which serves the folder `html` with `text.txt` in it, and where
+/// nginx with this configuration, which serves the directory `html` with `text.txt` in it, and where
 /// it listens: at a Unix socket, so that no port has to be guessed.
-pub(crate) fn nginx(folder: &TempDir, config: &str, text: &str) -> (Process, String) {
-    fs::create_dir(folder.path().join("html")).expect("a folder");
-    fs::write(folder.path().join("html/text.txt"), text).expect("a file");
+pub(crate) fn nginx(directory: &TempDir, config: &str, text: &str) -> (Process, String) {
+    fs::create_dir(directory.path().join("html")).expect("a directory");
+    fs::write(directory.path().join("html/text.txt"), text).expect("a file");
     // Paths in a configuration are relative to where it lies, or to -p.
-    let address = format!("unix:{}", folder.path().join("nginx.sock").display());
+    let address = format!("unix:{}", directory.path().join("nginx.sock").display());
     let config = config.replace("unix:nginx.sock", &address);
-    fs::write(folder.path().join("nginx.conf"), config).expect("a file");
-    let prefix = format!("{}/", folder.path().display());
-    let mut command = command("nginx", folder.path());
+    fs::write(directory.path().join("nginx.conf"), config).expect("a file");
+    let prefix = format!("{}/", directory.path().display());
+    let mut command = command("nginx", directory.path());
     command.args(["-p", &prefix, "-c", "nginx.conf", "-e", "stderr"]);
     let process = Process::start(&mut command);
     let ready = process.wait_for_line(|line| line.contains("epoll").then_some(()));
@@ -86,7 +86,7 @@ pub(crate) fn assert_served(server: &Tidegate, least: f64) {
 /// A browser without a window, with visitors that each have their own profile.
 pub(crate) struct Browser {
     name: &'static str,
-    folder: TempDir,
+    directory: TempDir,
 }
 
 impl Browser {
@@ -97,17 +97,17 @@ impl Browser {
         if found.is_none() {
             skip("no Chromium is installed");
         }
-        let folder = TempDir::new().expect("a temporary folder");
-        found.map(|name| Browser { name, folder })
+        let directory = TempDir::new().expect("a temporary directory");
+        found.map(|name| Browser { name, directory })
     }
 
     /// What the page at `/` has written into its element `said`.
     pub(crate) fn said(&self, profile: &str, server: &Tidegate) -> String {
-        let mut command = command("timeout", self.folder.path());
+        let mut command = command("timeout", self.directory.path());
         command.args(["--kill-after=5", "60", self.name, "--headless", "--no-sandbox"]);
         command.args(["--disable-gpu", "--disable-background-networking", "--no-first-run"]);
         command.args(["--dump-dom", "--virtual-time-budget=20000"]);
-        command.arg(format!("--user-data-dir={}", self.folder.path().join(profile).display()));
+        command.arg(format!("--user-data-dir={}", self.directory.path().join(profile).display()));
         command.arg(format!("http://{}/", server.address("web")));
         let output = command.output().expect("timeout(1) starts");
         let page = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -114,10 +114,10 @@ async def converse(reader, writer):
     await expect(PONG, b"are you there")
     # One message in pieces, with a ping in between (section 5.4).
     send(TEXT, b"in ", final=False)
-    send(PING, b"meanwhile")
+    send(PING, b"between")
     send(CONTINUATION, b"pieces")
     await expect(TEXT, b"in ", final=False)
-    await expect(PONG, b"meanwhile")
+    await expect(PONG, b"between")
     await expect(CONTINUATION, b"pieces")
     # Many at once, and then all the answers.
     for number in range(500):

@@ -6,8 +6,8 @@ use scenarios::{Tidegate, Upstream};
 /// Loads `path` and returns how many requests were answered.
 fn load(server: &Tidegate, path: &str) -> f64 {
     let url = format!("http://{}{path}", server.address("web"));
-    let folder = std::env::temp_dir();
-    let told = run("wrk", &folder, &["-t1", "-c16", "-d1s", "--timeout", "10s", &url]).stdout;
+    let directory = std::env::temp_dir();
+    let told = run("wrk", &directory, &["-t1", "-c16", "-d1s", "--timeout", "10s", &url]).stdout;
     // wrk speaks of these only when there are some.
     assert!(!told.contains("Socket errors") && !told.contains("Non-2xx"), "{told}");
     let count = told.lines().find_map(|line| line.trim().split_once(" requests in "));

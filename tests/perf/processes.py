@@ -1,7 +1,7 @@
 """Server processes of one run: started, watched, measured, and always ended.
 
 Owns every child of the run. Promises that whatever way the run ends (done, error, Ctrl-C,
-SIGTERM) each child's whole process group is killed and the temporary folder is removed.
+SIGTERM) each child's whole process group is killed and the temporary directory is removed.
 Never looks inside a server: what it knows comes from /proc and the socket.
 """
 
@@ -19,27 +19,27 @@ START_SECONDS = 10.0
 STOP_SECONDS = 3.0
 
 _running = []
-_folder = None
+_directory = None
 
 
-def folder():
-    """The temporary folder of this run."""
-    global _folder
-    if _folder is None:
-        _folder = tempfile.mkdtemp(prefix="tidegate-perf-")
-    return _folder
+def directory():
+    """The temporary directory of this run."""
+    global _directory
+    if _directory is None:
+        _directory = tempfile.mkdtemp(prefix="tidegate-perf-")
+    return _directory
 
 
 def write(name, text):
-    """Writes a file into the temporary folder and returns its path."""
-    path = os.path.join(folder(), name)
+    """Writes a file into the temporary directory and returns its path."""
+    path = os.path.join(directory(), name)
     with open(path, "w", encoding="utf-8") as file:
         file.write(text)
     return path
 
 
 def free_port():
-    """A port nobody listens on now. Another process may take it first; then starting fails."""
+    """A port without a listener. Another process may take it first; then starting fails."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
@@ -51,14 +51,14 @@ class Server:
     def __init__(self, name, command, port):
         self.name = name
         self.port = port
-        self.log = os.path.join(folder(), f"{name}-{port}.log")
+        self.log = os.path.join(directory(), f"{name}-{port}.log")
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                cwd=folder(),
+                cwd=directory(),
                 start_new_session=True,
             )
         _running.append(self)
@@ -138,13 +138,13 @@ def _read(path):
 
 
 def stop_all():
-    """Ends every server and removes the temporary folder."""
-    global _folder
+    """Ends every server and removes the temporary directory."""
+    global _directory
     for server in list(_running):
         server.stop()
-    if _folder is not None:
-        shutil.rmtree(_folder, ignore_errors=True)
-        _folder = None
+    if _directory is not None:
+        shutil.rmtree(_directory, ignore_errors=True)
+        _directory = None
 
 
 def _interrupted(number, _frame):

@@ -7,7 +7,7 @@ a line, not an error.
 import os
 import shutil
 
-from processes import Server, folder, free_port, write
+from processes import Server, directory, free_port, write
 
 MANY = 1_000_000_000
 DOCUMENT = "x" * 2048
@@ -24,7 +24,7 @@ def backend():
     program = _program("nginx")
     port = free_port()
     user = "user root;" if os.getuid() == 0 else ""
-    place = os.path.join(folder(), f"nginx-{port}")
+    place = os.path.join(directory(), f"nginx-{port}")
     os.mkdir(place)
     temporary = " ".join(
         f"{kind}_temp_path {place}/{kind};"

@@ -46,28 +46,28 @@ fn requests_come_over_a_unix_socket() {
 
 #[test]
 fn a_stale_socket_file_is_replaced() {
-    let folder = tempfile::tempdir().expect("a folder");
-    std::fs::write(folder.path().join("tidegate.yaml"), UNIX).expect("a file");
+    let directory = tempfile::tempdir().expect("a directory");
+    std::fs::write(directory.path().join("tidegate.yaml"), UNIX).expect("a file");
     let start = || {
         let mut command = Command::new(tidegate_binary());
-        let server = Process::start(command.arg("up").current_dir(folder.path()));
+        let server = Process::start(command.arg("up").current_dir(directory.path()));
         let listens = server.wait_for_line(|line| line.contains("name=web").then_some(()));
         assert!(listens.is_some(), "{}", server.log().join("\n"));
         server
     };
-    let path = folder.path().join("web.sock");
+    let path = directory.path().join("web.sock");
     drop(start()); // killed: it cannot tidy up
     assert!(path.exists());
-    assert!(UnixStream::connect(&path).is_err(), "nobody listens there any more");
+    assert!(UnixStream::connect(&path).is_err(), "the socket has no listener any more");
     let _next = start();
     assert!(UnixStream::connect(&path).is_ok());
 }
 
 /// One sentence and exit code 1, before anything was served.
-fn refuses_to_start(config: &str, folder: &std::path::Path, sentence: &str) {
-    std::fs::write(folder.join("tidegate.yaml"), config).expect("a file");
+fn refuses_to_start(config: &str, directory: &std::path::Path, sentence: &str) {
+    std::fs::write(directory.join("tidegate.yaml"), config).expect("a file");
     let mut command = Command::new(tidegate_binary());
-    let exit = Process::run(command.arg("up").current_dir(folder));
+    let exit = Process::run(command.arg("up").current_dir(directory));
     assert_eq!(exit.code, Some(1), "{}", exit.stderr);
     assert_eq!(exit.stderr.lines().count(), 1, "{}", exit.stderr);
     assert!(exit.stderr.contains(sentence), "{}", exit.stderr);
@@ -77,30 +77,30 @@ fn refuses_to_start(config: &str, folder: &std::path::Path, sentence: &str) {
 
 #[test]
 fn a_live_unix_socket_is_an_address_in_use() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("web.sock");
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("web.sock");
     let live = UnixListener::bind(&path).expect("a socket");
-    refuses_to_start(UNIX, folder.path(), "the address is in use");
+    refuses_to_start(UNIX, directory.path(), "the address is in use");
     assert!(path.exists(), "it was left alone");
     drop(live);
 }
 
 #[test]
 fn a_file_in_the_place_of_a_socket_is_left_alone() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let path = folder.path().join("web.sock");
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("web.sock");
     std::fs::write(&path, "precious").expect("a file");
-    refuses_to_start(UNIX, folder.path(), "not a socket");
+    refuses_to_start(UNIX, directory.path(), "not a socket");
     assert_eq!(std::fs::read_to_string(&path).expect("still there"), "precious");
 }
 
 #[test]
 fn a_tcp_address_in_use_is_one_clear_sentence() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let directory = tempfile::tempdir().expect("a directory");
     let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = taken.local_addr().expect("bound").to_string();
     let config = UNIX.replace("unix:web.sock", &address);
-    refuses_to_start(&config, folder.path(), &format!("cannot listen on {address}"));
+    refuses_to_start(&config, directory.path(), &format!("cannot listen on {address}"));
 }
 
 #[test]
@@ -108,13 +108,13 @@ fn a_second_server_on_the_same_address_does_not_share_it() {
     // Workers share an address among themselves (SO_REUSEPORT); two servers must not.
     let first = Tidegate::start(&UNIX.replace("unix:web.sock", "127.0.0.1:0"));
     let address = first.address("web").to_string();
-    let folder = tempfile::tempdir().expect("a folder");
-    refuses_to_start(&UNIX.replace("unix:web.sock", &address), folder.path(), "in use");
+    let directory = tempfile::tempdir().expect("a directory");
+    refuses_to_start(&UNIX.replace("unix:web.sock", &address), directory.path(), "in use");
 }
 
 #[test]
 fn an_address_of_another_machine_is_one_clear_sentence() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let directory = tempfile::tempdir().expect("a directory");
     let config = UNIX.replace("unix:web.sock", "192.0.2.1:8080");
-    refuses_to_start(&config, folder.path(), "cannot listen on 192.0.2.1:8080");
+    refuses_to_start(&config, directory.path(), "cannot listen on 192.0.2.1:8080");
 }

@@ -1,8 +1,8 @@
-//! The doors of the admin API: they stay open for those who ask, whoever else stands in them, and
-//! a change that this machine cannot make is refused before anything has changed.
+//! The listeners of the admin API: stalled connections do not keep other clients out, and a change
+//! that this machine cannot make is rejected before anything has changed.
 
 use crate::setup::answering;
-use scenarios::{Answer, Connection, Launch, Tidegate, Upstream, eventually};
+use scenarios::{Connection, HttpResponse, Launch, Tidegate, Upstream, eventually};
 
 const HEALTH: &str = "GET /healthz HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
 /// Seats of the admin listener.
@@ -28,7 +28,7 @@ fn slow_connections_do_not_lock_others_out() {
     for _ in 0..5 {
         assert_eq!(health(&server), 200);
     }
-    // Even the reserve is full: who sits there must hurry.
+    // Even the reserve is full: its connections get a short time-out.
     all.extend((0..100).map(slow));
     eventually("a connection of the reserve makes room", || {
         let mut client = server.connect("admin");
@@ -62,7 +62,7 @@ fn stalled_connections_do_not_delay_health_checks() {
     assert_eq!(body.answer().status, 403, "no token is configured");
 }
 
-fn put(server: &Tidegate, config: &str) -> Answer {
+fn put(server: &Tidegate, config: &str) -> HttpResponse {
     let length = config.len();
     server.exchange(
         "admin",

@@ -1,7 +1,7 @@
 //! What the admin API over TCP shows: no secret of the configuration, and nothing to a page whose
 //! name was resolved to the server (DNS rebinding).
 
-use scenarios::{Answer, Tidegate};
+use scenarios::{HttpResponse, Tidegate};
 use std::os::unix::fs::PermissionsExt;
 
 const CONFIG: &str = r#"
@@ -17,7 +17,7 @@ routes:
     handler: { respond: { body: ok } }
 "#;
 
-fn ask(server: &Tidegate, path: &str) -> Answer {
+fn ask(server: &Tidegate, path: &str) -> HttpResponse {
     let request = format!(
         "GET {path} HTTP/1.1\r\nhost: a\r\nauthorization: Bearer open-sesame\r\n\
          connection: close\r\n\r\n"
@@ -25,7 +25,7 @@ fn ask(server: &Tidegate, path: &str) -> Answer {
     server.exchange("admin", request)
 }
 
-fn put(server: &Tidegate, media_type: &str, body: &str) -> Answer {
+fn put(server: &Tidegate, media_type: &str, body: &str) -> HttpResponse {
     let request = format!(
         "PUT /v1/config HTTP/1.1\r\nhost: a\r\nauthorization: Bearer open-sesame\r\nif-match: *\r\n\
          content-type: {media_type}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
@@ -49,7 +49,7 @@ fn secrets_of_the_configuration_are_masked() {
     assert_eq!(refused.status, 422, "{refused:?}");
     assert!(refused.text().contains("masked secret"), "{}", refused.text());
 
-    // Whoever may see secrets says so, and the version is that of the document either way.
+    // A client that may see secrets requests them, and the version is that of the document either way.
     let seen = CONFIG.replace("admin:\n", "admin:\n  config_secrets: true\n");
     assert_eq!(put(&server, "application/yaml", &seen).status, 200);
     let (masked, shown) = (ask(&server, "/v1/config"), ask(&server, "/v1/config?secrets"));
@@ -86,8 +86,8 @@ fn secrets_of_earlier_configurations_are_masked() {
         server.exchange("web", format!("GET / HTTP/1.1\r\nhost: a\r\nx-api-key: {key}\r\n\r\n"))
     };
     assert_eq!((with("k-e-y-of-ann").status, with("another-key").status), (200, 401));
-    let folder = server.path("tidegate.yaml.history");
-    for file in std::fs::read_dir(&folder).expect("a history").flatten() {
+    let directory = server.path("tidegate.yaml.history");
+    for file in std::fs::read_dir(&directory).expect("a history").flatten() {
         let mode = file.metadata().expect("a file").permissions().mode();
         assert_eq!(mode & 0o077, 0, "{:?} is for the server's user alone", file.path());
     }

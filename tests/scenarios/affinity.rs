@@ -27,7 +27,7 @@ fn workers(arguments: &[&str]) -> BTreeMap<String, Vec<usize>> {
     let threads = fs::read_dir(format!("/proc/{}/task", server.id())).expect("threads");
     let threads = threads.map(|thread| thread.expect("a thread").path());
     let named = threads.map(|thread| {
-        // A thread that reads files may have ended meanwhile.
+        // A thread that reads files may have ended since.
         let name = fs::read_to_string(thread.join("comm")).unwrap_or_default();
         (name.trim().to_owned(), thread.join("status"))
     });

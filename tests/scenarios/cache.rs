@@ -21,7 +21,7 @@ mod staling;
 mod surviving;
 mod varying;
 
-use scenarios::{Answer, Tidegate, Upstream, eventually};
+use scenarios::{HttpResponse, Tidegate, Upstream, eventually};
 use serde_json::Value;
 use std::sync::{Arc, Mutex};
 
@@ -107,23 +107,23 @@ routes:
 }
 
 /// What a request with these fields gets.
-fn ask(server: &Tidegate, line: &str, fields: &str) -> Answer {
+fn ask(server: &Tidegate, line: &str, fields: &str) -> HttpResponse {
     let mut client = server.connect("web");
     client.send(format!("{line} HTTP/1.1\r\nhost: shop.example\r\n{fields}\r\n"));
     if line.starts_with("HEAD ") { client.answer_to_head() } else { client.answer() }
 }
 
-fn get(server: &Tidegate, path: &str, fields: &str) -> Answer {
+fn get(server: &Tidegate, path: &str, fields: &str) -> HttpResponse {
     ask(server, &format!("GET {path}"), fields)
 }
 
 /// What Cache-Status says (RFC 9211), without the name of the cache.
-fn said(answer: &Answer) -> &str {
+fn said(answer: &HttpResponse) -> &str {
     let said = answer.header("cache-status").unwrap_or_default();
     said.strip_prefix("tidegate; ").unwrap_or_else(|| panic!("{said:?} of {answer:?}"))
 }
 
-fn is_hit(answer: &Answer) -> bool {
+fn is_hit(answer: &HttpResponse) -> bool {
     said(answer).starts_with("hit")
 }
 

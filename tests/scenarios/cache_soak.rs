@@ -3,7 +3,7 @@
 //!
 //! Twenty seconds, or what `CACHE_SOAK_SECONDS` says (`make soak` says ten minutes).
 
-use scenarios::{Answer, Connection, Tidegate, Upstream};
+use scenarios::{Connection, HttpResponse, Tidegate, Upstream};
 use std::fs;
 use std::io::Read;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ const BODY_BYTES_MIN: f64 = 1024.0;
 const BODY_BYTES_MAX: f64 = 300.0 * 1024.0;
 /// What a cache has that is not told otherwise.
 const MEMORY_BYTES: u64 = 256 << 20;
-/// What may be taken beside, for what comes and goes with requests.
+/// Additional memory that requests in flight may use.
 const BESIDE_PERCENT: u64 = 10;
 
 fn config(origin: &Upstream, memory: &str) -> String {
@@ -140,7 +140,7 @@ fn origin(content: Arc<Content>, asked: Arc<AtomicU64>) -> Upstream {
     })
 }
 
-fn unzipped(answer: &Answer) -> Vec<u8> {
+fn unzipped(answer: &HttpResponse) -> Vec<u8> {
     let mut plain = Vec::new();
     match answer.header("content-encoding") {
         None => plain.extend_from_slice(&answer.body),
@@ -264,7 +264,7 @@ fn memory_is_what_it_was_told() {
     assert!(grown <= most, "{grown} bytes more than when empty, of {most}");
 }
 
-/// The most memory, as [`taken`] counts it, while `run` goes on.
+/// The most memory, as [`taken`] counts it, while `run` runs.
 fn peak(server: &Tidegate, run: impl FnOnce()) -> u64 {
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -285,14 +285,14 @@ fn peak(server: &Tidegate, run: impl FnOnce()) -> u64 {
 }
 
 /// The table in docs/guide/caching.md, without encodings at their best level: a small cache, whose
-/// parts beside `memory` are larger than it.
+/// parts besides `memory` are larger than it.
 #[test]
 fn a_small_cache_with_a_disk_takes_at_most_what_the_guide_says() {
     const MOST: u64 = 69 << 20;
     let (content, asked) = (Arc::new(Content::new()), Arc::new(AtomicU64::new(0)));
     let origin = origin(Arc::clone(&content), Arc::clone(&asked));
-    let folder = tempfile::tempdir().expect("a folder");
-    let disk = format!("16MiB, disk: {{ path: {}, size: 64MiB }}", folder.path().display());
+    let directory = tempfile::tempdir().expect("a directory");
+    let disk = format!("16MiB, disk: {{ path: {}, size: 64MiB }}", directory.path().display());
     let server = Tidegate::start(&config(&origin, &disk));
     load(&server, "past", &content, Duration::from_secs(2));
     let (empty, _) = taken(&server);

@@ -1,4 +1,4 @@
-//! Bodies in chunks: decoded, bounded, framed anew on their way on, trailers included.
+//! Bodies in chunks: decoded, bounded, framed again when they are forwarded, trailers included.
 
 use crate::setup::{answering, behind};
 use scenarios::{Connection, Tidegate, Upstream};
@@ -66,7 +66,7 @@ fn a_request_may_follow_the_trailers_at_once() {
 }
 
 #[test]
-fn a_body_nobody_wants_is_read_away() {
+fn an_unwanted_body_is_drained() {
     let server = Tidegate::start(&answering(""));
     let mut client = server.connect("web");
     let head = HEAD.replace("/in", "/ping?n=1");

@@ -21,14 +21,14 @@ fn serves(client: &mut Connection) {
     assert_eq!(client.answer().body, b"pong");
 }
 
-/// Whether a connection was served, and not turned away or closed for another.
+/// Whether a connection was served, and not rejected or closed for another.
 fn is_served(client: &mut Connection) -> bool {
     let sent = client.try_send("GET /ping HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n");
     sent && client.read_until_gone().ends_with(b"pong")
 }
 
 /// What an endpoint of the admin API answers, over a connection of its own.
-fn ask(server: &Tidegate, path: &str) -> scenarios::Answer {
+fn ask(server: &Tidegate, path: &str) -> scenarios::HttpResponse {
     server.exchange("admin", format!("GET {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n"))
 }
 
@@ -108,8 +108,8 @@ fn an_idle_crowd_makes_room_under_every_command() {
 
 /// The numbers of the descriptors that the process has open.
 fn open_descriptors(server: &Tidegate) -> BTreeSet<usize> {
-    let folder = format!("/proc/{}/fd", server.id());
-    let open = std::fs::read_dir(folder).expect("a Linux machine").flatten();
+    let directory = format!("/proc/{}/fd", server.id());
+    let open = std::fs::read_dir(directory).expect("a Linux machine").flatten();
     open.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 

@@ -1,4 +1,4 @@
-//! The end of a server: what is under way is finished, what is idle is closed, nothing that was
+//! The end of a server: requests in flight are finished, idle connections are closed, nothing that was
 //! sent is lost, and after the deadline the rest is cut.
 
 use crate::load::{AfterClose, Load, Tally};
@@ -42,12 +42,12 @@ fn a_connection_that_has_been_idle_is_closed_at_once() {
         client.expect_closed();
         begin.elapsed()
     };
-    // What was just active has 500 ms; a machine that stands still meanwhile is asked again.
+    // A connection that was just active has 500 ms; on a stalled machine the test tries again.
     assert!((0..5).any(|_| closes_after() < Duration::from_millis(400)));
 }
 
 #[test]
-fn a_request_under_way_is_finished_and_its_answer_is_the_last() {
+fn a_request_in_flight_is_finished_and_its_response_is_the_last() {
     let (asked, is_asked) = channel();
     let (go_on, wait) = channel::<()>();
     let (asked, wait) = (Mutex::new(asked), Mutex::new(wait));
@@ -64,7 +64,7 @@ fn a_request_under_way_is_finished_and_its_answer_is_the_last() {
     is_asked.recv().expect("the upstream is asked");
     server.signal("TERM");
     server.wait_for_log("draining");
-    // Load balancers are told, and nobody new comes in.
+    // Load balancers are notified, and no new connection is accepted.
     let ready = server.exchange("admin", "GET /readyz HTTP/1.1\r\nhost: a\r\n\r\n");
     assert_eq!(ready.status, 503, "{}", ready.text());
     go_on.send(()).expect("the upstream waits");
@@ -145,7 +145,7 @@ fn a_second_interrupt_stops_at_once() {
 }
 
 #[test]
-fn it_goes_on_accepting_for_a_while_if_told_to() {
+fn it_continues_to_accept_for_a_configured_time() {
     let server = Tidegate::start(&answering("timeouts: { drain_delay: 3s }"));
     let address = server.address("web");
     server.signal("TERM");
@@ -163,7 +163,7 @@ fn the_last_lines_of_the_access_log_are_written() {
     let server = Tidegate::start(&answering("log: { access: { format: json, path: a.log } }"));
     let mut client = server.connect("web");
     let log = server.path("a.log");
-    // Opened while it is there: the folder goes with the server.
+    // Opened while it is there: the directory goes with the server.
     let kept = std::fs::File::open(log).expect("the log is opened at the start");
     for _ in 0..100 {
         client.send(PING);

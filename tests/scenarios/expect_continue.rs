@@ -1,4 +1,4 @@
-//! `Expect: 100-continue`: the client is told to go on when its body is wanted, and only then
+//! `Expect: 100-continue`: the client gets 100 when its body is wanted, and only then
 //! (RFC 9110 10.1.1).
 
 use crate::setup::{answering, behind};
@@ -21,7 +21,7 @@ fn reading() -> Upstream {
 }
 
 #[test]
-fn the_client_is_told_to_go_on_once_its_body_is_wanted() {
+fn the_client_gets_100_once_its_body_is_wanted() {
     let upstream = reading();
     let server = Tidegate::start(&behind(&upstream, ""));
     let mut client = server.connect("web");
@@ -78,7 +78,7 @@ fn a_final_answer_instead_of_100_ends_the_connection() {
         let mut client = server.connect("web");
         client.send(PUT.replace("/in", path));
         let answer = client.answer();
-        // Nobody can tell whether what comes next is the body or a request.
+        // The next bytes could be the body or a request.
         assert_eq!((answer.status, answer.header("connection")), (status, Some("close")));
         client.expect_closed();
     }

@@ -1,4 +1,4 @@
-//! Who the client is and which way a request came: Via, X-Forwarded-*, Forwarded; what a client
+//! The client's address and the path of a request: Via, X-Forwarded-*, Forwarded; what a client
 //! says of itself is believed only when `trusted_proxies` names it.
 
 use crate::setup::behind;
@@ -70,7 +70,7 @@ fn a_list_is_believed_only_as_far_as_trust_goes() {
     let upstream = mirror();
     let more = format!("{LOG}\ntrusted_proxies: [127.0.0.1/32]");
     let server = Tidegate::start(&behind(&upstream, &more));
-    // 10.1.1.1 is the nearest nobody vouches for; what it claims itself is hearsay.
+    // 10.1.1.1 is the nearest untrusted address; its own claims are not verified.
     server.exchange("web", CLAIMS);
     let line = server.wait_for_log("\"status\":200");
     assert!(line.contains("\"client_ip\":\"10.1.1.1\""), "{line}");
@@ -123,7 +123,7 @@ fn a_list_that_cannot_be_read_says_nothing() {
 }
 
 /// Each proxy adds the scheme by which it was reached, as it adds the address: what stands before
-/// the client's own is hearsay.
+/// the client's own is unverified.
 #[test]
 fn of_a_list_of_schemes_the_clients_is_believed() {
     let scheme = |trusted: &str, fields: &str| {

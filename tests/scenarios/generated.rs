@@ -38,7 +38,7 @@ routes:
     handler: { upstream: gone }
 "#;
 
-fn get(server: &Tidegate, path: &str) -> scenarios::Answer {
+fn get(server: &Tidegate, path: &str) -> scenarios::HttpResponse {
     server.exchange("web", format!("GET {path} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n"))
 }
 
@@ -46,7 +46,7 @@ fn get(server: &Tidegate, path: &str) -> scenarios::Answer {
 fn changes_that_say_always_reach_what_the_server_generates() {
     let server = Tidegate::start(CONFIG);
     assert_eq!(get(&server, "/few").status, 200);
-    // (path, status, x-route): each field once, whoever made the response.
+    // (path, status, x-route): each field once, whatever generated the response.
     let table = [
         ("/none", 404, None),
         ("/fine", 200, None),

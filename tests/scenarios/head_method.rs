@@ -4,7 +4,7 @@ use crate::setup::{answering, behind};
 use scenarios::{Tidegate, Upstream};
 
 #[test]
-fn the_head_is_that_of_get_and_the_connection_goes_on() {
+fn the_head_is_that_of_get_and_the_connection_persists() {
     let server = Tidegate::start(&answering(""));
     let mut client = server.connect("web");
     for path in ["/ping", "/slow", "/big", "/none"] {
@@ -12,7 +12,7 @@ fn the_head_is_that_of_get_and_the_connection_goes_on() {
         let head = client.answer_to_head();
         client.send(format!("GET {path}?n=1 HTTP/1.1\r\nhost: a\r\n\r\n"));
         let whole = client.answer();
-        let fields = |answer: &scenarios::Answer| {
+        let fields = |answer: &scenarios::HttpResponse| {
             let kept = answer.headers.iter().filter(|(name, _)| !name.eq_ignore_ascii_case("date"));
             kept.cloned().collect::<Vec<_>>()
         };

@@ -21,7 +21,7 @@ fn what_concerns_the_clients_connection_does_not_reach_the_upstream() {
             assert!(!small.contains(gone), "{gone} in {head}");
         }
         assert!(small.contains("\r\nx-public: 1\r\n"), "{head}");
-        // Named in Connection, but who the message is for and how long it is are no options.
+        // Named in Connection, but the host and the length of a message are not options.
         assert!(small.contains("\r\nhost: a\r\n"), "{head}");
         assert!(small.contains("\r\ncontent-length: 2\r\n"), "{head}");
         assert!(small.contains("\r\nx-forwarded-for: 127.0.0.1\r\n"), "{head}");

@@ -42,7 +42,7 @@ fn a_body_of_unknown_length_ends_with_the_connection() {
         client.send(format!("GET / HTTP/1.0\r\nhost: a\r\n{keep}\r\n"));
         let answer = client.answer();
         assert_eq!(answer.header("transfer-encoding"), None);
-        // Where the whole body was there at once its length is known, and the connection may go on.
+        // If the whole body was there at once its length is known, and the connection may persist.
         let expected = match answer.header("content-length") {
             Some(length) => {
                 assert_eq!(length, "11");

@@ -1,11 +1,11 @@
-//! A connection carries request after request until somebody says otherwise, and what a request
+//! A connection carries request after request until one side closes it, and what a request
 //! leaves unread of its body never becomes the next request.
 
 use crate::setup::answering;
 use scenarios::Tidegate;
 
 #[test]
-fn a_connection_goes_on_after_every_kind_of_answer() {
+fn a_connection_persists_after_every_kind_of_response() {
     let server = Tidegate::start(&answering(""));
     let mut client = server.connect("web");
     let requests = [

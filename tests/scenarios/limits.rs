@@ -1,7 +1,7 @@
 //! How much one client may ask: each limit has its status, its counter and its reason to close.
 
 use crate::setup::{answering, behind};
-use scenarios::{Answer, Tidegate, Upstream};
+use scenarios::{HttpResponse, Tidegate, Upstream};
 
 const SMALL: &str =
     "limits: { request_line: 256B, headers: 1KiB, header_count: 8, body: 100B, connections: 3 }";
@@ -14,7 +14,7 @@ fn hit(server: &Tidegate, limit: &str, reason: &str) {
 }
 
 /// Sends a request that is above a limit, and sees the connection end after its answer.
-fn refused(server: &Tidegate, request: &str) -> Answer {
+fn refused(server: &Tidegate, request: &str) -> HttpResponse {
     let mut client = server.connect("web");
     client.send(request);
     let answer = client.answer();
@@ -169,7 +169,7 @@ fn connections_above_the_limit_get_a_clean_answer() {
     server.wait_for_metric("tidegate_limits_hit_total", &limit, 5.0);
     let reason = [("reason", "connection_limit")];
     server.wait_for_metric("tidegate_connections_closed_total", &reason, 5.0);
-    // Who was there is served on, and a seat that is left is given away again.
+    // Existing connections are served, and a released permit is used again.
     let mut leaving = seated.pop().expect("three were seated");
     leaving.send("GET /ping HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n");
     assert_eq!(leaving.answer().status, 200);

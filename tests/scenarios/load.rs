@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Connections that go on sending until they are told to stop or the server says close.
+/// Connections that send until they are told to stop or the server says close.
 pub(crate) struct Load {
     clients: Vec<JoinHandle<Tally>>,
     shared: Arc<Shared>,
@@ -52,11 +52,11 @@ impl Load {
         after_close: AfterClose,
     ) -> Load {
         let shared = Arc::new(Shared::default());
-        // Connected before anything begins, so that none finds the door closed already.
+        // Connected before anything begins, so that none finds the listener closed.
         let connections: Vec<_> = (0..count).map(|_| Connection::to(address)).collect();
         let clients = connections.into_iter().enumerate().map(|(number, connection)| {
             let (request, shared) = (request.to_owned(), Arc::clone(&shared));
-            // Different paces, so that every moment of an exchange is met by somebody.
+            // Different rates, so that some connection is in every phase of an exchange.
             let think = think * (number as u32 % 10) / 10;
             let client = move || drive(connection, address, &request, think, after_close, &shared);
             std::thread::Builder::new().stack_size(256 << 10).spawn(client).expect("a thread")

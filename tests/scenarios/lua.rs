@@ -13,22 +13,22 @@ use std::process::Command;
 use scenarios::{Exit, PATIENCE, Process, tidegate_binary};
 use tempfile::TempDir;
 
-/// A program in a folder of its own.
+/// A program in a directory of its own.
 struct Program {
-    folder: TempDir,
+    directory: TempDir,
 }
 
 impl Program {
     fn new(text: &str) -> Program {
-        let folder = TempDir::new().expect("a folder");
-        std::fs::write(folder.path().join("program.lua"), text).expect("a file");
-        Program { folder }
+        let directory = TempDir::new().expect("a directory");
+        std::fs::write(directory.path().join("program.lua"), text).expect("a file");
+        Program { directory }
     }
 
     /// `tidegate run OPTIONS program.lua ARGUMENTS`
     fn command(&self, options: &[&str], arguments: &[&str]) -> Command {
         let mut command = Command::new(tidegate_binary());
-        command.current_dir(self.folder.path());
+        command.current_dir(self.directory.path());
         command.arg("run").args(options).arg("program.lua").args(arguments);
         command
     }

@@ -1,4 +1,4 @@
-//! Several coroutines of one Lua handler: who may read its body, who writes its answer, and what
+//! Several coroutines of one Lua handler: which may read its body, which writes its response, and what
 //! becomes of them when the request is over.
 
 use scenarios::{Launch, Tidegate, eventually};
@@ -65,7 +65,7 @@ fn one_coroutine_reads_a_body_at_a_time() {
 }
 
 #[test]
-fn who_still_waits_when_the_request_is_over_is_told() {
+fn a_coroutine_that_waits_when_the_request_is_over_gets_an_error() {
     let script = format!(
         "{TELLING}
       return function(request, response)

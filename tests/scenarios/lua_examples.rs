@@ -10,8 +10,8 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::Command;
 
-/// The folder of the examples.
-fn folder() -> PathBuf {
+/// The directory of the examples.
+fn directory() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../examples/lua")
 }
 
@@ -25,7 +25,7 @@ impl Example {
     /// Starts one that listens where `--listen` says and tells the address in its log.
     fn start(name: &str, arguments: &[&str]) -> Example {
         let mut command = Command::new(tidegate_binary());
-        command.arg("run").arg(folder().join(name)).arg("--listen=127.0.0.1:0").args(arguments);
+        command.arg("run").arg(directory().join(name)).arg("--listen=127.0.0.1:0").args(arguments);
         let process = Process::start(&mut command);
         let told = process.wait_for_line(|line| {
             line.split_once("listens on ")?.1.split_whitespace().next()?.parse().ok()
@@ -81,12 +81,12 @@ fn free_port() -> u16 {
 /// A program that listens at a fixed address of its own, moved to a port that is free.
 fn start_published(name: &str) -> Example {
     let port = free_port();
-    let text = fs::read_to_string(folder().join(name)).expect("the example");
+    let text = fs::read_to_string(directory().join(name)).expect("the example");
     let moved = text.replace("127.0.0.1:6379", &format!("127.0.0.1:{port}"));
     assert_ne!(text, moved, "it listens where redis-benchmark looks by default");
-    let place = tempfile::tempdir().expect("a temporary folder");
+    let place = tempfile::tempdir().expect("a temporary directory");
     let file = place.path().join(name);
-    fs::write(&file, moved).expect("a writable folder");
+    fs::write(&file, moved).expect("a writable directory");
     let process = Process::start(Command::new(tidegate_binary()).arg("run").arg(&file));
     let address = SocketAddr::from(([127, 0, 0, 1], port));
     // It prints nothing once it listens.

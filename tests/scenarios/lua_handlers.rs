@@ -1,6 +1,6 @@
 //! Lua inside the server: handlers, filters and raw programs, and what they may not do to it.
 
-use scenarios::{Answer, Connection, Launch, Tidegate, eventually};
+use scenarios::{Connection, HttpResponse, Launch, Tidegate, eventually};
 use std::time::Instant;
 
 const HELLO: &str = "return function(request, response)
@@ -27,7 +27,7 @@ routes:
     )
 }
 
-fn get(server: &Tidegate, target: &str) -> Answer {
+fn get(server: &Tidegate, target: &str) -> HttpResponse {
     server.exchange("web", format!("GET {target} HTTP/1.1\r\nhost: a\r\n\r\n"))
 }
 
@@ -63,7 +63,7 @@ fn a_handler_sees_the_request_and_makes_the_response() {
 }
 
 #[test]
-fn a_handler_that_waits_holds_nobody_up() {
+fn a_waiting_handler_delays_no_other_request() {
     let server = handler(
         "local time = require 'tide.time'
          local waiting
@@ -287,7 +287,7 @@ fn what_one_operation_makes_is_bounded_too() {
 }
 
 #[test]
-fn a_changed_file_is_used_and_requests_under_way_end_as_they_began() {
+fn a_changed_file_is_used_and_requests_in_flight_end_with_the_old_one() {
     let version = |version: u32| {
         format!(
             "local task, shared = require 'tide.task', require 'tide.shared'
@@ -335,23 +335,23 @@ fn a_missing_file_and_a_syntax_error_are_errors_with_file_and_line() {
 fn a_filter_changes_requests_answers_and_content() {
     let filter = "return {
         request = function(request, response)
-          request.state.who = 'me'
+          request.state.user = 'me'
           request.headers['X-Added'] = 'yes'
           if request.query.deny then response:text(403, 'no') end
         end,
         response = function(request, response)
-          response.headers['X-Who'] = request.state.who
+          response.headers['X-User'] = request.state.user
         end,
         body = function(piece) return piece and piece:upper() or '!' end,
       }";
     let handler = "return function(request, response)
-        response:text((request.headers['x-added'] or 'nothing') .. ' ' .. request.state.who)
+        response:text((request.headers['x-added'] or 'nothing') .. ' ' .. request.state.user)
       end";
     let more = "  - { match: { path: /f }, filters: [{ lua: f.lua }], handler: { lua: x.lua } }";
     let launch = Launch::new(&config("respond: {}", more));
     let server = launch.file("x.lua", handler).file("f.lua", filter).start();
     let answer = get(&server, "/f");
-    assert_eq!((answer.status, answer.header("x-who")), (200, Some("me")));
+    assert_eq!((answer.status, answer.header("x-user")), (200, Some("me")));
     assert_eq!(answer.text(), "YES ME!");
     let denied = get(&server, "/f?deny");
     assert_eq!((denied.status, denied.text().as_str()), (403, "no"));

@@ -9,8 +9,8 @@ use scenarios::{Exit, Process, command_exists, tidegate_binary};
 use tempfile::TempDir;
 
 /// Starts a program that logs `listening ADDRESS`.
-fn serve(folder: &TempDir, text: &str) -> (Process, SocketAddr) {
-    let file = folder.path().join("server.lua");
+fn serve(directory: &TempDir, text: &str) -> (Process, SocketAddr) {
+    let file = directory.path().join("server.lua");
     std::fs::write(&file, text).expect("a file");
     let process = Process::start(Command::new(tidegate_binary()).arg("run").arg(file));
     let told = process.wait_for_line(|line| {
@@ -21,7 +21,7 @@ fn serve(folder: &TempDir, text: &str) -> (Process, SocketAddr) {
 }
 
 /// Runs a program whose `main(port)` must not fail.
-fn talk(folder: &TempDir, port: &str, main: &str) {
+fn talk(directory: &TempDir, port: &str, main: &str) {
     let text = format!(
         "local silly, http = require 'silly', require 'silly.net.http'
 local websocket = require 'silly.net.websocket'
@@ -30,7 +30,7 @@ local ok, why = pcall(main, {port})
 if not ok then require 'silly.logger'.error(why) end
 silly.exit(ok and 0 or 1)"
     );
-    let file = folder.path().join("client.lua");
+    let file = directory.path().join("client.lua");
     std::fs::write(&file, text).expect("a file");
     let exit = Process::run(Command::new(tidegate_binary()).arg("run").arg(file));
     assert_eq!(exit.code, Some(0), "{exit:?}");
@@ -95,10 +95,10 @@ fn curl_uploads_downloads_and_is_refused() {
     if !has("curl") {
         return;
     }
-    let folder = TempDir::new().expect("a folder");
-    let (server, address) = serve(&folder, SERVER);
+    let directory = TempDir::new().expect("a directory");
+    let (server, address) = serve(&directory, SERVER);
     let url = |path: &str| format!("http://{address}{path}");
-    let file = folder.path().join("large");
+    let file = directory.path().join("large");
     let large: String = (0..300_000).map(|n| format!("{n}\n")).collect();
     std::fs::write(&file, &large).expect("a file");
     let from = format!("@{}", file.display());
@@ -118,7 +118,7 @@ fn curl_uploads_downloads_and_is_refused() {
     assert_eq!(status(&[&url("/nowhere")]), "404");
     assert_eq!(status(&[&url("/error")]), "500");
     server.wait_for_line(|line| line.contains("on purpose").then_some(())).expect("it is logged");
-    let huge = folder.path().join("huge");
+    let huge = directory.path().join("huge");
     std::fs::write(&huge, vec![b'x'; (4 << 20) + 1]).expect("a file");
     assert_eq!(status(&["--data-binary", &format!("@{}", huge.display()), &url("/echo")]), "413");
     assert_eq!(status(&[&url("/echo")]), "200");
@@ -126,8 +126,8 @@ fn curl_uploads_downloads_and_is_refused() {
 
 #[test]
 fn requests_of_a_program_are_logged_where_it_is_told() {
-    let folder = TempDir::new().expect("a folder");
-    let (file, log) = (folder.path().join("server.lua"), folder.path().join("access.log"));
+    let directory = TempDir::new().expect("a directory");
+    let (file, log) = (directory.path().join("server.lua"), directory.path().join("access.log"));
     let program = format!(
         "{SERVER}\nhttp.get('http://' .. listener.addr .. '/nowhere?key=secret')
         logger.info('asked') listener:close() require 'silly'.exit(0)"
@@ -143,12 +143,12 @@ fn requests_of_a_program_are_logged_where_it_is_told() {
 }
 
 #[test]
-fn a_request_under_way_is_finished_before_the_program_ends() {
+fn a_request_in_flight_is_finished_before_the_program_ends() {
     if !has("curl") {
         return;
     }
-    let folder = TempDir::new().expect("a folder");
-    let (server, address) = serve(&folder, SERVER);
+    let directory = TempDir::new().expect("a directory");
+    let (server, address) = serve(&directory, SERVER);
     let url = format!("http://{address}/slow");
     let client = Process::start(Command::new("curl").args(["-sS", "--max-time", "20", &url]));
     server.wait_for_line(|line| line.contains("slow begins").then_some(()));
@@ -204,7 +204,7 @@ fn a_program_asks_a_server_in_python() {
     if !has("python3") {
         return;
     }
-    let folder = TempDir::new().expect("a folder");
+    let directory = TempDir::new().expect("a directory");
     let (_server, port) = python(Command::new("python3").args(["-c", PYTHON]));
     let main = r#"
         local url = "http://localhost:" .. port
@@ -219,7 +219,7 @@ fn a_program_asks_a_server_in_python() {
         local none, why = http.get(url .. "/cut")
         assert(none == nil and why == require "silly.errno".EOF, why)
     "#;
-    talk(&folder, &port, main);
+    talk(&directory, &port, main);
 }
 
 /// The script of the interop tests.
@@ -253,9 +253,9 @@ async def talk(port):
         writer.write(frame(BINARY, payload, True))
         await expect(BINARY, payload)
     writer.write(frame(TEXT, b"in ", True, False))
-    writer.write(frame(PING, b"meanwhile", True))
+    writer.write(frame(PING, b"between", True))
     writer.write(frame(CONTINUATION, b"pieces", True))
-    await expect(PONG, b"meanwhile")
+    await expect(PONG, b"between")
     await expect(TEXT, b"in pieces")
     if sys.argv[3] == "rude":
         writer.write(frame(TEXT, b"\xff\xfe", True))
@@ -275,8 +275,8 @@ fn a_websocket_in_python_talks_to_a_program() {
     if !has("python3") {
         return;
     }
-    let folder = TempDir::new().expect("a folder");
-    let (_server, address) = serve(&folder, SERVER);
+    let directory = TempDir::new().expect("a directory");
+    let (_server, address) = serve(&directory, SERVER);
     let port = address.port().to_string();
     for manner in ["polite", "rude"] {
         let exit =
@@ -290,7 +290,7 @@ fn a_program_talks_to_a_websocket_in_python() {
     if !has("python3") {
         return;
     }
-    let folder = TempDir::new().expect("a folder");
+    let directory = TempDir::new().expect("a directory");
     let (_server, port) =
         python(Command::new("python3").arg(format!("{}/websocket.py", script())).arg("serve"));
     let main = r#"
@@ -308,5 +308,5 @@ fn a_program_talks_to_a_websocket_in_python() {
         assert(data == "there?" and kind == "pong")
         assert(socket:close(1000, "enough"))
     "#;
-    talk(&folder, &port, main);
+    talk(&directory, &port, main);
 }

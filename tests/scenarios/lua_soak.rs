@@ -53,9 +53,9 @@ logger.info("listens on", listener.addr)
 "#;
 
 fn start() -> (Process, SocketAddr) {
-    let place = tempfile::tempdir().expect("a temporary folder");
+    let place = tempfile::tempdir().expect("a temporary directory");
     let file = place.path().join("soak.lua");
-    fs::write(&file, PROGRAM).expect("a writable folder");
+    fs::write(&file, PROGRAM).expect("a writable directory");
     let mut command = Command::new(tidegate_binary());
     command.arg("run").arg(&file);
     let process = Process::start(&mut command);
@@ -127,11 +127,11 @@ fn load(address: SocketAddr, span: Duration) -> u64 {
 }
 
 /// Resident bytes, KiB of Lua's own, descriptors.
-type Held = (f64, f64, usize);
+type ResourceUse = (f64, f64, usize);
 
-/// What is held once nobody but us is connected and at most so many descriptors are open: the last
+/// The resources in use once only the test is connected and at most so many descriptors are open: the last
 /// coroutines of the load may still be on their way.
-fn held(process: &Process, address: SocketAddr, descriptors_max: usize) -> Held {
+fn held(process: &Process, address: SocketAddr, descriptors_max: usize) -> ResourceUse {
     let mut stream = connect(address);
     scenarios::eventually_some(&format!("at most {descriptors_max} descriptors are open"), || {
         let answer = ask(&mut stream, "held\n");

@@ -2,7 +2,7 @@
 
 mod page;
 
-use scenarios::{Answer, Launch, PATIENCE, Tidegate, Upstream, eventually};
+use scenarios::{HttpResponse, Launch, PATIENCE, Tidegate, Upstream, eventually};
 
 const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\nx-from: u\r\n\r\nok";
 
@@ -27,7 +27,7 @@ routes:
     Launch::new(&config).file("x.lua", script)
 }
 
-fn get(server: &Tidegate, target: &str) -> Answer {
+fn get(server: &Tidegate, target: &str) -> HttpResponse {
     server.exchange("web", format!("GET {target} HTTP/1.1\r\nhost: a\r\n\r\n"))
 }
 
@@ -90,7 +90,7 @@ fn the_upstream_tries_another_server_and_says_why_when_none_is_left() {
         response:text(status, why)
       end";
     let upstream = Upstream::answering(OK);
-    // Nobody listens on port 1.
+    // Port 1 has no listener.
     let both = format!("\"127.0.0.1:1\", {}", quoted(&upstream));
     let healthy = server(script, &both, "");
     for _ in 0..4 {
@@ -198,7 +198,7 @@ fn a_client_that_goes_away_takes_its_request_with_it() {
     let upstream = Upstream::start(move |peer| {
         peer.read_head();
         told.send("asked").unwrap();
-        // Never answered: the connection ends because nobody wants the answer any more.
+        // Without a response: the connection ends because it is no longer awaited.
         peer.read_until_gone();
         told.send("gone").unwrap();
     });
@@ -280,7 +280,7 @@ routes:
 }
 
 #[test]
-fn requests_under_way_keep_their_routes_over_a_reload() {
+fn requests_in_flight_keep_their_routes_over_a_reload() {
     let script =
         "local tide, shared, time = require 'tide', require 'tide.shared', require 'tide.time'
       return function(request, response)

@@ -1,4 +1,4 @@
-//! Ten thousand clients that say nothing: what they cost, and that everybody else is served.
+//! Ten thousand idle clients: what they cost, and that all others are served.
 
 use crate::setup::answering;
 use scenarios::{Connection, Process, Tidegate};

@@ -24,7 +24,7 @@ routes:
             // RFC 9110 8.6: MUST NOT.
             assert_eq!(answer.header("content-length"), None);
         }
-        // Had a body followed, it would be in the way of this one.
+        // Had a body followed, it would be read as part of this one.
         client.send("GET /200 HTTP/1.1\r\nhost: a\r\n\r\n");
         assert_eq!(client.answer().text(), "ever");
     }

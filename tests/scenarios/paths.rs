@@ -2,7 +2,7 @@
 //! a path, and a path that receivers read differently is rejected.
 
 use crate::setup::behind;
-use scenarios::{Answer, Launch, Tidegate, Upstream};
+use scenarios::{HttpResponse, Launch, Tidegate, Upstream};
 
 /// Answers with the target of each request in `x-target`.
 fn recording() -> Upstream {
@@ -15,11 +15,11 @@ fn recording() -> Upstream {
     })
 }
 
-fn ask(server: &Tidegate, method: &str, target: &str) -> Answer {
+fn ask(server: &Tidegate, method: &str, target: &str) -> HttpResponse {
     server.exchange("web", format!("{method} {target} HTTP/1.1\r\nhost: a\r\n\r\n"))
 }
 
-/// A guarded prefix beside an open route to the same handler.
+/// A guarded prefix next to an open route to the same handler.
 const GUARDED: &str = r#"
 workers: 1
 listeners: { web: { bind: "127.0.0.1:0" } }

@@ -35,7 +35,7 @@ fn opened(pipe: &Path) -> File {
 }
 
 #[test]
-fn a_file_that_is_slow_to_read_stops_nobody() {
+fn a_file_that_is_slow_to_read_delays_no_other_request() {
     let server = Tidegate::start(&format!("{MAIN}{}", route("one")));
     wait_for(&server, "one");
     let pipe = made_pipe(&server, "pipe.yaml");
@@ -50,16 +50,16 @@ fn a_file_that_is_slow_to_read_stops_nobody() {
 }
 
 #[test]
-fn a_change_in_a_folder_that_is_not_watched_yet_is_not_missed() {
+fn a_change_in_a_directory_that_is_not_watched_yet_is_not_missed() {
     const OTHER: &str = "timeouts: { drain: 1s }\n";
     let server = Tidegate::start(&format!("{MAIN}{}", route("none")));
     wait_for(&server, "none");
-    std::fs::create_dir(server.path("new")).expect("a folder can be made");
+    std::fs::create_dir(server.path("new")).expect("a directory can be made");
     server.write("new/a.yaml", route("first"));
     let pipe = made_pipe(&server, "new/b.yaml");
     server.rewrite_config(&format!("include: [new/a.yaml, new/b.yaml]\n{MAIN}"));
     let mut writer = opened(&pipe);
-    // The first file has been read, and nobody watches it yet.
+    // The first file has been read, and is not watched yet.
     server.write("new/a.yaml", route("second"));
     server.write("new/c.yaml", OTHER);
     std::fs::rename(server.path("new/c.yaml"), &pipe).expect("a file takes the place of the pipe");

@@ -1,4 +1,4 @@
-//! What the filters refuse is counted: who had no key, who had a wrong one, who asked too often.
+//! Rejections by filters are counted: without a key, with a wrong one, above the rate.
 
 use scenarios::Tidegate;
 

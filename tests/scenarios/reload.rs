@@ -167,7 +167,7 @@ fn a_tunnel_lives_on_when_its_route_upstream_and_listener_have_gone() {
 }
 
 #[test]
-fn a_change_is_carried_to_its_end_when_nobody_waits_for_the_answer() {
+fn a_change_is_completed_when_its_client_has_gone() {
     let upstream = ok();
     let server = Tidegate::start(&config(0, &upstream, ""));
     let mut client = server.connect("web");
@@ -186,7 +186,7 @@ fn a_change_is_carried_to_its_end_when_nobody_waits_for_the_answer() {
 }
 
 #[test]
-fn rate_limits_forgive_nobody() {
+fn rate_limits_are_kept() {
     let upstream = ok();
     let limited = "  - match: { path: /limited }\n    \
                    filters: [{ rate_limit: { rate: 1/h, burst: 3 } }]\n    \
@@ -259,7 +259,7 @@ fn a_server_that_drains_takes_no_change() {
 }
 
 /// What is missing or wrong in a file that only the refused configuration names is noticed when it
-/// is mended.
+/// is fixed.
 #[test]
 fn what_a_refused_change_depends_on_is_watched() {
     let upstream = ok();
@@ -268,8 +268,8 @@ fn what_a_refused_change_depends_on_is_watched() {
     let refused = |times: f64| {
         server.wait_for_metric("tidegate_config_reload_failures_total", &[], times);
     };
-    let folder = "  - { match: { path: \"/f/{*f}\" }, handler: { files: ./folder } }";
-    let next = config(2, &upstream, folder);
+    let directory = "  - { match: { path: \"/f/{*f}\" }, handler: { files: ./directory } }";
+    let next = config(2, &upstream, directory);
     server.rewrite_config(&format!("include: [more.yaml]\n{next}"));
     refused(1.0);
     server.write("more.yaml", "errors: { 404: { file: none.txt, contnt_type: a/b } }");
@@ -278,7 +278,7 @@ fn what_a_refused_change_depends_on_is_watched() {
     refused(3.0);
     server.write("none.txt", "nothing here");
     refused(4.0);
-    std::fs::create_dir(server.path("folder")).expect("a folder can be made");
+    std::fs::create_dir(server.path("directory")).expect("a directory can be made");
     wait_for(&server, 2);
     assert_eq!(server.exchange("web", get("/elsewhere")).text(), "nothing here");
 }
@@ -327,7 +327,10 @@ fn listeners_come_go_and_move_and_the_others_do_not_notice() {
     client.expect_closed();
     let Tally { last, lost, .. } = more.join();
     assert_eq!((last, lost), (10, 0), "each was told with its last answer");
-    assert!(std::panic::catch_unwind(|| Connection::to(gone)).is_err(), "nobody listens there");
+    assert!(
+        std::panic::catch_unwind(|| Connection::to(gone)).is_err(),
+        "the address has no listener"
+    );
 
     let Tally { last, lost, .. } = load.stop();
     assert_eq!((last, lost), (0, 0));
@@ -354,5 +357,5 @@ fn a_listener_that_is_renamed_or_kept_keeps_its_socket() {
     assert_eq!(server.exchange("web", get("/version")).text(), "2");
     reload(&server, &config(3, &upstream, ""));
     assert_eq!(server.exchange("web", get("/version")).text(), "3");
-    assert!(!std::path::Path::new(&socket).exists(), "a socket nobody listens on is removed");
+    assert!(!std::path::Path::new(&socket).exists(), "a socket without a listener is removed");
 }

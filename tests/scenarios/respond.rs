@@ -27,7 +27,7 @@ fn one_connection_gets_answer_after_answer() {
 }
 
 /// An early response to a request whose body is not read says so if it ends the connection, and
-/// otherwise the connection goes on.
+/// otherwise the connection persists.
 #[test]
 fn an_answer_that_leaves_a_body_unread_says_whether_the_connection_ends() {
     let server = Tidegate::start(CONFIG);

@@ -48,7 +48,7 @@ const ROWS: &[(u16, &str)] = &[
     (400, "GET / HTTP/1.1\r\nHost: a\r\nX: b\0c\r\n\r\n"),
     (400, "GET / HTTP/1.1\r\nHost: a\r\nX[1]: b\r\n\r\n"),
     (400, "GET / HTTP/1.1\n\n"),
-    // Whom the request is for.
+    // The host of the request.
     (400, "GET / HTTP/1.1\r\n\r\n"),
     (400, "GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n"),
     (400, "GET / HTTP/1.1\r\nHost: a, b\r\n\r\n"),

@@ -60,7 +60,7 @@ fn options_asterisk_is_answered_by_the_server_itself() {
 
 /// RFC 9112 3.2.4: the last on the way to the server asks it about itself.
 #[test]
-fn options_of_an_absolute_target_without_a_path_goes_on_as_an_asterisk() {
+fn options_of_an_absolute_target_without_a_path_is_forwarded_as_an_asterisk() {
     let upstream = Upstream::start(|peer| {
         while !peer.at_end() {
             let head = peer.read_head();
@@ -98,7 +98,7 @@ fn connect_is_refused_and_nothing_behind_it_is_a_request() {
     }
 }
 
-/// One listener for each reading of an encoded slash, before a protected folder.
+/// One listener for each reading of an encoded slash, before a protected directory.
 const SLASHES: &str = r#"
 workers: 1
 listeners:
@@ -138,7 +138,7 @@ fn an_encoded_slash_is_a_name_a_slash_or_refused() {
     assert_eq!(ask("decode", raw), (403, "/private/x".to_owned()));
     assert_eq!(ask("refuse", raw), (400, String::new()));
     server.wait_for_log("set encoded_slashes: keep or decode");
-    // As if it had been written so, for whoever is behind as well; once, and in any case.
+    // As if it had been written so, for upstreams as well; once, and in any case.
     assert_eq!(ask("decode", "/a%2f..%2Fprivate%2f/b"), (403, "/private/b".to_owned()));
     assert_eq!(ask("decode", "/a%2Fb%252Fc?d=%2F"), (204, "/a/b%252Fc?d=%2F".to_owned()));
     // The log names what the client wrote.

@@ -157,7 +157,7 @@ fn a_refused_upgrade_is_an_answer_like_any_other() {
 }
 
 #[test]
-fn an_upgrade_nobody_asked_for_is_a_bad_gateway() {
+fn an_unrequested_upgrade_is_a_bad_gateway() {
     let upstream = Upstream::start(|peer| {
         peer.read_head();
         peer.send(SWITCHING);

@@ -1,4 +1,4 @@
-//! Whoever answers without reading the request's body: the answer says what becomes of the
+//! Responses without reading the request's body: the response says what becomes of the
 //! connection, and no byte of the body becomes a request.
 
 use scenarios::{Tidegate, Upstream};
@@ -51,7 +51,7 @@ fn ends(server: &Tidegate, path: &str, status: u16, framing: &str, body: &str) {
     let answer = client.answer();
     let said = (answer.status, answer.header("connection"));
     assert_eq!(said, (status, Some("close")), "{path} {framing}");
-    // Nothing follows, whatever the client goes on sending.
+    // Nothing follows, whatever the client continues to send.
     client.try_send(HIDDEN);
     assert_eq!(client.read_until_gone(), b"", "{path} {framing}");
 }

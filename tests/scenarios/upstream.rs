@@ -27,7 +27,7 @@ mod trailing;
 mod tunnelling;
 
 use refusing::Refusing;
-use scenarios::{Answer, Metrics, Tidegate, Upstream, eventually};
+use scenarios::{HttpResponse, Metrics, Tidegate, Upstream, eventually};
 use serde_json::Value;
 
 const GET: &str = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
@@ -62,7 +62,7 @@ fn servers(upstreams: &[&Upstream]) -> String {
 }
 
 /// What a request to an upstream of one server gets.
-fn ask(server: &Tidegate) -> Answer {
+fn ask(server: &Tidegate) -> HttpResponse {
     server.exchange("web", GET)
 }
 
@@ -98,11 +98,11 @@ fn settle_without_connections(server: &Tidegate) {
 
 /// Checks a fault that the gateway answered for: its status, and its word in Proxy-Status
 /// (RFC 9209).
-fn assert_fault(answer: &Answer, status: u16, error: &str) {
+fn assert_fault(answer: &HttpResponse, status: u16, error: &str) {
     let told = answer.header("proxy-status").unwrap_or_default();
     assert_eq!(answer.status, status, "{answer:?}");
     assert!(told.starts_with("tidegate") && told.contains(&format!(";error={error}")), "{told}");
-    // Nobody outside learns what is inside.
+    // No client learns of internal addresses.
     assert!(!answer.text().contains("127.0.0.1"), "{answer:?}");
 }
 

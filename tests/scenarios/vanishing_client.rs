@@ -118,7 +118,7 @@ fn a_reset_in_the_middle_of_the_answer() {
         // As much as goes: it must stop when the client is gone, not at the end.
         let some = vec![b'x'; 1 << 16];
         let taken = (0..1600).take_while(|_| peer.try_send(&some)).count();
-        assert!(taken < 1500, "{taken} pieces were taken for nobody");
+        assert!(taken < 1500, "{taken} pieces were read without a client");
     });
     let server = Tidegate::start(&behind(&upstream, ""));
     let mut client = server.connect("web");

@@ -1,4 +1,4 @@
-//! Finds the server under test, and builds it once when nobody did.
+//! Finds the server under test, and builds it once if it is missing.
 //!
 //! `TIDEGATE_BINARY` names one that is built already (`make test` sets it). Otherwise cargo is
 //! asked, which is quick when it is fresh: a scenario must never run against yesterday's server.
@@ -21,18 +21,18 @@ fn find() -> PathBuf {
     }
     // target/PROFILE/deps/scenarios-HASH
     let test = std::env::current_exe().expect("a test knows where it is");
-    let folder = test.ancestors().nth(2).expect("a test lies in target/PROFILE/deps");
+    let directory = test.ancestors().nth(2).expect("a test lies in target/PROFILE/deps");
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     cargo.args(["build", "--quiet", "--package", "tidegate"]).current_dir(workspace());
-    if folder.ends_with("release") {
+    if directory.ends_with("release") {
         cargo.arg("--release");
     }
     let status = cargo.status().expect("cargo starts");
     assert!(status.success(), "building tidegate failed: {status}");
-    folder.join("tidegate")
+    directory.join("tidegate")
 }
 
-/// The folder with the workspace's Cargo.toml.
+/// The directory with the workspace's Cargo.toml.
 pub(crate) fn workspace() -> PathBuf {
     let package = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
     package.parent().expect("the package lies in the workspace").to_path_buf()

@@ -3,7 +3,7 @@
 //! Promises that a read gives exactly the bytes asked for and keeps the rest, and that nothing
 //! waits for ever: what does not come in time is a panic with the bytes that did come.
 
-use crate::{Answer, PATIENCE};
+use crate::{HttpResponse, PATIENCE};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::{Arc, Weak};
@@ -97,7 +97,7 @@ impl Connection {
         }
     }
 
-    /// Tells the peer that nothing more will be sent (FIN), and goes on reading.
+    /// Tells the peer that nothing more will be sent (FIN), and continues to read.
     pub fn finish_sending(&mut self) {
         self.stream.shutdown(Shutdown::Write).expect("a half-close");
     }
@@ -187,13 +187,13 @@ impl Connection {
     }
 
     /// Reads one answer to a request other than HEAD.
-    pub fn answer(&mut self) -> Answer {
-        Answer::read(self, false)
+    pub fn answer(&mut self) -> HttpResponse {
+        HttpResponse::read(self, false)
     }
 
     /// Reads one answer to a HEAD request.
-    pub fn answer_to_head(&mut self) -> Answer {
-        Answer::read(self, true)
+    pub fn answer_to_head(&mut self) -> HttpResponse {
+        HttpResponse::read(self, true)
     }
 
     /// Reads to the peer's FIN; a reset is a panic.
@@ -229,7 +229,7 @@ impl Connection {
         assert!(self.received.is_empty(), "not silent: {:?}", text(&self.received));
     }
 
-    /// How many bytes have come that nobody has read yet: what arrived together with the last read.
+    /// The number of unread bytes: those that arrived together with the last read.
     pub fn waiting(&self) -> usize {
         self.received.len()
     }

@@ -6,7 +6,7 @@
 //!
 //! Promises: every wait ends, by the event or by a panic that says what was seen instead
 //! ([`PATIENCE`]); everything started is gone when its value is dropped; nothing binds a fixed
-//! port or writes outside a temporary folder.
+//! port or writes outside a temporary directory.
 //!
 //! ```no_run
 //! use scenarios::{Tidegate, Upstream};
@@ -27,22 +27,22 @@
 //! ```
 #![allow(clippy::disallowed_types, reason = "the client side of a test opens its own sockets")]
 
-mod answer;
 mod binary;
 mod connection;
 mod gate;
 mod metrics;
 mod process;
+mod response;
 mod server;
 mod upstream;
 mod wait;
 
-pub use answer::Answer;
 pub use binary::tidegate_binary;
 pub use connection::Connection;
 pub use gate::{Gate, Opener, gate};
 pub use metrics::Metrics;
 pub use process::{Exit, Process, command_exists};
+pub use response::HttpResponse;
 pub use server::{Launch, Tidegate};
 pub use upstream::Upstream;
 pub use wait::{PATIENCE, eventually, eventually_some};

@@ -161,10 +161,10 @@ impl Drop for Process {
 
 /// Whether `name` is a program of this machine. Interop tests say what they skip.
 pub fn command_exists(name: &str) -> bool {
-    let folders = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&folders)
+    let directories = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&directories)
         .chain(["/usr/sbin".into(), "/sbin".into()])
-        .any(|folder| folder.join(name).is_file())
+        .any(|directory| directory.join(name).is_file())
 }
 
 #[cfg(test)]

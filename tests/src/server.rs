@@ -1,11 +1,11 @@
-//! A running `tidegate up` with a configuration of its own, in a folder of its own, or another
+//! A running `tidegate up` with a configuration of its own, in a directory of its own, or another
 //! command that serves.
 //!
 //! Relies on two promises of the server: for every listener (the admin API is `admin`) it says
 //! `listening name=NAME address=ADDRESS` on standard error once connections are accepted there,
 //! in the log format it was told to use; and it serves `/metrics` on the admin listener.
 
-use crate::{Answer, Connection, Exit, Metrics, Process, eventually, tidegate_binary};
+use crate::{Connection, Exit, HttpResponse, Metrics, Process, eventually, tidegate_binary};
 use serde_json::Value;
 use std::fs;
 use std::net::SocketAddr;
@@ -13,9 +13,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
 
-/// What is decided before the server starts: files beside the configuration, arguments.
+/// What is decided before the server starts: files next to the configuration, arguments.
 pub struct Launch {
-    folder: TempDir,
+    directory: TempDir,
     command: Vec<String>,
     arguments: Vec<String>,
     environment: Vec<(String, String)>,
@@ -25,10 +25,10 @@ pub struct Launch {
 
 impl Launch {
     pub fn new(config: &str) -> Self {
-        let folder = temporary_folder();
-        fs::write(folder.path().join("tidegate.yaml"), config).expect("a writable folder");
+        let directory = temporary_directory();
+        fs::write(directory.path().join("tidegate.yaml"), config).expect("a writable directory");
         Self {
-            folder,
+            directory,
             command: vec!["up".to_owned(), "tidegate.yaml".to_owned()],
             arguments: Vec::new(),
             environment: Vec::new(),
@@ -37,9 +37,9 @@ impl Launch {
         }
     }
 
-    /// Writes a file beside the configuration, whose paths are relative to it.
+    /// Writes a file next to the configuration, whose paths are relative to it.
     pub fn file(self, name: &str, content: impl AsRef<[u8]>) -> Self {
-        write(self.folder.path(), name, content.as_ref());
+        write(self.directory.path(), name, content.as_ref());
         self
     }
 
@@ -72,11 +72,11 @@ impl Launch {
         self
     }
 
-    /// Runs another command of the binary to its end, in the folder of the configuration.
+    /// Runs another command of the binary to its end, in the directory of the configuration.
     pub fn run(&self, arguments: &[&str]) -> Exit {
         let mut command = Command::new(tidegate_binary());
         command.args(arguments).envs(self.environment.iter().map(|(name, value)| (name, value)));
-        Process::run(command.current_dir(self.folder.path()))
+        Process::run(command.current_dir(self.directory.path()))
     }
 
     /// Starts the server without waiting for anything.
@@ -88,17 +88,17 @@ impl Launch {
         let mut command = Command::new("sh");
         command.args(["-c", &format!("{limits}exec \"$0\" \"$@\"")]).arg(tidegate_binary());
         command.args(&self.command).args(&self.arguments);
-        // Its admin socket goes with the folder, however the server ends.
-        command.env("XDG_RUNTIME_DIR", self.folder.path());
-        command.envs(self.environment).current_dir(self.folder.path());
-        Tidegate { process: Process::start(&mut command), folder: self.folder }
+        // Its admin socket goes with the directory, however the server ends.
+        command.env("XDG_RUNTIME_DIR", self.directory.path());
+        command.envs(self.environment).current_dir(self.directory.path());
+        Tidegate { process: Process::start(&mut command), directory: self.directory }
     }
 }
 
 pub struct Tidegate {
-    // Dropped in this order: the process must be gone before its folder.
+    // Dropped in this order: the process must be gone before its directory.
     process: Process,
-    folder: TempDir,
+    directory: TempDir,
 }
 
 impl Tidegate {
@@ -129,7 +129,7 @@ impl Tidegate {
     }
 
     /// One request on a connection of its own: sends `request`, reads one answer.
-    pub fn exchange(&self, name: &str, request: impl AsRef<[u8]>) -> Answer {
+    pub fn exchange(&self, name: &str, request: impl AsRef<[u8]>) -> HttpResponse {
         let mut connection = self.connect(name);
         connection.send(request);
         connection.answer()
@@ -144,7 +144,7 @@ impl Tidegate {
     }
 
     /// Waits until the sum of `name` over all series with these labels is at least `least`.
-    /// A counter may move a moment after the bytes that moved it arrived, and tells nobody.
+    /// A counter may move a moment after the bytes that moved it arrived, without a notification.
     pub fn wait_for_metric(&self, name: &str, labels: &[(&str, &str)], least: f64) {
         eventually(&format!("{name} {labels:?} is at least {least}"), || {
             self.metrics().sum(name, labels) >= least
@@ -163,19 +163,19 @@ impl Tidegate {
             .unwrap_or_else(|| panic!("ended without {text:?}:\n{}", self.log().join("\n")))
     }
 
-    /// Writes the configuration anew in one step, as an editor does.
+    /// Replaces the configuration in one step, as an editor does.
     pub fn rewrite_config(&self, config: &str) {
         self.write("tidegate.yaml.new", config);
         fs::rename(self.path("tidegate.yaml.new"), self.path("tidegate.yaml")).expect("a rename");
     }
 
-    /// Writes a file in the server's folder.
+    /// Writes a file in the server's directory.
     pub fn write(&self, name: &str, content: impl AsRef<[u8]>) {
-        write(self.folder.path(), name, content.as_ref());
+        write(self.directory.path(), name, content.as_ref());
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.directory.path().join(name)
     }
 
     pub fn id(&self) -> u32 {
@@ -194,18 +194,18 @@ impl Tidegate {
 }
 
 /// In memory where the machine has such a place: the server waits for the disk when it writes a
-/// configuration, and a disk that everybody writes to can take longer than our patience.
-fn temporary_folder() -> TempDir {
+/// configuration, and a busy disk can take longer than our patience.
+fn temporary_directory() -> TempDir {
     let in_memory = tempfile::Builder::new().tempdir_in("/dev/shm");
-    in_memory.or_else(|_| TempDir::new()).expect("a temporary folder")
+    in_memory.or_else(|_| TempDir::new()).expect("a temporary directory")
 }
 
-fn write(folder: &Path, name: &str, content: &[u8]) {
-    let path = folder.join(name);
+fn write(directory: &Path, name: &str, content: &[u8]) {
+    let path = directory.join(name);
     if let Some(parent) = path.parent() {
-        fs::create_dir_all(parent).expect("a folder in the temporary folder");
+        fs::create_dir_all(parent).expect("a directory in the temporary directory");
     }
-    fs::write(path, content).expect("a file in the temporary folder");
+    fs::write(path, content).expect("a file in the temporary directory");
 }
 
 /// The address in a `listening` line for `name`, in either log format.

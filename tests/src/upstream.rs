@@ -22,7 +22,7 @@ struct Shared {
     accepted: AtomicUsize,
 }
 
-/// One script under way. Its connection is held weakly: the script alone decides when it closes.
+/// One running script. Its connection is held weakly: the script alone decides when it closes.
 struct Script {
     thread: JoinHandle<()>,
     stream: Weak<TcpStream>,

@@ -28,7 +28,7 @@ settings.configure(
     ],
     # Below which path it is reached from outside comes with each request.
     USE_X_FORWARDED_HOST=False,
-    # Uploads above this are files in the temporary folder.
+    # Uploads above this are files in the temporary directory.
     FILE_UPLOAD_MAX_MEMORY_SIZE=1 << 20,
     DATA_UPLOAD_MAX_MEMORY_SIZE=None,
 )

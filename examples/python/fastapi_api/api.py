@@ -36,7 +36,7 @@ async def about(request: Request) -> dict:
 
 @app.post("/levels", status_code=201)
 async def measure(level: Level, after: BackgroundTasks) -> dict:
-    """Kept for all workers, and told to everyone who listens at /levels/live."""
+    """Stored for all workers, and published to the subscribers of /levels/live."""
     count = await cache.aincr("levels")
     await cache.aset(f"level:{level.station}", level.model_dump_json(), ttl=3600)
     after.add_task(broadcast.apublish, "levels", level.model_dump_json())
@@ -63,7 +63,7 @@ async def live(most: int = 1_000_000) -> StreamingResponse:
 async def level(station: str) -> Level:
     found = await cache.aget(f"level:{station}")
     if found is None:
-        raise HTTPException(404, f"nobody has measured at {station}")
+        raise HTTPException(404, f"no level of {station} is known")
     return Level.model_validate_json(found)
 
 

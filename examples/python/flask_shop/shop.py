@@ -25,7 +25,7 @@ def index():
 
 @app.get("/products/<int:number>")
 def product(number):
-    """The same for everybody: a cache in front keeps it for a minute."""
+    """The same for all clients: a cache in front stores it for a minute."""
     name, price = PRODUCTS.get(number) or abort(404)
     answer = jsonify(name=name, price=price, made_at=time.time())
     answer.cache_control.public = True
@@ -36,7 +36,7 @@ def product(number):
 
 @app.get("/basket")
 def basket():
-    """Somebody's own: no cache keeps what says private."""
+    """Personal: no cache stores a private response."""
     answer = jsonify(items=session.get("items", {}), total=total())
     answer.cache_control.private = True
     return answer

@@ -1,4 +1,4 @@
-"""A chat in Starlette: WebSocket, with rooms that reach over all worker processes.
+"""A chat in Starlette: WebSocket, with rooms shared by all worker processes.
 
     tidegate run chat:app --app-dir examples/python/starlette_chat --workers 2
     open http://127.0.0.1:8000/

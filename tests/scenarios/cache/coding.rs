@@ -16,7 +16,7 @@ fn gzipping() -> Origin {
 }
 
 #[test]
-fn who_takes_gzip_gets_it_and_who_does_not_gets_it_plain() {
+fn a_client_gets_gzip_if_it_accepts_it_and_plain_otherwise() {
     for first in ["accept-encoding: gzip\r\n", ""] {
         let origin = gzipping();
         let server = cache(&origin, "codings: { offer: [gzip] }");
@@ -65,7 +65,7 @@ fn other_codings_are_made_once() {
     get(&server, "/", "");
     for (accepted, coding) in [("gzip", "gzip"), ("br;q=0.5, gzip;q=0.4", "br")] {
         let fields = format!("accept-encoding: {accepted}\r\n");
-        // Whoever is first may get it as it came.
+        // The first client may get it as received.
         get(&server, "/", &fields);
         let labels = [("cache", "pages"), ("coding", coding)];
         server.wait_for_metric("tidegate_cache_derived_bytes_total", &labels, 1.0);

@@ -3,7 +3,7 @@
 use super::{Origin, answer, cache, get, is_hit, said};
 
 #[test]
-fn who_has_it_is_told_so() {
+fn a_client_with_a_current_copy_gets_304() {
     let fields = "cache-control: max-age=60\r\netag: \"a\"\r\n";
     let origin = Origin::counting(fields);
     let server = cache(&origin, "");
@@ -42,7 +42,7 @@ fn what_is_stale_is_confirmed_by_a_304_whose_fields_count() {
 }
 
 #[test]
-fn a_reload_asks_anew_unless_requests_are_not_heeded() {
+fn a_reload_revalidates_unless_request_directives_are_ignored() {
     let reload = "cache-control: no-cache\r\n";
     for (entry, asked) in [("", 2), ("honour_request: false", 1)] {
         let origin = Origin::counting("cache-control: max-age=60\r\n");

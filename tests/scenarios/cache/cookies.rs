@@ -4,13 +4,13 @@ use std::sync::mpsc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use scenarios::{Answer, Tidegate, Upstream};
+use scenarios::{HttpResponse, Tidegate, Upstream};
 
 use super::{Origin, answer, cache, config, found_on_disk, get, is_hit, said};
 
 const COOKIES: &str = "set-cookie: sid=1; path=/\r\nset-cookie: theme=dark\r\n";
 
-fn cookies(answer: &Answer) -> Vec<&str> {
+fn cookies(answer: &HttpResponse) -> Vec<&str> {
     answer.all("set-cookie")
 }
 
@@ -95,8 +95,8 @@ fn a_cookie_is_not_on_disk() {
     let origin = Origin::start(|_, _| {
         answer(200, &format!("cache-control: max-age=600\r\n{COOKIES}"), b"content")
     });
-    let folder = tempfile::tempdir().expect("a folder");
-    let disk = format!("1MiB, disk: {{ path: {}, size: 64MiB }}", folder.path().display());
+    let directory = tempfile::tempdir().expect("a directory");
+    let disk = format!("1MiB, disk: {{ path: {}, size: 64MiB }}", directory.path().display());
     let config = config(&origin, "set_cookie: strip", &disk);
     let server = Tidegate::start(&config);
     assert_eq!(cookies(&get(&server, "/", "")).len(), 2);

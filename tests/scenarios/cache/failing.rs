@@ -6,9 +6,9 @@ use scenarios::{Launch, Tidegate, Upstream, eventually};
 #[test]
 fn a_disk_that_cannot_be_used_is_shown_by_ctl_caches() {
     let origin = Origin::start(|_, _| answer(200, "cache-control: max-age=60\r\n", b"hi"));
-    let folder = tempfile::tempdir().expect("a folder");
-    let file = folder.path().join("file");
-    std::fs::write(&file, "not a folder").expect("a file");
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("file");
+    std::fs::write(&file, "not a directory").expect("a file");
     let disk = format!("16MiB, disk: {{ path: {}, size: 64MiB }}", file.display());
     let launch = Launch::new(&config(&origin, "", &disk));
     let server = launch.start();

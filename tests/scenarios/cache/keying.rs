@@ -166,7 +166,7 @@ fn a_get_with_a_body_is_no_business_of_the_cache() {
 }
 
 #[test]
-fn hosts_are_told_apart() {
+fn hosts_have_separate_keys() {
     let origin = Origin::counting(KEPT);
     let server = cache(&origin, "");
     let host =
@@ -216,7 +216,7 @@ fn ambiguous_paths_are_not_stored() {
 }
 
 #[test]
-fn whom_a_client_says_it_comes_for_reaches_no_origin() {
+fn forwarding_fields_of_a_client_reach_no_origin() {
     let origin = Origin::counting(KEPT);
     let server = cache(&origin, "");
     let evil = "x-forwarded-host: evil.example\r\nforwarded: host=evil.example\r\n\
@@ -227,7 +227,7 @@ fn whom_a_client_says_it_comes_for_reaches_no_origin() {
 }
 
 #[test]
-fn who_says_too_much_for_a_key_is_let_by() {
+fn a_request_with_too_long_a_key_bypasses_the_cache() {
     let origin = Origin::counting(KEPT);
     let server = cache(&origin, "key: { headers: [x-long] }");
     let long = format!("x-long: {}\r\n", "x".repeat(9000));

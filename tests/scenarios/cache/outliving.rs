@@ -34,5 +34,5 @@ fn a_cache_that_is_gone_takes_its_content_along() {
     assert_eq!(status, 404, "{answer}");
     assert!(answer["advice"].as_str().unwrap_or_default().contains("others"), "{answer}");
     reload(&server, &config(&origin, "", "64MiB"));
-    assert!(!is_hit(&get(&server, "/", "")), "it begins anew");
+    assert!(!is_hit(&get(&server, "/", "")), "it is empty again");
 }

@@ -1,6 +1,6 @@
 //! Parts of what is too long to be stored whole (RFC 9111 3.3, 3.4).
 
-use scenarios::{Answer, Tidegate};
+use scenarios::{HttpResponse, Tidegate};
 
 use super::{Origin, answer, cache, get, is_hit, purge, said};
 
@@ -30,11 +30,16 @@ fn origin(fields: &'static str) -> Origin {
     Origin::start(move |head, _| file(head, fields))
 }
 
-fn part(server: &Tidegate, path: &str, first: usize, last: usize) -> Answer {
+fn part(server: &Tidegate, path: &str, first: usize, last: usize) -> HttpResponse {
     part_with(server, path, (first, last), "")
 }
 
-fn part_with(server: &Tidegate, path: &str, (first, last): (usize, usize), fields: &str) -> Answer {
+fn part_with(
+    server: &Tidegate,
+    path: &str,
+    (first, last): (usize, usize),
+    fields: &str,
+) -> HttpResponse {
     let part = get(server, path, &format!("range: bytes={first}-{last}\r\n{fields}"));
     assert_eq!(part.status, 206, "{part:?}");
     assert_eq!(part.body, content()[first..=last], "{first}-{last}");

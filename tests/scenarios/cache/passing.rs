@@ -11,7 +11,7 @@ const KEPT: &str = "cache-control: max-age=60\r\n";
 const PASSED: &str = "cache-control: no-store\r\netag: \"a\"\r\n";
 
 #[test]
-fn a_fetch_says_whom_it_is_for() {
+fn a_fetch_has_the_forwarding_fields_of_its_client() {
     let origin = Origin::counting(KEPT);
     let server = cache(&origin, "");
     get(&server, "/", "");

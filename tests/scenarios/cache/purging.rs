@@ -51,14 +51,14 @@ fn a_soft_purge_makes_it_stale() {
     get(&server, "/", "");
     assert_eq!(purge(&server, r#"{"all": true, "soft": true}"#), 1);
     let stale = get(&server, "/", "");
-    assert_eq!(stale.text(), "answer 0", "given while it is asked for anew: {stale:?}");
+    assert_eq!(stale.text(), "answer 0", "served while it is fetched again: {stale:?}");
     server.wait_for_metric("tidegate_cache_stored_total", &[("cache", "pages")], 2.0);
     let anew = get(&server, "/", "");
     assert!(is_hit(&anew) && anew.text() == "answer 1", "{anew:?}");
 }
 
 #[test]
-fn the_method_is_for_those_who_may() {
+fn the_method_needs_permission() {
     let origin = Origin::counting("cache-control: max-age=60\r\n");
     let server = cache(&origin, "purge: { allow: [127.0.0.1] }");
     get(&server, "/a", "");

@@ -4,8 +4,8 @@ use super::{Origin, api, config, get, is_hit};
 use scenarios::{Launch, Tidegate};
 use tempfile::TempDir;
 
-fn start(origin: &Origin, folder: &TempDir) -> Tidegate {
-    let path = folder.path().join("tier");
+fn start(origin: &Origin, directory: &TempDir) -> Tidegate {
+    let path = directory.path().join("tier");
     let memory = format!("8MiB, disk: {{ path: {:?}, size: 64MiB }}", path.display().to_string());
     Launch::new(&config(origin, "", &memory)).start()
 }
@@ -21,14 +21,14 @@ fn written(server: &Tidegate, count: u64) {
 
 #[test]
 fn what_is_on_disk_is_there_after_a_kill() {
-    let folder = TempDir::new().expect("a temporary folder");
+    let directory = TempDir::new().expect("a temporary directory");
     let origin = Origin::counting("cache-control: max-age=600\r\n");
-    let server = start(&origin, &folder);
+    let server = start(&origin, &directory);
     (0..5).for_each(|n| drop(get(&server, &format!("/{n}"), "")));
     written(&server, 5);
     server.signal("KILL");
     server.wait();
-    let server = start(&origin, &folder);
+    let server = start(&origin, &directory);
     written(&server, 5);
     for n in 0..5 {
         let again = get(&server, &format!("/{n}"), "");

@@ -4,7 +4,7 @@ use super::{Origin, answer, cache, get, is_hit};
 use std::sync::{Mutex, mpsc};
 
 #[test]
-fn all_who_wait_get_the_one_answer() {
+fn all_waiting_requests_get_the_same_response() {
     const CLIENTS: usize = 20;
     let (let_go, wait) = mpsc::channel::<()>();
     let wait = Mutex::new(wait);
@@ -30,12 +30,12 @@ fn all_who_wait_get_the_one_answer() {
 }
 
 #[test]
-fn who_asks_first_may_leave() {
+fn the_first_client_may_disconnect() {
     let (let_go, wait) = mpsc::channel::<()>();
     let wait = Mutex::new(wait);
     let origin = Origin::start(move |_, _| {
         let _ = wait.lock().expect("no panic under it").recv();
-        answer(200, "cache-control: max-age=60\r\n", b"for who comes later")
+        answer(200, "cache-control: max-age=60\r\n", b"for later requests")
     });
     let server = cache(&origin, "");
     let mut client = server.connect("web");

@@ -1,4 +1,4 @@
-//! Stale answers: while somebody asks anew, and when the origin fails.
+//! Stale responses: during a revalidation, and when the origin fails.
 
 use super::{Origin, answer, cache, get, said};
 
@@ -40,7 +40,7 @@ fn where_it_is_not_allowed_the_failure_is_seen() {
 }
 
 #[test]
-fn stale_answers_are_given_while_one_request_asks_anew() {
+fn stale_responses_are_served_while_one_request_revalidates() {
     let origin = Origin::start(|_, before| match before {
         0 => answer(200, "cache-control: max-age=10\r\nage: 10\r\n", b"old"),
         _ => answer(200, "cache-control: max-age=60\r\n", b"new"),

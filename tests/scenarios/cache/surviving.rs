@@ -3,8 +3,8 @@
 use super::{Origin, api, config, found_on_disk, get, is_hit};
 use scenarios::Tidegate;
 
-fn on_disk(origin: &Origin, folder: &std::path::Path) -> String {
-    let disk = format!("1MiB, disk: {{ path: {}, size: 64MiB }}", folder.display());
+fn on_disk(origin: &Origin, directory: &std::path::Path) -> String {
+    let disk = format!("1MiB, disk: {{ path: {}, size: 64MiB }}", directory.display());
     config(origin, "", &disk)
 }
 
@@ -16,8 +16,8 @@ fn written(server: &Tidegate, least: f64) {
 #[test]
 fn a_restart_finds_what_was_stored_and_not_what_was_purged() {
     let origin = Origin::counting("cache-control: max-age=60\r\nvary: accept-language\r\n");
-    let folder = tempfile::tempdir().expect("a folder");
-    let config = on_disk(&origin, folder.path());
+    let directory = tempfile::tempdir().expect("a directory");
+    let config = on_disk(&origin, directory.path());
     let server = Tidegate::start(&config);
     let [german, english] = ["accept-language: de\r\n", "accept-language: en\r\n"];
     let before = [get(&server, "/a", german), get(&server, "/a", english), get(&server, "/b", "")];
@@ -48,8 +48,8 @@ fn what_memory_has_no_room_for_is_read_back() {
         let path = head.split(' ').nth(1).unwrap_or_default().to_owned();
         super::answer(200, "cache-control: max-age=60\r\n", path.repeat(20_000).as_bytes())
     });
-    let folder = tempfile::tempdir().expect("a folder");
-    let server = Tidegate::start(&on_disk(&origin, folder.path()));
+    let directory = tempfile::tempdir().expect("a directory");
+    let server = Tidegate::start(&on_disk(&origin, directory.path()));
     let paths: Vec<String> = (100..140).map(|page| format!("/{page}")).collect();
     for path in &paths {
         get(&server, path, "");

@@ -13,7 +13,7 @@ fn speaking() -> Origin {
 }
 
 #[test]
-fn each_variant_is_stored_beside_the_others() {
+fn each_variant_is_stored() {
     let origin = speaking();
     let server = cache(&origin, "");
     for (language, wanted) in [("de", "de"), ("fr", "fr")] {

@@ -38,7 +38,7 @@ fn every_vm_serves_and_hears_the_others() {
     }
     let [Some(first), Some(second)] = one_of else { panic!("one VM got all: {one_of:?}") };
     assert_eq!(ask(&mut clients[first], "tell\n"), "1\n");
-    // The message is on its way: asking goes on until it has arrived, and is bounded by patience.
+    // The message is on its way: the query is repeated until it has arrived, with a deadline.
     scenarios::eventually("the message has arrived", || {
         ask(&mut clients[second], "who\n") == "2 2 5\n"
     });

@@ -26,12 +26,12 @@ fn errors_are_one_sentence_and_exit_code_2() {
         assert_eq!(exit.code, Some(2), "{exit:?}");
         assert!(exit.stderr.starts_with("error: "), "{exit:?}");
     }
-    std::fs::remove_file(program.folder.path().join("program.lua")).expect("a file");
+    std::fs::remove_file(program.directory.path().join("program.lua")).expect("a file");
     assert_eq!(program.run(&[], &[]).code, Some(2));
 }
 
 #[test]
-fn an_error_of_the_main_script_or_a_coroutine_is_logged_and_the_program_goes_on() {
+fn an_error_of_the_main_script_or_a_coroutine_is_logged_and_the_program_continues() {
     let text = format!(
         "{ECHO}
         require 'silly.task'.fork(function() error('in a task') end)

@@ -26,7 +26,7 @@ fn ten_thousand_idle_connections_take_twelve_kib_each_and_answer() {
 }
 
 #[test]
-fn a_flood_nobody_reads_is_held_back() {
+fn an_unread_flood_is_held_back() {
     let text = "local tcp, task = require 'silly.net.tcp', require 'silly.task'
         local logger = require 'silly.logger'
         local listener = tcp.listen('127.0.0.1:0', function(conn)
@@ -49,14 +49,14 @@ fn a_flood_nobody_reads_is_held_back() {
             Ok(count) => (sent, refused) = (sent + count, 0),
             Err(_) => {
                 refused += 1;
-                // Others are served meanwhile, which is also what gives the program its time.
+                // Other clients are served in between, which also gives the program its time.
                 assert_eq!(ask(&mut connect(address), "other\n"), "other\n");
             }
         }
     }
     assert!(refused > 0, "{sent} bytes were taken");
     let grown = resident(process.id()).saturating_sub(before);
-    assert!(grown < 16 << 20, "{grown} bytes more for {sent} bytes nobody read");
+    assert!(grown < 16 << 20, "{grown} bytes more for {sent} unread bytes");
 }
 
 #[test]

@@ -92,12 +92,12 @@ fn a_module_in_c_is_built_and_loaded() {
         silly.exit()
         "#,
     );
-    let folder = program.folder.path();
-    std::fs::create_dir(folder.join("native")).expect("a folder");
-    std::fs::write(folder.join("small.c"), MODULE).expect("a file");
+    let directory = program.directory.path();
+    std::fs::create_dir(directory.join("native")).expect("a directory");
+    std::fs::write(directory.join("small.c"), MODULE).expect("a file");
     let built = Command::new("cc")
         .args(["-shared", "-fPIC", "-O1", "-o", "native/small.so", "small.c"])
-        .current_dir(folder)
+        .current_dir(directory)
         .status();
     assert!(built.expect("cc starts").success());
     let exit = program.run(&[], &["--lualib-cpath=./native/?.so"]);
@@ -105,18 +105,18 @@ fn a_module_in_c_is_built_and_loaded() {
     // The older spelling, and the place that needs no option.
     let exit = program.run(&[], &["--lualib_cpath=./native/?.so"]);
     assert_eq!(exit.code, Some(0), "{exit:?}");
-    std::fs::rename(folder.join("native"), folder.join("luaclib")).expect("a folder");
+    std::fs::rename(directory.join("native"), directory.join("luaclib")).expect("a directory");
     assert_eq!(program.run(&[], &[]).code, Some(0));
 }
 
 #[test]
 fn modules_in_lua_are_found_in_lualib_and_where_the_option_says() {
     let program = Program::new("print((require 'a'), (require 'b.c')) require 'silly'.exit()");
-    let folder = program.folder.path();
-    std::fs::create_dir_all(folder.join("lualib/b")).expect("a folder");
-    std::fs::create_dir(folder.join("mine")).expect("a folder");
-    std::fs::write(folder.join("lualib/b/c.lua"), "return 'from lualib'").expect("a file");
-    std::fs::write(folder.join("mine/a.lua"), "return 'from the option'").expect("a file");
+    let directory = program.directory.path();
+    std::fs::create_dir_all(directory.join("lualib/b")).expect("a directory");
+    std::fs::create_dir(directory.join("mine")).expect("a directory");
+    std::fs::write(directory.join("lualib/b/c.lua"), "return 'from lualib'").expect("a file");
+    std::fs::write(directory.join("mine/a.lua"), "return 'from the option'").expect("a file");
     let exit = program.run(&[], &["-L", "./mine/?.lua"]);
     assert_eq!(exit.stdout, "from the option\tfrom lualib\n", "{exit:?}");
 }

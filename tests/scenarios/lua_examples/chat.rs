@@ -1,4 +1,4 @@
-//! The chat: everybody hears everybody, and a guest who leaves is told of.
+//! The chat: every guest gets every message, and a departure is announced.
 #![allow(clippy::disallowed_types, reason = "the client side of a test opens its own sockets")]
 
 use super::{Example, client};
@@ -55,7 +55,7 @@ fn byte(stream: &mut TcpStream) -> u8 {
 }
 
 #[test]
-fn everybody_hears_everybody() {
+fn every_guest_gets_every_message() {
     let chat = Example::start("chat.lua", &[]);
     let mut first = Guest::enter(&chat);
     first.hears("guest 1 is here");

@@ -21,7 +21,7 @@ fn reporting(words: &'static str) -> (Upstream, Receiver<()>) {
 }
 
 fn wait_for_request(server: &Tidegate) {
-    wait_until(server, "a request under way", |metrics| {
+    wait_until(server, "a request in flight", |metrics| {
         metrics.sum("tidegate_upstream_requests_in_flight", &[]) == 1.0
     });
 }
@@ -80,7 +80,7 @@ fn within_the_request() {
         drop(client);
         gone.recv_timeout(scenarios::PATIENCE).expect("the server is told");
         settle_without_connections(&server);
-        assert_eq!(upstream.accepted(), 1, "nobody is asked again for a client that is gone");
+        assert_eq!(upstream.accepted(), 1, "no server is retried for a client that is gone");
     }
 }
 
@@ -108,10 +108,10 @@ fn a_reset_while_the_server_takes_nothing_of_the_request() {
         if !answer.is_empty() {
             client.read_until("half");
         }
-        // There is more to be read of it, which nobody does: only the reset tells.
+        // More of it is unread and stays so: only the reset tells.
         client.reset();
         closed(&server, "client_gone");
-        wait_until(&server, "no request under way", |metrics| {
+        wait_until(&server, "no request in flight", |metrics| {
             metrics.sum("tidegate_upstream_requests_in_flight", &[]) == 0.0
         });
         let_go.send(()).expect("the script waits");

@@ -1,4 +1,4 @@
-//! Active health checks: they take a server out and bring it back, and everybody can see it.
+//! Active health checks: they take a server out and bring it back, and metrics show it.
 
 use super::{OK, ask, assert_fault, gateway, sent_to, settle, shown, wait_for_states, wait_until};
 use scenarios::{Connection, Tidegate, Upstream};

@@ -1,5 +1,5 @@
 //! Servers that answer before they have read the request: the answer reaches the client that is
-//! still sending, and what is left of the body becomes nobody's request.
+//! still sending, and the rest of the body never becomes a request.
 
 use super::{OK, gateway, servers, settle, wait_until};
 use scenarios::{Connection, Opener, Tidegate, Upstream, gate};
@@ -93,7 +93,7 @@ fn after_a_refusal_a_short_rest_is_read_away() {
 }
 
 #[test]
-fn an_answer_that_begins_early_goes_on_while_the_body_is_read() {
+fn a_response_that_begins_early_continues_while_the_body_is_read() {
     // An echo: what comes is sent back as it comes.
     let upstream = Upstream::start(|peer| {
         while !peer.at_end() {

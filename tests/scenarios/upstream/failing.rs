@@ -16,7 +16,7 @@ fn a_server_that_refuses_is_502() {
         client.send(GET);
         let answer = client.answer();
         assert_fault(&answer, 502, "connection_refused");
-        // The client has done nothing wrong: its connection goes on.
+        // The client has done nothing wrong: its connection persists.
         assert_eq!(answer.header("connection"), None);
     }
     drop(client);

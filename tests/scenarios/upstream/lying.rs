@@ -1,4 +1,4 @@
-//! Servers that say one length and send another, or answers that nobody asked for. What is behind
+//! Servers that announce one length and send another, or unrequested responses. What is behind
 //! an answer never becomes the next one: such a connection is not used again.
 
 use super::{GET, OK, ask, gateway, servers, settle};
@@ -82,7 +82,7 @@ fn a_second_answer_that_comes_late_is_nobodys() {
         peer.read_head();
         peer.send(OK);
         if peer.number() == 0 {
-            // On a connection that is back in the pool; nobody can tell it from the answer to a
+            // On a connection that is back in the pool; it cannot be distinguished from the response to a
             // request that has gone out before.
             peer.send("HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil");
             sent.lock().expect("no script panics with it").send(()).expect("the test waits");

@@ -1,4 +1,4 @@
-//! Many clients, few connections, servers that fail in every way at once: whoever gets a whole
+//! Many clients, few connections, servers that fail in every way at once: a client that gets a whole
 //! answer gets his own, and afterwards nothing is left.
 
 use super::{gateway, servers, settle};
@@ -90,7 +90,7 @@ fn talk(server: &Tidegate, client: usize, good: &AtomicUsize) {
 }
 
 #[test]
-fn everybody_gets_his_own_answer() {
+fn every_client_gets_its_own_response() {
     let upstreams = [erratic(), erratic()];
     let server = gateway(&format!(
         "{}, ejection: {{ failures: 0 }}, retries: {{ attempts: 2, budget: 100% }}",

@@ -1,5 +1,5 @@
 //! Across reloads: an exchange ends with the servers it began with, what stays is kept, and what
-//! nobody names any more is let go.
+//! the plan no longer names is closed.
 
 use super::{GET, OK, ask, config, gateway, servers, settle, wait_until};
 use scenarios::gate;
@@ -58,7 +58,7 @@ fn kept_connections_stay_with_servers_that_stay() {
 }
 
 #[test]
-fn connections_to_servers_that_nobody_names_are_closed() {
+fn connections_to_removed_servers_are_closed() {
     let (closed, closing) = channel();
     let closed = Mutex::new(closed);
     let old = Upstream::start(move |peer| {
@@ -72,7 +72,7 @@ fn connections_to_servers_that_nobody_names_are_closed() {
     let server = gateway(&servers(&[&old]));
     assert_eq!(ask(&server).text(), "ok");
     reload(&server, &servers(&[&new]));
-    // Whoever asks next makes the worker look at its servers anew.
+    // The next request makes the worker read its servers again.
     assert_eq!(ask(&server).text(), "ok");
     closing.recv_timeout(scenarios::PATIENCE).expect("the kept connection is closed");
     wait_until(&server, "one kept connection", |metrics| {

@@ -4,8 +4,8 @@ use super::{OK, Refusing, ask, assert_fault, gateway, settle};
 use scenarios::{Tidegate, Upstream};
 
 /// A gateway to itself over a Unix socket.
-fn over_unix(folder: &tempfile::TempDir, host: &str) -> Tidegate {
-    let socket = folder.path().join("inner.sock");
+fn over_unix(directory: &tempfile::TempDir, host: &str) -> Tidegate {
+    let socket = directory.path().join("inner.sock");
     Tidegate::start(&format!(
         r#"
 workers: 1
@@ -32,8 +32,8 @@ routes:
 
 #[test]
 fn a_unix_socket_is_a_place_like_any_other() {
-    let folder = tempfile::TempDir::new().expect("a temporary folder");
-    let server = over_unix(&folder, "server");
+    let directory = tempfile::TempDir::new().expect("a temporary directory");
+    let server = over_unix(&directory, "server");
     server.address_text("inner");
     let mut client = server.connect("web");
     for _ in 0..3 {
@@ -51,8 +51,8 @@ fn a_unix_socket_is_a_place_like_any_other() {
 
 #[test]
 fn an_old_client_that_names_no_host_gets_one_that_is_valid() {
-    let folder = tempfile::TempDir::new().expect("a temporary folder");
-    let server = over_unix(&folder, "preserve");
+    let directory = tempfile::TempDir::new().expect("a temporary directory");
+    let server = over_unix(&directory, "preserve");
     server.address_text("inner");
     let answer = server.exchange("web", "GET /a HTTP/1.0\r\n\r\n");
     assert_eq!(answer.header("x-seen"), Some("/a for localhost"));
@@ -78,15 +78,15 @@ fn a_name_is_resolved_before_the_first_request() {
 }
 
 #[test]
-fn a_name_that_nobody_knows_is_503_and_others_are_used() {
+fn an_unknown_name_is_503_and_others_are_used() {
     // RFC 6761 6.4: never to be resolved.
-    let server = gateway(r#"servers: ["nobody.invalid:80"]"#);
+    let server = gateway(r#"servers: ["missing.invalid:80"]"#);
     let answer = ask(&server);
     assert_fault(&answer, 503, "dns_error");
     server.wait_for_log("cannot be resolved");
 
     let upstream = Upstream::answering(OK);
-    let server = gateway(&format!(r#"servers: ["nobody.invalid:80", "{}"]"#, upstream.address()));
+    let server = gateway(&format!(r#"servers: ["missing.invalid:80", "{}"]"#, upstream.address()));
     for _ in 0..4 {
         assert_eq!(ask(&server).text(), "ok");
     }

@@ -1,4 +1,4 @@
-//! Back-pressure: whoever is slow slows the other side down, and what is between them stays small
+//! Back-pressure: a slow side slows the other one down, and what is between them stays small
 //! and whole.
 
 use super::{gateway, servers, settle, wait_until};
@@ -152,7 +152,7 @@ fn many_slow_clients_cost_little_each() {
             client
         })
         .collect();
-    wait_until(&server, "all under way", |metrics| {
+    wait_until(&server, "all in flight", |metrics| {
         metrics.sum("tidegate_exchanges_in_flight", &[]) == CLIENTS as f64
     });
     std::thread::sleep(STILL);

@@ -30,13 +30,13 @@ routes:
 }
 
 /// Clients that send requests at a fixed rate until they are told to stop.
-struct Pace {
+struct LoadRate {
     over: Arc<AtomicBool>,
     clients: Vec<JoinHandle<()>>,
 }
 
-impl Pace {
-    fn start(address: SocketAddr, rate: u32) -> Pace {
+impl LoadRate {
+    fn start(address: SocketAddr, rate: u32) -> LoadRate {
         const CLIENTS: u32 = 8;
         let over = Arc::new(AtomicBool::new(false));
         let client = |over: Arc<AtomicBool>| {
@@ -54,7 +54,7 @@ impl Pace {
             })
         };
         let clients = (0..CLIENTS).map(|_| client(over.clone())).collect();
-        Pace { over, clients }
+        LoadRate { over, clients }
     }
 
     fn stop(self) {
@@ -78,7 +78,7 @@ fn a_restarted_server_soon_has_its_full_share() {
         let addresses: Vec<String> =
             servers.iter().map(|server| server.address("web").to_string()).collect();
         let gateway = Tidegate::start(&config(&format!("servers: {addresses:?}"), 2));
-        let pace = Pace::start(gateway.address("web"), rate);
+        let pace = LoadRate::start(gateway.address("web"), rate);
         let first = addresses[0].clone();
         wait_until(&gateway, "requests to the first server", |metrics| {
             answered(metrics, &first).0 >= 50.0

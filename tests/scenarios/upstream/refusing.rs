@@ -1,4 +1,4 @@
-//! A server that is down: a port that nobody else can get while nobody listens on it.
+//! A server that is down: a port that no other process can get while it has no listener.
 
 use socket2::{Domain, Socket, Type};
 use std::io::{Read, Write};

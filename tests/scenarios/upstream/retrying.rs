@@ -181,7 +181,7 @@ fn chosen_statuses_are_tried_again_if_the_method_is_idempotent() {
     let answers: Vec<_> = (0..2).map(|_| server.exchange("web", &post).text()).collect();
     assert!(answers.contains(&"busy".to_owned()) && answers.contains(&"ok".to_owned()));
 
-    // With nobody else to ask the answer is what the last one said.
+    // Without another server the response is that of the last one.
     let alone = in_turn(&[first.address()], more);
     assert_eq!(ask(&alone).text(), "busy");
     settle(&server);

@@ -55,9 +55,9 @@ fn a_body_that_does_not_come_occupies_no_server() {
     waiting[4].expect("HTTP/1.1 100 Continue\r\n\r\n");
     post(&mut waiting[5], "transfer-encoding: chunked");
     waiting[5].send("5\r\n");
-    let underway =
+    let in_flight =
         |metrics: &scenarios::Metrics| metrics.sum("tidegate_requests_in_flight", &[]) >= 6.0;
-    wait_until(&server, "every request under way", underway);
+    wait_until(&server, "every request in flight", in_flight);
     for _ in 0..20 {
         assert_eq!((ask(&server).status, in_use(&server)), (200, 0));
     }

@@ -6,7 +6,7 @@
 use crate::Connection;
 
 #[derive(Debug)]
-pub struct Answer {
+pub struct HttpResponse {
     pub version: String,
     pub status: u16,
     pub reason: String,
@@ -19,7 +19,7 @@ pub struct Answer {
     pub bytes: Vec<u8>,
 }
 
-impl Answer {
+impl HttpResponse {
     pub(crate) fn read(connection: &mut Connection, to_head: bool) -> Self {
         let head = connection.read_until("\r\n\r\n");
         let text = String::from_utf8(head.clone()).expect("a head in ASCII");
