@@ -52,8 +52,8 @@ pub(crate) fn proxy(server: &str) -> Tidegate {
     ))
 }
 
-/// nginx with this configuration, which serves the directory `html` with `text.txt` in it, and where
-/// it listens: at a Unix socket, so that no port has to be guessed.
+/// nginx with this configuration, which serves the directory `html` with `text.txt` in it, and
+/// where it listens: at a Unix socket, so that no port has to be guessed.
 pub(crate) fn nginx(directory: &TempDir, config: &str, text: &str) -> (Process, String) {
     fs::create_dir(directory.path().join("html")).expect("a directory");
     fs::write(directory.path().join("html/text.txt"), text).expect("a file");

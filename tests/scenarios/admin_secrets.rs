@@ -49,7 +49,8 @@ fn secrets_of_the_configuration_are_masked() {
     assert_eq!(refused.status, 422, "{refused:?}");
     assert!(refused.text().contains("masked secret"), "{}", refused.text());
 
-    // A client that may see secrets requests them, and the version is that of the document either way.
+    // A client that may see secrets requests them, and the version is that of the document either
+    // way.
     let seen = CONFIG.replace("admin:\n", "admin:\n  config_secrets: true\n");
     assert_eq!(put(&server, "application/yaml", &seen).status, 200);
     let (masked, shown) = (ask(&server, "/v1/config"), ask(&server, "/v1/config?secrets"));

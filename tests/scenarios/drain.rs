@@ -1,5 +1,5 @@
-//! The end of a server: requests in flight are finished, idle connections are closed, nothing that was
-//! sent is lost, and after the deadline the rest is cut.
+//! The end of a server: requests in flight are finished, idle connections are closed, nothing that
+//! was sent is lost, and after the deadline the rest is cut.
 
 use crate::load::{AfterClose, Load, Tally};
 use crate::setup::{answering, behind, patient};

@@ -1,5 +1,5 @@
-//! Several coroutines of one Lua handler: which may read its body, which writes its response, and what
-//! becomes of them when the request is over.
+//! Several coroutines of one Lua handler: which may read its body, which writes its response, and
+//! what becomes of them when the request is over.
 
 use scenarios::{Launch, Tidegate, eventually};
 

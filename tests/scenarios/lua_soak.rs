@@ -129,8 +129,8 @@ fn load(address: SocketAddr, span: Duration) -> u64 {
 /// Resident bytes, KiB of Lua's own, descriptors.
 type ResourceUse = (f64, f64, usize);
 
-/// The resources in use once only the test is connected and at most so many descriptors are open: the last
-/// coroutines of the load may still be on their way.
+/// The resources in use once only the test is connected and at most so many descriptors are open:
+/// the last coroutines of the load may still be on their way.
 fn held(process: &Process, address: SocketAddr, descriptors_max: usize) -> ResourceUse {
     let mut stream = connect(address);
     scenarios::eventually_some(&format!("at most {descriptors_max} descriptors are open"), || {

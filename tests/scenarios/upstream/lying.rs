@@ -82,8 +82,8 @@ fn a_second_answer_that_comes_late_is_nobodys() {
         peer.read_head();
         peer.send(OK);
         if peer.number() == 0 {
-            // On a connection that is back in the pool; it cannot be distinguished from the response to a
-            // request that has gone out before.
+            // On a connection that is back in the pool; it cannot be distinguished from the
+            // response to a request that has gone out before.
             peer.send("HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil");
             sent.lock().expect("no script panics with it").send(()).expect("the test waits");
             assert!(peer.read_until_gone().is_empty());

@@ -1,5 +1,5 @@
-//! Many clients, few connections, servers that fail in every way at once: a client that gets a whole
-//! answer gets his own, and afterwards nothing is left.
+//! Many clients, few connections, servers that fail in every way at once: a client that gets a
+//! whole answer gets his own, and afterwards nothing is left.
 
 use super::{gateway, servers, settle};
 use scenarios::{Connection, Tidegate, Upstream};
