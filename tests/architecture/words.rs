@@ -19,7 +19,6 @@ const EXEMPT: &[&str] = &[
     "crates/http-server",
     "crates/message",
     "crates/offload",
-    "crates/plugin",
     "crates/tidegate",
     "crates/wire",
     "docs",

@@ -9,14 +9,12 @@
 
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use message::{Body, Headers, Outcome, Request, Response};
 use net::{Outgoing, Stream};
-use plugin::{Handler, Local, MaybeFuture, Shared, Stage, WorkerContext};
+use plugin::{Handler, MaybeFuture, Stage, WorkerContext};
 use settings::{Node, Reader, Report, node};
-use telemetry::Telemetry;
 
 #[path = "../../http-server/examples/served/mod.rs"]
 mod served;
@@ -31,13 +29,7 @@ fn main() {
 }
 
 fn worker() -> WorkerContext {
-    WorkerContext {
-        index: 0,
-        workers: 1,
-        telemetry: Arc::new(Telemetry::new()),
-        shared: Arc::new(Shared::default()),
-        local: Rc::new(Local::default()),
-    }
+    WorkerContext::default()
 }
 
 async fn run(way: &str, requests: u32) {

@@ -8,11 +8,10 @@
 
 use std::hint::black_box;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::Instant;
 
 use message::{Headers, Request, Response, Target};
-use plugin::{Filter, Local, MaybeFuture, Shared, Stage, Step, WorkerContext};
+use plugin::{Filter, MaybeFuture, Stage, Step, WorkerContext};
 use settings::{Node, Reader, Report, node};
 use wire::{Known, Method};
 
@@ -20,13 +19,7 @@ const REQUESTS: u32 = 20_000;
 const ROUNDS: u32 = 50;
 
 fn main() {
-    let context = WorkerContext {
-        index: 0,
-        workers: 1,
-        telemetry: Arc::new(telemetry::Telemetry::new()),
-        shared: Arc::new(Shared::default()),
-        local: Rc::new(Local::default()),
-    };
+    let context = WorkerContext::default();
     let build = |name: &str, settings: &Node| {
         let kind = filters::ALL.iter().find(|kind| kind.name == name).expect("a known filter");
         let mut report = Report::new();

@@ -6,21 +6,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use message::{Fault, Headers, Request, Response, Target};
-use plugin::{
-    Filter, FilterKind, FilterPlan, Local, MaybeFuture, Shared, Stage, Step, WorkerContext,
-};
+use plugin::{Filter, FilterKind, FilterPlan, MaybeFuture, Stage, Step, WorkerContext};
 use settings::{Node, Reader, Report};
-use telemetry::Telemetry;
 use wire::Method;
 
 pub(crate) fn context() -> WorkerContext {
-    WorkerContext {
-        index: 0,
-        workers: 1,
-        telemetry: Arc::new(Telemetry::new()),
-        shared: Arc::new(Shared::default()),
-        local: Rc::new(Local::default()),
-    }
+    WorkerContext::default()
 }
 
 /// The plan of these settings, or their errors.

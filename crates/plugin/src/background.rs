@@ -1,8 +1,8 @@
-//! Work of this worker that goes on apart from the exchange that began it (seam 6).
+//! Tasks of this worker that run apart from the exchange that began them (extension point 6).
 //!
-//! Owns the way there for rooms without a runtime of their own: a run of [`crate::Next`] for
-//! nobody, a body that is read for others. Promises that what is dropped is cancelled, unless it
-//! was let go, and that a worker has at most [`BACKGROUND_MAX`] of them.
+//! Owns spawning for crates without a runtime of their own: a run of [`crate::Next`] without a
+//! client, a body that is read for several readers. Promises that a dropped task is cancelled
+//! unless it was detached, and that a worker has at most [`BACKGROUND_MAX`] of them.
 
 use std::cell::Cell;
 use std::pin::Pin;
@@ -10,20 +10,28 @@ use std::task::{Context, Poll, ready};
 
 use net::task::{AbortHandle, JoinHandle};
 
-/// Runs apart that one worker may have at a time.
+/// Background tasks that one worker may have at a time.
 pub const BACKGROUND_MAX: usize = 1024;
 
 thread_local! {
     static TAKEN: Cell<usize> = const { Cell::new(0) };
 }
 
-/// The right to one run apart. It is asked for first, so that who is refused still has what the run
-/// would have taken along.
+/// The right to one background task. It is taken before the task is made, so that a caller without
+/// one still owns what the task would have consumed.
+///
+/// ```
+/// # net::worker::block_on_local(async {
+/// let permit = plugin::BackgroundPermit::take().expect("few tasks run");
+/// let task = permit.run(async { 6 * 7 });
+/// assert_eq!(task.await, Some(42));
+/// # });
+/// ```
 #[derive(Debug)]
 pub struct BackgroundPermit(());
 
 impl BackgroundPermit {
-    /// A seat, unless too many are taken.
+    /// A permit, unless too many are taken.
     pub fn take() -> Option<BackgroundPermit> {
         let taken = TAKEN.get();
         (taken < BACKGROUND_MAX).then(|| {
@@ -38,7 +46,7 @@ impl BackgroundPermit {
         F: Future<Output: 'static> + 'static,
     {
         let task = net::task::spawn_local(async move {
-            let _seat = self;
+            let _permit = self;
             future.await
         });
         BackgroundTask { task: Some(task) }
@@ -52,26 +60,25 @@ impl Drop for BackgroundPermit {
     }
 }
 
-/// A run apart: a future of its result. Dropping it cancels the run.
+/// A background task: a future of its result. Dropping it cancels the task.
 pub struct BackgroundTask<T> {
     task: Option<JoinHandle<T>>,
 }
 
-/// Cancels a run from anywhere: held by whoever knows that nobody wants it any more.
+/// Cancels a background task from any thread, once its result is not needed any more.
 #[derive(Clone, Debug)]
 pub struct Canceller(AbortHandle);
 
 impl Canceller {
-    /// The run is dropped where it waits, on its own worker, soon. Nothing happens to one that has
-    /// ended.
+    /// Drops the task where it waits, on its own worker, soon. Does nothing after its end.
     pub fn cancel(&self) {
         self.0.abort();
     }
 }
 
 impl<T> BackgroundTask<T> {
-    /// Lets it go on by itself.
-    pub fn let_go(mut self) {
+    /// Lets the task continue without this handle.
+    pub fn detach(mut self) {
         self.task = None;
     }
 
@@ -108,7 +115,7 @@ mod tests {
     use net::worker::block_on_local;
 
     #[test]
-    fn a_run_is_cancelled_by_dropping_unless_it_was_let_go() {
+    fn a_task_is_cancelled_by_dropping_unless_it_was_detached() {
         block_on_local(async {
             let held = Rc::new(());
             let waiting = |held: &Rc<()>| {
@@ -119,17 +126,17 @@ mod tests {
                 }
             };
             let dropped = BackgroundPermit::take().unwrap().run(waiting(&held));
-            let let_go = BackgroundPermit::take().unwrap().run(waiting(&held));
+            let detached = BackgroundPermit::take().unwrap().run(waiting(&held));
             let cancelled = BackgroundPermit::take().unwrap().run(waiting(&held));
             tokio::task::yield_now().await;
-            let canceller = let_go.canceller().unwrap();
+            let canceller = detached.canceller().unwrap();
             drop(dropped);
-            let_go.let_go();
+            detached.detach();
             tokio::task::yield_now().await;
             assert_eq!((Rc::strong_count(&held), TAKEN.get()), (3, 2));
-            // From another thread, as if nobody there wanted it any more.
-            let elsewhere = cancelled.canceller().unwrap();
-            std::thread::spawn(move || elsewhere.cancel()).join().unwrap();
+            // From another thread, as a writer of a shared body does.
+            let remote = cancelled.canceller().unwrap();
+            std::thread::spawn(move || remote.cancel()).join().unwrap();
             assert_eq!(cancelled.await, None);
             canceller.cancel();
             tokio::task::yield_now().await;
@@ -138,12 +145,12 @@ mod tests {
     }
 
     #[test]
-    fn seats_are_bounded_and_come_back() {
+    fn permits_are_bounded_and_come_back() {
         block_on_local(async {
-            let mut seats: Vec<BackgroundPermit> =
+            let mut permits: Vec<BackgroundPermit> =
                 std::iter::from_fn(BackgroundPermit::take).collect();
-            assert_eq!(seats.len(), BACKGROUND_MAX);
-            let ran = seats.pop().unwrap().run(async { 7 });
+            assert_eq!(permits.len(), BACKGROUND_MAX);
+            let ran = permits.pop().unwrap().run(async { 7 });
             assert!(BackgroundPermit::take().is_none());
             assert_eq!(ran.await, Some(7));
             assert!(BackgroundPermit::take().is_some());

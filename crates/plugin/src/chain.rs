@@ -90,6 +90,31 @@ pub trait Filter {
 }
 
 /// A filter that surrounds the rest of the route.
+///
+/// ```
+/// use std::rc::Rc;
+/// use std::time::Duration;
+///
+/// use message::{Outcome, Request};
+/// use plugin::{MaybeFuture, Middleware, Next};
+///
+/// /// Responds 504 unless the rest of the route responds in time.
+/// struct Deadline(Duration);
+///
+/// impl Middleware for Deadline {
+///     fn name(&self) -> &'static str {
+///         "deadline"
+///     }
+///
+///     fn call<'a>(
+///         self: Rc<Self>,
+///         request: &'a mut Request,
+///         next: Next,
+///     ) -> MaybeFuture<'a, Outcome> {
+///         MaybeFuture::Future(next.run_within(self.0, request))
+///     }
+/// }
+/// ```
 pub trait Middleware {
     /// Returns the middleware's name in the configuration.
     fn name(&self) -> &'static str;
@@ -104,7 +129,35 @@ pub trait Middleware {
     fn call<'a>(self: Rc<Self>, request: &'a mut Request, next: Next) -> MaybeFuture<'a, Outcome>;
 }
 
-/// What a route ends in.
+/// The end of a route, which responds to its requests.
+///
+/// ```
+/// use message::{Outcome, Request, Response};
+/// use plugin::{Handler, MaybeFuture};
+///
+/// /// Responds with the size of the body it receives.
+/// struct Count;
+///
+/// impl Handler for Count {
+///     fn name(&self) -> &'static str {
+///         "count"
+///     }
+///
+///     fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, Outcome> {
+///         MaybeFuture::of(async move {
+///             let body = request.collect_body(64 * 1024).await?;
+///             Ok(Response::text(200, format!("{} bytes", body.len())))
+///         })
+///     }
+/// }
+///
+/// # let target = message::Target::new("/".into()).unwrap();
+/// # let mut request = Request::made_up(wire::Method::Post, target, Default::default());
+/// # request.body = "four".into();
+/// # let response = net::worker::block_on_local(Count.handle(&mut request).resolve()).unwrap();
+/// # let message::Body::Bytes(body) = response.body else { panic!("a body") };
+/// # assert_eq!(body, "4 bytes");
+/// ```
 pub trait Handler {
     /// Returns the handler's name in the configuration.
     fn name(&self) -> &'static str;
@@ -254,9 +307,9 @@ fn show_fault(passed: &[Stage], request: &mut Request, mut fault: Fault) -> Faul
     fault
 }
 
-/// The rest of the route behind a [`Middleware`] (seam 6): an owned handle that may run apart from
-/// its client (as a task of its own: [`crate::BackgroundPermit`]), more than once, with a made-up
-/// request ([`Request::apart`]) and a deadline. Dropping the future it gives cancels it.
+/// The rest of the route behind a [`Middleware`] (extension point 6): an owned handle that may run
+/// in the background (as a task of its own: [`crate::BackgroundPermit`]), more than once, with
+/// another request ([`Request::apart`]) and a deadline. Dropping the future it gives cancels it.
 #[derive(Clone)]
 pub struct Next {
     route: Rc<Route>,

@@ -40,15 +40,15 @@ enum Check {
     All(Vec<Check>),
     Any(Vec<Check>),
     Not(Box<Check>),
-    Field(Place, Vec<Test>),
+    Field(FieldSource, Vec<Test>),
     Ip(Vec<Cidr>),
     Scheme(Scheme),
     Time(Times),
 }
 
-/// Something of the request that has values by name.
+/// The part of a request in which a name has values.
 #[derive(Clone, Debug, PartialEq)]
-enum Place {
+enum FieldSource {
     Header(HeaderName),
     Query(String),
     Cookie(String),
@@ -69,7 +69,7 @@ enum Test {
 }
 
 impl Condition {
-    /// Does it hold for this request, now?
+    /// True if it holds for this request, now.
     pub fn holds(&self, request: &Request) -> bool {
         self.holds_at(request, None)
     }
@@ -136,7 +136,7 @@ impl Check {
             Check::Time(_) => 2,
             Check::Ip(ranges) => 2 + ranges.len() as u32,
             Check::Field(place, tests) => {
-                let searched = if matches!(place, Place::Header(_)) { 4 } else { 12 };
+                let searched = if matches!(place, FieldSource::Header(_)) { 4 } else { 12 };
                 searched + tests.iter().map(Test::cost).sum::<u32>()
             }
             Check::All(checks) | Check::Any(checks) => checks.iter().map(Check::cost).sum(),
@@ -179,16 +179,16 @@ impl Test {
 
 /// A name may have several values: one of them must pass every test. Where there is none, the tests
 /// must say so (`present: false`, `blank: true`).
-fn field_holds(place: &Place, tests: &[Test], request: &Request) -> bool {
+fn field_holds(place: &FieldSource, tests: &[Test], request: &Request) -> bool {
     let mut missing = true;
     let mut passes = |value: &[u8]| {
         missing = false;
         tests.iter().all(|test| test.holds(value))
     };
     let passed = match place {
-        Place::Header(name) => request.headers.get_all(name).any(&mut passes),
-        Place::Cookie(name) => variables::cookies(request, name).any(&mut passes),
-        Place::Query(name) => variables::query(request, name).any(|value| passes(&value)),
+        FieldSource::Header(name) => request.headers.get_all(name).any(&mut passes),
+        FieldSource::Cookie(name) => variables::cookies(request, name).any(&mut passes),
+        FieldSource::Query(name) => variables::query(request, name).any(|value| passes(&value)),
     };
     passed || (missing && tests.iter().all(Test::holds_missing))
 }
@@ -254,9 +254,9 @@ impl fmt::Display for Check {
             Check::Not(check) => write!(f, "not ({check})"),
             Check::Field(place, tests) => {
                 match place {
-                    Place::Header(name) => write!(f, "header {name}")?,
-                    Place::Query(name) => write!(f, "query {name}")?,
-                    Place::Cookie(name) => write!(f, "cookie {name}")?,
+                    FieldSource::Header(name) => write!(f, "header {name}")?,
+                    FieldSource::Query(name) => write!(f, "query {name}")?,
+                    FieldSource::Cookie(name) => write!(f, "cookie {name}")?,
                 }
                 for (at, test) in tests.iter().enumerate() {
                     f.write_str(if at == 0 { " " } else { " and " })?;

@@ -1,10 +1,10 @@
-//! State keyed by bytes that many workers share and that outlives Plans (seam 9).
+//! State keyed by bytes that many workers share and that outlives plans (extension point 9).
 //!
 //! Owns a sharded table, bounded in entries, whose values carry their own atomics. Promises that a
 //! hit takes a read lock and writes nothing but the value's own atomics and one saturating bit;
-//! only an insertion takes its shard's write lock, and a full shard evicts the entry that was not
-//! asked for lately (CLOCK). Never waits for anything else: what another machine should hear is
-//! noted in a bounded queue, and the control thread carries it there ([`Keyed::synchronise`]).
+//! only an insertion takes its shard's write lock, and a full shard evicts an entry that was not
+//! used recently (CLOCK). Never waits for anything else: changes for another machine are noted in a
+//! bounded queue, and the control thread sends them ([`Keyed::synchronise`]).
 
 use std::hash::BuildHasher;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,7 +15,7 @@ use foldhash::fast::RandomState;
 use hashbrown::HashTable;
 use telemetry::{SharedCounter, SharedGauge};
 
-/// Most shards: more than workers, so that two insertions seldom meet.
+/// Most shards: more than workers, so that two insertions seldom wait for one another.
 const SHARDS_MAX: usize = 64;
 /// Fewer entries than this make no shard: keys spread unevenly, and a shard evicts by itself.
 const SHARD_ENTRIES_MIN: usize = 64;
@@ -58,13 +58,13 @@ struct Padded<V>(RwLock<Shard<V>>);
 struct Shard<V> {
     /// Places in `slots`, found by the hash of the key.
     index: HashTable<u32>,
-    slots: Vec<Slot<V>>,
+    slots: Vec<KeySlot<V>>,
     limit: usize,
     /// Where the next eviction begins to look.
     hand: usize,
 }
 
-struct Slot<V> {
+struct KeySlot<V> {
     hash: u64,
     key: Box<[u8]>,
     value: V,
@@ -75,7 +75,7 @@ struct Slot<V> {
     changed: AtomicBool,
 }
 
-/// Keys and what is to be heard of each.
+/// Keys and the news of each.
 pub type Batch<N> = Vec<(Box<[u8]>, N)>;
 
 /// Another place that shares the state: a second instance, a store. Called on the control thread.
@@ -225,7 +225,7 @@ impl<V> Keyed<V> {
         batch
     }
 
-    fn note_change(&self, queue: &ArrayQueue<Box<[u8]>>, slot: &Slot<V>) {
+    fn note_change(&self, queue: &ArrayQueue<Box<[u8]>>, slot: &KeySlot<V>) {
         if slot.changed.swap(true, Ordering::SeqCst) {
             return;
         }
@@ -239,7 +239,7 @@ impl<V> Keyed<V> {
         &self,
         key: &[u8],
         make: impl FnOnce() -> V,
-        using: impl FnOnce(&Slot<V>) -> R,
+        using: impl FnOnce(&KeySlot<V>) -> R,
     ) -> R {
         let hash = self.hasher.hash_one(key);
         {
@@ -253,7 +253,7 @@ impl<V> Keyed<V> {
             }
         }
         let mut shard = self.write(hash);
-        // Somebody else may have made it between the two locks.
+        // Another worker may have made it between the two locks.
         let at = match shard.place(hash, key) {
             Some(at) => at,
             None => {
@@ -299,13 +299,13 @@ impl<V> Shard<V> {
         self.index.find(hash, same).map(|at| *at as usize)
     }
 
-    fn find(&self, hash: u64, key: &[u8]) -> Option<&Slot<V>> {
+    fn find(&self, hash: u64, key: &[u8]) -> Option<&KeySlot<V>> {
         self.place(hash, key).map(|at| &self.slots[at])
     }
 
     fn insert(&mut self, hash: u64, key: &[u8], value: V) -> usize {
         let at = self.slots.len();
-        self.slots.push(Slot {
+        self.slots.push(KeySlot {
             hash,
             key: key.into(),
             value,

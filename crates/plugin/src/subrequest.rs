@@ -1,10 +1,9 @@
-//! Requests that come from within: to an upstream of the Plan by its name, or through the routes
-//! of the Plan once more.
+//! Subrequests: to an upstream of the plan by its name, or through the routes of the plan again.
 //!
-//! Owns what a Plan offers for that on one worker; whoever runs scripts gets it from whoever builds
-//! the worker's instance, so that neither has to know the other. Promises that a request leads to
-//! others at most [`SUBREQUEST_DEPTH`] deep, and that nothing here keeps a Plan alive: while an
-//! exchange of it is under way its routes are there, afterwards they need not be.
+//! Owns what a plan offers for that on one worker. `server` fills it in when it builds the worker's
+//! instance, and `lua-host` uses it, so that neither depends on the other. Promises that requests
+//! nest at most [`SUBREQUEST_DEPTH`] deep, and that nothing here keeps a plan alive: while an
+//! exchange of the plan is in flight its routes exist, afterwards they need not.
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -15,10 +14,10 @@ use crate::problem::{self, ErrorPages};
 use crate::{Dispatch, Handler};
 use message::{Fault, FaultKind, Outcome, Request};
 
-/// How many requests may stand between a client's and one that comes of it.
+/// Deepest nesting of a subrequest below the request of a client.
 pub const SUBREQUEST_DEPTH: u8 = 10;
 
-/// The upstreams and the routes of one Plan, for requests from within.
+/// The upstreams and the routes of one plan, for subrequests.
 #[derive(Default)]
 pub struct Subrequests {
     upstreams: BTreeMap<String, Rc<dyn Handler>>,
@@ -35,7 +34,7 @@ impl Subrequests {
         Rc::new(Subrequests { upstreams, routes: OnceCell::new() })
     }
 
-    /// The routes: they come later, because building them may already ask for upstreams.
+    /// Sets the routes, which are built later and may already ask for upstreams.
     pub fn route_through(&self, dispatch: Weak<dyn Dispatch>, pages: Arc<ErrorPages>) {
         let _ = self.routes.set(Routes { dispatch, pages });
     }
@@ -49,8 +48,8 @@ impl Subrequests {
         self.upstreams.keys().map(String::as_str)
     }
 
-    /// Runs a request through the routes. What fails on its way is the response a client would get;
-    /// a fault is given back only for what could not set out.
+    /// Runs a request through the routes. A failure on a route is the response that a client would
+    /// get; a fault is returned only if the request could not be routed at all.
     pub async fn route(&self, mut request: Request) -> Outcome {
         if request.depth > SUBREQUEST_DEPTH {
             let why = format!("more than {SUBREQUEST_DEPTH} requests led to one another");
@@ -87,7 +86,7 @@ mod tests {
     use message::{Headers, Response, RouteBounds, Target};
     use wire::Method;
 
-    /// Asks the routes again for every request.
+    /// Sends every request through the routes again.
     struct Again(Rc<Subrequests>);
 
     impl Handler for Again {
@@ -124,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_ends_and_what_no_route_takes_is_an_answer() {
+    fn a_loop_ends_and_a_request_without_a_route_gets_a_response() {
         let inside = Subrequests::new(BTreeMap::new());
         let route = Route::new(
             "loop",

@@ -2,8 +2,8 @@
 //!
 //! Owns the meaning of every `settings::Variable`. Promises: what is missing is empty; a variable
 //! that stands alone copies nothing unless it has to be decoded, and allocates nothing for
-//! addresses and numbers. Values are bytes as the client sent them: who writes them into a URL uses
-//! [`fill_url`], who writes them into a header is protected by `Headers`.
+//! addresses and numbers. Values are bytes as the client sent them: a URL is filled in by
+//! [`fill_url`], which encodes them, and `Headers` keeps them on one line of a header.
 
 use std::borrow::Cow;
 use std::io::Write;
@@ -24,7 +24,7 @@ pub enum Text<'a> {
     Owned(Vec<u8>),
 }
 
-/// Room for the longest address and the longest number.
+/// Space for the longest address and the longest number.
 #[derive(Clone, Debug)]
 pub struct Short {
     bytes: [u8; 48],
@@ -139,7 +139,7 @@ pub fn fill<'a>(template: &'a Template, request: &'a Request) -> Text<'a> {
     }
 }
 
-/// What a request is told apart by.
+/// The text of a key: what requests are distinguished by.
 pub fn key<'a>(key: &'a Key, request: &'a Request) -> Text<'a> {
     fill(key.template(), request)
 }

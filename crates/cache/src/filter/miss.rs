@@ -261,7 +261,7 @@ impl<'a> MissHandler<'a> {
         let keys = (lookup.primary.clone(), lookup.key.clone());
         let mut fetch = self.fetch(leader, keys, Some(object.clone()));
         fetch.own = Some(own);
-        permit.run(fetch.run()).let_go();
+        permit.run(fetch.run()).detach();
     }
 
     /// Fetches for this request alone: the last response could not be shared. The response is
@@ -314,7 +314,7 @@ impl<'a> MissHandler<'a> {
         let informer = self.request.informer.clone().map(Rc::new);
         let interim = |client| Rc::new(InterimForwarder(Rc::downgrade(client))) as Rc<dyn Inform>;
         fetch.request.informer = informer.as_ref().map(interim);
-        permit.run(fetch.run()).let_go();
+        permit.run(fetch.run()).detach();
         let outcome = outcome.await;
         drop((own, informer));
         let Ok((outcome, notes)) = outcome else {

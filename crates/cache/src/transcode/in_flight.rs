@@ -111,7 +111,7 @@ impl TranscodeRequest<'_> {
             let _turn = PERMITS.acquire().await;
             run.await;
         };
-        seat.run(in_turn).let_go();
+        seat.run(in_turn).detach();
         TranscodeStart::InFlight(TranscodeWaiter(news))
     }
 
@@ -144,7 +144,7 @@ impl TranscodeRequest<'_> {
             let _turn = turn;
             run.await;
         };
-        seat.run(in_turn).let_go();
+        seat.run(in_turn).detach();
     }
 
     /// Runs the transcode, stores the result and publishes it.

@@ -10,7 +10,6 @@ use bytes::Bytes;
 use message::{Body, Frame, Headers, Target, WINDOW_BYTES};
 use net::FileRange;
 use plugin::problem::{ErrorPages, render};
-use plugin::{Local, Shared};
 use settings::{Node, Reader, Report, Setting, node};
 use tempfile::TempDir;
 
@@ -22,13 +21,7 @@ mod changes;
 mod ranges;
 
 fn context() -> WorkerContext {
-    WorkerContext {
-        index: 0,
-        workers: 1,
-        telemetry: Arc::new(telemetry::Telemetry::new()),
-        shared: Arc::new(Shared::default()),
-        local: Rc::new(Local::default()),
-    }
+    WorkerContext::default()
 }
 
 fn record(node: &Node) -> Files {

@@ -111,7 +111,7 @@ impl Coalesce {
             let _ = writer.fill(&mut body).await;
             drop(flight);
         };
-        seat.run(filling).let_go();
+        seat.run(filling).detach();
         Ok(response)
     }
 }

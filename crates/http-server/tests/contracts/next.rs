@@ -31,7 +31,7 @@ impl Middleware for Mirror {
             .run(async move {
                 let _ = ended.send(next.run_within(within, &mut copy).await);
             })
-            .let_go();
+            .detach();
         Ok(Response::text(200, "at once")).into()
     }
 }

@@ -6,7 +6,7 @@
 use settings::{Cidr, Node, OneOrMany, Reader, Regex, Setting};
 
 use super::time::{Clock, Offset, Times, Window, Zone};
-use super::{Check, Condition, Place, Test, combined};
+use super::{Check, Condition, FieldSource, Test, combined};
 use crate::{HeaderName, PathGlob};
 use message::Scheme;
 
@@ -14,7 +14,7 @@ use message::Scheme;
 ///
 /// It has one subject: `header`, `query`, `cookie`, `ip`, `scheme` or `time`; or it combines
 /// others with `all`, `any` or `not`. A list of conditions means `all`. A header, query
-/// parameter or cookie is tested by the operators beside it; without one it must be present.
+/// parameter or cookie is tested by the operators next to it; without one it must be present.
 /// Where a name has several values, one of them must pass every operator.
 #[derive(Clone, Debug, PartialEq, Setting)]
 pub(crate) struct Written {
@@ -137,11 +137,11 @@ impl Written {
 
     fn subject(mut self, node: &Node, reader: &mut Reader<'_>) -> Option<Check> {
         let place = if let Some(name) = self.header.take() {
-            Place::Header(name)
+            FieldSource::Header(name)
         } else if let Some(name) = self.query.take() {
-            Place::Query(name)
+            FieldSource::Query(name)
         } else if let Some(name) = self.cookie.take() {
-            Place::Cookie(name)
+            FieldSource::Cookie(name)
         } else {
             return self.without_operators(node, reader);
         };
@@ -157,7 +157,7 @@ impl Written {
         let keys = node.map().unwrap_or_default();
         if let Some((key, _)) = keys.iter().find(|(key, _)| OPERATORS.contains(&&*key.name)) {
             let why = format!("`{}` tests nothing here", key.name);
-            reader.error(key.span, why).help("it stands beside header, query or cookie");
+            reader.error(key.span, why).help("it belongs next to header, query or cookie");
             return None;
         }
         let list = |key| node.get(key).unwrap_or(node);

@@ -31,7 +31,7 @@ fn a_key_is_made_once_and_found_again() {
 }
 
 #[test]
-fn a_full_table_forgets_what_nobody_asks_for() {
+fn a_full_table_forgets_unused_keys() {
     let table = table(64, 0);
     for _ in 0..2 {
         assert!(bump(&table, b"regular") >= 1);

@@ -1,9 +1,9 @@
-//! How rooms plug into a configuration: kinds, plans, and the context a worker builds them in.
+//! Kinds and plans of filters and handlers, and the context in which a worker builds them.
 //!
-//! Settings flow one way: text → Plan → constructors. A room exports a table of kinds; `config`
-//! reads each entry into a frozen plan (`Send + Sync`, shared by all workers); every worker builds
-//! its own instance from it, which need not be `Send` and takes no lock. State that must outlive a
-//! Plan (pools, health, buckets) is asked of the context by identity.
+//! Settings flow one way: text → plan → instance. A crate exports a table of kinds; `config` reads
+//! each entry into a plan (`Send + Sync`, shared by all workers); every worker builds its own
+//! instance of it, which need not be `Send` and takes no lock. State that must outlive a plan
+//! (pools, health, rate buckets) is requested from the context by its identity.
 
 use std::any::{Any, TypeId};
 use std::cell::RefCell;
@@ -21,11 +21,11 @@ use crate::{Handler, Stage};
 pub trait FilterPlan: Send + Sync {
     fn name(&self) -> &'static str;
     fn build(&self, worker: &WorkerContext) -> Stage;
-    /// The same for a route of that name: for what keeps things that routes must not share.
+    /// The same for a route of that name: for filters whose state routes must not share.
     fn build_on(&self, _route: &str, worker: &WorkerContext) -> Stage {
         self.build(worker)
     }
-    /// The plan itself, for the room that made it to find again.
+    /// The plan itself, so that the crate that made it can downcast it.
     fn as_any(&self) -> Option<&dyn Any> {
         None
     }
@@ -33,7 +33,7 @@ pub trait FilterPlan: Send + Sync {
     fn describe(&self) -> String {
         String::new()
     }
-    /// What its own files say of upstreams.
+    /// The upstreams that its own files name.
     fn mentions(&self) -> Option<&Mentions> {
         None
     }
@@ -42,8 +42,8 @@ pub trait FilterPlan: Send + Sync {
     fn changes_generated(&self) -> bool {
         false
     }
-    /// Whether it rejects clients that do not prove who they are: a route with such a filter is a
-    /// protected one.
+    /// True if it rejects clients that do not authenticate: a route with such a filter is
+    /// protected.
     fn authenticates(&self) -> bool {
         false
     }
@@ -60,22 +60,22 @@ pub trait HandlerPlan: Send + Sync {
     fn describe(&self) -> String {
         String::new()
     }
-    /// The plan itself, for the room that made it to find again.
+    /// The plan itself, so that the crate that made it can downcast it.
     fn as_any(&self) -> Option<&dyn Any> {
         None
     }
-    /// The upstream it names, with the place where it does: checked against `upstreams`.
+    /// The upstream it names, with its position: checked against `upstreams`.
     fn upstream(&self) -> Option<&settings::Spanned<String>> {
         None
     }
-    /// What its own files say of upstreams.
+    /// The upstreams that its own files name.
     fn mentions(&self) -> Option<&Mentions> {
         None
     }
 }
 
-/// What the files of a plan say of upstreams: checked against `upstreams` like what the
-/// configuration itself says.
+/// The upstreams that the files of a plan name: checked against `upstreams` like those that the
+/// configuration itself names.
 #[derive(Clone, Debug, Default)]
 pub struct Mentions {
     /// Named where only the name of an upstream can stand.
@@ -122,8 +122,21 @@ pub struct WorkerContext {
     pub local: Rc<Local>,
 }
 
-/// Process-wide state by key. An entry lives as long as something holds it, so state that two
-/// successive plans both name is reused, and state that only the old plan named goes with it.
+impl Default for WorkerContext {
+    /// The only worker of a process, with state of its own: for tests and small programs.
+    fn default() -> WorkerContext {
+        WorkerContext {
+            index: 0,
+            workers: 1,
+            telemetry: Arc::new(Telemetry::new()),
+            shared: Arc::default(),
+            local: Rc::default(),
+        }
+    }
+}
+
+/// Process-wide state by key. An entry lives as long as something holds it: state that two
+/// successive plans use is reused, and state that only the old plan uses is dropped with it.
 #[derive(Default)]
 pub struct Shared {
     /// One `HashMap<K, Weak<T>>` for each pair of types. Locked when a plan is built, never while a
@@ -134,6 +147,16 @@ pub struct Shared {
 impl Shared {
     /// Returns the living state of type `T` under `key`, or makes it. Keys of different types and
     /// states of different types never meet; the only state of its type has the key `()`.
+    ///
+    /// ```
+    /// use std::sync::atomic::{AtomicU64, Ordering};
+    ///
+    /// let shared = plugin::Shared::default();
+    /// let before_reload = shared.get("orders", AtomicU64::default);
+    /// before_reload.fetch_add(1, Ordering::Relaxed);
+    /// let after_reload = shared.get("orders", AtomicU64::default);
+    /// assert_eq!(after_reload.load(Ordering::Relaxed), 1);
+    /// ```
     pub fn get<K, T>(&self, key: K, make: impl FnOnce() -> T) -> Arc<T>
     where
         K: Hash + Eq + Send + 'static,
