@@ -5,27 +5,24 @@
 //! to do. It ends when the script exits; a VM without a loop has no timers.
 
 use std::future::poll_fn;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
-use net::clock;
-use tokio::time::{Instant, Sleep};
+use net::clock::{self, Moment};
+use net::timer::Timer;
 
 use crate::limits::TIMERS_PER_LOOK;
-use crate::timers::{self, TimerAction, TimerId};
+use crate::timers::{TimerAction, TimerId};
 use crate::vm::{Turn, Vm};
 
 /// Drives a VM until its program exits; returns the code.
 pub async fn drive(vm: Rc<Vm>) -> i32 {
-    // Reset before the first use.
-    let mut sleep = pin!(tokio::time::sleep(Duration::ZERO));
-    let mut until = 0;
-    poll_fn(|cx| poll(&vm, cx, sleep.as_mut(), &mut until)).await
+    let timer = Timer::new();
+    poll_fn(|cx| poll(&vm, cx, &timer)).await
 }
 
-fn poll(vm: &Vm, cx: &mut Context<'_>, mut sleep: Pin<&mut Sleep>, until: &mut u64) -> Poll<i32> {
+fn poll(vm: &Vm, cx: &mut Context<'_>, timer: &Timer) -> Poll<i32> {
     loop {
         let busy = run_timers(vm);
         if let Some(code) = vm.exit_code() {
@@ -42,18 +39,9 @@ fn poll(vm: &Vm, cx: &mut Context<'_>, mut sleep: Pin<&mut Sleep>, until: &mut u
             continue;
         }
         let Some(at) = vm.timers.earliest_ms(cx.waker()) else { return Poll::Pending };
-        let now = timers::now_ms();
-        if at <= now {
-            clock::refresh();
-            continue;
-        }
-        if *until != at {
-            *until = at;
-            sleep.as_mut().reset(Instant::now() + Duration::from_millis(at - now));
-        }
-        ready!(sleep.as_mut().poll(cx));
-        *until = 0;
         clock::refresh();
+        timer.set_precise_at(Moment::from_ms(at));
+        ready!(timer.poll(cx));
     }
 }
 

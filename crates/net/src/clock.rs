@@ -34,7 +34,8 @@ impl Moment {
         self.0
     }
 
-    pub(crate) fn from_ms(ms: u64) -> Moment {
+    /// The moment so many milliseconds after the process began.
+    pub fn from_ms(ms: u64) -> Moment {
         Moment(ms)
     }
 }

@@ -26,6 +26,8 @@ use hickory_resolver::proto::rr::{Name, RecordType};
 use hickory_resolver::system_conf::parse_resolv_conf;
 use hickory_resolver::{Hosts, TokioResolver};
 
+use crate::timer;
+
 /// Bounds on lookups and on the validity of their results.
 #[derive(Clone, Copy, Debug)]
 struct Limits {
@@ -175,8 +177,8 @@ impl Resolver {
                 return fail(NoAddress::Unanswered(reason.clone()), limits.negative_default);
             }
         };
-        match tokio::time::timeout(limits.lookup, resolver.lookup_ip(name)).await {
-            Ok(Ok(lookup)) => {
+        match timer::within(limits.lookup, resolver.lookup_ip(name)).await {
+            Some(Ok(lookup)) => {
                 let left = lookup.valid_until().saturating_duration_since(Instant::now());
                 let addresses = usable(lookup.iter(), limits.addresses);
                 if addresses.is_empty() {
@@ -184,11 +186,11 @@ impl Resolver {
                 }
                 answer(addresses, left.clamp(limits.ttl_min, limits.ttl_max))
             }
-            Ok(Err(error)) => {
+            Some(Err(error)) => {
                 let (reason, valid_for) = explain(error, limits);
                 fail(reason, valid_for)
             }
-            Err(_) => {
+            None => {
                 let reason = format!("no name server answered within {:?}", limits.lookup);
                 fail(NoAddress::Unanswered(reason), limits.negative_default)
             }

@@ -1,12 +1,12 @@
 //! Time-outs: one ordered timer queue per worker, one lazily moved entry per connection.
 //!
 //! A [`Timer`] belongs to one task. Setting a later deadline is a memory store: the entry stays in
-//! the queue and is moved when its tick comes up. Only a deadline earlier than the entry's tick
-//! inserts it again. Deadlines are rounded up to [`TICK_MS`], so a timer fires at most one tick
-//! late and never early. A timer dropped while its entry is queued leaves the entry to the next
-//! timer, so that many short waits with long deadlines do not fill the queue. One task per worker
-//! ([`drive`]) runs the queue; it sleeps until the first entry and costs nothing while there is
-//! none.
+//! the queue and is moved when its time comes up. Only a deadline earlier than that inserts it
+//! again. Deadlines are rounded up to [`TICK_MS`], unless they are set as precise ones, so a timer
+//! fires at most one tick late and never early. A timer dropped while its entry is queued leaves
+//! the entry to the next timer, so that many short waits with long deadlines do not fill the queue.
+//! One task per worker ([`drive`]) runs the queue; it sleeps until the first entry and costs
+//! nothing while there is none.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -16,25 +16,28 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use crate::clock::{self, Moment};
 
-/// Resolution of every time-out on a worker.
+/// Resolution of time-outs: those of one tick are one entry of the queue and one wake-up.
 pub const TICK_MS: u64 = 4;
 
 struct Entry {
     /// When the owner is to be woken; [`Moment::NEVER`] if it is not waiting.
     deadline: Cell<Moment>,
-    /// The tick under which the entry is queued; `u64::MAX` if it is not.
-    tick: Cell<u64>,
+    /// The millisecond under which the entry is queued; `u64::MAX` if it is not.
+    queued_ms: Cell<u64>,
     waker: RefCell<Option<Waker>>,
 }
 
 #[derive(Default)]
 struct TimerQueue {
-    ticks: BTreeMap<u64, Vec<Rc<Entry>>>,
+    /// By the millisecond at which they come up.
+    entries: BTreeMap<u64, Vec<Rc<Entry>>>,
     driver: Option<Waker>,
-    /// The tick until which the driver sleeps.
-    target: u64,
+    /// The millisecond until which the driver sleeps.
+    target_ms: u64,
 }
 
 /// Entries of dropped timers that are reused by new ones.
@@ -43,7 +46,7 @@ const SPARE_MAX: usize = 1024;
 thread_local! {
     static SPARE: RefCell<Vec<Rc<Entry>>> = const { RefCell::new(Vec::new()) };
     static TIMER_QUEUE: RefCell<TimerQueue> =
-        RefCell::new(TimerQueue { target: u64::MAX, ..TimerQueue::default() });
+        RefCell::new(TimerQueue { target_ms: u64::MAX, ..TimerQueue::default() });
 }
 
 /// A movable deadline of one task on this worker.
@@ -79,7 +82,7 @@ impl Timer {
             entry: spare.unwrap_or_else(|| {
                 Rc::new(Entry {
                     deadline: Cell::new(Moment::NEVER),
-                    tick: Cell::new(u64::MAX),
+                    queued_ms: Cell::new(u64::MAX),
                     waker: RefCell::new(None),
                 })
             }),
@@ -91,10 +94,17 @@ impl Timer {
         self.set_at(clock::now().after(span));
     }
 
-    /// Sets the deadline.
+    /// Sets the deadline, rounded up to a tick.
     pub fn set_at(&self, deadline: Moment) {
+        let rounded = deadline.as_ms().checked_next_multiple_of(TICK_MS);
+        self.set_precise_at(rounded.map_or(Moment::NEVER, Moment::from_ms));
+    }
+
+    /// Sets the deadline to the millisecond: for waits that are shorter than a tick. Time-outs of
+    /// connections share wake-ups instead.
+    pub fn set_precise_at(&self, deadline: Moment) {
         self.entry.deadline.set(deadline);
-        if deadline != Moment::NEVER && tick_of(deadline) < self.entry.tick.get() {
+        if deadline.as_ms() < self.entry.queued_ms.get() {
             insert(&self.entry, deadline);
         }
     }
@@ -136,7 +146,7 @@ impl Drop for Timer {
         // The entry may stay queued: it must wake nothing and release its task.
         self.entry.deadline.set(Moment::NEVER);
         self.entry.waker.borrow_mut().take();
-        if self.entry.tick.get() == u64::MAX {
+        if self.entry.queued_ms.get() == u64::MAX {
             return;
         }
         // A thread that ends may have dropped its spare entries before its tasks.
@@ -156,6 +166,13 @@ pub async fn sleep(span: Duration) {
     poll_fn(|cx| timer.poll(cx)).await;
 }
 
+/// Sleeps to the millisecond: for spans shorter than a tick.
+pub async fn sleep_precisely(span: Duration) {
+    let timer = Timer::new();
+    timer.set_precise_at(clock::now().after(span));
+    poll_fn(|cx| timer.poll(cx)).await;
+}
+
 /// Waits for `future` at most `span`; `None` once the time has passed (the future is dropped).
 pub async fn within<F: Future>(span: Duration, future: F) -> Option<F::Output> {
     let timer = Timer::new();
@@ -170,17 +187,13 @@ pub async fn within<F: Future>(span: Duration, future: F) -> Option<F::Output> {
     .await
 }
 
-fn tick_of(deadline: Moment) -> u64 {
-    deadline.as_ms().div_ceil(TICK_MS)
-}
-
 fn insert(entry: &Rc<Entry>, deadline: Moment) {
-    let tick = tick_of(deadline);
-    entry.tick.set(tick);
+    let at_ms = deadline.as_ms();
+    entry.queued_ms.set(at_ms);
     TIMER_QUEUE.with(|queue| {
         let mut queue = queue.borrow_mut();
-        queue.ticks.entry(tick).or_default().push(entry.clone());
-        if tick < queue.target
+        queue.entries.entry(at_ms).or_default().push(entry.clone());
+        if at_ms < queue.target_ms
             && let Some(driver) = queue.driver.take()
         {
             driver.wake();
@@ -188,22 +201,21 @@ fn insert(entry: &Rc<Entry>, deadline: Moment) {
     });
 }
 
-/// Wakes every owner whose deadline has passed and moves the other due entries; returns the next
-/// tick.
+/// Wakes every owner whose deadline has passed and moves the other due entries; returns when the
+/// next entry comes up.
 fn turn(now: Moment) -> Option<Moment> {
-    let reached = now.as_ms() / TICK_MS;
     loop {
         let due = TIMER_QUEUE.with(|queue| {
             let mut queue = queue.borrow_mut();
-            let first = queue.ticks.first_entry()?;
-            (*first.key() <= reached).then(|| first.remove_entry())
+            let first = queue.entries.first_entry()?;
+            (*first.key() <= now.as_ms()).then(|| first.remove_entry())
         });
-        let Some((tick, entries)) = due else { break };
+        let Some((at_ms, entries)) = due else { break };
         for entry in entries {
-            if entry.tick.get() != tick {
+            if entry.queued_ms.get() != at_ms {
                 continue; // an older copy: the entry moved forward since
             }
-            entry.tick.set(u64::MAX);
+            entry.queued_ms.set(u64::MAX);
             let deadline = entry.deadline.get();
             if deadline <= now {
                 if let Some(waker) = entry.waker.borrow().as_ref() {
@@ -214,17 +226,12 @@ fn turn(now: Moment) -> Option<Moment> {
             }
         }
     }
-    TIMER_QUEUE.with(|queue| {
-        queue.borrow().ticks.keys().next().map(|tick| Moment::from_ms(tick.saturating_mul(TICK_MS)))
-    })
+    next_due()
 }
 
 /// When the first entry of this thread comes up.
-#[cfg(debug_assertions)]
 pub(crate) fn next_due() -> Option<Moment> {
-    TIMER_QUEUE.with(|queue| {
-        queue.borrow().ticks.keys().next().map(|tick| Moment::from_ms(tick * TICK_MS))
-    })
+    TIMER_QUEUE.with(|queue| queue.borrow().entries.keys().next().copied().map(Moment::from_ms))
 }
 
 /// Wakes every owner whose deadline has passed.
@@ -235,23 +242,26 @@ pub(crate) fn fire_due() {
 
 /// Runs this thread's timer queue for ever; a worker spawns it once.
 pub async fn drive() {
+    // The only sleep requested from tokio: one per worker, not one per connection.
+    let mut sleep = pin!(tokio::time::sleep(Duration::ZERO));
     loop {
         clock::refresh();
         let now = clock::now();
         let next = turn(now);
-        let target = next.map_or(u64::MAX, tick_of);
-        TIMER_QUEUE.with(|queue| queue.borrow_mut().target = target);
-        // The only sleep requested from tokio: one per worker, not one per connection.
-        let mut sleep = next.map(|at| Box::pin(tokio::time::sleep(at.since(now))));
+        let target_ms = next.map_or(u64::MAX, Moment::as_ms);
+        TIMER_QUEUE.with(|queue| queue.borrow_mut().target_ms = target_ms);
+        if let Some(at) = next {
+            sleep.as_mut().reset(Instant::now() + at.since(now));
+        }
         poll_fn(|cx| {
             let earlier = TIMER_QUEUE.with(|queue| {
                 let mut queue = queue.borrow_mut();
                 queue.driver = Some(cx.waker().clone());
-                queue.ticks.keys().next().is_some_and(|first| *first < target)
+                queue.entries.keys().next().is_some_and(|first| *first < target_ms)
             });
-            match &mut sleep {
+            match next {
                 _ if earlier => Poll::Ready(()),
-                Some(sleep) => sleep.as_mut().poll(cx),
+                Some(_) => sleep.as_mut().poll(cx),
                 None => Poll::Pending,
             }
         })
@@ -286,13 +296,28 @@ mod tests {
         manual_time::block_on(async {
             let timer = Timer::new();
             timer.set(Duration::from_millis(20));
-            let tick = timer.entry.tick.get();
+            let queued_ms = timer.entry.queued_ms.get();
             timer.set(Duration::from_millis(40));
-            assert_eq!(timer.entry.tick.get(), tick);
+            assert_eq!(timer.entry.queued_ms.get(), queued_ms);
             manual_time::advance(Duration::from_millis(39)).await;
             assert!(poll_fn(|cx| Poll::Ready(timer.poll(cx))).await.is_pending());
             manual_time::advance(Duration::from_millis(1)).await;
             poll_fn(|cx| timer.poll(cx)).await;
+        });
+    }
+
+    #[test]
+    fn a_precise_deadline_is_not_rounded() {
+        manual_time::block_on(async {
+            for span_ms in 1..=2 * TICK_MS {
+                let timer = Timer::new();
+                timer.set_precise_at(clock::now().after(Duration::from_millis(span_ms)));
+                manual_time::advance(Duration::from_millis(span_ms - 1)).await;
+                assert!(poll_fn(|cx| Poll::Ready(timer.poll(cx))).await.is_pending());
+                assert_eq!(next_due(), Some(timer.deadline()));
+                manual_time::advance(Duration::from_millis(1)).await;
+                poll_fn(|cx| timer.poll(cx)).await;
+            }
         });
     }
 
@@ -315,7 +340,7 @@ mod tests {
                 assert!(done.is_some());
             }
             let queued = TIMER_QUEUE
-                .with(|queue| queue.borrow().ticks.values().map(Vec::len).sum::<usize>());
+                .with(|queue| queue.borrow().entries.values().map(Vec::len).sum::<usize>());
             assert_eq!(queued, 1);
             // A reused entry works like a new one.
             let begin = clock::now();

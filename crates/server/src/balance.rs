@@ -11,8 +11,8 @@ use net::SharedCounts;
 
 use crate::supervise::WORKERS_MAX;
 
-/// How long another process is given. A tick of the worker's own wheel is longer than a burst.
-const HOLD: Duration = Duration::from_millis(1);
+/// How long another process is given: the second of these milliseconds may have begun already.
+const HOLD: Duration = Duration::from_millis(2);
 /// In the place of a process that accepts nothing.
 pub(crate) const ABSENT: u32 = u32::MAX;
 /// So many connections more than another has are no reason to wait.
@@ -40,8 +40,8 @@ impl Balance {
     pub(crate) async fn turn(&self, connections: usize) {
         self.publish(connections);
         if self.has_more() {
-            // The wheel's ticks are too long for this, and it is not done for every connection.
-            tokio::time::sleep(HOLD).await;
+            // A tick of the time-outs is longer than a burst of connections.
+            net::timer::sleep_precisely(HOLD).await;
         }
     }
 

@@ -38,7 +38,7 @@ impl CacheSweeper {
         let caches = caches.clone();
         CacheSweeper(net::task::spawn_local(async move {
             loop {
-                tokio::time::sleep(SWEEP_EVERY).await;
+                net::timer::sleep(SWEEP_EVERY).await;
                 let all = caches.all();
                 if all.is_empty() {
                     continue;

@@ -67,7 +67,7 @@ impl Upstreams {
             }
         };
         // A name that takes longer adds its servers when it is resolved.
-        let _ = tokio::time::timeout(within, settling).await;
+        let _ = net::timer::within(within, settling).await;
     }
 
     /// The cluster of that name in the latest plan.

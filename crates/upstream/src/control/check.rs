@@ -43,7 +43,7 @@ pub(super) async fn keep(cluster: Arc<Cluster>, member: Arc<Member>, settings: H
         seed = crate::ring::mix(seed);
         let interval = settings.interval.get();
         let pause = if tracker.is_in_doubt() { interval.min(CHECK_DOUBT) } else { interval };
-        tokio::time::sleep(jittered(pause, seed)).await;
+        net::timer::sleep(jittered(pause, seed)).await;
     }
 }
 
@@ -127,7 +127,7 @@ async fn check(
         }
     };
     let late = || format!("no response within {}", settings.timeout);
-    tokio::time::timeout(within, checking).await.unwrap_or_else(|_| Err(late()))
+    net::timer::within(within, checking).await.unwrap_or_else(|| Err(late()))
 }
 
 async fn exchange(stream: &Stream, request: Bytes, expected: StatusRange) -> Result<(), String> {

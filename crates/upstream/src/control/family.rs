@@ -8,8 +8,8 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use net::Stream;
-use tokio::time::Instant;
+use net::clock::{self, Moment};
+use net::{Stream, timer};
 
 use crate::limits::{CHECK_DOUBT, FAMILY_HOLDS, FAMILY_PROBES, FAMILY_WITHIN};
 
@@ -18,7 +18,7 @@ use crate::limits::{CHECK_DOUBT, FAMILY_HOLDS, FAMILY_PROBES, FAMILY_WITHIN};
 pub(super) struct Family {
     v6: bool,
     /// The choice holds until then.
-    until: Option<Instant>,
+    until: Option<Moment>,
 }
 
 /// The addresses to use, and when to choose again: soon, if none accepted a connection.
@@ -34,9 +34,9 @@ impl Family {
             let addresses = if v4.is_empty() { v6 } else { v4 };
             return Chosen { addresses, valid_for: Duration::MAX };
         }
-        if self.until.is_none_or(|until| until <= Instant::now()) {
+        if self.until.is_none_or(|until| until <= clock::now()) {
             let (v4_accepts, v6_accepts) = tokio::join!(accepts(&v4), accepts(&v6));
-            self.until = (v4_accepts || v6_accepts).then(|| Instant::now() + FAMILY_HOLDS);
+            self.until = (v4_accepts || v6_accepts).then(|| clock::now().after(FAMILY_HOLDS));
             if v4_accepts || v6_accepts {
                 self.v6 = !v4_accepts;
             }
@@ -56,8 +56,7 @@ async fn accepts(addresses: &[SocketAddr]) -> bool {
         }
         false
     };
-    let within: Duration = FAMILY_WITHIN;
-    tokio::time::timeout(within, probing).await.unwrap_or(false)
+    timer::within(FAMILY_WITHIN, probing).await.unwrap_or(false)
 }
 
 #[cfg(test)]

@@ -38,6 +38,6 @@ pub(super) async fn keep(cluster: Arc<Cluster>, server: Address, names: Arc<Reso
                 error.valid_for
             }
         };
-        tokio::time::sleep(valid_for).await;
+        net::timer::sleep(valid_for).await;
     }
 }

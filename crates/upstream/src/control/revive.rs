@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use net::clock;
+use net::{clock, timer};
 
 use super::check::connect;
 use crate::cluster::Cluster;
@@ -17,12 +17,12 @@ use crate::member::Member;
 pub(super) async fn keep(cluster: Arc<Cluster>, member: Arc<Member>) {
     let mut was_down = false;
     loop {
-        let connecting = tokio::time::timeout(REVIVAL_WITHIN, connect(&member.destination));
-        let is_down = !matches!(connecting.await, Ok(Ok(_)));
+        let connecting = timer::within(REVIVAL_WITHIN, connect(&member.destination));
+        let is_down = !matches!(connecting.await, Some(Ok(_)));
         if was_down && !is_down {
             cluster.end_ejection(&member, clock::precise_us() / 1000);
         }
         was_down = is_down;
-        tokio::time::sleep(REVIVAL_INTERVAL).await;
+        timer::sleep(REVIVAL_INTERVAL).await;
     }
 }
