@@ -64,6 +64,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("libc", &["net", "lua-vm", "lua-std", "lua-host", "python", "server", "tidegate", "bench"]),
     ("libmimalloc-sys", &["net"]),
     ("memmap2", &["net"]),
+    ("loom", &["scenarios"]),
     ("mio", &[]),
     ("mlua", &["lua-vm", "lua-std", "lua-host"]),
     ("native-tls", &[]),

@@ -37,6 +37,12 @@ pub mod timer;
 pub mod tls;
 pub mod worker;
 
+/// `tests/models` has loom's types under these names.
+mod sync {
+    pub(crate) use std::sync::atomic::{AtomicBool, Ordering};
+    pub(crate) use std::sync::{Mutex, MutexGuard};
+}
+
 pub use allocator::{Allocator, release_free_memory};
 pub use anonymous_file::anonymous_file;
 pub use blocking::{Blocking, blocking};

@@ -21,6 +21,7 @@ mod deferred;
 pub(crate) mod executor;
 mod join;
 mod key;
+mod remote_queue;
 mod remote_wake;
 #[cfg(test)]
 mod tests;

@@ -21,6 +21,13 @@ mod series;
 pub mod timestamp;
 mod worker;
 mod writer;
+mod writer_signal;
+
+/// `tests/models` has loom's types under these names.
+mod sync {
+    pub(crate) use std::sync::atomic::{AtomicBool, Ordering, fence};
+    pub(crate) use std::thread::{Thread, park};
+}
 
 pub use cell::{CachePadded, Counter, Gauge, SharedCounter, SharedGauge};
 pub use families::{Family, Kind, Unit};

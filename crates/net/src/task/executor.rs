@@ -21,7 +21,8 @@ use tokio::task::coop;
 use super::deferred::{Deferred, DeferredSender};
 use super::join::{AbortHandle, drop_payload};
 use super::key::{Key, TASKS_MAX};
-use super::remote_wake::{Received, RemoteQueue};
+use super::remote_queue::{Received, RemoteQueue};
+use super::remote_wake;
 use super::{FOREIGN, STEPS, STEPS_PER_POLL};
 use crate::clock;
 use crate::readiness::Watch;
@@ -97,7 +98,7 @@ impl LocalExecutor {
     }
 
     fn start() -> Rc<LocalExecutor> {
-        let (remote, number) = RemoteQueue::open();
+        let (remote, number) = remote_wake::open();
         let executor = Rc::new(LocalExecutor {
             number,
             serial: Cell::new(0),
@@ -378,6 +379,6 @@ impl Drop for Driver {
         self.0.close();
         // Last, because destructors of tasks may still wake, spawn and close streams.
         CURRENT.set(std::ptr::null());
-        RemoteQueue::close(self.0.number);
+        remote_wake::close(self.0.number);
     }
 }
