@@ -19,6 +19,8 @@ ROWS ?= filters routes connections --peers baseline --rounds 6
 SOAK ?=
 # The run behind docs/benchmarks.md.
 REPORT ?= hello gateway filters routes files connections --peers nginx,haproxy --connections 1,100,512 --rounds 6
+# How often `make stress` runs the tests.
+RUNS ?= 20
 # How long each fuzz target runs in `make test` and `make fuzz`.
 FUZZ_SMOKE_SECONDS ?= 5
 FUZZ_SECONDS ?= 300
@@ -53,6 +55,10 @@ check: prepare-build ## the quick half of `make test`: format, lints, rustdoc, t
 .PHONY: test-python
 test-python: ## build the wheel into an environment of each CPython here, and test it (PYTHONS="3.13" PYTEST="-k name")
 	@scripts/python test
+
+.PHONY: stress
+stress: prepare-test build-debug ## run the Rust tests 20 times next to two busy loops; prints a table of the failures (RUNS=…)
+	@TIDEGATE_BINARY=$(DEBUG_BINARY) scripts/stress $(RUNS)
 
 .PHONY: deny
 deny: ## check licences, sources and banned crates of the dependencies
