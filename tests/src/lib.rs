@@ -30,6 +30,7 @@
 mod binary;
 mod connection;
 mod gate;
+mod idle;
 mod metrics;
 mod process;
 mod response;
@@ -40,6 +41,7 @@ mod wait;
 pub use binary::tidegate_binary;
 pub use connection::Connection;
 pub use gate::{Gate, Opener, gate};
+pub use idle::current_thread;
 pub use metrics::Metrics;
 pub use process::{Exit, Process, command_exists};
 pub use response::HttpResponse;

@@ -178,6 +178,12 @@ impl Tidegate {
         self.directory.path().join(name)
     }
 
+    /// Waits until the server has nothing left to do, nor these threads of the test
+    /// ([`current_thread`](crate::current_thread)), however busy the machine is.
+    pub fn wait_until_idle(&self, threads: &[&Path]) {
+        crate::idle::wait_until_idle(self.id(), threads);
+    }
+
     pub fn id(&self) -> u32 {
         self.process.id()
     }

@@ -3,17 +3,15 @@
 
 use super::{gateway, servers, settle, wait_until};
 use scenarios::gate;
-use scenarios::{Connection, Tidegate, Upstream};
+use scenarios::{Connection, Tidegate, Upstream, current_thread, eventually_some};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 /// More than twice what the buffers of the kernel on the way can hold.
 const BODY_BYTES: usize = 50 << 20;
 /// Buffers of the gateway and of what is counted to it; far less than a body.
 const MEMORY_BYTES_MAX: f64 = 20e6;
-/// How long nothing may move before we say that nothing does.
-const STILL: Duration = Duration::from_millis(200);
 
 /// Bytes that tell where they belong: what is lost, doubled or swapped shows.
 fn body() -> &'static [u8] {
@@ -27,11 +25,19 @@ fn body() -> &'static [u8] {
     })
 }
 
+/// A thread that sends the body, and how much of it the kernel has taken.
+#[derive(Default)]
+struct Sender {
+    thread: OnceLock<PathBuf>,
+    sent: AtomicUsize,
+}
+
 /// Sends the body in pieces and counts them.
-fn pour(connection: &mut Connection, chunked: bool, sent: &AtomicUsize) {
+fn pour(connection: &mut Connection, chunked: bool, sender: &Sender) {
     let size = 64 << 10;
-    while sent.load(Ordering::SeqCst) < BODY_BYTES {
-        let from = sent.load(Ordering::SeqCst);
+    sender.thread.set(current_thread()).expect("one thread sends");
+    while sender.sent.load(Ordering::SeqCst) < BODY_BYTES {
+        let from = sender.sent.load(Ordering::SeqCst);
         if chunked {
             connection.send(format!("{size:x}\r\n"));
         }
@@ -39,23 +45,18 @@ fn pour(connection: &mut Connection, chunked: bool, sent: &AtomicUsize) {
         if chunked {
             connection.send("\r\n");
         }
-        sent.fetch_add(size, Ordering::SeqCst);
+        sender.sent.fetch_add(size, Ordering::SeqCst);
     }
     if chunked {
         connection.send("0\r\n\r\n");
     }
 }
 
-/// Waits until the counter stands still, and returns where.
-fn standstill(sent: &AtomicUsize) -> usize {
-    loop {
-        let before = sent.load(Ordering::SeqCst);
-        std::thread::sleep(STILL);
-        let now = sent.load(Ordering::SeqCst);
-        if now == before && now > 0 {
-            return now;
-        }
-    }
+/// Waits until neither the sender nor the server can do more, and returns how much was sent.
+fn standstill(server: &Tidegate, sender: &Sender) -> usize {
+    let thread = eventually_some("the body is being sent", || sender.thread.get());
+    server.wait_until_idle(&[thread]);
+    sender.sent.load(Ordering::SeqCst)
 }
 
 fn memory(server: &Tidegate) -> f64 {
@@ -65,8 +66,8 @@ fn memory(server: &Tidegate) -> f64 {
 #[test]
 fn a_slow_client_slows_a_fast_server() {
     for chunked in [false, true] {
-        let sent = Arc::new(AtomicUsize::new(0));
-        let counted = Arc::clone(&sent);
+        let sender = Arc::<Sender>::default();
+        let sends = Arc::clone(&sender);
         let upstream = Upstream::start(move |peer| {
             peer.read_head();
             if chunked {
@@ -74,13 +75,13 @@ fn a_slow_client_slows_a_fast_server() {
             } else {
                 peer.send(format!("HTTP/1.1 200 OK\r\ncontent-length: {BODY_BYTES}\r\n\r\n"));
             }
-            pour(peer, chunked, &counted);
+            pour(peer, chunked, &sends);
         });
         let server = gateway(&servers(&[&upstream]));
         let before = memory(&server);
         let mut client = server.connect("web");
         client.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n");
-        let pending = standstill(&sent);
+        let pending = standstill(&server, &sender);
         assert!(pending < BODY_BYTES / 2, "{pending} bytes went somewhere");
         assert!(memory(&server) - before < MEMORY_BYTES_MAX);
 
@@ -108,24 +109,24 @@ fn a_slow_server_slows_a_fast_client() {
         let before = memory(&server);
         let mut client = server.connect("web");
         let mut sending = client.clone_for_reading();
-        let sent = Arc::new(AtomicUsize::new(0));
-        let counted = Arc::clone(&sent);
-        let sender = std::thread::spawn(move || {
+        let sender = Arc::<Sender>::default();
+        let sends = Arc::clone(&sender);
+        let sending_thread = std::thread::spawn(move || {
             let framing = if chunked {
                 "transfer-encoding: chunked".to_owned()
             } else {
                 format!("content-length: {BODY_BYTES}")
             };
             sending.send(format!("PUT / HTTP/1.1\r\nhost: a\r\n{framing}\r\n\r\n"));
-            pour(&mut sending, chunked, &counted);
+            pour(&mut sending, chunked, &sends);
         });
-        let pending = standstill(&sent);
+        let pending = standstill(&server, &sender);
         assert!(pending < BODY_BYTES / 2, "{pending} bytes went somewhere");
         assert!(memory(&server) - before < MEMORY_BYTES_MAX);
 
         opener.open();
         assert_eq!(client.answer().text(), "ok");
-        sender.join().expect("everything was sent");
+        sending_thread.join().expect("everything was sent");
         drop(client);
         settle(&server);
     }
@@ -155,7 +156,7 @@ fn many_slow_clients_cost_little_each() {
     wait_until(&server, "all in flight", |metrics| {
         metrics.sum("tidegate_exchanges_in_flight", &[]) == CLIENTS as f64
     });
-    std::thread::sleep(STILL);
+    server.wait_until_idle(&[]);
     let each = (memory(&server) - before) / CLIENTS as f64;
     assert!(each < 1e6, "{each} bytes for each client");
     drop(clients);
