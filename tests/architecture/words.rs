@@ -15,9 +15,7 @@ use std::path::Path;
 const EXEMPT: &[&str] = &[
     ".",
     "crates/bench",
-    "crates/http-client",
     "crates/http-server",
-    "crates/message",
     "crates/offload",
     "crates/tidegate",
     "crates/wire",

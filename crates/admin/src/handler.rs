@@ -6,7 +6,7 @@ use crate::endpoints::{self, Action};
 use crate::messages::{ApiResult, json_response};
 use crate::problem::Problem;
 use crate::{apps, caches, config, explain, health, prometheus, views};
-use message::{Outcome, Request, Response};
+use message::{HandlerResult, Request, Response};
 use plugin::{Handler, MaybeFuture};
 use serde_json::json;
 use std::rc::Rc;
@@ -93,7 +93,7 @@ fn accepted(what: &str) -> Response {
 }
 
 /// Keeps caches from storing responses of the API, and browsers from guessing their types.
-fn finish(result: ApiResult) -> Outcome {
+fn finish(result: ApiResult) -> HandlerResult {
     let mut response = result.unwrap_or_else(Response::from);
     if !response.headers.contains(Known::CacheControl) {
         response.headers.append(Known::CacheControl, "no-store");
@@ -107,7 +107,7 @@ impl Handler for Admin {
         "admin"
     }
 
-    fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, Outcome> {
+    fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, HandlerResult> {
         let (action, name) = match self.find(request) {
             Ok((action, name)) => (action, name.to_owned()),
             Err(problem) => return finish(Err(problem)).into(),

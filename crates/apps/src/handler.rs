@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
-use message::{Body, BodyStream, Fault, Frame, Outcome, Request, Takeover};
+use message::{Body, BodyStream, Fault, Frame, HandlerResult, Request, Takeover};
 use offload::{Arrival, Limits, Local, leave};
 use plugin::{Handler, MaybeFuture};
 
@@ -39,7 +39,11 @@ impl AppHandler {
     }
 
     /// Hands over a session, which holds its permit until it ends.
-    fn begin(&self, request: &Request, settings: &WebSocketSettings) -> MaybeFuture<'_, Outcome> {
+    fn begin(
+        &self,
+        request: &Request,
+        settings: &WebSocketSettings,
+    ) -> MaybeFuture<'_, HandlerResult> {
         let (handed, upgrade) = match websocket::begin(request, settings) {
             Ok(parted) => parted,
             Err(fault) => return Err(fault).into(),
@@ -73,7 +77,7 @@ impl Handler for AppHandler {
         "app"
     }
 
-    fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, Outcome> {
+    fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, HandlerResult> {
         if self.in_flight.get() >= self.in_flight_max {
             return Err(OfferError::Full.fault()).into();
         }
@@ -117,9 +121,9 @@ struct PendingResponse {
 }
 
 impl Future for PendingResponse {
-    type Output = Outcome;
+    type Output = HandlerResult;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Outcome> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<HandlerResult> {
         let mut outcome = ready!(Pin::new(&mut self.local).poll(cx));
         if let (Ok(response), Some(permit)) = (&mut outcome, self.permit.take()) {
             // The application closes the connection with this header, as under uvicorn and

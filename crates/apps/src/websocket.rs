@@ -16,7 +16,7 @@ mod settings;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-use message::{Fault, Outcome, Request};
+use message::{Fault, HandlerResult, Request};
 use offload::session::{self, Decision, HandedSession, LocalSession};
 
 use handshake::Handshake;
@@ -47,9 +47,9 @@ pub struct Upgrade {
 }
 
 impl Future for Upgrade {
-    type Output = Outcome;
+    type Output = HandlerResult;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Outcome> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<HandlerResult> {
         let decision = ready!(Pin::new(&mut self.local).poll(cx));
         let (accepted, open) = match decision {
             Decision::Accepted(accepted, open) => (accepted, open),

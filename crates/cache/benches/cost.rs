@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use message::{Body, Headers, Outcome, Request, Response};
+use message::{Body, HandlerResult, Headers, Request, Response};
 use net::{Outgoing, Stream};
 use plugin::{Handler, MaybeFuture, Stage, WorkerContext};
 use settings::{Node, Reader, Report, node};
@@ -78,7 +78,7 @@ impl Handler for Fixed {
         true
     }
 
-    fn handle<'a>(&'a self, _: &'a mut Request) -> MaybeFuture<'a, Outcome> {
+    fn handle<'a>(&'a self, _: &'a mut Request) -> MaybeFuture<'a, HandlerResult> {
         let mut response = Response::new(200);
         response.headers = self.headers.clone();
         response.body = Body::Kept(self.body.clone());
@@ -101,7 +101,7 @@ impl Handler for Origin {
         "origin"
     }
 
-    fn handle<'a>(&'a self, _: &'a mut Request) -> MaybeFuture<'a, Outcome> {
+    fn handle<'a>(&'a self, _: &'a mut Request) -> MaybeFuture<'a, HandlerResult> {
         let mut response = Response::new(200);
         let mut headers = Headers::new();
         for (name, value) in [

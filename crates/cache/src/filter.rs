@@ -11,7 +11,7 @@ mod serve_stored;
 
 use std::rc::Rc;
 
-use message::{Outcome, Request};
+use message::{HandlerResult, Request};
 use plugin::{MaybeFuture, Middleware, Next};
 
 use crate::filter_config::NAME;
@@ -30,7 +30,7 @@ use purge_method::PURGE;
 /// How a request is answered.
 pub(crate) enum Classified {
     /// From the store, without waiting.
-    Hit(Outcome),
+    Hit(HandlerResult),
     /// From the store after waiting, or from the origin.
     Miss(RequestDirectives, Lookup),
     Pass(UncachedReason),
@@ -76,7 +76,7 @@ impl CacheFilter {
         classified: Classified,
         request: &mut Request,
         next: Next,
-    ) -> Outcome {
+    ) -> HandlerResult {
         match classified {
             Classified::Hit(outcome) => outcome,
             Classified::Miss(directives, lookup) => {
@@ -90,7 +90,12 @@ impl CacheFilter {
     }
 
     /// Forwards a request that the cache does not handle.
-    async fn pass(&self, request: &mut Request, next: Next, reason: UncachedReason) -> Outcome {
+    async fn pass(
+        &self,
+        request: &mut Request,
+        next: Next,
+        reason: UncachedReason,
+    ) -> HandlerResult {
         self.metrics().passed(reason);
         request.notes.cache = Some("pass");
         precondition::restore_tags(&mut request.headers);
@@ -99,7 +104,12 @@ impl CacheFilter {
     }
 
     /// Forwards a request that has no key.
-    async fn pass_keyless(&self, request: &mut Request, next: Next, error: KeyError) -> Outcome {
+    async fn pass_keyless(
+        &self,
+        request: &mut Request,
+        next: Next,
+        error: KeyError,
+    ) -> HandlerResult {
         self.metrics().passed_keyless(error);
         request.notes.cache = Some("pass");
         let outcome = next.run(request).await;
@@ -108,7 +118,7 @@ impl CacheFilter {
     }
 
     /// Forwards an unsafe request, and purges what its response invalidates.
-    async fn forward_unsafe(&self, request: &mut Request, next: Next) -> Outcome {
+    async fn forward_unsafe(&self, request: &mut Request, next: Next) -> HandlerResult {
         self.metrics().passed(UncachedReason::Method);
         request.notes.cache = Some("pass");
         precondition::restore_tags(&mut request.headers);
@@ -145,7 +155,11 @@ impl Middleware for CacheFilter {
         true
     }
 
-    fn call<'a>(self: Rc<Self>, request: &'a mut Request, next: Next) -> MaybeFuture<'a, Outcome> {
+    fn call<'a>(
+        self: Rc<Self>,
+        request: &'a mut Request,
+        next: Next,
+    ) -> MaybeFuture<'a, HandlerResult> {
         match self.classify_request(request) {
             Classified::Hit(outcome) => {
                 request.notes.cache = Some("hit");

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use message::{Fault, FaultKind, Outcome, Request, Response};
+use message::{Fault, FaultKind, HandlerResult, Request, Response};
 use net::clock::Moment;
 use net::files::OpenError;
 use plugin::{Handler, HandlerKind, HandlerPlan, MaybeFuture, WorkerContext};
@@ -70,7 +70,7 @@ impl FilesHandler {
         FilesHandler { files, cache }
     }
 
-    async fn respond_at(&self, request: &Request, now: Moment) -> Outcome {
+    async fn respond_at(&self, request: &Request, now: Moment) -> HandlerResult {
         let path = request.target.path();
         match self.locate(path, now, find).await {
             Ok(FileResponse::Resource(resource)) => respond(&resource, request),
@@ -157,7 +157,7 @@ impl Handler for FilesHandler {
         KIND.name
     }
 
-    fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, Outcome> {
+    fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, HandlerResult> {
         if !matches!(request.method, Method::Get | Method::Head) {
             return Err(Fault::method_not_allowed("GET, HEAD")).into();
         }

@@ -4,7 +4,7 @@
 
 use coding::Coding;
 use message::{
-    Fault, FaultKind, Headers, Outcome, Request, Response, asked_range, preconditions, ranged,
+    Fault, FaultKind, HandlerResult, Headers, Request, Response, asked_range, preconditions, ranged,
 };
 use wire::conditional::{EntityTag, Outcome as Verdict, Validators};
 use wire::{Known, Method, negotiate};
@@ -17,7 +17,7 @@ const OF_304: [Known; 4] = [Known::Etag, Known::LastModified, Known::Vary, Known
 const CODINGS: usize = Coding::ALL.len();
 
 /// Responds to a GET or HEAD.
-pub(crate) fn respond(resource: &Resource, request: &Request) -> Outcome {
+pub(crate) fn respond(resource: &Resource, request: &Request) -> HandlerResult {
     let variant = choose(resource, &request.headers);
     let validators = Validators {
         exists: true,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use settings::{Node, Part, Reader, Setting, Template, Variable};
 use wire::Known;
 
-use message::{Outcome, Request, Response};
+use message::{HandlerResult, Request, Response};
 use plugin::{Handler, HandlerKind, HandlerPlan, MaybeFuture, WorkerContext, variables};
 
 pub(super) const KIND: HandlerKind =
@@ -105,7 +105,7 @@ impl Handler for Redirect {
         true
     }
 
-    fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, Outcome> {
+    fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, HandlerResult> {
         Ok(self.response(request)).into()
     }
 }

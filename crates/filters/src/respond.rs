@@ -10,7 +10,7 @@ use std::time::Duration as Span;
 use bytes::Bytes;
 use settings::{Duration, FilePath, Named, Node, Reader, Setting, Size, Template};
 
-use message::{Body, Headers, Outcome, Request, Response};
+use message::{Body, HandlerResult, Headers, Request, Response};
 use plugin::{
     Handler, HandlerKind, HandlerPlan, HeaderName, MaybeFuture, WorkerContext, variables,
 };
@@ -160,7 +160,7 @@ impl Handler for RespondHandler {
         self.delay.is_none()
     }
 
-    fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, Outcome> {
+    fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, HandlerResult> {
         let Some(delay) = self.delay else { return Ok(self.response(request)).into() };
         MaybeFuture::of(async move {
             net::timer::sleep(delay).await;

@@ -1,4 +1,4 @@
-//! A connection to a server while nobody uses it, and where it leads.
+//! A connection to a server between exchanges, and its destination.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -26,7 +26,7 @@ impl fmt::Display for Destination {
 /// One connection with what it keeps between exchanges, so that an exchange allocates none of it.
 pub(super) struct Connection {
     pub(super) stream: Stream,
-    /// Time-outs of the exchange under way.
+    /// Time-outs of the exchange in flight.
     pub(super) timer: Timer,
     /// What the socket did not take at once.
     pub(super) outgoing: Outgoing,

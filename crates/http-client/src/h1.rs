@@ -1,10 +1,11 @@
 //! One exchange over HTTP/1.1: how a request is written and its response is read.
 
-mod answer;
 mod body;
+mod exchange;
 mod head;
+mod send_request;
 mod sender;
 mod tunnel;
 
-pub use answer::send_request;
 pub use head::{Call, ClientOptions, HostField};
+pub use send_request::send_request;

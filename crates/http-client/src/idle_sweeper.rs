@@ -1,37 +1,54 @@
-//! Looks after a worker's idle connections: one task per worker, asleep while there are none.
+//! Closes and parks a worker's idle connections: one task per worker, asleep while there are none.
 //!
-//! A pool that keeps a connection arms the keeper, which is a look at one cell when it is armed
-//! already. Once a second the keeper closes what is dead, too old or idle for too long, and parks
-//! what has been idle for over a second.
+//! A pool that stores a connection arms the sweeper, which reads one cell if it is armed already.
+//! Once a second the sweeper closes connections that are dead, too old or idle for too long, and
+//! parks those that have been idle for over a second.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::rc::{Rc, Weak};
 
-use net::{Timer, clock};
+use net::Timer;
+use net::clock::{self, Moment};
 
 use crate::limits::{SHED_AT_ONCE, SWEEP_EVERY};
-use crate::pool::Pool;
+
+/// A pool of one worker, as the sweeper sees it.
+pub(super) trait SweptPool {
+    /// Since when the connection that has been idle longest is idle.
+    fn idle_since(&self) -> Option<Moment>;
+
+    /// Closes that connection.
+    fn close_longest_idle(&self);
+
+    /// Closes the connection that was parked first; false if there is none.
+    fn close_parked(&self) -> bool;
+
+    /// Closes dead and expired connections, and parks those idle for long; true if connections
+    /// remain.
+    fn sweep(&self, now: Moment) -> bool;
+}
 
 #[derive(Default)]
-pub(super) struct Keeper {
-    pools: RefCell<Vec<Weak<Pool>>>,
+pub(super) struct IdleSweeper {
+    pools: RefCell<Vec<Weak<dyn SweptPool>>>,
     timer: Timer,
     armed: Cell<bool>,
     running: Cell<bool>,
 }
 
-impl Keeper {
-    pub(super) fn look_after(&self, pool: &Rc<Pool>) {
+impl IdleSweeper {
+    pub(super) fn add(&self, pool: Rc<dyn SweptPool>) {
         let mut pools = self.pools.borrow_mut();
         pools.retain(|pool| pool.strong_count() > 0);
-        pools.push(Rc::downgrade(pool));
+        pools.push(Rc::downgrade(&pool));
     }
 
     /// Closes idle connections of all pools, those that have been idle longest first, because there
     /// are no descriptors left. How many.
     pub(super) fn close_idle(&self) -> usize {
-        let pools: Vec<Rc<Pool>> = self.pools.borrow().iter().filter_map(Weak::upgrade).collect();
+        let pools: Vec<Rc<dyn SweptPool>> =
+            self.pools.borrow().iter().filter_map(Weak::upgrade).collect();
         let mut closed = 0;
         while closed < SHED_AT_ONCE {
             let oldest = pools
@@ -49,7 +66,7 @@ impl Keeper {
         closed
     }
 
-    /// Says that there is an idle connection.
+    /// Starts the timer: there is an idle connection.
     pub(super) fn arm(self: &Rc<Self>) {
         if self.armed.replace(true) {
             return;
@@ -57,28 +74,28 @@ impl Keeper {
         self.timer.set(SWEEP_EVERY);
         if !self.running.replace(true) {
             // The task ends when no pool of this worker is left.
-            net::task::spawn_local(Keeper::run(Rc::downgrade(self)));
+            net::task::spawn_local(IdleSweeper::run(Rc::downgrade(self)));
         }
     }
 
-    async fn run(keeper: Weak<Keeper>) {
-        while let Some(keeper) = keeper.upgrade() {
-            poll_fn(|cx| keeper.timer.poll(cx)).await;
-            keeper.timer.clear();
-            keeper.armed.set(false);
+    async fn run(sweeper: Weak<IdleSweeper>) {
+        while let Some(sweeper) = sweeper.upgrade() {
+            poll_fn(|cx| sweeper.timer.poll(cx)).await;
+            sweeper.timer.clear();
+            sweeper.armed.set(false);
             let now = clock::now();
-            let pools = keeper.pools.borrow().clone();
-            let living: Vec<Rc<Pool>> = pools.iter().filter_map(Weak::upgrade).collect();
+            let pools = sweeper.pools.borrow().clone();
+            let living: Vec<Rc<dyn SweptPool>> = pools.iter().filter_map(Weak::upgrade).collect();
             let mut more = false;
             for pool in &living {
                 more |= pool.sweep(now);
             }
             if living.is_empty() {
-                keeper.running.set(false);
+                sweeper.running.set(false);
                 return;
             }
             if more {
-                keeper.arm();
+                sweeper.arm();
             }
         }
     }

@@ -13,6 +13,7 @@
 mod connection;
 mod faults;
 mod h1;
+mod held_connection;
 mod idle_sweeper;
 mod limits;
 mod parking;

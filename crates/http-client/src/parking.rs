@@ -1,4 +1,4 @@
-//! Connections that belong to no worker (seam 13): one table per peer identity.
+//! Connections that belong to no worker (extension point 13): one table per peer identity.
 //!
 //! A worker that has a connection to spare leaves it here, and one that has none takes it over. The
 //! lock is taken when parking and when a worker's own pool is empty, never for a hit.
@@ -30,7 +30,7 @@ pub(super) struct Parking {
     places: Mutex<VecDeque<ParkedConnection>>,
     /// How many there are, to be asked without the lock.
     count: AtomicUsize,
-    /// Idle connections of each worker's own pool, for whoever wants to see them.
+    /// Idle connections of each worker's own pool, for metrics and the admin API.
     pub(super) idle: Box<[CachePadded<Gauge>]>,
     /// Leased connections of each worker.
     pub(super) active: Box<[CachePadded<Gauge>]>,

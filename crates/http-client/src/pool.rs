@@ -16,10 +16,10 @@ use telemetry::{CachePadded, Counter, Gauge, LimitHit, WorkerMetrics, families};
 
 use crate::connection::{Connection, Destination};
 use crate::faults;
-use crate::idle_sweeper::Keeper;
+use crate::idle_sweeper::{IdleSweeper, SweptPool};
 use crate::limits::PARK_AFTER;
 use crate::parking::{ParkedConnection, Parking};
-use crate::slow::{HeldConnection, SlowClients};
+use crate::slow::SlowClients;
 use message::{Fault, FaultKind};
 use plugin::WorkerContext;
 
@@ -117,7 +117,7 @@ pub struct Pool {
     #[expect(clippy::vec_box, reason = "a lease takes the box and gives it back: no copying")]
     idle: RefCell<Vec<Box<Connection>>>,
     parking: Arc<Parking>,
-    keeper: Rc<Keeper>,
+    sweeper: Rc<IdleSweeper>,
     worker: usize,
     workers: usize,
     metrics: Metrics,
@@ -140,7 +140,7 @@ impl Pool {
         limits: PoolLimits,
     ) -> Rc<Pool> {
         let key = PoolKey { upstream: upstream.to_owned(), destination: destination.clone() };
-        let keeper = context.local.get((), Keeper::default);
+        let sweeper = context.local.get((), IdleSweeper::default);
         let mut made = false;
         let pool = context.local.get(key.clone(), || {
             made = true;
@@ -149,7 +149,7 @@ impl Pool {
                 limits: Cell::new(limits),
                 idle: RefCell::default(),
                 parking: Pool::parking(&context.shared, key, context.workers),
-                keeper: keeper.clone(),
+                sweeper: sweeper.clone(),
                 worker: context.index.min(context.workers.saturating_sub(1)),
                 workers: context.workers.max(1),
                 metrics: Metrics::of(context, upstream),
@@ -157,7 +157,7 @@ impl Pool {
             }
         });
         if made {
-            keeper.look_after(&pool);
+            sweeper.add(pool.clone());
         }
         pool.limits.set(limits);
         pool
@@ -248,7 +248,7 @@ impl Pool {
         Lease { connection, pool: self.clone() }
     }
 
-    /// Requests of this worker under way, those that wait for a connection included.
+    /// Requests of this worker in flight, those that wait for a connection included.
     pub fn active(&self) -> i64 {
         self.parking.active[self.worker].get()
     }
@@ -266,7 +266,7 @@ impl Pool {
                 // Idle connections are worth less than one that a request waits for.
                 Err(error) if net::is_exhausted(&error) => {
                     self.metrics.worker.hit(LimitHit::Descriptors);
-                    match self.keeper.close_idle() {
+                    match self.sweeper.close_idle() {
                         0 => Err(error),
                         _ => self.try_connect().await,
                     }
@@ -295,26 +295,6 @@ impl Pool {
         }
     }
 
-    /// Since when the connection that has been idle longest is so.
-    pub(super) fn idle_since(&self) -> Option<Moment> {
-        self.idle.borrow().first().map(|connection| connection.idle_since)
-    }
-
-    pub(super) fn close_longest_idle(&self) {
-        let mut idle = self.idle.borrow_mut();
-        if !idle.is_empty() {
-            idle.remove(0);
-            self.count_idle(-1);
-        }
-    }
-
-    /// Closes the connection that was parked first; false if there is none.
-    pub(super) fn close_parked(&self) -> bool {
-        let closed = self.parking.close_oldest();
-        self.metrics.parked.add(-i64::from(closed));
-        closed
-    }
-
     /// Keeps a connection for the next request.
     fn keep(&self, mut connection: Box<Connection>) {
         let limits = self.limits.get();
@@ -334,7 +314,7 @@ impl Pool {
         } else if self.workers > 1 {
             self.park(*connection, now);
         }
-        self.keeper.arm();
+        self.sweeper.arm();
     }
 
     fn park(&self, connection: Connection, now: Moment) {
@@ -346,9 +326,35 @@ impl Pool {
         }
     }
 
-    /// Closes what is dead or over, parks what has been idle for long; whether anything is left to
-    /// look after.
-    pub(super) fn sweep(&self, now: Moment) -> bool {
+    /// A span shortened by up to an eighth.
+    fn jittered(&self, span: Duration) -> Duration {
+        // In whole milliseconds: dividing a `Duration` costs more than all else here, at every use.
+        let span_ms = u64::try_from(span.as_millis()).unwrap_or(u64::MAX).min(u64::MAX >> 8);
+        let jitter = u64::from(self.rng.borrow_mut().u8(..));
+        Duration::from_millis(span_ms - span_ms * jitter / 2048)
+    }
+}
+
+impl SweptPool for Pool {
+    fn idle_since(&self) -> Option<Moment> {
+        self.idle.borrow().first().map(|connection| connection.idle_since)
+    }
+
+    fn close_longest_idle(&self) {
+        let mut idle = self.idle.borrow_mut();
+        if !idle.is_empty() {
+            idle.remove(0);
+            self.count_idle(-1);
+        }
+    }
+
+    fn close_parked(&self) -> bool {
+        let closed = self.parking.close_oldest();
+        self.metrics.parked.add(-i64::from(closed));
+        closed
+    }
+
+    fn sweep(&self, now: Moment) -> bool {
         let mut idle = self.idle.take();
         let before = idle.len();
         idle.retain(|connection| {
@@ -357,7 +363,7 @@ impl Pool {
         let stale = if self.workers > 1 {
             idle.partition_point(|connection| now.since(connection.idle_since) >= PARK_AFTER)
         } else {
-            // Nobody could take it over, and here the event loop watches it.
+            // No other worker could take it over, and here the event loop watches it.
             0
         };
         let leaving: Vec<Box<Connection>> = idle.drain(..stale).collect();
@@ -370,14 +376,6 @@ impl Pool {
         let closed = self.parking.sweep(now);
         self.metrics.parked.add(-(closed as i64));
         left > 0 || self.parking.len() > 0
-    }
-
-    /// A span shortened by up to an eighth.
-    fn jittered(&self, span: Duration) -> Duration {
-        // In whole milliseconds: dividing a `Duration` costs more than all else here, at every use.
-        let span_ms = u64::try_from(span.as_millis()).unwrap_or(u64::MAX).min(u64::MAX >> 8);
-        let jitter = u64::from(self.rng.borrow_mut().u8(..));
-        Duration::from_millis(span_ms - span_ms * jitter / 2048)
     }
 }
 
@@ -405,7 +403,7 @@ impl Pool {
 
 /// Closes idle connections of this worker's pools because there are no descriptors left. How many.
 pub fn close_idle(context: &WorkerContext) -> usize {
-    context.local.get((), Keeper::default).close_idle()
+    context.local.get((), IdleSweeper::default).close_idle()
 }
 
 /// A connection in use. Dropping it closes the connection.
@@ -428,15 +426,14 @@ impl Lease {
         self.connection.as_deref_mut().expect("a lease holds its connection until it is given back")
     }
 
-    /// Counts a server that paused for too long within its answer. Whoever sent the request counts
-    /// what goes wrong before there is an answer; of its body only we hear.
+    /// Counts a server that paused for too long within its response. Failures before the response
+    /// are counted by the sender of the request; those of its body are known only here.
     pub(super) fn paused_for_too_long(&self) {
         self.pool.metrics.worker.hit(LimitHit::SlowUpstream);
     }
 
-    /// The connection as what its exchange holds, where slow clients may hold only so many.
-    pub(super) fn held(&self) -> Option<Rc<HeldConnection>> {
-        self.pool.max_slow().map(|_| Rc::new(HeldConnection::new(self.pool.clone())))
+    pub(super) fn pool(&self) -> &Rc<Pool> {
+        &self.pool
     }
 
     /// Gives the connection back for the next request.

@@ -8,7 +8,7 @@ mod served;
 
 use std::rc::Rc;
 
-use message::{Outcome, Request, Response};
+use message::{HandlerResult, Request, Response};
 use plugin::{Handler, MaybeFuture};
 
 struct Hello;
@@ -18,7 +18,7 @@ impl Handler for Hello {
         "hello"
     }
 
-    fn handle<'a>(&'a self, _: &'a mut Request) -> MaybeFuture<'a, Outcome> {
+    fn handle<'a>(&'a self, _: &'a mut Request) -> MaybeFuture<'a, HandlerResult> {
         Ok(Response::text(200, "hello")).into()
     }
 }

@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use lua_vm::calls::{self, CallProgress, FunctionRef, RunningVm};
-use message::{Fault, Outcome, Request, Response};
+use message::{Fault, HandlerResult, Request, Response};
 use mlua::{Error, Result, Value};
 use plugin::{Handler, HandlerKind, HandlerPlan, MaybeFuture, Mentions, WorkerContext};
 use settings::{Node, Reader, Setting};
@@ -64,7 +64,7 @@ impl Handler for LuaHandler {
         HANDLER.name
     }
 
-    fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, Outcome> {
+    fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, HandlerResult> {
         let Some(kept) = self.0.get() else {
             return Err(Fault::internal("the Lua handler could not be loaded")).into();
         };

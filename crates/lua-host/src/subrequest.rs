@@ -12,7 +12,7 @@ mod response;
 use std::cell::Cell;
 use std::rc::Rc;
 
-use message::{Headers, Outcome, Request, Target};
+use message::{HandlerResult, Headers, Request, Target};
 use mlua::{AnyUserData, Error, Function, Lua, LuaString, Result, Table, UserData, UserDataRef};
 use plugin::{Handler, Subrequests};
 use wire::Method;
@@ -134,7 +134,7 @@ async fn carry(
     upstream: Option<Rc<dyn Handler>>,
     plan: Rc<Subrequests>,
     mut request: Request,
-) -> Outcome {
+) -> HandlerResult {
     match upstream {
         Some(handler) => handler.handle(&mut request).resolve().await,
         None => plan.route(request).await,

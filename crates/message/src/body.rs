@@ -1,4 +1,4 @@
-//! Content of a message (seam 4): nothing, bytes, a part of a file, or a stream.
+//! Content of a message (extension point 4): nothing, bytes, a part of a file, or a stream.
 //!
 //! A stream gives frames when it is polled and nothing before: that is the back-pressure, end to
 //! end. It ends with `None`, or with trailers and then `None`, or with a [`Fault`].
@@ -98,7 +98,7 @@ impl Body {
     }
 
     /// Reads everything into memory, at most `limit` bytes; more is the client's fault (413). Files
-    /// are refused: who wants one in memory reads it on the blocking pool.
+    /// are refused: they are read on the blocking pool.
     pub async fn collect(&mut self, limit: u64) -> Result<Bytes, Fault> {
         let mut whole: Option<BytesMut> = None;
         let mut only = Bytes::new();

@@ -210,7 +210,7 @@ mod tests {
             }
             assert_eq!(windows, [(0, WINDOW_BYTES), (WINDOW_BYTES, 5)]);
             assert_eq!(body.length(), Some(0));
-            // A file that cannot be read shows that somebody tried.
+            // Reading a file that cannot be read shows up as a fault.
             let write_only = File::options().write(true).open(file.path()).unwrap();
             let fault = Body::stream(on_a_slow_disk(write_only)).frame().await.unwrap();
             assert!(fault.unwrap_err().detail.contains("cannot be read"));

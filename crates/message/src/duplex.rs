@@ -1,4 +1,4 @@
-//! A connection after an upgrade (seam 3): chunk source, sink, and why it ended.
+//! A connection after an upgrade (extension point 3): chunk source, sink, and why it ended.
 //!
 //! Tunnels, WebSocket, Lua and applications use only this; none of them sees a socket, so the same
 //! code will run over an HTTP/2 stream.

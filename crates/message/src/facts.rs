@@ -1,4 +1,4 @@
-//! What an exchange knows of the connection it came on (seam 2): never a socket.
+//! What an exchange knows of the connection it came on (extension point 2): never a socket.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
@@ -68,12 +68,12 @@ impl ConnectionFacts {
         if self.tls.is_some() { Scheme::Https } else { Scheme::Http }
     }
 
-    /// Facts of a request we make up ourselves.
+    /// Facts of a request that the server makes itself.
     pub fn internal() -> ConnectionFacts {
-        let nobody = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let unspecified = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         ConnectionFacts {
-            peer: Peer::Tcp(nobody),
-            local: Rc::new(Bind::Tcp(nobody)),
+            peer: Peer::Tcp(unspecified),
+            local: Rc::new(Bind::Tcp(unspecified)),
             listener: Rc::from("internal"),
             protocol: Protocol::Internal,
             tls: None,

@@ -267,7 +267,7 @@ impl Fault {
         Fault { close: true, ..Fault::new(FaultKind::BodyTooLarge, "") }
     }
 
-    /// The client went away or broke off: there is nobody to answer.
+    /// The client closed or reset its connection: no response can be sent.
     pub fn client_gone(detail: impl Into<Cow<'static, str>>) -> Fault {
         Fault { close: true, ..Fault::new(FaultKind::ClientGone, detail) }
     }

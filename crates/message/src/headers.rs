@@ -1,10 +1,10 @@
-//! The one header type of the house (seam 5).
+//! The one header type of the repository (extension point 5).
 //!
 //! Order and repeats are kept; names are compared without case (RFC 9110 5.1) and known names by
 //! id. A received section is kept as it arrived, in one piece: a field is two spans into that text,
-//! and what we add is appended to it. One copy of a head is cheaper than counting who still holds
-//! the block it was received into, and pins no such block. Nobody above may rely on that: they see
-//! names and values as bytes.
+//! and what we add is appended to it. One copy of a head is cheaper than counting the
+//! references to the block it was received into, and pins no such block. No user may rely on that:
+//! the interface has names and values as bytes.
 
 mod room;
 mod shared;
@@ -266,7 +266,7 @@ impl Headers {
             if self.ends_line(value.end) {
                 run = name.start..value.end + 2;
             } else {
-                // White space before the end of the line: it is written anew.
+                // White space before the end of the line: it is written again.
                 run = 0..0;
                 for part in [self.slice(field.name()), b": ", self.slice(field.value()), b"\r\n"] {
                     out.put_slice(part);

@@ -25,7 +25,7 @@ pub fn preconditions(request: &Request, have: &Validators<'_>) -> Outcome {
     evaluate(&request.method, &asked, have)
 }
 
-/// The Range to honour: only GET has one (RFC 9110 14.2), and one beside an If-Range that does not
+/// The Range to honour: only GET has one (RFC 9110 14.2), and one with an If-Range that does not
 /// hold is ignored (13.1.5).
 pub fn asked_range<'r>(request: &'r Request, have: &Validators<'_>) -> Option<&'r [u8]> {
     let headers: &Headers = &request.headers;

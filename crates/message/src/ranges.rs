@@ -10,11 +10,11 @@ use wire::Known;
 use wire::range::{ByteRange, Ranges, resolve, write_content_range, write_unsatisfied};
 
 use crate::content::Pieces;
-use crate::{Body, Content, Fault, FaultKind, Headers, Outcome, Response};
+use crate::{Body, Content, Fault, FaultKind, HandlerResult, Headers, Response};
 
 /// What a Range asks of `content`, whose 200 has these `fields`: 206, 416, or 200 if it asks for
 /// nothing that can be read.
-pub fn ranged(asked: &[u8], content: &Content, mut fields: Headers) -> Outcome {
+pub fn ranged(asked: &[u8], content: &Content, mut fields: Headers) -> HandlerResult {
     let mut content_range = Vec::new();
     let (status, body) = match resolve(asked, content.len()) {
         Ranges::Whole => (200, content.body()),
@@ -35,7 +35,7 @@ pub fn ranged(asked: &[u8], content: &Content, mut fields: Headers) -> Outcome {
 
 /// Several ranges in one response: `multipart/byteranges` (RFC 9110 14.6).
 fn multipart(content: &Content, fields: &mut Headers, ranges: &[ByteRange]) -> Body {
-    // Nobody can put into the content what is made up per process and request.
+    // No content can contain what is random per process and request.
     let unique = foldhash::quality::RandomState::default();
     let boundary = format!("{:016x}{:016x}", unique.hash_one(1), unique.hash_one(2));
     let content_type = fields.get(Known::ContentType);

@@ -17,12 +17,12 @@ pub trait Inform {
     fn inform(&self, status: u16, headers: &Headers);
 
     /// The exchange holds this from now on, until it is dropped.
-    fn hold(&self, _held: Weak<dyn Held>) {}
+    fn hold(&self, _held: Weak<dyn HeldResource>) {}
 }
 
-/// Something scarce that an exchange holds while it may wait for its client: a connection to a
-/// server that takes only so many.
-pub trait Held {
+/// A limited resource that an exchange holds while it may wait for its client: a connection to a
+/// server that accepts only so many.
+pub trait HeldResource {
     /// Called each time the exchange has waited for its client for a further second, with what the
     /// client has moved so far in bytes a second. True ends the exchange.
     fn must_give_way(&self, rate: u64) -> bool;
@@ -38,7 +38,7 @@ thread_local! {
     static NOBODY: Rc<ConnectionFacts> = Rc::new(ConnectionFacts::internal());
 }
 
-/// A request and what the house has found out about it.
+/// A request, and what the server knows about it.
 pub struct Request {
     pub method: Method,
     pub version: Version,
@@ -60,7 +60,7 @@ pub struct Request {
     pub params: Params,
     /// Set by the filter `request_id` or taken from the client.
     pub request_id: Option<Box<str>>,
-    /// Who was authenticated, for log and variables.
+    /// The authenticated consumer, for log and variables.
     pub consumer: Option<Rc<str>>,
     /// What filters want the log to know: upstream address, attempts, ...
     pub notes: Notes,
@@ -216,8 +216,8 @@ impl Request {
         }
     }
 
-    /// The same request for a run apart from its client: without its body, with nobody to inform
-    /// and no connection to take over. The server is told which client it is for.
+    /// The same request for a background run: without its body, without interim responses and
+    /// without a connection to take over. An upstream learns which client it is for.
     pub fn apart(&self) -> Request {
         let facts = ConnectionFacts { protocol: Protocol::Background, ..(*self.facts).clone() };
         Request {

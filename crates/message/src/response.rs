@@ -6,7 +6,7 @@ use crate::duplex::Takeover;
 use crate::{Body, Fault, Headers};
 
 /// What comes of a request: a response or a fault that will become one.
-pub type Outcome = Result<Response, Fault>;
+pub type HandlerResult = Result<Response, Fault>;
 
 /// Status, fields and content. Framing fields (Content-Length, Transfer-Encoding, Connection) are
 /// the serving loop's: what a handler sets there is ignored, except the length of a HEAD response.
@@ -15,12 +15,12 @@ pub struct Response {
     pub status: u16,
     pub headers: Headers,
     pub body: Body,
-    /// With status 101: who goes on with the connection once the head is out (seam 3).
+    /// With status 101: what uses the connection once the head is sent (extension point 3).
     pub takeover: Option<Takeover>,
     /// What an HTTP/1.1 client is told with the status instead of the registered phrase. It means
     /// nothing (RFC 9112 4), and some applications say it all the same.
     pub reason: Option<Box<[u8]>>,
-    /// The connection ends with it (RFC 9112 9.6): who answers may ask for that.
+    /// Closes the connection after the response (RFC 9112 9.6).
     pub close: bool,
 }
 

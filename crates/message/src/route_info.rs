@@ -37,7 +37,7 @@ impl Default for Bounds {
     }
 }
 
-/// What a route bounds otherwise than its listener does.
+/// Bounds of a route that replace those of its listener.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct RouteBounds {
     pub body: Option<u64>,
@@ -49,7 +49,7 @@ pub struct RouteBounds {
 }
 
 impl RouteBounds {
-    /// These bounds where the listener's say something else.
+    /// The bounds of an exchange on this route.
     pub fn over(self, listener: Bounds) -> Bounds {
         Bounds {
             body: self.body.unwrap_or(listener.body),
@@ -70,7 +70,7 @@ pub struct Patience {
 }
 
 impl Patience {
-    /// This patience, but for what is given.
+    /// This patience with the values that are given.
     fn with(self, pause: Option<Duration>, rate: Option<u64>) -> Patience {
         Patience { pause: pause.unwrap_or(self.pause), rate: rate.unwrap_or(self.rate) }
     }

@@ -176,8 +176,8 @@ impl SharedBodyWriter {
         self.window = bytes.min(self.shared.limit);
     }
 
-    /// Adds a piece to what has become too long to be kept, once everybody has read enough of it;
-    /// what they have read is let go of. Whether anybody is left to read.
+    /// Adds a piece to a body that has become too long to be stored, once every reader has read
+    /// enough of it; pieces that all have read are dropped. Returns false if no reader remains.
     pub async fn push_on(&mut self, frame: Frame) -> bool {
         let piece = match frame {
             Frame::Data(data) if data.is_empty() => return true,
@@ -221,18 +221,18 @@ impl SharedBodyWriter {
         self.shared.end(Err(fault));
     }
 
-    /// Whether nobody reads the body, nor can any more.
+    /// True if the body has no reader and can get none.
     pub fn is_abandoned(&self) -> bool {
         Arc::strong_count(&self.shared) == 1
     }
 
-    /// Adds a whole body as it arrives. Gives up, with the rest unread, when nobody is left to read
-    /// or the bound is reached; the fault is what its readers get.
+    /// Adds a whole body as it arrives. Gives up, with the rest unread, when no reader remains or
+    /// the bound is reached; the fault is what its readers get.
     pub async fn fill(mut self, body: &mut Body) -> Result<(), Fault> {
         let mut trailers = None;
         let outcome = loop {
             if self.is_abandoned() {
-                break Err(Fault::client_gone("nobody reads the growing body"));
+                break Err(Fault::client_gone("the shared body has no reader"));
             }
             let added = match body.frame().await {
                 None => break Ok(()),

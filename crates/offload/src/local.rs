@@ -10,7 +10,9 @@ use net::Timer;
 
 use crate::link::{Answer, Content, Link, Room};
 use crate::{Limits, dropped, late};
-use message::{Body, BodyStream, Fault, FaultKind, Frame, Inform, Outcome, Response, detach_small};
+use message::{
+    Body, BodyStream, Fault, FaultKind, Frame, HandlerResult, Inform, Response, detach_small,
+};
 
 /// The outcome to come. Dropping it tells the other side that nobody waits any more.
 pub struct Local {
@@ -80,9 +82,9 @@ impl Local {
 }
 
 impl Future for Local {
-    type Output = Outcome;
+    type Output = HandlerResult;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Outcome> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<HandlerResult> {
         let within = self.limits.answer;
         let Local { sides: Some(sides), informer, .. } = &mut *self else { return Poll::Pending };
         let client_is_slow = sides.pass_on(cx);

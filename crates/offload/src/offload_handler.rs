@@ -6,7 +6,7 @@
 use std::sync::mpsc::{SyncSender, TrySendError};
 
 use crate::{Limits, OffloadedRequest, leave};
-use message::{Fault, FaultKind, Outcome, Request};
+use message::{Fault, FaultKind, HandlerResult, Request};
 use plugin::{Handler, MaybeFuture};
 
 /// Seconds after which a client may ask again when the queue was full.
@@ -30,7 +30,7 @@ impl Handler for OffloadHandler {
         "elsewhere"
     }
 
-    fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, Outcome> {
+    fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, HandlerResult> {
         let (handed, local) = leave(request, self.limits);
         match self.queue.try_send(handed) {
             Ok(()) => MaybeFuture::of(local),

@@ -15,7 +15,7 @@ use wire::Method;
 
 use crate::{Gone, Limits, OffloadHandler, OffloadedRequest, leave, wait};
 use message::{
-    Body, BodyStream, Fault, Frame, Headers, Outcome, Params, Request, Response, Target,
+    Body, BodyStream, Fault, Frame, HandlerResult, Headers, Params, Request, Response, Target,
 };
 use plugin::Handler;
 
@@ -44,7 +44,10 @@ fn thread(
 }
 
 /// What comes of a request that `serve` answers on another thread.
-fn answered(mut request: Request, serve: impl Fn(OffloadedRequest) + Send + 'static) -> Outcome {
+fn answered(
+    mut request: Request,
+    serve: impl Fn(OffloadedRequest) + Send + 'static,
+) -> HandlerResult {
     let (queue, thread) = thread(serve);
     let outcome = block_on_local(async {
         let (handed, local) = leave(&mut request, SMALL);

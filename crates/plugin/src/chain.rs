@@ -12,7 +12,9 @@ use std::time::Duration;
 
 use telemetry::RouteMetrics;
 
-use message::{Fault, FaultKind, LocalFuture, Outcome, Request, Response, RouteBounds, RouteInfo};
+use message::{
+    Fault, FaultKind, HandlerResult, LocalFuture, Request, Response, RouteBounds, RouteInfo,
+};
 
 /// A result, or a future of it where it has to be waited for.
 pub enum MaybeFuture<'a, T> {
@@ -95,7 +97,7 @@ pub trait Filter {
 /// use std::rc::Rc;
 /// use std::time::Duration;
 ///
-/// use message::{Outcome, Request};
+/// use message::{HandlerResult, Request};
 /// use plugin::{MaybeFuture, Middleware, Next};
 ///
 /// /// Responds 504 unless the rest of the route responds in time.
@@ -110,7 +112,7 @@ pub trait Filter {
 ///         self: Rc<Self>,
 ///         request: &'a mut Request,
 ///         next: Next,
-///     ) -> MaybeFuture<'a, Outcome> {
+///     ) -> MaybeFuture<'a, HandlerResult> {
 ///         MaybeFuture::Future(next.run_within(self.0, request))
 ///     }
 /// }
@@ -126,13 +128,17 @@ pub trait Middleware {
     }
 
     /// Responds, by running the rest of the route or without it.
-    fn call<'a>(self: Rc<Self>, request: &'a mut Request, next: Next) -> MaybeFuture<'a, Outcome>;
+    fn call<'a>(
+        self: Rc<Self>,
+        request: &'a mut Request,
+        next: Next,
+    ) -> MaybeFuture<'a, HandlerResult>;
 }
 
 /// The end of a route, which responds to its requests.
 ///
 /// ```
-/// use message::{Outcome, Request, Response};
+/// use message::{HandlerResult, Request, Response};
 /// use plugin::{Handler, MaybeFuture};
 ///
 /// /// Responds with the size of the body it receives.
@@ -143,7 +149,7 @@ pub trait Middleware {
 ///         "count"
 ///     }
 ///
-///     fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, Outcome> {
+///     fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, HandlerResult> {
 ///         MaybeFuture::of(async move {
 ///             let body = request.collect_body(64 * 1024).await?;
 ///             Ok(Response::text(200, format!("{} bytes", body.len())))
@@ -170,7 +176,7 @@ pub trait Handler {
     }
 
     /// Responds to the request.
-    fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, Outcome>;
+    fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, HandlerResult>;
 }
 
 /// One entry of a chain.
@@ -217,12 +223,12 @@ impl Route {
     }
 
     /// Runs a request through filters and handler.
-    pub async fn run(self: &Rc<Self>, request: &mut Request) -> Outcome {
+    pub async fn run(self: &Rc<Self>, request: &mut Request) -> HandlerResult {
         self.run_from(0, request).await
     }
 
     /// Runs a request through the stages from `first` on, and the handler.
-    async fn run_from(self: &Rc<Self>, first: usize, request: &mut Request) -> Outcome {
+    async fn run_from(self: &Rc<Self>, first: usize, request: &mut Request) -> HandlerResult {
         let mut passed = first;
         let outcome = loop {
             match self.stages.get(passed) {
@@ -318,14 +324,18 @@ pub struct Next {
 
 impl Next {
     /// Runs a request through the rest of the route.
-    pub fn run(self, request: &mut Request) -> LocalFuture<'_, Outcome> {
+    pub fn run(self, request: &mut Request) -> LocalFuture<'_, HandlerResult> {
         // Responses to other connections must not wait for what may take its time.
         net::task::send_deferred();
         Box::pin(async move { self.route.run_from(self.at, request).await })
     }
 
     /// [`Next::run`] with a bound on the time to the response's head: 504 afterwards.
-    pub fn run_within(self, span: Duration, request: &mut Request) -> LocalFuture<'_, Outcome> {
+    pub fn run_within(
+        self,
+        span: Duration,
+        request: &mut Request,
+    ) -> LocalFuture<'_, HandlerResult> {
         Box::pin(async move {
             net::timer::within(span, self.run(request)).await.unwrap_or_else(|| {
                 Err(Fault::new(FaultKind::Deadline, "the exchange took too long"))

@@ -12,7 +12,7 @@
 //! ```
 //! use std::rc::Rc;
 //!
-//! use message::{Fault, FaultKind, Headers, Outcome, Request, Response, RouteBounds, Target};
+//! use message::{Fault, FaultKind, Headers, HandlerResult, Request, Response, RouteBounds, Target};
 //! use plugin::{Filter, Handler, MaybeFuture, Route, Stage, Step};
 //!
 //! /// Rejects requests without a header.
@@ -38,7 +38,7 @@
 //!         "hello"
 //!     }
 //!
-//!     fn handle<'a>(&'a self, _: &'a mut Request) -> MaybeFuture<'a, Outcome> {
+//!     fn handle<'a>(&'a self, _: &'a mut Request) -> MaybeFuture<'a, HandlerResult> {
 //!         Ok(Response::text(200, "hello")).into()
 //!     }
 //! }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use crate::problem::{self, ErrorPages};
 use crate::{Dispatch, Handler};
-use message::{Fault, FaultKind, Outcome, Request};
+use message::{Fault, FaultKind, HandlerResult, Request};
 
 /// Deepest nesting of a subrequest below the request of a client.
 pub const SUBREQUEST_DEPTH: u8 = 10;
@@ -50,7 +50,7 @@ impl Subrequests {
 
     /// Runs a request through the routes. A failure on a route is the response that a client would
     /// get; a fault is returned only if the request could not be routed at all.
-    pub async fn route(&self, mut request: Request) -> Outcome {
+    pub async fn route(&self, mut request: Request) -> HandlerResult {
         if request.depth > SUBREQUEST_DEPTH {
             let why = format!("more than {SUBREQUEST_DEPTH} requests led to one another");
             return Err(Fault::new(FaultKind::LoopDetected, why));
@@ -94,7 +94,7 @@ mod tests {
             "again"
         }
 
-        fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, Outcome> {
+        fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, HandlerResult> {
             let beneath = request.beneath();
             MaybeFuture::of(async move {
                 let depth = beneath.depth;

@@ -13,7 +13,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use http_client::{Call, send_request};
-use message::{Fault, FaultKind, Outcome, Request, Response, Retry, Side};
+use message::{Fault, FaultKind, HandlerResult, Request, Response, Retry, Side};
 use net::clock;
 use plugin::{Handler, HandlerKind, HandlerPlan, MaybeFuture, WorkerContext};
 use settings::{Node, Reader, Schema, SchemaBuilder, Setting, Spanned};
@@ -76,7 +76,7 @@ impl Handler for UpstreamHandler {
         KIND.name
     }
 
-    fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, Outcome> {
+    fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, HandlerResult> {
         match &self.local {
             Some(local) => MaybeFuture::of(forward(local, request)),
             None => Err(Fault::internal("the upstream does not exist")).into(),
@@ -93,7 +93,7 @@ impl Drop for Trial<'_> {
     }
 }
 
-async fn forward(local: &LocalCluster, request: &mut Request) -> Outcome {
+async fn forward(local: &LocalCluster, request: &mut Request) -> HandlerResult {
     if let Some(response) = max_forwards::count_down(request) {
         return Ok(response);
     }
@@ -117,7 +117,7 @@ async fn forward(local: &LocalCluster, request: &mut Request) -> Outcome {
         view = local.view(clock::now().as_ms());
     }
     let mut tried: Vec<Rc<Peer>> = Vec::new();
-    let mut failed: Option<Outcome> = None;
+    let mut failed: Option<HandlerResult> = None;
     loop {
         let now_us = clock::now_us();
         let choice = Choice { view: &view, rng: &local.rng, tried: &tried, now_us };
@@ -196,7 +196,7 @@ fn allows(retry: Retry, request: &Request) -> bool {
     }
 }
 
-fn may_try_again(view: &View, request: &Request, body: &Replay, outcome: &Outcome) -> bool {
+fn may_try_again(view: &View, request: &Request, body: &Replay, outcome: &HandlerResult) -> bool {
     let safe = match outcome {
         Err(fault) => fault.side() == Side::Upstream && allows(fault.retry, request),
         Ok(response) => {
@@ -215,7 +215,7 @@ fn record_result(
     peer: &Peer,
     was_trial: bool,
     began_us: u64,
-    outcome: &mut Outcome,
+    outcome: &mut HandlerResult,
 ) {
     let now_us = clock::now_us();
     let latency_us = now_us.saturating_sub(began_us);

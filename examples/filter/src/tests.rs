@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use message::{Headers, Outcome, Request, Response, RouteBounds, Target};
+use message::{HandlerResult, Headers, Request, Response, RouteBounds, Target};
 use plugin::problem::{ErrorPages, render};
 use plugin::{Handler, MaybeFuture, Route, WorkerContext};
 use settings::{Node, Reader, Report, node};
@@ -15,7 +15,7 @@ impl Handler for Hello {
         "hello"
     }
 
-    fn handle<'a>(&'a self, _: &'a mut Request) -> MaybeFuture<'a, Outcome> {
+    fn handle<'a>(&'a self, _: &'a mut Request) -> MaybeFuture<'a, HandlerResult> {
         Ok(Response::text(200, "hello")).into()
     }
 }

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use message::{Body, Fault, Headers, Inform, Outcome, Response};
+use message::{Body, Fault, HandlerResult, Headers, Inform, Response};
 use offload::{Head, Limits, Local, OffloadedRequest, begin};
 use wire::Known;
 use wire::frames::{self, INLINE_BYTES_MAX, Kind, Malformed};
@@ -93,7 +93,7 @@ impl Exchange {
 
     fn decided(
         &mut self,
-        outcome: Outcome,
+        outcome: HandlerResult,
         number: u32,
         outbox: &mut Outbox,
         cx: &mut Context<'_>,
@@ -120,7 +120,7 @@ impl Exchange {
     /// Sends the response of a denied session.
     pub(super) fn answer_with(
         &mut self,
-        outcome: Outcome,
+        outcome: HandlerResult,
         number: u32,
         outbox: &mut Outbox,
         waker: &Waker,

@@ -3,7 +3,7 @@
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use message::Outcome;
+use message::HandlerResult;
 use offload::encoding::{put_fields, put_optional};
 use offload::session::{
     Accepted, Closed, Decision, HandedSession, LocalSession, OpenSession, begin,
@@ -31,7 +31,7 @@ enum Phase {
 pub(super) enum SessionStep {
     Continues(StreamStep),
     /// It was denied with this response.
-    Denied(Outcome),
+    Denied(HandlerResult),
 }
 
 impl WsSession {

@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use apps::websocket::{self, WebSocketSettings};
 use http_server::{ConnectionTimeouts, ListenerSnapshot, Service, TrustedProxies, serve};
-use message::{Bounds, ConnectionFacts, Fault, Outcome, Protocol, Request, Response, RouteBounds};
+use message::{
+    Bounds, ConnectionFacts, Fault, HandlerResult, Protocol, Request, Response, RouteBounds,
+};
 use net::{Bind, BoundSocket, ListenOptions, Listening};
 use offload::session::{Accepted, Closed, HandedSession, Received, Session};
 use offload::wait;
@@ -27,7 +29,7 @@ impl Handler for Sessions {
         "sessions"
     }
 
-    fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, Outcome> {
+    fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, HandlerResult> {
         if !websocket::asks(request) {
             return Ok(Response::text(200, "no session")).into();
         }

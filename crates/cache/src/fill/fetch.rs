@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use message::{
-    Fault, FaultKind, Headers, Inform, Notes, Outcome, Request, Response, SharedBodyReader, Side,
-    shared_body,
+    Fault, FaultKind, HandlerResult, Headers, Inform, Notes, Request, Response, SharedBodyReader,
+    Side, shared_body,
 };
 use net::clock::wall_secs;
 use plugin::Next;
@@ -121,7 +121,7 @@ impl Fetch {
     }
 
     /// Sends the request; gives up a bounded time after the last follower has left.
-    async fn run_while_wanted(&self, mut request: Request) -> Option<(Outcome, Notes)> {
+    async fn run_while_wanted(&self, mut request: Request) -> Option<(HandlerResult, Notes)> {
         let mut run = pin!(async {
             let outcome = self.next.clone().run(&mut request).await;
             (outcome, std::mem::take(&mut request.notes))

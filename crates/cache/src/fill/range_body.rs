@@ -3,8 +3,8 @@
 use std::task::{Context, Poll, ready};
 
 use message::{
-    Body, BodyStream, Fault, FaultKind, Frame, Headers, Outcome, Request, Response, asked_range,
-    preconditions,
+    Body, BodyStream, Fault, FaultKind, Frame, HandlerResult, Headers, Request, Response,
+    asked_range, preconditions,
 };
 use wire::Known;
 use wire::conditional::{EntityTag, Outcome as ConditionResult, Validators};
@@ -16,7 +16,7 @@ use crate::serve::{PARTIAL_REQUEST_FIELDS, without_content};
 
 /// Applies conditions and Range to a 200 that is not stored. `None` if the range begins so late
 /// that the origin should be requested again.
-pub(crate) fn partial_or_not_modified(whole: Response, request: &Request) -> Option<Outcome> {
+pub(crate) fn partial_or_not_modified(whole: Response, request: &Request) -> Option<HandlerResult> {
     if whole.status != 200 || !request.headers.contains_any(&PARTIAL_REQUEST_FIELDS) {
         return Some(Ok(whole));
     }
@@ -33,7 +33,11 @@ pub(crate) fn partial_or_not_modified(whole: Response, request: &Request) -> Opt
 }
 
 /// Applies Range to a 200 whose content has this length, as far as it is known.
-pub(super) fn requested_range(whole: Response, length: Option<u64>, request: &Request) -> Outcome {
+pub(super) fn requested_range(
+    whole: Response,
+    length: Option<u64>,
+    request: &Request,
+) -> HandlerResult {
     match (asked_range(request, &validators(&whole.headers)), length) {
         (Some(asked), Some(length)) => range_response(asked, length, whole),
         _ => Ok(whole),
@@ -50,7 +54,7 @@ fn validators(headers: &Headers) -> Validators<'_> {
 
 /// Applies Range to content of this length. Several ranges would have to wait for each other, so
 /// they get the whole (RFC 9110 14.2 allows that).
-fn range_response(asked: &[u8], length: u64, mut whole: Response) -> Outcome {
+fn range_response(asked: &[u8], length: u64, mut whole: Response) -> HandlerResult {
     let mut text = Vec::new();
     match resolve(asked, length) {
         Ranges::Whole | Ranges::Multi(_) => Ok(whole),

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
 use message::{
-    Body, BodyStream, Fault, Frame, Headers, Outcome, Request, Response, SharedBody,
+    Body, BodyStream, Fault, Frame, HandlerResult, Headers, Request, Response, SharedBody,
     SharedBodyReader,
 };
 
@@ -60,7 +60,7 @@ impl StreamingResponse {
         said: &StatusHeaders<'_>,
         request: &Request,
         decode_context: impl FnOnce() -> DecodeContext,
-    ) -> Outcome {
+    ) -> HandlerResult {
         let mut whole = Response::new(self.stored.meta.status);
         whole.headers = self.stored.head.headers();
         append(&mut whole.headers, private);

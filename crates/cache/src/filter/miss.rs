@@ -7,7 +7,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use message::{Fault, FaultKind, Headers, Inform, Notes, Outcome, Request, Side};
+use message::{Fault, FaultKind, HandlerResult, Headers, Inform, Notes, Request, Side};
 use net::clock::{self, Moment, wall_secs};
 use plugin::{BackgroundPermit, Next};
 use tokio::sync::oneshot;
@@ -37,7 +37,7 @@ pub(super) struct MissHandler<'a> {
 
 /// What a lookup leads to.
 enum MissDecision {
-    Done(Outcome),
+    Done(HandlerResult),
     /// A fetch; with it the stored response that may be revalidated.
     Fetch(Forward, Option<Arc<Object>>),
     /// A fetch that no other request shares.
@@ -48,7 +48,7 @@ enum MissDecision {
 
 /// The result of waiting for another request's fetch.
 enum FollowResult {
-    Done(Outcome),
+    Done(HandlerResult),
     /// The fetch was for other requests or ended without a result: something may be stored now.
     Retry,
     /// The response was for one client alone.
@@ -67,7 +67,7 @@ impl<'a> MissHandler<'a> {
         MissHandler { filter, request, directives, next, deadline }
     }
 
-    pub(super) async fn run(mut self, lookup: Lookup) -> Outcome {
+    pub(super) async fn run(mut self, lookup: Lookup) -> HandlerResult {
         let mut why = Forward::Miss;
         let mut next_lookup = Some(lookup);
         for _ in 0..JOIN_ATTEMPTS_MAX {
@@ -221,13 +221,13 @@ impl<'a> MissHandler<'a> {
     }
 
     /// Forwards the request because of something in it or in the stored response.
-    async fn pass(self, reason: UncachedReason) -> Outcome {
+    async fn pass(self, reason: UncachedReason) -> HandlerResult {
         self.filter.metrics().passed(reason);
         self.bypass(&Status::passed(reason)).await
     }
 
     /// Forwards the request unchanged.
-    async fn bypass(self, status: &Status<'_>) -> Outcome {
+    async fn bypass(self, status: &Status<'_>) -> HandlerResult {
         self.request.notes.cache = Some("pass");
         let outcome = self.next.run(self.request).await;
         self.filter.pass_through(outcome, status)
@@ -266,7 +266,7 @@ impl<'a> MissHandler<'a> {
 
     /// Fetches for this request alone: the last response could not be shared. The response is
     /// stored if it may be.
-    async fn fetch_unshared(self, lookup: Lookup) -> Outcome {
+    async fn fetch_unshared(self, lookup: Lookup) -> HandlerResult {
         let stale = lookup.state.response().cloned();
         let why = if stale.is_some() { Forward::Stale } else { Forward::Miss };
         if self.wants_partial(stale.is_some()) {
@@ -297,7 +297,7 @@ impl<'a> MissHandler<'a> {
         lookup: Lookup,
         why: Forward,
         stale: Option<Arc<Object>>,
-    ) -> Outcome {
+    ) -> HandlerResult {
         let metrics = self.filter.metrics();
         metrics.missed(why);
         let Some(permit) = BackgroundPermit::take() else {
@@ -354,7 +354,7 @@ impl<'a> MissHandler<'a> {
         why: Forward,
         stale: Option<&Arc<Object>>,
         collapsed: bool,
-    ) -> Outcome {
+    ) -> HandlerResult {
         let filter = self.filter.clone();
         let may = |stale: &&Arc<Object>| {
             let stored = stale.response().filter(|_| fault.side() != Side::Client);

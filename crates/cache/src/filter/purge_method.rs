@@ -1,6 +1,6 @@
 //! The method PURGE, as other caches have it: it removes all that is stored under its URL.
 
-use message::{Fault, FaultKind, Outcome, Request, Response};
+use message::{Fault, FaultKind, HandlerResult, Request, Response};
 use settings::any_contains;
 
 use crate::store::Purge;
@@ -10,7 +10,7 @@ pub(super) const PURGE: &[u8] = b"PURGE";
 
 impl CacheFilter {
     /// Purges, if the route allows it for the client. The request is never forwarded.
-    pub(super) fn purge(&self, request: &Request) -> Outcome {
+    pub(super) fn purge(&self, request: &Request) -> HandlerResult {
         if self.config().purge.is_empty() {
             return Err(Fault::method_not_allowed("GET, HEAD"));
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use message::{Fault, Headers, Outcome, Request, Response, SharedBodyReader};
+use message::{Fault, HandlerResult, Headers, Request, Response, SharedBodyReader};
 use net::clock::wall_secs;
 
 use crate::Object;
@@ -22,7 +22,7 @@ impl CacheFilter {
         object: &Arc<Object>,
         outcome: CacheOutcome,
         request: &Request,
-    ) -> Outcome {
+    ) -> HandlerResult {
         let object = &self.await_coding(object, request).await;
         let Some(response) = object.response() else {
             return Err(Fault::internal("the stored object is not a response"));
@@ -61,7 +61,7 @@ impl CacheFilter {
         private: &Headers,
         outcome: CacheOutcome,
         request: &Request,
-    ) -> Outcome {
+    ) -> HandlerResult {
         let now_secs = wall_secs();
         let meta = &streaming.stored.meta;
         let status = Status { outcome, ..Status::hit(reuse::left_s(meta, now_secs)) };
@@ -71,7 +71,11 @@ impl CacheFilter {
     }
 
     /// Adds the cache's headers to a response that is not stored.
-    pub(super) fn pass_through(&self, outcome: Outcome, status: &Status<'_>) -> Outcome {
+    pub(super) fn pass_through(
+        &self,
+        outcome: HandlerResult,
+        status: &Status<'_>,
+    ) -> HandlerResult {
         match outcome {
             Ok(mut response) => {
                 remove_cache_fields(&mut response.headers, &self.config().policy);

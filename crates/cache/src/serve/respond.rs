@@ -1,6 +1,6 @@
 //! Responses from stored ones: Age and Cache-Status of this use, 304, 206 and 416.
 
-use message::{Body, Headers, Outcome, Request, Response, asked_range, ranged};
+use message::{Body, HandlerResult, Headers, Request, Response, asked_range, ranged};
 use wire::Known;
 use wire::conditional::{EntityTag, Outcome as ConditionResult, Validators};
 use wire::date::parse_http_date;
@@ -58,7 +58,7 @@ pub(crate) fn respond(
     body: Body,
     said: &StatusHeaders<'_>,
     request: &Request,
-) -> Outcome {
+) -> HandlerResult {
     let status = response.meta.status;
     if status != 200 || !request.headers.contains_any(&PARTIAL_REQUEST_FIELDS) {
         return Ok(Response { status, headers, body, ..Response::default() });

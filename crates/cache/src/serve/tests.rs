@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use coding::Coding;
-use message::{Body, Headers, Outcome, Request, SharedHeaders, Target};
+use message::{Body, HandlerResult, Headers, Request, SharedHeaders, Target};
 use plugin::{Local, Shared, WorkerContext};
 use settings::{Node, node, read};
 use telemetry::Telemetry;
@@ -53,7 +53,7 @@ impl Bench {
         store.insert(object, store.purge_epoch(), 32).unwrap_or_else(|why| panic!("{why:?}"))
     }
 
-    fn ask(&self, request: &mut Request) -> Option<Outcome> {
+    fn ask(&self, request: &mut Request) -> Option<HandlerResult> {
         match self.filter.classify_request(request) {
             Classified::Hit(outcome) => Some(outcome),
             _ => None,

@@ -10,8 +10,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use cache::{Cache, Caches};
 use message::{
-    Body, Fault, FaultKind, Headers, Notes, Outcome, Request, Response, RouteBounds, SharedBody,
-    Target,
+    Body, Fault, FaultKind, HandlerResult, Headers, Notes, Request, Response, RouteBounds,
+    SharedBody, Target,
 };
 use plugin::{Handler, Local, MaybeFuture, Route, Shared, WorkerContext};
 use settings::{Node, Reader, Report, node};
@@ -132,7 +132,7 @@ impl Handler for Waiting {
         "waiting"
     }
 
-    fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, Outcome> {
+    fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, HandlerResult> {
         MaybeFuture::of(async move {
             request.notes.upstream = Some(Rc::from("the origin"));
             let (answer, answered) = oneshot::channel();

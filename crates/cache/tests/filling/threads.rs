@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use cache::store::Purge;
-use message::{Outcome, Request, Response};
+use message::{HandlerResult, Request, Response};
 use plugin::{Handler, MaybeFuture};
 
 use crate::site::{Site, get, text};
@@ -33,7 +33,7 @@ impl Handler for Pages {
         "pages"
     }
 
-    fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, Outcome> {
+    fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, HandlerResult> {
         MaybeFuture::of(async move {
             let asked = self.0.asked.fetch_add(1, Ordering::Relaxed);
             let page: usize = request.target.path()[1..].parse().unwrap();

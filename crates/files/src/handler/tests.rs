@@ -85,7 +85,7 @@ async fn send(handler: &FilesHandler, mut request: Request) -> TestResponse {
     read(outcome, at_once).await
 }
 
-async fn read(outcome: Outcome, at_once: bool) -> TestResponse {
+async fn read(outcome: HandlerResult, at_once: bool) -> TestResponse {
     let response = outcome.unwrap_or_else(|fault| render(&fault, None, &ErrorPages::default()));
     let Response { status, headers, mut body, .. } = response;
     let promised = body.length().unwrap();

@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use bytes::{Bytes, BytesMut};
 use wire::h1::{ChunkDecoder, ChunkEvent, LAST_CHUNK, ResponseFraming};
 
-use super::answer::Link;
+use super::exchange::ServerExchange;
 use crate::faults;
 use crate::limits::{JOINED_BODY, TRAILERS};
 use message::{BodyStream, Fault, Frame, Headers};
@@ -20,21 +20,21 @@ enum Rest {
 }
 
 /// A body that did not come whole with its head.
-pub(super) struct AnswerBody {
+pub(super) struct ResponseBody {
     /// Gone once the body has ended.
-    link: Option<Link>,
+    link: Option<ServerExchange>,
     rest: Rest,
 }
 
-impl AnswerBody {
-    pub(super) fn new(link: Link, framing: ResponseFraming) -> AnswerBody {
+impl ResponseBody {
+    pub(super) fn new(link: ServerExchange, framing: ResponseFraming) -> ResponseBody {
         let rest = match framing {
             ResponseFraming::None => Rest::Length(0),
             ResponseFraming::Length(length) => Rest::Length(length),
             ResponseFraming::Chunked => Rest::Chunked(Box::new(ChunkDecoder::new(TRAILERS))),
             ResponseFraming::UntilClose => Rest::UntilClose,
         };
-        AnswerBody { link: Some(link), rest }
+        ResponseBody { link: Some(link), rest }
     }
 
     fn finish(&mut self) {
@@ -92,7 +92,7 @@ impl AnswerBody {
     }
 }
 
-impl BodyStream for AnswerBody {
+impl BodyStream for ResponseBody {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, Fault>>> {
         let polled = ready!(self.poll(cx));
         if polled.is_err() {

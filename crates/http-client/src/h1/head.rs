@@ -37,7 +37,7 @@ pub struct ClientOptions {
     pub head: HeadLimits,
     /// Send Forwarded (RFC 7239) as well.
     pub forwarded: bool,
-    /// Send Via: requests are somebody else's, and we are on their way (RFC 9110 7.6.3).
+    /// Send Via: this is an intermediary of the request (RFC 9110 7.6.3).
     pub via: bool,
 }
 
@@ -161,7 +161,7 @@ fn copy_fields(out: &mut Vec<u8>, request: &Request) -> Seen {
                 seen.te = true;
                 return false;
             }
-            // Connection may not strip what says who the client is.
+            // Connection may not strip the fields that identify the client.
             Some(Known::XForwardedProto) => seen.proto = true,
             Some(Known::XForwardedHost) => seen.host = true,
             Some(Known::Forwarded) => {}
@@ -201,7 +201,7 @@ fn is_named_by_connection(request: &Request, name: &[u8]) -> bool {
         .any(|option| alias::same(option, name))
 }
 
-/// Upgrade (RFC 9110 7.8) and TE (10.1.4) concern our own connection: they are written anew.
+/// Upgrade (RFC 9110 7.8) and TE (10.1.4) concern our own connection: they are written again.
 fn write_connection(out: &mut Vec<u8>, request: &Request) {
     let trailers = request.headers.lists_token(Known::Te, "trailers");
     if trailers {

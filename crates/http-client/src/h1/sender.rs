@@ -15,11 +15,11 @@ use super::head::RequestFraming;
 use crate::connection::Connection;
 use message::{Body, Fault, Frame, Headers};
 
-/// What is left to send besides the connection's queue.
+/// What remains to be sent besides the connection's queue.
 pub(super) enum Sender {
     /// Nothing: the queue holds the rest, or is empty.
     Done,
-    /// The body goes on.
+    /// The body continues.
     Going { body: Body, framing: RequestFraming, left: u64 },
     /// The server takes no more.
     Broken(io::Error),
@@ -34,7 +34,7 @@ pub(super) enum Sending {
     Room,
     /// The next piece of the body.
     Body,
-    /// It will not go on: the server takes no more.
+    /// It will not continue: the server takes no more.
     Broken,
 }
 

@@ -14,7 +14,7 @@ use bytes::Bytes;
 use crate::pool::Lease;
 use message::duplex::{Duplex, Ending, Takeover};
 
-/// What goes on with the client's connection; `early` are bytes the server sent behind its head.
+/// The tunnel between client and server; `early` are bytes that the server sent after its head.
 pub(super) fn takeover(lease: Lease, early: Bytes, idle: Duration) -> Takeover {
     Box::new(move |client| {
         Box::pin(async move {

@@ -225,7 +225,7 @@ fn dropping_the_exchange_closes_the_connection() {
         // The request is dropped as soon as the server has it.
         let stream = tokio::select! {
             stream = serve => stream,
-            _ = get(&pool) => panic!("nobody answers"),
+            _ = get(&pool) => panic!("the server does not respond"),
         };
         assert!(read_end(&stream).await.is_empty());
         assert_eq!(pool.active(), 0);

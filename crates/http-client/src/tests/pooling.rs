@@ -1,4 +1,4 @@
-//! Which connections are used again, by whom.
+//! Which connections are used again, and by which worker.
 
 use std::future::poll_fn;
 
@@ -66,7 +66,7 @@ fn connections_that_say_close_are_not_kept() {
 }
 
 #[test]
-fn a_second_answer_nobody_asked_for_ends_a_kept_connection() {
+fn an_unrequested_response_ends_an_idle_connection() {
     block_on_local(async {
         let (server, pool) = alone();
         let stream = keep_one(&server, &pool).await;
@@ -124,7 +124,7 @@ fn idle_connections_end_with_their_time() {
         let idle = Duration::from_millis(10);
         pool.set_limits(PoolLimits { idle, ..PoolLimits::default() });
         let stream = keep_one(&server, &pool).await;
-        // The keeper closes it; nobody asks the pool.
+        // The sweeper closes it; no request uses the pool.
         assert!(read_end(&stream).await.is_empty());
         assert_eq!(pool.idle_count(), 0);
     });

@@ -78,7 +78,7 @@ fn hop_by_hop_fields_stay_behind() {
 }
 
 #[test]
-fn connection_cannot_strip_what_says_who_the_client_is() {
+fn connection_cannot_strip_fields_that_identify_the_client() {
     block_on_local(async {
         let mut request = from_client(request(Method::Get));
         request.headers.append("X-Forwarded-Proto", "https");

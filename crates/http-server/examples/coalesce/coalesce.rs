@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use message::{Fault, Headers, Outcome, Request, Response, SharedBody, shared_body};
+use message::{Fault, HandlerResult, Headers, Request, Response, SharedBody, shared_body};
 use plugin::{BackgroundPermit, MaybeFuture, Middleware, Next};
 use tokio::sync::watch;
 use wire::{Known, Method};
@@ -86,7 +86,7 @@ impl Coalesce {
         Coalesce { flights, bytes_max }
     }
 
-    async fn lead(&self, flight: Flight, request: &mut Request, next: Next) -> Outcome {
+    async fn lead(&self, flight: Flight, request: &mut Request, next: Next) -> HandlerResult {
         let mut response = match next.run(request).await {
             Ok(response) => response,
             Err(fault) => {
@@ -121,7 +121,11 @@ impl Middleware for Coalesce {
         "coalesce"
     }
 
-    fn call<'a>(self: Rc<Self>, request: &'a mut Request, next: Next) -> MaybeFuture<'a, Outcome> {
+    fn call<'a>(
+        self: Rc<Self>,
+        request: &'a mut Request,
+        next: Next,
+    ) -> MaybeFuture<'a, HandlerResult> {
         MaybeFuture::of(async move {
             let Some(key) = key(request) else { return next.run(request).await };
             loop {

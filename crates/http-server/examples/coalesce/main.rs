@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use coalesce::{Coalesce, Flights};
-use message::{Body, BodyStream, Fault, Frame, Outcome, Request, Response};
+use message::{Body, BodyStream, Fault, Frame, HandlerResult, Request, Response};
 use net::Timer;
 use plugin::{Handler, MaybeFuture, Stage};
 
@@ -40,7 +40,7 @@ impl Handler for Slow {
         "slow"
     }
 
-    fn handle<'a>(&'a self, _: &'a mut Request) -> MaybeFuture<'a, Outcome> {
+    fn handle<'a>(&'a self, _: &'a mut Request) -> MaybeFuture<'a, HandlerResult> {
         let run = self.0.fetch_add(1, Ordering::Relaxed) % 1000;
         let lines = Lines { run, at: 0, timer: Timer::new() };
         lines.timer.set(Duration::ZERO);

@@ -18,7 +18,7 @@ use telemetry::{LimitHit, WorkerMetrics};
 
 use super::body::Remainder;
 use super::head;
-use message::{Headers, Held, Inform};
+use message::{Headers, HeldResource, Inform};
 
 /// Pipelined bytes that are taken from the kernel while an exchange is under way; beyond that the
 /// client waits.
@@ -47,7 +47,7 @@ pub(crate) struct ConnectionIo {
     /// The client knows interim responses.
     pub(crate) interim: Cell<bool>,
     /// What the exchange holds that others wait for.
-    held: RefCell<Option<Weak<dyn Held>>>,
+    held: RefCell<Option<Weak<dyn HeldResource>>>,
     /// Since when the connection waits for a request; `None` while it has one.
     pub(crate) idle_since: Cell<Option<Moment>>,
     /// Its descriptor is needed elsewhere: it closes instead of waiting on.
@@ -218,7 +218,7 @@ impl Inform for ConnectionIo {
         self.push_out();
     }
 
-    fn hold(&self, held: Weak<dyn Held>) {
+    fn hold(&self, held: Weak<dyn HeldResource>) {
         *self.held.borrow_mut() = Some(held);
     }
 }

@@ -24,7 +24,7 @@ use super::respond::{self, Broken, SendOptions, Streaming};
 use super::tunnel::ClientDuplex;
 use crate::fault_log;
 use crate::listener_snapshot::ListenerSnapshot;
-use message::{Body, Bounds, Ending, Fault, Outcome, Request, Response, Takeover};
+use message::{Body, Bounds, Ending, Fault, HandlerResult, Request, Response, Takeover};
 use plugin::{Route, problem};
 
 /// Responses that may gather for a client that sends its requests in one go before they are sent.
@@ -122,7 +122,7 @@ impl<'c> Exchange<'c> {
 
     /// Finds the route and puts the request's body in place, or gives what comes of the request
     /// before any filter sees it: no route, `OPTIONS *`, a body above the limit.
-    fn dispatch(&mut self) -> Option<Box<Outcome>> {
+    fn dispatch(&mut self) -> Option<Box<HandlerResult>> {
         let (request, connection) = (&mut self.request, self.connection);
         let found = if request.target.is_asterisk() {
             None
@@ -166,7 +166,7 @@ impl<'c> Exchange<'c> {
     }
 
     /// Runs the request on its route; `None` if the client has gone before there was a response.
-    async fn outcome(&mut self) -> Option<Outcome> {
+    async fn outcome(&mut self) -> Option<HandlerResult> {
         let route = self.route.as_ref()?;
         self.instant = route.is_instant();
         if !self.instant {
@@ -200,7 +200,7 @@ impl<'c> Exchange<'c> {
     }
 
     /// Queues the response, or what a fault becomes.
-    fn queue(&mut self, outcome: Outcome) -> QueuedResponse {
+    fn queue(&mut self, outcome: HandlerResult) -> QueuedResponse {
         let connection = self.connection;
         let io = &connection.io;
         let (mut response, close, silent) = match outcome {

@@ -7,7 +7,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
-use message::{Outcome, Request};
+use message::{HandlerResult, Request};
 use net::{Outgoing, Stream};
 use plugin::{Filter, Handler, MaybeFuture, Middleware, Stage};
 
@@ -34,12 +34,12 @@ pub(crate) fn surround(surround: impl Middleware + 'static) -> Stage {
 /// A handler of a function.
 pub(crate) struct Answers<F>(pub(crate) F);
 
-impl<F: Fn(&mut Request) -> Outcome> Handler for Answers<F> {
+impl<F: Fn(&mut Request) -> HandlerResult> Handler for Answers<F> {
     fn name(&self) -> &'static str {
         "answers"
     }
 
-    fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, Outcome> {
+    fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, HandlerResult> {
         MaybeFuture::of(async move { (self.0)(request) })
     }
 }

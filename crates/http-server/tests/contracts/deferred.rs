@@ -6,7 +6,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::rc::Rc;
 
-use message::{Outcome, Request, Response};
+use message::{HandlerResult, Request, Response};
 use net::worker::block_on_local;
 use net::{Accepted, Bind, Peer, Stream};
 use plugin::{Handler, MaybeFuture};
@@ -29,7 +29,7 @@ impl Handler for Instant {
         true
     }
 
-    fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, Outcome> {
+    fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, HandlerResult> {
         self.answered.set(self.answered.get() + 1);
         Ok(Response::text(200, request.target.path().to_owned())).into()
     }
@@ -143,7 +143,7 @@ impl Handler for Looking {
         self.is_instant
     }
 
-    fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, Outcome> {
+    fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, HandlerResult> {
         if request.target.path() == "/look" {
             let mut room = [0; 1000];
             let read = self.other.borrow_mut().read(&mut room).unwrap_or(0);

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use message::{Headers, Outcome, Request, Response};
+use message::{HandlerResult, Headers, Request, Response};
 use net::worker::block_on_local;
 use plugin::{Handler, MaybeFuture};
 use tokio::sync::Semaphore;
@@ -21,7 +21,7 @@ impl Handler for Hints {
         "hints"
     }
 
-    fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, Outcome> {
+    fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, HandlerResult> {
         MaybeFuture::of(async move {
             let mut hints = Headers::new();
             hints.append("link", "</style.css>; rel=preload");
@@ -77,7 +77,7 @@ fn a_client_that_expects_it_is_told_to_go_on_when_the_body_is_asked_for() {
         fn name(&self) -> &'static str {
             "late"
         }
-        fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, Outcome> {
+        fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, HandlerResult> {
             MaybeFuture::of(async move {
                 request.inform(103, &Headers::new());
                 self.0.acquire().await.unwrap().forget();
@@ -109,7 +109,7 @@ fn an_interim_status_is_no_answer() {
             "interim"
         }
 
-        fn handle<'a>(&'a self, _: &'a mut Request) -> MaybeFuture<'a, Outcome> {
+        fn handle<'a>(&'a self, _: &'a mut Request) -> MaybeFuture<'a, HandlerResult> {
             Ok(Response::new(103)).into()
         }
     }

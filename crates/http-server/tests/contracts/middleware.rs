@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use bytes::Bytes;
-use message::{Body, Fault, FaultKind, Outcome, Request, Response};
+use message::{Body, Fault, FaultKind, HandlerResult, Request, Response};
 use net::worker::block_on_local;
 use plugin::{Filter, Handler, MaybeFuture, Middleware, Next, Step};
 
@@ -18,7 +18,11 @@ impl Middleware for Again {
         "again"
     }
 
-    fn call<'a>(self: Rc<Self>, request: &'a mut Request, next: Next) -> MaybeFuture<'a, Outcome> {
+    fn call<'a>(
+        self: Rc<Self>,
+        request: &'a mut Request,
+        next: Next,
+    ) -> MaybeFuture<'a, HandlerResult> {
         MaybeFuture::of(async move {
             let body = request.collect_body(1024).await?;
             let mut outcome = Err(Fault::internal("not run"));
@@ -58,12 +62,12 @@ fn the_rest_of_the_way_may_run_again_with_the_same_body() {
 /// A handler of a function of the body.
 pub(crate) struct Collecting<F>(pub(crate) F);
 
-impl<F: Fn(Bytes) -> Outcome> Handler for Collecting<F> {
+impl<F: Fn(Bytes) -> HandlerResult> Handler for Collecting<F> {
     fn name(&self) -> &'static str {
         "collecting"
     }
 
-    fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, Outcome> {
+    fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, HandlerResult> {
         MaybeFuture::of(async move { (self.0)(request.collect_body(1 << 16).await?) })
     }
 }
@@ -95,7 +99,11 @@ impl Middleware for Bends {
         "bends"
     }
 
-    fn call<'a>(self: Rc<Self>, request: &'a mut Request, next: Next) -> MaybeFuture<'a, Outcome> {
+    fn call<'a>(
+        self: Rc<Self>,
+        request: &'a mut Request,
+        next: Next,
+    ) -> MaybeFuture<'a, HandlerResult> {
         MaybeFuture::of(async move {
             if request.target.path() == "/mine" {
                 return Ok(Response::text(200, "mine"));
@@ -134,7 +142,11 @@ impl Middleware for Knows {
         "knows"
     }
 
-    fn call<'a>(self: Rc<Self>, request: &'a mut Request, next: Next) -> MaybeFuture<'a, Outcome> {
+    fn call<'a>(
+        self: Rc<Self>,
+        request: &'a mut Request,
+        next: Next,
+    ) -> MaybeFuture<'a, HandlerResult> {
         match request.target.path() {
             "/known" => Ok(Response::text(200, "known")).into(),
             "/refused" => {

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
-use message::{Body, Outcome, Protocol, Request, Response};
+use message::{Body, HandlerResult, Protocol, Request, Response};
 use net::worker::block_on_local;
 use plugin::{BackgroundPermit, Handler, MaybeFuture, Middleware, Next};
 use tokio::sync::{mpsc, oneshot};
@@ -13,7 +13,7 @@ use crate::client::{Answers, Client, serve, surround};
 
 /// Answers at once, and lets a copy of the request run for nobody.
 struct Mirror {
-    ended: RefCell<Option<oneshot::Sender<Outcome>>>,
+    ended: RefCell<Option<oneshot::Sender<HandlerResult>>>,
     within: Duration,
 }
 
@@ -22,7 +22,11 @@ impl Middleware for Mirror {
         "mirror"
     }
 
-    fn call<'a>(self: Rc<Self>, request: &'a mut Request, next: Next) -> MaybeFuture<'a, Outcome> {
+    fn call<'a>(
+        self: Rc<Self>,
+        request: &'a mut Request,
+        next: Next,
+    ) -> MaybeFuture<'a, HandlerResult> {
         let mut copy = request.apart();
         let ended = self.ended.take().unwrap();
         let within = self.within;
@@ -55,7 +59,7 @@ impl Handler for Held {
         "held"
     }
 
-    fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, Outcome> {
+    fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, HandlerResult> {
         MaybeFuture::of(async move {
             let _dropped = Dropped(self.news.clone());
             let background = request.facts.protocol == Protocol::Background;
@@ -74,7 +78,7 @@ impl Handler for Held {
 async fn mirrored(
     within: Duration,
     answers: bool,
-) -> (mpsc::UnboundedReceiver<String>, oneshot::Receiver<Outcome>) {
+) -> (mpsc::UnboundedReceiver<String>, oneshot::Receiver<HandlerResult>) {
     let (news, mut heard) = mpsc::unbounded_channel();
     let (ended, ends) = oneshot::channel();
     let mirror = Mirror { ended: RefCell::new(Some(ended)), within };
@@ -117,7 +121,7 @@ fn its_client_going_away_drops_it_unless_it_runs_apart() {
             self: Rc<Self>,
             request: &'a mut Request,
             next: Next,
-        ) -> MaybeFuture<'a, Outcome> {
+        ) -> MaybeFuture<'a, HandlerResult> {
             let mut copy = request.apart();
             MaybeFuture::of(async move { next.run(&mut copy).await })
         }
@@ -158,7 +162,7 @@ fn what_the_handler_notes_for_the_log_comes_back_from_the_clients_own_run() {
             self: Rc<Self>,
             request: &'a mut Request,
             next: Next,
-        ) -> MaybeFuture<'a, Outcome> {
+        ) -> MaybeFuture<'a, HandlerResult> {
             MaybeFuture::of(async move {
                 let mut copy = request.apart();
                 copy.target.replace_path(b"/copy").unwrap();

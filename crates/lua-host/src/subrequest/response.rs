@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use bytes::{Bytes, BytesMut};
 use coding::{Coding, Decode, decode_all};
-use message::{Body, Frame, Headers, Outcome, Response};
+use message::{Body, Frame, HandlerResult, Headers, Response};
 use mlua::{Error, IntoLuaMulti, Lua, MultiValue, Result, Table, UserData, UserDataRef, Value};
 use net::FileRange;
 use wire::Known;
@@ -42,7 +42,7 @@ enum BodyStage {
 impl UserData for SubrequestResponse {}
 
 /// Converts an outcome to a result for the script.
-pub(crate) async fn of(outcome: Outcome) -> SubrequestResult {
+pub(crate) async fn of(outcome: HandlerResult) -> SubrequestResult {
     let response = match outcome {
         Ok(response) => response,
         Err(fault) => return SubrequestResult::Failed(reason(&fault), fault.status),

@@ -18,7 +18,9 @@ use http_server::{
     ConnectionTimeouts, ListenerSnapshot, Service, TrustedProxies, close_longest_idle, refuse,
     serve,
 };
-use message::{Bounds, ConnectionFacts, Fault, FaultKind, Outcome, Protocol, Request, RouteBounds};
+use message::{
+    Bounds, ConnectionFacts, Fault, FaultKind, HandlerResult, Protocol, Request, RouteBounds,
+};
 use mlua::{Function, Lua, Result, Table, UserData, UserDataMethods, Value};
 use net::{Accepted, Bind, BoundSocket, Listener};
 use plugin::problem::ErrorPages;
@@ -63,7 +65,7 @@ impl Handler for ProgramHandler {
         "lua"
     }
 
-    fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, Outcome> {
+    fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, HandlerResult> {
         let inbound = ServerExchange::new(request);
         if let Err(fault) = self.start(&inbound) {
             return Err(fault).into();

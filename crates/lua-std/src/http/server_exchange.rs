@@ -12,7 +12,8 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use message::{
-    Body, BodyStream, Fault, Frame, Headers, Outcome, Request, Response, Scheme, Takeover, Target,
+    Body, BodyStream, Fault, Frame, HandlerResult, Headers, Request, Response, Scheme, Takeover,
+    Target,
 };
 use net::Peer;
 use wire::{Method, Version};
@@ -37,7 +38,7 @@ pub(crate) struct ServerExchange {
     /// The head set by `respond`.
     head: RefCell<Option<(u16, Headers)>>,
     /// The body to send.
-    outcome: RefCell<Option<Outcome>>,
+    outcome: RefCell<Option<HandlerResult>>,
     responded: Cell<bool>,
     released: Cell<bool>,
     gone: Cell<bool>,
@@ -108,7 +109,7 @@ impl ServerExchange {
         self.answer(Ok(Response { status, headers, body, ..Response::default() }));
     }
 
-    fn answer(&self, outcome: Outcome) {
+    fn answer(&self, outcome: HandlerResult) {
         *self.outcome.borrow_mut() = Some(outcome);
         self.answered.wake_all();
     }
@@ -141,12 +142,12 @@ impl ServerExchange {
         true
     }
 
-    pub(super) fn take_outcome(&self) -> Option<Outcome> {
+    pub(super) fn take_outcome(&self) -> Option<HandlerResult> {
         self.outcome.take()
     }
 
     /// For the connection's task: polls the response, and reads the body for the script.
-    pub(super) fn poll_outcome(&self, cx: &mut Context<'_>) -> Poll<Outcome> {
+    pub(super) fn poll_outcome(&self, cx: &mut Context<'_>) -> Poll<HandlerResult> {
         if let Some(outcome) = self.take_outcome() {
             return Poll::Ready(outcome);
         }

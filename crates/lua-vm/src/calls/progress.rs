@@ -3,7 +3,7 @@
 use std::future::poll_fn;
 use std::task::Poll;
 
-use message::{Body, Fault, Outcome, Request, Response};
+use message::{Body, Fault, HandlerResult, Request, Response};
 
 use super::body_read;
 use super::call::CallHandle;
@@ -55,7 +55,7 @@ impl CallHandle {
     }
 
     /// The response of a call that was waited for.
-    pub fn into_outcome(self, request: &mut Request) -> Outcome {
+    pub fn into_outcome(self, request: &mut Request) -> HandlerResult {
         match self.progress() {
             CallProgress::Failed => {
                 self.give_back(request);

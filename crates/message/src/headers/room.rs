@@ -48,7 +48,7 @@ impl Room {
         }
         self.text.clear();
         self.fields.clear();
-        // While its thread ends there is nobody to keep it for.
+        // While its thread ends no section follows.
         let _ = ROOMS.try_with(|rooms| {
             let mut rooms = rooms.borrow_mut();
             if rooms.len() < ROOMS_MAX {

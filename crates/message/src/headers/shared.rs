@@ -19,12 +19,12 @@ impl SharedHeaders {
         Headers::received(&self.text, &self.fields)
     }
 
-    /// What it takes in memory beside itself.
+    /// What it takes in memory besides itself.
     pub fn bytes(&self) -> usize {
         self.blocks().iter().sum()
     }
 
-    /// The sizes of the blocks that it takes beside itself.
+    /// The sizes of the blocks that it takes besides itself.
     pub fn blocks(&self) -> [usize; 2] {
         [self.text.len(), size_of_val(&*self.fields)]
     }

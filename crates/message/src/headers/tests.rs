@@ -27,7 +27,7 @@ fn a_value_cannot_end_its_field() {
 }
 
 #[test]
-fn added_fields_stand_beside_received_ones() {
+fn added_fields_follow_received_ones() {
     let head = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
     let mut fields = Vec::new();
     let limits = wire::h1::HeadLimits { request_line: 100, headers: 100, header_count: 8 };
@@ -73,7 +73,7 @@ fn lines(headers: &Headers) -> String {
 }
 
 #[test]
-fn lines_are_written_as_they_came_but_for_those_that_stay_behind() {
+fn lines_are_written_as_received_except_skipped_ones() {
     let head = "GET / HTTP/1.1\r\nHost: a\r\nskipped: 1\r\nB:  b\r\nC: c \t\r\nD:d\r\n\r\n";
     let limits = wire::h1::HeadLimits::default();
     let mut headers = Headers::new();

@@ -1,4 +1,4 @@
-//! Who reads a growing body: where each has said it is, and how to wake it.
+//! The readers of a shared body: the last known position of each, and its waker.
 //!
 //! A reader says so when it has caught up, and for each piece once the body has become a window:
 //! the writer may be waiting for the slowest.
@@ -9,7 +9,7 @@ use slab::Slab;
 
 #[derive(Default)]
 pub(super) struct Readers {
-    places: Slab<Place>,
+    places: Slab<ReaderPosition>,
     /// The writer, while it waits for the slowest.
     writer: Option<Waker>,
     /// Where the slowest was when the writer looked.
@@ -17,7 +17,7 @@ pub(super) struct Readers {
 }
 
 #[derive(Default)]
-struct Place {
+struct ReaderPosition {
     /// The next piece it will read, or an earlier one.
     at: usize,
     waker: Option<Waker>,
@@ -25,7 +25,7 @@ struct Place {
 
 impl Readers {
     pub(super) fn join(&mut self) -> usize {
-        self.places.insert(Place::default())
+        self.places.insert(ReaderPosition::default())
     }
 
     pub(super) fn count(&self) -> usize {
@@ -61,7 +61,7 @@ impl Readers {
         self.wake_writer();
     }
 
-    /// Those who have caught up: to be woken without the lock.
+    /// The wakers of readers that have caught up: to be woken without the lock.
     pub(super) fn take_wakers(&mut self) -> Vec<Waker> {
         self.places.iter_mut().filter_map(|(_, place)| place.waker.take()).collect()
     }

@@ -122,7 +122,7 @@ fn a_failure_comes_after_what_there_is() {
 }
 
 #[test]
-fn filling_stops_when_nobody_is_left_and_when_the_bound_is_reached() {
+fn filling_stops_without_readers_and_at_the_bound() {
     block_on_local(async {
         let (writer, handle) = shared_body(1000, None);
         assert!(!writer.is_abandoned());
@@ -162,7 +162,7 @@ fn a_reader_that_leaves_leaves_no_waker_behind() {
 }
 
 #[test]
-fn what_is_too_long_to_be_kept_goes_on_at_the_pace_of_the_slowest() {
+fn a_body_too_long_to_be_stored_continues_at_the_pace_of_the_slowest() {
     block_on_local(async {
         let (mut writer, shared) = shared_body(1000, None);
         let (mut quick, mut slow) = (shared.join().unwrap(), shared.join().unwrap());

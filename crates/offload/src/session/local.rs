@@ -8,14 +8,14 @@ use super::line::Line;
 use super::{Accepted, Closed, Message, Received};
 use crate::link::Link;
 use crate::{Limits, Local};
-use message::{Body, Outcome};
+use message::{Body, HandlerResult};
 
 /// What has been decided.
 pub enum Decision {
     /// The client is answered 101, and the session goes on.
     Accepted(Accepted, OpenSession),
     /// The client is answered this.
-    Denied(Outcome),
+    Denied(HandlerResult),
 }
 
 /// The decision to come. Dropping it tells the other side that the client has gone.

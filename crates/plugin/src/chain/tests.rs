@@ -35,7 +35,7 @@ impl Handler for Failing {
         "failing"
     }
 
-    fn handle<'a>(&'a self, _: &'a mut Request) -> MaybeFuture<'a, Outcome> {
+    fn handle<'a>(&'a self, _: &'a mut Request) -> MaybeFuture<'a, HandlerResult> {
         Err(Fault::internal("on purpose")).into()
     }
 }

@@ -11,7 +11,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use message::{
-    Body, BodyStream, Fault, Frame, Headers, Notes, Outcome, Response, asked_range, in_pieces,
+    Body, BodyStream, Fault, Frame, HandlerResult, Headers, Notes, Response, asked_range, in_pieces,
 };
 use net::clock::wall_secs;
 use wire::conditional::{EntityTag, Validators};
@@ -96,7 +96,7 @@ impl MissHandler<'_> {
     }
 
     /// Serves a range that lies in fresh stored parts.
-    pub(super) fn serve_stored_parts(&mut self, lookup: &Lookup) -> Option<Outcome> {
+    pub(super) fn serve_stored_parts(&mut self, lookup: &Lookup) -> Option<HandlerResult> {
         let stored = self.stored_range(&lookup.key)?;
         let object = &stored.object;
         let (meta, soft_stale) = (&object.response()?.meta, object.state.is_stale());
@@ -137,7 +137,7 @@ impl MissHandler<'_> {
 
     /// Requests a range from the origin, under the URL of the key, and stores the part if it may
     /// be. A range that is stored is revalidated.
-    pub(super) async fn fetch_part(mut self, at: PartFetch, why: Forward) -> Outcome {
+    pub(super) async fn fetch_part(mut self, at: PartFetch, why: Forward) -> HandlerResult {
         let stored = self.stored_range(&at.key);
         let mut response = self.request_part(&at, stored.as_ref()).await?;
         if let Some(stored) = stored
@@ -153,7 +153,11 @@ impl MissHandler<'_> {
     }
 
     /// Requests the range of the client from the origin, unless `stored` is still valid.
-    async fn request_part(&mut self, at: &PartFetch, stored: Option<&StoredRange>) -> Outcome {
+    async fn request_part(
+        &mut self,
+        at: &PartFetch,
+        stored: Option<&StoredRange>,
+    ) -> HandlerResult {
         let config = self.filter.config();
         let validators = stored.map(|stored| &stored.headers);
         let mut request = range_origin_request(self.request, &at.key, validators, &config.fetch);
@@ -170,7 +174,7 @@ impl MissHandler<'_> {
         at: PartFetch,
         stored: StoredRange,
         not_modified: &Response,
-    ) -> Outcome {
+    ) -> HandlerResult {
         let filter = &self.filter;
         filter.metrics().still_valid.inc();
         self.request.notes.cache = Some("revalidated");
@@ -217,7 +221,7 @@ impl MissHandler<'_> {
         mut response: Response,
         (why, reason): (Forward, UncachedReason),
         at: Option<PartFetch>,
-    ) -> Outcome {
+    ) -> HandlerResult {
         let filter = self.filter.clone();
         filter.metrics().not_stored(reason);
         let await_coding = response.headers.contains(Known::ContentEncoding);
@@ -243,7 +247,7 @@ impl MissHandler<'_> {
     }
 
     /// Forwards a response, and stores it if it is a part that may be stored.
-    fn forward_part(&self, at: PartFetch, mut response: Response, why: Forward) -> Outcome {
+    fn forward_part(&self, at: PartFetch, mut response: Response, why: Forward) -> HandlerResult {
         let filter = &self.filter;
         filter.cache().drop_other_parts(&at.key, response.status, &response.headers);
         let refused = match response.status {

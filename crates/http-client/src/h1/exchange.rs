@@ -1,131 +1,37 @@
-//! One exchange with a server, to the head of its answer.
+//! One exchange with a server, to the head of its response.
 //!
-//! The request is written and, most often, gone in one call; then the answer is awaited while the
-//! body is still being sent, because a server may answer early. Interim responses are dealt with
-//! here. When the whole body came with the head, the connection is back in its pool before the
-//! client is answered.
+//! The request is written and, most often, sent in one call; then the response is awaited while the
+//! body is still being sent, because a server may respond early. Interim responses are handled
+//! here.
 
 use std::cell::RefCell;
-use std::future::poll_fn;
 use std::io;
 use std::rc::{Rc, Weak};
 use std::task::{Context, Poll, ready};
 
 use bytes::{Buf, Bytes, BytesMut};
-use wire::h1::{self, FieldSpan, ResponseFraming, ResponseHead};
+use wire::h1::{self, FieldSpan, ResponseHead};
 use wire::{Known, Method, token};
 
-use super::body::{AnswerBody, whole_chunked};
 use super::head::{Call, ClientOptions, RequestFraming, write_head};
 use super::sender::{Sender, Sending};
-use super::tunnel;
 use crate::connection::Connection;
 use crate::faults::{self, Wait};
+use crate::held_connection::HeldConnection;
 use crate::limits::{INLINE_BODY, INTERIM_MAX, KEPT_SCRATCH};
 use crate::pool::Lease;
-use crate::slow::HeldConnection;
-use message::{Body, Fault, Headers, Request, Response, Retry};
+use message::{Body, Fault, Headers, Request};
 
 thread_local! {
     /// Where heads are written: one buffer per worker, warm in the cache.
     static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Sends a request with `body` and gives the answer. The request's own body is left alone; dropping
-/// the future closes the connection.
-///
-/// Not an `async fn`: that would hold the arguments beside what is made of them. And the steps are
-/// kept out of the caller's function, where the compiler would take answers apart to single words
-/// and carry each through every branch.
-pub fn send_request(
-    lease: Lease,
-    request: &Request,
-    body: Body,
-    call: &Call<'_>,
-) -> impl Future<Output = Result<Response, Fault>> {
-    let mut link = Some(Link::begin(lease, request, body, call));
-    poll_fn(move |cx| poll_answer(&mut link, cx, request))
-}
-
-#[inline(never)]
-fn poll_answer(
-    exchange: &mut Option<Link>,
-    cx: &mut Context<'_>,
-    request: &Request,
-) -> Poll<Result<Response, Fault>> {
-    let Some(link) = exchange else {
-        return Poll::Ready(Err(Fault::internal("an exchange was polled after its end")));
-    };
-    Poll::Ready(match ready!(link.poll_head(cx, request)) {
-        Ok((head, headers)) => answer(exchange, head, headers, request),
-        // The client has been sent hints of an answer that will not come: it shall not get another.
-        Err(fault) if link.informed => Err(Fault { retry: Retry::Never, ..fault }),
-        Err(fault) => Err(fault),
-    })
-}
-
-/// The answer whose head has arrived. The exchange goes along with a body that has not.
-fn answer(
-    exchange: &mut Option<Link>,
-    head: ResponseHead,
-    headers: Headers,
-    request: &Request,
-) -> Result<Response, Fault> {
-    let mut response = Response { status: head.status, headers, ..Response::default() };
-    let Some(link) = exchange else { return Ok(response) };
-    link.waits(Wait::Nothing);
-    if head.upgrade {
-        if !request.upgrade || !link.is_sent() {
-            return Err(faults::protocol("the server switched protocols unasked"));
-        }
-        if !is_offered(request, &response.headers) {
-            let detail = "the server switched to a protocol that the client had not offered";
-            return Err(faults::protocol(detail));
-        }
-        if let Some(Link { lease, received, options, .. }) = exchange.take() {
-            response.takeover = Some(tunnel::takeover(lease, received, options.tunnel_idle));
-        }
-        return Ok(response);
-    }
-    link.reusable = head.keep_alive;
-    // An early answer that is final for the request: the rest of it would be read by nobody.
-    if !link.is_sent() && (head.status >= 300 || !head.keep_alive) {
-        link.stop_sending();
-    }
-    let whole = match head.framing {
-        ResponseFraming::None => Some(Bytes::new()),
-        ResponseFraming::Length(length) if length <= link.received.len() as u64 => {
-            Some(link.received.split_to(length as usize))
-        }
-        ResponseFraming::Chunked => whole_chunked(&mut link.received),
-        _ => None,
-    };
-    if let Some(body) = whole {
-        link.finish();
-        response.body = Body::from(body);
-    } else if let Some(mut link) = exchange.take() {
-        link.hold(request);
-        response.body = Body::stream(AnswerBody::new(link, head.framing));
-    }
-    Ok(response)
-}
-
-/// Whether the client offered every protocol that the server switches to, and the server names one
-/// (RFC 9110 7.8).
-fn is_offered(request: &Request, headers: &Headers) -> bool {
-    let offers = |protocol: &[u8]| {
-        let mut offered = request.headers.get_all(Known::Upgrade).flat_map(token::list);
-        offered.any(|offer| offer.eq_ignore_ascii_case(protocol))
-    };
-    let mut protocols = headers.get_all(Known::Upgrade).flat_map(token::list).peekable();
-    protocols.peek().is_some() && protocols.all(offers)
-}
-
 /// A connection with the exchange it carries.
-pub(super) struct Link {
-    lease: Lease,
+pub(super) struct ServerExchange {
+    pub(super) lease: Lease,
     pub(super) sender: Sender,
-    options: Rc<ClientOptions>,
+    pub(super) options: Rc<ClientOptions>,
     wait: Wait,
     /// Whether the server took any byte of the request.
     sent: bool,
@@ -133,7 +39,7 @@ pub(super) struct Link {
     looked: bool,
     /// Interim responses so far, and whether one was passed on.
     interim: u32,
-    informed: bool,
+    pub(super) informed: bool,
     /// The beginning of a head that is not whole yet.
     partial: BytesMut,
     /// What was received and not read yet.
@@ -144,12 +50,17 @@ pub(super) struct Link {
     held: Option<Rc<HeldConnection>>,
 }
 
-impl Link {
+impl ServerExchange {
     /// Writes the head, and a small body with it, and sends what the socket takes.
     #[inline(never)]
-    fn begin(lease: Lease, request: &Request, body: Body, call: &Call<'_>) -> Link {
+    pub(super) fn begin(
+        lease: Lease,
+        request: &Request,
+        body: Body,
+        call: &Call<'_>,
+    ) -> ServerExchange {
         let framing = RequestFraming::of(request, &body);
-        let mut link = Link {
+        let mut link = ServerExchange {
             lease,
             sender: Sender::Done,
             options: call.options.clone(),
@@ -189,10 +100,10 @@ impl Link {
     }
 
     /// Lets the client's side know what a slow client holds.
-    fn hold(&mut self, request: &Request) {
+    pub(super) fn hold(&mut self, request: &Request) {
         if self.held.is_none()
             && let Some(client) = &request.informer
-            && let Some(held) = self.lease.held()
+            && let Some(held) = HeldConnection::of(&self.lease)
         {
             let weak: Weak<HeldConnection> = Rc::downgrade(&held);
             client.hold(weak);
@@ -217,7 +128,7 @@ impl Link {
         }
     }
 
-    fn is_sent(&self) -> bool {
+    pub(super) fn is_sent(&self) -> bool {
         matches!(self.sender, Sender::Done) && self.lease.connection().outgoing.is_empty()
     }
 
@@ -226,7 +137,7 @@ impl Link {
     }
 
     /// Sets the time-out for what is waited for now.
-    fn waits(&mut self, wait: Wait) {
+    pub(super) fn waits(&mut self, wait: Wait) {
         if self.wait == wait {
             return;
         }
@@ -255,7 +166,7 @@ impl Link {
     }
 
     /// The head of the final response.
-    fn poll_head(
+    pub(super) fn poll_head(
         &mut self,
         cx: &mut Context<'_>,
         request: &Request,
@@ -359,14 +270,14 @@ impl Link {
         Ok(None)
     }
 
-    fn stop_sending(&mut self) {
+    pub(super) fn stop_sending(&mut self) {
         self.sender = Sender::Done;
         self.lease.connection_mut().outgoing.clear();
         self.reusable = false;
     }
 
-    /// The answer is whole: the connection goes back to its pool, or ends if there is any doubt: an
-    /// unfinished request, bytes that nobody asked for.
+    /// Ends the exchange after a complete response: the connection returns to its pool, or is
+    /// closed if there is any doubt, such as an unfinished request or unrequested bytes.
     pub(super) fn finish(&mut self) {
         if self.reusable && self.received.is_empty() && self.is_sent() {
             self.lease.give_back();
@@ -374,7 +285,8 @@ impl Link {
         self.held = None;
     }
 
-    /// More bytes of the answer's body, empty at the end of the connection; sends on meanwhile.
+    /// More bytes of the response's body, empty at the end of the connection. Also continues to
+    /// send the request.
     pub(super) fn poll_more(&mut self, cx: &mut Context<'_>) -> Poll<Result<Bytes, Fault>> {
         if let Err(fault) = self.send_on(cx) {
             return Poll::Ready(Err(fault));
@@ -425,7 +337,7 @@ fn strip(head: &[u8], fields: &mut Vec<FieldSpan>, upgrade: bool) {
 
 /// Options of Connection that name no field, or one that is dealt with by its name.
 fn is_own_option(option: &[u8]) -> bool {
-    // As nearly everybody writes it; comparing without case is many times slower.
+    // The usual spelling; comparing without case is many times slower.
     option == b"keep-alive"
         || option.eq_ignore_ascii_case(b"keep-alive")
         || option.eq_ignore_ascii_case(b"close")

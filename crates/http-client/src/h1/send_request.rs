@@ -1,0 +1,109 @@
+//! Sends one request, and makes a response of what the server sends.
+//!
+//! When the whole body came with the head, the connection is back in its pool before the client
+//! gets its response.
+
+use std::future::poll_fn;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use message::{Body, Fault, Headers, Request, Response, Retry};
+use wire::h1::{ResponseFraming, ResponseHead};
+use wire::{Known, token};
+
+use super::body::{ResponseBody, whole_chunked};
+use super::exchange::ServerExchange;
+use super::head::Call;
+use super::tunnel;
+use crate::faults::{self, Wait};
+use crate::pool::Lease;
+
+/// Sends a request with `body` and returns the response. The request's own body is not used;
+/// dropping the future closes the connection.
+///
+/// Not an `async fn`: that would store the arguments in addition to what is made of them. And the
+/// steps are not inlined into the caller, where the compiler would split responses into single
+/// words and carry each through every branch.
+pub fn send_request(
+    lease: Lease,
+    request: &Request,
+    body: Body,
+    call: &Call<'_>,
+) -> impl Future<Output = Result<Response, Fault>> {
+    let mut link = Some(ServerExchange::begin(lease, request, body, call));
+    poll_fn(move |cx| poll_answer(&mut link, cx, request))
+}
+
+#[inline(never)]
+fn poll_answer(
+    exchange: &mut Option<ServerExchange>,
+    cx: &mut Context<'_>,
+    request: &Request,
+) -> Poll<Result<Response, Fault>> {
+    let Some(link) = exchange else {
+        return Poll::Ready(Err(Fault::internal("an exchange was polled after its end")));
+    };
+    Poll::Ready(match ready!(link.poll_head(cx, request)) {
+        Ok((head, headers)) => answer(exchange, head, headers, request),
+        // The client has hints of a response that will not come: it must not get another.
+        Err(fault) if link.informed => Err(Fault { retry: Retry::Never, ..fault }),
+        Err(fault) => Err(fault),
+    })
+}
+
+/// The response whose head has arrived. A body that has not keeps the exchange.
+fn answer(
+    exchange: &mut Option<ServerExchange>,
+    head: ResponseHead,
+    headers: Headers,
+    request: &Request,
+) -> Result<Response, Fault> {
+    let mut response = Response { status: head.status, headers, ..Response::default() };
+    let Some(link) = exchange else { return Ok(response) };
+    link.waits(Wait::Nothing);
+    if head.upgrade {
+        if !request.upgrade || !link.is_sent() {
+            return Err(faults::protocol("the server switched protocols unasked"));
+        }
+        if !is_offered(request, &response.headers) {
+            let detail = "the server switched to a protocol that the client had not offered";
+            return Err(faults::protocol(detail));
+        }
+        if let Some(ServerExchange { lease, received, options, .. }) = exchange.take() {
+            response.takeover = Some(tunnel::takeover(lease, received, options.tunnel_idle));
+        }
+        return Ok(response);
+    }
+    link.reusable = head.keep_alive;
+    // The server responds early and finally: it would not read the rest of the request.
+    if !link.is_sent() && (head.status >= 300 || !head.keep_alive) {
+        link.stop_sending();
+    }
+    let whole = match head.framing {
+        ResponseFraming::None => Some(Bytes::new()),
+        ResponseFraming::Length(length) if length <= link.received.len() as u64 => {
+            Some(link.received.split_to(length as usize))
+        }
+        ResponseFraming::Chunked => whole_chunked(&mut link.received),
+        _ => None,
+    };
+    if let Some(body) = whole {
+        link.finish();
+        response.body = Body::from(body);
+    } else if let Some(mut link) = exchange.take() {
+        link.hold(request);
+        response.body = Body::stream(ResponseBody::new(link, head.framing));
+    }
+    Ok(response)
+}
+
+/// Whether the client offered every protocol that the server switches to, and the server names one
+/// (RFC 9110 7.8).
+fn is_offered(request: &Request, headers: &Headers) -> bool {
+    let offers = |protocol: &[u8]| {
+        let mut offered = request.headers.get_all(Known::Upgrade).flat_map(token::list);
+        offered.any(|offer| offer.eq_ignore_ascii_case(protocol))
+    };
+    let mut protocols = headers.get_all(Known::Upgrade).flat_map(token::list).peekable();
+    protocols.peek().is_some() && protocols.all(offers)
+}
