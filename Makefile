@@ -76,6 +76,7 @@ wheel: prepare-build ## build a release wheel for each CPython here, into dist/
 fmt: ## format everything
 	cargo fmt --all
 	if [ -f fuzz/Cargo.toml ]; then cargo fmt --manifest-path fuzz/Cargo.toml; fi
+	cargo fmt --manifest-path tests/perf/h2/Cargo.toml
 
 .PHONY: bench
 bench: prepare-bench ## what a request costs here, compared with nginx and haproxy (BENCH="…" for tidegate bench)
@@ -154,6 +155,7 @@ build-debug:
 format-check:
 	cargo fmt --all -- --check
 	if [ -f fuzz/Cargo.toml ]; then cargo fmt --manifest-path fuzz/Cargo.toml -- --check; fi
+	cargo fmt --manifest-path tests/perf/h2/Cargo.toml -- --check
 
 .PHONY: lint
 lint:

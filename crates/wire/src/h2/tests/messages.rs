@@ -223,6 +223,21 @@ fn streams_above_the_last_of_goaway_may_be_sent_again() {
 }
 
 #[test]
+fn an_idle_connection_is_small() {
+    let mut pair = Pair::new(Config::default());
+    for _ in 0..100 {
+        let (_, stream) = pair.open(Method::Get, true);
+        pair.server.respond(stream, 200, [field("server", "t")], false).unwrap();
+        pair.server.send_data(stream, Bytes::from_static(b"hello"), true).unwrap();
+        pair.pass_to_client();
+    }
+    pair.server.release_memory();
+    assert!(size_of::<Connection>() <= 1024, "{}", size_of::<Connection>());
+    // The tables of both directions, which are bounded by their size, are all that remains.
+    assert!(pair.server.fields().text.capacity() == 0 && pair.server.scheduled() == 0);
+}
+
+#[test]
 fn a_client_obeys_the_number_of_streams() {
     let mut pair = Pair::new(Config { max_streams: 2, ..Config::default() });
     let (_, first) = pair.open(Method::Get, true);
