@@ -1,8 +1,8 @@
-//! Cores: which are available, and what runs on which.
+//! CPU cores: which are available, and which threads run on which.
 //!
-//! Owns the split of a pinned run: the first cores for servers, the rest for the load. Promises
-//! that a server hands its cores on to all it starts, and that the thread that runs a benchmark
-//! gets its own cores back.
+//! Owns the split of a pinned run: the first cores for servers, the others for the load generator.
+//! Promises that a server's child processes inherit its cores, and that the thread that runs a
+//! benchmark returns to its own cores.
 #![allow(unsafe_code, reason = "std has no affinity; each block says why it is sound")]
 
 use std::fmt;

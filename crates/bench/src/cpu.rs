@@ -1,13 +1,12 @@
-//! CPU time and memory of a whole process tree, from the outside.
+//! CPU time and memory of a process tree, read from `/proc`.
 //!
-//! Owns reading `/proc` for a process, all that descend from it, and every task of them.
-//! Promises run time of work done, not ticks: `schedstat` of every task, or the `cpu.stat` of a
-//! cgroup of its own where one could be made (`Group`), which counts tasks that ended, too.
-//! Without it, when tasks ended between two samples, run time comes from the ticks of
-//! `/proc/PID/stat`, which keep threads that ended and children that were waited for.
-//! The kernel makes user and system time add up to the run time of schedstat (cputime_adjust in
-//! kernel/sched/cputime.c), so that only the last 10 ms and the split between the two are rough.
-//! Never signals, traces or slows what it looks at.
+//! Owns reading `/proc` for a process, its descendants and their tasks. Promises run time instead
+//! of ticks: the `schedstat` of every task, or the `cpu.stat` of the tree's own cgroup (`Group`),
+//! which also counts tasks that ended. Without a cgroup, if tasks ended between two samples, the
+//! run time comes from the ticks of `/proc/PID/stat`, which include ended threads and reaped
+//! children. The kernel makes user and system time add up to the run time of schedstat
+//! (cputime_adjust in kernel/sched/cputime.c), so only the last 10 ms and the split between the two
+//! are inaccurate. Never signals, traces or slows the processes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -28,7 +27,7 @@ pub struct Tree {
     group: Option<Arc<Group>>,
 }
 
-/// What a tree had used when it was looked at.
+/// The resource usage of a tree at one time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
     /// Resident memory; a page that two processes share counts in both.
@@ -41,7 +40,7 @@ pub struct Sample {
     group: Option<Usage>,
 }
 
-/// What a process and its ended threads used, and children that it waited for.
+/// The usage of a process, its ended threads and its reaped children.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Ticks {
     user: u64,
@@ -49,7 +48,7 @@ struct Ticks {
     reaped: u64,
 }
 
-/// Where `run_ns` comes from.
+/// The source of `run_ns`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Counted {
     /// `schedstat` of every task; none ended.
@@ -57,21 +56,21 @@ pub enum Counted {
     Tasks,
     /// A cgroup: ended processes are counted, too.
     Group,
-    /// A program said it of itself.
+    /// Reported by the program itself.
     Told,
     /// Tasks ended without a cgroup: ticks, which lack children that no process of the tree waited
     /// for.
     Ticks,
 }
 
-/// What a tree used between two samples.
+/// The usage of a tree between two samples.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Used {
     pub run_ns: u64,
-    /// In units of `ticks_per_second`; rough.
+    /// In units of `ticks_per_second`; approximate.
     pub user_ticks: u64,
     pub system_ticks: u64,
-    /// Tasks that were there before and no longer are.
+    /// Tasks that have ended in between.
     pub ended_tasks: usize,
     pub counted: Counted,
     /// At the later sample.
@@ -83,7 +82,7 @@ impl Tree {
         Self { roots: vec![pid], group: None }
     }
 
-    /// Several, if each entered that group before it started anybody.
+    /// Several trees, if each entered the group before it started a child.
     pub(crate) fn grouped(roots: Vec<u32>, group: Option<Arc<Group>>) -> Self {
         Self { roots, group }
     }
@@ -107,8 +106,7 @@ impl Tree {
         sample
     }
 
-    /// The roots, their descendants, and other processes in the group (a daemon that let go of its
-    /// parent).
+    /// The roots, their descendants, and other processes in the group (such as a detached daemon).
     pub fn pids(&self) -> BTreeSet<u32> {
         let mut found = BTreeSet::new();
         let mut left = self.roots.clone();
@@ -134,7 +132,7 @@ impl Tree {
 }
 
 impl Sample {
-    /// What was used between `earlier` and this.
+    /// The usage between `earlier` and this sample.
     pub fn since(&self, earlier: &Sample) -> Used {
         let mut used = Used { rss_bytes: self.rss_bytes, ..Used::default() };
         for (task, run_ns) in &self.tasks {
@@ -165,13 +163,13 @@ impl Sample {
         self.ticks.values().map(|ticks| ticks.reaped).sum()
     }
 
-    /// A child that ends moves, with what it had before, to the parent that waits for it.
+    /// The usage of a child that ends moves to the parent that reaps it.
     fn all_ticks(&self) -> u64 {
         self.ticks.values().map(|ticks| ticks.user + ticks.system + ticks.reaped).sum()
     }
 }
 
-/// What one tick of `user_ticks` and `system_ticks` is a part of.
+/// Ticks per second of `user_ticks` and `system_ticks`.
 #[allow(unsafe_code, reason = "std does not tell; the block says why it is sound")]
 pub fn ticks_per_second() -> u64 {
     // SAFETY: takes a number and returns one.
@@ -179,7 +177,7 @@ pub fn ticks_per_second() -> u64 {
     u64::try_from(ticks).ok().filter(|&ticks| ticks > 0).unwrap_or(100)
 }
 
-/// The fields of `/proc/.../stat` that we want.
+/// Fields of `/proc/.../stat`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stat {
     pub(crate) user_ticks: u64,
@@ -231,7 +229,7 @@ pub(crate) fn numbers(directory: &Path) -> Vec<u32> {
     entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// Empty when it cannot be read: what is looked at may end at any time.
+/// Empty if it cannot be read: a process may end at any time.
 pub(crate) fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_default()
 }

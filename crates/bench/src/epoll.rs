@@ -1,9 +1,9 @@
-//! An edge-triggered epoll set over file descriptors, and nothing else.
+//! A set of edge-triggered epoll registrations.
 //!
-//! Promises: `wait` returns every descriptor that became readable or whose peer stopped sending.
-//! Because it is edge-triggered a reader must read until it gets less than it asked for, and
-//! until the end when `ended` is set: the end may share its edge with the last bytes.
-//! Never owns the descriptors it watches: closing one removes it (epoll(7)).
+//! Promises that `wait` returns every descriptor that became readable or whose peer stopped
+//! sending. Because it is edge-triggered, a reader must read until a read is short, and until the
+//! end if `ended` is set: the end may share its edge with the last bytes. Does not own the
+//! descriptors: closing one removes it (epoll(7)).
 #![allow(unsafe_code, reason = "epoll has no safe wrapper in std; each block says why it is sound")]
 
 use std::io;

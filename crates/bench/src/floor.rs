@@ -1,9 +1,8 @@
-//! The floor servers and the mock backend: bare epoll loops that do the least that answers.
+//! The floor servers and the mock backend: bare epoll loops that do the minimum to respond.
 //!
-//! Owns what a process does that was started as one of them: `serve` reads its arguments, binds,
-//! says `listening ADDRESS` on stdout, and serves until the process ends.
-//! No server on epoll can cost less than a floor, so `floor ÷ ours` says how much of our cost is
-//! ours and how much is the kernel's.
+//! Owns the entry point of such a process: `serve` parses its arguments, binds, prints `listening
+//! ADDRESS`, and serves until the process exits. No epoll server can cost less than a floor, so
+//! `floor ÷ tidegate` is the share of the cost that the kernel causes.
 
 mod backend;
 mod hello;
@@ -19,11 +18,11 @@ use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::time::Duration;
 
-/// How the arguments of [`serve`] look.
+/// The arguments of [`serve`].
 pub const USAGE: &str = "hello ADDRESS | ping ADDRESS | proxy ADDRESS UPSTREAM keep|close | \
                          backend ADDRESS BODY_BYTES DELAY_MS keep|close text|listing";
 
-/// What a floor process does.
+/// The server that a floor process runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Floor {
     Hello,

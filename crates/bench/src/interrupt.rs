@@ -1,9 +1,9 @@
-//! Ctrl-C and SIGTERM: the first asks the run to end, the second ends it at once.
+//! Ctrl-C and SIGTERM: the first signal ends the run gracefully, the second one immediately.
 //!
-//! Owns the handlers of SIGINT, SIGTERM and SIGHUP once [`listen`] was called, and the list of
-//! process groups that must not outlive us. Promises that the second signal kills every group on
-//! the list before the process ends.
-//! Never touches memory in a handler but atomics: a handler may run between any two instructions.
+//! Owns the handlers of SIGINT, SIGTERM and SIGHUP after [`listen`], and the list of process groups
+//! that must not outlive this process. Promises that the second signal kills every listed group
+//! before the process exits. A handler may run between any two instructions, so it touches only
+//! atomics.
 #![allow(unsafe_code, reason = "signals have no safe wrapper in std; each block says why")]
 
 use std::io;
@@ -12,13 +12,13 @@ use std::sync::{Arc, OnceLock};
 
 /// The most process groups that live at a time: servers of a case, backends, and one to spare.
 const GROUPS_MAX: usize = 64;
-/// What a shell says of a process that ended by SIGINT.
+/// A shell's exit code for a process that ended by SIGINT.
 const EXIT_INTERRUPTED: i32 = 130;
 
 static STOP: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 static GROUPS: [AtomicI32; GROUPS_MAX] = [const { AtomicI32::new(0) }; GROUPS_MAX];
 
-/// From now on a signal sets the flag that is returned, and a second one ends the process.
+/// Installs the handlers; the first signal sets the returned flag, a second one ends the process.
 pub fn listen() -> io::Result<Arc<AtomicBool>> {
     let stop = Arc::clone(STOP.get_or_init(Arc::default));
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
@@ -34,7 +34,7 @@ pub fn listen() -> io::Result<Arc<AtomicBool>> {
     Ok(stop)
 }
 
-/// Whether a first signal came.
+/// True after the first signal.
 pub(crate) fn is_asked_to_end() -> bool {
     STOP.get().is_some_and(|stop| stop.load(Ordering::SeqCst))
 }
@@ -55,7 +55,7 @@ extern "C" fn on_signal(_signal: libc::c_int) {
     }
 }
 
-/// Notes a process group; a list that is full is an error, because its processes could stay.
+/// Adds a process group; a full list is an error, because the processes could outlive the run.
 pub(crate) fn note(group: i32) -> io::Result<()> {
     let free = GROUPS
         .iter()
@@ -63,7 +63,7 @@ pub(crate) fn note(group: i32) -> io::Result<()> {
     if free { Ok(()) } else { Err(io::Error::other("too many processes at a time")) }
 }
 
-/// Takes a process group that ended off the list.
+/// Removes a process group that has ended.
 pub(crate) fn forget(group: i32) {
     for slot in &GROUPS {
         if slot.compare_exchange(group, 0, Ordering::SeqCst, Ordering::SeqCst).is_ok() {

@@ -1,8 +1,8 @@
-//! What the floor servers share: a bare epoll set.
+//! The benchmark of Tidegate and other servers: load generator, servers, statistics, reports.
 //!
-//! Owns the yardstick, not the product: nothing here is used by the server, and nothing of the
-//! server is used here. A floor does the least work that still answers the client, so that
-//! `floor ÷ ours` says how much of our cost is ours and how much is the kernel's.
+//! Shares no code with the server, so that the two do not share errors. The floor servers do the
+//! minimum that a client accepts as a response: `floor ÷ tidegate` is the share of the cost that
+//! the kernel causes.
 #![allow(
     clippy::disallowed_types,
     reason = "bench is outside the rule that only net opens sockets"

@@ -1,10 +1,9 @@
-//! The display during a run: progress and remaining time on a terminal, plain lines
-//! elsewhere.
+//! The display during a run: progress and remaining time on a terminal, plain lines elsewhere.
 //!
-//! Owns a thread that writes, so that measuring threads only send a message. Promises that lines
-//! stay and that only the view at the bottom is written over; that nothing but whole lines comes
-//! out where there is no terminal; and that a failing writer has no effect.
-//! Never reads the terminal and never changes its settings.
+//! Owns a writer thread, so that measuring threads only send messages. Promises that lines persist
+//! and only the progress view at the bottom is overwritten; that output without a terminal consists
+//! of whole lines; and that a failing writer has no effect. Never reads the terminal or changes its
+//! settings.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -20,14 +19,14 @@ const COLUMNS: usize = 79;
 
 enum Message {
     Line(String),
-    /// From now on, so much of the time that was told is done.
+    /// The part of the planned time that has passed.
     Step {
         what: String,
         done: Duration,
     },
 }
 
-/// Where a run says what it does.
+/// The progress output of a run.
 #[derive(Debug)]
 pub struct Live {
     sender: Option<Sender<Message>>,
@@ -35,7 +34,7 @@ pub struct Live {
 }
 
 impl Live {
-    /// On stderr; the time told is that of the whole run.
+    /// On stderr; `planned` is the duration of the whole run.
     pub fn on_stderr(told: Duration) -> Self {
         let stderr = io::stderr();
         let is_terminal = stderr.is_terminal();
@@ -49,12 +48,12 @@ impl Live {
         Self { sender: Some(sender), writer: Some(writer) }
     }
 
-    /// A line that stays.
+    /// Prints a line that persists.
     pub fn line(&self, text: impl Into<String>) {
         self.send(Message::Line(text.into()));
     }
 
-    /// What is done now, and how much of the told time was done before it.
+    /// Sets the current activity, and the part of the planned time that has passed.
     pub fn step(&self, what: impl Into<String>, done: Duration) {
         self.send(Message::Step { what: what.into(), done });
     }
@@ -67,7 +66,7 @@ impl Live {
     }
 }
 
-/// Ends when everything is written and the view is gone.
+/// Ends when everything is written and the view is cleared.
 impl Drop for Live {
     fn drop(&mut self) {
         self.sender = None;

@@ -1,12 +1,11 @@
-//! The load generator: asks a server over many connections and says what came back, and when.
+//! The load generator: sends requests over many connections and checks and times the responses.
 //!
-//! Owns what is asked ([`Target`]), how hard ([`LoadPlan`]) and what was found ([`LoadOutcome`]).
-//! Promises that status, length and framing of every answer are checked, that an answer which is
-//! wrong in any of them is an error and not a request, that latency counts from the moment a
-//! request was due and not from when there was room to send it, and that a run ends within
-//! warm-up + duration + time-out (twice that for connecting) whatever the server does.
-//! Never allocates for a request, never sends a request that it was not given, and never opens
-//! more connections than it was told.
+//! Owns the requests ([`Target`]), the load ([`LoadPlan`]) and the result ([`LoadOutcome`]).
+//! Promises that status, length and framing of every response are checked; that a wrong response is
+//! an error and not a request; that latency counts from the time a request was due, not from when
+//! it could be sent; and that a run ends within warm-up + duration + time-out (twice that for
+//! connecting) whatever the server does. Never allocates for a request, and never opens more
+//! connections than planned.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -32,13 +31,13 @@ pub use run::{run, run_with};
 pub(crate) use system::allow_descriptors;
 pub(crate) use websocket::{answers, frame, greeting};
 
-/// The body of one answer in so many is compared byte by byte, unless the plan says all.
+/// The body of one response in so many is compared byte by byte, unless the plan says all.
 pub const BODY_COMPARED_ONE_IN: u32 = 16;
 /// The longest latency a histogram can hold; a longer one is recorded as this.
 pub const LATENCY_MAX: Duration = Duration::from_secs(120);
 /// Significant digits of a recorded latency.
 const LATENCY_DIGITS: u8 = 3;
-/// The most answers that may be outstanding on one RESP connection.
+/// The maximum number of outstanding responses on one RESP connection.
 pub const PIPELINE_MAX: u32 = 1024;
 
 /// Where a server listens.
@@ -88,25 +87,25 @@ pub enum Command {
     MultiBulk,
 }
 
-/// What a right answer looks like.
+/// The properties of a correct response.
 #[derive(Clone, Debug, Default)]
 pub struct Expect {
     pub status: u16,
     /// Length of the body; `None`: any, as long as the framing holds.
     pub length: Option<u64>,
-    /// Compared on one answer in [`BODY_COMPARED_ONE_IN`], on all under `verify`.
+    /// Compared on one response in [`BODY_COMPARED_ONE_IN`], on all under `verify`.
     pub body: Option<Arc<[u8]>>,
-    /// Fields that must be there with exactly this value (names in any case); looked at on the
-    /// same answers as the body.
+    /// Fields that must have exactly this value (names in any case); checked on the
+    /// same responses as the body.
     pub headers: Vec<(String, String)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Mode {
-    /// Each connection asks again as soon as it was answered.
+    /// Each connection sends the next request as soon as it has the response.
     Closed,
-    /// So many requests a second over all connections, evenly spaced, whether or not the server
-    /// keeps up. Not for pipelined traffic.
+    /// This number of requests per second over all connections, evenly spaced, whether or not the
+    /// server keeps up. Not for pipelined traffic.
     Open { rate: f64 },
 }
 
@@ -116,16 +115,16 @@ pub struct LoadPlan {
     pub connections: usize,
     /// Threads that share the connections; never more than there are connections.
     pub threads: usize,
-    /// What is measured, after the warm-up.
+    /// The measured time, after the warm-up.
     pub duration: Duration,
-    /// Load before that, checked like the rest but in no figure except the errors.
+    /// Load before the measured time: checked, but counted only in the errors.
     pub warm_up: Duration,
-    /// An answer that takes longer is an error, and its connection is given up.
+    /// An response that takes longer is an error, and its connection is given up.
     pub timeout: Duration,
     pub mode: Mode,
-    /// Compare every body and the expected fields of every answer.
+    /// Compare every body and the expected fields of every response.
     pub verify: bool,
-    /// Set it to end the run early; what was measured until then is the outcome.
+    /// Set it to end the run early with the results so far.
     pub stop: Arc<AtomicBool>,
 }
 
@@ -144,31 +143,31 @@ impl Default for LoadPlan {
     }
 }
 
-/// The edges of what is measured, told to the caller of [`run_with`].
+/// The start and the end of the measured time, passed to the caller of [`run_with`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
-    /// All connections are open, the warm-up is over: what is answered from now on counts.
+    /// All connections are open and the warm-up is over: responses count from here on.
     Begin,
-    /// What is answered from now on does not count.
+    /// Responses from here on do not count.
     End,
 }
 
-/// What went wrong, by kind. One wrong answer is one error: the first that was seen of it.
+/// Errors by kind. One wrong response is one error: the first that was found in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Errors {
     /// No connection.
     pub connect: u64,
-    /// The connection ended or broke before the answer was whole.
+    /// The connection ended or broke before the response was whole.
     pub read: u64,
     /// The request could not be sent.
     pub write: u64,
-    /// No whole answer within the time-out.
+    /// No whole response within the time-out.
     pub timeout: u64,
     /// Another status, `-ERR` in RESP, or a close frame.
     pub status: u64,
     /// Another length than expected.
     pub length: u64,
-    /// Not HTTP, RESP or WebSocket, contradictory lengths, or bytes that belong to no answer.
+    /// Not HTTP, RESP or WebSocket, contradictory lengths, or bytes that belong to no response.
     pub framing: u64,
     /// A field that was expected is missing or different.
     pub header: u64,
@@ -176,17 +175,17 @@ pub struct Errors {
     pub body: u64,
 }
 
-/// What a run found.
+/// The result of a load run.
 #[derive(Clone, Debug)]
 pub struct LoadOutcome {
-    /// Right answers. Closed: those that came while it was measured. Open: to requests that were
-    /// due then.
+    /// Correct responses. Closed loop: received in the measured time. Open loop: to requests that
+    /// were due in it.
     pub requests: u64,
     /// Bytes received while it was measured, heads included.
     pub bytes: u64,
-    /// How long it was measured.
+    /// The measured time.
     pub elapsed: Duration,
-    /// In nanoseconds, of the right answers. A pipelined answer counts from the write
+    /// In nanoseconds, of the correct responses. A pipelined response counts from the write
     /// of its batch.
     pub latency: Histogram<u64>,
     pub errors: Errors,
@@ -199,7 +198,7 @@ pub struct LoadOutcome {
     pub unsent: u64,
 }
 
-/// One way to be wrong.
+/// The kind of an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Connect,
@@ -261,7 +260,7 @@ impl Errors {
 }
 
 impl LoadOutcome {
-    /// Nothing found in no time.
+    /// A result without requests.
     pub fn new() -> Self {
         let longest_ns = LATENCY_MAX.as_nanos() as u64;
         let latency = Histogram::new_with_bounds(1, longest_ns, LATENCY_DIGITS)
@@ -278,7 +277,7 @@ impl LoadOutcome {
         }
     }
 
-    /// Right answers a second; 0 when nothing was measured.
+    /// Correct responses per second; 0 without a measured time.
     pub fn per_second(&self) -> f64 {
         match self.elapsed.as_secs_f64() {
             0.0 => 0.0,
@@ -286,7 +285,7 @@ impl LoadOutcome {
         }
     }
 
-    /// The latency that so many of a hundred answers did not exceed.
+    /// The latency at a percentile.
     pub fn latency_ms(&self, percentile: f64) -> f64 {
         self.latency.value_at_percentile(percentile) as f64 / 1e6
     }

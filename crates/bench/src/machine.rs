@@ -1,8 +1,8 @@
-//! The machine a run was made on, and whether it was left in peace.
+//! The machine of a run, and disturbances during a round.
 //!
-//! Owns facts (what kind of machine) and a watch over a round (time stolen by the hypervisor,
-//! CPU used by processes that are not part of the measurement). Promises to say only what the
-//! kernel tells: what it does not tell is `None`. Never changes a setting of the machine.
+//! Owns facts (the kind of machine) and the monitoring of a round (time stolen by the hypervisor,
+//! CPU used by unrelated processes). Reports only what the kernel provides: anything else is
+//! `None`. Never changes a setting of the machine.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -15,7 +15,7 @@ pub const STEAL_SHARE_MAX: f64 = 0.01;
 /// hundredths of a core in one second.
 pub const NEIGHBOUR_CORES_MAX: f64 = 0.15;
 
-/// What the machine says about itself.
+/// Facts of the machine.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Facts {
     pub cpu: String,
@@ -68,14 +68,14 @@ pub struct Watch {
     uptime_seconds: f64,
 }
 
-/// What was found over one round.
+/// The disturbances of one round.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Disturbance {
     pub disturbed: bool,
     /// A sentence for each reason.
     pub why: Vec<String>,
     pub steal_share: Option<f64>,
-    /// Cores used by others, on average.
+    /// Cores used by other processes, on average.
     pub neighbour_cores: f64,
 }
 

@@ -1,10 +1,9 @@
-//! The servers that are compared: one file for each, with the exact configuration it is run with.
+//! The compared servers: one file for each, with its exact configuration.
 //!
-//! Owns what a peer is: how its program is found, what it can be asked to serve, and the files,
-//! arguments and environment that make it serve that, each setting with its documentation page.
-//! Promises one worker on every side unless more are asked for, keep-alive without end, and no
-//! access log. A program that is missing is one line, not an error.
-//! Never measures.
+//! Owns the definition of a peer: how its program is found, which roles it supports, and the files,
+//! arguments and environment for a role, each setting with its documentation page. Promises one
+//! worker by default, unlimited keep-alive, and no access log. A missing program is one line, not
+//! an error. Never measures.
 
 mod bare_loop;
 mod baseline;
@@ -70,13 +69,13 @@ pub(crate) const BACKLOG: u32 = 4096;
 pub struct Peer {
     pub name: &'static str,
     program: Program,
-    /// How long it usually takes until it answers, for the time that is told beforehand.
+    /// Usual start time, for the planned duration.
     pub start_seconds: f64,
-    /// What makes it serve what is asked; `None` when it cannot.
+    /// Returns the setup for a role; `None` if the peer does not support it.
     setup: fn(&Site) -> Option<Setup>,
 }
 
-/// Where the program of a peer comes from.
+/// The origin of a peer's program.
 #[derive(Debug)]
 enum Program {
     /// The program under test.
@@ -105,30 +104,30 @@ impl Program {
     }
 }
 
-/// What a server is asked to be.
+/// The role of a server in a case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Answers [`HELLO_PATH`] with [`HELLO_BODY`] as text/plain.
+    /// Responds to [`HELLO_PATH`] with [`HELLO_BODY`] as text/plain.
     Hello,
     /// Passes everything on to one backend, keeping connections to it or closing each.
     Gateway { backend: SocketAddr, keep: bool },
-    /// The same, kept alive, for clients with [`KEY`] below the rate limit.
+    /// The same with keep-alive, for clients with [`KEY`] below the rate limit.
     Guarded { backend: SocketAddr },
     /// The same as hello, from a Lua handler.
     LuaHello,
-    /// Answers [`ROUTED_PATH`] as in `hello`, by the last of so many routes of `routed`.
+    /// Responds to [`ROUTED_PATH`] as in `hello`, by the last of so many routes of `routed`.
     Routes { count: usize },
-    /// Answers the PING of RESP, inline and as an array.
+    /// Responds to the PING of RESP, inline and as an array.
     Ping,
     /// Has no clients: does that to a document for a time, and ends with a line that says how
     /// often.
     Json { document: PathBuf, operation: Operation, time: Duration },
     /// Serves the files of a directory.
     Files { root: PathBuf },
-    /// Keeps what the backend answers for [`DOCUMENT_PATH`] and answers it from memory; the same
+    /// Stores the backend's response to [`DOCUMENT_PATH`] and serves it from memory; the same
     /// lies in the directory under that name, and compressed next to it.
-    Cached { backend: SocketAddr, root: PathBuf, asked: Asked },
-    /// Answers [`DOCUMENT_PATH`] with that file, which it has read into memory.
+    Cached { backend: SocketAddr, root: PathBuf, asked: CacheRequest },
+    /// Responds to [`DOCUMENT_PATH`] with that file, which it has read into memory.
     Canned { file: PathBuf },
     /// Serves an application.
     App(App),
@@ -141,9 +140,9 @@ pub enum Role {
     AppLoop { time: Duration },
 }
 
-/// What is asked of a cache.
+/// The request to a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asked {
+pub enum CacheRequest {
     /// A large document, by a client that takes gzip.
     Gzip,
     /// The same by a client that takes no coding.
@@ -177,9 +176,9 @@ impl Role {
             Self::Json { operation: Operation::Decode, .. } => "json, decoding",
             Self::Json { operation: Operation::Encode, .. } => "json, encoding",
             Self::Files { .. } => "files",
-            Self::Cached { asked: Asked::Gzip, .. } => "cache, gzip",
-            Self::Cached { asked: Asked::Plain, .. } => "cache, identity",
-            Self::Cached { asked: Asked::Small, .. } => "cache, small",
+            Self::Cached { asked: CacheRequest::Gzip, .. } => "cache, gzip",
+            Self::Cached { asked: CacheRequest::Plain, .. } => "cache, identity",
+            Self::Cached { asked: CacheRequest::Small, .. } => "cache, small",
             Self::Canned { .. } => "a file from memory",
             Self::App(app) => app.name(),
             Self::AppGateway => "gateway, hello by ASGI",
@@ -189,7 +188,7 @@ impl Role {
     }
 }
 
-/// What a configuration is made for.
+/// The parameters of a configuration.
 #[derive(Clone, Debug)]
 pub struct Site {
     pub role: Role,
@@ -213,7 +212,7 @@ impl Site {
     }
 }
 
-/// What makes a server serve.
+/// The setup of a server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Setup {
     /// Names in the directory, and texts; the first is the configuration.
@@ -230,7 +229,7 @@ pub struct Setup {
     behind: Option<Behind>,
 }
 
-/// A second server, which the first one asks. It is started before, and is part of the cost.
+/// A second server behind the first one. It starts earlier, and its CPU counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Behind {
     words: Vec<String>,
@@ -238,7 +237,7 @@ struct Behind {
     socket: PathBuf,
 }
 
-/// How a server is told that its files changed.
+/// How a server is notified of changed files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Reload {
     Signal(i32),
@@ -274,7 +273,7 @@ impl Setup {
     }
 }
 
-/// Every peer there is, ours and the floor first.
+/// All peers, Tidegate and the floor first.
 pub const ALL: &[&Peer] = &[
     &tidegate::PEER,
     &floor::PEER,
@@ -310,7 +309,7 @@ pub fn named(name: &str) -> Option<&'static Peer> {
 }
 
 impl Peer {
-    /// Whether it can be asked to be this.
+    /// True if the peer supports the role.
     pub fn can(&self, site: &Site) -> bool {
         (self.setup)(site).is_some_and(|setup| !site.reloads || setup.reload.is_some())
     }
@@ -327,7 +326,7 @@ impl Peer {
 
     /// Every configuration it is run with, as `--print-config` shows them.
     pub fn configurations(&self) -> String {
-        let directory = PathBuf::from("FOLDER");
+        let directory = PathBuf::from("DIRECTORY");
         let backend = SocketAddr::from(([127, 0, 0, 1], 9000));
         let roles = [
             Role::Hello,
@@ -343,8 +342,8 @@ impl Peer {
                 time: Duration::from_secs(1),
             },
             Role::Files { root: directory.join("files") },
-            Role::Cached { backend, root: directory.join("files"), asked: Asked::Gzip },
-            Role::Cached { backend, root: directory.join("files"), asked: Asked::Plain },
+            Role::Cached { backend, root: directory.join("files"), asked: CacheRequest::Gzip },
+            Role::Cached { backend, root: directory.join("files"), asked: CacheRequest::Plain },
             Role::AppGateway,
             Role::AppCached { backend, root: directory.join("files") },
             Role::AppLoop { time: Duration::from_secs(1) },

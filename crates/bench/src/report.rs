@@ -1,8 +1,8 @@
-//! What a run leaves behind: `data.json`, `report.html`, the tables of the terminal, and whether
-//! two runs differ.
+//! The results of a run: `data.json`, `report.html`, the tables of the terminal, and the comparison
+//! of two runs.
 //!
-//! Owns every form a figure is shown in. Promises that all of them come from `data` alone, so
-//! that a file read later shows what the run showed. Never measures.
+//! Owns the presentation. Promises that every form is made from `data` alone, so that a file read
+//! later shows what the run showed. Never measures.
 
 mod bars;
 pub mod compare;

@@ -1,16 +1,17 @@
-//! What servers are asked to do: the scenarios, each with the cases it is made of.
+//! The scenarios, each with its cases.
 //!
-//! Owns the list, and what stands around a server in a case: its backend, its files, the request
-//! and the right answer. Promises that a case that was set up was answered rightly once before any
-//! load is put on it, and that it lists only what the product can do.
-//! Never measures: that is `run`.
+//! Owns the list, and the environment of a server in a case: its backend, its files, the request
+//! and the correct response. Promises that every server of a case has responded correctly once
+//! before any load, and that the list contains only what the program under test supports. Never
+//! measures: that is `run`.
 
 mod cache;
-mod coded;
+mod compressed;
 mod connections;
 mod documents;
 mod files;
 mod filters;
+mod fixture;
 mod gateway;
 mod hello;
 mod json;
@@ -20,23 +21,22 @@ mod probe;
 mod python;
 mod reload;
 mod routes;
-mod stage;
 mod websocket;
 
 pub(crate) use documents::Document;
 
 pub(crate) use connections::{DESCRIPTORS_KEPT, Idle, room_for};
+pub(crate) use fixture::Fixture;
 pub(crate) use probe::{WAIT, probe, request};
 pub(crate) use reload::reloading;
-pub(crate) use stage::Stage;
 
 use crate::load::Command;
-use crate::peers::{App, Asked, Operation, Peer, Role, SUBJECT, Site};
+use crate::peers::{App, CacheRequest, Operation, Peer, Role, SUBJECT, Site};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// A subject with all its cases.
+/// A scenario with its cases.
 #[derive(Debug)]
 pub struct Scenario {
     pub name: &'static str,
@@ -60,7 +60,7 @@ pub struct Case {
     pub(crate) kind: Kind,
 }
 
-/// What a server serves in a case.
+/// The content that a server serves in a case.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Serve {
     Hello,
@@ -71,7 +71,7 @@ pub(crate) enum Serve {
     Ping { command: Command, pipeline: u32 },
     Json { document: Document, operation: Operation },
     File { name: &'static str, bytes: usize },
-    Cached { bytes: usize, asked: Asked },
+    Cached { bytes: usize, asked: CacheRequest },
     App(App),
     AppGateway,
     AppCached,
@@ -101,7 +101,7 @@ impl Serve {
     }
 }
 
-/// What is done to a server in a case.
+/// The activity in a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Load,

@@ -1,16 +1,16 @@
-//! Figures of few rounds: medians, spread, and whether a ratio is real.
+//! Statistics of few rounds: medians, spread, and whether a ratio is real.
 //!
-//! Owns the arithmetic; knows nothing of what is measured. Promises the same answer for the same
-//! figures and seed on every machine. Figures that are not finite are passed over.
+//! Owns the arithmetic, independent of what is measured. Promises the same result for the same
+//! figures and seed on every machine. Figures that are not finite are ignored.
 
 use fastrand::Rng;
 
-/// How often the rounds are drawn again for an interval.
+/// Number of resamples for an interval.
 const RESAMPLES: usize = 10_000;
-/// The share of the resampled ratios that the interval leaves out on each side.
+/// The share of the resampled ratios that the interval excludes on each side.
 const TAIL: f64 = 0.025;
 
-/// How far the figures of the rounds lie apart.
+/// The spread of the figures of the rounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
     pub lowest: f64,
@@ -19,7 +19,7 @@ pub struct Spread {
     pub relative: f64,
 }
 
-/// A ratio, and where it lies in 95 of 100 such runs.
+/// A ratio with its 95 % confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
     pub ratio: f64,
@@ -28,25 +28,25 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Whether the interval leaves out 1: there is a difference.
+    /// True if the interval excludes 1.
     pub fn is_real(&self) -> bool {
         self.low > 1.0 || self.high < 1.0
     }
 }
 
-/// Where a ratio has to lie.
+/// The allowed range of a ratio.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Bound {
     pub low: f64,
     pub high: f64,
 }
 
-/// What the rounds say about a bound.
+/// The result of checking a bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BoundVerdict {
     Holds,
     Broken,
-    /// The interval lies on both sides: more rounds are needed, or a quieter machine.
+    /// The interval includes the bound: more rounds are needed, or a quieter machine.
     CannotTell,
 }
 
@@ -115,7 +115,7 @@ fn finite(figures: &[f64]) -> Vec<f64> {
     figures.iter().copied().filter(|figure| figure.is_finite()).collect()
 }
 
-/// Sorts, too.
+/// Sorts `figures`.
 fn middle(figures: &mut [f64]) -> Option<f64> {
     figures.sort_by(f64::total_cmp);
     let half = figures.len() / 2;
@@ -126,7 +126,7 @@ fn middle(figures: &mut [f64]) -> Option<f64> {
     }
 }
 
-/// Fills `into` with values of `from`, drawn with replacement.
+/// Fills `into` with values sampled from `from` with replacement.
 fn resample(rng: &mut Rng, from: &[f64], into: &mut [f64]) {
     into.fill_with(|| from[rng.usize(..from.len())]);
 }

@@ -10,8 +10,8 @@
 
 use bench::floor::{Behaviour, Content};
 use bench::peers::{
-    ALL, Asked, Backend, DOCUMENT_PATH, Finder, FoundPeer, HELLO_BODY, HELLO_PATH, KEY, KEY_FIELD,
-    Peer, ROUTED_PATH, Role, RunContext, Running, Site,
+    ALL, Backend, CacheRequest, DOCUMENT_PATH, Finder, FoundPeer, HELLO_BODY, HELLO_PATH, KEY,
+    KEY_FIELD, Peer, ROUTED_PATH, Role, RunContext, Running, Site,
 };
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -139,7 +139,7 @@ fn each_peer_starts_answers_and_is_gone_afterwards() {
         (Role::Guarded { backend: kept.address }, DOCUMENT_PATH, &document),
         (Role::Files { root: root.clone() }, "/a.txt", "a file"),
         (
-            Role::Cached { backend: listed.address, root, asked: Asked::Small },
+            Role::Cached { backend: listed.address, root, asked: CacheRequest::Small },
             DOCUMENT_PATH,
             &listing,
         ),

@@ -36,7 +36,7 @@ fn options(scenarios: &[&str], peers: &[&str]) -> Options {
 fn run(options: Options) -> Option<Data> {
     match plan(options) {
         Ok(schedule) => {
-            let live = Live::to(io::sink(), false, schedule.told());
+            let live = Live::to(io::sink(), false, schedule.planned());
             Some(schedule.run(&live).unwrap())
         }
         Err(why) => {

@@ -44,11 +44,11 @@ fn with(scenarios: &[&str], peers: &[&str]) -> Options {
 
 fn run(options: Options) -> Data {
     let schedule = plan(options).unwrap();
-    let live = Live::to(io::sink(), false, schedule.told());
+    let live = Live::to(io::sink(), false, schedule.planned());
     let began = Instant::now();
     let data = schedule.run(&live).unwrap();
     // With the slack of a machine that is busy with other things.
-    let told = schedule.told() + Duration::from_secs(15);
+    let told = schedule.planned() + Duration::from_secs(15);
     assert!(began.elapsed() <= told, "{:?}", began.elapsed());
     data
 }
@@ -258,7 +258,7 @@ fn child_that_is_interrupted() {
     options.rounds = 10_000;
     options.stop = stop;
     let schedule = plan(options).unwrap();
-    let live = Live::to(LineFile(directory.join("said")), false, schedule.told());
+    let live = Live::to(LineFile(directory.join("said")), false, schedule.planned());
     let data = schedule.run(&live).unwrap();
     assert!(schedule.stop().load(Ordering::Relaxed));
     data.write(&directory.join("data.json")).unwrap();

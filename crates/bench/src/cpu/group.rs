@@ -1,12 +1,10 @@
-//! A cgroup (v2) that exists for one tree of processes.
+//! A cgroup (v2) for one process tree.
 //!
-//! Owns a directory below the cgroup of this process, and what is in it. Promises that a process
-//! which
-//! enters it right after fork(2) takes all its descendants along, whatever becomes of their
-//! parents; that nothing runs in the group any more once it was dropped; and that groups of runs
-//! which were killed are removed by the next run. Where no group can be made there is none, and
-//! nothing is said.
-//! Never sets a limit or enables a controller: a group counts, and changes nothing.
+//! Owns a directory below the cgroup of this process. Promises that a process which enters it
+//! directly after fork(2) takes all its descendants along, also orphaned ones; that no process runs
+//! in the group after it is dropped; and that the next run removes the groups of killed runs. Where
+//! no group can be created, callers silently get none. Never sets a limit or enables a controller:
+//! a group only counts.
 #![allow(unsafe_code, reason = "std cannot write after fork; the block says why it is sound")]
 
 use super::read;
@@ -19,7 +17,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 const PREFIX: &str = "tidegate-bench-";
-/// How long killed processes may take to be gone.
+/// Time-out for killed processes to end.
 const GONE_WAIT: Duration = Duration::from_secs(1);
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
@@ -30,11 +28,11 @@ pub(crate) struct Group {
     members: File,
 }
 
-/// How a child enters its group. Valid as long as the group is.
+/// The handle with which a child enters its group. Valid while the group exists.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entry(i32);
 
-/// What the group counted since it was made, of processes that run and that ended.
+/// The usage of all processes since the group was created.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Usage {
     pub(super) run_us: u64,
@@ -44,7 +42,7 @@ pub(super) struct Usage {
 
 impl Group {
     pub(crate) fn new() -> Option<Self> {
-        /// Tells groups of one process apart.
+        /// Distinguishes groups of one process.
         static NEXT: AtomicU32 = AtomicU32::new(0);
         static OWN_CGROUP: OnceLock<Option<PathBuf>> = OnceLock::new();
         let cgroup =
@@ -90,7 +88,7 @@ impl Group {
 }
 
 impl Entry {
-    /// To be called in a child between fork(2) and execve(2). Where processes may not be moved it
+    /// Must be called in a child between fork(2) and execve(2). Where processes may not be moved it
     /// stays outside, which [`Group::holds`] tells.
     pub(crate) fn enter(self) {
         // SAFETY: write(2) may be called after fork; the descriptor is open as long as the group
@@ -118,7 +116,7 @@ fn remove(directory: &Path) {
     }
 }
 
-/// Removes what runs left that had no time to.
+/// Removes the groups of killed runs.
 fn sweep(cgroup: &Path) {
     let Ok(entries) = fs::read_dir(cgroup) else { return };
     for entry in entries.flatten() {

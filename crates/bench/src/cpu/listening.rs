@@ -1,7 +1,7 @@
-//! Finds the process that listens at an address of this machine.
+//! Finds the process that listens at a local address.
 //!
-//! Owns reading the kernel's tables of sockets. Promises one process: the one that the others which
-//! hold the socket descend from; and `None` where there are several, or none that may be seen.
+//! Owns reading the kernel's socket tables. Promises one process: the common ancestor of all
+//! processes that have the socket open; `None` if there are several, or none is visible.
 
 use super::{Stat, numbers, read};
 use std::collections::{BTreeMap, BTreeSet};

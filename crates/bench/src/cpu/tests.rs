@@ -1,4 +1,4 @@
-//! Trees of real processes that work, fork and end when they are told to.
+//! Process trees that compute, fork and exit on command.
 
 use super::{Counted, Group, Sample, Stat, Tree};
 use std::io::{BufRead, BufReader, Write};
@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// A shell that does what it is told, line by line, and is ended with the test.
+/// A shell that executes commands line by line and ends with the test.
 struct Shell {
     child: Child,
     answers: BufReader<std::process::ChildStdout>,
@@ -131,7 +131,7 @@ fn a_group_counts_children_that_ended() {
     assert!(!directory.exists());
 }
 
-/// As a daemon does, or the workers of a master that is replaced: no process of the tree waits for
+/// Like a daemon, or the workers of a replaced master: no process of the tree waits for
 /// it.
 #[test]
 fn a_group_counts_processes_that_left_their_parent_and_ends_them() {

@@ -1,9 +1,9 @@
-//! The backend behind a gateway: answers a fixed body after a fixed time.
+//! The backend of gateways: responds with a fixed body after a fixed delay.
 //!
-//! Promises one answer for each blank line that ends a request head, after the delay and in
-//! order, with `content-length`; in the mode `close` it says `connection: close` and closes.
-//! Part of the load, so it is as bare as the floors: never parses, and drops a client that
-//! sends more than it reads.
+//! Promises one response for each blank line that ends a request head, after the delay and in
+//! order, with `content-length`; in the mode `close` it sends `connection: close` and closes. Part
+//! of the load, so it is as bare as the floors: never parses, and drops a client that sends more
+//! than it reads.
 
 use super::hello::count_heads;
 use super::listing::listing;
@@ -16,17 +16,17 @@ use std::time::{Duration, Instant};
 
 const READ_BYTES: usize = 16 * 1024;
 
-/// What every request gets.
+/// The response to every request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Behaviour {
     pub body_bytes: usize,
     pub delay: Duration,
-    /// The connection is kept after an answer.
+    /// The connection is kept after a response.
     pub keep: bool,
     pub content: Content,
 }
 
-/// What the body is.
+/// The content of the body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
     /// [`body`], with `no-store`.
@@ -64,11 +64,11 @@ struct Client {
     stream: TcpStream,
     /// How many bytes of CR LF CR LF the last read ended with.
     matched: usize,
-    /// Tells it from an earlier one with the same descriptor.
+    /// Distinguishes it from an earlier one with the same descriptor.
     number: u64,
 }
 
-/// An answer that waits for its time.
+/// An response that waits for its time.
 struct Due {
     at: Instant,
     fd: RawFd,
@@ -149,7 +149,7 @@ impl Backend {
         }
     }
 
-    /// Takes what can be read now; an error means that the client is to be dropped.
+    /// Reads the available requests; on an error the client is dropped.
     fn read(&mut self, event: Event, buffer: &mut [u8]) -> io::Result<()> {
         let Some(Some(client)) = self.clients.get_mut(event.fd as usize) else { return Ok(()) };
         loop {

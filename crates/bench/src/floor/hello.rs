@@ -1,9 +1,9 @@
-//! The floor under `hello` and `ping`: an epoll loop that reads once and writes a canned answer.
+//! The floor of `hello` and `ping`: an epoll loop that reads once and writes a fixed response.
 //!
-//! Promises one answer for each blank line that ends a request head, or for each PING, pipelined
-//! ones included; in `hello` with the bytes our own `respond` would send for the same route.
-//! Never parses, checks or times anything, and drops a client that sends more than it reads:
-//! it is a yardstick, not a server.
+//! Promises one response for each blank line that ends a request head, or for each PING, also if
+//! pipelined; in `hello` with the bytes that Tidegate's `respond` sends for the same route. Never
+//! parses, checks or times anything, and drops a client that sends more than it reads: it is a
+//! yardstick, not a server.
 
 use crate::epoll::{Epoll, Event};
 use std::io::{self, Read, Write};
@@ -14,7 +14,7 @@ use std::os::fd::AsRawFd;
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-type: text/plain\r\n\
 date: Thu, 01 Jan 1970 00:00:00 GMT\r\ncontent-length: 4\r\n\r\npong";
 
-/// What is answered, and how the requests of a read are counted.
+/// The response, and how the requests of a read are counted.
 pub(super) struct Canned {
     answer: &'static [u8],
     count: fn(&[u8], &mut usize) -> usize,
@@ -23,7 +23,7 @@ pub(super) struct Canned {
 pub(super) const HELLO: Canned = Canned { answer: ANSWER, count: count_heads };
 pub(super) const PING: Canned = Canned { answer: b"+PONG\r\n", count: count_pings };
 
-/// The most requests of one read that are answered in one write.
+/// The maximum number of requests of one read that get one write.
 const PIPELINE_MAX: usize = 64;
 
 const READ_BYTES: usize = 16 * 1024;
@@ -79,7 +79,7 @@ fn accept(
     }
 }
 
-/// Answers what can be read now; an error means that the client is to be dropped.
+/// Responds to the requests that can be read now; on an error the client is dropped.
 fn answer(
     client: &mut Client,
     event: Event,

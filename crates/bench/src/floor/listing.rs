@@ -1,5 +1,5 @@
-//! A JSON document like the listing of repositories that the page on caching was measured with:
-//! long names and addresses again and again, so that it compresses to about a tenth.
+//! A JSON document like the repository listing of the published caching benchmark: long repeated
+//! names and addresses, compressible to about a tenth.
 
 use std::fmt::Write as _;
 

@@ -1,10 +1,9 @@
-//! The floor under `gateway`: an epoll loop that carries bytes between a client and one upstream.
+//! The floor of `gateway`: an epoll loop that copies bytes between a client and one upstream.
 //!
-//! Promises that a request goes to an upstream connection of its own; once the answer, as long as
-//! its Content-Length says, went back whole, the connection is kept and used again, or closed.
-//! Never parses a request, rewrites a header or waits for a slow reader: an answer whose head
-//! comes in pieces or without a length, and a peer that does not read, end the pair. It is a
-//! yardstick, not a proxy.
+//! Promises that each request gets its own upstream connection, which is reused or closed after a
+//! complete response (as measured by Content-Length). Never parses a request, rewrites a header or
+//! waits for a slow reader: a response whose head is split or without a length, and a peer that
+//! does not read, end the pair. It is a yardstick, not a proxy.
 
 use crate::epoll::{Epoll, Event};
 use std::io::{self, Read, Write};
@@ -91,7 +90,7 @@ impl Proxy {
             .ok_or_else(|| io::ErrorKind::NotConnected.into())
     }
 
-    /// Moves what can be read now to the partner; an error means that the pair is to be closed.
+    /// Copies the available bytes to the partner; on an error the pair is closed.
     fn carry(&mut self, event: Event, buffer: &mut [u8]) -> io::Result<()> {
         loop {
             let link = self.link(event.fd)?;

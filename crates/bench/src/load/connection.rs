@@ -1,18 +1,18 @@
-//! One connection of the generator.
+//! One connection of the load generator.
 //!
-//! Owns its socket and how far request and answer are. Promises never to block, and that a
-//! socket is in the epoll set for as long as it is open. Knows no clock and counts nothing.
+//! Owns its socket and the progress of request and response. Promises never to block, and that an
+//! open socket is in the epoll set. Uses no clock and counts nothing.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsRawFd, RawFd};
 
 use socket2::{Domain, SockAddr, Socket, Type};
 
-use super::http::{self, Fed};
+use super::http::{self, FeedResult};
 use super::{Address, resp, websocket};
 use crate::epoll::Epoll;
 
-/// What is expected of every answer.
+/// The expectations of every response.
 #[derive(Debug)]
 pub(super) enum Rules {
     Http(http::Rules),
@@ -20,7 +20,7 @@ pub(super) enum Rules {
     WebSocket(websocket::Rules),
 }
 
-/// What is to come on one connection.
+/// The awaited response of one connection.
 #[derive(Debug)]
 pub(super) enum AwaitedResponse {
     Http(http::ResponseParser),
@@ -29,25 +29,25 @@ pub(super) enum AwaitedResponse {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stage {
+pub(super) enum ConnectionStage {
     /// No socket; to be tried again at that time, or when it is needed.
     Closed {
         retry_ns: u64,
     },
     Connecting,
-    /// The handshake of a WebSocket is on its way or waits for its answer.
-    Greeting,
+    /// The handshake of a WebSocket is on its way or waits for its response.
+    Handshaking,
     /// Nothing is outstanding.
     Idle,
-    /// A request is on its way or waits for its answer.
-    Asking,
+    /// A request is on its way or waits for its response.
+    Requesting,
 }
 
 #[derive(Debug)]
 pub(super) struct Connection {
     socket: Option<Socket>,
-    pub(super) stage: Stage,
-    /// Since when the request is due, or connecting takes.
+    pub(super) stage: ConnectionStage,
+    /// When the request was due, or connecting began.
     pub(super) since_ns: u64,
     /// When it was sent, or connecting began.
     pub(super) asked_ns: u64,
@@ -58,15 +58,15 @@ pub(super) struct Connection {
     answer: AwaitedResponse,
 }
 
-/// How sending went, short of an error.
+/// The result of sending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sent {
     All,
-    /// The rest goes when the socket takes more.
+    /// The rest is sent when the socket is writable.
     Part,
 }
 
-/// Where all connections of a run go.
+/// The address of the server.
 #[derive(Debug)]
 pub(super) struct Peer {
     address: SockAddr,
@@ -91,7 +91,7 @@ impl Connection {
             Rules::Resp(_) => AwaitedResponse::Resp(resp::ReplyCounter::default()),
             Rules::WebSocket(_) => AwaitedResponse::WebSocket(websocket::EchoParser::default()),
         };
-        let stage = Stage::Closed { retry_ns: 0 };
+        let stage = ConnectionStage::Closed { retry_ns: 0 };
         Self { socket: None, stage, since_ns: 0, asked_ns: 0, listed: false, unsent: 0, answer }
     }
 
@@ -107,12 +107,12 @@ impl Connection {
             Err(error) => return Err(error),
         }
         let fd = socket.as_raw_fd();
-        self.stage = Stage::Connecting;
+        self.stage = ConnectionStage::Connecting;
         self.socket = Some(socket);
         Ok(fd)
     }
 
-    /// Puts the socket into the set; `writable`: also to hear when it connected or takes more.
+    /// Adds the socket to the set; `writable` also reports when it is connected or writable.
     pub(super) fn watch(&self, epoll: &Epoll, writable: bool) -> io::Result<()> {
         match (&self.socket, writable) {
             (Some(socket), false) => epoll.add(socket),
@@ -121,7 +121,7 @@ impl Connection {
         }
     }
 
-    /// Whether connecting is over; an error says how.
+    /// True if connecting has completed; an error if it failed.
     pub(super) fn connected(&self) -> io::Result<bool> {
         let Some(socket) = &self.socket else { return Err(ErrorKind::NotConnected.into()) };
         if let Some(error) = socket.take_error()? {
@@ -139,19 +139,19 @@ impl Connection {
         if let AwaitedResponse::WebSocket(answer) = &mut self.answer {
             answer.greet();
         }
-        self.stage = Stage::Greeting;
+        self.stage = ConnectionStage::Handshaking;
         self.unsent = greeting.len();
         self.flush(greeting)
     }
 
-    /// Sends a request for so many answers.
+    /// Sends a request for so many responses.
     pub(super) fn ask(&mut self, request: &[u8], answers: u32, compared: bool) -> io::Result<Sent> {
         match &mut self.answer {
             AwaitedResponse::Http(answer) => answer.expect(compared),
             AwaitedResponse::Resp(rest) => rest.expect(answers),
             AwaitedResponse::WebSocket(answer) => answer.expect(),
         }
-        self.stage = Stage::Asking;
+        self.stage = ConnectionStage::Requesting;
         self.unsent = request.len();
         self.flush(request)
     }
@@ -184,7 +184,7 @@ impl Connection {
         io::Read::read(&mut socket, buffer)
     }
 
-    pub(super) fn feed(&mut self, rules: &Rules, bytes: &[u8]) -> Fed {
+    pub(super) fn feed(&mut self, rules: &Rules, bytes: &[u8]) -> FeedResult {
         match (&mut self.answer, rules) {
             (AwaitedResponse::Http(answer), Rules::Http(rules)) => answer.feed(rules, bytes),
             (AwaitedResponse::Resp(answers), Rules::Resp(rules)) => answers.feed(rules, bytes),
@@ -196,16 +196,16 @@ impl Connection {
     }
 
     /// The peer will send no more.
-    pub(super) fn ended(&mut self, rules: &Rules) -> Fed {
+    pub(super) fn ended(&mut self, rules: &Rules) -> FeedResult {
         match (&mut self.answer, rules) {
             (AwaitedResponse::Http(answer), Rules::Http(rules)) => answer.ended(rules),
-            _ => Fed::Broken { right: 0, kind: super::Kind::Read },
+            _ => FeedResult::Broken { right: 0, kind: super::Kind::Read },
         }
     }
 
     pub(super) fn close(&mut self, retry_ns: u64) {
         self.socket = None;
         self.unsent = 0;
-        self.stage = Stage::Closed { retry_ns };
+        self.stage = ConnectionStage::Closed { retry_ns };
     }
 }

@@ -1,10 +1,10 @@
-//! Checks one HTTP/1.1 answer as its bytes come in.
+//! Checks one HTTP/1.1 response as its bytes arrive.
 //!
-//! Owns the framing rules of RFC 9112 for answers to one known request. Promises that an answer
-//! is whole only when its status line, every field line and its Content-Length or every chunk
-//! said so, whatever pieces the bytes come in; that what is ambiguous is a framing error; and
-//! that nothing is copied or allocated for an answer whose lines come in one piece.
-//! Never interprets what the framing does not need, apart from the fields that are expected.
+//! Owns the framing rules of RFC 9112 for responses to one known request. Promises that a response
+//! is complete only when its status line, every field line and its Content-Length or every chunk
+//! have been checked, however the bytes are split; that ambiguity is a framing error; and that a
+//! response whose lines arrive unsplit is neither copied nor allocated. Interprets only fields that
+//! the framing needs, and the expected ones.
 
 use memchr::{memchr, memchr2};
 
@@ -15,25 +15,25 @@ const HEAD_BYTES_MAX: usize = 64 * 1024;
 /// The longest line with a chunk size.
 const CHUNK_LINE_BYTES_MAX: usize = 1024;
 
-/// What feeding bytes came to.
+/// The result of feeding bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fed {
+pub(super) enum FeedResult {
     /// There is more to come.
     More { right: u32 },
-    /// All that was asked for is answered.
+    /// All outstanding requests have their responses.
     Last { right: u32, wrong: Option<Kind>, close: bool },
-    /// The bytes make no sense, and neither will those after them.
+    /// The bytes are invalid, and the rest of the connection cannot be parsed.
     Broken { right: u32, kind: Kind },
 }
 
-/// What is expected of every answer, made once for a run.
+/// What is expected of every response, made once for a run.
 #[derive(Debug)]
 pub(super) struct Rules {
     status: u16,
     length: Option<u64>,
     body: Option<std::sync::Arc<[u8]>>,
     fields: Vec<(String, String)>,
-    /// The request was a HEAD: its answer has no body whatever its fields say.
+    /// The request was a HEAD: its response has no body whatever its fields say.
     bodiless: bool,
 }
 
@@ -50,13 +50,13 @@ impl Rules {
     }
 }
 
-/// The answer of one connection, at whatever point it is.
+/// The partial response of one connection.
 #[derive(Debug, Default)]
 pub(super) struct ResponseParser {
     at: At,
     /// The beginning of a line or a head that did not come in one piece.
     held: Vec<u8>,
-    /// Whether fields and body of this answer are compared.
+    /// Whether fields and body of this response are compared.
     compared: bool,
     wrong: Option<Kind>,
     close: bool,
@@ -80,7 +80,7 @@ enum At {
     UntilClose,
 }
 
-/// One step: how many bytes it took, and whether the answer is whole.
+/// One step: how many bytes it took, and whether the response is whole.
 enum Step {
     Took(usize),
     Whole(usize),
@@ -89,7 +89,7 @@ enum Step {
 }
 
 impl ResponseParser {
-    /// Makes ready for the next answer.
+    /// Prepares for the next response.
     pub(super) fn expect(&mut self, compared: bool) {
         self.at = At::Head;
         self.held.clear();
@@ -99,38 +99,42 @@ impl ResponseParser {
         self.body_bytes = 0;
     }
 
-    pub(super) fn feed(&mut self, rules: &Rules, bytes: &[u8]) -> Fed {
+    pub(super) fn feed(&mut self, rules: &Rules, bytes: &[u8]) -> FeedResult {
         let mut rest = bytes;
         loop {
             match self.step(rules, rest) {
-                Err(kind) => return Fed::Broken { right: 0, kind },
-                Ok(Step::Starved) => return Fed::More { right: 0 },
+                Err(kind) => return FeedResult::Broken { right: 0, kind },
+                Ok(Step::Starved) => return FeedResult::More { right: 0 },
                 Ok(Step::Took(count)) => rest = &rest[count..],
-                // Nothing is outstanding behind this answer: what follows it belongs to none.
+                // Nothing is outstanding behind this response: what follows it belongs to none.
                 Ok(Step::Whole(count)) if count < rest.len() => {
-                    return Fed::Broken { right: 0, kind: Kind::Framing };
+                    return FeedResult::Broken { right: 0, kind: Kind::Framing };
                 }
                 Ok(Step::Whole(_)) => return self.whole(rules),
             }
             if rest.is_empty() {
-                return Fed::More { right: 0 };
+                return FeedResult::More { right: 0 };
             }
         }
     }
 
     /// The connection ended.
-    pub(super) fn ended(&mut self, rules: &Rules) -> Fed {
+    pub(super) fn ended(&mut self, rules: &Rules) -> FeedResult {
         if self.at == At::UntilClose {
             return self.whole(rules);
         }
-        Fed::Broken { right: 0, kind: Kind::Read }
+        FeedResult::Broken { right: 0, kind: Kind::Read }
     }
 
-    fn whole(&mut self, rules: &Rules) -> Fed {
+    fn whole(&mut self, rules: &Rules) -> FeedResult {
         if rules.length.is_some_and(|length| length != self.body_bytes) {
             self.wrong.get_or_insert(Kind::Length);
         }
-        Fed::Last { right: u32::from(self.wrong.is_none()), wrong: self.wrong, close: self.close }
+        FeedResult::Last {
+            right: u32::from(self.wrong.is_none()),
+            wrong: self.wrong,
+            close: self.close,
+        }
     }
 
     fn step(&mut self, rules: &Rules, bytes: &[u8]) -> Result<Step, Kind> {
@@ -168,7 +172,7 @@ impl ResponseParser {
         }
     }
 
-    /// Takes a line, and lets `read` say whether the answer is whole with it.
+    /// Takes a line, and lets `read` say whether the response is whole with it.
     fn line(
         &mut self,
         bytes: &[u8],
@@ -240,7 +244,7 @@ impl ResponseParser {
         if self.held.len() > longest { Err(Kind::Framing) } else { Ok(Step::Starved) }
     }
 
-    /// What the head alone tells to be wrong.
+    /// The errors of a head.
     fn judge(&mut self, rules: &Rules, head: &Head, bytes: &[u8]) {
         if (100..200).contains(&head.status) {
             return;
@@ -253,7 +257,7 @@ impl ResponseParser {
         }
     }
 
-    /// Takes at most `left` bytes of the body and compares them if it is this answer's turn.
+    /// Takes at most `left` bytes of the body and compares them if it is this response's turn.
     fn body(&mut self, rules: &Rules, bytes: &[u8], left: u64) -> usize {
         let count = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
         if self.compared
@@ -272,7 +276,7 @@ impl ResponseParser {
     }
 }
 
-/// What the framing needs of a head.
+/// The fields of a head that the framing needs.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Head {
     status: u16,

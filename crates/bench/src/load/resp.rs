@@ -1,14 +1,14 @@
-//! Checks the answers to `PING`, all bytes of every one.
+//! Checks every byte of the responses to `PING`.
 //!
-//! Owns the one answer that is right, `+PONG` and a line end, and the count of those still to
-//! come. Promises that every byte was compared; never allocates.
+//! Owns the only correct response, `+PONG` and a line end, and the count of outstanding ones. Never
+//! allocates.
 
-use super::http::Fed;
+use super::http::FeedResult;
 use super::{Command, Kind, PIPELINE_MAX};
 
 const PONG: &[u8] = b"+PONG\r\n";
 
-/// As many answers as can be outstanding, so that any piece of them is one comparison.
+/// As many responses as can be outstanding, so that any piece of them is one comparison.
 #[derive(Debug)]
 pub(super) struct Rules {
     pongs: Vec<u8>,
@@ -29,11 +29,11 @@ pub(crate) fn request(command: Command, pipeline: u32) -> Vec<u8> {
     one.repeat(pipeline as usize)
 }
 
-/// The answers of one connection, at whatever point they are.
+/// The partial responses of one connection.
 #[derive(Debug, Default)]
 pub(super) struct ReplyCounter {
     outstanding: u32,
-    /// How many bytes of the next answer are here.
+    /// How many bytes of the next response are here.
     begun: usize,
 }
 
@@ -43,7 +43,7 @@ impl ReplyCounter {
         self.begun = 0;
     }
 
-    pub(super) fn feed(&mut self, rules: &Rules, bytes: &[u8]) -> Fed {
+    pub(super) fn feed(&mut self, rules: &Rules, bytes: &[u8]) -> FeedResult {
         let expected = self.outstanding as usize * PONG.len() - self.begun;
         let wanted = bytes.len().min(expected);
         let pattern = &rules.pongs[self.begun..self.begun + wanted];
@@ -52,31 +52,31 @@ impl ReplyCounter {
         }
         let right = ((self.begun + wanted) / PONG.len()) as u32;
         if bytes.len() > expected {
-            return Fed::Broken { right, kind: Kind::Framing };
+            return FeedResult::Broken { right, kind: Kind::Framing };
         }
         self.begun = (self.begun + wanted) % PONG.len();
         self.outstanding -= right;
         match self.outstanding {
-            0 => Fed::Last { right, wrong: None, close: false },
-            _ => Fed::More { right },
+            0 => FeedResult::Last { right, wrong: None, close: false },
+            _ => FeedResult::More { right },
         }
     }
 
-    fn different(&self, pattern: &[u8], bytes: &[u8]) -> Fed {
+    fn different(&self, pattern: &[u8], bytes: &[u8]) -> FeedResult {
         let same = pattern.iter().zip(bytes).take_while(|(a, b)| a == b).count();
         let at = self.begun + same;
         let right = (at / PONG.len()) as u32;
         let refused = at.is_multiple_of(PONG.len()) && bytes[same] == b'-';
-        Fed::Broken { right, kind: if refused { Kind::Status } else { Kind::Framing } }
+        FeedResult::Broken { right, kind: if refused { Kind::Status } else { Kind::Framing } }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::{Command, Kind};
-    use super::{Fed, ReplyCounter, Rules, request};
+    use super::{FeedResult, ReplyCounter, Rules, request};
 
-    fn fed(answers: u32, pieces: &[&[u8]]) -> Vec<Fed> {
+    fn fed(answers: u32, pieces: &[&[u8]]) -> Vec<FeedResult> {
         let rules = Rules::new();
         let mut state = ReplyCounter::default();
         state.expect(answers);
@@ -95,15 +95,19 @@ mod tests {
         for cut in 1..stream.len() {
             let found = fed(3, &[&stream[..cut], &stream[cut..]]);
             let right = (cut / 7) as u32;
-            assert_eq!(found[0], Fed::More { right }, "cut at {cut}");
+            assert_eq!(found[0], FeedResult::More { right }, "cut at {cut}");
             let right = 3 - right;
-            assert_eq!(found[1], Fed::Last { right, wrong: None, close: false }, "cut at {cut}");
+            assert_eq!(
+                found[1],
+                FeedResult::Last { right, wrong: None, close: false },
+                "cut at {cut}"
+            );
         }
     }
 
     #[test]
     fn wrong_replies_are_distinguished() {
-        let broken = |right, kind| vec![Fed::Broken { right, kind }];
+        let broken = |right, kind| vec![FeedResult::Broken { right, kind }];
         assert_eq!(fed(1, &[b"+PONG\r\n+"]), broken(1, Kind::Framing));
         assert_eq!(fed(1, &[b"+PING\r\n"]), broken(0, Kind::Framing));
         assert_eq!(fed(2, &[b"+PONG\r\n-ERR no\r\n"]), broken(1, Kind::Status));

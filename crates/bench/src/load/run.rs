@@ -1,8 +1,8 @@
-//! A run from its plan to its outcome: the threads and the moments they share.
+//! A load run from its plan to its result.
 //!
-//! Owns when measuring begins and ends. Promises that measuring begins when all
-//! connections are open (or given up) and the warm-up is over, and that the threads have ended
-//! when it returns. Never touches a socket.
+//! Owns the start and the end of the measured period. Promises that it begins when all connections
+//! are open (or have failed) and the warm-up is over, and that all threads have ended on return.
+//! Does not use sockets.
 
 use std::io;
 use std::sync::atomic::Ordering;
@@ -16,14 +16,14 @@ use super::{LoadOutcome, LoadPlan, Mode, Moment, PIPELINE_MAX, Target, Traffic, 
 /// Descriptors that are needed besides the connections.
 const DESCRIPTORS_SPARE: u64 = 256;
 
-/// Loads the target and says what was found. Errors are the generator's own: a plan that cannot
-/// be run, or descriptors that ran out; what the server does wrong is in the outcome.
+/// Loads the target and returns the result. Errors are the generator's own: a plan that cannot
+/// be run, or missing descriptors; errors of the server are in the result.
 pub fn run(target: &Target, plan: &LoadPlan) -> io::Result<LoadOutcome> {
     run_with(target, plan, |_| ())
 }
 
-/// Like [`run`], and tells the edges of what is measured, from the calling thread, so that the
-/// server's CPU can be sampled there. Both are told, in order, however the run ends.
+/// Like [`run`], and calls `at` at the start and the end of the measured time, so that the
+/// server's CPU can be sampled there. Both calls happen, in order, however the run ends.
 pub fn run_with(
     target: &Target,
     plan: &LoadPlan,
@@ -53,7 +53,7 @@ pub fn run_with(
     })
 }
 
-/// Leads the threads through the run, from their connections to its end.
+/// Controls the phases of the run.
 fn conduct(
     state: &RunState<'_>,
     workers: &[ScopedJoinHandle<'_, io::Result<Tally>>],
@@ -97,7 +97,7 @@ fn check(target: &Target, plan: &LoadPlan) -> io::Result<()> {
     }
 }
 
-/// How many of the connections are the thread's.
+/// The number of connections of a thread.
 fn share(connections: usize, threads: usize, index: usize) -> usize {
     connections / threads + usize::from(index < connections % threads)
 }

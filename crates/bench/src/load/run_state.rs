@@ -115,6 +115,6 @@ impl<'a> RunState<'a> {
 }
 
 pub(super) fn nanoseconds(time: Duration) -> u64 {
-    // Half of all there are, so that sums do not overflow.
+    // Bounded, so that sums do not overflow.
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).min(u64::MAX / 4)
 }

@@ -1,8 +1,7 @@
-//! When the requests of an open loop are due.
+//! The send times of an open loop.
 //!
-//! Owns the times and the timer that tells of them. Promises one request every 1/rate seconds
-//! over all threads, taken in turns, however late any of them could be sent: a time never moves.
-//! Never knows what a request is.
+//! Owns the times and the timer for them. Promises one request every 1/rate seconds over all
+//! threads in turn; a late request does not move later ones. Independent of protocols.
 
 use std::collections::VecDeque;
 use std::io;
@@ -29,7 +28,7 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
-    /// For the thread of that index, of so many; `rate` is that of all together.
+    /// Creates the schedule of one of `threads` threads; `rate` is the rate of all together.
     pub(super) fn new(rate: f64, index: usize, threads: usize, connections: usize) -> Self {
         Self {
             between_ns: 1e9 / rate,

@@ -1,7 +1,7 @@
-//! The system calls of the generator that std does not offer.
+//! System calls of the load generator that std does not offer.
 //!
-//! Owns the timer of a thread, its CPU time, and the limit on descriptors. Promises that a timer
-//! tells of itself through an epoll set, so that waiting for sockets arms nothing.
+//! Owns the timer of a thread, its CPU time, and the descriptor limit. Promises that timers are
+//! epoll events, so that waiting for sockets needs no extra system call.
 #![allow(unsafe_code, reason = "std has none of these calls; each block says why it is sound")]
 
 use std::io;

@@ -1,7 +1,7 @@
-//! Runs against servers that do what a test says. Bounds are loose: the machine may be busy.
+//! Runs against scripted servers. Bounds are loose because the machine may be busy.
 
-mod honest;
-mod liars;
+mod correct;
+mod incorrect;
 mod open;
 mod ping;
 mod scripted;
@@ -17,7 +17,7 @@ pub(super) const END: &[u8] = b"\r\n\r\n";
 const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 pub(super) const PONG: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\npong";
 
-/// A server that answers every request with these bytes.
+/// A server that sends these bytes for every request.
 fn says(bytes: &'static [u8]) -> Scripted {
     Scripted::tcp(END, move |_| vec![Act::Send(bytes.to_vec())])
 }

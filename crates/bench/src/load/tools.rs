@@ -1,15 +1,14 @@
-//! Well-known load generators in place of ours: wrk and redis-benchmark.
+//! External load generators: wrk and redis-benchmark.
 //!
-//! Owns their command lines and the reading of what they print. Promises an [`LoadOutcome`] like
-//! that
-//! of our own, as far as the tool tells, and that the tool has ended when it returns. What they do
-//! differently stays as it is:
-//! - both count from their start to their end, connecting included; a warm-up is a run of its own
-//!   before (wrk's in whole seconds; redis-benchmark's is also how its count is chosen);
+//! Owns their command lines and parses their output. Promises a [`LoadOutcome`] like that of the
+//! built-in generator, as far as the tool reports it, and that the tool has exited on return. The
+//! tools differ as follows:
+//! - both count from their start to their end, connecting included; a warm-up is a separate run
+//!   (wrk's in whole seconds; redis-benchmark's also determines its number of requests);
 //! - wrk checks no length and no body, counts a status above 399 as wrong whatever is expected,
-//!   knows latencies to a microsecond, and adds latencies that a steady client would have seen
+//!   measures latencies in microseconds, and adds latencies that a steady client would have seen
 //!   wherever one is above twice the mean, so there are more of them than requests;
-//! - redis-benchmark sends a number of requests, knows latencies to 1 part in 1000 or 8 µs, and
+//! - redis-benchmark sends a number of requests, measures latencies to 1 part in 1000 or 8 µs, and
 //!   stops at the first error.
 
 mod process;

@@ -1,20 +1,19 @@
-//! Speaks to a WebSocket server that says back what it is told (RFC 6455), and checks every byte.
+//! A client of a WebSocket echo server (RFC 6455) that checks every byte.
 //!
-//! Owns the opening handshake and the one message that is sent over and over. Promises that the
-//! handshake is right before the first message, and that an answer is the same message in one or
-//! more frames with nothing behind it. A ping in between is passed over: a connection lives for a
-//! round, which is shorter than any server waits for a pong.
-//! Never offers an extension, and masks with one key, because a load generator has no proxy to
-//! protect.
+//! Owns the opening handshake and the one message that is sent repeatedly. Promises a correct
+//! handshake before the first message, and that a response is the same message in one or more
+//! frames without trailing bytes. Pings are ignored: a connection lives for one round, which is
+//! shorter than a pong time-out. Never offers an extension, and masks with one key, because a load
+//! generator has no proxy to protect.
 
 use super::Kind;
-use super::http::{Fed, has_fields};
+use super::http::{FeedResult, has_fields};
 
 /// The key of RFC 6455, section 1.3, and what a server has to make of it.
 const KEY: &str = "dGhlIHNhbXBsZSBub25jZQ==";
 const ACCEPT: &str = "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=";
 const MASK: [u8; 4] = [0x37, 0xfa, 0x21, 0x3d];
-/// The longest head of an answer to the handshake.
+/// The longest head of a response to the handshake.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// A payload that short has its length in the second byte; section 5.2.
 const SHORT: usize = 125;
@@ -56,7 +55,7 @@ pub(crate) fn frame(text: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// What is expected of every answer.
+/// The expectations of every response.
 #[derive(Debug)]
 pub(super) struct Rules {
     text: Vec<u8>,
@@ -71,7 +70,7 @@ impl Rules {
     }
 }
 
-/// The answer of one connection, at whatever point it is.
+/// The partial response of one connection.
 #[derive(Debug, Default)]
 pub(super) struct EchoParser {
     at: At,
@@ -85,7 +84,7 @@ pub(super) struct EchoParser {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum At {
-    /// The answer to the handshake.
+    /// The response to the handshake.
     #[default]
     Greeting,
     /// The head of a frame.
@@ -110,7 +109,7 @@ impl EchoParser {
         *self = Self::default();
     }
 
-    /// Makes ready for the answer to a message.
+    /// Makes ready for the response to a message.
     pub(super) fn expect(&mut self) {
         self.at = At::Head;
         self.held.clear();
@@ -118,19 +117,19 @@ impl EchoParser {
         self.heard = 0;
     }
 
-    pub(super) fn feed(&mut self, rules: &Rules, bytes: &[u8]) -> Fed {
+    pub(super) fn feed(&mut self, rules: &Rules, bytes: &[u8]) -> FeedResult {
         let fed = match self.at {
             At::Greeting => self.greeted(rules, bytes),
             _ => self.frames(rules, bytes),
         };
         match fed {
-            Err(kind) => Fed::Broken { right: 0, kind },
-            Ok(false) => Fed::More { right: 0 },
-            Ok(true) => Fed::Last { right: 1, wrong: None, close: false },
+            Err(kind) => FeedResult::Broken { right: 0, kind },
+            Ok(false) => FeedResult::More { right: 0 },
+            Ok(true) => FeedResult::Last { right: 1, wrong: None, close: false },
         }
     }
 
-    /// Whether the handshake is over; section 4.1 says what is to be looked at.
+    /// Whether the handshake is over; section 4.1 says what is to be checked.
     fn greeted(&mut self, rules: &Rules, bytes: &[u8]) -> Result<bool, Kind> {
         self.held.extend_from_slice(bytes);
         let Some(end) = self.held.windows(4).position(|four| four == b"\r\n\r\n") else {
@@ -236,9 +235,9 @@ pub(crate) fn answers(text: &[u8], greets: bool, received: &[u8]) -> Option<bool
         answer.expect();
     }
     match answer.feed(&rules, received) {
-        Fed::More { .. } => Some(false),
-        Fed::Last { .. } => Some(true),
-        Fed::Broken { .. } => None,
+        FeedResult::More { .. } => Some(false),
+        FeedResult::Last { .. } => Some(true),
+        FeedResult::Broken { .. } => None,
     }
 }
 

@@ -1,9 +1,9 @@
-//! One thread of the generator: an epoll loop over its share of the connections.
+//! One thread of the load generator: an epoll loop over its share of the connections.
 //!
-//! Owns its connections, its timer, when each request is sent and what is counted. Promises one
-//! read and one write for a small answer and its request, one look at the clock for both, no
-//! allocation once the connections are open, and that no request is sent after the end.
-//! Never shares anything that is written to with another thread.
+//! Owns its connections, its timer, the send times and the counts. Promises one read and one write
+//! for a small response and its request, one clock read for both, no allocation once the
+//! connections are open, and that no request is sent after the end. Writes no memory that other
+//! threads use.
 
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsRawFd, RawFd};
@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-use super::connection::{Connection, Sent, Stage};
-use super::http::Fed;
+use super::connection::{Connection, ConnectionStage, Sent};
+use super::http::FeedResult;
 use super::run_state::RunState;
 use super::schedule::{Schedule, TICK, TICK_NS};
 use super::system::{Timer, thread_cpu};
@@ -25,7 +25,7 @@ const READ_BYTES: usize = 64 * 1024;
 
 mod opening;
 
-/// What one thread found.
+/// The results of one thread.
 #[derive(Debug)]
 pub(super) struct Tally {
     pub(super) requests: u64,
@@ -52,7 +52,7 @@ pub(super) struct Worker<'a> {
     asking: usize,
     /// Requests sent so far, to find whose turn it is to be compared.
     asked: u32,
-    /// When the clock was last looked at.
+    /// When the clock was last checked.
     now_ns: u64,
     ticked_ns: u64,
     /// CPU time of this thread at both edges, once they were passed.
@@ -169,7 +169,7 @@ impl<'a> Worker<'a> {
         self.tally
     }
 
-    /// Looks after what no event tells of.
+    /// Handles time-outs and retries, which have no event.
     fn tick(&mut self) {
         let begins = !self.going && self.now_ns >= self.state.go_ns();
         self.going |= begins;
@@ -178,21 +178,25 @@ impl<'a> Worker<'a> {
             let waited_ns = self.now_ns.saturating_sub(connection.asked_ns);
             let late = waited_ns > self.state.timeout_ns;
             match connection.stage {
-                Stage::Asking if late => self.fail(index, Kind::Timeout),
-                Stage::Connecting | Stage::Greeting if late => self.fail(index, Kind::Connect),
-                Stage::Closed { retry_ns } if retry_ns <= self.now_ns => self.again(index),
-                Stage::Idle if begins => self.again(index),
+                ConnectionStage::Requesting if late => self.fail(index, Kind::Timeout),
+                ConnectionStage::Connecting | ConnectionStage::Handshaking if late => {
+                    self.fail(index, Kind::Connect)
+                }
+                ConnectionStage::Closed { retry_ns } if retry_ns <= self.now_ns => {
+                    self.again(index)
+                }
+                ConnectionStage::Idle if begins => self.again(index),
                 _ => {}
             }
         }
     }
 
-    /// Lets a connection do whatever is next for it.
+    /// Performs the next action of a connection.
     fn again(&mut self, index: usize) {
         if self.is_at_end() {
             return;
         }
-        let closed = self.connections[index].stage != Stage::Idle;
+        let closed = self.connections[index].stage != ConnectionStage::Idle;
         if closed && self.state.keep_alive {
             return self.open(index);
         }
@@ -213,7 +217,7 @@ impl<'a> Worker<'a> {
     /// Sends the request that is due since then, over a new connection if each has its own.
     fn ask(&mut self, index: usize, since_ns: u64) {
         let connection = &mut self.connections[index];
-        let opened = connection.stage != Stage::Idle;
+        let opened = connection.stage != ConnectionStage::Idle;
         if opened {
             match connection.open(&self.state.peer) {
                 Ok(fd) => note(&mut self.by_fd, fd, index),
@@ -242,16 +246,16 @@ impl<'a> Worker<'a> {
         let connection = &mut self.connections[index];
         match connection.stage {
             // An event of a socket that was closed since.
-            Stage::Closed { .. } => return,
-            Stage::Connecting => match connection.connected() {
+            ConnectionStage::Closed { .. } => return,
+            ConnectionStage::Connecting => match connection.connected() {
                 Ok(false) => return,
                 Ok(true) => return self.connected(index),
                 Err(_) => return self.fail(index, Kind::Connect),
             },
-            Stage::Greeting | Stage::Idle | Stage::Asking => {}
+            ConnectionStage::Handshaking | ConnectionStage::Idle | ConnectionStage::Requesting => {}
         }
         let bytes = match (connection.stage, &self.state.greeting) {
-            (Stage::Greeting, Some(greeting)) => greeting,
+            (ConnectionStage::Handshaking, Some(greeting)) => greeting,
             _ => &self.state.request,
         };
         if connection.has_unsent()
@@ -270,16 +274,18 @@ impl<'a> Worker<'a> {
                 Ok(count) => count,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                // Like an end, but one that makes no answer whole.
-                Err(_) if connection.stage == Stage::Asking => {
+                // Like an end, but one that makes no response whole.
+                Err(_) if connection.stage == ConnectionStage::Requesting => {
                     return self.fail(index, Kind::Read);
                 }
                 Err(_) => 0,
             };
             let fed = match (connection.stage, count) {
-                (Stage::Asking, 0) => connection.ended(&self.state.rules),
-                (Stage::Asking, _) => connection.feed(&self.state.rules, &self.buffer[..count]),
-                (Stage::Greeting, _) => return self.greeted(index, count),
+                (ConnectionStage::Requesting, 0) => connection.ended(&self.state.rules),
+                (ConnectionStage::Requesting, _) => {
+                    connection.feed(&self.state.rules, &self.buffer[..count])
+                }
+                (ConnectionStage::Handshaking, _) => return self.greeted(index, count),
                 (_, 0) => return self.left(index),
                 (_, _) => return self.fail(index, Kind::Framing),
             };
@@ -293,21 +299,21 @@ impl<'a> Worker<'a> {
     }
 
     /// Counts what was found; says whether the connection can be read on.
-    fn take(&mut self, index: usize, fed: Fed) -> bool {
+    fn take(&mut self, index: usize, fed: FeedResult) -> bool {
         match fed {
-            Fed::More { right: 0 } => true,
-            Fed::More { right } => {
+            FeedResult::More { right: 0 } => true,
+            FeedResult::More { right } => {
                 self.record(index, right);
                 true
             }
-            Fed::Last { right, wrong, close } => {
+            FeedResult::Last { right, wrong, close } => {
                 self.record(index, right);
                 if let Some(kind) = wrong {
                     self.tally.errors.count(kind);
                 }
                 self.answered(index, close)
             }
-            Fed::Broken { right, kind } => {
+            FeedResult::Broken { right, kind } => {
                 self.record(index, right);
                 self.fail(index, kind);
                 false
@@ -315,7 +321,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// The one look at the clock for an answer: the next request is due at the same moment.
+    /// The one look at the clock for a response: the next request is due at the same moment.
     fn record(&mut self, index: usize, right: u32) {
         self.now_ns = self.state.now_ns();
         let since_ns = self.connections[index].since_ns;
@@ -333,7 +339,7 @@ impl<'a> Worker<'a> {
         let connection = &mut self.connections[index];
         let kept = self.state.keep_alive && !close;
         if kept {
-            connection.stage = Stage::Idle;
+            connection.stage = ConnectionStage::Idle;
         } else {
             self.tally.reconnects += u64::from(self.state.keep_alive);
             connection.close(self.now_ns);
@@ -354,7 +360,7 @@ impl<'a> Worker<'a> {
     fn fail(&mut self, index: usize, kind: Kind) {
         self.tally.errors.count(kind);
         let connection = &mut self.connections[index];
-        self.asking -= usize::from(connection.stage == Stage::Asking);
+        self.asking -= usize::from(connection.stage == ConnectionStage::Requesting);
         match kind {
             Kind::Connect | Kind::Write => connection.close(self.now_ns + RETRY_NS),
             _ => {
@@ -382,9 +388,11 @@ impl<'a> Worker<'a> {
             };
             self.connections[index].listed = false;
             let usable = match self.connections[index].stage {
-                Stage::Idle => true,
-                Stage::Closed { .. } => !self.state.keep_alive,
-                Stage::Connecting | Stage::Greeting | Stage::Asking => false,
+                ConnectionStage::Idle => true,
+                ConnectionStage::Closed { .. } => !self.state.keep_alive,
+                ConnectionStage::Connecting
+                | ConnectionStage::Handshaking
+                | ConnectionStage::Requesting => false,
             };
             if usable {
                 schedule.sent += 1;

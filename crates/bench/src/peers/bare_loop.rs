@@ -1,4 +1,4 @@
-//! An application of FastAPI without a server: called in a loop, it shows its own cost.
+//! A FastAPI application without a server: called in a loop, it shows its own cost.
 
 use super::{Peer, Program, python};
 use crate::report::data::BARE_LOOP;

@@ -1,6 +1,6 @@
-//! The program under test without what a scenario adds: what ours is held against there.
+//! The program under test without what a scenario adds: the reference for that scenario.
 
-use super::{Asked, DOCUMENT_PATH, Peer, Program, Role, Setup, Site, tidegate};
+use super::{CacheRequest, DOCUMENT_PATH, Peer, Program, Role, Setup, Site, tidegate};
 
 /// Routes of the baseline, where the other has thousands.
 const ROUTES: usize = 5;
@@ -14,9 +14,9 @@ fn setup(site: &Site) -> Option<Setup> {
         Role::Routes { .. } => Role::Routes { count: ROUTES },
         Role::LuaHello => Role::Hello,
         Role::AppCached { backend, root } => {
-            Role::Cached { backend: *backend, root: root.clone(), asked: Asked::Small }
+            Role::Cached { backend: *backend, root: root.clone(), asked: CacheRequest::Small }
         }
-        Role::Cached { root, asked: Asked::Plain | Asked::Small, .. } => {
+        Role::Cached { root, asked: CacheRequest::Plain | CacheRequest::Small, .. } => {
             Role::Canned { file: root.join(DOCUMENT_PATH.trim_start_matches('/')) }
         }
         Role::Hello

@@ -21,8 +21,8 @@ pub(super) fn run_to_end(
     let mut process =
         Process::start(&line, directory, log.path()).map_err(|why| format!("{name}: {why}"))?;
     match process.wait(timeout) {
-        Ok(Some(status)) if status.success() => Ok(process.said()),
-        Ok(Some(status)) => Err(format!("{name}: {status}: {}", process.said())),
+        Ok(Some(status)) if status.success() => Ok(process.output()),
+        Ok(Some(status)) => Err(format!("{name}: {status}: {}", process.output())),
         Ok(None) => Err(format!("{name}: did not end within {} s", timeout.as_secs())),
         Err(why) => Err(format!("{name}: {why}")),
     }

@@ -1,4 +1,4 @@
-//! FastPySGI: a server in C whose loop is the thread of the application.
+//! FastPySGI: a C server whose event loop runs on the application's thread.
 
 use super::python::Interface;
 use super::{BACKLOG, Peer, Program, Role, Setup, Site};

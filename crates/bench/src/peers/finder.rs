@@ -1,7 +1,7 @@
-//! Finding the programs of peers on this machine, and asking them for their version.
+//! Finds the programs of peers on this machine and queries their versions.
 //!
-//! Promises that what is not there, or cannot even tell its version, is one line that says how to
-//! get it. Never installs anything; building the small servers is in `sources`.
+//! Promises that a missing program, or one without a version, is one line that says how to install
+//! it. Never installs anything; `sources` builds the small servers.
 
 use super::executables::{on_path, run_to_end};
 use super::{Peer, Program, python};
@@ -13,16 +13,16 @@ use std::time::Duration;
 /// How long a program may take to tell its version.
 const VERSION_WAIT: Duration = Duration::from_secs(10);
 
-/// Where to look.
+/// Where programs are searched.
 #[derive(Clone, Debug)]
 pub struct Finder {
     /// The program under test, and what goes before its own arguments.
     pub subject: Vec<String>,
     /// What runs [`crate::floor::serve`] with the arguments that follow.
     pub floor: Vec<String>,
-    /// Programs that were named: `--peer nginx=/opt/nginx/sbin/nginx`.
+    /// Programs given by the user: `--peer nginx=/opt/nginx/sbin/nginx`.
     pub given: BTreeMap<String, PathBuf>,
-    /// Where the small servers are built; `None`: they are not.
+    /// Where the small servers are built; `None` if they are not.
     pub cache: Option<PathBuf>,
     /// The interpreter that runs everything that is Python.
     pub python: Option<PathBuf>,
@@ -32,7 +32,7 @@ pub struct Finder {
 #[derive(Clone, Debug)]
 pub struct FoundPeer {
     pub peer: &'static Peer,
-    /// As the program tells it.
+    /// As reported by the program.
     pub version: String,
     /// The program, and what goes before the arguments of its setup.
     pub(super) program: Vec<String>,
@@ -65,11 +65,11 @@ impl Finder {
     pub fn new(tidegate: &Path, given: BTreeMap<String, PathBuf>) -> Self {
         let program = tidegate.display().to_string();
         let floor = vec![program.clone(), "bench".to_owned(), "floor".to_owned()];
-        let (cache, python) = (cache_folder(), python::interpreter());
+        let (cache, python) = (cache_directory(), python::interpreter());
         Self { subject: vec![program], floor, given, cache, python }
     }
 
-    /// The peer, or the line that says what is missing.
+    /// Returns the peer, or a line that says what is missing.
     pub fn find(&self, peer: &'static Peer) -> Result<FoundPeer, String> {
         let found =
             |version, program| FoundPeer::new(peer, version, program, self.python.as_deref());
@@ -99,7 +99,7 @@ impl Finder {
                 return Ok(found(version, vec![path.display().to_string()]));
             }
         };
-        let version = told_version(&program, version)?;
+        let version = reported_version(&program, version)?;
         Ok(found(version, program))
     }
 
@@ -123,13 +123,13 @@ impl Finder {
 }
 
 /// https://specifications.freedesktop.org/basedir-spec/latest/: `XDG_CACHE_HOME` or `~/.cache`.
-fn cache_folder() -> Option<PathBuf> {
+fn cache_directory() -> Option<PathBuf> {
     let named = env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
     let cache = named.or_else(|| Some(env::home_dir()?.join(".cache")))?;
     Some(cache.join("tidegate/bench"))
 }
 
-fn told_version(program: &[String], argument: &str) -> Result<String, String> {
+fn reported_version(program: &[String], argument: &str) -> Result<String, String> {
     let words = program.iter().cloned().chain([argument.to_owned()]).collect();
     let said = run_to_end(words, &env::temp_dir(), VERSION_WAIT)
         .map_err(|why| format!("cannot be run: {why}"))?;

@@ -1,4 +1,4 @@
-//! The floor: bare epoll loops of ours, see [`crate::floor`]. They have no configuration.
+//! The floor: the bare epoll loops of [`crate::floor`]. They have no configuration.
 
 use super::{App, Peer, Program, Role, Setup, Site};
 

@@ -1,8 +1,8 @@
 //! nginx, kept alive to the upstream as its documentation says.
 
 use super::{
-    Asked, BACKLOG, BURST_MAX, CONNECTIONS_MAX, HELLO_BODY, KEY, KEY_FIELD, MANY, Peer, Program,
-    RATE_MAX, Reload, Role, Setup, Site, routed,
+    BACKLOG, BURST_MAX, CONNECTIONS_MAX, CacheRequest, HELLO_BODY, KEY, KEY_FIELD, MANY, Peer,
+    Program, RATE_MAX, Reload, Role, Setup, Site, routed,
 };
 use std::fmt::Write as _;
 
@@ -27,7 +27,7 @@ fn setup(site: &Site) -> Option<Setup> {
             (guard_zones() + &upstream, location)
         }
         Role::Routes { count } => (String::new(), routes(*count)),
-        Role::Cached { root, asked: Asked::Gzip, .. } => {
+        Role::Cached { root, asked: CacheRequest::Gzip, .. } => {
             (String::new(), compressed_file(&root.display().to_string()))
         }
         Role::Cached { backend, .. } => cached(*backend, &directory.to_string()),

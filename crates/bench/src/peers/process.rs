@@ -1,9 +1,9 @@
-//! A child process with everything it starts, from its first moment to its certain end.
+//! A child process and its descendants, from start to exit.
 //!
-//! Owns the child and its process group. Promises that when a `Process` is dropped nothing of it
-//! runs any more: the group and every descendant that left it is ended, with force if need be;
-//! and that the child is told to end by the kernel if we vanish without a word.
-//! Never reads what the process serves; what it wrote is kept in a file for error messages.
+//! Owns the child and its process group. Promises that no process of the tree runs after a
+//! `Process` is dropped: the group and every descendant that left it is terminated, by force if
+//! necessary; and that the kernel terminates the child if this process dies. Its output is stored
+//! in a file for error messages.
 #![allow(unsafe_code, reason = "process groups and death signals; each block says why")]
 
 use crate::cores::Cores;
@@ -16,16 +16,16 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long a process may take to end when it is asked to.
+/// Time-out for a graceful exit.
 const STOP_WAIT: Duration = Duration::from_secs(3);
-/// How often a process that is to end is looked at.
+/// How often a process that is to end is checked.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
-/// What it gets even when there is no time left.
+/// Minimum time-out, also after the deadline.
 const STOP_WAIT_MIN: Duration = Duration::from_millis(200);
-/// How much of what a process wrote goes into a message.
+/// Maximum length of output in an error message.
 const SAID_BYTES_MAX: usize = 2000;
 
-/// What to start.
+/// A command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Line {
     /// The program and its arguments.
@@ -130,7 +130,7 @@ impl Process {
         !matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Signals the process itself, not its group; nobody if it ended.
+    /// Signals the process itself, not its group; no process if it has ended.
     pub(crate) fn signal(&mut self, signal: i32) {
         if !self.ended() {
             // SAFETY: kill(2) takes numbers only, and the number is a child that is not reaped.
@@ -138,8 +138,8 @@ impl Process {
         }
     }
 
-    /// The end of what it wrote.
-    pub(crate) fn said(&self) -> String {
+    /// The end of its output.
+    pub(crate) fn output(&self) -> String {
         let text = fs::read(&self.log).unwrap_or_default();
         let start = text.len().saturating_sub(SAID_BYTES_MAX);
         String::from_utf8_lossy(&text[start..]).trim().to_owned()
@@ -298,7 +298,7 @@ mod tests {
         let (mut process, _folder) = started("echo no such thing >&2; exit 3");
         let status = process.wait(Duration::from_secs(10)).unwrap().unwrap();
         assert_eq!(status.code(), Some(3));
-        assert_eq!(process.said(), "no such thing");
+        assert_eq!(process.output(), "no such thing");
         assert!(process.ended());
     }
 
@@ -315,7 +315,7 @@ mod tests {
         let log = directory.path().join("log");
         let mut process = Process::start_in(placement, &line, directory.path(), &log).unwrap();
         process.wait(Duration::from_secs(10)).unwrap().unwrap();
-        assert_eq!(process.said(), format!("Cpus_allowed_list:\t{last}"));
+        assert_eq!(process.output(), format!("Cpus_allowed_list:\t{last}"));
     }
 
     #[test]

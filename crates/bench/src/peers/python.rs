@@ -1,29 +1,29 @@
-//! Applications in Python, and the interpreter of all servers for them.
+//! Python applications, and the interpreter that all servers for them share.
 //!
-//! Owns what the applications are and what each of them needs. Promises one interpreter for
-//! all servers of a run, so that CPython is the same for all, and that what is not installed there
-//! is one line. Never installs: `make bench-peers` does.
+//! Owns the applications and their requirements. Promises one interpreter for all servers of a run,
+//! so that CPython is the same for all, and one line for a missing package. Never installs: `make
+//! bench-peers` does.
 
 use super::executables::{on_path, run_to_end};
 use super::{Role, Setup};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long the interpreter may take to say what is installed.
-const TOLD_WAIT: Duration = Duration::from_secs(20);
-/// Says versions, or what is missing.
+/// Time-out for the versions.
+const VERSIONS_WAIT: Duration = Duration::from_secs(20);
+/// Prints versions, or the missing distributions.
 const VERSIONS: &str = "\
 import sys, platform, importlib.metadata as installed
-said, missing = [], []
+found, missing = [], []
 for name in sys.argv[1:]:
-    try: said.append(f'{name} {installed.version(name)}')
+    try: found.append(f'{name} {installed.version(name)}')
     except installed.PackageNotFoundError: missing.append(name)
-if missing: sys.exit('MISSING ' + ', '.join(missing))
-print(', '.join([*said, f'CPython {platform.python_version()}']))
+if missing: print('MISSING', ', '.join(missing))
+else: print(', '.join([*found, f'CPython {platform.python_version()}']))
 ";
 
 pub(super) const HOW: &str = "make bench-peers, or --python";
-/// What the endpoint of FastAPI is asked and answers.
+/// What the endpoint of FastAPI receives and returns.
 pub(crate) const ITEM_PATH: &str = "/items/42";
 pub(crate) const ITEM: &str = r#"{"number":42,"name":"tide","price":9.5,"tags":["low","high"]}"#;
 
@@ -166,12 +166,12 @@ pub(super) fn versions(python: Option<&Path>, distributions: &[&str]) -> Result<
     let python = python.ok_or_else(|| format!("no Python: {HOW}"))?.display().to_string();
     let words = [&python, "-c", VERSIONS].into_iter().chain(distributions.iter().copied());
     let words = words.map(str::to_owned).collect();
-    run_to_end(words, &std::env::temp_dir(), TOLD_WAIT).map_err(|why| {
-        match why.split_once("MISSING ") {
-            Some((_, missing)) => format!("no {missing} in {python}: {HOW}"),
-            None => format!("cannot be run: {why}"),
-        }
-    })
+    let output = run_to_end(words, &std::env::temp_dir(), VERSIONS_WAIT)
+        .map_err(|why| format!("cannot be run: {why}"))?;
+    match output.trim().strip_prefix("MISSING ") {
+        Some(missing) => Err(format!("no {missing} in {python}: {HOW}")),
+        None => Ok(output),
+    }
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! A server that was set up, started, and answers.
+//! A server that has been set up and started.
 //!
-//! Owns the server's directory content, its port and its process. Promises that a `Running` accepts
-//! connections at `address`, and that nothing of it is left when it is dropped.
-//! Never checks what it answers: see `probe` in `scenarios`.
+//! Owns the content of the server's directory, its port and its process. Promises that a `Running`
+//! accepts connections at `address`, and that nothing of it remains after it is dropped. Does not
+//! check responses: see `probe` in `scenarios`.
 
 use super::process::{Line, Process, ProcessPlacement};
 use super::{Behind, Finder, FoundPeer, Peer, Reload, Role, Setup, Site};
@@ -18,22 +18,22 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// How long a server may take until it accepts.
+/// Time-out for the start of a server.
 const START_WAIT: Duration = Duration::from_secs(10);
-/// How often it is asked whether it does.
+/// Interval of connection attempts.
 const ASK_EVERY: Duration = Duration::from_millis(5);
 /// The port that was free may be taken before the server gets there: then another one is tried.
 const START_ATTEMPTS: u32 = 3;
 /// How long a program may take to tell its server to reload.
 const RELOAD_WAIT: Duration = Duration::from_secs(10);
 
-/// What is common to all servers of a run.
+/// The context shared by all servers of a run.
 #[derive(Debug)]
 pub struct RunContext<'a> {
-    /// Every server gets a directory in here.
+    /// The parent of the servers' directories.
     pub directory: PathBuf,
     pub stop: &'a AtomicBool,
-    /// Nothing is waited for beyond it.
+    /// The deadline of all waits.
     pub deadline: Instant,
     /// Where servers run, if they are pinned.
     cores: Option<Cores>,
@@ -91,7 +91,7 @@ impl Behind {
 }
 
 impl Running {
-    /// Starts the peer in that role; the error is a sentence with what the server said.
+    /// Starts the peer in that role; the error is a sentence with the server's output.
     pub fn start(
         found: &FoundPeer,
         role: &Role,
@@ -169,14 +169,14 @@ impl Running {
                 let left = self.deadline.saturating_duration_since(Instant::now());
                 match process.wait(RELOAD_WAIT.min(left)) {
                     Ok(Some(status)) if status.success() => {}
-                    _ => return Err(format!("{name} did not reload: {}", process.said())),
+                    _ => return Err(format!("{name} did not reload: {}", process.output())),
                 }
             }
         }
         Ok(())
     }
 
-    /// The path that answers once the last reload was done.
+    /// The path that responds once the last reload was done.
     pub fn revision_path(&self) -> String {
         format!("/revision-{}", self.site.revision)
     }
@@ -195,25 +195,25 @@ impl Running {
         self.process.ended() || self.behind.as_mut().is_some_and(Process::ended)
     }
 
-    /// Nothing is waited for beyond it.
+    /// The deadline of all waits.
     pub fn deadline(&self) -> Instant {
         self.deadline
     }
 
-    /// The end of what it wrote.
+    /// The end of its output.
     pub fn said(&self) -> String {
-        self.process.said()
+        self.process.output()
     }
 }
 
-/// What a program that serves nobody said.
+/// The result of a program without clients.
 pub(crate) struct Done {
     pub said: String,
     pub command: String,
     pub configuration: String,
 }
 
-/// Runs the peer to its end in a role that serves nobody; the error is a sentence.
+/// Runs the peer to its end in a role without clients; the error is a sentence.
 pub(crate) fn run_program(
     found: &FoundPeer,
     role: &Role,
@@ -237,10 +237,10 @@ pub(crate) fn run_program(
     let left = context.deadline.saturating_duration_since(Instant::now());
     match process.wait(left) {
         Ok(Some(status)) if status.success() => {
-            Ok(Done { said: process.said(), command: line.typed(), configuration: setup.text() })
+            Ok(Done { said: process.output(), command: line.typed(), configuration: setup.text() })
         }
-        Ok(Some(status)) => Err(format!("{name}: {status}: {}", process.said())),
-        Ok(None) => Err(format!("{name} did not end in time: {}", process.said())),
+        Ok(Some(status)) => Err(format!("{name}: {status}: {}", process.output())),
+        Ok(None) => Err(format!("{name} did not end in time: {}", process.output())),
         Err(why) => Err(format!("{name}: {why}")),
     }
 }
@@ -294,26 +294,26 @@ fn wait_until(
             return Ok(());
         }
         if process.ended() {
-            return Err(format!("{name} ended at once: {}", process.said()));
+            return Err(format!("{name} ended at once: {}", process.output()));
         }
         if Instant::now() >= deadline || context.is_over() {
-            return Err(format!("{name} does not accept: {}", process.said()));
+            return Err(format!("{name} does not accept: {}", process.output()));
         }
         std::thread::sleep(ASK_EVERY);
     }
 }
 
-/// Renamed into place, so that nobody reads half of one.
+/// Renamed into place, so that no reader sees a partial file.
 fn write_files(site: &Site, setup: &Setup) -> io::Result<()> {
     for (name, text) in &setup.files {
-        let beside = site.directory.join(format!("{name}.new"));
-        fs::write(&beside, text)?;
-        fs::rename(beside, site.directory.join(name))?;
+        let partial = site.directory.join(format!("{name}.new"));
+        fs::write(&partial, text)?;
+        fs::rename(partial, site.directory.join(name))?;
     }
     Ok(())
 }
 
-/// An address nobody listens at now.
+/// An address without a listener.
 pub(super) fn free_address() -> io::Result<SocketAddr> {
     TcpListener::bind("127.0.0.1:0")?.local_addr()
 }

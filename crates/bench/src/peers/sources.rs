@@ -1,9 +1,9 @@
-//! The small servers of the published pages, from our sources, built where the toolchain is.
+//! The small servers of the published pages, built from sources where the toolchain is installed.
 //!
-//! Owns crates/bench/peers/: one accept loop each as the pages describe it, in Go's net package,
-//! libuv and mio. They answer `hello` (and the PING of RESP) from a canned text.
-//! Promises to build once for each version of a source, into the cache directory, and to fail with
-//! one line that says what is missing.
+//! Owns crates/bench/peers/: one accept loop each, as the pages describe it, with Go's net package,
+//! libuv and mio. They respond to `hello` (and the PING of RESP) with a fixed text. Promises to
+//! build once per version of a source, into the cache directory, and to fail with one line that
+//! says what is missing.
 
 use super::executables::{on_path, run_to_end};
 use super::{Peer, Program, Role, Setup, Site};
@@ -114,7 +114,7 @@ impl Source {
             self.write(&directory)
                 .map_err(|why| format!("not built: {}: {why}", directory.display()))?;
             said(self.build, &directory)
-                .map_err(|why| format!("not built ({}): {}", self.how, the_error(&why)))?;
+                .map_err(|why| format!("not built ({}): {}", self.how, error_line(&why)))?;
         }
         Ok((program, format!("built by {version}")))
     }
@@ -135,20 +135,20 @@ impl Source {
 }
 
 /// The line of a compiler's output that says what is wrong.
-fn the_error(said: &str) -> &str {
+fn error_line(said: &str) -> &str {
     let wrong = said.lines().find(|line| line.contains("error"));
     wrong.or(said.lines().last()).unwrap_or_default().trim()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::the_error;
+    use super::error_line;
 
     #[test]
     fn what_is_missing_is_one_line() {
         let said =
             "cc: exit status: 1: main.c:8:10: fatal error: uv.h: No such file\n    8 | #include";
-        assert!(the_error(said).ends_with("uv.h: No such file"));
-        assert_eq!(the_error("go: \nno network"), "no network");
+        assert!(error_line(said).ends_with("uv.h: No such file"));
+        assert_eq!(error_line("go: \nno network"), "no network");
     }
 }

@@ -14,7 +14,7 @@ mod application;
 pub(super) const PEER: Peer =
     Peer { name: "tidegate", program: Program::Subject, start_seconds: 0.2, setup };
 
-/// The answer of `respond`, from a handler.
+/// The response of `respond`, from a handler.
 const LUA_HELLO: &str = include_str!("../../peers/lua/hello.lua");
 
 pub(super) fn setup(site: &Site) -> Option<Setup> {

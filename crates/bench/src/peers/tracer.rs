@@ -1,6 +1,6 @@
 //! strace(1) on the processes of a server, counting its system calls.
 //!
-//! Promises that the server runs on untraced when the tracer is dropped.
+//! Promises that the server runs untraced after the tracer is dropped.
 
 use super::executables::on_path;
 use super::process::{Line, Process};
@@ -33,7 +33,7 @@ impl Tracer {
         let deadline = (Instant::now() + WAIT).min(until);
         while tracer.attached() < processes.len() {
             if tracer.process.ended() || Instant::now() >= deadline {
-                return Err(format!("strace cannot attach: {}", tracer.process.said()));
+                return Err(format!("strace cannot attach: {}", tracer.process.output()));
             }
             std::thread::sleep(LOOK_EVERY);
         }
@@ -41,7 +41,7 @@ impl Tracer {
     }
 
     fn attached(&self) -> usize {
-        self.process.said().lines().filter(|line| line.contains(" attached")).count()
+        self.process.output().lines().filter(|line| line.contains(" attached")).count()
     }
 
     /// Stops counting.
@@ -52,8 +52,8 @@ impl Tracer {
     /// What it counted, once it let go.
     pub(crate) fn summary(mut self) -> Result<String, String> {
         match self.process.wait(WAIT) {
-            Ok(Some(_)) => Ok(self.process.said()),
-            _ => Err(format!("strace does not let go: {}", self.process.said())),
+            Ok(Some(_)) => Ok(self.process.output()),
+            _ => Err(format!("strace does not let go: {}", self.process.output())),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Varnish: one pool of threads. It compiles its configuration, which takes a C compiler.
 
-use super::{Asked, BACKLOG, HELLO_BODY, Peer, Program, Role, Setup, Site};
+use super::{BACKLOG, CacheRequest, HELLO_BODY, Peer, Program, Role, Setup, Site};
 use std::net::SocketAddr;
 
 pub(super) const PEER: Peer = Peer {
@@ -66,9 +66,9 @@ sub vcl_recv {{ return (pass); }}
 
 /// What is large is stored as gzip, as it is when a backend compresses; then clients that cannot
 /// take
-/// it have it decompressed for each answer.
-fn cached(backend: SocketAddr, asked: Asked) -> String {
-    let gzip = asked != Asked::Small;
+/// it have it decompressed for each response.
+fn cached(backend: SocketAddr, asked: CacheRequest) -> String {
+    let gzip = asked != CacheRequest::Small;
     format!(
         "\
 vcl 4.1;

@@ -1,8 +1,8 @@
 //! The bars: the allowed cost of a request relative to another server, and whether it is met.
 //!
-//! Owns the list of bars and the judgement. Promises that a bar counts as met or missed only when
-//! the whole interval of the ratio lies on one side of it and comes from enough undisturbed rounds,
-//! and says so when it does not.
+//! Owns the list of bars and their evaluation. Promises that a bar is met or missed only when the
+//! whole interval of the ratio lies on one side of it and comes from enough undisturbed rounds;
+//! otherwise it is undecided.
 
 use crate::stats::{self, Interval};
 
@@ -12,23 +12,23 @@ use super::data::{BARE_LOOP, BASELINE, Data, FLOOR, NoVerdict, OURS, Record, Rou
 pub(crate) const CONNECTIONS: u32 = 100;
 /// The reference of a bar against every other server of the run.
 const EVERYBODY: &str = "everybody";
-/// A bootstrap draws at random; the same file shall say the same every time.
+/// The seed of the bootstrap: the same file has the same result every time.
 const SEED: u64 = 0x7469_6465;
 
-/// What ours may have at most, as a share of what `reference` has in the same run.
+/// The maximum of Tidegate's figure, relative to that of `reference` in the same run.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Bar {
     pub(crate) scenario: &'static str,
     pub(crate) reference: &'static str,
     pub(crate) at_most: f64,
-    /// Where we would like to be.
+    /// The aspiration.
     pub(crate) moonshot: Option<f64>,
     figure: Figure,
     connections: u32,
     workers: Workers,
 }
 
-/// What is compared; less is better in all of them.
+/// The compared figure; lower is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Figure {
     /// CPU per request.
@@ -97,7 +97,7 @@ pub(crate) const BARS: &[Bar] = &[
     page(Figure::P99, 1000, Workers::EachCore),
 ];
 
-/// Resident memory that an idle kept-alive connection may take: the bar, and the moonshot.
+/// Resident memory that an idle keep-alive connection may take: the bar, and the moonshot.
 pub(crate) const IDLE_BYTES: (f64, f64) = (8192.0, 4096.0);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -110,7 +110,7 @@ pub(crate) enum BarOutcome {
     NoVerdict(NoVerdict),
 }
 
-/// What `record` costs over what `reference` costs; `None` where either has no figure.
+/// The cost of `record` relative to `reference`; `None` if either has no figure.
 pub(crate) fn ratio(record: &Record, reference: &Record) -> Option<Interval> {
     let figures = |record: &Record| -> Vec<f64> {
         record.rounds_of_ratio().iter().map(|round| round.cpu_us_per_request).collect()
@@ -119,7 +119,7 @@ pub(crate) fn ratio(record: &Record, reference: &Record) -> Option<Interval> {
         .filter(|interval| interval.ratio > 0.0)
 }
 
-/// Why nothing is concluded from the ratio of two measurements.
+/// Why a ratio has no verdict.
 pub(crate) fn no_verdict(record: &Record, reference: &Record) -> Option<NoVerdict> {
     record.no_verdict().or_else(|| reference.no_verdict())
 }
@@ -193,7 +193,7 @@ impl Bar {
 pub(crate) fn judge(data: &Data, bar: &Bar) -> Option<(Interval, BarOutcome)> {
     let ours = bar.records(data).find(|record| record.server == OURS)?;
     let figures = bar.figures(data, ours)?;
-    let beside = |record: &Record| {
+    let compared = |record: &Record| {
         stats::bootstrap_ratio(&figures, &bar.figures(data, record)?, SEED)
             .filter(|interval| interval.ratio > 0.0)
             .map(|interval| (interval, no_verdict(ours, record)))
@@ -201,7 +201,7 @@ pub(crate) fn judge(data: &Data, bar: &Bar) -> Option<(Interval, BarOutcome)> {
     let references = bar.records(data).filter(|record| bar.is_reference(&record.server));
     // The best of them, where there are several.
     let best = |a: &(Interval, _), b: &(Interval, _)| a.0.ratio.total_cmp(&b.0.ratio);
-    let (interval, doubt) = references.filter_map(beside).max_by(best)?;
+    let (interval, doubt) = references.filter_map(compared).max_by(best)?;
     let outcome = match doubt {
         _ if ours.errors > 0 => BarOutcome::Missed,
         Some(why) => BarOutcome::NoVerdict(why),

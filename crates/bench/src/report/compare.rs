@@ -1,9 +1,9 @@
-//! Whether a change is real: compares the same measurement of two runs.
+//! Compares the same measurements of two runs.
 //!
-//! Owns the verdict of `tidegate bench compare`. Promises to call a difference real only when the
-//! bootstrap interval of the ratio leaves out 1, and beyond the bound only when it leaves out the
-//! bound as well. The servers that did not change are the control: when they moved, the machine
-//! did, and it is said. Never compares figures of different conditions.
+//! Owns the result of `tidegate bench compare`. Promises to call a difference real only when the
+//! bootstrap interval of the ratio excludes 1, and beyond the bound only when it excludes the bound
+//! as well. Unchanged servers are the control: if their figures differ, the machine has changed,
+//! and the result says so. Never compares figures of different conditions.
 
 use std::fmt::Write as _;
 
@@ -14,15 +14,15 @@ use super::data::{Data, NoVerdict, OURS, Record};
 use super::figures::{percent, ratio, us};
 use super::table::Table;
 
-/// What two runs say about each measurement that both made.
+/// The comparison of the measurements that both runs have.
 #[derive(Debug)]
 pub struct Comparison<'a> {
     pub rows: Vec<Row<'a>>,
     /// Measurements that only one of the runs made.
     pub alone: usize,
-    /// The bound that was asked for, as a share: 0.05.
+    /// The requested bound, as a share: 0.05.
     pub bound: f64,
-    /// What makes the two runs hard to compare.
+    /// Differences between the conditions of the runs.
     pub beware: Vec<String>,
 }
 
@@ -105,7 +105,7 @@ impl<'a> Row<'a> {
 }
 
 impl Comparison<'_> {
-    /// Whether ours became dearer beyond the bound, or fails where it did not.
+    /// True if Tidegate became more expensive beyond the bound, or has new errors.
     pub fn is_worse(&self) -> bool {
         let bad = |row: &Row<'_>| {
             matches!(row.verdict, ComparisonVerdict::BeyondBound | ComparisonVerdict::Errors)
@@ -113,7 +113,7 @@ impl Comparison<'_> {
         self.rows.iter().any(|row| row.is_ours() && bad(row))
     }
 
-    /// Whether anything of ours could be compared at all.
+    /// True if no measurement of Tidegate could be compared.
     pub fn is_empty(&self) -> bool {
         !self.rows.iter().any(Row::is_ours)
     }
@@ -179,7 +179,7 @@ impl Comparison<'_> {
         }
     }
 
-    /// The answer, in words.
+    /// The result as text.
     fn sentence(&self) -> String {
         if self.is_empty() {
             return format!("Nothing of {OURS} was measured in both files.");

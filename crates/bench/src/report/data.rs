@@ -1,9 +1,9 @@
-//! `data.json`: what one run of the benchmark found, and everything needed to read it later.
+//! `data.json`: the results of one run, and everything needed to read them later.
 //!
-//! Owns the shape of the file and its version; docs/reference/bench-data.md says it for readers.
-//! Promises that a field never changes its meaning or unit within a version, that fields it does
-//! not know are passed over, and that a file of another version is refused with a sentence.
-//! Never measures, never draws.
+//! Owns the format of the file and its version, documented in docs/reference/bench-data.md.
+//! Promises that a field never changes its meaning or unit within a version, that unknown fields
+//! are ignored, and that a file of another version is rejected with an error message. Never
+//! measures or draws.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,11 +18,11 @@ pub const VERSION: u32 = 1;
 /// The largest file that is read: a full run writes less than one megabyte.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 
-/// What our own server is called in `server`.
+/// The value of `server` for the program under test.
 pub const OURS: &str = "tidegate";
-/// What the bare epoll servers are called in `server`, whichever the scenario.
+/// The value of `server` for the bare epoll servers.
 pub const FLOOR: &str = "floor";
-/// Our own server without what a scenario adds.
+/// The program under test without what a scenario adds.
 pub const BASELINE: &str = "baseline";
 /// An application without a server.
 pub const BARE_LOOP: &str = "bare-loop";
@@ -30,7 +30,7 @@ pub const BARE_LOOP: &str = "bare-loop";
 /// What `cpu_from` says where the figure is rough.
 pub(crate) const TICKS: &str = "ticks";
 
-/// One run: what was measured, where, with what.
+/// The data of one run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Data {
     pub version: u32,
@@ -206,7 +206,7 @@ pub struct Round {
 /// Fewer rounds without disturbance say nothing about a ratio.
 pub const ROUNDS_MIN: usize = 4;
 
-/// Why nothing is concluded from a measurement.
+/// Why a measurement has no verdict.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NoVerdict {
     /// Fewer than [`ROUNDS_MIN`] rounds.
@@ -311,9 +311,9 @@ impl Data {
 
     /// Writes a file whole or not at all.
     pub fn write(&self, path: &Path) -> io::Result<()> {
-        let beside = path.with_extension("json.new");
-        fs::write(&beside, self.to_json())?;
-        fs::rename(beside, path)
+        let partial = path.with_extension("json.new");
+        fs::write(&partial, self.to_json())?;
+        fs::rename(partial, path)
     }
 }
 
@@ -336,7 +336,7 @@ impl Record {
         }
     }
 
-    /// Why nothing can be concluded from a ratio of these figures; `None` if something can.
+    /// Why ratios of these figures have no verdict; `None` if they have one.
     pub fn no_verdict(&self) -> Option<NoVerdict> {
         match self.undisturbed().count() {
             enough if enough >= ROUNDS_MIN => None,

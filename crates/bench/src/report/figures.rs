@@ -1,4 +1,4 @@
-//! How numbers are written: a few digits, one unit for a kind of figure, the same everywhere.
+//! Formats numbers: few digits, one unit per kind of figure, the same everywhere.
 
 /// CPU per request: `5.93`, `41.2`, `329`.
 pub(crate) fn us(us: f64) -> String {

@@ -1,8 +1,8 @@
-//! `report.html`: a run as one page that can be shown around.
+//! `report.html`: a run as one shareable page.
 //!
-//! Owns the page. Promises one file that fetches nothing (its policy forbids it) and runs no
-//! script, light or dark as the reader has it, readable on a phone; every text from
-//! the run is escaped, and no colour says what is not also said in words.
+//! Owns the page. Promises one file that loads nothing (its policy forbids it) and runs no script,
+//! in the reader's light or dark mode, readable on a phone; all text is escaped, and every colour
+//! has a label.
 
 mod bars;
 #[cfg(test)]
@@ -127,7 +127,7 @@ fn header(out: &mut String, data: &Data) {
     };
     let others = data.peers.iter().filter(|peer| peer.name != OURS && peer.name != FLOOR);
     let others: Vec<_> = others.filter_map(|peer| version(&peer.name)).collect();
-    let beside =
+    let others =
         if others.is_empty() { String::new() } else { format!(" and {}", others.join(", ")) };
     let ours = version(OURS).unwrap_or_else(|| OURS.to_owned());
     let _ = write!(
@@ -135,7 +135,7 @@ fn header(out: &mut String, data: &Data) {
         "<header>\n<h1>What a request costs</h1>\n<p>{}{}</p>\n\
          <p class=\"muted small\">{} · {}</p>\n<nav aria-label=\"Sections\">",
         escape(&ours),
-        escape(&beside),
+        escape(&others),
         escape(day(data)),
         escape(&results::machine(data)),
     );

@@ -1,8 +1,7 @@
 //! docs/benchmarks.md: a run as a page of the documentation.
 //!
 //! Owns the page except for the part between its two marks, which is written by hand: why a bar is
-//! missed,
-//! what the next step is. Promises to keep that part as it is.
+//! missed, and the next step. Promises to preserve that part.
 
 use std::fmt::Write as _;
 

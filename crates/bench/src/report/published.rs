@@ -1,7 +1,7 @@
-//! The figures of five public pages, as they were printed there, and what to know about each.
+//! The figures of five published pages, and the conditions of each.
 //!
-//! Facts only. An absolute figure does not carry from one machine to another, so they are next to
-//! ours under the label `LABEL`, and nothing is ever computed from both.
+//! Facts only. An absolute figure is not comparable between machines, so these figures are shown
+//! next to the measured ones under the label `LABEL`, and no value is computed from both.
 
 /// Stands above every one of these tables.
 pub const LABEL: &str = "their machine, their figure";

@@ -1,4 +1,4 @@
-//! A run with fixed figures, for the tests of every form it is shown in.
+//! A run with fixed figures, for the tests of every output format.
 
 use super::data::{
     Command, Config, Data, FLOOR, Latency, Machine, OURS, Peer, Record, Round, Scenario, VERSION,

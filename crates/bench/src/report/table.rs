@@ -1,4 +1,4 @@
-//! One table, for the terminal and for Markdown: texts at the left, figures at the right.
+//! One table, for the terminal and for Markdown: text is left-aligned, figures are right-aligned.
 
 /// Cells by row; every row has as many as there are titles.
 pub(crate) struct Table {

@@ -58,8 +58,8 @@ mod tests {
         for (line, golden) in text[at..].lines().zip(golden) {
             assert!(line.starts_with(golden), "{text}");
         }
-        let beside = "\ngateway    100  1.241  0.863    0.927\n";
-        assert!(text.contains(beside), "{text}");
+        let expected = "\ngateway    100  1.241  0.863    0.927\n";
+        assert!(text.contains(expected), "{text}");
         assert!(text.ends_with("\nTook 3 min 16 s of 3 min 20 s.\n"), "{text}");
     }
 }

@@ -1,13 +1,13 @@
-//! Loading a server that another process started: only on this machine, unless it is the user's
-//! own.
+//! Loads a server that another process started: on this machine, or on another one that the user
+//! may load.
 //!
-//! Promises its CPU where one process of this machine listens there, and says which; elsewhere
-//! there is no figure.
+//! Promises the CPU of the process if exactly one process of this machine listens there; otherwise
+//! there is no CPU figure.
 
 use super::ExternalTarget;
+use super::execution::Execution;
 use super::measure;
-use super::record::Gathered;
-use super::work::Work;
+use super::record::RecordBuilder;
 use crate::cpu::{Tree, listener_at, read};
 use crate::load::{Address, Expect, Target, Traffic};
 use crate::scenarios::{WAIT, probe, request};
@@ -60,7 +60,7 @@ fn is_of_this_machine(address: SocketAddr) -> bool {
 }
 
 impl ResolvedTarget {
-    /// Asks twice and takes what comes, if it is the same both times, as the right answer.
+    /// Asks twice and takes what comes, if it is the same both times, as the right response.
     pub(crate) fn target(&self) -> Result<Target, String> {
         let request = request(&self.host, &self.path);
         let answer = probe(self.address, &request, Instant::now() + WAIT)?;
@@ -75,7 +75,7 @@ impl ResolvedTarget {
     }
 }
 
-impl Work<'_> {
+impl Execution<'_> {
     pub(super) fn load_external_target(&mut self) {
         let options = &self.schedule.options;
         let Some(external_target) = &options.external_target else { return };
@@ -83,7 +83,7 @@ impl Work<'_> {
         let target = match external_target.resolve().and_then(|resolved| resolved.target()) {
             Ok(target) => target,
             Err(why) => {
-                let mut gathered = Gathered::new(&external_target.url, "target", 0, 1);
+                let mut gathered = RecordBuilder::new(&external_target.url, "target", 0, 1);
                 gathered.fail("start", &why);
                 self.note(format!("FAILED {}: {why}", external_target.url));
                 self.data.records.push(gathered.finish());
@@ -102,7 +102,7 @@ impl Work<'_> {
         }
         let (tree, others) = (server.map(Tree::of), Vec::from_iter(server));
         for connections in self.schedule.target_connections() {
-            let mut gathered = Gathered::new(&external_target.url, "target", connections, 1);
+            let mut gathered = RecordBuilder::new(&external_target.url, "target", connections, 1);
             gathered.offered(options.mode);
             for round in 0..=options.rounds {
                 let seconds = self.schedule.target_round_seconds(round == 0);

@@ -1,12 +1,12 @@
-//! Memory of idle connections, and load along with them.
+//! Memory of idle connections, and load in parallel with them.
 //!
-//! Promises that the first connections do not count, and that memory is looked at when it is at
-//! rest.
+//! Promises that the first connections do not count, and that memory is read when it no longer
+//! changes.
 
+use super::execution::{Execution, Server};
 use super::schedule::{BESIDE_IDLE, Step};
-use super::work::{Server, Work};
 use crate::cpu::Tree;
-use crate::scenarios::{Idle, Stage};
+use crate::scenarios::{Fixture, Idle};
 use std::time::{Duration, Instant};
 
 /// Idle connections before the memory of the others is counted: the first ones grow tables and
@@ -17,14 +17,14 @@ const AT_REST: f64 = 0.002;
 const SETTLE_EVERY: Duration = Duration::from_millis(150);
 const SETTLE_MAX: Duration = Duration::from_millis(1200);
 
-impl Work<'_> {
+impl Execution<'_> {
     /// Memory of idle connections, and load along with them.
-    pub(super) fn idle(&mut self, step: &Step, stage: &Stage, server: &mut Server) {
+    pub(super) fn idle(&mut self, step: &Step, fixture: &Fixture, server: &mut Server) {
         let (Some(&count), name) = (step.connections.first(), server.running.peer.name) else {
             return;
         };
         let options = &self.schedule.options;
-        let mut idle = Idle::new(server.running.address, stage.request(server.running.address));
+        let mut idle = Idle::new(server.running.address, fixture.request(server.running.address));
         self.say(&format!("{} · {name} · opening {count}", step.case.name));
         let deadline = self.context.deadline;
         let before = idle.grow(IDLE_BEFORE.min(count), deadline);
@@ -51,7 +51,7 @@ impl Work<'_> {
                 break;
             }
             self.say(&format!("{} · {name} · {count} idle · round {round}", step.case.name));
-            self.round(step, stage, server, BESIDE_IDLE, round == 0, &others);
+            self.round(step, fixture, server, BESIDE_IDLE, round == 0, &others);
             self.pass(seconds);
         }
         self.pass(step.idle_seconds(count));

@@ -1,4 +1,4 @@
-//! One round: load on one server, and what it cost that server.
+//! One round: load on one server, and its cost.
 
 use crate::cpu::{Counted, Sample, Tree};
 use crate::load::tools::Tool;
@@ -7,7 +7,7 @@ use crate::machine::Watch;
 use crate::report::data::Round;
 use std::io;
 
-/// What one round found.
+/// The results of one round.
 #[derive(Debug)]
 pub(crate) struct Measured {
     pub round: Round,

@@ -1,4 +1,4 @@
-//! What a user can ask of a run.
+//! The options of a run.
 
 use crate::load::Mode;
 use crate::load::tools::Tool;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-/// What is asked of a run; [`Options::new`] has the defaults.
+/// The options of a run; [`Options::new`] has the defaults.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Names of scenarios; empty: those that are run by default, or all with `full`.
@@ -26,7 +26,7 @@ pub struct Options {
     /// Threads of the load generator.
     pub threads: usize,
     pub mode: Mode,
-    /// What makes the load instead of our own generator.
+    /// The load generator to use instead of the built-in one.
     pub tool: Option<Tool>,
     /// Servers on the first cores, as many as they have workers, and the load on the others.
     pub pin: bool,
@@ -35,7 +35,7 @@ pub struct Options {
     /// Idle connections of the scenario `connections`.
     pub idle: usize,
     pub finder: Finder,
-    /// Load this instead of servers of our own.
+    /// The target to load instead of starting servers.
     pub external_target: Option<ExternalTarget>,
     /// The command line, for the results.
     pub command: String,
@@ -47,7 +47,7 @@ pub struct Options {
 pub struct ExternalTarget {
     /// `http://HOST:PORT/PATH`
     pub url: String,
-    /// The user says that it is theirs to load.
+    /// True if the user has confirmed that it may be loaded.
     pub is_own: bool,
 }
 

@@ -1,11 +1,11 @@
-//! Cases without requests: programs that repeat some work, in turns.
+//! Cases without requests: programs that repeat some work, in alternating rounds.
 //!
-//! Promises the figures of a round from what the program says at its end, CPU included, because it
-//! alone knows when its start was over. A round is a process.
+//! Promises figures from the program's own final report, CPU included, because only the program can
+//! exclude its start. A round is a process.
 
+use super::execution::Execution;
 use super::measure::Measured;
 use super::schedule::Step;
-use super::work::Work;
 use crate::cpu::Counted;
 use crate::load::LoadOutcome;
 use crate::peers::{Done, ITEM, Role, run_program};
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 type RoleFor = Box<dyn Fn(Duration) -> Role>;
 
-impl Work<'_> {
+impl Execution<'_> {
     /// The servers of the step take turns, as under load.
     pub(super) fn programs(&mut self, step: &Step) {
         let (role, bytes) = match self.role(step.case.serve) {

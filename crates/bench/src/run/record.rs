@@ -1,4 +1,4 @@
-//! Rounds of one server in one case, gathered into a record.
+//! The rounds of one server in one case, as a record.
 
 use super::measure::{Measured, errors_by_kind};
 use crate::cpu::Counted;
@@ -12,7 +12,7 @@ const CURVE: &[f64] =
     &[0.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 99.0, 99.5, 99.9, 99.95, 99.99, 100.0];
 
 #[derive(Debug)]
-pub(crate) struct Gathered {
+pub(crate) struct RecordBuilder {
     record: Record,
     latency: Option<Histogram<u64>>,
     bytes_per_second: Vec<f64>,
@@ -20,7 +20,7 @@ pub(crate) struct Gathered {
     system_ticks: u64,
 }
 
-impl Gathered {
+impl RecordBuilder {
     pub(crate) fn new(server: &str, case: &str, connections: usize, workers: u32) -> Self {
         let record = Record {
             server: server.to_owned(),
@@ -126,7 +126,7 @@ fn name(counted: Counted) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use super::Gathered;
+    use super::RecordBuilder;
     use crate::cpu::Counted;
     use crate::load::{Errors, LoadOutcome};
     use crate::report::data::Round;
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn a_record_is_the_median_of_its_rounds_and_the_sum_of_their_errors() {
-        let mut gathered = Gathered::new("nginx", "hello", 100, 1);
+        let mut gathered = RecordBuilder::new("nginx", "hello", 100, 1);
         for (cpu, latency, timeouts) in [(7.0, 1, 0), (9.0, 3, 2), (8.0, 2, 1)] {
             gathered.add(measured(cpu, latency, timeouts));
         }
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn a_server_whose_processes_cannot_be_read_has_no_cost() {
-        let mut gathered = Gathered::new("http://192.0.2.1/", "target", 100, 1);
+        let mut gathered = RecordBuilder::new("http://192.0.2.1/", "target", 100, 1);
         gathered.add(measured(f64::NAN, 1, 0));
         let record = gathered.finish();
         assert!(record.cpu_us_per_request.is_nan() && record.cpu_from.is_none(), "{record:?}");
@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn a_server_that_did_not_start_is_an_error() {
-        let mut gathered = Gathered::new("nginx", "hello", 100, 1);
+        let mut gathered = RecordBuilder::new("nginx", "hello", 100, 1);
         gathered.fail("start", "nginx ended at once: no");
         let record = gathered.finish();
         assert_eq!((record.errors, record.errors_by_kind["start"]), (1, 1));

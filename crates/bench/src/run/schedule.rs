@@ -1,7 +1,7 @@
-//! What will be run and how long it takes, known before the first request.
+//! The schedule of a run and its duration, known before the first request.
 //!
-//! Promises that the default run is told, and therefore kept, below five minutes: cases that do
-//! not fit are left out from the end, with a line that says so.
+//! Promises that the default run takes less than five minutes: cases that do not fit are omitted
+//! from the end, with a message.
 
 use super::{Options, system_calls};
 use crate::cores::Cores;
@@ -25,7 +25,7 @@ pub(crate) const BESIDE_IDLE: usize = 100;
 /// What a round takes beyond its time: connecting, and looking at the server before and after.
 const ROUND_EXTRA_SECONDS: f64 = 0.06;
 const CONNECT_SECONDS: f64 = 0.000_1;
-/// What the last change of a round may take, and requests that wait for an answer until they are
+/// What the last change of a round may take, and requests that wait for a response until they are
 /// given up.
 const RELOAD_SECONDS: f64 = 1.0;
 /// Checking a server, and ending it.
@@ -38,18 +38,18 @@ const SETTLE_SECONDS: f64 = 3.0;
 const SLACK: f64 = 1.08;
 const SLACK_SECONDS: f64 = 2.0;
 
-/// Why a run cannot be made as it was asked for.
+/// Why the options of a run are rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused(pub String);
 
-/// What will be run.
+/// The schedule of a run.
 #[derive(Debug)]
 pub struct Schedule {
     pub(crate) options: Options,
     pub(crate) found: Vec<FoundPeer>,
     pub(crate) missing: Vec<(&'static str, String)>,
     pub(crate) steps: Vec<Step>,
-    /// What was left out, and why.
+    /// Omitted cases and the reasons.
     pub(crate) notes: Vec<String>,
     /// Those of the servers and of the load, if they are pinned.
     pub(crate) cores: Option<(Cores, Cores)>,
@@ -65,7 +65,7 @@ pub(crate) struct Step {
     pub servers: Vec<usize>,
 }
 
-/// Looks for the peers (building those that have to be) and lays out the run.
+/// Finds the peers (building some of them) and plans the run.
 pub fn plan(mut options: Options) -> Result<Schedule, Refused> {
     check(&options)?;
     if options.tool.is_some() {
@@ -335,12 +335,12 @@ impl Schedule {
         time.as_secs_f64() + ROUND_EXTRA_SECONDS
     }
 
-    /// How long the run takes at most.
-    pub fn told(&self) -> Duration {
+    /// The maximum duration of the run.
+    pub fn planned(&self) -> Duration {
         Duration::from_secs_f64(self.seconds())
     }
 
-    /// What to say before it begins: servers, what is missing, cases, time.
+    /// The lines printed before the run: servers, missing ones, cases, duration.
     pub fn lines(&self) -> Vec<String> {
         let mut lines: Vec<String> = self
             .found
@@ -358,7 +358,7 @@ impl Schedule {
             lines.push(format!("{:<NAME$} {}", "runs", names.join(", ")));
         }
         let (rounds, seconds) = (self.options.rounds, self.options.round.as_secs_f64());
-        let told = said(self.told());
+        let told = said(self.planned());
         lines.push(format!("{:<NAME$} {told}: {rounds} rounds of {seconds} s each", "takes"));
         lines
     }

@@ -1,7 +1,7 @@
-//! How many system calls a request takes, as strace(1) counts them.
+//! System calls per request, as counted by strace(1).
 //!
-//! Promises a round of its own, so that being traced is in no other figure, and `None` where there
-//! is no strace or it may not attach: that is never an error.
+//! Promises a separate round, so that tracing affects no other figure, and `None` if strace is not
+//! installed or may not attach: that is not an error.
 
 use crate::cpu::Tree;
 use crate::load::{self, LoadPlan, Moment, Target};

@@ -1,8 +1,7 @@
-//! `cache`: a document that is stored, for clients that take gzip and for those that do not, and a
-//! small one.
+//! `cache`: a stored document, for clients with and without gzip, and a small document.
 
 use super::{Case, Kind, Scenario, Serve};
-use crate::peers::Asked;
+use crate::peers::CacheRequest;
 
 /// About what the published page had: 140 KB, a tenth of it as gzip.
 const LARGE: usize = 140_000;
@@ -12,7 +11,7 @@ const fn case(
     name: &'static str,
     about: &'static str,
     bytes: usize,
-    asked: Asked,
+    asked: CacheRequest,
     replays: Option<&'static str>,
 ) -> Case {
     Case { name, about, replays, serve: Serve::Cached { bytes, asked }, kind: Kind::Load }
@@ -27,7 +26,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
             "GET of a stored JSON document of 140 KB by a client that takes gzip; nginx has it as \
              a file with gzip_static.",
             LARGE,
-            Asked::Gzip,
+            CacheRequest::Gzip,
             Some("cache"),
         ),
         case(
@@ -35,14 +34,14 @@ pub(super) const SCENARIO: Scenario = Scenario {
             "The same by a client that takes no coding; varnish stores gzip, nginx is proxy_cache \
              with sendfile, `baseline` answers it from its configuration.",
             LARGE,
-            Asked::Plain,
+            CacheRequest::Plain,
             Some("cache"),
         ),
         case(
             "cache-small",
             "GET of a stored document of 1 KiB; `baseline` answers it from its configuration.",
             SMALL,
-            Asked::Small,
+            CacheRequest::Small,
             None,
         ),
     ],

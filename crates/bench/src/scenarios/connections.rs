@@ -1,8 +1,7 @@
-//! `connections`: what an idle kept-alive connection costs in memory, and what many of them do to
-//! the latency of those that ask.
+//! `connections`: the memory of an idle connection, and the effect of many of them on latency.
 //!
-//! Promises that every idle connection was answered once before it counts, and that all of them
-//! are closed when the `Idle` is dropped.
+//! Promises that every idle connection has received one response before it counts, and that all of
+//! them are closed when the `Idle` is dropped.
 
 use super::probe::{ask, connect};
 use super::{Case, Kind, Scenario, Serve};

@@ -1,8 +1,8 @@
-//! Generated JSON documents, shaped like those that libraries are compared with.
+//! Generated JSON documents, shaped like those of library benchmarks.
 //!
-//! Promises the same bytes on every machine, and that each is valid JSON of about 100 KB: an array
-//! of records (citm and small services), of numbers (coordinates), of objects in each other, of
-//! strings as they are, and of the same strings with everything that can be escaped escaped.
+//! Promises the same bytes on every machine, and valid JSON of about 100 KB: an array of records
+//! (citm and small services), of numbers (coordinates), of nested objects, of plain strings, and of
+//! the same strings with every possible character escaped.
 
 use serde_json::{Map, Value, json};
 

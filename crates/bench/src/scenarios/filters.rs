@@ -1,4 +1,4 @@
-//! `filters`: what a key and a rate limit add to a proxied request.
+//! `filters`: the cost that a key check and a rate limit add to a proxied request.
 
 use super::{Case, Kind, Scenario, Serve};
 

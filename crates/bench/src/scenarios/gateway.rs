@@ -1,5 +1,5 @@
-//! `gateway`: 2 KiB through a proxy from one mock backend, at once and after 20 ms, with
-//! connections to the backend kept and, as the published page measured it, closed each time.
+//! `gateway`: 2 KiB through a proxy from a mock backend, without delay and after 20 ms, with reused
+//! backend connections and, like the published page, with a new one per request.
 
 use super::{Case, Kind, Scenario, Serve};
 use std::time::Duration;

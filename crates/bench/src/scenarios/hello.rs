@@ -1,4 +1,4 @@
-//! `hello`: four bytes that the server has in its configuration. What the server itself costs.
+//! `hello`: four bytes from the configuration. Measures the cost of the server itself.
 
 use super::{Case, Kind, Scenario, Serve};
 

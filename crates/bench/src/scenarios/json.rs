@@ -1,6 +1,6 @@
-//! `json`: decoding and encoding of generated documents, as the page of Z.Haskell does it.
+//! `json`: decoding and encoding generated documents, like the page of Z.Haskell.
 //!
-//! A program does it, in a loop, and reports how long it took; there are no requests.
+//! A program does it in a loop and reports its duration; there are no requests.
 
 use super::documents::Document;
 use super::{Case, Kind, Scenario, Serve};

@@ -1,4 +1,4 @@
-//! `lua-hello`: what a Lua handler adds to an answer that needs nothing else.
+//! `lua-hello`: the cost that a Lua handler adds to a trivial response.
 
 use super::{Case, Kind, Scenario, Serve};
 

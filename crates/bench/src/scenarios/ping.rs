@@ -1,4 +1,4 @@
-//! `ping`: the PING of RESP, as Lua and Haskell frameworks publish it.
+//! `ping`: the PING of RESP, as published by Lua and Haskell frameworks.
 
 use super::{Case, Kind, Scenario, Serve};
 use crate::load::Command;

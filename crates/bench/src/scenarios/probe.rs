@@ -1,8 +1,8 @@
-//! One careful look at what a server answers, before any load.
+//! Checks the responses of a server before any load.
 //!
-//! Promises two requests on one connection, both answered whole and alike in status, length and
-//! body, so that keep-alive is seen; and an end at the time it is told, also with a server that
-//! sends a byte now and then. Never used under load.
+//! Promises two requests on one connection, both with complete responses of the same status, length
+//! and body, so that keep-alive is verified; and an end at the deadline, also with a server that
+//! sends single bytes. Never used under load.
 
 use std::fmt::Display;
 use std::io::{self, Read, Write};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 /// How long a server may take for one look, if there is as much time.
 pub(crate) const WAIT: Duration = Duration::from_secs(10);
-/// The largest answer that is looked at.
+/// The largest response that is checked.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -95,7 +95,7 @@ pub(super) fn left_until(deadline: Instant) -> io::Result<Duration> {
     if left.is_zero() { Err(io::ErrorKind::TimedOut.into()) } else { Ok(left) }
 }
 
-/// One request and its whole answer.
+/// One request and its whole response.
 pub(super) fn ask(
     stream: &mut TcpStream,
     request: &[u8],
@@ -156,7 +156,7 @@ mod tests {
     use std::net::{Shutdown, TcpListener};
     use std::time::{Duration, Instant};
 
-    /// Answers the requests of one connection with these texts.
+    /// Responds to the requests of one connection with these texts.
     fn answering(answers: &'static [&'static [u8]]) -> Result<super::ProbeResponse, String> {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();

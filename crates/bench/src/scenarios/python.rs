@@ -1,5 +1,5 @@
-//! Applications of Python: hello, an echo, a wait, an endpoint of FastAPI, a WebSocket, a gateway
-//! and a cache in front of one, and the published page of a Python server.
+//! Python applications: hello, an echo, a delay, a FastAPI endpoint, a WebSocket, a gateway and a
+//! cache in front of one, and the published page of a Python server.
 
 use super::{Case, Kind, Scenario, Serve};
 use crate::peers::App;

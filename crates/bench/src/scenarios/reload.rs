@@ -1,7 +1,7 @@
 //! `reload`: `hello` while the configuration changes four times a second.
 //!
-//! Promises that each change was seen by a request of its own before the next, or the round is an
-//! error: a server that does not reload is not a server that reloads well. One that takes longer
+//! Promises that a request has seen each change before the next one, or the round is an error: a
+//! server that does not reload must not look like one that reloads well. A server that takes longer
 //! than the pause is changed less often.
 
 use super::{Case, Kind, Scenario, Serve, probe, request};

@@ -1,4 +1,4 @@
-//! `routes`: what a lookup among thousands of routes adds to a request.
+//! `routes`: the cost that a lookup among thousands of routes adds to a request.
 
 use super::{Case, Kind, Scenario, Serve};
 

@@ -1,7 +1,7 @@
-//! One careful look at what a server says back over WebSocket, before any load.
+//! Checks the echo of a WebSocket server before any load.
 //!
-//! Promises a handshake and two texts on one connection, all of them looked at whole, and an end at
-//! the time it is told. Never used under load.
+//! Promises a handshake and two messages on one connection, all checked completely, and an end at
+//! the deadline. Never used under load.
 
 use super::probe::{connect, left_until};
 use crate::load::{answers, frame};

@@ -192,7 +192,7 @@ impl Run {
             .map_err(|why| Failure::Failed(format!("cannot listen for ctrl-C: {why}")))?;
         let options = self.options(stop, host)?;
         let schedule = run::plan(options).map_err(|why| Failure::Wrong(why.0))?;
-        let live = Live::on_stderr(schedule.told());
+        let live = Live::on_stderr(schedule.planned());
         for line in schedule.lines() {
             live.line(line);
         }

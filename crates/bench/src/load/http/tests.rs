@@ -1,7 +1,7 @@
-//! Answers in one piece, in two at every cut, and byte by byte: always the same judgement.
+//! Responses in one piece, split at every offset, and byte by byte: the result is always the same.
 
 use super::super::{Expect, Kind};
-use super::{Fed, ResponseParser, Rules};
+use super::{FeedResult, ResponseParser, Rules};
 use std::sync::Arc;
 
 fn rules(expect: &Expect) -> Rules {
@@ -19,7 +19,7 @@ fn any() -> Expect {
 
 /// Feeds the whole, then in two pieces at every cut, then byte by byte.
 #[track_caller]
-fn fed(expect: &Expect, bytes: &[u8]) -> Fed {
+fn fed(expect: &Expect, bytes: &[u8]) -> FeedResult {
     let rules = rules(expect);
     let whole = feed_pieces(&rules, &[bytes]);
     for cut in 1..bytes.len() {
@@ -32,29 +32,29 @@ fn fed(expect: &Expect, bytes: &[u8]) -> Fed {
 }
 
 /// The first result that is not "more", as a connection would see it. Bytes that are left when
-/// the answer is whole are extra: a framing error, as if they had come with its last piece.
-fn feed_pieces(rules: &Rules, pieces: &[&[u8]]) -> Fed {
+/// the response is whole are extra: a framing error, as if they had come with its last piece.
+fn feed_pieces(rules: &Rules, pieces: &[&[u8]]) -> FeedResult {
     let mut answer = ResponseParser::default();
     answer.expect(true);
     for (index, piece) in pieces.iter().enumerate() {
         match answer.feed(rules, piece) {
-            Fed::More { right: 0 } => {}
-            Fed::Last { .. } if index + 1 < pieces.len() => {
-                return Fed::Broken { right: 0, kind: Kind::Framing };
+            FeedResult::More { right: 0 } => {}
+            FeedResult::Last { .. } if index + 1 < pieces.len() => {
+                return FeedResult::Broken { right: 0, kind: Kind::Framing };
             }
             found => return found,
         }
     }
-    Fed::More { right: 0 }
+    FeedResult::More { right: 0 }
 }
 
-const RIGHT: Fed = Fed::Last { right: 1, wrong: None, close: false };
-const RIGHT_AND_CLOSE: Fed = Fed::Last { right: 1, wrong: None, close: true };
-const FRAMING: Fed = Fed::Broken { right: 0, kind: Kind::Framing };
-const MORE: Fed = Fed::More { right: 0 };
+const RIGHT: FeedResult = FeedResult::Last { right: 1, wrong: None, close: false };
+const RIGHT_AND_CLOSE: FeedResult = FeedResult::Last { right: 1, wrong: None, close: true };
+const FRAMING: FeedResult = FeedResult::Broken { right: 0, kind: Kind::Framing };
+const MORE: FeedResult = FeedResult::More { right: 0 };
 
-fn wrong(kind: Kind) -> Fed {
-    Fed::Last { right: 0, wrong: Some(kind), close: false }
+fn wrong(kind: Kind) -> FeedResult {
+    FeedResult::Last { right: 0, wrong: Some(kind), close: false }
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn an_early_end_is_a_read_error() {
         let mut answer = ResponseParser::default();
         answer.expect(true);
         answer.feed(&rules, bytes);
-        assert_eq!(answer.ended(&rules), Fed::Broken { right: 0, kind: Kind::Read });
+        assert_eq!(answer.ended(&rules), FeedResult::Broken { right: 0, kind: Kind::Read });
     }
 }
 
@@ -201,7 +201,7 @@ fn broken_framing() {
         b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\npong\r\n0\r\n\r\n",
         b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\npong\r\n0\r\n\r\n",
         b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\npong\r\n0\r\nbad\r\n\r\n",
-        // bytes that belong to no answer
+        // bytes that belong to no response
         b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\npong!",
         b"HTTP/1.1 204 No Content\r\n\r\n!",
         b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\npong\r\n0\r\n\r\n!",

@@ -1,4 +1,4 @@
-//! A fixed rate: latencies count from the moment a request was due.
+//! Open loop: latencies count from the time a request was due.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -41,7 +41,7 @@ fn as_many_requests_as_were_due() {
 }
 
 /// One stall of 300 ms: with one connection 200 requests a second pile up behind it. A closed
-/// loop would see one late answer; here all requests that were due in that time are late.
+/// loop would see one late response; here all requests that were due in that time are late.
 #[test]
 fn a_stall_makes_all_requests_behind_it_late() {
     let stall = Duration::from_millis(300);

@@ -1,6 +1,6 @@
-//! A server that does what a test says, on a thread for each connection.
+//! A server that follows a test's script, with a thread per connection.
 //!
-//! Promises that it and its threads have ended when it is dropped.
+//! Promises that the server and its threads have ended when it is dropped.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -68,7 +68,7 @@ impl Scripted {
     }
 
     /// Does something for what is sent, without its end.
-    pub(in crate::load) fn told(
+    pub(in crate::load) fn with_bytes(
         end: &'static [u8],
         script: impl Fn(&[u8]) -> Vec<Act> + Send + Sync + 'static,
     ) -> Self {

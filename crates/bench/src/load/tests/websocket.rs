@@ -1,4 +1,4 @@
-//! WebSocket: handshakes, and texts that are said back.
+//! WebSocket: handshakes and echoed messages.
 
 use super::{Act, END, Scripted, consistent, plan};
 use crate::load::{Errors, LoadOutcome, LoadPlan, Target, Traffic, greeting, run};
@@ -20,7 +20,7 @@ fn echo() -> Vec<u8> {
 
 /// Welcomes with these bytes, and says those for each text.
 fn says(welcome: &'static [u8], answer: Vec<u8>) -> Scripted {
-    Scripted::told(END, move |bytes| {
+    Scripted::with_bytes(END, move |bytes| {
         let bytes = if bytes.starts_with(b"GET") { welcome } else { &answer };
         vec![Act::Send(bytes.to_vec())]
     })

@@ -1,7 +1,7 @@
 //! A tool as a child process.
 //!
-//! Owns running it to its end, its output and its CPU time. Promises that it has ended, killed if
-//! the run was stopped or it took much longer than it was told, when `run` returns.
+//! Owns its execution, output and CPU time. Promises that it has exited when `run` returns; it is
+//! killed if the run is stopped or the tool takes much longer than planned.
 #![allow(unsafe_code, reason = "std does not tell a child's CPU time; the block says why")]
 
 use std::fs::File;

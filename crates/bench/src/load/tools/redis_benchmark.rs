@@ -1,4 +1,4 @@
-//! redis-benchmark, with as many requests as fill the time.
+//! redis-benchmark, with the number of requests that fills the time.
 
 use std::io;
 use std::path::Path;
@@ -49,7 +49,8 @@ pub(super) fn run(
     let at_rate = |rate: f64, time: Duration| {
         load(((rate * time.as_secs_f64()) as u64).clamp(plan.connections as u64, REQUESTS_MAX))
     };
-    let unread = |output: &str| io::Error::other(format!("redis-benchmark said: {output}"));
+    let unread =
+        |output: &str| io::Error::other(format!("unexpected output of redis-benchmark: {output}"));
     let first = load(FIRST_REQUESTS.max(plan.connections as u64))?;
     let mut rate = 0.0;
     if !first.stopped {

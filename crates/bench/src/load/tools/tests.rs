@@ -1,5 +1,5 @@
-//! The real tools against a server whose latency is known, where they are installed. Loose: a
-//! benchmark is never pass or fail. `make bench-generator` prints the close comparison.
+//! The external tools, if installed, against a server with a known latency. The bounds are loose: a
+//! benchmark is not a test. `make bench-generator` prints a precise comparison.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ fn both(tool: Tool, target: &Target) -> Option<(LoadOutcome, LoadOutcome)> {
 fn alike(theirs: &LoadOutcome, ours: &LoadOutcome) {
     assert_eq!(theirs.errors, Errors::default());
     assert_eq!(ours.errors, Errors::default());
-    // What no machine, however busy, can do: answer before the server does.
+    // What no machine, however busy, can do: respond before the server does.
     for outcome in [theirs, ours] {
         let at_most = plan().connections as f64 / SLOW.as_secs_f64();
         let rate = outcome.per_second();

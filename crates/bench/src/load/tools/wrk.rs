@@ -1,4 +1,4 @@
-//! wrk, with a script that says the request and prints the figures.
+//! wrk, with a script that defines the request and prints the results.
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
@@ -65,7 +65,7 @@ pub(super) fn run(
     match read(&ended.output) {
         Some(outcome) => Ok(outcome),
         None if ended.stopped => Ok(LoadOutcome::new()),
-        None => Err(io::Error::other(format!("wrk said no result: {}", ended.output))),
+        None => Err(io::Error::other(format!("wrk printed no result: {}", ended.output))),
     }
 }
 

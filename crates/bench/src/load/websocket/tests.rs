@@ -1,10 +1,10 @@
-//! Frames as servers send them, wherever they are cut, and lies.
+//! Frames of servers, split at every offset, and invalid ones.
 
 use super::super::Kind;
-use super::{ACCEPT, EchoParser, Fed, Rules, frame, greeting};
+use super::{ACCEPT, EchoParser, FeedResult, Rules, frame, greeting};
 
-const ONE: Fed = Fed::Last { right: 1, wrong: None, close: false };
-const MORE: Fed = Fed::More { right: 0 };
+const ONE: FeedResult = FeedResult::Last { right: 1, wrong: None, close: false };
+const MORE: FeedResult = FeedResult::More { right: 0 };
 
 /// An unmasked frame.
 fn says(first: u8, payload: &[u8]) -> Vec<u8> {
@@ -24,8 +24,8 @@ fn says(first: u8, payload: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// Fed to one that waits for this text, piece after piece, until it is whole or broken.
-fn fed(text: &[u8], pieces: &[&[u8]]) -> Fed {
+/// FeedResult to one that waits for this text, piece after piece, until it is whole or broken.
+fn fed(text: &[u8], pieces: &[&[u8]]) -> FeedResult {
     let (rules, mut answer) = (Rules::new(text), EchoParser::default());
     answer.expect();
     let mut found = MORE;
@@ -38,8 +38,8 @@ fn fed(text: &[u8], pieces: &[&[u8]]) -> Fed {
     found
 }
 
-fn broken(kind: Kind) -> Fed {
-    Fed::Broken { right: 0, kind }
+fn broken(kind: Kind) -> FeedResult {
+    FeedResult::Broken { right: 0, kind }
 }
 
 #[test]

@@ -1,16 +1,14 @@
-//! How connections of a worker come up: the first of them a few at a time, and the handshake of a
-//! WebSocket before anything is asked.
+//! Opening the connections of a worker: a few at a time, with the handshake of a WebSocket.
 //!
-//! Promises that a connection that could not be made, or was refused, is tried again a little later
-//! and not at once.
+//! Promises that a connection that failed or was refused is retried after a short delay.
 
 use std::io::{self, ErrorKind};
 use std::time::Duration;
 
 use super::{RETRY_NS, Worker, note, unsendable};
 use crate::load::Kind;
-use crate::load::connection::{Connection, Stage};
-use crate::load::http::Fed;
+use crate::load::connection::{Connection, ConnectionStage};
+use crate::load::http::FeedResult;
 use crate::load::schedule::TICK_NS;
 
 /// So many connections are opened, then the server gets a moment to accept them.
@@ -37,7 +35,10 @@ impl Worker<'_> {
             let count = self.epoll.wait_for(Some(ACCEPT))?;
             self.take_events(count);
             let opens = |connection: &Connection| {
-                matches!(connection.stage, Stage::Connecting | Stage::Greeting)
+                matches!(
+                    connection.stage,
+                    ConnectionStage::Connecting | ConnectionStage::Handshaking
+                )
             };
             let late = self.now_ns >= deadline_ns || self.state.is_stopped();
             all_settled =
@@ -76,20 +77,20 @@ impl Worker<'_> {
         }
     }
 
-    /// Takes bytes of the answer to a handshake, or the end of the connection.
+    /// Takes bytes of the response to a handshake, or the end of the connection.
     pub(super) fn greeted(&mut self, index: usize, count: usize) {
         let connection = &mut self.connections[index];
         match connection.feed(&self.state.rules, &self.buffer[..count]) {
             _ if count == 0 => self.refuse(index, Kind::Read),
-            Fed::More { .. } => {}
-            Fed::Last { .. } => self.opened(index),
-            Fed::Broken { kind, .. } => self.refuse(index, kind),
+            FeedResult::More { .. } => {}
+            FeedResult::Last { .. } => self.opened(index),
+            FeedResult::Broken { kind, .. } => self.refuse(index, kind),
         }
     }
 
     /// It can be asked.
     fn opened(&mut self, index: usize) {
-        self.connections[index].stage = Stage::Idle;
+        self.connections[index].stage = ConnectionStage::Idle;
         if self.is_at_end() {
         } else if self.schedule.is_some() {
             self.set_free(index);

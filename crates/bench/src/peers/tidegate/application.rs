@@ -1,4 +1,4 @@
-//! tidegate with an application of Python: served by the wheel, or in processes next to a gateway.
+//! Tidegate with a Python application: served by the wheel, or in processes next to a gateway.
 
 use super::super::python::{Interface, environment_of};
 use super::super::{App, DOCUMENT_PATH, Role, Setup, Site};
@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 /// What the Python of the run has to have.
 const WHEEL: [&str; 2] = ["tidegate", "uvloop"];
 
-/// The wheel serves the application itself, as it is shipped.
+/// The wheel serves the application itself, as shipped.
 pub(super) fn served(site: &Site, app: App) -> Setup {
     let interface = app.interface().unwrap_or(Interface::Asgi);
     let (address, workers) = (site.address.to_string(), site.workers.to_string());

@@ -1,9 +1,8 @@
-//! The page in a real browser, wide and on a phone, light and dark: that nothing sticks out, that
-//! every text can be read on what lies behind it, that the bars are there.
+//! The page in a real browser, wide and on a phone, light and dark: nothing overflows, all text has
+//! enough contrast, and the bars are visible.
 //!
-//! The page stands unchanged in a frame of the width of the device; a script of the page around it
-//! measures. Skipped with a line where there is no Chromium. `TIDEGATE_SCREENSHOTS=DIR` keeps
-//! pictures to be looked at.
+//! The page is in a frame of the device's width; a script of the surrounding page measures it.
+//! Skipped with a message without Chromium. `TIDEGATE_SCREENSHOTS=DIR` stores screenshots.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

@@ -1,8 +1,8 @@
 //! A line chart as inline SVG; each line is labelled at its end.
 //!
-//! Owns scales, ticks and paths. Promises a picture that can be read at the width of a phone: it is
-//! drawn for 360 units, and several stand side by side where there is room. Own code, because
-//! chart libraries write fixed colours (no dark mode) or need scripts, which the page forbids.
+//! Owns scales, ticks and paths. Promises a picture that is readable on a phone: it is drawn for
+//! 360 units, and wider pages show several in a row. Own code, because chart libraries write fixed
+//! colours (no dark mode) or need scripts, which the page forbids.
 
 use std::fmt::Write as _;
 

@@ -1,5 +1,5 @@
-//! The line charts of a scenario: latency by percentile, throughput and cost over connections,
-//! and what more workers give.
+//! The line charts of a scenario: latency by percentile, throughput and cost over connections, and
+//! scaling with workers.
 
 use super::super::data::{Data, Record};
 use super::super::figures::{grouped, ms, us};

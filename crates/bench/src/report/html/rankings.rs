@@ -1,5 +1,4 @@
-//! The figures of a public page next to those measured here: two tables that share nothing but
-//! the kind of work.
+//! The figures of a published page and those measured here: two tables of the same kind of work.
 
 use std::fmt::Write as _;
 
@@ -19,7 +18,7 @@ pub(super) fn draw(out: &mut String, data: &Data, scenario: &Scenario) {
         out,
         "<h3>What others have published</h3>\n<p class=\"small muted\">Absolute figures do not \
          carry from one machine to another: compare within a table, never across.</p>\n\
-         <div class=\"beside\">\n\
+         <div class=\"columns\">\n\
          <div><p><span class=\"tag\">this machine, this run</span></p>{}</div>\n",
         table_html(&ours(data, &scenario.name))
     );

@@ -1,4 +1,4 @@
-//! What is laid out, how long it is said to take, and what is refused.
+//! Schedules, their durations, and rejected options.
 
 use super::{DEFAULT_SECONDS_MAX, Options, Schedule, plan, said, steps_of};
 use crate::load::tools::Tool;
@@ -28,20 +28,20 @@ fn the_default_run_with_every_peer_there_is_ends_within_five_minutes() {
     // The last cases are left out where there is no time for them.
     let last = schedule.steps.iter().position(|step| step.case.name.starts_with("ping"));
     schedule.steps.truncate(last.expect("pings are in the default run"));
-    assert!(schedule.seconds() < DEFAULT_SECONDS_MAX, "{:?}", schedule.told());
+    assert!(schedule.seconds() < DEFAULT_SECONDS_MAX, "{:?}", schedule.planned());
     assert!(schedule.steps.iter().any(|step| step.case.name == "gateway-close-20ms"));
 }
 
 #[test]
 fn more_rounds_take_longer_and_full_runs_all() {
-    let short = everything(options()).told();
-    assert!(everything(Options { rounds: 8, ..options() }).told() > short);
+    let short = everything(options()).planned();
+    assert!(everything(Options { rounds: 8, ..options() }).planned() > short);
     let full = everything(Options { full: true, ..options() });
     let cases: usize = scenarios::listed().map(|scenario| scenario.cases.len()).sum();
     let mut names: Vec<&str> = full.steps.iter().map(|step| step.case.name).collect();
     names.dedup();
     assert_eq!(names.len(), cases);
-    assert!(full.told() > short * 3);
+    assert!(full.planned() > short * 3);
 }
 
 #[test]

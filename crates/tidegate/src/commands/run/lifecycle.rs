@@ -56,7 +56,7 @@ pub(super) struct LifecycleOptions {
     #[arg(long)]
     pub(super) reload: bool,
 
-    /// Watch this folder instead of --app-dir; may be repeated
+    /// Watch this directory instead of --app-dir; may be repeated
     #[arg(long, value_name = "DIR", requires = "reload", alias = "reload-paths")]
     pub(super) reload_dir: Vec<PathBuf>,
 

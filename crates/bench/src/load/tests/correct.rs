@@ -1,4 +1,4 @@
-//! Servers that do nothing wrong.
+//! Servers without errors.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};

@@ -1,5 +1,5 @@
-//! Compressed answers, which each server makes in its own way: asking until they are there, and
-//! looking whether the right thing is in them.
+//! Compressed responses, which each server generates in its own way: waits until they are available
+//! and checks their content.
 
 use super::probe::{ProbeResponse, WAIT, ask, connect};
 use flate2::Compression;

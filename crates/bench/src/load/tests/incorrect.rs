@@ -1,4 +1,4 @@
-//! Servers that are wrong, each in one way: the error is counted under its kind, and no other.
+//! Servers with one kind of error each: only that kind is counted.
 
 use std::net::TcpListener;
 use std::time::{Duration, Instant};

@@ -1,12 +1,12 @@
-//! What stands around the servers of a case: backend, files, request and right answer.
+//! The environment of the servers of a case: backend, files, request and correct response.
 
 use super::probe::{probe, probe_pings, request_with};
-use super::{Serve, cache, coded, websocket};
+use super::{Serve, cache, compressed, websocket};
 use crate::floor::{self, Behaviour, Content};
 use crate::load::{Address, Command, Expect, Target, Traffic, greeting, pings};
 use crate::peers::{
-    App, Asked, Backend, DOCUMENT_PATH, Finder, HELLO_BODY, HELLO_PATH, ITEM, ITEM_PATH, KEY,
-    KEY_FIELD, ROUTED_PATH, Role, RunContext,
+    App, Backend, CacheRequest, DOCUMENT_PATH, Finder, HELLO_BODY, HELLO_PATH, ITEM, ITEM_PATH,
+    KEY, KEY_FIELD, ROUTED_PATH, Role, RunContext,
 };
 use std::fs;
 use std::io;
@@ -23,23 +23,23 @@ const ECHO_BYTES: usize = 10_000;
 const TEXT_BYTES: usize = 64;
 
 /// Ready for servers to be started in this role.
-pub(crate) struct Stage {
+pub(crate) struct Fixture {
     pub role: Role,
-    ask: Ask,
+    ask: CaseRequest,
     /// Ends when the stage does.
     backend: Option<Backend>,
 }
 
-/// What is asked of a server, and answered.
-enum Ask {
+/// A request and its correct response.
+enum CaseRequest {
     Get {
         path: String,
         /// Whole lines.
         fields: String,
         body: Arc<[u8]>,
-        /// The answer is to be compressed, each server in its own way.
+        /// The response is to be compressed, each server in its own way.
         coded: bool,
-        /// The first answers may be other ones: a cache has to be filled.
+        /// The first responses may be other ones: a cache has to be filled.
         warms: bool,
     },
     /// The same is said back.
@@ -57,7 +57,7 @@ enum Ask {
     },
 }
 
-impl Stage {
+impl Fixture {
     pub(crate) fn set(
         serve: Serve,
         finder: &Finder,
@@ -84,27 +84,27 @@ impl Stage {
             }
             (_, Some(bytes)) => {
                 let (name, document) = (DOCUMENT_PATH.trim_matches('/'), floor::listing(bytes));
-                let compressed = coded::gzip(&document);
-                write(&root, &[(name.to_owned(), document), (format!("{name}.gz"), compressed)])
+                let gzip = compressed::gzip(&document);
+                write(&root, &[(name.to_owned(), document), (format!("{name}.gz"), gzip)])
             }
             _ => Ok(()),
         };
         written.map_err(|why| format!("{}: {why}", root.display()))?;
         // Without a backend its address is not used.
         let address = backend.as_ref().map_or(NOWHERE, |backend| backend.address);
-        let ask = Ask::of(serve).ok_or("the case sends no requests")?;
+        let ask = CaseRequest::of(serve).ok_or("the case sends no requests")?;
         Ok(Self { role: serve.role(address, root), ask, backend })
     }
 
-    /// What the load asks of a server.
+    /// The target of the load.
     pub(crate) fn target(&self, address: SocketAddr) -> Target {
         let traffic = match &self.ask {
-            Ask::Get { coded: true, .. } => {
+            CaseRequest::Get { coded: true, .. } => {
                 let encoding = ("Content-Encoding".to_owned(), "gzip".to_owned());
                 let expect = Expect { status: 200, headers: vec![encoding], ..Expect::default() };
                 Traffic::Http { request: self.request(address), expect, keep_alive: true }
             }
-            Ask::Get { body, .. } | Ask::Post { body, .. } => {
+            CaseRequest::Get { body, .. } | CaseRequest::Post { body, .. } => {
                 let expect = Expect {
                     status: 200,
                     length: Some(body.len() as u64),
@@ -113,10 +113,10 @@ impl Stage {
                 };
                 Traffic::Http { request: self.request(address), expect, keep_alive: true }
             }
-            Ask::Ping { command, pipeline } => {
+            CaseRequest::Ping { command, pipeline } => {
                 Traffic::Resp { command: *command, pipeline: *pipeline }
             }
-            Ask::WebSocket { text } => {
+            CaseRequest::WebSocket { text } => {
                 Traffic::WebSocket { greeting: self.request(address), text: text.clone() }
             }
         };
@@ -125,34 +125,36 @@ impl Stage {
 
     pub(crate) fn request(&self, address: SocketAddr) -> Vec<u8> {
         match &self.ask {
-            Ask::Get { path, fields, .. } => request_with(address, path, fields),
-            Ask::Post { path, body } => {
+            CaseRequest::Get { path, fields, .. } => request_with(address, path, fields),
+            CaseRequest::Post { path, body } => {
                 let fields = format!("Content-Length: {}\r\n\r\n", body.len());
                 let head = format!("POST {path} HTTP/1.1\r\nHost: {address}\r\n{fields}");
                 [head.as_bytes(), body].concat()
             }
-            Ask::Ping { command, pipeline } => pings(*command, *pipeline),
-            Ask::WebSocket { .. } => greeting(address, HELLO_PATH),
+            CaseRequest::Ping { command, pipeline } => pings(*command, *pipeline),
+            CaseRequest::WebSocket { .. } => greeting(address, HELLO_PATH),
         }
     }
 
-    /// Whether the server answers rightly when there is no load; the error is half a sentence.
+    /// Whether the server responds rightly when there is no load; the error is half a sentence.
     pub(crate) fn check(&self, address: SocketAddr, deadline: Instant) -> Result<(), String> {
         let request = self.request(address);
         let (body, coded, warms) = match &self.ask {
-            Ask::Get { body, coded, warms, .. } => (body, *coded, *warms),
-            Ask::Post { body, .. } => (body, false, false),
-            Ask::WebSocket { text } => return websocket::probe(address, &request, text, deadline),
-            Ask::Ping { pipeline, .. } => {
+            CaseRequest::Get { body, coded, warms, .. } => (body, *coded, *warms),
+            CaseRequest::Post { body, .. } => (body, false, false),
+            CaseRequest::WebSocket { text } => {
+                return websocket::probe(address, &request, text, deadline);
+            }
+            CaseRequest::Ping { pipeline, .. } => {
                 return probe_pings(address, &request, *pipeline, deadline);
             }
         };
         if warms {
-            coded::warm(address, &request, coded, deadline)?;
+            compressed::warm(address, &request, coded, deadline)?;
         }
         let answer = probe(address, &request, deadline)?;
         let right =
-            if coded { coded::is_gzip_of(&answer.body, body) } else { *answer.body == **body };
+            if coded { compressed::is_gzip_of(&answer.body, body) } else { *answer.body == **body };
         match answer.status {
             200 if right => Ok(()),
             200 => Err(format!("answers {} bytes that are not right", answer.body.len())),
@@ -171,7 +173,7 @@ fn write(directory: &Path, files: &[(String, Vec<u8>)]) -> io::Result<()> {
     files.iter().try_for_each(|(name, text)| fs::write(directory.join(name), text))
 }
 
-impl Ask {
+impl CaseRequest {
     /// `None` without requests.
     fn of(serve: Serve) -> Option<Self> {
         let get = |path: &str, body: Vec<u8>| Self::Get {
@@ -183,7 +185,7 @@ impl Ask {
         };
         Some(match serve {
             Serve::Hello | Serve::LuaHello => get(HELLO_PATH, HELLO_BODY.into()),
-            // A gateway may answer for an application that is not up yet.
+            // A gateway may response for an application that is not up yet.
             Serve::AppGateway => Self::Get {
                 path: HELLO_PATH.to_owned(),
                 fields: String::new(),
@@ -207,7 +209,7 @@ impl Ask {
                 warms: false,
             },
             Serve::Cached { bytes, asked } => stored(bytes, asked),
-            Serve::AppCached => stored(cache::SMALL, Asked::Small),
+            Serve::AppCached => stored(cache::SMALL, CacheRequest::Small),
             Serve::File { name, bytes } => get(&format!("/{name}"), floor::body(bytes)),
             Serve::Ping { command, pipeline } => Self::Ping { command, pipeline },
             Serve::Json { .. } | Serve::AppLoop => return None,
@@ -216,15 +218,15 @@ impl Ask {
 }
 
 /// A document that has been stored.
-fn stored(bytes: usize, asked: Asked) -> Ask {
-    Ask::Get {
+fn stored(bytes: usize, asked: CacheRequest) -> CaseRequest {
+    CaseRequest::Get {
         path: DOCUMENT_PATH.to_owned(),
         fields: match asked {
-            Asked::Gzip => "Accept-Encoding: gzip\r\n".to_owned(),
-            Asked::Plain | Asked::Small => String::new(),
+            CacheRequest::Gzip => "Accept-Encoding: gzip\r\n".to_owned(),
+            CacheRequest::Plain | CacheRequest::Small => String::new(),
         },
         body: floor::listing(bytes).into(),
-        coded: asked == Asked::Gzip,
+        coded: asked == CacheRequest::Gzip,
         warms: true,
     }
 }

@@ -1,4 +1,4 @@
-//! What is known of a run before anything is measured: when, where, with which servers.
+//! The metadata of a run: time, machine, servers.
 
 use super::schedule::Schedule;
 use crate::machine;
@@ -6,7 +6,7 @@ use crate::report::data;
 
 impl Schedule {
     /// The results without a record.
-    pub(super) fn nothing_yet(&self) -> data::Data {
+    pub(super) fn without_records(&self) -> data::Data {
         let facts = machine::facts();
         let found = self.found.iter().map(|found| data::Peer {
             name: found.peer.name.to_owned(),
@@ -21,7 +21,7 @@ impl Schedule {
         data::Data {
             version: data::VERSION,
             date: format!("{:.0}", jiff::Timestamp::now()),
-            planned_seconds: self.told().as_secs_f64(),
+            planned_seconds: self.planned().as_secs_f64(),
             elapsed_seconds: 0.0,
             complete: true,
             pinned: self

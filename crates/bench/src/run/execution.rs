@@ -1,7 +1,7 @@
-//! Doing what was scheduled: starting servers, taking turns, gathering rounds, ending in time.
+//! Executes the schedule: starts servers, alternates rounds, collects records, ends in time.
 
 use super::measure::{self, Measured};
-use super::record::Gathered;
+use super::record::RecordBuilder;
 use super::schedule::{NAME, Schedule, Step, said};
 use super::system_calls;
 use crate::cores::Moved;
@@ -11,19 +11,19 @@ use crate::load::LoadPlan;
 use crate::machine;
 use crate::peers::{RunContext, Running};
 use crate::report::data;
-use crate::scenarios::{Kind, Stage, reloading};
+use crate::scenarios::{Fixture, Kind, reloading};
 use std::time::{Duration, Instant};
 
-/// A server of the step, and what was found of it.
+/// A server of the step, and its results.
 pub(super) struct Server {
     pub(super) running: Running,
     pub(super) tree: Tree,
-    pub(super) gathered: Gathered,
+    pub(super) gathered: RecordBuilder,
     /// Configurations it took.
     reloads: u32,
 }
 
-pub(super) struct Work<'a> {
+pub(super) struct Execution<'a> {
     pub(super) schedule: &'a Schedule,
     live: &'a Live,
     pub(super) context: RunContext<'a>,
@@ -35,21 +35,21 @@ pub(super) struct Work<'a> {
 }
 
 impl Schedule {
-    /// Runs it, and says on `live` how far it is. The error is one sentence: nothing was measured.
+    /// Executes the schedule and reports its progress on `live`. On an error nothing was measured.
     pub fn run(&self, live: &Live) -> Result<data::Data, String> {
         let directory = tempfile::Builder::new()
             .prefix("tidegate-bench-")
             .tempdir()
             .map_err(|why| format!("no directory for the servers: {why}"))?;
         let began = Instant::now();
-        let told = self.told();
+        let told = self.planned();
         let deadline = began + told;
         let context = RunContext::new(directory.path().to_owned(), &self.options.stop, deadline);
-        let data = self.nothing_yet();
+        let data = self.without_records();
         // The generator's threads and the backend are where this thread is.
         let moved = self.cores.map(|(_, load)| Moved::to(&load)).transpose();
         let _moved = moved.map_err(|why| format!("--pin: {why}"))?;
-        let mut work = Work {
+        let mut work = Execution {
             schedule: self,
             live,
             context: context.pinned(self.cores.map(|(servers, _)| servers)),
@@ -67,7 +67,7 @@ impl Schedule {
     }
 }
 
-impl Work<'_> {
+impl Execution<'_> {
     fn everything(&mut self) {
         if self.schedule.options.external_target.is_some() {
             self.load_external_target();
@@ -85,8 +85,8 @@ impl Work<'_> {
                 self.programs(step);
                 continue;
             }
-            match Stage::set(step.case.serve, &self.schedule.options.finder, &self.context) {
-                Ok(stage) => self.step(step, &stage),
+            match Fixture::set(step.case.serve, &self.schedule.options.finder, &self.context) {
+                Ok(fixture) => self.step(step, &fixture),
                 Err(why) => self.note(format!("FAILED {}: {why}", step.case.name)),
             }
         }
@@ -102,7 +102,7 @@ impl Work<'_> {
         }
     }
 
-    /// Whether the run has to end before something that takes so long.
+    /// True if the remaining time is shorter than `seconds`, or the run was stopped.
     pub(super) fn over(&mut self, seconds: f64) -> bool {
         let over = self.schedule.stopped()
             || Instant::now() + Duration::from_secs_f64(seconds) > self.context.deadline;
@@ -138,25 +138,25 @@ impl Work<'_> {
         Instant::now() + Duration::from_secs_f64(left.max(0.0)) > self.context.deadline
     }
 
-    fn step(&mut self, step: &Step, stage: &Stage) {
+    fn step(&mut self, step: &Step, fixture: &Fixture) {
         if step.case.kind == Kind::Idle {
             // One after the other: the descriptors are not enough for all at a time.
             for &server in &step.servers {
                 let alone = Step { servers: vec![server], ..step.clone() };
-                for mut server in self.start(&alone, stage) {
-                    self.idle(&alone, stage, &mut server);
+                for mut server in self.start(&alone, fixture) {
+                    self.idle(&alone, fixture, &mut server);
                     self.keep(server.gathered);
                 }
             }
             return;
         }
-        let mut servers = self.start(step, stage);
+        let mut servers = self.start(step, fixture);
         for &connections in &step.connections {
             for server in &mut servers {
                 server.gathered = self.gathered(step, server.running.peer.name, connections);
             }
-            self.turns(step, stage, &mut servers, connections);
-            self.count_calls(step, stage, &mut servers, connections);
+            self.turns(step, fixture, &mut servers, connections);
+            self.count_calls(step, fixture, &mut servers, connections);
             for server in &mut servers {
                 let empty = self.gathered(step, server.running.peer.name, connections);
                 self.keep(std::mem::replace(&mut server.gathered, empty));
@@ -171,14 +171,14 @@ impl Work<'_> {
         }
     }
 
-    pub(super) fn gathered(&self, step: &Step, name: &str, connections: usize) -> Gathered {
-        let mut gathered = Gathered::new(name, step.case.name, connections, step.workers);
+    pub(super) fn gathered(&self, step: &Step, name: &str, connections: usize) -> RecordBuilder {
+        let mut gathered = RecordBuilder::new(name, step.case.name, connections, step.workers);
         gathered.offered(self.schedule.options.mode);
         gathered
     }
 
     /// Starts and checks the servers; one that fails becomes a record that says so.
-    fn start(&mut self, step: &Step, stage: &Stage) -> Vec<Server> {
+    fn start(&mut self, step: &Step, fixture: &Fixture) -> Vec<Server> {
         let mut servers = Vec::new();
         let connections = step.connections.first().copied().unwrap_or(0);
         for &server in &step.servers {
@@ -189,9 +189,10 @@ impl Work<'_> {
             }
             self.say(&format!("{} · {name} · starting", step.case.name));
             let reloads = step.case.kind == Kind::Reload;
-            let started = Running::start(found, &stage.role, step.workers, reloads, &self.context);
+            let started =
+                Running::start(found, &fixture.role, step.workers, reloads, &self.context);
             let checked = started.and_then(|running| {
-                stage
+                fixture
                     .check(running.address, self.context.deadline)
                     .map_err(|why| format!("{name} {why}"))?;
                 Ok(running)
@@ -230,11 +231,17 @@ impl Work<'_> {
         self.data.peers[server].configs.push(data::Config { scenario, command, text });
     }
 
-    /// Warms each server up, then lets them take turns: A B B A.
-    fn turns(&mut self, step: &Step, stage: &Stage, servers: &mut [Server], connections: usize) {
+    /// Warms each server up, then alternates between them: A B B A.
+    fn turns(
+        &mut self,
+        step: &Step,
+        fixture: &Fixture,
+        servers: &mut [Server],
+        connections: usize,
+    ) {
         let options = &self.schedule.options;
         let others: Vec<u32> = servers.iter().map(|server| server.running.id()).collect();
-        let others: Vec<u32> = others.into_iter().chain(stage.processes()).collect();
+        let others: Vec<u32> = others.into_iter().chain(fixture.processes()).collect();
         for round in 0..=options.rounds {
             let warm = round == 0;
             let seconds = step.round_seconds(options, connections, warm);
@@ -258,7 +265,7 @@ impl Work<'_> {
                     format!("round {round} of {}", options.rounds)
                 };
                 self.say(&format!("{} · {name} · {connections} · {turn}", step.case.name));
-                self.round(step, stage, server, connections, warm, &others);
+                self.round(step, fixture, server, connections, warm, &others);
                 self.pass(seconds);
             }
         }
@@ -268,7 +275,7 @@ impl Work<'_> {
     fn count_calls(
         &mut self,
         step: &Step,
-        stage: &Stage,
+        fixture: &Fixture,
         servers: &mut [Server],
         connections: usize,
     ) {
@@ -283,7 +290,7 @@ impl Work<'_> {
             let name = server.running.peer.name;
             self.say(&format!("{} · {name} · {connections} · system calls", step.case.name));
             let plan = LoadPlan { duration: system_calls::ROUND, ..self.plan(connections, false) };
-            let target = stage.target(server.running.address);
+            let target = fixture.target(server.running.address);
             let (directory, until) = (&self.context.directory, self.context.deadline);
             match system_calls::per_request(&target, &plan, &server.tree, directory, until) {
                 Ok(Some(calls)) => server.gathered.system_calls(calls),
@@ -300,13 +307,13 @@ impl Work<'_> {
     pub(super) fn round(
         &self,
         step: &Step,
-        stage: &Stage,
+        fixture: &Fixture,
         server: &mut Server,
         connections: usize,
         warm: bool,
         others: &[u32],
     ) {
-        let target = stage.target(server.running.address);
+        let target = fixture.target(server.running.address);
         let plan = self.plan(connections, warm);
         let (tool, tree) = (self.schedule.options.tool, &server.tree);
         let measured = if step.case.kind == Kind::Reload && !warm {
@@ -347,7 +354,7 @@ impl Work<'_> {
         &self,
         measured: std::io::Result<Measured>,
         warm: bool,
-        gathered: &mut Gathered,
+        gathered: &mut RecordBuilder,
     ) {
         match measured {
             Ok(measured) if !warm && !self.schedule.stopped() => gathered.add(measured),
@@ -356,7 +363,7 @@ impl Work<'_> {
         }
     }
 
-    pub(super) fn keep(&mut self, gathered: Gathered) {
+    pub(super) fn keep(&mut self, gathered: RecordBuilder) {
         if gathered.is_empty() {
             return;
         }
