@@ -41,7 +41,7 @@ pub struct AccessLog {
 
 impl AccessLog {
     /// `sample` is the share of exchanges that is logged, from 0 to 1; `secrets` are query
-    /// parameters to mask beside `MASKED_QUERY`.
+    /// parameters to mask in addition to `MASKED_QUERY`.
     pub fn new(
         ring: Arc<LogRing>,
         format: AccessFormat,
@@ -108,7 +108,7 @@ fn write_to(line: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
     let _ = line.write_fmt(text);
 }
 
-/// Query parameters to mask beside `MASKED_QUERY`.
+/// Query parameters to mask in addition to `MASKED_QUERY`.
 #[derive(Default)]
 struct Masks(Box<[String]>);
 

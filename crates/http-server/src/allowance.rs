@@ -19,7 +19,7 @@ pub(super) struct Allowance {
     left_ms: u64,
     /// Bytes that were not worth a millisecond yet, times 1000.
     carried: u64,
-    /// When the wait under way was last accounted for.
+    /// When the current wait was last accounted for.
     since: Option<Moment>,
     waited_ms: u64,
     noted_ms: u64,
@@ -115,7 +115,7 @@ mod tests {
             if slow.is_over() {
                 break;
             }
-            assert!(waited < 40, "one byte a second went on");
+            assert!(waited < 40, "one byte a second was enough");
             slow.moved(1);
         }
         assert!(waited >= 30, "{waited}");

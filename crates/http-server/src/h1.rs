@@ -8,7 +8,9 @@ mod connection_io;
 mod drain_body;
 mod exchange;
 mod head;
+mod next_step;
 mod read;
+mod remainder;
 mod respond;
 mod tunnel;
 

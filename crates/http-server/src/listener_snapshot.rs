@@ -85,7 +85,7 @@ impl Service {
         self.snapshot.borrow().clone()
     }
 
-    /// Puts the snapshot of a new Plan in place; exchanges under way keep theirs.
+    /// Sets the snapshot of a new plan; exchanges in flight finish on theirs.
     pub fn replace_snapshot(&self, snapshot: Rc<ListenerSnapshot>) {
         *self.snapshot.borrow_mut() = snapshot;
     }

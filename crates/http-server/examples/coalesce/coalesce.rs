@@ -1,10 +1,10 @@
-//! A surround that lets identical GETs of all workers share one run of the rest of the way.
+//! A middleware that lets identical GETs of all workers share one run of the rest of the route.
 //!
-//! The first request leads: it runs, and as soon as there is a head it may share, the body is read
-//! apart into a growing one that everybody reads, the leader too. Whoever comes before the end
-//! begins at the beginning. What may not be shared, or is too long, is the leader's alone, and the
-//! others go for themselves. If the leader's client leaves before the head, another one leads;
-//! after it, nobody notices.
+//! The first request leads: it runs, and once it has a head that may be shared, its body is copied
+//! in the background into a shared body that all of them read, the leader too. A request that comes
+//! before the end reads it from the beginning. A response that may not be shared, or is too long,
+//! belongs to the leader, and the other requests run by themselves. If the leader's client leaves
+//! before the head, another request leads; after it, the run continues.
 
 use std::collections::HashMap;
 use std::rc::Rc;
@@ -25,16 +25,16 @@ const PERSONAL: [Known; 6] = [
     Known::Expect,
 ];
 
-/// What is under way, by host and target. Asked only by requests that have to be run, so a lock is
+/// Runs in flight, by host and target. Asked only by requests that have to be run, so a lock is
 /// no loss.
 #[derive(Default)]
 pub(crate) struct Flights(Mutex<HashMap<Vec<u8>, News>>);
 
-type News = watch::Receiver<Option<Landing>>;
+type News = watch::Receiver<Option<FetchResult>>;
 
 /// What became of the leader's run.
 #[derive(Clone)]
-enum Landing {
+enum FetchResult {
     Shared {
         status: u16,
         headers: Headers,
@@ -45,11 +45,11 @@ enum Landing {
     Failed(Fault),
 }
 
-/// A run under way; it is not joined any more once this is dropped.
+/// A run in flight; it is not joined any more once this is dropped.
 struct Flight {
     flights: Arc<Flights>,
     key: Vec<u8>,
-    news: watch::Sender<Option<Landing>>,
+    news: watch::Sender<Option<FetchResult>>,
 }
 
 impl Flights {
@@ -57,7 +57,7 @@ impl Flights {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Leads a new flight, or hears of the one under way.
+    /// Leads a new run, or joins the one in flight.
     fn board(self: &Arc<Self>, key: &[u8]) -> Result<Flight, News> {
         let mut table = self.table();
         if let Some(news) = table.get(key) {
@@ -90,7 +90,7 @@ impl Coalesce {
         let mut response = match next.run(request).await {
             Ok(response) => response,
             Err(fault) => {
-                flight.news.send_replace(Some(Landing::Failed(fault.clone())));
+                flight.news.send_replace(Some(FetchResult::Failed(fault.clone())));
                 return Err(fault);
             }
         };
@@ -98,16 +98,16 @@ impl Coalesce {
         let seat =
             if is_for_all(&response) && length.is_some() { BackgroundPermit::take() } else { None };
         let Some(seat) = seat else {
-            flight.news.send_replace(Some(Landing::Alone));
+            flight.news.send_replace(Some(FetchResult::Alone));
             return Ok(response);
         };
         // Twice, for what it takes to keep small pieces.
         let (writer, content) = shared_body(self.bytes_max * 2, length);
         let mut body = std::mem::replace(&mut response.body, content.body());
         let (status, headers) = (response.status, response.headers.clone());
-        flight.news.send_replace(Some(Landing::Shared { status, headers, content }));
+        flight.news.send_replace(Some(FetchResult::Shared { status, headers, content }));
         let filling = async move {
-            // Readers see how it ended; there is nobody else to tell.
+            // Its readers see how it ended.
             let _ = writer.fill(&mut body).await;
             drop(flight);
         };
@@ -139,14 +139,14 @@ impl Middleware for Coalesce {
                     Err(_) => continue,
                 };
                 return match landing {
-                    Some(Landing::Shared { status, headers, content }) => {
+                    Some(FetchResult::Shared { status, headers, content }) => {
                         let mut response = Response::new(status);
                         response.headers = headers;
                         response.body = content.body();
                         Ok(response)
                     }
-                    Some(Landing::Failed(fault)) => Err(fault),
-                    Some(Landing::Alone) | None => next.run(request).await,
+                    Some(FetchResult::Failed(fault)) => Err(fault),
+                    Some(FetchResult::Alone) | None => next.run(request).await,
                 };
             }
         })

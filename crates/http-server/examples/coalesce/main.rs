@@ -1,7 +1,7 @@
 //! A server that asks for each resource once, however many clients want it at the same time
-//! (seam 6).
+//! (extension point 6).
 //!
-//! `cargo run -p exchange --example coalesce -- 127.0.0.1:8080`, then several
+//! `cargo run -p http-server --example coalesce -- 127.0.0.1:8080`, then several
 //! `curl -N localhost:8080/` at once, on two workers: all of them see the same run.
 
 mod coalesce;

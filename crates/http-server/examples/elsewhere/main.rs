@@ -1,6 +1,6 @@
-//! A server whose requests are answered by blocking code on a thread of its own (seam 8).
+//! A server whose requests are answered by blocking code on a separate thread (extension point 8).
 //!
-//! `cargo run -p exchange --example elsewhere -- 127.0.0.1:8080`, then
+//! `cargo run -p http-server --example elsewhere -- 127.0.0.1:8080`, then
 //! `curl -d 'some words' localhost:8080` or `curl localhost:8080/count?to=5`.
 
 mod answering;

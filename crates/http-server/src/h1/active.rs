@@ -4,13 +4,12 @@
 //! the connection is idle again. Within it a request that is answered by what is in memory
 //! allocates no future: its steps run through without being suspended.
 
-use telemetry::CloseReason;
 use wire::Version;
 
 use super::build_request;
-use super::connection::{Connection, NextStep};
-use super::exchange::Exchange;
+use super::exchange::{Exchange, close_reason};
 use super::head::Persistence;
+use super::next_step::{Connection, NextStep};
 use super::read::{self, HeadError};
 use super::respond;
 use crate::fault_log;
@@ -115,12 +114,4 @@ async fn reject(connection: &Connection, snapshot: &ListenerSnapshot, fault: Fau
         Ok(()) => NextStep::Linger(reason),
         Err(_) => NextStep::Close(reason),
     }
-}
-
-/// Which close a fault of the client leads to, with its limit counted.
-pub(super) fn close_reason(fault: &Fault, metrics: &telemetry::WorkerMetrics) -> CloseReason {
-    if let Some(limit) = fault.kind.limit() {
-        metrics.hit(limit);
-    }
-    fault.kind.close_reason()
 }

@@ -1,8 +1,8 @@
 //! The body of a request, as a stream over the connection it comes on.
 //!
 //! Nothing is read before it is asked for. The first poll sends 100 Continue to a client that waits
-//! for it (RFC 9110 10.1.1). When the body is dropped half-read, what is left to read is noted on
-//! the connection, which reads it away or closes.
+//! for it (RFC 9110 10.1.1). When the body is dropped half-read, its rest is noted on the
+//! connection, which discards it or closes.
 
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -14,22 +14,9 @@ use telemetry::LimitHit;
 use wire::h1::{ChunkDecoder, ChunkEvent};
 
 use super::connection_io::ConnectionIo;
+use super::remainder::Remainder;
 use crate::allowance::Allowance;
 use message::{BodyStream, Fault, FaultKind, Frame, Headers, Patience};
-
-/// What is left of a request's body.
-#[derive(Debug, Default)]
-pub(crate) enum Remainder {
-    /// Nothing: the next byte belongs to the next request.
-    #[default]
-    None,
-    Bytes(u64),
-    Chunks(ChunkDecoder),
-    /// It cannot be known where the next request begins.
-    Lost,
-    /// Somebody holds the body.
-    Held,
-}
 
 /// How the body is delimited, and what of it is still to come.
 pub(crate) enum Decoder {
@@ -80,8 +67,8 @@ impl RequestBody {
         }
     }
 
-    /// The body has been read to its end: the next byte belongs to the next request, whoever may
-    /// still hold this.
+    /// The body has been read to its end: the next byte belongs to the next request, even
+    /// while this value is in use.
     fn finish(&mut self) {
         self.decoder = Decoder::Done;
         *self.io.remainder.borrow_mut() = Remainder::None;
@@ -204,8 +191,8 @@ impl Drop for RequestBody {
             // `finish` has said so already, and the next request may have begun since.
             Decoder::Done if !self.failed => return,
             _ if self.failed => Remainder::Lost,
-            // A client that was not told to go on may or may not send its body: nobody can tell
-            // what the next bytes are (RFC 9110 10.1.1).
+            // A client without its 100 Continue may or may not send its body: it is unknown what
+            // the next bytes are (RFC 9110 10.1.1).
             _ if self.expects => Remainder::Lost,
             Decoder::Length(left) => Remainder::Bytes(left),
             Decoder::Chunked(decoder) => Remainder::Chunks(decoder),

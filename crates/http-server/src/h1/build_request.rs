@@ -1,4 +1,4 @@
-//! From a parsed head to a [`Request`]: target, body, and who the client is.
+//! From a parsed head to a [`Request`]: target, body, and the address of the client.
 
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -75,8 +75,8 @@ fn drop_forwarding(headers: &mut Headers, trusted: bool) {
 }
 
 /// What Connection names is meant for this connection alone (RFC 9110 7.6.1). It goes before a
-/// filter runs: later nobody could tell a field of the client from one that a filter has set, and
-/// no client may strip those.
+/// filter runs: later a field of the client could not be distinguished from one that a filter
+/// has set, and no client may strip those.
 fn drop_named_by_connection(headers: &mut Headers) -> Result<(), Fault> {
     let is_option = |option: &[u8]| {
         let own = [&b"keep-alive"[..], b"close", b"upgrade", b"te"];
@@ -93,7 +93,7 @@ fn drop_named_by_connection(headers: &mut Headers) -> Result<(), Fault> {
     let (options, named): (Vec<_>, Vec<_>) =
         listed().map(<[u8]>::to_vec).partition(|option| is_option(option));
     headers.retain(|field| match field.known {
-        // Who the message is for, how long it is and whom it is from are no options.
+        // The recipient, the length and the origin of a message are no options.
         Some(Known::Host | Known::ContentLength | Known::TransferEncoding | Known::Expect) => true,
         _ if field.is_forwarding() => true,
         _ => !named.iter().any(|name| alias::same(name, field.name)),
@@ -168,7 +168,7 @@ fn believed_client(headers: &Headers, peer: IpAddr, trusted: &TrustedProxies) ->
 
 /// The nodes a request came by, the nearest first: of X-Forwarded-For, else of Forwarded (RFC
 /// 7239). Most proxies write only the first and pass the other on as the client wrote it: where
-/// there are both, Forwarded is hearsay.
+/// there are both, `Forwarded` is ignored.
 fn forwarders(headers: &Headers) -> Vec<Option<IpAddr>> {
     if headers.contains(Known::XForwardedFor) {
         let values: Vec<_> = headers.get_all(Known::XForwardedFor).collect();
@@ -252,7 +252,7 @@ mod tests {
                 Some(Scheme::Https),
             ),
             (vec![("forwarded", "proto=\"")], 0, None),
-            // Hearsay beside the older fields.
+            // Ignored next to the older fields.
             (
                 vec![("forwarded", "proto=https"), ("x-forwarded-proto", "http")],
                 0,

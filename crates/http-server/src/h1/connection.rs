@@ -8,7 +8,7 @@
 //! ```
 //!
 //! While idle a connection is a small task with two timers: the future that serves requests is
-//! boxed for an active period and dropped after it (seam 1). Every end has a row of
+//! boxed for an active period and dropped after it (extension point 1). Every end has a row of
 //! [`CloseReason`].
 
 use std::future::poll_fn;
@@ -22,12 +22,14 @@ use telemetry::{CloseReason, LimitHit};
 
 use super::active;
 use super::connection_io::ConnectionIo;
+use super::next_step::{Connection, NextStep};
 use crate::listener_snapshot::{ConnectionGuard, Service};
 use message::ConnectionFacts;
 
-/// How long a connection that we end may take to read our last words, and how much of what it still
-/// sends is read away meanwhile: closing a socket with unread bytes would reset it (RFC 9112 9.6).
-/// Many clients read no answer before they have sent the whole of a body that is too large.
+/// How long a client may take to read the last response of a connection that the server ends, and
+/// how much of its further bytes is discarded during that time: closing a socket with unread bytes
+/// would reset it (RFC 9112 9.6). Many clients read no response before they have sent all
+/// of a body that is too large.
 const LINGER: Duration = Duration::from_secs(2);
 const LINGER_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// The same for a connection that is refused: there may be very many of them.
@@ -37,23 +39,6 @@ const REFUSED_LINGER_BYTES_MAX: usize = 64 * 1024;
 /// request, whose answer says close: the client may be sending it just now, and a close would meet
 /// it on its way (RFC 9112 9.3.1).
 const DRAIN_GRACE: Duration = Duration::from_millis(500);
-
-/// What a connection does next.
-pub(super) enum NextStep {
-    /// It serves the next request, or waits for one.
-    Continue,
-    Close(CloseReason),
-    /// It closes, but lets the client read what was sent: it may still be sending itself.
-    Linger(CloseReason),
-    /// It closes with a reset: what was sent must not pass for a whole response.
-    Abort(CloseReason),
-}
-
-pub(super) struct Connection {
-    pub(super) io: Rc<ConnectionIo>,
-    pub(super) service: Rc<Service>,
-    pub(super) facts: Rc<ConnectionFacts>,
-}
 
 /// Serves a connection to its end.
 pub async fn serve(accepted: Accepted, service: Rc<Service>, facts: ConnectionFacts) {

@@ -16,11 +16,11 @@ use net::clock::Moment;
 use net::{Outgoing, Stream, Timer};
 use telemetry::{LimitHit, WorkerMetrics};
 
-use super::body::Remainder;
 use super::head;
+use super::remainder::Remainder;
 use message::{Headers, HeldResource, Inform};
 
-/// Pipelined bytes that are taken from the kernel while an exchange is under way; beyond that the
+/// Pipelined bytes that are taken from the kernel while an exchange is in flight; beyond that the
 /// client waits.
 pub(crate) const PIPELINE_BYTES_MAX: usize = 64 * 1024;
 
@@ -31,8 +31,7 @@ pub(crate) struct ConnectionIo {
     /// The socket was read empty in this active period: asking it again would find nothing.
     pub(crate) drained: Cell<bool>,
     pub(crate) out: RefCell<Outgoing>,
-    /// An answer leaves at the end of the worker's turn. Whoever sends anything else has to have it
-    /// sent first.
+    /// A response is sent at the end of the worker's turn. Other bytes are sent only after it.
     deferred: Cell<bool>,
     /// Bytes the kernel has taken since the connection began.
     pub(crate) sent: Cell<u64>,
@@ -40,7 +39,7 @@ pub(crate) struct ConnectionIo {
     pub(crate) read_timer: Timer,
     /// The write time-out.
     pub(crate) write_timer: Timer,
-    /// Where the request's body stands when nobody holds it any more.
+    /// The unread rest of the request's body, once the body was dropped.
     pub(crate) remainder: RefCell<Remainder>,
     /// A final head has been written: interim responses come too late.
     pub(crate) answering: Cell<bool>,
@@ -164,13 +163,13 @@ impl ConnectionIo {
         self.metrics.bytes_sent.add(sent);
     }
 
-    /// Whether somebody holds a request body that has not been read to its end.
+    /// True if a request body is in use that has not been read to its end.
     pub(crate) fn is_reading_body(&self) -> bool {
         matches!(*self.remainder.borrow(), Remainder::Held)
     }
 
-    /// Looks for the end of a client that waits for its answer: `true` once it has gone. Bytes that
-    /// come meanwhile are the next requests, kept up to [`PIPELINE_BYTES_MAX`].
+    /// Ready once a client that waits for its response has closed its connection. Bytes that it
+    /// sends are the next requests, stored up to [`PIPELINE_BYTES_MAX`].
     pub(crate) fn poll_gone(&self, cx: &mut Context<'_>, half_close: bool) -> Poll<()> {
         loop {
             let buffered = self.input.borrow().len();

@@ -1,7 +1,7 @@
-//! After a response: what is left of the request's body.
+//! After a response: the rest of the request's body.
 //!
-//! A short rest is read away so that the connection can go on; a long one is not worth it, and one
-//! whose end nobody can know ends the connection.
+//! A short rest is discarded so that the connection persists; a long one is not worth it, and one
+//! whose end is unknown ends the connection.
 
 use std::rc::Rc;
 
@@ -9,18 +9,19 @@ use bytes::Bytes;
 use telemetry::CloseReason;
 use wire::h1::{ChunkDecoder, ChunkEvent};
 
-use super::body::{BodyBounds, Decoder, Remainder, RequestBody};
-use super::connection::NextStep;
+use super::body::{BodyBounds, Decoder, RequestBody};
 use super::connection_io::ConnectionIo;
+use super::next_step::NextStep;
+use super::remainder::Remainder;
 use crate::listener_snapshot::Service;
 use message::{BodyStream, Bounds};
 
-/// The longest rest that is read away.
+/// The longest rest that is discarded.
 const REST_BYTES_MAX: u64 = 256 * 1024;
 
-/// Whether the connection may go on after the response: asked before its head is written, so that
-/// the client is told. The length of a body in chunks is unknown, so the connection persists only
-/// if the end of that body has arrived.
+/// True if the connection may persist after the response: called before its head is written, so
+/// that the head can say so. The length of a body in chunks is unknown, so the connection persists
+/// only if the end of that body has arrived.
 pub(super) fn may_continue(io: &ConnectionIo, body_limit: u64) -> bool {
     let mut remainder = io.remainder.borrow_mut();
     match &mut *remainder {
@@ -52,7 +53,7 @@ pub(super) fn is_settled(io: &ConnectionIo) -> bool {
     matches!(*io.remainder.borrow(), Remainder::None)
 }
 
-/// Reads the rest away, as patiently as a body that is wanted.
+/// Discards the rest, with the time-outs of a body that is used.
 pub(super) async fn rest_of_body(
     io: &Rc<ConnectionIo>,
     bounds: &Bounds,

@@ -14,12 +14,11 @@ use telemetry::CloseReason;
 use wire::h1::Framing;
 use wire::{Known, Method, Version};
 
-use super::active::close_reason;
 use super::body::BodyBounds;
 use super::build_request;
-use super::connection::{Connection, NextStep};
 use super::drain_body;
 use super::head::Persistence;
+use super::next_step::{Connection, NextStep};
 use super::respond::{self, Broken, SendOptions, Streaming};
 use super::tunnel::ClientDuplex;
 use crate::fault_log;
@@ -379,4 +378,12 @@ fn options_asterisk() -> Response {
     let mut response = Response::new(204);
     response.headers.append(Known::Allow, "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
     response
+}
+
+/// The close reason of a fault; counts its limit.
+pub(super) fn close_reason(fault: &Fault, metrics: &telemetry::WorkerMetrics) -> CloseReason {
+    if let Some(limit) = fault.kind.limit() {
+        metrics.hit(limit);
+    }
+    fault.kind.close_reason()
 }

@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_writer_that_panics_leaves_is_nobody_elses() {
+    fn bytes_of_a_writer_that_panics_are_discarded() {
         let panics = || {
             compose(64, |out| {
                 out.put_slice(b"secret");

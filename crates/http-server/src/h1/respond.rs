@@ -15,9 +15,9 @@ use telemetry::{CloseReason, LimitHit};
 use wire::Version;
 use wire::h1::{CHUNK_END, LAST_CHUNK_LINE, chunk_head, trailer_section};
 
-use super::connection::NextStep;
 use super::connection_io::ConnectionIo;
 use super::head::{self, Framing, Persistence};
+use super::next_step::NextStep;
 use crate::allowance::Allowance;
 use message::{Body, BodyStream, Fault, Frame, Headers, Patience, Response, Side};
 
@@ -276,7 +276,7 @@ impl Streaming {
                     }
                 }
                 Poll::Pending if !flushed => return progress.poll(io, cx).map(Err),
-                // Whoever reads the body finds its end, but reads no further where nobody takes it.
+                // The reader of the body finds its end, but stops where its content is not taken.
                 Poll::Pending if io.is_reading_body() => {
                     return failed.poll(cx).map(|()| Err(Broken::ClientGone));
                 }

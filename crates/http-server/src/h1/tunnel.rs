@@ -1,4 +1,4 @@
-//! The client's side of an upgraded connection (seam 3).
+//! The client's side of an upgraded connection (extension point 3).
 
 use std::io;
 use std::rc::Rc;

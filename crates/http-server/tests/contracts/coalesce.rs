@@ -1,5 +1,5 @@
 //! The example `coalesce`: one run for identical requests of two workers, and a body that grows
-//! while it is read on both (seam 6).
+//! while it is read on both (extension point 6).
 
 #[path = "../../examples/coalesce/coalesce.rs"]
 mod sharing;
@@ -111,7 +111,7 @@ fn requests_of_two_workers_share_one_run_and_see_it_grow() {
         for client in &mut clients {
             assert_eq!(client.read(5).await, "-last");
         }
-        // It has landed: whoever comes now is the first of the next.
+        // It has ended: the next request leads the next run.
         let mut client = begin(two.addresses[0], "/other").await;
         assert_eq!((client.read(10).await.as_str(), two.runs()), ("first-last", 2));
     });

@@ -169,7 +169,7 @@ fn seen_by(is_instant: bool) -> io::Result<String> {
         serve_stream(ours, looking(is_instant)?);
         let mut second = Client::of(theirs);
         let mut ask = async || -> io::Result<String> {
-            // What is left of the last time (there is room to send again) is seen before.
+            // The previous event (there is space to send again) is seen before.
             for _ in 0..5 {
                 yield_now().await;
             }

@@ -1,4 +1,4 @@
-//! A connection that a handler takes over after 101 (seam 3).
+//! A connection that a handler takes over after 101 (extension point 3).
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -65,7 +65,7 @@ fn the_connection_is_the_handlers_once_101_is_out() {
 }
 
 #[test]
-fn a_request_that_asks_for_no_upgrade_is_answered_and_the_connection_goes_on() {
+fn a_request_without_upgrade_is_answered_and_the_connection_persists() {
     block_on_local(async {
         let (address, _) = shouting();
         let mut client = Client::connect(address).await;

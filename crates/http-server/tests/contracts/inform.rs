@@ -71,7 +71,7 @@ fn a_client_of_http_1_0_gets_no_interim_response() {
 }
 
 #[test]
-fn a_client_that_expects_it_is_told_to_go_on_when_the_body_is_asked_for() {
+fn a_client_that_expects_it_gets_100_continue_when_the_body_is_read() {
     struct Late(Rc<Semaphore>);
     impl Handler for Late {
         fn name(&self) -> &'static str {

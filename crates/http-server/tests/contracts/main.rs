@@ -7,11 +7,11 @@ mod client;
 mod coalesce;
 mod deferred;
 mod duplex;
-mod elsewhere;
 mod filters;
 mod inform;
 mod middleware;
 mod next;
+mod offload_handler;
 #[path = "../../examples/served/mod.rs"]
 mod served;
 mod timeouts;

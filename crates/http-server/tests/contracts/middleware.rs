@@ -187,7 +187,7 @@ fn an_answer_that_is_known_at_once_passes_the_filters_before_it_and_nothing_else
 }
 
 #[test]
-fn what_is_not_known_at_once_goes_on_to_the_next_stages() {
+fn a_request_without_an_immediate_response_continues_to_the_next_stages() {
     block_on_local(async {
         let stages = vec![surround(Knows), filter(Marks("between")), surround(Bends)];
         let handler = Answers(|request: &mut Request| {

@@ -1,4 +1,4 @@
-//! The rest of the way, run apart from its client (seam 6).
+//! The rest of the route, run without its client (extension point 6).
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -11,7 +11,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::client::{Answers, Client, serve, surround};
 
-/// Answers at once, and lets a copy of the request run for nobody.
+/// Responds immediately, and runs a copy of the request in the background.
 struct Mirror {
     ended: RefCell<Option<oneshot::Sender<HandlerResult>>>,
     within: Duration,
@@ -41,7 +41,7 @@ impl Middleware for Mirror {
 }
 
 /// Says when it is asked and when it is dropped, and never answers unless it is let.
-struct Held {
+struct PendingHandler {
     news: mpsc::UnboundedSender<String>,
     answers: Cell<bool>,
 }
@@ -54,7 +54,7 @@ impl Drop for Dropped {
     }
 }
 
-impl Handler for Held {
+impl Handler for PendingHandler {
     fn name(&self) -> &'static str {
         "held"
     }
@@ -69,7 +69,7 @@ impl Handler for Held {
             if !self.answers.get() {
                 std::future::pending::<()>().await;
             }
-            Ok(Response::text(200, "for nobody"))
+            Ok(Response::text(200, "in background"))
         })
     }
 }
@@ -82,7 +82,7 @@ async fn mirrored(
     let (news, mut heard) = mpsc::unbounded_channel();
     let (ended, ends) = oneshot::channel();
     let mirror = Mirror { ended: RefCell::new(Some(ended)), within };
-    let handler = Held { news, answers: Cell::new(answers) };
+    let handler = PendingHandler { news, answers: Cell::new(answers) };
     let mut client = Client::connect(serve(vec![surround(mirror)], handler)).await;
     client.get("/mirrored").await;
     client.head().await;
@@ -93,11 +93,11 @@ async fn mirrored(
 }
 
 #[test]
-fn it_goes_on_when_its_client_has_its_answer() {
+fn it_continues_when_its_client_has_its_response() {
     block_on_local(async {
         let (_news, ends) = mirrored(Duration::from_secs(10), true).await;
         let mut response = ends.await.unwrap().unwrap();
-        assert_eq!(&response.body.collect(100).await.unwrap()[..], b"for nobody");
+        assert_eq!(&response.body.collect(100).await.unwrap()[..], b"in background");
     });
 }
 
@@ -128,7 +128,7 @@ fn its_client_going_away_drops_it_unless_it_runs_apart() {
     }
     block_on_local(async {
         let (news, mut heard) = mpsc::unbounded_channel();
-        let handler = Held { news, answers: Cell::new(false) };
+        let handler = PendingHandler { news, answers: Cell::new(false) };
         let client = Client::connect(serve(vec![surround(Through)], handler)).await;
         client.get("/").await;
         assert_eq!(heard.recv().await.unwrap(), "asked for a/");

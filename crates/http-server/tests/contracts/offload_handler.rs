@@ -1,4 +1,4 @@
-//! The example `elsewhere`: requests answered by blocking code on another thread (seam 8).
+//! The example `elsewhere`: blocking code on another thread responds (extension point 8).
 
 #[path = "../../examples/elsewhere/answering.rs"]
 mod answering;
@@ -27,7 +27,7 @@ fn blocking_code_answers() {
         let answer = client.head().await;
         assert!(answer.contains("Content-Length: 15\r\n"), "{answer}");
         assert_eq!(client.read(15).await, "/text: 3 words\n");
-        // Again, on the same connection, told to go on by the thread's first look at the body.
+        // Again, on the same connection, with 100 Continue by the thread's first read of the body.
         client.send(format!("{head}Expect: 100-continue\r\n\r\n")).await;
         assert!(client.head().await.starts_with("HTTP/1.1 100 "));
         client.send("four five six").await;
@@ -58,7 +58,7 @@ fn a_body_much_longer_than_the_queues_passes_both_ways() {
 }
 
 #[test]
-fn a_client_that_leaves_is_noticed_and_the_thread_goes_on() {
+fn a_client_that_leaves_is_noticed_and_the_thread_continues() {
     block_on_local(async {
         let address = start();
         let mut leaves = Client::connect(address).await;
