@@ -8,7 +8,7 @@ use wire::{Method, Version};
 
 use message::{Headers, Request, Scheme, Target, TlsFacts};
 
-/// What the house knows of a request, without its body and with nothing of its worker.
+/// What the server knows of a request, without its body and with nothing of its worker.
 #[derive(Clone, Debug)]
 pub struct Head {
     pub method: Method,

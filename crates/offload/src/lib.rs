@@ -1,18 +1,19 @@
-//! Hand-over: an exchange leaves its worker as plain `Send` data (seam 8).
+//! Offload: an exchange leaves its worker as plain `Send` data (extension point 8).
 //!
-//! [`leave`] parts a request: a [`OffloadedRequest`] goes to another thread, which answers it; a
-//! [`Local`] stays and becomes the outcome. Between them lies one small record with a bounded queue
-//! each way, under a lock that only those two ever ask for and that is held for one push or pop.
-//! Promises back-pressure both ways, that either side learns when the other one has gone, and that
-//! a side is woken once for all that has happened since it last looked. Knows neither which thread
-//! answers nor in which language; [`OffloadHandler`] is the handler for a thread of our own.
+//! [`leave`] splits a request: an [`OffloadedRequest`] goes to another thread, which responds to
+//! it; a [`Local`] stays on the worker and becomes the result. Between them is one small record
+//! with a bounded queue each way, under a lock that only those two take and that is held for one
+//! push or pop. Promises back-pressure both ways, that either side learns when the other one is
+//! gone, and that a side is woken once for all events since it last looked. Knows neither the
+//! thread nor the language of the other side; [`OffloadHandler`] is the handler for another thread
+//! of this process.
 //!
-//! What leaves is copied out of the worker's memory where it is small: it would keep a block of 64
-//! KiB from being used again for as long as the other side takes.
+//! Small data that leaves is copied out of the worker's memory: it would pin a block of 64 KiB for
+//! as long as the other side takes.
 
+mod channel;
 pub mod encoding;
 mod head;
-mod link;
 mod local;
 mod offload_handler;
 mod other;
@@ -31,7 +32,7 @@ pub use offload_handler::OffloadHandler;
 pub use other::{Answering, Gone, Incoming, OffloadedRequest, Sending, wait};
 pub use request_queue::{Event, RequestQueue};
 
-use link::Link;
+use channel::ExchangeChannel;
 use message::{Body, Fault, FaultKind, Inform, Request};
 use session::HandedSession;
 
@@ -75,8 +76,8 @@ pub fn leave(request: &mut Request, limits: Limits) -> (OffloadedRequest, Local)
     begin(Head::of(request, body.length()), body, request.informer.clone(), limits)
 }
 
-/// As [`leave`], of a head that came from another process, its body, and who sends interim
-/// responses.
+/// As [`leave`], for a head that came from another process, with its body and the sender of
+/// interim responses.
 pub fn begin(
     head: Head,
     body: Body,
@@ -86,7 +87,7 @@ pub fn begin(
     // RFC 9110 10.1.1: a client that waits for 100 Continue is told when the other side asks.
     let asked = !matches!(body, Body::Stream(_))
         || !head.headers.lists_token(Known::Expect, "100-continue");
-    let link = Link::new(limits, asked, body.is_empty());
+    let link = ExchangeChannel::new(limits, asked, body.is_empty());
     let mut local = Local::new(link.clone(), body, informer, limits);
     local.begin();
     (OffloadedRequest::new(head, link), local)

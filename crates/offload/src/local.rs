@@ -8,13 +8,13 @@ use std::time::Duration;
 
 use net::Timer;
 
-use crate::link::{Answer, Content, Link, Room};
+use crate::channel::{Content, ExchangeChannel, OffloadedResponse, Room};
 use crate::{Limits, dropped, late};
 use message::{
     Body, BodyStream, Fault, FaultKind, Frame, HandlerResult, Inform, Response, detach_small,
 };
 
-/// The outcome to come. Dropping it tells the other side that nobody waits any more.
+/// The future result. Dropping it tells the other side that no response is needed any more.
 pub struct Local {
     /// Gone once there is an outcome.
     sides: Option<Sides>,
@@ -36,7 +36,7 @@ struct Sides {
 }
 
 /// Tells the other side when it is dropped.
-struct Hold(Arc<Link>);
+struct Hold(Arc<ExchangeChannel>);
 
 impl Drop for Hold {
     fn drop(&mut self) {
@@ -46,7 +46,7 @@ impl Drop for Hold {
 
 impl Local {
     pub(super) fn new(
-        link: Arc<Link>,
+        link: Arc<ExchangeChannel>,
         body: Body,
         informer: Option<Rc<dyn Inform>>,
         limits: Limits,
@@ -57,14 +57,14 @@ impl Local {
         Local { sides: Some(sides), informer, limits }
     }
 
-    /// Passes on what has arrived. Whoever waits for the outcome polls again, with its own waker.
+    /// Forwards what has arrived. The task that awaits the result polls again, with its own waker.
     pub(super) fn begin(&mut self) {
         if let Some(sides) = &mut self.sides {
             sides.pass_on(&mut Context::from_waker(Waker::noop()));
         }
     }
 
-    fn respond(&mut self, answer: Answer) -> Response {
+    fn respond(&mut self, answer: OffloadedResponse) -> Response {
         let mut response = Response::new(answer.status);
         response.headers = answer.headers;
         response.reason = answer.reason;

@@ -9,8 +9,8 @@ use std::thread::Thread;
 
 use bytes::Bytes;
 
+use crate::channel::{Content, ExchangeChannel, OffloadedResponse, Watcher};
 use crate::head::Head;
-use crate::link::{Answer, Content, Link, Watcher};
 use message::{BodyStream, Fault, Frame, Headers};
 
 /// An exchange as plain data: to be taken apart and answered wherever it arrives. Dropping what is
@@ -22,7 +22,7 @@ pub struct OffloadedRequest {
 }
 
 impl OffloadedRequest {
-    pub(super) fn new(head: Head, link: Arc<Link>) -> OffloadedRequest {
+    pub(super) fn new(head: Head, link: Arc<ExchangeChannel>) -> OffloadedRequest {
         let body = Incoming { link: link.clone(), left: head.body_length, kept: None };
         OffloadedRequest { head, body, answer: Answering::new(link) }
     }
@@ -30,7 +30,7 @@ impl OffloadedRequest {
 
 /// The request's body. Dropping it tells the worker to pass on no more.
 pub struct Incoming {
-    link: Arc<Link>,
+    link: Arc<ExchangeChannel>,
     left: Option<u64>,
     /// Comes before anything else.
     kept: Option<Frame>,
@@ -47,7 +47,7 @@ impl Incoming {
         self.left == Some(0) || self.kept.is_some() || self.link.is_inward_whole(self.left)
     }
 
-    /// Gives all of the body back, as one piece, to whoever reads it next.
+    /// Returns all of the body, as one piece, for its next reader.
     pub fn put_back(&mut self, frame: Frame) {
         self.left = match &frame {
             Frame::Data(data) => Some(data.len() as u64),
@@ -57,13 +57,13 @@ impl Incoming {
         self.kept = Some(frame);
     }
 
-    /// Waits until nobody waits for the answer any more: for who has read the body, and watches
-    /// the client while another task answers.
+    /// Waits until the response is not needed any more: for a task that has read the body and
+    /// watches the client while another task responds.
     pub async fn unwanted(&mut self) {
         poll_fn(|cx| self.poll_unwanted(cx)).await;
     }
 
-    /// Ready when nobody waits for the answer any more.
+    /// Ready when the response is not needed any more.
     pub fn poll_unwanted(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.link.poll_gone(cx, Watcher::Reader)
     }
@@ -95,12 +95,12 @@ impl Drop for Incoming {
 
 /// The right to answer, once.
 pub struct Answering {
-    link: Option<Arc<Link>>,
+    link: Option<Arc<ExchangeChannel>>,
     reason: Option<Box<[u8]>>,
 }
 
 impl Answering {
-    pub(super) fn new(link: Arc<Link>) -> Answering {
+    pub(super) fn new(link: Arc<ExchangeChannel>) -> Answering {
         Answering { link: Some(link), reason: None }
     }
 
@@ -117,7 +117,7 @@ impl Answering {
     /// Answers with a body that is there: one message, one wake-up.
     pub fn whole(mut self, status: u16, headers: Headers, body: impl Into<Bytes>) {
         let (body, reason) = (Content::Whole(body.into()), self.reason.take());
-        self.give(Ok(Answer { status, headers, reason, body }));
+        self.give(Ok(OffloadedResponse { status, headers, reason, body }));
     }
 
     /// Answers with a body that is sent piece by piece, of a length that may be known.
@@ -125,7 +125,7 @@ impl Answering {
         let (body, reason) = (Content::Stream(length), self.reason.take());
         let link = self.link.take();
         if let Some(link) = &link {
-            link.answer(Ok(Answer { status, headers, reason, body }));
+            link.answer(Ok(OffloadedResponse { status, headers, reason, body }));
         }
         Sending(link)
     }
@@ -142,23 +142,23 @@ impl Answering {
         self.give(Err(fault));
     }
 
-    /// Whether nobody waits for the answer any more: work for it is wasted.
+    /// Whether the response is not needed any more: work for it is wasted.
     pub fn is_unwanted(&self) -> bool {
         self.link.as_ref().is_none_or(|link| link.is_gone())
     }
 
-    /// Waits until nobody waits for the answer any more.
+    /// Waits until the response is not needed any more.
     pub async fn unwanted(&mut self) {
         poll_fn(|cx| self.poll_unwanted(cx)).await;
     }
 
-    /// Ready when nobody waits for the answer any more.
+    /// Ready when the response is not needed any more.
     pub fn poll_unwanted(&mut self, cx: &Context<'_>) -> Poll<()> {
         let Some(link) = &self.link else { return Poll::Ready(()) };
         link.poll_gone(cx, Watcher::Writer)
     }
 
-    fn give(mut self, answer: Result<Answer, Fault>) {
+    fn give(mut self, answer: Result<OffloadedResponse, Fault>) {
         if let Some(link) = self.link.take() {
             link.answer(answer);
         }
@@ -173,12 +173,12 @@ impl Drop for Answering {
     }
 }
 
-/// Nobody waits for the answer any more.
+/// The response is not needed any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gone;
 
-/// The body of an answer that is under way. Dropping it before its end breaks the answer off.
-pub struct Sending(Option<Arc<Link>>);
+/// The body of a response in flight. Dropping it before its end aborts the response.
+pub struct Sending(Option<Arc<ExchangeChannel>>);
 
 impl Sending {
     /// Ready when there is room for a piece.
@@ -218,14 +218,14 @@ impl Sending {
         }
     }
 
-    /// Ready when nobody waits for the answer any more; shares its waker with
+    /// Ready when the response is not needed any more; shares its waker with
     /// [`Sending::poll_ready`].
     pub fn poll_unwanted(&mut self, cx: &Context<'_>) -> Poll<()> {
         let Some(link) = &self.0 else { return Poll::Ready(()) };
         link.poll_gone(cx, Watcher::Writer)
     }
 
-    /// Whether nobody waits for the answer any more.
+    /// Whether the response is not needed any more.
     pub fn is_unwanted(&self) -> bool {
         self.0.as_ref().is_none_or(|link| link.is_gone())
     }

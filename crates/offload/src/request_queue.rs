@@ -1,10 +1,10 @@
-//! Where exchanges wait that another thread answers: a bounded queue, and what wakes its reader.
+//! Exchanges that wait for another thread: a bounded queue, and the alarm that wakes its reader.
 //!
-//! Workers put exchanges here; whoever answers takes them, together with word of its own waits that
-//! have ended ([`RequestQueue::waker`]). Promises that the reader is alarmed once for all that has
-//! come since it said that it sleeps, and not at all while it is awake; that nothing which is put
-//! here is overlooked by a reader that went to sleep at that moment; and that a full desk refuses
-//! at once, because to wait for a place would hold requests in a second, unbounded queue.
+//! Workers put exchanges here; the reader takes them, together with its own events
+//! ([`RequestQueue::waker`]). Promises that the reader is alarmed once for all that has arrived
+//! since it went to sleep, and not at all while it is awake; that no entry is overlooked by a
+//! reader that goes to sleep at that moment; and that a full queue refuses immediately, because
+//! waiting for space would hold requests in a second, unbounded queue.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
@@ -22,7 +22,7 @@ pub enum Event {
     Ended(u64),
 }
 
-/// Nobody is alarmed.
+/// No alarm is raised.
 const NEVER: u64 = u64::MAX;
 
 /// The queue. Its reader is one thread, or several that share one sleep.
@@ -33,7 +33,7 @@ pub struct RequestQueue {
     closed: AtomicBool,
     /// See [`RequestQueue::serve_threads`].
     whole: AtomicBool,
-    /// When the alarm was raised that nobody has heard yet.
+    /// When the alarm was raised that the reader has not seen yet.
     alarmed_us: AtomicU64,
     alarm: Box<dyn Fn() + Send + Sync>,
 }
@@ -44,7 +44,7 @@ impl RequestQueue {
         Arc::new(RequestQueue {
             arrivals: ArrayQueue::new(places.max(1)),
             ended: SegQueue::new(),
-            // Whoever reads has not begun, and hears the first alarm when it does.
+            // The reader has not begun, and sees the first alarm when it does.
             asleep: AtomicBool::new(true),
             closed: AtomicBool::new(false),
             whole: AtomicBool::new(false),
@@ -64,9 +64,8 @@ impl RequestQueue {
         self.whole.load(Ordering::Acquire)
     }
 
-    /// Puts an exchange here; it comes back when there is no place, or nobody to take it. The
-    /// reader hears of it with the next [`RequestQueue::alert`]: who puts many here at once alerts
-    /// it once.
+    /// Adds an exchange; returns it if the queue is full or closed. The reader is told by the next
+    /// [`RequestQueue::alert`]: a caller that adds several alerts it once.
     pub fn put(&self, arrival: Arrival) -> Result<(), Arrival> {
         if self.closed.load(Ordering::Acquire) {
             return Err(arrival);
@@ -93,7 +92,7 @@ impl RequestQueue {
         self.arrivals.len()
     }
 
-    /// The reader goes to sleep until it is alarmed; `false` when something has come meanwhile, and
+    /// The reader goes to sleep until it is alarmed; `false` if something has arrived before, and
     /// then it stays awake.
     pub fn sleep(&self) -> bool {
         self.asleep.store(true, Ordering::Relaxed);

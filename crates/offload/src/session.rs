@@ -17,7 +17,7 @@ use bytes::Bytes;
 
 pub use local::{Decision, LocalSession, OpenSession};
 
-use crate::link::Link;
+use crate::channel::ExchangeChannel;
 use crate::{Answering, Gone, Head, Limits};
 use line::Line;
 use message::{Fault, FaultKind, Headers, Request};
@@ -30,7 +30,7 @@ pub fn leave(request: &Request, limits: Limits) -> (HandedSession, LocalSession)
 
 /// As [`leave`], of a head that came from another process.
 pub fn begin(head: Head, limits: Limits) -> (HandedSession, LocalSession) {
-    let answer = Link::new(limits, true, true);
+    let answer = ExchangeChannel::new(limits, true, true);
     let line = Line::new(limits);
     let local = LocalSession::new(answer.clone(), line.clone(), limits);
     let session = Session { line, answering: Some(Answering::new(answer)) };
@@ -43,7 +43,7 @@ pub struct HandedSession {
     pub session: Session,
 }
 
-/// One message. Whoever makes a text promises that it is UTF-8.
+/// One message. The creator of a text promises that it is UTF-8.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
     Text(Bytes),
@@ -73,7 +73,7 @@ impl Closed {
     pub const ABNORMAL: u16 = 1006;
     /// The other side failed.
     pub const INTERNAL: u16 = 1011;
-    /// What serves the session ends, or starts anew (registered by IANA).
+    /// What serves the session ends, or restarts (registered by IANA).
     pub const RESTART: u16 = 1012;
 
     pub fn new(code: u16, reason: impl Into<Box<str>>) -> Closed {
@@ -124,7 +124,7 @@ impl Session {
         self.answering.is_some()
     }
 
-    /// The next message, or how the session has ended; that is repeated for whoever asks again.
+    /// The next message, or how the session has ended; a further call returns the same.
     /// Before it is accepted only an end can come, and after [`Session::close`] only its own.
     pub fn poll_receive(&mut self, cx: &Context<'_>) -> Poll<Received> {
         self.line.poll_inward(cx)

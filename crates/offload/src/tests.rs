@@ -371,11 +371,11 @@ fn a_client_that_waits_for_100_is_told_when_the_other_side_asks() {
 }
 
 #[test]
-fn a_body_that_nobody_reads_is_let_go() {
-    struct Held {
+fn a_body_without_a_reader_is_dropped() {
+    struct HeldBody {
         _count: Rc<()>,
     }
-    impl BodyStream for Held {
+    impl BodyStream for HeldBody {
         fn poll_frame(&mut self, _: &mut Context<'_>) -> Poll<Option<Result<Frame, Fault>>> {
             Poll::Pending
         }
@@ -385,7 +385,7 @@ fn a_body_that_nobody_reads_is_let_go() {
     }
     block_on_local(async {
         let held = Rc::new(());
-        let mut request = request(Body::stream(Held { _count: held.clone() }));
+        let mut request = request(Body::stream(HeldBody { _count: held.clone() }));
         let (handed, local) = leave(&mut request, SMALL);
         let OffloadedRequest { body, answer, .. } = handed;
         let sending = answer.stream(200, Headers::new(), None);

@@ -2,8 +2,8 @@
 //!
 //! A thread that answers a queue of exchanges would wake the worker for each: a system call, and on
 //! a shared core a change of threads. While a thread [`hold`]s, what it would wake is remembered,
-//! and [`release`] wakes it all. Whoever holds answers for the delay: hold for no longer than a
-//! few answers take, or have another thread look after it ([`mine`]).
+//! and [`release`] wakes it all. The holder is responsible for the delay: hold for no longer than
+//! a few responses take, or let another thread release it ([`mine`]).
 
 use std::cell::Cell;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -50,7 +50,7 @@ pub fn held() -> usize {
     HELD.with(|held| held.wakers().len())
 }
 
-/// Wakes what was kept back; goes on holding if it did.
+/// Wakes what was held back; continues to hold if it did.
 pub fn flush() {
     HELD.with(|held| held.flush());
 }

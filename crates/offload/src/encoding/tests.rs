@@ -81,7 +81,7 @@ fn every_field_comes_back() {
 }
 
 #[test]
-fn other_bytes_are_unreadable_and_panic_nobody() {
+fn other_bytes_are_unreadable_and_cause_no_panic() {
     for head in heads() {
         let bytes = encoded(&head);
         for end in 0..bytes.len() {

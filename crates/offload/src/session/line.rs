@@ -1,7 +1,7 @@
-//! What lies between the two sides of a session: a queue of messages each way, and who waits.
+//! What lies between the two sides of a session: a queue of messages each way, and the waiters.
 //!
-//! The same bargain as between the sides of an exchange (see `offload/link.rs`): one mutex, held
-//! for a push or a pop; a waker is taken when it is used; who waits for room is woken when half of
+//! The same rules as between the sides of an exchange (see `channel.rs`): one mutex, held
+//! for a push or a pop; a waker is taken when it is used; a waiter for space is woken when half of
 //! the queue is free.
 
 use std::collections::VecDeque;
@@ -9,17 +9,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use super::{Accepted, Closed, Message, Received};
-use crate::link::remember;
+use crate::channel::remember;
 use crate::wake_batch::wake;
 use crate::{Gone, Limits};
 
 pub(super) struct Line {
-    state: Mutex<State>,
+    state: Mutex<SessionState>,
     limits: Limits,
 }
 
 #[derive(Default)]
-struct State {
+struct SessionState {
     accepted: Option<Accepted>,
     /// To the other side.
     inward: Lane,
@@ -70,7 +70,7 @@ impl Line {
         Arc::new(Line { state: Mutex::default(), limits })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, SessionState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -204,7 +204,7 @@ impl Line {
         }
         state.left = true;
         state.goodbye = Some(closed.clone());
-        // Who has said goodbye hears no more of the client.
+        // A side that has closed the session receives nothing more.
         state.ended = Some(closed);
         let unread = std::mem::take(&mut state.inward);
         let (worker, reader) = (state.worker.take(), state.reader.take());

@@ -6,13 +6,13 @@ use std::task::{Context, Poll, ready};
 
 use super::line::Line;
 use super::{Accepted, Closed, Message, Received};
-use crate::link::Link;
+use crate::channel::ExchangeChannel;
 use crate::{Limits, Local};
 use message::{Body, HandlerResult};
 
 /// What has been decided.
 pub enum Decision {
-    /// The client is answered 101, and the session goes on.
+    /// The client gets 101, and the session continues.
     Accepted(Accepted, OpenSession),
     /// The client is answered this.
     Denied(HandlerResult),
@@ -27,7 +27,11 @@ pub struct LocalSession {
 }
 
 impl LocalSession {
-    pub(super) fn new(answer: Arc<Link>, line: Arc<Line>, limits: Limits) -> LocalSession {
+    pub(super) fn new(
+        answer: Arc<ExchangeChannel>,
+        line: Arc<Line>,
+        limits: Limits,
+    ) -> LocalSession {
         let answer = Local::new(answer, Body::Empty, None, limits);
         LocalSession { answer, open: Some(OpenSession { line }) }
     }

@@ -142,9 +142,9 @@ fn a_client_that_goes_before_the_decision_is_told() {
 }
 
 #[test]
-fn nobody_decides_for_ever() {
+fn a_decision_has_a_deadline() {
     let (handed, local) = parted(Limits { answer: Duration::from_millis(8), ..SMALL });
-    let Decision::Denied(outcome) = block_on_local(local) else { panic!("nobody accepted it") };
+    let Decision::Denied(outcome) = block_on_local(local) else { panic!("it was not accepted") };
     assert_eq!(outcome.err().unwrap().status, 504);
     assert!(handed.session.is_gone());
 }
@@ -167,7 +167,7 @@ fn both_ways_are_bounded_in_messages_and_bytes() {
 }
 
 #[test]
-fn whoever_waits_for_room_is_woken_once_when_half_is_free() {
+fn a_waiter_for_space_is_woken_once_when_half_is_free() {
     let (mut session, mut open) = open();
     for _ in 0..4 {
         open.give(text("in"));

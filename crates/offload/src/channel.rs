@@ -1,4 +1,4 @@
-//! What lies between the two sides of a hand-over: a queue each way, and who waits for what.
+//! The channel between the two sides of an offloaded exchange: a queue each way, and the waiters.
 //!
 //! One mutex for all of it: the two sides take turns, hold it for a push or a pop, and wake each
 //! other after it is released. Each waker is taken when it is used, so that a side is woken once
@@ -21,25 +21,25 @@ type Interim = Vec<(u16, Headers)>;
 /// Interim responses that wait for the worker.
 const INTERIM_MAX: usize = 8;
 
-pub(super) struct Link {
-    state: Mutex<State>,
+pub(super) struct ExchangeChannel {
+    state: Mutex<ChannelState>,
     limits: Limits,
 }
 
 #[derive(Default)]
-struct State {
+struct ChannelState {
     /// The request's body, to the other side.
     inward: Lane,
     /// The answer's body, to the worker.
     outward: Lane,
-    answer: Option<Result<Answer, Fault>>,
+    answer: Option<Result<OffloadedResponse, Fault>>,
     /// Interim responses that are to go before it.
     interim: Interim,
     /// The other side wants the body: a client may be told to send it.
     asked: bool,
     /// The other side has dropped its end of the body.
     unwanted: bool,
-    /// Nobody waits for the answer any more.
+    /// The response is not needed any more.
     gone: bool,
     /// Whether the worker waits for room in `inward`.
     stalled: bool,
@@ -49,7 +49,7 @@ struct State {
 }
 
 /// The head of the answer, and its body if that is there.
-pub(super) struct Answer {
+pub(super) struct OffloadedResponse {
     pub(super) status: u16,
     pub(super) headers: Headers,
     pub(super) reason: Option<Box<[u8]>>,
@@ -130,7 +130,7 @@ pub(super) enum Room {
     Free,
     /// Not now; it is woken.
     Stalled,
-    /// Nobody wants it.
+    /// The response is not needed.
     Unwanted,
 }
 
@@ -147,16 +147,16 @@ pub(super) fn remember(place: &mut Option<Waker>, cx: &Context<'_>) {
     }
 }
 
-impl Link {
-    pub(super) fn new(limits: Limits, asked: bool, no_body: bool) -> Arc<Link> {
-        let mut state = State { asked, ..State::default() };
+impl ExchangeChannel {
+    pub(super) fn new(limits: Limits, asked: bool, no_body: bool) -> Arc<ExchangeChannel> {
+        let mut state = ChannelState { asked, ..ChannelState::default() };
         if no_body {
             state.inward.end = End::Whole;
         }
-        Arc::new(Link { state: Mutex::new(state), limits })
+        Arc::new(ExchangeChannel { state: Mutex::new(state), limits })
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ChannelState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -192,7 +192,10 @@ impl Link {
     }
 
     /// The answer, and the interim responses that came before it.
-    pub(super) fn poll_answer(&self, cx: &Context<'_>) -> (Poll<Result<Answer, Fault>>, Interim) {
+    pub(super) fn poll_answer(
+        &self,
+        cx: &Context<'_>,
+    ) -> (Poll<Result<OffloadedResponse, Fault>>, Interim) {
         let mut state = self.state();
         let interim = std::mem::take(&mut state.interim);
         match state.answer.take() {
@@ -244,7 +247,9 @@ impl Link {
         let mut state = self.state();
         if state.gone && state.inward.is_open() {
             state.inward.end = End::Whole;
-            return Poll::Ready(Some(Err(Fault::client_gone("nobody waits for the answer"))));
+            return Poll::Ready(Some(Err(Fault::client_gone(
+                "the response is not needed any more",
+            ))));
         }
         let taken = state.inward.take();
         let mut waker = None;
@@ -263,26 +268,26 @@ impl Link {
 
     /// Whether all of the body is here that is still to be read; one that broke is never whole.
     pub(super) fn is_inward_whole(&self, left: Option<u64>) -> bool {
-        let State { inward, .. } = &*self.state();
+        let ChannelState { inward, .. } = &*self.state();
         let is_file = matches!(inward.frames.front(), Some(Frame::File(_)));
         is_file || matches!(inward.end, End::Whole) || left.is_some_and(|left| inward.bytes >= left)
     }
 
-    /// Nobody reads the body any more.
+    /// The body has no reader any more.
     pub(super) fn leave_inward(&self) {
         let mut state = self.state();
         state.unwanted = true;
         state.reader = None;
         let frames = std::mem::take(&mut state.inward.frames);
         state.inward.bytes = 0;
-        // So that the worker lets go of the body and learns what is left of it.
+        // So that the worker drops the body and learns how much of it is unread.
         let waker = if state.inward.is_open() { state.worker.take() } else { None };
         drop(state);
         drop(frames);
         wake(waker);
     }
 
-    pub(super) fn answer(&self, answer: Result<Answer, Fault>) {
+    pub(super) fn answer(&self, answer: Result<OffloadedResponse, Fault>) {
         let mut state = self.state();
         if state.gone {
             return;
@@ -305,7 +310,7 @@ impl Link {
         wake(waker);
     }
 
-    /// Ready with whether there is room; `false` when nobody waits for the answer any more.
+    /// Ready with whether there is room; `false` when the response is not needed any more.
     pub(super) fn poll_writable(&self, cx: &Context<'_>) -> Poll<bool> {
         let mut state = self.state();
         if state.gone {
