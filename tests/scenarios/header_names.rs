@@ -24,6 +24,9 @@ const FORWARDING: &[&str] = &[
     "X-Original-URL",
     "X-Original-URI",
     "X-Rewrite-URL",
+    "Script-Name",
+    "Path-Info",
+    "X-Script-Name",
     "True-Client-IP",
     "Client-IP",
     "X-Client-IP",
@@ -165,4 +168,18 @@ fn connection_names_a_field_in_any_spelling_and_no_forwarding_field() {
     assert!(!head.contains("gone"), "{head}");
     assert!(head.contains("X-Real-IP: 203.0.113.9\r\n"), "{head}");
     assert!(head.contains("X-Forwarded-Prefix: /app\r\n"), "{head}");
+}
+
+/// gunicorn knows the field by this spelling alone.
+#[test]
+fn a_filter_sets_a_forwarding_field_in_any_spelling() {
+    let upstream = mirror();
+    let filters = "filters: [{ request_headers: { set: { SCRIPT_NAME: /shop } } }], handler";
+    let server = Tidegate::start(&behind(&upstream, "").replace("handler", filters));
+    let lines = sent(&server, ["Script-Name", "SCRIPT_NAME", "Script--Name"]);
+    let set = |(name, value): &&(String, String)| {
+        name.eq_ignore_ascii_case("SCRIPT_NAME") && value == "/shop"
+    };
+    assert_eq!(lines.iter().filter(set).count(), 1, "{lines:?}");
+    assert!(lines.iter().all(|(_, value)| value != "evil"), "{lines:?}");
 }

@@ -44,8 +44,10 @@ known! {
     FastlySsl = "Fastly-SSL",
     FlyClientIp = "Fly-Client-IP",
     FrontEndHttps = "Front-End-Https",
+    PathInfo = "Path-Info",
     Proxy = "Proxy",
     ProxyClientIp = "Proxy-Client-IP",
+    ScriptName = "Script-Name",
     TrueClientIp = "True-Client-IP",
     WlProxyClientIp = "WL-Proxy-Client-IP",
     WlProxySsl = "WL-Proxy-SSL",
@@ -75,6 +77,7 @@ known! {
     XRealPort = "X-Real-Port",
     XRewriteUrl = "X-Rewrite-URL",
     XScheme = "X-Scheme",
+    XScriptName = "X-Script-Name",
     XUrlScheme = "X-Url-Scheme",
     // The others in alphabetical order.
     Accept = "Accept",
@@ -217,7 +220,7 @@ known! {
 const SLOT_BITS: u32 = 10;
 // Found by search: no two of the names above share a slot. `SLOTS` fails to compile if two do;
 // after adding a name, try other odd numbers here.
-const MULTIPLIER: u64 = 0x166d_1102_a0fe_ef75;
+const MULTIPLIER: u64 = 0x7bb6_ef0f_14c8_c0c1;
 static SLOTS: [Option<Known>; 1 << SLOT_BITS] = slots();
 
 /// The patterns that names are compared with.
