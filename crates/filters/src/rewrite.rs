@@ -4,8 +4,8 @@
 //! no spelling of a path escapes a rewrite. The result is made canonical before any other part of
 //! the program sees it: it has no dot segment, wherever its parts came from. What is not replaced
 //! keeps the escapes of the client, and the query stays. Route parameters keep the text they
-//! matched. A client puts no `%2F` into the path by a variable unless its listener keeps encoded
-//! slashes.
+//! matched. By a variable, a client neither climbs in the path (`..`) nor puts `%2F` into it, unless
+//! its listener keeps encoded slashes.
 
 use std::borrow::Cow;
 use std::rc::Rc;
@@ -37,8 +37,8 @@ struct Rewrite {
     #[setting(example = "/v2")]
     add_prefix: Option<String>,
     /// The whole new path. It may have a query, which is put before the request's own. A request
-    /// whose variables put `%2F` into the path gets 400 unless its listener has `encoded_slashes:
-    /// keep`.
+    /// gets 400 if a variable makes a segment `.` or `..`, or puts `%2F` into the path and its
+    /// listener does not have `encoded_slashes: keep`.
     #[setting(example = "/items/{path.id}", example = "/search?q={path.word}")]
     template: Option<Template>,
     /// Replaces the first match of a regular expression.
@@ -80,6 +80,9 @@ fn check(settings: &Rewrite, node: &Node, reader: &mut Reader<'_>) {
         && !matches!(template.parts.first(), Some(Part::Text(text)) if text.starts_with('/'))
     {
         reader.error(at("template"), "a path begins with /");
+    }
+    if template.as_ref().is_some_and(|template| has_dot_segment(template.to_string().as_bytes())) {
+        reader.error(at("template"), "a path has no segment . or ..");
     }
 }
 
@@ -140,11 +143,12 @@ impl Filter for RewriteFilter {
         if !request.target.raw_path().starts_with(b"/") {
             return Step::Continue.into();
         }
-        let Some(raw) = self.rewritten(request) else { return Step::Continue.into() };
         let slashes_max = self.own_slashes + count_encoded_slashes(request.target.raw_path());
-        let replaced = match raw.len() > TARGET_BYTES_MAX {
-            true => Err("the target is too long"),
-            false => request.target.replace(raw).map_err(PathFault::as_str),
+        let replaced = match self.rewritten(request) {
+            Ok(None) => return Step::Continue.into(),
+            Ok(Some(raw)) if raw.len() > TARGET_BYTES_MAX => Err("the target is too long"),
+            Ok(Some(raw)) => request.target.replace(raw).map_err(PathFault::as_str),
+            Err(why) => Err(why),
         };
         match replaced {
             Ok(()) if obeys_listener(&request.target, slashes_max) => Step::Continue.into(),
@@ -162,7 +166,7 @@ impl Filter for RewriteFilter {
 
 impl RewriteFilter {
     /// The new target; `None` if nothing changes.
-    fn rewritten(&self, request: &Request) -> Option<Vec<u8>> {
+    fn rewritten(&self, request: &Request) -> Result<Option<Vec<u8>>, &'static str> {
         let (path, own_query) = match &self.settings.template {
             Some(template) => {
                 let mut url = variables::fill_url(template, request);
@@ -170,9 +174,15 @@ impl RewriteFilter {
                     let query = url.split_off(at);
                     query[1..].to_vec()
                 });
+                if has_dot_segment(&url) {
+                    return Err("a variable makes a segment . or ..");
+                }
                 (url, query)
             }
-            None => (self.changed(request.target.raw_path())?, None),
+            None => match self.changed(request.target.raw_path()) {
+                Some(path) => (path, None),
+                None => return Ok(None),
+            },
         };
         let mut raw = Vec::with_capacity(path.len() + 16);
         encode_path(&path, &mut raw);
@@ -180,7 +190,7 @@ impl RewriteFilter {
             raw.push(if raw.contains(&b'?') { b'&' } else { b'?' });
             raw.extend_from_slice(query);
         }
-        Some(raw)
+        Ok(Some(raw))
     }
 
     /// The raw path after prefixes and expression; `None` if none of them applies.
@@ -203,6 +213,12 @@ impl RewriteFilter {
         }
         (raw != before).then(|| raw.into_owned())
     }
+}
+
+/// True if a segment of the path before any query is `.` or `..`.
+fn has_dot_segment(target: &[u8]) -> bool {
+    let path = target.split(|byte| *byte == b'?').next().unwrap_or_default();
+    path.split(|byte| *byte == b'/').any(|segment| matches!(segment, b"." | b".."))
 }
 
 /// False if a variable brought an encoded slash into the path and the listener does not keep them.
@@ -318,7 +334,10 @@ mod tests {
             ("/find?word={path.id}", "/a/ID?q=1", Ok("/find?word=ID&q=1")),
             ("/find?word={path.id}", "/a/ID", Ok("/find?word=ID")),
             ("/u/{header.x-user}", "/", Ok("/u/a%2F..%2Fb%3Fc%23d")),
-            ("/u/{header.x-up}/x", "/", Ok("/x")),
+            ("/u/{header.x-up}/x", "/", Err(400)),
+            ("/u/{header.x-up}", "/", Err(400)),
+            ("/u/.{query.q}/x", "/?q=.", Err(400)),
+            ("/u/{header.x-up}x?{header.x-up}/", "/", Ok("/u/..x?../")),
             ("/u/{query.q}", "/?q=%2e%2e%2fx", Ok("/u/..%2Fx?q=%2e%2e%2fx")),
             ("/u/{query.q}", "/?q=%00", Err(400)),
         ] {
@@ -380,6 +399,7 @@ mod tests {
             (node!({}), "rewrites nothing"),
             (node!({ "template": "/x", "add_prefix": "/y" }), "stands alone"),
             (node!({ "template": "{path}" }), "begins with /"),
+            (node!({ "template": "/a/../{path.id}" }), "no segment . or .."),
             (node!({ "add_prefix": "v2" }), "is no prefix"),
             (node!({ "strip_prefix": "/a/../b" }), "is no prefix"),
             (node!({ "strip_prefix": "/a?b" }), "is no prefix"),
