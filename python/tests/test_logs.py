@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import logging.config
 import re
 import sys
 import time
@@ -92,6 +93,29 @@ def test_handlers_of_the_application_are_not_changed(start_server):
     once(server, r"^OWN by its handler$")
     once(server, rf"{STAMP} INFO by the default one .* logger=other$")
     once(server, r"^BASIC by the root's$")
+
+
+DISABLES = {
+    "version": 1,
+    "disable_existing_loggers": True,
+    "formatters": {"own": {"format": "DICT %(message)s"}},
+    "handlers": {"own": {"class": "logging.StreamHandler", "formatter": "own"}},
+    "root": {"level": "INFO", "handlers": ["own"]},
+}
+
+
+@app.part
+async def disables(scope, receive, send):
+    logging.config.dictConfig(DISABLES)
+    logging.getLogger("new").info("after dictConfig")
+    raise RuntimeError("on purpose")
+
+
+def test_errors_stay_in_the_log_though_dict_config_disables_loggers(start_server):
+    server = start_server("test_logs:app")
+    assert server.get("/disables").status == 500
+    once(server, r"^DICT after dictConfig$")
+    once(server, r"RuntimeError: on purpose$")
 
 
 STALL = r"WARN a call in the application blocks and holds up requests .*"

@@ -86,6 +86,7 @@ fn limits_and_directories_come_before_the_application() {
         "--limit-request-line=4096",
         "--limit-request-fields=50",
         "--keep-alive=5",
+        "--body-timeout=7",
         "--limit-concurrency=7",
         "--forwarded-allow-ips=10.0.0.0/8,::1",
         "--access-log=-",
@@ -101,7 +102,7 @@ fn limits_and_directories_come_before_the_application() {
         "request_line": "4KiB", "header_count": 50, "body": "1MiB"
     });
     assert_eq!(told["limits"], limits);
-    assert_eq!(told["timeouts"]["idle"], "5s");
+    assert_eq!(told["timeouts"], serde_json::json!({ "idle": "5s", "body": "7s" }));
     assert_eq!(told["apps"]["main"]["limits"]["in_flight"], 7);
     assert_eq!(told["trusted_proxies"], serde_json::json!(["10.0.0.0/8", "::1"]));
     assert_eq!(told["listeners"]["main"]["backlog"], 128);

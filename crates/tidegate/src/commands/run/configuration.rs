@@ -53,6 +53,7 @@ pub(super) fn configuration(
     set(&mut limits, "body", options.limit_body);
     let mut timeouts = json!({});
     set(&mut timeouts, "idle", options.keep_alive);
+    set(&mut timeouts, "body", options.body_timeout);
     let believed: Vec<_> = options.believed().iter().map(ToString::to_string).collect();
     let mut configuration = json!({
         "trusted_proxies": believed,

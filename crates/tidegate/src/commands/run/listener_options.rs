@@ -64,6 +64,10 @@ pub(super) struct ListenerOptions {
     #[arg(long, value_name = "SIZE", value_parser = values::size)]
     pub(super) limit_headers: Option<Size>,
 
+    /// Longest pause in the body of a request; then the client gets 408 [default: 30s]
+    #[arg(long, value_name = "TIME", value_parser = values::some_seconds)]
+    pub(super) body_timeout: Option<Duration>,
+
     /// Longest pause between two requests of a connection [default: 75s]
     #[arg(
         long,
