@@ -18,7 +18,7 @@ use crate::server_plan::{ListenerPlan, RoutePlan, ServerPlan};
 /// Notes on a configuration without errors, a sentence each.
 pub fn notes(plan: &ServerPlan) -> Vec<String> {
     let slashes = plan.listeners.iter().flat_map(|listener| encoded_slashes(plan, listener));
-    let of_routes = plan.routes.iter().flat_map(caching);
+    let of_routes = plan.routes.iter().flat_map(|route| handler(route).chain(caching(route)));
     admin(plan).into_iter().chain(slashes).chain(of_routes).chain(access_log(plan)).collect()
 }
 
@@ -111,6 +111,12 @@ fn takes(matches: &Match, other: &Match, path: &str) -> bool {
     let (hosts, others) = (&matches.host, &other.host);
     let shared = hosts.is_empty() || others.is_empty() || hosts.iter().any(|h| others.contains(h));
     shared && (matches.path.is_empty() || matches.path.iter().any(|pattern| pattern.covers(path)))
+}
+
+/// What the handler of a route notes about its settings.
+fn handler(route: &RoutePlan) -> impl Iterator<Item = String> {
+    let note = route.handler.note().into_iter();
+    note.map(|note| format!("route {}: {note}", quote(&route.name)))
 }
 
 /// What a cache may give to those it was not meant for.
@@ -254,6 +260,22 @@ routes:
             assert!(notes.len() == 1 && notes[0].contains(said), "{filters}: {notes:?}");
             assert!(notes[0].starts_with("route \"all\": "));
         }
+    }
+
+    #[test]
+    fn a_redirect_to_a_host_of_the_client_is_noted() {
+        let redirect = |to: &str| {
+            let text = format!(
+                "listeners: {{ web: {{ bind: ':80' }} }}
+routes: [{{ name: away, match: '/{{x}}', handler: {{ redirect: '{to}' }} }}]
+"
+            );
+            let loaded = load(&TextSource::new("t", &text), &|_| None, &Kinds::all());
+            super::notes(&loaded.unwrap_or_else(|report| panic!("{report}")).plan)
+        };
+        let notes = redirect("https://{path.x}/");
+        assert!(notes.len() == 1 && notes[0].starts_with("route \"away\": danger: "), "{notes:?}");
+        assert_eq!(redirect("https://{host}{path}"), [""; 0]);
     }
 
     #[test]

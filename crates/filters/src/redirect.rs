@@ -54,6 +54,42 @@ fn leads_somewhere(to: &Template) -> bool {
     }
 }
 
+/// The variable by which a client chooses the host: where the host ends with one and no domain is
+/// written behind it. `{host}` is not meant: it is the host of the request.
+fn host_of_client(to: &Template) -> Option<&Variable> {
+    // Stands for each variable that a client fills in: a character that no URL has.
+    const FILLED_IN: char = '\u{fffc}';
+    let mut url = String::new();
+    let mut variables = Vec::new();
+    for part in &to.parts {
+        match part {
+            Part::Text(text) => url.push_str(text),
+            Part::Var(Variable::Path) => url.push('/'),
+            Part::Var(Variable::Host) => url.push_str("host.example"),
+            Part::Var(
+                variable @ (Variable::PathParam(_)
+                | Variable::Query(_)
+                | Variable::Header(_)
+                | Variable::Cookie(_)),
+            ) => {
+                url.push(FILLED_IN);
+                variables.push(variable);
+            }
+            Part::Var(_) => url.push('x'),
+        }
+    }
+    let (scheme, rest) = url.split_once("//")?;
+    let has_authority = scheme.is_empty() || scheme.ends_with(':') && !scheme.contains('/');
+    let host = rest.split(['/', '?', '#', ':']).next().filter(|_| has_authority)?;
+    let (start, end) = host.rsplit_once(FILLED_IN)?;
+    let variable = *variables.get(start.matches(FILLED_IN).count())?;
+    // A path parameter after a whole host begins the path: see `variables::fill_url`.
+    let is_whole = start.contains('.') && start.ends_with(|c: char| c.is_ascii_alphanumeric());
+    let begins_path = matches!(variable, Variable::PathParam(_)) && is_whole && end.is_empty();
+    let has_domain = end.split_once('.').is_some_and(|(_, domain)| domain.contains('.'));
+    (!begins_path && !has_domain).then_some(variable)
+}
+
 /// RFC 3986 3.1.
 fn begins_with_scheme(text: &str) -> bool {
     let part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '-' | '.');
@@ -77,6 +113,15 @@ impl HandlerPlan for Redirect {
 
     fn describe(&self) -> String {
         format!("{} to {}", self.status, self.to)
+    }
+
+    fn note(&self) -> Option<String> {
+        let variable = host_of_client(&self.to)?;
+        Some(format!(
+            "danger: the redirect to {} leads to any host that a client writes into {{{variable}}}; \
+             write the domain, as in https://{{{variable}}}.example.com/",
+            self.to
+        ))
     }
 }
 
@@ -159,6 +204,39 @@ mod tests {
             ":x",
         ] {
             assert!(read(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_host_that_the_client_chooses_is_noted() {
+        let note =
+            |to: &str| settings::read::<Redirect>(&settings::node!({ "to": to })).unwrap().note();
+        for (to, variable) in [
+            ("https://{path.x}/", "{path.x}"),
+            ("https://{path.x}", "{path.x}"),
+            ("{scheme}://{query.to}/a", "{query.to}"),
+            ("//{header.x-host}{path}", "{header.x-host}"),
+            ("https://{cookie.site}:8443/", "{cookie.site}"),
+            ("https://shop.{path.x}/", "{path.x}"),
+            ("https://{path.x}.{path.tld}/", "{path.tld}"),
+            ("https://{path.x}.com/", "{path.x}"),
+            ("https://example.com{query.x}/", "{query.x}"),
+        ] {
+            let note = note(to).unwrap_or_else(|| panic!("{to}"));
+            assert!(note.contains(&format!("writes into {variable};")), "{note}");
+        }
+        for to in [
+            "https://{host}{path}",
+            "https://{host}/{path.x}",
+            "https://example.com{path}",
+            "https://example.com{path.x}",
+            "https://{path.x}.example.com/",
+            "https://{path.x}-eu.example.com:8443{path}",
+            "https://example.com/?to={query.to}",
+            "/{path.x}//{query.y}",
+            "mailto:{query.x}",
+        ] {
+            assert_eq!(note(to), None, "{to}");
         }
     }
 

@@ -68,6 +68,10 @@ pub trait HandlerPlan: Send + Sync {
     fn upstream(&self) -> Option<&settings::Spanned<String>> {
         None
     }
+    /// What is valid in its settings and may still surprise, in a sentence for `check`.
+    fn note(&self) -> Option<String> {
+        None
+    }
     /// The upstreams that its own files name.
     fn mentions(&self) -> Option<&Mentions> {
         None
