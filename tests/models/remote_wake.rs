@@ -1,9 +1,9 @@
 //! A worker hears of every wake and cancellation that another thread sends.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::task::{Wake, Waker};
+use std::task::Poll;
 
-use loom::sync::Notify;
 use loom::thread;
 
 use join::AbortHandle;
@@ -21,31 +21,18 @@ mod join {
     pub(super) struct AbortHandle;
 }
 
-/// Wakes the model's worker.
-struct Driver(Notify);
-
-impl Wake for Driver {
-    fn wake(self: Arc<Self>) {
-        self.0.notify();
-    }
-}
-
 /// Runs the worker until it has received so many wakes of different tasks and cancellations.
 fn receive(queue: &RemoteQueue, wakes: usize, aborts: usize) {
-    let driver = Arc::new(Driver(Notify::new()));
-    let mut seen = (std::collections::BTreeSet::new(), 0);
-    loop {
+    let (mut woken, mut aborted) = (BTreeSet::new(), 0);
+    crate::Sleep::new().until(|cx| {
         // As in each turn of the executor.
-        queue.set_owner(Waker::from(driver.clone()));
+        queue.set_owner(cx.waker().clone());
         if let Some(received) = queue.take() {
-            seen.0.extend(received.wakes);
-            seen.1 += received.aborts.len();
+            woken.extend(received.wakes);
+            aborted += received.aborts.len();
         }
-        if (seen.0.len(), seen.1) == (wakes, aborts) {
-            return;
-        }
-        driver.0.wait();
-    }
+        if (woken.len(), aborted) == (wakes, aborts) { Poll::Ready(()) } else { Poll::Pending }
+    });
 }
 
 #[test]

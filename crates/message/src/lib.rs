@@ -19,7 +19,17 @@ mod request;
 mod response;
 mod route_info;
 mod shared_body;
+#[cfg(test)]
+#[path = "shared_body/tests.rs"]
+mod shared_body_tests;
 mod target;
+
+/// `tests/models` has loom's types under these names.
+mod sync {
+    pub(crate) use std::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+}
+
+use net::FileRange;
 
 pub use body::{Body, BodyStream, Frame, detach_small};
 pub use content::{Content, WINDOW_BYTES, in_pieces};

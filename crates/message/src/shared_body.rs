@@ -11,16 +11,17 @@
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use net::FileRange;
 
-use crate::detach_small;
-use crate::{Body, BodyStream, Fault, FaultKind, Frame, Headers};
+use crate::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use crate::{Body, BodyStream, Fault, FaultKind, FileRange, Frame, Headers, detach_small};
 use readers::Readers;
 
+// The path is for `tests/models`, which compiles this file as a module of its own.
+#[path = "shared_body/readers.rs"]
 mod readers;
 
 /// What a piece counts besides its bytes: what it takes to keep it. A server that sends byte by
@@ -379,6 +380,3 @@ impl Drop for SharedBodyReader {
         self.shared.readers().leave(self.place);
     }
 }
-
-#[cfg(test)]
-mod tests;

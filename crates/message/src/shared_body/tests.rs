@@ -1,12 +1,14 @@
 //! What writers and readers of a shared body are promised.
 
+use std::future::poll_fn;
 use std::rc::Rc;
 use std::sync::mpsc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use net::worker::block_on_local;
 
-use super::*;
+use crate::{Body, BodyStream, Fault, Frame, Full, Headers, SharedBodyReader, shared_body};
 
 async fn text(mut body: Body) -> Result<String, Fault> {
     let whole = body.collect(1 << 20).await?;
