@@ -38,7 +38,7 @@ fn answer(document: &ConfigDocument, request: &Request) -> Response {
     let etag = EntityTag::parse(tag.as_bytes());
     let have = Validators { exists: true, etag, last_modified: None };
     let mut response = match conditional::evaluate(&request.method, &asked, &have) {
-        conditional::Outcome::NotModified => Response::new(304),
+        conditional::PreconditionResult::NotModified => Response::new(304),
         _ => Response::with_body(200, document.syntax.media_type(), document.text.clone()),
     };
     response.headers.append(Known::Etag, &tag);

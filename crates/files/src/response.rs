@@ -6,7 +6,7 @@ use coding::Coding;
 use message::{
     Fault, FaultKind, HandlerResult, Headers, Request, Response, asked_range, preconditions, ranged,
 };
-use wire::conditional::{EntityTag, Outcome as Verdict, Validators};
+use wire::conditional::{EntityTag, PreconditionResult, Validators};
 use wire::{Known, Method, negotiate};
 
 use crate::resource::{Resource, Variant};
@@ -25,9 +25,9 @@ pub(crate) fn respond(resource: &Resource, request: &Request) -> HandlerResult {
         last_modified: Some(variant.modified_secs),
     };
     match preconditions(request, &validators) {
-        Verdict::Proceed => {}
-        Verdict::NotModified => return Ok(not_modified(variant)),
-        Verdict::PreconditionFailed => {
+        PreconditionResult::Proceed => {}
+        PreconditionResult::NotModified => return Ok(not_modified(variant)),
+        PreconditionResult::PreconditionFailed => {
             return Err(Fault::new(FaultKind::PreconditionFailed, ""));
         }
     }

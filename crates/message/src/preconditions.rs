@@ -1,6 +1,6 @@
 //! The conditions of a request, as its fields say them (RFC 9110 13).
 
-use wire::conditional::{Outcome, Preconditions, Validators, evaluate, if_range};
+use wire::conditional::{PreconditionResult, Preconditions, Validators, evaluate, if_range};
 use wire::{Known, Method};
 
 use crate::{Headers, Request};
@@ -9,10 +9,10 @@ const CONDITIONS: [Known; 4] =
     [Known::IfMatch, Known::IfNoneMatch, Known::IfModifiedSince, Known::IfUnmodifiedSince];
 
 /// What the preconditions of a request say of a representation with these validators.
-pub fn preconditions(request: &Request, have: &Validators<'_>) -> Outcome {
+pub fn preconditions(request: &Request, have: &Validators<'_>) -> PreconditionResult {
     let headers = &request.headers;
     if !headers.contains_any(&CONDITIONS) {
-        return Outcome::Proceed;
+        return PreconditionResult::Proceed;
     }
     let (if_match, if_none_match) =
         (headers.joined(Known::IfMatch), headers.joined(Known::IfNoneMatch));

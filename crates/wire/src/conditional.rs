@@ -89,7 +89,7 @@ pub struct Validators<'a> {
 
 /// The result of evaluating a conditional request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum PreconditionResult {
     Proceed,
     /// 304
     NotModified,
@@ -102,30 +102,34 @@ pub fn evaluate(
     method: &Method,
     preconditions: &Preconditions<'_>,
     validators: &Validators<'_>,
-) -> Outcome {
+) -> PreconditionResult {
     let reads = matches!(method, Method::Get | Method::Head);
     if let Some(value) = preconditions.if_match {
         if !matches(value, validators, |a, b| a.strong_eq(b)) {
-            return Outcome::PreconditionFailed;
+            return PreconditionResult::PreconditionFailed;
         }
     } else if let Some(value) = preconditions.if_unmodified_since
         && let (Some(since), Some(modified)) = (parse_http_date(value), validators.last_modified)
         && modified > since
     {
-        return Outcome::PreconditionFailed;
+        return PreconditionResult::PreconditionFailed;
     }
     if let Some(value) = preconditions.if_none_match {
         if matches(value, validators, |a, b| a.weak_eq(b)) {
-            return if reads { Outcome::NotModified } else { Outcome::PreconditionFailed };
+            return if reads {
+                PreconditionResult::NotModified
+            } else {
+                PreconditionResult::PreconditionFailed
+            };
         }
     } else if reads
         && let Some(value) = preconditions.if_modified_since
         && let (Some(since), Some(modified)) = (parse_http_date(value), validators.last_modified)
         && modified <= since
     {
-        return Outcome::NotModified;
+        return PreconditionResult::NotModified;
     }
-    Outcome::Proceed
+    PreconditionResult::Proceed
 }
 
 fn matches(
@@ -156,7 +160,7 @@ pub fn if_range(value: &[u8], validators: &Validators<'_>, now_secs: u64) -> boo
 
 #[cfg(test)]
 mod tests {
-    use super::{EntityTag, Outcome, Preconditions, Validators, evaluate, if_range};
+    use super::{EntityTag, PreconditionResult, Preconditions, Validators, evaluate, if_range};
     use crate::Method;
 
     const NOV_6: &[u8] = b"Sun, 06 Nov 1994 08:49:37 GMT";
@@ -182,14 +186,14 @@ mod tests {
         }
     }
 
-    /// method, If-Match, If-None-Match, If-Modified-Since, If-Unmodified-Since, outcome, for a
+    /// method, If-Match, If-None-Match, If-Modified-Since, If-Unmodified-Since, result, for a
     /// representation with the tag `"v1"` modified at the date above.
-    type Row = (&'static str, &'static str, &'static str, i64, i64, Outcome);
+    type Row = (&'static str, &'static str, &'static str, i64, i64, PreconditionResult);
     const ABSENT: i64 = i64::MIN;
 
     #[rustfmt::skip]
     const TABLE: &[Row] = {
-        use Outcome::{NotModified as NM, PreconditionFailed as PF, Proceed as OK};
+        use PreconditionResult::{NotModified as NM, PreconditionFailed as PF, Proceed as OK};
         &[
             ("GET", "", "", ABSENT, ABSENT, OK),
             ("GET", "\"v1\"", "", ABSENT, ABSENT, OK),
@@ -251,9 +255,9 @@ mod tests {
     fn a_missing_representation_fails_star_and_invalid_dates_are_ignored() {
         let nothing = Validators::default();
         let star = Preconditions { if_match: Some(b"*"), ..Preconditions::default() };
-        assert_eq!(evaluate(&Method::Put, &star, &nothing), Outcome::PreconditionFailed);
+        assert_eq!(evaluate(&Method::Put, &star, &nothing), PreconditionResult::PreconditionFailed);
         let star = Preconditions { if_none_match: Some(b"*"), ..Preconditions::default() };
-        assert_eq!(evaluate(&Method::Put, &star, &nothing), Outcome::Proceed);
+        assert_eq!(evaluate(&Method::Put, &star, &nothing), PreconditionResult::Proceed);
         let odd = Preconditions {
             if_modified_since: Some(b"yesterday"),
             if_unmodified_since: Some(b"0"),
@@ -261,7 +265,7 @@ mod tests {
         };
         assert_eq!(
             evaluate(&Method::Get, &odd, &validators("\"v1\"", NOV_6_SECS)),
-            Outcome::Proceed
+            PreconditionResult::Proceed
         );
     }
 

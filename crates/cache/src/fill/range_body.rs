@@ -7,7 +7,7 @@ use message::{
     asked_range, preconditions,
 };
 use wire::Known;
-use wire::conditional::{EntityTag, Outcome as ConditionResult, Validators};
+use wire::conditional::{EntityTag, PreconditionResult, Validators};
 use wire::date::parse_http_date;
 use wire::range::{ByteRange, Ranges, resolve, write_content_range, write_unsatisfied};
 
@@ -21,7 +21,7 @@ pub(crate) fn partial_or_not_modified(whole: Response, request: &Request) -> Opt
         return Some(Ok(whole));
     }
     let have = validators(&whole.headers);
-    if preconditions(request, &have) == ConditionResult::NotModified {
+    if preconditions(request, &have) == PreconditionResult::NotModified {
         return Some(Ok(without_content(&whole.headers)));
     }
     let length = whole.body.length();

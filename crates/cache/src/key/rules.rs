@@ -15,7 +15,7 @@ pub struct KeyRules {
     query: KeyQuery,
     /// Variables that count in addition to the URL, in order.
     parts: Box<[Variable]>,
-    /// The text behind the URL: NUL, the route, and a mark of these rules unless they are the
+    /// The text after the URL: NUL, the route, and a hash of these rules unless they are the
     /// defaults.
     route: Box<[u8]>,
 }
@@ -66,8 +66,8 @@ impl KeyRules {
         let mut text = [b"\0", route.as_bytes()].concat();
         if path != KeyPath::Normal || query != KeyQuery::default() || !parts.is_empty() {
             // Keys of other rules may have the same text with another meaning.
-            let rules = format!("{path:?} {query:?} {parts:?}");
-            text.extend_from_slice(format!("\u{1}{:08x}", fnv1a(rules.as_bytes())).as_bytes());
+            let hash = fnv1a(&identity(path, &query, &parts));
+            text.extend_from_slice(format!("\u{1}{hash:08x}").as_bytes());
         }
         KeyRules { path, query, parts, route: text.into() }
     }
@@ -148,6 +148,30 @@ impl KeyRules {
         self.url(scheme, authority, (&path, rest.get(question + 1..)), &mut buffer).ok()?;
         Some(buffer.url().into())
     }
+}
+
+/// Key rules as text. The hash of it is in the keys of objects on disk, so it must not change between
+/// releases: it has the spellings of the configuration, and no name of this code.
+fn identity(path: KeyPath, query: &KeyQuery, parts: &[Variable]) -> Vec<u8> {
+    let mut text = match path {
+        KeyPath::Normal => b"path normal".to_vec(),
+        KeyPath::Raw => b"path raw".to_vec(),
+    };
+    text.extend_from_slice(if query.sorted { b"\0query sorted" } else { b"\0query as received" });
+    let (sign, names) = match &query.significant {
+        SignificantParams::All => (b'*', &[][..]),
+        SignificantParams::Only(names) => (b'+', &names[..]),
+        SignificantParams::Except(names) => (b'-', &names[..]),
+    };
+    text.extend_from_slice(&[0, sign]);
+    for name in names {
+        text.push(0);
+        text.extend_from_slice(name);
+    }
+    for part in parts {
+        text.extend_from_slice(format!("\0{{{part}}}").as_bytes());
+    }
+    text
 }
 
 /// Appends an authority without a default port and without the final dot of a fully qualified name,

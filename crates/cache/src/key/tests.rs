@@ -55,6 +55,24 @@ fn the_url_comes_first_and_then_the_route() {
     });
 }
 
+/// Objects on disk are found by these texts after an update, so a failure of this test means that a
+/// release would fetch all of them again.
+#[test]
+fn the_hash_of_key_rules_stays_the_same() {
+    let names = |names: &[&str]| names.iter().map(|name| name.as_bytes().into()).collect();
+    let except = SignificantParams::Except(names(&["utm_source", "ref"]));
+    let only = SignificantParams::Only(names(&["page"]));
+    let sorted = |significant| KeyQuery { sorted: true, significant };
+    for (rules, hash) in [
+        (rules(&["header.x-a", "{consumer}"]), "589a7875"),
+        (KeyRules::new("shop", KeyPath::Raw, sorted(except), []), "5052a187"),
+        (KeyRules::new("shop", KeyPath::Normal, sorted(only), []), "73bde57e"),
+    ] {
+        let text = text(&rules, &request("/", &[("Host", "a")])).unwrap();
+        assert_eq!(text.split('\0').nth(1), Some(&*format!("shop\u{1}{hash}")));
+    }
+}
+
 #[test]
 fn a_part_that_is_missing_is_not_an_empty_one_and_every_value_counts() {
     let rules = rules(&["header.x-a", "cookie.sid", "{query.q}-{consumer}"]);

@@ -1,7 +1,7 @@
 //! Conditions of clients against a stored response (RFC 9111 4.3.2).
 
 use message::Headers;
-use wire::conditional::{EntityTag, Outcome, Preconditions, Validators, evaluate};
+use wire::conditional::{EntityTag, PreconditionResult, Preconditions, Validators, evaluate};
 use wire::date::parse_http_date;
 use wire::{Known, Method};
 
@@ -17,9 +17,9 @@ pub fn conditions(
     stored: &Headers,
     etags: [Option<&[u8]>; 2],
     received_secs: u64,
-) -> Outcome {
+) -> PreconditionResult {
     if status != 200 {
-        return Outcome::Proceed;
+        return PreconditionResult::Proceed;
     }
     let if_none_match = request.joined(Known::IfNoneMatch);
     let asked = Preconditions {
@@ -28,7 +28,7 @@ pub fn conditions(
         ..Preconditions::default()
     };
     if asked.if_none_match.is_none() && asked.if_modified_since.is_none() {
-        return Outcome::Proceed;
+        return PreconditionResult::Proceed;
     }
     let date = |known| stored.get(known).and_then(parse_http_date);
     let last_modified = date(Known::LastModified).or_else(|| date(Known::Date));
@@ -37,8 +37,8 @@ pub fn conditions(
         let etag = etag.and_then(EntityTag::parse);
         evaluate(&Method::Get, &asked, &Validators { exists: true, etag, last_modified })
     });
-    match outcomes.contains(&Outcome::NotModified) {
-        true => Outcome::NotModified,
-        false => Outcome::Proceed,
+    match outcomes.contains(&PreconditionResult::NotModified) {
+        true => PreconditionResult::NotModified,
+        false => PreconditionResult::Proceed,
     }
 }

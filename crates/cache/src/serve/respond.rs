@@ -2,7 +2,7 @@
 
 use message::{Body, HandlerResult, Headers, Request, Response, asked_range, ranged};
 use wire::Known;
-use wire::conditional::{EntityTag, Outcome as ConditionResult, Validators};
+use wire::conditional::{EntityTag, PreconditionResult, Validators};
 use wire::date::parse_http_date;
 
 use crate::StoredResponse;
@@ -93,7 +93,7 @@ pub(crate) fn not_modified(
         let meta = &response.meta;
         let tags = [tag, None];
         let result = conditions(&request.headers, meta.status, headers, tags, meta.received_secs);
-        result == ConditionResult::NotModified
+        result == PreconditionResult::NotModified
     };
     let token = response.coding.map_or("identity", |coding| coding.token());
     let origins = || without_suffix(own?, token);

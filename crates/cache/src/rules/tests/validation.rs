@@ -1,6 +1,6 @@
 //! RFC 9111 4.3.1 to 4.3.3: conditions to the origin, and those of clients.
 
-use wire::conditional::Outcome;
+use wire::conditional::PreconditionResult;
 
 use super::{NOW, date, fields, lines};
 use crate::rules::{conditions, precondition, validate};
@@ -31,7 +31,7 @@ fn s4_3_1_without_validators_there_is_no_condition() {
     assert!(conditions("Date: x").is_empty());
 }
 
-fn outcome(request: &str, status: u16, stored: &str) -> Outcome {
+fn outcome(request: &str, status: u16, stored: &str) -> PreconditionResult {
     let (request, stored) = (fields(request), fields(stored));
     let etag = stored.get("ETag");
     conditions::conditions(&request, status, &stored, [etag, Some(b"\"origin\"")], NOW)
@@ -43,13 +43,13 @@ const TAGGED: &str = "ETag: \"a\"";
 fn s4_3_2_if_none_match_is_evaluated() {
     for matching in ["\"a\"", "W/\"a\"", "\"b\", \"a\"", "*", "\"origin\""] {
         let verdict = outcome(&format!("If-None-Match: {matching}"), 200, TAGGED);
-        assert_eq!(verdict, Outcome::NotModified, "{matching}");
+        assert_eq!(verdict, PreconditionResult::NotModified, "{matching}");
     }
     let lines = "If-None-Match: \"b\"\nIf-None-Match: \"a\"";
-    assert_eq!(outcome(lines, 200, TAGGED), Outcome::NotModified);
+    assert_eq!(outcome(lines, 200, TAGGED), PreconditionResult::NotModified);
     for other in ["\"b\"", "a", "\"A\"", "\"a-gzip\""] {
         let verdict = outcome(&format!("If-None-Match: {other}"), 200, TAGGED);
-        assert_eq!(verdict, Outcome::Proceed, "{other}");
+        assert_eq!(verdict, PreconditionResult::Proceed, "{other}");
     }
 }
 
@@ -57,26 +57,34 @@ fn s4_3_2_if_none_match_is_evaluated() {
 fn s4_3_2_if_modified_since_is_evaluated() {
     let asked = |offset_s| format!("If-Modified-Since: {}", date(offset_s));
     let modified = format!("Last-Modified: {}\nDate: {}", date(-50), date(-10));
-    assert_eq!(outcome(&asked(-50), 200, &modified), Outcome::NotModified);
-    assert_eq!(outcome(&asked(-49), 200, &modified), Outcome::NotModified);
-    assert_eq!(outcome(&asked(-51), 200, &modified), Outcome::Proceed);
+    assert_eq!(outcome(&asked(-50), 200, &modified), PreconditionResult::NotModified);
+    assert_eq!(outcome(&asked(-49), 200, &modified), PreconditionResult::NotModified);
+    assert_eq!(outcome(&asked(-51), 200, &modified), PreconditionResult::Proceed);
     let dated = format!("Date: {}", date(-10));
-    assert_eq!(outcome(&asked(-10), 200, &dated), Outcome::NotModified);
-    assert_eq!(outcome(&asked(-11), 200, &dated), Outcome::Proceed);
-    assert_eq!(outcome(&asked(0), 200, ""), Outcome::NotModified, "when it was received");
-    assert_eq!(outcome(&asked(-1), 200, ""), Outcome::Proceed);
+    assert_eq!(outcome(&asked(-10), 200, &dated), PreconditionResult::NotModified);
+    assert_eq!(outcome(&asked(-11), 200, &dated), PreconditionResult::Proceed);
+    assert_eq!(
+        outcome(&asked(0), 200, ""),
+        PreconditionResult::NotModified,
+        "when it was received"
+    );
+    assert_eq!(outcome(&asked(-1), 200, ""), PreconditionResult::Proceed);
 }
 
 #[test]
 fn s4_3_2_if_none_match_silences_if_modified_since() {
     let request = format!("If-None-Match: \"b\"\nIf-Modified-Since: {}", date(0));
-    assert_eq!(outcome(&request, 200, TAGGED), Outcome::Proceed);
+    assert_eq!(outcome(&request, 200, TAGGED), PreconditionResult::Proceed);
 }
 
 #[test]
 fn rfc9110_s13_2_1_other_answers_than_200_have_no_conditions() {
     for status in [404, 301, 204, 500] {
-        assert_eq!(outcome("If-None-Match: *", status, TAGGED), Outcome::Proceed, "{status}");
+        assert_eq!(
+            outcome("If-None-Match: *", status, TAGGED),
+            PreconditionResult::Proceed,
+            "{status}"
+        );
     }
 }
 
