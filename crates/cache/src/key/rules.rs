@@ -150,8 +150,8 @@ impl KeyRules {
     }
 }
 
-/// Key rules as text. The hash of it is in the keys of objects on disk, so it must not change between
-/// releases: it has the spellings of the configuration, and no name of this code.
+/// Key rules as text. The hash of it is in the keys of objects on disk, so it must not change
+/// between releases: it has the spellings of the configuration, and no name of this code.
 fn identity(path: KeyPath, query: &KeyQuery, parts: &[Variable]) -> Vec<u8> {
     let mut text = match path {
         KeyPath::Normal => b"path normal".to_vec(),
