@@ -4,8 +4,8 @@
 //! no spelling of a path escapes a rewrite. The result is made canonical before any other part of
 //! the program sees it: it has no dot segment, wherever its parts came from. What is not replaced
 //! keeps the escapes of the client, and the query stays. Route parameters keep the text they
-//! matched. By a variable, a client neither climbs in the path (`..`) nor puts `%2F` into it, unless
-//! its listener keeps encoded slashes.
+//! matched. By a variable, a client neither climbs in the path (`..`) nor puts `%2F` into it,
+//! unless its listener keeps encoded slashes.
 
 use std::borrow::Cow;
 use std::rc::Rc;

@@ -3,8 +3,8 @@
 //!
 //! Owns the definition of a valid host: a registered name, an IPv4 address, or an IPv6 address in
 //! brackets; never user information, never empty, and without escapes: no DNS name has any, and
-//! parsers that decode them (WHATWG URL) would read another host than the routes. Comparison ignores
-//! case. Never resolves a name.
+//! parsers that decode them (WHATWG URL) would read another host than the routes. Comparison
+//! ignores case. Never resolves a name.
 
 use std::net::Ipv6Addr;
 
