@@ -118,8 +118,8 @@ impl HandlerPlan for Redirect {
     fn note(&self) -> Option<String> {
         let variable = host_of_client(&self.to)?;
         Some(format!(
-            "danger: the redirect to {} leads to any host that a client writes into {{{variable}}}; \
-             write the domain, as in https://{{{variable}}}.example.com/",
+            "danger: the redirect to {} leads to any host that a client writes into \
+             {{{variable}}}; write the domain, as in https://{{{variable}}}.example.com/",
             self.to
         ))
     }
