@@ -15,6 +15,7 @@ const LEVELS: &[(&str, u8)] = &[
     ("telemetry", 1),
     ("net", 1),
     ("message", 2),
+    ("tls-settings", 2),
     ("store", 2),
     ("plugin", 3),
     ("http-client", 4),
@@ -74,7 +75,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("pyo3-build-config", &["wheel"]),
     ("quote", &["settings-derive"]),
     // Certificates for tests; later for development.
-    ("rcgen", &["net", "scenarios"]),
+    ("rcgen", &["net", "tls-settings", "scenarios"]),
     ("rustls", &["net"]),
     ("rustls-native-certs", &["net"]),
     ("saphyr", &[]),

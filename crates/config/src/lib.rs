@@ -50,5 +50,5 @@ pub use records::{
     ListenerTimeouts, LogFormatWord, LogSettings, LogTarget, MetricsAccess, RouteLimits,
     RouteSettings, RouteTimeouts, Settings, Timeouts, UnknownHost, Workers,
 };
-pub use server_plan::{AdminPlan, ListenerPlan, RoutePlan, ServerPlan};
+pub use server_plan::{AdminPlan, ListenerPlan, ListenerTls, RoutePlan, ServerPlan};
 pub use source::{Document, FileSource, Replaced, Source, TextSource};

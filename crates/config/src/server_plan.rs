@@ -7,11 +7,13 @@ use std::sync::Arc;
 
 use apps::AppSettings;
 use cache::CacheSettings;
+use net::tls::ServerTls;
 use net::{Bind, ListenOptions};
 use plugin::problem::ErrorPages;
 use plugin::{FilterPlan, HandlerPlan};
 use router::{RouteId, Router};
 use settings::{Cidr, FilePath, Secret};
+use tls_settings::PlainHttp;
 use upstream::UpstreamSettings;
 
 use crate::parts::Part;
@@ -72,6 +74,7 @@ pub struct ListenerPlan {
     pub name: String,
     pub bind: Bind,
     pub options: ListenOptions,
+    pub tls: Option<ListenerTls>,
     pub half_close: bool,
     pub encoded_slashes: EncodedSlashes,
     pub unknown_host: UnknownHost,
@@ -79,6 +82,13 @@ pub struct ListenerPlan {
     pub limits: Limits,
     /// The server's, overridden by the listener's own.
     pub timeouts: Timeouts,
+}
+
+/// TLS of a listener.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ListenerTls {
+    pub server: ServerTls,
+    pub plain_http: PlainHttp,
 }
 
 /// Which way requests go.

@@ -6,14 +6,14 @@ use net::{Bind, ListenOptions};
 use settings::{Address, Host, Reader, Spanned, quote};
 
 use crate::records::{EncodedSlashes, ListenerSettings, Settings, UnknownHost};
-use crate::server_plan::ListenerPlan;
+use crate::server_plan::{ListenerPlan, ListenerTls};
 
 pub(super) fn compile(settings: &Settings, reader: &mut Reader<'_>) -> Vec<ListenerPlan> {
     let mut plans: Vec<ListenerPlan> = Vec::new();
     for (name, listener) in &settings.listeners.entries {
         let Some(bind) = bind(&listener.bind, reader) else { continue };
         taken(&bind, &listener.bind, plans.iter(), reader);
-        plans.push(plan(&name.value, bind, listener, settings));
+        plans.push(plan(&name.value, bind, listener, settings, reader));
     }
     if let (Some(route), true) =
         (settings.routes.first(), settings.listeners.names().next().is_none())
@@ -42,6 +42,7 @@ pub(super) fn programs(
             name: format!("program-{}", place + 1),
             bind,
             options: ListenOptions::default(),
+            tls: None,
             half_close: false,
             encoded_slashes: EncodedSlashes::Refuse,
             unknown_host: UnknownHost::NotFound,
@@ -82,7 +83,13 @@ fn taken<'p>(
     }
 }
 
-fn plan(name: &str, bind: Bind, listener: &ListenerSettings, settings: &Settings) -> ListenerPlan {
+fn plan(
+    name: &str,
+    bind: Bind,
+    listener: &ListenerSettings,
+    settings: &Settings,
+    reader: &mut Reader<'_>,
+) -> ListenerPlan {
     ListenerPlan {
         name: name.to_owned(),
         bind,
@@ -92,6 +99,10 @@ fn plan(name: &str, bind: Bind, listener: &ListenerSettings, settings: &Settings
             keepalive: listener.keepalive.map(settings::Duration::get),
             mode: None,
         },
+        tls: listener.tls.as_ref().and_then(|tls| {
+            let server = tls.build(&[b"http/1.1"], tls.span, reader)?;
+            Some(ListenerTls { server, plain_http: tls.plain_http })
+        }),
         half_close: listener.half_close,
         encoded_slashes: listener.encoded_slashes,
         unknown_host: listener.unknown_host,

@@ -1,17 +1,20 @@
 //! `listeners.NAME`: where clients come in.
 
 use settings::{Address, Duration, Setting, Spanned};
+use tls_settings::ListenerTlsSettings;
 
 use super::bounds::{ListenerLimits, ListenerTimeouts};
 
 /// Where clients come in. Every worker listens on it.
 #[derive(Clone, Debug, PartialEq, Setting)]
-#[setting(later(tls, proxy_protocol))]
+#[setting(later(proxy_protocol))]
 pub struct ListenerSettings {
     /// The address: `127.0.0.1:8080`, `[::1]:8080`, `:8080` for all addresses, or
     /// `unix:/run/tidegate.sock`.
     #[setting(example = "127.0.0.1:8080", example = "unix:/run/tidegate.sock")]
     pub bind: Spanned<Address>,
+    /// TLS: the listener serves https.
+    pub tls: Option<Spanned<ListenerTlsSettings>>,
     /// A client whose connection ends after a whole request still gets its answer, instead of
     /// counting as gone.
     #[setting(default = false)]
@@ -76,7 +79,8 @@ mod tests {
 
     #[test]
     fn what_comes_later_is_refused() {
-        let out = read::<ListenerSettings>(&node!({ "bind": ":80", "tls": {} })).unwrap_err();
-        assert!(out.contains("`tls` comes later"), "{out}");
+        let out =
+            read::<ListenerSettings>(&node!({ "bind": ":80", "proxy_protocol": {} })).unwrap_err();
+        assert!(out.contains("`proxy_protocol` comes later"), "{out}");
     }
 }

@@ -1,0 +1,19 @@
+//! Settings of TLS: certificates in files, TLS of listeners, TLS to servers.
+//!
+//! Owns how they are written and how files become checked certificates; every error stands at the
+//! file that it concerns. The files are read with the configuration and watched as a part of it, so
+//! a renewed certificate is a reload, and an invalid one keeps the configuration in use. Never
+//! performs a handshake: `net::tls` does.
+
+mod certificate;
+mod listener;
+mod upstream;
+
+pub use certificate::CertificateSetting;
+pub use listener::{
+    ClientAuthMode, ClientAuthSettings, ListenerTlsSettings, PlainHttp, UnknownName,
+};
+pub use upstream::UpstreamTlsSettings;
+
+#[cfg(test)]
+mod tests;

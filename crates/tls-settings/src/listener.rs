@@ -1,0 +1,130 @@
+//! `listeners.NAME.tls`: what a listener offers, and what it demands of clients.
+
+use net::tls::{ClientAuth, ServerOptions, ServerTls, TICKET_KEY_BYTES_MIN};
+use settings::{Node, Reader, Setting, Span, Spanned};
+
+use crate::certificate::{CertificateSetting, Version, read_file};
+
+/// TLS of a listener.
+#[derive(Clone, Debug, PartialEq, Setting)]
+#[setting(check = check_listener, later(acme))]
+pub struct ListenerTlsSettings {
+    /// Certificates with their keys. The one whose names fit the name that the client asks for
+    /// (SNI) is presented: an exact name wins over a wildcard. Several for the same names are tried
+    /// in this order, so that clients without ECDSA get RSA.
+    pub certificates: Vec<CertificateSetting>,
+    /// What a client gets that asks for no name, or for one that no certificate has.
+    #[setting(default = "default")]
+    pub unknown_name: UnknownName,
+    /// The oldest version that is accepted.
+    #[setting(default = "1.2")]
+    min_version: Version,
+    /// Certificates of clients.
+    pub client_auth: Option<ClientAuthSettings>,
+    /// Files with keys of session tickets, for machines that resume each other's sessions; at
+    /// least 32 random bytes each, such as `openssl rand 80`. The first encrypts, all decrypt: to
+    /// rotate, put a new one first and remove the last. Unless set, every process has random keys
+    /// that it replaces every six hours.
+    #[setting(default = [], example = ["new.key", "old.key"])]
+    ticket_keys: Vec<Spanned<String>>,
+    /// Response to a plain HTTP request on this listener.
+    #[setting(default = "reject")]
+    pub plain_http: PlainHttp,
+}
+
+/// What a client gets whose name no certificate has.
+#[derive(Clone, Copy, Debug, PartialEq, Setting)]
+pub enum UnknownName {
+    /// The first certificate.
+    Default,
+    /// A failed handshake.
+    Reject,
+}
+
+/// Response to a plain HTTP request on a port for TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Setting)]
+pub enum PlainHttp {
+    /// 400, and the connection is closed.
+    Reject,
+    /// 308 to the same address with `https`.
+    Redirect,
+}
+
+/// Certificates of clients.
+#[derive(Clone, Debug, PartialEq, Setting)]
+pub struct ClientAuthSettings {
+    /// The certificate authorities that issue them, a PEM file.
+    #[setting(example = "clients.pem")]
+    ca: Spanned<String>,
+    /// Whether a client without a certificate is served.
+    #[setting(default = "required")]
+    pub mode: ClientAuthMode,
+}
+
+/// Whether clients must have a certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Setting)]
+pub enum ClientAuthMode {
+    /// A client without a valid certificate is rejected.
+    Required,
+    /// A client may have none; one that is presented must be valid.
+    Optional,
+}
+
+fn check_listener(settings: &ListenerTlsSettings, node: &Node, reader: &mut Reader<'_>) {
+    // An entry with an error is reported where it stands.
+    let written = node.get("certificates").filter(|list| list.list().is_some_and(<[_]>::is_empty));
+    if settings.certificates.is_empty()
+        && let Some(list) = written
+    {
+        reader
+            .error(list.span, "no certificate")
+            .help("write certificates: [{ cert: site.pem, key: site.key }]");
+    }
+}
+
+impl ListenerTlsSettings {
+    /// Reads the remaining files and makes what listeners use. `protocols` are those of ALPN,
+    /// preferred ones first; `span` is where the settings stand.
+    pub fn build(
+        &self,
+        protocols: &[&[u8]],
+        span: Span,
+        reader: &mut Reader<'_>,
+    ) -> Option<ServerTls> {
+        let client_auth = match &self.client_auth {
+            None => None,
+            Some(auth) => Some(ClientAuth {
+                authorities: read_file(&auth.ca, reader)?,
+                required: auth.mode == ClientAuthMode::Required,
+            }),
+        };
+        let mut ticket_keys = Vec::new();
+        for path in &self.ticket_keys {
+            let key = read_file(path, reader)?;
+            if key.len() < TICKET_KEY_BYTES_MIN {
+                let why =
+                    format!("a key of session tickets has {TICKET_KEY_BYTES_MIN} bytes or more");
+                reader.error(path.span, why).help("make one with `openssl rand 80`");
+                return None;
+            }
+            ticket_keys.push(key);
+        }
+        if self.certificates.is_empty() {
+            return None;
+        }
+        let built = ServerTls::new(ServerOptions {
+            certificates: self.certificates.iter().map(|setting| setting.0.clone()).collect(),
+            reject_unknown_names: self.unknown_name == UnknownName::Reject,
+            min_version: self.min_version.into(),
+            protocols: protocols.iter().map(|protocol| protocol.to_vec()).collect(),
+            client_auth,
+            ticket_keys,
+        });
+        built
+            .map_err(|error| match &self.client_auth {
+                Some(auth) => reader.error(auth.ca.span, format!("{}: {error}", auth.ca.value)),
+                None => reader.error(span, error),
+            })
+            .ok()
+    }
+}

@@ -1,0 +1,120 @@
+//! Declarations, and errors at the files that they concern.
+
+use rcgen::{CertificateParams, KeyPair};
+use settings::{Reader, Report, Span, node, read, verify};
+use tempfile::TempDir;
+
+use crate::{ListenerTlsSettings, UpstreamTlsSettings};
+
+/// A directory with a self-signed certificate and its key, the key of another one, and an expired
+/// certificate with its key.
+fn directory() -> TempDir {
+    let directory = tempfile::tempdir().unwrap();
+    let write = |name: &str, content: String| {
+        std::fs::write(directory.path().join(name), content).unwrap();
+    };
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::new(vec!["a.test".to_owned()]).unwrap();
+    write("a.pem", params.self_signed(&key).unwrap().pem());
+    params.not_after = rcgen::date_time_ymd(2001, 1, 1);
+    write("expired.pem", params.self_signed(&key).unwrap().pem());
+    write("a.key", key.serialize_pem());
+    write("b.key", KeyPair::generate().unwrap().serialize_pem());
+    write("short", "x".repeat(31));
+    write("ticket", "x".repeat(80));
+    directory
+}
+
+fn path(directory: &TempDir, name: &str) -> String {
+    directory.path().join(name).to_str().unwrap().to_owned()
+}
+
+#[test]
+fn every_declaration_holds() {
+    verify::<ListenerTlsSettings>().unwrap();
+    verify::<UpstreamTlsSettings>().unwrap();
+}
+
+#[test]
+fn a_listener_is_built_from_its_files() {
+    let directory = directory();
+    let at = |name| path(&directory, name);
+    let (cert, key, ticket) = (at("a.pem"), at("a.key"), at("ticket"));
+    let settings: ListenerTlsSettings = read(&node!({
+        "certificates": [{ "cert": cert, "key": key }],
+        "unknown_name": "reject",
+        "min_version": "1.3",
+        "client_auth": { "ca": cert, "mode": "optional" },
+        "ticket_keys": [ticket],
+    }))
+    .unwrap();
+    let mut report = Report::new();
+    let built = settings.build(&[b"http/1.1"], Span::NOWHERE, &mut Reader::new(&mut report));
+    let options = built.expect("no error").options().clone();
+    assert_eq!(options.certificates[0].details.dns_names().collect::<Vec<_>>(), ["a.test"]);
+    assert!(options.reject_unknown_names && !options.client_auth.unwrap().required);
+    assert_eq!(options.min_version, net::tls::TlsVersion::Tls13);
+    assert_eq!((options.protocols, options.ticket_keys.len()), (vec![b"http/1.1".to_vec()], 1));
+}
+
+#[test]
+fn errors_name_the_file() {
+    let directory = directory();
+    let at = |name| path(&directory, name);
+    let (cert, key) = (at("a.pem"), at("a.key"));
+    let pair = |cert: &str, key: &str| node!({ "certificates": [{ "cert": cert, "key": key }] });
+    for (node, expected) in [
+        (pair(&cert, &at("b.key")), "b.key: the private key does not belong to the certificate"),
+        (pair(&at("expired.pem"), &key), "expired.pem: the certificate expired on 2001-01-01"),
+        (pair(&key, &key), "a.key: no certificate"),
+        (pair(&cert, &cert), "a.pem: no private key"),
+        (pair(&at("none"), &key), "cannot read"),
+        (node!({ "certificates": [] }), "no certificate"),
+        (node!({ "certificates": [{ "cert": cert }] }), "key"),
+        (node!({ "acme": {} }), "`acme` comes later"),
+        (node!({ "certificates": [], "min_version": "1.1" }), "1.1"),
+    ] {
+        let out = read::<ListenerTlsSettings>(&node).unwrap_err();
+        assert!(out.contains(expected), "{out}\nwanted {expected}");
+    }
+    let ocsp = node!({ "certificates": [{ "cert": cert, "key": key, "ocsp": key }] });
+    let out = read::<ListenerTlsSettings>(&ocsp).unwrap_err();
+    assert!(out.contains("a.key: not an OCSP response in DER"), "{out}");
+}
+
+#[test]
+fn errors_of_the_second_step_name_the_file() {
+    let directory = directory();
+    let at = |name| path(&directory, name);
+    let (cert, key, short) = (at("a.pem"), at("a.key"), at("short"));
+    for (node, expected) in [
+        (
+            node!({ "certificates": [{ "cert": cert, "key": key }], "client_auth": { "ca": key } }),
+            "a.key: no certificate",
+        ),
+        (
+            node!({ "certificates": [{ "cert": cert, "key": key }], "ticket_keys": [short] }),
+            "a key of session tickets has 32 bytes or more",
+        ),
+    ] {
+        let settings: ListenerTlsSettings = read(&node).unwrap();
+        let mut report = Report::new();
+        let built = settings.build(&[], Span::NOWHERE, &mut Reader::new(&mut report));
+        let out = report.render();
+        assert!(built.is_none() && out.contains(expected), "{out}\nwanted {expected}");
+    }
+    let settings: UpstreamTlsSettings = read(&node!({ "ca": key })).unwrap();
+    let mut report = Report::new();
+    let built = settings.build(&[], Span::NOWHERE, &mut Reader::new(&mut report));
+    assert!(built.is_none() && report.render().contains("a.key: no certificate"));
+}
+
+#[test]
+fn a_server_name_is_a_name() {
+    for (name, valid) in [("api.internal", true), ("10.0.0.1", true), ("a b", false)] {
+        let settings: UpstreamTlsSettings = read(&node!({ "server_name": name })).unwrap();
+        let mut report = Report::new();
+        let read = settings.server_name(&mut Reader::new(&mut report));
+        assert_eq!((read.is_some(), report.is_empty()), (valid, valid), "{name}");
+    }
+}
