@@ -46,6 +46,7 @@ mod slow_client;
 mod smuggling;
 mod targets;
 mod timeouts;
+mod tls;
 mod tunnel;
 mod unknown_host;
 mod unread_bodies;

@@ -27,6 +27,7 @@
 //! ```
 #![allow(clippy::disallowed_types, reason = "the client side of a test opens its own sockets")]
 
+mod authority;
 mod binary;
 mod connection;
 mod gate;
@@ -38,6 +39,7 @@ mod server;
 mod upstream;
 mod wait;
 
+pub use authority::{Authority, Issued};
 pub use binary::tidegate_binary;
 pub use connection::Connection;
 pub use gate::{Gate, Opener, gate};

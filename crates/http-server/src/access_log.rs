@@ -131,6 +131,17 @@ impl Masks {
             object.text("query", &self.masked(query));
         }
         object.text("protocol", request.version.as_str().as_bytes());
+        if let Some(tls) = &request.facts.tls {
+            object.text("tls_version", tls.version_name().as_bytes());
+            object.text("tls_cipher", tls.cipher_name().as_bytes());
+            if let Some(name) = &tls.server_name {
+                object.text("tls_server_name", name.as_bytes());
+            }
+            if let Some(peer) = &tls.peer {
+                object.text("tls_client_subject", peer.details.subject.as_bytes());
+                object.text("tls_client_fingerprint", peer.details.fingerprint.as_bytes());
+            }
+        }
         object.number("status", u64::from(status));
         object.number("bytes", body_bytes);
         object.number("duration_us", duration_us);

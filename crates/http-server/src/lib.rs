@@ -10,9 +10,11 @@ mod allowance;
 mod fault_log;
 mod h1;
 mod listener_snapshot;
+mod secure;
 
 pub use access_log::{AccessFormat, AccessLog};
 pub use h1::{refuse, serve};
 pub use listener_snapshot::{
     ConnectionTimeouts, ListenerSnapshot, Service, TrustedProxies, close_longest_idle,
 };
+pub use secure::ListenerTls;

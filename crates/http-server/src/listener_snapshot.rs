@@ -19,6 +19,7 @@ use wire::h1::HeadLimits;
 
 use crate::AccessLog;
 use crate::h1::ConnectionIo;
+use crate::secure::ListenerTls;
 use message::Bounds;
 use plugin::Dispatch;
 use plugin::problem::ErrorPages;
@@ -36,6 +37,8 @@ pub struct ConnectionTimeouts {
 
 /// What the current Plan says about a listener's connections.
 pub struct ListenerSnapshot {
+    /// TLS of new connections; `None` serves in the clear.
+    pub tls: Option<ListenerTls>,
     pub dispatch: Rc<dyn Dispatch>,
     pub head_limits: HeadLimits,
     pub timeouts: ConnectionTimeouts,
@@ -68,6 +71,8 @@ pub struct Service {
     pub metrics: Arc<WorkerMetrics>,
     draining: Cell<bool>,
     connections: RefCell<Slab<(WakeHandle, Weak<ConnectionIo>)>>,
+    /// Connections whose TLS handshake is in progress.
+    handshakes: Cell<usize>,
 }
 
 impl Service {
@@ -77,6 +82,7 @@ impl Service {
             metrics,
             draining: Cell::new(false),
             connections: RefCell::default(),
+            handshakes: Cell::new(0),
         })
     }
 
@@ -92,7 +98,13 @@ impl Service {
 
     /// Connections now open.
     pub fn open_connections(&self) -> usize {
-        self.connections.borrow().len()
+        self.connections.borrow().len() + self.handshakes.get()
+    }
+
+    /// Counts a connection as open until its handshake has ended.
+    pub(crate) fn begin_handshake(self: &Rc<Self>) -> HandshakeGuard {
+        self.handshakes.set(self.handshakes.get() + 1);
+        HandshakeGuard(self.clone())
     }
 
     pub fn is_draining(&self) -> bool {
@@ -137,6 +149,15 @@ pub fn close_longest_idle(services: &[Rc<Service>], idle_for: Duration) -> usize
         wake.wake();
     }
     idle.len()
+}
+
+/// A handshake in progress.
+pub(crate) struct HandshakeGuard(Rc<Service>);
+
+impl Drop for HandshakeGuard {
+    fn drop(&mut self) {
+        self.0.handshakes.set(self.0.handshakes.get() - 1);
+    }
 }
 
 /// A connection's place in its service.

@@ -3,6 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 
+use net::tls::TlsInfo;
 use net::{Bind, Peer};
 
 /// Whether the client spoke to us in the clear.
@@ -38,12 +39,6 @@ impl Protocol {
     }
 }
 
-/// Facts of a TLS session; they are there only where TLS is.
-#[derive(Clone, Debug, Default)]
-pub struct TlsFacts {
-    pub server_name: Option<Box<str>>,
-}
-
 /// One connection, seen from its exchanges.
 #[derive(Clone, Debug)]
 pub struct ConnectionFacts {
@@ -52,7 +47,8 @@ pub struct ConnectionFacts {
     /// The name of the listener in the configuration.
     pub listener: Rc<str>,
     pub protocol: Protocol,
-    pub tls: Option<Rc<TlsFacts>>,
+    /// What the TLS handshake has agreed on; `None` in the clear.
+    pub tls: Option<Rc<TlsInfo>>,
 }
 
 impl ConnectionFacts {

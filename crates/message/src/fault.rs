@@ -93,6 +93,8 @@ fault_kinds! {
     BodyTooLarge = "body_too_large" Client 413 Never CloseReason::BodyTooLarge;
     SlowClient = "slow_client" Client 408 Never CloseReason::SlowClient;
     UnknownHost = "unknown_host" Client 421 Never CloseReason::UnknownHost;
+    Misdirected = "misdirected" Client 421 Never CloseReason::Malformed;
+    PlainHttp = "plain_http" Client 400 Never CloseReason::Malformed;
     ClientGone = "client_gone" Client 400 Never CloseReason::ClientGone;
     OnlyIfCached = "only_if_cached" Client 504 Never CloseReason::Malformed;
     PurgeNotAllowed = "purge_not_allowed" Client 403 Never CloseReason::Malformed;

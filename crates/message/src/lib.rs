@@ -34,7 +34,7 @@ use net::FileRange;
 pub use body::{Body, BodyStream, Frame, detach_small};
 pub use content::{Content, WINDOW_BYTES, in_pieces};
 pub use duplex::{Duplex, Ending, LocalFuture, Takeover};
-pub use facts::{ConnectionFacts, Protocol, Scheme, TlsFacts};
+pub use facts::{ConnectionFacts, Protocol, Scheme};
 pub use fault::{Fault, FaultKind, Retry, Side};
 pub use filter_scratch::FilterScratch;
 pub use headers::{BegunField, Field, Headers, Name, SharedHeaders};

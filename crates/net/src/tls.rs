@@ -20,7 +20,7 @@ use std::io;
 use bytes::Bytes;
 use rustls::client::UnbufferedClientConnection;
 use rustls::server::UnbufferedServerConnection;
-use rustls::{CipherSuite, HandshakeKind, ProtocolVersion};
+use rustls::{CipherSuite, HandshakeKind};
 
 use crate::readiness::{Side, Source};
 use crate::stream::Stream;
@@ -37,19 +37,48 @@ use session::{Connection, Session, store_all};
 /// What a handshake has agreed on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TlsInfo {
-    /// `TLSv1.2` or `TLSv1.3`.
-    pub version: &'static str,
-    /// The IANA name and number of the cipher suite.
-    pub cipher: &'static str,
-    pub cipher_id: u16,
+    /// The number of the version: 0x0303 is TLS 1.2.
+    pub version: u16,
+    /// The IANA number of the cipher suite.
+    pub cipher: u16,
     /// The protocol of ALPN.
-    pub protocol: Option<Box<[u8]>>,
+    pub protocol: Option<Box<str>>,
     /// The name that the client asked for (SNI), in lower case; on the server's side only.
     pub server_name: Option<Box<str>>,
     /// The session is a resumed one.
     pub is_resumed: bool,
-    /// The peer's certificate chain in DER; verified.
-    pub peer_certificates: Vec<Box<[u8]>>,
+    /// The peer's certificate, verified, where it has presented one.
+    pub peer: Option<Box<PeerCertificate>>,
+}
+
+/// A verified certificate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeerCertificate {
+    pub details: CertificateDetails,
+    /// The certificate, and the issuers that were sent with it, in DER.
+    pub chain: Vec<Box<[u8]>>,
+}
+
+impl TlsInfo {
+    /// The name of the version, such as `TLSv1.3`.
+    pub fn version_name(&self) -> &'static str {
+        match self.version {
+            0x0303 => "TLSv1.2",
+            0x0304 => "TLSv1.3",
+            _ => "",
+        }
+    }
+
+    /// The IANA name of the cipher suite.
+    pub fn cipher_name(&self) -> &'static str {
+        match CipherSuite::from(self.cipher) {
+            // rustls names these after their version, IANA does not.
+            CipherSuite::TLS13_AES_128_GCM_SHA256 => "TLS_AES_128_GCM_SHA256",
+            CipherSuite::TLS13_AES_256_GCM_SHA384 => "TLS_AES_256_GCM_SHA384",
+            CipherSuite::TLS13_CHACHA20_POLY1305_SHA256 => "TLS_CHACHA20_POLY1305_SHA256",
+            other => other.as_str().unwrap_or_default(),
+        }
+    }
 }
 
 /// Why a handshake with a client failed.
@@ -140,25 +169,22 @@ async fn handshake(session: &mut Session, source: &Source) -> io::Result<()> {
 /// What the completed handshake of a session has agreed on.
 fn info(session: &Session) -> TlsInfo {
     let state = session.state();
-    let suite = state.negotiated_cipher_suite().map(|suite| suite.suite());
-    let certificates = state.peer_certificates().unwrap_or_default();
+    let chain = state.peer_certificates().unwrap_or_default();
+    let protocol = state.alpn_protocol().and_then(|protocol| std::str::from_utf8(protocol).ok());
     TlsInfo {
-        version: match state.protocol_version() {
-            Some(ProtocolVersion::TLSv1_2) => "TLSv1.2",
-            _ => "TLSv1.3",
-        },
-        cipher: match suite {
-            // rustls names these after their version, IANA does not.
-            Some(CipherSuite::TLS13_AES_128_GCM_SHA256) => "TLS_AES_128_GCM_SHA256",
-            Some(CipherSuite::TLS13_AES_256_GCM_SHA384) => "TLS_AES_256_GCM_SHA384",
-            Some(CipherSuite::TLS13_CHACHA20_POLY1305_SHA256) => "TLS_CHACHA20_POLY1305_SHA256",
-            other => other.and_then(|suite| suite.as_str()).unwrap_or_default(),
-        },
-        cipher_id: suite.map_or(0, u16::from),
-        protocol: state.alpn_protocol().map(Box::from),
+        version: state.protocol_version().map_or(0, u16::from),
+        cipher: state.negotiated_cipher_suite().map_or(0, |suite| suite.suite().into()),
+        protocol: protocol.map(Box::from),
         server_name: session.server_name.clone(),
         is_resumed: state.handshake_kind() == Some(HandshakeKind::Resumed),
-        peer_certificates: certificates.iter().map(|one| Box::from(&**one)).collect(),
+        peer: chain.first().map(|first| {
+            let details = CertificateDetails::parse(first)
+                .unwrap_or_else(|_| CertificateDetails::unreadable(first));
+            Box::new(PeerCertificate {
+                details,
+                chain: chain.iter().map(|one| Box::from(&**one)).collect(),
+            })
+        }),
     }
 }
 

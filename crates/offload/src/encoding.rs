@@ -4,6 +4,8 @@
 //! what a tag says is. Promises that what was encoded comes back equal, and that a decoder given
 //! any other bytes says so and neither panics nor allocates more than they are long.
 
+mod tls;
+
 use std::ffi::OsStr;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::os::unix::ffi::OsStrExt;
@@ -14,7 +16,7 @@ use wire::{Known, Method, Version, token};
 
 use crate::Head;
 use message::TargetParts;
-use message::{Headers, Name, Scheme, Target, TlsFacts};
+use message::{Headers, Name, Scheme, Target};
 
 /// The bytes are no encoding of what they should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -181,7 +183,7 @@ impl Head {
         }
         out.push(u8::from(self.tls.is_some()));
         if let Some(tls) = &self.tls {
-            put_optional(out, tls.server_name.as_deref().map(str::as_bytes));
+            tls::put(out, tls);
         }
         put_bytes(out, self.listener.as_bytes());
         for text in [&self.route, &self.request_id, &self.consumer] {
@@ -209,11 +211,7 @@ impl Head {
             Some(address) => Bind::Tcp(address),
             None => Bind::Unix(PathBuf::from(OsStr::from_bytes(from.bytes()?))),
         };
-        let tls = if from.flag()? {
-            Some(TlsFacts { server_name: from.optional_text()?.map(Box::from) })
-        } else {
-            None
-        };
+        let tls = if from.flag()? { Some(tls::read(&mut from)?) } else { None };
         let listener = from.text()?.into();
         let route = from.optional_text()?.map(Box::from);
         let request_id = from.optional_text()?.map(Box::from);

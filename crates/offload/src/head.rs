@@ -3,10 +3,11 @@
 use std::net::IpAddr;
 
 use bytes::Bytes;
+use net::tls::TlsInfo;
 use net::{Bind, Peer};
 use wire::{Method, Version};
 
-use message::{Headers, Request, Scheme, Target, TlsFacts};
+use message::{Headers, Request, Scheme, Target};
 
 /// What the server knows of a request, without its body and with nothing of its worker.
 #[derive(Clone, Debug)]
@@ -23,7 +24,7 @@ pub struct Head {
     /// The two ends of the connection.
     pub peer: Peer,
     pub local: Bind,
-    pub tls: Option<TlsFacts>,
+    pub tls: Option<TlsInfo>,
     /// The name of the listener.
     pub listener: Box<str>,
     /// The name of the route.

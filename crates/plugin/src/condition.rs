@@ -19,7 +19,9 @@ mod written;
 
 use std::fmt;
 
-use settings::{Cidr, Node, Reader, Regex, Schema, SchemaBuilder, Setting, Value};
+use settings::{
+    Cidr, Node, Reader, Regex, Schema, SchemaBuilder, Setting, TlsField, Value, Variable,
+};
 
 use crate::{HeaderName, PathGlob, variables};
 use message::{Request, Scheme};
@@ -52,6 +54,7 @@ enum FieldSource {
     Header(HeaderName),
     Query(String),
     Cookie(String),
+    Variable(Variable),
 }
 
 /// What one value must be like; all tests of a condition must hold for the same value.
@@ -189,6 +192,13 @@ fn field_holds(place: &FieldSource, tests: &[Test], request: &Request) -> bool {
         FieldSource::Header(name) => request.headers.get_all(name).any(&mut passes),
         FieldSource::Cookie(name) => variables::cookies(request, name).any(&mut passes),
         FieldSource::Query(name) => variables::query(request, name).any(|value| passes(&value)),
+        FieldSource::Variable(Variable::Tls(TlsField::ClientName)) => {
+            variables::client_names(request).any(|name| passes(name.as_bytes()))
+        }
+        FieldSource::Variable(name) => {
+            let value = variables::value(name, request);
+            !value.is_empty() && passes(&value)
+        }
     };
     passed || (missing && tests.iter().all(Test::holds_missing))
 }
@@ -257,6 +267,7 @@ impl fmt::Display for Check {
                     FieldSource::Header(name) => write!(f, "header {name}")?,
                     FieldSource::Query(name) => write!(f, "query {name}")?,
                     FieldSource::Cookie(name) => write!(f, "cookie {name}")?,
+                    FieldSource::Variable(name) => write!(f, "variable {name}")?,
                 }
                 for (at, test) in tests.iter().enumerate() {
                     f.write_str(if at == 0 { " " } else { " and " })?;

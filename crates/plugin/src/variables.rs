@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::io::Write;
 use std::ops::Deref;
 
-use settings::{Key, Part, Template, Variable};
+use settings::{Key, Part, Template, TlsField, Variable};
 use wire::Known;
 
 use message::Request;
@@ -95,6 +95,10 @@ pub fn value<'a>(variable: &'a Variable, request: &'a Request) -> Text<'a> {
         Variable::Route => Text::Slice(request.route.as_ref().map_or(b"", |r| r.name.as_bytes())),
         Variable::RequestId => Text::Slice(request.request_id.as_deref().unwrap_or("").as_bytes()),
         Variable::Consumer => Text::Slice(request.consumer.as_deref().unwrap_or("").as_bytes()),
+        Variable::Tls(TlsField::ClientName) => {
+            Text::Owned(client_names(request).collect::<Vec<_>>().join(",").into_bytes())
+        }
+        Variable::Tls(field) => Text::Slice(tls(*field, request).as_bytes()),
     }
 }
 
@@ -106,6 +110,29 @@ fn host(request: &Request) -> Text<'_> {
         true => Text::Owned(host.to_ascii_lowercase()),
         false => Text::Slice(host),
     }
+}
+
+/// A property of the client's TLS connection that has one value.
+fn tls(field: TlsField, request: &Request) -> &str {
+    let Some(tls) = &request.facts.tls else { return "" };
+    let certificate = tls.peer.as_ref().map(|peer| &peer.details);
+    match field {
+        TlsField::Version => tls.version_name(),
+        TlsField::Cipher => tls.cipher_name(),
+        TlsField::Protocol => tls.protocol.as_deref().unwrap_or(""),
+        TlsField::ServerName => tls.server_name.as_deref().unwrap_or(""),
+        TlsField::ClientSubject => certificate.map_or("", |certificate| &certificate.subject),
+        TlsField::ClientFingerprint => {
+            certificate.map_or("", |certificate| &certificate.fingerprint)
+        }
+        TlsField::ClientName => client_names(request).next().unwrap_or(""),
+    }
+}
+
+/// The subject alternative names of the client's certificate.
+pub fn client_names(request: &Request) -> impl Iterator<Item = &str> {
+    let peer = request.facts.tls.as_ref().and_then(|tls| tls.peer.as_ref());
+    peer.into_iter().flat_map(|peer| peer.details.names.iter().map(|name| name.as_str()))
 }
 
 /// Every value of a query parameter, decoded, in order.

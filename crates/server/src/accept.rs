@@ -167,7 +167,9 @@ impl AcceptContext {
             self.service.metrics.hit(LimitHit::Connections);
             self.service.metrics.closed(CloseReason::ConnectionLimit);
             self.service.metrics.count_response(503);
-            if refusals.get() < self.refusals_at_once() {
+            // Under TLS it would take a handshake to tell: the connection is only closed.
+            let in_the_clear = self.service.snapshot().tls.is_none();
+            if in_the_clear && refusals.get() < self.refusals_at_once() {
                 refusals.set(refusals.get() + 1);
                 let refusals = refusals.clone();
                 net::task::spawn_local(async move {

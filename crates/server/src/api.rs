@@ -193,7 +193,9 @@ impl admin::Control for Api {
     }
 
     fn samples(&self) -> Vec<FamilySamples> {
-        self.0.apps.samples()
+        let mut samples = self.0.apps.samples();
+        samples.extend(crate::certificates::samples(&self.0.plan()));
+        samples
     }
 
     fn processes_metrics(&self) -> Option<LocalFuture<'_, Vec<(String, String)>>> {

@@ -9,11 +9,12 @@ use std::sync::Arc;
 
 use config::{EncodedSlashes, Limits, ListenerPlan, RoutePlan, ServerPlan, Timeouts};
 use http_server::AccessLog;
-use http_server::{ConnectionTimeouts, ListenerSnapshot, TrustedProxies};
+use http_server::{ConnectionTimeouts, ListenerSnapshot, ListenerTls, TrustedProxies};
 use message::{Bounds, Fault, Request, Response};
 use plugin::{Dispatch, Route, Stage, Subrequests, WorkerContext};
 use router::{Input, RouteLookup, Router};
 use settings::Cidr;
+use tls_settings::PlainHttp;
 use wire::h1::HeadLimits;
 
 use crate::{slashes, unknown_host};
@@ -68,6 +69,10 @@ impl Instance {
     pub(crate) fn edge(self: &Rc<Self>, listener: &ListenerPlan) -> ListenerSnapshot {
         let limits = &listener.limits;
         ListenerSnapshot {
+            tls: listener.tls.as_ref().map(|tls| ListenerTls {
+                server: tls.server.clone(),
+                redirects_plain: tls.plain_http == PlainHttp::Redirect,
+            }),
             dispatch: unknown_host::ruled(listener.unknown_host, self.clone()),
             head_limits: head_limits(limits),
             timeouts: connection_timeouts(&listener.timeouts),

@@ -17,6 +17,7 @@ mod application;
 mod apps;
 mod balance;
 mod caches;
+mod certificates;
 mod changes;
 mod config_source;
 mod connection_limiter;

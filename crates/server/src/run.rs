@@ -12,6 +12,7 @@ use telemetry::{Telemetry, event};
 use crate::admin_listener::AdminListener;
 use crate::application::{PreparedApplication, RunningApplication};
 use crate::apps::LogOptions;
+use crate::certificates;
 use crate::config_source::load;
 use crate::control::{Control, StartContext};
 use crate::logs::Events;
@@ -99,6 +100,8 @@ async fn serve(
         Watch::blind()
     });
     follow_files(&mut watch, control).await;
+    certificates::warn(&control.plan());
+    net::task::spawn_local(certificates::warn_daily(control.clone()));
     if let Some(program) = &mut program {
         tokio::select! {
             first = program.first() => bound.extend(first?),
@@ -187,6 +190,7 @@ async fn follow(
         log_listening(one);
     }
     *before = bound;
+    certificates::warn(&plan);
     follow_files(watch, control).await;
 }
 

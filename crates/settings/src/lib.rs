@@ -167,7 +167,7 @@ pub use settings_derive::Setting;
 pub use size::Size;
 pub use spanned::Spanned;
 pub use template::{Key, Part, TEMPLATE_PARTS, Template};
-pub use variable::Variable;
+pub use variable::{TlsField, Variable};
 pub use verify::{verify, verify_defs};
 
 /// What the derive macro expands to; not for writing by hand.

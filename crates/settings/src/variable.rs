@@ -4,6 +4,7 @@
 use std::fmt;
 
 use crate::nearest::nearest;
+use crate::{Node, Reader, Schema, SchemaBuilder, Setting};
 
 /// Something of the exchange that has a text.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -26,6 +27,25 @@ pub enum Variable {
     RequestId,
     /// The identity that the request was authenticated as.
     Consumer,
+    /// What the TLS handshake with the client has agreed on; empty in the clear.
+    Tls(TlsField),
+}
+
+/// A property of the TLS connection with a client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum TlsField {
+    Version,
+    Cipher,
+    /// The protocol of ALPN.
+    Protocol,
+    /// The name that the client asked for (SNI).
+    ServerName,
+    /// The subject of the client's certificate.
+    ClientSubject,
+    /// Its subject alternative names.
+    ClientName,
+    /// Its SHA-256 fingerprint.
+    ClientFingerprint,
 }
 
 const PLAIN: &[(&str, Variable)] = &[
@@ -37,6 +57,13 @@ const PLAIN: &[(&str, Variable)] = &[
     ("route", Variable::Route),
     ("request_id", Variable::RequestId),
     ("consumer", Variable::Consumer),
+    ("tls.version", Variable::Tls(TlsField::Version)),
+    ("tls.cipher", Variable::Tls(TlsField::Cipher)),
+    ("tls.protocol", Variable::Tls(TlsField::Protocol)),
+    ("tls.server_name", Variable::Tls(TlsField::ServerName)),
+    ("tls.client_subject", Variable::Tls(TlsField::ClientSubject)),
+    ("tls.client_name", Variable::Tls(TlsField::ClientName)),
+    ("tls.client_fingerprint", Variable::Tls(TlsField::ClientFingerprint)),
 ];
 const FAMILIES: &[&str] = &["path", "query", "header", "cookie"];
 
@@ -95,7 +122,30 @@ fn unknown(name: &str) -> String {
 
 /// The names that exist, for help texts.
 pub(crate) const NAMES: &str = "client_ip, host, method, scheme, path, path.NAME, query.NAME, \
-     header.NAME, cookie.NAME, route, request_id, consumer";
+     header.NAME, cookie.NAME, route, request_id, consumer, tls.version, tls.cipher, tls.protocol, \
+     tls.server_name, tls.client_subject, tls.client_name, tls.client_fingerprint";
+
+impl Setting for Variable {
+    fn schema(_: &mut SchemaBuilder) -> Schema {
+        Schema::text("variable")
+    }
+
+    fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        let scalar = reader.scalar(node, "the name of a variable")?;
+        match Variable::parse(&scalar.text) {
+            Ok(variable) => {
+                if let Variable::PathParam(name) = &variable {
+                    reader.uses_path_variable(name, node.span);
+                }
+                Some(variable)
+            }
+            Err(why) => {
+                reader.error(node.span, why).help(format!("the variables are {NAMES}"));
+                None
+            }
+        }
+    }
+}
 
 impl fmt::Display for Variable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -87,6 +87,11 @@ families! {
         ["reason", "fault"], "Client connections ended, by reason and by responsible party.";
     ACCEPT_ERRORS = "tidegate_accept_errors_total", Counter, Number, [],
         "Failed accepts, for example because no file descriptor was free.";
+    TLS_HANDSHAKES = "tidegate_tls_handshakes_total", Counter, Number, ["result"],
+        "Completed TLS handshakes of clients, by result: full or resumed.";
+    CERTIFICATE_EXPIRY = "tidegate_certificate_expiry_seconds", Gauge, Seconds,
+        ["listener", "subject"],
+        "Time until a certificate of a listener expires; negative afterwards.";
     TUNNELS_ACTIVE = "tidegate_tunnels_active", Gauge, Number, [],
         "Tunnels open now (upgraded connections).";
     BYTES_RECEIVED = "tidegate_received_bytes_total", Counter, Bytes, [],

@@ -196,6 +196,12 @@ fn worker_samples(workers: &BTreeMap<usize, Arc<WorkerMetrics>>, samples: &mut S
         push(samples, &families::CONNECTIONS_CLOSED, &labels, count(&|w| w.closes(reason)));
     }
     push(samples, &families::ACCEPT_ERRORS, &[], count(&|w| w.accept_errors.get()));
+    for (result, handshakes) in [
+        ("full", count(&|w| w.tls_handshakes_full.get())),
+        ("resumed", count(&|w| w.tls_handshakes_resumed.get())),
+    ] {
+        push(samples, &families::TLS_HANDSHAKES, &[result], handshakes);
+    }
     push(samples, &families::TUNNELS_ACTIVE, &[], level(&|w| w.tunnels_active.get()));
     push(samples, &families::BYTES_RECEIVED, &[], count(&|w| w.bytes_received.get()));
     push(samples, &families::BYTES_SENT, &[], count(&|w| w.bytes_sent.get()));

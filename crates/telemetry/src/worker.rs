@@ -34,6 +34,9 @@ pub struct WorkerMetrics {
     pub bytes_received: Counter,
     pub bytes_sent: Counter,
     pub accept_errors: Counter,
+    /// Completed TLS handshakes with a key exchange, and those that resumed a session.
+    pub tls_handshakes_full: Counter,
+    pub tls_handshakes_resumed: Counter,
     responses: [Counter; 5],
     closed: [Counter; CloseReason::COUNT],
     limits: [Counter; LimitHit::COUNT],
@@ -50,6 +53,8 @@ impl WorkerMetrics {
             bytes_received: Counter::new(),
             bytes_sent: Counter::new(),
             accept_errors: Counter::new(),
+            tls_handshakes_full: Counter::new(),
+            tls_handshakes_resumed: Counter::new(),
             responses: [const { Counter::new() }; 5],
             closed: [const { Counter::new() }; CloseReason::COUNT],
             limits: [const { Counter::new() }; LimitHit::COUNT],

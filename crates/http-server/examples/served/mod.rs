@@ -70,6 +70,7 @@ pub(crate) async fn serve_one(accepted: Accepted, service: Rc<Service>, local: R
 
 fn edge(route: Route) -> ListenerSnapshot {
     ListenerSnapshot {
+        tls: None,
         dispatch: Rc::new(One(Rc::new(route))),
         head_limits: wire::h1::HeadLimits::default(),
         timeouts: ConnectionTimeouts {

@@ -24,6 +24,7 @@ use super::active;
 use super::connection_io::ConnectionIo;
 use super::next_step::{Connection, NextStep};
 use crate::listener_snapshot::{ConnectionGuard, Service};
+use crate::secure;
 use message::ConnectionFacts;
 
 /// How long a client may take to read the last response of a connection that the server ends, and
@@ -41,10 +42,26 @@ const REFUSED_LINGER_BYTES_MAX: usize = 64 * 1024;
 const DRAIN_GRACE: Duration = Duration::from_millis(500);
 
 /// Serves a connection to its end.
-pub async fn serve(accepted: Accepted, service: Rc<Service>, facts: ConnectionFacts) {
-    let io = ConnectionIo::new(accepted.stream, service.metrics.clone());
-    let presence: ConnectionGuard = service.enter(&io);
+pub async fn serve(accepted: Accepted, service: Rc<Service>, mut facts: ConnectionFacts) {
     service.metrics.connections_accepted.inc();
+    let tls = service.snapshot().tls.as_ref().map(|tls| tls.server.clone());
+    let (stream, received) = match tls {
+        None => (accepted.stream, Bytes::new()),
+        Some(tls) => {
+            let in_progress = service.begin_handshake();
+            let secured = secure::handshake(accepted.stream, &tls, &mut facts, &service);
+            // Boxed: it must not make the task of every connection larger.
+            let secured = Box::pin(secured).await;
+            drop(in_progress);
+            match secured {
+                Ok(secured) => secured,
+                Err(reason) => return service.metrics.closed(reason),
+            }
+        }
+    };
+    let io = ConnectionIo::new(stream, service.metrics.clone());
+    io.unread(received);
+    let presence: ConnectionGuard = service.enter(&io);
     let connection = Connection { io, service: service.clone(), facts: Rc::new(facts) };
     let io = Rc::downgrade(&connection.io);
     let reason = connection.live().await;
@@ -63,7 +80,9 @@ impl Connection {
         let mut fresh = true;
         drop(timeouts);
         loop {
-            if let Some(reason) = self.idle(patience, fresh).await {
+            // What a client sent in the clear to a port for TLS is there already.
+            let is_waiting = self.io.input.borrow().is_empty();
+            if is_waiting && let Some(reason) = self.idle(patience, fresh).await {
                 return reason;
             }
             match Box::pin(active::serve_requests(&self)).await {

@@ -23,6 +23,7 @@ use super::respond::{self, Broken, SendOptions, Streaming};
 use super::tunnel::ClientDuplex;
 use crate::fault_log;
 use crate::listener_snapshot::ListenerSnapshot;
+use crate::secure;
 use message::{Body, Bounds, Ending, Fault, HandlerResult, Request, Response, Takeover};
 use plugin::{Route, problem};
 
@@ -123,7 +124,8 @@ impl<'c> Exchange<'c> {
     /// before any filter sees it: no route, `OPTIONS *`, a body above the limit.
     fn dispatch(&mut self) -> Option<Box<HandlerResult>> {
         let (request, connection) = (&mut self.request, self.connection);
-        let found = if request.target.is_asterisk() {
+        let early = secure::unsuitable(request, &self.snapshot);
+        let found = if early.is_some() || request.target.is_asterisk() {
             None
         } else {
             Some(self.snapshot.dispatch.dispatch(request))
@@ -157,9 +159,11 @@ impl<'c> Exchange<'c> {
             }
             (_, Err(fault)) | (Some(Err(fault)), _) => Some(Box::new(Err(fault))),
             (None, Ok(())) => {
-                let mut response = options_asterisk();
-                self.snapshot.dispatch.on_generated(request, &mut response);
-                Some(Box::new(Ok(response)))
+                let mut outcome = early.unwrap_or_else(|| Ok(options_asterisk()));
+                if let Ok(response) = &mut outcome {
+                    self.snapshot.dispatch.on_generated(request, response);
+                }
+                Some(Box::new(outcome))
             }
         }
     }

@@ -62,17 +62,24 @@ impl CertificateDetails {
         let names = content.get_extension::<SubjectAltName>().map_err(|error| error.to_string())?;
         let names = names.map_or(Vec::new(), |(_, names)| names.0);
         let validity = content.validity();
-        let mut fingerprint = String::with_capacity(64);
-        for byte in digest(&SHA256, certificate).as_ref() {
-            fingerprint.push_str(&format!("{byte:02x}"));
-        }
         Ok(CertificateDetails {
             subject: content.subject().to_string().into(),
             names: names.iter().filter_map(alternative_name).collect(),
-            fingerprint: fingerprint.into(),
+            fingerprint: fingerprint(certificate),
             not_before: validity.not_before.to_unix_duration().as_secs(),
             not_after: validity.not_after.to_unix_duration().as_secs(),
         })
+    }
+
+    /// What is known of a certificate that was verified and cannot be read here.
+    pub(super) fn unreadable(certificate: &[u8]) -> CertificateDetails {
+        CertificateDetails {
+            subject: Box::default(),
+            names: Vec::new(),
+            fingerprint: fingerprint(certificate),
+            not_before: 0,
+            not_after: 0,
+        }
     }
 
     /// The DNS names, where there are any.
@@ -82,6 +89,11 @@ impl CertificateDetails {
             _ => None,
         })
     }
+}
+
+fn fingerprint(certificate: &[u8]) -> Box<str> {
+    let digest = digest(&SHA256, certificate);
+    digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect::<String>().into()
 }
 
 fn alternative_name(name: &GeneralName) -> Option<AlternativeName> {

@@ -58,6 +58,16 @@ impl Resolver {
         resolver
     }
 
+    /// True if one of the certificates for `name` has the name `host`.
+    pub(super) fn covers(&self, name: &str, host: &str) -> bool {
+        let parent = host.split_once('.').map(|(_, parent)| parent);
+        let with_host = self.exact.get(host).into_iter();
+        let with_wildcard = parent.and_then(|parent| self.wildcard.get(parent)).into_iter();
+        let mut covering = with_host.chain(with_wildcard).flatten();
+        let presented = self.candidates(name);
+        covering.any(|one| presented.iter().any(|other| Arc::ptr_eq(one, other)))
+    }
+
     fn candidates(&self, name: &str) -> &[Arc<CertifiedKey>] {
         // A wildcard stands for exactly one label (RFC 9525 6.3).
         let wildcard = || self.wildcard.get(name.split_once('.')?.1);

@@ -58,6 +58,7 @@ pub struct ServerOptions {
 #[derive(Clone)]
 pub struct ServerTls {
     pub(super) config: Arc<ServerConfig>,
+    resolver: Arc<Resolver>,
     options: Arc<ServerOptions>,
 }
 
@@ -93,7 +94,8 @@ impl ServerTls {
             }
         };
         let resolver = Resolver::new(&options.certificates, options.reject_unknown_names);
-        let mut config = builder.with_cert_resolver(Arc::new(resolver));
+        let resolver = Arc::new(resolver);
+        let mut config = builder.with_cert_resolver(resolver.clone());
         config.alpn_protocols = options.protocols.clone();
         // Sessions are in the tickets: no table is shared by workers or bounded by their number.
         config.session_storage = Arc::new(NoServerSessionStorage {});
@@ -104,7 +106,13 @@ impl ServerTls {
             FileKeys::new(&options.ticket_keys, context).map(|keys| Arc::new(keys) as _)
         };
         config.ticketer = ticketer.map_err(|error| error.to_string())?;
-        Ok(ServerTls { config: Arc::new(config), options: Arc::new(options) })
+        Ok(ServerTls { config: Arc::new(config), resolver, options: Arc::new(options) })
+    }
+
+    /// True if a request for `host`, in lower case, may come on a connection that was made for
+    /// `server_name`: it is the same, or a certificate that is presented for it has the host's name.
+    pub fn serves(&self, server_name: &str, host: &str) -> bool {
+        server_name == host || self.resolver.covers(server_name, host)
     }
 
     /// The options it was made from.

@@ -132,13 +132,13 @@ fn both_sides_know_what_was_agreed() {
         let (one, other) = connect(&server, &client, "A.test").await;
         let (one, other) = (one.unwrap(), other.unwrap());
         let info = one.tls().unwrap();
-        assert_eq!(info.version, "TLSv1.3");
-        assert_eq!((info.cipher, info.cipher_id), ("TLS_AES_256_GCM_SHA384", 0x1302));
+        assert_eq!(info.version_name(), "TLSv1.3");
+        assert_eq!((info.cipher_name(), info.cipher), ("TLS_AES_256_GCM_SHA384", 0x1302));
         assert_eq!(info.server_name.as_deref(), Some("a.test"));
-        assert_eq!(info.protocol.as_deref(), Some(&b"http/1.1"[..]));
-        assert!(info.peer_certificates.is_empty() && !info.is_resumed);
-        let details = CertificateDetails::parse(&other.tls().unwrap().peer_certificates[0]);
-        assert_eq!(details.unwrap().dns_names().collect::<Vec<_>>(), ["a.test"]);
+        assert_eq!(info.protocol.as_deref(), Some("http/1.1"));
+        assert!(info.peer.is_none() && !info.is_resumed);
+        let details = &other.tls().unwrap().peer.as_ref().unwrap().details;
+        assert_eq!(details.dns_names().collect::<Vec<_>>(), ["a.test"]);
     });
 }
 
@@ -162,8 +162,7 @@ fn a_certificate_is_chosen_by_name() {
             match presented {
                 Some(presented) => {
                     let stream = other.unwrap();
-                    let certificate = &stream.tls().unwrap().peer_certificates[0];
-                    let details = CertificateDetails::parse(certificate).unwrap();
+                    let details = &stream.tls().unwrap().peer.as_ref().unwrap().details;
                     assert_eq!(details.dns_names().next(), Some(presented), "{name}");
                 }
                 None => assert!(is_certificate_error(&other.unwrap_err()), "{name}"),
@@ -222,8 +221,7 @@ fn client_certificates_are_demanded_and_verified() {
             let (one, _other) = connect(&server, &client, "a.test").await;
             assert_eq!(one.is_ok(), accepted, "{required} {presented:?} {one:?}");
             if let (Ok(one), Some(_)) = (&one, presented) {
-                let info = one.tls().unwrap();
-                let details = CertificateDetails::parse(&info.peer_certificates[0]).unwrap();
+                let details = &one.tls().unwrap().peer.as_ref().unwrap().details;
                 assert_eq!(&*details.subject, "CN=alice");
                 assert_eq!(details.names, [AlternativeName::Dns("client.test".into())]);
                 assert_eq!(details.fingerprint.len(), 64);
@@ -478,4 +476,27 @@ fn an_old_client_is_rejected() {
         // A fatal alert.
         assert_eq!(other.receive().await.unwrap()[..6], [0x15, 3, 3, 0, 2, 2]);
     });
+}
+
+#[test]
+fn a_connection_serves_the_names_of_its_certificate() {
+    let issuer = authority("ca");
+    let mut options = server_options(&issuer);
+    options.certificates.push(pair(&issuer, &["b.test", "*.b.test", "c.test"]));
+    let tls = ServerTls::new(options).unwrap();
+    for (name, host, served) in [
+        ("a.test", "a.test", true),
+        ("a.test", "b.test", false),
+        ("b.test", "c.test", true),
+        ("x.b.test", "c.test", true),
+        ("b.test", "x.b.test", true),
+        ("b.test", "x.y.b.test", false),
+        ("b.test", "a.test", false),
+        // The default certificate was presented.
+        ("other.test", "other.test", true),
+        ("other.test", "a.test", true),
+        ("other.test", "b.test", false),
+    ] {
+        assert_eq!(tls.serves(name, host), served, "{name} {host}");
+    }
 }

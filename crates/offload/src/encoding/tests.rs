@@ -1,8 +1,25 @@
 //! Every field of a head there and back, and bytes that are none.
 
 use bytes::Bytes;
+use net::tls::{AlternativeName, CertificateDetails, PeerCertificate, TlsInfo};
 
 use super::*;
+
+fn certificate() -> PeerCertificate {
+    let details = CertificateDetails {
+        subject: "CN=a".into(),
+        names: vec![
+            AlternativeName::Dns("a.test".into()),
+            AlternativeName::Ip("::1".into()),
+            AlternativeName::Email("a@a.test".into()),
+            AlternativeName::Uri("urn:a".into()),
+        ],
+        fingerprint: "0a".into(),
+        not_before: 1,
+        not_after: u64::MAX,
+    };
+    PeerCertificate { details, chain: vec![Box::from([1, 2]), Box::from([0; 300])] }
+}
 
 fn heads() -> Vec<Head> {
     let mut headers = Headers::new();
@@ -40,7 +57,14 @@ fn heads() -> Vec<Head> {
         scheme: Scheme::Https,
         peer: Peer::Unix,
         local: Bind::Unix(PathBuf::from("/run/web.sock")),
-        tls: Some(TlsFacts { server_name: Some("example.com".into()) }),
+        tls: Some(TlsInfo {
+            version: 0x0304,
+            cipher: 0x1302,
+            protocol: Some("http/1.1".into()),
+            server_name: Some("example.com".into()),
+            is_resumed: true,
+            peer: Some(Box::new(certificate())),
+        }),
         listener: "ä".into(),
         route: Some("catalog".into()),
         params: vec![("id".into(), "42".into()), ("rest".into(), "".into())],
@@ -52,7 +76,7 @@ fn heads() -> Vec<Head> {
         target: Target::whole_server(),
         peer: Peer::Tcp(v6.into()),
         local: Bind::Tcp(v6.into()),
-        tls: Some(TlsFacts::default()),
+        tls: Some(TlsInfo::default()),
         body_length: Some(u64::MAX),
         ..full.clone()
     };

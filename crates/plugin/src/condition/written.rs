@@ -3,7 +3,7 @@
 //! Owns the keys and the rules between them: one subject each, operators only where they mean
 //! something. Never evaluates.
 
-use settings::{Cidr, Node, OneOrMany, Reader, Regex, Setting};
+use settings::{Cidr, Node, OneOrMany, Reader, Regex, Setting, Variable};
 
 use super::time::{Clock, Offset, Times, Window, Zone};
 use super::{Check, Condition, FieldSource, Test, combined};
@@ -12,9 +12,10 @@ use message::Scheme;
 
 /// A condition on a request.
 ///
-/// It has one subject: `header`, `query`, `cookie`, `ip`, `scheme` or `time`; or it combines
-/// others with `all`, `any` or `not`. A list of conditions means `all`. A header, query
-/// parameter or cookie is tested by the operators next to it; without one it must be present.
+/// It has one subject: `header`, `query`, `cookie`, `variable`, `ip`, `scheme` or `time`; or it
+/// combines others with `all`, `any` or `not`. A list of conditions means `all`. A header, query
+/// parameter, cookie or variable is tested by the operators next to it; without one it must be
+/// present.
 /// Where a name has several values, one of them must pass every operator.
 #[derive(Clone, Debug, PartialEq, Setting)]
 pub(crate) struct Written {
@@ -31,6 +32,9 @@ pub(crate) struct Written {
     pub(crate) query: Option<String>,
     /// The name of a cookie.
     pub(crate) cookie: Option<String>,
+    /// The name of a variable; an empty one counts as missing.
+    #[setting(example = "tls.client_name")]
+    pub(crate) variable: Option<Variable>,
     /// Ranges of client addresses; what trusted proxies say of the client counts.
     #[setting(example = ["10.0.0.0/8", "::1"])]
     pub(crate) ip: Option<Ips>,
@@ -97,7 +101,7 @@ pub(crate) enum SchemeWord {
 }
 
 /// The keys that name what is tested.
-const SUBJECTS: &str = "all, any, not, header, query, cookie, ip, scheme, time";
+const SUBJECTS: &str = "all, any, not, header, query, cookie, variable, ip, scheme, time";
 
 /// The keys that say how.
 const OPERATORS: &[&str] =
@@ -142,6 +146,8 @@ impl Written {
             FieldSource::Query(name)
         } else if let Some(name) = self.cookie.take() {
             FieldSource::Cookie(name)
+        } else if let Some(name) = self.variable.take() {
+            FieldSource::Variable(name)
         } else {
             return self.without_operators(node, reader);
         };
@@ -157,7 +163,8 @@ impl Written {
         let keys = node.map().unwrap_or_default();
         if let Some((key, _)) = keys.iter().find(|(key, _)| OPERATORS.contains(&&*key.name)) {
             let why = format!("`{}` tests nothing here", key.name);
-            reader.error(key.span, why).help("it belongs next to header, query or cookie");
+            let help = "it belongs next to header, query, cookie or variable";
+            reader.error(key.span, why).help(help);
             return None;
         }
         let list = |key| node.get(key).unwrap_or(node);

@@ -1,0 +1,102 @@
+//! TLS of a client connection: the handshake, and requests that do not belong on the connection.
+
+use std::rc::Rc;
+
+use bytes::Bytes;
+use net::Stream;
+use net::tls::{AcceptError, ServerTls, is_tls_error};
+use telemetry::log::Level;
+use telemetry::{CloseReason, LimitHit, event_limited};
+use wire::Known;
+
+use crate::{ListenerSnapshot, Service};
+use message::{ConnectionFacts, Fault, FaultKind, HandlerResult, Request, Response};
+
+/// TLS of a listener.
+#[derive(Clone)]
+pub struct ListenerTls {
+    pub server: ServerTls,
+    /// Plain HTTP requests are redirected to https; otherwise they get 400.
+    pub redirects_plain: bool,
+}
+
+/// Performs the handshake and notes what it has agreed on. Returns the stream, and the bytes of a
+/// client that speaks plain HTTP.
+pub(crate) async fn handshake(
+    stream: Stream,
+    tls: &ServerTls,
+    facts: &mut ConnectionFacts,
+    service: &Service,
+) -> Result<(Stream, Bytes), CloseReason> {
+    let metrics = &service.metrics;
+    let patience = service.snapshot().timeouts.handshake;
+    match net::timer::within(patience, stream.accept_tls(tls)).await {
+        None => {
+            metrics.hit(LimitHit::SlowHandshake);
+            Err(CloseReason::HandshakeTimeout)
+        }
+        Some(Ok(stream)) => {
+            facts.tls = stream.tls().cloned().map(Rc::new);
+            let is_resumed = facts.tls.as_ref().is_some_and(|tls| tls.is_resumed);
+            let count = match is_resumed {
+                true => &metrics.tls_handshakes_resumed,
+                false => &metrics.tls_handshakes_full,
+            };
+            count.inc();
+            Ok((stream, Bytes::new()))
+        }
+        Some(Err(AcceptError::PlainText(stream, received))) => Ok((stream, received)),
+        Some(Err(AcceptError::Failed(error))) if is_tls_error(&error) => {
+            event_limited!(
+                1,
+                Level::Debug,
+                "a TLS handshake failed",
+                listener = facts.listener,
+                client_ip = facts.peer_ip(),
+                error = error
+            );
+            Err(CloseReason::TlsFailed)
+        }
+        // The client closed, as load balancers do that look whether the port is open.
+        Some(Err(AcceptError::Failed(_))) => Err(CloseReason::ClientClosed),
+    }
+}
+
+/// What becomes of a request that must not be served on its connection: one in the clear on a
+/// listener with TLS, and one for a host that the connection's certificate does not name (RFC 9110
+/// 7.4), which would get around what the listener demands for that host.
+pub(crate) fn unsuitable(request: &Request, snapshot: &ListenerSnapshot) -> Option<HandlerResult> {
+    let listener = snapshot.tls.as_ref()?;
+    let Some(connection) = &request.facts.tls else {
+        return Some(plain_http(request, listener.redirects_plain));
+    };
+    let server_name = connection.server_name.as_deref()?;
+    let host = request.host();
+    let host = host.strip_suffix(b".").unwrap_or(host);
+    if host.eq_ignore_ascii_case(server_name.as_bytes()) {
+        return None;
+    }
+    let host = std::str::from_utf8(host).unwrap_or_default().to_ascii_lowercase();
+    (!listener.server.serves(server_name, &host)).then(|| {
+        let detail = "the certificate of the connection does not name the host of the request";
+        Err(Fault::new(FaultKind::Misdirected, detail))
+    })
+}
+
+fn plain_http(request: &Request, redirects: bool) -> HandlerResult {
+    let authority = request.authority();
+    if !redirects || authority.is_empty() || !request.target.raw_path().starts_with(b"/") {
+        let detail = "plain HTTP on a listener with TLS";
+        return Err(Fault::new(FaultKind::PlainHttp, detail).closing());
+    }
+    // The port is the same: it is this listener's.
+    let mut location = [b"https://", authority, request.target.raw_path()].concat();
+    if let Some(query) = request.target.query() {
+        location.push(b'?');
+        location.extend_from_slice(query);
+    }
+    let mut response = Response::new(308);
+    response.headers.append(Known::Location, location);
+    response.close = true;
+    Ok(response)
+}

@@ -1,0 +1,75 @@
+//! The certificates of listeners: how long they are valid, as a metric and as warnings.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::time::Duration;
+
+use config::ServerPlan;
+use net::tls::CertificateDetails;
+use telemetry::log::Level;
+use telemetry::{FamilySamples, Sample, Value, event, families};
+
+use crate::control::Control;
+
+/// A certificate that is valid for less is warned of.
+const WARNING_SECS: i64 = 14 * DAY_SECS;
+const DAY_SECS: i64 = 24 * 60 * 60;
+
+/// The certificates of a plan, each with the name of its listener.
+fn certificates(plan: &ServerPlan) -> impl Iterator<Item = (&str, &CertificateDetails)> {
+    plan.listeners.iter().flat_map(|listener| {
+        let tls = listener.tls.iter();
+        tls.flat_map(|tls| &tls.server.options().certificates)
+            .map(|certificate| (&*listener.name, &certificate.details))
+    })
+}
+
+/// What a certificate is called: its subject, or its first name where that is empty.
+fn title(certificate: &CertificateDetails) -> &str {
+    let first = || certificate.names.first().map_or("", |name| name.as_str());
+    if certificate.subject.is_empty() { first() } else { &certificate.subject }
+}
+
+fn left_secs(certificate: &CertificateDetails) -> i64 {
+    certificate.not_after as i64 - net::clock::wall_secs() as i64
+}
+
+/// Time until each certificate expires; of those with one title, the first to expire.
+pub(crate) fn samples(plan: &ServerPlan) -> Option<FamilySamples> {
+    let mut left = BTreeMap::new();
+    for (listener, certificate) in certificates(plan) {
+        let left: &mut i64 = left.entry((listener, title(certificate))).or_insert(i64::MAX);
+        *left = left_secs(certificate).min(*left);
+    }
+    let samples = left.into_iter().map(|((listener, title), left)| Sample {
+        labels: vec![listener.to_owned(), title.to_owned()],
+        value: Value::Gauge(left),
+    });
+    let samples: Vec<Sample> = samples.collect();
+    (!samples.is_empty()).then(|| FamilySamples { family: &families::CERTIFICATE_EXPIRY, samples })
+}
+
+/// Repeats the warnings once a day.
+pub(crate) async fn warn_daily(control: Rc<Control>) {
+    loop {
+        net::timer::sleep(Duration::from_secs(DAY_SECS as u64)).await;
+        warn(&control.plan());
+    }
+}
+
+/// Warns of certificates that expire soon or have expired.
+pub(crate) fn warn(plan: &ServerPlan) {
+    for (listener, certificate) in certificates(plan) {
+        let left = left_secs(certificate);
+        if left < WARNING_SECS {
+            event!(
+                Level::Warn,
+                "a certificate expires soon: replace its files, they are watched",
+                event = "certificate_expires",
+                listener = listener,
+                certificate = title(certificate),
+                days = left / DAY_SECS
+            );
+        }
+    }
+}

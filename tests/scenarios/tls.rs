@@ -1,0 +1,247 @@
+//! Listeners with TLS, seen by curl and by raw sockets: names, client certificates, protocols that
+//! are not TLS, slow handshakes, and certificates that are replaced while the server runs.
+
+use scenarios::{Authority, Exit, Issued, Launch, Process, Tidegate, eventually};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+const ROUTES: &str = r#"
+  - match: { path: /client, when: { variable: tls.client_name, equals: alice.clients.test } }
+    handler: { respond: { body: "alice" } }
+  - match: { path: /client }
+    handler: { respond: { body: "somebody" } }
+  - match: { path: "/{*rest}" }
+    filters:
+      - response_headers:
+          set:
+            x-tls: "{tls.version} {tls.server_name} {tls.protocol}"
+            x-client: "{tls.client_subject} {tls.client_name}"
+            x-scheme: "{scheme}"
+    handler: { respond: { body: hello } }
+"#;
+
+/// A server with a certificate for `a.test` in its directory; `tls` is added to its settings.
+fn launch(authority: &Authority, tls: &str) -> Launch {
+    let issued = authority.issue(&["a.test"]);
+    let config = format!(
+        r#"
+workers: 2
+listeners:
+  web:
+    bind: "127.0.0.1:0"
+    timeouts: {{ handshake: 1s }}
+    tls:
+      certificates: [{{ cert: a.pem, key: a.key }}]
+{tls}
+admin: {{ bind: "127.0.0.1:0" }}
+log: {{ level: debug, access: {{ path: access.log }} }}
+routes: {ROUTES}"#
+    );
+    Launch::new(&config)
+        .file("a.pem", issued.chain)
+        .file("a.key", issued.key)
+        .file("ca.pem", authority.pem())
+}
+
+fn start(authority: &Authority, tls: &str) -> Tidegate {
+    launch(authority, tls).start()
+}
+
+/// Fetches a path of a name from the server with curl.
+fn curl(server: &Tidegate, name: &str, path: &str, more: &[&str]) -> Exit {
+    let address = server.address("web");
+    let resolve = format!("{name}:{}:127.0.0.1", address.port());
+    let ca = server.path("ca.pem");
+    let url = format!("https://{name}:{}{path}", address.port());
+    let mut command = Command::new("curl");
+    command.args(["-sS", "-i", "--max-time", "20", "--resolve", &resolve, "--cacert"]);
+    Process::run(command.arg(ca).args(more).arg(url))
+}
+
+fn body(exit: &Exit) -> &str {
+    exit.stdout.rsplit("\r\n\r\n").next().unwrap_or_default()
+}
+
+#[test]
+fn a_request_is_served_and_knows_its_connection() {
+    let authority = Authority::new();
+    let server = start(&authority, "");
+    for (version, wanted) in [("--tlsv1.2", "TLSv1.2"), ("--tlsv1.3", "TLSv1.3")] {
+        let max = version.trim_start_matches("--tlsv");
+        let exit = curl(&server, "a.test", "/", &[version, "--tls-max", max]);
+        assert_eq!(body(&exit), "hello", "{exit:?}");
+        assert!(exit.stdout.contains(&format!("x-tls: {wanted} a.test http/1.1")), "{exit:?}");
+        assert!(exit.stdout.contains("X-Scheme: https"), "{exit:?}");
+    }
+    let old = curl(&server, "a.test", "/", &["--tls-max", "1.1"]);
+    assert!(old.code != Some(0), "{old:?}");
+    server.wait_for_metric("tidegate_tls_handshakes_total", &[("result", "full")], 2.0);
+    eventually("the access log has the connection", || {
+        let log = std::fs::read_to_string(server.path("access.log")).unwrap_or_default();
+        log.contains("\"tls_version\":\"TLSv1.2\"")
+            && log.contains("\"tls_server_name\":\"a.test\"")
+    });
+}
+
+#[test]
+fn client_certificates_are_verified_and_decide() {
+    let authority = Authority::new();
+    let server = launch(&authority, "      client_auth: { ca: ca.pem, mode: optional }")
+        .file("alice.pem", authority.issue_client("alice").chain)
+        .start();
+    let anonymous = curl(&server, "a.test", "/client", &[]);
+    assert_eq!(body(&anonymous), "somebody", "{anonymous:?}");
+    for (issuer, name, accepted) in [
+        (&authority, "alice", true),
+        (&authority, "bob", true),
+        (&Authority::new(), "alice", false),
+    ] {
+        let Issued { chain, key } = issuer.issue_client(name);
+        server.write("client.pem", chain + &key);
+        let certificate = server.path("client.pem");
+        let certificate = ["--cert", certificate.to_str().expect("a path")];
+        let exit = curl(&server, "a.test", "/client", &certificate);
+        let wanted = if name == "alice" { "alice" } else { "somebody" };
+        assert_eq!(exit.code == Some(0) && body(&exit) == wanted, accepted, "{exit:?}");
+        if accepted {
+            let exit = curl(&server, "a.test", "/", &certificate);
+            let said = format!("x-client: CN={name} {name}.clients.test");
+            assert!(exit.stdout.contains(&said), "{exit:?}");
+        }
+    }
+}
+
+#[test]
+fn a_host_that_the_certificate_does_not_name_is_misdirected() {
+    let authority = Authority::new();
+    let b = authority.issue(&["b.test", "*.b.test"]);
+    let launch = launch(&authority, "      unknown_name: reject");
+    let server = launch.file("b.pem", b.chain).file("b.key", b.key).start();
+    // The second certificate arrives by a reload.
+    let text = std::fs::read_to_string(server.path("tidegate.yaml")).expect("the configuration");
+    server.rewrite_config(&text.replace(
+        "[{ cert: a.pem, key: a.key }]",
+        "[{ cert: a.pem, key: a.key }, { cert: b.pem, key: b.key }]",
+    ));
+    eventually("the second certificate is presented", || {
+        body(&curl(&server, "x.b.test", "/", &[])) == "hello"
+    });
+    for (name, host, status) in [
+        ("a.test", "a.test", "200"),
+        ("a.test", "A.TEST.:443", "200"),
+        ("a.test", "b.test", "421"),
+        ("b.test", "x.b.test", "200"),
+        ("b.test", "a.test", "421"),
+    ] {
+        let exit = curl(&server, name, "/", &["-H", &format!("host: {host}")]);
+        assert!(exit.stdout.starts_with(&format!("HTTP/1.1 {status}")), "{name} {host}: {exit:?}");
+    }
+    let unknown = curl(&server, "other.test", "/", &["-k"]);
+    assert_ne!(unknown.code, Some(0), "{unknown:?}");
+    server.wait_for_metric("tidegate_connections_closed_total", &[("reason", "tls_failed")], 1.0);
+}
+
+#[test]
+fn plain_http_gets_an_answer() {
+    let authority = Authority::new();
+    let server = start(&authority, "");
+    let answer = server.exchange("web", "GET / HTTP/1.1\r\nhost: a.test\r\n\r\n");
+    assert_eq!((answer.status, answer.header("connection")), (400, Some("close")));
+    let server = start(&authority, "      plain_http: redirect");
+    let answer = server.exchange("web", "GET /p%20q?x=1 HTTP/1.1\r\nhost: a.test:8443\r\n\r\n");
+    let location = answer.header("location");
+    assert_eq!((answer.status, location), (308, Some("https://a.test:8443/p%20q?x=1")));
+    let answer = server.exchange("web", "GET / HTTP/1.0\r\n\r\n");
+    assert_eq!(answer.status, 400, "there is no host to redirect to");
+}
+
+#[test]
+fn handshakes_that_fail_or_stall_end() {
+    let authority = Authority::new();
+    let server = start(&authority, "");
+    let closed = |reason: &str| {
+        let labels = [("reason", reason)];
+        server.wait_for_metric("tidegate_connections_closed_total", &labels, 1.0);
+    };
+    let mut garbage = server.connect("web");
+    garbage.send([0x16, 3, 1, 0, 4, 0xff, 0, 0, 0]);
+    assert_eq!(garbage.read_until_gone()[0], 0x15, "an alert");
+    closed("tls_failed");
+    // A client hello that does not come to its end.
+    let mut slow = server.connect("web");
+    slow.send([0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc]);
+    slow.read_until_gone();
+    closed("handshake_timeout");
+    let mut gone = server.connect("web");
+    gone.finish_sending();
+    gone.expect_closed();
+    closed("client_closed");
+}
+
+#[test]
+fn a_renewed_certificate_is_used_and_an_invalid_one_is_not() {
+    let authority = Authority::new();
+    let server = start(&authority, "");
+    let expiry =
+        || server.metrics().sum("tidegate_certificate_expiry_seconds", &[("listener", "web")]);
+    assert!(expiry() > 0.0);
+    let serves = || body(&curl(&server, "a.test", "/", &[])) == "hello";
+    assert!(serves());
+    // The key of another certificate: both files change, one after the other.
+    let renewed = authority.issue_between(&["a.test"], 2020, 2050);
+    server.write("a.pem", &renewed.chain);
+    server.wait_for_log("the private key does not belong to the certificate");
+    assert!(serves(), "the old pair is in use");
+    let before = expiry();
+    server.write("a.key", &renewed.key);
+    eventually("the new pair is in use", || expiry() < before - 1e9);
+    assert!(serves());
+    let expired = authority.issue_between(&["a.test"], 2020, 2021);
+    server.write("a.key", &expired.key);
+    server.write("a.pem", &expired.chain);
+    server.wait_for_log("the certificate expired on 2021-01-01");
+    assert!(serves());
+}
+
+#[test]
+fn a_certificate_that_expires_soon_is_warned_of() {
+    let authority = Authority::new();
+    let server = start(&authority, "");
+    let warns = || server.log().iter().any(|line| line.contains("certificate_expires"));
+    assert_eq!(body(&curl(&server, "a.test", "/", &[])), "hello");
+    assert!(!warns());
+    let soon = authority.issue_for_hours(&["a.test"], 132);
+    server.write("a.key", &soon.key);
+    server.write("a.pem", &soon.chain);
+    let line = server.wait_for_log("certificate_expires");
+    assert!(line.contains("days=5") && line.contains("listener=web"), "{line}");
+}
+
+#[test]
+fn no_handshake_fails_while_certificates_are_replaced_fifty_times() {
+    let authority = Authority::new();
+    let server = start(&authority, "");
+    let ended = AtomicBool::new(false);
+    let served = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !ended.load(Ordering::Relaxed) {
+                    let exit = curl(&server, "a.test", "/", &[]);
+                    assert_eq!(body(&exit), "hello", "{exit:?}");
+                    served.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        let reloads = || server.metrics().sum("tidegate_config_reloads_total", &[]);
+        for _ in 0..50 {
+            let before = reloads();
+            let renewed = authority.issue(&["a.test"]);
+            server.write("a.key", &renewed.key);
+            server.write("a.pem", &renewed.chain);
+            eventually("the pair is replaced", || reloads() > before);
+        }
+        ended.store(true, Ordering::Relaxed);
+    });
+    assert!(served.load(Ordering::Relaxed) > 10);
+}
