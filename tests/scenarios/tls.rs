@@ -1,11 +1,13 @@
 //! Listeners with TLS, seen by curl and by raw sockets: names, client certificates, protocols that
 //! are not TLS, slow handshakes, and certificates that are replaced while the server runs.
 
-use scenarios::{Authority, Exit, Issued, Launch, Process, Tidegate, eventually};
+use scenarios::{Authority, Exit, Issued, Launch, Process, Tidegate, eventually, tidegate_binary};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 const ROUTES: &str = r#"
+  - match: { path: "/public/{*file}" }
+    handler: { files: { root: public } }
   - match: { path: /client, when: { variable: tls.client_name, equals: alice.clients.test } }
     handler: { respond: { body: "alice" } }
   - match: { path: /client }
@@ -41,6 +43,7 @@ routes: {ROUTES}"#
         .file("a.pem", issued.chain)
         .file("a.key", issued.key)
         .file("ca.pem", authority.pem())
+        .file("public/page.txt", "page")
 }
 
 fn start(authority: &Authority, tls: &str) -> Tidegate {
@@ -244,4 +247,99 @@ fn no_handshake_fails_while_certificates_are_replaced_fifty_times() {
         ended.store(true, Ordering::Relaxed);
     });
     assert!(served.load(Ordering::Relaxed) > 10);
+}
+
+/// Connects again and again with the session of the first connection, and prints the version, how
+/// many sessions were resumed, and what the last response ends with. An end without close_notify
+/// is an error.
+const RESUME: &str = r#"
+import socket, ssl, sys
+context = ssl.create_default_context(cafile=sys.argv[2])
+if sys.argv[3] == "1.2":
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+def fetch(session):
+    plain = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+    secure = context.wrap_socket(plain, server_hostname="a.test", session=session,
+                                 suppress_ragged_eofs=False)
+    secure.sendall(b"GET / HTTP/1.1\r\nhost: a.test\r\nconnection: close\r\n\r\n")
+    received = b""
+    while chunk := secure.recv(65536):
+        received += chunk
+    return secure, received
+first, received = fetch(None)
+resumed = 0
+for _ in range(8):
+    again, received = fetch(first.session)
+    resumed += again.session_reused
+print(first.version(), resumed, received[-5:].decode())
+"#;
+
+#[test]
+fn python_resumes_sessions_on_every_worker() {
+    let authority = Authority::new();
+    let server = start(&authority, "");
+    let port = server.address("web").port().to_string();
+    for (version, wanted) in [("1.2", "TLSv1.2 8 hello"), ("1.3", "TLSv1.3 8 hello")] {
+        let mut command = Command::new("python3");
+        command.args(["-c", RESUME, &port]).arg(server.path("ca.pem")).arg(version);
+        let exit = Process::run(&mut command);
+        assert_eq!(exit.stdout.trim(), wanted, "{exit:?}");
+    }
+    server.wait_for_metric("tidegate_tls_handshakes_total", &[("result", "resumed")], 16.0);
+}
+
+#[test]
+fn a_large_file_arrives_whole_and_an_upload_too() {
+    let authority = Authority::new();
+    let content: Vec<u8> = (0..5_000_000_u32).map(|index| (index % 251) as u8).collect();
+    let server = launch(&authority, "").file("public/large.bin", &content).start();
+    let into = server.path("received.bin");
+    let out = ["-o", into.to_str().expect("a path")];
+    let exit = curl(&server, "a.test", "/public/large.bin", &out);
+    assert_eq!(exit.code, Some(0), "{exit:?}");
+    let received = std::fs::read(&into).expect("a file");
+    // curl writes the head first.
+    assert!(received.ends_with(&content), "{} bytes", received.len());
+    let upload = format!("@{}", server.path("public/large.bin").display());
+    let exit = curl(&server, "a.test", "/", &["--data-binary", &upload]);
+    assert_eq!(body(&exit), "hello", "{exit:?}");
+}
+
+#[test]
+fn a_directory_is_served_with_a_certificate_of_the_command_line() {
+    let authority = Authority::new();
+    let issued = authority.issue(&["a.test"]);
+    let folder = tempfile::tempdir().expect("a folder");
+    let files = [("a.pem", issued.chain), ("a.key", issued.key), ("page.txt", "hello".to_owned())];
+    for (name, content) in files {
+        std::fs::write(folder.path().join(name), content).expect("a file");
+    }
+    let mut command = Command::new(tidegate_binary());
+    command.args(["files", ".", "--bind", "127.0.0.1:0", "--cert", "a.pem", "--key", "a.key"]);
+    let server = Process::start(command.current_dir(folder.path()));
+    let address = server.wait_for_line(|line| {
+        let address = line.split_once("listening name=files address=")?.1;
+        Some(address.to_owned())
+    });
+    let url = format!("https://{}/page.txt", address.expect("it listens"));
+    let exit = Process::run(Command::new("curl").args(["-sS", "-k", &url]));
+    assert_eq!(exit.stdout, "hello", "{exit:?}");
+}
+
+#[test]
+fn the_admin_api_is_served_under_tls() {
+    let authority = Authority::new();
+    let launch = launch(&authority, "");
+    let text = std::fs::read_to_string(launch.path("tidegate.yaml")).expect("the configuration");
+    let tls = "tls: { certificates: [{ cert: a.pem, key: a.key }] }";
+    let text = text.replace(
+        "admin: { bind: \"127.0.0.1:0\" }",
+        &format!("admin: {{ bind: \"127.0.0.1:0\", {tls} }}"),
+    );
+    let server = launch.file("tidegate.yaml", text).start();
+    let url = format!("https://{}/metrics", server.address("admin"));
+    let exit = Process::run(Command::new("curl").args(["-sS", "-k", &url]));
+    let expiry = "tidegate_certificate_expiry_seconds{listener=\"admin\"";
+    assert!(exit.stdout.contains(expiry), "{exit:?}");
+    assert_eq!(server.exchange("admin", "GET /metrics HTTP/1.1\r\nhost: a\r\n\r\n").status, 400);
 }

@@ -49,6 +49,11 @@ impl Launch {
         self
     }
 
+    /// Where a file of the directory is.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
     /// Adds an argument of the command.
     pub fn argument(mut self, argument: &str) -> Self {
         self.arguments.push(argument.to_owned());

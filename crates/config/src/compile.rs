@@ -41,6 +41,7 @@ pub(crate) fn compile(
     check_names("chain", &settings.chains, reader);
     let listeners = listeners::compile(&settings, reader);
     let programs = listeners::programs(&settings, &listeners, reader);
+    let admin_tls = settings.admin.tls.as_ref().and_then(|tls| listeners::tls(tls, reader));
     let admin_bind = listeners::admin(&settings, &listeners, &programs, reader);
     caches::check(&settings, reader);
     let mut chains = Chains::read(&settings, kinds, reader);
@@ -77,6 +78,7 @@ pub(crate) fn compile(
         errors: Arc::new(error_pages(settings.errors)),
         admin: AdminPlan {
             bind: admin_bind,
+            tls: admin_tls,
             token: settings.admin.token,
             metrics: settings.admin.metrics,
             hosts: settings.admin.hosts,

@@ -131,6 +131,7 @@ impl RoutePlan {
 #[derive(Clone, Debug, PartialEq)]
 pub struct AdminPlan {
     pub bind: Option<Bind>,
+    pub tls: Option<ListenerTls>,
     pub token: Option<Secret>,
     pub metrics: MetricsAccess,
     /// Names that `Host` may say.

@@ -21,7 +21,7 @@ use crate::accept::{AcceptContext, ReserveCapacity, StopSignal, accept};
 use crate::api::Api;
 use crate::connection_limiter::ConnectionLimiter;
 use crate::control::Control;
-use crate::instance::head_limits;
+use crate::instance::{self, head_limits};
 use crate::listeners::SocketFile;
 use crate::options::Bound;
 
@@ -79,7 +79,7 @@ impl AdminListener {
     /// Opens, moves and closes what the Plan says. The address of the TCP listener, where there is
     /// one.
     pub(crate) fn follow(&self, plan: &ServerPlan) -> Result<Option<Bound>, String> {
-        let snapshots = self.snapshots(plan);
+        let snapshots = self.snapshots(plan, None);
         let fresh = self.control.admin_sockets.take();
         if let Some((listening, file)) = fresh.unix {
             let opened = (self.open(listening, &snapshots)?.1, file);
@@ -89,7 +89,8 @@ impl AdminListener {
         } else if let Some((open, _)) = &*self.unix.borrow() {
             open.replace_snapshots(&snapshots);
         }
-        self.follow_tcp(&plan.admin, fresh.tcp, &snapshots)
+        let tls = plan.admin.tls.as_ref();
+        self.follow_tcp(&plan.admin, fresh.tcp, &self.snapshots(plan, tls))
     }
 
     fn follow_tcp(
@@ -151,7 +152,7 @@ impl AdminListener {
         Ok((local, OpenListener { service, reserve, stop }))
     }
 
-    fn snapshots(&self, plan: &ServerPlan) -> ListenerSnapshots {
+    fn snapshots(&self, plan: &ServerPlan, tls: Option<&config::ListenerTls>) -> ListenerSnapshots {
         let access = Access {
             token: plan.admin.token.clone(),
             metrics_open: plan.admin.metrics == MetricsAccess::Open,
@@ -163,9 +164,10 @@ impl AdminListener {
         let metrics = Arc::new(RouteMetrics::new());
         let route =
             Rc::new(Route::new("admin", RouteBounds::default(), metrics, Vec::new(), handler));
-        ListenerSnapshots(
-            [PATIENCE, HURRY].map(|most| Rc::new(snapshot(plan, route.clone(), most))),
-        )
+        ListenerSnapshots([PATIENCE, HURRY].map(|most| {
+            let tls = tls.map(instance::listener_tls);
+            Rc::new(ListenerSnapshot { tls, ..snapshot(plan, route.clone(), most) })
+        }))
     }
 }
 

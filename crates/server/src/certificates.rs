@@ -17,10 +17,10 @@ const DAY_SECS: i64 = 24 * 60 * 60;
 
 /// The certificates of a plan, each with the name of its listener.
 fn certificates(plan: &ServerPlan) -> impl Iterator<Item = (&str, &CertificateDetails)> {
-    plan.listeners.iter().flat_map(|listener| {
-        let tls = listener.tls.iter();
-        tls.flat_map(|tls| &tls.server.options().certificates)
-            .map(|certificate| (&*listener.name, &certificate.details))
+    let listeners = plan.listeners.iter().map(|listener| (&*listener.name, &listener.tls));
+    listeners.chain([("admin", &plan.admin.tls)]).flat_map(|(name, tls)| {
+        let certificates = tls.iter().flat_map(|tls| &tls.server.options().certificates);
+        certificates.map(move |certificate| (name, &certificate.details))
     })
 }
 

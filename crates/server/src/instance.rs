@@ -69,10 +69,7 @@ impl Instance {
     pub(crate) fn edge(self: &Rc<Self>, listener: &ListenerPlan) -> ListenerSnapshot {
         let limits = &listener.limits;
         ListenerSnapshot {
-            tls: listener.tls.as_ref().map(|tls| ListenerTls {
-                server: tls.server.clone(),
-                redirects_plain: tls.plain_http == PlainHttp::Redirect,
-            }),
+            tls: listener.tls.as_ref().map(listener_tls),
             dispatch: unknown_host::ruled(listener.unknown_host, self.clone()),
             head_limits: head_limits(limits),
             timeouts: connection_timeouts(&listener.timeouts),
@@ -87,6 +84,14 @@ impl Instance {
             pages: self.plan.errors.clone(),
             access: self.access.clone(),
         }
+    }
+}
+
+/// TLS of a listener as connections use it.
+pub(crate) fn listener_tls(tls: &config::ListenerTls) -> ListenerTls {
+    ListenerTls {
+        server: tls.server.clone(),
+        redirects_plain: tls.plain_http == PlainHttp::Redirect,
     }
 }
 

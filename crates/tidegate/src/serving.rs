@@ -1,10 +1,12 @@
 //! Options of every command that starts a server, and the exit code of a server.
 
 use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use net::Bind;
+use serde_json::json;
 use server::{Bound, Options};
 use telemetry::log::{Format, Level};
 
@@ -108,13 +110,46 @@ fn write_all(text: &str) -> std::io::Result<()> {
     out.flush()
 }
 
+/// Options of commands whose one listener may serve https.
+#[derive(Debug, clap::Args)]
+pub(crate) struct TlsOptions {
+    /// Serve https with this certificate, followed by those of its issuers: a PEM file, watched
+    #[arg(long, value_name = "FILE", requires = "key")]
+    cert: Option<PathBuf>,
+
+    /// The private key of the certificate: a PEM file
+    #[arg(long, value_name = "FILE", requires = "cert")]
+    key: Option<PathBuf>,
+}
+
+impl TlsOptions {
+    /// Adds the settings to those of a listener.
+    pub(crate) fn add_to(&self, listener: &mut serde_json::Value) -> Result<(), Failure> {
+        if let (Some(cert), Some(key)) = (&self.cert, &self.key) {
+            let certificate = json!({ "cert": path(cert)?, "key": path(key)? });
+            listener["tls"] = json!({ "certificates": [certificate] });
+        }
+        Ok(())
+    }
+
+    pub(crate) fn scheme(&self) -> &'static str {
+        if self.cert.is_some() { "https" } else { "http" }
+    }
+}
+
+/// Returns a path as a configuration has it.
+fn path(path: &Path) -> Result<String, Failure> {
+    let text = path.to_str().map(crate::commands::literal);
+    text.ok_or_else(|| Failure::Wrong(format!("the name of {} is not UTF-8 text", path.display())))
+}
+
 /// Returns the URL of a listener on this machine, and whether other machines reach it.
-pub(crate) fn url(bound: &[Bound], name: &str) -> String {
+pub(crate) fn url(bound: &[Bound], name: &str, scheme: &str) -> String {
     match bound.iter().find(|bound| bound.name == name).map(|bound| &bound.address) {
         Some(Bind::Tcp(address)) if address.ip().is_unspecified() => {
-            format!("http://localhost:{} (on all addresses of this machine)", address.port())
+            format!("{scheme}://localhost:{} (on all addresses of this machine)", address.port())
         }
-        Some(Bind::Tcp(address)) => format!("http://{address}"),
+        Some(Bind::Tcp(address)) => format!("{scheme}://{address}"),
         Some(Bind::Unix(path)) => format!("unix:{}", path.display()),
         None => format!("no listener {name}"),
     }
@@ -132,7 +167,7 @@ mod tests {
         let at = |text: &str| {
             let bound = |name: &str, address| Bound { name: name.to_owned(), address };
             let other = bound("admin", Bind::Unix("/a.sock".into()));
-            url(&[other, bound("web", Bind::Tcp(text.parse().unwrap()))], "web")
+            url(&[other, bound("web", Bind::Tcp(text.parse().unwrap()))], "web", "http")
         };
         assert_eq!(at("127.0.0.1:8080"), "http://127.0.0.1:8080");
         assert_eq!(at("[::]:80"), "http://localhost:80 (on all addresses of this machine)");

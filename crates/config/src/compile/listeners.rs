@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 use net::{Bind, ListenOptions};
 use settings::{Address, Host, Reader, Spanned, quote};
+use tls_settings::ListenerTlsSettings;
 
 use crate::records::{EncodedSlashes, ListenerSettings, Settings, UnknownHost};
 use crate::server_plan::{ListenerPlan, ListenerTls};
@@ -99,16 +100,22 @@ fn plan(
             keepalive: listener.keepalive.map(settings::Duration::get),
             mode: None,
         },
-        tls: listener.tls.as_ref().and_then(|tls| {
-            let server = tls.build(&[b"http/1.1"], tls.span, reader)?;
-            Some(ListenerTls { server, plain_http: tls.plain_http })
-        }),
+        tls: listener.tls.as_ref().and_then(|written| tls(written, reader)),
         half_close: listener.half_close,
         encoded_slashes: listener.encoded_slashes,
         unknown_host: listener.unknown_host,
         limits: settings.limits.for_listener(&listener.limits),
         timeouts: settings.timeouts.for_listener(&listener.timeouts),
     }
+}
+
+/// What a listener with TLS uses.
+pub(super) fn tls(
+    written: &Spanned<ListenerTlsSettings>,
+    reader: &mut Reader<'_>,
+) -> Option<ListenerTls> {
+    let server = written.build(&[b"http/1.1"], written.span, reader)?;
+    Some(ListenerTls { server, plain_http: written.plain_http })
 }
 
 /// The address to bind. Names other than `localhost` may lead elsewhere tomorrow and are refused.

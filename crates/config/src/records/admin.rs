@@ -1,6 +1,7 @@
 //! `admin`: the API that looks at and steers the running server.
 
 use settings::{Address, FilePath, Secret, Setting, Spanned};
+use tls_settings::ListenerTlsSettings;
 
 /// The API that inspects and controls the running server. On its Unix socket, which always
 /// exists, file permissions decide; over TCP it requires the token.
@@ -9,6 +10,8 @@ pub struct AdminSettings {
     /// The address to answer on; only the Unix socket without it.
     #[setting(example = "127.0.0.1:9180")]
     pub bind: Option<Spanned<Address>>,
+    /// TLS of the address: https instead of http.
+    pub tls: Option<Spanned<ListenerTlsSettings>>,
     /// The bearer token. Without one, only `/healthz`, `/readyz` and `/metrics` are answered
     /// over TCP.
     pub token: Option<Secret>,

@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 
 use config::TextSource;
-use serde_json::json;
+use serde_json::{Value, json};
 use server::Bound;
 use settings::Address;
 
 use crate::failure::Failure;
-use crate::serving::{ServingOptions, serve, url};
+use crate::serving::{ServingOptions, TlsOptions, serve, url};
 
 const EXAMPLES: &str = "\
 Hidden files are not served, and links cannot lead out of the directory. For error pages, several
@@ -44,6 +44,9 @@ pub(crate) struct Files {
     spa: Option<String>,
 
     #[command(flatten)]
+    tls: TlsOptions,
+
+    #[command(flatten)]
     serving: ServingOptions,
 }
 
@@ -58,14 +61,18 @@ impl Files {
         let Some(root) = dir.to_str() else {
             return Err(Failure::Wrong(format!("the name of {shown} is not UTF-8 text")));
         };
-        let text = configuration(root, &self.bind, self.listing, self.spa.as_deref());
-        let told = move |bound: &[Bound]| format!("serving {shown} on {}\n", url(bound, "files"));
+        let mut configuration = configuration(root, &self.bind, self.listing, self.spa.as_deref());
+        self.tls.add_to(&mut configuration["listeners"]["files"])?;
+        let scheme = self.tls.scheme();
+        let told =
+            move |bound: &[Bound]| format!("serving {shown} on {}\n", url(bound, "files", scheme));
+        let text = configuration.to_string();
         serve(TextSource::new("tidegate files", &text), self.serving, told)
     }
 }
 
 /// Returns the configuration as JSON, which is YAML and quotes any path.
-fn configuration(root: &str, bind: &Address, listing: bool, spa: Option<&str>) -> String {
+fn configuration(root: &str, bind: &Address, listing: bool, spa: Option<&str>) -> Value {
     let mut files = json!({ "root": super::literal(root), "listing": listing });
     if let Some(spa) = spa {
         files["spa"] = json!(super::literal(spa));
@@ -78,7 +85,6 @@ fn configuration(root: &str, bind: &Address, listing: bool, spa: Option<&str>) -
             "handler": { "files": files },
         }],
     })
-    .to_string()
 }
 
 #[cfg(test)]
@@ -93,6 +99,6 @@ mod tests {
         std::fs::create_dir(&odd).unwrap();
         let text =
             configuration(odd.to_str().unwrap(), &":8080".parse().unwrap(), true, Some("a.html"));
-        assert_eq!(errors(&text), "");
+        assert_eq!(errors(&text.to_string()), "");
     }
 }

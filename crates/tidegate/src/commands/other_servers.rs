@@ -11,8 +11,9 @@ use super::Tidegate;
 /// Spellings of an option, and the advice for them.
 type Row = (&'static [&'static str], &'static str);
 
-const TLS: &str = "TLS is not supported yet: put a server that terminates TLS in front, and name \
-                   its addresses with --forwarded-allow-ips or trusted_proxies";
+const TLS: &str = "TLS is a setting of a listener, and of tidegate proxy and tidegate files \
+                   (--cert FILE --key FILE); tidegate run does not have it yet: write a \
+                   tidegate.yaml with apps and tls, and start it with tidegate up";
 const HTTP2: &str = "HTTP/2 is not supported yet: leave it out, HTTP/1.1 is served";
 const SUPERVISED: &str = "the process stays in the foreground and does not change its user: \
                           systemd or another supervisor does that (User=, Group=, UMask=)";

@@ -1,12 +1,12 @@
 //! `tidegate proxy FROM TO`: a reverse proxy in one line, without a configuration.
 
 use config::TextSource;
-use serde_json::json;
+use serde_json::{Value, json};
 use server::Bound;
 use settings::{Address, Host, Size};
 
 use crate::failure::Failure;
-use crate::serving::{ServingOptions, serve, url};
+use crate::serving::{ServingOptions, TlsOptions, serve, url};
 
 /// The default memory of the cache.
 const CACHE_MEMORY: Size = Size::from_bytes(256 << 20);
@@ -22,7 +22,8 @@ examples/gateway.yaml.
 Examples:
   tidegate proxy :8080 http://127.0.0.1:3000 --cache
   tidegate proxy 127.0.0.1:8080 http://app.internal
-  tidegate proxy :8080 unix:/run/app.sock";
+  tidegate proxy :8080 unix:/run/app.sock
+  tidegate proxy :443 http://127.0.0.1:3000 --cert site.pem --key site.key";
 
 /// Forward all requests from one address to a server
 #[derive(Debug, clap::Args)]
@@ -45,6 +46,9 @@ pub(crate) struct Proxy {
     cache_memory: Option<Size>,
 
     #[command(flatten)]
+    tls: TlsOptions,
+
+    #[command(flatten)]
     serving: ServingOptions,
 }
 
@@ -52,8 +56,11 @@ impl Proxy {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let to = self.to.to_string();
         let memory = self.cache.then(|| self.cache_memory.unwrap_or(CACHE_MEMORY));
-        let text = configuration(&self.from, &self.to, memory);
-        let told = move |bound: &[Bound]| format!("{} -> {to}\n", url(bound, "proxy"));
+        let mut configuration = configuration(&self.from, &self.to, memory);
+        self.tls.add_to(&mut configuration["listeners"]["proxy"])?;
+        let scheme = self.tls.scheme();
+        let told = move |bound: &[Bound]| format!("{} -> {to}\n", url(bound, "proxy", scheme));
+        let text = configuration.to_string();
         serve(TextSource::new("tidegate proxy", &text), self.serving, told)
     }
 }
@@ -93,7 +100,7 @@ fn target(typed: &str) -> Result<Address, String> {
 }
 
 /// Returns the configuration as JSON, which is YAML.
-fn configuration(from: &Address, to: &Address, cache: Option<Size>) -> String {
+fn configuration(from: &Address, to: &Address, cache: Option<Size>) -> Value {
     // A server with a name usually serves several, and knows its own. One at a bare address is most
     // often the application itself, which builds its links from what the client said.
     let named = matches!(to, Address::Tcp { host: Host::Name(name), .. } if name != "localhost");
@@ -118,7 +125,7 @@ fn configuration(from: &Address, to: &Address, cache: Option<Size>) -> String {
             "stale": { "while_revalidate": "10s", "if_error": "1h" },
         } }]);
     }
-    configuration.to_string()
+    configuration
 }
 
 #[cfg(test)]
@@ -152,7 +159,7 @@ mod tests {
         for to in ["http://127.0.0.1:3000", "http://app.internal", "unix:/run/a b.sock"] {
             for cache in [None, Some(super::CACHE_MEMORY)] {
                 let text = configuration(&":0".parse().unwrap(), &target(to).unwrap(), cache);
-                assert_eq!(errors(&text), "");
+                assert_eq!(errors(&text.to_string()), "");
             }
         }
     }

@@ -170,9 +170,9 @@ fn what_is_not_there_is_said_on_either_side_of_the_application() {
     for (arguments, text) in [
         (
             &["run", "app:app", "--ssl-keyfile", "k.pem"][..],
-            "--ssl-keyfile: TLS is not supported yet",
+            "--ssl-keyfile: TLS is a setting of a listener",
         ),
-        (&["run", "--certfile=c.pem", "app:app"], "--certfile: TLS is not supported yet"),
+        (&["run", "--certfile=c.pem", "app:app"], "--certfile: TLS is a setting of a listener"),
         (&["run", "-k", "gevent", "app:app"], "gevent and eventlet are not supported"),
         (&["run", "app:app", "-kgevent"], "gevent and eventlet are not supported"),
         (&["run", "-c", "gunicorn.conf.py", "app:app"], "gunicorn.conf.py is not read"),

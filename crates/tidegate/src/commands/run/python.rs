@@ -167,7 +167,7 @@ fn greeting(program: &str, bound: &[Bound]) -> String {
     let places: Vec<_> = bound
         .iter()
         .filter(|bound| bound.name != "admin")
-        .map(|one| serving::url(bound, &one.name))
+        .map(|one| serving::url(bound, &one.name, "http"))
         .collect();
     format!("serving {program} on {}\n", places.join(" and "))
 }
