@@ -11,7 +11,7 @@ const ROUTES: &str = r#"
   - match: { path: /client, when: { variable: tls.client_name, equals: alice.clients.test } }
     handler: { respond: { body: "alice" } }
   - match: { path: /client }
-    handler: { respond: { body: "somebody" } }
+    handler: { respond: { body: "other" } }
   - match: { path: "/{*rest}" }
     filters:
       - response_headers:
@@ -93,7 +93,7 @@ fn client_certificates_are_verified_and_decide() {
         .file("alice.pem", authority.issue_client("alice").chain)
         .start();
     let anonymous = curl(&server, "a.test", "/client", &[]);
-    assert_eq!(body(&anonymous), "somebody", "{anonymous:?}");
+    assert_eq!(body(&anonymous), "other", "{anonymous:?}");
     for (issuer, name, accepted) in [
         (&authority, "alice", true),
         (&authority, "bob", true),
@@ -104,7 +104,7 @@ fn client_certificates_are_verified_and_decide() {
         let certificate = server.path("client.pem");
         let certificate = ["--cert", certificate.to_str().expect("a path")];
         let exit = curl(&server, "a.test", "/client", &certificate);
-        let wanted = if name == "alice" { "alice" } else { "somebody" };
+        let wanted = if name == "alice" { "alice" } else { "other" };
         assert_eq!(exit.code == Some(0) && body(&exit) == wanted, accepted, "{exit:?}");
         if accepted {
             let exit = curl(&server, "a.test", "/", &certificate);

@@ -51,7 +51,7 @@ impl Launch {
 
     /// Where a file of the directory is.
     pub fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.directory.path().join(name)
     }
 
     /// Adds an argument of the command.

@@ -4,7 +4,7 @@ use rcgen::{CertificateParams, KeyPair};
 use settings::{Reader, Report, Span, node, read, verify};
 use tempfile::TempDir;
 
-use crate::{ListenerTlsSettings, UpstreamTlsSettings};
+use crate::ListenerTlsSettings;
 
 /// A directory with a self-signed certificate and its key, the key of another one, and an expired
 /// certificate with its key.
@@ -32,7 +32,6 @@ fn path(directory: &TempDir, name: &str) -> String {
 #[test]
 fn every_declaration_holds() {
     verify::<ListenerTlsSettings>().unwrap();
-    verify::<UpstreamTlsSettings>().unwrap();
 }
 
 #[test]
@@ -102,19 +101,5 @@ fn errors_of_the_second_step_name_the_file() {
         let built = settings.build(&[], Span::NOWHERE, &mut Reader::new(&mut report));
         let out = report.render();
         assert!(built.is_none() && out.contains(expected), "{out}\nwanted {expected}");
-    }
-    let settings: UpstreamTlsSettings = read(&node!({ "ca": key })).unwrap();
-    let mut report = Report::new();
-    let built = settings.build(&[], Span::NOWHERE, &mut Reader::new(&mut report));
-    assert!(built.is_none() && report.render().contains("a.key: no certificate"));
-}
-
-#[test]
-fn a_server_name_is_a_name() {
-    for (name, valid) in [("api.internal", true), ("10.0.0.1", true), ("a b", false)] {
-        let settings: UpstreamTlsSettings = read(&node!({ "server_name": name })).unwrap();
-        let mut report = Report::new();
-        let read = settings.server_name(&mut Reader::new(&mut report));
-        assert_eq!((read.is_some(), report.is_empty()), (valid, valid), "{name}");
     }
 }

@@ -110,7 +110,8 @@ impl ServerTls {
     }
 
     /// True if a request for `host`, in lower case, may come on a connection that was made for
-    /// `server_name`: it is the same, or a certificate that is presented for it has the host's name.
+    /// `server_name`: they are the same, or a certificate that is presented for the server name has
+    /// the host's.
     pub fn serves(&self, server_name: &str, host: &str) -> bool {
         server_name == host || self.resolver.covers(server_name, host)
     }

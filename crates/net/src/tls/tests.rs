@@ -126,9 +126,9 @@ fn both_sides_know_what_was_agreed() {
         let mut options = server_options(&issuer);
         options.protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         let server = ServerTls::new(options).unwrap();
-        let mut wishes = client_options(&issuer);
-        wishes.protocols = vec![b"http/1.1".to_vec()];
-        let client = ClientTls::new(wishes).unwrap();
+        let protocols = vec![b"http/1.1".to_vec()];
+        let client = ClientOptions { protocols, ..client_options(&issuer) };
+        let client = ClientTls::new(client).unwrap();
         let (one, other) = connect(&server, &client, "A.test").await;
         let (one, other) = (one.unwrap(), other.unwrap());
         let info = one.tls().unwrap();
@@ -210,10 +210,8 @@ fn client_certificates_are_demanded_and_verified() {
             (false, Some(certificate(&other)), false),
         ] {
             let authorities = issuer.pem().into_bytes();
-            let options = ServerOptions {
-                client_auth: Some(ClientAuth { authorities, required }),
-                ..server_options(&issuer)
-            };
+            let client_auth = Some(ClientAuth { authorities, required });
+            let options = ServerOptions { client_auth, ..server_options(&issuer) };
             let server = ServerTls::new(options).unwrap();
             let wishes =
                 ClientOptions { certificate: presented.clone(), ..client_options(&issuer) };
