@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 const ROUTES: &str = r#"
   - match: { path: "/public/{*file}" }
-    handler: { files: { root: public } }
+    handler: { files: { root: . } }
   - match: { path: /client, when: { variable: tls.client_name, equals: alice.clients.test } }
     handler: { respond: { body: "alice" } }
   - match: { path: /client }

@@ -359,11 +359,17 @@ impl Stream {
         platform::unacknowledged(self.socket()) + unsent
     }
 
-    /// Shuts down the sending direction; what was sent is still delivered.
-    pub fn finish(&self) {
+    /// Announces under TLS that nothing follows (close_notify), which a client may need to know
+    /// before the socket is closed; does nothing in the clear.
+    pub fn close_notify(&self) {
         if let Some(layer) = &self.tls {
             layer.finish(&self.source);
         }
+    }
+
+    /// Shuts down the sending direction; what was sent is still delivered.
+    pub fn finish(&self) {
+        self.close_notify();
         // Fails if the connection has failed, which the peer knows already.
         let _ = shutdown(self.socket(), Shutdown::Write);
     }

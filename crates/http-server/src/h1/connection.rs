@@ -83,6 +83,7 @@ impl Connection {
             // What a client sent in the clear to a port for TLS is there already.
             let is_waiting = self.io.input.borrow().is_empty();
             if is_waiting && let Some(reason) = self.idle(patience, fresh).await {
+                self.io.stream.close_notify();
                 return reason;
             }
             match Box::pin(active::serve_requests(&self)).await {
@@ -92,7 +93,10 @@ impl Connection {
                     fresh = false;
                     patience = self.service.snapshot().timeouts.idle;
                 }
-                NextStep::Close(reason) => return reason,
+                NextStep::Close(reason) => {
+                    self.io.stream.close_notify();
+                    return reason;
+                }
                 NextStep::Linger(reason) => {
                     linger(&self.io.stream, LINGER_BYTES_MAX).await;
                     return reason;
