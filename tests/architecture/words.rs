@@ -1,18 +1,12 @@
 //! Plain words: phrases of a private dialect and type names that do not say whose they are.
 //!
 //! Scans comments, literals of more than one word and function names of Rust files, and the text of
-//! other files without its code. Prints what to write instead. `WORDS=crates/cache` in the
-//! environment prints the findings of one area, whether or not it is still exempt.
+//! other files without its code. Prints what to write instead.
 
 use crate::source::{code_of, functions_in, words_in};
 use crate::tidy::visit;
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
-
-/// Areas that are not clean yet. Entries are removed, never added; an entry that is not needed any
-/// more fails the test.
-const EXEMPT: &[&str] = &["crates/offload"];
 
 /// Files without rules of their own: past releases, generated files and foreign text.
 const SKIPPED: &[&str] =
@@ -111,7 +105,7 @@ const NAMES: &[(&str, &str)] = &[
 #[test]
 fn words_are_plain() {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("a workspace");
-    let mut areas: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut findings = Vec::new();
     visit(workspace, &mut |path| {
         let name = path.strip_prefix(workspace).expect("inside").to_string_lossy();
         let kind = name.rsplit(['.', '/']).next().unwrap_or_default();
@@ -121,30 +115,10 @@ fn words_are_plain() {
             return;
         }
         let Ok(text) = fs::read_to_string(path) else { return };
-        let findings = areas.entry(area(&name)).or_default();
         let found = if kind == "rs" { rust(&text) } else { prose(&text, kind == "md") };
         findings.extend(found.into_iter().map(|finding| format!("{name}:{finding}")));
     });
-    if let Ok(area) = std::env::var("WORDS") {
-        let findings = areas.get(&area).unwrap_or_else(|| panic!("areas: {:?}", areas.keys()));
-        assert!(findings.is_empty(), "\n{}\n{} findings", findings.join("\n"), findings.len());
-    }
-    let wrong = areas.iter().filter(|(area, _)| !EXEMPT.contains(&area.as_str()));
-    let wrong: Vec<&str> = wrong.flat_map(|(_, found)| found).map(String::as_str).collect();
-    assert!(wrong.is_empty(), "\n{}", wrong.join("\n"));
-    let needless: Vec<_> =
-        EXEMPT.iter().filter(|area| areas.get(**area).is_none_or(Vec::is_empty)).collect();
-    assert!(needless.is_empty(), "remove from EXEMPT, these are clean: {needless:?}");
-}
-
-/// The crate, or the first directory; "." for files in the root.
-fn area(name: &str) -> String {
-    let mut parts = name.split('/');
-    match (parts.next(), parts.next(), parts.next()) {
-        (Some("crates"), Some(package), Some(_)) => format!("crates/{package}"),
-        (Some(directory), Some(_), _) => directory.to_owned(),
-        _ => ".".to_owned(),
-    }
+    assert!(findings.is_empty(), "\n{}", findings.join("\n"));
 }
 
 fn rust(text: &str) -> Vec<String> {
@@ -234,6 +208,4 @@ fn each_kind_of_finding_is_seen() {
     assert_eq!(rust("fn goes_on() {}").len(), 1, "a function");
     assert_eq!(rust("struct Place;\nmod place;\nstruct Places;\n").len(), 2, "names");
     assert_eq!(prose("Nobody knows.\n```\nnobody\n```\n", true).len(), 1, "Markdown");
-    assert_eq!(area("crates/net/src/a.rs"), "crates/net");
-    assert_eq!(area("Makefile"), ".");
 }

@@ -13,13 +13,16 @@ use loom::sync::Notify;
 mod log_ring;
 mod message;
 mod remote_wake;
+mod request_queue;
 mod shared_body;
 
 use message::{Body, BodyStream, Fault, FaultKind, FileRange, Frame, Headers, detach_small};
+use request_queue::{Arrival, clock};
 
 /// What the crates import as `crate::sync`.
 mod sync {
-    pub(crate) use loom::sync::atomic::{AtomicBool, Ordering, fence};
+    pub(crate) use crate::request_queue::{ArrayQueue, SegQueue};
+    pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
     pub(crate) use loom::sync::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
     pub(crate) use loom::thread::{Thread, park};
 }

@@ -309,14 +309,14 @@ fn a_large_file_arrives_whole_and_an_upload_too() {
 fn a_directory_is_served_with_a_certificate_of_the_command_line() {
     let authority = Authority::new();
     let issued = authority.issue(&["a.test"]);
-    let folder = tempfile::tempdir().expect("a folder");
+    let directory = tempfile::tempdir().expect("a directory");
     let files = [("a.pem", issued.chain), ("a.key", issued.key), ("page.txt", "hello".to_owned())];
     for (name, content) in files {
-        std::fs::write(folder.path().join(name), content).expect("a file");
+        std::fs::write(directory.path().join(name), content).expect("a file");
     }
     let mut command = Command::new(tidegate_binary());
     command.args(["files", ".", "--bind", "127.0.0.1:0", "--cert", "a.pem", "--key", "a.key"]);
-    let server = Process::start(command.current_dir(folder.path()));
+    let server = Process::start(command.current_dir(directory.path()));
     let address = server.wait_for_line(|line| {
         let address = line.split_once("listening name=files address=")?.1;
         Some(address.to_owned())

@@ -32,8 +32,15 @@ pub use offload_handler::OffloadHandler;
 pub use other::{Answering, Gone, Incoming, OffloadedRequest, Sending, wait};
 pub use request_queue::{Event, RequestQueue};
 
+/// `tests/models` has loom's types under these names.
+mod sync {
+    pub(crate) use crossbeam_queue::{ArrayQueue, SegQueue};
+    pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+}
+
 use channel::ExchangeChannel;
 use message::{Body, Fault, FaultKind, Inform, Request};
+use net::clock;
 use session::HandedSession;
 
 /// Bounds of one exchange that leaves its worker.

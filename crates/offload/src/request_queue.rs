@@ -7,16 +7,14 @@
 //! waiting for space would hold requests in a second, unbounded queue.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::task::{Wake, Waker};
 
-use crossbeam_queue::{ArrayQueue, SegQueue};
-
-use crate::Arrival;
+use crate::sync::{ArrayQueue, AtomicBool, AtomicU64, Ordering, SegQueue, fence};
+use crate::{Arrival, clock};
 
 /// What the reader takes.
 pub enum Event {
-    /// An exchange, and when it was put here (microseconds of [`net::clock::precise_us`]).
+    /// An exchange, and when it was put here (microseconds of [`clock::precise_us`]).
     Arrived(Arrival, u64),
     /// The wait of this number has ended: see [`RequestQueue::waker`].
     Ended(u64),
@@ -70,7 +68,7 @@ impl RequestQueue {
         if self.closed.load(Ordering::Acquire) {
             return Err(arrival);
         }
-        let entry = (arrival, net::clock::precise_us());
+        let entry = (arrival, clock::precise_us());
         self.arrivals.push(entry).map_err(|(arrival, _)| arrival)
     }
 
@@ -95,7 +93,9 @@ impl RequestQueue {
     /// The reader goes to sleep until it is alarmed; `false` if something has arrived before, and
     /// then it stays awake.
     pub fn sleep(&self) -> bool {
-        self.asleep.store(true, Ordering::Relaxed);
+        // A swap, as in `awake`: a store would do, but loom knows no order of it and a worker's
+        // swap.
+        self.asleep.swap(true, Ordering::Acquire);
         // Between saying that we sleep and looking a last time; its counterpart is in `alert`. One
         // of the two sides sees what the other one did.
         fence(Ordering::SeqCst);
@@ -108,7 +108,7 @@ impl RequestQueue {
 
     /// The reader has heard the alarm.
     pub fn awake(&self) {
-        self.asleep.store(false, Ordering::Relaxed);
+        self.asleep.swap(false, Ordering::Acquire);
         self.alarmed_us.store(NEVER, Ordering::Relaxed);
     }
 
@@ -121,7 +121,7 @@ impl RequestQueue {
     pub fn unheard_us(&self) -> u64 {
         match self.alarmed_us.load(Ordering::Relaxed) {
             NEVER => 0,
-            at => net::clock::precise_us().saturating_sub(at),
+            at => clock::precise_us().saturating_sub(at),
         }
     }
 
@@ -146,7 +146,7 @@ impl RequestQueue {
     pub fn alert(&self) {
         fence(Ordering::SeqCst);
         if self.asleep.load(Ordering::Relaxed) && self.asleep.swap(false, Ordering::AcqRel) {
-            self.alarmed_us.store(net::clock::precise_us(), Ordering::Relaxed);
+            self.alarmed_us.store(clock::precise_us(), Ordering::Relaxed);
             (self.alarm)();
         }
     }

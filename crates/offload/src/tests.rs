@@ -401,7 +401,7 @@ fn a_body_without_a_reader_is_dropped() {
     });
 }
 
-/// The queue of a thread that is busy: one place, and nobody takes from it.
+/// The queue of a thread that is busy: one place, and its reader takes nothing.
 fn busy() -> (OffloadHandler, Receiver<OffloadedRequest>) {
     let (queue, exchanges) = mpsc::sync_channel(1);
     (OffloadHandler::new(queue, SMALL), exchanges)
@@ -425,7 +425,7 @@ fn a_full_queue_is_503_and_a_closed_one_500() {
 }
 
 #[test]
-fn another_worker_can_go_on_with_the_exchange() {
+fn another_worker_can_continue_the_exchange() {
     let (queue, exchanges) = mpsc::sync_channel::<OffloadedRequest>(1);
     let work = move || async move {
         let OffloadedRequest { head, body, answer } = exchanges.recv().unwrap();

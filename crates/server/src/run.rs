@@ -108,9 +108,7 @@ async fn serve(
             () = until_stopped(control, &mut signals) => return Ok(()),
         }
     }
-    for one in &bound {
-        log_listening(one);
-    }
+    bound.iter().for_each(log_listening);
     events.flush();
     if let Some(on_ready) = options.on_ready.take() {
         on_ready(&bound);
@@ -145,7 +143,7 @@ async fn serve(
             () = control.drain_requested.notified() => break,
         };
         if reload && program.is_some() {
-            // Its processes start slowly: signals are handled in the mean time.
+            // Its processes start slowly: signals are handled while they do.
             let control = control.clone();
             net::task::spawn_local(async move { reload_now(&control).await });
         } else if reload {
