@@ -49,11 +49,11 @@ pub(crate) fn samples(plan: &ServerPlan) -> Option<FamilySamples> {
     (!samples.is_empty()).then(|| FamilySamples { family: &families::CERTIFICATE_EXPIRY, samples })
 }
 
-/// Repeats the warnings once a day.
+/// Warns now, and repeats it once a day.
 pub(crate) async fn warn_daily(control: Rc<Control>) {
     loop {
-        net::timer::sleep(Duration::from_secs(DAY_SECS as u64)).await;
         warn(&control.plan());
+        net::timer::sleep(Duration::from_secs(DAY_SECS as u64)).await;
     }
 }
 

@@ -100,7 +100,6 @@ async fn serve(
         Watch::blind()
     });
     follow_files(&mut watch, control).await;
-    certificates::warn(&control.plan());
     net::task::spawn_local(certificates::warn_daily(control.clone()));
     if let Some(program) = &mut program {
         tokio::select! {
