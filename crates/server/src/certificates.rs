@@ -46,7 +46,8 @@ pub(crate) fn samples(plan: &ServerPlan) -> Option<FamilySamples> {
         value: Value::Gauge(left),
     });
     let samples: Vec<Sample> = samples.collect();
-    (!samples.is_empty()).then(|| FamilySamples { family: &families::CERTIFICATE_EXPIRY, samples })
+    (!samples.is_empty())
+        .then_some(FamilySamples { family: &families::CERTIFICATE_EXPIRY, samples })
 }
 
 /// Warns now, and repeats it once a day.
