@@ -35,14 +35,14 @@ impl<T> SegQueue<T> {
     }
 
     pub(crate) fn push(&self, entry: T) {
-        self.entries.lock().unwrap().push_back(entry);
+        self.entries.lock().expect("not poisoned").push_back(entry);
         self.length.fetch_add(1, Ordering::Release);
     }
 
     pub(crate) fn pop(&self) -> Option<T> {
         let taken =
             self.length.fetch_update(Ordering::Acquire, Ordering::Relaxed, |n| n.checked_sub(1));
-        taken.ok().and_then(|_| self.entries.lock().unwrap().pop_front())
+        taken.ok().and_then(|_| self.entries.lock().expect("not poisoned").pop_front())
     }
 
     pub(crate) fn len(&self) -> usize {
