@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 /// the kernel delays an acknowledgement (40 ms), which lets a sender continue.
 const LOOKS: u32 = 10;
 
-/// Names the calling thread for [`wait_until_idle`].
+/// Names the calling thread for `wait_until_idle`.
 pub fn current_thread() -> PathBuf {
     fs::canonicalize("/proc/thread-self").expect("Linux names threads")
 }
