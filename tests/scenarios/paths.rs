@@ -146,8 +146,7 @@ fn rewrites_and_redirects_lead_to_canonical_paths() {
     for (target, sent) in [
         ("/api/%61%2B+%2c/%E9", "/a%2B+%2C/%E9"),
         ("/%61pi//x//../y?z", "/x/y?z"),
-        ("/user/%61%2b?tab=..%2fx", "/users/a+/..%2Fx?tab=..%2fx"),
-        ("/user/a?tab=..", "/users/?tab=.."),
+        ("/user/%61%2b?tab=x", "/users/a+/x?tab=x"),
         // What is no UTF-8 neither escapes an expression nor becomes something else.
         ("/p/private/%e9%ff/%C3%A9%25", "/public/private/%E9%FF/%C3%A9%25"),
         ("/user/%e9", "/users/%E9/"),
@@ -155,7 +154,10 @@ fn rewrites_and_redirects_lead_to_canonical_paths() {
         let answer = ask(&server, "GET", target);
         assert_eq!((answer.status, answer.header("x-target")), (204, Some(sent)), "{target}");
     }
-    assert_eq!(ask(&server, "GET", "/user/a?tab=%5C").status, 400);
+    // Outside its place in the path a variable changes nothing.
+    for target in ["/user/a?tab=%5C", "/user/a?tab=..", "/user/a?tab=..%2fx"] {
+        assert_eq!(ask(&server, "GET", target).status, 400, "{target}");
+    }
     let redirect = ask(&server, "GET", "/old/%e9");
     assert_eq!(redirect.header("location"), Some("/new/old/%E9"));
     let redirect = ask(&server, "GET", "/%6Fld//%2b/../a%2Bb%2c?q=//");

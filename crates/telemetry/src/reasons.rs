@@ -78,8 +78,8 @@ table! {
         Drain, "drain", Normal, "the server or its listener is draining";
         UpgradeFinished, "upgrade_finished", Normal, "the tunnel ended";
         TunnelIdle, "tunnel_idle", Normal, "the tunnel was idle for too long";
-        HandshakeTimeout, "handshake_timeout", Client, "no byte arrived, or no whole TLS handshake,
-            within `handshake`";
+        HandshakeTimeout, "handshake_timeout", Client,
+            "no byte arrived, or the TLS handshake did not end, within `handshake`";
         TlsFailed, "tls_failed", Client, "the TLS handshake failed";
         HeadTimeout, "head_timeout", Client, "the request head was incomplete after `head`";
         BodyTimeout, "body_timeout", Client, "the request body arrived too slowly or took too long";

@@ -38,7 +38,7 @@ fn erratic() -> Upstream {
                 "reset" => return peer.reset(),
                 "half" => return peer.send(&whole[..whole.len() - 3]),
                 "halved" => return peer.send(&chunked[..chunked.len() - 9]),
-                "nonsense" => return peer.send("HTTP/1.1 200\r\n\r\n"),
+                "nonsense" => return peer.send("HTTP/1.1 20\r\n\r\n"),
                 other => panic!("no way is called {other}"),
             }
         }
