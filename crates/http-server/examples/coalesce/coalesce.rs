@@ -15,7 +15,7 @@ use plugin::{BackgroundPermit, MaybeFuture, Middleware, Next};
 use tokio::sync::watch;
 use wire::{Known, Method};
 
-/// Requests with one of these get an answer of their own, or only a part of one.
+/// Requests with one of these get a response of their own, or only a part of one.
 const PERSONAL: [Known; 6] = [
     Known::Authorization,
     Known::Cookie,
@@ -25,12 +25,11 @@ const PERSONAL: [Known; 6] = [
     Known::Expect,
 ];
 
-/// Runs in flight, by host and target. Asked only by requests that have to be run, so a lock is
-/// no loss.
+/// Runs in flight, by host and target. Locked only by requests that have to be run.
 #[derive(Default)]
-pub(crate) struct Flights(Mutex<HashMap<Vec<u8>, News>>);
+pub(crate) struct Flights(Mutex<HashMap<Vec<u8>, ResultReceiver>>);
 
-type News = watch::Receiver<Option<FetchResult>>;
+type ResultReceiver = watch::Receiver<Option<FetchResult>>;
 
 /// What became of the leader's run.
 #[derive(Clone)]
@@ -49,23 +48,23 @@ enum FetchResult {
 struct Flight {
     flights: Arc<Flights>,
     key: Vec<u8>,
-    news: watch::Sender<Option<FetchResult>>,
+    sender: watch::Sender<Option<FetchResult>>,
 }
 
 impl Flights {
-    fn table(&self) -> MutexGuard<'_, HashMap<Vec<u8>, News>> {
+    fn table(&self) -> MutexGuard<'_, HashMap<Vec<u8>, ResultReceiver>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Leads a new run, or joins the one in flight.
-    fn board(self: &Arc<Self>, key: &[u8]) -> Result<Flight, News> {
+    fn lead_or_join(self: &Arc<Self>, key: &[u8]) -> Result<Flight, ResultReceiver> {
         let mut table = self.table();
-        if let Some(news) = table.get(key) {
-            return Err(news.clone());
+        if let Some(receiver) = table.get(key) {
+            return Err(receiver.clone());
         }
-        let (news, heard) = watch::channel(None);
-        table.insert(key.to_vec(), heard);
-        Ok(Flight { flights: self.clone(), key: key.to_vec(), news })
+        let (sender, receiver) = watch::channel(None);
+        table.insert(key.to_vec(), receiver);
+        Ok(Flight { flights: self.clone(), key: key.to_vec(), sender })
     }
 }
 
@@ -90,28 +89,28 @@ impl Coalesce {
         let mut response = match next.run(request).await {
             Ok(response) => response,
             Err(fault) => {
-                flight.news.send_replace(Some(FetchResult::Failed(fault.clone())));
+                flight.sender.send_replace(Some(FetchResult::Failed(fault.clone())));
                 return Err(fault);
             }
         };
         let length = response.body.length().filter(|length| *length <= self.bytes_max);
-        let seat =
+        let permit =
             if is_for_all(&response) && length.is_some() { BackgroundPermit::take() } else { None };
-        let Some(seat) = seat else {
-            flight.news.send_replace(Some(FetchResult::Alone));
+        let Some(permit) = permit else {
+            flight.sender.send_replace(Some(FetchResult::Alone));
             return Ok(response);
         };
         // Twice, for what it takes to keep small pieces.
         let (writer, content) = shared_body(self.bytes_max * 2, length);
         let mut body = std::mem::replace(&mut response.body, content.body());
         let (status, headers) = (response.status, response.headers.clone());
-        flight.news.send_replace(Some(FetchResult::Shared { status, headers, content }));
+        flight.sender.send_replace(Some(FetchResult::Shared { status, headers, content }));
         let filling = async move {
             // Its readers see how it ended.
             let _ = writer.fill(&mut body).await;
             drop(flight);
         };
-        seat.run(filling).detach();
+        permit.run(filling).detach();
         Ok(response)
     }
 }
@@ -129,16 +128,16 @@ impl Middleware for Coalesce {
         MaybeFuture::of(async move {
             let Some(key) = key(request) else { return next.run(request).await };
             loop {
-                let mut news = match self.flights.board(&key) {
+                let mut receiver = match self.flights.lead_or_join(&key) {
                     Ok(flight) => return self.lead(flight, request, next).await,
-                    Err(news) => news,
+                    Err(receiver) => receiver,
                 };
-                let landing = match news.wait_for(Option::is_some).await {
-                    Ok(landing) => landing.clone(),
+                let result = match receiver.wait_for(Option::is_some).await {
+                    Ok(result) => result.clone(),
                     // The leader's client has left.
                     Err(_) => continue,
                 };
-                return match landing {
+                return match result {
                     Some(FetchResult::Shared { status, headers, content }) => {
                         let mut response = Response::new(status);
                         response.headers = headers;
