@@ -169,5 +169,5 @@ test-rust: build-debug
 # Checks that `bench` works; the figures of a debug binary mean nothing. Fails if a request failed.
 .PHONY: perf-smoke
 perf-smoke: build-debug
-	@$(DEBUG_BINARY) bench hello filters routes --peers nginx,haproxy \
+	@$(DEBUG_BINARY) bench hello filters routes --peers nginx,haproxy --against $(DEBUG_BINARY) \
 	  --connections 16 --seconds 0.2 --rounds 2 --out target/perf-smoke

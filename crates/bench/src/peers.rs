@@ -5,6 +5,7 @@
 //! worker by default, unlimited keep-alive, and no access log. A missing program is one line, not
 //! an error. Never measures.
 
+mod against;
 mod bare_loop;
 mod baseline;
 mod caddy;
@@ -80,6 +81,8 @@ pub struct Peer {
 enum Program {
     /// The program under test.
     Subject,
+    /// Another Tidegate, which the user names.
+    Given,
     /// Our own floors, see [`crate::floor`].
     Floor,
     /// The first of these names that is on PATH.
@@ -96,7 +99,7 @@ impl Program {
         match self {
             Self::Installed { names: [name, ..], .. } => name,
             Self::Floor => "tidegate bench floor",
-            Self::Subject => "tidegate",
+            Self::Subject | Self::Given => "tidegate",
             Self::Python { module: Some(module), .. } => module,
             Self::Python { module: None, .. } => "python",
             Self::Installed { .. } | Self::Built(_) => peer,
@@ -302,6 +305,8 @@ pub const ALL: &[&Peer] = &[
 
 /// The program under test.
 pub(crate) const SUBJECT: &Peer = &tidegate::PEER;
+/// The other Tidegate of `--against`; only in runs for which its program is given.
+pub(crate) const OTHER: &Peer = &against::PEER;
 
 /// The peer of that name.
 pub fn named(name: &str) -> Option<&'static Peer> {

@@ -75,6 +75,10 @@ impl Finder {
             |version, program| FoundPeer::new(peer, version, program, self.python.as_deref());
         let (program, version) = match &peer.program {
             Program::Subject => (self.subject.clone(), "version"),
+            Program::Given => {
+                let path = self.given.get(peer.name).ok_or("no program was given")?;
+                (vec![path.display().to_string()], "version")
+            }
             Program::Floor => {
                 let version = concat!("of this program, ", env!("CARGO_PKG_VERSION")).to_owned();
                 return Ok(found(version, self.floor.clone()));

@@ -6,7 +6,9 @@
 
 use crate::stats::{self, Interval};
 
-use super::data::{BARE_LOOP, BASELINE, Data, FLOOR, NoVerdict, OURS, Record, Round};
+use super::data::{
+    AGAINST, BARE_LOOP, BASELINE, Data, FLOOR, NoVerdict, OURS, ROUNDS_MIN, Record, Round,
+};
 
 /// Where the bars hold that say nothing else.
 pub(crate) const CONNECTIONS: u32 = 100;
@@ -110,18 +112,57 @@ pub(crate) enum BarOutcome {
     NoVerdict(NoVerdict),
 }
 
-/// The cost of `record` relative to `reference`; `None` if either has no figure.
+/// The cost of `record` relative to `reference`; `None` if either has no figure. Two Tidegate
+/// binaries of one run are compared round by round, because they differ by less than a machine
+/// drifts.
 pub(crate) fn ratio(record: &Record, reference: &Record) -> Option<Interval> {
-    let figures = |record: &Record| -> Vec<f64> {
-        record.rounds_of_ratio().iter().map(|round| round.cpu_us_per_request).collect()
+    let figures = |rounds: Vec<&Round>| -> Vec<f64> {
+        rounds.iter().map(|round| round.cpu_us_per_request).collect()
     };
-    stats::bootstrap_ratio(&figures(record), &figures(reference), SEED)
-        .filter(|interval| interval.ratio > 0.0)
+    let interval = if is_paired(record, reference) {
+        let (ours, theirs) = pairs_of_ratio(record, reference).into_iter().unzip();
+        stats::paired_ratio(&figures(ours), &figures(theirs), SEED)
+    } else {
+        let [ours, theirs] = [record, reference].map(|it| figures(it.rounds_of_ratio()));
+        stats::bootstrap_ratio(&ours, &theirs, SEED)
+    };
+    interval.filter(|interval| interval.ratio > 0.0)
 }
 
 /// Why a ratio has no verdict.
 pub(crate) fn no_verdict(record: &Record, reference: &Record) -> Option<NoVerdict> {
-    record.no_verdict().or_else(|| reference.no_verdict())
+    if !is_paired(record, reference) {
+        return record.no_verdict().or_else(|| reference.no_verdict());
+    }
+    match (undisturbed_pairs(record, reference).count(), pairs(record, reference).count()) {
+        (ROUNDS_MIN.., _) => None,
+        (_, ROUNDS_MIN..) => Some(NoVerdict::Disturbed),
+        _ => Some(NoVerdict::FewRounds),
+    }
+}
+
+fn is_paired(record: &Record, reference: &Record) -> bool {
+    record.server == OURS && reference.server == AGAINST
+}
+
+/// The rounds of equal number.
+fn pairs<'a>(a: &'a Record, b: &'a Record) -> impl Iterator<Item = (&'a Round, &'a Round)> {
+    a.rounds.iter().zip(&b.rounds)
+}
+
+fn undisturbed_pairs<'a>(
+    a: &'a Record,
+    b: &'a Record,
+) -> impl Iterator<Item = (&'a Round, &'a Round)> {
+    pairs(a, b).filter(|(a, b)| a.disturbed.is_none() && b.disturbed.is_none())
+}
+
+/// As [`Record::rounds_of_ratio`], of pairs.
+fn pairs_of_ratio<'a>(a: &'a Record, b: &'a Record) -> Vec<(&'a Round, &'a Round)> {
+    match no_verdict(a, b) {
+        None => undisturbed_pairs(a, b).collect(),
+        Some(_) => pairs(a, b).collect(),
+    }
 }
 
 impl Bar {
@@ -165,7 +206,7 @@ impl Bar {
 
     fn is_reference(&self, server: &str) -> bool {
         match self.reference {
-            EVERYBODY => ![OURS, FLOOR, BASELINE].contains(&server),
+            EVERYBODY => ![OURS, FLOOR, BASELINE, AGAINST].contains(&server),
             reference => server == reference,
         }
     }
@@ -214,8 +255,8 @@ pub(crate) fn judge(data: &Data, bar: &Bar) -> Option<(Interval, BarOutcome)> {
 mod tests {
     use super::super::sample;
     use super::{
-        BARE_LOOP, Bar, BarOutcome, Figure, NoVerdict, OURS, Record, Round, Workers, app, bar,
-        judge, page,
+        AGAINST, BARE_LOOP, Bar, BarOutcome, Figure, NoVerdict, OURS, Record, Round, Workers, app,
+        bar, judge, no_verdict, page, ratio,
     };
 
     fn outcome(at_most: f64) -> Option<BarOutcome> {
@@ -268,6 +309,49 @@ mod tests {
             });
             assert_eq!(enough, BarOutcome::Met);
         }
+    }
+
+    /// Ours and the other Tidegate on a machine that becomes slower with every round.
+    fn drifting(rounds: i32) -> [Record; 2] {
+        [(OURS, 0.98), (AGAINST, 1.0)].map(|(server, factor)| {
+            let mut record = sample::record(server, "hello", 100, 5.0);
+            let round = record.rounds[0].clone();
+            let at = |number: i32| factor * 5.0 * 1.2f64.powi(number);
+            record.rounds = (0..rounds)
+                .map(|number| Round { cpu_us_per_request: at(number), ..round.clone() })
+                .collect();
+            record
+        })
+    }
+
+    #[test]
+    fn another_tidegate_is_compared_round_by_round() {
+        let [ours, other] = drifting(8);
+        let found = ratio(&ours, &other).unwrap();
+        assert!(found.is_real() && (found.ratio - 0.98).abs() < 1e-9, "{found:?}");
+        assert_eq!(no_verdict(&ours, &other), None);
+        // The same figures of another server: the drift hides the difference.
+        let nginx = Record { server: "nginx".to_owned(), ..other };
+        assert!(!ratio(&ours, &nginx).unwrap().is_real());
+    }
+
+    #[test]
+    fn a_pair_with_a_disturbed_round_does_not_count() {
+        let disturb = |record: &mut Record, rounds: &[usize]| {
+            for &round in rounds {
+                record.rounds[round].disturbed = Some("steal of 4 %".to_owned());
+                record.rounds[round].cpu_us_per_request *= 100.0;
+            }
+        };
+        let [mut ours, mut other] = drifting(6);
+        disturb(&mut ours, &[1]);
+        disturb(&mut other, &[3]);
+        let found = ratio(&ours, &other).unwrap();
+        assert!((found.high - 0.98).abs() < 1e-9 && found.is_real(), "{found:?}");
+        disturb(&mut other, &[5]);
+        assert_eq!(no_verdict(&ours, &other), Some(NoVerdict::Disturbed));
+        let [ours, other] = drifting(3);
+        assert_eq!(no_verdict(&ours, &other), Some(NoVerdict::FewRounds));
     }
 
     #[test]

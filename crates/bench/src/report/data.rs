@@ -22,6 +22,8 @@ const FILE_BYTES_MAX: u64 = 64 << 20;
 pub const OURS: &str = "tidegate";
 /// The value of `server` for the bare epoll servers.
 pub const FLOOR: &str = "floor";
+/// The other Tidegate of a run with `--against`.
+pub const AGAINST: &str = "against";
 /// The program under test without what a scenario adds.
 pub const BASELINE: &str = "baseline";
 /// An application without a server.

@@ -3,7 +3,7 @@
 use crate::stats::Interval;
 
 use super::bars::{self, BARS, BarOutcome, IDLE_BYTES};
-use super::data::{Data, FLOOR, Key, NoVerdict, OURS, Record, TICKS};
+use super::data::{AGAINST, Data, FLOOR, Key, NoVerdict, OURS, Record, TICKS};
 use super::figures::{bytes, count, grouped, ms, percent, ratio, us};
 use super::table::Table;
 
@@ -109,6 +109,8 @@ pub(crate) fn ratios(data: &Data, room: Room) -> Table {
         let cells = others.iter().map(|server| {
             let other = data.find(&Key { server, ..ours.key() });
             let found = other.and_then(|other| {
+                // It is what the run was made for, and the only column.
+                let room = if *server == AGAINST { Room::Page } else { room };
                 Some(ratio_cell(&bars::ratio(ours, other)?, bars::no_verdict(ours, other), room))
             });
             found.unwrap_or_else(|| "–".to_owned())
@@ -309,7 +311,7 @@ pub(crate) fn machine(data: &Data) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::sample;
-    use super::{Room, machine, notes, of_bars, of_scenario, ratios};
+    use super::{AGAINST, Room, machine, notes, of_bars, of_scenario, ratios};
 
     #[test]
     fn empty_columns_are_left_out() {
@@ -373,6 +375,21 @@ mod tests {
             notes.contains("No verdict from 26 measurements with fewer than 4 rounds"),
             "{notes}"
         );
+    }
+
+    #[test]
+    fn another_tidegate_is_shown_with_its_interval() {
+        let mut data = sample::data();
+        for named in data.peers.iter_mut().filter(|it| it.name == "nginx") {
+            named.name = AGAINST.to_owned();
+        }
+        for record in data.records.iter_mut().filter(|it| it.server == "nginx") {
+            record.server = AGAINST.to_owned();
+        }
+        let text = ratios(&data, Room::Terminal).text();
+        // 5.9 over 7.0, each with the same spread in the same rounds.
+        assert!(text.contains("0.843 (0.841–0.845)"), "{text}");
+        assert!(text.contains(" against ") && !text.contains("nginx"), "{text}");
     }
 
     #[test]

@@ -20,7 +20,8 @@ pub fn render(data: &Data) -> String {
     if !ratios.is_empty() {
         let _ = write!(
             out,
-            "\nCPU of tidegate ÷ CPU of the other (~: no difference seen, ?: no verdict)\n{}",
+            "\nCPU of tidegate ÷ CPU of the other (~: no difference seen, ?: no verdict; \
+             against: round by round, with the 95 % interval)\n{}",
             ratios.text()
         );
     }

@@ -8,7 +8,7 @@ use crate::cores::Cores;
 use crate::load::Mode;
 use crate::load::tools::Tool;
 use crate::peers::{self, App, FoundPeer, Peer};
-use crate::report::data::{BARE_LOOP, BASELINE, FLOOR};
+use crate::report::data::{AGAINST, BARE_LOOP, BASELINE, FLOOR};
 use crate::scenarios::{self, Case, Kind, Serve};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -201,7 +201,11 @@ fn find(
     let cases = || scenarios.iter().flat_map(|scenario| scenario.cases);
     let workers = options.workers.first().copied().unwrap_or(1);
     for peer in chosen_peers(options)? {
-        if !cases().any(|case| case.is_for(peer, workers)) {
+        let is_possible = cases().any(|case| case.is_for(peer, workers));
+        if !is_possible && peer.name == AGAINST {
+            return Err(Refused("--against: no scenario is for another binary".to_owned()));
+        }
+        if !is_possible {
             if options.peers.is_some() && ![BASELINE, FLOOR, BARE_LOOP].contains(&peer.name) {
                 missing.push((peer.name, "cannot do any of this".to_owned()));
             }
@@ -216,6 +220,7 @@ fn find(
                 }
                 found.push(one);
             }
+            Err(why) if peer.name == AGAINST => return Err(Refused(format!("--against: {why}"))),
             Err(why) => missing.push((peer.name, why)),
         }
     }
@@ -223,20 +228,17 @@ fn find(
 }
 
 fn chosen_peers(options: &Options) -> Result<Vec<&'static Peer>, Refused> {
+    let given = options.finder.given.contains_key(AGAINST).then_some(peers::OTHER);
+    let known = || peers::ALL.iter().copied().chain(given);
     let Some(names) = &options.peers else {
-        let all = peers::ALL.iter().copied();
-        return Ok(all.filter(|peer| options.full || !peer.is_built()).collect());
+        return Ok(known().filter(|peer| options.full || !peer.is_built()).collect());
     };
-    let all: Vec<&str> = peers::ALL.iter().map(|peer| peer.name).collect();
+    let all: Vec<&str> = known().map(|peer| peer.name).collect();
     if let Some(name) = names.iter().find(|name| !all.contains(&name.as_str())) {
         return Err(Refused(format!("no peer {name:?}: there are {}", all.join(", "))));
     }
     // The order of the list, and each once.
-    Ok(peers::ALL
-        .iter()
-        .copied()
-        .filter(|peer| names.iter().any(|name| name == peer.name))
-        .collect())
+    Ok(known().filter(|peer| names.iter().any(|name| name == peer.name)).collect())
 }
 
 fn steps_of(case: &'static Case, options: &Options, found: &[FoundPeer]) -> Vec<Step> {

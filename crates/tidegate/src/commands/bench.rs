@@ -14,7 +14,7 @@ use bench::live::Live;
 use bench::load::Mode;
 use bench::load::tools::Tool;
 use bench::peers::{self, Finder};
-use bench::report::data::{BARE_LOOP, BASELINE, Data, FLOOR, OURS};
+use bench::report::data::{AGAINST, BARE_LOOP, BASELINE, Data, FLOOR, OURS};
 use bench::report::{compare, html, page, terminal};
 use bench::run::{self, ExternalTarget, Options};
 use bench::{floor, interrupt, scenarios};
@@ -24,6 +24,8 @@ use crate::failure::Failure;
 use crate::host::Host;
 use crate::output::print;
 
+/// Rounds of a comparison of two binaries: enough for an interval of one or two percent.
+const ROUNDS_AGAINST: u32 = 16;
 /// Names the interpreter if `--python` does not.
 const PYTHON: &str = "TIDEGATE_BENCH_PYTHON";
 
@@ -36,6 +38,7 @@ Examples:
   tidegate bench
   tidegate bench hello --peers nginx,haproxy --connections 1,100,512
   tidegate bench gateway --peer nginx=/opt/nginx/sbin/nginx --rounds 12 --out after
+  tidegate bench hello gateway --against before/tidegate --pin
   tidegate bench asgi-hello wsgi-hello --python .venv/bin/python
   tidegate bench compare before/data.json after/data.json --bound 5%
   tidegate bench --print-config nginx";
@@ -105,6 +108,10 @@ struct Run {
     #[arg(long, value_name = "NAME=PATH", value_parser = peer)]
     peer: Vec<(String, PathBuf)>,
 
+    /// Compare this program with another Tidegate binary on the same scenarios, round by round
+    #[arg(long, value_name = "BINARY", conflicts_with_all = ["target", "tool"])]
+    against: Option<PathBuf>,
+
     /// The Python of applications and their servers, tidegate included [default:
     /// TIDEGATE_BENCH_PYTHON, the one of `make bench-peers`, or python3]
     #[arg(long, value_name = "PATH")]
@@ -122,9 +129,9 @@ struct Run {
     #[arg(long, value_name = "N", default_value = "1", value_parser = seconds)]
     seconds: Duration,
 
-    /// Rounds per server
-    #[arg(long, value_name = "N", default_value_t = 4)]
-    rounds: u32,
+    /// Rounds per server [default: 4, or 16 with --against]
+    #[arg(long, value_name = "N")]
+    rounds: Option<u32>,
 
     /// Send this many requests per second whether or not the server keeps up (open loop)
     #[arg(long, value_name = "REQUESTS", value_parser = rate)]
@@ -217,17 +224,31 @@ impl Run {
     }
 
     fn options(&self, stop: Arc<AtomicBool>, host: &Host) -> Result<Options, Failure> {
-        let mut options = Options::new(finder(&self.peer, self.python.clone(), host)?);
+        let mut finder = finder(&self.peer, self.python.clone(), host)?;
+        if let Some(path) = &self.against {
+            // Servers run in other directories.
+            let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+            finder.given.insert(AGAINST.to_owned(), path);
+        }
+        let mut options = Options::new(finder);
         options.scenarios.clone_from(&self.scenarios);
-        options.peers = self.peers.clone().map(|mut named| {
-            named.extend([OURS, FLOOR, BASELINE, BARE_LOOP].map(str::to_owned));
-            named
-        });
+        options.peers = match (&self.peers, &self.against) {
+            (None, None) => None,
+            (None, Some(_)) => Some(vec![OURS.to_owned(), AGAINST.to_owned()]),
+            (Some(named), other) => {
+                let always = [OURS, FLOOR, BASELINE, BARE_LOOP].into_iter();
+                let always = always.chain(other.as_ref().map(|_| AGAINST)).map(str::to_owned);
+                Some(named.iter().cloned().chain(always).collect())
+            }
+        };
         options.full = self.full;
         options.connections.clone_from(&self.connections);
         options.workers.clone_from(&self.workers);
         options.round = self.seconds;
-        options.rounds = self.rounds;
+        options.rounds = self.rounds.unwrap_or(match self.against {
+            Some(_) => ROUNDS_AGAINST,
+            None => options.rounds,
+        });
         options.threads = self.threads;
         options.mode = self.rate.map_or(Mode::Closed, |rate| Mode::Open { rate });
         options.tool = self.tool.as_deref().and_then(Tool::by_name);

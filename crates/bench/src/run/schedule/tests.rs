@@ -5,6 +5,8 @@ use crate::load::tools::Tool;
 use crate::peers::{ALL, Finder, FoundPeer};
 use crate::run::ExternalTarget;
 use crate::scenarios;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 use std::time::Duration;
 
 fn options() -> Options {
@@ -54,6 +56,33 @@ fn only_those_that_can_are_in_a_case() {
     assert_eq!(servers("files-small"), ["tidegate", "nginx", "caddy"]);
     assert_eq!(servers("reload"), ["tidegate", "nginx", "haproxy", "caddy"]);
     assert!(servers("hello").contains(&"mio") && !servers("gateway").contains(&"mio"));
+}
+
+#[test]
+fn another_tidegate_is_in_a_run_for_which_it_was_given() {
+    let directory = tempfile::tempdir().unwrap();
+    let program = directory.path().join("tidegate");
+    std::fs::write(&program, "#!/bin/sh\necho tidegate 1.2\n").unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let with = |path: &Path, scenario: &str| {
+        let mut options = options();
+        options.finder.given = [("against".to_owned(), path.to_owned())].into();
+        options.finder.subject = vec![program.display().to_string()];
+        options.peers = Some(["tidegate", "against"].map(str::to_owned).into());
+        options.scenarios = vec![scenario.to_owned()];
+        plan(options)
+    };
+    let schedule = with(&program, "hello").unwrap();
+    let found: Vec<_> = schedule.found.iter().map(|it| (it.peer.name, &it.version[..])).collect();
+    assert_eq!(found, [("tidegate", "tidegate 1.2"), ("against", "tidegate 1.2")]);
+    assert_eq!(schedule.steps[0].servers, [0, 1]);
+    // Without it there is nothing to compare with.
+    let missing = with(Path::new("/nowhere/tidegate"), "hello").unwrap_err().0;
+    assert!(missing.starts_with("--against: cannot be run: /nowhere/tidegate"), "{missing}");
+    let wheel = with(&program, "asgi-hello").unwrap_err().0;
+    assert_eq!(wheel, "--against: no scenario is for another binary");
+    let unknown = plan(Options { peers: Some(vec!["against".to_owned()]), ..options() });
+    assert!(unknown.unwrap_err().0.starts_with("no peer \"against\""));
 }
 
 #[test]
