@@ -30,23 +30,6 @@ fn idle_connections_are_closed_and_the_server_ends_well() {
 }
 
 #[test]
-fn a_connection_that_has_been_idle_is_closed_at_once() {
-    let closes_after = || {
-        let server = Tidegate::start(&answering(""));
-        let mut client = server.connect("web");
-        client.send(PING);
-        assert_eq!(client.answer().status, 200);
-        client.expect_silence(Duration::from_millis(700));
-        let begin = Instant::now();
-        server.signal("TERM");
-        client.expect_closed();
-        begin.elapsed()
-    };
-    // A connection that was just active has 500 ms; on a stalled machine the test tries again.
-    assert!((0..5).any(|_| closes_after() < Duration::from_millis(400)));
-}
-
-#[test]
 fn a_request_in_flight_is_finished_and_its_response_is_the_last() {
     let (asked, is_asked) = channel();
     let (go_on, wait) = channel::<()>();
@@ -61,7 +44,7 @@ fn a_request_in_flight_is_finished_and_its_response_is_the_last() {
     let server = Tidegate::start(&behind(&upstream, ""));
     let mut client = server.connect("web");
     client.send(PING);
-    is_asked.recv().expect("the upstream is asked");
+    is_asked.recv_timeout(scenarios::PATIENCE).expect("the upstream is asked");
     server.signal("TERM");
     server.wait_for_log("draining");
     // Load balancers are notified, and no new connection is accepted.

@@ -134,7 +134,7 @@ impl Connection {
                 return self.take(from + at + mark.len());
             }
             from = self.received.len().saturating_sub(mark.len() - 1);
-            if let Some(end) = self.fill(PATIENCE) {
+            if let Some(end) = self.fill() {
                 panic!("{end:?} before {:?}; received {}", text(mark), self.shown());
             }
         }
@@ -143,7 +143,7 @@ impl Connection {
     /// Reads exactly `count` bytes.
     pub fn read_exactly(&mut self, count: usize) -> Vec<u8> {
         while self.received.len() < count {
-            if let Some(end) = self.fill(PATIENCE) {
+            if let Some(end) = self.fill() {
                 panic!("{end:?} before {count} bytes; received {}", self.shown());
             }
         }
@@ -153,7 +153,7 @@ impl Connection {
     /// Reads exactly `count` bytes, or nothing if the peer ends before.
     pub fn try_read_exactly(&mut self, count: usize) -> Option<Vec<u8>> {
         while self.received.len() < count {
-            if self.fill(PATIENCE).is_some() {
+            if self.fill().is_some() {
                 return None;
             }
         }
@@ -222,13 +222,6 @@ impl Connection {
         self.take(self.received.len())
     }
 
-    /// Says that nothing comes for `time`: the one thing that can only be shown by waiting.
-    pub fn expect_silence(&mut self, time: Duration) {
-        let end = self.fill(time);
-        assert!(end.is_none(), "{end:?} instead of silence");
-        assert!(self.received.is_empty(), "not silent: {:?}", text(&self.received));
-    }
-
     /// The number of unread bytes: those that arrived together with the last read.
     pub fn waiting(&self) -> usize {
         self.received.len()
@@ -237,28 +230,24 @@ impl Connection {
     /// Waits for the next byte, and says whether the end came instead. For a script that serves
     /// one request after the other until its peer goes away.
     pub fn at_end(&mut self) -> bool {
-        self.received.is_empty() && self.fill(PATIENCE).is_some()
+        self.received.is_empty() && self.fill().is_some()
     }
 
     fn drain(&mut self) -> End {
         loop {
-            if let Some(end) = self.fill(PATIENCE) {
+            if let Some(end) = self.fill() {
                 return end;
             }
         }
     }
 
-    /// Receives once, waiting at most `time`. Nothing in [`PATIENCE`] is a panic; nothing in a
-    /// shorter time is not.
-    fn fill(&mut self, time: Duration) -> Option<End> {
-        let deadline = Instant::now() + time;
+    /// Receives once: the end, if there is nothing more. Panics if nothing comes in [`PATIENCE`].
+    fn fill(&mut self) -> Option<End> {
+        let deadline = Instant::now() + PATIENCE;
         let mut buffer = [0; 16 * 1024];
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                assert!(time < PATIENCE, "nothing came in {time:?}; received {}", self.shown());
-                return None;
-            }
+            assert!(!left.is_zero(), "nothing came in {PATIENCE:?}; received {}", self.shown());
             self.stream.set_read_timeout(Some(left)).expect("a read time-out");
             match self.stream.as_ref().read(&mut buffer) {
                 Ok(0) => return Some(End::Closed),

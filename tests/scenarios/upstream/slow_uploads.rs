@@ -142,23 +142,6 @@ fn a_response_below_the_minimum_rate_is_cut_off() {
 }
 
 #[test]
-fn silence_of_the_server_is_not_the_clients_fault() {
-    let upstream = Upstream::start(|peer| {
-        peer.read_head();
-        peer.send("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n");
-        for _ in 0..8 {
-            peer.send("data: x\n\n");
-            std::thread::sleep(Duration::from_millis(150));
-        }
-    });
-    let more = "timeouts: { write: 300ms, write_rate: 1MiB, body: 300ms }\n";
-    let server = Tidegate::start(&(super::config(&servers(&[&upstream]), 1) + more));
-    let answer = ask(&server);
-    assert_eq!((answer.status, answer.body.len()), (200, 72));
-    assert_eq!(server.metrics().sum("tidegate_limits_hit_total", &[]), 0.0);
-}
-
-#[test]
 fn slow_clients_hold_at_most_their_share_of_the_connections() {
     let upstream = serving();
     let address = upstream.address();

@@ -6,8 +6,6 @@ use scenarios::{Connection, Tidegate, Upstream};
 use socket2::{Domain, Socket, Type};
 use std::net::{Ipv4Addr, SocketAddr};
 
-const SHORT: &str = "timeouts: { response: 500ms, read: 500ms, write: 500ms }";
-
 /// Reads a request, says `words` and then nothing more until the gateway gives up.
 fn stalling(words: &'static str) -> Upstream {
     Upstream::start(move |peer| {
@@ -17,15 +15,16 @@ fn stalling(words: &'static str) -> Upstream {
     })
 }
 
-fn behind(upstream: &Upstream) -> Tidegate {
-    gateway(&format!("{}, {SHORT}", servers(&[upstream])))
+/// A gateway with one short time-out: no other can fire first on a busy machine.
+fn behind(upstream: &Upstream, timeout: &str) -> Tidegate {
+    gateway(&format!("{}, timeouts: {{ {timeout}: 500ms }}", servers(&[upstream])))
 }
 
 #[test]
 fn a_server_without_an_answer_is_504() {
     for part in ["", "HTTP/1.1 200 OK\r\ncontent-le", "HTTP/1.1 100 Continue\r\n\r\n"] {
         let upstream = stalling(part);
-        let server = behind(&upstream);
+        let server = behind(&upstream, "response");
         let mut client = server.connect("web");
         client.send(GET);
         let answer = client.answer();
@@ -49,7 +48,7 @@ fn a_head_in_drops_is_504_too() {
             }
         }
     });
-    let server = behind(&upstream);
+    let server = behind(&upstream, "response");
     let mut client = server.connect("web");
     client.send(GET);
     assert_fault(&client.answer(), 504, "http_response_timeout");
@@ -65,7 +64,7 @@ fn a_body_that_stalls_ends_the_answer_unfinished() {
             peer.send(format!("HTTP/1.1 200 OK\r\n{head}\r\n\r\n2\r\nab\r\n"));
             peer.expect_closed();
         });
-        let server = behind(&upstream);
+        let server = behind(&upstream, "read");
         let mut client = server.connect("web");
         client.send(GET);
         assert!(client.read_head().starts_with("HTTP/1.1 200"));
@@ -84,7 +83,7 @@ fn a_server_that_does_not_read_is_504() {
         peer.shrink_receive_buffer();
         gate.wait();
     });
-    let server = behind(&upstream);
+    let server = behind(&upstream, "write");
     let mut client = server.connect("web");
     let length = 64 << 20;
     client.send(format!("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: {length}\r\n\r\n"));

@@ -1,5 +1,6 @@
 //! Servers that misbehave: the right fault, and a connection that is never used again.
 
+use net::manual_time::advance;
 use net::worker::block_on_local;
 
 use super::*;
@@ -180,6 +181,24 @@ fn a_server_that_stalls_runs_into_the_time_out_of_that_step() {
             assert_eq!((fault.status, fault.slug()), (504, slug));
             assert!(pool.take().is_none());
         }
+    });
+}
+
+#[test]
+fn a_body_that_pauses_for_less_than_the_read_time_out_is_complete() {
+    net::manual_time::block_on(async {
+        let (server, pool) = alone();
+        let options = ClientOptions { read: Duration::from_secs(30), ..options() };
+        let serve = server.answer("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n");
+        let get = request(Method::Get);
+        let (stream, outcome) = tokio::join!(serve, ask_with(&pool, &get, Body::Empty, options));
+        let mut body = outcome.unwrap().body;
+        let received = net::task::spawn_local(async move { body.collect(100).await });
+        for _ in 0..10 {
+            advance(Duration::from_secs(29)).await;
+            send(&stream, "x").await;
+        }
+        assert_eq!(&received.await.unwrap().unwrap()[..], b"xxxxxxxxxx");
     });
 }
 

@@ -2,6 +2,7 @@
 
 use std::future::poll_fn;
 
+use net::manual_time::advance;
 use net::worker::block_on_local;
 
 use super::*;
@@ -119,14 +120,18 @@ fn limits_bound_requests_and_number() {
 
 #[test]
 fn idle_connections_end_with_their_time() {
-    block_on_local(async {
+    net::manual_time::block_on(async {
         let (server, pool) = alone();
-        let idle = Duration::from_millis(10);
+        let idle = Duration::from_secs(40);
         pool.set_limits(PoolLimits { idle, ..PoolLimits::default() });
         let stream = keep_one(&server, &pool).await;
+        // Up to an eighth shorter, so that not all end at once.
+        advance(idle - idle / 8 - Duration::from_secs(1)).await;
+        assert_eq!(pool.idle_count(), 1);
         // The sweeper closes it; no request uses the pool.
-        assert!(read_end(&stream).await.is_empty());
+        advance(idle).await;
         assert_eq!(pool.idle_count(), 0);
+        assert!(read_end(&stream).await.is_empty());
     });
 }
 

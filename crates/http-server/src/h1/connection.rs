@@ -69,8 +69,8 @@ pub async fn serve(accepted: Accepted, service: Rc<Service>, mut facts: Connecti
     if let Some(io) = io.upgrade() {
         io.stream.finish();
     }
-    service.metrics.closed(reason);
     drop(presence);
+    service.metrics.closed(reason);
 }
 
 impl Connection {

@@ -7,8 +7,9 @@ use std::task::Poll;
 use std::time::Duration;
 
 use bytes::Bytes;
+use http_server::Service;
 use message::{HandlerResult, Request};
-use net::{Outgoing, Stream};
+use net::{Accepted, Bind, Outgoing, Peer, Stream};
 use plugin::{Filter, Handler, MaybeFuture, Middleware, Stage};
 
 use crate::served;
@@ -21,6 +22,13 @@ pub(crate) fn serve(stages: Vec<Stage>, handler: impl Handler + 'static) -> Sock
     let address = socket.0;
     net::task::spawn_local(served::serve_route(socket, stages, Rc::new(handler)));
     address
+}
+
+/// Serves this end of a connection.
+pub(crate) fn serve_stream(stream: Stream, service: Rc<Service>) {
+    let accepted = Accepted { stream, peer: Peer::Unix };
+    let local = Rc::new(Bind::Unix("/nowhere".into()));
+    net::task::spawn_local(served::serve_one(accepted, service, local));
 }
 
 pub(crate) fn filter(filter: impl Filter + 'static) -> Stage {

@@ -7,12 +7,12 @@ use std::os::unix::net::UnixStream;
 use std::rc::Rc;
 
 use message::{HandlerResult, Request, Response};
+use net::Stream;
 use net::worker::block_on_local;
-use net::{Accepted, Bind, Peer, Stream};
 use plugin::{Handler, MaybeFuture};
 use tokio::task::yield_now;
 
-use crate::client::{Client, serve};
+use crate::client::{Client, serve, serve_stream};
 use crate::served;
 
 /// Answers with the path.
@@ -60,12 +60,9 @@ fn each_of_many_clients_gets_its_own_answer() {
     });
 }
 
-/// Serves this end of a connection.
-fn serve_stream(stream: Stream, handler: Rc<dyn Handler>) {
-    let accepted = Accepted { stream, peer: Peer::Unix };
-    let service = served::service(Vec::new(), handler);
-    let local = Rc::new(Bind::Unix("/nowhere".into()));
-    net::task::spawn_local(served::serve_one(accepted, service, local));
+/// Serves this end of a connection, the only one of its service.
+fn serve_alone(stream: Stream, handler: Rc<dyn Handler>) {
+    serve_stream(stream, served::service(Vec::new(), handler));
 }
 
 /// A served connection into which nothing more can be sent, its client, and what the client has to
@@ -76,7 +73,7 @@ fn full() -> (Client, usize) {
     while let Ok(sent) = ours.try_send_slice(&[b'-'; 10_000]) {
         filled += sent;
     }
-    serve_stream(ours, Rc::new(Instant { answered: Rc::default() }));
+    serve_alone(ours, Rc::new(Instant { answered: Rc::default() }));
     (Client::of(theirs), filled)
 }
 
@@ -115,7 +112,7 @@ fn an_answer_leaves_before_its_connection_ends() {
 fn no_answer_overtakes_one_that_was_deferred() {
     block_on_local(async {
         let (ours, theirs) = Stream::pair().unwrap();
-        serve_stream(ours, Rc::new(Instant { answered: Rc::default() }));
+        serve_alone(ours, Rc::new(Instant { answered: Rc::default() }));
         let client = Client::of(theirs);
         let (begin, end) = ("GET /first HTTP/1.1\r\nHost: a\r\nX: ", "\r\n\r\n");
         let filling = "x".repeat(32 * 1024 - begin.len() - end.len());
@@ -164,9 +161,9 @@ fn seen_by(is_instant: bool) -> io::Result<String> {
             let (other, seen) = (RefCell::new(first.try_clone()?), Rc::clone(&seen));
             Ok(Rc::new(Looking { is_instant, other, seen }))
         };
-        serve_stream(ours, looking(true)?);
+        serve_alone(ours, looking(true)?);
         let (ours, theirs) = Stream::pair()?;
-        serve_stream(ours, looking(is_instant)?);
+        serve_alone(ours, looking(is_instant)?);
         let mut second = Client::of(theirs);
         let mut ask = async || -> io::Result<String> {
             // The previous event (there is space to send again) is seen before.

@@ -2,14 +2,19 @@
 //! not fire is exact. The limits are those of `served`: 10 s for a handshake and for headers, 75 s
 //! idle, 30 s for a body or a response that does not move, at least 240 bytes a second.
 
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::Bytes;
-use message::Response;
+use http_server::Service;
+use message::{Body, BodyStream, Fault, Frame, Response};
 use net::manual_time::{advance, block_on, idle};
+use net::{Stream, Timer};
 
-use crate::client::{Answers, Client, serve};
+use crate::client::{Answers, Client, serve, serve_stream};
 use crate::middleware::Collecting;
+use crate::served;
 
 const PING: &str = "GET / HTTP/1.1\r\nHost: a\r\n\r\n";
 /// More than the buffers of the kernel hold.
@@ -114,5 +119,85 @@ fn a_client_that_reads_slowly_has_its_response_and_one_that_does_not_is_cut_off(
         assert!(client.has_not_failed().await);
         advance(seconds(2)).await;
         assert!(client.rest().await.len() < BIG_BYTES);
+    });
+}
+
+/// A body of one byte a minute.
+struct Ticks {
+    left: usize,
+    timer: Timer,
+}
+
+impl Ticks {
+    fn new(count: usize) -> Ticks {
+        let timer = Timer::new();
+        timer.set(seconds(60));
+        Ticks { left: count, timer }
+    }
+}
+
+impl BodyStream for Ticks {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, Fault>>> {
+        if self.left == 0 {
+            return Poll::Ready(None);
+        }
+        ready!(self.timer.poll(cx));
+        self.timer.set(seconds(60));
+        self.left -= 1;
+        Poll::Ready(Some(Ok(Frame::Data(Bytes::from_static(b".")))))
+    }
+
+    fn length(&self) -> Option<u64> {
+        Some(self.left as u64)
+    }
+}
+
+#[test]
+fn a_handler_that_sends_slowly_is_not_taken_for_a_client_that_reads_slowly() {
+    let ticks = || Answers(|_: &mut _| Ok(Response::text(200, Body::stream(Ticks::new(5)))));
+    block_on(async {
+        let mut client = Client::connect(serve(Vec::new(), ticks())).await;
+        client.send(PING).await;
+        assert!(client.head().await.contains("Content-Length: 5\r\n"));
+        for _ in 0..5 {
+            advance(seconds(59)).await;
+            assert!(client.is_open_and_silent().await);
+            advance(seconds(1)).await;
+            assert_eq!(client.read(1).await, ".");
+        }
+        client.send(PING).await;
+        assert!(client.head().await.starts_with("HTTP/1.1 200 "));
+    });
+}
+
+/// An idle connection of a service, and its client.
+async fn idle_connection(service: &Rc<Service>) -> Client {
+    let (ours, theirs) = Stream::pair().unwrap();
+    serve_stream(ours, service.clone());
+    let mut client = Client::of(theirs);
+    client.send(PING).await;
+    client.head().await;
+    assert_eq!(client.read(2).await, "0\n");
+    client
+}
+
+#[test]
+fn an_idle_connection_has_a_moment_for_one_more_request_when_the_server_drains() {
+    block_on(async {
+        let handler = Answers(|_: &mut _| Ok(Response::text(200, "0\n")));
+        let service = served::service(Vec::new(), Rc::new(handler));
+        let long_idle = idle_connection(&service).await;
+        advance(Duration::from_millis(500)).await;
+        let (silent, mut sends) =
+            (idle_connection(&service).await, idle_connection(&service).await);
+        service.drain();
+        assert_eq!(long_idle.rest().await, "");
+        advance(Duration::from_millis(499)).await;
+        assert!(silent.is_open_and_silent().await);
+        sends.send(PING).await;
+        assert!(sends.head().await.contains("Connection: close\r\n"));
+        assert_eq!(sends.rest().await, "0\n");
+        advance(Duration::from_millis(1)).await;
+        assert_eq!(silent.rest().await, "");
     });
 }
