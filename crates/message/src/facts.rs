@@ -26,6 +26,7 @@ impl Scheme {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Protocol {
     Http1,
+    Http2,
     /// A copy of a client's request that runs apart from the client.
     Background,
     /// A request that came from no client: a health check, a warm-up, a test.
@@ -35,7 +36,7 @@ pub enum Protocol {
 impl Protocol {
     /// Whether the request is the client's own, which its connection waits for.
     pub fn is_client(self) -> bool {
-        self == Protocol::Http1
+        matches!(self, Protocol::Http1 | Protocol::Http2)
     }
 }
 

@@ -161,7 +161,7 @@ pub fn put_fields(out: &mut Vec<u8>, headers: &Headers) {
 impl Head {
     /// Appends the head to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
-        out.push(u8::from(self.version == Version::Http11));
+        out.push(self.version as u8);
         out.push(u8::from(self.scheme == Scheme::Https));
         put_bytes(out, self.method.as_bytes());
         put_target(out, &self.target);
@@ -200,7 +200,7 @@ impl Head {
     /// Reads what [`Head::encode`] wrote, all of it.
     pub fn decode(bytes: &[u8]) -> Result<Head, Unreadable> {
         let mut from = Reader::new(bytes);
-        let version = if from.flag()? { Version::Http11 } else { Version::Http10 };
+        let version = version(&mut from)?;
         let scheme = if from.flag()? { Scheme::Https } else { Scheme::Http };
         let method = Method::parse(from.bytes()?).ok_or(Unreadable)?;
         let target = target(&mut from)?;
@@ -261,6 +261,12 @@ fn put_target(out: &mut Vec<u8>, target: &Target) {
             put_bytes(out, bytes);
         }
     }
+}
+
+fn version(from: &mut Reader<'_>) -> Result<Version, Unreadable> {
+    let versions = [Version::Http10, Version::Http11, Version::Http2];
+    let number = from.u8()?;
+    versions.into_iter().find(|version| *version as u8 == number).ok_or(Unreadable)
 }
 
 fn target(from: &mut Reader<'_>) -> Result<Target, Unreadable> {

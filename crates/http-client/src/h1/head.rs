@@ -121,6 +121,7 @@ pub(super) fn write_head(
         out.extend_from_slice(match request.version {
             Version::Http10 => b"Via: 1.0 tidegate\r\n",
             Version::Http11 => b"Via: 1.1 tidegate\r\n",
+            Version::Http2 => b"Via: 2.0 tidegate\r\n",
         });
     }
     if request.facts.protocol != Protocol::Internal {

@@ -29,6 +29,7 @@ pub(crate) enum Framing {
     /// There is none, and no field says how long it would be.
     None,
     Length(u64),
+    /// By itself: in chunks, or as the frames of HTTP/2.
     Chunked,
     /// By the end of the connection: HTTP/1.0 clients.
     Close,
@@ -185,7 +186,7 @@ pub(crate) fn framing(response: &Response, to_head: bool, version: Version) -> (
         }
         _ => match (length, version) {
             (Some(length), _) => (Framing::Length(length), true),
-            (None, Version::Http11) => (Framing::Chunked, true),
+            (None, Version::Http11 | Version::Http2) => (Framing::Chunked, true),
             (None, Version::Http10) => (Framing::Close, true),
         },
     }

@@ -69,7 +69,7 @@ impl ServerExchange {
     }
 
     pub(crate) fn is_get(&self) -> bool {
-        self.method == Method::Get && self.version == Version::Http11
+        self.method == Method::Get && self.version >= Version::Http11
     }
 
     pub(super) fn respond(&self, status: u16, headers: Headers) -> Result<(), &'static str> {

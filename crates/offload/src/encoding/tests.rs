@@ -73,6 +73,7 @@ fn heads() -> Vec<Head> {
     };
     let v6 = SocketAddrV6::new(Ipv6Addr::LOCALHOST, 9, 7, 3);
     let other = Head {
+        version: Version::Http2,
         target: Target::whole_server(),
         peer: Peer::Tcp(v6.into()),
         local: Bind::Tcp(v6.into()),

@@ -107,8 +107,11 @@ impl Scopes {
     /// Sets the keys that both kinds have.
     fn fill(&self, scope: &Bound<'_, PyDict>, head: &Head) -> PyResult<()> {
         let py = scope.py();
-        if head.version == Version::Http10 {
-            scope.set_item(intern!(py, "http_version"), intern!(py, "1.0"))?;
+        // The template has the most frequent one.
+        match head.version {
+            Version::Http10 => scope.set_item(intern!(py, "http_version"), intern!(py, "1.0"))?,
+            Version::Http11 => {}
+            Version::Http2 => scope.set_item(intern!(py, "http_version"), intern!(py, "2"))?,
         }
         let raw = head.target.raw_path();
         if self.root_path.is_empty() {

@@ -120,8 +120,11 @@ impl Environs {
         if head.method != Method::Get {
             environ.set_item(&keys.method, PyString::intern(py, head.method.as_str()))?;
         }
-        if head.version == Version::Http10 {
-            environ.set_item(&keys.protocol, pyo3::intern!(py, "HTTP/1.0"))?;
+        // The template has the most frequent one.
+        match head.version {
+            Version::Http10 => environ.set_item(&keys.protocol, pyo3::intern!(py, "HTTP/1.0"))?,
+            Version::Http11 => {}
+            Version::Http2 => environ.set_item(&keys.protocol, pyo3::intern!(py, "HTTP/2"))?,
         }
         if head.scheme == Scheme::Https {
             environ.set_item(&keys.scheme, pyo3::intern!(py, "https"))?;

@@ -236,8 +236,8 @@ impl HeadFacts {
     #[inline]
     pub(crate) fn persists(&self, version: crate::Version) -> bool {
         match version {
-            crate::Version::Http11 => !self.close,
             crate::Version::Http10 => self.keep_alive && !self.close,
+            crate::Version::Http11 | crate::Version::Http2 => !self.close,
         }
     }
 

@@ -57,7 +57,7 @@ pub(super) fn request(
         authority: Some(authority),
         path,
         query,
-        version: Version::Http11,
+        version: Version::Http2,
         framing,
         keep_alive: true,
         expect_continue: !ends && section.facts.expect == Expectation::Continue,
