@@ -9,7 +9,7 @@ use telemetry::log::Level;
 use telemetry::{CloseReason, LimitHit, event_limited};
 use wire::Known;
 
-use crate::{ListenerSnapshot, Service};
+use crate::Service;
 use message::{ConnectionFacts, Fault, FaultKind, HandlerResult, Request, Response};
 
 /// TLS of a listener.
@@ -65,10 +65,9 @@ pub(crate) async fn handshake(
 /// What becomes of a request that must not be served on its connection: one in the clear on a
 /// listener with TLS, and one for a host that the connection's certificate does not name (RFC 9110
 /// 7.4), which would get around what the listener demands for that host.
-pub(crate) fn unsuitable(request: &Request, snapshot: &ListenerSnapshot) -> Option<HandlerResult> {
-    let listener = snapshot.tls.as_ref()?;
+pub(crate) fn unsuitable(request: &Request, listener: &ListenerTls) -> Option<Box<HandlerResult>> {
     let Some(connection) = &request.facts.tls else {
-        return Some(plain_http(request, listener.redirects_plain));
+        return Some(Box::new(plain_http(request, listener.redirects_plain)));
     };
     let server_name = connection.server_name.as_deref()?;
     let host = request.host();
@@ -79,7 +78,7 @@ pub(crate) fn unsuitable(request: &Request, snapshot: &ListenerSnapshot) -> Opti
     let host = std::str::from_utf8(host).unwrap_or_default().to_ascii_lowercase();
     (!listener.server.serves(server_name, &host)).then(|| {
         let detail = "the certificate of the connection does not name the host of the request";
-        Err(Fault::new(FaultKind::Misdirected, detail))
+        Box::new(Err(Fault::new(FaultKind::Misdirected, detail)))
     })
 }
 

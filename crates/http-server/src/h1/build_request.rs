@@ -36,7 +36,7 @@ pub(super) fn request(
         // RFC 9112 3.2.2: the target's authority replaces the received Host.
         headers.set(Known::Host, &authority);
     }
-    if headers.contains(Known::Connection) {
+    if head.names_fields {
         drop_named_by_connection(&mut headers)?;
     }
     let mut client_ip = facts.peer_ip();
@@ -83,9 +83,6 @@ fn drop_named_by_connection(headers: &mut Headers) -> Result<(), Fault> {
         own.iter().any(|known| option.eq_ignore_ascii_case(known))
     };
     let listed = || headers.get_all(Known::Connection).flat_map(token::list);
-    if listed().all(is_option) {
-        return Ok(()); // nearly always: without an allocation
-    }
     if listed().filter(|option| !is_option(option)).nth(NAMED_MAX).is_some() {
         let detail = "Connection names too many fields";
         return Err(Fault::new(FaultKind::TooManyFields, detail).closing());

@@ -23,6 +23,7 @@ use telemetry::{CloseReason, LimitHit};
 use super::active;
 use super::connection_io::ConnectionIo;
 use super::next_step::{Connection, NextStep};
+use super::tunnel;
 use crate::listener_snapshot::{ConnectionGuard, Service};
 use crate::secure;
 use message::ConnectionFacts;
@@ -94,6 +95,12 @@ impl Connection {
                     patience = self.service.snapshot().timeouts.idle;
                 }
                 NextStep::Close(reason) => {
+                    self.io.stream.close_notify();
+                    return reason;
+                }
+                // The tunnel holds neither route nor plan.
+                NextStep::Tunnel(takeover) => {
+                    let reason = Box::pin(tunnel::run(&self, takeover)).await;
                     self.io.stream.close_notify();
                     return reason;
                 }

@@ -19,12 +19,12 @@ use super::build_request;
 use super::drain_body;
 use super::head::Persistence;
 use super::next_step::{Connection, NextStep};
+use super::read::ReceivedRequest;
 use super::respond::{self, Broken, SendOptions, Streaming};
-use super::tunnel::ClientDuplex;
 use crate::fault_log;
 use crate::listener_snapshot::ListenerSnapshot;
 use crate::secure;
-use message::{Body, Bounds, Ending, Fault, HandlerResult, Request, Response, Takeover};
+use message::{Body, Bounds, Fault, HandlerResult, Request, Response, Takeover};
 use plugin::{Route, problem};
 
 /// Responses that may gather for a client that sends its requests in one go before they are sent.
@@ -66,25 +66,23 @@ impl<'c> Exchange<'c> {
     pub(super) fn new(
         connection: &'c Connection,
         snapshot: Rc<ListenerSnapshot>,
-        request: Box<Request>,
-        (framing, expects_continue, keep_alive): (Framing, bool, bool),
+        received: ReceivedRequest,
     ) -> Exchange<'c> {
-        let bounds = snapshot.bounds;
         Exchange {
             connection,
+            bounds: snapshot.bounds,
             snapshot,
-            request,
+            request: received.request,
             route: None,
-            bounds,
-            framing,
-            expects_continue,
-            keep_alive,
+            framing: received.framing,
+            expects_continue: received.expects_continue,
+            keep_alive: received.keep_alive,
             instant: false,
         }
     }
 
     /// Serves the request.
-    pub(super) async fn serve(mut self) -> NextStep {
+    pub(super) async fn serve(&mut self) -> NextStep {
         let io = &self.connection.io;
         io.answering.set(false);
         io.metrics.requests_in_flight.add(1);
@@ -102,29 +100,28 @@ impl<'c> Exchange<'c> {
             && let Some(takeover) = queued.takeover.take()
         {
             self.log(queued.status, queued.body_bytes);
-            let connection = self.connection;
-            // From here on the tunnel holds neither route nor plan.
-            drop(self);
-            return Box::pin(hand_over(connection, takeover)).await;
+            return NextStep::Tunnel(takeover);
         }
-        let step = self.conclude(&queued, sent);
-        let (connection, bounds) = (self.connection, self.bounds);
-        // The request's memory serves the worker's next one.
-        self.request.retire();
-        match step {
+        match self.conclude(&queued, sent) {
             Some(step) => step,
             None => {
-                let rest = drain_body::rest_of_body(&connection.io, &bounds, &connection.service);
-                Box::pin(rest).await
+                let service = &self.connection.service;
+                Box::pin(drain_body::rest_of_body(io, &self.bounds, service)).await
             }
         }
+    }
+
+    /// Ends the exchange. The request's memory serves the worker's next one.
+    pub(super) fn retire(self) {
+        self.request.retire();
     }
 
     /// Finds the route and puts the request's body in place, or gives what comes of the request
     /// before any filter sees it: no route, `OPTIONS *`, a body above the limit.
     fn dispatch(&mut self) -> Option<Box<HandlerResult>> {
         let (request, connection) = (&mut self.request, self.connection);
-        let early = secure::unsuitable(request, &self.snapshot);
+        let tls = self.snapshot.tls.as_ref();
+        let early = tls.and_then(|tls| secure::unsuitable(request, tls));
         let found = if early.is_some() || request.target.is_asterisk() {
             None
         } else {
@@ -159,11 +156,11 @@ impl<'c> Exchange<'c> {
             }
             (_, Err(fault)) | (Some(Err(fault)), _) => Some(Box::new(Err(fault))),
             (None, Ok(())) => {
-                let mut outcome = early.unwrap_or_else(|| Ok(options_asterisk()));
-                if let Ok(response) = &mut outcome {
+                let mut outcome = early.unwrap_or_else(|| Box::new(Ok(options_asterisk())));
+                if let Ok(response) = &mut *outcome {
                     self.snapshot.dispatch.on_generated(request, response);
                 }
-                Some(Box::new(outcome))
+                Some(outcome)
             }
         }
     }
@@ -354,20 +351,6 @@ impl<'c> Exchange<'c> {
             access.answered(&self.request, status, body_bytes, duration_us);
         }
     }
-}
-
-/// Gives the connection to a tunnel; its 101 is out.
-async fn hand_over(connection: &Connection, takeover: Takeover) -> NextStep {
-    let io = connection.io.clone();
-    let duplex = ClientDuplex { io: io.clone(), service: connection.service.clone() };
-    io.metrics.tunnels_active.add(1);
-    let ending = takeover(Box::new(duplex)).await;
-    io.metrics.tunnels_active.add(-1);
-    NextStep::Close(match ending {
-        Ending::Finished | Ending::OtherGone => CloseReason::UpgradeFinished,
-        Ending::ClientGone => CloseReason::ClientGone,
-        Ending::Idle => CloseReason::TunnelIdle,
-    })
 }
 
 /// Whether the queue has to be sent now: nothing else is in the buffer to be answered first, or

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use message::ConnectionFacts;
+use message::{ConnectionFacts, Takeover};
 use telemetry::CloseReason;
 
 use super::connection_io::ConnectionIo;
@@ -15,6 +15,8 @@ pub(super) enum NextStep {
     Close(CloseReason),
     /// It closes, but lets the client read what was sent: it may still be sending itself.
     Linger(CloseReason),
+    /// What was upgraded to uses it; the 101 is out.
+    Tunnel(Takeover),
     /// It closes with a reset: what was sent must not pass for a whole response.
     Abort(CloseReason),
 }

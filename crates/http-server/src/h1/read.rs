@@ -6,13 +6,14 @@ use std::task::Poll;
 
 use bytes::Buf;
 use telemetry::{CloseReason, LimitHit};
-use wire::Reject;
-use wire::h1::{HeadLimits, RequestHead, parse_request};
+use wire::h1::{Framing, HeadLimits, parse_request};
 
+use super::build_request;
 use super::connection_io::ConnectionIo;
+use super::next_step::Connection;
 use super::respond;
 use crate::listener_snapshot::ListenerSnapshot;
-use message::{Fault, FaultKind, Headers};
+use message::{Fault, FaultKind, Headers, Request};
 
 /// Why no request head is to be expected.
 pub(super) enum HeadError {
@@ -22,25 +23,35 @@ pub(super) enum HeadError {
     Ended(CloseReason),
 }
 
-impl From<Reject> for HeadError {
-    fn from(reject: Reject) -> Self {
-        HeadError::Rejected(Fault::rejected(reject))
+impl From<Fault> for HeadError {
+    fn from(fault: Fault) -> Self {
+        HeadError::Rejected(fault)
     }
 }
 
-/// A request head, and its fields.
-pub(super) type ReceivedHead = (RequestHead, Headers);
+/// A request whose head has arrived.
+pub(super) struct ReceivedRequest {
+    pub(super) request: Box<Request>,
+    /// How the body is delimited.
+    pub(super) framing: Framing,
+    /// The client waits for 100 Continue.
+    pub(super) expects_continue: bool,
+    pub(super) keep_alive: bool,
+    /// Bytes of the head.
+    length: usize,
+}
 
 /// Takes a head that is there in full. Part of one stays in the input.
 pub(super) fn take(
-    io: &ConnectionIo,
+    connection: &Connection,
     snapshot: &ListenerSnapshot,
-) -> Result<Option<ReceivedHead>, HeadError> {
+) -> Result<Option<ReceivedRequest>, HeadError> {
+    let io: &ConnectionIo = &connection.io;
     let mut input = io.input.take();
     if !input.is_empty() {
-        let taken = parse(&input, snapshot)?;
-        if let Some((head, _)) = &taken {
-            input.advance(head.len);
+        let taken = parse(&input, connection, snapshot)?;
+        if let Some(received) = &taken {
+            input.advance(received.length);
         }
         io.unread(input);
         return Ok(taken);
@@ -50,9 +61,9 @@ pub(super) fn take(
     }
     let mut taken = Ok(None);
     let received = io.stream.try_receive_with(|bytes| {
-        taken = parse(bytes, snapshot);
+        taken = parse(bytes, connection, snapshot);
         match &taken {
-            Ok(head) => head.as_ref().map_or(0, |(head, _)| head.len),
+            Ok(received) => received.as_ref().map_or(0, |received| received.length),
             Err(_) => bytes.len(),
         }
     });
@@ -73,19 +84,29 @@ pub(super) fn take(
 }
 
 /// Parses a head at the start of `bytes`; `None` if it is not complete.
-fn parse(bytes: &[u8], snapshot: &ListenerSnapshot) -> Result<Option<ReceivedHead>, Reject> {
+fn parse(
+    bytes: &[u8],
+    connection: &Connection,
+    snapshot: &ListenerSnapshot,
+) -> Result<Option<ReceivedRequest>, Fault> {
     let mut headers = Headers::new();
-    Ok(parse_request(bytes, &snapshot.head_limits, headers.spans())?.map(|head| {
-        headers.keep_head(&bytes[..head.len]);
-        (head, headers)
-    }))
+    let head = parse_request(bytes, &snapshot.head_limits, headers.spans());
+    let Some(head) = head.map_err(Fault::rejected)? else {
+        return Ok(None);
+    };
+    headers.keep_head(&bytes[..head.len]);
+    let (framing, length) = (head.framing, head.len);
+    let (expects_continue, keep_alive) = (head.expect_continue, head.keep_alive);
+    let request = build_request::request(head, headers, &connection.facts, snapshot)?;
+    Ok(Some(ReceivedRequest { request, framing, expects_continue, keep_alive, length }))
 }
 
 /// Waits for the rest of a head of which a part is in the input.
 pub(super) async fn rest_of_head(
-    io: &ConnectionIo,
+    connection: &Connection,
     snapshot: &ListenerSnapshot,
-) -> Result<ReceivedHead, HeadError> {
+) -> Result<ReceivedRequest, HeadError> {
+    let io: &ConnectionIo = &connection.io;
     // The part is copied, so that a slow client costs what it sent and not a block.
     let mut partial = net::detach(&io.input.take());
     let mut has_line = partial.contains(&b'\n');
@@ -118,10 +139,10 @@ pub(super) async fn rest_of_head(
         if !ends_line && !has_outgrown(partial.len(), has_line, &snapshot.head_limits) {
             continue;
         }
-        if let Some((head, headers)) = parse(&partial, snapshot)? {
-            partial.advance(head.len);
+        if let Some(received) = parse(&partial, connection, snapshot)? {
+            partial.advance(received.length);
             io.unread(partial.freeze());
-            return Ok((head, headers));
+            return Ok(received);
         }
     }
 }

@@ -5,16 +5,32 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use telemetry::CloseReason;
 
 use super::connection_io::ConnectionIo;
+use super::next_step::Connection;
 use crate::listener_snapshot::Service;
-use message::Duplex;
+use message::{Duplex, Ending, Takeover};
+
+/// Gives a connection to what it was upgraded to.
+pub(super) async fn run(connection: &Connection, takeover: Takeover) -> CloseReason {
+    let io = connection.io.clone();
+    let duplex = ClientDuplex { io: io.clone(), service: connection.service.clone() };
+    io.metrics.tunnels_active.add(1);
+    let ending = takeover(Box::new(duplex)).await;
+    io.metrics.tunnels_active.add(-1);
+    match ending {
+        Ending::Finished | Ending::OtherGone => CloseReason::UpgradeFinished,
+        Ending::ClientGone => CloseReason::ClientGone,
+        Ending::Idle => CloseReason::TunnelIdle,
+    }
+}
 
 /// Holds the connection, but not the Plan: a tunnel outlives reloads.
-pub(super) struct ClientDuplex {
-    pub(super) io: Rc<ConnectionIo>,
+struct ClientDuplex {
+    io: Rc<ConnectionIo>,
     /// The connection's own, which lives as long as it does.
-    pub(super) service: Rc<Service>,
+    service: Rc<Service>,
 }
 
 impl Duplex for ClientDuplex {

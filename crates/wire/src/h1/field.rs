@@ -110,6 +110,8 @@ pub(crate) struct HeadFacts {
     pub(crate) close: bool,
     pub(crate) keep_alive: bool,
     pub(crate) names_upgrade: bool,
+    /// Connection names more than this connection's own options: fields, perhaps.
+    pub(crate) names_fields: bool,
     pub(crate) has_upgrade: bool,
     pub(crate) expect: Expectation,
     /// A field states something that only a trusted proxy may state.
@@ -207,7 +209,7 @@ impl HeadFacts {
         self.chunked = true;
     }
 
-    /// RFC 9110 7.6.1: a list of options, of which three matter here.
+    /// RFC 9110 7.6.1: a list of options, of which three matter here, and of fields.
     #[inline]
     fn connection(&mut self, value: &[u8]) {
         if value == b"keep-alive" {
@@ -228,6 +230,8 @@ impl HeadFacts {
                 self.close = true;
             } else if option.eq_ignore_ascii_case(b"upgrade") {
                 self.names_upgrade = true;
+            } else if !option.eq_ignore_ascii_case(b"te") {
+                self.names_fields = true;
             }
         }
     }

@@ -47,6 +47,9 @@ pub struct RequestHead {
     pub expect_continue: bool,
     /// The client offers to switch protocols (HTTP/1.1 only, RFC 9110 7.8).
     pub upgrade: bool,
+    /// Connection names something other than `keep-alive`, `close`, `upgrade` and `te` (RFC 9110
+    /// 7.6.1).
+    pub names_fields: bool,
     /// A field, in any spelling, states something about the client or its request that only a
     /// trusted proxy may state.
     pub forwarding: bool,
@@ -209,6 +212,7 @@ fn finish(
         keep_alive: facts.persists(version),
         expect_continue: modern && has_body && facts.expect == Expectation::Continue,
         upgrade: modern && facts.has_upgrade && facts.names_upgrade,
+        names_fields: facts.names_fields,
         forwarding: facts.forwarding,
         len: end,
     }))

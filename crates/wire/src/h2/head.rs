@@ -62,6 +62,7 @@ pub(super) fn request(
         keep_alive: true,
         expect_continue: !ends && section.facts.expect == Expectation::Continue,
         upgrade: false,
+        names_fields: false,
         forwarding: section.facts.forwarding,
         len: section.fields.text.len(),
     };
