@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 
-use scenarios::{Exit, Process, command_exists, tidegate_binary};
+use scenarios::{Authority, Exit, Process, command_exists, tidegate_binary};
 use tempfile::TempDir;
 
 /// Starts a program that logs `listening ADDRESS`.
@@ -309,4 +309,33 @@ fn a_program_talks_to_a_websocket_in_python() {
         assert(socket:close(1000, "enough"))
     "#;
     talk(&directory, &port, main);
+}
+
+#[test]
+fn a_program_serves_https() {
+    let (directory, authority) = (TempDir::new().expect("a directory"), Authority::new());
+    let (a, b) = (authority.issue(&["a.test"]), authority.issue(&["b.test"]));
+    let ca = directory.path().join("ca.pem");
+    std::fs::write(&ca, authority.pem()).expect("a file");
+    let text = format!(
+        r#"
+local http, logger = require "silly.net.http", require "silly.logger"
+local function handler(stream) stream:respond(200) stream:closewrite(stream.scheme) end
+local a, b = {{ cert = [[{}]], key = [[{}]] }}, {{ cert = [[{}]], key = [[{}]] }}
+local listener, why = http.listen {{ addr = "127.0.0.1:0", handler = handler, tls = true,
+    certs = {{ a, {{ cert = b.cert, key = a.key }} }} }}
+assert(not listener and why == "certs[2]: the private key does not belong to the certificate", why)
+assert(not pcall(http.listen, {{ addr = "127.0.0.1:0", handler = handler, tls = true }}))
+listener = assert(http.listen {{ addr = "127.0.0.1:0", handler = handler, tls = true, certs = {{ a, b }} }})
+logger.info("listening " .. listener.addr)
+"#,
+        a.chain, a.key, b.chain, b.key
+    );
+    let (_process, address) = serve(&directory, &text);
+    for name in ["a.test", "b.test"] {
+        let resolve = format!("{name}:{}:127.0.0.1", address.port());
+        let url = format!("https://{name}:{}/", address.port());
+        let ca = ca.to_str().expect("a path");
+        assert_eq!(curl(&["--cacert", ca, "--resolve", &resolve, &url]).stdout, "https");
+    }
 }

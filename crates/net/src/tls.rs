@@ -14,18 +14,21 @@ mod server;
 mod session;
 mod tickets;
 
+use std::fmt;
 use std::future::poll_fn;
 use std::io;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use rustls::client::UnbufferedClientConnection;
 use rustls::server::UnbufferedServerConnection;
+use rustls::sign::CertifiedKey;
 use rustls::{CipherSuite, HandshakeKind};
 
 use crate::readiness::{Side, Source};
 use crate::stream::Stream;
 
-pub use certificate::{AlternativeName, CertificateDetails, CertificateKey, PairError};
+pub use certificate::{AlternativeName, CertificateDetails, CertificateKey, PairError, pem};
 pub use client::{CertificateName, ClientOptions, ClientTls};
 pub use server::{ClientAuth, ServerOptions, ServerTls, TlsVersion};
 pub use tickets::TICKET_KEY_BYTES_MIN;
@@ -49,7 +52,35 @@ pub struct TlsInfo {
     pub is_resumed: bool,
     /// The peer's certificate, verified, where it has presented one.
     pub peer: Option<Box<PeerCertificate>>,
+    /// The certificate that was presented to the peer; on the server's side only, and in the
+    /// process that made the connection.
+    pub presented: Option<PresentedCertificate>,
 }
+
+/// A certificate of our own that a peer was shown.
+#[derive(Clone)]
+pub struct PresentedCertificate(Arc<CertifiedKey>);
+
+impl PresentedCertificate {
+    /// The certificate in DER, without its issuers.
+    pub fn der(&self) -> &[u8] {
+        &self.0.cert[0]
+    }
+}
+
+impl fmt::Debug for PresentedCertificate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("PresentedCertificate")
+    }
+}
+
+impl PartialEq for PresentedCertificate {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || self.der() == other.der()
+    }
+}
+
+impl Eq for PresentedCertificate {}
 
 /// A verified certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -169,13 +200,17 @@ async fn handshake(session: &mut Session, source: &Source) -> io::Result<()> {
 /// What the completed handshake of a session has agreed on.
 fn info(session: &Session) -> TlsInfo {
     let state = session.state();
+    let resolved = session.resolved.as_ref();
     let chain = state.peer_certificates().unwrap_or_default();
     let protocol = state.alpn_protocol().and_then(|protocol| std::str::from_utf8(protocol).ok());
     TlsInfo {
         version: state.protocol_version().map_or(0, u16::from),
         cipher: state.negotiated_cipher_suite().map_or(0, |suite| suite.suite().into()),
         protocol: protocol.map(Box::from),
-        server_name: session.server_name.clone(),
+        server_name: resolved.and_then(|resolved| resolved.server_name.clone()),
+        presented: resolved
+            .and_then(|resolved| resolved.certificate.clone())
+            .map(PresentedCertificate),
         is_resumed: state.handshake_kind() == Some(HandshakeKind::Resumed),
         peer: chain.first().map(|first| {
             let details = CertificateDetails::parse(first)

@@ -26,6 +26,7 @@ mod request_loop;
 mod scope;
 mod send;
 mod server;
+mod tls_extension;
 mod traces;
 mod websocket;
 mod websocket_send;

@@ -15,13 +15,14 @@ use std::time::Duration;
 
 use http_server::AccessLog;
 use http_server::{
-    ConnectionTimeouts, ListenerSnapshot, Service, TrustedProxies, close_longest_idle, refuse,
-    serve,
+    ConnectionTimeouts, ListenerSnapshot, ListenerTls, Service, TrustedProxies, close_longest_idle,
+    refuse, serve,
 };
 use message::{
     Bounds, ConnectionFacts, Fault, FaultKind, HandlerResult, Protocol, Request, RouteBounds,
 };
 use mlua::{Function, Lua, Result, Table, UserData, UserDataMethods, Value};
+use net::tls::{CertificateKey, ServerOptions, ServerTls, TlsVersion};
 use net::{Accepted, Bind, BoundSocket, Listener};
 use plugin::problem::ErrorPages;
 use plugin::{Dispatch, Handler, MaybeFuture, Route};
@@ -105,12 +106,13 @@ fn listener_snapshot(
     begin: Function,
     options: &HttpListenOptions,
     observed: &ListenerMetrics,
+    tls: Option<ListenerTls>,
 ) -> ListenerSnapshot {
     let handler = ProgramHandler { vm: vm.weak(), begin };
     let metrics = observed.route.clone();
     let route = Route::new("lua", RouteBounds::default(), metrics, Vec::new(), Rc::new(handler));
     ListenerSnapshot {
-        tls: None,
+        tls,
         dispatch: Rc::new(SingleRoute(Rc::new(route))),
         head_limits: wire::h1::HeadLimits::default(),
         timeouts: ConnectionTimeouts {
@@ -156,6 +158,36 @@ impl HttpListenOptions {
     }
 }
 
+/// Reads `tls` and `certs`, a list of certificates with their keys as PEM text.
+fn listener_tls(conf: &Table) -> Result<std::result::Result<Option<ListenerTls>, String>> {
+    if !conf.get::<Option<bool>>("tls")?.unwrap_or_default() {
+        return Ok(Ok(None));
+    }
+    let mut certificates = Vec::new();
+    for pair in conf.get::<Table>("certs")?.sequence_values::<Table>() {
+        let pair = pair?;
+        let (cert, key) =
+            (pair.get::<mlua::LuaString>("cert")?, pair.get::<mlua::LuaString>("key")?);
+        let now = net::clock::wall_secs();
+        match CertificateKey::load(&cert.as_bytes(), &key.as_bytes(), None, now) {
+            Ok(certificate) => certificates.push(certificate),
+            Err(error) => return Ok(Err(format!("certs[{}]: {error}", certificates.len() + 1))),
+        }
+    }
+    if certificates.is_empty() {
+        return Ok(Err("certs: no certificate".to_owned()));
+    }
+    let server = ServerTls::new(ServerOptions {
+        certificates,
+        reject_unknown_names: false,
+        min_version: TlsVersion::Tls12,
+        protocols: vec![b"http/1.1".to_vec()],
+        client_auth: None,
+        ticket_keys: Vec::new(),
+    });
+    Ok(server.map(|server| Some(ListenerTls { server, redirects_plain: false })))
+}
+
 /// `listen(address, begin, options) → listener | nil, err`: `begin` gets a raw stream.
 pub(super) fn listen(
     lua: &Lua,
@@ -163,6 +195,10 @@ pub(super) fn listen(
 ) -> Result<(Value, Option<String>)> {
     let vm = Vm::of(lua)?;
     let options = HttpListenOptions::read(&conf)?;
+    let tls = match listener_tls(&conf)? {
+        Ok(tls) => tls,
+        Err(why) => return Ok((Value::Nil, Some(why))),
+    };
     let bound = native::tcp::bind(&vm, &address, options.backlog)
         .and_then(|socket: BoundSocket| socket.adopt().map_err(|error| errno::of_error(&error)));
     let listener = match bound {
@@ -171,7 +207,7 @@ pub(super) fn listen(
     };
     let observed = lua.app_data_ref::<ListenerMetrics>().map(|observed| observed.clone());
     let observed = observed.unwrap_or_default();
-    let snapshot = Rc::new(listener_snapshot(&vm, begin, &options, &observed));
+    let snapshot = Rc::new(listener_snapshot(&vm, begin, &options, &observed, tls));
     let door = Rc::new(HttpListener {
         local: listener.local().clone(),
         service: Service::new(snapshot, observed.worker),
@@ -258,7 +294,10 @@ impl HttpListener {
         let open = self.service.open_connections();
         let is_full = open >= self.descriptors && self.close_idle() == 0;
         if is_full || open >= self.connections {
-            net::task::spawn_local(refuse(accepted));
+            // Under TLS it would take a handshake to tell: the connection is only closed.
+            if self.service.snapshot().tls.is_none() {
+                net::task::spawn_local(refuse(accepted));
+            }
             return;
         }
         let facts = ConnectionFacts {

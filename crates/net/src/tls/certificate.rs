@@ -14,6 +14,7 @@ use rustls::sign::CertifiedKey;
 use rustls::{Error, InconsistentKeys};
 use x509_cert::Certificate;
 use x509_cert::der::asn1::AnyRef;
+use x509_cert::der::pem::{LineEnding, encode_string};
 use x509_cert::der::{Decode, Tag, Tagged};
 use x509_cert::ext::pkix::SubjectAltName;
 use x509_cert::ext::pkix::name::GeneralName;
@@ -89,6 +90,12 @@ impl CertificateDetails {
             _ => None,
         })
     }
+}
+
+/// Encodes a certificate in DER as PEM.
+pub fn pem(certificate: &[u8]) -> String {
+    // Too long for a `String` is the only error.
+    encode_string("CERTIFICATE", LineEnding::LF, certificate).unwrap_or_default()
 }
 
 fn fingerprint(certificate: &[u8]) -> Box<str> {

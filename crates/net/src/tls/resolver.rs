@@ -12,15 +12,22 @@ use rustls::sign::CertifiedKey;
 
 use super::certificate::CertificateKey;
 
-thread_local! {
-    /// The server name of the handshake that is being processed on this thread: rustls' unbuffered
-    /// connections do not tell it.
-    static SERVER_NAME: RefCell<Option<Box<str>>> = const { RefCell::new(None) };
+/// What the client hello asked for, and what it is presented.
+#[derive(Debug, Default)]
+pub(super) struct Resolved {
+    pub(super) server_name: Option<Box<str>>,
+    pub(super) certificate: Option<Arc<CertifiedKey>>,
 }
 
-/// Returns the server name of the client hello that was processed last, once.
-pub(super) fn take_server_name() -> Option<Box<str>> {
-    SERVER_NAME.take()
+thread_local! {
+    /// The result of the handshake that is being processed on this thread: rustls' unbuffered
+    /// connections do not tell it.
+    static RESOLVED: RefCell<Option<Resolved>> = const { RefCell::new(None) };
+}
+
+/// Returns the result for the client hello that was processed last, once.
+pub(super) fn take_resolved() -> Option<Resolved> {
+    RESOLVED.take()
 }
 
 type Candidates = Vec<Arc<CertifiedKey>>;
@@ -80,9 +87,10 @@ impl ResolvesServerCert for Resolver {
         // rustls passes a DNS name without a final dot; its case is the client's.
         let name = hello.server_name().map(|name| name.to_ascii_lowercase().into_boxed_str());
         let candidates = name.as_deref().map_or(&*self.default, |name| self.candidates(name));
-        SERVER_NAME.set(name);
         let schemes = hello.signature_schemes();
         let verifiable = candidates.iter().find(|one| one.key.choose_scheme(schemes).is_some());
-        verifiable.cloned()
+        let certificate = verifiable.cloned();
+        RESOLVED.set(Some(Resolved { server_name: name, certificate: certificate.clone() }));
+        certificate
     }
 }

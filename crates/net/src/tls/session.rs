@@ -12,7 +12,7 @@ use rustls::server::UnbufferedServerConnection;
 use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, UnbufferedStatus};
 use rustls::{CommonState, Error};
 
-use super::resolver;
+use super::resolver::{self, Resolved};
 
 /// Largest plaintext of one record (RFC 8446 5.1).
 pub(super) const RECORD_BYTES_MAX: usize = 16 * 1024;
@@ -53,8 +53,8 @@ pub(super) struct Session {
     has_sent_end: bool,
     /// rustls is not called again after an error: it would expect bytes that are gone.
     has_failed: bool,
-    /// The name that the client asked for.
-    pub(super) server_name: Option<Box<str>>,
+    /// What the client asked for and was presented; on the server's side, after its hello.
+    pub(super) resolved: Option<Resolved>,
     /// What arrived first, if that is no TLS.
     greeting: Greeting,
 }
@@ -142,7 +142,7 @@ impl Session {
             has_ended: false,
             has_sent_end: false,
             has_failed: false,
-            server_name: None,
+            resolved: None,
             greeting: Greeting::Awaited,
         }
     }
@@ -203,8 +203,8 @@ impl Session {
                 self.partial = if partial.is_empty() { BytesMut::new() } else { partial };
             })
         };
-        if self.is_server() && self.server_name.is_none() {
-            self.server_name = resolver::take_server_name();
+        if self.is_server() && self.resolved.is_none() {
+            self.resolved = resolver::take_resolved();
         }
         match processed {
             Ok(_) if self.partial.len() > PARTIAL_BYTES_MAX => {

@@ -64,6 +64,7 @@ fn heads() -> Vec<Head> {
             server_name: Some("example.com".into()),
             is_resumed: true,
             peer: Some(Box::new(certificate())),
+            presented: None,
         }),
         listener: "ä".into(),
         route: Some("catalog".into()),

@@ -1,4 +1,5 @@
-//! What a TLS handshake has agreed on, as bytes.
+//! What a TLS handshake has agreed on, as bytes. Our own certificate is not among them: it is the
+//! same for all connections, and the process of the application does not terminate TLS.
 
 use net::tls::{AlternativeName, CertificateDetails, PeerCertificate, TlsInfo};
 
@@ -41,6 +42,7 @@ pub(super) fn read(from: &mut Reader<'_>) -> Result<TlsInfo, Unreadable> {
         server_name: from.optional_text()?.map(Box::from),
         is_resumed: from.flag()?,
         peer: if from.flag()? { Some(Box::new(peer(from)?)) } else { None },
+        presented: None,
     })
 }
 

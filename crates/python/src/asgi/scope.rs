@@ -13,6 +13,7 @@ use pyo3::types::{PyBytes, PyDict, PyList, PyString, PyTuple};
 use pyo3::{IntoPyObjectExt, intern};
 use wire::{Method, Version};
 
+use super::tls_extension::TlsExtension;
 use crate::gil::GilCell;
 use crate::names::FieldNames;
 use crate::path::decoded;
@@ -29,6 +30,7 @@ pub(super) struct Scopes {
     state: Option<Py<PyDict>>,
     last_client: GilCell<Option<(SocketAddr, Py<PyTuple>)>>,
     last_server: GilCell<Option<(Bind, Py<PyAny>)>>,
+    tls: TlsExtension,
     get: Py<PyString>,
 }
 
@@ -64,6 +66,7 @@ impl Scopes {
             state,
             last_client: GilCell::default(),
             last_server: GilCell::default(),
+            tls: TlsExtension::default(),
             get: PyString::intern(py, "GET").unbind(),
         })
     }
@@ -129,6 +132,9 @@ impl Scopes {
         scope.set_item(intern!(py, "headers"), self.headers(py, &head.headers)?)?;
         scope.set_item(intern!(py, "client"), self.client(py, head)?)?;
         scope.set_item(intern!(py, "server"), self.server(py, &head.local)?)?;
+        if let Some(tls) = &head.tls {
+            self.tls.add_to(scope, tls)?;
+        }
         if let Some(state) = &self.state {
             // "A copy of the namespace": requests do not see each other's additions.
             scope.set_item(intern!(py, "state"), state.bind(py).copy()?)?;

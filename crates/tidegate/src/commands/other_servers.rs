@@ -11,9 +11,15 @@ use super::Tidegate;
 /// Spellings of an option, and the advice for them.
 type Row = (&'static [&'static str], &'static str);
 
-const TLS: &str = "TLS is a setting of a listener, and of tidegate proxy and tidegate files \
-                   (--cert FILE --key FILE); tidegate run does not have it yet: write a \
-                   tidegate.yaml with apps and tls, and start it with tidegate up";
+const TLS: &str = "write --cert FILE --key FILE for tidegate proxy and tidegate files, \
+                   --ssl-certfile FILE --ssl-keyfile FILE for tidegate run, and tls in the \
+                   listeners of a tidegate.yaml for tidegate up";
+const TLS_TUNING: &str = "leave it out: TLS 1.2 and 1.3 are served with the ciphers that are safe \
+                          today";
+const ENCRYPTED_KEY: &str = "encrypted keys are not supported: decrypt the key with openssl pkey \
+                             -in FILE -out FILE, and let only this user read it";
+const CLIENT_CERTIFICATES: &str = "write --ssl-cert-reqs 2 to require certificates of clients, 1 \
+                                   to verify those that are presented";
 const HTTP2: &str = "HTTP/2 is not supported yet: leave it out, HTTP/1.1 is served";
 const SUPERVISED: &str = "the process stays in the foreground and does not change its user: \
                           systemd or another supervisor does that (User=, Group=, UMask=)";
@@ -25,38 +31,20 @@ const THREADS: &str = "leave it out: each worker process has one thread for its 
 
 /// Options for all commands.
 const ANY: &[Row] = &[
+    (&["--tls"], TLS),
+    (&["--ssl-version", "--ssl-ciphers", "--ssl-protocol-min", "--ciphers"], TLS_TUNING),
     (
-        &[
-            "--ssl-keyfile",
-            "--ssl-certfile",
-            "--ssl-keyfile-password",
-            "--ssl-version",
-            "--ssl-cert-reqs",
-            "--ssl-ca-certs",
-            "--ssl-ciphers",
-            "--ssl-certificate",
-            "--ssl-ca",
-            "--ssl-crl",
-            "--ssl-client-verify",
-            "--no-ssl-client-verify",
-            "--ssl-protocol-min",
-            "--keyfile",
-            "--keyfile-password",
-            "--certfile",
-            "--cert-reqs",
-            "--ca-certs",
-            "--ciphers",
-            "--verify-mode",
-            "--suppress-ragged-eofs",
-            "--do-handshake-on-connect",
-            "--tls",
-            "--cert",
-            "--key",
-            "--insecure-bind",
-            "--quic-bind",
-        ],
-        TLS,
+        &["--suppress-ragged-eofs", "--do-handshake-on-connect"],
+        "leave it out: handshakes never block a worker",
     ),
+    (&["--ssl-keyfile-password", "--keyfile-password"], ENCRYPTED_KEY),
+    (&["--ssl-client-verify", "--no-ssl-client-verify", "--verify-mode"], CLIENT_CERTIFICATES),
+    (
+        &["--ssl-crl"],
+        "certificates of clients are not looked up in revocation lists: issue short ones",
+    ),
+    (&["--insecure-bind"], "start a second server for plain HTTP, or write a tidegate.yaml"),
+    (&["--quic-bind"], "HTTP/3 is not supported yet: leave it out"),
     (
         &[
             "--http2",
@@ -264,6 +252,23 @@ const RUN: &[Row] = &[
 
 /// Options of nginx, haproxy and caddy.
 const GATEWAYS: &[Row] = &[
+    (
+        &[
+            "--ssl-keyfile",
+            "--ssl-certfile",
+            "--ssl-cert-reqs",
+            "--ssl-ca-certs",
+            "--ssl-certificate",
+            "--ssl-ca",
+            "--keyfile",
+            "--certfile",
+            "--cert-reqs",
+            "--ca-certs",
+            "--cert",
+            "--key",
+        ],
+        TLS,
+    ),
     (&["-t", "-T"], "write tidegate check FILE"),
     (
         &["-s", "--signal"],

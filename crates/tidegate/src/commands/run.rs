@@ -7,6 +7,7 @@ mod lifecycle;
 mod listener_options;
 mod python;
 mod target;
+mod tls_options;
 mod values;
 
 use std::path::PathBuf;
@@ -38,6 +39,7 @@ Examples:
   tidegate run --workers auto ping.lua --port=6379
   tidegate run app:app
   tidegate run shop.web:create --factory --workers 4 --bind :8000
+  tidegate run app:app --bind :443 --ssl-certfile site.pem --ssl-keyfile site.key
   tidegate run shop.wsgi:application --static /static=./static --access-log -";
 
 /// Run a Lua program, or a Python application
@@ -49,6 +51,9 @@ pub(crate) struct Run {
 
     #[command(flatten)]
     listeners: listener_options::ListenerOptions,
+
+    #[command(flatten)]
+    tls: tls_options::TlsOptions,
 
     #[command(flatten)]
     lifecycle: lifecycle::LifecycleOptions,
@@ -144,6 +149,9 @@ impl Run {
         }
         if self.listeners != listener_options::ListenerOptions::default() {
             return Some("what was said about its clients");
+        }
+        if self.tls != tls_options::TlsOptions::default() {
+            return Some("an option of https");
         }
         if self.lifecycle != lifecycle::LifecycleOptions::default() {
             return Some("what was said about its worker processes");

@@ -28,12 +28,16 @@ pub(super) fn configuration(
     target: &str,
     options: &ListenerOptions,
     binds: &[String],
+    tls: Option<Value>,
     access_log: Option<Value>,
 ) -> Result<Value, Failure> {
     let listener = |(index, bind): (usize, &String)| {
         // The application reads `%2F` as it always has: no route protects a prefix of it.
         let mut listener = json!({ "bind": literal(bind), "encoded_slashes": "keep" });
         set(&mut listener, "backlog", options.backlog);
+        if let Some(tls) = &tls {
+            listener["tls"] = tls.clone();
+        }
         (listener_name(index), listener)
     };
     let listeners: Map<String, Value> = binds.iter().enumerate().map(listener).collect();

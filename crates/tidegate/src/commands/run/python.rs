@@ -23,8 +23,9 @@ impl Run {
         let python = self.python()?;
         let sources = self.listeners()?;
         let binds: Vec<_> = sources.iter().map(written).collect();
+        let access = self.access()?;
         let mut configuration =
-            configuration(&self.program, &self.listeners, &binds, self.access()?)?;
+            configuration(&self.program, &self.listeners, &binds, self.tls.settings()?, access)?;
         if let Some(store) = self.lifecycle.store {
             let limits = &mut configuration["apps"][server::APPLICATION]["limits"];
             limits["store"] = json!(store.to_string());
@@ -45,7 +46,8 @@ impl Run {
         }
         let app_dir = self.application.app_dir.as_deref().unwrap_or(Path::new("."));
         let program = self.program.clone();
-        let told = move |bound: &[Bound]| greeting(&program, bound);
+        let scheme = self.tls.scheme();
+        let told = move |bound: &[Bound]| greeting(&program, scheme, bound);
         let spec = RunSpec {
             command: command.clone(),
             environment: self.environment()?,
@@ -163,11 +165,11 @@ fn written(source: &ListenerSource) -> String {
 }
 
 /// Returns the text that is printed when the first worker is ready.
-fn greeting(program: &str, bound: &[Bound]) -> String {
+fn greeting(program: &str, scheme: &str, bound: &[Bound]) -> String {
     let places: Vec<_> = bound
         .iter()
         .filter(|bound| bound.name != "admin")
-        .map(|one| serving::url(bound, &one.name, "http"))
+        .map(|one| serving::url(bound, &one.name, scheme))
         .collect();
     format!("serving {program} on {}\n", places.join(" and "))
 }
@@ -189,7 +191,7 @@ fn directory(path: &Path) -> Result<String, Failure> {
     }
 }
 
-fn file(path: &Path) -> Result<String, Failure> {
+pub(super) fn file(path: &Path) -> Result<String, Failure> {
     match path.is_file() {
         true => absolute(path),
         false => Err(Failure::Wrong(format!("there is no file {}", path.display()))),
