@@ -129,14 +129,13 @@ fn caching(route: &RoutePlan) -> Vec<String> {
     let policy = &cache.config().policy;
     let mut notes = Vec::new();
     let mut note = |text: String| notes.push(format!("route {}: {text}", quote(&route.name)));
-    let asks_for_keys = route.filters[..at].iter().any(|filter| filter.authenticates());
-    if asks_for_keys && !cache.is_keyed_by(&Variable::Consumer) {
-        note(
-            "all clients that key_auth allows get the same responses from the cache; \
-             where they may differ, \
-             write cache: { key: { by: [consumer] } }"
-                .to_owned(),
-        );
+    let authentication = route.filters[..at].iter().find(|filter| filter.authenticates());
+    if let Some(filter) = authentication.filter(|_| !cache.is_keyed_by(&Variable::Consumer)) {
+        note(format!(
+            "all clients that {} allows get the same responses from the cache; where they may \
+             differ, write cache: {{ key: {{ by: [consumer] }} }}",
+            filter.name()
+        ));
     }
     let reflected = cache.unkeyed_reflected_headers();
     if !reflected.is_empty() {

@@ -158,6 +158,7 @@ fn every_key_of_the_contract_is_in_the_schema_and_on_the_page() {
         "files",
         "respond",
         "redirect",
+        "cert_auth",
         "key_auth",
         "rate_limit",
         "compress",

@@ -4,6 +4,7 @@
 //! filter or handler. None owns a socket, spawns a task or takes an exclusive lock while a request
 //! runs.
 
+mod cert_auth;
 mod compress;
 mod header_changes;
 mod key_auth;
@@ -19,6 +20,7 @@ use plugin::{FilterKind, HandlerKind};
 
 /// Every filter of this crate, by name.
 pub static ALL: &[FilterKind] = &[
+    cert_auth::KIND,
     compress::KIND,
     header_changes::REQUEST,
     header_changes::RESPONSE,

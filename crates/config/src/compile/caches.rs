@@ -45,13 +45,10 @@ pub(super) fn check_order(filters: &[Arc<dyn FilterPlan>], reader: &mut Reader<'
                     .help("the first one answers: remove one of them");
             }
             (Some(first), None) => cached = Some(first),
-            (None, Some(cache)) if filter.name() == "key_auth" => {
-                reader
-                    .error(
-                        cache.store().span,
-                        "key_auth stands behind this cache, which answers without asking for a key",
-                    )
-                    .help("put key_auth before cache");
+            (None, Some(cache)) if filter.authenticates() => {
+                let name = filter.name();
+                let why = format!("{name} is behind this cache, which responds without it");
+                reader.error(cache.store().span, why).help(format!("put {name} before cache"));
             }
             (None, _) => {}
         }
