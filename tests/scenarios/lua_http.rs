@@ -326,7 +326,8 @@ local listener, why = http.listen {{ addr = "127.0.0.1:0", handler = handler, tl
     certs = {{ a, {{ cert = b.cert, key = a.key }} }} }}
 assert(not listener and why == "certs[2]: the private key does not belong to the certificate", why)
 assert(not pcall(http.listen, {{ addr = "127.0.0.1:0", handler = handler, tls = true }}))
-listener = assert(http.listen {{ addr = "127.0.0.1:0", handler = handler, tls = true, certs = {{ a, b }} }})
+local conf = {{ addr = "127.0.0.1:0", handler = handler, tls = true, certs = {{ a, b }} }}
+listener = assert(http.listen(conf))
 logger.info("listening " .. listener.addr)
 "#,
         a.chain, a.key, b.chain, b.key

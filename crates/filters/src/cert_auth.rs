@@ -1,8 +1,8 @@
 //! `cert_auth`: allows requests of clients whose certificate belongs to a known consumer.
 //!
 //! The certificate was verified in the handshake (`tls.client_auth` of the listener); this filter
-//! decides only whose it is. Nothing here is secret, as certificates are public: whoever presents
-//! one has proven to have its key.
+//! decides only whose it is. Nothing here is secret, as certificates are public: the handshake has
+//! proven that the client has the key.
 
 use std::collections::HashMap;
 use std::rc::Rc;
