@@ -18,6 +18,7 @@ mod idle_sweeper;
 mod limits;
 mod parking;
 mod pool;
+mod room;
 mod slow;
 
 #[cfg(test)]
@@ -26,3 +27,4 @@ mod tests;
 pub use connection::Destination;
 pub use h1::{Call, ClientOptions, HostField, send_request};
 pub use pool::{Lease, Pool, PoolLimits, PoolState, close_idle};
+pub use room::RoomSignal;

@@ -19,6 +19,7 @@ use crate::faults;
 use crate::idle_sweeper::{IdleSweeper, SweptPool};
 use crate::limits::PARK_AFTER;
 use crate::parking::{ParkedConnection, Parking};
+use crate::room::RoomSignal;
 use crate::slow::SlowClients;
 use message::{Fault, FaultKind};
 use plugin::WorkerContext;
@@ -117,6 +118,7 @@ pub struct Pool {
     #[expect(clippy::vec_box, reason = "a lease takes the box and gives it back: no copying")]
     idle: RefCell<Vec<Box<Connection>>>,
     parking: Arc<Parking>,
+    room: Arc<RoomSignal>,
     sweeper: Rc<IdleSweeper>,
     worker: usize,
     workers: usize,
@@ -149,6 +151,7 @@ impl Pool {
                 limits: Cell::new(limits),
                 idle: RefCell::default(),
                 parking: Pool::parking(&context.shared, key, context.workers),
+                room: RoomSignal::of(&context.shared, upstream),
                 sweeper: sweeper.clone(),
                 worker: context.index.min(context.workers.saturating_sub(1)),
                 workers: context.workers.max(1),
@@ -191,6 +194,11 @@ impl Pool {
     /// Takes the bounds of a new Plan.
     pub fn set_limits(&self, limits: PoolLimits) {
         self.limits.set(limits);
+    }
+
+    /// Announces the end of each request to those that wait for one ([`RoomSignal`]).
+    pub fn announce_room(&self) {
+        self.room.enable();
     }
 
     pub fn destination(&self) -> &Destination {
@@ -447,5 +455,6 @@ impl Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         self.pool.count_active(-1);
+        self.pool.room.request_ended();
     }
 }

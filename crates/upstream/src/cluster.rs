@@ -6,9 +6,9 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use http_client::Destination;
+use http_client::{Destination, RoomSignal};
 use settings::{Address, Host};
 use telemetry::log::Level;
 use telemetry::{SharedCounter, SharedGauge, Telemetry, families};
@@ -30,6 +30,8 @@ pub struct Cluster {
     pub(crate) reshaped: Notify,
     /// Another name was resolved or failed to resolve.
     name_resolved: Notify,
+    /// Wakes the requests that wait for room, once a worker has a handler.
+    room: OnceLock<Arc<RoomSignal>>,
     telemetry: Arc<Telemetry>,
 }
 
@@ -76,6 +78,7 @@ impl Cluster {
             }),
             reshaped: Notify::new(),
             name_resolved: Notify::new(),
+            room: OnceLock::new(),
             telemetry,
         };
         cluster.reshape(&mut cluster.inside());
@@ -92,6 +95,15 @@ impl Cluster {
 
     fn changed(&self) {
         self.version.fetch_add(1, Ordering::Release);
+        // It may be that a server has returned or takes more.
+        if let Some(room) = self.room.get() {
+            room.announce();
+        }
+    }
+
+    /// Sets the signal of this upstream's pools, the same on every worker.
+    pub(crate) fn set_room(&self, room: Arc<RoomSignal>) {
+        self.room.get_or_init(|| room);
     }
 
     pub(crate) fn snapshot(&self) -> Snapshot {

@@ -4,8 +4,6 @@ use std::time::Duration;
 
 /// Requests of one worker to one upstream that wait for a server below its `max_connections`.
 pub(crate) const PENDING_REQUESTS: usize = 1024;
-/// Interval at which the first of them looks for room: other workers free it as well.
-pub(crate) const ROOM_INTERVAL: Duration = Duration::from_millis(10);
 /// A request body up to this length is received completely before a connection is acquired.
 pub(crate) const GATHERED_BYTES: u64 = 16 * 1024;
 /// Bytes of a streamed request body that are stored so that it can be sent again.

@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
+use http_client::RoomSignal;
 use message::{FaultKind, LocalFuture};
 use net::{clock, timer};
 use plugin::WorkerContext;
@@ -11,7 +12,7 @@ use telemetry::{CachePadded, Counter, Histogram, LimitHit, SharedGauge, WorkerMe
 
 use crate::budget::Budget;
 use crate::cluster::Cluster;
-use crate::limits::{PENDING_REQUESTS, ROOM_INTERVAL};
+use crate::limits::PENDING_REQUESTS;
 use crate::view::View;
 use crate::worker_rng::WorkerRng;
 
@@ -23,6 +24,7 @@ pub(crate) struct LocalCluster {
     /// Requests that wait for a server below its `max_connections`; the lock gives their order.
     pending: Cell<usize>,
     first: tokio::sync::Mutex<()>,
+    room: Arc<RoomSignal>,
     pub(crate) budget: Budget,
     pub(crate) rng: WorkerRng,
     pub(crate) retries: Arc<CachePadded<Counter>>,
@@ -42,11 +44,14 @@ impl LocalCluster {
     fn new(context: &WorkerContext, cluster: Arc<Cluster>) -> LocalCluster {
         let telemetry = &context.telemetry;
         let worker = context.index;
+        let room = RoomSignal::of(&context.shared, &cluster.name);
+        cluster.set_room(room.clone());
         let counter = |family| telemetry.worker_counter(worker, family, &[&cluster.name]);
         LocalCluster {
             view: RefCell::new(Rc::new(View::new(context, &cluster, None, clock::now().as_ms()))),
             pending: Cell::new(0),
             first: tokio::sync::Mutex::new(()),
+            room,
             budget: Budget::new(),
             rng: WorkerRng::new(worker as u64),
             retries: counter(&families::UPSTREAM_RETRIES),
@@ -92,8 +97,16 @@ impl LocalCluster {
             let _pending = PendingRequest::new(&self.pending);
             let room = async {
                 let _first = self.first.lock().await;
-                while self.view(clock::now().as_ms()).is_full() {
-                    timer::sleep(ROOM_INTERVAL).await;
+                loop {
+                    let now_ms = clock::now().as_ms();
+                    let view = self.view(now_ms);
+                    if !view.is_full() {
+                        return;
+                    }
+                    // Without an announcement the end of an ejection adds a server.
+                    let unchanged = view.current_for(now_ms).min(timeout);
+                    let has_room = || !view.is_full() || !view.is_current(&self.cluster, now_ms);
+                    timer::within(unchanged, self.room.announced_unless(has_room)).await;
                 }
             };
             timer::within(timeout, room).await.is_some()

@@ -208,6 +208,9 @@ impl View {
                     |peer| peer.stats.clone(),
                 );
                 stats.pool.set_limits(pool_limits(&settings, member));
+                if member.max_connections.is_some() {
+                    stats.pool.announce_room();
+                }
                 stats.forget_before(member.health.returned_ms.load(Ordering::Relaxed));
                 Rc::new(Peer {
                     stats,
@@ -237,6 +240,11 @@ impl View {
 
     pub(crate) fn is_current(&self, cluster: &Cluster, now_ms: u64) -> bool {
         self.version == cluster.version() && now_ms < self.recheck_ms
+    }
+
+    /// How long it stays current without a change of the cluster.
+    pub(crate) fn current_for(&self, now_ms: u64) -> Duration {
+        Duration::from_millis(self.recheck_ms.saturating_sub(now_ms))
     }
 
     /// True if some server takes one more request.
