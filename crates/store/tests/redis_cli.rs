@@ -38,7 +38,6 @@ fn redis_cli_inspects_a_store() {
             (&["FLUSHALL"], "OK"),
             (&["SET", "greeting", "hello you", "EX", "100"], "OK"),
             (&["GET", "greeting"], "hello you"),
-            (&["TTL", "greeting"], "100"),
             (&["INCRBY", "visits", "3"], "3"),
             (&["MGET", "greeting", "visits", "none"], "hello you\n3"),
             (&["DEL", "greeting"], "1"),
@@ -51,6 +50,10 @@ fn redis_cli_inspects_a_store() {
             all.extend_from_slice(words);
             assert_eq!(output_of(socket, &all), *reply, "{all:?}");
         }
+        output_of(socket, &[version, "SET", "fleeting", "x", "EX", "100"]);
+        let seconds: u32 = output_of(socket, &[version, "TTL", "fleeting"]).parse().unwrap();
+        assert!((1..=100).contains(&seconds), "{seconds}");
+        output_of(socket, &[version, "DEL", "fleeting"]);
     }
     assert!(output_of(socket, &["INFO"]).contains("keys:1"));
     assert_eq!(output_of(socket, &["--scan", "--pattern", "vis*"]), "visits");
