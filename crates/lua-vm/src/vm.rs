@@ -20,11 +20,9 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::ffi::c_int;
 use std::ops::Deref;
 use std::rc::{Rc, Weak};
-use std::sync::Arc;
 
 use mlua::{Function, IntoLuaMulti, Lua, LuaOptions, Result, StdLib, ffi};
 
-use net::{Bind, BindError, BoundSocket, ListenOptions};
 use telemetry::event;
 use telemetry::log::Level;
 
@@ -41,6 +39,9 @@ use crate::watchdog;
 
 mod ending;
 mod hooks;
+mod options;
+
+pub use options::{BindSocket, VmOptions};
 
 /// A VM. Its creator owns it; everything inside the state has weak references to it.
 pub struct Vm {
@@ -64,26 +65,6 @@ pub struct Vm {
     failures: Cell<u64>,
     options: VmOptions,
 }
-
-/// Options of a new VM.
-#[derive(Clone, Default)]
-pub struct VmOptions {
-    /// The values of `env.get`: `--key=value` of the command line.
-    pub arguments: Vec<(String, String)>,
-    /// Searched for Lua modules before Lua's own places, after `lualib`.
-    pub path: Option<String>,
-    /// Searched for C modules in the same way.
-    pub cpath: Option<String>,
-    /// Returns the VM's listening sockets; without it each socket is bound for this VM alone.
-    pub bind: Option<BindSocket>,
-}
-
-/// Returns a VM's socket for an address; `None` if none is left.
-pub type BindSocket = Arc<
-    dyn Fn(&Bind, &ListenOptions) -> std::result::Result<Option<BoundSocket>, BindError>
-        + Send
-        + Sync,
->;
 
 struct VmRef(Weak<Vm>);
 
