@@ -18,8 +18,9 @@ mod streaming;
 
 pub(crate) use budget::{BudgetShare, FillBudget};
 pub(crate) use build_object::{new_object, parts_response};
-pub(crate) use decode::{DecodeContext, DecodeSource, accepts, decode_for_client, decode_unstored};
+pub(crate) use decode::{accepts, decode_for_client, decode_unstored};
 pub(crate) use decoding_body::read;
+pub(crate) use decoding_body::{DecodeContext, DecodeSource};
 pub(crate) use fetch::{Fetch, FetchOutcome, InterimForwarder, head_bytes};
 pub(crate) use origin_request::range_origin_request;
 pub(crate) use range_body::partial_or_not_modified;

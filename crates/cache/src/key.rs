@@ -206,3 +206,20 @@ pub(crate) fn with_key_buffer<R>(work: impl FnOnce(&mut KeyBuffer) -> R) -> R {
         Err(_) => work(&mut KeyBuffer::default()),
     })
 }
+
+/// Appends `=` and the values, or nothing without any.
+fn write_joined<T: AsRef<[u8]>>(
+    values: impl IntoIterator<Item = T>,
+    between: &[u8],
+    out: &mut Vec<u8>,
+) -> Result<(), KeyError> {
+    for (at, value) in values.into_iter().enumerate() {
+        out.extend_from_slice(if at == 0 { b"=" } else { between });
+        // Other control characters than tab could make one value look like two, or like components.
+        if value.as_ref().iter().any(|byte| *byte < b' ' && *byte != b'\t') {
+            return Err(KeyError::ControlCharacter);
+        }
+        out.extend_from_slice(value.as_ref());
+    }
+    Ok(())
+}

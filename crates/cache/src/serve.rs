@@ -9,11 +9,11 @@ mod lookup;
 mod respond;
 mod worker_cache;
 
-pub(crate) use lookup::{StoredEntry, find, lookup, write_canonical_query};
+pub(crate) use lookup::{find, lookup, write_canonical_query};
 pub(crate) use respond::{
     PARTIAL_REQUEST_FIELDS, StatusHeaders, add_status, not_modified, respond, without_content,
 };
-pub(crate) use worker_cache::WorkerCache;
+pub(crate) use worker_cache::{StoredEntry, WorkerCache};
 
 #[cfg(test)]
 mod tests;

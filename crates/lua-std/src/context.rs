@@ -8,7 +8,7 @@ use mlua::Result;
 
 use crate::MODULES;
 use crate::group::GroupMember;
-use crate::shared::SharedTable;
+use crate::shared_table::SharedTable;
 
 /// What the modules of a VM share with other VMs.
 #[derive(Clone, Default)]

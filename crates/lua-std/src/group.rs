@@ -13,7 +13,7 @@ use telemetry::{LogWriter, Scripted};
 use tokio::sync::mpsc;
 
 use crate::limits::MAILBOX_MESSAGES;
-use crate::shared::SharedTable;
+use crate::shared_table::SharedTable;
 use crate::vm_message::Message;
 
 /// The membership of a VM in the group of its program.

@@ -33,6 +33,7 @@ mod prometheus;
 mod re;
 mod redis;
 mod shared;
+mod shared_table;
 mod signal;
 mod silly;
 mod stream;
@@ -54,7 +55,7 @@ use lua_vm::Module;
 pub use context::{VmContext, open_vm};
 pub use group::{GroupMember, WorkerGroup};
 pub use prometheus::count_into;
-pub use shared::SharedTable;
+pub use shared_table::SharedTable;
 pub use signal::watch_signals;
 pub use worker::open_mailbox;
 

@@ -1,59 +1,12 @@
 //! `shared`: counters and short texts that all workers share, with an optional time to live.
-//!
-//! Uses the keyed state of `plugin`: limited in size, and a hit takes no exclusive lock except
-//! the entry's own. Promises that `add` loses no count, that expired entries are not returned, and
-//! that a full table evicts the least used entries.
-
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use mlua::{Error, Lua, Result, Value};
-use plugin::{Keyed, KeyedLimits, KeyedMetrics};
 
 use crate::context::VmContext;
-use crate::limits::{SHARED_BYTES, SHARED_ENTRIES};
+use crate::limits::SHARED_BYTES;
+use crate::shared_table::SharedValue;
 use lua_vm::Vm;
 use lua_vm::timers::now_ms;
-
-/// The shared table of a server or program.
-pub struct SharedTable(Keyed<Mutex<Entry>>);
-
-#[derive(Clone, Debug, Default, PartialEq)]
-struct Entry {
-    value: SharedValue,
-    /// Expiry on the clock of timers; 0 for never.
-    until_ms: u64,
-}
-
-#[derive(Clone, Debug, Default, PartialEq)]
-enum SharedValue {
-    #[default]
-    Nothing,
-    Integer(i64),
-    Number(f64),
-    Boolean(bool),
-    Bytes(Box<[u8]>),
-}
-
-impl Default for SharedTable {
-    fn default() -> SharedTable {
-        let limits = KeyedLimits { entries: SHARED_ENTRIES, changes: 0 };
-        SharedTable(Keyed::new(limits, KeyedMetrics::default()))
-    }
-}
-
-impl Entry {
-    fn expire(&mut self) {
-        if self.until_ms != 0 && self.until_ms <= now_ms() {
-            *self = Entry::default();
-        }
-    }
-}
-
-fn lock(entry: &Mutex<Entry>) -> MutexGuard<'_, Entry> {
-    let mut entry = entry.lock().unwrap_or_else(PoisonError::into_inner);
-    entry.expire();
-    entry
-}
 
 fn until(ttl_s: Option<f64>, name: &str) -> Result<u64> {
     match ttl_s {
@@ -97,37 +50,6 @@ fn value(lua: &Lua, kept: SharedValue) -> Result<Value> {
     })
 }
 
-impl SharedTable {
-    fn get(&self, key: &[u8]) -> SharedValue {
-        self.0.peek(key, |entry| lock(entry).value.clone()).unwrap_or_default()
-    }
-
-    fn set(&self, key: &[u8], value: SharedValue, until_ms: u64) {
-        if value == SharedValue::Nothing {
-            self.0.remove(key);
-            return;
-        }
-        self.0.with(key, Mutex::default, |entry| *lock(entry) = Entry { value, until_ms });
-    }
-
-    /// Adds to a counter; a new one expires then. `None` if the entry is not a counter.
-    fn add(&self, key: &[u8], by: i64, until_ms: u64) -> Option<i64> {
-        self.0.with(key, Mutex::default, |entry| {
-            let mut entry = lock(entry);
-            let sum = match entry.value {
-                SharedValue::Nothing => {
-                    entry.until_ms = until_ms;
-                    by
-                }
-                SharedValue::Integer(number) => number.wrapping_add(by),
-                _ => return None,
-            };
-            entry.value = SharedValue::Integer(sum);
-            Some(sum)
-        })
-    }
-}
-
 pub(crate) fn open(lua: &Lua) -> Result<mlua::Table> {
     let shared = VmContext::of(&*Vm::of(lua)?).shared.unwrap_or_default();
     let module = lua.create_table()?;
@@ -161,7 +83,7 @@ pub(crate) fn open(lua: &Lua) -> Result<mlua::Table> {
     module.set(
         "delete",
         lua.create_function(move |_, key: mlua::LuaString| {
-            Ok(shared.0.remove(short(&key.as_bytes(), "delete")?))
+            Ok(shared.remove(short(&key.as_bytes(), "delete")?))
         })?,
     )?;
     Ok(module)

@@ -36,6 +36,7 @@
 //! ```
 
 mod compare;
+mod compile;
 mod edges;
 mod explain;
 mod find;

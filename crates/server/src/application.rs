@@ -4,9 +4,10 @@
 //! whose changes are watched. The rest is a server like any other: with an admin API, a log,
 //! signals, and no routes of its own.
 
+pub(crate) mod lifecycle;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,14 +15,14 @@ use config::{TextSource, Workers};
 use net::{Bind, ChildCommand, ListenOptions, Listening};
 use serde_json::{Value, json};
 use settings::Size;
-use telemetry::event;
 use telemetry::log::{Format, Level};
 
-use crate::apps::Apps;
 use crate::listeners::SocketFile;
-use crate::options::{Bound, Failure, OnReady, Options};
+use crate::options::{Failure, OnReady, Options};
 use crate::run::run_with;
-use crate::supervise::{DevReload, DevWatch, GroupSettings, Policy, WorkerGroup, WorkerSockets};
+use crate::supervise::{DevReload, GroupSettings, Policy};
+pub use lifecycle::APPLICATION;
+use lifecycle::PreparedApplication;
 
 /// What is run.
 pub struct RunSpec {
@@ -57,9 +58,6 @@ pub enum ListenerSource {
     /// A listening socket that this process was started with.
     Descriptor(i32),
 }
-
-/// The application's name in configurations, in logs and in metrics.
-pub const APPLICATION: &str = "main";
 
 /// The longest that `timeouts.drain` may be.
 const DRAIN_MAX: Duration = Duration::from_secs(24 * 60 * 60);
@@ -157,77 +155,6 @@ fn worker_configuration(
     configuration["log"]["level"] = json!(level);
     configuration["log"]["format"] = json!(format);
     configuration.to_string()
-}
-
-/// An application that is about to be run.
-pub(crate) struct PreparedApplication {
-    target: String,
-    settings: GroupSettings,
-    listening: Vec<(String, Listening)>,
-    /// The files of Unix sockets that we made: gone with this.
-    files: Vec<SocketFile>,
-    workers: usize,
-    reload: Option<DevReload>,
-    /// Of the store that its processes share.
-    memory: Size,
-}
-
-/// One that is run.
-pub(crate) struct RunningApplication {
-    group: Rc<WorkerGroup>,
-    bound: Vec<Bound>,
-    _files: Vec<SocketFile>,
-    watch: Option<DevWatch>,
-}
-
-impl PreparedApplication {
-    pub(crate) fn begin(mut self, apps: &Apps) -> Result<RunningApplication, Failure> {
-        let store =
-            apps.sockets().and_then(|sockets| apps.store(APPLICATION, &sockets, self.memory));
-        let store = store.map_err(Failure::Start)?;
-        self.settings.store = Some(store.path().to_owned());
-        let bound = |(name, listening): &(String, Listening)| Bound {
-            name: name.clone(),
-            address: listening.local().clone(),
-        };
-        let bound = self.listening.iter().map(bound).collect();
-        let sockets = WorkerSockets::shared(self.listening);
-        let group = WorkerGroup::start(APPLICATION, self.settings, sockets, self.workers, |_| {});
-        apps.run(&self.target, group.clone(), store);
-        let watch = self.reload.map(DevWatch::new);
-        Ok(RunningApplication { group, bound, _files: self.files, watch })
-    }
-}
-
-impl RunningApplication {
-    /// Waits for the first worker; where clients come in.
-    pub(crate) async fn first(&mut self) -> Result<Vec<Bound>, Failure> {
-        let Some(watch) = &mut self.watch else {
-            self.group.first().await.map_err(Failure::Start)?;
-            return Ok(self.bound.clone());
-        };
-        // During development an error is logged and does not end the server: it will be fixed.
-        loop {
-            tokio::select! {
-                () = self.group.until_ready() => return Ok(self.bound.clone()),
-                _ = watch.changed() => {
-                    let group = self.group.clone();
-                    net::task::spawn_local(async move { group.reload().await });
-                }
-            }
-        }
-    }
-
-    /// Returns when files have changed that are worth new processes.
-    pub(crate) async fn changed(begun: &mut Option<RunningApplication>) {
-        match begun.as_mut().and_then(|begun| begun.watch.as_mut()) {
-            Some(watch) => {
-                let file = watch.changed().await;
-                event!(Level::Info, "new workers, a file has changed", file = file.display());
-            }
-            None => std::future::pending().await,
-        }
-    }
 }
 
 #[cfg(test)]

@@ -3,6 +3,8 @@
 //! The Plan is shared and frozen; what is built from it here belongs to one worker, so no
 //! counter of a request is shared by two workers.
 
+mod unknown_host;
+
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -17,7 +19,7 @@ use settings::Cidr;
 use tls_settings::PlainHttp;
 use wire::h1::HeadLimits;
 
-use crate::{slashes, unknown_host};
+use crate::slashes;
 
 /// The routes of a Plan as one worker runs them.
 pub(crate) struct Instance {

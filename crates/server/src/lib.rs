@@ -36,7 +36,6 @@ mod signals;
 mod slashes;
 mod spec;
 mod supervise;
-mod unknown_host;
 mod upstreams;
 mod watch;
 mod worker;

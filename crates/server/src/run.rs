@@ -10,7 +10,7 @@ use telemetry::log::{self, Level};
 use telemetry::{Telemetry, event};
 
 use crate::admin_listener::AdminListener;
-use crate::application::{PreparedApplication, RunningApplication};
+use crate::application::lifecycle::{PreparedApplication, RunningApplication};
 use crate::apps::LogOptions;
 use crate::certificates;
 use crate::config_source::load;

@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 
 use crate::nearest::nearest;
 use crate::node::{SourceId, Span, quote};
-use crate::secret::MASK;
+
+/// What is shown instead of a secret.
+pub(crate) const MASK: &str = "***";
 
 /// How many errors are stored, so that a hostile document cannot fill memory.
 pub const ERRORS_KEPT: usize = 200;

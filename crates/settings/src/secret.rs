@@ -7,6 +7,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use crate::report::MASK;
 use crate::{Node, Reader, Schema, SchemaBuilder, Setting, Value};
 
 /// A secret text. Two are equal when their contents are (not in constant time: for comparing plans,
@@ -34,9 +35,6 @@ impl fmt::Debug for Secret {
 }
 
 const WHAT: &str = "a secret: \"${NAME}\" or { file: path }";
-
-/// What is shown instead of a secret.
-pub(crate) const MASK: &str = "***";
 
 impl Setting for Secret {
     fn schema(_: &mut SchemaBuilder) -> Schema {

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+/// The label value under which everything above a limit is added up.
+pub(crate) const OTHER: &str = "other";
 /// Label sets of one family before further ones are added up under "other".
 pub const SERIES_PER_FAMILY: usize = 4_096;
 /// Route names before further ones are added up under "other".

@@ -8,30 +8,13 @@ use crate::cell::{CachePadded, Counter, Gauge, SharedCounter, SharedGauge};
 use crate::escape::cut;
 use crate::families::{self, CLASSES, Family};
 use crate::histogram::{Histogram, Snapshot};
-use crate::limits::{LABEL_BYTES, ROUTES};
+use crate::limits::{LABEL_BYTES, OTHER, ROUTES};
 use crate::reasons::{CloseReason, LimitHit};
 use crate::scripted::Scripted;
-use crate::series::{OTHER, SeriesSet, Stored};
+use crate::series::{Sample, SeriesSet, Stored, Value};
 use crate::worker::{RouteMetrics, WorkerMetrics};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-/// One label set of a family and its value, added up over all workers.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Sample {
-    /// In the order of the family's label names.
-    pub labels: Vec<String>,
-    pub value: Value,
-}
-
-#[derive(Debug, Clone, PartialEq)]
-pub enum Value {
-    Counter(u64),
-    Gauge(i64),
-    /// A value that is not a whole number.
-    Float(f64),
-    Histogram(Box<Snapshot>),
-}
 
 /// A family and all its samples.
 #[derive(Debug)]

@@ -12,11 +12,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::escape::{cut, prometheus};
 use crate::families::Kind;
-use crate::limits::SERIES_PER_FAMILY;
 use crate::limits::{
-    HELP_BYTES, LABEL_BYTES, SCRIPTED_BUCKETS, SCRIPTED_FAMILIES, SCRIPTED_LABELS,
+    HELP_BYTES, LABEL_BYTES, OTHER, SCRIPTED_BUCKETS, SCRIPTED_FAMILIES, SCRIPTED_LABELS,
+    SERIES_PER_FAMILY,
 };
-use crate::series::OTHER;
 
 /// The declaration of a metric family by a program.
 #[derive(Clone, Debug, PartialEq)]

@@ -7,13 +7,26 @@
 use crate::cell::{CachePadded, Counter, Gauge, SharedCounter, SharedGauge};
 use crate::escape::cut;
 use crate::histogram::{Histogram, Snapshot};
-use crate::limits::{LABEL_BYTES, SERIES_PER_FAMILY};
-use crate::registry::{Sample, Value};
+use crate::limits::{LABEL_BYTES, OTHER, SERIES_PER_FAMILY};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// The label value for everything above a limit.
-pub(crate) const OTHER: &str = "other";
+/// One label set of a family and its value, added up over all workers.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Sample {
+    /// In the order of the family's label names.
+    pub labels: Vec<String>,
+    pub value: Value,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Value {
+    Counter(u64),
+    Gauge(i64),
+    /// A value that is not a whole number.
+    Float(f64),
+    Histogram(Box<Snapshot>),
+}
 
 /// The owner of a cell: `None` for the one that all threads share, otherwise the worker's number.
 pub(crate) type Owner = Option<usize>;
@@ -143,10 +156,9 @@ fn sum(cells: &BTreeMap<Owner, Cell>) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use super::SeriesSet;
+    use super::{SeriesSet, Value};
     use crate::cell::{CachePadded, Counter, SharedCounter, SharedGauge};
     use crate::limits::SERIES_PER_FAMILY;
-    use crate::registry::Value;
 
     #[test]
     fn shared_and_worker_cells_add_up() {

@@ -1,57 +1,11 @@
 //! Decodes responses for clients that do not accept the content coding requested from the origin.
 
-use std::sync::Arc;
-
-use coding::{Coding, DecodeError};
+use coding::Coding;
 use message::{Body, Fault, Headers, Request, Response};
 use wire::Known;
 use wire::negotiate::accepts_coding;
 
-use super::StreamingResponse;
-use super::decoding_body::DecodingBody;
-use crate::{Cache, Object};
-
-/// What is decoded, and within which bound.
-#[derive(Clone)]
-pub(crate) struct DecodeContext {
-    pub(crate) cache: Arc<Cache>,
-    pub(crate) whose: DecodeSource,
-    /// The longest decoded content.
-    pub(crate) bytes_max: u64,
-}
-
-/// The response whose body is decoded.
-#[derive(Clone)]
-pub(crate) enum DecodeSource {
-    Stored(Arc<Object>),
-    Streaming(Arc<StreamingResponse>),
-    /// A response that is not stored.
-    Unstored,
-}
-
-impl DecodeContext {
-    /// Handles a body that is damaged, or decodes to more than `bytes_max`.
-    pub(super) fn failed(&self, error: DecodeError) {
-        let is_damaged = matches!(error, DecodeError::Corrupt | DecodeError::Truncated);
-        match &self.whose {
-            DecodeSource::Stored(object) if is_damaged => self.cache.remove_damaged(object),
-            DecodeSource::Stored(object) => object.state.set_too_long_decoded(),
-            DecodeSource::Streaming(streaming) if is_damaged => {
-                streaming.set_damaged();
-                let store = self.cache.store();
-                let key = &streaming.key;
-                let stored = store.peek(key.hash(), key.text());
-                let is_it = |object: &Arc<Object>| {
-                    object.response().is_some_and(|it| it.version == streaming.stored.version)
-                };
-                if let Some(object) = stored.filter(is_it) {
-                    self.cache.remove_damaged(&object);
-                }
-            }
-            DecodeSource::Streaming(_) | DecodeSource::Unstored => {}
-        }
-    }
-}
+use super::decoding_body::{DecodeContext, DecodingBody};
 
 /// The content coding of a response, if it is a supported one.
 pub(super) fn content_coding(head: &Headers) -> Option<Coding> {

@@ -7,6 +7,7 @@
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::{Buf, Bytes};
@@ -14,13 +15,56 @@ use coding::{Coding, Decode, DecodeError, Decoder, Step};
 use message::{Body, BodyStream, Fault, FaultKind, Frame};
 use net::{Blocking, FileRange};
 
+use super::StreamingResponse;
 use super::budget::BudgetShare;
-use super::decode::DecodeContext;
 use crate::limits::{DECODED_AHEAD_BYTES, DECODED_RATIO_MAX, DECODED_STEP_BYTES};
+use crate::{Cache, Object};
 
 /// Decoded bytes of one body that are made on the worker; the rest is made on the pool.
 const ON_WORKER_BYTES: usize = 256 * 1024;
 const RETRY_AFTER_S: u32 = 1;
+
+/// What is decoded, and within which bound.
+#[derive(Clone)]
+pub(crate) struct DecodeContext {
+    pub(crate) cache: Arc<Cache>,
+    pub(crate) whose: DecodeSource,
+    /// The longest decoded content.
+    pub(crate) bytes_max: u64,
+}
+
+/// The response whose body is decoded.
+#[derive(Clone)]
+pub(crate) enum DecodeSource {
+    Stored(Arc<Object>),
+    Streaming(Arc<StreamingResponse>),
+    /// A response that is not stored.
+    Unstored,
+}
+
+impl DecodeContext {
+    /// Handles a body that is damaged, or decodes to more than `bytes_max`.
+    fn failed(&self, error: DecodeError) {
+        let is_damaged = matches!(error, DecodeError::Corrupt | DecodeError::Truncated);
+        match &self.whose {
+            DecodeSource::Stored(object) if is_damaged => self.cache.remove_damaged(object),
+            DecodeSource::Stored(object) => object.state.set_too_long_decoded(),
+            DecodeSource::Streaming(streaming) if is_damaged => {
+                streaming.set_damaged();
+                let store = self.cache.store();
+                let key = &streaming.key;
+                let stored = store.peek(key.hash(), key.text());
+                let is_it = |object: &Arc<Object>| {
+                    object.response().is_some_and(|it| it.version == streaming.stored.version)
+                };
+                if let Some(object) = stored.filter(is_it) {
+                    self.cache.remove_damaged(&object);
+                }
+            }
+            DecodeSource::Streaming(_) | DecodeSource::Unstored => {}
+        }
+    }
+}
 
 pub(super) struct DecodingBody {
     source: Body,

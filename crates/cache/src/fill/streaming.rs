@@ -13,7 +13,8 @@ use message::{
 };
 
 use super::budget::BudgetShare;
-use super::decode::{DecodeContext, decode_for_client};
+use super::decode::decode_for_client;
+use super::decoding_body::DecodeContext;
 use super::range_body::requested_range;
 use crate::Key;
 use crate::rules::Vary;

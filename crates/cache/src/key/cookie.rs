@@ -8,8 +8,7 @@ use message::Request;
 use plugin::variables;
 use wire::{Known, cookie};
 
-use super::KeyError;
-use super::rules::joined;
+use super::{KeyError, write_joined};
 
 /// Appends the values of a cookie, and every Cookie field that may hold it in another spelling.
 pub(super) fn write(request: &Request, name: &str, out: &mut Vec<u8>) -> Result<(), KeyError> {
@@ -19,10 +18,10 @@ pub(super) fn write(request: &Request, name: &str, out: &mut Vec<u8>) -> Result<
         // The origin may read a pair that is not looked at here.
         return Err(KeyError::TooManyParameters);
     }
-    joined(variables::cookies(request, name), b";", out)?;
+    write_joined(variables::cookies(request, name), b";", out)?;
     for field in fields().filter(|field| is_ambiguous(field, name.as_bytes())) {
         out.extend_from_slice(b"\0a:cookie");
-        joined([field], b"", out)?;
+        write_joined([field], b"", out)?;
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ use plugin::variables;
 use settings::Variable;
 use wire::Known;
 
-use super::{KeyBuffer, KeyError, cookie, path, query};
+use super::{KeyBuffer, KeyError, cookie, path, query, write_joined};
 use crate::limits::KEY_BYTES_MAX;
 
 /// How a route builds keys.
@@ -210,7 +210,7 @@ fn write_forwarding(request: &Request, out: &mut Vec<u8>) -> Result<(), KeyError
 fn write_named(sign: &[u8], field: &Field<'_>, out: &mut Vec<u8>) -> Result<(), KeyError> {
     out.extend_from_slice(sign);
     out.extend(field.name.iter().map(u8::to_ascii_lowercase));
-    joined([field.value], b"", out)
+    write_joined([field.value], b"", out)
 }
 
 /// Appends a component: nothing if the request has no such value, else `=` and all its values,
@@ -219,32 +219,15 @@ fn write_component(part: &Variable, request: &Request, out: &mut Vec<u8>) -> Res
     match part {
         // RFC 9110 5.3: lines of one name are one list.
         Variable::Header(name) => {
-            joined(request.headers.get_all(name), b", ", out)?;
+            write_joined(request.headers.get_all(name), b", ", out)?;
             // The origin may take such a field for the one that counts.
             request.headers.aliases(name).try_for_each(|alias| write_named(b"\0a:", &alias, out))
         }
         Variable::Cookie(name) => cookie::write(request, name, out),
-        Variable::Query(name) => joined(variables::query(request, name), b"\x01", out),
+        Variable::Query(name) => write_joined(variables::query(request, name), b"\x01", out),
         Variable::Consumer if request.consumer.is_none() => Ok(()),
-        other => joined([variables::value(other, request)], b"", out),
+        other => write_joined([variables::value(other, request)], b"", out),
     }
-}
-
-/// Appends `=` and the values, or nothing without any.
-pub(super) fn joined<T: AsRef<[u8]>>(
-    values: impl IntoIterator<Item = T>,
-    between: &[u8],
-    out: &mut Vec<u8>,
-) -> Result<(), KeyError> {
-    for (at, value) in values.into_iter().enumerate() {
-        out.extend_from_slice(if at == 0 { b"=" } else { between });
-        // Other control characters than tab could make one value look like two, or like components.
-        if value.as_ref().iter().any(|byte| *byte < b' ' && *byte != b'\t') {
-            return Err(KeyError::ControlCharacter);
-        }
-        out.extend_from_slice(value.as_ref());
-    }
-    Ok(())
 }
 
 /// A hash that stays the same over processes and releases.

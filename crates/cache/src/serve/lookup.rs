@@ -1,30 +1,12 @@
 //! Lookup of a request in the worker's table and the store.
 
-use std::rc::Rc;
-use std::sync::Arc;
-
 use message::Request;
 
-use super::worker_cache::{HotEntry, WorkerCache};
+use super::worker_cache::{StoredEntry, WorkerCache};
+use crate::ObjectKind;
 use crate::key::{KeyBuffer, KeyError, KeyRules};
 use crate::rules::{Forward, Policy, SearchRule, search, vary};
 use crate::store::Store;
-use crate::{Object, ObjectKind};
-
-/// A stored object, from the worker's table or from the store.
-pub(crate) enum StoredEntry {
-    Hot(Rc<HotEntry>),
-    Cold(Arc<Object>),
-}
-
-impl StoredEntry {
-    pub(crate) fn object(&self) -> &Arc<Object> {
-        match self {
-            StoredEntry::Hot(hot) => hot.object(),
-            StoredEntry::Cold(object) => object,
-        }
-    }
-}
 
 /// The result of a lookup; the buffer holds the key that it ended at.
 pub(crate) struct LookupResult {

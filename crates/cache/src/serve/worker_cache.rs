@@ -6,7 +6,6 @@ use std::sync::{self, Arc};
 
 use message::{Body, Headers, SharedHeaders};
 
-use super::lookup::StoredEntry;
 use super::respond::StatusHeaders;
 use crate::filter_config::FilterConfig;
 use crate::limits::{
@@ -160,7 +159,19 @@ impl TableEntry for Rc<HotEntry> {
     }
 }
 
+/// A stored object, from the worker's table or from the store.
+pub(crate) enum StoredEntry {
+    Hot(Rc<HotEntry>),
+    Cold(Arc<Object>),
+}
+
 impl StoredEntry {
+    pub(crate) fn object(&self) -> &Arc<Object> {
+        match self {
+            StoredEntry::Hot(hot) => hot.object(),
+            StoredEntry::Cold(object) => object,
+        }
+    }
     /// Headers and body of the whole response.
     pub(crate) fn parts(
         &self,

@@ -4,8 +4,7 @@
 //! (`query`, `params`, `state`) are made once. `state` is the request's own: filters and handler
 //! see the same table.
 
-use std::ffi::{c_int, c_void};
-use std::rc::Rc;
+use std::ffi::c_int;
 
 use message::Request;
 use mlua::{Lua, Result, ffi};
@@ -209,14 +208,4 @@ fn replace_path(request: &mut Request, path: &[u8]) -> bool {
     let mut raw = Vec::with_capacity(path.len());
     wire::target::encode_path(path, &mut raw);
     request.target.replace_path(&raw).is_ok()
-}
-
-/// The address of a VM, for comparison.
-pub(super) fn identity(vm: &Vm) -> *const c_void {
-    std::ptr::from_ref(vm).cast()
-}
-
-/// Stores a registry reference with the request.
-pub(super) fn keep(request: &mut Request, kept: request_state::RequestState) {
-    request.attached = Some(Rc::new(kept));
 }

@@ -1,12 +1,11 @@
 //! The table `request.state` of scripts, which is dropped with its request.
 
 use std::ffi::c_int;
-use std::rc::Weak;
+use std::rc::{Rc, Weak};
 
 use message::Request;
 use mlua::ffi;
 
-use super::request;
 use crate::stack;
 use crate::vm::Vm;
 
@@ -34,7 +33,7 @@ pub(super) unsafe fn push_state(state: stack::LuaState, request: &mut Request) {
     unsafe {
         let vm = stack::vm(state);
         let known = request.attached.as_ref().and_then(|kept| kept.downcast_ref::<RequestState>());
-        let same = known.filter(|kept| kept.vm.as_ptr().cast() == request::identity(vm));
+        let same = known.filter(|kept| std::ptr::eq(kept.vm.as_ptr(), vm));
         if let Some(reference) = same.map(|kept| kept.reference) {
             ffi::lua_rawgeti(state, ffi::LUA_REGISTRYINDEX, i64::from(reference));
             return;
@@ -42,6 +41,6 @@ pub(super) unsafe fn push_state(state: stack::LuaState, request: &mut Request) {
         ffi::lua_createtable(state, 0, 2);
         ffi::lua_pushvalue(state, -1);
         let reference = ffi::luaL_ref(state, ffi::LUA_REGISTRYINDEX);
-        request::keep(request, RequestState { vm: vm.weak(), reference });
+        request.attached = Some(Rc::new(RequestState { vm: vm.weak(), reference }));
     }
 }

@@ -16,6 +16,7 @@ mod keys;
 mod lines;
 mod number;
 mod parse;
+mod parse_error;
 mod sentinel;
 mod string;
 mod tape;

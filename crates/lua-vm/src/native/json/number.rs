@@ -1,6 +1,6 @@
 //! Numbers of RFC 8259 section 6: integers stay integers, all else becomes the nearest double.
 
-use super::parse::ParseError;
+use super::parse_error::ParseError;
 
 /// A number of Lua.
 #[derive(Debug, Clone, Copy, PartialEq)]

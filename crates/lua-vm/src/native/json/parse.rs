@@ -4,30 +4,9 @@
 //! Does not use Lua and does not recurse: a hostile document meets safe Rust and a depth limit.
 
 use super::number::{Number, number};
+use super::parse_error::ParseError;
 use super::string::{plain_end, unescape};
 use super::tape::{TEXT_BYTES_MAX, Tape};
-
-/// An error in a text, and its position.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct ParseError {
-    /// In bytes from the start of the text.
-    pub(super) at: usize,
-    pub(super) what: &'static str,
-}
-
-impl ParseError {
-    pub(super) const fn new(at: usize, what: &'static str) -> Self {
-        Self { at, what }
-    }
-
-    /// The text a script gets; lines and columns count from one, columns in bytes.
-    pub(super) fn describe(&self, text: &[u8]) -> String {
-        let before = &text[..self.at.min(text.len())];
-        let line = memchr::memchr_iter(b'\n', before).count() + 1;
-        let column = before.len() - memchr::memrchr(b'\n', before).map_or(0, |at| at + 1) + 1;
-        format!("{} at byte {} (line {line}, column {column})", self.what, self.at + 1)
-    }
-}
 
 /// A container that is being read.
 #[derive(Debug, Clone, Copy)]

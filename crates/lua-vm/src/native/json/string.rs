@@ -2,7 +2,7 @@
 //!
 //! Bytes above 0x7f pass as they are: a Lua string is bytes, and `utf8.len` checks it if needed.
 
-use super::parse::ParseError;
+use super::parse_error::ParseError;
 
 const ONES: u64 = 0x0101_0101_0101_0101;
 const SPACES: u64 = ONES * 0x20;

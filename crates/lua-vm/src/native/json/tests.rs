@@ -1,6 +1,7 @@
 //! What JSON must be, seen from a script.
 
-use super::parse::{ParseError, Parser};
+use super::parse::Parser;
+use super::parse_error::ParseError;
 use mlua::{FromLuaMulti, Lua};
 
 fn lua() -> Lua {

@@ -2,22 +2,11 @@
 
 use bytes::Buf;
 
-use super::receive::{Reading, Step};
+use super::receive::{Incoming, Reading, Step};
 use super::{Connection, ErrorCode, Event, Payload, Receiving, StreamKey};
 use crate::Reject;
 use crate::h2::code::Violation;
 use crate::h2::frame::{self, FrameHeader, HEADER_LEN};
-
-/// The payload of a DATA frame that has not been passed on.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Incoming {
-    /// `None` if the data is to be discarded.
-    stream: Option<StreamKey>,
-    left: usize,
-    padding: usize,
-    /// The data ends the message, and that was not reported yet.
-    ends: bool,
-}
 
 impl<P: Payload> Connection<P> {
     /// Begins a DATA frame (RFC 9113 6.1), whose header is the next input.

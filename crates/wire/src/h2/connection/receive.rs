@@ -2,8 +2,7 @@
 
 use bytes::{Buf, Bytes, BytesMut};
 
-use super::data::Incoming;
-use super::{Connection, Event, Payload};
+use super::{Connection, Event, Payload, StreamKey};
 use crate::h2::code::Violation;
 use crate::h2::frame::{self, FrameHeader, HEADER_LEN};
 use crate::h2::settings::FRAME_SIZE;
@@ -17,6 +16,17 @@ pub(super) enum Reading {
     Frame,
     /// The payload of DATA, which is passed on as it arrives.
     Data(Incoming),
+}
+
+/// The payload of a DATA frame that has not been passed on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Incoming {
+    /// `None` if the data is to be discarded.
+    pub(super) stream: Option<StreamKey>,
+    pub(super) left: usize,
+    pub(super) padding: usize,
+    /// The data ends the message, and that was not reported yet.
+    pub(super) ends: bool,
 }
 
 /// The result of a step that found no violation.

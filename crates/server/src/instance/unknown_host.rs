@@ -7,10 +7,10 @@ use config::UnknownHost;
 use message::{Fault, FaultKind, Request, Response};
 use plugin::{Dispatch, Route};
 
-use crate::instance::Instance;
+use super::Instance;
 
 /// The dispatch of a listener with this rule.
-pub(crate) fn ruled(rule: UnknownHost, inner: Rc<Instance>) -> Rc<dyn Dispatch> {
+pub(super) fn ruled(rule: UnknownHost, inner: Rc<Instance>) -> Rc<dyn Dispatch> {
     match rule {
         UnknownHost::NotFound => inner,
         UnknownHost::Misdirected | UnknownHost::Close => Rc::new(Ruled { rule, inner }),
