@@ -6,8 +6,7 @@ use std::task::Poll;
 
 use loom::thread;
 
-use join::AbortHandle;
-use key::Key;
+use key::{AbortHandle, Key};
 use remote_queue::RemoteQueue;
 
 #[path = "../../crates/net/src/task/remote_queue.rs"]
@@ -15,9 +14,6 @@ mod remote_queue;
 
 mod key {
     pub(super) type Key = u64;
-}
-
-mod join {
     pub(super) struct AbortHandle;
 }
 

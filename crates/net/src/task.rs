@@ -15,6 +15,7 @@ use std::pin::pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
+use bytes::BytesMut;
 use tokio::task::coop;
 
 mod deferred;
@@ -29,8 +30,9 @@ mod tests;
 use executor::LocalExecutor;
 use join::Joined;
 
-pub use deferred::{DeferredSender, defer, may_defer, send_deferred};
-pub use join::{AbortHandle, JoinError, JoinHandle};
+pub use deferred::DeferredSender;
+pub use join::{JoinError, JoinHandle};
+pub use key::AbortHandle;
 
 /// Long steps a task may make in one poll; the same as tokio's budget.
 const STEPS_PER_POLL: u16 = 128;
@@ -75,6 +77,28 @@ pub(crate) fn count_step(cx: &mut Context<'_>) {
             }
         }
         left => STEPS.set(left.saturating_sub(1)),
+    }
+}
+
+/// True if a task of this worker is running, which may [`defer`].
+#[inline]
+pub fn may_defer() -> bool {
+    STEPS.get() != FOREIGN
+}
+
+/// Defers what `write` writes, at most about `room_min` bytes. Only for a running task
+/// ([`may_defer`]) whose step is short; outside a task nothing would send the bytes.
+#[inline]
+pub fn defer(sender: Rc<dyn DeferredSender>, room_min: usize, write: impl FnOnce(&mut BytesMut)) {
+    debug_assert!(may_defer(), "only a task of the worker may defer");
+    LocalExecutor::current(|executor| executor.defer(sender, room_min, write));
+}
+
+/// Sends what was deferred; call it before a step that may take long.
+#[inline]
+pub fn send_deferred() {
+    if may_defer() {
+        LocalExecutor::current(|executor| executor.send_deferred());
     }
 }
 

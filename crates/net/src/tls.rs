@@ -8,6 +8,7 @@
 
 mod certificate;
 mod client;
+mod handshake;
 mod layer;
 mod resolver;
 mod server;
@@ -15,27 +16,20 @@ mod session;
 mod tickets;
 
 use std::fmt;
-use std::future::poll_fn;
 use std::io;
 use std::sync::Arc;
 
-use bytes::Bytes;
-use rustls::client::UnbufferedClientConnection;
-use rustls::server::UnbufferedServerConnection;
 use rustls::sign::CertifiedKey;
 use rustls::{CipherSuite, HandshakeKind};
 
-use crate::readiness::{Side, Source};
-use crate::stream::Stream;
-
 pub use certificate::{AlternativeName, CertificateDetails, CertificateKey, PairError, pem};
 pub use client::{CertificateName, ClientOptions, ClientTls};
+pub use handshake::AcceptError;
 pub use server::{ClientAuth, ServerOptions, ServerTls, TlsVersion};
 pub use tickets::TICKET_KEY_BYTES_MIN;
 
 pub(crate) use layer::Layer;
-use layer::{flush, read_once};
-use session::{Connection, Session, store_all};
+use session::Session;
 
 /// What a handshake has agreed on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -112,21 +106,6 @@ impl TlsInfo {
     }
 }
 
-/// Why a handshake with a client failed.
-#[derive(Debug)]
-pub enum AcceptError {
-    /// The client speaks plain HTTP: its connection, and what it sent.
-    PlainText(Stream, Bytes),
-    /// The connection ended, or the client's TLS is unacceptable.
-    Failed(io::Error),
-}
-
-impl From<io::Error> for AcceptError {
-    fn from(error: io::Error) -> Self {
-        AcceptError::Failed(error)
-    }
-}
-
 /// True if a connection failed because the peer's certificate is not acceptable.
 pub fn is_certificate_error(error: &io::Error) -> bool {
     matches!(tls_error(error), Some(rustls::Error::InvalidCertificate(_)))
@@ -139,62 +118,6 @@ pub fn is_tls_error(error: &io::Error) -> bool {
 
 fn tls_error(error: &io::Error) -> Option<&rustls::Error> {
     error.get_ref()?.downcast_ref()
-}
-
-impl Stream {
-    /// Performs the handshake with a client. It takes as long as the client does: the caller sets
-    /// a time-out; what the client sends is bounded.
-    pub async fn accept_tls(self, tls: &ServerTls) -> Result<Stream, AcceptError> {
-        let connection =
-            UnbufferedServerConnection::new(tls.config.clone()).map_err(io::Error::other)?;
-        let mut layer = Layer::new(Session::new(Connection::Server(connection)));
-        handshake(layer.session(), self.source()).await?;
-        if let Some(received) = layer.session().take_plain_text() {
-            return Err(AcceptError::PlainText(self, received));
-        }
-        Ok(self.with_tls(layer.established()))
-    }
-
-    /// Performs the handshake with a server whose certificate must have this name. The caller sets
-    /// a time-out.
-    pub async fn connect_tls(self, tls: &ClientTls, name: &CertificateName) -> io::Result<Stream> {
-        let connection = UnbufferedClientConnection::new(tls.config.clone(), name.0.clone())
-            .map_err(io::Error::other)?;
-        let mut layer = Layer::new(Session::new(Connection::Client(connection)));
-        layer.session().begin()?;
-        handshake(layer.session(), self.source()).await?;
-        Ok(self.with_tls(layer.established()))
-    }
-}
-
-/// Sends and receives until the handshake is complete or the client turns out to speak plain HTTP.
-async fn handshake(session: &mut Session, source: &Source) -> io::Result<()> {
-    loop {
-        while !session.output.is_empty() {
-            match flush(session, source) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    poll_fn(|cx| source.poll_ready(Side::Write, cx)).await?;
-                }
-                sent => {
-                    sent?;
-                }
-            }
-        }
-        if session.has_plain_text() || !session.state().is_handshaking() {
-            return Ok(());
-        }
-        let mut sink = store_all();
-        match read_once(session, source, &mut sink) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                poll_fn(|cx| source.poll_ready(Side::Read, cx)).await?;
-            }
-            received => {
-                received?;
-            }
-        }
-        // The first request may arrive together with the end of the handshake.
-        session.plaintext = sink.rest.freeze();
-    }
 }
 
 /// What the completed handshake of a session has agreed on.

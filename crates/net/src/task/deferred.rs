@@ -11,9 +11,7 @@ use std::rc::Rc;
 
 use bytes::BytesMut;
 
-use super::executor::LocalExecutor;
 use super::key::Key;
-use super::{FOREIGN, STEPS};
 
 const PIECES_MAX: usize = 64;
 const BYTES_MAX: usize = 32 * 1024;
@@ -73,27 +71,5 @@ impl Deferred {
             begin = end;
         }
         self.bytes.clear();
-    }
-}
-
-/// True if a task of this worker is running, which may [`defer`].
-#[inline]
-pub fn may_defer() -> bool {
-    STEPS.get() != FOREIGN
-}
-
-/// Defers what `write` writes, at most about `room_min` bytes. Only for a running task
-/// ([`may_defer`]) whose step is short; outside a task nothing would send the bytes.
-#[inline]
-pub fn defer(sender: Rc<dyn DeferredSender>, room_min: usize, write: impl FnOnce(&mut BytesMut)) {
-    debug_assert!(may_defer(), "only a task of the worker may defer");
-    LocalExecutor::current(|executor| executor.defer(sender, room_min, write));
-}
-
-/// Sends what was deferred; call it before a step that may take long.
-#[inline]
-pub fn send_deferred() {
-    if may_defer() {
-        LocalExecutor::current(|executor| executor.send_deferred());
     }
 }

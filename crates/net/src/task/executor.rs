@@ -8,19 +8,21 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::{Pin, pin};
+use std::ptr;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
 
 use bytes::BytesMut;
 use slab::Slab;
 use tokio::task::coop;
 
 use super::deferred::{Deferred, DeferredSender};
-use super::join::{AbortHandle, drop_payload};
-use super::key::{Key, TASKS_MAX};
+use super::join::drop_payload;
+use super::key::{AbortHandle, Key, TASKS_MAX};
 use super::remote_queue::{Received, RemoteQueue};
 use super::remote_wake;
 use super::{FOREIGN, STEPS, STEPS_PER_POLL};
@@ -350,15 +352,46 @@ fn with_current(number: u16, with: impl FnOnce(&LocalExecutor)) -> bool {
     }
 }
 
-/// Wakes a task if it belongs to this thread; true if it does.
-#[inline]
-pub(super) fn wake_here(key: Key) -> bool {
-    with_current(key.executor(), |executor| executor.wake(key))
+impl Key {
+    /// Returns a waker that needs no drop: it owns nothing, so that cloning it is free and it may be
+    /// stored for ever. The task is looked up when it fires.
+    #[inline]
+    fn waker(self) -> ManuallyDrop<Waker> {
+        // SAFETY: the contract of `RawWaker` holds for the functions of `VTABLE`: they treat the
+        // word as a number and never as an address, so nothing is owned or freed, cloning and
+        // dropping are no-ops, and waking is safe on every thread.
+        ManuallyDrop::new(unsafe { Waker::from_raw(raw_waker(self)) })
+    }
 }
 
-/// Cancels a task if it belongs to this thread; true if it does.
-pub(super) fn abort_here(handle: AbortHandle) -> bool {
-    with_current(handle.key.executor(), |executor| executor.abort(handle))
+#[inline]
+fn raw_waker(key: Key) -> RawWaker {
+    RawWaker::new(ptr::without_provenance(key.word()), &VTABLE)
+}
+
+static VTABLE: RawWakerVTable = RawWakerVTable::new(clone_waker, wake, wake, drop_waker);
+
+fn clone_waker(word: *const ()) -> RawWaker {
+    raw_waker(Key::from_word(word.addr()))
+}
+
+/// Wakes a task, from any thread.
+fn wake(word: *const ()) {
+    let key = Key::from_word(word.addr());
+    if !with_current(key.executor(), |executor| executor.wake(key)) {
+        remote_wake::wake(key);
+    }
+}
+
+fn drop_waker(_: *const ()) {}
+
+impl AbortHandle {
+    /// Like [`JoinHandle::abort`](super::JoinHandle::abort).
+    pub fn abort(&self) {
+        if !with_current(self.key.executor(), |executor| executor.abort(*self)) {
+            remote_wake::abort(*self);
+        }
+    }
 }
 
 /// The tokio task that runs the executor as long as the event loop lives, and drops the tasks with

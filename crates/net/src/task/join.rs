@@ -8,9 +8,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use super::executor;
-use super::key::Key;
-use super::remote_wake;
+use super::key::AbortHandle;
 
 /// Why a task has no result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,24 +147,6 @@ impl<T> Future for JoinHandle<T> {
                 self.shared.waiter.set(Some(cx.waker().clone()));
                 Poll::Pending
             }
-        }
-    }
-}
-
-/// Cancels a task, from any thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AbortHandle {
-    pub(super) key: Key,
-    /// The task's number on its worker, never reused: unlike a wake, a late cancellation must not
-    /// reach another task.
-    pub(super) serial: u64,
-}
-
-impl AbortHandle {
-    /// Like [`JoinHandle::abort`].
-    pub fn abort(&self) {
-        if !executor::abort_here(*self) {
-            remote_wake::abort(*self);
         }
     }
 }

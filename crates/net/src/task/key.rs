@@ -1,15 +1,8 @@
-//! A task's key: worker, slot and generation in one word, so that a waker is one word.
+//! The names of a task: its key, and the handle that cancels it.
 //!
-//! A [`Waker`] made of a [`Key`] owns nothing: cloning and dropping it are free, and it may be
-//! stored for ever. The task is looked up when the waker fires. Slots are reused, so a key carries
-//! a generation, which repeats after 2^24 tasks; an older waker then causes a spurious wake, which
-//! every future has to tolerate.
-
-use std::mem::ManuallyDrop;
-use std::ptr;
-use std::task::{RawWaker, RawWakerVTable, Waker};
-
-use super::{executor, remote_wake};
+//! A key has worker, slot and generation in one word, so that a waker is one word. Slots are reused:
+//! the generation tells their tasks apart and repeats after 2^24 tasks; an older waker then causes a
+//! spurious wake, which every future has to tolerate.
 
 const SLOT_BITS: u32 = 24;
 const GENERATION_BITS: u32 = 24;
@@ -38,42 +31,28 @@ impl Key {
         (self.0 >> (SLOT_BITS + GENERATION_BITS)) as u16
     }
 
+    /// The key as one word, for [`Key::from_word`].
+    #[inline]
+    pub(super) fn word(self) -> usize {
+        self.0 as usize
+    }
+
+    #[inline]
+    pub(super) fn from_word(word: usize) -> Key {
+        Key(word as u64)
+    }
+
     #[inline]
     pub(super) fn slot(self) -> usize {
         (self.0 & (TASKS_MAX as u64 - 1)) as usize
     }
-
-    /// Returns a waker that needs no drop.
-    #[inline]
-    pub(super) fn waker(self) -> ManuallyDrop<Waker> {
-        // SAFETY: the contract of `RawWaker` holds for the functions of `VTABLE`: they treat the
-        // word as a number and never as an address, so nothing is owned or freed, cloning and
-        // dropping are no-ops, and waking is safe on every thread.
-        ManuallyDrop::new(unsafe { Waker::from_raw(self.raw()) })
-    }
-
-    #[inline]
-    fn raw(self) -> RawWaker {
-        RawWaker::new(ptr::without_provenance(self.0 as usize), &VTABLE)
-    }
-
-    #[inline]
-    fn of(word: *const ()) -> Key {
-        Key(word.addr() as u64)
-    }
 }
 
-static VTABLE: RawWakerVTable = RawWakerVTable::new(clone, wake, wake, drop);
-
-fn clone(word: *const ()) -> RawWaker {
-    Key::of(word).raw()
+/// Cancels a task, from any thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AbortHandle {
+    pub(super) key: Key,
+    /// The task's number on its worker, never reused: unlike a wake, a late cancellation must not
+    /// reach another task.
+    pub(super) serial: u64,
 }
-
-fn wake(word: *const ()) {
-    let key = Key::of(word);
-    if !executor::wake_here(key) {
-        remote_wake::wake(key);
-    }
-}
-
-fn drop(_: *const ()) {}

@@ -7,8 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::PoisonError;
 use std::task::Waker;
 
-use super::join::AbortHandle;
-use super::key::Key;
+use super::key::{AbortHandle, Key};
 use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering};
 
 /// Wakes and cancellations that other threads have queued for one worker.

@@ -5,8 +5,7 @@
 
 use std::sync::{Arc, PoisonError, RwLock};
 
-use super::join::AbortHandle;
-use super::key::{EXECUTORS_MAX, Key};
+use super::key::{AbortHandle, EXECUTORS_MAX, Key};
 use super::remote_queue::RemoteQueue;
 
 static EXECUTORS: RwLock<Vec<Option<Arc<RemoteQueue>>>> = RwLock::new(Vec::new());

@@ -11,6 +11,7 @@ use rcgen::{
 use socket2::SockRef;
 
 use super::*;
+use crate::stream::Stream;
 use crate::worker::block_on_local;
 use crate::{FileRange, Outgoing};
 
