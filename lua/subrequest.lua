@@ -1,4 +1,4 @@
--- `tide.upstream` and `tide.route`: requests from within a server, and their answers.
+-- `tide.upstream` and `tide.route`: subrequests of scripts, and their responses.
 return function(raw)
   local decode = require "tide.encoding.json".decode
 
@@ -20,8 +20,8 @@ return function(raw)
     if self.text or self.why then return self.text, self.why end
     local text, why = raw.take(self.raw, limit)
     if not text and not why then
-      local errand <close> = raw.read(self.raw, limit)
-      text, why = raw.wait(errand)
+      local pending <close> = raw.read(self.raw, limit)
+      text, why = raw.wait(pending)
     end
     self.text, self.why = text, why
     return text, why
@@ -34,12 +34,12 @@ return function(raw)
     return decode(text)
   end
 
-  local Answer = { __name = "answer" }
-  Answer.__index = Answer
+  local Response = { __name = "response" }
+  Response.__index = Response
 
-  --- `answer:close()`: drops the body.
-  function Answer:close() return raw.close(self.raw) end
-  Answer.__close = Answer.close
+  --- `response:close()`: drops the body.
+  function Response:close() return raw.close(self.raw) end
+  Response.__close = Response.close
 
   local function wrong(name, index, what)
     error(("bad argument #%d to '%s' (%s)"):format(index, name, what), 4)
@@ -78,22 +78,22 @@ return function(raw)
       body, why = parent.body:read()
       if not body then return nil, why end
     end
-    local errand <close>, why = raw.send(name, upstream, parent, changes, body)
-    if not errand then return nil, why end
-    local status, headers, content = raw.wait(errand)
+    local pending <close>, why = raw.send(name, upstream, parent, changes, body)
+    if not pending then return nil, why end
+    local status, headers, content = raw.wait(pending)
     if not status then return nil, headers, content end
     return setmetatable({
       status = status,
       headers = setmetatable(headers, Headers),
       body = setmetatable({ raw = content }, Body),
       raw = content,
-    }, Answer)
+    }, Response)
   end
 
   local Upstream = { __name = "upstream" }
   Upstream.__index = Upstream
 
-  --- `upstream:request(request[, changes])`, `upstream:request(changes)` → answer | nil, err[, status]
+  --- `upstream:request(request[, changes])`, `upstream:request(changes)` → response | nil, err[, status]
   function Upstream:request(given, changes)
     return send("request", self.raw, given, changes)
   end
@@ -110,18 +110,19 @@ return function(raw)
     return setmetatable({ raw = upstream }, Upstream)
   end
 
-  --- `tide.route(request[, changes])` → answer | nil, err[, status]
+  --- `tide.route(request[, changes])` → response | nil, err[, status]
   function made.route(request, changes)
     return send("route", nil, request, changes)
   end
 
-  --- `response:stream(answer)`
-  function made.pass(response, answer, why)
-    if getmetatable(answer) ~= Answer then
+  --- `response:stream(subresponse)`
+  function made.pass(response, subresponse, why)
+    if getmetatable(subresponse) ~= Response then
       local reason = why and ": " .. tostring(why) or ""
-      error(("bad argument #1 to 'stream' (an answer expected, got %s%s)"):format(type(answer), reason), 2)
+      local what = type(subresponse) .. reason
+      error(("bad argument #1 to 'stream' (a response of a subrequest expected, got %s)"):format(what), 2)
     end
-    raw.pass(response, answer.raw)
+    raw.pass(response, subresponse.raw)
   end
 
   return made

@@ -250,7 +250,7 @@ fn time_runs_out_and_what_is_wrong_is_said() {
         "\"a b\" is no field name",
         "a request expected, got table",
         "there is no upstream \"n\"",
-        "an answer expected, got nil: the reason",
+        "a response of a subrequest expected, got nil: the reason",
     ]) {
         assert!(line.contains(expected), "{line}\nwanted {expected}");
     }

@@ -18,12 +18,12 @@ use plugin::{Handler, Subrequests};
 use wire::Method;
 
 use crate::limits::SUBREQUESTS;
-use cancel_on_drop::{CancelOnDrop, SubrequestResult};
+use cancel_on_drop::CancelOnDrop;
 use changes::Changes;
 use lua_vm::calls;
 use lua_vm::errno;
 use lua_vm::script;
-use response::SubrequestResponse;
+use response::{SubrequestResponse, SubrequestResult};
 
 /// The userdata of an upstream.
 struct Upstream(Rc<dyn Handler>);
@@ -64,6 +64,7 @@ pub(crate) fn open(lua: &Lua, subrequests: &Rc<Subrequests>) -> Result<Function>
     raw.set("is_request", lua.create_function(is_request)?)?;
     raw.set("send", sender(lua, subrequests.clone())?)?;
     raw.set("pass", lua.create_function(pass)?)?;
+    raw.set("read", lua.create_function(read)?)?;
     response::add(lua, &raw)?;
     cancel_on_drop::add(lua, &raw)?;
     let made = script::open(lua, "subrequest", include_str!("../../../lua/subrequest.lua"), raw)?;
@@ -103,23 +104,23 @@ fn sender(lua: &Lua, subrequests: Rc<Subrequests>) -> Result<Function> {
         let changes = Changes::read(&name, &table)?;
         let within = changes.within;
         changes.apply(&mut request, body.as_ref().map(|body| body.as_bytes()).as_deref());
-        let Some(seat) = SubrequestPermit::take(&taken) else {
+        let Some(permit) = SubrequestPermit::take(&taken) else {
             return Ok((None, Some("too many subrequests are in flight")));
         };
         let (handler, plan) = (upstream.map(|upstream| upstream.0.clone()), subrequests.clone());
-        let errand = CancelOnDrop::begin(async move {
-            let _seat = seat;
-            let sent = carry(handler, plan, request);
+        let pending = CancelOnDrop::begin(async move {
+            let _permit = permit;
+            let sent = send(handler, plan, request);
             match within {
                 None => response::of(sent.await).await,
                 Some(span) => {
-                    let answered = async { response::of(sent.await).await };
+                    let response = async { response::of(sent.await).await };
                     let late = || SubrequestResult::Failed(errno::of_number(libc::ETIMEDOUT), 504);
-                    net::timer::within(span, answered).await.unwrap_or_else(late)
+                    net::timer::within(span, response).await.unwrap_or_else(late)
                 }
             }
         });
-        Ok((Some(errand), None))
+        Ok((Some(pending), None))
     })
 }
 
@@ -130,7 +131,7 @@ fn beneath(lua: &Lua, object: &AnyUserData) -> Result<Request> {
 }
 
 /// Sends a request to an upstream, or through the routes.
-async fn carry(
+async fn send(
     upstream: Option<Rc<dyn Handler>>,
     plan: Rc<Subrequests>,
     mut request: Request,
@@ -139,6 +140,21 @@ async fn carry(
         Some(handler) => handler.handle(&mut request).resolve().await,
         None => plan.route(request).await,
     }
+}
+
+/// `read(content, limit) → pending`
+fn read(
+    _: &Lua,
+    (content, limit): (UserDataRef<SubrequestResponse>, Option<i64>),
+) -> Result<CancelOnDrop> {
+    let limit = response::limit_of(limit)?;
+    let content = content.clone();
+    Ok(CancelOnDrop::begin(async move {
+        match content.read(limit).await {
+            Ok(bytes) => SubrequestResult::Content(bytes),
+            Err(reason) => SubrequestResult::Failed(reason, 0),
+        }
+    }))
 }
 
 /// `pass(response, content)`: makes `content` the response, with the fields that were set before.

@@ -5,26 +5,14 @@
 
 use std::cell::RefCell;
 
-use bytes::Bytes;
 use mlua::{
-    Error, IntoLuaMulti, Lua, MetaMethod, MultiValue, Result, Table, UserData, UserDataMethods,
-    UserDataRef, Value,
+    Error, Lua, MetaMethod, MultiValue, Result, Table, UserData, UserDataMethods, UserDataRef,
 };
 use net::task::{AbortHandle, JoinHandle};
 
-use super::response::SubrequestResponse;
-use lua_std::http::fields;
+use super::response::SubrequestResult;
 use lua_vm::errno;
 use lua_vm::waits;
-
-/// The result of the future.
-pub(crate) enum SubrequestResult {
-    Answered(SubrequestResponse),
-    /// The content of a response.
-    Read(Bytes),
-    /// The reason of the failure, and its status; 0 if it has none.
-    Failed(String, u16),
-}
 
 pub(crate) struct CancelOnDrop {
     task: RefCell<Option<JoinHandle<SubrequestResult>>>,
@@ -46,34 +34,19 @@ impl Drop for CancelOnDrop {
 
 impl UserData for CancelOnDrop {
     fn add_methods<M: UserDataMethods<Self>>(methods: &mut M) {
-        methods.add_meta_method(MetaMethod::Close, |_, errand, _: MultiValue| {
-            errand.abort.abort();
+        methods.add_meta_method(MetaMethod::Close, |_, pending, _: MultiValue| {
+            pending.abort.abort();
             Ok(())
         });
     }
 }
 
-impl IntoLuaMulti for SubrequestResult {
-    fn into_lua_multi(self, lua: &Lua) -> Result<MultiValue> {
-        match self {
-            SubrequestResult::Answered(content) => {
-                let headers = fields::to_table(lua, content.headers())?;
-                (content.status(), headers, content).into_lua_multi(lua)
-            }
-            SubrequestResult::Read(bytes) => lua.create_string(&bytes)?.into_lua_multi(lua),
-            SubrequestResult::Failed(reason, 0) => (Value::Nil, reason).into_lua_multi(lua),
-            SubrequestResult::Failed(reason, status) => {
-                (Value::Nil, reason, status).into_lua_multi(lua)
-            }
-        }
-    }
-}
-
 /// `wait(pending)`: waits for the result, once.
 pub(crate) fn add(lua: &Lua, raw: &Table) -> Result<()> {
-    let wait = waits::function(lua, |_, errand: UserDataRef<CancelOnDrop>| {
-        let task = errand.task.take();
-        let task = task.ok_or_else(|| Error::runtime("an errand is waited for once"))?;
+    let wait = waits::function(lua, |_, pending: UserDataRef<CancelOnDrop>| {
+        let task = pending.task.take();
+        let task =
+            task.ok_or_else(|| Error::runtime("a subrequest can be waited for only once"))?;
         Ok(async move {
             // It was cancelled, or panicked, which is logged.
             let lost = |_| SubrequestResult::Failed(errno::CLOSED.to_owned(), 0);

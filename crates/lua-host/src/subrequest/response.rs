@@ -14,9 +14,8 @@ use mlua::{Error, IntoLuaMulti, Lua, MultiValue, Result, Table, UserData, UserDa
 use net::FileRange;
 use wire::Known;
 
-use super::cancel_on_drop::{CancelOnDrop, SubrequestResult};
 use crate::limits::{DECODED_HERE_BYTES, SUBREQUEST_RATIO, SUBREQUEST_WHOLE_BYTES};
-use lua_std::http::reason;
+use lua_std::http::{fields, reason};
 use lua_vm::limits::BODY_BYTES;
 
 const TOO_LARGE: &str = "body too large";
@@ -39,6 +38,31 @@ enum BodyStage {
     Lost(String),
 }
 
+/// The result of sending a subrequest, or of reading its response.
+pub(crate) enum SubrequestResult {
+    Response(SubrequestResponse),
+    /// The content of a response.
+    Content(Bytes),
+    /// The reason of the failure, and its status; 0 if it has none.
+    Failed(String, u16),
+}
+
+impl IntoLuaMulti for SubrequestResult {
+    fn into_lua_multi(self, lua: &Lua) -> Result<MultiValue> {
+        match self {
+            SubrequestResult::Response(response) => {
+                let headers = fields::to_table(lua, &response.0.headers)?;
+                (response.0.status, headers, response).into_lua_multi(lua)
+            }
+            SubrequestResult::Content(bytes) => lua.create_string(&bytes)?.into_lua_multi(lua),
+            SubrequestResult::Failed(reason, 0) => (Value::Nil, reason).into_lua_multi(lua),
+            SubrequestResult::Failed(reason, status) => {
+                (Value::Nil, reason, status).into_lua_multi(lua)
+            }
+        }
+    }
+}
+
 impl UserData for SubrequestResponse {}
 
 /// Converts an outcome to a result for the script.
@@ -58,7 +82,7 @@ pub(crate) async fn of(outcome: HandlerResult) -> SubrequestResult {
     };
     let stage = RefCell::new(stage);
     let Response { status, headers, .. } = response;
-    SubrequestResult::Answered(SubrequestResponse(Rc::new(StoredResponse {
+    SubrequestResult::Response(SubrequestResponse(Rc::new(StoredResponse {
         status,
         headers,
         stage,
@@ -66,24 +90,18 @@ pub(crate) async fn of(outcome: HandlerResult) -> SubrequestResult {
 }
 
 impl SubrequestResponse {
-    pub(crate) fn status(&self) -> u16 {
-        self.0.status
-    }
-
-    pub(crate) fn headers(&self) -> &Headers {
-        &self.0.headers
-    }
-
     /// The response as it was received, for forwarding.
     pub(crate) fn response(&self) -> std::result::Result<Response, String> {
         let mut stage = self.0.stage.borrow_mut();
         let body = match &mut *stage {
             BodyStage::Whole(bytes) => Body::from(bytes.clone()),
-            BodyStage::Reading => return Err("the answer is being read".to_owned()),
-            BodyStage::Lost(reason) => return Err(format!("the answer is not there: {reason}")),
+            BodyStage::Reading => return Err("the response is being read".to_owned()),
+            BodyStage::Lost(reason) => {
+                return Err(format!("the response is not available: {reason}"));
+            }
             BodyStage::Unread(body) => {
                 let body = std::mem::take(body);
-                *stage = BodyStage::Lost("it was sent on".to_owned());
+                *stage = BodyStage::Lost("it was forwarded".to_owned());
                 body
             }
         };
@@ -93,11 +111,33 @@ impl SubrequestResponse {
         Ok(response)
     }
 
+    /// Receives the unread content and decompresses it.
+    pub(super) async fn read(&self, limit: u64) -> std::result::Result<Bytes, String> {
+        let stage = self.0.stage.replace(BodyStage::Reading);
+        let whole = match stage {
+            BodyStage::Unread(body) => collect(body, limit).await,
+            BodyStage::Whole(bytes) => Ok(bytes),
+            BodyStage::Reading => Err("the response is being read".to_owned()),
+            BodyStage::Lost(reason) => Err(reason),
+        };
+        *self.0.stage.borrow_mut() = match &whole {
+            Ok(bytes) => BodyStage::Whole(bytes.clone()),
+            Err(reason) => BodyStage::Lost(reason.clone()),
+        };
+        let whole = whole?;
+        let Some(coding) = self.coding() else { return Ok(whole) };
+        if whole.len() <= DECODED_HERE_BYTES {
+            return decoded(coding, &whole, limit);
+        }
+        let work = net::blocking(move || decoded(coding, &whole, limit));
+        work.await.map_err(|error| error.to_string())?
+    }
+
     /// The content coding, if there is one only and it is supported.
     fn coding(&self) -> Option<Coding> {
-        let mut said = self.0.headers.get_all(Known::ContentEncoding);
-        let first = said.next().and_then(|value| std::str::from_utf8(value).ok());
-        first.filter(|_| said.next().is_none()).and_then(|token| Coding::parse(token.trim()))
+        let mut codings = self.0.headers.get_all(Known::ContentEncoding);
+        let first = codings.next().and_then(|value| std::str::from_utf8(value).ok());
+        first.filter(|_| codings.next().is_none()).and_then(|token| Coding::parse(token.trim()))
     }
 }
 
@@ -129,21 +169,20 @@ async fn of_file(range: FileRange) -> std::result::Result<Bytes, String> {
     outcome.map(Bytes::from).map_err(|error| lua_vm::errno::of_error(&error))
 }
 
-fn decoded(coding: Coding, coded: &[u8], limit: u64) -> std::result::Result<Bytes, String> {
+fn decoded(coding: Coding, encoded: &[u8], limit: u64) -> std::result::Result<Bytes, String> {
     let allowed = Decode { output_bytes: limit, ratio: SUBREQUEST_RATIO };
-    decode_all(coding, coded, allowed).map(Bytes::from).map_err(|error| error.to_string())
+    decode_all(coding, encoded, allowed).map(Bytes::from).map_err(|error| error.to_string())
 }
 
-fn limit_of(limit: Option<i64>) -> Result<u64> {
+pub(super) fn limit_of(limit: Option<i64>) -> Result<u64> {
     let limit = limit.unwrap_or(BODY_BYTES as i64);
     let wrong = || Error::runtime("bad argument #1 to 'read' (a number of bytes expected)");
     u64::try_from(limit).map_err(|_| wrong())
 }
 
-/// Adds `take`, `read`, `close`.
+/// Adds `take` and `close`.
 pub(crate) fn add(lua: &Lua, raw: &Table) -> Result<()> {
     raw.set("take", lua.create_function(take)?)?;
-    raw.set("read", lua.create_function(read)?)?;
     let close = |_: &Lua, content: UserDataRef<SubrequestResponse>| {
         let mut stage = content.0.stage.borrow_mut();
         let open = matches!(*stage, BodyStage::Unread(_));
@@ -164,7 +203,7 @@ fn take(
     let refuse = |reason: &str| (Value::Nil, reason).into_lua_multi(lua);
     let whole = match &*content.0.stage.borrow() {
         BodyStage::Unread(_) => return Ok(MultiValue::new()),
-        BodyStage::Reading => return refuse("the answer is being read"),
+        BodyStage::Reading => return refuse("the response is being read"),
         BodyStage::Lost(reason) => return refuse(reason),
         BodyStage::Whole(bytes) => bytes.clone(),
     };
@@ -178,41 +217,4 @@ fn take(
         Ok(bytes) => lua.create_string(&bytes)?.into_lua_multi(lua),
         Err(reason) => refuse(&reason),
     }
-}
-
-/// `read(content, limit) → pending`
-fn read(
-    _: &Lua,
-    (content, limit): (UserDataRef<SubrequestResponse>, Option<i64>),
-) -> Result<CancelOnDrop> {
-    let limit = limit_of(limit)?;
-    let content = content.clone();
-    Ok(CancelOnDrop::begin(async move {
-        match received(&content, limit).await {
-            Ok(bytes) => SubrequestResult::Read(bytes),
-            Err(reason) => SubrequestResult::Failed(reason, 0),
-        }
-    }))
-}
-
-/// Receives the unread content and decompresses it.
-async fn received(content: &SubrequestResponse, limit: u64) -> std::result::Result<Bytes, String> {
-    let stage = content.0.stage.replace(BodyStage::Reading);
-    let whole = match stage {
-        BodyStage::Unread(body) => collect(body, limit).await,
-        BodyStage::Whole(bytes) => Ok(bytes),
-        BodyStage::Reading => Err("the answer is being read".to_owned()),
-        BodyStage::Lost(reason) => Err(reason),
-    };
-    *content.0.stage.borrow_mut() = match &whole {
-        Ok(bytes) => BodyStage::Whole(bytes.clone()),
-        Err(reason) => BodyStage::Lost(reason.clone()),
-    };
-    let whole = whole?;
-    let Some(coding) = content.coding() else { return Ok(whole) };
-    if whole.len() <= DECODED_HERE_BYTES {
-        return decoded(coding, &whole, limit);
-    }
-    let work = net::blocking(move || decoded(coding, &whole, limit));
-    work.await.map_err(|error| error.to_string())?
 }
