@@ -131,7 +131,7 @@ async fn work(options: VmOptions, member: GroupMember, text: &[u8], file: &Path)
         Ok(vm) => vm,
         Err(error) => return ProgramEnd::Refused(failed(error)),
     };
-    watchdog::watch_program(&vm, &name);
+    let _watched = watchdog::watch_program(&vm, &name);
     if let Some(access) = access {
         let log = AccessLog::new(access.ring(), AccessFormat::Json, 1.0, []);
         let access = Some(Rc::new(log));

@@ -2,25 +2,28 @@
 //!
 //! Owns the objects that the function gets (request, response, headers, body) and the state they
 //! stand for. [`begin`] starts the coroutine; the [`CallHandle`] waits for it, and dropping the
-//! ticket ends it.
+//! handle ends it.
 
+mod body;
 mod body_read;
-mod call;
+pub(crate) mod call;
+mod handle;
 mod headers;
 mod object;
+mod object_kind;
 mod progress;
 mod request;
 mod request_state;
 mod response;
 mod response_stream;
 mod running;
+mod streamed_body;
 
 use mlua::{Function, Lua, Result};
 
 use crate::vm::Vm;
 
-pub use call::{CallHandle, begin};
-pub(crate) use call::{CallId, CallTable};
+pub use handle::{CallHandle, begin};
 pub use object::{set_response, with_request};
 pub use progress::{CallProgress, failed};
 pub use running::{FunctionRef, RunningVm};
@@ -36,5 +39,5 @@ pub fn open(
     headers::open(lua, vm)?;
     request::open(lua, vm)?;
     response::open(lua, vm, encode, pass)?;
-    body_read::open(lua, vm, decode)
+    body::open(lua, vm, decode)
 }

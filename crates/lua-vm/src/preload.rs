@@ -5,8 +5,6 @@ use std::rc::Rc;
 
 use mlua::{Lua, MultiValue, Result, Table, Value};
 
-use crate::vm::VmOptions;
-
 /// Builds the table of a module, once per VM.
 pub type OpenModule = fn(&Lua) -> Result<Table>;
 
@@ -39,17 +37,17 @@ pub(crate) fn preload(lua: &Lua, modules: &[Module]) -> Result<()> {
 }
 
 /// Sets where `require` searches files: next to the binary, in `lualib` of the working directory,
-/// in the paths of the options, then in Lua's own places.
-pub(crate) fn search_paths(lua: &Lua, options: &VmOptions) -> Result<()> {
+/// in the given paths, then in Lua's own places.
+pub(crate) fn search_paths(lua: &Lua, path: Option<&str>, cpath: Option<&str>) -> Result<()> {
     let package: Table = lua.globals().get("package")?;
     let binary = std::env::current_exe().ok().and_then(|exe| Some(exe.parent()?.to_owned()));
-    let beside = binary.map(|directory| directory.display().to_string()).unwrap_or_default();
-    for (key, library, pattern, option) in
-        [("path", "lualib", "?.lua", &options.path), ("cpath", "luaclib", "?.so", &options.cpath)]
+    let directory = binary.map(|directory| directory.display().to_string()).unwrap_or_default();
+    for (key, library, pattern, given) in
+        [("path", "lualib", "?.lua", path), ("cpath", "luaclib", "?.so", cpath)]
     {
-        let mut path = format!("{beside}/{library}/{pattern};./{library}/{pattern};");
-        if let Some(option) = option {
-            path.push_str(option);
+        let mut path = format!("{directory}/{library}/{pattern};./{library}/{pattern};");
+        if let Some(given) = given {
+            path.push_str(given);
             path.push(';');
         }
         let before: String = package.get(key)?;

@@ -5,12 +5,9 @@
 //! it holds no value with a destructor and no borrow of a `RefCell`. Pushing may run the collector,
 //! and with it a script's `__gc`, so it counts as such a call.
 
-use std::ffi::{CStr, c_int};
+use std::ffi::c_int;
 
 use mlua::ffi;
-use mlua::{Lua, Result, Table};
-
-use crate::vm::Vm;
 
 /// A Lua thread; the main one or a coroutine.
 pub(crate) type LuaState = *mut ffi::lua_State;
@@ -76,33 +73,4 @@ pub(crate) unsafe fn raise<M: AsRef<str>>(state: LuaState, message: M) -> ! {
         ffi::lua_concat(state, 2);
         ffi::lua_error(state)
     }
-}
-
-/// A raw function with its name.
-pub(crate) type NamedFunction = (&'static CStr, ffi::lua_CFunction);
-
-/// A table of raw functions, each with the VM as its first upvalue (see [`vm`]).
-pub(crate) fn functions(lua: &Lua, vm: &Vm, named: &[NamedFunction]) -> Result<Table> {
-    let pointer: *const Vm = vm;
-    // SAFETY: each step leaves one table on the stack; the closures reach the VM, which owns the
-    // state they live in.
-    unsafe {
-        lua.exec_raw((), |state| {
-            ffi::lua_createtable(state, 0, named.len() as c_int);
-            for (name, function) in named {
-                ffi::lua_pushlightuserdata(state, pointer.cast_mut().cast());
-                ffi::lua_pushcclosure(state, *function, 1);
-                ffi::lua_setfield(state, -2, name.as_ptr());
-            }
-        })
-    }
-}
-
-/// The VM of a raw function made by [`functions`].
-///
-/// # Safety
-/// `state` runs such a function.
-pub(crate) unsafe fn vm<'a>(state: LuaState) -> &'a Vm {
-    // SAFETY: the upvalue was set by `functions`, and the VM outlives its state.
-    unsafe { &*ffi::lua_touserdata(state, ffi::lua_upvalueindex(1)).cast::<Vm>() }
 }

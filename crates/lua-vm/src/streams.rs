@@ -12,34 +12,23 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
-use mlua::ffi;
 use net::{Driver, Event, Key, Stream};
 use slab::Slab;
 
 use crate::errno;
-use crate::limits::{LINGER_MS, ROOM_BYTES};
-use crate::stack;
-use crate::tasks::TaskId;
-use crate::timers::TimerAction;
-use crate::vm::{Turn, Vm};
+use crate::ids::{StreamHandle, TaskId};
+use crate::limits::ROOM_BYTES;
 
 pub(crate) mod connection;
 pub(crate) mod input;
 mod listening;
 mod socket;
+mod turns;
 
 pub use listening::address as peer_address;
 
-use connection::{Connection, WaitingReader};
+use connection::Connection;
 use input::ReadRequest;
-
-/// The handle of a connection or listener of this VM; stale once it is closed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(C)]
-pub(crate) struct StreamHandle {
-    pub(crate) index: u32,
-    pub(crate) generation: u32,
-}
 
 #[derive(Clone, Copy)]
 enum StreamSource {
@@ -111,25 +100,6 @@ impl Streams {
         self.inner.borrow_mut().driver.poll_ready(cx)
     }
 
-    /// Handles an event, without running the coroutines it makes ready.
-    pub(crate) fn event(&self, turn: &Turn<'_>, key: Key, event: Event) {
-        match event {
-            Event::Ready(ready) => {
-                let mut inner = self.inner.borrow_mut();
-                let Some(StreamSource::Connection(index)) = inner.driver.data(key).copied() else {
-                    return;
-                };
-                let sent = if ready.write { inner.unblock(index) } else { Vec::new() };
-                let read = if ready.read { inner.receive(index, turn) } else { None };
-                drop(inner);
-                for wake in sent.into_iter().chain(read) {
-                    wake.run(turn);
-                }
-            }
-            Event::Accepted(accepted) => self.accepted(turn, key, accepted),
-        }
-    }
-
     /// Adds a connection.
     pub(crate) fn insert(&self, stream: Stream) -> StreamHandle {
         let mut inner = self.inner.borrow_mut();
@@ -175,39 +145,6 @@ impl Streams {
         ReadResult::Wait
     }
 
-    /// Parks the coroutine of a read that found nothing: it is woken with the bytes, or with
-    /// `nil, reason`.
-    pub(crate) fn park(
-        &self,
-        vm: &Vm,
-        handle: StreamHandle,
-        task: TaskId,
-        want: ReadRequest,
-        ms: Option<u64>,
-    ) {
-        let inner = &mut *self.inner.borrow_mut();
-        let Some(connection) = inner.open(handle) else { return };
-        let left = connection.deadline_ms.map(|at| at.saturating_sub(crate::timers::now_ms()));
-        let span = [ms, left].into_iter().flatten().min();
-        let due = TimerAction::Read { connection: handle.index, task };
-        let deadline = span.map(|span| vm.timers.set(span, due));
-        connection.reader = Some(WaitingReader { task, want, deadline });
-        inner.watch(handle.index);
-    }
-
-    /// Ends a waiting read whose time-out has passed.
-    pub(crate) fn time_out_read(&self, turn: &Turn<'_>, index: u32, task: TaskId) {
-        let mut inner = self.inner.borrow_mut();
-        let Some(connection) = inner.connections.get_mut(index as usize) else { return };
-        if connection.reader.as_ref().is_none_or(|reader| reader.task != task) {
-            return;
-        }
-        connection.reader = None;
-        inner.watch(index);
-        drop(inner);
-        StreamWake::Failed(task, errno::of_number(libc::ETIMEDOUT).into()).run(turn);
-    }
-
     /// Appends to the output; `Err` is the reason if it cannot.
     pub(crate) fn write(&self, handle: StreamHandle, bytes: &[u8]) -> Result<(), Rc<str>> {
         let inner = &mut *self.inner.borrow_mut();
@@ -250,13 +187,6 @@ impl Streams {
         Ok(done)
     }
 
-    /// Removes a reader that no longer waits because it was woken otherwise or closed. True if
-    /// there was one.
-    pub(crate) fn forget_reader(&self, vm: &Vm, handle: StreamHandle) -> bool {
-        let mut inner = self.inner.borrow_mut();
-        inner.open(handle).is_some_and(|connection| connection.forget_reader(vm))
-    }
-
     /// Ends the output: the peer sees the end of the stream after what was written.
     pub(crate) fn finish(&self, handle: StreamHandle) -> bool {
         let inner = &mut *self.inner.borrow_mut();
@@ -291,24 +221,6 @@ impl Streams {
         }
     }
 
-    /// Closes once what was written is sent; false if it is closed.
-    pub(crate) fn close(&self, vm: &Vm, handle: StreamHandle) -> bool {
-        let mut inner = self.inner.borrow_mut();
-        let Some(connection) = inner.open(handle) else { return false };
-        connection.closed = true;
-        let reader = connection.reader.take();
-        let flushers = std::mem::take(&mut connection.flushers);
-        inner.touch(handle.index);
-        drop(inner);
-        if let Some(deadline) = reader.as_ref().and_then(|reader| reader.deadline) {
-            vm.timers.cancel(deadline);
-        }
-        for task in reader.map(|reader| reader.task).into_iter().chain(flushers) {
-            StreamWake::Failed(task, errno::CLOSED.into()).run(vm);
-        }
-        true
-    }
-
     /// Removes a closed connection that has not sent its last bytes in time.
     pub(crate) fn drop_lingering(&self, handle: StreamHandle) {
         let mut inner = self.inner.borrow_mut();
@@ -323,70 +235,9 @@ impl Streams {
         self.inner.borrow().connections.len()
     }
 
-    /// Closes the listeners; the program ends with its last connection. True if there is none.
-    pub(crate) fn begin_drain(&self, vm: &Vm) -> bool {
-        let again = self.draining.replace(true);
-        self.close_listeners(vm);
-        again || self.count() == 0
-    }
-
-    /// Sends what the program wrote before it ended.
-    pub(crate) async fn last_bytes(&self, vm: &Vm) {
-        while self.inner.borrow().connections.iter().any(|(_, c)| c.unsent() > 0) {
-            let (key, event) = std::future::poll_fn(|cx| self.poll(cx)).await;
-            let mut inner = self.inner.borrow_mut();
-            if let (Event::Ready(ready), Some(StreamSource::Connection(index))) =
-                (event, inner.driver.data(key).copied())
-                && ready.write
-            {
-                inner.unblock(index);
-                inner.cut(index, vm, &mut Vec::new());
-            }
-        }
-    }
-
     /// The object of a handle was collected.
     pub(crate) fn collected(&self, handle: StreamHandle) {
         self.collected.borrow_mut().push(handle);
-    }
-
-    /// Ends a turn: sends all output and removes closed connections. Coroutines woken by that
-    /// become ready.
-    pub(crate) fn end_turn(&self, vm: &Vm) {
-        if !self.collected.borrow().is_empty() {
-            let collected = self.collected.take();
-            for handle in collected {
-                self.close(vm, handle);
-            }
-        }
-        let mut wakes = Vec::new();
-        self.end_streams(vm, &mut wakes);
-        for wake in wakes {
-            wake.run(vm);
-        }
-    }
-
-    fn end_streams(&self, vm: &Vm, wakes: &mut Vec<StreamWake>) {
-        let inner = &mut *self.inner.borrow_mut();
-        if let Some(index) = inner.lent.take()
-            && let Some(connection) = inner.connections.get_mut(index as usize)
-        {
-            connection.input.settle(&inner.room);
-        }
-        while let Some(index) = inner.dirty.pop() {
-            let Some(connection) = inner.connections.get_mut(index as usize) else { continue };
-            connection.dirty = false;
-            if !connection.blocked {
-                inner.flush(index);
-            }
-            inner.cut(index, vm, wakes);
-            if let Some(handle) = inner.remove_if_sent(index) {
-                vm.timers.set(LINGER_MS, TimerAction::Linger(handle));
-            }
-        }
-        if self.draining.get() && inner.connections.is_empty() {
-            vm.exit(0);
-        }
     }
 }
 
@@ -394,30 +245,4 @@ fn open(connections: &mut Slab<Connection>, handle: StreamHandle) -> Option<&mut
     connections
         .get_mut(handle.index as usize)
         .filter(|connection| connection.generation == handle.generation && !connection.closed)
-}
-
-impl StreamWake {
-    fn run(self, turn: &Vm) {
-        match self {
-            StreamWake::Bytes(task, bytes) => {
-                // SAFETY: the bytes stay valid until the turn ends or more arrive, and the push
-                // copies them before either can happen.
-                turn.wake_with(task, |thread| unsafe {
-                    stack::push(thread, &*bytes);
-                    1
-                });
-            }
-            StreamWake::Failed(task, reason) => {
-                // SAFETY: a thread that waits has room for two values.
-                turn.wake_with(task, |thread| unsafe { stack::refuse(thread, &reason) });
-            }
-            StreamWake::Sent(task) => {
-                // SAFETY: as above.
-                turn.wake_with(task, |thread| unsafe {
-                    ffi::lua_pushboolean(thread, 1);
-                    1
-                });
-            }
-        }
-    }
 }

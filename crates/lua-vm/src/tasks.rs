@@ -10,18 +10,10 @@ use std::ffi::c_int;
 use mlua::ffi;
 use mlua::{Lua, MultiValue};
 
-use crate::calls::CallId;
+use crate::ids::{CallId, TaskId};
 use crate::limits::SPARE_COROUTINES;
 use crate::stack::LuaState;
 use crate::timers::TimerId;
-
-/// Identifies one wait of one coroutine: stale once it has been woken, so that of a deadline and a
-/// result the later does nothing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct TaskId {
-    pub(crate) index: u32,
-    generation: u32,
-}
 
 /// How a coroutine ended.
 #[derive(Debug)]

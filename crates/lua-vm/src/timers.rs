@@ -11,8 +11,7 @@ use std::collections::BinaryHeap;
 use std::ffi::c_int;
 use std::task::Waker;
 
-use crate::streams::StreamHandle;
-use crate::tasks::TaskId;
+use crate::ids::{StreamHandle, TaskId};
 
 /// What happens when a timer is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -21,22 +21,18 @@ use std::ffi::c_int;
 use std::ops::Deref;
 use std::rc::{Rc, Weak};
 
-use mlua::{Function, IntoLuaMulti, Lua, LuaOptions, Result, StdLib, ffi};
+use mlua::{Function, IntoLuaMulti, Lua, Result, ffi};
 
-use telemetry::event;
-use telemetry::log::Level;
-
-use crate::calls::CallTable;
-use crate::errors;
+use crate::calls::call::CallTable;
 use crate::guard::Guard;
+use crate::ids::TaskId;
 use crate::meter::Meter;
-use crate::preload::{self, Module};
 use crate::stack::LuaState;
 use crate::streams::Streams;
-use crate::tasks::{EndObserver, OnTaskEnd, Task, TaskId, TaskStatus, TaskTable};
+use crate::tasks::{EndObserver, OnTaskEnd, Task, TaskStatus, TaskTable};
 use crate::timers::Timers;
-use crate::watchdog;
 
+mod create;
 mod ending;
 mod hooks;
 mod options;
@@ -69,51 +65,6 @@ pub struct Vm {
 struct VmRef(Weak<Vm>);
 
 impl Vm {
-    /// Makes a VM with Lua's standard libraries and `modules`, in which nothing runs yet.
-    pub fn new(options: VmOptions, modules: &[Module]) -> Result<Rc<Vm>> {
-        // SAFETY: `debug` and C modules can break a state. `tidegate run` allows a program to break
-        // itself; a server removes both.
-        let lua = unsafe {
-            Lua::unsafe_new_with(StdLib::ALL, LuaOptions::new().catch_rust_panics(false))
-        };
-        let mut main: LuaState = std::ptr::null_mut();
-        // SAFETY: leaves the stack unchanged. A state's main thread lives as long as it does.
-        unsafe {
-            lua.exec_raw::<()>((), |state| {
-                ffi::lua_rawgeti(state, ffi::LUA_REGISTRYINDEX, ffi::LUA_RIDX_MAINTHREAD);
-                main = ffi::lua_tothread(state, -1);
-                ffi::lua_settop(state, 0);
-                ffi::lua_gc(state, ffi::LUA_GCGEN);
-            })?;
-        }
-        let meter = Meter::new(&lua, main);
-        let vm = Rc::new_cyclic(|weak| Vm {
-            lua,
-            meter,
-            main,
-            weak: weak.clone(),
-            tasks: RefCell::new(TaskTable::new()),
-            timers: Timers::default(),
-            streams: Streams::default(),
-            turning: Cell::new(false),
-            exit: Cell::new(None),
-            ids: Cell::new(0),
-            names: OnceCell::new(),
-            guard: Guard::default(),
-            hooks: Cell::default(),
-            calls: CallTable::default(),
-            warned: Rc::default(),
-            failures: Cell::new(0),
-            options,
-        });
-        vm.lua.set_app_data(VmRef(Rc::downgrade(&vm)));
-        vm.log_warnings();
-        errors::install(&vm)?;
-        preload::preload(&vm.lua, modules)?;
-        preload::search_paths(&vm.lua, &vm.options)?;
-        Ok(vm)
-    }
-
     /// The VM of a state; an error while the VM is being dropped, when finalizers may still call
     /// anything.
     pub fn of(lua: &Lua) -> Result<Rc<Vm>> {
@@ -127,25 +78,6 @@ impl Vm {
 
     pub fn options(&self) -> &VmOptions {
         &self.options
-    }
-
-    /// Logs warnings of Lua, such as an error in a finalizer, and remembers that there was one.
-    fn log_warnings(&self) {
-        let warned = self.warned.clone();
-        let text = RefCell::new(String::new());
-        self.lua.set_warning_function(move |_, piece, more| {
-            let mut text = text.borrow_mut();
-            text.push_str(piece);
-            if !more {
-                // `@on` and `@off` control the warnings of the standalone interpreter.
-                if !text.starts_with('@') {
-                    warned.set(true);
-                    event!(Level::Warn, "Lua warning", warning = *text);
-                }
-                text.clear();
-            }
-            Ok(())
-        });
     }
 
     /// Number of coroutines that ended with an uncaught error.
@@ -431,7 +363,6 @@ impl Vm {
 
 impl Drop for Vm {
     fn drop(&mut self) {
-        watchdog::forget(self);
         self.meter.restore();
     }
 }

@@ -26,8 +26,9 @@ use mlua::{FromLuaMulti, Function, IntoLuaMulti, Lua, Result, ffi};
 use tokio::io::unix::AsyncFd;
 
 use crate::errors;
+use crate::ids::TaskId;
+use crate::raw_function;
 use crate::stack::{self, LuaState};
-use crate::tasks::TaskId;
 use crate::vm::Vm;
 
 /// A Lua function that waits for the future `begin` makes of its arguments.
@@ -95,7 +96,7 @@ fn spawn<R: IntoLuaMulti + 'static>(
 unsafe extern "C-unwind" fn wait(state: LuaState) -> c_int {
     // SAFETY: the upvalues are those of `function`. Nothing here has to be dropped.
     unsafe {
-        if stack::vm(state).waiter(state).is_none() {
+        if raw_function::vm(state).waiter(state).is_none() {
             stack::raise(state, "only a coroutine of silly.task may wait, not one of its own");
         }
         ffi::lua_pushvalue(state, ffi::lua_upvalueindex(2));

@@ -9,14 +9,16 @@ use message::{Headers, Name};
 use mlua::{Lua, Result, ffi};
 
 use super::call::Call;
-use super::object::{self, CallObject, ObjectKind, REQUEST_HEADERS, RESPONSE_HEADERS};
+use super::object::{self, CallObject};
+use super::object_kind::{ObjectKind, REQUEST_HEADERS, RESPONSE_HEADERS};
+use crate::raw_function;
 use crate::stack::{self, LuaState};
 use crate::vm::Vm;
 
 const EITHER: [ObjectKind; 2] = [REQUEST_HEADERS, RESPONSE_HEADERS];
 
 pub(super) fn open(lua: &Lua, vm: &Vm) -> Result<()> {
-    let functions: &[stack::NamedFunction] =
+    let functions: &[raw_function::NamedFunction] =
         &[(c"__index", get), (c"__newindex", set), (c"__pairs", pairs)];
     object::metatable(lua, vm, REQUEST_HEADERS, "headers", functions)?;
     object::metatable(lua, vm, RESPONSE_HEADERS, "headers", functions)

@@ -3,40 +3,17 @@
 //! Each is a userdata of its kind, its VM, and the id of the call. Promises that making one costs
 //! one small allocation and that an object of an ended call raises an error.
 
-use std::cell::Cell;
 use std::ffi::c_int;
 
 use message::{Request, Response};
 use mlua::{AnyUserData, Error, Function, Lua, Result, ffi};
 
-use super::call::{Call, CallId};
-use crate::stack::{self, LuaState, NamedFunction};
+use super::call::Call;
+use super::object_kind::{BODY, ObjectKind, REQUEST, RESPONSE};
+use crate::ids::CallId;
+use crate::raw_function::{self, NamedFunction};
+use crate::stack::{self, LuaState};
 use crate::vm::Vm;
-
-/// The kind of an object: a number that no other userdata begins with, whose last digit is the
-/// index of its metatable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(transparent)]
-pub(super) struct ObjectKind(u64);
-
-pub(super) const REQUEST: ObjectKind = ObjectKind(u64::from_be_bytes(*b"tide-rq0"));
-pub(super) const RESPONSE: ObjectKind = ObjectKind(u64::from_be_bytes(*b"tide-rs1"));
-pub(super) const REQUEST_HEADERS: ObjectKind = ObjectKind(u64::from_be_bytes(*b"tide-hd2"));
-pub(super) const RESPONSE_HEADERS: ObjectKind = ObjectKind(u64::from_be_bytes(*b"tide-hd3"));
-pub(super) const BODY: ObjectKind = ObjectKind(u64::from_be_bytes(*b"tide-bd4"));
-
-const KINDS: usize = 5;
-
-/// The registry references of the metatables.
-#[derive(Default)]
-pub(super) struct Metatables([Cell<c_int>; KINDS]);
-
-impl Metatables {
-    #[inline]
-    fn of(&self, kind: ObjectKind) -> &Cell<c_int> {
-        &self.0[(kind.0 & 0xF) as usize % KINDS]
-    }
-}
 
 #[repr(C)]
 struct ObjectHeader {
@@ -199,7 +176,7 @@ pub(super) fn metatable(
     name: &str,
     functions: &[NamedFunction],
 ) -> Result<()> {
-    let table = stack::functions(lua, vm, functions)?;
+    let table = raw_function::table(lua, vm, functions)?;
     table.set("__name", name)?;
     table.set("__metatable", false)?;
     let mut place = 0;

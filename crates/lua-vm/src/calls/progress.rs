@@ -5,9 +5,8 @@ use std::task::Poll;
 
 use message::{Body, Fault, HandlerResult, Request, Response};
 
-use super::body_read;
-use super::call::CallHandle;
-use super::response_stream::StreamedBody;
+use super::handle::CallHandle;
+use super::streamed_body::StreamedBody;
 
 /// The fault of a call whose function raised an error.
 pub fn failed() -> Fault {
@@ -45,7 +44,7 @@ impl CallHandle {
                     return Poll::Ready(());
                 }
                 self.with(|call| call.sleep(cx.waker()));
-                if body_read::poll(self, cx).is_pending() {
+                if self.poll_body(cx).is_pending() {
                     return Poll::Pending;
                 }
             }

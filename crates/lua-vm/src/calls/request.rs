@@ -10,7 +10,8 @@ use message::Request;
 use mlua::{Lua, Result, ffi};
 
 use super::call::Call;
-use super::object::{self, CallObject, REQUEST, REQUEST_HEADERS};
+use super::object::{self, CallObject};
+use super::object_kind::{BODY, REQUEST, REQUEST_HEADERS};
 use super::request_state;
 use crate::stack::{self, LuaState};
 use crate::vm::Vm;
@@ -70,7 +71,7 @@ unsafe extern "C-unwind" fn get(state: LuaState) -> c_int {
         match field(&*(*call).request, name) {
             RequestField::Text(text) => stack::push(state, &*text),
             RequestField::Headers => object::push(state, vm, REQUEST_HEADERS, id),
-            RequestField::Body => object::push(state, vm, object::BODY, id),
+            RequestField::Body => object::push(state, vm, BODY, id),
             RequestField::Client => push_address(state, call),
             RequestField::Table(made) => push_made(state, call, made),
             RequestField::Nothing => ffi::lua_pushnil(state),

@@ -6,6 +6,7 @@ use std::rc::{Rc, Weak};
 use message::Request;
 use mlua::ffi;
 
+use crate::raw_function;
 use crate::stack;
 use crate::vm::Vm;
 
@@ -31,7 +32,7 @@ impl Drop for RequestState {
 pub(super) unsafe fn push_state(state: stack::LuaState, request: &mut Request) {
     // SAFETY: promised by the caller.
     unsafe {
-        let vm = stack::vm(state);
+        let vm = raw_function::vm(state);
         let known = request.attached.as_ref().and_then(|kept| kept.downcast_ref::<RequestState>());
         let same = known.filter(|kept| std::ptr::eq(kept.vm.as_ptr(), vm));
         if let Some(reference) = same.map(|kept| kept.reference) {

@@ -12,21 +12,24 @@ use wire::Known;
 
 use super::call::Call;
 use super::headers;
-use super::object::{self, CallObject, RESPONSE, RESPONSE_HEADERS};
+use super::object::{self, CallObject};
+use super::object_kind::{RESPONSE, RESPONSE_HEADERS};
 use super::response_stream::ResponseStream;
 use crate::limits::RESPONSE_BYTES;
+use crate::raw_function;
 use crate::stack::{self, LuaState};
 use crate::vm::Vm;
 
 /// The content of a response is not part of the VM's memory.
 const TOO_LONG: &str = "the response is longer than 64 MiB: stream it";
 
-const METHODS: &[stack::NamedFunction] = &[(c"write", write), (c"finish", finish), (c"text", text)];
+const METHODS: &[raw_function::NamedFunction] =
+    &[(c"write", write), (c"finish", finish), (c"text", text)];
 
 /// `encode` writes JSON; `pass` makes the response of a subrequest the response.
 pub(super) fn open(lua: &Lua, vm: &Vm, encode: &Function, pass: &Function) -> Result<()> {
     object::metatable(lua, vm, RESPONSE, "response", &[(c"__newindex", set)])?;
-    let raw = stack::functions(lua, vm, METHODS)?;
+    let raw = raw_function::table(lua, vm, METHODS)?;
     let methods = [
         raw.get("write")?,
         with_function(lua, vm, json, encode)?,
@@ -144,7 +147,7 @@ unsafe extern "C-unwind" fn write(state: LuaState) -> c_int {
             (*call).text.extend_from_slice(text);
             return 0;
         };
-        let waiter = stack::vm(state).waiter(state);
+        let waiter = raw_function::vm(state).waiter(state);
         if outlet.is_full() && waiter.is_none() {
             stack::raise(state, "only a task may wait for the client");
         }

@@ -26,7 +26,7 @@ impl RunningVm {
 
     /// Replaces the VM if it exceeds its memory limit: calls in flight end in the old one.
     pub fn check_memory(&self) {
-        if self.vm.guard.is_too_large(&self.vm, self.vm.main()) {
+        if self.vm.guard.is_too_large(&self.vm.meter, self.vm.main()) {
             (self.replace)(self);
         }
     }

@@ -7,7 +7,8 @@ use std::ffi::c_int;
 
 use mlua::{Lua, Result, Table, ffi};
 
-use crate::stack::{self, LuaState};
+use crate::raw_function;
+use crate::stack::LuaState;
 use crate::vm::Vm;
 
 /// The version of Silly whose API this is.
@@ -16,7 +17,7 @@ const SILLY_VERSION: &str = "0.7";
 /// The functions of the module.
 pub fn functions(lua: &Lua) -> Result<Table> {
     let vm = Vm::of(lua)?;
-    let raw = stack::functions(lua, &vm, &[(c"exit", exit), (c"genid", genid)])?;
+    let raw = raw_function::table(lua, &vm, &[(c"exit", exit), (c"genid", genid)])?;
     raw.set("pid", std::process::id())?;
     raw.set("version", SILLY_VERSION)?;
     raw.set("tidegate", env!("CARGO_PKG_VERSION"))?;
@@ -36,7 +37,7 @@ unsafe extern "C-unwind" fn exit(state: LuaState) -> c_int {
             ffi::LUA_TBOOLEAN => i64::from(ffi::lua_toboolean(state, 1) == 0),
             _ => ffi::luaL_optinteger(state, 1, 0),
         };
-        let vm = stack::vm(state);
+        let vm = raw_function::vm(state);
         vm.exit((code & 0xff) as i32);
         if vm.waiter(state).is_some() && ffi::lua_isyieldable(state) != 0 {
             return ffi::lua_yieldk(state, 0, 0, None);
@@ -63,6 +64,6 @@ unsafe extern "C-unwind" fn over(state: LuaState, _: *mut ffi::lua_Debug) {
 /// `genid() → integer`: never the same twice in one VM.
 unsafe extern "C-unwind" fn genid(state: LuaState) -> c_int {
     // SAFETY: pushes one value.
-    unsafe { ffi::lua_pushinteger(state, stack::vm(state).next_id()) };
+    unsafe { ffi::lua_pushinteger(state, raw_function::vm(state).next_id()) };
     1
 }

@@ -10,6 +10,7 @@ use mlua::{Lua, Result, Table, ffi};
 use telemetry::event;
 use telemetry::log::Level;
 
+use crate::raw_function;
 use crate::stack::{self, LuaState};
 use crate::tasks::TaskStatus;
 use crate::vm::Vm;
@@ -17,7 +18,7 @@ use crate::vm::Vm;
 /// The functions of the module.
 pub fn functions(lua: &Lua) -> Result<Table> {
     let vm = Vm::of(lua)?;
-    let functions: &[stack::NamedFunction] = &[
+    let functions: &[raw_function::NamedFunction] = &[
         (c"running", running),
         (c"fork", fork),
         (c"wait", wait),
@@ -28,7 +29,7 @@ pub fn functions(lua: &Lua) -> Result<Table> {
         (c"error", error),
         (c"sethooks", set_hooks),
     ];
-    stack::functions(lua, &vm, functions)
+    raw_function::table(lua, &vm, functions)
 }
 
 /// `running() → thread`
@@ -44,7 +45,7 @@ unsafe extern "C-unwind" fn fork(state: LuaState) -> c_int {
     // a call may have.
     unsafe {
         ffi::luaL_checktype(state, 1, ffi::LUA_TFUNCTION);
-        let vm = stack::vm(state);
+        let vm = raw_function::vm(state);
         let count = ffi::lua_gettop(state);
         let index = vm.new_task();
         let thread = vm.tasks(|tasks| tasks.get(index).thread);
@@ -64,7 +65,7 @@ unsafe extern "C-unwind" fn fork(state: LuaState) -> c_int {
 unsafe extern "C-unwind" fn wait(state: LuaState) -> c_int {
     // SAFETY: nothing here has to be dropped when the coroutine is left.
     unsafe {
-        if stack::vm(state).waiter(state).is_none() {
+        if raw_function::vm(state).waiter(state).is_none() {
             stack::raise(state, "BUG: task.wait outside a running task");
         }
         ffi::lua_yieldk(state, 0, 0, None)
@@ -76,7 +77,7 @@ unsafe extern "C-unwind" fn wakeup(state: LuaState) -> c_int {
     // SAFETY: the thread waits, so its stack takes the value of its wake.
     unsafe {
         ffi::luaL_checktype(state, 1, ffi::LUA_TTHREAD);
-        let vm = stack::vm(state);
+        let vm = raw_function::vm(state);
         let thread = ffi::lua_tothread(state, 1);
         let waiting = vm.tasks(|tasks| {
             let index = tasks.of_thread(thread)?;
@@ -100,7 +101,7 @@ unsafe extern "C-unwind" fn status(state: LuaState) -> c_int {
     unsafe {
         ffi::luaL_checktype(state, 1, ffi::LUA_TTHREAD);
         let thread = ffi::lua_tothread(state, 1);
-        let word = stack::vm(state).tasks(|tasks| {
+        let word = raw_function::vm(state).tasks(|tasks| {
             let index = tasks.of_thread(thread)?;
             tasks.get(index).status.word()
         });
@@ -116,7 +117,7 @@ unsafe extern "C-unwind" fn status(state: LuaState) -> c_int {
 unsafe extern "C-unwind" fn ready_count(state: LuaState) -> c_int {
     // SAFETY: pushes one value.
     unsafe {
-        let count = stack::vm(state).tasks(|tasks| tasks.ready_count());
+        let count = raw_function::vm(state).tasks(|tasks| tasks.ready_count());
         ffi::lua_pushinteger(state, count as i64);
     }
     1
@@ -127,7 +128,7 @@ unsafe extern "C-unwind" fn inspect(state: LuaState) -> c_int {
     // SAFETY: indexes are looked up again each time, as building the tables may run the collector;
     // no other coroutine ends while this one runs.
     unsafe {
-        let vm = stack::vm(state);
+        let vm = raw_function::vm(state);
         ffi::lua_createtable(state, 0, 0);
         let mut index = 0;
         while let Some(task) = vm.tasks(|tasks| tasks.look(index)) {
@@ -167,7 +168,7 @@ unsafe extern "C-unwind" fn set_hooks(state: LuaState) -> c_int {
             }
         }
         let [begins, ends] = references;
-        stack::vm(state).set_hooks(begins, ends);
+        raw_function::vm(state).set_hooks(begins, ends);
     }
     0
 }

@@ -13,8 +13,10 @@ use mlua::{Function, Lua, Result, Table, ffi};
 use net::Accepted;
 
 use crate::calls::FunctionRef;
+use crate::ids::StreamHandle;
+use crate::raw_function;
 use crate::stack::{self, LuaState};
-use crate::streams::{StreamHandle, peer_address};
+use crate::streams::peer_address;
 use crate::tasks::{EndObserver, OnTaskEnd, TaskEnd};
 use crate::vm::{Turn, Vm};
 
@@ -53,21 +55,22 @@ fn key(meta: &'static u8) -> *const c_void {
 /// as their methods.
 pub fn open(lua: &Lua, extend: impl FnOnce(Table) -> Result<Table>) -> Result<Table> {
     let vm = Vm::of(lua)?;
-    let named: Vec<stack::NamedFunction> = [read::FUNCTIONS, write::FUNCTIONS, FUNCTIONS].concat();
-    let table = extend(stack::functions(lua, &vm, &named)?)?;
-    let connection = stack::functions(lua, &vm, &[(c"__gc", collect), (c"__close", collect)])?;
+    let named: Vec<raw_function::NamedFunction> =
+        [read::FUNCTIONS, write::FUNCTIONS, FUNCTIONS].concat();
+    let table = extend(raw_function::table(lua, &vm, &named)?)?;
+    let connection = raw_function::table(lua, &vm, &[(c"__gc", collect), (c"__close", collect)])?;
     connection.set("__name", "connection")?;
     connection.set("__index", &table)?;
     register(lua, &CONNECTION_META, connection)?;
-    let listener = stack::functions(lua, &vm, &[(c"close", close_listener)])?;
+    let listener = raw_function::table(lua, &vm, &[(c"close", close_listener)])?;
     register(lua, &LISTENER_META, listener_metatable(lua, &vm, &listener)?)?;
-    let listen = stack::functions(lua, &vm, &[(c"listen", listen::listen)])?;
+    let listen = raw_function::table(lua, &vm, &[(c"listen", listen::listen)])?;
     table.set("listen", listen.get::<Function>("listen")?)?;
     table.set("connect", connect::function(lua)?)?;
     Ok(table)
 }
 
-const FUNCTIONS: &[stack::NamedFunction] = &[
+const FUNCTIONS: &[raw_function::NamedFunction] = &[
     (c"close", close),
     (c"isalive", is_alive),
     (c"limit", limit),
@@ -80,9 +83,9 @@ const FUNCTIONS: &[stack::NamedFunction] = &[
 ];
 
 fn listener_metatable(lua: &Lua, vm: &Vm, methods: &Table) -> Result<Table> {
-    let functions: &[stack::NamedFunction] =
+    let functions: &[raw_function::NamedFunction] =
         &[(c"__gc", keep), (c"__close", keep), (c"__newindex", set_field)];
-    let table = stack::functions(lua, vm, functions)?;
+    let table = raw_function::table(lua, vm, functions)?;
     table.set("__name", "listener")?;
     // SAFETY: one closure with the methods as its upvalue.
     unsafe {
@@ -232,7 +235,7 @@ unsafe extern "C-unwind" fn close(state: LuaState) -> c_int {
             return close_listener(state);
         }
         let handle = connection(state, 1);
-        let vm = stack::vm(state);
+        let vm = raw_function::vm(state);
         let closed = vm.streams.close(vm, handle);
         closing(state, closed)
     }
@@ -245,7 +248,7 @@ unsafe extern "C-unwind" fn close_listener(state: LuaState) -> c_int {
         let Some(handle) = listener(state, 1) else {
             return ffi::luaL_argerror(state, 1, c"a listener expected".as_ptr());
         };
-        let vm = stack::vm(state);
+        let vm = raw_function::vm(state);
         let closed = vm.streams.close_listener(vm, handle);
         closing(state, closed)
     }
@@ -270,7 +273,7 @@ unsafe extern "C-unwind" fn collect(state: LuaState) -> c_int {
     // SAFETY: nothing here has to be dropped, and the streams are not borrowed.
     unsafe {
         if let Some(handle) = handle(state, 1) {
-            stack::vm(state).streams.collected(handle);
+            raw_function::vm(state).streams.collected(handle);
         }
     }
     0
@@ -325,7 +328,7 @@ unsafe extern "C-unwind" fn is_alive(state: LuaState) -> c_int {
     // SAFETY: nothing here has to be dropped.
     unsafe {
         let handle = connection(state, 1);
-        let streams = &stack::vm(state).streams;
+        let streams = &raw_function::vm(state).streams;
         let alive = streams.with(handle, |c| c.broken.is_none() && !c.ended).unwrap_or(false);
         ffi::lua_pushboolean(state, c_int::from(alive));
     }
@@ -338,7 +341,7 @@ unsafe extern "C-unwind" fn limit(state: LuaState) -> c_int {
     unsafe {
         let handle = connection(state, 1);
         let limit = usize::try_from(ffi::luaL_optinteger(state, 2, -1)).unwrap_or(usize::MAX);
-        stack::vm(state).streams.set_limit(handle, limit.max(1));
+        raw_function::vm(state).streams.set_limit(handle, limit.max(1));
     }
     0
 }
@@ -349,7 +352,7 @@ unsafe extern "C-unwind" fn output_limit(state: LuaState) -> c_int {
     unsafe {
         let handle = connection(state, 1);
         let limit = usize::try_from(ffi::luaL_optinteger(state, 2, -1)).unwrap_or(usize::MAX);
-        stack::vm(state).streams.with(handle, |c| c.output_limit = limit);
+        raw_function::vm(state).streams.with(handle, |c| c.output_limit = limit);
     }
     0
 }
@@ -361,7 +364,7 @@ unsafe extern "C-unwind" fn deadline(state: LuaState) -> c_int {
         let handle = connection(state, 1);
         let at = (ffi::lua_type(state, 2) > ffi::LUA_TNIL)
             .then(|| crate::timers::now_ms() + super::time::check_span(state, 2));
-        stack::vm(state).streams.with(handle, |c| c.deadline_ms = at);
+        raw_function::vm(state).streams.with(handle, |c| c.deadline_ms = at);
     }
     0
 }
@@ -371,7 +374,7 @@ unsafe extern "C-unwind" fn unread_bytes(state: LuaState) -> c_int {
     // SAFETY: nothing here has to be dropped.
     unsafe {
         let handle = connection(state, 1);
-        let count = stack::vm(state).streams.with(handle, |c| c.input.len()).unwrap_or(0);
+        let count = raw_function::vm(state).streams.with(handle, |c| c.input.len()).unwrap_or(0);
         ffi::lua_pushinteger(state, count as i64);
     }
     1
@@ -382,7 +385,7 @@ unsafe extern "C-unwind" fn unsent_bytes(state: LuaState) -> c_int {
     // SAFETY: nothing here has to be dropped.
     unsafe {
         let handle = connection(state, 1);
-        let count = stack::vm(state).streams.with(handle, |c| c.unsent()).unwrap_or(0);
+        let count = raw_function::vm(state).streams.with(handle, |c| c.unsent()).unwrap_or(0);
         ffi::lua_pushinteger(state, count as i64);
     }
     1

@@ -10,6 +10,7 @@ use mlua::{Lua, Result, Table, ffi};
 
 use crate::errno;
 use crate::limits::TIMER_MS;
+use crate::raw_function;
 use crate::stack::{self, LuaState};
 use crate::timers::{self, TimerAction, TimerId};
 use crate::vm::{Turn, Vm};
@@ -17,14 +18,14 @@ use crate::vm::{Turn, Vm};
 /// The functions of the module.
 pub fn functions(lua: &Lua) -> Result<Table> {
     let vm = Vm::of(lua)?;
-    let functions: &[stack::NamedFunction] = &[
+    let functions: &[raw_function::NamedFunction] = &[
         (c"now", now),
         (c"monotonic", monotonic),
         (c"sleep", sleep),
         (c"after", after),
         (c"cancel", cancel),
     ];
-    let raw = stack::functions(lua, &vm, functions)?;
+    let raw = raw_function::table(lua, &vm, functions)?;
     raw.set("TIMEDOUT", errno::of_number(libc::ETIMEDOUT))?;
     Ok(raw)
 }
@@ -97,7 +98,7 @@ unsafe extern "C-unwind" fn sleep(state: LuaState) -> c_int {
     // SAFETY: nothing here has to be dropped when the coroutine is left.
     unsafe {
         let span_ms = check_span(state, 1);
-        let vm = stack::vm(state);
+        let vm = raw_function::vm(state);
         let Some(task) = vm.waiter(state) else {
             stack::raise(state, "only a task may sleep");
         };
@@ -120,7 +121,7 @@ unsafe extern "C-unwind" fn after(state: LuaState) -> c_int {
         ffi::lua_settop(state, 2);
         let function = ffi::luaL_ref(state, ffi::LUA_REGISTRYINDEX);
         let session =
-            stack::vm(state).timers.set(span_ms, TimerAction::Call { function, argument });
+            raw_function::vm(state).timers.set(span_ms, TimerAction::Call { function, argument });
         ffi::lua_pushinteger(state, session.to_number());
     }
     1
@@ -131,7 +132,7 @@ unsafe extern "C-unwind" fn cancel(state: LuaState) -> c_int {
     // SAFETY: a cancelled timer gives up its references.
     unsafe {
         let session = TimerId::from_number(ffi::luaL_checkinteger(state, 1));
-        let timers = &stack::vm(state).timers;
+        let timers = &raw_function::vm(state).timers;
         if let Some(TimerAction::Call { function, argument }) = timers.cancel_call(session) {
             release(state, function, argument);
         }

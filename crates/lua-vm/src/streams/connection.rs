@@ -5,9 +5,9 @@
 
 use net::Key;
 
+use crate::ids::TaskId;
 use crate::limits::{OUTPUT_BYTES, READ_BYTES};
 use crate::streams::input::{InputBuffer, ReadRequest};
-use crate::tasks::TaskId;
 use crate::timers::TimerId;
 use crate::vm::Vm;
 

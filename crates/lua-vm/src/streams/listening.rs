@@ -11,7 +11,8 @@ use net::{Accepted, Interest, Key, Listener, Peer};
 use telemetry::event_limited;
 use telemetry::log::Level;
 
-use super::{StreamHandle, StreamSource, Streams};
+use super::{StreamSource, Streams};
+use crate::ids::StreamHandle;
 use crate::limits::EXHAUSTED_MS;
 use crate::native::tcp::push_connection;
 use crate::stack;

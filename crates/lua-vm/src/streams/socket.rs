@@ -9,8 +9,9 @@ use std::io::ErrorKind;
 use net::Source as Taken;
 
 use super::connection::{Connection, WaitingReader};
-use super::{StreamHandle, StreamTable, StreamWake, open};
+use super::{StreamTable, StreamWake, open};
 use crate::errno;
+use crate::ids::StreamHandle;
 use crate::limits::{SPARE_OUTPUT_BYTES, SPARE_OUTPUTS};
 use crate::vm::Vm;
 

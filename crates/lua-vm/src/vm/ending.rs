@@ -57,7 +57,10 @@ impl Vm {
     }
 
     pub(super) fn failed(&self, index: u32, thread: LuaState) {
-        let text = errors::report(self, thread);
+        let text = match self.exit.get() {
+            None => errors::report(self.main, thread),
+            Some(_) => String::new(),
+        };
         self.failures.set(self.failures.get() + 1);
         // Closes what the coroutine left open (`local x <close>`); such a thread can be reused.
         // SAFETY: the thread ended with an error and is not running.

@@ -11,6 +11,7 @@ use net::{BoundSocket, ListenOptions, Listening};
 use crate::address;
 use crate::errno;
 use crate::limits::BACKLOG;
+use crate::raw_function;
 use crate::stack::{self, LuaState};
 use crate::vm::Vm;
 
@@ -64,7 +65,7 @@ unsafe fn unfold(state: LuaState) {
 unsafe fn begin(state: LuaState, accept: c_int, backlog: u32) -> c_int {
     // SAFETY: the address stays on the stack while it is looked at.
     unsafe {
-        let vm = stack::vm(state);
+        let vm = raw_function::vm(state);
         let text = String::from_utf8_lossy(stack::bytes(state, 1).unwrap_or_default());
         let listener = bind(vm, &text, backlog)
             .and_then(|socket| socket.adopt().map_err(|error| errno::of_error(&error)));

@@ -8,13 +8,15 @@ use std::ffi::c_int;
 use mlua::ffi;
 
 use super::connection;
+use crate::ids::StreamHandle;
 use crate::native::time::check_span;
+use crate::raw_function;
 use crate::stack::{self, LuaState};
+use crate::streams::ReadResult;
 use crate::streams::input::{Delimiter, ReadRequest};
-use crate::streams::{ReadResult, StreamHandle};
 use crate::vm::Vm;
 
-pub(super) const FUNCTIONS: &[stack::NamedFunction] = &[
+pub(super) const FUNCTIONS: &[raw_function::NamedFunction] = &[
     (c"read", read),
     (c"readline", read_line),
     (c"readall", read_all),
@@ -110,7 +112,7 @@ unsafe extern "C-unwind" fn more(state: LuaState) -> c_int {
     unsafe {
         let handle = connection(state, 1);
         let patience = patience(state, 2);
-        let vm = stack::vm(state);
+        let vm = raw_function::vm(state);
         let unread = vm.streams.with(handle, |c| c.input.len()).unwrap_or(0);
         attempt(state, handle, ReadRequest::More(unread), patience).run(state)
     }
@@ -122,7 +124,7 @@ unsafe extern "C-unwind" fn unread(state: LuaState) -> c_int {
     unsafe {
         let handle = connection(state, 1);
         let data = stack::check_bytes(state, 2);
-        if stack::vm(state).streams.put_back(handle, data) {
+        if raw_function::vm(state).streams.put_back(handle, data) {
             ffi::lua_pushboolean(state, 1);
             return 1;
         }
@@ -136,7 +138,7 @@ unsafe extern "C-unwind" fn peek(state: LuaState) -> c_int {
     unsafe {
         let handle = connection(state, 1);
         let at_most = usize::try_from(ffi::luaL_optinteger(state, 2, i64::MAX)).unwrap_or(0);
-        match stack::vm(state).streams.peek(handle, at_most) {
+        match raw_function::vm(state).streams.peek(handle, at_most) {
             Some(bytes) => stack::push(state, &*bytes),
             None => return stack::refuse(state, crate::errno::CLOSED),
         }
@@ -165,7 +167,7 @@ unsafe fn attempt(
 ) -> ReadStep {
     // SAFETY: promised by the caller; the bytes are copied by the push.
     unsafe {
-        let vm: &Vm = stack::vm(state);
+        let vm: &Vm = raw_function::vm(state);
         let mut found = vm.streams.read(handle, &want);
         if matches!(found, ReadResult::Busy) && vm.streams.forget_reader(vm, handle) {
             found = vm.streams.read(handle, &want);

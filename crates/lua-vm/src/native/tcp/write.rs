@@ -8,10 +8,11 @@ use std::rc::Rc;
 use mlua::ffi;
 
 use super::connection;
+use crate::ids::StreamHandle;
+use crate::raw_function;
 use crate::stack::{self, LuaState};
-use crate::streams::StreamHandle;
 
-pub(super) const FUNCTIONS: &[stack::NamedFunction] =
+pub(super) const FUNCTIONS: &[raw_function::NamedFunction] =
     &[(c"write", write), (c"closewrite", close_write), (c"flush", flush)];
 
 /// `conn:write(string | { string, … }) → true | nil, err`
@@ -23,7 +24,7 @@ unsafe extern "C-unwind" fn write(state: LuaState) -> c_int {
             return write_table(state, handle);
         }
         let data = stack::check_bytes(state, 2);
-        written(state, stack::vm(state).streams.write(handle, data))
+        written(state, raw_function::vm(state).streams.write(handle, data))
     }
 }
 
@@ -40,7 +41,7 @@ unsafe fn write_table(state: LuaState, handle: StreamHandle) -> c_int {
             }
             ffi::lua_settop(state, 2);
         }
-        let vm = stack::vm(state);
+        let vm = raw_function::vm(state);
         for at in 1..=count {
             ffi::lua_rawgeti(state, 2, at);
             let outcome = vm.streams.write(handle, stack::bytes(state, -1).unwrap_or_default());
@@ -72,7 +73,7 @@ unsafe extern "C-unwind" fn close_write(state: LuaState) -> c_int {
     // SAFETY: nothing here has to be dropped.
     unsafe {
         let handle = connection(state, 1);
-        let first = stack::vm(state).streams.finish(handle);
+        let first = raw_function::vm(state).streams.finish(handle);
         super::closing(state, first)
     }
 }
@@ -82,7 +83,7 @@ unsafe extern "C-unwind" fn flush(state: LuaState) -> c_int {
     // SAFETY: nothing is held when the coroutine is left.
     unsafe {
         let handle = connection(state, 1);
-        let vm = stack::vm(state);
+        let vm = raw_function::vm(state);
         let Some(task) = vm.waiter(state) else {
             stack::raise(state, "only a task may wait for a connection");
         };

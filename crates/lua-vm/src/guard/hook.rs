@@ -1,0 +1,94 @@
+//! The hook that counts a state's instructions.
+
+use std::ffi::{c_int, c_void};
+
+use mlua::{Function, Result, Table, ffi};
+
+use crate::limits::{HOOK_STEP, METER_REFUSED_BYTES};
+use crate::raw_function;
+use crate::stack::{self, LuaState};
+use crate::vm::Vm;
+use crate::watchdog;
+
+/// The registry key of the VM is the address of this static.
+static KEY: u8 = 0;
+
+/// Sets the hook on the main thread; its coroutines inherit it.
+pub fn arm(vm: &Vm, name: &str, budget: u64, memory_bytes: usize) -> Result<()> {
+    let guard = &vm.guard;
+    guard.default_budget.set(budget);
+    vm.meter.set_limit(memory_bytes);
+    guard.set_pulse(watchdog::watch(name, None));
+    let pointer: *const Vm = vm;
+    // SAFETY: the registry gets a pointer to the VM that owns the state.
+    unsafe {
+        vm.lua().exec_raw::<()>((), |state| {
+            ffi::lua_pushlightuserdata(state, pointer.cast_mut().cast());
+            ffi::lua_rawsetp(state, ffi::LUA_REGISTRYINDEX, (&raw const KEY).cast::<c_void>());
+        })?;
+        ffi::lua_sethook(vm.main(), Some(hook), ffi::LUA_MASKCOUNT, HOOK_STEP as c_int);
+    }
+    let strings: Table = vm.lua().globals().get("string")?;
+    let original: Function = strings.get("rep")?;
+    // SAFETY: takes one function and leaves a closure over the VM and it.
+    let bounded: Function = unsafe {
+        vm.lua().exec_raw(original, |state| {
+            ffi::lua_pushlightuserdata(state, pointer.cast_mut().cast());
+            ffi::lua_insert(state, 1);
+            ffi::lua_pushcclosure(state, repeated, 2);
+        })?
+    };
+    strings.set("rep", bounded)
+}
+
+/// `string.rep`, limited by the memory that the VM may still allocate.
+unsafe extern "C-unwind" fn repeated(state: LuaState) -> c_int {
+    // SAFETY: the upvalues are the VM and Lua's own function; nothing here has to be dropped.
+    unsafe {
+        let text = stack::bytes(state, 1).map_or(0, <[u8]>::len);
+        let between = stack::bytes(state, 3).map_or(0, <[u8]>::len);
+        let times = usize::try_from(ffi::lua_tointeger(state, 2)).unwrap_or(0);
+        let takes = (text + between).saturating_mul(times);
+        let meter = &raw_function::vm(state).meter;
+        if takes >= METER_REFUSED_BYTES && meter.used().saturating_add(takes) > meter.limit() {
+            stack::raise(state, "not enough memory");
+        }
+        ffi::lua_pushvalue(state, ffi::lua_upvalueindex(2));
+        ffi::lua_insert(state, 1);
+        ffi::lua_call(state, ffi::lua_gettop(state) - 1, 1);
+    }
+    1
+}
+
+unsafe extern "C-unwind" fn hook(state: LuaState, _: *mut ffi::lua_Debug) {
+    // SAFETY: called by Lua with room for some values; nothing here has to be dropped. A yield in a
+    // count hook returns, and happens once the hook has.
+    unsafe {
+        ffi::lua_rawgetp(state, ffi::LUA_REGISTRYINDEX, (&raw const KEY).cast::<c_void>());
+        let vm = ffi::lua_touserdata(state, -1).cast::<Vm>();
+        ffi::lua_settop(state, -2);
+        if vm.is_null() {
+            return;
+        }
+        let guard = &(*vm).guard;
+        if let Some(pulse) = guard.pulse() {
+            pulse.log_if_requested(state);
+        }
+        let Some(over) = guard.look(&(*vm).meter, state) else {
+            if ffi::lua_gethookcount(state) != HOOK_STEP as c_int {
+                ffi::lua_sethook(state, Some(hook), ffi::LUA_MASKCOUNT, HOOK_STEP as c_int);
+            }
+            return;
+        };
+        // The hook runs before each instruction from now on, so a `pcall` gets no further than the
+        // next.
+        ffi::lua_sethook(state, Some(hook), ffi::LUA_MASKCOUNT, 1);
+        if ffi::lua_isyieldable(state) != 0 {
+            guard.over.set(Some(over));
+            ffi::lua_yield(state, 0);
+            return;
+        }
+        stack::push(state, over.text().as_bytes());
+        ffi::lua_error(state);
+    }
+}
