@@ -1,7 +1,7 @@
 //! `pcall` and `xpcall` of a state.
 //!
-//! They differ from Lua's own in two ways: an error of one of our modules arrives as a string, as it
-//! does in Silly (mlua would pass an object), and nothing can be caught after `silly.exit`.
+//! They differ from Lua's own in two ways: an error of one of our modules arrives as a string, as
+//! it does in Silly (mlua would pass an object), and nothing can be caught after `silly.exit`.
 
 use std::ffi::c_int;
 

@@ -43,7 +43,8 @@ impl Heartbeat {
         self.beats.store(self.beats.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
-    /// Logs the stack of the running coroutine if the watchdog has requested it; called from a hook.
+    /// Logs the stack of the running coroutine if the watchdog has requested it; called from a
+    /// hook.
     #[inline]
     pub(crate) fn log_if_requested(&self, state: LuaState) {
         if self.requested.load(Ordering::Relaxed) && self.requested.swap(false, Ordering::Relaxed) {

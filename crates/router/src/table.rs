@@ -1,7 +1,7 @@
 //! The compiled form of rules.
 //!
-//! Owns entries (one host and one path of one rule) sorted by the order, so that an entry's index is
-//! its rank and the least matching rank wins; a bucket per host; the shared tree. Immutable once
+//! Owns entries (one host and one path of one rule) sorted by the order, so that an entry's index
+//! is its rank and the least matching rank wins; a bucket per host; the shared tree. Immutable once
 //! `compile` has built it.
 
 use std::collections::HashMap;

@@ -353,8 +353,8 @@ fn with_current(number: u16, with: impl FnOnce(&LocalExecutor)) -> bool {
 }
 
 impl Key {
-    /// Returns a waker that needs no drop: it owns nothing, so that cloning it is free and it may be
-    /// stored for ever. The task is looked up when it fires.
+    /// Returns a waker that needs no drop: it owns nothing, so that cloning it is free and it may
+    /// be stored for ever. The task is looked up when it fires.
     #[inline]
     fn waker(self) -> ManuallyDrop<Waker> {
         // SAFETY: the contract of `RawWaker` holds for the functions of `VTABLE`: they treat the

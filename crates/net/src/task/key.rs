@@ -1,8 +1,8 @@
 //! The names of a task: its key, and the handle that cancels it.
 //!
-//! A key has worker, slot and generation in one word, so that a waker is one word. Slots are reused:
-//! the generation tells their tasks apart and repeats after 2^24 tasks; an older waker then causes a
-//! spurious wake, which every future has to tolerate.
+//! A key has worker, slot and generation in one word, so that a waker is one word. Slots are
+//! reused: the generation tells their tasks apart and repeats after 2^24 tasks; an older waker then
+//! causes a spurious wake, which every future has to tolerate.
 
 const SLOT_BITS: u32 = 24;
 const GENERATION_BITS: u32 = 24;
