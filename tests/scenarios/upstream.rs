@@ -23,6 +23,7 @@ mod retrying;
 mod slow_uploads;
 mod stalling;
 mod telling;
+mod tls;
 mod trailing;
 mod tunnelling;
 

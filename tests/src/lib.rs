@@ -36,6 +36,7 @@ mod metrics;
 mod process;
 mod response;
 mod server;
+mod tls_upstream;
 mod upstream;
 mod wait;
 
@@ -48,5 +49,6 @@ pub use metrics::Metrics;
 pub use process::{Exit, Process, command_exists};
 pub use response::HttpResponse;
 pub use server::{Launch, Tidegate};
+pub use tls_upstream::TlsUpstream;
 pub use upstream::Upstream;
 pub use wait::{PATIENCE, eventually, eventually_some};

@@ -18,6 +18,7 @@ use std::sync::Arc;
 
 use plugin::problem::{ErrorPage, ErrorPages};
 use settings::{Named, Reader, Spanned};
+use upstream::UpstreamPlan;
 
 use crate::kinds::Kinds;
 use crate::records::{ErrorSettings, Settings};
@@ -48,6 +49,7 @@ pub(crate) fn compile(
     let apps = apps::compile(&settings);
     let (router, routes, unrouted) = routes::compile(&settings, &apps, kinds, &mut chains, reader);
     let mentioned = mentions::check(&settings, &routes, &programs, reader);
+    let upstreams = upstreams(&settings, reader);
     if !reader.report().is_empty() || !reader.report().unset_variables().is_empty() {
         return None;
     }
@@ -59,12 +61,7 @@ pub(crate) fn compile(
         listeners,
         programs,
         lua: settings.lua,
-        upstreams: settings
-            .upstreams
-            .entries
-            .into_iter()
-            .map(|(name, upstream)| (name.value, Arc::new(upstream)))
-            .collect(),
+        upstreams,
         caches: settings
             .caches
             .entries
@@ -90,6 +87,15 @@ pub(crate) fn compile(
         timeouts: settings.timeouts,
         parts: Vec::new(),
     })
+}
+
+fn upstreams(settings: &Settings, reader: &mut Reader<'_>) -> Vec<(String, UpstreamPlan)> {
+    let entries = settings.upstreams.entries.iter();
+    entries
+        .filter_map(|(name, upstream)| {
+            Some((name.value.clone(), UpstreamPlan::new(name, upstream.clone(), reader)?))
+        })
+        .collect()
 }
 
 /// Names go into logs, metrics and URLs of the admin API: no spaces, no control characters.

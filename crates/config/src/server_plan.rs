@@ -14,7 +14,7 @@ use plugin::{FilterPlan, HandlerPlan};
 use router::{RouteId, Router};
 use settings::{Cidr, FilePath, Secret};
 use tls_settings::PlainHttp;
-use upstream::UpstreamSettings;
+use upstream::UpstreamPlan;
 
 use crate::parts::Part;
 use crate::records::{
@@ -32,7 +32,7 @@ pub struct ServerPlan {
     /// Each with the sockets of a listener that is named by its address.
     pub programs: Vec<(ListenerPlan, lua_host::ProgramPlan)>,
     pub lua: lua_host::ServingSettings,
-    pub upstreams: Vec<(String, Arc<UpstreamSettings>)>,
+    pub upstreams: Vec<(String, UpstreamPlan)>,
     pub caches: Vec<(String, CacheSettings)>,
     pub apps: Vec<(String, Arc<AppSettings>)>,
     pub router: Arc<Router>,

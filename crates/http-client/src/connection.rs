@@ -1,10 +1,11 @@
-//! A connection to a server between exchanges, and its destination.
+//! A connection to a server between exchanges, and its endpoint.
 
-use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::{fmt, io};
 
 use net::clock::Moment;
+use net::tls::{CertificateName, ClientTls};
 use net::{Outgoing, Stream, Timer};
 
 /// Where a server is, with names resolved.
@@ -20,6 +21,44 @@ impl fmt::Display for Destination {
             Destination::Tcp(address) => address.fmt(f),
             Destination::Unix(path) => write!(f, "unix:{}", path.display()),
         }
+    }
+}
+
+/// A server: where it is, and how it proves its identity. A connection to one endpoint is never
+/// used for another.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Endpoint {
+    pub destination: Destination,
+    /// `None` in the clear.
+    pub tls: Option<TlsIdentity>,
+}
+
+/// The name that a server must prove, and what is demanded and presented in the handshake.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct TlsIdentity {
+    pub tls: ClientTls,
+    pub name: CertificateName,
+}
+
+impl Endpoint {
+    /// A new connection, after the handshake. The caller sets a time-out.
+    pub async fn connect(&self) -> io::Result<Stream> {
+        let stream = match &self.destination {
+            Destination::Tcp(address) => Stream::connect_tcp(*address).await?,
+            Destination::Unix(path) => Stream::connect_unix(path).await?,
+        };
+        match &self.tls {
+            // Boxed: the future of every connection would be as large.
+            Some(identity) => Box::pin(stream.connect_tls(&identity.tls, &identity.name)).await,
+            None => Ok(stream),
+        }
+    }
+}
+
+/// Without TLS.
+impl From<Destination> for Endpoint {
+    fn from(destination: Destination) -> Endpoint {
+        Endpoint { destination, tls: None }
     }
 }
 

@@ -3,8 +3,10 @@
 use std::borrow::Cow;
 use std::io;
 
+use net::tls;
 use wire::Reject;
 
+use crate::connection::Endpoint;
 use message::{Fault, FaultKind, Retry};
 
 /// What an exchange waited for when its time ran out.
@@ -22,13 +24,17 @@ pub(super) enum Wait {
 }
 
 /// Connecting failed; nothing was sent.
-pub(super) fn connect(error: &io::Error) -> Fault {
+pub(super) fn connect(error: &io::Error, endpoint: &Endpoint) -> Fault {
+    if let (Some(kind), Some(identity)) = (tls_kind(error), &endpoint.tls) {
+        let detail = format!("TLS with {} failed: {error}", identity.name);
+        return Fault::new(kind, detail).with_retry(Retry::Unsent);
+    }
     let kind = match error.kind() {
         io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => FaultKind::ConnectionRefused,
         io::ErrorKind::TimedOut => FaultKind::ConnectionTimeout,
-        io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionAborted => {
-            FaultKind::ConnectionTerminated
-        }
+        io::ErrorKind::ConnectionReset
+        | io::ErrorKind::ConnectionAborted
+        | io::ErrorKind::UnexpectedEof => FaultKind::ConnectionTerminated,
         io::ErrorKind::HostUnreachable
         | io::ErrorKind::NetworkUnreachable
         | io::ErrorKind::AddrNotAvailable => FaultKind::DestinationUnroutable,
@@ -36,6 +42,17 @@ pub(super) fn connect(error: &io::Error) -> Fault {
         _ => FaultKind::DestinationUnavailable,
     };
     Fault::new(kind, format!("cannot connect: {error}")).with_retry(Retry::Unsent)
+}
+
+/// The kind of a failure of TLS, `None` of one of the network.
+fn tls_kind(error: &io::Error) -> Option<FaultKind> {
+    if tls::is_certificate_error(error) {
+        Some(FaultKind::TlsCertificateError)
+    } else if tls::is_alert(error) {
+        Some(FaultKind::TlsAlertReceived)
+    } else {
+        tls::is_tls_error(error).then_some(FaultKind::TlsProtocolError)
+    }
 }
 
 pub(super) fn connect_timeout() -> Fault {
@@ -83,7 +100,8 @@ pub(super) fn no_answer(error: Option<&io::Error>, sent: bool) -> Fault {
         Some(error) => format!("the connection failed before an answer: {error}").into(),
         None => "the connection was closed before an answer".into(),
     };
-    Fault::new(FaultKind::ConnectionTerminated, detail).with_retry(retry)
+    let kind = error.and_then(tls_kind).unwrap_or(FaultKind::ConnectionTerminated);
+    Fault::new(kind, detail).with_retry(retry)
 }
 
 /// The connection ended or failed within an answer.

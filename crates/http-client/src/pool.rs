@@ -11,10 +11,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use net::clock::{self, Moment};
-use net::{Stream, timer};
+use net::timer;
 use telemetry::{CachePadded, Counter, Gauge, LimitHit, WorkerMetrics, families};
 
-use crate::connection::{Connection, Destination};
+use crate::connection::{Connection, Endpoint};
 use crate::faults;
 use crate::idle_sweeper::{IdleSweeper, SweptPool};
 use crate::limits::PARK_AFTER;
@@ -65,7 +65,7 @@ struct Metrics {
     idle: Arc<CachePadded<Gauge>>,
     parked: Arc<CachePadded<Gauge>>,
     reuses: Arc<CachePadded<Counter>>,
-    connects: [Arc<CachePadded<Counter>>; 4],
+    connects: [Arc<CachePadded<Counter>>; 6],
     worker: Arc<WorkerMetrics>,
 }
 
@@ -94,17 +94,19 @@ impl Metrics {
                 &families::UPSTREAM_REUSES,
                 &[upstream],
             ),
-            connects: ["ok", "refused", "timeout", "error"].map(connects),
+            connects: ["ok", "refused", "timeout", "certificate", "tls", "error"].map(connects),
             worker: telemetry.worker(context.index),
         }
     }
 
     fn connected(&self, outcome: Result<(), &Fault>) {
-        let result = match outcome {
+        let result = match outcome.map_err(|fault| fault.kind) {
             Ok(()) => 0,
-            Err(fault) if fault.kind == FaultKind::ConnectionRefused => 1,
-            Err(fault) if fault.kind == FaultKind::ConnectionTimeout => 2,
-            Err(_) => 3,
+            Err(FaultKind::ConnectionRefused) => 1,
+            Err(FaultKind::ConnectionTimeout) => 2,
+            Err(FaultKind::TlsCertificateError) => 3,
+            Err(FaultKind::TlsProtocolError | FaultKind::TlsAlertReceived) => 4,
+            Err(_) => 5,
         };
         self.connects[result].inc();
     }
@@ -112,7 +114,7 @@ impl Metrics {
 
 /// One worker's connections to one peer.
 pub struct Pool {
-    destination: Destination,
+    endpoint: Endpoint,
     limits: Cell<PoolLimits>,
     /// The most recently used last, so `idle_since` grows along the list.
     #[expect(clippy::vec_box, reason = "a lease takes the box and gives it back: no copying")]
@@ -130,24 +132,24 @@ pub struct Pool {
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct PoolKey {
     upstream: String,
-    destination: Destination,
+    endpoint: Endpoint,
 }
 
 impl Pool {
-    /// The pool of this worker to `destination` on behalf of `upstream`, with what it kept before.
+    /// The pool of this worker to `endpoint` on behalf of `upstream`, with what it kept before.
     pub fn of(
         context: &WorkerContext,
         upstream: &str,
-        destination: &Destination,
+        endpoint: &Endpoint,
         limits: PoolLimits,
     ) -> Rc<Pool> {
-        let key = PoolKey { upstream: upstream.to_owned(), destination: destination.clone() };
+        let key = PoolKey { upstream: upstream.to_owned(), endpoint: endpoint.clone() };
         let sweeper = context.local.get((), IdleSweeper::default);
         let mut made = false;
         let pool = context.local.get(key.clone(), || {
             made = true;
             Pool {
-                destination: destination.clone(),
+                endpoint: endpoint.clone(),
                 limits: Cell::new(limits),
                 idle: RefCell::default(),
                 parking: Pool::parking(&context.shared, key, context.workers),
@@ -174,10 +176,10 @@ impl Pool {
     pub fn state(
         shared: &plugin::Shared,
         upstream: &str,
-        destination: &Destination,
+        endpoint: &Endpoint,
         workers: usize,
     ) -> PoolState {
-        let key = PoolKey { upstream: upstream.to_owned(), destination: destination.clone() };
+        let key = PoolKey { upstream: upstream.to_owned(), endpoint: endpoint.clone() };
         let parking = Pool::parking(shared, key, workers);
         let sum = |lanes: &[CachePadded<Gauge>]| lanes.iter().map(|lane| lane.get()).sum();
         PoolState { active: sum(&parking.active), idle: sum(&parking.idle), parked: parking.len() }
@@ -199,10 +201,6 @@ impl Pool {
     /// Announces the end of each request to those that wait for one ([`RoomSignal`]).
     pub fn announce_room(&self) {
         self.room.enable();
-    }
-
-    pub fn destination(&self) -> &Destination {
-        &self.destination
     }
 
     /// A kept connection, of this worker or parked by another.
@@ -270,13 +268,13 @@ impl Pool {
     pub async fn connect(self: &Rc<Self>, within: Duration) -> Result<Lease, Fault> {
         let mut lease = self.lease(None);
         let connecting = async {
-            match self.try_connect().await {
+            match self.endpoint.connect().await {
                 // Idle connections are worth less than one that a request waits for.
                 Err(error) if net::is_exhausted(&error) => {
                     self.metrics.worker.hit(LimitHit::Descriptors);
                     match self.sweeper.close_idle() {
                         0 => Err(error),
-                        _ => self.try_connect().await,
+                        _ => self.endpoint.connect().await,
                     }
                 }
                 outcome => outcome,
@@ -284,7 +282,7 @@ impl Pool {
         };
         let outcome = match timer::within(within, connecting).await {
             None => Err(faults::connect_timeout()),
-            Some(Err(error)) => Err(faults::connect(&error)),
+            Some(Err(error)) => Err(faults::connect(&error, &self.endpoint)),
             Some(Ok(stream)) => match faults::early(stream.has_bytes()) {
                 None => Ok(stream),
                 Some(fault) => Err(fault),
@@ -294,13 +292,6 @@ impl Pool {
         let retires = clock::now().after(self.jittered(self.limits.get().max_age));
         lease.connection = Some(Box::new(Connection::new(outcome?, retires)));
         Ok(lease)
-    }
-
-    async fn try_connect(&self) -> std::io::Result<Stream> {
-        match &self.destination {
-            Destination::Tcp(address) => Stream::connect_tcp(*address).await,
-            Destination::Unix(path) => Stream::connect_unix(path).await,
-        }
     }
 
     /// Keeps a connection for the next request.

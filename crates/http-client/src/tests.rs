@@ -15,14 +15,16 @@ use bytes::Bytes;
 use net::{Bind, ListenOptions, Listener, Listening, Outgoing, Stream};
 use wire::Method;
 
-use crate::{Call, ClientOptions, Destination, HostField, Pool, PoolLimits, send_request};
+use crate::{
+    Call, ClientOptions, Destination, Endpoint, HostField, Pool, PoolLimits, send_request,
+};
 use message::{Body, Fault, Headers, Request, Response, Target};
 use plugin::{Local, Shared, WorkerContext};
 
 /// A server whose every word a test writes.
 struct Server {
     listener: Listener,
-    destination: Destination,
+    endpoint: Endpoint,
 }
 
 impl Server {
@@ -31,7 +33,7 @@ impl Server {
         let listening = Listening::bind(&anywhere, 1, &ListenOptions::default()).unwrap();
         let Bind::Tcp(address) = *listening.local() else { panic!("TCP was asked for") };
         let listener = listening.into_sockets().remove(0).adopt().unwrap();
-        Server { listener, destination: Destination::Tcp(address) }
+        Server { listener, endpoint: Destination::Tcp(address).into() }
     }
 
     /// The next connection.
@@ -54,7 +56,7 @@ impl Server {
     }
 
     fn pool(&self, context: &WorkerContext) -> Rc<Pool> {
-        Pool::of(context, "test", &self.destination, PoolLimits::default())
+        Pool::of(context, "test", &self.endpoint, PoolLimits::default())
     }
 }
 

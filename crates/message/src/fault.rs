@@ -120,6 +120,9 @@ fault_kinds! {
     ResponseContentCoding = "http_response_content_coding" Upstream 502 Never;
     ResponseStatus = "http_response_status" Upstream 502 Never;
     ProtocolError = "http_protocol_error" Upstream 502 Never;
+    TlsProtocolError = "tls_protocol_error" Upstream 502 Unsent;
+    TlsCertificateError = "tls_certificate_error" Upstream 502 Unsent;
+    TlsAlertReceived = "tls_alert_received" Upstream 502 IfIdempotent;
     // This server and its applications.
     Internal = "internal_error" Us 500 Never;
     Deadline = "deadline" Us 504 Never;

@@ -111,6 +111,11 @@ pub fn is_certificate_error(error: &io::Error) -> bool {
     matches!(tls_error(error), Some(rustls::Error::InvalidCertificate(_)))
 }
 
+/// True if a connection failed because the peer ended it with an alert of TLS.
+pub fn is_alert(error: &io::Error) -> bool {
+    matches!(tls_error(error), Some(rustls::Error::AlertReceived(_)))
+}
+
 /// True if a connection failed by the rules of TLS, not of the network below it.
 pub fn is_tls_error(error: &io::Error) -> bool {
     tls_error(error).is_some()

@@ -338,7 +338,7 @@ impl Control {
         let opened = self.worker_threads.adopt(prepared.listeners).await?;
         let logs = self.logs.borrow_mut().apply(&plan.log, &self.telemetry);
         logs.inspect_err(|_| self.worker_threads.forget())?;
-        let upstreams = plan.upstreams.iter().map(|(name, settings)| (&**name, &**settings));
+        let upstreams = plan.upstreams.iter().map(|(name, upstream)| (&**name, upstream));
         self.upstreams.apply(upstreams, &self.telemetry);
         let caches = plan.caches.iter().map(|(name, settings)| (&**name, settings));
         self.caches.apply(caches, &self.telemetry);

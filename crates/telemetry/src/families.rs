@@ -122,7 +122,8 @@ families! {
         "Connections to an upstream, by state: active, idle or parked.";
     UPSTREAM_CONNECTS = "tidegate_upstream_connects_total", Counter, Number,
         ["upstream", "result"],
-        "Connections opened to an upstream, by result: ok, refused, timeout or error.";
+        "Connections opened to an upstream, by result: ok, refused, timeout, certificate (not \
+         accepted), tls (another failure of the handshake) or error.";
     UPSTREAM_REUSES = "tidegate_upstream_connection_reuses_total", Counter, Number, ["upstream"],
         "Requests sent over a reused connection.";
     UPSTREAM_RETRIES = "tidegate_upstream_retries_total", Counter, Number, ["upstream"],

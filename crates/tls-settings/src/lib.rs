@@ -1,4 +1,4 @@
-//! Settings of TLS: certificates in files, and TLS of listeners.
+//! Settings of TLS: certificates in files, and TLS of listeners and to upstreams.
 //!
 //! Owns how they are written and how files become checked certificates; every error stands at the
 //! file that it concerns. The files are read with the configuration and watched as a part of it, so
@@ -7,11 +7,13 @@
 
 mod certificate;
 mod listener;
+mod upstream;
 
 pub use certificate::CertificateSetting;
 pub use listener::{
     ClientAuthMode, ClientAuthSettings, ListenerTlsSettings, PlainHttp, UnknownName,
 };
+pub use upstream::UpstreamTlsSettings;
 
 #[cfg(test)]
 mod tests;

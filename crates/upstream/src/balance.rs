@@ -53,7 +53,7 @@ impl<'a> Choice<'a> {
 
     fn is_open(&self, at: usize) -> bool {
         let peer = &self.view.peers[at];
-        !self.tried.iter().any(|tried| tried.member.destination == peer.member.destination)
+        !self.tried.iter().any(|tried| tried.member.endpoint == peer.member.endpoint)
             && peer.has_room()
     }
 

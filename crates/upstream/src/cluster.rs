@@ -18,6 +18,7 @@ use crate::limits::{ADDRESSES_PER_NAME, EJECTION_FACTOR_MAX};
 use crate::member::{Member, ServerHealth, ServerState};
 use crate::ring::Ring;
 use crate::settings::{Balance, EjectionSettings, UpstreamSettings};
+use crate::upstream_plan::UpstreamPlan;
 
 /// One upstream.
 pub struct Cluster {
@@ -36,7 +37,7 @@ pub struct Cluster {
 }
 
 struct ClusterState {
-    settings: Arc<UpstreamSettings>,
+    plan: UpstreamPlan,
     /// The addresses of the server names.
     resolved: BTreeMap<Address, Vec<Destination>>,
     members: Arc<Members>,
@@ -60,18 +61,14 @@ pub(crate) struct Snapshot {
 }
 
 impl Cluster {
-    pub(crate) fn new(
-        name: &str,
-        settings: UpstreamSettings,
-        telemetry: Arc<Telemetry>,
-    ) -> Cluster {
+    pub(crate) fn new(name: &str, plan: UpstreamPlan, telemetry: Arc<Telemetry>) -> Cluster {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let cluster = Cluster {
             name: name.into(),
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             version: AtomicU64::new(0),
             inside: Mutex::new(ClusterState {
-                settings: Arc::new(settings),
+                plan,
                 resolved: BTreeMap::new(),
                 members: Arc::default(),
                 gauges: BTreeMap::new(),
@@ -110,25 +107,25 @@ impl Cluster {
         let inside = self.inside();
         Snapshot {
             version: self.version(),
-            settings: inside.settings.clone(),
+            settings: inside.plan.settings.clone(),
             members: inside.members.clone(),
         }
     }
 
-    /// Applies the settings of a new plan; health and connections of remaining servers are
+    /// Applies the upstream of a new plan; health and connections of remaining servers are
     /// preserved.
-    pub(crate) fn apply(&self, settings: &UpstreamSettings) {
+    pub(crate) fn apply(&self, plan: &UpstreamPlan) {
         let mut inside = self.inside();
-        if *inside.settings == *settings {
+        if inside.plan == *plan {
             return;
         }
-        if settings.health.is_none() {
+        if plan.settings.health.is_none() {
             // Without checks nothing would ever mark them healthy again.
             for member in &inside.members.list {
                 member.health.unhealthy.store(false, Ordering::Relaxed);
             }
         }
-        inside.settings = Arc::new(settings.clone());
+        inside.plan = plan.clone();
         self.reshape(&mut inside);
     }
 
@@ -164,33 +161,36 @@ impl Cluster {
         let inside = self.inside();
         let is_name =
             |address: &Address| matches!(address, Address::Tcp { host: Host::Name(_), .. });
-        let mut servers = inside.settings.servers.iter().map(|server| &server.address);
+        let mut servers = inside.plan.settings.servers.iter().map(|server| &server.address.address);
         servers.all(|address| !is_name(address) || inside.resolved.contains_key(address))
     }
 
     /// Rebuilds the members from settings and resolved names.
     fn reshape(&self, inside: &mut ClusterState) {
-        let settings = inside.settings.clone();
+        let settings = inside.plan.settings.clone();
         let former = inside.members.clone();
         let mut list: Vec<Arc<Member>> = Vec::new();
         for server in &settings.servers {
             let text: Arc<str> = server.address.to_string().into();
-            let destinations = match &server.address {
+            let authority: Arc<str> = server.address.authority().into();
+            let destinations = match &server.address.address {
                 Address::Unix(path) => vec![Destination::Unix(path.clone())],
                 Address::Tcp { host: Host::Name(_), .. } => {
-                    inside.resolved.get(&server.address).cloned().unwrap_or_default()
+                    inside.resolved.get(&server.address.address).cloned().unwrap_or_default()
                 }
                 address => address.socket_addr().map(Destination::Tcp).into_iter().collect(),
             };
             for destination in destinations {
-                if list.iter().any(|member| member.destination == destination) {
+                let is_same = |member: &&Arc<Member>| member.endpoint.destination == destination;
+                if list.iter().find(is_same).is_some() {
                     continue; // two names for one server
                 }
-                let known = former.list.iter().find(|member| member.destination == destination);
+                let known = former.list.iter().find(is_same);
                 list.push(Arc::new(Member {
                     server: text.clone(),
+                    authority: authority.clone(),
                     name: destination.to_string().into(),
-                    destination,
+                    endpoint: inside.plan.endpoint(&server.address, destination),
                     weight: server.weight,
                     backup: server.backup,
                     max_connections: server.max_connections,
@@ -199,9 +199,10 @@ impl Cluster {
                 }));
             }
         }
-        inside
-            .resolved
-            .retain(|address, _| settings.servers.iter().any(|server| server.address == *address));
+        let is_server = |address: &Address| {
+            settings.servers.iter().any(|server| server.address.address == *address)
+        };
+        inside.resolved.retain(|address, _| is_server(address));
         let ring = matches!(settings.balance, Balance::Hash(_))
             .then(|| Ring::new(list.iter().map(|member| (&*member.name, member.weight))));
         inside.gauges = list

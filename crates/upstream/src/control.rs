@@ -68,7 +68,9 @@ impl Job {
             (Job::Resolve(one), Job::Resolve(other)) => one == other,
             (Job::Check(one, settings), Job::Check(other, others)) => {
                 // The health is what results are written to: another member may have the same.
-                Arc::ptr_eq(&one.health, &other.health) && settings == others
+                Arc::ptr_eq(&one.health, &other.health)
+                    && one.endpoint == other.endpoint
+                    && settings == others
             }
             (Job::Revive(one), Job::Revive(other)) => Arc::ptr_eq(&one.health, &other.health),
             _ => false,
@@ -106,7 +108,7 @@ fn jobs(snapshot: &Snapshot) -> Vec<Job> {
         .settings
         .servers
         .iter()
-        .map(|server| &server.address)
+        .map(|server| &server.address.address)
         .filter(|address| matches!(address, Address::Tcp { host: Host::Name(_), .. }));
     let mut jobs: Vec<Job> = names.map(|address| Job::Resolve(address.clone())).collect();
     if let Some(health) = &snapshot.settings.health {

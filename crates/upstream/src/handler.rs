@@ -24,7 +24,7 @@ use crate::local::LocalCluster;
 use crate::max_forwards;
 use crate::replay::Replay;
 use crate::upstreams::Upstreams;
-use crate::view::{CLASS_ERROR, Peer, View, connect_within, host_of};
+use crate::view::{CLASS_ERROR, Peer, View, connect_within};
 
 /// `handler: { upstream: NAME }`.
 pub static KIND: HandlerKind = HandlerKind { name: "upstream", schema, read };
@@ -165,8 +165,7 @@ async fn attempt(
     request: &Request,
     body: &mut Replay,
 ) -> Result<Response, Fault> {
-    let server = host_of(&peer.member);
-    let call = Call { options: &view.options, host: &peer.host, server };
+    let call = Call { options: &view.options, host: &peer.host, server: &peer.member.authority };
     let mut kept = peer.stats.pool.take();
     loop {
         let lease = match kept.take() {

@@ -17,8 +17,10 @@ mod max_forwards;
 mod member;
 mod replay;
 mod ring;
+mod server_address;
 mod settings;
 mod status;
+mod upstream_plan;
 mod upstreams;
 mod view;
 mod worker_rng;
@@ -29,9 +31,11 @@ mod tests;
 pub use cluster::Cluster;
 pub use handler::{KIND, handler};
 pub use member::ServerState;
+pub use server_address::{ServerAddress, ServerProtocol};
 pub use settings::{
     Balance, EjectionSettings, HealthSettings, HostSettings, KeepaliveSettings, RetrySettings,
     ServerSettings, StatusRange, TimeoutSettings, UpstreamSettings,
 };
 pub use status::{ServerStatus, UpstreamStatus};
+pub use upstream_plan::UpstreamPlan;
 pub use upstreams::Upstreams;

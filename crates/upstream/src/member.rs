@@ -6,14 +6,16 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
-use http_client::Destination;
+use http_client::Endpoint;
 
 /// The configuration of a server, for one of its addresses.
 #[derive(Debug)]
 pub(crate) struct Member {
     /// The address as written under `servers`.
     pub(crate) server: Arc<str>,
-    pub(crate) destination: Destination,
+    /// Its value of `Host`.
+    pub(crate) authority: Arc<str>,
+    pub(crate) endpoint: Endpoint,
     /// The destination as text: its name in logs, metrics and Proxy-Status.
     pub(crate) name: Arc<str>,
     pub(crate) weight: u32,

@@ -5,16 +5,24 @@ use std::str::FromStr;
 
 use settings::{
     Address, Duration, Host, Key, Node, Percent, Reader, Schema, SchemaBuilder, Setting, Size,
+    Spanned,
 };
+use tls_settings::UpstreamTlsSettings;
+
+use crate::server_address::{ServerAddress, ServerProtocol};
 
 /// A group of servers that are interchangeable for a request.
 #[derive(Clone, Debug, PartialEq, Setting)]
-#[setting(check = check_upstream, later(tls, discovery, protocol))]
+#[setting(check = check_upstream, later(discover))]
 pub struct UpstreamSettings {
-    /// The servers: addresses such as `127.0.0.1:9001`, `app.internal:80` or
-    /// `unix:/run/app.sock`, or maps with `address` and more.
+    /// The servers: addresses such as `127.0.0.1:9001`, `app.internal:80`, `https://app.internal`
+    /// or `unix:/run/app.sock`, or maps with `address` and more.
     #[setting(example = ["127.0.0.1:9001", { "address": "127.0.0.1:9002", "weight": 2 }])]
     pub servers: Vec<ServerSettings>,
+    /// TLS to the servers whose addresses begin with `https://`. Unless set, their certificates are
+    /// verified against the authorities of the system.
+    #[setting(example = { "ca": "internal.pem" })]
+    pub tls: Option<Spanned<UpstreamTlsSettings>>,
     /// How the server for a request is chosen.
     #[setting(default = "p2c", example = "round_robin", example = { "hash": "client_ip" })]
     pub balance: Balance,
@@ -59,11 +67,12 @@ pub struct UpstreamSettings {
 #[derive(Clone, Debug, PartialEq, Setting)]
 #[setting(short = address)]
 pub struct ServerSettings {
-    /// Its address. Names are resolved, and resolved again when their TTL ends; every address
-    /// counts as a server. Of a name with IPv4 and IPv6 addresses one family is used: IPv4, unless
-    /// only IPv6 accepts connections.
+    /// Its address; with `https://`, the server is spoken to over TLS, on port 443 unless the
+    /// address has another. Names are resolved, and resolved again when their TTL ends; every
+    /// address counts as a server. Of a name with IPv4 and IPv6 addresses one family is used: IPv4,
+    /// unless only IPv6 accepts connections.
     #[setting(example = "127.0.0.1:9001", example = "unix:/run/app.sock")]
-    pub address: Address,
+    pub address: ServerAddress,
     /// Its share of the requests, compared to the other servers.
     #[setting(default = 1, range = 1..=1000)]
     pub weight: u32,
@@ -264,6 +273,10 @@ impl ServerSettings {
 }
 
 impl UpstreamSettings {
+    pub(crate) fn uses_tls(&self) -> bool {
+        self.servers.iter().any(|server| server.address.protocol == ServerProtocol::Https)
+    }
+
     /// True if so few of `total` servers are healthy that all are used.
     pub(crate) fn is_panic(&self, healthy: usize, total: usize) -> bool {
         (healthy as f64) < self.panic_threshold.fraction() * total as f64
@@ -282,15 +295,21 @@ fn check_upstream(upstream: &UpstreamSettings, node: &Node, reader: &mut Reader<
     let written = place.list().unwrap_or_default();
     for (at, server) in upstream.servers.iter().enumerate() {
         let span = written.get(at).map_or(place.span, |node| node.span);
-        if upstream.servers[..at].iter().any(|other| other.address == server.address) {
+        let address = &server.address.address;
+        if upstream.servers[..at].iter().any(|other| other.address.address == *address) {
             let message = format!("the server {} is listed twice", server.address);
             reader.error(span, message);
         }
-        let anywhere = matches!(server.address, Address::Tcp { host: Host::Any, .. });
-        if anywhere || server.address.port() == Some(0) {
+        let anywhere = matches!(address, Address::Tcp { host: Host::Any, .. });
+        if anywhere || address.port() == Some(0) {
             let message = format!("{} is not an address to connect to", server.address);
             reader.error(span, message).help("name a host and a port");
         }
+    }
+    if let (Some(tls), false) = (node.get("tls"), upstream.uses_tls()) {
+        reader
+            .error(tls.span, "no server of this upstream has TLS")
+            .help("write the addresses of its servers as https://HOST");
     }
     if let Some(health) = &upstream.health
         && health.path.as_ref().is_some_and(|path| !is_target(path))
@@ -336,9 +355,10 @@ mod tests {
         let upstream: UpstreamSettings = read(&node!({
             "servers": [
                 "127.0.0.1:9001",
-                { "address": "127.0.0.1:9002", "weight": 2 },
+                { "address": "https://b.example", "weight": 2 },
                 { "address": "unix:/run/c.sock", "backup": true }
             ],
+            "tls": { "server_name": "b.internal", "min_version": "1.3", "verify": false },
             "balance": { "hash": "client_ip" },
             "health": {
                 "path": "/healthz", "interval": "5s", "timeout": "1s",
@@ -365,7 +385,17 @@ mod tests {
             ),
             (node!({ "servers": ["a:1"], "health": { "path": "healthz" } }), "begins with /"),
             (node!({ "servers": ["a:1"], "host": { "fixed": "a\r\nb" } }), "not a valid Host"),
-            (node!({ "servers": ["a:1"], "tls": {} }), "`tls` comes later"),
+            (node!({ "servers": ["a:1"], "discover": {} }), "`discover` comes later"),
+            (node!({ "servers": ["a:1"], "tls": {} }), "no server of this upstream has TLS"),
+            (node!({ "servers": ["a:443", "https://a"] }), "the server https://a is listed twice"),
+            (
+                node!({ "servers": ["https://a"], "tls": { "server_name": "a b" } }),
+                "not a DNS name or an IP address",
+            ),
+            (
+                node!({ "servers": ["https://a"], "tls": { "ca": "a.pem", "verify": false } }),
+                "`ca` has no effect with `verify: false`",
+            ),
             (node!({ "servers": ["a:1"], "retries": { "attempts": 0 } }), "between 1 and 10"),
         ] {
             let out = read::<UpstreamSettings>(&node).unwrap_err();

@@ -64,7 +64,7 @@ fn of(cluster: &Cluster, shared: &Shared, workers: usize, now_ms: u64) -> Upstre
                 state: health.state(now_ms),
                 failures: health.failures.load(Relaxed),
                 ejected_for_ms: health.ejected_until_ms.load(Relaxed).saturating_sub(now_ms),
-                connections: Pool::state(shared, &cluster.name, &member.destination, workers),
+                connections: Pool::state(shared, &cluster.name, &member.endpoint, workers),
             }
         })
         .collect();

@@ -15,10 +15,10 @@ use bytes::Bytes;
 use message::{Body, Fault, Headers, Request, Response, Target};
 use net::{Bind, ListenOptions, Listening, Outgoing, Stream};
 use plugin::{Handler, Local, Shared, WorkerContext};
-use settings::{MapKey, Node, Reader, Report, Span, Value, node};
+use settings::{MapKey, Node, Reader, Report, Span, Spanned, Value, node};
 use wire::Method;
 
-use crate::{KIND, UpstreamSettings, Upstreams};
+use crate::{KIND, UpstreamPlan, UpstreamSettings, Upstreams};
 
 /// What a scripted server does with a request.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -176,7 +176,10 @@ fn handler(context: &WorkerContext) -> Rc<dyn Handler> {
 
 fn apply(upstreams: &Upstreams, context: &WorkerContext, settings: &Node) {
     let settings: UpstreamSettings = settings::read(settings).unwrap_or_else(|why| panic!("{why}"));
-    upstreams.apply([("test", &settings)], &context.telemetry);
+    let name = Spanned::new("test".to_owned(), Span::NOWHERE);
+    let mut report = Report::new();
+    let plan = UpstreamPlan::new(&name, settings, &mut Reader::new(&mut report));
+    upstreams.apply([("test", &plan.expect("no error"))], &context.telemetry);
 }
 
 /// Settings: servers, and further ones.

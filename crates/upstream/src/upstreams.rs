@@ -11,10 +11,11 @@ use std::time::Duration;
 
 use plugin::Shared;
 use telemetry::Telemetry;
+use telemetry::log::Level;
 use tokio::sync::Notify;
 
 use crate::cluster::Cluster;
-use crate::settings::UpstreamSettings;
+use crate::upstream_plan::UpstreamPlan;
 
 /// The registry of upstreams. The process has one, in its [`Shared`] state.
 #[derive(Default)]
@@ -39,18 +40,22 @@ impl Upstreams {
     /// handlers.
     pub fn apply<'a>(
         &self,
-        upstreams: impl IntoIterator<Item = (&'a str, &'a UpstreamSettings)>,
+        upstreams: impl IntoIterator<Item = (&'a str, &'a UpstreamPlan)>,
         telemetry: &Arc<Telemetry>,
     ) {
         let mut clusters = self.clusters();
         let mut kept = BTreeMap::new();
-        for (name, settings) in upstreams {
+        for (name, plan) in upstreams {
+            if plan.is_unverified() {
+                let message = "tls.verify is false: certificates of an upstream are not verified";
+                telemetry::event!(Level::Warn, message, upstream = name);
+            }
             let cluster = match clusters.remove(name) {
                 Some(cluster) => {
-                    cluster.apply(settings);
+                    cluster.apply(plan);
                     cluster
                 }
-                None => Arc::new(Cluster::new(name, settings.clone(), telemetry.clone())),
+                None => Arc::new(Cluster::new(name, plan.clone(), telemetry.clone())),
             };
             kept.insert(name.to_owned(), cluster);
         }

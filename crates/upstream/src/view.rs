@@ -51,7 +51,7 @@ impl Stats {
         };
         let limits = PoolLimits::default();
         Stats {
-            pool: Pool::of(context, &cluster.name, &member.destination, limits),
+            pool: Pool::of(context, &cluster.name, &member.endpoint, limits),
             latency_us: Cell::new(0.0),
             measured_us: Cell::new(0),
             failed: Cell::new(false),
@@ -201,7 +201,7 @@ impl View {
             .iter()
             .map(|member| {
                 let known = former.and_then(|view| {
-                    view.peers.iter().find(|peer| peer.member.destination == member.destination)
+                    view.peers.iter().find(|peer| peer.member.endpoint == member.endpoint)
                 });
                 let stats = known.map_or_else(
                     || Rc::new(Stats::new(context, cluster, member)),
@@ -306,13 +306,8 @@ fn host_field(settings: &UpstreamSettings, member: &Member) -> HostField {
     match &settings.host {
         HostSettings::Preserve => HostField::Preserve,
         HostSettings::Fixed(text) => HostField::Fixed(text.as_str().into()),
-        HostSettings::Server => HostField::Fixed(host_of(member).into()),
+        HostSettings::Server => HostField::Fixed((*member.authority).into()),
     }
-}
-
-/// The Host value under `host: server`; a Unix socket has no authority of its own.
-pub(crate) fn host_of(member: &Member) -> &str {
-    if member.server.starts_with("unix:") { "localhost" } else { &member.server }
 }
 
 fn pool_limits(settings: &UpstreamSettings, member: &Member) -> PoolLimits {

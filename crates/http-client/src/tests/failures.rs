@@ -75,8 +75,8 @@ fn a_server_that_speaks_first_is_not_sent_a_request() {
             ("", "connection_terminated"),
         ] {
             let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-            let destination = Destination::Tcp(listener.local_addr().unwrap());
-            let pool = Pool::of(&context(), "test", &destination, PoolLimits::default());
+            let endpoint = Destination::Tcp(listener.local_addr().unwrap()).into();
+            let pool = Pool::of(&context(), "test", &endpoint, PoolLimits::default());
             let mut ask = std::pin::pin!(get(&pool));
             // Connecting begins; the loop is not asked for its end before the bytes are there.
             let begun =
@@ -109,7 +109,8 @@ fn a_missing_unix_socket_is_a_refused_connection() {
     block_on_local(async {
         let path = std::env::temp_dir().join("tidegate-no-such.sock");
         let context = context();
-        let pool = Pool::of(&context, "test", &Destination::Unix(path), PoolLimits::default());
+        let pool =
+            Pool::of(&context, "test", &Destination::Unix(path).into(), PoolLimits::default());
         let fault = get(&pool).await.err().unwrap();
         assert_eq!((fault.status, fault.slug()), (502, "connection_refused"));
     });

@@ -45,7 +45,7 @@ fn a_clean_connection_carries_the_next_request() {
             let ((), outcome) = tokio::join!(answer(&stream, OK), get(&pool));
             assert_eq!(outcome.unwrap().status, 200);
         }
-        let state = Pool::state(&context.shared, "test", &server.destination, 1);
+        let state = Pool::state(&context.shared, "test", &server.endpoint, 1);
         assert_eq!((state.active, state.idle, state.parked), (0, 1, 0));
     });
 }
@@ -149,21 +149,21 @@ fn a_parked_connection_is_taken_over_by_another_worker() {
                 let pool = server.pool(&context);
                 let stream = keep_one(&server, &pool).await;
                 // The keeper parks it after a second.
-                while Pool::state(&shared, "test", &server.destination, 2).parked == 0 {
+                while Pool::state(&shared, "test", &server.endpoint, 2).parked == 0 {
                     net::timer::sleep(Duration::from_millis(20)).await;
                 }
                 assert_eq!(pool.idle_count(), 0);
-                tell.send(server.destination.clone()).unwrap();
+                tell.send(server.endpoint.clone()).unwrap();
                 // The same connection carries the other worker's request.
                 answer(&stream, OK).await;
                 may_go.await.unwrap();
             });
         })
     };
-    let destination = told.recv().unwrap();
+    let endpoint = told.recv().unwrap();
     block_on_local(async {
         let context = context_of(&shared, 1, 2);
-        let pool = Pool::of(&context, "test", &destination, PoolLimits::default());
+        let pool = Pool::of(&context, "test", &endpoint, PoolLimits::default());
         let lease = pool.take().expect("a parked connection");
         assert!(lease.is_reused());
         let options = Rc::new(options());
@@ -171,7 +171,7 @@ fn a_parked_connection_is_taken_over_by_another_worker() {
         let request = request(Method::Get);
         let response = send_request(lease, &request, Body::Empty, &call).await.unwrap();
         assert_eq!(response.status, 200);
-        let state = Pool::state(&shared, "test", &destination, 2);
+        let state = Pool::state(&shared, "test", &endpoint, 2);
         assert_eq!((state.active, state.idle, state.parked), (0, 1, 0));
     });
     go.send(()).unwrap();
@@ -187,7 +187,7 @@ fn what_is_above_a_workers_share_is_parked() {
         let pool = server.pool(&context);
         pool.set_limits(PoolLimits { max_idle: 2, ..PoolLimits::default() });
         let _streams = keep_two(&server, &pool).await;
-        let state = Pool::state(&shared, "test", &server.destination, 2);
+        let state = Pool::state(&shared, "test", &server.endpoint, 2);
         assert_eq!((state.active, state.idle, state.parked), (0, 1, 1));
         // Its own worker takes it back once it has none.
         let leases = (pool.take(), pool.take());
@@ -207,7 +207,7 @@ fn a_connection_that_died_while_parked_is_passed_over() {
         // Both ends are closed by now, as the kernel knows at once on one machine.
         poll_fn(|cx| pool.peek_readable(cx)).await;
         assert!(pool.take().is_none());
-        let state = Pool::state(&shared, "test", &server.destination, 2);
+        let state = Pool::state(&shared, "test", &server.endpoint, 2);
         assert_eq!((state.active, state.idle, state.parked), (0, 0, 0));
     });
 }

@@ -45,8 +45,8 @@ impl Client {
 
     fn pool(&self, address: SocketAddr) -> Rc<Pool> {
         let make = || {
-            let destination = Destination::Tcp(address);
-            Pool::of(&self.context, "lua", &destination, self.limits)
+            let endpoint = Destination::Tcp(address).into();
+            Pool::of(&self.context, "lua", &endpoint, self.limits)
         };
         let mut pools = self.pools.borrow_mut();
         if pools.len() >= HTTP_POOLS && !pools.contains_key(&address) {

@@ -3,6 +3,7 @@
 //! Owns parsing. Trust is decided by rustls' verifiers, never here.
 
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::Arc;
 
@@ -141,6 +142,14 @@ impl fmt::Debug for CertificateKey {
 impl PartialEq for CertificateKey {
     fn eq(&self, other: &Self) -> bool {
         self.certified.cert == other.certified.cert && self.certified.ocsp == other.certified.ocsp
+    }
+}
+
+impl Eq for CertificateKey {}
+
+impl Hash for CertificateKey {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.details.fingerprint.hash(state);
     }
 }
 

@@ -14,7 +14,7 @@ use super::resolver::Resolver;
 use super::tickets::{self, FileKeys};
 
 /// A protocol version.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TlsVersion {
     Tls12,
     Tls13,

@@ -4,6 +4,7 @@ use config::TextSource;
 use serde_json::{Value, json};
 use server::Bound;
 use settings::{Address, Host, Size};
+use upstream::ServerAddress;
 
 use crate::failure::Failure;
 use crate::serving::{ServingOptions, TlsOptions, serve, url};
@@ -13,6 +14,7 @@ const CACHE_MEMORY: Size = Size::from_bytes(256 << 20);
 
 const EXAMPLES: &str = "\
 Requests are forwarded with X-Forwarded-For, -Proto and -Host; WebSocket passes through.
+A certificate of an https server is verified against the authorities of the system.
 With --cache, answers that the origin allows to keep are kept in memory and given in gzip, br or
 zstd as clients prefer; however many ask at once, the origin is asked once. What it says nothing of
 is not kept. `tidegate ctl purge pages --all` empties the cache.
@@ -22,6 +24,7 @@ examples/gateway.yaml.
 Examples:
   tidegate proxy :8080 http://127.0.0.1:3000 --cache
   tidegate proxy 127.0.0.1:8080 http://app.internal
+  tidegate proxy :8080 https://app.example.com
   tidegate proxy :8080 unix:/run/app.sock
   tidegate proxy :443 http://127.0.0.1:3000 --cert site.pem --key site.key";
 
@@ -33,9 +36,9 @@ pub(crate) struct Proxy {
     #[arg(value_parser = super::address)]
     from: Address,
 
-    /// The server: http://HOST[:PORT], HOST:PORT or unix:/path
+    /// The server: http://HOST[:PORT], https://HOST[:PORT], HOST:PORT or unix:/path
     #[arg(value_parser = target)]
-    to: Address,
+    to: ServerAddress,
 
     /// Enable RFC 9111 caching in memory
     #[arg(long)]
@@ -74,36 +77,17 @@ fn size(typed: &str) -> Result<Size, String> {
     }
 }
 
-/// Returns the address of a URL without path.
-fn target(typed: &str) -> Result<Address, String> {
-    let lower = typed.to_ascii_lowercase();
-    if lower.starts_with("https://") {
-        return Err("TLS to upstreams comes later; for now name a server that speaks http".into());
-    }
-    let Some(rest) = lower.strip_prefix("http://") else {
-        return super::address(typed);
-    };
-    // The length is the same in lower case: only ASCII was changed.
-    let rest = &typed[typed.len() - rest.len()..];
-    let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
-    if !path.is_empty() || authority.contains(['?', '#', '@']) {
-        return Err(format!(
-            "\"{typed}\" has more than a host and a port; to change paths use `tidegate up` with \
-             the filter `rewrite`"
-        ));
-    }
-    let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'));
-    match has_port {
-        true => super::address(authority),
-        false => super::address(&format!("{authority}:80")),
-    }
+/// Parses a server; the error is a complete sentence.
+fn target(typed: &str) -> Result<ServerAddress, String> {
+    typed.parse().map_err(|why| format!("\"{typed}\" {why}"))
 }
 
 /// Returns the configuration as JSON, which is YAML.
-fn configuration(from: &Address, to: &Address, cache: Option<Size>) -> Value {
+fn configuration(from: &Address, to: &ServerAddress, cache: Option<Size>) -> Value {
     // A server with a name usually serves several, and knows its own. One at a bare address is most
     // often the application itself, which builds its links from what the client said.
-    let named = matches!(to, Address::Tcp { host: Host::Name(name), .. } if name != "localhost");
+    let named =
+        matches!(&to.address, Address::Tcp { host: Host::Name(name), .. } if name != "localhost");
     let mut configuration = json!({
         // One open route: there is no protected prefix that an encoded slash could lead around.
         "listeners": { "proxy": { "bind": from.to_string(), "encoded_slashes": "keep" } },
@@ -139,11 +123,11 @@ mod tests {
         assert_eq!(reads("http://127.0.0.1:3000").as_deref(), Ok("127.0.0.1:3000"));
         assert_eq!(reads("HTTP://App.Internal/").as_deref(), Ok("app.internal:80"));
         assert_eq!(reads("http://[::1]").as_deref(), Ok("[::1]:80"));
+        assert_eq!(reads("https://App.Internal/").as_deref(), Ok("https://app.internal"));
         assert_eq!(reads("127.0.0.1:3000").as_deref(), Ok("127.0.0.1:3000"));
         assert_eq!(reads("unix:/run/App.sock").as_deref(), Ok("unix:/run/App.sock"));
         for (typed, why) in [
-            ("https://a", "TLS to upstreams comes later"),
-            ("http://a/api", "more than a host and a port"),
+            ("https://a/api", "more than a host and a port"),
             ("http://me@a", "more than a host and a port"),
             ("http://a:x", "port"),
             ("ftp://a", "scheme"),
@@ -156,7 +140,8 @@ mod tests {
 
     #[test]
     fn what_is_written_is_right() {
-        for to in ["http://127.0.0.1:3000", "http://app.internal", "unix:/run/a b.sock"] {
+        let servers = ["http://127.0.0.1:3000", "https://app.internal", "unix:/run/a b.sock"];
+        for to in servers {
             for cache in [None, Some(super::CACHE_MEMORY)] {
                 let text = configuration(&":0".parse().unwrap(), &target(to).unwrap(), cache);
                 assert_eq!(errors(&text.to_string()), "");

@@ -59,7 +59,6 @@ fn no_field_is_lost_without_a_word() {
         "policy: hash",
         "enableH2C",
         "lz4",
-        "https://10.0.0.3",
         "/base",
         "queryStrings",
         "proxyTimeout",

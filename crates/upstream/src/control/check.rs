@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http_client::Destination;
+use http_client::Endpoint;
 use net::{Outgoing, Stream, clock};
 use telemetry::families;
 use wire::h1::{self, HeadLimits};
@@ -19,7 +19,6 @@ use crate::cluster::Cluster;
 use crate::limits::{CHECK_DOUBT, CHECK_RESPONSE};
 use crate::member::Member;
 use crate::settings::{HealthSettings, StatusRange};
-use crate::view::host_of;
 
 /// Checks a server until it is dropped.
 pub(super) async fn keep(cluster: Arc<Cluster>, member: Arc<Member>, settings: HealthSettings) {
@@ -31,7 +30,7 @@ pub(super) async fn keep(cluster: Arc<Cluster>, member: Arc<Member>, settings: H
     let request = request(&member, &settings);
     let mut seed = crate::ring::hash(member.name.as_bytes());
     loop {
-        let outcome = check(&member.destination, request.clone(), &settings).await;
+        let outcome = check(&member.endpoint, request.clone(), &settings).await;
         match &outcome {
             Ok(()) => passed.inc(),
             Err(_) => failed.inc(),
@@ -95,7 +94,7 @@ impl HealthTracker {
 /// The request of a check; `None` if a connection is enough.
 fn request(member: &Member, settings: &HealthSettings) -> Option<Bytes> {
     let path = settings.path.as_ref()?;
-    let host = settings.host.as_deref().unwrap_or_else(|| host_of(member));
+    let host = settings.host.as_deref().unwrap_or(&member.authority);
     let head = format!(
         "GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: tidegate-health\r\n\
          Accept: */*\r\nConnection: close\r\n\r\n"
@@ -103,23 +102,15 @@ fn request(member: &Member, settings: &HealthSettings) -> Option<Bytes> {
     Some(Bytes::from(head))
 }
 
-/// Connects to a server.
-pub(super) async fn connect(destination: &Destination) -> std::io::Result<Stream> {
-    match destination {
-        Destination::Tcp(address) => Stream::connect_tcp(*address).await,
-        Destination::Unix(path) => Stream::connect_unix(path).await,
-    }
-}
-
 /// Performs one check; the error is the reason for the log.
 async fn check(
-    destination: &Destination,
+    endpoint: &Endpoint,
     request: Option<Bytes>,
     settings: &HealthSettings,
 ) -> Result<(), String> {
     let within: Duration = settings.timeout.get();
     let checking = async {
-        let connected = connect(destination).await;
+        let connected = endpoint.connect().await;
         let stream = connected.map_err(|error| format!("cannot connect: {error}"))?;
         match request {
             Some(request) => exchange(&stream, request, settings.status).await,

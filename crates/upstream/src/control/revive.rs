@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use net::{clock, timer};
 
-use super::check::connect;
 use crate::cluster::Cluster;
 use crate::limits::{REVIVAL_INTERVAL, REVIVAL_WITHIN};
 use crate::member::Member;
@@ -17,7 +16,7 @@ use crate::member::Member;
 pub(super) async fn keep(cluster: Arc<Cluster>, member: Arc<Member>) {
     let mut was_down = false;
     loop {
-        let connecting = timer::within(REVIVAL_WITHIN, connect(&member.destination));
+        let connecting = timer::within(REVIVAL_WITHIN, member.endpoint.connect());
         let is_down = !matches!(connecting.await, Some(Ok(_)));
         if was_down && !is_down {
             cluster.end_ejection(&member, clock::precise_us() / 1000);

@@ -1,6 +1,7 @@
 //! Converts `upstreams` of Pike and their servers.
 
-use settings::{Address, Duration};
+use settings::Duration;
+use upstream::ServerAddress;
 
 use super::super::writer::{Writer, list, quoted};
 use super::model::Entry;
@@ -74,23 +75,17 @@ pub(super) fn write(
     true
 }
 
-/// Converts `http://host:port` to an address.
+/// Converts the URL of a server to an address.
 fn address(url: &str) -> Result<String, String> {
-    let lower = url.to_ascii_lowercase();
-    if lower.starts_with("https://") {
-        return Err(format!(
-            "{url}: TLS to upstreams is not supported yet, so this server is left out"
-        ));
-    }
-    let rest = if lower.starts_with("http://") { &url["http://".len()..] } else { url };
-    let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
-    if !path.is_empty() {
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    if rest.split_once('/').is_some_and(|(_, path)| !path.is_empty()) {
         return Err(format!("{url}: servers cannot have a path, so it is left out: use rewrite"));
     }
-    let has_port = authority.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'));
-    let written = if has_port { authority.to_owned() } else { format!("{authority}:80") };
-    match written.parse::<Address>() {
-        Ok(_) => Ok(written),
+    // Without a scheme, Pike's port is that of http.
+    let has_scheme = url.len() > rest.len();
+    let written = if has_scheme { url.to_owned() } else { format!("http://{url}") };
+    match written.parse::<ServerAddress>() {
+        Ok(address) => Ok(address.to_string()),
         Err(why) => Err(format!("{url} {why}, so it is left out")),
     }
 }

@@ -1,0 +1,53 @@
+//! What a client demands of a server's certificate.
+
+use super::*;
+
+#[test]
+fn a_server_whose_certificate_does_not_fit_is_rejected() {
+    block_on_local(async {
+        let (issuer, other) = (authority("ca"), authority("other"));
+        let server = ServerTls::new(server_options(&issuer)).unwrap();
+        for (client, name) in [(client(&other), "a.test"), (client(&issuer), "b.test")] {
+            let (one, failed) = connect(&server, &client, name).await;
+            let failed = failed.unwrap_err();
+            assert!(is_certificate_error(&failed) && is_tls_error(&failed), "{failed}");
+            // The client's alert has reached the server.
+            let Err(AcceptError::Failed(told)) = one else { panic!("{one:?}") };
+            assert!(is_alert(&told) && !is_certificate_error(&told), "{told}");
+        }
+    });
+}
+
+#[test]
+fn without_verification_every_certificate_is_accepted() {
+    block_on_local(async {
+        let (issuer, other) = (authority("ca"), authority("other"));
+        let server = ServerTls::new(server_options(&issuer)).unwrap();
+        for min_version in [TlsVersion::Tls12, TlsVersion::Tls13] {
+            let options = ClientOptions { verify: false, min_version, ..client_options(&other) };
+            let client = ClientTls::new(options).unwrap();
+            let (one, other) = connect(&server, &client, "b.test").await;
+            let info = one.unwrap().tls().unwrap().clone();
+            assert_eq!(info.server_name.as_deref(), Some("b.test"), "SNI is sent all the same");
+            assert!(other.unwrap().tls().unwrap().peer.is_some());
+        }
+    });
+}
+
+#[test]
+fn what_is_demanded_and_presented_is_the_identity() {
+    let issuer = authority("ca");
+    let options = client_options(&issuer);
+    let one = client(&issuer);
+    assert_eq!(one, client(&issuer));
+    let certificate = Some(pair(&issuer, &["us.test"]));
+    for other in [
+        client_options(&authority("ca")),
+        ClientOptions { verify: false, ..options.clone() },
+        ClientOptions { certificate, ..options.clone() },
+        ClientOptions { min_version: TlsVersion::Tls13, ..options.clone() },
+        ClientOptions { protocols: vec![b"h2".to_vec()], ..options },
+    ] {
+        assert_ne!(one, ClientTls::new(other).unwrap());
+    }
+}

@@ -1,0 +1,52 @@
+//! A checked upstream: its settings, and what TLS to its servers needs.
+
+use std::sync::Arc;
+
+use http_client::{Destination, Endpoint, TlsIdentity};
+use net::tls::ClientTls;
+use settings::{Reader, Spanned};
+use tls_settings::UpstreamTlsSettings;
+
+use crate::server_address::{ServerAddress, ServerProtocol};
+use crate::settings::UpstreamSettings;
+
+/// An upstream of a plan.
+#[derive(Clone, Debug, PartialEq)]
+pub struct UpstreamPlan {
+    pub settings: Arc<UpstreamSettings>,
+    /// Where a server has TLS.
+    tls: Option<ClientTls>,
+}
+
+impl UpstreamPlan {
+    /// Reads the files of TLS. An error stands at the file, or at the name of the upstream.
+    pub fn new(
+        name: &Spanned<String>,
+        settings: UpstreamSettings,
+        reader: &mut Reader<'_>,
+    ) -> Option<UpstreamPlan> {
+        let tls = match settings.uses_tls() {
+            false => None,
+            true => {
+                let default = Spanned::new(UpstreamTlsSettings::default(), name.span);
+                let tls = settings.tls.as_ref().unwrap_or(&default);
+                Some(tls.build(&[b"http/1.1"], tls.span, reader)?)
+            }
+        };
+        Some(UpstreamPlan { settings: Arc::new(settings), tls })
+    }
+
+    /// True if every certificate of its servers is accepted.
+    pub(crate) fn is_unverified(&self) -> bool {
+        self.settings.tls.as_ref().is_some_and(|tls| !tls.verifies())
+    }
+
+    /// How one of its servers is reached at an address.
+    pub(crate) fn endpoint(&self, server: &ServerAddress, destination: Destination) -> Endpoint {
+        let tls = self.tls.clone().filter(|_| server.protocol == ServerProtocol::Https);
+        let set = self.settings.tls.as_ref().and_then(|tls| tls.server_name());
+        let name = set.or_else(|| server.certificate_name());
+        let identity = tls.zip(name).map(|(tls, name)| TlsIdentity { tls, name });
+        Endpoint { destination, tls: identity }
+    }
+}

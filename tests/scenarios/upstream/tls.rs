@@ -1,0 +1,203 @@
+//! Servers with TLS: whose certificate is accepted, what is presented to them, what fails and how,
+//! and which connections are used again.
+
+use super::{GET, ask, assert_fault, config, settle};
+use scenarios::{Authority, Connection, Launch, Tidegate, TlsUpstream, Upstream, eventually};
+
+/// A gateway to these servers whose `tls` is this; the authority's certificate is `ca.pem`.
+fn launch(authority: &Authority, servers: &[&str], more: &str) -> Launch {
+    let servers: Vec<_> = servers.iter().map(|server| format!("\"{server}\"")).collect();
+    let upstream = format!("servers: [{}], {more}", servers.join(", "));
+    Launch::new(&config(&upstream, 1)).file("ca.pem", authority.pem())
+}
+
+fn gateway(authority: &Authority, servers: &[&str], more: &str) -> Tidegate {
+    launch(authority, servers, more).start()
+}
+
+fn connects(server: &Tidegate, result: &str) -> f64 {
+    server.metrics().sum("tidegate_upstream_connects_total", &[("result", result)])
+}
+
+#[test]
+fn a_certificate_is_verified_for_the_name_of_the_server() {
+    let (authority, other) = (Authority::new(), Authority::new());
+    let valid = authority.issue(&["app.test", "127.0.0.1"]);
+    let expired = authority.issue_between(&["app.test"], 2001, 2002);
+    let foreign = other.issue(&["app.test"]);
+    const NAMED: &str = "tls: { ca: ca.pem, server_name: app.test }";
+    // (the server's certificate, the settings, what its certificate is not; the name it was sent)
+    for (issued, tls, wrong, sni) in [
+        (&valid, NAMED, None, "app.test"),
+        (&valid, "tls: { ca: ca.pem }", None, "None"),
+        (&foreign, "tls: { server_name: b.test, verify: false }", None, "b.test"),
+        (&valid, "tls: { ca: ca.pem, server_name: b.test }", Some("not valid for name"), ""),
+        (&expired, NAMED, Some("certificate expired"), ""),
+        (&foreign, NAMED, Some("BadSignature"), ""),
+        (&valid, "tls: { server_name: app.test }", Some("UnknownIssuer"), ""),
+    ] {
+        let upstream = TlsUpstream::start(issued);
+        let server = gateway(&authority, &[&upstream.url()], tls);
+        let answer = ask(&server);
+        if let Some(wrong) = wrong {
+            assert_fault(&answer, 502, "tls_certificate_error");
+            let line = server.wait_for_log(wrong);
+            assert!(line.contains(&upstream.address().to_string()), "{line}");
+            assert_eq!((connects(&server, "certificate"), connects(&server, "ok")), (1.0, 0.0));
+        } else {
+            let text = answer.text();
+            assert!(text.contains(&format!("sni={sni} client=None")), "{tls}: {answer:?}");
+            assert!(text.contains("Host: a"), "the client's Host: {text}");
+        }
+        settle(&server);
+    }
+}
+
+#[test]
+fn a_hundred_requests_use_one_connection_and_the_next_one_resumes_its_session() {
+    let authority = Authority::new();
+    let upstream = TlsUpstream::start(&authority.issue(&["localhost"]));
+    let server = format!("https://localhost:{}", upstream.address().port());
+    let more = "tls: { ca: ca.pem }, host: server, keepalive: { max_requests: 100 }";
+    let server = gateway(&authority, &[&server], more);
+    let mut client = server.connect("web");
+    for number in 0..102 {
+        client.send(GET);
+        let text = client.answer().text();
+        let (connection, request) = (number / 100, number % 100);
+        let expected = format!("connection={connection} request={request} ");
+        assert!(text.contains(&expected), "{number}: {text}");
+        let resumed = if connection == 0 { "resumed=False" } else { "resumed=True" };
+        assert!(text.contains(resumed) && text.contains("sni=localhost"), "{text}");
+        assert!(text.contains(&format!("ost: localhost:{}", upstream.address().port())), "{text}");
+    }
+    assert_eq!(connects(&server, "ok"), 2.0);
+}
+
+#[test]
+fn a_server_that_demands_a_certificate_gets_ours() {
+    let authority = Authority::new();
+    let upstream = TlsUpstream::demanding(&authority.issue(&["app.test"]), &authority.pem());
+    let ours = authority.issue_client("gateway");
+    for (certificate, accepted) in
+        [("", false), (", certificate: { cert: us.pem, key: us.key }", true)]
+    {
+        let tls = format!("tls: {{ ca: ca.pem, server_name: app.test{certificate} }}");
+        let server = launch(&authority, &[&upstream.url()], &tls)
+            .file("us.pem", &ours.chain)
+            .file("us.key", &ours.key)
+            .start();
+        let answer = ask(&server);
+        if accepted {
+            assert!(answer.text().contains("client=gateway"), "{answer:?}");
+        } else {
+            assert_fault(&answer, 502, "tls_alert_received");
+        }
+    }
+}
+
+#[test]
+fn a_handshake_that_fails_or_takes_too_long_has_its_own_fault() {
+    let authority = Authority::new();
+    let hangs_up = Upstream::start(|peer| {
+        peer.read_exactly(5);
+    });
+    let silent = Upstream::start(|peer| drop(peer.read_until_gone()));
+    let plain = Upstream::start(|peer| {
+        peer.read_exactly(5);
+        peer.try_send("HTTP/1.1 400 Bad Request\r\n\r\n");
+        peer.read_until_gone();
+    });
+    for (upstream, status, error) in [
+        (&hangs_up, 502, "connection_terminated"),
+        (&silent, 504, "connection_timeout"),
+        (&plain, 502, "tls_protocol_error"),
+    ] {
+        let url = format!("https://{}", upstream.address());
+        let server = gateway(&authority, &[&url], "timeouts: { connect: 300ms }");
+        assert_fault(&ask(&server), status, error);
+        settle(&server);
+    }
+}
+
+#[test]
+fn a_request_goes_elsewhere_if_the_handshake_fails_whatever_its_method() {
+    let authority = Authority::new();
+    let bad = TlsUpstream::start(&Authority::new().issue(&["127.0.0.1"]));
+    let good = TlsUpstream::start(&authority.issue(&["127.0.0.1"]));
+    let more = "tls: { ca: ca.pem }, balance: round_robin, ejection: { failures: 0 }";
+    let server = gateway(&authority, &[&bad.url(), &good.url()], more);
+    for _ in 0..4 {
+        let answer =
+            server.exchange("web", "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\n\r\n");
+        assert!(answer.text().starts_with("sni="), "{answer:?}");
+    }
+    assert_eq!(connects(&server, "certificate"), 2.0);
+}
+
+#[test]
+fn a_renewed_authority_is_used_by_new_connections_and_an_invalid_one_is_not() {
+    let (old, new) = (Authority::new(), Authority::new());
+    let upstream = TlsUpstream::start(&old.issue(&["127.0.0.1"]));
+    let server =
+        gateway(&old, &[&upstream.url()], "tls: { ca: ca.pem }, ejection: { failures: 0 }");
+    let mut client = server.connect("web");
+    let mut status = || {
+        client.send(GET);
+        client.answer().status
+    };
+    assert_eq!(status(), 200);
+    server.write("ca.pem", "no certificate");
+    server.wait_for_log("ca.pem: no certificate");
+    assert_eq!(status(), 200, "the previous authority is used");
+    // Verified by the former authority, the kept connection is not used any more.
+    server.write("ca.pem", new.pem());
+    eventually("the new authority is used", || status() == 502);
+    server.write("ca.pem", old.pem());
+    eventually("the old authority is used again", || status() == 200);
+}
+
+#[test]
+fn servers_are_checked_over_tls() {
+    let authority = Authority::new();
+    let issued = authority.issue(&["127.0.0.1"]);
+    let good = TlsUpstream::start(&issued);
+    let bad = TlsUpstream::start(&Authority::new().issue(&["127.0.0.1"]));
+    for check in ["path: /health, ", ""] {
+        let more = format!("tls: {{ ca: ca.pem }}, health: {{ {check}interval: 100ms }}");
+        let server = gateway(&authority, &[&good.url(), &bad.url()], &more);
+        let line = server.wait_for_log("a server is unhealthy");
+        let why =
+            line.contains("invalid peer certificate") && line.contains(&bad.address().to_string());
+        assert!(why, "{line}");
+        for _ in 0..4 {
+            assert_eq!(ask(&server).status, 200);
+        }
+    }
+}
+
+#[test]
+fn a_proxy_in_one_line_trusts_the_authorities_of_the_system() {
+    let authority = Authority::new();
+    let upstream = TlsUpstream::start(&authority.issue(&["localhost"]));
+    let url = format!("https://localhost:{}", upstream.address().port());
+    let launch = Launch::new("").file("ca.pem", authority.pem());
+    let ca = launch.path("ca.pem");
+    let launch = launch.environment("SSL_CERT_FILE", ca.to_str().expect("a path"));
+    let server = launch.command(&["proxy", "127.0.0.1:0", &url]).start();
+    let mut client = Connection::to(server.address("proxy"));
+    client.send(GET);
+    let answer = client.answer();
+    assert!(answer.text().starts_with("sni=localhost "), "{answer:?}");
+}
+
+#[test]
+fn without_authorities_a_configuration_is_an_error() {
+    let launch = Launch::new(&config("servers: [\"https://app.test\"]", 1)).file("none", "");
+    let none = launch.path("none");
+    let none = none.to_str().expect("a path").to_owned();
+    let launch = launch.environment("SSL_CERT_FILE", &none).environment("SSL_CERT_DIR", &none);
+    let exit = launch.run(&["check", "tidegate.yaml"]);
+    assert_eq!(exit.code, Some(2), "{exit:?}");
+    assert!(exit.stderr.contains("the system has no certificate authorities"), "{exit:?}");
+}
