@@ -18,7 +18,7 @@ BENCH ?=
 ROWS ?= filters routes connections --peers baseline --rounds 6
 SOAK ?=
 # The run behind docs/benchmarks.md.
-REPORT ?= hello gateway filters routes files connections --peers nginx,haproxy --connections 1,100,512 --rounds 6
+REPORT ?= hello gateway filters routes files tls-hello tls-handshake tls-file connections --peers nginx,haproxy,h2o,caddy --connections 1,100,512 --rounds 6
 # How often `make stress` runs the tests.
 RUNS ?= 20
 # How long each fuzz target runs in `make test` and `make fuzz`.

@@ -74,9 +74,10 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("pyo3", &["python", "wheel"]),
     ("pyo3-build-config", &["wheel"]),
     ("quote", &["settings-derive"]),
-    // Certificates for tests; later for development.
-    ("rcgen", &["net", "tls-settings", "scenarios"]),
-    ("rustls", &["net"]),
+    // Certificates for tests and measurements; later for development.
+    ("rcgen", &["net", "tls-settings", "scenarios", "bench"]),
+    // The load generator is a client of its own.
+    ("rustls", &["net", "bench"]),
     ("rustls-native-certs", &["net"]),
     ("saphyr", &[]),
     ("saphyr-parser", &["config"]),

@@ -92,7 +92,7 @@ fn cost(rounds: &mut Rounds) -> io::Result<()> {
         for (connections, pipeline) in [(1, 1), (100, 1), (512, 1), (100, 16)] {
             let plan = LoadPlan { connections, duration: rounds.time, ..LoadPlan::default() };
             let traffic = Traffic::Resp { command, pipeline };
-            let target = Target { address: Address::Tcp(redis.address), traffic };
+            let target = Target { address: Address::Tcp(redis.address), tls: None, traffic };
             let title = format!("redis {name}, -c {connections} -P {pipeline}");
             let figures: &[(&str, Figure, _)] = &[("", cpu_us, None)];
             compare(&title, Tool::RedisBenchmark, &target, &plan, rounds, figures)?;
@@ -114,7 +114,7 @@ fn agreement(rounds: &mut Rounds) -> io::Result<()> {
     ];
     compare("paced, wrk", Tool::Wrk, &http(paced.address), &plan, rounds, &figures)?;
     let traffic = Traffic::Resp { command: load::Command::Inline, pipeline: 1 };
-    let target = Target { address: Address::Tcp(paced.address), traffic };
+    let target = Target { address: Address::Tcp(paced.address), tls: None, traffic };
     compare("paced, redis-benchmark", Tool::RedisBenchmark, &target, &plan, rounds, &figures)
 }
 
@@ -219,7 +219,7 @@ fn http(address: SocketAddr) -> Target {
     };
     let request = format!("GET /ping HTTP/1.1\r\nHost: {address}\r\n\r\n").into_bytes();
     let traffic = Traffic::Http { request, expect, keep_alive: true };
-    Target { address: Address::Tcp(address), traffic }
+    Target { address: Address::Tcp(address), tls: None, traffic }
 }
 
 /// A child that listens; ended when dropped.

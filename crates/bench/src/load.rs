@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
+mod blocking;
 mod connection;
 mod http;
 mod resp;
@@ -22,13 +23,17 @@ mod run;
 mod run_state;
 mod schedule;
 mod system;
+mod tls;
 pub mod tools;
 mod websocket;
 mod worker;
 
+pub(crate) use blocking::{BlockingClient, check};
 pub(crate) use resp::request as pings;
 pub use run::{run, run_with};
 pub(crate) use system::allow_descriptors;
+pub(crate) use tls::SERVER_NAME;
+pub use tls::{Handshakes, Tls};
 pub(crate) use websocket::{answers, frame, greeting};
 
 /// The body of one response in so many is compared byte by byte, unless the plan says all.
@@ -41,7 +46,7 @@ const LATENCY_DIGITS: u8 = 3;
 pub const PIPELINE_MAX: u32 = 1024;
 
 /// Where a server listens.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Address {
     Tcp(SocketAddr),
     Unix(PathBuf),
@@ -51,6 +56,8 @@ pub enum Address {
 #[derive(Clone, Debug)]
 pub struct Target {
     pub address: Address,
+    /// Not for WebSocket.
+    pub tls: Option<Arc<Tls>>,
     pub traffic: Traffic,
 }
 
@@ -163,6 +170,8 @@ pub struct Errors {
     pub write: u64,
     /// No whole response within the time-out.
     pub timeout: u64,
+    /// TLS failed, or its handshake was not of the kind that is measured.
+    pub handshake: u64,
     /// Another status, `-ERR` in RESP, or a close frame.
     pub status: u64,
     /// Another length than expected.
@@ -205,6 +214,7 @@ enum Kind {
     Read,
     Write,
     Timeout,
+    Handshake,
     Status,
     Length,
     Framing,
@@ -219,6 +229,7 @@ impl Errors {
             Kind::Read => &mut self.read,
             Kind::Write => &mut self.write,
             Kind::Timeout => &mut self.timeout,
+            Kind::Handshake => &mut self.handshake,
             Kind::Status => &mut self.status,
             Kind::Length => &mut self.length,
             Kind::Framing => &mut self.framing,
@@ -228,12 +239,13 @@ impl Errors {
     }
 
     /// Every kind by its name.
-    pub fn by_kind(&self) -> [(&'static str, u64); 9] {
+    pub fn by_kind(&self) -> [(&'static str, u64); 10] {
         [
             ("connect", self.connect),
             ("read", self.read),
             ("write", self.write),
             ("timeout", self.timeout),
+            ("handshake", self.handshake),
             ("status", self.status),
             ("length", self.length),
             ("framing", self.framing),
@@ -251,6 +263,7 @@ impl Errors {
         self.read += other.read;
         self.write += other.write;
         self.timeout += other.timeout;
+        self.handshake += other.handshake;
         self.status += other.status;
         self.length += other.length;
         self.framing += other.framing;

@@ -16,6 +16,7 @@ mod finder;
 mod floor;
 mod granian;
 mod gunicorn;
+mod h2o;
 mod haproxy;
 mod lua_cjson;
 mod nginx;
@@ -39,6 +40,7 @@ pub use running::{Backend, RunContext, Running};
 pub(crate) use running::{Done, run_program};
 pub(crate) use tracer::Tracer;
 
+use crate::load::Handshakes;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -191,6 +193,22 @@ impl Role {
     }
 }
 
+/// Files in [`Site::certificates`]; all are PEM.
+pub(crate) const CERTIFICATE: &str = "certificate.pem";
+pub(crate) const PRIVATE_KEY: &str = "key.pem";
+/// The same in one file.
+pub(crate) const CERTIFICATE_AND_KEY: &str = "both.pem";
+
+/// The protocol between client and server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Protocol {
+    /// HTTP/1.1, or what the role says, without TLS.
+    #[default]
+    Http1,
+    /// HTTP/1.1 over TLS 1.3, on connections that stay open, or on one for each request.
+    Https { handshakes: Option<Handshakes> },
+}
+
 /// The parameters of a configuration.
 #[derive(Clone, Debug)]
 pub struct Site {
@@ -205,13 +223,28 @@ pub struct Site {
     pub reloads: bool,
     /// The interpreter of the run.
     pub python: PathBuf,
+    pub protocol: Protocol,
+    /// The directory of the certificate, where the protocol needs one.
+    pub certificates: PathBuf,
 }
 
 impl Site {
     /// The first configuration of one server.
     pub fn new(role: Role, address: SocketAddr, directory: PathBuf) -> Self {
         let python = PathBuf::from("python3");
-        Self { role, address, directory, workers: 1, revision: 0, reloads: false, python }
+        let certificates = PathBuf::from("CERTIFICATES");
+        let (workers, revision, reloads, protocol) = (1, 0, false, Protocol::Http1);
+        Self {
+            role,
+            address,
+            directory,
+            workers,
+            revision,
+            reloads,
+            python,
+            protocol,
+            certificates,
+        }
     }
 }
 
@@ -230,6 +263,8 @@ pub struct Setup {
     /// Distributions that the Python of the run has to have.
     needs: Vec<&'static str>,
     behind: Option<Behind>,
+    /// The protocol that it serves: another one has to be asked for.
+    serves: Protocol,
 }
 
 /// A second server behind the first one. It starts earlier, and its CPU counts.
@@ -264,6 +299,11 @@ impl Setup {
         self
     }
 
+    fn serves(mut self, protocol: Protocol) -> Self {
+        self.serves = protocol;
+        self
+    }
+
     /// The page for a setting that stands in no file.
     fn note(mut self, setting: &'static str, page: &'static str) -> Self {
         self.notes.push((setting, page));
@@ -283,6 +323,7 @@ pub const ALL: &[&Peer] = &[
     &baseline::PEER,
     &nginx::PEER,
     &haproxy::PEER,
+    &h2o::PEER,
     &caddy::PEER,
     &envoy::PEER,
     &varnish::PEER,
@@ -316,12 +357,17 @@ pub fn named(name: &str) -> Option<&'static Peer> {
 impl Peer {
     /// True if the peer supports the role.
     pub fn can(&self, site: &Site) -> bool {
-        (self.setup)(site).is_some_and(|setup| !site.reloads || setup.reload.is_some())
+        self.setup(site).is_some_and(|setup| !site.reloads || setup.reload.is_some())
+    }
+
+    /// What it is started with, if it supports role and protocol.
+    fn setup(&self, site: &Site) -> Option<Setup> {
+        (self.setup)(site).filter(|setup| setup.serves == site.protocol)
     }
 
     /// Distributions that the Python of the run has to have for this.
     pub(crate) fn needs(&self, site: &Site) -> Vec<&'static str> {
-        (self.setup)(site).map_or_else(Vec::new, |setup| setup.needs)
+        self.setup(site).map_or_else(Vec::new, |setup| setup.needs)
     }
 
     /// Whether it is one of the small servers whose source is ours.
@@ -354,15 +400,22 @@ impl Peer {
             Role::AppLoop { time: Duration::from_secs(1) },
         ];
         let roles = roles.into_iter().chain(App::ALL.map(Role::App));
+        let roles = roles.map(|role| (role, Protocol::Http1));
+        let https = Protocol::Https { handshakes: None };
+        let secured = [Role::Hello, Role::Files { root: directory.join("files") }];
+        let roles = roles.chain(secured.map(|role| (role, https)));
         let mut text = String::new();
-        for role in roles {
+        for (role, protocol) in roles {
             let address = SocketAddr::from(([127, 0, 0, 1], 8080));
-            let site = Site::new(role, address, directory.clone());
-            if let Some(setup) = (self.setup)(&site) {
+            let site = Site { protocol, ..Site::new(role, address, directory.clone()) };
+            if let Some(setup) = self.setup(&site) {
                 let line = setup.typed(&[self.program.name(self.name).to_owned()]);
-                text +=
-                    &format!("### {}: {}\n{line}\n\n{}", self.name, site.role.name(), setup.text());
-                text += "\n";
+                let over = match protocol {
+                    Protocol::Http1 => "",
+                    Protocol::Https { .. } => " over TLS",
+                };
+                let (name, role) = (self.name, site.role.name());
+                text += &format!("### {name}: {role}{over}\n{line}\n\n{}\n", setup.text());
             }
         }
         text

@@ -6,6 +6,7 @@
 //! measures: that is `run`.
 
 mod cache;
+mod certificate;
 mod compressed;
 mod connections;
 mod documents;
@@ -21,17 +22,18 @@ mod probe;
 mod python;
 mod reload;
 mod routes;
+mod tls;
 mod websocket;
 
 pub(crate) use documents::Document;
 
-pub(crate) use connections::{DESCRIPTORS_KEPT, Idle, room_for};
+pub(crate) use connections::{DESCRIPTORS_KEPT, room_for};
 pub(crate) use fixture::Fixture;
 pub(crate) use probe::{WAIT, probe, request};
 pub(crate) use reload::reloading;
 
 use crate::load::Command;
-use crate::peers::{App, CacheRequest, Operation, Peer, Role, SUBJECT, Site};
+use crate::peers::{App, CacheRequest, Operation, Peer, Protocol, Role, SUBJECT, Site};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -57,6 +59,7 @@ pub struct Case {
     /// The published page it replays.
     pub replays: Option<&'static str>,
     pub(crate) serve: Serve,
+    pub(crate) protocol: Protocol,
     pub(crate) kind: Kind,
 }
 
@@ -128,7 +131,8 @@ impl Case {
         let address = SocketAddr::from(([127, 0, 0, 1], 1));
         let role = self.serve.role(address, PathBuf::new());
         let reloads = self.kind == Kind::Reload;
-        Site { workers, reloads, ..Site::new(role, address, PathBuf::new()) }
+        let protocol = self.protocol;
+        Site { workers, reloads, protocol, ..Site::new(role, address, PathBuf::new()) }
     }
 
     /// Where it says most, if that is not where all the others do.
@@ -165,6 +169,9 @@ pub const ALL: &[&Scenario] = &[
     &routes::SCENARIO,
     &files::SCENARIO,
     &cache::SCENARIO,
+    &tls::HELLO,
+    &tls::HANDSHAKE,
+    &tls::FILE,
     &reload::SCENARIO,
     &connections::SCENARIO,
     &python::ASGI_HELLO,

@@ -11,7 +11,7 @@
 use bench::floor::{Behaviour, Content};
 use bench::peers::{
     ALL, Backend, CacheRequest, DOCUMENT_PATH, Finder, FoundPeer, HELLO_BODY, HELLO_PATH, KEY,
-    KEY_FIELD, Peer, ROUTED_PATH, Role, RunContext, Running, Site,
+    KEY_FIELD, Peer, Protocol, ROUTED_PATH, Role, RunContext, Running, Site,
 };
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -93,7 +93,7 @@ fn can(peer: &Peer, role: &Role, reloads: bool) -> bool {
 
 fn check(found: &FoundPeer, around: &Around, role: &Role, path: &str, body: &str) {
     let name = found.peer.name;
-    let mut server = Running::start(found, role, 1, false, &around.context())
+    let mut server = Running::start(found, role, Protocol::Http1, 1, false, &around.context())
         .unwrap_or_else(|why| panic!("{}: {why}", role.name()));
     for _ in 0..2 {
         let answer = ask(server.address, path);
@@ -170,7 +170,9 @@ fn each_peer_that_answers_ping_does() {
     let mut checked = Vec::new();
     for found in ALL.iter().filter(|peer| can(peer, &Role::Ping, false)) {
         let Ok(found) = finder.find(found) else { continue };
-        let server = Running::start(&found, &Role::Ping, 1, false, &around.context()).unwrap();
+        let server =
+            Running::start(&found, &Role::Ping, Protocol::Http1, 1, false, &around.context())
+                .unwrap();
         let mut stream = TcpStream::connect(server.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
         for commands in ["PING\r\nPING\r\n", "*1\r\n$4\r\nPING\r\n*1\r\n$4\r\nPING\r\n"] {
@@ -193,7 +195,9 @@ fn each_peer_that_can_reload_serves_the_new_configuration() {
             continue;
         }
         let name = found.peer.name;
-        let mut server = Running::start(&found, &Role::Hello, 1, true, &around.context()).unwrap();
+        let mut server =
+            Running::start(&found, &Role::Hello, Protocol::Http1, 1, true, &around.context())
+                .unwrap();
         // A signal that comes before a server is wholly up may be lost: then it is sent again.
         let deadline = Instant::now() + Duration::from_secs(60);
         loop {
@@ -234,6 +238,8 @@ fn a_server_that_cannot_start_says_why() {
     finder.floor = vec!["sh".into(), "-c".into(), "echo out of luck >&2; exit 1".into()];
     let floor = bench::peers::named("floor").unwrap();
     let found = finder.find(floor).unwrap();
-    let why = Running::start(&found, &Role::Hello, 1, false, &around.context()).err().unwrap();
+    let why = Running::start(&found, &Role::Hello, Protocol::Http1, 1, false, &around.context())
+        .err()
+        .unwrap();
     assert_eq!(why, "floor ended at once: out of luck");
 }

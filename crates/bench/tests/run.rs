@@ -9,7 +9,7 @@
 
 use bench::interrupt;
 use bench::live::Live;
-use bench::peers::{Finder, Role, RunContext, Running};
+use bench::peers::{Finder, Protocol, Role, RunContext, Running};
 use bench::report::data::Data;
 use bench::run::{ExternalTarget, Options, plan};
 use std::fs;
@@ -74,6 +74,25 @@ fn a_run_measures_what_it_was_asked_for() {
     assert!(missing.missing.as_deref().unwrap().contains("/nowhere/tidegate"), "{missing:?}");
     let floor = data.peers.iter().find(|peer| peer.name == "floor").unwrap();
     assert!(floor.configs.iter().any(|config| config.command.contains("proxy 127.0.0.1:")));
+}
+
+/// The installed servers that speak TLS; a record for each case, without an error.
+#[test]
+fn tls_is_measured() {
+    let scenarios = ["tls-hello", "tls-handshake", "tls-file"];
+    let Ok(schedule) = plan(with(&scenarios, &["nginx", "haproxy", "caddy", "h2o"])) else {
+        eprintln!("skipped: no server that speaks TLS is installed");
+        return;
+    };
+    drop(schedule);
+    let data = run(with(&scenarios, &["nginx", "haproxy", "caddy", "h2o"]));
+    for case in ["tls-hello", "tls-handshake-full", "tls-handshake-resumed", "tls-file"] {
+        for record in data.of_scenario(case) {
+            assert_eq!((record.errors, record.rounds.len()), (0, 2), "{record:?} {:?}", data.notes);
+            assert!(record.requests_per_second > 0.0, "{record:?}");
+        }
+    }
+    assert!(data.of_scenario("tls-hello").count() > 0, "{:?}", data.notes);
 }
 
 #[test]
@@ -273,7 +292,7 @@ fn child_that_is_deaf() {
     let floor = options.finder.find(bench::peers::named("floor").unwrap()).unwrap();
     let deadline = Instant::now() + Duration::from_secs(60);
     let context = RunContext::new(directory, &options.stop, deadline);
-    let server = Running::start(&floor, &Role::Hello, 1, false, &context).unwrap();
+    let server = Running::start(&floor, &Role::Hello, Protocol::Http1, 1, false, &context).unwrap();
     std::thread::sleep(Duration::from_secs(60));
     drop(server);
 }

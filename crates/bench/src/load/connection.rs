@@ -5,11 +5,12 @@
 
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsRawFd, RawFd};
+use std::time::Duration;
 
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use super::http::{self, FeedResult};
-use super::{Address, resp, websocket};
+use super::{Address, resp, tls, websocket};
 use crate::epoll::Epoll;
 
 /// The expectations of every response.
@@ -35,7 +36,7 @@ pub(super) enum ConnectionStage {
         retry_ns: u64,
     },
     Connecting,
-    /// The handshake of a WebSocket is on its way or waits for its response.
+    /// The handshake of TLS or of a WebSocket is on its way or waits for its response.
     Handshaking,
     /// Nothing is outstanding.
     Idle,
@@ -55,6 +56,7 @@ pub(super) struct Connection {
     pub(super) listed: bool,
     /// Bytes of the request that are not sent yet, from its end.
     unsent: usize,
+    tls: Option<Box<tls::Session>>,
     answer: AwaitedResponse,
 }
 
@@ -92,11 +94,20 @@ impl Connection {
             Rules::WebSocket(_) => AwaitedResponse::WebSocket(websocket::EchoParser::default()),
         };
         let stage = ConnectionStage::Closed { retry_ns: 0 };
-        Self { socket: None, stage, since_ns: 0, asked_ns: 0, listed: false, unsent: 0, answer }
+        Self {
+            socket: None,
+            stage,
+            since_ns: 0,
+            asked_ns: 0,
+            listed: false,
+            unsent: 0,
+            tls: None,
+            answer,
+        }
     }
 
-    /// Begins to connect, without waiting.
-    pub(super) fn open(&mut self, peer: &Peer) -> io::Result<RawFd> {
+    /// Begins to connect, without waiting. A session of TLS begins with what is sent first.
+    pub(super) fn open(&mut self, peer: &Peer, tls: Option<tls::Session>) -> io::Result<RawFd> {
         let socket = Socket::new(peer.domain, Type::STREAM.nonblocking().cloexec(), None)?;
         if peer.domain != Domain::UNIX {
             socket.set_tcp_nodelay(true)?;
@@ -109,7 +120,16 @@ impl Connection {
         let fd = socket.as_raw_fd();
         self.stage = ConnectionStage::Connecting;
         self.socket = Some(socket);
+        self.tls = tls.map(Box::new);
         Ok(fd)
+    }
+
+    /// Waits from now on, no longer than so long for each step.
+    pub(super) fn block(&mut self, longest: Duration) -> io::Result<()> {
+        let Some(socket) = &self.socket else { return Err(ErrorKind::NotConnected.into()) };
+        socket.set_nonblocking(false)?;
+        socket.set_read_timeout(Some(longest))?;
+        socket.set_write_timeout(Some(longest))
     }
 
     /// Adds the socket to the set; `writable` also reports when it is connected or writable.
@@ -134,6 +154,12 @@ impl Connection {
         }
     }
 
+    /// Sends the first message of TLS.
+    pub(super) fn secure(&mut self) -> io::Result<Sent> {
+        self.stage = ConnectionStage::Handshaking;
+        self.flush(&[])
+    }
+
     /// Sends the handshake of a WebSocket.
     pub(super) fn greet(&mut self, greeting: &[u8]) -> io::Result<Sent> {
         if let AwaitedResponse::WebSocket(answer) = &mut self.answer {
@@ -152,17 +178,23 @@ impl Connection {
             AwaitedResponse::WebSocket(answer) => answer.expect(),
         }
         self.stage = ConnectionStage::Requesting;
-        self.unsent = request.len();
+        match &mut self.tls {
+            Some(session) => session.send(request)?,
+            None => self.unsent = request.len(),
+        }
         self.flush(request)
     }
 
     pub(super) fn has_unsent(&self) -> bool {
-        self.unsent > 0
+        self.unsent > 0 || self.tls.as_ref().is_some_and(|session| session.has_unsent())
     }
 
     /// Sends the rest of the request, or of the handshake.
     pub(super) fn flush(&mut self, request: &[u8]) -> io::Result<Sent> {
         let Some(socket) = &self.socket else { return Err(ErrorKind::NotConnected.into()) };
+        if let Some(session) = &mut self.tls {
+            return session.flush(socket);
+        }
         while self.unsent > 0 {
             let rest = &request[request.len() - self.unsent..];
             // A peer that is gone is an error to count, not a signal to die of.
@@ -182,6 +214,25 @@ impl Connection {
             return Err(ErrorKind::NotConnected.into());
         };
         io::Read::read(&mut socket, buffer)
+    }
+
+    /// Decrypts received bytes into `plain` and sends what TLS replies; `false` without TLS.
+    pub(super) fn decrypt(&mut self, bytes: &[u8], plain: &mut Vec<u8>) -> io::Result<bool> {
+        let Some(session) = &mut self.tls else { return Ok(false) };
+        plain.clear();
+        session.receive(bytes, plain)?;
+        self.flush(&[])?;
+        Ok(true)
+    }
+
+    /// True if the connection has to be secured before its first request, and is not yet.
+    pub(super) fn is_securing(&self) -> bool {
+        self.tls.as_ref().is_some_and(|session| session.is_handshaking())
+    }
+
+    /// True without TLS, and with a handshake of the kind that is measured.
+    pub(super) fn is_secured_as_expected(&self) -> bool {
+        self.tls.as_ref().is_none_or(|session| session.is_as_expected())
     }
 
     pub(super) fn feed(&mut self, rules: &Rules, bytes: &[u8]) -> FeedResult {
@@ -205,6 +256,7 @@ impl Connection {
 
     pub(super) fn close(&mut self, retry_ns: u64) {
         self.socket = None;
+        self.tls = None;
         self.unsent = 0;
         self.stage = ConnectionStage::Closed { retry_ns };
     }

@@ -6,7 +6,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::connection::{Peer, Rules};
-use super::{LoadPlan, Target, Traffic, http, resp, websocket};
+use super::tls::Session;
+use super::{Address, LoadPlan, Target, Tls, Traffic, http, resp, websocket};
 
 /// Interval at which the calling thread checks the time and the stop flag.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
@@ -15,6 +16,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(2);
 #[derive(Debug)]
 pub(super) struct RunState<'a> {
     pub(super) peer: Peer,
+    tls: Option<(&'a Tls, &'a Address)>,
     pub(super) rules: Rules,
     /// Sent once per connection before the first request; its response is awaited.
     pub(super) greeting: Option<Vec<u8>>,
@@ -35,7 +37,7 @@ pub(super) struct RunState<'a> {
 }
 
 impl<'a> RunState<'a> {
-    pub(super) fn new(target: &Target, plan: &'a LoadPlan) -> io::Result<Self> {
+    pub(super) fn new(target: &'a Target, plan: &'a LoadPlan) -> io::Result<Self> {
         let mut greeting = None;
         let (rules, request, answers, keep_alive) = match &target.traffic {
             Traffic::Http { request, expect, keep_alive } => {
@@ -55,6 +57,7 @@ impl<'a> RunState<'a> {
         let never = || AtomicU64::new(u64::MAX);
         Ok(Self {
             peer: Peer::new(&target.address)?,
+            tls: target.tls.as_deref().map(|tls| (tls, &target.address)),
             rules,
             greeting,
             request,
@@ -68,6 +71,11 @@ impl<'a> RunState<'a> {
             begin_ns: never(),
             end_ns: never(),
         })
+    }
+
+    /// The TLS session of a new connection, if it has one.
+    pub(super) fn session(&self) -> io::Result<Option<Session>> {
+        self.tls.map(|(tls, address)| tls.session(address)).transpose()
     }
 
     pub(super) fn now_ns(&self) -> u64 {

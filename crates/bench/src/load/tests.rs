@@ -5,6 +5,7 @@ mod incorrect;
 mod open;
 mod ping;
 mod scripted;
+mod tls;
 mod websocket;
 
 use std::sync::Arc;
@@ -28,7 +29,7 @@ fn pong() -> Expect {
 
 pub(super) fn target(address: &Address) -> Target {
     let traffic = Traffic::Http { request: REQUEST.to_vec(), expect: pong(), keep_alive: true };
-    Target { address: address.clone(), traffic }
+    Target { address: address.clone(), tls: None, traffic }
 }
 
 fn plan() -> LoadPlan {

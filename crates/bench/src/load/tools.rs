@@ -56,6 +56,7 @@ impl Tool {
         };
         match (self, &target.traffic) {
             _ if plan.mode != Mode::Closed => refuse("has no fixed rate"),
+            _ if target.tls.is_some() => refuse("is not used over TLS"),
             (Self::Wrk, Traffic::Http { .. }) => match &target.address {
                 super::Address::Tcp(_) => Ok(()),
                 super::Address::Unix(_) => refuse("does not load Unix sockets"),

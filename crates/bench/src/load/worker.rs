@@ -45,6 +45,8 @@ pub(super) struct Worker<'a> {
     /// The connection of each descriptor.
     by_fd: Vec<usize>,
     buffer: Vec<u8>,
+    /// The same, decrypted.
+    plain: Vec<u8>,
     schedule: Option<Schedule>,
     /// Requests may be sent.
     going: bool,
@@ -88,6 +90,7 @@ impl<'a> Worker<'a> {
             connections: (0..connections).map(|_| Connection::new(&state.rules)).collect(),
             by_fd: Vec::new(),
             buffer: vec![0; READ_BYTES],
+            plain: Vec::new(),
             schedule,
             going: false,
             asking: 0,
@@ -219,7 +222,8 @@ impl<'a> Worker<'a> {
         let connection = &mut self.connections[index];
         let opened = connection.stage != ConnectionStage::Idle;
         if opened {
-            match connection.open(&self.state.peer) {
+            let session = self.state.session();
+            match session.and_then(|session| connection.open(&self.state.peer, session)) {
                 Ok(fd) => note(&mut self.by_fd, fd, index),
                 Err(_) => return self.fail(index, Kind::Connect),
             }
@@ -280,14 +284,25 @@ impl<'a> Worker<'a> {
                 }
                 Err(_) => 0,
             };
-            let fed = match (connection.stage, count) {
-                (ConnectionStage::Requesting, 0) => connection.ended(&self.state.rules),
-                (ConnectionStage::Requesting, _) => {
-                    connection.feed(&self.state.rules, &self.buffer[..count])
+            let bytes = match connection.decrypt(&self.buffer[..count], &mut self.plain) {
+                Ok(true) => &self.plain,
+                Ok(false) => &self.buffer[..count],
+                Err(_) => return self.fail(index, Kind::Handshake),
+            };
+            let fed = match connection.stage {
+                ConnectionStage::Requesting if count == 0 => connection.ended(&self.state.rules),
+                ConnectionStage::Handshaking if self.state.greeting.is_some() => {
+                    return self.greeted(index, count);
                 }
-                (ConnectionStage::Handshaking, _) => return self.greeted(index, count),
-                (_, 0) => return self.left(index),
-                (_, _) => return self.fail(index, Kind::Framing),
+                _ if count == 0 => return self.left(index),
+                ConnectionStage::Handshaking if connection.is_securing() => {
+                    FeedResult::More { right: 0 }
+                }
+                ConnectionStage::Handshaking => return self.opened(index),
+                // Tickets of TLS, or a part of a record.
+                _ if bytes.is_empty() => FeedResult::More { right: 0 },
+                ConnectionStage::Requesting => connection.feed(&self.state.rules, bytes),
+                _ => return self.fail(index, Kind::Framing),
             };
             if self.state.is_measured(self.now_ns) {
                 self.tally.bytes += count as u64;
@@ -307,6 +322,9 @@ impl<'a> Worker<'a> {
                 true
             }
             FeedResult::Last { right, wrong, close } => {
+                let expected = self.connections[index].is_secured_as_expected();
+                let (right, wrong) =
+                    if expected { (right, wrong) } else { (0, Some(Kind::Handshake)) };
                 self.record(index, right);
                 if let Some(kind) = wrong {
                     self.tally.errors.count(kind);
@@ -362,7 +380,9 @@ impl<'a> Worker<'a> {
         let connection = &mut self.connections[index];
         self.asking -= usize::from(connection.stage == ConnectionStage::Requesting);
         match kind {
-            Kind::Connect | Kind::Write => connection.close(self.now_ns + RETRY_NS),
+            Kind::Connect | Kind::Write | Kind::Handshake => {
+                connection.close(self.now_ns + RETRY_NS)
+            }
             _ => {
                 connection.close(self.now_ns);
                 self.again(index);

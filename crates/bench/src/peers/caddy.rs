@@ -1,6 +1,10 @@
 //! Caddy: one processor for its Go runtime, pool of connections to the upstream made large enough.
 
-use super::{HELLO_BODY, HELLO_PATH, Peer, Program, Reload, Role, Setup, Site};
+use super::{
+    CERTIFICATE, HELLO_BODY, HELLO_PATH, PRIVATE_KEY, Peer, Program, Protocol, Reload, Role, Setup,
+    Site,
+};
+use crate::load::SERVER_NAME;
 
 pub(super) const PEER: Peer = Peer {
     name: "caddy",
@@ -42,6 +46,7 @@ fn setup(site: &Site) -> Option<Setup> {
             root.display()
         ),
     };
+    let (scheme, host, tls) = protocol(site);
     let text = format!(
         "\
 {{
@@ -57,10 +62,10 @@ fn setup(site: &Site) -> Option<Setup> {
     }}
   }}
 }}
-http://:{} {{
+{scheme}://{host}:{} {{
   # https://caddyserver.com/docs/caddyfile/directives/bind; no `log` here, so no access log
   bind {}
-  respond /revision-{revision} 204
+{tls}  respond /revision-{revision} 204
 {handler}}}
 ",
         address.port(),
@@ -68,6 +73,7 @@ http://:{} {{
     );
     let setup = Setup::new(&["run", "--config", "Caddyfile", "--adapter", "caddyfile"])
         .file("Caddyfile", text)
+        .serves(site.protocol)
         .environment("GOMAXPROCS", site.workers)
         .environment("XDG_CONFIG_HOME", &directory)
         .environment("XDG_DATA_HOME", &directory)
@@ -76,6 +82,19 @@ http://:{} {{
     // https://caddyserver.com/docs/command-line#caddy-reload
     let reload = ["reload", "--config", "Caddyfile", "--adapter", "caddyfile"].map(str::to_owned);
     Some(setup.reload(Reload::Run(reload.to_vec())))
+}
+
+/// Scheme, host and certificate of its site.
+fn protocol(site: &Site) -> (&'static str, &'static str, String) {
+    match site.protocol {
+        Protocol::Http1 => ("http", "", String::new()),
+        Protocol::Https { .. } => {
+            let at = site.certificates.display();
+            let page = "https://caddyserver.com/docs/caddyfile/directives/tls";
+            let tls = format!("  # {page}\n  tls {at}/{CERTIFICATE} {at}/{PRIVATE_KEY}\n");
+            ("https", SERVER_NAME, tls)
+        }
+    }
 }
 
 fn gateway(backend: std::net::SocketAddr, keep: bool) -> String {

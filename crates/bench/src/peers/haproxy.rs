@@ -1,7 +1,8 @@
 //! HAProxy: one thread, server connections shared by all clients.
 
 use super::{
-    HELLO_BODY, HELLO_PATH, KEY, KEY_FIELD, Peer, Program, RATE_MAX, Reload, Role, Setup, Site,
+    CERTIFICATE_AND_KEY, HELLO_BODY, HELLO_PATH, KEY, KEY_FIELD, Peer, Program, Protocol, RATE_MAX,
+    Reload, Role, Setup, Site,
 };
 
 pub(super) const PEER: Peer = Peer {
@@ -38,6 +39,13 @@ fn setup(site: &Site) -> Option<Setup> {
             return None;
         }
     };
+    let tls = match site.protocol {
+        Protocol::Http1 => String::new(),
+        Protocol::Https { .. } => {
+            let pair = site.certificates.join(CERTIFICATE_AND_KEY);
+            format!(" ssl crt {} ssl-min-ver TLSv1.3", pair.display())
+        }
+    };
     let text = format!(
         "\
 # Settings: https://docs.haproxy.org/2.6/configuration.html, section next to each
@@ -53,7 +61,7 @@ defaults
   timeout http-keep-alive 1h  # 4.2 timeout http-keep-alive
   option http-keep-alive  # 4.2 option http-keep-alive
 frontend web
-  bind {address}  # 4.2 bind
+  bind {address}{tls}  # 4.2 bind, 5.1
   http-request return status 204 if {{ path /revision-{revision} }}  # 4.2 http-request return
 {rules}{backend}"
     );
@@ -61,6 +69,7 @@ frontend web
     let mode: &[&str] = if site.reloads { &["-W", "-db"] } else { &["-db"] };
     let setup = Setup::new(&[mode, &["-f", "haproxy.cfg"]].concat())
         .file("haproxy.cfg", text)
+        .serves(site.protocol)
         .note("-W -db", "https://docs.haproxy.org/2.6/management.html#3");
     Some(if site.reloads { setup.reload(Reload::Signal(libc::SIGUSR2)) } else { setup })
 }

@@ -1,10 +1,11 @@
 //! nginx, kept alive to the upstream as its documentation says.
 
 use super::{
-    BACKLOG, BURST_MAX, CONNECTIONS_MAX, CacheRequest, HELLO_BODY, KEY, KEY_FIELD, MANY, Peer,
-    Program, RATE_MAX, Reload, Role, Setup, Site, routed,
+    BACKLOG, BURST_MAX, CERTIFICATE, CONNECTIONS_MAX, CacheRequest, HELLO_BODY, KEY, KEY_FIELD,
+    MANY, PRIVATE_KEY, Peer, Program, Protocol, RATE_MAX, Reload, Role, Setup, Site, routed,
 };
 use std::fmt::Write as _;
+use std::path::Path;
 
 pub(super) const PEER: Peer = Peer {
     name: "nginx",
@@ -48,6 +49,10 @@ fn setup(site: &Site) -> Option<Setup> {
 pub(super) fn serving(site: &Site, upstream: &str, location: &str) -> Setup {
     let Site { address, workers, revision, .. } = site;
     let directory = site.directory.display();
+    let (secure, tls) = match site.protocol {
+        Protocol::Http1 => ("", String::new()),
+        Protocol::Https { .. } => (" ssl", tls(&site.certificates)),
+    };
     let text = format!(
         "\
 worker_processes {workers};  # https://nginx.org/en/docs/ngx_core_module.html#worker_processes
@@ -68,8 +73,8 @@ http {{
   uwsgi_temp_path {directory}/uwsgi;
   scgi_temp_path {directory}/scgi;
 {upstream}  server {{
-    listen {address} backlog={BACKLOG};  # #listen
-    location = /revision-{revision} {{ return 204; }}
+    listen {address}{secure} backlog={BACKLOG};  # #listen
+{tls}    location = /revision-{revision} {{ return 204; }}
 {location}  }}
 }}
 "
@@ -78,7 +83,18 @@ http {{
     let setup = Setup::new(&["-p", &directory.to_string(), "-c", "nginx.conf", "-e", "stderr"])
         .file("nginx.conf", user.to_owned() + &text);
     // https://nginx.org/en/docs/control.html#reconfiguration
-    setup.reload(Reload::Signal(libc::SIGHUP))
+    setup.reload(Reload::Signal(libc::SIGHUP)).serves(site.protocol)
+}
+
+/// Tickets, which resume sessions, are on unless told.
+fn tls(certificates: &Path) -> String {
+    let at = certificates.display();
+    format!(
+        "    # https://nginx.org/en/docs/http/ngx_http_ssl_module.html#ssl_certificate\n    \
+         ssl_certificate {at}/{CERTIFICATE};\n    \
+         ssl_certificate_key {at}/{PRIVATE_KEY};\n    \
+         ssl_protocols TLSv1.3;  # #ssl_protocols\n"
+    )
 }
 
 fn hello() -> String {

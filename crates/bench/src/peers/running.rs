@@ -5,7 +5,7 @@
 //! check responses: see `probe` in `scenarios`.
 
 use super::process::{Line, Process, ProcessPlacement};
-use super::{Behind, Finder, FoundPeer, Peer, Reload, Role, Setup, Site};
+use super::{Behind, Finder, FoundPeer, Peer, Protocol, Reload, Role, Setup, Site};
 use crate::cores::Cores;
 use crate::cpu::{Group, Tree};
 use crate::floor::Behaviour;
@@ -47,6 +47,11 @@ impl<'a> RunContext<'a> {
     pub(crate) fn pinned(mut self, cores: Option<Cores>) -> Self {
         self.cores = cores;
         self
+    }
+
+    /// Where the certificate of servers is that need one.
+    pub(crate) fn certificates(&self) -> PathBuf {
+        self.directory.join("tls")
     }
 
     fn is_over(&self) -> bool {
@@ -95,6 +100,7 @@ impl Running {
     pub fn start(
         found: &FoundPeer,
         role: &Role,
+        protocol: Protocol,
         workers: u32,
         reloads: bool,
         context: &RunContext<'_>,
@@ -106,7 +112,15 @@ impl Running {
                 context.directory.join(format!("{}-{}", found.peer.name, address.port()));
             let role = role.clone();
             let python = found.python.clone();
-            let site = Site { role, address, directory, workers, revision: 0, reloads, python };
+            let certificates = context.certificates();
+            let site = Site {
+                workers,
+                reloads,
+                python,
+                protocol,
+                certificates,
+                ..Site::new(role, address, directory)
+            };
             match Self::start_at(found, site, context) {
                 Ok(running) => return Ok(running),
                 Err(why) => failure = why,
@@ -120,7 +134,7 @@ impl Running {
 
     fn start_at(found: &FoundPeer, site: Site, context: &RunContext<'_>) -> Result<Self, String> {
         let name = found.peer.name;
-        let setup = (found.peer.setup)(&site).ok_or_else(|| format!("{name} cannot do this"))?;
+        let setup = found.peer.setup(&site).ok_or_else(|| format!("{name} cannot do this"))?;
         fs::create_dir_all(&site.directory).map_err(|why| format!("{name}: {why}"))?;
         write_files(&site, &setup).map_err(|why| format!("{name}: {why}"))?;
         let line = setup.line(&found.program);
@@ -154,8 +168,7 @@ impl Running {
     pub fn reload(&mut self) -> Result<(), String> {
         let name = self.peer.name;
         self.site.revision += 1;
-        let setup =
-            (self.peer.setup)(&self.site).ok_or_else(|| format!("{name} cannot do this"))?;
+        let setup = self.peer.setup(&self.site).ok_or_else(|| format!("{name} cannot do this"))?;
         write_files(&self.site, &setup).map_err(|why| format!("{name}: {why}"))?;
         match &setup.reload {
             None => return Err(format!("{name} cannot reload")),
@@ -223,7 +236,7 @@ pub(crate) fn run_program(
     let directory = context.directory.join(format!("{name}-program"));
     let address = SocketAddr::from(([127, 0, 0, 1], 0));
     let site = Site { python: found.python.clone(), ..Site::new(role.clone(), address, directory) };
-    let setup = (found.peer.setup)(&site).ok_or_else(|| format!("{name} cannot do this"))?;
+    let setup = found.peer.setup(&site).ok_or_else(|| format!("{name} cannot do this"))?;
     fs::create_dir_all(&site.directory)
         .and_then(|()| write_files(&site, &setup))
         .map_err(|why| format!("{name}: {why}"))?;

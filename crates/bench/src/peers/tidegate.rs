@@ -3,8 +3,8 @@
 //! Settings: docs/reference/configuration.md
 
 use super::{
-    BURST_MAX, DOCUMENT_PATH, HELLO_BODY, HELLO_PATH, KEY, KEY_FIELD, Peer, Program, RATE_MAX,
-    Reload, Role, Setup, Site, lua_cjson, routed, silly,
+    BURST_MAX, CERTIFICATE, DOCUMENT_PATH, HELLO_BODY, HELLO_PATH, KEY, KEY_FIELD, PRIVATE_KEY,
+    Peer, Program, Protocol, RATE_MAX, Reload, Role, Setup, Site, lua_cjson, routed, silly,
 };
 use std::fmt::Write as _;
 use std::path::Path;
@@ -53,17 +53,26 @@ pub(super) fn setup(site: &Site) -> Option<Setup> {
         Role::Cached { .. } | Role::AppCached { .. } => "caches: { pages: { memory: 256MiB } }\n",
         _ => "",
     };
+    let tls = match site.protocol {
+        Protocol::Http1 => String::new(),
+        Protocol::Https { .. } => {
+            let at = site.certificates.display();
+            let pair = format!("{{ cert: {at}/{CERTIFICATE}, key: {at}/{PRIVATE_KEY} }}");
+            format!(", tls: {{ certificates: [{pair}] }}")
+        }
+    };
     let text = format!(
         "# docs/reference/configuration.md; no access log unless asked for\n\
          workers: {}\n\
-         listeners: {{ web: {{ bind: \"{}\" }} }}\n\
+         listeners: {{ web: {{ bind: \"{}\"{tls} }} }}\n\
          {}{caches}{}routes:\n{routes}",
         site.workers,
         site.address,
         upstreams(&site.role),
         application::apps(site),
     );
-    let mut setup = Setup::new(&["up", "tidegate.yaml"]).file("tidegate.yaml", text);
+    let mut setup =
+        Setup::new(&["up", "tidegate.yaml"]).file("tidegate.yaml", text).serves(site.protocol);
     if site.role == Role::LuaHello {
         setup = setup.file("hello.lua", LUA_HELLO.to_owned());
     }

@@ -69,6 +69,16 @@ pub(crate) const BARS: &[Bar] = &[
     bar("hello", "nginx", 0.90, 0.72),
     bar("gateway", "nginx", 0.90, 0.75),
     bar("gateway", "haproxy", 0.86, 0.70),
+    bar("tls-hello", "nginx", 0.90, 0.80),
+    bar("tls-handshake-full", "nginx", 0.85, 0.70),
+    app("tls-handshake-full", "haproxy", 1.0, Figure::Cpu),
+    bar("tls-handshake-resumed", "nginx", 0.85, 0.70),
+    app("tls-handshake-resumed", "haproxy", 1.0, Figure::Cpu),
+    bar("tls-file", "nginx", 1.0, 0.80),
+    app("tls-hello", "caddy", 0.30, Figure::Cpu),
+    app("tls-handshake-full", "caddy", 0.30, Figure::Cpu),
+    app("tls-handshake-resumed", "caddy", 0.30, Figure::Cpu),
+    app("tls-file", "caddy", 0.30, Figure::Cpu),
     bar("filters", BASELINE, 1.05, 1.02),
     bar("routes", BASELINE, 1.05, 1.0),
     bar("cache-gzip", "varnish", 0.35, 0.25),
@@ -99,8 +109,9 @@ pub(crate) const BARS: &[Bar] = &[
     page(Figure::P99, 1000, Workers::EachCore),
 ];
 
-/// Resident memory that an idle keep-alive connection may take: the bar, and the moonshot.
-pub(crate) const IDLE_BYTES: (f64, f64) = (8192.0, 4096.0);
+/// Resident memory that an idle connection may take in a scenario: the bar, and the moonshot.
+pub(crate) const IDLE_BYTES: &[(&str, f64, f64)] =
+    &[("connections", 8192.0, 4096.0), ("connections-tls", 16_384.0, 8192.0)];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BarOutcome {

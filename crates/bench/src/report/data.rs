@@ -158,8 +158,8 @@ pub struct Record {
     pub system_calls_per_request: Option<f64>,
     /// Of all rounds; anything but 0 makes the other figures worthless.
     pub errors: u64,
-    /// Those above 0: `connect`, `read`, `write`, `timeout`, `status`, `length`, `framing`,
-    /// `header`, `body`; `unsent` in the open loop; others that are no request.
+    /// Those above 0: `connect`, `read`, `write`, `timeout`, `handshake`, `status`, `length`,
+    /// `framing`, `header`, `body`; `unsent` in the open loop; others that are no request.
     pub errors_by_kind: BTreeMap<String, u64>,
     pub rounds: Vec<Round>,
     /// Why the figures are doubtful: steal, or a busy neighbour.

@@ -343,7 +343,7 @@ mod tests {
         // Two scenarios: three latency curves, throughput and CPU; and one scaling.
         assert_eq!(count("<svg "), 2 * 5 + 1);
         assert_eq!(count("their machine, their figure"), 2);
-        assert!(page.contains("varnishd: not installed: apt-get install varnish"));
+        assert!(page.contains("varnish: not installed: apt-get install varnish"));
         assert!(page.contains("ngx_http_log_module.html#access_log"));
     }
 

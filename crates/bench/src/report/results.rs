@@ -155,7 +155,7 @@ pub(crate) fn of_bars(data: &Data, room: Room) -> Table {
         };
         let (value, interval, verdict, moonshot) = match bars::judge(data, bar) {
             None if room == Room::Terminal => continue,
-            None => ("–".to_owned(), "–".to_owned(), "not measured".to_owned(), "–"),
+            None => ("–".to_owned(), "–".to_owned(), not_measured(data, bar.reference), "–"),
             Some((found, outcome)) => (
                 ratio(found.ratio),
                 format!("{:.3}–{:.3}", found.low, found.high),
@@ -176,19 +176,29 @@ pub(crate) fn of_bars(data: &Data, room: Room) -> Table {
             bar.moonshot.map_or_else(|| "–".to_owned(), |most| format!("≤ {most:.2}: {moonshot}")),
         ]);
     }
-    idle_bar(data, &mut table);
+    for bar in IDLE_BYTES {
+        idle_bar(data, *bar, &mut table);
+    }
     table
 }
 
-fn idle_bar(data: &Data, table: &mut Table) {
-    let ours = data.records.iter().filter(|record| record.server == OURS);
-    let Some(cost) = ours.filter_map(|record| record.rss_bytes_per_connection).next_back() else {
+/// With the reason, if the server is missing.
+fn not_measured(data: &Data, server: &str) -> String {
+    let peer = data.peers.iter().find(|peer| peer.name == server);
+    match peer.and_then(|peer| peer.missing.as_deref()) {
+        Some(why) => format!("not measured: {why}"),
+        None => "not measured".to_owned(),
+    }
+}
+
+fn idle_bar(data: &Data, (scenario, bar, moonshot): (&str, f64, f64), table: &mut Table) {
+    let ours = data.of_scenario(scenario).filter(|record| record.server == OURS);
+    let Some(cost) = ours.filter_map(|record| record.rss_bytes_per_connection).last() else {
         return;
     };
-    let (bar, moonshot) = IDLE_BYTES;
     let outcome = if cost <= bar { BarOutcome::Met } else { BarOutcome::Missed };
     table.row([
-        "connections".to_owned(),
+        scenario.to_owned(),
         "memory of an idle one".to_owned(),
         format!("≤ {}", bytes(bar)),
         bytes(cost),
@@ -333,6 +343,9 @@ mod tests {
         };
         assert!(line("hello", "floor").contains("  met  "), "{text}");
         assert!(line("gateway", "haproxy").contains("missed by 7.8 %"), "{text}");
+        assert!(line("cache-gzip", "pike").contains("  not measured  "), "{text}");
+        let missing = "  not measured: not installed: apt-get install varnish  ";
+        assert!(line("cache-gzip", "varnish").contains(missing), "{text}");
     }
 
     #[test]
@@ -357,7 +370,7 @@ mod tests {
         ] {
             assert!(text.contains(part), "{part}: {text}");
         }
-        assert!(text.contains("varnishd: not installed: apt-get install varnish"), "{text}");
+        assert!(text.contains("varnish: not installed: apt-get install varnish"), "{text}");
     }
 
     #[test]

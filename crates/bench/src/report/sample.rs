@@ -161,7 +161,7 @@ fn peers() -> Vec<Peer> {
         peer("nginx", "1.22.1", vec![config("hello", "nginx -c nginx.conf", nginx)]),
         peer("haproxy", "2.6.12", vec![config("gateway", "haproxy -f haproxy.cfg", "global\n")]),
         Peer {
-            name: "varnishd".to_owned(),
+            name: "varnish".to_owned(),
             missing: Some("not installed: apt-get install varnish".to_owned()),
             ..Peer::default()
         },

@@ -85,7 +85,7 @@ impl Execution<'_> {
                 self.programs(step);
                 continue;
             }
-            match Fixture::set(step.case.serve, &self.schedule.options.finder, &self.context) {
+            match Fixture::set(step.case, &self.schedule.options.finder, &self.context) {
                 Ok(fixture) => self.step(step, &fixture),
                 Err(why) => self.note(format!("FAILED {}: {why}", step.case.name)),
             }
@@ -189,8 +189,14 @@ impl Execution<'_> {
             }
             self.say(&format!("{} · {name} · starting", step.case.name));
             let reloads = step.case.kind == Kind::Reload;
-            let started =
-                Running::start(found, &fixture.role, step.workers, reloads, &self.context);
+            let started = Running::start(
+                found,
+                &fixture.role,
+                step.case.protocol,
+                step.workers,
+                reloads,
+                &self.context,
+            );
             let checked = started.and_then(|running| {
                 fixture
                     .check(running.address, self.context.deadline)

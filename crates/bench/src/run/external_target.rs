@@ -71,7 +71,7 @@ impl ResolvedTarget {
             headers: Vec::new(),
         };
         let traffic = Traffic::Http { request, expect, keep_alive: true };
-        Ok(Target { address: Address::Tcp(self.address), traffic })
+        Ok(Target { address: Address::Tcp(self.address), tls: None, traffic })
     }
 }
 

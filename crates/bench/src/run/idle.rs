@@ -6,7 +6,8 @@
 use super::execution::{Execution, Server};
 use super::schedule::{BESIDE_IDLE, Step};
 use crate::cpu::Tree;
-use crate::scenarios::{Fixture, Idle};
+use crate::load::{BlockingClient, LoadPlan};
+use crate::scenarios::Fixture;
 use std::time::{Duration, Instant};
 
 /// Idle connections before the memory of the others is counted: the first ones grow tables and
@@ -24,13 +25,16 @@ impl Execution<'_> {
             return;
         };
         let options = &self.schedule.options;
-        let mut idle = Idle::new(server.running.address, fixture.request(server.running.address));
+        let (target, plan) = (fixture.target(server.running.address), LoadPlan::default());
         self.say(&format!("{} · {name} · opening {count}", step.case.name));
         let deadline = self.context.deadline;
-        let before = idle.grow(IDLE_BEFORE.min(count), deadline);
-        let before = before.map(|()| settled_rss(&server.tree));
-        let after = before.and_then(|before| {
-            idle.grow(count, deadline)?;
+        // Its connections are open until the load is over.
+        let mut idle = BlockingClient::new(&target, &plan);
+        let after = idle.as_mut().map_err(|why| why.to_string()).and_then(|idle| {
+            let mut grow = |count| idle.grow(count, deadline).map_err(|why| why.to_string());
+            grow(IDLE_BEFORE.min(count))?;
+            let before = settled_rss(&server.tree);
+            grow(count)?;
             Ok((before, settled_rss(&server.tree)))
         });
         match after {

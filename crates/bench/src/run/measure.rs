@@ -72,13 +72,14 @@ pub(crate) fn round(
 }
 
 /// The kinds under the names of data.json.
-pub(crate) fn errors_by_kind(outcome: &LoadOutcome) -> [(&'static str, u64); 10] {
+pub(crate) fn errors_by_kind(outcome: &LoadOutcome) -> [(&'static str, u64); 11] {
     let errors = &outcome.errors;
     [
         ("connect", errors.connect),
         ("read", errors.read),
         ("write", errors.write),
         ("timeout", errors.timeout),
+        ("handshake", errors.handshake),
         ("status", errors.status),
         ("length", errors.length),
         ("framing", errors.framing),

@@ -7,7 +7,7 @@ use super::{Options, system_calls};
 use crate::cores::Cores;
 use crate::load::Mode;
 use crate::load::tools::Tool;
-use crate::peers::{self, App, FoundPeer, Peer};
+use crate::peers::{self, App, FoundPeer, Peer, Protocol};
 use crate::report::data::{AGAINST, BARE_LOOP, BASELINE, FLOOR};
 use crate::scenarios::{self, Case, Kind, Serve};
 use std::collections::BTreeSet;
@@ -150,6 +150,9 @@ fn check_tool(
     }
     match tool {
         _ if mode != Mode::Closed => refuse("has no fixed rate"),
+        _ if cases().any(|case| case.protocol != Protocol::Http1) => {
+            refuse("is only used for HTTP/1.1 without TLS")
+        }
         Tool::RedisBenchmark if scenarios.is_empty() || !cases().all(is_ping) => {
             refuse("does not speak HTTP")
         }

@@ -1,7 +1,7 @@
 //! `cache`: a stored document, for clients with and without gzip, and a small document.
 
 use super::{Case, Kind, Scenario, Serve};
-use crate::peers::CacheRequest;
+use crate::peers::{CacheRequest, Protocol};
 
 /// About what the published page had: 140 KB, a tenth of it as gzip.
 const LARGE: usize = 140_000;
@@ -14,7 +14,14 @@ const fn case(
     asked: CacheRequest,
     replays: Option<&'static str>,
 ) -> Case {
-    Case { name, about, replays, serve: Serve::Cached { bytes, asked }, kind: Kind::Load }
+    Case {
+        name,
+        about,
+        replays,
+        serve: Serve::Cached { bytes, asked },
+        protocol: Protocol::Http1,
+        kind: Kind::Load,
+    }
 }
 
 pub(super) const SCENARIO: Scenario = Scenario {

@@ -1,25 +1,24 @@
 //! `connections`: the memory of an idle connection, and the effect of many of them on latency.
-//!
-//! Promises that every idle connection has received one response before it counts, and that all of
-//! them are closed when the `Idle` is dropped.
 
-use super::probe::{ask, connect};
 use super::{Case, Kind, Scenario, Serve};
+use crate::peers::Protocol;
 use std::fs;
-use std::io;
-use std::net::{SocketAddr, TcpStream};
-use std::time::Instant;
+
+const fn case(name: &'static str, about: &'static str, protocol: Protocol) -> Case {
+    Case { name, about, replays: None, serve: Serve::Hello, protocol, kind: Kind::Idle }
+}
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "connections",
     about: "memory of idle connections, and latency with them",
-    cases: &[Case {
-        name: "connections",
-        about: "GET of four bytes by 100 connections along with the idle ones.",
-        replays: None,
-        serve: Serve::Hello,
-        kind: Kind::Idle,
-    }],
+    cases: &[
+        case(
+            "connections",
+            "GET of four bytes by 100 connections along with the idle ones.",
+            Protocol::Http1,
+        ),
+        case("connections-tls", "The same over TLS 1.3.", Protocol::Https { handshakes: None }),
+    ],
     by_default: false,
 };
 
@@ -27,31 +26,6 @@ pub(super) const SCENARIO: Scenario = Scenario {
 pub(crate) const DESCRIPTORS_KEPT: usize = 1024;
 /// Ports that are left for everything else.
 const PORTS_KEPT: usize = 4096;
-
-/// Connections that were answered once and now say nothing.
-#[derive(Debug)]
-pub(crate) struct Idle {
-    streams: Vec<TcpStream>,
-    address: SocketAddr,
-    request: Vec<u8>,
-}
-
-impl Idle {
-    /// None yet; each will ask this once.
-    pub(crate) fn new(address: SocketAddr, request: Vec<u8>) -> Self {
-        Self { streams: Vec::new(), address, request }
-    }
-
-    /// Opens connections until there are `count`, or an error says that there is no time.
-    pub(crate) fn grow(&mut self, count: usize, deadline: Instant) -> io::Result<()> {
-        while self.streams.len() < count {
-            let mut stream = connect(self.address, deadline)?;
-            ask(&mut stream, &self.request, deadline)?;
-            self.streams.push(stream);
-        }
-        Ok(())
-    }
-}
 
 /// How many idle connections this machine has room for, at most `wanted`: each needs descriptors
 /// here and in the server, and a port.

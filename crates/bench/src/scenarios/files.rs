@@ -1,6 +1,9 @@
 //! `files`: a small and a large file of a directory.
 
 use super::{Case, Kind, Scenario, Serve};
+use crate::peers::Protocol;
+
+pub(super) const LARGE: Serve = Serve::File { name: "large.txt", bytes: 1 << 20 };
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "files",
@@ -11,13 +14,15 @@ pub(super) const SCENARIO: Scenario = Scenario {
             about: "GET of a file of 4 KiB.",
             replays: None,
             serve: Serve::File { name: "small.txt", bytes: 4 << 10 },
+            protocol: Protocol::Http1,
             kind: Kind::Load,
         },
         Case {
             name: "files-large",
             about: "GET of a file of 1 MiB.",
             replays: None,
-            serve: Serve::File { name: "large.txt", bytes: 1 << 20 },
+            serve: LARGE,
+            protocol: Protocol::Http1,
             kind: Kind::Load,
         },
     ],

@@ -1,6 +1,7 @@
 //! `filters`: the cost that a key check and a rate limit add to a proxied request.
 
 use super::{Case, Kind, Scenario, Serve};
+use crate::peers::Protocol;
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "filters",
@@ -11,6 +12,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
                 is tidegate without both.",
         replays: None,
         serve: Serve::Guarded,
+        protocol: Protocol::Http1,
         kind: Kind::Load,
     }],
     by_default: false,

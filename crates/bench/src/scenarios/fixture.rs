@@ -1,12 +1,14 @@
 //! The environment of the servers of a case: backend, files, request and correct response.
 
-use super::probe::{probe, probe_pings, request_with};
-use super::{Serve, cache, compressed, websocket};
+use super::probe::{WAIT, probe, probe_pings, request_with};
+use super::{Case, Serve, cache, certificate, compressed, websocket};
 use crate::floor::{self, Behaviour, Content};
-use crate::load::{Address, Command, Expect, Target, Traffic, greeting, pings};
+use crate::load::{
+    Address, Command, Expect, Handshakes, SERVER_NAME, Target, Tls, Traffic, check, greeting, pings,
+};
 use crate::peers::{
     App, Backend, CacheRequest, DOCUMENT_PATH, Finder, HELLO_BODY, HELLO_PATH, ITEM, ITEM_PATH,
-    KEY, KEY_FIELD, ROUTED_PATH, Role, RunContext,
+    KEY, KEY_FIELD, Protocol, ROUTED_PATH, Role, RunContext,
 };
 use std::fs;
 use std::io;
@@ -26,6 +28,8 @@ const TEXT_BYTES: usize = 64;
 pub(crate) struct Fixture {
     pub role: Role,
     ask: CaseRequest,
+    protocol: Protocol,
+    tls: Option<Arc<Tls>>,
     /// Ends when the stage does.
     backend: Option<Backend>,
 }
@@ -59,10 +63,11 @@ enum CaseRequest {
 
 impl Fixture {
     pub(crate) fn set(
-        serve: Serve,
+        case: &Case,
         finder: &Finder,
         context: &RunContext<'_>,
     ) -> Result<Self, String> {
+        let Case { serve, protocol, .. } = *case;
         let behaviour = |delay, keep| {
             let (body_bytes, content) = (DOCUMENT_BYTES, Content::Text);
             Behaviour { body_bytes, delay, keep, content }
@@ -93,16 +98,25 @@ impl Fixture {
         // Without a backend its address is not used.
         let address = backend.as_ref().map_or(NOWHERE, |backend| backend.address);
         let ask = CaseRequest::of(serve).ok_or("the case sends no requests")?;
-        Ok(Self { role: serve.role(address, root), ask, backend })
+        let tls = match protocol {
+            Protocol::Http1 => None,
+            Protocol::Https { handshakes } => {
+                let certificate = certificate::write(&context.certificates())?;
+                let tls = Tls::new(certificate, handshakes.unwrap_or(Handshakes::Full));
+                Some(Arc::new(tls.map_err(|why| format!("certificate: {why}"))?))
+            }
+        };
+        Ok(Self { role: serve.role(address, root), ask, protocol, tls, backend })
     }
 
     /// The target of the load.
     pub(crate) fn target(&self, address: SocketAddr) -> Target {
+        let keep_alive = !self.is_for_handshakes();
         let traffic = match &self.ask {
             CaseRequest::Get { coded: true, .. } => {
                 let encoding = ("Content-Encoding".to_owned(), "gzip".to_owned());
                 let expect = Expect { status: 200, headers: vec![encoding], ..Expect::default() };
-                Traffic::Http { request: self.request(address), expect, keep_alive: true }
+                Traffic::Http { request: self.request(address), expect, keep_alive }
             }
             CaseRequest::Get { body, .. } | CaseRequest::Post { body, .. } => {
                 let expect = Expect {
@@ -111,7 +125,7 @@ impl Fixture {
                     body: Some(Arc::clone(body)),
                     headers: Vec::new(),
                 };
-                Traffic::Http { request: self.request(address), expect, keep_alive: true }
+                Traffic::Http { request: self.request(address), expect, keep_alive }
             }
             CaseRequest::Ping { command, pipeline } => {
                 Traffic::Resp { command: *command, pipeline: *pipeline }
@@ -120,12 +134,24 @@ impl Fixture {
                 Traffic::WebSocket { greeting: self.request(address), text: text.clone() }
             }
         };
-        Target { address: Address::Tcp(address), traffic }
+        Target { address: Address::Tcp(address), tls: self.tls.clone(), traffic }
     }
 
-    pub(crate) fn request(&self, address: SocketAddr) -> Vec<u8> {
+    /// True if each request has a connection of its own, because handshakes are measured.
+    fn is_for_handshakes(&self) -> bool {
+        matches!(self.protocol, Protocol::Https { handshakes: Some(_) })
+    }
+
+    fn request(&self, address: SocketAddr) -> Vec<u8> {
+        let host = match self.tls {
+            Some(_) => format!("{SERVER_NAME}:{}", address.port()),
+            None => address.to_string(),
+        };
         match &self.ask {
-            CaseRequest::Get { path, fields, .. } => request_with(address, path, fields),
+            CaseRequest::Get { path, .. } if self.is_for_handshakes() => {
+                request_with(host, path, "Connection: close\r\n")
+            }
+            CaseRequest::Get { path, fields, .. } => request_with(host, path, fields),
             CaseRequest::Post { path, body } => {
                 let fields = format!("Content-Length: {}\r\n\r\n", body.len());
                 let head = format!("POST {path} HTTP/1.1\r\nHost: {address}\r\n{fields}");
@@ -138,6 +164,9 @@ impl Fixture {
 
     /// Whether the server responds rightly when there is no load; the error is half a sentence.
     pub(crate) fn check(&self, address: SocketAddr, deadline: Instant) -> Result<(), String> {
+        if self.protocol != Protocol::Http1 {
+            return check(&self.target(address), deadline.min(Instant::now() + WAIT));
+        }
         let request = self.request(address);
         let (body, coded, warms) = match &self.ask {
             CaseRequest::Get { body, coded, warms, .. } => (body, *coded, *warms),

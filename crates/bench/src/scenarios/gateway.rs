@@ -2,6 +2,7 @@
 //! backend connections and, like the published page, with a new one per request.
 
 use super::{Case, Kind, Scenario, Serve};
+use crate::peers::Protocol;
 use std::time::Duration;
 
 const fn case(
@@ -12,7 +13,14 @@ const fn case(
     replays: Option<&'static str>,
 ) -> Case {
     let delay = Duration::from_millis(delay_ms);
-    Case { name, about, replays, serve: Serve::Gateway { delay, keep }, kind: Kind::Load }
+    Case {
+        name,
+        about,
+        replays,
+        serve: Serve::Gateway { delay, keep },
+        protocol: Protocol::Http1,
+        kind: Kind::Load,
+    }
 }
 
 pub(super) const SCENARIO: Scenario = Scenario {

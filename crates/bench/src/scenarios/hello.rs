@@ -1,6 +1,7 @@
 //! `hello`: four bytes from the configuration. Measures the cost of the server itself.
 
 use super::{Case, Kind, Scenario, Serve};
+use crate::peers::Protocol;
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "hello",
@@ -10,6 +11,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
         about: "GET of four bytes that the server has in its configuration.",
         replays: None,
         serve: Serve::Hello,
+        protocol: Protocol::Http1,
         kind: Kind::Load,
     }],
     by_default: true,

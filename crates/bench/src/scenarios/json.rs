@@ -5,6 +5,7 @@
 use super::documents::Document;
 use super::{Case, Kind, Scenario, Serve};
 use crate::peers::Operation::{self, Decode, Encode};
+use crate::peers::Protocol;
 
 const fn case(
     name: &'static str,
@@ -13,7 +14,14 @@ const fn case(
     operation: Operation,
 ) -> Case {
     let serve = Serve::Json { document, operation };
-    Case { name, about, replays: Some("json"), serve, kind: Kind::Program }
+    Case {
+        name,
+        about,
+        replays: Some("json"),
+        serve,
+        protocol: Protocol::Http1,
+        kind: Kind::Program,
+    }
 }
 
 pub(super) const SCENARIO: Scenario = Scenario {

@@ -1,6 +1,7 @@
 //! `lua-hello`: the cost that a Lua handler adds to a trivial response.
 
 use super::{Case, Kind, Scenario, Serve};
+use crate::peers::Protocol;
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "lua-hello",
@@ -10,6 +11,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
         about: "GET of four bytes from a Lua handler; `baseline` is tidegate's `respond`.",
         replays: None,
         serve: Serve::LuaHello,
+        protocol: Protocol::Http1,
         kind: Kind::Load,
     }],
     by_default: false,

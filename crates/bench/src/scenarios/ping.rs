@@ -2,6 +2,7 @@
 
 use super::{Case, Kind, Scenario, Serve};
 use crate::load::Command;
+use crate::peers::Protocol;
 
 const fn case(
     name: &'static str,
@@ -10,7 +11,14 @@ const fn case(
     pipeline: u32,
     replays: Option<&'static str>,
 ) -> Case {
-    Case { name, about, replays, serve: Serve::Ping { command, pipeline }, kind: Kind::Load }
+    Case {
+        name,
+        about,
+        replays,
+        serve: Serve::Ping { command, pipeline },
+        protocol: Protocol::Http1,
+        kind: Kind::Load,
+    }
 }
 
 pub(super) const SCENARIO: Scenario = Scenario {

@@ -2,7 +2,7 @@
 //! cache in front of one, and the published page of a Python server.
 
 use super::{Case, Kind, Scenario, Serve};
-use crate::peers::App;
+use crate::peers::{App, Protocol};
 
 const fn scenario(name: &'static str, about: &'static str, cases: &'static [Case]) -> Scenario {
     Scenario { name, about, cases, by_default: false }
@@ -10,7 +10,7 @@ const fn scenario(name: &'static str, about: &'static str, cases: &'static [Case
 
 const fn case(name: &'static str, about: &'static str, serve: Serve) -> Case {
     let kind = if matches!(serve, Serve::AppLoop) { Kind::Program } else { Kind::Load };
-    Case { name, about, replays: None, serve, kind }
+    Case { name, about, replays: None, serve, protocol: Protocol::Http1, kind }
 }
 
 pub(super) const ASGI_HELLO: Scenario = scenario(
@@ -127,6 +127,7 @@ pub(super) const PAGE: Scenario = scenario(
         about: "GET of four bytes from an application of Python, as a published page has it.",
         replays: Some("hello"),
         serve: Serve::App(App::Page),
+        protocol: Protocol::Http1,
         kind: Kind::Load,
     }],
 );

@@ -5,7 +5,7 @@
 //! than the pause is changed less often.
 
 use super::{Case, Kind, Scenario, Serve, probe, request};
-use crate::peers::Running;
+use crate::peers::{Protocol, Running};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -18,6 +18,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
         about: "GET of four bytes while the configuration changes up to four times a second.",
         replays: None,
         serve: Serve::Hello,
+        protocol: Protocol::Http1,
         kind: Kind::Reload,
     }],
     by_default: false,

@@ -58,7 +58,7 @@ fn a_large_body_is_compared_whole() {
     let server = Scripted::tcp(END, move |_| vec![Act::Send(answer.clone())]);
     let expect = Expect { length: None, body: Some(body.into()), ..pong() };
     let traffic = Traffic::Http { request: super::REQUEST.to_vec(), expect, keep_alive: true };
-    let target = Target { address: server.address.clone(), traffic };
+    let target = Target { address: server.address.clone(), tls: None, traffic };
     let found = consistent(run(&target, &LoadPlan { verify: true, ..plan() }).unwrap());
     assert_eq!(found.errors, Errors::default());
     assert!(found.requests > 0);
@@ -72,7 +72,7 @@ fn a_large_request_is_sent_whole() {
     request.resize(request.len() + 2_000_000, b'x');
     request.extend_from_slice(END);
     let traffic = Traffic::Http { request, expect: pong(), keep_alive: true };
-    let target = Target { address: server.address.clone(), traffic };
+    let target = Target { address: server.address.clone(), tls: None, traffic };
     let found = consistent(run(&target, &LoadPlan { connections: 1, ..plan() }).unwrap());
     assert_eq!(found.errors, Errors::default());
     assert!(server.asked() > 0);
@@ -107,7 +107,7 @@ fn a_connection_for_each_request() {
     let server = Scripted::tcp(END, |_| vec![Act::Send(PONG.to_vec()), Act::Close]);
     let request = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n".to_vec();
     let traffic = Traffic::Http { request, expect: pong(), keep_alive: false };
-    let target = Target { address: server.address.clone(), traffic };
+    let target = Target { address: server.address.clone(), tls: None, traffic };
     let found = consistent(run(&target, &plan()).unwrap());
     assert_eq!(found.errors, Errors::default());
     assert!(found.requests > 0);

@@ -85,7 +85,7 @@ fn a_connection_for_each_request_at_a_rate() {
     let server = Scripted::tcp(END, |_| vec![Act::Send(PONG.to_vec()), Act::Close]);
     let request = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n".to_vec();
     let traffic = Traffic::Http { request, expect: pong(), keep_alive: false };
-    let target = Target { address: server.address.clone(), traffic };
+    let target = Target { address: server.address.clone(), tls: None, traffic };
     let found = run(&target, &LoadPlan { connections: 8, ..at_rate(200.0) }).unwrap();
     assert_eq!(found.errors, Errors::default());
     assert_all_counted(&found, 200.0, 8);

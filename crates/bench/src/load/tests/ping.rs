@@ -10,7 +10,8 @@ fn traffic(command: Command, pipeline: u32) -> Traffic {
 }
 
 fn load(server: &Scripted, command: Command, pipeline: u32) -> LoadOutcome {
-    let target = Target { address: server.address.clone(), traffic: traffic(command, pipeline) };
+    let target =
+        Target { address: server.address.clone(), tls: None, traffic: traffic(command, pipeline) };
     consistent(run(&target, &plan()).unwrap())
 }
 
@@ -52,7 +53,8 @@ fn an_answer_too_few_is_a_time_out() {
         3 => Vec::new(),
         _ => vec![Act::Send(b"+PONG\r\n".to_vec())],
     });
-    let target = Target { address: server.address.clone(), traffic: traffic(Command::Inline, 4) };
+    let target =
+        Target { address: server.address.clone(), tls: None, traffic: traffic(Command::Inline, 4) };
     let timeout = std::time::Duration::from_millis(50);
     let found = consistent(run(&target, &LoadPlan { connections: 1, timeout, ..plan() }).unwrap());
     assert!(found.errors.timeout > 0);
@@ -64,8 +66,11 @@ fn a_pipeline_has_its_limits() {
     let server = says(b"+PONG\r\n");
     let refused = |pipeline, mode| {
         let traffic = traffic(Command::Inline, pipeline);
-        run(&Target { address: server.address.clone(), traffic }, &LoadPlan { mode, ..plan() })
-            .is_err()
+        run(
+            &Target { address: server.address.clone(), tls: None, traffic },
+            &LoadPlan { mode, ..plan() },
+        )
+        .is_err()
     };
     assert!(refused(0, Mode::Closed));
     assert!(refused(PIPELINE_MAX + 1, Mode::Closed));

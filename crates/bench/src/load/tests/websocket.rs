@@ -28,7 +28,7 @@ fn says(welcome: &'static [u8], answer: Vec<u8>) -> Scripted {
 
 fn load(server: &Scripted, plan: &LoadPlan) -> LoadOutcome {
     let traffic = Traffic::WebSocket { greeting: greeting("a", "/"), text: text() };
-    consistent(run(&Target { address: server.address.clone(), traffic }, plan).unwrap())
+    consistent(run(&Target { address: server.address.clone(), tls: None, traffic }, plan).unwrap())
 }
 
 #[test]

@@ -59,7 +59,7 @@ fn redis_benchmark_finds_what_we_find() {
         _ => Vec::new(),
     });
     let traffic = Traffic::Resp { command: Command::Inline, pipeline: 1 };
-    let target = Target { address: server.address.clone(), traffic };
+    let target = Target { address: server.address.clone(), tls: None, traffic };
     if let Some((theirs, ours)) = both(Tool::RedisBenchmark, &target) {
         assert_eq!(ours.errors, Errors::default());
         assert!(theirs.requests > 0 && ours.requests > 0, "{theirs:?}\n{ours:?}");

@@ -1,4 +1,5 @@
-//! Opening the connections of a worker: a few at a time, with the handshake of a WebSocket.
+//! Opening the connections of a worker: a few at a time, with the handshake of TLS or of a
+//! WebSocket.
 //!
 //! Promises that a connection that failed or was refused is retried after a short delay.
 
@@ -52,7 +53,8 @@ impl Worker<'_> {
         let connection = &mut self.connections[index];
         connection.since_ns = self.now_ns;
         connection.asked_ns = self.now_ns;
-        match connection.open(&self.state.peer) {
+        let session = self.state.session();
+        match session.and_then(|session| connection.open(&self.state.peer, session)) {
             // The backlog of a Unix socket is full.
             Err(error) if error.kind() == ErrorKind::WouldBlock => {
                 connection.close(self.now_ns + TICK_NS);
@@ -71,8 +73,13 @@ impl Worker<'_> {
     }
 
     pub(super) fn connected(&mut self, index: usize) {
-        let Some(greeting) = &self.state.greeting else { return self.opened(index) };
-        if let Err(error) = self.connections[index].greet(greeting) {
+        let connection = &mut self.connections[index];
+        let begun = match &self.state.greeting {
+            _ if connection.is_securing() => connection.secure(),
+            Some(greeting) => connection.greet(greeting),
+            None => return self.opened(index),
+        };
+        if let Err(error) = begun {
             self.refuse(index, unsendable(&error));
         }
     }
@@ -89,7 +96,7 @@ impl Worker<'_> {
     }
 
     /// It can be asked.
-    fn opened(&mut self, index: usize) {
+    pub(super) fn opened(&mut self, index: usize) {
         self.connections[index].stage = ConnectionStage::Idle;
         if self.is_at_end() {
         } else if self.schedule.is_some() {

@@ -53,7 +53,10 @@ fn only_those_that_can_are_in_a_case() {
         let step = schedule.steps.iter().find(|step| step.case.name == case).unwrap();
         step.servers.iter().map(|&server| schedule.found[server].peer.name).collect()
     };
-    assert_eq!(servers("files-small"), ["tidegate", "nginx", "caddy"]);
+    assert_eq!(servers("files-small"), ["tidegate", "nginx", "h2o", "caddy"]);
+    let secured = ["tidegate", "nginx", "haproxy", "h2o", "caddy"];
+    assert_eq!(servers("tls-hello"), secured);
+    assert_eq!(servers("tls-handshake-full"), secured);
     assert_eq!(servers("reload"), ["tidegate", "nginx", "haproxy", "caddy"]);
     assert!(servers("hello").contains(&"mio") && !servers("gateway").contains(&"mio"));
 }
