@@ -5,7 +5,7 @@ mod serving;
 mod whole;
 mod worker;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -118,6 +118,24 @@ fn patient() -> Policy {
 
 fn run(test: impl Future<Output = ()>) {
     net::worker::block_on_local(test);
+}
+
+#[test]
+fn requests_have_a_process_to_wait_for_at_once() {
+    run(async {
+        let directory = TempDir::new().unwrap();
+        let sockets = WorkerSockets::Own(directory.path().to_owned());
+        let expected = Rc::new(Cell::new(0));
+        let noted = expected.clone();
+        let on_change = move |group: &WorkerGroup| {
+            noted.set(group.slots().iter().filter(|slot| slot.expected().is_some()).count());
+        };
+        let settings = settings("good", patient());
+        let group = WorkerGroup::start("test", settings, sockets, 2, on_change);
+        // No task has run yet.
+        assert_eq!(expected.get(), 2);
+        group.stop().await;
+    });
 }
 
 #[test]

@@ -98,6 +98,9 @@ impl WorkerGroup {
             let task = net::task::spawn_local(keep_filled(self.context.clone(), slot.clone()));
             slots.push((slot, task));
         }
+        drop(slots);
+        // Requests may come before a new process has been started: they are queued for it.
+        self.changed();
     }
 
     /// Adds or removes workers; one always stays.
