@@ -200,12 +200,14 @@ class Server:
                 time.sleep(0.05)
         raise AssertionError(f"no server listens at {self.port}: {self.log()}")
 
-    def line(self, pattern):
-        """Waits for a line of the log that the pattern matches; returns the match."""
+    def line(self, pattern, count=1):
+        """Waits for `count` lines of the log that the pattern matches; returns the last match."""
         expression = re.compile(pattern)
-        return self._wait(
-            lambda: next((m for m in map(expression.search, self._lines) if m), None),
-            f"line like {pattern!r}")
+
+        def found():
+            matches = [match for match in map(expression.search, self._lines) if match]
+            return matches[count - 1] if len(matches) >= count else None
+        return self._wait(found, f"{count} lines like {pattern!r}")
 
     def note(self, key):
         """Waits for the next note under `key` (see stage.note)."""
