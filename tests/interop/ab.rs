@@ -13,21 +13,21 @@ fn load(server: &Tidegate, arguments: &[&str]) -> String {
     let url = format!("http://{}/", server.address("web"));
     let all: Vec<_> =
         ["-q", "-n", REQUESTS, "-c", "8"].iter().chain(arguments).copied().chain([&*url]).collect();
-    let told = run("ab", directory.path(), &all).stdout;
+    let output = run("ab", directory.path(), &all).stdout;
     let line = |name: &str| {
-        let found = told.lines().find_map(|line| line.strip_prefix(name));
-        found.unwrap_or_else(|| panic!("no {name} in {told}")).trim().to_owned()
+        let found = output.lines().find_map(|line| line.strip_prefix(name));
+        found.unwrap_or_else(|| panic!("no {name} in {output}")).trim().to_owned()
     };
     assert_eq!(
         (line("Complete requests:"), line("Failed requests:")),
         (REQUESTS.into(), "0".into())
     );
-    assert!(!told.contains("Non-2xx"), "{told}");
-    told
+    assert!(!output.contains("Non-2xx"), "{output}");
+    output
 }
 
 #[test]
-fn respond_and_proxy_answer_every_request() {
+fn respond_and_proxy_handle_every_request() {
     if !has("ab") {
         return;
     }
@@ -45,11 +45,11 @@ fn respond_and_proxy_answer_every_request() {
     let proxy = proxy(&upstream.address().to_string());
     for server in [&hello, &proxy] {
         load(server, &[]);
-        let told = load(server, &["-k"]);
-        let kept = told
+        let output = load(server, &["-k"]);
+        let kept = output
             .lines()
             .any(|line| line.starts_with("Keep-Alive requests:") && line.ends_with(REQUESTS));
-        assert!(kept, "{told}");
+        assert!(kept, "{output}");
         assert_served(server, 1000.0);
     }
     load(&proxy, &["-k", "-p", "body", "-T", "text/plain"]);

@@ -66,7 +66,7 @@ impl Nginx {
 
     /// The requests that nginx has logged. It logs a request after the last byte of its response
     /// and before it reads the next one: here one for a URL of its own, which is not returned.
-    fn asked(&self) -> Vec<String> {
+    fn requests(&self) -> Vec<String> {
         const MARKER: &str = "/marker/";
         static MARKERS: AtomicUsize = AtomicUsize::new(0);
         let marker = format!("{MARKER}{}", MARKERS.fetch_add(1, Ordering::Relaxed));
@@ -82,7 +82,7 @@ impl Nginx {
 }
 
 #[test]
-fn nginx_is_asked_once_in_gzip_and_clients_get_what_they_take() {
+fn nginx_gets_one_request_in_gzip_and_clients_get_what_they_take() {
     if !has("nginx") {
         return;
     }
@@ -99,7 +99,7 @@ fn nginx_is_asked_once_in_gzip_and_clients_get_what_they_take() {
     // A part of the whole, though nginx sent it compressed.
     let part = nginx.get("/kept/text.txt", "range: bytes=10-19\r\n");
     assert_eq!((part.status, part.text().as_str()), (206, &nginx.text[10..20]));
-    assert_eq!(nginx.asked(), ["GET /kept/text.txt 200 -."]);
+    assert_eq!(nginx.requests(), ["GET /kept/text.txt 200 -."]);
 }
 
 #[test]
@@ -115,9 +115,9 @@ fn what_nginx_confirms_is_not_sent_again() {
         assert_eq!((again.status, again.header("etag")), (200, Some(&*etag)));
         assert!(again.body == nginx.text.as_bytes());
     }
-    let asked = nginx.asked();
-    assert_eq!(asked[0], "GET /checked/text.txt 200 -.");
-    assert_eq!(asked[1..], [format!("GET /checked/text.txt 304 {etag}."), asked[1].clone()]);
+    let requests = nginx.requests();
+    assert_eq!(requests[0], "GET /checked/text.txt 200 -.");
+    assert_eq!(requests[1..], [format!("GET /checked/text.txt 304 {etag}."), requests[1].clone()]);
     // A file that has changed is sent.
     fs::write(nginx.directory.path().join("html/text.txt"), "changed, and shorter")
         .expect("a file");
@@ -157,7 +157,7 @@ fn varnish_before_it_believes_its_age_and_varies_with_it() {
         assert!(answer.starts_with("http/1.1 200") && answer.ends_with(language), "{answer}");
         assert!(answer.contains("\nage: ") && answer.contains("\ncache-status: "), "{answer}");
     }
-    assert_eq!(nginx.asked().len(), 2, "{:?}", nginx.asked());
+    assert_eq!(nginx.requests().len(), 2, "{:?}", nginx.requests());
 }
 
 /// Fetches as a page does that is loaded, loaded again, and come back to.
@@ -195,23 +195,25 @@ fn a_browser_loads_reloads_and_comes_back() {
         }
     });
     let server = cached(&origin.address().to_string());
-    let page = |profile: &str| browser.said(profile, &server);
+    let page = |profile: &str| browser.shown(profile, &server);
     // `no-store` and `reload` ask the origin for news (Cache-Control: no-cache); `no-cache` takes
     // what is no older than this second (max-age=0), so its number depends on when it comes.
-    let said = page("one");
+    let shown = page("one");
     let ways = ["default", "default", "no-store", "no-cache", "reload", "force-cache"];
-    let numbers: Vec<u32> = said
+    let numbers: Vec<u32> = shown
         .trim_end_matches('|')
         .split('|')
         .zip(ways)
         .map(|(line, way)| {
             let number = line.strip_prefix(&format!("{way} 200 answer "));
-            number.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("{said}"))
+            number.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("{shown}"))
         })
         .collect();
-    let [first, second, no_store, no_cache, reload, forced] = numbers[..] else { panic!("{said}") };
-    assert_eq!((first, second, no_store, forced), (0, 0, 1, reload), "{said}");
-    assert!((1..=2).contains(&no_cache) && reload == no_cache + 1, "{said}");
+    let [first, second, no_store, no_cache, reload, forced] = numbers[..] else {
+        panic!("{shown}")
+    };
+    assert_eq!((first, second, no_store, forced), (0, 0, 1, reload), "{shown}");
+    assert!((1..=2).contains(&no_cache) && reload == no_cache + 1, "{shown}");
     // Another visitor gets what the first one left here.
     let found = format!("default 200 answer {reload}|");
     assert!(page("two").starts_with(&found.repeat(2)));

@@ -187,7 +187,7 @@ fn ranges_and_resumed_downloads() {
 }
 
 #[test]
-fn compressed_answers_are_what_they_were() {
+fn compressed_responses_are_what_they_were() {
     if !has("curl") {
         return;
     }

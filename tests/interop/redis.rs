@@ -176,11 +176,11 @@ until ok and heard > 0
 same(select(2, db:get("k")), nil)
 "#;
     let process = program(directory.path(), &server, &format!("{HEAD}{text}"));
-    let heard = |what: &str| process.wait_for_line(|line| line.contains(what).then_some(()));
-    heard("kill it").unwrap_or_else(|| panic!("{:?}", process.log()));
+    let logged = |what: &str| process.wait_for_line(|line| line.contains(what).then_some(()));
+    logged("kill it").unwrap_or_else(|| panic!("{:?}", process.log()));
     let port = server.port;
     server.kill();
-    heard("start it").unwrap_or_else(|| panic!("{:?}", process.log()));
+    logged("start it").unwrap_or_else(|| panic!("{:?}", process.log()));
     let server = Server::start(directory.path(), port);
     ends_well(process);
     server.kill();

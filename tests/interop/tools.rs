@@ -102,7 +102,7 @@ impl Browser {
     }
 
     /// What the page at `/` has written into its element `said`.
-    pub(crate) fn said(&self, profile: &str, server: &Tidegate) -> String {
+    pub(crate) fn shown(&self, profile: &str, server: &Tidegate) -> String {
         let mut command = command("timeout", self.directory.path());
         command.args(["--kill-after=5", "60", self.name, "--headless", "--no-sandbox"]);
         command.args(["--disable-gpu", "--disable-background-networking", "--no-first-run"]);
@@ -111,7 +111,7 @@ impl Browser {
         command.arg(format!("http://{}/", server.address("web")));
         let output = command.output().expect("timeout(1) starts");
         let page = String::from_utf8_lossy(&output.stdout).into_owned();
-        let said = page.split("<pre id=\"said\">").nth(1).unwrap_or_else(|| panic!("{page}"));
-        said.split("</pre>").next().unwrap_or_default().to_owned()
+        let shown = page.split("<pre id=\"said\">").nth(1).unwrap_or_else(|| panic!("{page}"));
+        shown.split("</pre>").next().unwrap_or_default().to_owned()
     }
 }

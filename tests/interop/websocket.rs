@@ -76,6 +76,6 @@ fn a_browser_talks_with_a_lua_program_through_the_gateway() {
         let expected = format!(
             "guest {guest} is here|guest {guest}: from a browser: gr\u{fc}\u{df}e|closed 1000 true|"
         );
-        assert_eq!(browser.said(&format!("guest-{guest}"), &server), expected);
+        assert_eq!(browser.shown(&format!("guest-{guest}"), &server), expected);
     }
 }

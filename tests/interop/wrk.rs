@@ -7,17 +7,17 @@ use scenarios::{Tidegate, Upstream};
 fn load(server: &Tidegate, path: &str) -> f64 {
     let url = format!("http://{}{path}", server.address("web"));
     let directory = std::env::temp_dir();
-    let told = run("wrk", &directory, &["-t1", "-c16", "-d1s", "--timeout", "10s", &url]).stdout;
+    let output = run("wrk", &directory, &["-t1", "-c16", "-d1s", "--timeout", "10s", &url]).stdout;
     // wrk speaks of these only when there are some.
-    assert!(!told.contains("Socket errors") && !told.contains("Non-2xx"), "{told}");
-    let count = told.lines().find_map(|line| line.trim().split_once(" requests in "));
+    assert!(!output.contains("Socket errors") && !output.contains("Non-2xx"), "{output}");
+    let count = output.lines().find_map(|line| line.trim().split_once(" requests in "));
     let count: f64 = count.and_then(|(count, _)| count.parse().ok()).expect("a count of requests");
-    assert!(count > 100.0, "{told}");
+    assert!(count > 100.0, "{output}");
     count
 }
 
 #[test]
-fn respond_answers_every_request() {
+fn respond_handles_every_request() {
     if !has("wrk") {
         return;
     }

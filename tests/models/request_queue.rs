@@ -122,7 +122,7 @@ fn requests_of_two_workers_are_both_taken() {
 }
 
 #[test]
-fn a_wait_that_ends_is_told_once_next_to_a_request() {
+fn a_wait_that_ends_is_reported_once_next_to_a_request() {
     read(
         2,
         &[put, |queue| {

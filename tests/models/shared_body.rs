@@ -33,7 +33,7 @@ fn push_on(writer: &mut SharedBodyWriter, data: &'static [u8]) -> bool {
 }
 
 #[test]
-fn a_reader_that_has_caught_up_hears_of_pieces_and_of_the_end() {
+fn a_reader_that_has_caught_up_is_woken_for_pieces_and_the_end() {
     crate::check(|| {
         let (mut writer, body) = shared_body(1000, None);
         let reader = body.reader();
@@ -46,7 +46,7 @@ fn a_reader_that_has_caught_up_hears_of_pieces_and_of_the_end() {
 }
 
 #[test]
-fn a_reader_hears_that_the_writer_is_gone() {
+fn a_reader_learns_that_the_writer_is_gone() {
     crate::check(|| {
         let (mut writer, body) = shared_body(1000, None);
         let reader = body.reader();
@@ -72,7 +72,7 @@ fn two_readers_on_different_threads_get_the_same() {
 }
 
 #[test]
-fn a_writer_at_its_window_hears_of_the_slowest_reader() {
+fn a_writer_at_its_window_is_woken_for_the_slowest_reader() {
     crate::check(|| {
         let (mut writer, body) = shared_body(1000, None);
         // One piece at a time.
@@ -86,7 +86,7 @@ fn a_writer_at_its_window_hears_of_the_slowest_reader() {
 }
 
 #[test]
-fn a_writer_at_its_window_hears_that_the_last_reader_has_left() {
+fn a_writer_at_its_window_learns_that_the_last_reader_has_left() {
     crate::check(|| {
         let (mut writer, body) = shared_body(1000, None);
         writer.narrow(66);

@@ -121,7 +121,7 @@ impl SendHealth for Connection {
 }
 
 #[test]
-fn a_socket_that_was_asked_for_is_there_or_the_server_is_not() {
+fn a_socket_that_was_requested_is_there_or_the_server_is_not() {
     let admin = r#"admin: { bind: "127.0.0.1:0", socket: /proc/none/admin.sock }"#;
     let config = answering("").replace(r#"admin: { bind: "127.0.0.1:0" }"#, admin);
     let exit = Launch::new(&config).run(&["up"]);

@@ -36,7 +36,7 @@ fn workers(arguments: &[&str]) -> BTreeMap<String, Vec<usize>> {
 }
 
 #[test]
-fn a_worker_stays_on_its_core_when_asked_to() {
+fn a_worker_stays_on_its_core_when_configured() {
     let allowed = cores(Path::new("/proc/self/status"));
     let free = workers(&["--workers", "3"]);
     assert_eq!(free.len(), 3);

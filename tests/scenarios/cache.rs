@@ -58,7 +58,7 @@ impl Origin {
         Self::start(move |_, before| answer(200, fields, format!("answer {before}").as_bytes()))
     }
 
-    fn asked(&self) -> usize {
+    fn fetches(&self) -> usize {
         self.heads.lock().expect("no panic under it").len()
     }
 
@@ -107,24 +107,26 @@ routes:
 }
 
 /// What a request with these fields gets.
-fn ask(server: &Tidegate, line: &str, fields: &str) -> HttpResponse {
+fn send_line(server: &Tidegate, line: &str, fields: &str) -> HttpResponse {
     let mut client = server.connect("web");
     client.send(format!("{line} HTTP/1.1\r\nhost: shop.example\r\n{fields}\r\n"));
     if line.starts_with("HEAD ") { client.answer_to_head() } else { client.answer() }
 }
 
 fn get(server: &Tidegate, path: &str, fields: &str) -> HttpResponse {
-    ask(server, &format!("GET {path}"), fields)
+    send_line(server, &format!("GET {path}"), fields)
 }
 
 /// What Cache-Status says (RFC 9211), without the name of the cache.
-fn said(answer: &HttpResponse) -> &str {
-    let said = answer.header("cache-status").unwrap_or_default();
-    said.strip_prefix("tidegate; ").unwrap_or_else(|| panic!("{said:?} of {answer:?}"))
+fn cache_status(answer: &HttpResponse) -> &str {
+    let cache_status = answer.header("cache-status").unwrap_or_default();
+    cache_status
+        .strip_prefix("tidegate; ")
+        .unwrap_or_else(|| panic!("{cache_status:?} of {answer:?}"))
 }
 
 fn is_hit(answer: &HttpResponse) -> bool {
-    said(answer).starts_with("hit")
+    cache_status(answer).starts_with("hit")
 }
 
 /// Asks the admin API.

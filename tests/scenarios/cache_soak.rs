@@ -238,7 +238,7 @@ fn taken(server: &Tidegate) -> (u64, u64) {
 }
 
 #[test]
-fn memory_is_what_it_was_told() {
+fn memory_is_what_was_configured() {
     let told = std::env::var("CACHE_SOAK_SECONDS").ok().and_then(|text| text.parse().ok());
     let span = Duration::from_secs(told.unwrap_or(SECONDS));
     let (content, asked) = (Arc::new(Content::new()), Arc::new(AtomicU64::new(0)));

@@ -29,7 +29,7 @@ fn parse(date: &str) -> u64 {
 }
 
 #[test]
-fn our_own_answers_say_when_they_were_made() {
+fn our_own_responses_say_when_they_were_made() {
     let server = Tidegate::start(&answering(""));
     let seconds = || SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs();
     for request in [

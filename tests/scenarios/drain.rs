@@ -92,7 +92,7 @@ fn what_is_not_finished_in_time_is_cut() {
 
 /// Without a length and chunks an end looks like the whole.
 #[test]
-fn an_answer_that_ends_with_its_connection_is_cut_with_a_reset() {
+fn a_response_that_ends_with_its_connection_is_cut_with_a_reset() {
     let upstream = Upstream::start(|peer| {
         peer.read_head();
         peer.send("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\nhalf\r\n");

@@ -36,7 +36,7 @@ fn the_client_gets_100_once_its_body_is_wanted() {
 }
 
 #[test]
-fn a_client_that_does_not_wait_is_not_told() {
+fn a_client_that_does_not_wait_gets_no_100() {
     let upstream = reading();
     let server = Tidegate::start(&behind(&upstream, ""));
     let mut client = server.connect("web");
@@ -46,7 +46,7 @@ fn a_client_that_does_not_wait_is_not_told() {
 }
 
 #[test]
-fn it_comes_behind_the_answers_ahead_of_it() {
+fn it_comes_behind_the_responses_ahead_of_it() {
     let upstream = reading();
     let config = behind(&upstream, "").replace(
         "routes: [",
@@ -62,7 +62,7 @@ fn it_comes_behind_the_answers_ahead_of_it() {
 }
 
 #[test]
-fn http10_is_never_told() {
+fn http10_never_gets_100() {
     let upstream = reading();
     let server = Tidegate::start(&behind(&upstream, ""));
     let mut client = server.connect("web");
@@ -72,7 +72,7 @@ fn http10_is_never_told() {
 }
 
 #[test]
-fn a_final_answer_instead_of_100_ends_the_connection() {
+fn a_final_response_instead_of_100_ends_the_connection() {
     let server = Tidegate::start(&answering(""));
     for (path, status) in [("/ping", 200), ("/none", 404)] {
         let mut client = server.connect("web");
@@ -87,7 +87,7 @@ fn a_final_answer_instead_of_100_ends_the_connection() {
 }
 
 #[test]
-fn a_body_that_is_too_large_is_not_asked_for() {
+fn a_body_that_is_too_large_is_not_requested() {
     let upstream = reading();
     let server = Tidegate::start(&behind(&upstream, "limits: { body: 4B }"));
     let mut client = server.connect("web");

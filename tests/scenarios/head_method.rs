@@ -23,7 +23,7 @@ fn the_head_is_that_of_get_and_the_connection_persists() {
 }
 
 #[test]
-fn an_upstream_is_asked_with_head_and_its_length_is_passed_on() {
+fn an_upstream_gets_head_and_its_length_is_passed_on() {
     let upstream = Upstream::start(|peer| {
         for answer in [
             "HTTP/1.1 200 OK\r\ncontent-length: 12345\r\n\r\n",

@@ -16,7 +16,7 @@ fn one_request_a_connection() {
 }
 
 #[test]
-fn keep_alive_is_answered_aloud() {
+fn keep_alive_is_confirmed_explicitly() {
     let server = Tidegate::start(&answering(""));
     let mut client = server.connect("web");
     for _ in 0..3 {
@@ -82,7 +82,7 @@ fn a_body_that_arrives_over_time_ends_with_the_connection() {
 }
 
 #[test]
-fn nothing_is_said_before_the_answer() {
+fn nothing_is_sent_before_the_response() {
     let upstream = Upstream::start(|peer| {
         peer.read_head();
         peer.send("HTTP/1.1 103 Early Hints\r\nlink: </a.css>\r\n\r\n");

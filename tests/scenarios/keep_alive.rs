@@ -57,7 +57,7 @@ fn a_short_rest_of_a_body_is_read_away() {
 }
 
 #[test]
-fn the_answer_does_not_wait_for_the_rest_of_the_body() {
+fn the_response_does_not_wait_for_the_rest_of_the_body() {
     let server = Tidegate::start(&answering(""));
     let mut client = server.connect("web");
     for (path, status) in [("/ping", 200), ("/none", 404), ("/slow", 200)] {

@@ -23,7 +23,7 @@ fn timer(server: u16, client: u16) -> (u64, u64) {
 }
 
 #[test]
-fn a_silent_client_is_asked_after_the_time_that_is_set() {
+fn a_silent_client_is_probed_after_the_time_that_is_set() {
     for (setting, kind) in [("", 0), (", keepalive: 60s", 2)] {
         let bind = "bind: \"127.0.0.1:0\"";
         let config = answering("").replacen(bind, &format!("{bind}{setting}"), 1);

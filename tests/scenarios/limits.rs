@@ -150,7 +150,7 @@ fn a_route_may_allow_more_or_less() {
 }
 
 #[test]
-fn connections_above_the_limit_get_a_clean_answer() {
+fn connections_above_the_limit_get_a_clean_response() {
     let server = Tidegate::start(&answering(SMALL));
     let mut seated: Vec<_> = (0..3).map(|_| server.connect("web")).collect();
     for client in &mut seated {

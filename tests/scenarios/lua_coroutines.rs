@@ -27,7 +27,7 @@ const TELLING: &str = "local task, shared = require 'tide.task', require 'tide.s
 ";
 
 #[test]
-fn several_coroutines_write_an_answer_and_none_is_forgotten() {
+fn several_coroutines_write_a_response_and_none_is_forgotten() {
     let script = "local waitgroup = require 'tide.sync.waitgroup'
       return function(request, response)
         response:stream()
@@ -89,7 +89,7 @@ fn a_coroutine_that_waits_when_the_request_is_over_gets_an_error() {
 }
 
 #[test]
-fn an_answer_that_is_not_streamed_has_a_bound() {
+fn a_response_that_is_not_streamed_has_a_bound() {
     let script = "return function(request, response)
         local mebibyte = ('x'):rep(1 << 20)
         for _ = 1, 64 do response:write(mebibyte) end

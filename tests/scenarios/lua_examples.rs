@@ -112,7 +112,7 @@ fn answers_pings(name: &str) {
 }
 
 #[test]
-fn the_published_benchmark_program_answers_pings() {
+fn the_published_benchmark_program_responds_to_pings() {
     answers_pings("ping.lua");
 }
 
@@ -164,7 +164,7 @@ fn through(example: &Example) -> Vec<u8> {
 }
 
 #[test]
-fn a_cache_keeps_what_it_is_told_for_as_long_as_it_is_told() {
+fn a_cache_keeps_values_for_their_time() {
     let cache = Example::start("cache.lua", &["--keys=3"]);
     let says = |request, answer| cache.says(request, answer);
     says("PING\r\n", "+PONG\r\n");

@@ -193,7 +193,7 @@ fn a_turn_over_its_budget_is_ended_and_the_worker_lives() {
 }
 
 #[test]
-fn a_handler_that_blocks_its_worker_is_told_of_while_it_does() {
+fn a_handler_that_blocks_its_worker_is_reported_while_it_does() {
     // Time within one function of C is not counted; this one lasts until it is let go.
     let server = handler(
         "return function(request, response)
@@ -332,7 +332,7 @@ fn a_missing_file_and_a_syntax_error_are_errors_with_file_and_line() {
 }
 
 #[test]
-fn a_filter_changes_requests_answers_and_content() {
+fn a_filter_changes_requests_responses_and_content() {
     let filter = "return {
         request = function(request, response)
           request.state.user = 'me'
@@ -396,7 +396,7 @@ fn workers_share_what_tide_shared_holds() {
 }
 
 #[test]
-fn modules_in_c_are_off_unless_asked_for() {
+fn modules_in_c_are_off_unless_requested() {
     let script = "return function(request, response)
         response:text(tostring(package.cpath == '') .. tostring(package.loadlib == nil))
       end";

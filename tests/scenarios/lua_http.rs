@@ -125,7 +125,7 @@ fn curl_uploads_downloads_and_is_refused() {
 }
 
 #[test]
-fn requests_of_a_program_are_logged_where_it_is_told() {
+fn requests_of_a_program_are_logged_where_configured() {
     let directory = TempDir::new().expect("a directory");
     let (file, log) = (directory.path().join("server.lua"), directory.path().join("access.log"));
     let program = format!(
@@ -200,7 +200,7 @@ fn python(command: &mut Command) -> (Process, String) {
 }
 
 #[test]
-fn a_program_asks_a_server_in_python() {
+fn a_program_queries_a_server_in_python() {
     if !has("python3") {
         return;
     }

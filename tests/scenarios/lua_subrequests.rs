@@ -36,7 +36,7 @@ fn quoted(upstream: &Upstream) -> String {
 }
 
 #[test]
-fn an_upstream_is_asked_by_its_name() {
+fn an_upstream_is_reached_by_its_name() {
     let upstream = Upstream::start(|peer| {
         while !peer.at_end() {
             let head = peer.read_head();
@@ -105,7 +105,7 @@ fn the_upstream_tries_another_server_and_says_why_when_none_is_left() {
 }
 
 #[test]
-fn a_request_takes_another_route_and_its_answer_is_passed_on() {
+fn a_request_takes_another_route_and_its_response_is_passed_on() {
     let script = "local tide = require 'tide'
       return function(request, response)
         local to = request.query.to
@@ -127,7 +127,7 @@ fn a_request_takes_another_route_and_its_answer_is_passed_on() {
 }
 
 #[test]
-fn a_route_that_asks_itself_ends() {
+fn a_route_that_requests_itself_ends() {
     let script = "local tide = require 'tide'
       return function(request, response)
         local answer, why, status = tide.route(request)
@@ -141,7 +141,7 @@ fn a_route_that_asks_itself_ends() {
 }
 
 #[test]
-fn an_answer_of_another_handler_is_let_go_of_in_the_middle_of_a_turn() {
+fn a_response_of_another_handler_is_let_go_of_in_the_middle_of_a_turn() {
     let script = "local tide, shared = require 'tide', require 'tide.shared'
       return function(request, response)
         if request.query.stream then
@@ -211,7 +211,7 @@ fn a_client_that_goes_away_takes_its_request_with_it() {
 }
 
 #[test]
-fn time_runs_out_and_what_is_wrong_is_said() {
+fn time_runs_out_and_what_is_wrong_is_reported() {
     let script = "local tide, errno = require 'tide', require 'tide.errno'
       local u = tide.upstream('u')
       return function(request, response)

@@ -60,7 +60,7 @@ fn the_framing_an_upstream_gives_them_is_no_body() {
 }
 
 #[test]
-fn early_hints_come_before_the_answer_and_other_interim_answers_stay_behind() {
+fn early_hints_come_before_the_response_and_other_interim_responses_stay_behind() {
     let upstream = Upstream::start(|peer| {
         while !peer.at_end() {
             peer.read_head();

@@ -9,7 +9,7 @@ fn get(path: &str, n: usize) -> String {
 }
 
 #[test]
-fn a_slow_answer_is_not_overtaken() {
+fn a_slow_response_is_not_overtaken() {
     let server = Tidegate::start(&answering(""));
     let mut client = server.connect("web");
     let paths = ["/slow", "/ping", "/slow", "/ping", "/none", "/slow", "/ping"];
@@ -23,7 +23,7 @@ fn a_slow_answer_is_not_overtaken() {
 }
 
 #[test]
-fn a_thousand_requests_in_one_go_get_a_thousand_answers_in_order() {
+fn a_thousand_requests_in_one_go_get_a_thousand_responses_in_order() {
     let server = Tidegate::start(&answering(""));
     let mut client = server.connect("web");
     client.send((0..1000).map(|n| get("/ping", n)).collect::<String>());
@@ -40,7 +40,7 @@ fn a_thousand_requests_in_one_go_get_a_thousand_answers_in_order() {
 }
 
 #[test]
-fn answers_to_requests_in_one_piece_leave_in_one_piece() {
+fn responses_to_requests_in_one_piece_leave_in_one_piece() {
     let server = Tidegate::start(&answering(""));
     let mut client = server.connect("web");
     client.send((0..8).map(|n| get("/ping", n)).collect::<String>());
@@ -53,7 +53,7 @@ fn answers_to_requests_in_one_piece_leave_in_one_piece() {
 }
 
 #[test]
-fn answers_through_an_upstream_keep_their_order() {
+fn responses_through_an_upstream_keep_their_order() {
     let upstream = Upstream::start(|peer| {
         while !peer.at_end() {
             let head = peer.read_head();
@@ -73,7 +73,7 @@ fn answers_through_an_upstream_keep_their_order() {
 }
 
 #[test]
-fn a_flood_waits_in_the_kernel_while_an_answer_is_made() {
+fn a_flood_waits_in_the_kernel_while_a_response_is_made() {
     let (go_on, wait) = std::sync::mpsc::channel::<()>();
     let wait = std::sync::Mutex::new(wait);
     let upstream = Upstream::start(move |peer| {
@@ -113,7 +113,7 @@ fn a_flood_waits_in_the_kernel_while_an_answer_is_made() {
 }
 
 #[test]
-fn an_answer_does_not_wait_for_the_next_one() {
+fn a_response_does_not_wait_for_the_next_one() {
     let upstream = Upstream::start(|peer| {
         while !peer.at_end() {
             let head = peer.read_head();

@@ -12,7 +12,7 @@ routes:
 "#;
 
 #[test]
-fn one_connection_gets_answer_after_answer() {
+fn one_connection_gets_response_after_response() {
     let server = Tidegate::start(CONFIG);
     let mut client = server.connect("web");
     for _ in 0..3 {
@@ -29,7 +29,7 @@ fn one_connection_gets_answer_after_answer() {
 /// An early response to a request whose body is not read says so if it ends the connection, and
 /// otherwise the connection persists.
 #[test]
-fn an_answer_that_leaves_a_body_unread_says_whether_the_connection_ends() {
+fn a_response_that_leaves_a_body_unread_says_whether_the_connection_ends() {
     let server = Tidegate::start(CONFIG);
     let chunked = "POST /ping HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n";
     let none = chunked.replace("/ping", "/none");
@@ -61,7 +61,7 @@ fn an_answer_that_leaves_a_body_unread_says_whether_the_connection_ends() {
 }
 
 #[test]
-fn pipelined_requests_are_answered_in_order() {
+fn pipelined_requests_are_handled_in_order() {
     let server = Tidegate::start(CONFIG);
     let mut client = server.connect("web");
     client.send("GET /ping HTTP/1.1\r\nhost: a\r\n\r\nGET /none HTTP/1.1\r\nhost: a\r\n\r\nHEAD");

@@ -94,7 +94,7 @@ fn each_is_refused_in_public_and_goes_no_further() {
 }
 
 #[test]
-fn one_behind_a_good_request_does_not_spoil_its_answer() {
+fn one_behind_a_good_request_does_not_spoil_its_response() {
     let upstream = Upstream::answering("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
     let server = Tidegate::start(&behind(&upstream, ""));
     for (status, row) in ROWS {

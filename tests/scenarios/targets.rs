@@ -44,7 +44,7 @@ fn an_upstream_gets_the_origin_form_and_the_targets_host() {
 }
 
 #[test]
-fn options_asterisk_is_answered_by_the_server_itself() {
+fn options_asterisk_is_handled_by_the_server_itself() {
     let upstream = Upstream::answering("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
     let server = Tidegate::start(&behind(&upstream, ""));
     let mut client = server.connect("web");

@@ -145,7 +145,7 @@ fn a_host_that_the_certificate_does_not_name_is_misdirected() {
 }
 
 #[test]
-fn plain_http_gets_an_answer() {
+fn plain_http_gets_a_response() {
     let authority = Authority::new();
     let server = start(&authority, "");
     let answer = server.exchange("web", "GET / HTTP/1.1\r\nhost: a.test\r\n\r\n");

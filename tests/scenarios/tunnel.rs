@@ -145,7 +145,7 @@ fn a_client_that_vanishes_ends_the_tunnel_for_the_upstream() {
 }
 
 #[test]
-fn a_refused_upgrade_is_an_answer_like_any_other() {
+fn a_refused_upgrade_is_a_response_like_any_other() {
     let upstream = Upstream::answering("HTTP/1.1 403 Forbidden\r\ncontent-length: 2\r\n\r\nno");
     let server = Tidegate::start(&behind(&upstream, ""));
     let mut client = server.connect("web");

@@ -78,7 +78,7 @@ fn a_body_whose_end_is_not_known_ends_the_connection() {
 }
 
 #[test]
-fn behind_a_body_that_has_arrived_the_next_request_is_answered() {
+fn behind_a_body_that_has_arrived_the_next_request_is_handled() {
     let (upstream, server) = server();
     let length = HIDDEN.len();
     let bodies = [

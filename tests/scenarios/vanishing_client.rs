@@ -111,7 +111,7 @@ fn a_half_close_is_waited_for_where_the_listener_says_so() {
 }
 
 #[test]
-fn a_reset_in_the_middle_of_the_answer() {
+fn a_reset_in_the_middle_of_the_response() {
     let upstream = Upstream::start(|peer| {
         peer.read_head();
         peer.send("HTTP/1.1 200 OK\r\ncontent-length: 100000000\r\n\r\nbegin");
@@ -131,7 +131,7 @@ fn a_reset_in_the_middle_of_the_answer() {
 }
 
 #[test]
-fn a_close_while_the_upstream_pauses_in_its_answer() {
+fn a_close_while_the_upstream_pauses_in_its_response() {
     let (tell, told) = channel();
     let tell = Mutex::new(tell);
     let upstream = Upstream::start(move |peer| {

@@ -108,7 +108,7 @@ mod tests {
     use crate::Connection;
 
     #[test]
-    fn answers_are_read_one_by_one_in_every_framing() {
+    fn responses_are_read_one_by_one_in_every_framing() {
         let upstream = Upstream::answering(
             "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nA: 1\r\na: 2\r\n\
              transfer-encoding: chunked\r\n\r\n3;x\r\nabc\r\n1\r\nd\r\n0\r\nt: u\r\n\r\n",

@@ -125,8 +125,8 @@ pub(crate) fn explain(control: &dyn Control, name: &str, request: &Request) -> A
             "method" => question.method = value,
             _ => {
                 let Some((field, value)) = value.split_once(':') else {
-                    let said = format!("header \"{value}\" is no name:value");
-                    return Err(Problem::new(400, said));
+                    let expected = format!("header \"{value}\" is no name:value");
+                    return Err(Problem::new(400, expected));
                 };
                 question.headers.push((field.trim().to_owned(), value.trim().to_owned()));
             }

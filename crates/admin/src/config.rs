@@ -33,11 +33,11 @@ pub(crate) fn get(access: &Access, control: &dyn Control, request: &Request) -> 
 fn answer(document: &ConfigDocument, request: &Request) -> Response {
     let tag = format!("\"{}\"", document.version);
     let if_none_match = request.headers.joined(Known::IfNoneMatch);
-    let asked =
+    let requested =
         Preconditions { if_none_match: if_none_match.as_deref(), ..Preconditions::default() };
     let etag = EntityTag::parse(tag.as_bytes());
     let have = Validators { exists: true, etag, last_modified: None };
-    let mut response = match conditional::evaluate(&request.method, &asked, &have) {
+    let mut response = match conditional::evaluate(&request.method, &requested, &have) {
         conditional::PreconditionResult::NotModified => Response::new(304),
         _ => Response::with_body(200, document.syntax.media_type(), document.text.clone()),
     };

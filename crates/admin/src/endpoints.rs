@@ -155,9 +155,10 @@ pub(crate) fn find<'p>(
     query: Option<&[u8]>,
 ) -> Result<(&'static Endpoint, &'p str), Problem> {
     // HEAD is GET without the body, which the serving loop leaves out (RFC 9110 section 9.3.2).
-    let asked = if *method == Method::Head { "GET" } else { method.as_str() };
+    let method_name = if *method == Method::Head { "GET" } else { method.as_str() };
     let here = || at(path).map(|(endpoint, _)| endpoint);
-    let Some((endpoint, name)) = at(path).find(|(endpoint, _)| endpoint.method == asked) else {
+    let Some((endpoint, name)) = at(path).find(|(endpoint, _)| endpoint.method == method_name)
+    else {
         if here().next().is_none() {
             return Err(unknown_path(path));
         }
@@ -166,7 +167,7 @@ pub(crate) fn find<'p>(
             allowed.push("HEAD");
         }
         let allow = allowed.join(", ");
-        let detail = format!("{asked} is not for {path}");
+        let detail = format!("{method_name} is not for {path}");
         let advice = format!("allowed here: {allow}");
         return Err(Problem::new(405, detail).advice(advice).field(wire::Known::Allow, allow));
     };

@@ -109,15 +109,16 @@ mod tests {
 
     #[test]
     fn a_question_with_everything() {
-        let asked = question(
+        let requested = question(
             r#"{"method": "POST", "url": "http://a/b?c", "headers": {"x": ["1", "2"], "y": "3"},
                 "client_ip": "::1", "listener": "web"}"#,
         )
         .unwrap();
-        assert_eq!(asked.method, "POST");
-        let fields: Vec<_> = asked.headers.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
+        assert_eq!(requested.method, "POST");
+        let fields: Vec<_> =
+            requested.headers.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
         assert_eq!(fields, [("x", "1"), ("x", "2"), ("y", "3")]);
-        assert_eq!(asked.client_ip, Some("::1".parse().unwrap()));
+        assert_eq!(requested.client_ip, Some("::1".parse().unwrap()));
         assert_eq!(question(r#"{"url": "/"}"#).unwrap().method, "GET");
     }
 

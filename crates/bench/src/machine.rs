@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn steal_and_neighbours_are_told() {
+    fn steal_and_neighbours_are_reported() {
         let found = judge(Some(0.05), 0.9, ("rustc".to_owned(), 0.8));
         assert!(found.disturbed);
         assert_eq!(

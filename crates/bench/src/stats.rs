@@ -223,7 +223,7 @@ mod tests {
     /// In the shape of what `make bench-generator` sees: rates that agree on a quiet machine, and a
     /// p99 that says nothing on a busy one.
     #[test]
-    fn a_bound_is_held_broken_or_cannot_be_told() {
+    fn a_bound_is_held_broken_or_cannot_be_decided() {
         let ours = [3672.0, 3691.5, 3668.3, 3702.2, 3685.1, 3679.9, 3690.4, 3676.0];
         let wrks = [3650.7, 3668.8, 3645.2, 3671.1, 3660.3, 3655.4, 3663.9, 3649.6];
         let rate = bootstrap_ratio(&ours, &wrks, 1).unwrap();

@@ -112,7 +112,7 @@ fn check(found: &FoundPeer, around: &Around, role: &Role, path: &str, body: &str
 }
 
 #[test]
-fn each_peer_starts_answers_and_is_gone_afterwards() {
+fn each_peer_starts_responds_and_is_gone_afterwards() {
     let (finder, around) = (finder(), Around::new());
     let behaviour = |keep, content| Behaviour {
         body_bytes: 100,
@@ -165,7 +165,7 @@ fn each_peer_starts_answers_and_is_gone_afterwards() {
 
 /// Also those that answer each other's protocols: both forms of PING, two at a time.
 #[test]
-fn each_peer_that_answers_ping_does() {
+fn each_peer_that_supports_ping_responds() {
     let (finder, around) = (finder(), Around::new());
     let mut checked = Vec::new();
     for found in ALL.iter().filter(|peer| can(peer, &Role::Ping, false)) {

@@ -54,7 +54,7 @@ fn run(options: Options) -> Data {
 }
 
 #[test]
-fn a_run_measures_what_it_was_asked_for() {
+fn a_run_measures_what_was_requested() {
     let data = run(with(&["hello", "gateway"], &["floor", "tidegate"]));
     assert!(data.complete, "{:?}", data.notes);
     let of = |scenario| data.of_scenario(scenario).collect::<Vec<_>>();
@@ -107,7 +107,7 @@ fn idle_connections_have_a_size() {
 }
 
 #[test]
-fn fewer_idle_connections_than_were_asked_for_are_a_line() {
+fn fewer_idle_connections_than_were_requested_are_a_line() {
     let options = Options { idle: 10_000_000, ..with(&["connections"], &["floor"]) };
     let lines = plan(options).unwrap().lines();
     assert!(lines.iter().any(|line| line.contains("idle ones, not 10000000")), "{lines:?}");
@@ -422,7 +422,7 @@ fn a_machine_that_is_slower_than_thought_gets_fewer_rounds_of_every_case() {
 }
 
 #[test]
-fn a_server_that_never_answers_does_not_take_more_time_than_was_told() {
+fn a_server_that_never_responds_does_not_take_more_time_than_was_allowed() {
     let mut options = with(&["hello"], &["floor"]);
     options.finder.floor = ["sh", "-c", "sleep 600"].map(str::to_owned).to_vec();
     // `run` looks at the clock.

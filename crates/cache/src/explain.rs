@@ -88,7 +88,7 @@ pub fn explain(
     let policy = &plan.config().policy;
     let (content, upgrade) = (!request.body.is_empty(), request.upgrade);
     let way = request::classify(&request.method, &request.headers, upgrade, content, policy);
-    let asked = match way {
+    let directives = match way {
         Disposition::Pass(reason) => {
             return past(
                 CacheDecision::Pass,
@@ -96,10 +96,10 @@ pub fn explain(
             );
         }
         Disposition::Invalidate => {
-            let said = "an unsafe method: success purges what is stored for its URL";
-            return past(CacheDecision::Pass, said.to_owned());
+            let note = "an unsafe method: success purges what is stored for its URL";
+            return past(CacheDecision::Pass, note.to_owned());
         }
-        Disposition::Lookup(asked) => asked,
+        Disposition::Lookup(directives) => directives,
     };
     let mut buffer = KeyBuffer::default();
     let rules = plan.key_rules(route);
@@ -124,7 +124,7 @@ pub fn explain(
         }
         Some(ObjectKind::Response(response)) => {
             let soft = found.is_some_and(|object| object.state.is_stale());
-            reused(reuse::evaluate(&response.meta, soft, &asked, now_secs), soft)
+            reused(reuse::evaluate(&response.meta, soft, &directives, now_secs), soft)
         }
         Some(_) => missing(Forward::Miss),
     };

@@ -227,7 +227,7 @@ fn seconds(time: settings::Duration) -> u32 {
 
 /// Describes the settings in one line for `explain`.
 fn describe_settings(settings: &FilterSettings) -> String {
-    let mut said = format!("in {}", settings.store.value);
+    let mut summary = format!("in {}", settings.store.value);
     let query = match &settings.key.query {
         QueryMode::All => String::new(),
         QueryMode::Sorted => "sorted query".to_owned(),
@@ -246,16 +246,16 @@ fn describe_settings(settings: &FilterSettings) -> String {
         .chain(others)
         .collect();
     if !counts.is_empty() {
-        said.push_str(&format!(", keyed by {}", counts.join(", ")));
+        summary.push_str(&format!(", keyed by {}", counts.join(", ")));
     }
     if settings.ttl.default != settings::Duration::ZERO {
-        said.push_str(&format!(", {} for responses without a lifetime", settings.ttl.default));
+        summary.push_str(&format!(", {} for responses without a lifetime", settings.ttl.default));
     }
     let codings: Vec<_> = settings.codings.offer.iter().map(|word| word.coding().token()).collect();
     if !codings.is_empty() {
-        said.push_str(&format!(", compressed as {}", codings.join(", ")));
+        summary.push_str(&format!(", compressed as {}", codings.join(", ")));
     }
-    said
+    summary
 }
 
 #[cfg(test)]

@@ -67,8 +67,8 @@ impl<const N: usize> ByLabel<N> {
 
     fn add(&self, at: usize, label: &str, n: u64) {
         let MetricSource { telemetry, worker, cache } = &self.source;
-        let ask = || telemetry.worker_counter(*worker, self.family, &[cache, label]);
-        self.cells[at].get_or_init(ask).add(n);
+        let new_counter = || telemetry.worker_counter(*worker, self.family, &[cache, label]);
+        self.cells[at].get_or_init(new_counter).add(n);
     }
 }
 
@@ -133,8 +133,8 @@ impl CacheMetrics {
         self.derived.add(at, token, bytes);
         let MetricSource { telemetry, worker, cache } = &self.derived.source;
         let family = &families::CACHE_DERIVE;
-        let ask = || telemetry.worker_histogram(*worker, family, &[cache, token]);
-        self.took[at].get_or_init(ask).record_us(took_us);
+        let new_counter = || telemetry.worker_histogram(*worker, family, &[cache, token]);
+        self.took[at].get_or_init(new_counter).record_us(took_us);
     }
 }
 

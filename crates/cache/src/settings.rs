@@ -190,8 +190,8 @@ fn check(settings: &FilterSettings, node: &Node, reader: &mut Reader<'_>) {
         })
     };
     if let Some(odd) = settings.languages.iter().find(|tag| !is_tag(tag)) {
-        let said = format!("{} is no language tag such as de or pt-BR", settings::quote(odd));
-        reader.error(at("languages"), said);
+        let message = format!("{} is no language tag such as de or pt-BR", settings::quote(odd));
+        reader.error(at("languages"), message);
     }
     if let Some(varying) = settings.fetch.drop_headers.iter().find(|name| is_needed(name)) {
         let at = node.get("fetch").and_then(|fetch| fetch.get("drop_headers")).unwrap_or(node);
@@ -211,8 +211,8 @@ fn check_ttl(ttl: &TtlSettings, node: &Node, reader: &mut Reader<'_>) {
         reader.error(at("min"), format!("min {} is longer than max {}", ttl.min, ttl.max));
     }
     if ttl.default > ttl.max {
-        let said = format!("default {} is longer than max {}", ttl.default, ttl.max);
-        reader.error(at("default"), said);
+        let message = format!("default {} is longer than max {}", ttl.default, ttl.max);
+        reader.error(at("default"), message);
     }
 }
 

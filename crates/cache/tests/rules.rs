@@ -17,15 +17,15 @@ pub fn cache_rules(data: &[u8]) {
     let request = fields(parts.next().unwrap_or_default());
     let response = fields(parts.next().unwrap_or_default());
     let policy = Policy { default_ttl_s: 5, surrogate_control: true, ..Policy::default() };
-    let Disposition::Lookup(asked) =
+    let Disposition::Lookup(requested) =
         request::classify(&Method::Get, &request, false, false, &policy)
     else {
         return;
     };
-    if let Some(storing) = judged(&request, &asked, &response, &policy) {
-        check_stored(&storing, &asked);
+    if let Some(storing) = judged(&request, &requested, &response, &policy) {
+        check_stored(&storing, &requested);
     }
-    is_obeyed(&request, &asked, &response, &policy);
+    is_obeyed(&request, &requested, &response, &policy);
     check_targets(&response);
     check_query(data);
     check_status(data);
@@ -45,17 +45,18 @@ fn fields(text: &[u8]) -> Headers {
 
 fn judged(
     request: &Headers,
-    asked: &RequestDirectives,
+    requested: &RequestDirectives,
     response: &Headers,
     policy: &Policy,
 ) -> Option<StorableResponse> {
     let times = Times { requested_secs: NOW - 1, received_secs: NOW };
     let origin = b"http://example.com";
-    let fetch = FetchContext { method: &Method::Get, request, directives: asked, origin, times };
+    let fetch =
+        FetchContext { method: &Method::Get, request, directives: requested, origin, times };
     store::evaluate(&fetch, 200, response, policy).ok()
 }
 
-fn check_stored(storing: &StorableResponse, asked: &RequestDirectives) {
+fn check_stored(storing: &StorableResponse, requested: &RequestDirectives) {
     let meta = &storing.meta;
     assert!(meta.lifetime_s <= SECONDS_MAX && meta.initial_age_s <= SECONDS_MAX);
     for kept in [&storing.head, &storing.hidden] {
@@ -68,7 +69,7 @@ fn check_stored(storing: &StorableResponse, asked: &RequestDirectives) {
     }
     let mut last_age_s = 0;
     for later_s in [0, 1, 59, 60, 61, 86_400, u64::from(SECONDS_MAX), u64::MAX - NOW] {
-        let (age, left) = match reuse::evaluate(meta, false, asked, NOW + later_s) {
+        let (age, left) = match reuse::evaluate(meta, false, requested, NOW + later_s) {
             Reuse::Use { age_s, left_s, .. } | Reuse::Validate { age_s, left_s, .. } => {
                 (age_s, left_s)
             }
@@ -81,14 +82,19 @@ fn check_stored(storing: &StorableResponse, asked: &RequestDirectives) {
 }
 
 /// Restrictions are obeyed, whatever else is present.
-fn is_obeyed(request: &Headers, asked: &RequestDirectives, response: &Headers, policy: &Policy) {
+fn is_obeyed(
+    request: &Headers,
+    requested: &RequestDirectives,
+    response: &Headers,
+    policy: &Policy,
+) {
     let with = |name: &str, value: &str| {
         let mut longer = response.clone();
         for targeted in ["Tidegate-Cache-Control", "CDN-Cache-Control", "Surrogate-Control"] {
             longer.remove(targeted);
         }
         longer.append(name, value);
-        judged(request, asked, &longer, policy)
+        judged(request, requested, &longer, policy)
     };
     assert!(with("Cache-Control", "private").is_none());
     assert!(with("Vary", "*").is_none());
@@ -129,9 +135,9 @@ fn check_query(data: &[u8]) {
 
 /// Whatever the key is, Cache-Status can be read.
 fn check_status(data: &[u8]) {
-    let said = Status { key: Some(data), ..Status::hit(-1) };
+    let hit_status = Status { key: Some(data), ..Status::hit(-1) };
     let mut out = Vec::new();
-    status::write("tidegate", &said, &mut out);
+    status::write("tidegate", &hit_status, &mut out);
     assert!(wire::structured::parse_list(&out).is_some_and(|list| list.len() == 1));
 }
 
@@ -186,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn of_whatever_is_said() {
+    fn of_whatever_is_stated() {
         let mut state = 7;
         for _ in 0..6_000 {
             let mut data = SEEDS[next(&mut state) % SEEDS.len()].as_bytes().to_vec();

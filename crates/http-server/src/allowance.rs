@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn time_in_which_nothing_is_asked_of_the_client_does_not_count() {
+    fn time_in_which_nothing_is_expected_of_the_client_does_not_count() {
         let mut quiet = allowance(1000, 240);
         quiet.charge(900);
         quiet.moved(0);

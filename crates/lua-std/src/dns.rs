@@ -161,7 +161,7 @@ impl IntoLuaMulti for AllAddresses {
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::said;
+    use crate::testing::output;
 
     #[test]
     fn literals_hosts_and_invalid_names() {
@@ -183,8 +183,8 @@ mod tests {
             "nil cannot resolve \"not a name\": it is not a host name",
             "false true",
         ];
-        let said = said(program);
-        assert_eq!(said[..5], expected);
-        assert!(said[5].contains("dns.A or dns.AAAA expected"), "{said:?}");
+        let output = output(program);
+        assert_eq!(output[..5], expected);
+        assert!(output[5].contains("dns.A or dns.AAAA expected"), "{output:?}");
     }
 }

@@ -50,8 +50,8 @@ fn every_example_runs() {
             let ended = std::panic::catch_unwind(|| run_example(&text));
             match ended {
                 Ok((0, _)) => {}
-                Ok((code, said)) => {
-                    wrong.push(format!("{}:{line}: {code} {said:?}", page.display()))
+                Ok((code, output)) => {
+                    wrong.push(format!("{}:{line}: {code} {output:?}", page.display()))
                 }
                 Err(_) => wrong.push(format!("{}:{line}: does not end", page.display())),
             }

@@ -87,8 +87,8 @@ impl WorkerGroup {
     ) -> Result<Option<BoundSocket>, BindError> {
         let mut bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner);
         match bound.get_mut(bind) {
-            Some(SharedAddress::Tcp(local, asked)) if !asked[index] => {
-                asked[index] = true;
+            Some(SharedAddress::Tcp(local, bound_by)) if !bound_by[index] => {
+                bound_by[index] = true;
                 return Listening::bind_additional(*local, options).map(Some);
             }
             Some(SharedAddress::Unix(handles)) if handles[index].is_some() => {
@@ -102,8 +102,8 @@ impl WorkerGroup {
         let mut sockets: Vec<_> = listening.into_sockets().into_iter().map(Some).collect();
         let (own, group) = match local {
             Bind::Tcp(local) => {
-                let asked = (0..self.workers).map(|other| other == index).collect();
-                (sockets.pop().flatten(), SharedAddress::Tcp(local, asked))
+                let bound_by = (0..self.workers).map(|other| other == index).collect();
+                (sockets.pop().flatten(), SharedAddress::Tcp(local, bound_by))
             }
             Bind::Unix(_) => (sockets[index].take(), SharedAddress::Unix(sockets)),
         };

@@ -38,18 +38,18 @@ pub(crate) fn run_example(program: &str) -> (i32, Vec<String>) {
         let context = VmContext { shared: None, member: Some(member) };
         let vm = open_vm(VmOptions::default(), context).unwrap();
         crate::open_mailbox(&vm);
-        let (code, mut said) = run_in(vm.clone(), program, true).await;
+        let (code, mut output) = run_in(vm.clone(), program, true).await;
         if vm.failures() > 0 {
-            said.push(format!("{} coroutines failed", vm.failures()));
-            return (99, said);
+            output.push(format!("{} coroutines failed", vm.failures()));
+            return (99, output);
         }
-        (code, said)
+        (code, output)
     })
 }
 
 async fn run_in(vm: Rc<Vm>, program: &str, ends_with_main: bool) -> (i32, Vec<String>) {
-    let said = Rc::new(RefCell::new(Vec::new()));
-    let log = said.clone();
+    let output = Rc::new(RefCell::new(Vec::new()));
+    let log = output.clone();
     let say = vm.lua().create_function(move |lua, words: Variadic<mlua::Value>| {
         let tostring: mlua::Function = lua.globals().get("tostring")?;
         let words: mlua::Result<Vec<String>> =
@@ -65,7 +65,7 @@ async fn run_in(vm: Rc<Vm>, program: &str, ends_with_main: bool) -> (i32, Vec<St
     });
     vm.lua().globals().set("cancel", cancel.unwrap()).unwrap();
     let main = vm.lua().load(program).set_name("=program").into_function().unwrap();
-    let (weak, log) = (vm.weak(), said.clone());
+    let (weak, log) = (vm.weak(), output.clone());
     let ended = move |_: &mlua::Lua, end: TaskEnd| {
         if let TaskEnd::Failed(text) = end {
             log.borrow_mut().push(text);
@@ -76,14 +76,14 @@ async fn run_in(vm: Rc<Vm>, program: &str, ends_with_main: bool) -> (i32, Vec<St
     };
     vm.turn(|turn| turn.start(&main, (), Some(Box::new(ended)))).unwrap().unwrap();
     let code = net::timer::within(Duration::from_secs(10), lua_vm::drive(vm.clone())).await;
-    let said = said.take();
-    let Some(code) = code else { panic!("the program did not end; it said {said:?}") };
-    (code, said)
+    let output = output.take();
+    let Some(code) = code else { panic!("the program did not end; it said {output:?}") };
+    (code, output)
 }
 
 /// The words of a program that exits with 0.
-pub(crate) fn said(program: &str) -> Vec<String> {
-    let (code, said) = run(program);
-    assert_eq!(code, 0, "{said:?}");
-    said
+pub(crate) fn output(program: &str) -> Vec<String> {
+    let (code, output) = run(program);
+    assert_eq!(code, 0, "{output:?}");
+    output
 }

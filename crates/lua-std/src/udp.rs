@@ -305,7 +305,7 @@ impl UserData for SocketHandle {
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::said;
+    use crate::testing::output;
 
     #[test]
     fn a_datagram_of_a_closed_reader_goes_to_the_next() {
@@ -326,7 +326,7 @@ mod tests {
             say((socket:recvfrom(5000)))
             require "silly".exit()
         "#;
-        assert_eq!(said(program), ["one", "two"]);
+        assert_eq!(output(program), ["one", "two"]);
     }
 
     #[test]
@@ -345,7 +345,7 @@ mod tests {
             say(table.concat(got), other:unsentbytes())
             require "silly".exit()
         "#;
-        assert_eq!(said(program), ["123456789", "123456789 0"]);
+        assert_eq!(output(program), ["123456789", "123456789 0"]);
     }
 
     #[test]
@@ -382,8 +382,8 @@ mod tests {
             "nil Invalid argument (22)",
             "Socket is closed (10003)",
         ];
-        let said: Vec<String> =
-            said(program).iter().map(|line| line.trim_end_matches(" nil").to_owned()).collect();
-        assert_eq!(said, expected);
+        let output: Vec<String> =
+            output(program).iter().map(|line| line.trim_end_matches(" nil").to_owned()).collect();
+        assert_eq!(output, expected);
     }
 }

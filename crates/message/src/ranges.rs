@@ -14,9 +14,9 @@ use crate::{Body, Content, Fault, FaultKind, HandlerResult, Headers, Response};
 
 /// What a Range asks of `content`, whose 200 has these `fields`: 206, 416, or 200 if it asks for
 /// nothing that can be read.
-pub fn ranged(asked: &[u8], content: &Content, mut fields: Headers) -> HandlerResult {
+pub fn ranged(requested: &[u8], content: &Content, mut fields: Headers) -> HandlerResult {
     let mut content_range = Vec::new();
-    let (status, body) = match resolve(asked, content.len()) {
+    let (status, body) = match resolve(requested, content.len()) {
         Ranges::Whole => (200, content.body()),
         Ranges::Single(range) => {
             write_content_range(range, content.len(), &mut content_range);

@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn encoded_slashes_become_slashes_when_asked() {
+    fn encoded_slashes_become_slashes_when_configured() {
         let raw = &b"/a%2fb%2F..%2Fc%252Fd?e%2Ff"[..];
         let mut target = Target::new(Bytes::from_static(raw)).unwrap();
         assert!(target.has_encoded_slash());

@@ -45,7 +45,7 @@ fn expect(client: &mut TcpStream, replies: &[u8]) {
 }
 
 #[test]
-fn commands_are_answered_in_order() {
+fn commands_are_handled_in_order() {
     both(|address| {
         let mut client = connect(address);
         for (sent, replies) in [

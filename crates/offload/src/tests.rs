@@ -120,7 +120,7 @@ fn the_head_leaves_by_value() {
 }
 
 #[test]
-fn a_long_body_is_asked_for_only_as_fast_as_it_is_read() {
+fn a_long_body_is_requested_only_as_fast_as_it_is_read() {
     const PIECES: usize = 500;
     let (given, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let body = Body::stream(Source::new(PIECES, &given));
@@ -141,7 +141,7 @@ fn a_long_body_is_asked_for_only_as_fast_as_it_is_read() {
 }
 
 #[test]
-fn a_long_answer_is_made_only_as_fast_as_it_is_taken() {
+fn a_long_response_is_made_only_as_fast_as_it_is_taken() {
     const PIECES: usize = 500;
     let made = Arc::new(AtomicUsize::new(0));
     let counted = made.clone();
@@ -285,7 +285,7 @@ fn what_the_other_side_drops_is_its_fault() {
 }
 
 #[test]
-fn a_body_that_fails_is_told_and_is_the_cause() {
+fn a_body_that_fails_is_reported_and_is_the_cause() {
     struct TooLong;
     impl BodyStream for TooLong {
         fn poll_frame(&mut self, _: &mut Context<'_>) -> Poll<Option<Result<Frame, Fault>>> {
@@ -307,7 +307,7 @@ fn a_body_that_fails_is_told_and_is_the_cause() {
 }
 
 #[test]
-fn an_answer_and_its_pauses_are_bounded() {
+fn a_response_and_its_pauses_are_bounded() {
     let limits =
         Limits { answer: Duration::from_millis(20), pause: Duration::from_millis(20), ..SMALL };
     block_on_local(async {
@@ -343,7 +343,7 @@ fn a_slow_client_is_not_the_other_sides_fault() {
 }
 
 #[test]
-fn a_client_that_waits_for_100_is_told_when_the_other_side_asks() {
+fn a_client_that_waits_for_100_gets_it_when_the_other_side_polls() {
     struct Asked(Rc<Cell<bool>>);
     impl BodyStream for Asked {
         fn poll_frame(&mut self, _: &mut Context<'_>) -> Poll<Option<Result<Frame, Fault>>> {

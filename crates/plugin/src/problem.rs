@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn the_form_is_what_accept_asks_for() {
+    fn the_form_is_what_accept_requests() {
         let fault = Fault::not_found();
         assert_eq!(content_type(&rendered(&fault, "*/*")), "text/plain; charset=utf-8");
         let json = rendered(&fault, "application/problem+json");

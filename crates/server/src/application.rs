@@ -162,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn workers_are_told_where_clients_really_come_in() {
+    fn workers_get_the_bound_addresses() {
         let bind = Bind::Tcp("127.0.0.1:0".parse().unwrap());
         let listening = Listening::bind(&bind, 1, &ListenOptions::default()).unwrap();
         let address = listening.local().to_string();

@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said() {
+    fn what_is_wrong_is_reported() {
         for (node, expected) in [
             (node!("fats"), "unknown choice \"fats\", did you mean \"fast\"?"),
             (node!("slow"), "`slow` comes later"),

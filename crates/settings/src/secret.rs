@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_said() {
+    fn what_cannot_be_read_is_reported() {
         let dir = tempfile::tempdir().unwrap();
         let dir = dir.path().to_str().unwrap();
         let missing = format!("{dir}/none");

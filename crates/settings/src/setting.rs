@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_broken_was_said_already() {
+    fn what_is_broken_was_reported_already() {
         let mut report = crate::Report::new();
         let broken = Node::made(Value::Broken);
         let mut reader = crate::Reader::new(&mut report);

@@ -33,7 +33,7 @@ fn a_client_gets_gzip_if_it_accepts_it_and_plain_otherwise() {
             let vary = told.header("vary").unwrap_or_default().to_ascii_lowercase();
             assert!(vary.contains("accept-encoding"), "{told:?}");
         }
-        assert_eq!(origin.asked(), 1);
+        assert_eq!(origin.fetches(), 1);
     }
 }
 
@@ -77,7 +77,7 @@ fn other_codings_are_made_once() {
         assert_eq!(made, 1.0, "{coding}");
     }
     assert_eq!(get(&server, "/", "").text(), text);
-    assert_eq!(origin.asked(), 1);
+    assert_eq!(origin.fetches(), 1);
 }
 
 #[test]
@@ -113,8 +113,8 @@ fn only_what_can_have_codings_varies_by_them() {
         let server = cache(&origin, "");
         for _ in 0..2 {
             let got = get(&server, "/", "");
-            let said = got.header("vary").is_some_and(|vary| vary == "Accept-Encoding");
-            assert_eq!(said, varies, "{length}: {got:?}");
+            let cache_status = got.header("vary").is_some_and(|vary| vary == "Accept-Encoding");
+            assert_eq!(cache_status, varies, "{length}: {got:?}");
         }
     }
 }

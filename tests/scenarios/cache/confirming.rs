@@ -1,6 +1,6 @@
 //! Validators: clients that have it already, and an origin that is asked whether it still holds.
 
-use super::{Origin, answer, cache, get, is_hit, said};
+use super::{Origin, answer, cache, cache_status, get, is_hit};
 
 #[test]
 fn a_client_with_a_current_copy_gets_304() {
@@ -15,7 +15,7 @@ fn a_client_with_a_current_copy_gets_304() {
         assert!(told.status == status && is_hit(&told), "{condition}: {told:?}");
         assert_eq!(told.header("etag"), Some("\"a\""));
     }
-    assert_eq!(origin.asked(), 1);
+    assert_eq!(origin.fetches(), 1);
 }
 
 #[test]
@@ -32,11 +32,11 @@ fn what_is_stale_is_confirmed_by_a_304_whose_fields_count() {
     let second = get(&server, "/", "");
     assert_eq!((second.status, second.text().as_str()), (200, "the body"), "{second:?}");
     assert!(origin.last().contains("if-none-match: \"a\""), "{}", origin.last());
-    assert!(said(&second).starts_with("fwd=stale"), "{second:?}");
+    assert!(cache_status(&second).starts_with("fwd=stale"), "{second:?}");
     assert_eq!(second.header("x-new"), Some("1"), "RFC 9111 3.2");
     let third = get(&server, "/", "");
     assert!(is_hit(&third) && third.header("x-new") == Some("1"), "{third:?}");
-    assert_eq!(origin.asked(), 2);
+    assert_eq!(origin.fetches(), 2);
     let valid = [("result", "valid")];
     assert_eq!(server.metrics().sum("tidegate_cache_revalidations_total", &valid), 1.0);
 }
@@ -44,22 +44,22 @@ fn what_is_stale_is_confirmed_by_a_304_whose_fields_count() {
 #[test]
 fn a_reload_revalidates_unless_request_directives_are_ignored() {
     let reload = "cache-control: no-cache\r\n";
-    for (entry, asked) in [("", 2), ("honour_request: false", 1)] {
+    for (entry, fetches) in [("", 2), ("honour_request: false", 1)] {
         let origin = Origin::counting("cache-control: max-age=60\r\n");
         let server = cache(&origin, entry);
         get(&server, "/", "");
         get(&server, "/", reload);
-        assert_eq!(origin.asked(), asked, "{entry}");
+        assert_eq!(origin.fetches(), fetches, "{entry}");
     }
 }
 
 #[test]
-fn only_if_cached_does_not_ask() {
+fn only_if_cached_fetches_nothing() {
     let origin = Origin::counting("cache-control: max-age=60\r\n");
     let server = cache(&origin, "");
     let only = "cache-control: only-if-cached\r\n";
     assert_eq!(get(&server, "/", only).status, 504);
-    assert_eq!(origin.asked(), 0);
+    assert_eq!(origin.fetches(), 0);
     get(&server, "/", "");
     assert!(is_hit(&get(&server, "/", only)));
 }

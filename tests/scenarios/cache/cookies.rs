@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use scenarios::{HttpResponse, Tidegate, Upstream};
 
-use super::{Origin, answer, cache, config, found_on_disk, get, is_hit, said};
+use super::{Origin, answer, cache, cache_status, config, found_on_disk, get, is_hit};
 
 const COOKIES: &str = "set-cookie: sid=1; path=/\r\nset-cookie: theme=dark\r\n";
 
@@ -37,7 +37,7 @@ fn the_client_that_caused_the_fetch_is_logged_in_and_no_other() {
         assert_eq!((part.status, cookies(&part).len()), (206, 2), "{part:?}");
         let unchanged = get(&server, "/c", "if-none-match: \"a\"\r\n");
         assert_eq!((unchanged.status, cookies(&unchanged).len()), (304, 2), "{unchanged:?}");
-        assert_eq!(origin.asked(), 3);
+        assert_eq!(origin.fetches(), 3);
     }
 }
 
@@ -84,7 +84,7 @@ fn a_cookie_of_a_304_reaches_the_client_that_caused_it() {
     let server = cache(&origin, "set_cookie: strip");
     assert!(cookies(&get(&server, "/", "")).is_empty());
     let confirmed = get(&server, "/", "");
-    assert!(said(&confirmed).contains("fwd-status=304"), "{confirmed:?}");
+    assert!(cache_status(&confirmed).contains("fwd-status=304"), "{confirmed:?}");
     assert_eq!(cookies(&confirmed), ["sid=2"]);
     let hit = get(&server, "/", "");
     assert!(is_hit(&hit) && cookies(&hit).is_empty(), "{hit:?}");
@@ -107,5 +107,5 @@ fn a_cookie_is_not_on_disk() {
     found_on_disk(&server, 1);
     let hit = get(&server, "/", "");
     assert!(is_hit(&hit) && cookies(&hit).is_empty(), "{hit:?}");
-    assert_eq!(origin.asked(), 1);
+    assert_eq!(origin.fetches(), 1);
 }

@@ -1,7 +1,7 @@
 //! Stored responses in an encoding that a client does not accept: they are decoded as fast as the
 //! client reads, within limits, and one that does not decode is fetched again.
 
-use super::{Origin, answer, cache, config, get, is_hit, said};
+use super::{Origin, answer, cache, cache_status, config, get, is_hit};
 use scenarios::{Connection, Tidegate};
 use std::fs;
 use std::io::Write;
@@ -70,7 +70,7 @@ fn stalled_clients_hold_little_memory() {
     assert!(grown <= 32, "{grown} MiB for {} stalled clients", clients.len());
     // More comes as they read.
     assert_eq!(first.read_exactly(200_000).len(), 200_000);
-    assert_eq!(origin.asked(), 1);
+    assert_eq!(origin.fetches(), 1);
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn a_damaged_response_is_fetched_again_before_the_response_begins() {
     assert!(is_hit(&get(&server, "/", GZIP)));
     let plain = get(&server, "/", "");
     assert_eq!((plain.status, plain.text().as_str()), (200, "whole again"), "{plain:?}");
-    assert_eq!(origin.asked(), 2);
+    assert_eq!(origin.fetches(), 2);
     assert!(is_hit(&get(&server, "/", "")));
     server.wait_for_log("stored response does not decode");
     let labels = [("cache", "pages"), ("reason", "damaged")];
@@ -149,7 +149,7 @@ fn a_client_whose_response_has_begun_sees_the_damage_and_the_next_one_does_not()
     );
     let next = get(&server, "/", "");
     assert!(next.body == text, "{} bytes", next.body.len());
-    assert_eq!(origin.asked(), 2);
+    assert_eq!(origin.fetches(), 2);
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn decoding_stops_at_max_decoded_and_the_origin_is_requested_from_then_on() {
     assert!(got.len() < 3 << 20 && !got.ends_with(b"\r\n0\r\n\r\n"), "{} bytes", got.len());
     let next = get(&server, "/", "");
     assert_eq!(
-        (said(&next), next.text().as_str()),
+        (cache_status(&next), next.text().as_str()),
         ("fwd=bypass; detail=decoded_size", "from the origin")
     );
     assert!(is_hit(&get(&server, "/", GZIP)), "it stays for clients that accept gzip");

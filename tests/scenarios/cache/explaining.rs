@@ -36,15 +36,16 @@ fn what_cannot_be_stored_is_remembered() {
 }
 
 #[test]
-fn what_goes_past_is_said_to() {
+fn what_bypasses_the_cache_is_explained() {
     let origin = Origin::counting("");
     let server = cache(&origin, "");
-    let ask = |query: &str| api(&server, &format!("GET /v1/caches/pages/explain?{query}"), "");
-    let (_, post) = ask("url=http://shop.example/&method=POST");
+    let send_line =
+        |query: &str| api(&server, &format!("GET /v1/caches/pages/explain?{query}"), "");
+    let (_, post) = send_line("url=http://shop.example/&method=POST");
     assert_eq!(post["verdict"], "pass", "{post}");
-    let (_, odd) = ask("url=http://shop.example/a%252fb");
+    let (_, odd) = send_line("url=http://shop.example/a%252fb");
     assert_eq!(odd["verdict"], "pass", "an ambiguous path: {odd}");
-    assert_eq!(ask("url=shop.example").0, 400);
+    assert_eq!(send_line("url=shop.example").0, 400);
     assert_eq!(api(&server, "GET /v1/caches/none/explain?url=/", "").0, 404);
 }
 

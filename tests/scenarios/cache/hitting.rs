@@ -1,20 +1,20 @@
 //! What is stored is the answer: its age, its parts, its head, and what is not stored.
 
-use super::{Origin, answer, ask, cache, get, is_hit, said};
+use super::{Origin, answer, cache, cache_status, get, is_hit, send_line};
 
 #[test]
-fn the_second_client_is_answered_from_the_cache() {
+fn the_second_client_is_served_from_the_cache() {
     let origin = Origin::counting("cache-control: max-age=60\r\nserver: origin\r\n");
     let server = cache(&origin, "");
     let first = get(&server, "/a", "");
-    assert_eq!(said(&first), "fwd=uri-miss; stored; ttl=60");
+    assert_eq!(cache_status(&first), "fwd=uri-miss; stored; ttl=60");
     let second = get(&server, "/a", "");
     assert!(is_hit(&second), "{second:?}");
     assert_eq!((second.status, second.text().as_str()), (200, "answer 0"));
     assert_eq!(second.header("server"), Some("origin"));
     let age: u64 = second.header("age").expect("RFC 9111 5.1").parse().expect("a number");
     assert!(age < 60);
-    assert_eq!(origin.asked(), 1);
+    assert_eq!(origin.fetches(), 1);
     assert_eq!(server.metrics().sum("tidegate_cache_hits_total", &[("cache", "pages")]), 1.0);
 }
 
@@ -46,7 +46,7 @@ fn what_may_not_be_stored_is_not() {
 }
 
 #[test]
-fn one_users_answer_is_no_others() {
+fn one_users_response_is_no_others() {
     let origin = Origin::counting("cache-control: max-age=60\r\n");
     let server = cache(&origin, "");
     let mine = "authorization: Basic YTpi\r\n";
@@ -56,14 +56,14 @@ fn one_users_answer_is_no_others() {
 }
 
 #[test]
-fn head_is_answered_with_what_get_stored() {
+fn head_is_served_from_what_get_stored() {
     let origin = Origin::counting("cache-control: max-age=60\r\n");
     let server = cache(&origin, "");
     get(&server, "/", "");
-    let head = ask(&server, "HEAD /", "");
+    let head = send_line(&server, "HEAD /", "");
     assert!(is_hit(&head) && head.body.is_empty(), "{head:?}");
     assert_eq!(head.header("content-length"), Some("8"));
-    assert_eq!(origin.asked(), 1);
+    assert_eq!(origin.fetches(), 1);
 }
 
 #[test]
@@ -81,7 +81,7 @@ fn parts_are_cut_from_the_whole() {
     assert_eq!(get(&server, "/", "range: bytes=-3\r\nif-range: \"b\"\r\n").status, 200);
     let past = get(&server, "/", "range: bytes=10-\r\n");
     assert_eq!((past.status, past.header("content-range")), (416, Some("bytes */10")));
-    assert_eq!(origin.asked(), 1);
+    assert_eq!(origin.fetches(), 1);
 }
 
 /// Long enough to be held in a file that is memory.
@@ -105,10 +105,10 @@ fn what_is_long_comes_whole_and_in_parts_again_and_again() {
         let holds = |piece: &[u8]| parts.body.windows(piece.len()).any(|window| window == piece);
         assert!(holds(&whole[..10]) && holds(&whole[200_000..200_010]));
         assert!(holds(b"Content-Type: image/png\r\nContent-Range: bytes 0-9/300000\r\n\r\n"));
-        let head = ask(&server, "HEAD /", "");
+        let head = send_line(&server, "HEAD /", "");
         assert_eq!(head.header("content-length"), Some("300000"));
     }
-    assert_eq!(origin.asked(), 1);
+    assert_eq!(origin.fetches(), 1);
 }
 
 #[test]
@@ -116,13 +116,13 @@ fn what_changes_something_goes_by_and_invalidates() {
     let origin = Origin::counting("cache-control: max-age=60\r\n");
     let server = cache(&origin, "");
     get(&server, "/", "");
-    let post = ask(&server, "POST /", "content-length: 0\r\n");
+    let post = send_line(&server, "POST /", "content-length: 0\r\n");
     assert_eq!(post.text(), "answer 1", "{post:?}");
     assert_eq!(get(&server, "/", "").text(), "answer 2", "RFC 9111 4.4");
 }
 
 #[test]
-fn x_status_is_sent_where_it_is_asked_for() {
+fn x_status_is_sent_where_it_is_requested() {
     let origin = Origin::counting("cache-control: max-age=60\r\n");
     let server = cache(&origin, "x_status: true");
     assert_eq!(get(&server, "/", "").header("x-status"), Some("fetching"));

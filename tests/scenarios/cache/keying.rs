@@ -78,9 +78,9 @@ fn another_spelling_of_a_field_poisons_nothing() {
         });
         let server = cache(&origin, entry);
         // Values that would be one key if they were only put one behind the other.
-        let asked =
+        let fetches =
             ["X_Own: a\r\n", "", "X-Own: a\r\n", "X_Own: a\r\nX_Own: b\r\n", "x--own: a\r\n"];
-        for fields in asked.iter().chain(["X-Own: b\r\nX_Own: a\r\n", "X_Own: a:b\r\n"].iter()) {
+        for fields in fetches.iter().chain(["X-Own: b\r\nX_Own: a\r\n", "X_Own: a:b\r\n"].iter()) {
             let first = get(&server, "/", fields);
             assert!(!is_hit(&first), "{entry} {fields:?}");
             let again = get(&server, "/", fields);
@@ -189,20 +189,20 @@ fn ambiguous_paths_are_not_stored() {
     };
     let server = keeping("");
     for path in ["/static/..%2fadmin", "/a%2Fb", "/a/..;/b", "/a/.;x"] {
-        let before = origin.asked();
+        let before = origin.fetches();
         for _ in 0..2 {
             let by = get(&server, path, "");
             assert!(!is_hit(&by) && by.status == 200, "{path}: {by:?}");
         }
-        assert_eq!(origin.asked(), before + 2, "{path}");
+        assert_eq!(origin.fetches(), before + 2, "{path}");
     }
     get(&server, "/b", "");
-    let before = origin.asked();
+    let before = origin.fetches();
     for path in ["/a/../b", "/a/%2e%2E/b", "/%62", "//b", "/./b"] {
         assert!(is_hit(&get(&server, path, "")), "{path}");
     }
     assert_eq!(get(&server, "/a\\b", "").status, 400);
-    assert_eq!(origin.asked(), before);
+    assert_eq!(origin.fetches(), before);
     let server = keeping("key: { path: raw }");
     get(&server, "/a%2Fb", "");
     assert!(is_hit(&get(&server, "/a%2fb", "")) && is_hit(&get(&server, "/x/../a%2Fb", "")));
@@ -234,12 +234,12 @@ fn a_request_with_too_long_a_key_bypasses_the_cache() {
     for _ in 0..2 {
         assert!(!is_hit(&get(&server, "/", &long)));
     }
-    assert_eq!(origin.asked(), 2);
+    assert_eq!(origin.fetches(), 2);
 }
 
 /// The origin reflects what it was asked: one client's spelling must not be in all responses.
 #[test]
-fn the_origin_is_asked_for_the_url_as_the_key_has_it() {
+fn the_origin_gets_the_url_as_the_key_has_it() {
     for (entry, line, host, sent) in [
         ("", "/%61bc?x=%7e", "HH.test:80", "get /abc?x=%7e "),
         ("", "/caf%c3%a9", "hh.TEST.", "get /caf%c3%a9 "),

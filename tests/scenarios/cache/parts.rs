@@ -2,7 +2,7 @@
 
 use scenarios::{HttpResponse, Tidegate};
 
-use super::{Origin, answer, cache, get, is_hit, purge, said};
+use super::{Origin, answer, cache, cache_status, get, is_hit, purge};
 
 const ENTRY: &str = "max_size: 1KiB";
 const LENGTH: usize = 4096;
@@ -16,8 +16,8 @@ fn content() -> Vec<u8> {
 /// The answer to a request for all or a part of it, with these fields.
 fn file(head: &str, fields: &str) -> Vec<u8> {
     let lower = head.to_ascii_lowercase();
-    let asked = lower.lines().find_map(|line| line.strip_prefix("range: bytes="));
-    let Some((first, last)) = asked.and_then(|asked| asked.trim().split_once('-')) else {
+    let fetches = lower.lines().find_map(|line| line.strip_prefix("range: bytes="));
+    let Some((first, last)) = fetches.and_then(|fetches| fetches.trim().split_once('-')) else {
         return answer(200, fields, &content());
     };
     let (first, last): (usize, usize) =
@@ -54,16 +54,16 @@ fn a_part_of_a_long_response_is_stored_and_parts_are_combined() {
     let server = cache(&origin, ENTRY);
     assert_eq!(get(&server, "/", "").body.len(), LENGTH);
     let stored = part(&server, "/", 100, 199);
-    assert!(said(&stored).contains("; stored"), "{stored:?}");
+    assert!(cache_status(&stored).contains("; stored"), "{stored:?}");
     assert!(!origin.last().contains("gzip"), "{}", origin.last());
     let hit = part(&server, "/", 120, 150);
     assert!(is_hit(&hit) && hit.header("age").is_some(), "{hit:?}");
     assert_eq!(hit.header("etag"), Some("\"a\""));
     let beyond = part(&server, "/", 150, 249);
-    assert!(said(&beyond).starts_with("fwd=partial"), "{beyond:?}");
+    assert!(cache_status(&beyond).starts_with("fwd=partial"), "{beyond:?}");
     assert!(is_hit(&part(&server, "/", 100, 249)));
     assert!(!is_hit(&part(&server, "/", 99, 249)));
-    assert_eq!(origin.asked(), 4);
+    assert_eq!(origin.fetches(), 4);
     // If-Range that holds, and one that does not (RFC 9110 13.1.5).
     assert!(is_hit(&part_with(&server, "/", (99, 249), "if-range: \"a\"\r\n")));
     get(&server, "/", "range: bytes=100-199\r\nif-range: \"b\"\r\n");
@@ -71,7 +71,7 @@ fn a_part_of_a_long_response_is_stored_and_parts_are_combined() {
     // The whole, several parts and conditions are not answered from parts.
     assert_eq!(get(&server, "/", "").body.len(), LENGTH);
     get(&server, "/", "range: bytes=100-199\r\nif-none-match: \"b\"\r\n");
-    assert_eq!(origin.asked(), 7);
+    assert_eq!(origin.fetches(), 7);
 }
 
 /// The first request for a URL learns that it is too long, and its part is stored as well.
@@ -81,7 +81,7 @@ fn the_part_of_a_first_request_is_stored() {
     let server = cache(&origin, ENTRY);
     assert!(!is_hit(&part(&server, "/", 100, 199)));
     assert!(is_hit(&part(&server, "/", 100, 199)));
-    assert_eq!(origin.asked(), 1);
+    assert_eq!(origin.fetches(), 1);
 }
 
 #[test]
@@ -203,17 +203,20 @@ fn stale_parts_are_revalidated() {
         let origin = stale_origin("cache-control: max-age=60\r\netag: \"a\"\r\nx-new: 1\r\n");
         let server = cache(&origin, entry);
         part(&server, "/", 100, 199);
-        let asked = origin.asked();
+        let fetches = origin.fetches();
         let revalidated = part(&server, "/", 120, 150);
         let last = origin.last();
         assert!(last.contains("range: bytes=120-150"), "a 304 is not certain: {last}");
         assert!(last.contains("if-none-match: \"a\""), "{last}");
-        assert!(said(&revalidated).starts_with("fwd=stale; fwd-status=304"), "{revalidated:?}");
+        assert!(
+            cache_status(&revalidated).starts_with("fwd=stale; fwd-status=304"),
+            "{revalidated:?}"
+        );
         assert_eq!(revalidated.header("x-new"), Some("1"), "RFC 9111 3.2");
         let hit = part(&server, "/", 100, 199);
         assert!(is_hit(&hit) && hit.header("x-new") == Some("1"), "{hit:?}");
         assert_eq!((hit.header("x-old"), hit.header("etag")), (Some("1"), Some("\"a\"")));
-        assert_eq!(origin.asked(), asked + 1);
+        assert_eq!(origin.fetches(), fetches + 1);
         let valid = [("result", "valid")];
         assert_eq!(server.metrics().sum("tidegate_cache_revalidations_total", &valid), 1.0);
     }
@@ -226,10 +229,10 @@ fn a_304_for_another_representation_revalidates_no_parts() {
         let origin = stale_origin(fields);
         let server = cache(&origin, ENTRY);
         part(&server, "/", 100, 199);
-        let asked = origin.asked();
+        let fetches = origin.fetches();
         assert_eq!(part(&server, "/", 120, 150).header("etag"), Some("\"a\""), "{tag}");
         assert!(!origin.last().contains("if-none-match"), "{}", origin.last());
-        assert_eq!(origin.asked(), asked + 2, "{tag}");
+        assert_eq!(origin.fetches(), fetches + 2, "{tag}");
     }
 }
 
@@ -239,7 +242,7 @@ fn parts_that_a_304_forbids_to_store_are_served_once_more() {
     let server = cache(&origin, ENTRY);
     part(&server, "/", 100, 199);
     let last = part(&server, "/", 120, 150);
-    assert!(said(&last).contains("detail="), "{last:?}");
+    assert!(cache_status(&last).contains("detail="), "{last:?}");
     part(&server, "/", 120, 150);
     assert!(!origin.last().contains("if-none-match"), "{}", origin.last());
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use scenarios::{Tidegate, Upstream};
 
-use super::{Origin, answer, ask, cache, config, get, is_hit, said};
+use super::{Origin, answer, cache, cache_status, config, get, is_hit, send_line};
 
 const KEPT: &str = "cache-control: max-age=60\r\n";
 const PASSED: &str = "cache-control: no-store\r\netag: \"a\"\r\n";
@@ -82,26 +82,26 @@ fn head_stays_head_where_nothing_can_be_stored() {
     });
     let server = cache(&origin, "");
     get(&server, "/", "");
-    let head = ask(&server, "HEAD /", "");
+    let head = send_line(&server, "HEAD /", "");
     assert_eq!((head.status, head.header("content-length")), (200, Some("7")));
     assert!(origin.last().starts_with("head / "), "{}", origin.last());
 }
 
 #[test]
-fn a_first_request_for_a_part_of_what_is_not_stored_asks_once() {
+fn a_first_request_for_a_part_of_what_is_not_stored_causes_one_fetch() {
     let origin = Origin::start(|_, _| answer(200, PASSED, b"0123456789"));
     let server = cache(&origin, "");
     let part = get(&server, "/a", "range: bytes=2-4\r\n");
     assert_eq!((part.status, part.text().as_str()), (206, "234"), "{part:?}");
     assert_eq!(part.header("content-range"), Some("bytes 2-4/10"));
-    assert!(said(&part).ends_with("detail=no_store"), "{part:?}");
+    assert!(cache_status(&part).ends_with("detail=no_store"), "{part:?}");
     let unchanged = get(&server, "/b", "if-none-match: \"a\"\r\n");
     assert_eq!((unchanged.status, unchanged.header("etag")), (304, Some("\"a\"")));
     let other = get(&server, "/c", "range: bytes=2-4\r\nif-range: \"b\"\r\n");
     assert_eq!((other.status, other.text().as_str()), (200, "0123456789"));
     let past = get(&server, "/d", "range: bytes=10-\r\n");
     assert_eq!((past.status, past.header("content-range")), (416, Some("bytes */10")));
-    assert_eq!(origin.asked(), 4);
+    assert_eq!(origin.fetches(), 4);
 }
 
 /// RFC 9110 14.4: it means nothing in a 200.

@@ -1,6 +1,6 @@
 //! Purges: by URL, prefix, tag, group, all; hard and soft; and with the method PURGE.
 
-use super::{Origin, answer, ask, cache, get, is_hit, purge, said};
+use super::{Origin, answer, cache, cache_status, get, is_hit, purge, send_line};
 
 const TAGGED: &str = "cache-control: max-age=60\r\nsurrogate-key: all shop\r\ncache-tag: x, y\r\n\
                       cache-groups: \"g\"\r\n";
@@ -63,17 +63,17 @@ fn the_method_needs_permission() {
     let server = cache(&origin, "purge: { allow: [127.0.0.1] }");
     get(&server, "/a", "");
     get(&server, "/b", "");
-    let purged = ask(&server, "PURGE /a", "");
+    let purged = send_line(&server, "PURGE /a", "");
     assert_eq!(purged.status, 200, "{purged:?}");
     assert!(purged.text().contains("\"purged\""), "{purged:?}");
-    assert!(said(&get(&server, "/a", "")).starts_with("fwd=uri-miss"));
+    assert!(cache_status(&get(&server, "/a", "")).starts_with("fwd=uri-miss"));
     assert!(is_hit(&get(&server, "/b", "")));
-    let asked = origin.asked();
+    let fetches = origin.fetches();
     for (entry, status) in [("purge: { allow: [10.0.0.0/8] }", 403), ("", 405)] {
         let server = cache(&origin, entry);
-        assert_eq!(ask(&server, "PURGE /a", "").status, status, "{entry}");
+        assert_eq!(send_line(&server, "PURGE /a", "").status, status, "{entry}");
     }
-    assert_eq!(origin.asked(), asked, "the origin does not hear of it");
+    assert_eq!(origin.fetches(), fetches, "the origin does not hear of it");
 }
 
 /// RFC 9111 4.4: `Location` and `Content-Location` of a response to an unsafe request, in whatever
@@ -96,7 +96,7 @@ fn a_location_in_an_odd_spelling_purges_what_it_names() {
         let server = cache(&origin, "");
         let paths = ["/a/b%2Bc?d", "/a/b+c?d", "/a/b%2Bc"];
         paths.iter().for_each(|path| drop(get(&server, path, "")));
-        ask(&server, "POST /new", "content-length: 0\r\n");
+        send_line(&server, "POST /new", "content-length: 0\r\n");
         let hits = paths.map(|path| is_hit(&get(&server, path, "")));
         assert_eq!(hits, [false, true, true], "{location}");
     }

@@ -34,5 +34,5 @@ fn what_is_on_disk_is_there_after_a_kill() {
         let again = get(&server, &format!("/{n}"), "");
         assert!(is_hit(&again) && again.text() == format!("answer {n}"), "{again:?}");
     }
-    assert_eq!(origin.asked(), 5);
+    assert_eq!(origin.fetches(), 5);
 }

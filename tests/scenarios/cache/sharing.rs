@@ -23,7 +23,7 @@ fn all_waiting_requests_get_the_same_response() {
             assert_eq!(client.join().expect("an answer"), "one for all");
         }
     });
-    assert_eq!(origin.asked(), 1);
+    assert_eq!(origin.fetches(), 1);
     let told = server.metrics().sum("tidegate_cache_coalesced_total", &[]);
     let hits = server.metrics().sum("tidegate_cache_hits_total", &[]);
     assert_eq!(told + hits, CLIENTS as f64 - 1.0);
@@ -46,5 +46,5 @@ fn the_first_client_may_disconnect() {
     let_go.send(()).expect("the origin waits");
     server.wait_for_metric("tidegate_cache_stored_total", &[("cache", "pages")], 1.0);
     assert!(is_hit(&get(&server, "/", "")));
-    assert_eq!(origin.asked(), 1);
+    assert_eq!(origin.fetches(), 1);
 }

@@ -1,6 +1,6 @@
 //! Stale responses: during a revalidation, and when the origin fails.
 
-use super::{Origin, answer, cache, get, said};
+use super::{Origin, answer, cache, cache_status, get};
 
 /// Right at first, then out of order.
 fn failing(first: &'static str) -> Origin {
@@ -49,7 +49,7 @@ fn stale_responses_are_served_while_one_request_revalidates() {
     get(&server, "/", "");
     let stale = get(&server, "/", "");
     assert_eq!(stale.text(), "old", "{stale:?}");
-    assert!(said(&stale).starts_with("hit"), "{stale:?}");
+    assert!(cache_status(&stale).starts_with("hit"), "{stale:?}");
     server.wait_for_metric("tidegate_cache_stored_total", &[("cache", "pages")], 2.0);
     assert_eq!(get(&server, "/", "").text(), "new");
     let behind = [("reason", "revalidating")];

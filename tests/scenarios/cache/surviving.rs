@@ -36,7 +36,7 @@ fn a_restart_finds_what_was_stored_and_not_what_was_purged() {
         assert_eq!(after.body, before[at].body);
         assert!(is_hit(&after), "{after:?}");
     }
-    assert_eq!(origin.asked(), 3);
+    assert_eq!(origin.fetches(), 3);
     assert!(!is_hit(&get(&server, "/b", "")));
     let (_, shown) = api(&server, "GET /v1/caches/pages", "");
     assert!(shown["disk"]["objects"].as_u64() >= Some(3), "{shown}");
@@ -59,5 +59,5 @@ fn what_memory_has_no_room_for_is_read_back() {
         let again = get(&server, path, "");
         assert!(is_hit(&again) && again.body == path.repeat(20_000).as_bytes(), "{path}");
     }
-    assert_eq!(origin.asked(), 40);
+    assert_eq!(origin.fetches(), 40);
 }

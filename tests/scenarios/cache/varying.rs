@@ -1,14 +1,14 @@
 //! Vary: variants of one URL, and what spellings have in common.
 
-use super::{Origin, answer, cache, get, is_hit, purge, said};
+use super::{Origin, answer, cache, cache_status, get, is_hit, purge};
 
 /// Answers in the language it was asked for.
 fn speaking() -> Origin {
     Origin::start(|head, _| {
         let head = head.to_ascii_lowercase();
-        let asked = head.lines().find_map(|line| line.strip_prefix("accept-language: "));
+        let fetches = head.lines().find_map(|line| line.strip_prefix("accept-language: "));
         let fields = "cache-control: max-age=60\r\nvary: Accept-Language\r\n";
-        answer(200, fields, asked.unwrap_or("none").as_bytes())
+        answer(200, fields, fetches.unwrap_or("none").as_bytes())
     })
 }
 
@@ -25,7 +25,7 @@ fn each_variant_is_stored() {
         assert!(is_hit(&again) && again.text() == language, "{again:?}");
     }
     let other = get(&server, "/", "");
-    assert!(said(&other).starts_with("fwd=vary-miss"), "{other:?}");
+    assert!(cache_status(&other).starts_with("fwd=vary-miss"), "{other:?}");
     assert_eq!(other.text(), "none");
     assert_eq!(purge(&server, r#"{"url": "http://shop.example/"}"#), 3);
 }

@@ -24,7 +24,7 @@ if worker.id == 1 then logger.info("listening " .. listener.addr) else logger.in
 "#;
 
 #[test]
-fn every_vm_serves_and_hears_the_others() {
+fn every_vm_serves_and_gets_messages_of_the_others() {
     let (process, address) = Program::new(COUNTING).serve(&["--workers", "2"]);
     process.wait_for_line(|line| line.contains("joined").then_some(())).expect("both listen");
     // The kernel spreads connections; with 64 of them both VMs have some.

@@ -12,7 +12,7 @@ fn resident(id: u32) -> usize {
 }
 
 #[test]
-fn ten_thousand_idle_connections_take_twelve_kib_each_and_answer() {
+fn ten_thousand_idle_connections_take_twelve_kib_each_and_respond() {
     let (process, address) = Program::new(ECHO).serve(&[]);
     assert_eq!(ask(&mut connect(address), "warm\n"), "warm\n");
     let before = resident(process.id());

@@ -134,7 +134,7 @@ fn while_it_waits_behind_another_request() {
 }
 
 #[test]
-fn a_client_that_has_read_its_answer_cancels_nothing() {
+fn a_client_that_has_read_its_response_cancels_nothing() {
     let upstream = Upstream::answering(super::OK);
     let server = gateway(&servers(&[&upstream]));
     for _ in 0..3 {

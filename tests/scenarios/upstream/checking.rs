@@ -86,7 +86,7 @@ fn checks_take_a_server_out_and_bring_it_back() {
 }
 
 #[test]
-fn without_a_healthy_server_the_answer_is_503_until_one_is_back() {
+fn without_a_healthy_server_the_response_is_503_until_one_is_back() {
     let only = Patient::start();
     let server = checked(&[&only], "");
     wait_for_states(&server, &["healthy"]);

@@ -123,7 +123,7 @@ fn a_response_that_begins_early_continues_while_the_body_is_read() {
 }
 
 #[test]
-fn a_whole_early_answer_is_not_held_back_by_the_body() {
+fn a_whole_early_response_is_not_held_back_by_the_body() {
     let (upstream, _opener) = refusing_uploads(OK, false);
     let server = gateway(&servers(&[&upstream]));
     let mut client = server.connect("web");

@@ -61,7 +61,7 @@ fn a_failing_server_is_left_alone_until_one_request_shows_that_it_is_back() {
 }
 
 #[test]
-fn answers_of_chosen_statuses_are_failures_and_others_are_not() {
+fn responses_of_chosen_statuses_are_failures_and_others_are_not() {
     let answer = |status: &str| {
         Upstream::answering(format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n"))
     };
@@ -90,7 +90,7 @@ fn no_more_than_the_allowed_share_is_left_alone() {
 }
 
 #[test]
-fn when_all_are_left_alone_the_answer_is_503_at_once() {
+fn when_all_are_left_alone_the_response_is_503_at_once() {
     let (only, _) = failing();
     let server = gateway(&format!(
         "{}, {NO_RETRIES}, ejection: {{ failures: 1, ejected_for: 1h, max_ejected: 100% }}",

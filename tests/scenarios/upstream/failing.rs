@@ -91,7 +91,7 @@ const MALFORMED: &[&str] = &[
 ];
 
 #[test]
-fn an_answer_that_is_not_http_is_502_and_never_tried_again() {
+fn a_response_that_is_not_http_is_502_and_never_tried_again() {
     for malformed in MALFORMED {
         let upstream = Upstream::answering(malformed);
         let other = Upstream::answering(malformed);
@@ -128,7 +128,7 @@ const BROKEN: &[&str] = &[
 ];
 
 #[test]
-fn an_answer_that_breaks_off_is_never_taken_for_a_whole_one() {
+fn a_response_that_breaks_off_is_never_taken_for_a_whole_one() {
     for (answers, resets) in [(CUT, false), (CUT, true), (BROKEN, false)] {
         for cut in answers {
             let (opener, gate) = gate();

@@ -5,7 +5,7 @@ use super::{GET, assert_fault, config, gateway, servers, settle, settle_without_
 use scenarios::{Tidegate, Upstream};
 
 #[test]
-fn early_hints_reach_the_client_and_filters_see_the_final_answer() {
+fn early_hints_reach_the_client_and_filters_see_the_final_response() {
     let upstream = Upstream::start(|peer| {
         while !peer.at_end() {
             peer.read_head();
@@ -59,7 +59,7 @@ fn continue_ends_at_the_gateway_and_others_reach_the_client() {
 }
 
 #[test]
-fn interim_answers_for_ever_are_502() {
+fn interim_responses_for_ever_are_502() {
     for interim in
         ["HTTP/1.1 100 Continue\r\n\r\n", "HTTP/1.1 103 Early Hints\r\nlink: <a>\r\n\r\n"]
     {

@@ -32,7 +32,7 @@ const TOO_MUCH: &[(&str, &str)] = &[
 ];
 
 #[test]
-fn bytes_behind_an_answer_are_nobodys() {
+fn bytes_behind_a_response_are_nobodys() {
     for (wrong, body) in TOO_MUCH {
         let upstream = Upstream::start(move |peer| {
             peer.read_head();
@@ -57,7 +57,7 @@ fn bytes_behind_an_answer_are_nobodys() {
 }
 
 #[test]
-fn a_body_with_the_answer_to_head_is_nobodys() {
+fn a_body_with_the_response_to_head_is_nobodys() {
     let upstream = Upstream::start(|peer| {
         peer.read_head();
         peer.send(OK);
@@ -75,7 +75,7 @@ fn a_body_with_the_answer_to_head_is_nobodys() {
 }
 
 #[test]
-fn a_second_answer_that_comes_late_is_nobodys() {
+fn a_second_response_that_comes_late_is_nobodys() {
     let (sent, sending) = channel();
     let sent = Mutex::new(sent);
     let upstream = Upstream::start(move |peer| {
@@ -102,7 +102,7 @@ fn a_second_answer_that_comes_late_is_nobodys() {
 }
 
 #[test]
-fn a_length_that_is_too_long_leaves_the_answer_unfinished() {
+fn a_length_that_is_too_long_leaves_the_response_unfinished() {
     let upstream = Upstream::start(|peer| {
         peer.read_head();
         if peer.number() == 0 {
@@ -122,7 +122,7 @@ fn a_length_that_is_too_long_leaves_the_answer_unfinished() {
 }
 
 #[test]
-fn answers_that_wait_in_one_segment_go_to_their_own_clients() {
+fn responses_that_wait_in_one_segment_go_to_their_own_clients() {
     // Two clients in turn on one kept connection: each gets the answer to its own question.
     let upstream = Upstream::start(|peer| {
         while !peer.at_end() {

@@ -145,7 +145,7 @@ fn retries_end_with_the_budget() {
 }
 
 #[test]
-fn nothing_is_tried_again_once_an_answer_has_begun() {
+fn nothing_is_tried_again_once_a_response_has_begun() {
     for begun in [
         "HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhalf",
         "HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n",

@@ -21,7 +21,7 @@ fn behind(upstream: &Upstream, timeout: &str) -> Tidegate {
 }
 
 #[test]
-fn a_server_without_an_answer_is_504() {
+fn a_server_without_a_response_is_504() {
     for part in ["", "HTTP/1.1 200 OK\r\ncontent-le", "HTTP/1.1 100 Continue\r\n\r\n"] {
         let upstream = stalling(part);
         let server = behind(&upstream, "response");
@@ -57,7 +57,7 @@ fn a_head_in_drops_is_504_too() {
 }
 
 #[test]
-fn a_body_that_stalls_ends_the_answer_unfinished() {
+fn a_body_that_stalls_ends_the_response_unfinished() {
     for head in ["content-length: 10", "transfer-encoding: chunked"] {
         let upstream = Upstream::start(move |peer| {
             peer.read_head();

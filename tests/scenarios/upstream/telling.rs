@@ -21,7 +21,7 @@ fn a_server_that_fails_is_named_with_the_reason() {
 }
 
 #[test]
-fn an_answer_that_breaks_off_is_in_both_logs() {
+fn a_response_that_breaks_off_is_in_both_logs() {
     let upstream = Upstream::start(|peer| {
         peer.read_head();
         peer.send("HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhalf");
@@ -42,7 +42,7 @@ fn an_answer_that_breaks_off_is_in_both_logs() {
 }
 
 #[test]
-fn bytes_that_are_no_request_are_told_with_the_reason() {
+fn bytes_that_are_no_request_are_reported_with_the_reason() {
     let upstream = Upstream::answering(super::OK);
     let server = gateway(&servers(&[&upstream]));
     let smuggling = "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 1\r\n\

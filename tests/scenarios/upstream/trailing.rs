@@ -4,7 +4,7 @@ use super::{gateway, servers, settle};
 use scenarios::Upstream;
 
 #[test]
-fn those_of_an_answer_reach_the_client() {
+fn those_of_a_response_reach_the_client() {
     let upstream = Upstream::answering(
         "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ntrailer: x-sum, x-time\r\n\r\n\
          4\r\nbody\r\n0\r\nx-sum: 1\r\nX-Time: 2\r\ncontent-length: 9\r\n\r\n",

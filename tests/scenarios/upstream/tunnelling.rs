@@ -166,7 +166,7 @@ fn a_silent_tunnel_ends() {
 
 /// RFC 9110 7.8: a server switches to nothing that the client did not offer.
 #[test]
-fn a_switch_to_a_protocol_that_was_not_offered_is_a_bad_answer() {
+fn a_switch_to_a_protocol_that_was_not_offered_is_a_bad_response() {
     for (offered, chosen, accepted) in [
         ("websocket", "upgrade: WebSocket\r\n", true),
         ("foo/2, websocket", "upgrade: Foo/2\r\n", true),
@@ -197,7 +197,7 @@ fn a_switch_to_a_protocol_that_was_not_offered_is_a_bad_answer() {
 }
 
 #[test]
-fn a_server_that_declines_answers_as_usual() {
+fn a_server_that_declines_responds_as_usual() {
     let upstream = Upstream::answering(super::OK);
     let server = gateway(&servers(&[&upstream]));
     let mut client = server.connect("web");

@@ -24,7 +24,7 @@ fn one_thing_is_purged_hard_or_softly() {
 
 #[test]
 fn what_is_not_clear_purges_nothing() {
-    for (body, said) in [
+    for (body, expected) in [
         ("", "no JSON"),
         ("[]", "must be a JSON object"),
         ("{}", "says nothing to purge"),
@@ -40,7 +40,7 @@ fn what_is_not_clear_purges_nothing() {
         (r#"{"all": true, "soft": 1}"#, "\\\"soft\\\" must be true or false"),
     ] {
         let out = wrong(body);
-        assert!(out.contains(said), "{body}: {out}");
+        assert!(out.contains(expected), "{body}: {out}");
     }
 }
 

@@ -34,7 +34,12 @@ impl Bench {
     }
 
     /// With the token, as an operator would.
-    fn ask(&self, line: &str, fields: &[(&str, &str)], body: &'static str) -> TestResponse {
+    fn send_request(
+        &self,
+        line: &str,
+        fields: &[(&str, &str)],
+        body: &'static str,
+    ) -> TestResponse {
         let bearer = format!("Bearer {TOKEN}");
         let fields = [&[("authorization", bearer.as_str())], fields].concat();
         self.send(request(line, &fields, body))
@@ -90,18 +95,18 @@ fn over_unix(mut request: Request) -> Request {
 #[test]
 fn tokens() {
     let bench = Bench::new();
-    let ask = |fields: &[(&str, &str)]| bench.send(request("GET /v1/routes", fields, ""));
-    let without = ask(&[]);
+    let send_request = |fields: &[(&str, &str)]| bench.send(request("GET /v1/routes", fields, ""));
+    let without = send_request(&[]);
     assert_eq!((without.status, without.field(Known::WwwAuthenticate)), (401, "Bearer"));
-    let wrong = ask(&[("authorization", "Bearer s3cret-tokeN")]);
+    let wrong = send_request(&[("authorization", "Bearer s3cret-tokeN")]);
     assert_eq!(wrong.status, 401);
     assert!(wrong.field(Known::WwwAuthenticate).contains("invalid_token"));
     assert!(!wrong.body.contains(TOKEN));
-    assert_eq!(ask(&[("authorization", "Basic s3cret-token")]).status, 401);
-    assert_eq!(ask(&[("authorization", "bearer s3cret-token")]).status, 200);
+    assert_eq!(send_request(&[("authorization", "Basic s3cret-token")]).status, 401);
+    assert_eq!(send_request(&[("authorization", "bearer s3cret-token")]).status, 200);
     assert_eq!(bench.send(over_unix(request("GET /v1/routes", &[], ""))).status, 200);
     assert_eq!(bench.send(request("GET /v1/nonsense", &[], "")).status, 401);
-    assert_eq!(bench.ask("GET /v1/nonsense", &[], "").status, 404);
+    assert_eq!(bench.send_request("GET /v1/nonsense", &[], "").status, 404);
     assert_eq!(bench.send(request("PUT /healthz", &[], "")).status, 405);
 }
 
@@ -117,7 +122,7 @@ fn without_a_token_only_the_socket_and_the_open_endpoints_serve() {
     }
     let tokened = Bench::with(Some(TOKEN), false);
     assert_eq!(tokened.send(request("GET /metrics", &[], "")).status, 401);
-    assert_eq!(tokened.ask("GET /metrics", &[], "").status, 200);
+    assert_eq!(tokened.send_request("GET /metrics", &[], "").status, 200);
 }
 
 #[test]
@@ -152,11 +157,11 @@ fn metrics() {
 #[test]
 fn the_configuration_is_read_with_its_version() {
     let bench = Bench::new();
-    let answer = bench.ask("GET /v1/config", &[], "");
+    let answer = bench.send_request("GET /v1/config", &[], "");
     assert_eq!((answer.status, answer.body.as_str()), (200, "workers: auto\n"));
     assert_eq!(answer.field(Known::ContentType), "application/yaml");
     assert_eq!(answer.field(Known::Etag), "\"v1\"");
-    let same = bench.ask("GET /v1/config", &[("if-none-match", "\"v0\", W/\"v1\"")], "");
+    let same = bench.send_request("GET /v1/config", &[("if-none-match", "\"v0\", W/\"v1\"")], "");
     assert_eq!((same.status, same.body.as_str()), (304, ""));
 }
 
@@ -173,7 +178,7 @@ fn a_foreign_name_reads_nothing() {
         assert_eq!(status(path, "rebound.example:9180"), 421, "{path}");
     }
     // With the token there is nothing to fear.
-    let answer = bench.ask("GET /v1/status", &[("host", "rebound.example")], "");
+    let answer = bench.send_request("GET /v1/status", &[("host", "rebound.example")], "");
     assert_eq!(answer.status, 200);
 }
 
@@ -181,11 +186,11 @@ fn a_foreign_name_reads_nothing() {
 fn secrets_are_masked_unless_they_may_be_seen() {
     let bench = Bench::new();
     let fields = [("content-type", "application/yaml"), ("if-match", "*")];
-    assert_eq!(bench.ask("PUT /v1/config", &fields, "token: hidden\n").status, 200);
-    let answer = bench.ask("GET /v1/config", &[], "");
+    assert_eq!(bench.send_request("PUT /v1/config", &fields, "token: hidden\n").status, 200);
+    let answer = bench.send_request("GET /v1/config", &[], "");
     assert_eq!((answer.status, answer.body.as_str()), (200, "token: ***\n"));
     assert_eq!(answer.field(Known::Etag), "\"v2\"");
-    let refused = bench.ask("GET /v1/config?secrets", &[], "");
+    let refused = bench.send_request("GET /v1/config?secrets", &[], "");
     assert_eq!(refused.status, 403);
     assert!(!refused.body.contains("hidden"));
     let mut local = request("GET /v1/config?secrets", &[], "");
@@ -198,7 +203,7 @@ fn secrets_are_masked_unless_they_may_be_seen() {
 fn a_faulty_json_body_is_reported_as_json() {
     let bench = Bench::new();
     let fields = [("content-type", "application/json"), ("if-match", "*")];
-    let answer = bench.ask("PUT /v1/config", &fields, "{\n  \"workers\": 2,\n}");
+    let answer = bench.send_request("PUT /v1/config", &fields, "{\n  \"workers\": 2,\n}");
     assert_eq!(answer.status, 422);
     let body = answer.json();
     assert!(body["detail"].as_str().unwrap().starts_with("the body is no JSON"), "{body}");
@@ -211,7 +216,7 @@ fn a_faulty_json_body_is_reported_as_json() {
 fn the_configuration_is_replaced_whole_or_not() {
     let bench = Bench::new();
     let yaml = ("content-type", "application/yaml; charset=utf-8");
-    let put = |fields: &[(&str, &str)], body| bench.ask("PUT /v1/config", fields, body);
+    let put = |fields: &[(&str, &str)], body| bench.send_request("PUT /v1/config", fields, body);
 
     let blind = put(&[yaml], "workers: 2\n");
     assert_eq!(blind.status, 428);
@@ -239,7 +244,7 @@ fn the_configuration_is_replaced_whole_or_not() {
 fn refusals_say_why_and_change_nothing() {
     let bench = Bench::new();
     let fields = [("content-type", "application/yaml"), ("if-match", "*")];
-    let put = |body| bench.ask("PUT /v1/config", &fields, body);
+    let put = |body| bench.send_request("PUT /v1/config", &fields, body);
 
     let wrong = put("wrong: 1\n");
     assert_eq!((wrong.status, wrong.field(Known::ContentType)), (422, "application/problem+json"));
@@ -287,31 +292,34 @@ fn a_body_too_large_or_not_text_is_refused() {
 #[test]
 fn history_and_rollback() {
     let bench = Bench::new();
-    let history = bench.ask("GET /v1/config/history", &[], "").json();
+    let history = bench.send_request("GET /v1/config/history", &[], "").json();
     assert_eq!(history["versions"][0]["current"], true);
     assert_eq!(history["versions"][1]["at"], "1970-01-01T00:00:01.000Z");
-    let back = |body| bench.ask("POST /v1/config/rollback", &[], body);
+    let back = |body| bench.send_request("POST /v1/config/rollback", &[], body);
     assert_eq!(back("{\"version\": \"v0\"}").status, 200);
     assert_eq!(bench.server.text.borrow().as_str(), "workers: 1\n");
     assert_eq!(back("{\"version\": \"v77\"}").status, 404);
     assert_eq!(back("{\"versoin\": \"v0\"}").status, 400);
     assert_eq!(back("v0").status, 400);
-    let stale =
-        bench.ask("POST /v1/config/rollback", &[("if-match", "\"v1\"")], "{\"version\": \"v0\"}");
+    let stale = bench.send_request(
+        "POST /v1/config/rollback",
+        &[("if-match", "\"v1\"")],
+        "{\"version\": \"v0\"}",
+    );
     assert_eq!(stale.status, 412);
 }
 
 #[test]
 fn reload_and_drain() {
     let bench = Bench::new();
-    assert_eq!(bench.ask("POST /v1/reload", &[], "").status, 202);
+    assert_eq!(bench.send_request("POST /v1/reload", &[], "").status, 202);
     assert_eq!((bench.server.reloads_requested.get(), bench.server.version.get()), (1, 1));
-    let waited = bench.ask("POST /v1/reload?wait", &[], "");
+    let waited = bench.send_request("POST /v1/reload?wait", &[], "");
     assert_eq!((waited.status, waited.json()["version"].as_str()), (200, Some("v2")));
     "wrong".clone_into(&mut bench.server.text.borrow_mut());
-    assert_eq!(bench.ask("POST /v1/reload?wait=1", &[], "").status, 422);
-    assert_eq!(bench.ask("GET /v1/reload", &[], "").status, 405);
-    assert_eq!(bench.ask("POST /v1/drain", &[], "").status, 202);
+    assert_eq!(bench.send_request("POST /v1/reload?wait=1", &[], "").status, 422);
+    assert_eq!(bench.send_request("GET /v1/reload", &[], "").status, 405);
+    assert_eq!(bench.send_request("POST /v1/drain", &[], "").status, 202);
     assert_eq!(bench.server.state.get(), ServerState::Draining);
 }
 
@@ -320,16 +328,16 @@ fn what_the_server_is_made_of() {
     let bench = Bench::new();
     bench.server.telemetry.route(0, "shop").finished(200, 1_500);
     bench.server.telemetry.worker(0).connections_accepted.add(7);
-    let routes = bench.ask("GET /v1/routes", &[], "").json();
+    let routes = bench.send_request("GET /v1/routes", &[], "").json();
     assert_eq!(routes["routes"][0]["requests"]["2xx"], 1);
     assert_eq!(routes["routes"][0]["latency_below_us"]["p99"], 2_000);
-    let upstreams = bench.ask("GET /v1/upstreams", &[], "").json();
+    let upstreams = bench.send_request("GET /v1/upstreams", &[], "").json();
     assert_eq!(upstreams["upstreams"][0]["healthy"], 1);
     assert_eq!(upstreams["upstreams"][0]["servers"][1]["last_error"], "connection refused");
-    let workers = bench.ask("GET /v1/workers", &[], "").json();
+    let workers = bench.send_request("GET /v1/workers", &[], "").json();
     assert_eq!(workers["workers"][0]["connections"]["accepted"], 7);
     assert_eq!(workers["workers"][0]["cpu"], 1);
-    let status = bench.ask("GET /v1/status", &[], "").json();
+    let status = bench.send_request("GET /v1/status", &[], "").json();
     assert_eq!(status["listeners"][0]["address"], "127.0.0.1:8080");
     assert_eq!(status["state"], "serving");
 }
@@ -338,10 +346,10 @@ fn what_the_server_is_made_of() {
 fn explain_in_json_or_text() {
     let bench = Bench::new();
     let body = "{\"url\": \"http://shop.example.com/\"}";
-    assert_eq!(bench.ask("POST /v1/explain", &[], body).json()["route"], "shop");
-    let told = bench.ask("POST /v1/explain", &[("accept", "text/plain")], body);
-    assert_eq!(told.body, "GET http://shop.example.com/ goes to shop\n");
-    let wrong = bench.ask("POST /v1/explain", &[], "{\"url\": \"ftp://x/\"}");
+    assert_eq!(bench.send_request("POST /v1/explain", &[], body).json()["route"], "shop");
+    let explained = bench.send_request("POST /v1/explain", &[("accept", "text/plain")], body);
+    assert_eq!(explained.body, "GET http://shop.example.com/ goes to shop\n");
+    let wrong = bench.send_request("POST /v1/explain", &[], "{\"url\": \"ftp://x/\"}");
     assert_eq!(wrong.status, 400);
     assert!(wrong.body.contains("ftp://x/"));
 }
@@ -352,12 +360,12 @@ fn caches_are_shown_with_what_they_did() {
     let telemetry = &bench.server.telemetry;
     telemetry.worker_counter(0, &telemetry::families::CACHE_HITS, &["pages"]).add(5);
     telemetry.worker_counter(0, &telemetry::families::CACHE_MISSES, &["pages", "stale"]).add(2);
-    let all = bench.ask("GET /v1/caches", &[], "");
+    let all = bench.send_request("GET /v1/caches", &[], "");
     let cache = &all.json()["caches"][0];
     assert_eq!((cache["name"].as_str(), cache["hits"].as_u64()), (Some("pages"), Some(5)));
     assert_eq!((cache["misses"]["stale"].as_u64(), cache["passes"].as_u64()), (Some(2), Some(0)));
-    assert_eq!(bench.ask("GET /v1/caches/pages", &[], "").json(), *cache);
-    let missing = bench.ask("GET /v1/caches/pagse", &[], "");
+    assert_eq!(bench.send_request("GET /v1/caches/pages", &[], "").json(), *cache);
+    let missing = bench.send_request("GET /v1/caches/pagse", &[], "");
     assert_eq!(missing.status, 404);
     assert!(missing.body.contains("did you mean \\\"pages\\\"?"), "{}", missing.body);
 }
@@ -365,7 +373,11 @@ fn caches_are_shown_with_what_they_did() {
 #[test]
 fn entries_come_in_pages() {
     let bench = Bench::new();
-    let page = bench.ask("GET /v1/caches/pages/entries?prefix=http://a/&after=7&limit=2", &[], "");
+    let page = bench.send_request(
+        "GET /v1/caches/pages/entries?prefix=http://a/&after=7&limit=2",
+        &[],
+        "",
+    );
     let json = page.json();
     assert_eq!(json["next"], 7);
     assert_eq!(json["entries"][0]["url"], "http://a/");
@@ -373,21 +385,24 @@ fn entries_come_in_pages() {
         (&json["entries"][0]["after"], &json["entries"][0]["limit"]),
         (&7.into(), &2.into())
     );
-    let wrong = bench.ask("GET /v1/caches/pages/entries?after=x", &[], "");
+    let wrong = bench.send_request("GET /v1/caches/pages/entries?after=x", &[], "");
     assert!(wrong.status == 400 && wrong.body.contains("is no number"), "{}", wrong.body);
 }
 
 #[test]
 fn a_purge_says_what_it_removed_or_what_was_wrong() {
     let bench = Bench::new();
-    let purge = |body| bench.ask("POST /v1/caches/pages/purge", &[], body);
+    let purge = |body| bench.send_request("POST /v1/caches/pages/purge", &[], body);
     let done = purge(r#"{"tags": ["a"], "soft": true}"#);
     assert_eq!((done.status, &done.json()["purged"]), (200, &2.into()));
     let what = crate::control::PurgeWhat::Tags(vec!["a".to_owned()]);
     assert_eq!(*bench.server.purged.borrow(), [(what, true)]);
     let wrong = purge(r#"{"url": "/a"}"#);
     assert!(wrong.status == 400 && wrong.body.contains("no absolute URL"), "{}", wrong.body);
-    assert_eq!(bench.ask("POST /v1/caches/none/purge", &[], r#"{"all": true}"#).status, 404);
+    assert_eq!(
+        bench.send_request("POST /v1/caches/none/purge", &[], r#"{"all": true}"#).status,
+        404
+    );
     let open = bench.send(request("POST /v1/caches/pages/purge", &[], r#"{"all": true}"#));
     assert_eq!(open.status, 401);
 }
@@ -396,12 +411,12 @@ fn a_purge_says_what_it_removed_or_what_was_wrong() {
 fn a_cache_explains_itself() {
     let bench = Bench::new();
     let line = "GET /v1/caches/pages/explain?url=http://a/&header=accept-language:%20de";
-    let json = bench.ask(line, &[], "").json();
+    let json = bench.send_request(line, &[], "").json();
     assert_eq!((&json["url"], &json["headers"][0][1]), (&"http://a/".into(), &"de".into()));
-    let text = bench.ask(line, &[("accept", "text/plain")], "");
+    let text = bench.send_request(line, &[("accept", "text/plain")], "");
     assert_eq!(text.body, "GET http://a/ is a hit\n");
-    for (query, said) in [("", "has no url"), ("?url=http://a/&header=x", "is no name:value")] {
-        let wrong = bench.ask(&format!("GET /v1/caches/pages/explain{query}"), &[], "");
-        assert!(wrong.status == 400 && wrong.body.contains(said), "{}", wrong.body);
+    for (query, expected) in [("", "has no url"), ("?url=http://a/&header=x", "is no name:value")] {
+        let wrong = bench.send_request(&format!("GET /v1/caches/pages/explain{query}"), &[], "");
+        assert!(wrong.status == 400 && wrong.body.contains(expected), "{}", wrong.body);
     }
 }

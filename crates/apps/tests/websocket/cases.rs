@@ -179,7 +179,7 @@ fn invalid_utf_8_is_1007() {
 }
 
 #[test]
-fn a_close_is_answered_with_its_code() {
+fn a_close_is_confirmed_with_its_code() {
     let mut rows = vec![
         ("no code", frame(Opcode::Close, true, b""), vec![Message::Close(None, Vec::new())]),
         ("a reason", goodbye(1000, &"*".repeat(123)), vec![closed(1000, "")]),

@@ -107,7 +107,7 @@ fn the_application_closes() {
 }
 
 #[test]
-fn a_client_that_does_not_answer_a_close_is_disconnected() {
+fn a_client_that_does_not_confirm_a_close_is_disconnected() {
     let settings = WebSocketSettings {
         close_timeout: settings::Duration::from_millis(20),
         ..WebSocketSettings::default()
@@ -124,7 +124,7 @@ fn a_client_that_does_not_answer_a_close_is_disconnected() {
 }
 
 #[test]
-fn a_client_that_answers_pings_stays() {
+fn a_client_that_responds_to_pings_stays() {
     let ping_every = settings::Duration::from_millis(8);
     let settings = WebSocketSettings { ping_every, ..WebSocketSettings::default() };
     block_on_local(async {

@@ -79,7 +79,7 @@ fn an_invalid_handshake_gets_a_reason() {
 }
 
 #[test]
-fn a_denied_session_is_answered_and_the_connection_is_reused() {
+fn a_denied_session_gets_its_response_and_the_connection_is_reused() {
     let deny = |mut handed: HandedSession| match handed.head.headers.get_str("x-how") {
         Some("whole") => {
             handed.session.deny().unwrap().whole(401, Headers::new(), "whole");

@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_counted_wherever_they_are_cut() {
+    fn responses_are_counted_wherever_they_are_cut() {
         let stream = b"+PONG\r\n+PONG\r\n+PONG\r\n";
         for cut in 1..stream.len() {
             let found = fed(3, &[&stream[..cut], &stream[cut..]]);

@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_said_about_what_was_not_measured() {
+    fn nothing_is_reported_about_what_was_not_measured() {
         let bar = bar("hello", "caddy", 1.0, 0.5);
         assert_eq!(judge(&sample::data(), &bar), None);
         assert_eq!(judge(&sample::data(), &page(Figure::P99, 500, Workers::EachCore)), None);

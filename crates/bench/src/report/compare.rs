@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_control_that_moved_is_told_and_does_not_fail() {
+    fn a_control_that_moved_is_reported_and_does_not_fail() {
         let (before, after) = (sample::data(), scaled("nginx", 1.2));
         let found = compare(&before, &after, 0.05);
         assert!(!found.is_worse());
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn other_conditions_are_told() {
+    fn other_conditions_are_reported() {
         let (before, mut after) = (sample::data(), sample::data());
         after.machine.kernel = "7.0".to_owned();
         after.peers[2].version = Some("1.30".to_owned());

@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn what_spoils_a_run_is_said() {
+    fn what_spoils_a_run_is_reported() {
         let mut data = sample::data();
         data.complete = false;
         data.records[0].errors = 3;

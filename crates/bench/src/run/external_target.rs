@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn only_this_machine_is_loaded_unless_it_is_said() {
+    fn only_this_machine_is_loaded_unless_it_is_allowed() {
         let found = resolve("http://127.0.0.1:8080/a?b", false).unwrap();
         assert_eq!(found, ("127.0.0.1:8080".into(), "127.0.0.1:8080".into(), "/a?b".into()));
         let found = resolve("http://[::1]:81", false).unwrap();

@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn two_right_answers_on_one_connection_are_wanted() {
+    fn two_right_responses_on_one_connection_are_wanted() {
         const RIGHT: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\npong";
         const OTHER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nping";
         let answer = answering(&[RIGHT, RIGHT]).unwrap();

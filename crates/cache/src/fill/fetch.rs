@@ -104,9 +104,9 @@ impl Fetch {
                 }
                 Some(ValidationResponse::OtherRepresentation) if validators.take().is_some() => {}
                 Some(ValidationResponse::ServerError) if self.has_stale_fallback() => {
-                    let said = format!("the origin answered {}", response.status);
+                    let detail = format!("the origin answered {}", response.status);
                     let fault =
-                        Fault::new(FaultKind::ResponseStatus, said).with_status(response.status);
+                        Fault::new(FaultKind::ResponseStatus, detail).with_status(response.status);
                     return self.failed(fault, notes);
                 }
                 _ => return self.received(response, times, notes).await,
@@ -415,8 +415,10 @@ impl Fetch {
         let most = self.filter.config().policy.variants_max;
         // By No-Vary-Search the object may have another URL than the request, whose purge counts
         // too.
-        let (begun, asked) = (self.leader.begun(), self.key.url());
-        if object.key.url() != asked && !self.cache.store().is_current(asked, &[], begun) {
+        let (begun, fetched_url) = (self.leader.begun(), self.key.url());
+        if object.key.url() != fetched_url
+            && !self.cache.store().is_current(fetched_url, &[], begun)
+        {
             return None;
         }
         self.cache.store().insert(object, begun, most).ok()

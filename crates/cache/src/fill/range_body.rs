@@ -25,8 +25,8 @@ pub(crate) fn partial_or_not_modified(whole: Response, request: &Request) -> Opt
         return Some(Ok(without_content(&whole.headers)));
     }
     let length = whole.body.length();
-    let asked = asked_range(request, &have).zip(length);
-    match asked.map(|(asked, length)| resolve(asked, length)) {
+    let requested = asked_range(request, &have).zip(length);
+    match requested.map(|(requested, length)| resolve(requested, length)) {
         Some(Ranges::Single(range)) if range.first > SKIPPED_BYTES_MAX => None,
         _ => Some(requested_range(whole, length, request)),
     }
@@ -39,7 +39,7 @@ pub(super) fn requested_range(
     request: &Request,
 ) -> HandlerResult {
     match (asked_range(request, &validators(&whole.headers)), length) {
-        (Some(asked), Some(length)) => range_response(asked, length, whole),
+        (Some(requested), Some(length)) => range_response(requested, length, whole),
         _ => Ok(whole),
     }
 }
@@ -54,9 +54,9 @@ fn validators(headers: &Headers) -> Validators<'_> {
 
 /// Applies Range to content of this length. Several ranges would have to wait for each other, so
 /// they get the whole (RFC 9110 14.2 allows that).
-fn range_response(asked: &[u8], length: u64, mut whole: Response) -> HandlerResult {
+fn range_response(requested: &[u8], length: u64, mut whole: Response) -> HandlerResult {
     let mut text = Vec::new();
-    match resolve(asked, length) {
+    match resolve(requested, length) {
         Ranges::Whole | Ranges::Multi(_) => Ok(whole),
         Ranges::Single(range) => {
             write_content_range(range, length, &mut text);
@@ -140,7 +140,7 @@ mod tests {
     #[test]
     fn a_part_is_cut_out_of_whatever_pieces_come() {
         block_on_local(async {
-            for (asked, expected, content_range) in [
+            for (requested, expected, content_range) in [
                 ("bytes=0-0", "0", "bytes 0-0/10"),
                 ("bytes=1-4", "1234", "bytes 1-4/10"),
                 ("bytes=3-", "3456789", "bytes 3-9/10"),
@@ -149,16 +149,16 @@ mod tests {
                 let (mut writer, content) = shared_body(1 << 20, Some(10));
                 let mut whole = Response::new(200);
                 whole.body = content.body();
-                let mut part = range_response(asked.as_bytes(), 10, whole).unwrap();
+                let mut part = range_response(requested.as_bytes(), 10, whole).unwrap();
                 for piece in ["012", "3", "456789"] {
                     writer.push(Bytes::from_static(piece.as_bytes())).unwrap();
                 }
                 writer.finish(None);
                 assert_eq!(part.status, 206);
                 assert_eq!(part.body.length(), Some(expected.len() as u64));
-                let said = part.headers.get(Known::ContentRange);
-                assert_eq!(said, Some(content_range.as_bytes()));
-                assert_eq!(part.body.collect(100).await.unwrap(), expected, "{asked}");
+                let sent = part.headers.get(Known::ContentRange);
+                assert_eq!(sent, Some(content_range.as_bytes()));
+                assert_eq!(part.body.collect(100).await.unwrap(), expected, "{requested}");
             }
             let refused = range_response(b"bytes=10-", 10, Response::new(200)).err().unwrap();
             assert_eq!(refused.status, 416);

@@ -58,14 +58,14 @@ impl StreamingResponse {
         self: &Arc<StreamingResponse>,
         reader: SharedBodyReader,
         private: &Headers,
-        said: &StatusHeaders<'_>,
+        status_headers: &StatusHeaders<'_>,
         request: &Request,
         decode_context: impl FnOnce() -> DecodeContext,
     ) -> HandlerResult {
         let mut whole = Response::new(self.stored.meta.status);
         whole.headers = self.stored.head.headers();
         append(&mut whole.headers, private);
-        said.write(&mut whole.headers);
+        status_headers.write(&mut whole.headers);
         let body = Body::stream(Reading { reader, _arrival: self.clone() });
         let changed;
         (whole.body, changed) = decode_for_client(

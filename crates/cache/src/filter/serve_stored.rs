@@ -12,7 +12,7 @@ use crate::serve::{self, StatusHeaders};
 use crate::worker_filter::CacheFilter;
 
 impl CacheFilter {
-    pub(super) fn said<'a>(&self, age_s: u32, status: Status<'a>) -> StatusHeaders<'a> {
+    pub(super) fn status_headers<'a>(&self, age_s: u32, status: Status<'a>) -> StatusHeaders<'a> {
         StatusHeaders { age_s, status, x_status: self.config().x_status }
     }
 
@@ -30,14 +30,14 @@ impl CacheFilter {
         let now_secs = wall_secs();
         let left_s = reuse::left_s(&response.meta, now_secs);
         let status = Status { outcome, ..Status::hit(left_s) };
-        let said = self.said(reuse::age_s(&response.meta, now_secs), status);
+        let status_headers = self.status_headers(reuse::age_s(&response.meta, now_secs), status);
         let found = serve::StoredEntry::Cold(object.clone());
-        let (mut headers, body) = found.parts(response, &said, now_secs);
+        let (mut headers, body) = found.parts(response, &status_headers, now_secs);
         let decode_context = || self.decode_context(DecodeSource::Stored(object.clone()));
         let (body, changed) =
             decode_for_client(&mut headers, body, response.coding, request, decode_context)?;
         if !changed {
-            return serve::respond(response, headers, body, &said, request);
+            return serve::respond(response, headers, body, &status_headers, request);
         }
         if let Some(not_modified) = serve::not_modified(response, &headers, request) {
             return Ok(not_modified);
@@ -65,9 +65,9 @@ impl CacheFilter {
         let now_secs = wall_secs();
         let meta = &streaming.stored.meta;
         let status = Status { outcome, ..Status::hit(reuse::left_s(meta, now_secs)) };
-        let said = self.said(reuse::age_s(meta, now_secs), status);
+        let status_headers = self.status_headers(reuse::age_s(meta, now_secs), status);
         let decode_context = || self.decode_context(DecodeSource::Streaming(streaming.clone()));
-        streaming.respond(reader, private, &said, request, decode_context)
+        streaming.respond(reader, private, &status_headers, request, decode_context)
     }
 
     /// Adds the cache's headers to a response that is not stored.

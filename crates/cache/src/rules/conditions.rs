@@ -22,12 +22,12 @@ pub fn conditions(
         return PreconditionResult::Proceed;
     }
     let if_none_match = request.joined(Known::IfNoneMatch);
-    let asked = Preconditions {
+    let preconditions = Preconditions {
         if_none_match: if_none_match.as_deref(),
         if_modified_since: request.get(Known::IfModifiedSince),
         ..Preconditions::default()
     };
-    if asked.if_none_match.is_none() && asked.if_modified_since.is_none() {
+    if preconditions.if_none_match.is_none() && preconditions.if_modified_since.is_none() {
         return PreconditionResult::Proceed;
     }
     let date = |known| stored.get(known).and_then(parse_http_date);
@@ -35,7 +35,7 @@ pub fn conditions(
     let last_modified = Some(last_modified.unwrap_or(received_secs));
     let outcomes = etags.map(|etag| {
         let etag = etag.and_then(EntityTag::parse);
-        evaluate(&Method::Get, &asked, &Validators { exists: true, etag, last_modified })
+        evaluate(&Method::Get, &preconditions, &Validators { exists: true, etag, last_modified })
     });
     match outcomes.contains(&PreconditionResult::NotModified) {
         true => PreconditionResult::NotModified,

@@ -72,11 +72,11 @@ const CACHEABLE_BY_DEFAULT: [u16; 12] =
 
 /// RFC 9111 3: whether the answer is stored, and how.
 fn store(world: &World) -> Option<Stored> {
-    let said = directives(&world.response);
-    let has = |name: &str| first(&said, name).is_some();
-    let bare = |name: &str| said.iter().any(|(found, text)| found == name && text.is_none());
-    let asked = directives(&world.request);
-    if world.policy.honour_request && first(&asked, "no-store").is_some() {
+    let declared = directives(&world.response);
+    let has = |name: &str| first(&declared, name).is_some();
+    let bare = |name: &str| declared.iter().any(|(found, text)| found == name && text.is_none());
+    let requested = directives(&world.request);
+    if world.policy.honour_request && first(&requested, "no-store").is_some() {
         return None;
     }
     if [206, 304, 416, 429].contains(&world.status) || has("no-store") || bare("private") {
@@ -87,7 +87,7 @@ fn store(world: &World) -> Option<Stored> {
         return None;
     }
     if !values(&world.response, "Set-Cookie").is_empty() {
-        let named = said.iter().any(|(name, text)| {
+        let named = declared.iter().any(|(name, text)| {
             let text = text.as_deref().unwrap_or("");
             (name == "private" || name == "no-cache") && text.eq_ignore_ascii_case("set-cookie")
         });
@@ -115,8 +115,8 @@ fn store(world: &World) -> Option<Stored> {
     let lifetime_s = lifetime_s.unwrap_or(0).min(ceiling_s);
     let never_stale = has("must-revalidate") || has("proxy-revalidate") || has("s-maxage");
     let window = |name: &str, least: u32| {
-        let said_s = first(&said, name).and_then(number).unwrap_or(0);
-        if never_stale || bare("no-cache") { 0 } else { said_s.max(u64::from(least)) }
+        let declared_s = first(&declared, name).and_then(number).unwrap_or(0);
+        if never_stale || bare("no-cache") { 0 } else { declared_s.max(u64::from(least)) }
     };
     let stored = Stored {
         lifetime_s,
@@ -137,9 +137,9 @@ fn store(world: &World) -> Option<Stored> {
 
 /// RFC 9111 4.2.1.
 fn explicit_lifetime(world: &World) -> Option<u64> {
-    let said = directives(&world.response);
+    let declared = directives(&world.response);
     for name in ["s-maxage", "max-age"] {
-        if let Some(argument) = first(&said, name) {
+        if let Some(argument) = first(&declared, name) {
             return Some(number(argument).unwrap_or(0));
         }
     }
@@ -189,24 +189,24 @@ enum OracleDecision {
 }
 
 /// RFC 9111 4, 4.2.4, 5.2.1; RFC 5861.
-fn reuse(stored: &Stored, world: &World, asked: &Fields, later_s: u64) -> OracleDecision {
-    let said = match world.policy.honour_request {
-        true => directives(asked),
+fn reuse(stored: &Stored, world: &World, requested: &Fields, later_s: u64) -> OracleDecision {
+    let declared = match world.policy.honour_request {
+        true => directives(requested),
         false => Vec::new(),
     };
-    let has = |name: &str| first(&said, name).is_some();
+    let has = |name: &str| first(&declared, name).is_some();
     // Of a request, what cannot be read asks for nothing.
     let limit = |name: &str| {
-        said.iter().filter(|(found, _)| found == name).find_map(|(_, text)| number(text))
+        declared.iter().filter(|(found, _)| found == name).find_map(|(_, text)| number(text))
     };
-    let pragma = !has_cache_control(asked)
-        && values(asked, "Pragma").contains(&"no-cache")
+    let pragma = !has_cache_control(requested)
+        && values(requested, "Pragma").contains(&"no-cache")
         && world.policy.honour_request;
     let no_cache = has("no-cache") || pragma;
     let age_s = (stored.initial_age_s + later_s).min(GREATEST_S);
     let fresh = stored.lifetime_s > age_s;
     let stale_s = age_s.saturating_sub(stored.lifetime_s);
-    let max_stale = said
+    let max_stale = declared
         .iter()
         .filter(|(name, _)| name == "max-stale")
         .find_map(|(_, text)| if text.is_none() { Some(u64::MAX) } else { number(text) });
@@ -235,6 +235,6 @@ fn reuse(stored: &Stored, world: &World, asked: &Fields, later_s: u64) -> Oracle
     OracleDecision::Ask { if_error }
 }
 
-fn has_cache_control(asked: &Fields) -> bool {
-    !values(asked, "Cache-Control").is_empty()
+fn has_cache_control(requested: &Fields) -> bool {
+    !values(requested, "Cache-Control").is_empty()
 }

@@ -66,12 +66,12 @@ pub fn classify(
     if headers.contains_any(&[Known::IfMatch, Known::IfUnmodifiedSince]) {
         return Disposition::Pass(UncachedReason::Precondition);
     }
-    let asked = if policy.honour_request {
+    let request_directives = if policy.honour_request {
         RequestDirectives::of(headers)
     } else {
         RequestDirectives::default()
     };
-    Disposition::Lookup(asked)
+    Disposition::Lookup(request_directives)
 }
 
 /// Methods registered as safe (RFC 9110 9.2.1 and the registry of methods). Unknown methods
@@ -83,36 +83,39 @@ fn is_safe(method: &Method) -> bool {
 
 impl RequestDirectives {
     fn of(headers: &Headers) -> RequestDirectives {
-        let mut asked = RequestDirectives::default();
+        let mut request_directives = RequestDirectives::default();
         let mut any = false;
         for value in headers.get_all(Known::CacheControl) {
             any = true;
             for directive in directives(value) {
                 if directive.is("max-age") {
-                    asked.max_age_s = asked.max_age_s.or(directive.seconds());
+                    request_directives.max_age_s =
+                        request_directives.max_age_s.or(directive.seconds());
                 } else if directive.is("max-stale") {
                     let seconds = match directive.argument {
                         Some(_) => directive.seconds(),
                         None => Some(SECONDS_MAX),
                     };
-                    asked.max_stale_s = asked.max_stale_s.or(seconds);
+                    request_directives.max_stale_s = request_directives.max_stale_s.or(seconds);
                 } else if directive.is("min-fresh") {
-                    asked.min_fresh_s = asked.min_fresh_s.or(directive.seconds());
+                    request_directives.min_fresh_s =
+                        request_directives.min_fresh_s.or(directive.seconds());
                 } else if directive.is("stale-if-error") {
-                    asked.if_error_s = asked.if_error_s.or(directive.seconds());
+                    request_directives.if_error_s =
+                        request_directives.if_error_s.or(directive.seconds());
                 } else if directive.is("no-cache") {
-                    asked.no_cache = true;
+                    request_directives.no_cache = true;
                 } else if directive.is("no-store") {
-                    asked.no_store = true;
+                    request_directives.no_store = true;
                 } else if directive.is("only-if-cached") {
-                    asked.only_if_cached = true;
+                    request_directives.only_if_cached = true;
                 } else if directive.is("no-transform") {
-                    asked.no_transform = true;
+                    request_directives.no_transform = true;
                 }
             }
         }
         // The equivalent in HTTP/1.0 (RFC 9111 5.4).
-        asked.no_cache |= !any && headers.lists_token(Known::Pragma, "no-cache");
-        asked
+        request_directives.no_cache |= !any && headers.lists_token(Known::Pragma, "no-cache");
+        request_directives
     }
 }

@@ -99,11 +99,11 @@ impl Case {
     fn fetched<R>(&self, evaluate: impl FnOnce(&FetchContext<'_>) -> R) -> R {
         let disposition =
             request::classify(&Method::Get, &self.request, false, false, &self.policy);
-        let Disposition::Lookup(asked) = disposition else { panic!("{disposition:?}") };
+        let Disposition::Lookup(requested) = disposition else { panic!("{disposition:?}") };
         let fetch = FetchContext {
             method: &self.method,
             request: &self.request,
-            directives: &asked,
+            directives: &requested,
             origin: b"http://example.com",
             times: Times { requested_secs: NOW - self.delay_s, received_secs: NOW },
         };
@@ -125,10 +125,10 @@ pub(super) fn is_stored(response: &str) -> bool {
 }
 
 /// The directives of a request.
-pub(super) fn asked(cache_control: &str) -> RequestDirectives {
+pub(super) fn requested(cache_control: &str) -> RequestDirectives {
     let headers = fields(&format!("Cache-Control: {cache_control}"));
     match request::classify(&Method::Get, &headers, false, false, &Policy::default()) {
-        Disposition::Lookup(asked) => asked,
+        Disposition::Lookup(requested) => requested,
         other => panic!("{other:?}"),
     }
 }
@@ -137,7 +137,7 @@ pub(super) fn asked(cache_control: &str) -> RequestDirectives {
 /// stored with these fields.
 pub(super) fn later(response: &str, seconds: u64, cache_control: &str) -> Reuse {
     let meta = Case::default().meta(response);
-    reusing::evaluate(&meta, false, &asked(cache_control), NOW + seconds)
+    reusing::evaluate(&meta, false, &requested(cache_control), NOW + seconds)
 }
 
 pub(super) fn is_used(reuse: Reuse) -> bool {

@@ -56,7 +56,7 @@ pub(crate) fn respond(
     response: &StoredResponse,
     headers: Headers,
     body: Body,
-    said: &StatusHeaders<'_>,
+    status_headers: &StatusHeaders<'_>,
     request: &Request,
 ) -> HandlerResult {
     let status = response.meta.status;
@@ -72,9 +72,9 @@ pub(crate) fn respond(
         last_modified: headers.get(Known::LastModified).and_then(parse_http_date),
     };
     match asked_range(request, &validators) {
-        Some(asked) => ranged(asked, &response.content, headers.clone()).map_err(|fault| {
+        Some(requested) => ranged(requested, &response.content, headers.clone()).map_err(|fault| {
             let mut value = Vec::new();
-            status::write(NAME, &said.status, &mut value);
+            status::write(NAME, &status_headers.status, &mut value);
             fault.with_field(Known::CacheStatus, value)
         }),
         None => Ok(Response { status, headers, body, ..Response::default() }),

@@ -53,7 +53,7 @@ impl Bench {
         store.insert(object, store.purge_epoch(), 32).unwrap_or_else(|why| panic!("{why:?}"))
     }
 
-    fn ask(&self, request: &mut Request) -> Option<HandlerResult> {
+    fn serve(&self, request: &mut Request) -> Option<HandlerResult> {
         match self.filter.classify_request(request) {
             Classified::Hit(outcome) => Some(outcome),
             _ => None,
@@ -62,7 +62,7 @@ impl Bench {
 
     /// Status, one field and content of a hit.
     fn hit(&self, request: &mut Request) -> message::Response {
-        self.ask(request).expect("a hit").unwrap_or_else(|fault| panic!("{}", fault.slug()))
+        self.serve(request).expect("a hit").unwrap_or_else(|fault| panic!("{}", fault.slug()))
     }
 }
 
@@ -128,28 +128,30 @@ fn field<'r>(response: &'r message::Response, name: &'r str) -> &'r str {
 }
 
 #[test]
-fn what_is_stored_and_fresh_is_the_answer_again_and_again() {
+fn what_is_stored_and_fresh_is_the_response_again_and_again() {
     let bench = bench();
-    assert!(bench.ask(&mut get("/a", &[])).is_none());
+    assert!(bench.serve(&mut get("/a", &[])).is_none());
     let object = bench.put(&get("/a", &[]), b"", stored());
     for _ in 0..5 {
         let hit = bench.hit(&mut get("/a", &[]));
         assert_eq!((hit.status, field(&hit, "x-own")), (200, "1"));
         let age: u64 = field(&hit, "age").parse().unwrap();
-        let said = field(&hit, "cache-status").to_owned();
-        assert!((10..20).contains(&age) && said == format!("tidegate; hit; ttl={}", 60 - age));
+        let cache_status = field(&hit, "cache-status").to_owned();
+        assert!(
+            (10..20).contains(&age) && cache_status == format!("tidegate; hit; ttl={}", 60 - age)
+        );
         assert_eq!(field(&hit, "date"), "Sun, 06 Nov 1994 08:49:37 GMT");
         assert_eq!(text(hit), CONTENT);
     }
     assert!(object.state.uses() > 1);
-    assert!(bench.ask(&mut get("/a?", &[])).is_none());
+    assert!(bench.serve(&mut get("/a?", &[])).is_none());
 }
 
 /// Runs a check on an entry of the store, and again when the worker has it at hand.
 fn both(bench: &Bench, check: impl Fn(&str)) {
     check("from the store");
     for _ in 0..4 {
-        assert!(bench.ask(&mut get("/a", &[])).is_some());
+        assert!(bench.serve(&mut get("/a", &[])).is_some());
     }
     check("from what is at hand");
 }
@@ -167,7 +169,7 @@ fn a_head_gets_the_fields_of_a_get() {
 }
 
 #[test]
-fn conditions_are_answered_from_what_is_stored() {
+fn conditions_are_evaluated_on_what_is_stored() {
     let bench = bench();
     bench.put(&get("/a", &[]), b"", stored());
     both(&bench, |whence| {
@@ -189,7 +191,7 @@ fn conditions_are_answered_from_what_is_stored() {
             }
         }
         // What only the origin can decide is not answered here.
-        assert!(bench.ask(&mut get("/a", &[("If-Match", "\"a\"")])).is_none());
+        assert!(bench.serve(&mut get("/a", &[("If-Match", "\"a\"")])).is_none());
     });
 }
 
@@ -213,7 +215,7 @@ fn parts_are_of_what_is_stored() {
             let fields = [("Range", "bytes=2-4"), ("If-Range", if_range)];
             assert_eq!(bench.hit(&mut get("/a", &fields)).status, status, "{if_range}");
         }
-        let outcome = bench.ask(&mut get("/a", &[("Range", "bytes=36-")])).unwrap();
+        let outcome = bench.serve(&mut get("/a", &[("Range", "bytes=36-")])).unwrap();
         let fields = outcome.err().unwrap().fields.unwrap();
         assert_eq!(fields.get_str("content-range"), Some("bytes */36"));
         assert!(fields.contains("cache-status"));
@@ -232,18 +234,18 @@ fn what_needs_the_origin_is_left_to_others() {
         bench.put(&get("/a", &[]), b"", ObjectKind::Response(response))
     };
     put(&|_| {});
-    assert!(bench.ask(&mut get("/a", &[])).is_some());
+    assert!(bench.serve(&mut get("/a", &[])).is_some());
     for fields in [("cache-control", "no-cache"), ("pragma", "no-cache")] {
-        assert!(bench.ask(&mut get("/a", &[fields])).is_none());
+        assert!(bench.serve(&mut get("/a", &[fields])).is_none());
     }
-    assert!(bench.ask(&mut request(Method::Post, "/a", &[])).is_none());
+    assert!(bench.serve(&mut request(Method::Post, "/a", &[])).is_none());
     let mut with_body = get("/a", &[]);
     with_body.body = Body::from("fat");
-    assert!(bench.ask(&mut with_body).is_none(), "a GET with content");
+    assert!(bench.serve(&mut with_body).is_none(), "a GET with content");
     put(&|response| response.meta.lifetime_s = 10);
-    assert!(bench.ask(&mut get("/a", &[])).is_none(), "stale");
+    assert!(bench.serve(&mut get("/a", &[])).is_none(), "stale");
     put(&|response| (response.meta.lifetime_s, response.meta.while_revalidate_s) = (10, 60));
-    assert!(bench.ask(&mut get("/a", &[])).is_none(), "to be asked for behind the answer");
+    assert!(bench.serve(&mut get("/a", &[])).is_none(), "to be asked for behind the answer");
     bench.put(
         &get("/a", &[]),
         b"",
@@ -252,7 +254,7 @@ fn what_needs_the_origin_is_left_to_others() {
             why: crate::rules::UncachedReason::Private,
         },
     );
-    assert!(bench.ask(&mut get("/a", &[])).is_none(), "a marker");
+    assert!(bench.serve(&mut get("/a", &[])).is_none(), "a marker");
 }
 
 #[test]
@@ -263,10 +265,10 @@ fn what_is_purged_is_not_at_hand_any_more() {
         let bench = bench();
         bench.put(&get("/a", &[]), b"", stored());
         for _ in 0..4 {
-            assert!(bench.ask(&mut get("/a", &[])).is_some());
+            assert!(bench.serve(&mut get("/a", &[])).is_some());
         }
         bench.cache.store().purge(purge, soft);
-        assert!(bench.ask(&mut get("/a", &[])).is_none(), "{soft}");
+        assert!(bench.serve(&mut get("/a", &[])).is_none(), "{soft}");
     }
 }
 
@@ -277,9 +279,9 @@ fn a_variant_is_for_requests_that_select_it() {
     bench.put(&get("/a", &[]), b"", ObjectKind::Varies(vary));
     bench.put(&get("/a", &[]), b"\0v:\nx-kind:one", stored());
     for _ in 0..4 {
-        assert!(bench.ask(&mut get("/a", &[("X-Kind", "one")])).is_some());
-        assert!(bench.ask(&mut get("/a", &[("X-Kind", "two")])).is_none());
-        assert!(bench.ask(&mut get("/a", &[])).is_none());
+        assert!(bench.serve(&mut get("/a", &[("X-Kind", "one")])).is_some());
+        assert!(bench.serve(&mut get("/a", &[("X-Kind", "two")])).is_none());
+        assert!(bench.serve(&mut get("/a", &[])).is_none());
     }
 }
 
@@ -291,10 +293,10 @@ fn parameters_that_do_not_matter_make_no_difference() {
     bench.put(&get("/a", &[]), b"\0s:", ObjectKind::NoVarySearch(rule));
     bench.put(&get("/a?b=2&c=1", &[]), b"", stored());
     for target in ["/a?b=2&c=1", "/a?utm=x&c=1&b=2", "/a?c=1&b=2"] {
-        assert!(bench.ask(&mut get(target, &[])).is_some(), "{target}");
+        assert!(bench.serve(&mut get(target, &[])).is_some(), "{target}");
     }
     for target in ["/a?c=2&b=2", "/a", "/a?", "/a?utm=x"] {
-        assert!(bench.ask(&mut get(target, &[])).is_none(), "{target}");
+        assert!(bench.serve(&mut get(target, &[])).is_none(), "{target}");
     }
 }
 
@@ -309,16 +311,16 @@ fn a_coding_is_for_clients_that_accept_it_and_its_tag_stands_for_the_origins() {
     coded.head = SharedHeaders::from(&head);
     coded.derived = false;
     bench.put(&get("/a", &[]), b"", ObjectKind::Response(coded.clone()));
-    assert!(bench.ask(&mut get("/a", &[])).is_none());
-    assert!(bench.ask(&mut get("/a", &[("accept-encoding", "gzip;q=0, br")])).is_none());
-    assert!(bench.ask(&mut get("/a", &[("accept-encoding", "br, gzip")])).is_some());
+    assert!(bench.serve(&mut get("/a", &[])).is_none());
+    assert!(bench.serve(&mut get("/a", &[("accept-encoding", "gzip;q=0, br")])).is_none());
+    assert!(bench.serve(&mut get("/a", &[("accept-encoding", "br, gzip")])).is_some());
     // As the origin's own its tag is what it says; as derived it is the origin's with a suffix.
     let mut answer = |tag: &str, derived: bool| {
         coded.derived = derived;
         let fields = [("accept-encoding", "gzip"), ("if-none-match", tag)];
-        let said = super::StatusHeaders::hit(0, 1, false);
+        let cache_status = super::StatusHeaders::hit(0, 1, false);
         let headers = coded.head.headers();
-        super::respond(&coded, headers, Body::Empty, &said, &get("/a", &fields)).unwrap()
+        super::respond(&coded, headers, Body::Empty, &cache_status, &get("/a", &fields)).unwrap()
     };
     assert_eq!(answer("\"a\"", false).status, 200);
     for tag in ["\"a-gzip\"", "\"a\""] {
@@ -328,14 +330,15 @@ fn a_coding_is_for_clients_that_accept_it_and_its_tag_stands_for_the_origins() {
     }
     // Bytes of two codings do not fit together.
     let fields = [("range", "bytes=0-1"), ("if-range", "\"a\"")];
-    let said = super::StatusHeaders::hit(0, 1, false);
+    let cache_status = super::StatusHeaders::hit(0, 1, false);
     let headers = coded.head.headers();
-    let whole = super::respond(&coded, headers, Body::Empty, &said, &get("/a", &fields)).unwrap();
+    let whole =
+        super::respond(&coded, headers, Body::Empty, &cache_status, &get("/a", &fields)).unwrap();
     assert_eq!(whole.status, 200);
 }
 
 #[test]
-fn x_status_says_it_too_where_it_is_asked_for() {
+fn x_status_says_it_too_where_it_is_requested() {
     let bench = Bench::new(node!({ "store": "pages", "x_status": true }));
     bench.put(&get("/a", &[]), b"", stored());
     both(&bench, |whence| {

@@ -130,11 +130,16 @@ impl HotEntry {
     }
 
     /// The response headers, made once a second.
-    fn head(&self, response: &StoredResponse, said: &StatusHeaders<'_>, now_secs: u64) -> Headers {
+    fn head(
+        &self,
+        response: &StoredResponse,
+        status_headers: &StatusHeaders<'_>,
+        now_secs: u64,
+    ) -> Headers {
         let mut head = self.head.borrow_mut();
         if head.0 != now_secs {
             let mut headers = response.head.headers();
-            said.write(&mut headers);
+            status_headers.write(&mut headers);
             *head = (now_secs, SharedHeaders::from(&headers));
         }
         head.1.headers()
@@ -176,7 +181,7 @@ impl StoredEntry {
     pub(crate) fn parts(
         &self,
         response: &StoredResponse,
-        said: &StatusHeaders<'_>,
+        status_headers: &StatusHeaders<'_>,
         now_secs: u64,
     ) -> (Headers, Body) {
         match self {
@@ -185,11 +190,11 @@ impl StoredEntry {
                     Some(kept) => Body::Kept(kept.clone()),
                     None => response.content.body(),
                 };
-                (hot.head(response, said, now_secs), body)
+                (hot.head(response, status_headers, now_secs), body)
             }
             StoredEntry::Cold(_) => {
                 let mut headers = response.head.headers();
-                said.write(&mut headers);
+                status_headers.write(&mut headers);
                 (headers, response.content.body())
             }
         }

@@ -44,7 +44,7 @@ fn statuses_are_statuses_or_classes() {
 
 #[test]
 fn what_contradicts_itself_is_refused() {
-    for (node, said) in [
+    for (node, message) in [
         (node!({ "store": "a", "ttl": { "min": "2h", "max": "1h" } }), "min 2h is longer than max"),
         (node!({ "store": "a", "ttl": { "default": "2h", "max": "1h" } }), "default 2h is longer"),
         (node!({ "store": "a", "languages": ["de_DE"] }), "\"de_DE\" is no language tag"),
@@ -57,6 +57,6 @@ fn what_contradicts_itself_is_refused() {
         (node!({ "store": "a", "max_size": "unlimited" }), "is not between 1KiB and 1TiB"),
     ] {
         let out = wrong(node);
-        assert!(out.contains(said), "{out}\nwanted {said}");
+        assert!(out.contains(message), "{out}\nwanted {message}");
     }
 }

@@ -60,7 +60,7 @@ pub(crate) struct TranscodeWaiter(watch::Receiver<TranscodeResult>);
 impl TranscodeWaiter {
     /// Waits for the coding; `None` if there is none.
     pub(crate) async fn finished(mut self) -> Option<Arc<Object>> {
-        self.0.wait_for(Option::is_some).await.ok().and_then(|news| news.clone().flatten())
+        self.0.wait_for(Option::is_some).await.ok().and_then(|receiver| receiver.clone().flatten())
     }
 }
 
@@ -89,8 +89,8 @@ impl TranscodeRequest<'_> {
         let transcodes = self.cache.transcodes();
         let work = (response.version, index(self.target));
         let mut table = transcodes.lock();
-        if let Some(news) = table.get(&work) {
-            return TranscodeStart::InFlight(TranscodeWaiter(news.clone()));
+        if let Some(receiver) = table.get(&work) {
+            return TranscodeStart::InFlight(TranscodeWaiter(receiver.clone()));
         }
         // It may have been made since the caller looked it up.
         if let Some(made) = find(self.cache.store(), self.canonical, self.target) {
@@ -101,18 +101,18 @@ impl TranscodeRequest<'_> {
             return TranscodeStart::Rejected;
         }
         let Some(seat) = BackgroundPermit::take() else { return TranscodeStart::Rejected };
-        let (tell, news) = watch::channel(None);
-        table.insert(work, news.clone());
+        let (sender, receiver) = watch::channel(None);
+        table.insert(work, receiver.clone());
         drop(table);
         let listed = InFlightGuard { transcodes: transcodes.clone(), work };
-        let run = self.run(level, None, listed, tell);
+        let run = self.run(level, None, listed, sender);
         let in_turn = async {
             // Held until the transcode ends; the semaphore is never closed.
             let _turn = PERMITS.acquire().await;
             run.await;
         };
         seat.run(in_turn).detach();
-        TranscodeStart::InFlight(TranscodeWaiter(news))
+        TranscodeStart::InFlight(TranscodeWaiter(receiver))
     }
 
     /// Replaces `made` by a transcode at the best level, if no other is running.
@@ -135,11 +135,11 @@ impl TranscodeRequest<'_> {
         let Ok(turn) = PERMITS.try_acquire() else { return };
         let Some(seat) = BackgroundPermit::take() else { return };
         made.state.mark_tried(index(self.target));
-        let (tell, news) = watch::channel(None);
-        table.insert(work, news);
+        let (sender, receiver) = watch::channel(None);
+        table.insert(work, receiver);
         drop(table);
         let listed = InFlightGuard { transcodes: transcodes.clone(), work };
-        let run = self.run(level, Some(known.content.len()), listed, tell);
+        let run = self.run(level, Some(known.content.len()), listed, sender);
         let in_turn = async move {
             let _turn = turn;
             run.await;
@@ -153,7 +153,7 @@ impl TranscodeRequest<'_> {
         level: u32,
         shorter_than: Option<u64>,
         listed: InFlightGuard,
-        tell: watch::Sender<TranscodeResult>,
+        sender: watch::Sender<TranscodeResult>,
     ) -> impl Future<Output = ()> + 'static {
         let (cache, metrics) = (self.cache.clone(), self.metrics.clone());
         let (canonical, target) = (self.canonical.clone(), self.target);
@@ -167,7 +167,7 @@ impl TranscodeRequest<'_> {
             let plain = if coded { bytes_max } else { 0 };
             let Some(share) = cache.fill_budget().share(2 * length + plain) else {
                 drop(listed);
-                tell.send_replace(Some(None));
+                sender.send_replace(Some(None));
                 return;
             };
             let of = canonical.clone();
@@ -203,7 +203,7 @@ impl TranscodeRequest<'_> {
             drop(share);
             // Requests from now on find it in the store.
             drop(listed);
-            tell.send_replace(Some(stored));
+            sender.send_replace(Some(stored));
         }
     }
 }

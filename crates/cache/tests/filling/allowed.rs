@@ -6,7 +6,7 @@ use cache::store::Purge;
 use net::worker::block_on_local;
 use wire::Method;
 
-use crate::site::{Call, Site, answer, begin, request};
+use crate::site::{Call, Site, begin, request, response_with};
 
 const WORLDS: u64 = 120;
 const STEPS: usize = 60;
@@ -94,29 +94,29 @@ struct Wanted {
     more: &'static str,
 }
 
-fn number(said: &[&str], name: &str) -> Option<u64> {
-    let found = said.iter().find_map(|one| one.strip_prefix(name)?.strip_prefix('='));
+fn number(declared: &[&str], name: &str) -> Option<u64> {
+    let found = declared.iter().find_map(|one| one.strip_prefix(name)?.strip_prefix('='));
     found.map(|text| text.parse().unwrap())
 }
 
 /// Whether RFC 9111 lets this be the answer without asking the origin.
-fn is_allowed(said: &OriginResponse, wanted: &Wanted) -> bool {
-    let says = |name: &str| said.control.contains(&name);
+fn is_allowed(declared: &OriginResponse, wanted: &Wanted) -> bool {
+    let says = |name: &str| declared.control.contains(&name);
     let wants = |name: &str| wanted.control.contains(&name);
     // 3, 3.1, 3.5: it could be stored.
     let shared = says("public") || says("must-revalidate");
-    let shared = shared || number(&said.control, "s-maxage").is_some();
-    if says("no-store") || says("private") || said.no_store || said.cookie {
+    let shared = shared || number(&declared.control, "s-maxage").is_some();
+    if says("no-store") || says("private") || declared.no_store || declared.cookie {
         return false;
     }
-    if said.authorized && !shared {
+    if declared.authorized && !shared {
         return false;
     }
     // 4, 4.1, 4.4: it is of this request.
-    if said.path != wanted.path || said.purged || said.vary == "*" {
+    if declared.path != wanted.path || declared.purged || declared.vary == "*" {
         return false;
     }
-    if said.vary == "x" && said.x != wanted.x {
+    if declared.vary == "x" && declared.x != wanted.x {
         return false;
     }
     // 4, 5.2.1.4, 5.2.2.4: it needs not be asked about.
@@ -124,10 +124,10 @@ fn is_allowed(said: &OriginResponse, wanted: &Wanted) -> bool {
         return false;
     }
     // 4.2.1, and what a status is given at most: five minutes.
-    let control = &said.control;
+    let control = &declared.control;
     let lifetime = number(control, "s-maxage").or_else(|| number(control, "max-age"));
-    let lifetime_s = lifetime.unwrap_or(0).min(if said.status == 404 { 300 } else { u64::MAX });
-    let (age_s, immutable) = (said.age_s, says("immutable"));
+    let lifetime_s = lifetime.unwrap_or(0).min(if declared.status == 404 { 300 } else { u64::MAX });
+    let (age_s, immutable) = (declared.age_s, says("immutable"));
     let fresh = lifetime_s > age_s;
     let most_s = number(&wanted.control, "max-age").unwrap_or(u64::MAX);
     let least_s = number(&wanted.control, "min-fresh").unwrap_or(0);
@@ -144,7 +144,7 @@ fn is_allowed(said: &OriginResponse, wanted: &Wanted) -> bool {
 
 struct World {
     dice: Dice,
-    said: Vec<OriginResponse>,
+    declared: Vec<OriginResponse>,
     hits: usize,
 }
 
@@ -153,18 +153,22 @@ impl World {
     fn reply(&mut self, call: Call) -> usize {
         let known = call.field("if-none-match").map(|tag| tag.trim_matches('"').to_owned());
         if let Some(number) = known.and_then(|tag| tag.parse::<usize>().ok())
-            && self.said.get(number).is_some_and(|said| said.is_derived_from(&call))
+            && self.declared.get(number).is_some_and(|declared| declared.is_derived_from(&call))
             && self.dice.below(2) == 0
         {
             // RFC 9111 4.3.4: as of now.
-            self.said[number].age_s = 0;
-            call.answer(answer(304, &[("etag", &format!("\"{number}\"")), ("age", "0")], ""));
+            self.declared[number].age_s = 0;
+            call.respond(response_with(
+                304,
+                &[("etag", &format!("\"{number}\"")), ("age", "0")],
+                "",
+            ));
             return number;
         }
         let dice = &mut self.dice;
         let control = [vec![dice.of(&SAID)], dice.some(&SAID)].concat();
-        let (age, number) = (dice.of(&AGES), self.said.len());
-        let said = OriginResponse {
+        let (age, number) = (dice.of(&AGES), self.declared.len());
+        let declared = OriginResponse {
             path: if call.target == "/a" { "/a" } else { "/b" },
             status: [200, 200, 200, 404][dice.below(4)],
             age_s: age.parse().unwrap(),
@@ -172,17 +176,19 @@ impl World {
             cookie: dice.below(8) == 0,
             x: call.field("x").unwrap_or_default().to_owned(),
             authorized: call.field("authorization").is_some(),
-            no_store: call.field("cache-control").is_some_and(|said| said.contains("no-store")),
+            no_store: call
+                .field("cache-control")
+                .is_some_and(|declared| declared.contains("no-store")),
             purged: false,
             control,
         };
-        let (tag, control) = (format!("\"{number}\""), said.control.join(", "));
+        let (tag, control) = (format!("\"{number}\""), declared.control.join(", "));
         let mut fields = vec![("etag", &*tag), ("cache-control", &*control), ("age", age)];
-        fields.extend((!said.vary.is_empty()).then_some(("vary", said.vary)));
-        fields.extend(said.cookie.then_some(("set-cookie", "a=b")));
-        let reply = answer(said.status, &fields, "0123456789");
-        call.answer(reply);
-        self.said.push(said);
+        fields.extend((!declared.vary.is_empty()).then_some(("vary", declared.vary)));
+        fields.extend(declared.cookie.then_some(("set-cookie", "a=b")));
+        let reply = response_with(declared.status, &fields, "0123456789");
+        call.respond(reply);
+        self.declared.push(declared);
         number
     }
 
@@ -198,7 +204,10 @@ impl World {
     }
 
     fn purge(&mut self, path: &str) {
-        self.said.iter_mut().filter(|said| said.path == path).for_each(|said| said.purged = true);
+        self.declared
+            .iter_mut()
+            .filter(|declared| declared.path == path)
+            .for_each(|declared| declared.purged = true);
     }
 }
 
@@ -206,7 +215,7 @@ async fn run(seed: u64) -> usize {
     let (site, mut origin) = Site::plain();
     let routes = [site.worker(0), site.worker(1)];
     let dice = Dice(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
-    let mut world = World { dice, said: Vec::new(), hits: 0 };
+    let mut world = World { dice, declared: Vec::new(), hits: 0 };
     for step in 0..STEPS {
         let wanted = world.wanted();
         let kind = world.dice.below(16);
@@ -217,7 +226,7 @@ async fn run(seed: u64) -> usize {
             continue;
         }
         let control = wanted.control.join(", ");
-        let tag = format!("\"{}\"", world.said.len().saturating_sub(1));
+        let tag = format!("\"{}\"", world.declared.len().saturating_sub(1));
         let mut fields = vec![("x", wanted.x)];
         fields.extend(wanted.authorized.then_some(("authorization", "Basic a")));
         fields.extend((!control.is_empty()).then_some(("cache-control", &*control)));
@@ -234,7 +243,7 @@ async fn run(seed: u64) -> usize {
             tokio::select! {
                 biased;
                 done = &mut client => got = Some(done.unwrap()),
-                call = origin.asked() => answered = Some(world.reply(call)),
+                call = origin.next_call() => answered = Some(world.reply(call)),
             }
         }
         let Some(Ok(got)) = got else { continue };
@@ -242,11 +251,11 @@ async fn run(seed: u64) -> usize {
         let status = got.status;
         let text = got.text().await.unwrap();
         let wrong = format!("seed {seed}, step {step}: {wanted:?} got {status} of {number}");
-        let said = &world.said[number];
+        let declared = &world.declared[number];
         assert!(["", "0123456789", "234"].contains(&&*text), "{wrong}: {text}");
-        assert_eq!(said.path, wanted.path, "{wrong}");
+        assert_eq!(declared.path, wanted.path, "{wrong}");
         if answered != Some(number) {
-            assert!(is_allowed(said, &wanted), "{wrong}: {said:?}");
+            assert!(is_allowed(declared, &wanted), "{wrong}: {declared:?}");
             world.hits += 1;
         }
         // What is refreshed behind the client's back.

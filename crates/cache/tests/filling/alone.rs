@@ -6,7 +6,8 @@ use settings::node;
 use wire::Method;
 
 use crate::site::{
-    Site, answer, begin, done, fault, get, get_with, growing_answer, refusal, request, text,
+    Site, begin, done, fault, get, get_with, growing_response, refusal, request, response_with,
+    text,
 };
 
 const KEPT: (&str, &str) = ("cache-control", "max-age=60");
@@ -21,11 +22,11 @@ fn followers_of_an_uncacheable_response_fetch_for_themselves_concurrently() {
         for _ in 0..4 {
             clients.push(get(&route, "/").await);
         }
-        origin.asked().await.answer(answer(200, &[PRIVATE], "the first one's"));
+        origin.next_call().await.respond(response_with(200, &[PRIVATE], "the first one's"));
         // All of them are there before any is answered.
-        let calls = [origin.asked().await, origin.asked().await, origin.asked().await];
+        let calls = [origin.next_call().await, origin.next_call().await, origin.next_call().await];
         for call in calls {
-            call.answer(answer(200, &[PRIVATE], "another one's"));
+            call.respond(response_with(200, &[PRIVATE], "another one's"));
         }
         let mut texts = Vec::new();
         for client in clients {
@@ -35,9 +36,9 @@ fn followers_of_an_uncacheable_response_fetch_for_themselves_concurrently() {
         assert!(texts[1..].iter().all(|text| text == "another one's"));
         // It is remembered: the next ones do not wait for each other.
         let (one, two) = (get(&route, "/").await, get(&route, "/").await);
-        let calls = [origin.asked().await, origin.asked().await];
+        let calls = [origin.next_call().await, origin.next_call().await];
         for call in calls {
-            call.answer(answer(200, &[PRIVATE], "his"));
+            call.respond(response_with(200, &[PRIVATE], "his"));
         }
         let got = done(one).await.unwrap();
         assert_eq!(got.field("cache-status"), "tidegate; fwd=miss; detail=private");
@@ -46,17 +47,17 @@ fn followers_of_an_uncacheable_response_fetch_for_themselves_concurrently() {
 }
 
 #[test]
-fn the_first_answer_that_may_be_stored_ends_that() {
+fn the_first_response_that_may_be_stored_ends_that() {
     block_on_local(async {
         let (site, mut origin) = Site::plain();
         let route = site.worker(0);
         let client = get(&route, "/").await;
-        origin.asked().await.answer(answer(200, &[PRIVATE], "his"));
+        origin.next_call().await.respond(response_with(200, &[PRIVATE], "his"));
         text(client).await;
         let (one, two) = (get(&route, "/").await, get(&route, "/").await);
-        let (first, second) = (origin.asked().await, origin.asked().await);
-        first.answer(answer(200, &[KEPT], "for all"));
-        second.answer(answer(200, &[KEPT], "for all, again"));
+        let (first, second) = (origin.next_call().await, origin.next_call().await);
+        first.respond(response_with(200, &[KEPT], "for all"));
+        second.respond(response_with(200, &[KEPT], "for all, again"));
         assert_eq!(text(one).await, "for all");
         assert_eq!(text(two).await, "for all, again");
         text(get(&route, "/").await).await;
@@ -73,36 +74,36 @@ fn a_fault_is_shared_by_its_followers_and_not_stored() {
         for _ in 0..10 {
             clients.push(get(&route, "/").await);
         }
-        origin.asked().await.answer(fault(502));
+        origin.next_call().await.respond(fault(502));
         for client in clients {
             let fault = done(client).await.err().unwrap();
             assert_eq!((fault.status, fault.slug()), (502, "connection_refused"));
         }
         assert!(origin.is_idle());
         let client = get(&route, "/").await;
-        origin.asked().await.answer(answer(200, &[KEPT], "well again"));
+        origin.next_call().await.respond(response_with(200, &[KEPT], "well again"));
         assert_eq!(text(client).await, "well again");
     });
 }
 
 /// A filter behind the cache may allow to one what it refuses to another.
 #[test]
-fn what_one_client_is_refused_is_no_answer_for_another() {
+fn what_one_client_is_refused_is_no_response_for_another() {
     block_on_local(async {
         let (site, mut origin) = Site::plain();
         let route = site.worker(0);
         let (one, two) = (get(&route, "/").await, get(&route, "/").await);
-        origin.asked().await.answer(refusal(403));
-        origin.asked().await.answer(answer(200, &[KEPT], "his"));
+        origin.next_call().await.respond(refusal(403));
+        origin.next_call().await.respond(response_with(200, &[KEPT], "his"));
         assert_eq!(done(one).await.err().unwrap().status, 403);
         assert_eq!(text(two).await, "his");
         // Neither is it a reason to serve something stale.
-        let said = ("cache-control", "max-age=0, stale-if-error=1000");
+        let declared = ("cache-control", "max-age=0, stale-if-error=1000");
         let client = get(&route, "/").await;
-        origin.asked().await.answer(answer(200, &[said], "stale"));
+        origin.next_call().await.respond(response_with(200, &[declared], "stale"));
         text(client).await;
         let client = get(&route, "/").await;
-        origin.asked().await.answer(refusal(403));
+        origin.next_call().await.respond(refusal(403));
         assert_eq!(done(client).await.err().unwrap().status, 403);
     });
 }
@@ -114,10 +115,10 @@ fn an_error_is_not_remembered() {
         let (site, mut origin) = Site::plain();
         let route = site.worker(0);
         let client = get(&route, "/").await;
-        origin.asked().await.answer(answer(500, &[], "sorry"));
+        origin.next_call().await.respond(response_with(500, &[], "sorry"));
         assert_eq!(done(client).await.unwrap().status, 500);
         let (one, two) = (get(&route, "/").await, get(&route, "/").await);
-        origin.asked().await.answer(answer(200, &[KEPT], "for both"));
+        origin.next_call().await.respond(response_with(200, &[KEPT], "for both"));
         assert_eq!((text(one).await, text(two).await), ("for both".into(), "for both".into()));
         assert!(origin.is_idle());
     });
@@ -130,13 +131,13 @@ fn a_follower_that_times_out_is_forwarded() {
             Site::new(|| node!({ "store": "pages", "fetch": { "wait": "1ms" } }));
         let route = site.worker(0);
         let leader = get(&route, "/").await;
-        let slow = origin.asked().await;
+        let slow = origin.next_call().await;
         let waiter = get(&route, "/").await;
-        origin.asked().await.answer(answer(200, &[KEPT], "his own"));
+        origin.next_call().await.respond(response_with(200, &[KEPT], "his own"));
         let got = done(waiter).await.unwrap();
         assert_eq!(got.field("cache-status"), "tidegate; fwd=uri-miss; detail=waited");
         assert_eq!(got.text().await.unwrap(), "his own");
-        slow.answer(answer(200, &[KEPT], "for all"));
+        slow.respond(response_with(200, &[KEPT], "for all"));
         assert_eq!(text(leader).await, "for all");
         assert_eq!(text(get(&route, "/").await).await, "for all");
     });
@@ -150,13 +151,13 @@ fn authenticated_requests_do_not_wait_for_each_other() {
         let route = site.worker(0);
         let token = [("authorization", "Bearer a")];
         let (one, two) = (get_with(&route, "/", &token).await, get_with(&route, "/", &token).await);
-        let calls = [origin.asked().await, origin.asked().await];
+        let calls = [origin.next_call().await, origin.next_call().await];
         for call in calls {
-            call.answer(answer(200, &[KEPT], "his"));
+            call.respond(response_with(200, &[KEPT], "his"));
         }
         assert_eq!((text(one).await, text(two).await), ("his".into(), "his".into()));
         let anybody = get(&route, "/").await;
-        origin.asked().await.answer(answer(200, &[KEPT], "for all"));
+        origin.next_call().await.respond(response_with(200, &[KEPT], "for all"));
         assert_eq!(text(anybody).await, "for all");
     });
 }
@@ -169,9 +170,9 @@ fn what_is_not_for_the_cache_goes_by_as_it_came() {
         let mut fat = request(Method::Get, "/", &[("range", "bytes=0-1")]);
         fat.body = message::Body::from("a body");
         let client = begin(&route, fat).await;
-        let call = origin.asked().await;
+        let call = origin.next_call().await;
         assert_eq!(call.field("range"), Some("bytes=0-1"));
-        call.answer(answer(206, &[KEPT, ("surrogate-key", "a")], "as it is"));
+        call.respond(response_with(206, &[KEPT, ("surrogate-key", "a")], "as it is"));
         let got = done(client).await.unwrap();
         assert_eq!(got.field("cache-status"), "tidegate; fwd=request; detail=content");
         assert_eq!((got.status, got.field("surrogate-key")), (206, ""));
@@ -187,16 +188,16 @@ fn what_an_unsafe_request_changes_is_fetched_again() {
         let route = site.worker(0);
         for path in ["/a", "/b", "/c"] {
             let client = get(&route, path).await;
-            origin.asked().await.answer(answer(200, &[KEPT], "old"));
+            origin.next_call().await.respond(response_with(200, &[KEPT], "old"));
             text(client).await;
         }
         let change = begin(&route, request(Method::Post, "/a", &[])).await;
         let location = [("location", "/b"), ("content-location", "http://elsewhere/c")];
-        origin.asked().await.answer(answer(201, &location, ""));
+        origin.next_call().await.respond(response_with(201, &location, ""));
         assert_eq!(done(change).await.unwrap().status, 201);
         for path in ["/a", "/b"] {
             let client = get(&route, path).await;
-            origin.asked().await.answer(answer(200, &[KEPT], "new"));
+            origin.next_call().await.respond(response_with(200, &[KEPT], "new"));
             assert_eq!(text(client).await, "new");
         }
         assert_eq!(text(get(&route, "/c").await).await, "old");
@@ -212,7 +213,7 @@ fn what_is_known_to_be_too_long_is_not_stored() {
         let route = site.worker(0);
         let client = get(&route, "/").await;
         let (mut writer, content) = shared_body(1 << 20, Some(2000));
-        origin.asked().await.answer(growing_answer(&[KEPT], &content));
+        origin.next_call().await.respond(growing_response(&[KEPT], &content));
         let got = done(client).await.unwrap();
         let status = "tidegate; fwd=uri-miss; detail=content_too_long";
         assert_eq!(got.field("cache-status"), status);
@@ -236,7 +237,7 @@ fn an_allowed_client_purges_what_is_stored_under_a_url() {
             let (site, mut origin) = Site::new(settings);
             let route = site.worker(0);
             let client = get(&route, "/").await;
-            origin.asked().await.answer(answer(200, &[KEPT], "content"));
+            origin.next_call().await.respond(response_with(200, &[KEPT], "content"));
             text(client).await;
             let got = done(begin(&route, request(purge.clone(), "/", &[])).await).await;
             assert_eq!(got.as_ref().map(|got| got.status).map_err(|fault| fault.status), status);

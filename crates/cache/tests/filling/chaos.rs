@@ -15,7 +15,7 @@ use net::worker::block_on_local;
 use tokio::task::JoinHandle;
 
 use crate::site::{
-    Call, ClientResponse, Got, Origin, Site, answer, done, fault, get_with, growing_answer,
+    Call, ClientResponse, Got, Origin, Site, done, fault, get_with, growing_response, response_with,
 };
 
 const STEPS: usize = 4000;
@@ -46,7 +46,7 @@ struct OriginResponse {
 
 #[derive(Default)]
 struct World {
-    said: Vec<OriginResponse>,
+    produced: Vec<OriginResponse>,
     purges: HashMap<String, usize>,
 }
 
@@ -62,7 +62,7 @@ struct Chaos {
 
 impl Chaos {
     /// The origin responds to one of its requests.
-    fn answer(&mut self) {
+    fn respond(&mut self) {
         if self.calls.is_empty() {
             return;
         }
@@ -71,34 +71,36 @@ impl Chaos {
         let kind = self.dice.below(12);
         let private = kind == 0;
         let mut world = self.world.borrow_mut();
-        let number = world.said.len();
+        let number = world.produced.len();
         let language = call.field("accept-language").unwrap_or_default().to_owned();
         let path = call.target.clone();
-        world.said.push(OriginResponse { path, language, private, purges, given: 0 });
+        world.produced.push(OriginResponse { path, language, private, purges, given: 0 });
         drop(world);
-        let said = match kind {
+        let produced = match kind {
             0 => "private",
             1..=3 => "max-age=0, stale-while-revalidate=1000, stale-if-error=1000",
             4 => "no-cache",
             _ => "max-age=1000",
         };
         let tag = format!("\"{number}\"");
-        let fields = [("cache-control", said), ("vary", "accept-language"), ("etag", &tag)];
+        let fields = [("cache-control", produced), ("vary", "accept-language"), ("etag", &tag)];
         let body = format!("answer {number} {}", "x".repeat(self.dice.below(50)));
-        let asked = call.field("if-none-match").map(str::to_owned);
-        let reply: ClientResponse = match (self.dice.below(8), asked) {
+        let condition = call.field("if-none-match").map(str::to_owned);
+        let reply: ClientResponse = match (self.dice.below(8), condition) {
             (0, _) => fault(502),
-            (1, _) => answer(503, &[], "busy"),
+            (1, _) => response_with(503, &[], "busy"),
             // What the cache has is still so.
-            (2..=4, Some(tag)) => answer(304, &[("etag", &tag), ("cache-control", said)], ""),
+            (2..=4, Some(tag)) => {
+                response_with(304, &[("etag", &tag), ("cache-control", produced)], "")
+            }
             _ => {
                 let length = (self.dice.below(2) == 0).then_some(body.len() as u64);
                 let (writer, content) = shared_body(1 << 20, length);
                 self.bodies.push((writer, content.clone(), body));
-                growing_answer(&fields, &content)
+                growing_response(&fields, &content)
             }
         };
-        call.answer(reply);
+        call.respond(reply);
     }
 
     /// One of the bodies continues, ends or breaks.
@@ -132,11 +134,11 @@ impl Chaos {
             }
             let Ok(text) = got.text().await else { return };
             let number = text.split(' ').nth(1).unwrap().parse::<usize>().unwrap();
-            let said = &mut world.borrow_mut().said[number];
-            assert_eq!((&*said.path, &*said.language), (path, language));
-            assert!(said.purges >= purges, "{text} was asked for before a purge");
-            said.given += 1;
-            assert!(!said.private || said.given == 1, "{text} is private");
+            let produced = &mut world.borrow_mut().produced[number];
+            assert_eq!((&*produced.path, &*produced.language), (path, language));
+            assert!(produced.purges >= purges, "{text} was asked for before a purge");
+            produced.given += 1;
+            assert!(!produced.private || produced.given == 1, "{text} is private");
         };
         self.clients.push(tokio::task::spawn_local(watching));
     }
@@ -169,7 +171,7 @@ fn run(seed: u64) {
                         _ => chaos.watch(client, path, language),
                     }
                 }
-                9..=12 => chaos.answer(),
+                9..=12 => chaos.respond(),
                 13..=17 => chaos.pour(),
                 18 => tokio::task::yield_now().await,
                 _ if chaos.dice.below(8) == 0 => {
@@ -187,14 +189,15 @@ fn run(seed: u64) {
         // Everything is answered and ends.
         while chaos.clients.iter().any(|client| !client.is_finished()) {
             chaos.hear(&mut origin);
-            chaos.answer();
+            chaos.respond();
             chaos.pour();
             tokio::task::yield_now().await;
         }
         for client in chaos.clients {
             client.await.unwrap();
         }
-        let given: usize = chaos.world.borrow().said.iter().map(|said| said.given).sum();
+        let given: usize =
+            chaos.world.borrow().produced.iter().map(|produced| produced.given).sum();
         assert!(given > STEPS / 10, "only {given} were given anything");
     });
 }

@@ -11,7 +11,7 @@ use net::worker::block_on_local;
 use plugin::Route;
 use settings::node;
 
-use super::site::{Got, Origin, Site, answer, bytes_answer, done, get_with};
+use super::site::{Got, Origin, Site, bytes_response, done, get_with, response_with};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const KEPT: (&str, &str) = ("cache-control", "max-age=600");
@@ -48,7 +48,7 @@ async fn fill(
 ) {
     let before = site.cache().store().stats().inserted;
     let client = get_with(route, "/", &[("accept-encoding", "gzip")]).await;
-    origin.asked().await.answer(bytes_answer(fields, body));
+    origin.next_call().await.respond(bytes_response(fields, body));
     done(client).await.unwrap().body.collect(1 << 30).await.unwrap();
     until(|| site.cache().store().stats().inserted > before).await;
 }
@@ -63,8 +63,8 @@ async fn until(is: impl Fn() -> bool) {
 }
 
 /// Asks until the answer is in that coding, which may have to wait for its turn.
-async fn asked(route: &Rc<Route>, accept: &str, wanted: &str) -> Got {
-    let ask = async {
+async fn encoded(route: &Rc<Route>, accept: &str, wanted: &str) -> Got {
+    let requesting = async {
         loop {
             let got = done(get_with(route, "/", &[("accept-encoding", accept)]).await).await;
             let got = got.unwrap();
@@ -73,7 +73,7 @@ async fn asked(route: &Rc<Route>, accept: &str, wanted: &str) -> Got {
             }
         }
     };
-    net::timer::within(PATIENCE, ask).await.expect("it is never in that coding")
+    net::timer::within(PATIENCE, requesting).await.expect("it is never in that coding")
 }
 
 /// The content, as it was before it was coded.
@@ -110,12 +110,12 @@ fn each_client_has_the_coding_that_it_prefers_of_what_came_in_whatever_coding() 
         for (fields, body) in [(&coded[..], gzip), (&coded[..3], whole.clone())] {
             let (_site, mut origin, route) = stored(fields, body).await;
             for coding in Coding::ALL {
-                let got = asked(&route, coding.token(), coding.token()).await;
+                let got = encoded(&route, coding.token(), coding.token()).await;
                 assert_eq!(got.field("vary"), "Accept-Encoding");
                 assert!(got.body.length().is_some());
                 assert!(plain(got).await == whole);
             }
-            let got = asked(&route, "identity", "").await;
+            let got = encoded(&route, "identity", "").await;
             assert!(plain(got).await == whole);
             assert!(origin.is_idle());
         }
@@ -123,7 +123,7 @@ fn each_client_has_the_coding_that_it_prefers_of_what_came_in_whatever_coding() 
 }
 
 #[test]
-fn a_coding_is_made_once_however_many_ask_for_it() {
+fn a_coding_is_made_once_however_many_requests_need_it() {
     block_on_local(async {
         let whole = content(200_000);
         let (site, mut origin, route) = stored(&[KEPT, TYPE, TAG], whole.clone()).await;
@@ -136,7 +136,7 @@ fn a_coding_is_made_once_however_many_ask_for_it() {
         for client in clients {
             assert!(plain(done(client).await.unwrap()).await == whole);
         }
-        let br = asked(&route, "br", "br").await;
+        let br = encoded(&route, "br", "br").await;
         assert_eq!(br.field("etag"), "\"a-br\"");
         assert_eq!(derived(&site, "br"), br.body.length().unwrap());
         assert!(origin.is_idle());
@@ -152,8 +152,8 @@ fn what_is_not_to_be_transformed_or_of_another_type_stays_as_it_is() {
         for fields in [&forbidden[..], &image, &unknown] {
             let (site, mut origin, route) = stored(fields, content(50_000)).await;
             for _ in 0..3 {
-                let ask = get_with(&route, "/", &[("accept-encoding", "br, gzip")]).await;
-                let got = done(ask).await.unwrap();
+                let requesting = get_with(&route, "/", &[("accept-encoding", "br, gzip")]).await;
+                let got = done(requesting).await.unwrap();
                 assert_eq!(got.field("etag"), "\"a\"");
                 assert_eq!(got.body.length(), Some(50_000));
             }
@@ -170,14 +170,14 @@ fn what_gets_no_shorter_is_tried_once() {
         let (site, _origin, route) = stored(&[KEPT, TYPE, TAG], dense.clone()).await;
         let object = site.cache().store().list(None, 10, |_| true).objects.pop().unwrap();
         // The bit of gzip.
-        let ask = async || get_with(&route, "/", &[("accept-encoding", "gzip")]).await;
+        let requesting = async || get_with(&route, "/", &[("accept-encoding", "gzip")]).await;
         let tried = async {
             while !object.state.was_tried(0) {
-                assert!(plain(done(ask().await).await.unwrap()).await == dense);
+                assert!(plain(done(requesting().await).await.unwrap()).await == dense);
             }
         };
         net::timer::within(PATIENCE, tried).await.expect("it is never tried");
-        assert!(plain(done(ask().await).await.unwrap()).await == dense);
+        assert!(plain(done(requesting().await).await.unwrap()).await == dense);
         assert_eq!((site.cache().store().stats().objects, derived(&site, "gzip")), (1, 0));
     });
 }
@@ -192,8 +192,8 @@ fn a_bomb_is_not_kept_unpacked() {
         let tried = async {
             while !object.state.was_tried(3) {
                 // A client without coding gets it decoded while it reads.
-                let ask = get_with(&route, "/", &[("accept-encoding", "identity")]).await;
-                drop(done(ask).await.unwrap());
+                let requesting = get_with(&route, "/", &[("accept-encoding", "identity")]).await;
+                drop(done(requesting).await.unwrap());
             }
         };
         net::timer::within(PATIENCE, tried).await.expect("it is never tried");
@@ -206,17 +206,17 @@ fn after_a_304_a_coding_stays_with_the_fields_of_now() {
     block_on_local(async {
         let (site, mut origin, route) =
             stored(&[KEPT, TYPE, TAG, ("x-turn", "one")], content(80_000)).await;
-        let first = asked(&route, "br", "br").await;
+        let first = encoded(&route, "br", "br").await;
         assert_eq!(first.field("x-turn"), "one");
         let made = derived(&site, "br");
         let again = [("accept-encoding", "br"), ("cache-control", "no-cache")];
         let client = get_with(&route, "/", &again).await;
-        let call = origin.asked().await;
+        let call = origin.next_call().await;
         assert_eq!(call.field("if-none-match"), Some("\"a\""), "the origin's own tag");
-        call.answer(answer(304, &[KEPT, TAG, ("x-turn", "two")], ""));
+        call.respond(response_with(304, &[KEPT, TAG, ("x-turn", "two")], ""));
         let got = done(client).await.unwrap();
         assert_eq!((got.status, got.field("content-encoding")), (200, "br"));
-        let got = asked(&route, "br", "br").await;
+        let got = encoded(&route, "br", "br").await;
         assert_eq!((got.field("x-turn"), got.field("etag")), ("two", "\"a-br\""));
         assert!(plain(got).await == content(80_000));
         assert_eq!(derived(&site, "br"), made, "it is not made again");
@@ -224,29 +224,29 @@ fn after_a_304_a_coding_stays_with_the_fields_of_now() {
 }
 
 #[test]
-fn a_newer_answer_takes_the_codings_of_the_older_one_along() {
+fn a_newer_response_takes_the_codings_of_the_older_one_along() {
     block_on_local(async {
         let (site, mut origin, route) = stored(&[KEPT, TYPE, TAG], content(80_000)).await;
-        asked(&route, "br", "br").await;
+        encoded(&route, "br", "br").await;
         let before = site.cache().store().stats().inserted;
         let again = [("accept-encoding", "gzip"), ("cache-control", "no-cache")];
         let client = get_with(&route, "/", &again).await;
         let newer = content(90_000);
         let fields = [KEPT, TYPE, ("etag", "\"b\"")];
-        origin.asked().await.answer(bytes_answer(&fields, newer.clone()));
+        origin.next_call().await.respond(bytes_response(&fields, newer.clone()));
         done(client).await.unwrap().body.collect(1 << 30).await.unwrap();
         until(|| site.cache().store().stats().inserted > before).await;
-        let got = asked(&route, "br", "br").await;
+        let got = encoded(&route, "br", "br").await;
         assert_eq!(got.field("etag"), "\"b-br\"");
         assert!(plain(got).await == newer);
     });
 }
 
 #[test]
-fn a_client_is_told_that_what_it_has_is_good_by_either_tag() {
+fn a_client_learns_that_what_it_has_is_good_by_either_tag() {
     block_on_local(async {
         let (_site, _origin, route) = stored(&[KEPT, TYPE, TAG], content(80_000)).await;
-        asked(&route, "br", "br").await;
+        encoded(&route, "br", "br").await;
         for tag in ["\"a-br\"", "\"a\""] {
             let fields = [("accept-encoding", "br"), ("if-none-match", tag)];
             let got = done(get_with(&route, "/", &fields).await).await.unwrap();
@@ -258,7 +258,7 @@ fn a_client_is_told_that_what_it_has_is_good_by_either_tag() {
         // A part is one of the coding that the client would have whole.
         let fields = [("accept-encoding", "br"), ("range", "bytes=0-9"), ("if-range", "\"a-br\"")];
         let part = done(get_with(&route, "/", &fields).await).await.unwrap();
-        let whole = asked(&route, "br", "br").await;
+        let whole = encoded(&route, "br", "br").await;
         let length = whole.body.length().unwrap();
         assert_eq!(part.status, 206);
         assert_eq!(part.field("content-range"), format!("bytes 0-9/{length}"));
@@ -266,7 +266,7 @@ fn a_client_is_told_that_what_it_has_is_good_by_either_tag() {
 }
 
 #[test]
-fn what_is_asked_for_again_and_again_is_made_again_at_its_best() {
+fn what_is_requested_again_and_again_is_made_again_at_its_best() {
     block_on_local(async {
         let (site, mut origin) = Site::new(|| {
             node!({ "store": "pages", "codings": {
@@ -275,10 +275,10 @@ fn what_is_asked_for_again_and_again_is_made_again_at_its_best() {
         });
         let route = site.worker(0);
         fill(&site, &mut origin, &route, &[KEPT, TYPE, TAG], content(200_000)).await;
-        let first = asked(&route, "gzip", "gzip").await.body.length().unwrap();
+        let first = encoded(&route, "gzip", "gzip").await.body.length().unwrap();
         let better = async {
             loop {
-                let got = asked(&route, "gzip", "gzip").await;
+                let got = encoded(&route, "gzip", "gzip").await;
                 if got.body.length().unwrap() < first {
                     return got;
                 }
@@ -296,10 +296,10 @@ fn what_is_long_is_given_as_it_is_until_its_coding_is_there() {
     block_on_local(async {
         let whole = content(3 << 20);
         let (_site, _origin, route) = stored(&[KEPT, TYPE, TAG], whole.clone()).await;
-        let ask = get_with(&route, "/", &[("accept-encoding", "zstd")]).await;
-        let got = done(ask).await.unwrap();
+        let requesting = get_with(&route, "/", &[("accept-encoding", "zstd")]).await;
+        let got = done(requesting).await.unwrap();
         assert!(plain(got).await == whole);
-        let got = asked(&route, "zstd", "zstd").await;
+        let got = encoded(&route, "zstd", "zstd").await;
         assert!(plain(got).await == whole);
     });
 }

@@ -3,7 +3,7 @@
 
 use net::worker::block_on_local;
 
-use super::site::{Site, answer, done, get_with};
+use super::site::{Site, done, get_with, response_with};
 
 /// What becomes of the second request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,19 +24,19 @@ fn fields(text: &str) -> Vec<(&str, &str)> {
     lines.filter_map(|line| line.split_once(": ")).collect()
 }
 
-async fn second(first: &str, (status, said): (u16, &str), then: &str) -> Then {
+async fn second(first: &str, (status, declared): (u16, &str), then: &str) -> Then {
     let (site, mut origin) = Site::plain();
     let route = site.worker(0);
     let client = get_with(&route, "/", &fields(first)).await;
-    origin.asked().await.answer(answer(status, &fields(said), "content"));
+    origin.next_call().await.respond(response_with(status, &fields(declared), "content"));
     let got = done(client).await.unwrap();
     assert_eq!(got.status, status);
     got.text().await.unwrap();
     let mut client = get_with(&route, "/", &fields(then)).await;
     let got = tokio::select! {
-        call = origin.asked() => {
+        call = origin.next_call() => {
             let confirms = call.field("if-none-match").is_some();
-            call.answer(answer(200, &[], "anew"));
+            call.respond(response_with(200, &[], "anew"));
             done(client).await.unwrap();
             return if confirms { Then::Confirmed } else { Then::RequestDirectives };
         }
@@ -218,11 +218,11 @@ const TABLE: &[Row] = {
 fn what_the_rules_say_is_done() {
     block_on_local(async {
         let mut wrong = Vec::new();
-        for &(section, first, status, said, then, expected) in TABLE {
-            let became = second(first, (status, said), then).await;
+        for &(section, first, status, declared, then, expected) in TABLE {
+            let became = second(first, (status, declared), then).await;
             if became != expected {
                 wrong.push(format!(
-                    "{section}: {said:?}, then {then:?}: {became:?}, not {expected:?}"
+                    "{section}: {declared:?}, then {then:?}: {became:?}, not {expected:?}"
                 ));
             }
         }

@@ -5,7 +5,7 @@ use message::{Fault, shared_body};
 use net::worker::block_on_local;
 use settings::node;
 
-use crate::site::{Site, answer, done, get, growing_answer, text};
+use crate::site::{Site, done, get, growing_response, response_with, text};
 
 const KEPT: (&str, &str) = ("cache-control", "max-age=60");
 
@@ -23,7 +23,7 @@ fn a_response_that_is_cut_off_is_not_stored_and_its_readers_get_an_error() {
             let route = site.worker(0);
             let (leader, follower) = (get(&route, "/").await, get(&route, "/").await);
             let (mut writer, content) = shared_body(1 << 20, length);
-            origin.asked().await.answer(growing_answer(&[KEPT], &content));
+            origin.next_call().await.respond(growing_response(&[KEPT], &content));
             writer.push(Bytes::from_static(b"some")).unwrap();
             writer.push(Bytes::from_static(rest.as_bytes())).unwrap();
             match broken {
@@ -35,7 +35,7 @@ fn a_response_that_is_cut_off_is_not_stored_and_its_readers_get_an_error() {
                 assert!(got.text().await.is_err(), "{length:?} {broken} {rest:?}");
             }
             let next = get(&route, "/").await;
-            origin.asked().await.answer(answer(200, &[KEPT], "whole"));
+            origin.next_call().await.respond(response_with(200, &[KEPT], "whole"));
             assert_eq!(text(next).await, "whole");
         }
     });
@@ -48,7 +48,7 @@ fn a_response_that_becomes_too_long_continues_for_its_readers_alone() {
         let route = site.worker(0);
         let (one, two) = (get(&route, "/").await, get(&route, "/").await);
         let (mut writer, content) = shared_body(1 << 30, None);
-        origin.asked().await.answer(growing_answer(&[KEPT], &content));
+        origin.next_call().await.respond(growing_response(&[KEPT], &content));
         let clients = [done(one).await.unwrap(), done(two).await.unwrap()];
         let readers = clients.map(|got| tokio::task::spawn_local(got.text()));
         for _ in 0..100 {
@@ -60,9 +60,9 @@ fn a_response_that_becomes_too_long_continues_for_its_readers_alone() {
         }
         // It is remembered: the next ones do not wait for each other.
         let (one, two) = (get(&route, "/").await, get(&route, "/").await);
-        let calls = [origin.asked().await, origin.asked().await];
+        let calls = [origin.next_call().await, origin.next_call().await];
         for call in calls {
-            call.answer(answer(200, &[("cache-control", "no-store")], "short"));
+            call.respond(response_with(200, &[("cache-control", "no-store")], "short"));
         }
         assert_eq!((text(one).await, text(two).await), ("short".into(), "short".into()));
     });
@@ -75,7 +75,7 @@ fn a_slow_reader_has_all_of_it_long_after_it_was_stored() {
         let route = site.worker(0);
         let (quick, slow) = (get(&route, "/").await, get(&route, "/").await);
         let (mut writer, content) = shared_body(1 << 20, None);
-        origin.asked().await.answer(growing_answer(&[KEPT], &content));
+        origin.next_call().await.respond(growing_response(&[KEPT], &content));
         let slow = done(slow).await.unwrap();
         for piece in ["one ", "two ", "three"] {
             writer.push(Bytes::from_static(piece.as_bytes())).unwrap();
@@ -101,13 +101,13 @@ fn what_finds_no_room_is_passed_on() {
         for at in 0..6 {
             let client = get(&route, &format!("/{at}")).await;
             let (writer, content) = shared_body(1 << 30, Some(LENGTH));
-            origin.asked().await.answer(growing_answer(&[KEPT], &content));
+            origin.next_call().await.respond(growing_response(&[KEPT], &content));
             writers.push(writer);
             clients.push(done(client).await.unwrap());
         }
-        let said: Vec<&str> = clients.iter().map(|got| got.field("cache-status")).collect();
-        assert!(said[..5].iter().all(|said| said.contains("; stored")), "{said:?}");
-        assert_eq!(said[5], "tidegate; fwd=uri-miss; detail=failed");
+        let statuses: Vec<&str> = clients.iter().map(|got| got.field("cache-status")).collect();
+        assert!(statuses[..5].iter().all(|statuses| statuses.contains("; stored")), "{statuses:?}");
+        assert_eq!(statuses[5], "tidegate; fwd=uri-miss; detail=failed");
         for (mut writer, got) in writers.into_iter().zip(clients) {
             let reading = tokio::task::spawn_local(got.text());
             for _ in 0..12 {
@@ -120,7 +120,7 @@ fn what_finds_no_room_is_passed_on() {
         // It is not remembered, and there is room again.
         let client = get(&route, "/6").await;
         let (writer, content) = shared_body(1 << 30, Some(LENGTH));
-        origin.asked().await.answer(growing_answer(&[KEPT], &content));
+        origin.next_call().await.respond(growing_response(&[KEPT], &content));
         assert!(done(client).await.unwrap().field("cache-status").contains("; stored"));
         drop(writer);
     });

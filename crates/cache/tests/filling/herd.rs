@@ -7,7 +7,7 @@ use message::shared_body;
 use net::worker::block_on_local;
 use settings::node;
 
-use crate::site::{Site, answer, done, get, get_with, growing_answer, text};
+use crate::site::{Site, done, get, get_with, growing_response, response_with, text};
 
 const KEPT: (&str, &str) = ("cache-control", "max-age=60");
 
@@ -20,7 +20,7 @@ fn a_thousand_clients_make_one_request() {
         for _ in 0..1000 {
             clients.push(get(&route, "/").await);
         }
-        origin.asked().await.answer(answer(200, &[KEPT], "for all"));
+        origin.next_call().await.respond(response_with(200, &[KEPT], "for all"));
         for client in clients {
             assert_eq!(text(client).await, "for all");
         }
@@ -37,17 +37,17 @@ fn a_thousand_clients_make_one_request() {
 #[test]
 fn workers_share_a_fetch_and_each_reads_at_its_own_pace() {
     let (site, origin) = Site::plain();
-    let (told, hears) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     let (go, mut may_go) = tokio::sync::mpsc::unbounded_channel();
     let other = site.clone();
     let worker = net::worker::spawn("other".to_owned(), None, move || async move {
         let route = other.worker(1);
         may_go.recv().await.unwrap();
         let client = get(&route, "/").await;
-        told.send("asks").unwrap();
+        sender.send("asks").unwrap();
         let mut got = done(client).await.unwrap();
         assert_eq!(got.piece().await, "first ");
-        told.send("has the first").unwrap();
+        sender.send("has the first").unwrap();
         assert_eq!(got.text().await.unwrap(), "last");
     })
     .unwrap();
@@ -56,15 +56,15 @@ fn workers_share_a_fetch_and_each_reads_at_its_own_pace() {
         let route = site.worker(0);
         let leader = get(&route, "/").await;
         let (mut writer, content) = shared_body(1 << 20, None);
-        let call = origin.asked().await;
+        let call = origin.next_call().await;
         go.send(()).unwrap();
-        assert_eq!(hears.recv().unwrap(), "asks");
-        call.answer(growing_answer(&[KEPT], &content));
+        assert_eq!(receiver.recv().unwrap(), "asks");
+        call.respond(growing_response(&[KEPT], &content));
         writer.push(Bytes::from_static(b"first ")).unwrap();
         let mut got = done(leader).await.unwrap();
         assert_eq!(got.piece().await, "first ");
         // The fetch runs on this worker: its event loop must run.
-        while hears.try_recv().is_err() {
+        while receiver.try_recv().is_err() {
             tokio::task::yield_now().await;
         }
         writer.push(Bytes::from_static(b"last")).unwrap();
@@ -83,10 +83,10 @@ fn followers_do_not_notice_that_the_first_client_leaves() {
         let route = site.worker(0);
         let leader = get(&route, "/").await;
         let follower = get(&route, "/").await;
-        let call = origin.asked().await;
+        let call = origin.next_call().await;
         leader.abort();
         assert!(leader.await.unwrap_err().is_cancelled());
-        call.answer(answer(200, &[KEPT], "for the others"));
+        call.respond(response_with(200, &[KEPT], "for the others"));
         assert_eq!(text(follower).await, "for the others");
         assert!(origin.is_idle());
     });
@@ -98,10 +98,10 @@ fn a_fetch_continues_for_a_while_when_all_clients_have_left_and_is_stored() {
         let (site, mut origin) = Site::plain();
         let route = site.worker(0);
         let leader = get(&route, "/").await;
-        let call = origin.asked().await;
+        let call = origin.next_call().await;
         leader.abort();
         assert!(leader.await.unwrap_err().is_cancelled());
-        call.answer(answer(200, &[KEPT], "for later"));
+        call.respond(response_with(200, &[KEPT], "for later"));
         while site.cache().store().stats().objects == 0 {
             tokio::task::yield_now().await;
         }
@@ -117,13 +117,13 @@ fn a_fetch_without_followers_for_longer_is_given_up() {
             Site::new(|| node!({ "store": "pages", "fetch": { "outlive": "0s" } }));
         let route = site.worker(0);
         let leader = get(&route, "/").await;
-        let mut call = origin.asked().await;
+        let mut call = origin.next_call().await;
         leader.abort();
         call.given_up().await;
         // So is one whose content has begun.
         let reader = get(&route, "/").await;
         let (writer, content) = shared_body(1 << 20, None);
-        origin.asked().await.answer(growing_answer(&[KEPT], &content));
+        origin.next_call().await.respond(growing_response(&[KEPT], &content));
         let got = done(reader).await.unwrap();
         drop((got, content));
         while !writer.is_abandoned() {
@@ -138,22 +138,23 @@ fn a_request_for_another_variant_fetches_it() {
     block_on_local(async {
         let (site, mut origin) = Site::plain();
         let route = site.worker(0);
-        let ask = async |language| get_with(&route, "/", &[("accept-language", language)]).await;
-        let (english, german) = (ask("en").await, ask("de").await);
-        let (also_english, also_german) = (ask("en").await, ask("de").await);
+        let requesting =
+            async |language| get_with(&route, "/", &[("accept-language", language)]).await;
+        let (english, german) = (requesting("en").await, requesting("de").await);
+        let (also_english, also_german) = (requesting("en").await, requesting("de").await);
         let varies = [KEPT, ("vary", "accept-language")];
-        origin.asked().await.answer(answer(200, &varies, "hello"));
+        origin.next_call().await.respond(response_with(200, &varies, "hello"));
         assert_eq!(
             (text(english).await, text(also_english).await),
             ("hello".into(), "hello".into())
         );
-        let call = origin.asked().await;
+        let call = origin.next_call().await;
         assert_eq!(call.field("accept-language"), Some("de"));
-        call.answer(answer(200, &varies, "hallo"));
+        call.respond(response_with(200, &varies, "hallo"));
         assert_eq!((text(german).await, text(also_german).await), ("hallo".into(), "hallo".into()));
         assert!(origin.is_idle());
-        assert_eq!(text(ask("de").await).await, "hallo");
-        assert_eq!(text(ask("en").await).await, "hello");
+        assert_eq!(text(requesting("de").await).await, "hallo");
+        assert_eq!(text(requesting("en").await).await, "hello");
         assert!(origin.is_idle());
     });
 }
@@ -166,13 +167,13 @@ fn a_purge_separates_earlier_requests_from_later_ones() {
         let (site, mut origin) = Site::plain();
         let route = site.worker(0);
         let before = get(&route, "/").await;
-        let old = origin.asked().await;
+        let old = origin.next_call().await;
         site.cache().store().purge(&Purge::Url(b"http://a/"), false);
         let after = get(&route, "/").await;
-        let new = origin.asked().await;
-        new.answer(answer(200, &[KEPT], "new"));
+        let new = origin.next_call().await;
+        new.respond(response_with(200, &[KEPT], "new"));
         assert_eq!(text(after).await, "new");
-        old.answer(answer(200, &[KEPT], "old"));
+        old.respond(response_with(200, &[KEPT], "old"));
         assert_eq!(text(before).await, "old");
         assert_eq!(text(get(&route, "/").await).await, "new");
         assert!(origin.is_idle());
@@ -189,7 +190,7 @@ fn a_fetch_without_followers_reads_a_bounded_amount() {
             let route = site.worker(0);
             let client = get(&route, "/").await;
             let (mut writer, content) = shared_body(1 << 30, Some(length));
-            origin.asked().await.answer(growing_answer(&[KEPT], &content));
+            origin.next_call().await.respond(growing_response(&[KEPT], &content));
             drop((done(client).await.unwrap(), content));
             writer.push(Bytes::from_static(b"some")).unwrap();
             if finished {

@@ -5,7 +5,7 @@ use cache::store::Purge;
 use net::worker::block_on_local;
 use wire::Method;
 
-use crate::site::{Site, answer, begin, done, get, get_with, request, text};
+use crate::site::{Site, begin, done, get, get_with, request, response_with, text};
 
 const KEPT: (&str, &str) = ("cache-control", "max-age=60");
 
@@ -18,12 +18,12 @@ fn after_a_purge_by_tag_earlier_fetches_are_not_served() {
         let route = site.worker(0);
         let tagged = [KEPT, ("surrogate-key", "shop")];
         let before = get(&route, "/").await;
-        let first = origin.asked().await;
+        let first = origin.next_call().await;
         site.cache().store().purge(&Purge::Tags(&[tags::tag(b"shop")]), false);
         let after = get(&route, "/").await;
-        first.answer(answer(200, &tagged, "old"));
+        first.respond(response_with(200, &tagged, "old"));
         assert_eq!(text(before).await, "old");
-        origin.asked().await.answer(answer(200, &tagged, "new"));
+        origin.next_call().await.respond(response_with(200, &tagged, "new"));
         assert_eq!(text(after).await, "new");
         assert_eq!(text(get(&route, "/").await).await, "new");
         assert!(origin.is_idle());
@@ -38,33 +38,33 @@ fn after_a_purge_by_tag_earlier_revalidations_are_not_served() {
         let route = site.worker(0);
         let tagged = [KEPT, ("surrogate-key", "shop"), ("etag", "\"1\"")];
         let first = get(&route, "/").await;
-        origin.asked().await.answer(answer(200, &tagged, "old"));
+        origin.next_call().await.respond(response_with(200, &tagged, "old"));
         assert_eq!(text(first).await, "old");
         site.cache().store().purge(&Purge::All, true);
         let before = get(&route, "/").await;
-        let call = origin.asked().await;
+        let call = origin.next_call().await;
         assert_eq!(call.field("if-none-match"), Some("\"1\""));
         site.cache().store().purge(&Purge::Tags(&[tags::tag(b"shop")]), false);
         let after = get(&route, "/").await;
-        call.answer(answer(304, &tagged, ""));
+        call.respond(response_with(304, &tagged, ""));
         assert_eq!(text(before).await, "old");
-        let call = origin.asked().await;
+        let call = origin.next_call().await;
         assert_eq!(call.field("if-none-match"), None);
-        call.answer(answer(200, &tagged, "new"));
+        call.respond(response_with(200, &tagged, "new"));
         assert_eq!(text(after).await, "new");
     });
 }
 
 /// RFC 9111 4.4: what would be the answer to a GET of the URL is what has to go.
 #[test]
-fn s4_4_what_is_found_by_no_vary_search_goes_with_each_url_it_answers() {
+fn s4_4_what_is_found_by_no_vary_search_goes_with_each_url_it_serves() {
     block_on_local(async {
         let (site, mut origin) = Site::plain();
         let route = site.worker(0);
         let searched = [KEPT, ("no-vary-search", "params=(\"u\")")];
         for how in ["purge", "post"] {
             let first = get(&route, "/?a=1&u=1").await;
-            origin.asked().await.answer(answer(200, &searched, "old"));
+            origin.next_call().await.respond(response_with(200, &searched, "old"));
             assert_eq!(text(first).await, "old");
             assert_eq!(text(get(&route, "/?u=2&a=1").await).await, "old");
             if how == "purge" {
@@ -72,11 +72,11 @@ fn s4_4_what_is_found_by_no_vary_search_goes_with_each_url_it_answers() {
                 assert_eq!(site.cache().store().purge(&url, false), 1);
             } else {
                 let post = begin(&route, request(Method::Post, "/?a=1&u=3", &[])).await;
-                origin.asked().await.answer(answer(200, &[], "changed"));
+                origin.next_call().await.respond(response_with(200, &[], "changed"));
                 assert_eq!(text(post).await, "changed");
             }
             let anew = get(&route, "/?a=1&u=2").await;
-            origin.asked().await.answer(answer(200, &searched, "new"));
+            origin.next_call().await.respond(response_with(200, &searched, "new"));
             assert_eq!(text(anew).await, "new");
             site.cache().store().purge(&Purge::All, false);
         }
@@ -91,12 +91,12 @@ fn what_is_purged_while_it_is_fetched_is_not_kept_under_another_url() {
         let route = site.worker(0);
         let searched = [KEPT, ("no-vary-search", "params=(\"u\")")];
         let before = get(&route, "/?u=1").await;
-        let call = origin.asked().await;
+        let call = origin.next_call().await;
         site.cache().store().purge(&Purge::Url(b"http://a/?u=1"), false);
-        call.answer(answer(200, &searched, "old"));
+        call.respond(response_with(200, &searched, "old"));
         assert_eq!(text(before).await, "old");
         let after = get(&route, "/?u=1").await;
-        origin.asked().await.answer(answer(200, &searched, "new"));
+        origin.next_call().await.respond(response_with(200, &searched, "new"));
         assert_eq!(text(after).await, "new");
     });
 }
@@ -109,11 +109,11 @@ fn s3_5_what_one_user_has_confirmed_stays_stored_for_the_others() {
         let route = site.worker(0);
         let fields = [KEPT, ("etag", "\"1\"")];
         let first = get(&route, "/").await;
-        origin.asked().await.answer(answer(200, &fields, "content"));
+        origin.next_call().await.respond(response_with(200, &fields, "content"));
         assert_eq!(text(first).await, "content");
         let own = [("authorization", "Basic eA=="), ("cache-control", "no-cache")];
         let own = get_with(&route, "/", &own).await;
-        origin.asked().await.answer(answer(304, &fields, ""));
+        origin.next_call().await.respond(response_with(304, &fields, ""));
         let got = done(own).await.unwrap();
         assert_eq!((got.status, got.text().await.unwrap()), (200, "content".to_owned()));
         assert_eq!(text(get(&route, "/").await).await, "content");
@@ -128,19 +128,19 @@ fn s4_3_4_what_varies_since_it_was_confirmed_is_not_for_others() {
         let (site, mut origin) = Site::plain();
         let route = site.worker(0);
         let fields = [KEPT, ("etag", "\"1\"")];
-        let ask = async |word| get_with(&route, "/", &[("x-word", word)]).await;
-        let first = ask("a").await;
-        origin.asked().await.answer(answer(200, &fields, "for a"));
+        let requesting = async |word| get_with(&route, "/", &[("x-word", word)]).await;
+        let first = requesting("a").await;
+        origin.next_call().await.respond(response_with(200, &fields, "for a"));
         assert_eq!(text(first).await, "for a");
         site.cache().store().purge(&Purge::All, true);
-        let again = ask("a").await;
+        let again = requesting("a").await;
         let varies = [KEPT, ("etag", "\"1\""), ("vary", "x-word")];
-        origin.asked().await.answer(answer(304, &varies, ""));
+        origin.next_call().await.respond(response_with(304, &varies, ""));
         assert_eq!(text(again).await, "for a");
-        let other = ask("b").await;
-        origin.asked().await.answer(answer(200, &varies, "for b"));
+        let other = requesting("b").await;
+        origin.next_call().await.respond(response_with(200, &varies, "for b"));
         assert_eq!(text(other).await, "for b");
-        assert_eq!(text(ask("a").await).await, "for a");
+        assert_eq!(text(requesting("a").await).await, "for a");
         assert!(origin.is_idle());
     });
 }

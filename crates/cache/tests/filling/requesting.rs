@@ -5,7 +5,9 @@ use message::{Frame, shared_body};
 use net::worker::block_on_local;
 use wire::Method;
 
-use crate::site::{Site, answer, begin, done, get, get_with, growing_answer, request, text};
+use crate::site::{
+    Site, begin, done, get, get_with, growing_response, request, response_with, text,
+};
 
 const KEPT: (&str, &str) = ("cache-control", "max-age=60");
 
@@ -15,9 +17,9 @@ fn a_head_that_finds_nothing_brings_the_whole() {
         let (site, mut origin) = Site::plain();
         let route = site.worker(0);
         let client = begin(&route, request(Method::Head, "/", &[])).await;
-        let call = origin.asked().await;
+        let call = origin.next_call().await;
         assert_eq!(call.method, Method::Get);
-        call.answer(answer(200, &[KEPT, ("etag", "\"1\"")], "content"));
+        call.respond(response_with(200, &[KEPT, ("etag", "\"1\"")], "content"));
         let got = done(client).await.unwrap();
         assert_eq!((got.status, got.field("etag"), got.body.length()), (200, "\"1\"", Some(7)));
         drop(got);
@@ -35,10 +37,10 @@ fn a_part_is_taken_of_the_whole_while_that_comes() {
         let (site, mut origin) = Site::plain();
         let route = site.worker(0);
         let client = get_with(&route, "/", &[("range", "bytes=2-4")]).await;
-        let call = origin.asked().await;
+        let call = origin.next_call().await;
         assert_eq!(call.field("range"), None);
         let (mut writer, content) = shared_body(1 << 20, Some(7));
-        call.answer(growing_answer(&[KEPT], &content));
+        call.respond(growing_response(&[KEPT], &content));
         let got = done(client).await.unwrap();
         assert_eq!((got.status, got.field("content-range")), (206, "bytes 2-4/7"));
         writer.push(Bytes::from_static(b"content")).unwrap();
@@ -50,14 +52,14 @@ fn a_part_is_taken_of_the_whole_while_that_comes() {
 }
 
 #[test]
-fn a_client_that_has_it_already_is_told_so_while_it_comes() {
+fn a_client_that_has_it_already_is_notified_while_it_comes() {
     block_on_local(async {
         let (site, mut origin) = Site::plain();
         let route = site.worker(0);
         let client = get_with(&route, "/", &[("if-none-match", "\"1\"")]).await;
-        let call = origin.asked().await;
+        let call = origin.next_call().await;
         assert_eq!(call.field("if-none-match"), None);
-        call.answer(answer(200, &[KEPT, ("etag", "\"1\"")], "content"));
+        call.respond(response_with(200, &[KEPT, ("etag", "\"1\"")], "content"));
         assert_eq!(done(client).await.unwrap().status, 304);
         assert_eq!(text(get(&route, "/").await).await, "content");
     });
@@ -69,12 +71,13 @@ fn only_if_cached_gets_504_without_a_stored_response() {
     block_on_local(async {
         let (site, mut origin) = Site::plain();
         let route = site.worker(0);
-        let ask = async || get_with(&route, "/", &[("cache-control", "only-if-cached")]).await;
-        assert_eq!(done(ask().await).await.err().unwrap().status, 504);
+        let requesting =
+            async || get_with(&route, "/", &[("cache-control", "only-if-cached")]).await;
+        assert_eq!(done(requesting().await).await.err().unwrap().status, 504);
         let client = get(&route, "/").await;
-        origin.asked().await.answer(answer(200, &[KEPT], "content"));
+        origin.next_call().await.respond(response_with(200, &[KEPT], "content"));
         text(client).await;
-        assert_eq!(text(ask().await).await, "content");
+        assert_eq!(text(requesting().await).await, "content");
     });
 }
 
@@ -85,23 +88,23 @@ fn no_client_gets_a_coding_that_it_does_not_accept() {
     let long = "a line that is repeated\n".repeat(20_000);
     let coded = coding::encode_all(coding::Coding::Gzip, 1, long.as_bytes()).unwrap();
     block_on_local(async {
-        for said in [KEPT, ("cache-control", "no-store")] {
+        for declared in [KEPT, ("cache-control", "no-store")] {
             let (site, mut origin) = Site::plain();
             let route = site.worker(0);
             let plain = get(&route, "/").await;
             // A follower of a response for one client alone is forwarded with its own range.
-            let takes = match said == KEPT {
+            let takes = match declared == KEPT {
                 true => Some(get_with(&route, "/", &[("accept-encoding", "gzip")]).await),
                 false => None,
             };
             let piece_by_piece = coded.clone();
             let answering = tokio::task::spawn_local(async move {
-                let call = origin.asked().await;
+                let call = origin.next_call().await;
                 assert_eq!(call.field("accept-encoding"), Some("gzip"));
                 let length = Some(piece_by_piece.len() as u64);
                 let (mut writer, content) = shared_body(1 << 20, length);
-                let fields = [said, ("content-encoding", "gzip"), ("etag", "\"1\"")];
-                call.answer(growing_answer(&fields, &content));
+                let fields = [declared, ("content-encoding", "gzip"), ("etag", "\"1\"")];
+                call.respond(growing_response(&fields, &content));
                 for piece in piece_by_piece.chunks(1000) {
                     writer.push(Bytes::copy_from_slice(piece)).unwrap();
                 }
@@ -134,17 +137,17 @@ fn parameters_that_do_not_matter_share_what_is_stored() {
         let (site, mut origin) = Site::plain();
         let route = site.worker(0);
         let client = get(&route, "/a?id=1&utm=x").await;
-        let said = [KEPT, ("no-vary-search", "params=(\"utm\")")];
-        origin.asked().await.answer(answer(200, &said, "one"));
+        let declared = [KEPT, ("no-vary-search", "params=(\"utm\")")];
+        origin.next_call().await.respond(response_with(200, &declared, "one"));
         assert_eq!(text(client).await, "one");
         assert_eq!(text(get(&route, "/a?id=1&utm=y").await).await, "one");
         assert_eq!(text(get(&route, "/a?id=1").await).await, "one");
         assert!(origin.is_idle());
         let client = get(&route, "/a?id=2&utm=x").await;
-        let call = origin.asked().await;
+        let call = origin.next_call().await;
         // The form of the key: what does not matter is not sent.
         assert_eq!(call.target, "/a?id=2");
-        call.answer(answer(200, &said, "two"));
+        call.respond(response_with(200, &declared, "two"));
         assert_eq!(text(client).await, "two");
     });
 }
@@ -156,12 +159,12 @@ fn the_log_says_what_the_cache_did() {
         let (site, mut origin) = Site::plain();
         let route = site.worker(0);
         let (leader, waiter) = (get(&route, "/").await, get(&route, "/").await);
-        origin.asked().await.answer(answer(200, &[KEPT], "content"));
-        let said = |got: &crate::site::Got| (got.notes.cache, got.notes.upstream.clone());
+        origin.next_call().await.respond(response_with(200, &[KEPT], "content"));
+        let declared = |got: &crate::site::Got| (got.notes.cache, got.notes.upstream.clone());
         let leader = done(leader).await.unwrap();
-        assert_eq!(said(&leader), (Some("miss"), Some("the origin".into())));
-        assert_eq!(said(&done(waiter).await.unwrap()), (Some("coalesced"), None));
+        assert_eq!(declared(&leader), (Some("miss"), Some("the origin".into())));
+        assert_eq!(declared(&done(waiter).await.unwrap()), (Some("coalesced"), None));
         assert_eq!(leader.text().await.unwrap(), "content");
-        assert_eq!(said(&done(get(&route, "/").await).await.unwrap()), (Some("hit"), None));
+        assert_eq!(declared(&done(get(&route, "/").await).await.unwrap()), (Some("hit"), None));
     });
 }

@@ -40,7 +40,7 @@ pub(crate) struct Call {
     pub(crate) method: Method,
     pub(crate) target: String,
     pub(crate) headers: Headers,
-    answer: oneshot::Sender<ClientResponse>,
+    responder: oneshot::Sender<ClientResponse>,
 }
 
 /// What the origin answers.
@@ -63,10 +63,10 @@ impl Site {
 
     /// `settings` are those of the filter; its store is `pages`.
     pub(crate) fn new(settings: fn() -> Node) -> (Site, Origin) {
-        let (calls, heard) = mpsc::unbounded_channel();
+        let (calls, received) = mpsc::unbounded_channel();
         let shared = Arc::new(Shared::default());
         let caches = Caches::of(&shared);
-        (Site { settings, caches, shared, telemetry: Arc::default(), calls }, Origin(heard))
+        (Site { settings, caches, shared, telemetry: Arc::default(), calls }, Origin(received))
     }
 
     /// With a store of so much memory.
@@ -135,18 +135,18 @@ impl Handler for Waiting {
     fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, HandlerResult> {
         MaybeFuture::of(async move {
             request.notes.upstream = Some(Rc::from("the origin"));
-            let (answer, answered) = oneshot::channel();
+            let (responder, response) = oneshot::channel();
             let call = Call {
                 method: request.method.clone(),
                 target: String::from_utf8(request.target.raw().to_vec()).unwrap(),
                 headers: request.headers.clone(),
-                answer,
+                responder,
             };
             assert!(self.0.send(call).is_ok(), "the origin has gone");
-            let answer = answered.await.map_err(|_| Fault::internal("not answered"))?;
-            let mut response = Response::new(answer.status);
-            response.headers = answer.headers;
-            response.body = match answer.body {
+            let sent = response.await.map_err(|_| Fault::internal("no response"))?;
+            let mut response = Response::new(sent.status);
+            response.headers = sent.headers;
+            response.body = match sent.body {
                 Content::Whole(bytes) => Body::from(bytes),
                 Content::SharedBody(content) => content.body(),
                 Content::Fault(fault) => return Err(fault),
@@ -158,9 +158,9 @@ impl Handler for Waiting {
 
 impl Origin {
     /// The next request that comes.
-    pub(crate) async fn asked(&mut self) -> Call {
-        let heard = net::timer::within(PATIENCE, self.0.recv()).await;
-        heard.expect("the origin is not asked").unwrap()
+    pub(crate) async fn next_call(&mut self) -> Call {
+        let received = net::timer::within(PATIENCE, self.0.recv()).await;
+        received.expect("the origin is not asked").unwrap()
     }
 
     /// The request that has come, if there is one.
@@ -175,14 +175,16 @@ impl Origin {
 }
 
 impl Call {
-    pub(crate) fn answer(self, answer: ClientResponse) {
+    pub(crate) fn respond(self, response: ClientResponse) {
         // The client may have given up.
-        let _ = self.answer.send(answer);
+        let _ = self.responder.send(response);
     }
 
     /// Waits until the client has given up.
     pub(crate) async fn given_up(&mut self) {
-        net::timer::within(PATIENCE, self.answer.closed()).await.expect("it is still waited for");
+        net::timer::within(PATIENCE, self.responder.closed())
+            .await
+            .expect("it is still waited for");
     }
 
     pub(crate) fn field(&self, name: &str) -> Option<&str> {
@@ -191,13 +193,17 @@ impl Call {
 }
 
 /// An answer with these fields and this body.
-pub(crate) fn answer(status: u16, fields: &[(&str, &str)], body: &'static str) -> ClientResponse {
+pub(crate) fn response_with(
+    status: u16,
+    fields: &[(&str, &str)],
+    body: &'static str,
+) -> ClientResponse {
     let body = Content::Whole(Bytes::from_static(body.as_bytes()));
     ClientResponse { status, headers: headers(fields), body }
 }
 
 /// One whose body is no text.
-pub(crate) fn bytes_answer(fields: &[(&str, &str)], body: Vec<u8>) -> ClientResponse {
+pub(crate) fn bytes_response(fields: &[(&str, &str)], body: Vec<u8>) -> ClientResponse {
     ClientResponse {
         status: 200,
         headers: headers(fields),
@@ -206,7 +212,7 @@ pub(crate) fn bytes_answer(fields: &[(&str, &str)], body: Vec<u8>) -> ClientResp
 }
 
 /// One whose body the test adds to.
-pub(crate) fn growing_answer(fields: &[(&str, &str)], content: &SharedBody) -> ClientResponse {
+pub(crate) fn growing_response(fields: &[(&str, &str)], content: &SharedBody) -> ClientResponse {
     let body = Content::SharedBody(content.clone());
     ClientResponse { status: 200, headers: headers(fields), body }
 }

@@ -3,7 +3,9 @@
 use message::shared_body;
 use net::worker::block_on_local;
 
-use crate::site::{Origin, Site, answer, done, fault, get, get_with, growing_answer, text};
+use crate::site::{
+    Origin, Site, done, fault, get, get_with, growing_response, response_with, text,
+};
 
 const OLD: &str = "\"1\"";
 /// Stale at once, and to be confirmed.
@@ -16,10 +18,14 @@ const KEPT: (&str, &str) = ("cache-control", "max-age=60");
 async fn store(
     route: &std::rc::Rc<plugin::Route>,
     origin: &mut Origin,
-    said: (&'static str, &'static str),
+    declared: (&'static str, &'static str),
 ) {
     let client = get(route, "/").await;
-    origin.asked().await.answer(answer(200, &[said, ("etag", OLD), ("x-a", "old")], "content"));
+    origin.next_call().await.respond(response_with(
+        200,
+        &[declared, ("etag", OLD), ("x-a", "old")],
+        "content",
+    ));
     assert_eq!(text(client).await, "content");
 }
 
@@ -32,10 +38,10 @@ fn many_are_served_stale_while_one_request_revalidates() {
         for _ in 0..100 {
             assert_eq!(text(get(&route, "/").await).await, "content");
         }
-        let call = origin.asked().await;
+        let call = origin.next_call().await;
         assert_eq!(call.field("if-none-match"), Some(OLD));
         assert!(origin.is_idle());
-        call.answer(answer(200, &[KEPT], "newer"));
+        call.respond(response_with(200, &[KEPT], "newer"));
         while text(get(&route, "/").await).await != "newer" {
             tokio::task::yield_now().await;
         }
@@ -51,9 +57,9 @@ fn a_304_renews_what_is_stored() {
         let route = site.worker(0);
         store(&route, &mut origin, ASK).await;
         let client = get_with(&route, "/", &[("if-none-match", "\"other\"")]).await;
-        let call = origin.asked().await;
+        let call = origin.next_call().await;
         assert_eq!(call.headers.get_all("if-none-match").collect::<Vec<_>>(), [OLD.as_bytes()]);
-        call.answer(answer(304, &[("etag", OLD), ("x-a", "new"), KEPT], ""));
+        call.respond(response_with(304, &[("etag", OLD), ("x-a", "new"), KEPT], ""));
         let got = done(client).await.unwrap();
         assert_eq!((got.status, got.field("x-a")), (200, "new"));
         assert_eq!(
@@ -73,16 +79,16 @@ fn a_304_renews_what_is_stored() {
 
 /// RFC 9111 4.3.4: a 304 about something else says nothing of what is stored.
 #[test]
-fn a_304_for_another_representation_is_asked_about_again() {
+fn a_304_for_another_representation_is_revalidated_again() {
     block_on_local(async {
         let (site, mut origin) = Site::plain();
         let route = site.worker(0);
         store(&route, &mut origin, ASK).await;
         let client = get(&route, "/").await;
-        origin.asked().await.answer(answer(304, &[("etag", "\"2\"")], ""));
-        let call = origin.asked().await;
+        origin.next_call().await.respond(response_with(304, &[("etag", "\"2\"")], ""));
+        let call = origin.next_call().await;
         assert_eq!(call.field("if-none-match"), None);
-        call.answer(answer(200, &[KEPT, ("etag", "\"2\"")], "newer"));
+        call.respond(response_with(200, &[KEPT, ("etag", "\"2\"")], "newer"));
         assert_eq!(text(client).await, "newer");
     });
 }
@@ -91,25 +97,25 @@ fn a_304_for_another_representation_is_asked_about_again() {
 #[test]
 fn what_is_stale_is_served_when_the_origin_fails_and_the_origin_is_left_alone() {
     block_on_local(async {
-        for failure in [fault, |status| answer(status, &[], "sorry")] {
+        for failure in [fault, |status| response_with(status, &[], "sorry")] {
             let (site, mut origin) = Site::plain();
             let route = site.worker(0);
             store(&route, &mut origin, ERROR).await;
             let (one, two) = (get(&route, "/").await, get(&route, "/").await);
-            origin.asked().await.answer(failure(503));
+            origin.next_call().await.respond(failure(503));
             assert_eq!((text(one).await, text(two).await), ("content".into(), "content".into()));
-            let mut asked = 0;
+            let mut fetches = 0;
             for _ in 0..100 {
                 let client = get(&route, "/").await;
                 // It asks again after a moment, and on a slow machine that may be over.
                 tokio::task::yield_now().await;
                 if !client.is_finished() {
-                    origin.asked().await.answer(failure(503));
-                    asked += 1;
+                    origin.next_call().await.respond(failure(503));
+                    fetches += 1;
                 }
                 assert_eq!(text(client).await, "content");
             }
-            assert!(asked < 100, "the origin is not left alone");
+            assert!(fetches < 100, "the origin is not left alone");
             assert!(site.counted("tidegate_cache_stale_total", Some("error")) >= 102);
         }
     });
@@ -123,27 +129,27 @@ fn what_must_be_confirmed_is_not_served_when_it_cannot_be() {
         let route = site.worker(0);
         store(&route, &mut origin, STRICT).await;
         let client = get(&route, "/").await;
-        origin.asked().await.answer(fault(504));
+        origin.next_call().await.respond(fault(504));
         assert_eq!(done(client).await.err().unwrap().status, 504);
     });
 }
 
 /// A failed answer leaves what is stored as it is.
 #[test]
-fn what_is_stored_survives_an_answer_that_is_cut_off() {
+fn what_is_stored_survives_a_response_that_is_cut_off() {
     block_on_local(async {
         let (site, mut origin) = Site::plain();
         let route = site.worker(0);
         store(&route, &mut origin, ASK).await;
         let client = get(&route, "/").await;
         let (writer, content) = shared_body(1 << 20, Some(100));
-        origin.asked().await.answer(growing_answer(&[KEPT], &content));
+        origin.next_call().await.respond(growing_response(&[KEPT], &content));
         drop(writer);
         assert!(done(client).await.unwrap().text().await.is_err());
         let client = get(&route, "/").await;
-        let call = origin.asked().await;
+        let call = origin.next_call().await;
         assert_eq!(call.field("if-none-match"), Some(OLD));
-        call.answer(answer(304, &[("etag", OLD), KEPT], ""));
+        call.respond(response_with(304, &[("etag", OLD), KEPT], ""));
         assert_eq!(text(client).await, "content");
     });
 }
@@ -159,10 +165,10 @@ fn followers_revalidate_for_themselves_what_must_be_revalidated() {
         let clients = [get(&route, "/").await, get(&route, "/").await, get(&route, "/").await];
         let confirm = |call: crate::site::Call| {
             assert_eq!(call.field("if-none-match"), Some(OLD));
-            call.answer(answer(304, &[("etag", OLD), ASK], ""));
+            call.respond(response_with(304, &[("etag", OLD), ASK], ""));
         };
-        confirm(origin.asked().await);
-        let calls = [origin.asked().await, origin.asked().await];
+        confirm(origin.next_call().await);
+        let calls = [origin.next_call().await, origin.next_call().await];
         calls.into_iter().for_each(confirm);
         for client in clients {
             assert_eq!(text(client).await, "content");

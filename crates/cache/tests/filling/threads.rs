@@ -19,7 +19,7 @@ struct World {
     now: [AtomicU64; PAGES],
     /// What each page must say at least: what it said before came out of the cache.
     least: [AtomicU64; PAGES],
-    asked: AtomicU64,
+    fetches: AtomicU64,
     /// How often a worker's clients were all answered.
     turns: AtomicU64,
     over: AtomicBool,
@@ -35,10 +35,10 @@ impl Handler for Pages {
 
     fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, HandlerResult> {
         MaybeFuture::of(async move {
-            let asked = self.0.asked.fetch_add(1, Ordering::Relaxed);
+            let fetches = self.0.fetches.fetch_add(1, Ordering::Relaxed);
             let page: usize = request.target.path()[1..].parse().unwrap();
             let says = self.0.now[page].load(Ordering::SeqCst);
-            for _ in 0..asked % 7 {
+            for _ in 0..fetches % 7 {
                 tokio::task::yield_now().await;
             }
             let mut response = Response::text(200, says.to_string());

@@ -93,7 +93,7 @@ mod tests {
     use super::{AccessSettings, LogSettings, LogTarget};
 
     #[test]
-    fn there_is_no_access_log_unless_asked_for() {
+    fn there_is_no_access_log_unless_requested() {
         assert_eq!(LogSettings::default().access, None);
         let log: LogSettings = read(&node!({ "access": { "path": "a.log" } })).unwrap();
         assert_eq!(log.access.unwrap().path, LogTarget::File("a.log".into()));

@@ -27,7 +27,7 @@ fn every_framing_is_read_to_its_end() {
 }
 
 #[test]
-fn an_answer_split_at_every_byte_is_the_same_answer() {
+fn a_response_split_at_every_byte_is_the_same_response() {
     block_on_local(async {
         let answer = "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n\
                       HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n\
@@ -74,7 +74,7 @@ fn a_body_that_came_with_its_head_frees_the_connection_at_once() {
 }
 
 #[test]
-fn the_answer_to_head_keeps_its_length_and_has_no_body() {
+fn the_response_to_head_keeps_its_length_and_has_no_body() {
     block_on_local(async {
         let (server, pool) = alone();
         let serve = async {
@@ -93,7 +93,7 @@ fn the_answer_to_head_keeps_its_length_and_has_no_body() {
 }
 
 #[test]
-fn hop_by_hop_fields_of_an_answer_stay_behind() {
+fn hop_by_hop_fields_of_a_response_stay_behind() {
     block_on_local(async {
         let (outcome, _) = get_answered(
             "HTTP/1.1 200 OK\r\nConnection: close, X-Internal\r\nX-Internal: 1\r\n\
@@ -171,7 +171,7 @@ fn early_hints_are_passed_on_and_continue_is_not() {
 }
 
 #[test]
-fn a_streamed_body_is_read_no_faster_than_asked_for() {
+fn a_streamed_body_is_read_no_faster_than_requested() {
     block_on_local(async {
         let (server, pool) = alone();
         let size = 8 * 1024 * 1024;
@@ -203,7 +203,7 @@ fn a_streamed_body_is_read_no_faster_than_asked_for() {
 }
 
 #[test]
-fn an_early_answer_stops_the_request() {
+fn an_early_response_stops_the_request() {
     block_on_local(async {
         let (server, pool) = alone();
         let serve = async {

@@ -16,7 +16,7 @@ async fn fault_of(answer: impl AsRef<[u8]>) -> Fault {
 }
 
 #[test]
-fn truncated_and_malformed_answers_are_faults() {
+fn truncated_and_malformed_responses_are_faults() {
     block_on_local(async {
         let endless = format!("HTTP/1.1 200 OK\r\n{}", "X-More: 1234567890\r\n".repeat(3000));
         let many = format!("HTTP/1.1 200 OK\r\n{}\r\n", "A: 1\r\n".repeat(200));
@@ -58,7 +58,7 @@ fn truncated_and_malformed_answers_are_faults() {
 }
 
 #[test]
-fn nothing_is_retried_after_a_malformed_answer_and_idempotent_requests_after_none() {
+fn nothing_is_retried_after_a_malformed_response_and_idempotent_requests_after_none() {
     block_on_local(async {
         assert_eq!(fault_of("junk\r\n\r\n").await.retry, Retry::Never);
         assert_eq!(fault_of("").await.retry, Retry::IfIdempotent);
@@ -117,7 +117,7 @@ fn a_missing_unix_socket_is_a_refused_connection() {
 }
 
 #[test]
-fn bytes_behind_an_answer_end_the_connection_but_not_the_answer() {
+fn bytes_behind_a_response_end_the_connection_but_not_the_response() {
     block_on_local(async {
         for answer in [
             "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok and more",
@@ -218,7 +218,7 @@ fn a_server_that_does_not_read_runs_into_the_write_time_out() {
 }
 
 #[test]
-fn dropping_the_answer_closes_the_connection() {
+fn dropping_the_response_closes_the_connection() {
     block_on_local(async {
         let (server, pool) = alone();
         let serve = server.answer_to_the_end("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello");

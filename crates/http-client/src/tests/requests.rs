@@ -91,7 +91,7 @@ fn connection_cannot_strip_fields_that_identify_the_client() {
 }
 
 #[test]
-fn forwarded_is_sent_where_asked_for() {
+fn forwarded_is_sent_where_requested() {
     block_on_local(async {
         let mut request = from_client(request(Method::Get));
         request.facts = Rc::new(ConnectionFacts {
@@ -203,7 +203,7 @@ impl BodyStream for Shy {
 }
 
 #[test]
-fn the_body_is_asked_for_only_when_the_head_is_out() {
+fn the_body_is_requested_only_when_the_head_is_out() {
     block_on_local(async {
         let (server, pool) = alone();
         let asked = Rc::new(std::cell::Cell::new(false));

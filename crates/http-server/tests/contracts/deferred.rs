@@ -37,7 +37,7 @@ impl Handler for Instant {
 
 /// More than may wait at a time, in one turn.
 #[test]
-fn each_of_many_clients_gets_its_own_answer() {
+fn each_of_many_clients_gets_its_own_response() {
     block_on_local(async {
         let answered = Rc::new(Cell::new(0));
         let address = serve(Vec::new(), Instant { answered: answered.clone() });
@@ -96,7 +96,7 @@ fn a_client_that_reads_late_gets_what_its_socket_did_not_take() {
 
 /// It finds the request and the end in one turn.
 #[test]
-fn an_answer_leaves_before_its_connection_ends() {
+fn a_response_leaves_before_its_connection_ends() {
     block_on_local(async {
         let (mut client, filled) = full();
         client.get("/last").await;
@@ -109,7 +109,7 @@ fn an_answer_leaves_before_its_connection_ends() {
 
 /// The first read takes as much as one may, so the next request is taken in the same turn.
 #[test]
-fn no_answer_overtakes_one_that_was_deferred() {
+fn no_response_overtakes_one_that_was_deferred() {
     block_on_local(async {
         let (ours, theirs) = Stream::pair().unwrap();
         serve_alone(ours, Rc::new(Instant { answered: Rc::default() }));

@@ -65,7 +65,7 @@ fn the_connection_is_the_handlers_once_101_is_out() {
 }
 
 #[test]
-fn a_request_without_upgrade_is_answered_and_the_connection_persists() {
+fn a_request_without_upgrade_is_handled_and_the_connection_persists() {
     block_on_local(async {
         let (address, _) = shouting();
         let mut client = Client::connect(address).await;

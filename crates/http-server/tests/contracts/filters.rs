@@ -105,7 +105,7 @@ fn both_hooks_may_wait_and_keep_their_order() {
 }
 
 #[test]
-fn a_filter_that_waited_may_answer_and_those_behind_it_see_nothing() {
+fn a_filter_that_waited_may_respond_and_those_behind_it_see_nothing() {
     let (answer, notes) = through("/answered");
     assert!(answer.ends_with("from the filter") && !answer.contains("x-late"), "{answer}");
     assert_eq!(notes, ["one request", "two request", "one response"]);

@@ -39,7 +39,7 @@ fn hints() -> (Hints, Rc<Semaphore>, Rc<Cell<Option<Request>>>) {
 }
 
 #[test]
-fn early_hints_arrive_while_the_answer_is_made() {
+fn early_hints_arrive_while_the_response_is_made() {
     block_on_local(async {
         let (handler, go_on, kept) = hints();
         let mut client = Client::connect(serve(Vec::new(), handler)).await;
@@ -102,7 +102,7 @@ fn a_client_that_expects_it_gets_100_continue_when_the_body_is_read() {
 }
 
 #[test]
-fn an_interim_status_is_no_answer() {
+fn an_interim_status_is_no_response() {
     struct Interim;
     impl Handler for Interim {
         fn name(&self) -> &'static str {

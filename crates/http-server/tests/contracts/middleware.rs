@@ -161,7 +161,7 @@ impl Middleware for Knows {
 }
 
 #[test]
-fn an_answer_that_is_known_at_once_passes_the_filters_before_it_and_nothing_else() {
+fn a_response_that_is_known_at_once_passes_the_filters_before_it_and_nothing_else() {
     block_on_local(async {
         let stages = vec![filter(Marks("before")), surround(Knows), filter(Marks("behind"))];
         let handled = Rc::new(Cell::new(0));

@@ -19,7 +19,7 @@ fn start() -> SocketAddr {
 }
 
 #[test]
-fn blocking_code_answers() {
+fn blocking_code_responds() {
     block_on_local(async {
         let mut client = Client::connect(start()).await;
         let head = "POST /text HTTP/1.1\r\nHost: a\r\nContent-Length: 13\r\n";
@@ -76,7 +76,7 @@ fn a_client_that_leaves_is_noticed_and_the_thread_continues() {
 }
 
 #[test]
-fn a_full_queue_is_answered_with_503_at_once() {
+fn a_full_queue_gets_503_at_once() {
     block_on_local(async {
         let (queue, exchanges) = sync_channel::<OffloadedRequest>(1);
         let address = serve(Vec::new(), OffloadHandler::new(queue, Limits::default()));
@@ -98,7 +98,7 @@ fn a_full_queue_is_answered_with_503_at_once() {
 }
 
 #[test]
-fn an_answer_that_is_dropped_in_its_middle_cannot_pass_for_whole() {
+fn a_response_that_is_dropped_in_its_middle_cannot_pass_for_whole() {
     block_on_local(async {
         let (queue, exchanges) = sync_channel::<OffloadedRequest>(1);
         let breaking = std::thread::spawn(move || {

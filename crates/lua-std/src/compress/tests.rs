@@ -129,7 +129,7 @@ fn nothing_unpacks_past_its_limit() {
 }
 
 #[test]
-fn damage_is_told() {
+fn damage_is_reported() {
     holds(
         r#"
         local text = string.rep("some text ", 1000)

@@ -1,12 +1,12 @@
 //! Files and directories, each test in its own directory.
 
-use crate::testing::said;
+use crate::testing::output;
 
 /// Runs a program with its own directory, `dir`.
 fn in_directory(program: &str) -> Vec<String> {
     let folder = tempfile::tempdir().unwrap();
     let dir = folder.path().display();
-    said(&format!(
+    output(&format!(
         "local silly, fs, dir = require 'silly', require 'tide.fs', '{dir}'\n\
          local task, errno = require 'silly.task', require 'silly.errno'\n\
          {program}\nsilly.exit()"
@@ -28,7 +28,7 @@ fn whole_files() {
         say(pcall(fs.write, path))
         say(pcall(fs.read, path, -1))
     "#;
-    let said = in_directory(program);
+    let output = in_directory(program);
     let expected = [
         "nil No such file or directory (2)",
         "true true",
@@ -39,9 +39,15 @@ fn whole_files() {
         "nil Is a directory (21)",
         "nil this is no regular file",
     ];
-    assert_eq!(said[..8], expected);
-    assert!(said[8].contains("bad argument #2 to 'write' (string expected, got nil)"), "{said:?}");
-    assert!(said[9].contains("bad argument #2 to 'read' (a number of bytes expected)"), "{said:?}");
+    assert_eq!(output[..8], expected);
+    assert!(
+        output[8].contains("bad argument #2 to 'write' (string expected, got nil)"),
+        "{output:?}"
+    );
+    assert!(
+        output[9].contains("bad argument #2 to 'read' (a number of bytes expected)"),
+        "{output:?}"
+    );
 }
 
 #[test]
@@ -93,15 +99,15 @@ fn open_files() {
         say(file:read(1))
         say(pcall(fs.open, path, "rw"))
     "#;
-    let said = in_directory(program);
+    let output = in_directory(program);
     let expected = [
         "true true true",
         "hello  world",
         "nil End of file (10004)",
         "nil Bad file descriptor (9)",
     ];
-    assert_eq!(said[..4], expected);
-    assert!(said[4].contains("\"r\", \"w\" or \"a\" expected"), "{said:?}");
+    assert_eq!(output[..4], expected);
+    assert!(output[4].contains("\"r\", \"w\" or \"a\" expected"), "{output:?}");
 }
 
 #[test]
@@ -132,14 +138,14 @@ fn watches_report_events_of_directories_and_files() {
         say(watch:read())
         say(fs.watch(dir .. "/none/a"))
     "#;
-    let said = in_directory(program);
-    assert_eq!(said[..4], ["nil Connection timed out (110)", "a a", "create b", "a"]);
-    assert!(said[4].contains("another task reads from this watch"), "{said:?}");
+    let output = in_directory(program);
+    assert_eq!(output[..4], ["nil Connection timed out (110)", "a a", "create b", "a"]);
+    assert!(output[4].contains("another task reads from this watch"), "{output:?}");
     let expected = [
         "nil Connection timed out (110)",
         "nil Socket is closed (10003)",
         "nil Socket is closed (10003)",
         "nil No such file or directory (2)",
     ];
-    assert_eq!(said[5..], expected);
+    assert_eq!(output[5..], expected);
 }

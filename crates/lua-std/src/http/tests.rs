@@ -1,6 +1,6 @@
 //! Server and client of one program talk to each other, and to bare connections.
 
-use crate::testing::{run_here, said};
+use crate::testing::{output, run_here};
 
 /// The start of every program here: `serve(handler[, conf])` gives a URL without its path.
 const BEGIN: &str = r#"
@@ -26,7 +26,7 @@ const BEGIN: &str = r#"
 "#;
 
 fn check(program: &str, expected: &[&str]) {
-    let lines = said(&format!("{BEGIN}{program}\nsilly.exit(0)"));
+    let lines = output(&format!("{BEGIN}{program}\nsilly.exit(0)"));
     assert_eq!(lines, expected);
 }
 
@@ -188,7 +188,7 @@ fn a_client_that_waits_for_100_gets_it_when_the_body_is_read() {
 }
 
 #[test]
-fn a_gzipped_answer_comes_out_plain() {
+fn a_gzipped_response_comes_out_plain() {
     check(
         r#"
         local gzip = require "silly.compress.gzip"
@@ -325,7 +325,7 @@ fn a_listener_ends_with_its_vm() {
 }
 
 #[test]
-fn a_handler_whose_client_has_gone_is_told() {
+fn a_handler_is_notified_when_its_client_has_gone() {
     check(
         r#"
         local told = require "silly.sync.channel".new()

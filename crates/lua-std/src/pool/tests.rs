@@ -1,6 +1,6 @@
 //! Pools: the order of waiters, reuse, and closing.
 
-use crate::testing::said;
+use crate::testing::output;
 
 /// `make(options)` is a pool of numbered things, whose life is told.
 const HEAD: &str = r#"
@@ -18,7 +18,7 @@ const HEAD: &str = r#"
 "#;
 
 fn with_pool(program: &str) -> Vec<String> {
-    said(&format!("{HEAD}{program}\nsilly.exit()"))
+    output(&format!("{HEAD}{program}\nsilly.exit()"))
 }
 
 #[test]
@@ -38,7 +38,7 @@ fn returned_resources_are_reused_and_failed_ones_dropped() {
         p:close()
         say(p:take("a"))
     "#;
-    let said = with_pool(program);
+    let output = with_pool(program);
     let expected = [
         "1 first",
         "1",
@@ -51,9 +51,9 @@ fn returned_resources_are_reused_and_failed_ones_dropped() {
         "false again",
         "1 1 1 3 2",
     ];
-    assert_eq!(said[..10], expected);
-    assert!(said[10].contains("bad argument #1 to 'give' (not lent by this pool)"), "{said:?}");
-    assert_eq!(said[11..], ["close 3", "nil Socket is closed (10003)"]);
+    assert_eq!(output[..10], expected);
+    assert!(output[10].contains("bad argument #1 to 'give' (not lent by this pool)"), "{output:?}");
+    assert_eq!(output[11..], ["close 3", "nil Socket is closed (10003)"]);
 }
 
 #[test]
@@ -79,10 +79,10 @@ fn waiters_are_served_in_order_or_time_out() {
         local stat = p:stat()
         say(stat.open, stat.idle, stat.refused)
     "#;
-    let said = with_pool(program);
+    let output = with_pool(program);
     let expected = ["nil Connection timed out (110)", "3", "1 2", "close 2", "2 3", "3 3"];
-    assert_eq!(said[..6], expected, "{said:?}");
-    assert!(said.last().unwrap().ends_with("1"), "{said:?}");
+    assert_eq!(output[..6], expected, "{output:?}");
+    assert!(output.last().unwrap().ends_with("1"), "{output:?}");
 }
 
 #[test]
@@ -102,9 +102,9 @@ fn opening_in_vain_lets_the_next_one_try() {
         group:wait()
         say(p:stat().open)
     "#;
-    let said = with_pool(program);
-    assert!(said[0].starts_with("false"), "{said:?}");
-    assert_eq!(said[1..], ["false worse", "true 3", "1"]);
+    let output = with_pool(program);
+    assert!(output[0].starts_with("false"), "{output:?}");
+    assert_eq!(output[1..], ["false worse", "true 3", "1"]);
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn the_old_the_idle_and_the_sick_are_closed() {
         say(p:take("b").key)
         say(pcall(pool.new, {}))
     "#;
-    let said = with_pool(program);
+    let output = with_pool(program);
     let expected = [
         "close 1",
         "idle 0",
@@ -143,6 +143,6 @@ fn the_old_the_idle_and_the_sick_are_closed() {
         "close 5",
         "b",
     ];
-    assert_eq!(said[..9], expected);
-    assert!(said[9].contains("bad argument #1 to 'new' (open is missing)"), "{said:?}");
+    assert_eq!(output[..9], expected);
+    assert!(output[9].contains("bad argument #1 to 'new' (open is missing)"), "{output:?}");
 }

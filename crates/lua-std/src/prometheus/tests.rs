@@ -1,10 +1,10 @@
 //! The numbers of programs, as text.
 
-use crate::testing::said;
+use crate::testing::output;
 
 fn with_metrics(program: &str) -> Vec<String> {
     let head = "local silly, prometheus = require 'silly', require 'silly.metrics.prometheus'";
-    said(&format!("{head}\n{program}\nsilly.exit()"))
+    output(&format!("{head}\n{program}\nsilly.exit()"))
 }
 
 #[test]
@@ -57,18 +57,18 @@ fn own_registries_and_errors() {
         local again = prometheus.counter("b", "", { "x" })
         say(again:labels("1"):get(), labelled:labels(1) == labelled:labels(1))
     "#;
-    let said = with_metrics(program);
-    assert_eq!(said[0], "true true 0");
-    for (said, expected) in said[1..6].iter().zip([
+    let output = with_metrics(program);
+    assert_eq!(output[0], "true true 0");
+    for (output, expected) in output[1..6].iter().zip([
         "'a' is already declared differently",
         "'tidegate_a' has a prefix reserved for the server's metrics",
         "'b' has labels; which ones?",
         "'b' has 1 labels, got 0",
         "a counter never falls",
     ]) {
-        assert!(said.starts_with("false") && said.contains(expected), "{said}");
+        assert!(output.starts_with("false") && output.contains(expected), "{output}");
     }
-    assert_eq!(said[6], "0.0 true");
+    assert_eq!(output[6], "0.0 true");
 }
 
 #[test]

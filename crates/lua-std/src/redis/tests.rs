@@ -1,6 +1,6 @@
 //! Redis by programs, against servers that say what the test wants.
 
-use crate::testing::said;
+use crate::testing::output;
 
 /// A server that answers as its script says: `serve(conn, words)` for each command.
 const SERVER: &str = r##"
@@ -31,7 +31,7 @@ const SERVER: &str = r##"
 "##;
 
 fn with_server(program: &str) -> Vec<String> {
-    said(&format!("{SERVER}{program}\nsilly.exit()"))
+    output(&format!("{SERVER}{program}\nsilly.exit()"))
 }
 
 #[test]
@@ -55,9 +55,9 @@ fn what_replies_become() {
         say(pcall(db.select, db, 1))
         say(pcall(redis.new, { addr = "a", timeout = "x" }))
     "##;
-    let said = with_server(program);
+    let output = with_server(program);
     assert_eq!(
-        said[..8],
+        output[..8],
         [
             "true OK",
             "false ERR no",
@@ -69,9 +69,12 @@ fn what_replies_become() {
             "0",
         ]
     );
-    assert!(said[8].contains("bad argument #1 to 'get' (string or number expected, got table)"));
-    assert!(said[9].contains("the database is chosen by new{db = }"), "{said:?}");
-    assert!(said[10].contains("bad argument #1 to 'new' (timeout: integer expected)"), "{said:?}");
+    assert!(output[8].contains("bad argument #1 to 'get' (string or number expected, got table)"));
+    assert!(output[9].contains("the database is chosen by new{db = }"), "{output:?}");
+    assert!(
+        output[10].contains("bad argument #1 to 'new' (timeout: integer expected)"),
+        "{output:?}"
+    );
 }
 
 #[test]
@@ -94,7 +97,7 @@ fn many_coroutines_share_a_connection_in_order() {
 }
 
 #[test]
-fn a_greeting_comes_first_and_its_refusal_is_told() {
+fn a_greeting_comes_first_and_its_refusal_is_reported() {
     let program = r##"
         local seen = {}
         local function serve(conn, words)

@@ -1,6 +1,6 @@
 //! Pipelines: what comes out, and what ends them.
 
-use crate::testing::said;
+use crate::testing::output;
 
 const HEAD: &str = r#"
     local silly, task, time = require "silly", require "silly.task", require "silly.time"
@@ -17,7 +17,7 @@ const HEAD: &str = r#"
 "#;
 
 fn with_stream(program: &str) -> Vec<String> {
-    said(&format!("{HEAD}{program}\nsilly.exit()"))
+    output(&format!("{HEAD}{program}\nsilly.exit()"))
 }
 
 #[test]
@@ -40,11 +40,11 @@ fn what_is_packed_comes_back_however_it_is_cut() {
         say(stream.run(stream.text("abc") | stream.lines(2) | stream.tolist()))
         say(stream.run(stream.text("abc*") | stream.unbase64() | stream.totext()))
     "#;
-    let said = with_stream(program);
-    assert_eq!(said[..4], ["5001 line of text end"; 4]);
-    assert!(said[4].starts_with("true nil") && said[4].contains("larger"), "{said:?}");
-    assert_eq!(said[5..7], ["true", "nil a line is longer than 2 bytes"]);
-    assert!(said[7].starts_with("nil "), "{said:?}");
+    let output = with_stream(program);
+    assert_eq!(output[..4], ["5001 line of text end"; 4]);
+    assert!(output[4].starts_with("true nil") && output[4].contains("larger"), "{output:?}");
+    assert_eq!(output[5..7], ["true", "nil a line is longer than 2 bytes"]);
+    assert!(output[7].starts_with("nil "), "{output:?}");
 }
 
 #[test]
@@ -74,11 +74,11 @@ fn stages_and_early_ends() {
         say(stream.run(stream.from(function() return nil, "torn" end) | stream.totext()))
         say(pcall(function() return stream.totext() | stream.gzip() end))
     "#;
-    let said = with_stream(program);
-    assert_eq!(said[..6], ["10 30 50 1", "4 2", "nil no", "false 4", "10 5", "1 2 2",]);
-    assert!(said[6].starts_with("nil line 2: "), "{said:?}");
-    assert_eq!(said[7], "nil torn");
-    assert!(said[8].starts_with("false"), "{said:?}");
+    let output = with_stream(program);
+    assert_eq!(output[..6], ["10 30 50 1", "4 2", "nil no", "false 4", "10 5", "1 2 2",]);
+    assert!(output[6].starts_with("nil line 2: "), "{output:?}");
+    assert_eq!(output[7], "nil torn");
+    assert!(output[8].starts_with("false"), "{output:?}");
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn files_and_connections_hold_their_source_back() {
         say(stream.run(stream.file(path .. "-none") | stream.totext()))
         task.wait()
     "#;
-    let said = with_stream(program);
+    let output = with_stream(program);
     let expected = ["true", "true", "nil No such file or directory (2)", "30000000", "true"];
-    assert_eq!(said, expected);
+    assert_eq!(output, expected);
 }

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use crate::context::{VmContext, open_vm};
-use crate::testing::{run, said};
+use crate::testing::{output, run};
 use lua_vm::VmOptions;
 
 #[test]
@@ -15,7 +15,7 @@ fn the_main_script_is_a_coroutine_and_may_wait() {
         say(time.monotonic() - before >= 5)
         silly.exit(0)
     "#;
-    assert_eq!(said(program), ["true"]);
+    assert_eq!(output(program), ["true"]);
 }
 
 #[test]
@@ -26,7 +26,7 @@ fn fork_queues_and_what_is_ready_runs_first_in_first_out() {
         task.fork(function(x) say("b", x) end, 2)
         say("main", task.readycount())
     "#;
-    assert_eq!(said(program), ["main 2", "a 1", "b 2", "c"]);
+    assert_eq!(output(program), ["main 2", "a 1", "b 2", "c"]);
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn wait_and_wakeup_carry_one_value_and_misuse_is_a_bug() {
         silly.exit()
     "#;
     let expected = ["WAIT", "READY", "false true", "value", "RUN nil", "true"];
-    assert_eq!(said(program), expected);
+    assert_eq!(output(program), expected);
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn an_event_is_handled_completely_before_the_next() {
         local until_ms = time.monotonic() + 5
         while time.monotonic() < until_ms do end
     "#;
-    assert_eq!(said(program), ["first", "woken by the first", "second"]);
+    assert_eq!(output(program), ["first", "woken by the first", "second"]);
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn a_timer_that_is_due_can_still_be_cancelled_by_the_event_before_it() {
         local until_ms = time.monotonic() + 5
         while time.monotonic() < until_ms do end
     "#;
-    assert_eq!(said(program), ["cancelled"]);
+    assert_eq!(output(program), ["cancelled"]);
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn an_uncaught_error_ends_its_coroutine_only() {
         say("alive")
         silly.exit()
     "#;
-    assert_eq!(said(program), ["closed", "alive"]);
+    assert_eq!(output(program), ["closed", "alive"]);
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn errors_of_modules_are_strings() {
         "true",
         "End of file (10004) Unknown error 'NONSENSE'",
     ];
-    assert_eq!(said(program), expected);
+    assert_eq!(output(program), expected);
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn time_outs_throttles_and_debounces() {
         "debounced 2",
         "throttled 3",
     ];
-    assert_eq!(said(program), expected);
+    assert_eq!(output(program), expected);
 }
 
 #[test]
@@ -202,7 +202,7 @@ fn hooks_are_called_for_every_task_and_their_errors_are_logged() {
         "4 3",
         "false bad argument #1 to 'hook' (function expected, got number)",
     ];
-    assert_eq!(said(program), expected);
+    assert_eq!(output(program), expected);
 }
 
 #[test]
@@ -217,7 +217,7 @@ fn a_hundred_thousand_coroutines_sleep_and_wake() {
         say(awake)
         silly.exit()
     "#;
-    assert_eq!(said(program), ["100000"]);
+    assert_eq!(output(program), ["100000"]);
 }
 
 #[test]
@@ -275,10 +275,10 @@ fn a_script_that_closes_or_resumes_threads_of_tasks_breaks_only_itself() {
         say("alive")
         silly.exit()
     "#;
-    let said = said(program);
-    assert_eq!(said.last().map(String::as_str), Some("alive"), "{said:?}");
-    assert!((1..=100).all(|n| said.contains(&n.to_string())), "{said:?}");
-    assert!(!said.iter().any(|line| line.starts_with("never")), "{said:?}");
+    let output = output(program);
+    assert_eq!(output.last().map(String::as_str), Some("alive"), "{output:?}");
+    assert!((1..=100).all(|n| output.contains(&n.to_string())), "{output:?}");
+    assert!(!output.iter().any(|line| line.starts_with("never")), "{output:?}");
 }
 
 #[test]
@@ -307,7 +307,7 @@ fn finalizers_run_last_and_may_call_anything() {
         end })
         silly.exit()
     "#;
-    assert_eq!(said(program), [""; 0]);
+    assert_eq!(output(program), [""; 0]);
 }
 
 #[test]
@@ -326,5 +326,5 @@ fn large_strings_are_collected_before_they_pile_up() {
         say(most - held < 150 << 20 or (most - held) >> 20)
         silly.exit()
     "#;
-    assert_eq!(said(program), ["true"]);
+    assert_eq!(output(program), ["true"]);
 }

@@ -1,12 +1,12 @@
 //! The modules that are written in Lua.
 
-use crate::testing::said;
+use crate::testing::output;
 
 fn program(text: &str) -> Vec<String> {
     let prelude = r#"
         local task, time, silly = require "silly.task", require "silly.time", require "silly"
     "#;
-    said(&format!("{prelude}{text} silly.exit()"))
+    output(&format!("{prelude}{text} silly.exit()"))
 }
 
 #[test]
@@ -100,11 +100,11 @@ fn groups_wait_and_flights_share() {
         group:wait()
     "#;
     let expected = ["3", "a 2", "a 2", "a 2", "false no", "false no"];
-    let mut said = program(text);
-    said[1..].sort();
+    let mut output = program(text);
+    output[1..].sort();
     let mut sorted = expected.map(str::to_owned).to_vec();
     sorted[1..].sort();
-    assert_eq!(said, sorted);
+    assert_eq!(output, sorted);
 }
 
 /// Bytes that reading lines out of a buffer looks at or copies, for so many lines.
@@ -216,14 +216,14 @@ fn containers() {
         "a true nil 2",
         "de de 0 true",
     ];
-    let said: Vec<String> = program(text)
+    let output: Vec<String> = program(text)
         .iter()
         .map(|line| match line.split_once("program:") {
             Some((before, after)) => format!("{before}{}", after.split_once(": ").unwrap().1),
             None => line.clone(),
         })
         .collect();
-    assert_eq!(said, expected);
+    assert_eq!(output, expected);
 }
 
 #[test]
@@ -278,11 +278,11 @@ fn a_console_listens_on_a_unix_socket_only() {
         "#,
         folder.path().display()
     );
-    let said = program(&text);
-    assert!(said[0].starts_with("nil a console listens on a Unix socket only"), "{said:?}");
-    assert_eq!(said[1..4], ["PONG", "hi bob", "no command NONSENSE; HELP lists them"]);
-    assert!(said[4].starts_with("pid "), "{said:?}");
-    assert_eq!(said[5], "nil End of file (10004)");
+    let output = program(&text);
+    assert!(output[0].starts_with("nil a console listens on a Unix socket only"), "{output:?}");
+    assert_eq!(output[1..4], ["PONG", "hi bob", "no command NONSENSE; HELP lists them"]);
+    assert!(output[4].starts_with("pid "), "{output:?}");
+    assert_eq!(output[5], "nil End of file (10004)");
 }
 
 #[test]
@@ -323,7 +323,7 @@ fn after_closing(program: &str) -> Vec<String> {
             return thread
         end
     "#;
-    said(&format!("{head}{program}\nsilly.exit()"))
+    output(&format!("{head}{program}\nsilly.exit()"))
 }
 
 #[test]
@@ -465,5 +465,5 @@ fn numbers_of_any_size_are_no_trouble() {
     "#;
     let expected =
         ["1 9223372036854775807", "true", "x", "true x nil", "true", "127.0.0.1", "x", "in time"];
-    assert_eq!(said(program), expected);
+    assert_eq!(output(program), expected);
 }

@@ -1,6 +1,6 @@
 //! Connections as programs see them, both ends in one VM.
 
-use crate::testing::said;
+use crate::testing::output;
 
 /// A program with a server on a free port: `serve(fn)` gives an address to connect to.
 fn program(text: &str) -> Vec<String> {
@@ -12,7 +12,7 @@ fn program(text: &str) -> Vec<String> {
             return listener.addr, listener
         end
     "#;
-    said(&format!("{prelude}{text}"))
+    output(&format!("{prelude}{text}"))
 }
 
 #[test]
@@ -278,11 +278,11 @@ fn all_waiting_tasks_get_the_error_of_a_broken_connection() {
         silly.exit()
     "#;
     let reason = "nil No buffer space available (105)";
-    let mut said = program(text);
-    assert_eq!(said.remove(0), reason);
-    said.sort();
+    let mut output = program(text);
+    assert_eq!(output.remove(0), reason);
+    output.sort();
     assert_eq!(
-        said,
+        output,
         [format!("flush {reason}"), format!("flush {reason}"), format!("read {reason}")]
     );
 }

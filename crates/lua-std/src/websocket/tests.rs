@@ -1,6 +1,6 @@
 //! Two sockets of one program talk to each other, and to bare connections.
 
-use crate::testing::said;
+use crate::testing::output;
 
 /// `serve(talk[, options])` gives a URL; `talk` gets each socket.
 const BEGIN: &str = r#"
@@ -30,7 +30,7 @@ const BEGIN: &str = r#"
 "#;
 
 fn check(program: &str, expected: &[&str]) {
-    let lines = said(&format!("{BEGIN}{program}\nsilly.exit(0)"));
+    let lines = output(&format!("{BEGIN}{program}\nsilly.exit(0)"));
     assert_eq!(lines, expected);
 }
 
@@ -74,7 +74,7 @@ fn messages_of_any_size_come_back() {
 }
 
 #[test]
-fn pings_are_answered_and_delivered_and_a_close_has_its_code() {
+fn pings_get_pongs_and_are_delivered_and_a_close_has_its_code() {
     check(
         r#"
         local over = require "silly.sync.channel".new()
@@ -125,7 +125,7 @@ fn browser_upgrades_are_accepted_and_invalid_ones_rejected() {
 }
 
 #[test]
-fn a_peer_that_breaks_the_protocol_is_told_why() {
+fn a_peer_that_breaks_the_protocol_gets_the_reason() {
     check(
         r#"
         local url = serve(function(socket) say(socket:read()) end, { max_message = 10 })
@@ -155,7 +155,7 @@ fn a_peer_that_breaks_the_protocol_is_told_why() {
 }
 
 #[test]
-fn what_is_wrong_with_a_call_is_said() {
+fn what_is_wrong_with_a_call_is_reported() {
     check(
         r#"
         local url = serve(echo)

@@ -71,7 +71,7 @@ fn readers_on_other_workers_are_woken_when_it_grows() {
 }
 
 #[test]
-fn trailers_come_last_and_a_known_length_is_told() {
+fn trailers_come_last_and_a_known_length_is_reported() {
     block_on_local(async {
         let (mut writer, shared) = shared_body(1 << 20, Some(4));
         let mut trailers = Headers::new();
@@ -199,7 +199,7 @@ fn a_body_too_long_to_be_stored_continues_at_the_pace_of_the_slowest() {
 }
 
 #[test]
-fn a_window_that_the_last_reader_leaves_is_told_so() {
+fn a_window_is_notified_when_the_last_reader_leaves() {
     block_on_local(async {
         let (mut writer, shared) = shared_body(100, None);
         let reader = shared.join().unwrap();

@@ -318,7 +318,7 @@ fn a_borrower_sees_a_record_where_it_was_decrypted_and_leaves_the_rest() {
 }
 
 #[test]
-fn an_end_is_told_from_a_truncation() {
+fn an_end_is_distinguished_from_a_truncation() {
     block_on_local(async {
         let issuer = authority("ca");
         let (one, other) = connected(server_options(&issuer), &issuer, "a.test").await;

@@ -131,7 +131,7 @@ fn what_is_not_accepted_is_denied() {
 }
 
 #[test]
-fn a_client_that_goes_before_the_decision_is_told() {
+fn a_client_that_leaves_before_the_decision_is_reported() {
     let (mut handed, local) = parted(SMALL);
     let session = &mut handed.session;
     assert_eq!(now(|cx| session.poll_receive(cx)), None);
@@ -216,7 +216,7 @@ fn a_goodbye_goes_behind_what_was_sent_and_ends_the_session() {
 }
 
 #[test]
-fn what_has_come_is_heard_before_the_end() {
+fn what_has_come_is_received_before_the_end() {
     let (mut session, mut open) = open();
     open.give(text("last"));
     let (writer, waker) = CountingWaker::new();

@@ -74,7 +74,7 @@ fn the_table_of_tests() {
 }
 
 #[test]
-fn the_clock_is_asked_where_no_time_is_given() {
+fn the_clock_is_read_where_no_time_is_given() {
     assert!(condition(&node!({ "time": "2020-01-01.." })).holds(&request()));
     assert!(!condition(&node!({ "time": "..2020-01-01" })).holds(&request()));
 }

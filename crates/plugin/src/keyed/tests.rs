@@ -123,7 +123,7 @@ fn no_count_is_lost_between_threads() {
 }
 
 #[test]
-fn a_table_outlives_the_plan_that_asked_for_it() {
+fn a_table_outlives_the_plan_that_requested_it() {
     let shared = Shared::default();
     let first = shared.get("limit", || table(10, 0));
     bump(&first, b"a");
@@ -183,7 +183,7 @@ fn two_tables_hear_of_each_other_through_a_remote() {
 }
 
 #[test]
-fn what_could_not_be_told_waits() {
+fn what_could_not_be_sent_waits() {
     let table = table(100, 16);
     let neighbour = Neighbour::default();
     net::worker::block_on_local(async {

@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_is_heard_in_order() {
+    fn what_is_reported_is_received_in_order() {
         net::worker::block_on_local(async {
             let (one, other) = pair();
             let other = ControlChannel::new(other);

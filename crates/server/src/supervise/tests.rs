@@ -174,7 +174,7 @@ fn a_killed_worker_is_replaced_and_the_other_continues() {
 }
 
 #[test]
-fn what_fails_to_begin_is_said_and_tried_again_more_and_more_slowly() {
+fn what_fails_to_begin_is_reported_and_tried_again_more_and_more_slowly() {
     run(async {
         for (behaviour, why) in
             [("failed", "no module named \"shop\""), ("exits", "it ended with exit code 3")]
@@ -191,7 +191,7 @@ fn what_fails_to_begin_is_said_and_tried_again_more_and_more_slowly() {
 }
 
 #[test]
-fn a_python_without_tidegate_is_told_what_to_install() {
+fn a_python_without_tidegate_gets_an_error_with_what_to_install() {
     use std::os::unix::fs::PermissionsExt;
 
     run(async {
@@ -362,7 +362,7 @@ fn one_that_leaves_by_itself_is_replaced_while_it_drains() {
 }
 
 #[test]
-fn what_counts_is_told_and_a_stack_can_be_asked_for() {
+fn what_counts_is_reported_and_a_stack_can_be_requested() {
     run(async {
         let stage = Stage::new("leaks", patient(), 1);
         stage.until_ready(1).await;

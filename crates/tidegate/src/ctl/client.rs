@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_end_as_they_say() {
+    fn responses_end_as_they_say() {
         let whole = |text: &str, ended| read(text.as_bytes(), ended).unwrap();
         let answer = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nhi";
         assert_eq!(whole(answer, false), Some(reply(200, "hi")));

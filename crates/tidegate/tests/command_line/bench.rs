@@ -58,8 +58,8 @@ fn compare(before: &Path, after: &Path, more: &[&str]) -> Ended {
 fn a_run_writes_its_figures_and_two_are_compared() {
     let directory = TempDir::new().unwrap();
     let ended = run_in(directory.path(), &RUN);
-    let said = ended.said();
-    assert!(said.contains("µs CPU") && said.contains("first/report.html"), "{said}");
+    let printed = ended.printed();
+    assert!(printed.contains("µs CPU") && printed.contains("first/report.html"), "{printed}");
 
     let page = std::fs::read_to_string(directory.path().join("first/report.html")).unwrap();
     assert!(page.contains("<section id=\"hello\">") && page.ends_with("</html>\n"));
@@ -75,14 +75,14 @@ fn a_run_writes_its_figures_and_two_are_compared() {
 
     let file = |name: &str, factor: f64| changed(directory.path(), &data, name, factor);
     let (before, dearer) = (file("before.json", 1.0), file("dearer.json", 1.10));
-    let said = compare(&before, &before, &[]).said();
-    assert!(said.contains("The change is not real"), "{said}");
+    let printed = compare(&before, &before, &[]).printed();
+    assert!(printed.contains("The change is not real"), "{printed}");
     let ended = compare(&before, &dearer, &[]);
     assert!(ended.stdout.contains("BEYOND THE BOUND"), "{}", ended.stdout);
     assert_eq!(ended.failed(1), "error: tidegate became worse, beyond the bound\n");
-    let said = compare(&before, &dearer, &["--bound", "20%"]).said();
-    assert!(said.contains("The change is real: 1 of 1 became dearer, 0 beyond"), "{said}");
-    assert!(compare(&dearer, &before, &["--bound", "0"]).said().contains("became cheaper"));
+    let printed = compare(&before, &dearer, &["--bound", "20%"]).printed();
+    assert!(printed.contains("The change is real: 1 of 1 became dearer, 0 beyond"), "{printed}");
+    assert!(compare(&dearer, &before, &["--bound", "0"]).printed().contains("became cheaper"));
 
     // Nothing is concluded from few rounds, nor from disturbed ones.
     for change in ["few", "disturbed"] {
@@ -96,13 +96,13 @@ fn a_run_writes_its_figures_and_two_are_compared() {
             }
         }
         std::fs::write(&dearer, doubtful.to_string()).unwrap();
-        let said = compare(&before, &dearer, &[]).said();
-        assert!(said.contains("no verdict") && !said.contains("BEYOND"), "{said}");
+        let printed = compare(&before, &dearer, &[]).printed();
+        assert!(printed.contains("no verdict") && !printed.contains("BEYOND"), "{printed}");
         let report = ["bench", "report", "dearer.json", "--out", change];
-        let said = run_in(directory.path(), &report).said();
+        let printed = run_in(directory.path(), &report).printed();
         let page =
             std::fs::read_to_string(directory.path().join(change).join("report.html")).unwrap();
-        assert!(page.contains("No verdict from"), "{said}");
+        assert!(page.contains("No verdict from"), "{printed}");
     }
 }
 
@@ -111,13 +111,13 @@ fn a_page_is_made_of_a_run_and_keeps_what_people_wrote() {
     let directory = TempDir::new().unwrap();
     let mut words = RUN.to_vec();
     words.extend(["--page", "page.md"]);
-    run_in(directory.path(), &words).said();
+    run_in(directory.path(), &words).printed();
     let path = directory.path().join("page.md");
     let page = std::fs::read_to_string(&path).unwrap();
     let mark = "Nothing has been written about this run yet.";
     std::fs::write(&path, page.replace(mark, "Because.")).unwrap();
     let again = ["bench", "report", "first/data.json", "--out", "again", "--page", "page.md"];
-    run_in(directory.path(), &again).said();
+    run_in(directory.path(), &again).printed();
     assert_eq!(std::fs::read_to_string(&path).unwrap(), page.replace(mark, "Because."));
     assert!(directory.path().join("again/report.html").exists());
 }
@@ -165,8 +165,8 @@ fn ctrl_c_writes_what_there_is_and_leaves_no_process() {
 
 #[test]
 fn configurations_are_shown_with_the_pages_that_advise_them() {
-    let said = run(&["bench", "--print-config", "nginx"]).said();
-    assert!(said.contains("keepalive") && said.contains("https://nginx.org/"), "{said}");
+    let printed = run(&["bench", "--print-config", "nginx"]).printed();
+    assert!(printed.contains("keepalive") && printed.contains("https://nginx.org/"), "{printed}");
 }
 
 #[test]

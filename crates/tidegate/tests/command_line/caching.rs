@@ -38,16 +38,16 @@ fn proxy_keeps_what_it_may_and_is_emptied_by_ctl() {
         assert!(!get(address, "/other", "").contains("tidegate; hit"), "nothing says to keep it");
     }
     let ctl = |words: &[&str]| run_in(directory.path(), &[&["ctl"], words].concat());
-    let table = ctl(&["caches"]).said();
+    let table = ctl(&["caches"]).printed();
     assert!(table.contains("pages") && table.contains("8.0MiB"), "{table}");
     let url = format!("http://{address}/kept");
-    let why = ctl(&["caches", "pages", "--explain", &url]).said();
+    let why = ctl(&["caches", "pages", "--explain", &url]).printed();
     assert!(why.starts_with("hit: stored, "), "{why}");
-    assert_eq!(ctl(&["purge", "pages", "--url", &url]).said(), "purged 1\n");
-    let why = ctl(&["caches", "pages", "--explain", &url]).said();
+    assert_eq!(ctl(&["purge", "pages", "--url", &url]).printed(), "purged 1\n");
+    let why = ctl(&["caches", "pages", "--explain", &url]).printed();
     assert!(why.starts_with("miss: nothing is stored for its URL"), "{why}");
     assert!(kept().contains("fwd=uri-miss"), "purged");
-    assert_eq!(ctl(&["purge", "pages", "--all"]).said(), "purged 1\n");
+    assert_eq!(ctl(&["purge", "pages", "--all"]).printed(), "purged 1\n");
     let why = ctl(&["purge", "pagse", "--all"]).failed(1);
     assert!(why.contains("there is no cache \"pagse\"") && why.contains("pages"), "{why}");
     ctl(&["purge", "pages"]).failed(2);
@@ -65,7 +65,7 @@ fn sizes_of_its_cache_are_checked() {
 }
 
 #[test]
-fn the_example_answers_as_its_comments_say() {
+fn the_example_responds_as_its_comments_say() {
     let directory = TempDir::new().unwrap();
     let (server, address) = crate::examples::start("cache.yaml", directory.path());
     let first = get(address, "/products/7", "");
@@ -73,7 +73,8 @@ fn the_example_answers_as_its_comments_say() {
     assert!(first.contains("fwd=uri-miss; stored"), "{first}");
     assert!(get(address, "/products/7?utm_source=mail", "").contains("tidegate; hit"));
     assert!(get(address, "/products/7?page=2", "").contains("fwd=uri-miss"), "another URL");
-    let purged = run_in(directory.path(), &["ctl", "purge", "pages", "--tag", "products"]).said();
+    let purged =
+        run_in(directory.path(), &["ctl", "purge", "pages", "--tag", "products"]).printed();
     assert_eq!(purged, "purged 2\n");
     assert!(get(address, "/products/7", "").contains("fwd=uri-miss; stored"));
     assert!(!get(address, "/basket", "").contains("stored"));

@@ -121,13 +121,16 @@ fn from_stdin(directory: &TempDir, text: &str, options: &[&str]) -> crate::proce
 #[test]
 fn standard_input_is_checked_and_includes_files() {
     let directory = TempDir::new().unwrap();
-    assert_eq!(from_stdin(&directory, RIGHT, &[]).said(), "ok: 1 route, 0 upstreams, 1 listener\n");
+    assert_eq!(
+        from_stdin(&directory, RIGHT, &[]).printed(),
+        "ok: 1 route, 0 upstreams, 1 listener\n"
+    );
     let why = from_stdin(&directory, &RIGHT.replace("bind", "bnid"), &[]).failed(2);
     assert!(why.contains("--> stdin:1:21") && why.ends_with("1 error in stdin\n"), "{why}");
     let more = "routes: [{ name: two, match: { path: /2 }, handler: { respond: {} } }]\n";
     std::fs::write(directory.path().join("more.yaml"), more).unwrap();
     let text = format!("include: [more.yaml]\n{RIGHT}");
-    assert!(from_stdin(&directory, &text, &[]).said().starts_with("ok: 2 routes"));
+    assert!(from_stdin(&directory, &text, &[]).printed().starts_with("ok: 2 routes"));
 }
 
 #[test]
@@ -164,8 +167,8 @@ fn sarif_has_the_rule_the_message_and_the_place_of_each_error() {
     assert_eq!(first["locations"][0]["physicalLocation"]["region"]["startColumn"], 21);
 
     std::fs::write(directory.path().join("right.yaml"), RIGHT).unwrap();
-    let said = run_in(directory.path(), &["check", "right.yaml", "--json"]).said();
-    let log: Value = serde_json::from_str(&said).unwrap();
+    let printed = run_in(directory.path(), &["check", "right.yaml", "--json"]).printed();
+    let log: Value = serde_json::from_str(&printed).unwrap();
     assert_eq!(log["runs"][0]["results"], serde_json::json!([]));
 }
 
@@ -177,8 +180,11 @@ fn variables_that_are_not_set_can_be_allowed() {
         run_in(directory.path(), &["check", "--allow-unset-env"])
     };
     let text = RIGHT.replace("127.0.0.1:0", "${TIDEGATE_TEST_BIND}");
-    let said = check(&text).said();
-    assert!(said.starts_with("ok: ") && said.contains("TIDEGATE_TEST_BIND is not set"), "{said}");
+    let printed = check(&text).printed();
+    assert!(
+        printed.starts_with("ok: ") && printed.contains("TIDEGATE_TEST_BIND is not set"),
+        "{printed}"
+    );
     let why = run_in(directory.path(), &["check"]).failed(2);
     assert!(why.contains("\"TIDEGATE_TEST_BIND\" is not set"), "{why}");
     // Other errors are found, and nothing that only the variable would have made right is one.
@@ -189,7 +195,7 @@ fn variables_that_are_not_set_can_be_allowed() {
         "handler: { respond: { body: pong } }",
         "handler: { upstream: \"${TIDEGATE_TEST_NAME}\" }",
     );
-    assert!(check(&text).said().contains("TIDEGATE_TEST_NAME"));
+    assert!(check(&text).printed().contains("TIDEGATE_TEST_NAME"));
 }
 
 #[test]
@@ -198,14 +204,17 @@ fn an_access_log_that_cannot_be_written_is_noted() {
     let check = |path: &str| {
         let text = format!("log: {{ access: {{ path: {path} }} }}\n{RIGHT}");
         std::fs::write(directory.path().join("tidegate.yaml"), text).unwrap();
-        run_in(directory.path(), &["check"]).said()
+        run_in(directory.path(), &["check"]).printed()
     };
-    let said = check("nowhere/access.log");
+    let printed = check("nowhere/access.log");
     assert!(
-        said.contains("note: log.access.path: ") && said.contains("cannot be written"),
-        "{said}"
+        printed.contains("note: log.access.path: ") && printed.contains("cannot be written"),
+        "{printed}"
     );
-    assert!(said.contains("nowhere/access.log") && said.starts_with("ok: 1 route"), "{said}");
+    assert!(
+        printed.contains("nowhere/access.log") && printed.starts_with("ok: 1 route"),
+        "{printed}"
+    );
     assert!(!check("access.log").contains("note:"));
     assert!(!directory.path().join("access.log").exists(), "a check creates nothing");
 }
@@ -228,6 +237,6 @@ fn arguments_of_explain_in_another_order_are_recognised() {
         assert!(why.ends_with(&format!("Write: {wanted}\n")), "{words:?}: {why}");
     }
     for words in [&["GET", "/site.yaml"][..], &["site.yaml", "GET", "/x"], &["BREW", "/x"]] {
-        run_in(directory.path(), &[&["explain"], words].concat()).said();
+        run_in(directory.path(), &[&["explain"], words].concat()).printed();
     }
 }

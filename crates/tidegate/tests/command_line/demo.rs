@@ -76,20 +76,20 @@ fn everything_on_the_page_responds() {
     assert_eq!(status(&get(admin, "/readyz", "")), "200");
     assert_eq!(status(&get(admin, "/v1/status", "")), "403", "no token was configured");
 
-    let seen = run_in(directory.path(), &["ctl", "status"]).said();
+    let seen = run_in(directory.path(), &["ctl", "status"]).printed();
     assert!(seen.contains("gateway") && seen.contains("healthy"), "{seen}");
 }
 
 #[test]
 fn its_configuration_can_be_printed_and_served() {
     let directory = TempDir::new().unwrap();
-    let text = run_in(directory.path(), &["demo", "--print-config"]).said();
+    let text = run_in(directory.path(), &["demo", "--print-config"]).printed();
     std::fs::write(directory.path().join("demo.yaml"), &text).unwrap();
-    let checked = run_in(directory.path(), &["check", "demo.yaml"]).said();
+    let checked = run_in(directory.path(), &["check", "demo.yaml"]).printed();
     assert_eq!(checked, "ok: 10 routes, 2 upstreams, 2 listeners\n");
     let url = "http://127.0.0.1:8080/private/hello";
     let arguments = ["explain", "demo.yaml", "GET", url, "--listener", "gateway"];
-    let explained = run_in(directory.path(), &arguments).said();
+    let explained = run_in(directory.path(), &arguments).printed();
     assert!(explained.contains("private") && explained.contains("key_auth"), "{explained}");
     // The error that the page suggests.
     let broken = text.replace("upstream:", "upstraem:");

@@ -21,9 +21,9 @@ fn imported(name: &str, directory: &Path) -> String {
         command.env("SHOP_TOKEN", "a-token");
         ended(command.output().expect("the binary"))
     };
-    let text = run(&["import", "pike", file.to_str().expect("a name of letters")]).said();
+    let text = run(&["import", "pike", file.to_str().expect("a name of letters")]).printed();
     std::fs::write(directory.join("tidegate.yaml"), &text).unwrap();
-    let checked = run(&["check"]).said();
+    let checked = run(&["check"]).printed();
     assert!(checked.contains("ok: "), "{checked}");
     text
 }
@@ -83,7 +83,7 @@ fn no_field_is_lost_without_a_word() {
 }
 
 #[test]
-fn what_cannot_be_read_is_said() {
+fn what_cannot_be_read_is_reported() {
     let directory = TempDir::new().unwrap();
     let failed = |text: &str| {
         std::fs::write(directory.path().join("pike.yml"), text).unwrap();

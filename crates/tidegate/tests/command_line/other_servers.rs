@@ -166,7 +166,7 @@ fn options_of_python_servers_are_taken_or_explained() {
 }
 
 #[test]
-fn what_is_not_there_is_said_on_either_side_of_the_application() {
+fn what_is_not_there_is_reported_on_either_side_of_the_application() {
     for (arguments, text) in [
         (
             &["run", "app:app", "--ssl-keyfile", "k.pem"][..],

@@ -40,7 +40,7 @@ impl Ended {
 
     /// Checks that it went well and gives what was said on standard output.
     #[track_caller]
-    pub(crate) fn said(self) -> String {
+    pub(crate) fn printed(self) -> String {
         assert_eq!(self.code, Some(0), "stdout: {}\nstderr: {}", self.stdout, self.stderr);
         self.stdout
     }

@@ -7,9 +7,9 @@ use crate::process::{Running, run, run_in, tidegate};
 
 /// What workers would be told.
 #[track_caller]
-fn told(arguments: &[&str]) -> Value {
-    let said = run(&[&["run", "--print-config"], arguments].concat()).said();
-    serde_json::from_str(&said).expect("JSON is printed")
+fn printed_config(arguments: &[&str]) -> Value {
+    let printed = run(&[&["run", "--print-config"], arguments].concat()).printed();
+    serde_json::from_str(&printed).expect("JSON is printed")
 }
 
 #[track_caller]
@@ -29,11 +29,11 @@ fn without_python_inside_it_says_what_to_install() {
 
 #[test]
 fn options_stand_on_either_side_of_the_application() {
-    let before = told(&["--threads", "4", "--interface", "wsgi", "shop.web:app"]);
+    let before = printed_config(&["--threads", "4", "--interface", "wsgi", "shop.web:app"]);
     assert_eq!(before["python"]["target"], "shop.web:app");
     assert_eq!(before["python"]["threads"], 4);
     assert_eq!(before["python"]["interface"], "wsgi");
-    let after = told(&["shop.web:app", "--threads=4", "--interface", "wsgi"]);
+    let after = printed_config(&["shop.web:app", "--threads=4", "--interface", "wsgi"]);
     assert_eq!(before["configuration"], after["configuration"]);
     assert_eq!(before["python"]["threads"], after["python"]["threads"]);
     for wrong in [&["app:app", "--wrokers", "2"][..], &["--wrokers", "2", "app:app"]] {
@@ -45,10 +45,10 @@ fn options_stand_on_either_side_of_the_application() {
 }
 
 #[test]
-fn clients_come_in_where_it_is_said() {
+fn clients_connect_where_configured() {
     let binds = |arguments: &[&str]| {
-        let told = told(&[arguments, &["app:app"]].concat());
-        let listeners = told["configuration"]["listeners"].as_object().cloned().unwrap();
+        let printed_config = printed_config(&[arguments, &["app:app"]].concat());
+        let listeners = printed_config["configuration"]["listeners"].as_object().cloned().unwrap();
         let bind = |(name, one): (&String, &Value)| format!("{name} {}", one["bind"]);
         listeners.iter().map(bind).collect::<Vec<_>>().join(", ").replace('"', "")
     };
@@ -59,7 +59,7 @@ fn clients_come_in_where_it_is_said() {
     assert_eq!(binds(&["--uds", "/run/a.sock"]), "main unix:/run/a.sock");
     assert_eq!(binds(&["-b", ":80", "-b", "unix:/b"]), "main [::]:80, main-2 unix:/b");
     assert_eq!(binds(&["--bind", "fd://3"]), binds(&["--fd", "3"]));
-    for (wrong, said) in [
+    for (wrong, printed) in [
         (&["--bind", "fd://1"][..], "3 is the first"),
         (&["--bind", "localhost"], "\"localhost\" "),
         (&["--host", "example.com"], "names no address of this machine"),
@@ -68,7 +68,7 @@ fn clients_come_in_where_it_is_said() {
         (&["--backlog", "0"], "0 is not in 1..=65535"),
     ] {
         let why = refused(&[wrong, &["app:app"]].concat());
-        assert!(why.contains(said), "{why}");
+        assert!(why.contains(printed), "{why}");
     }
 }
 
@@ -92,21 +92,22 @@ fn limits_and_directories_come_before_the_application() {
         "--access-log=-",
         "--backlog=128",
     ];
-    let told: Value = serde_json::from_str(&run_in(directory.path(), &arguments).said()).unwrap();
-    let told = &told["configuration"];
-    assert_eq!(told["routes"][0]["match"]["path"], "/static/{*file}");
-    let root = told["routes"][0]["handler"]["files"]["root"].as_str().unwrap();
+    let printed_config: Value =
+        serde_json::from_str(&run_in(directory.path(), &arguments).printed()).unwrap();
+    let printed_config = &printed_config["configuration"];
+    assert_eq!(printed_config["routes"][0]["match"]["path"], "/static/{*file}");
+    let root = printed_config["routes"][0]["handler"]["files"]["root"].as_str().unwrap();
     assert!(root.starts_with('/') && root.ends_with("/public"), "{root}");
-    assert_eq!(told["routes"][1]["handler"]["app"], "main");
+    assert_eq!(printed_config["routes"][1]["handler"]["app"], "main");
     let limits = serde_json::json!({
         "request_line": "4KiB", "header_count": 50, "body": "1MiB"
     });
-    assert_eq!(told["limits"], limits);
-    assert_eq!(told["timeouts"], serde_json::json!({ "idle": "5s", "body": "7s" }));
-    assert_eq!(told["apps"]["main"]["limits"]["in_flight"], 7);
-    assert_eq!(told["trusted_proxies"], serde_json::json!(["10.0.0.0/8", "::1"]));
-    assert_eq!(told["listeners"]["main"]["backlog"], 128);
-    assert_eq!(told["log"]["access"]["path"], "stdout");
+    assert_eq!(printed_config["limits"], limits);
+    assert_eq!(printed_config["timeouts"], serde_json::json!({ "idle": "5s", "body": "7s" }));
+    assert_eq!(printed_config["apps"]["main"]["limits"]["in_flight"], 7);
+    assert_eq!(printed_config["trusted_proxies"], serde_json::json!(["10.0.0.0/8", "::1"]));
+    assert_eq!(printed_config["listeners"]["main"]["backlog"], 128);
+    assert_eq!(printed_config["log"]["access"]["path"], "stdout");
     let why = refused(&["app:app", "--static", "/static=nowhere"]);
     assert!(why.contains("cannot serve nowhere"), "{why}");
 }
@@ -114,7 +115,7 @@ fn limits_and_directories_come_before_the_application() {
 #[test]
 fn the_way_to_the_application_has_its_bounds() {
     let app = |options: &[&str]| {
-        told(&[&["app:app"], options].concat())["configuration"]["apps"]["main"].clone()
+        printed_config(&[&["app:app"], options].concat())["configuration"]["apps"]["main"].clone()
     };
     assert_eq!(app(&[])["python"], "app:app");
     let bounded = app(&[
@@ -139,8 +140,8 @@ fn the_way_to_the_application_has_its_bounds() {
 #[test]
 fn peers_are_believed_as_elsewhere() {
     let believed = |options: &[&str]| {
-        let told = told(&[&["app:app"], options].concat());
-        told["configuration"]["trusted_proxies"].to_string().replace('"', "")
+        let printed_config = printed_config(&[&["app:app"], options].concat());
+        printed_config["configuration"]["trusted_proxies"].to_string().replace('"', "")
     };
     assert_eq!(believed(&[]), "[127.0.0.1,::1]");
     assert_eq!(believed(&["--no-proxy-headers"]), "[]");
@@ -149,8 +150,8 @@ fn peers_are_believed_as_elsewhere() {
 }
 
 #[test]
-fn what_is_not_there_or_not_for_lua_is_said() {
-    for (wrong, said) in [
+fn what_is_not_there_or_not_for_lua_is_reported() {
+    for (wrong, printed) in [
         (&["app:app", "--app-dir", "nowhere"][..], "nowhere is not a directory"),
         (&["app:app", "--log-config", "log.json"], "there is no file log.json"),
         (&["app:app", "--reload-dir", "."], "--reload"),
@@ -166,14 +167,14 @@ fn what_is_not_there_or_not_for_lua_is_said() {
         (&["--port", "1", "a.lua"], "is for Python applications"),
     ] {
         let why = refused(wrong);
-        assert!(why.contains(said), "{wrong:?}: {why}");
+        assert!(why.contains(printed), "{wrong:?}: {why}");
     }
 }
 
 #[test]
 fn the_guide_has_every_option() {
     let guide = include_str!("../../../../docs/guide/python.md");
-    let help = run(&["run", "--help"]).said();
+    let help = run(&["run", "--help"]).printed();
     let words = help.split(|c: char| !(c.is_ascii_alphanumeric() || c == '-'));
     let mut options: Vec<_> = words.filter(|word| word.starts_with("--")).collect();
     // The program's own, Silly's and those that have nothing to do with Python.
@@ -190,7 +191,7 @@ fn the_guide_has_every_option() {
 }
 
 #[test]
-fn what_workers_are_told_is_a_configuration() {
+fn workers_get_a_configuration() {
     let directory = TempDir::new().unwrap();
     let odd = "it's ${HERE}: {x}";
     std::fs::create_dir(directory.path().join(odd)).unwrap();
@@ -203,12 +204,12 @@ fn what_workers_are_told_is_a_configuration() {
         &["--limit-concurrency=1", "--response-timeout=1", "--ws-ping-interval=0"],
     ] {
         let arguments = [&["run", "app:app", "--print-config"], options].concat();
-        let told: Value =
-            serde_json::from_str(&run_in(directory.path(), &arguments).said()).unwrap();
+        let printed_config: Value =
+            serde_json::from_str(&run_in(directory.path(), &arguments).printed()).unwrap();
         let file = directory.path().join("tidegate.yaml");
-        std::fs::write(file, told["configuration"].to_string()).unwrap();
-        let said = run_in(directory.path(), &["check"]).said();
-        assert!(said.starts_with("ok: "), "{options:?}: {said}");
+        std::fs::write(file, printed_config["configuration"].to_string()).unwrap();
+        let printed = run_in(directory.path(), &["check"]).printed();
+        assert!(printed.starts_with("ok: "), "{options:?}: {printed}");
     }
 }
 
@@ -234,7 +235,7 @@ require 'silly.task'.fork(function() count_for_ever() require 'silly'.exit() end
     assert!(line.contains("vm=lua-0") && line.contains("busy.lua:"), "{line}");
     assert!(line.contains("count_for_ever"), "{line}");
     std::fs::write(directory.path().join("seen"), "").unwrap();
-    let (code, said) = running.end();
-    assert_eq!(code, Some(0), "{said}");
-    assert_eq!(said.matches("Lua turn has").count(), 1, "{said}");
+    let (code, printed) = running.end();
+    assert_eq!(code, Some(0), "{printed}");
+    assert_eq!(printed.matches("Lua turn has").count(), 1, "{printed}");
 }

@@ -20,15 +20,15 @@ fn up(directory: &Path, text: &str) -> Running {
 }
 
 #[test]
-fn up_serves_and_ends_well_when_it_is_told_to() {
+fn up_serves_and_ends_well_when_it_is_signalled() {
     let directory = TempDir::new().unwrap();
     let mut server = up(directory.path(), BACKEND);
     let address = server.address("backend");
     let answer = get(address, "/", "");
     assert!(status(&answer) == "200" && answer.ends_with("from the backend"), "{answer}");
     server.terminate();
-    let (code, said) = server.end();
-    assert_eq!(code, Some(0), "{said}");
+    let (code, printed) = server.end();
+    assert_eq!(code, Some(0), "{printed}");
 }
 
 #[test]

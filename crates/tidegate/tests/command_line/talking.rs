@@ -34,10 +34,10 @@ fn without_a_server_it_says_where_it_looked() {
 fn the_only_server_is_found_by_itself() {
     let directory = TempDir::new().unwrap();
     let server = start(directory.path(), "tidegate.yaml");
-    let said = run_in(directory.path(), &["ctl", "status"]).said();
-    assert!(said.contains(&format!("is serving as process {}", server.id())), "{said}");
-    assert!(said.contains("LISTENER") && said.contains("\nweb "), "{said}");
-    let json = run_in(directory.path(), &["ctl", "status", "--json"]).said();
+    let printed = run_in(directory.path(), &["ctl", "status"]).printed();
+    assert!(printed.contains(&format!("is serving as process {}", server.id())), "{printed}");
+    assert!(printed.contains("LISTENER") && printed.contains("\nweb "), "{printed}");
+    let json = run_in(directory.path(), &["ctl", "status", "--json"]).printed();
     let json: serde_json::Value = serde_json::from_str(&json).expect("--json prints JSON");
     assert_eq!((&json["state"], &json["workers"][0]["index"]), (&"serving".into(), &0.into()));
 
@@ -58,7 +58,7 @@ fn over_tcp_it_needs_the_token() {
     assert!(why.contains("Bearer") && why.contains("TIDEGATE_TOKEN"), "{why}");
     std::fs::write(directory.path().join("token"), "sesame\n").unwrap();
     let arguments = ["ctl", "--admin", &admin, "--token-file", "token", "status"];
-    assert!(run_in(directory.path(), &arguments).said().contains("serving"));
+    assert!(run_in(directory.path(), &arguments).printed().contains("serving"));
     let mut command = tidegate(directory.path(), &["ctl", "status"]);
     command.env("TIDEGATE_ADMIN", format!("http://{admin}")).env("TIDEGATE_TOKEN", "wrong");
     let why = ended(command.output().unwrap()).failed(1);
@@ -74,18 +74,18 @@ fn reload_waits_for_what_comes_of_it() {
     let write = |text: &str| std::fs::write(directory.path().join("tidegate.yaml"), text).unwrap();
 
     write(&CONFIG.replace("pong", "new"));
-    let said = reload().said();
-    assert!(said.starts_with("serving configuration "), "{said}");
+    let printed = reload().printed();
+    assert!(printed.starts_with("serving configuration "), "{printed}");
 
     write(&CONFIG.replace("handler", "hanlder"));
     let why = reload().failed(1);
     assert!(why.contains("did you mean \"handler\"?") && why.contains("stays in use"), "{why}");
-    let status = run_in(directory.path(), &["ctl", "status"]).said();
+    let status = run_in(directory.path(), &["ctl", "status"]).printed();
     assert!(status.contains("was rejected:\n  tidegate.yaml:"), "{status}");
 
     write(CONFIG);
-    let asked = run_in(directory.path(), &["ctl", "reload"]).said();
-    assert!(asked.starts_with("asked for a reload"), "{asked}");
+    let reloaded = run_in(directory.path(), &["ctl", "reload"]).printed();
+    assert!(reloaded.starts_with("asked for a reload"), "{reloaded}");
     drop(server);
 }
 
@@ -93,9 +93,9 @@ fn reload_waits_for_what_comes_of_it() {
 fn drain_ends_the_server() {
     let directory = TempDir::new().unwrap();
     let server = start(directory.path(), "tidegate.yaml");
-    assert_eq!(run_in(directory.path(), &["ctl", "drain"]).said(), "draining\n");
-    let (code, said) = server.end();
-    assert_eq!(code, Some(0), "{said}");
+    assert_eq!(run_in(directory.path(), &["ctl", "drain"]).printed(), "draining\n");
+    let (code, printed) = server.end();
+    assert_eq!(code, Some(0), "{printed}");
     let why = run_in(directory.path(), &["ctl", "status"]).failed(1);
     assert!(why.starts_with("error: no server runs here"), "{why}");
 }

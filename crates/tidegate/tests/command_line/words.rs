@@ -44,16 +44,16 @@ fn directory_with(name: &str, text: &str) -> TempDir {
 
 #[test]
 fn help_names_every_command_and_says_what_each_is_for() {
-    let help = run(&["--help"]).said();
+    let help = run(&["--help"]).printed();
     for command in commands() {
         assert!(help.contains(&format!("\n  {command} ")), "{command}: {help}");
-        let own = run(&[command, "--help"]).said();
+        let own = run(&[command, "--help"]).printed();
         assert!(own.contains("Usage: tidegate"), "{own}");
     }
     for command in
         ["demo", "up", "check", "explain", "schema", "proxy", "files", "run", "ctl", "import"]
     {
-        let own = run(&[command, "--help"]).said();
+        let own = run(&[command, "--help"]).printed();
         assert!(own.contains("Examples:\n  tidegate "), "{own}");
     }
     run(&["import"]).failed(2);
@@ -63,7 +63,7 @@ fn help_names_every_command_and_says_what_each_is_for() {
 #[test]
 fn whatever_starts_a_server_takes_its_options() {
     for command in ["demo", "up", "proxy", "files"] {
-        let help = run(&[command, "--help"]).said();
+        let help = run(&[command, "--help"]).printed();
         for option in ["--workers", "--cpu-affinity", "--log-level", "--log-format"] {
             assert!(help.contains(option), "{command}: {help}");
         }
@@ -86,18 +86,18 @@ fn wrong_usage_ends_with_two_and_the_nearest_word() {
 
 #[test]
 fn versions_and_completions() {
-    let version = run(&["version"]).said();
+    let version = run(&["version"]).printed();
     assert_eq!(version, format!("tidegate {}\n", env!("CARGO_PKG_VERSION")));
-    assert_eq!(run(&["--version"]).said(), version);
+    assert_eq!(run(&["--version"]).printed(), version);
     for shell in ["bash", "zsh", "fish"] {
-        let script = run(&["completions", shell]).said();
+        let script = run(&["completions", shell]).printed();
         assert!(script.contains("explain") && script.contains("log-level"), "{script}");
     }
 }
 
 #[test]
 fn schema_and_reference_pages() {
-    let schema = run(&["schema"]).said();
+    let schema = run(&["schema"]).printed();
     let schema: serde_json::Value = serde_json::from_str(&schema).expect("the schema is JSON");
     assert!(schema["$schema"].as_str().is_some_and(|uri| uri.contains("json-schema.org")));
     for (option, holds) in [
@@ -105,7 +105,7 @@ fn schema_and_reference_pages() {
         ("--markdown=metrics", "tidegate_requests_total"),
         ("--markdown=admin", "/v1/reload"),
     ] {
-        let page = run(&["schema", option]).said();
+        let page = run(&["schema", option]).printed();
         assert!(page.contains(holds) && page.contains('|'), "{page}");
     }
 }
@@ -113,8 +113,8 @@ fn schema_and_reference_pages() {
 #[test]
 fn check_counts_what_is_right() {
     let directory = directory_with("tidegate.yaml", TINY);
-    let said = run_in(directory.path(), &["check"]).said();
-    assert_eq!(said, "ok: 2 routes, 1 upstream, 1 listener\n");
+    let printed = run_in(directory.path(), &["check"]).printed();
+    assert_eq!(printed, "ok: 2 routes, 1 upstream, 1 listener\n");
 }
 
 #[test]
@@ -153,19 +153,19 @@ fn the_advice_for_a_missing_file_is_a_configuration() {
     let why = run(&["check"]).failed(2);
     let (_, starter) = why.split_once("write this into it:\n\n").expect("a starter");
     let directory = directory_with("tidegate.yaml", starter);
-    let said = run_in(directory.path(), &["check"]).said();
-    assert_eq!(said, "ok: 1 route, 1 upstream, 1 listener\n");
+    let printed = run_in(directory.path(), &["check"]).printed();
+    assert_eq!(printed, "ok: 1 route, 1 upstream, 1 listener\n");
 }
 
 #[test]
-fn explain_names_the_route_and_what_was_asked() {
+fn explain_names_the_route_and_what_was_requested() {
     let directory = directory_with("tidegate.yaml", TINY);
     let explain = |words: &[&str]| run_in(directory.path(), &[&["explain"], words].concat());
-    let said = explain(&["GET", "http://a/api/x"]).said();
-    assert!(said.contains("api"), "{said}");
-    let named = explain(&["tidegate.yaml", "GET", "http://a/ping", "-H", "x-a: b"]).said();
+    let printed = explain(&["GET", "http://a/api/x"]).printed();
+    assert!(printed.contains("api"), "{printed}");
+    let named = explain(&["tidegate.yaml", "GET", "http://a/ping", "-H", "x-a: b"]).printed();
     assert!(named.contains("ping") && named.contains("respond"), "{named}");
-    let json = explain(&["GET", "http://a/ping", "--json", "--client-ip", "::1"]).said();
+    let json = explain(&["GET", "http://a/ping", "--json", "--client-ip", "::1"]).printed();
     serde_json::from_str::<serde_json::Value>(&json).expect("--json prints JSON");
     explain(&["GET", "http://a/ping", "-H", "x-a"]).failed(2);
     explain(&["GET", "http://a/ping", "--listener", "wbe"]).failed(2);

@@ -134,7 +134,7 @@ fn a_flood_passes_both_ways_with_bounded_memory() {
 }
 
 #[test]
-fn a_denied_session_is_answered_and_a_dropped_one_rejected() {
+fn a_denied_session_gets_its_response_and_a_dropped_one_rejected() {
     let process = Process::start();
     block_on_local(async {
         let remote = remote(slots(&[&process]));

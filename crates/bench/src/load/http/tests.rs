@@ -73,7 +73,7 @@ fn right_answers() {
 }
 
 #[test]
-fn interim_answers_are_passed_over() {
+fn interim_responses_are_passed_over() {
     let bytes = b"HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n\
         HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\npong";
     assert_eq!(fed(&pong(), bytes), RIGHT);
@@ -118,7 +118,7 @@ fn an_early_end_is_a_read_error() {
 }
 
 #[test]
-fn answers_without_a_body() {
+fn responses_without_a_body() {
     let no_content = Expect { status: 204, length: Some(0), ..Expect::default() };
     assert_eq!(fed(&no_content, b"HTTP/1.1 204 No Content\r\n\r\n"), RIGHT);
     let not_modified = Expect { status: 304, ..Expect::default() };
@@ -130,7 +130,7 @@ fn answers_without_a_body() {
 }
 
 #[test]
-fn wrong_answers_that_keep_their_framing() {
+fn wrong_responses_that_keep_their_framing() {
     let found = fed(&pong(), b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 4\r\n\r\npong");
     assert_eq!(found, wrong(Kind::Status));
     let found = fed(&pong(), b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\npung");

@@ -7,7 +7,7 @@ use super::{Act, END, PONG, Scripted, consistent, load, load_with, plan, pong, s
 use crate::load::{Address, Errors, Expect, LoadPlan, Moment, Target, Traffic, run, run_with};
 
 #[test]
-fn right_answers_are_counted_and_timed() {
+fn right_responses_are_counted_and_timed() {
     let server = says(PONG);
     let found = load(&server);
     assert_eq!(found.errors, Errors::default());
@@ -31,7 +31,7 @@ fn every_thread_loads_with_its_connections() {
 }
 
 #[test]
-fn an_answer_in_pieces_is_one_answer() {
+fn a_response_in_pieces_is_one_response() {
     let server = Scripted::tcp(END, |_| {
         let pieces: [&[u8]; 5] = [
             b"HTTP/1.1 200 OK\r\nTransfer-En",
@@ -93,7 +93,7 @@ fn an_announced_end_is_followed_by_a_new_connection() {
 }
 
 #[test]
-fn an_answer_may_end_with_the_connection() {
+fn a_response_may_end_with_the_connection() {
     let server = Scripted::tcp(END, |_| {
         vec![Act::Send(b"HTTP/1.1 200 OK\r\n\r\npong".to_vec()), Act::Close]
     });

@@ -35,7 +35,7 @@ fn more_bytes_than_were_announced() {
 }
 
 #[test]
-fn an_answer_too_many() {
+fn a_response_too_many() {
     let server = Scripted::tcp(END, |_| vec![Act::Send([PONG, PONG].concat())]);
     all_wrong(&load(&server), |errors| &mut errors.framing);
 }
@@ -54,7 +54,7 @@ fn fewer_bytes_than_were_announced() {
 }
 
 #[test]
-fn no_answer_but_the_end() {
+fn no_response_but_the_end() {
     let server = Scripted::tcp(END, |_| vec![Act::Close]);
     all_wrong(&load(&server), |errors| &mut errors.read);
 }
@@ -78,7 +78,7 @@ fn another_body_is_seen_on_some() {
 }
 
 #[test]
-fn one_wrong_answer_among_many() {
+fn one_wrong_response_among_many() {
     let server = Scripted::tcp(END, |number| {
         vec![Act::Send(match number {
             5 => b"HTTP/1.1 404 Gone\r\nContent-Length: 0\r\n\r\n".to_vec(),
@@ -102,7 +102,7 @@ fn a_slow_server_is_late_and_not_wrong() {
 }
 
 #[test]
-fn a_server_that_never_answers_does_not_keep_us() {
+fn a_server_that_never_responds_does_not_keep_us() {
     let server = Scripted::tcp(END, |_| vec![Act::Hang]);
     let timeout = Duration::from_millis(300);
     let started = Instant::now();
@@ -113,7 +113,7 @@ fn a_server_that_never_answers_does_not_keep_us() {
 }
 
 #[test]
-fn an_answer_that_stops_in_the_middle_is_given_up() {
+fn a_response_that_stops_in_the_middle_is_given_up() {
     let server =
         Scripted::tcp(END, |_| vec![Act::Send(PONG[..PONG.len() - 1].to_vec()), Act::Hang]);
     let found = load_with(&server, &LoadPlan { timeout: Duration::from_millis(50), ..plan() });

@@ -62,7 +62,7 @@ fn a_stall_makes_all_requests_behind_it_late() {
 }
 
 #[test]
-fn a_rate_that_is_not_reached_is_told() {
+fn a_rate_that_is_not_reached_is_reported() {
     let slow = Duration::from_millis(20);
     let stop = Arc::<AtomicBool>::default();
     let stops = stop.clone();

@@ -41,14 +41,14 @@ fn a_refusal_is_a_status() {
 }
 
 #[test]
-fn an_answer_too_many_is_framing() {
+fn a_response_too_many_is_framing() {
     let found = load(&says(b"+PONG\r\n+PONG\r\n"), Command::Inline, 1);
     assert!(found.errors.framing > 0);
     assert_eq!(found.errors, Errors { framing: found.errors.framing, ..Errors::default() });
 }
 
 #[test]
-fn an_answer_too_few_is_a_time_out() {
+fn a_response_too_few_is_a_time_out() {
     let server = Scripted::tcp(b"PING\r\n", |number| match number % 4 {
         3 => Vec::new(),
         _ => vec![Act::Send(b"+PONG\r\n".to_vec())],

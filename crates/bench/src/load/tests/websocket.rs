@@ -32,7 +32,7 @@ fn load(server: &Scripted, plan: &LoadPlan) -> LoadOutcome {
 }
 
 #[test]
-fn texts_are_said_back_over_connections_that_are_greeted_once() {
+fn texts_are_echoed_over_connections_that_are_greeted_once() {
     let server = says(WELCOME, echo());
     let found = load(&server, &plan());
     assert_eq!(found.errors, Errors::default());
@@ -42,7 +42,7 @@ fn texts_are_said_back_over_connections_that_are_greeted_once() {
 }
 
 #[test]
-fn what_is_said_back_wrongly_is_an_error() {
+fn what_is_echoed_wrongly_is_an_error() {
     let mut other = echo();
     other[4] ^= 1;
     let found = load(&says(WELCOME, other), &plan());

@@ -52,7 +52,7 @@ fn a_text_is_masked_as_in_the_rfc() {
 }
 
 #[test]
-fn answers_are_whole_wherever_they_are_cut() {
+fn responses_are_whole_wherever_they_are_cut() {
     for text in [&b"Hello"[..], &[b'a'; 300], &[b'b'; 70_000], b""] {
         let whole = says(0x81, text);
         for cut in (1..whole.len().min(20)).chain([whole.len()]) {

@@ -121,7 +121,7 @@ fn what_cannot_be_run_is_refused_with_a_sentence() {
 }
 
 #[test]
-fn a_time_is_said_as_people_say_it() {
+fn a_time_is_written_as_people_write_it() {
     assert_eq!(said(Duration::from_millis(1)), "1 s");
     assert_eq!(said(Duration::from_secs(200)), "3 min 20 s");
     assert_eq!(said(Duration::from_secs(2 * 3600 + 61)), "2 h 1 min");

@@ -43,7 +43,7 @@ const OTHERS: [Known; 4] =
 pub(super) struct PartFetch {
     primary: Key,
     /// The key of the request, and the one that the part is stored under.
-    asked: Key,
+    requested: Key,
     key: Key,
     begun: PurgeEpoch,
     requested_secs: u64,
@@ -88,7 +88,7 @@ impl MissHandler<'_> {
     pub(super) fn part_fetch(&self, lookup: &Lookup) -> Option<PartFetch> {
         self.is_range_request().then(|| PartFetch {
             primary: lookup.primary.clone(),
-            asked: lookup.key.clone(),
+            requested: lookup.key.clone(),
             key: lookup.key.clone(),
             begun: self.filter.cache().store().purge_epoch(),
             requested_secs: wall_secs(),
@@ -123,8 +123,8 @@ impl MissHandler<'_> {
             etag: headers.get(Known::Etag).and_then(EntityTag::parse),
             last_modified: headers.get(Known::LastModified).and_then(parse_http_date),
         };
-        let asked = asked_range(self.request, &validators)?;
-        let Ranges::Single(range) = resolve(asked, parts.length) else { return None };
+        let requested = asked_range(self.request, &validators)?;
+        let Ranges::Single(range) = resolve(requested, parts.length) else { return None };
         let (length, pieces) = (parts.length, parts.cut(range)?);
         Some(StoredRange { object, headers, range, length, pieces })
     }
@@ -192,7 +192,9 @@ impl MissHandler<'_> {
                     Status { outcome, ..Status::hit(reuse::left_s(&storing.meta, now_secs)) };
                 let mut headers = storing.head.clone();
                 append(&mut headers, &storing.private);
-                filter.said(reuse::age_s(&storing.meta, now_secs), status).write(&mut headers);
+                filter
+                    .status_headers(reuse::age_s(&storing.meta, now_secs), status)
+                    .write(&mut headers);
                 let known = self.parts(&at).unwrap_or_else(|| stored.object.clone());
                 if let Some(parts) = same_parts(&known, &storing.head, stored.length) {
                     let version = filter.cache().store().next_version();
@@ -366,7 +368,7 @@ fn insert_parts(filter: &CacheFilter, at: PartFetch, vary: Option<Vary>, parts: 
     let most = config.policy.variants_max;
     let insert = |key, kind| filter.cache().store().insert(new_object(key, kind), at.begun, most);
     let key = parts_key(&at.key);
-    if let Some(vary) = vary.filter(|_| at.key != at.asked) {
+    if let Some(vary) = vary.filter(|_| at.key != at.requested) {
         // From now on the URL is known to vary, and this variant to be too long.
         let until_secs = wall_secs() + u64::from(config.hit_for_miss_s);
         let _ = insert(at.primary, ObjectKind::Varies(vary));

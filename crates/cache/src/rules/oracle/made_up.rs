@@ -58,13 +58,13 @@ impl Dice {
     }
 
     fn cache_control(&mut self, names: &[&str]) -> String {
-        let mut said = Vec::new();
+        let mut declared = Vec::new();
         for _ in 0..=self.below(4) {
             let name = self.of(names);
             let name = if self.one_in(6) { name.to_uppercase() } else { name.to_owned() };
-            said.push(name.replace('#', &self.seconds()));
+            declared.push(name.replace('#', &self.seconds()));
         }
-        said.join(if self.one_in(3) { "," } else { ", " })
+        declared.join(if self.one_in(3) { "," } else { ", " })
     }
 }
 
@@ -187,19 +187,19 @@ fn headers(fields: &[(String, String)]) -> Headers {
     headers
 }
 
-fn asked(fields: &[(String, String)], policy: &Policy) -> RequestDirectives {
+fn requested(fields: &[(String, String)], policy: &Policy) -> RequestDirectives {
     match request::classify(&Method::Get, &headers(fields), false, false, policy) {
-        Disposition::Lookup(asked) => asked,
+        Disposition::Lookup(requested) => requested,
         other => panic!("{other:?}"),
     }
 }
 
 fn evaluate(world: &World) -> Option<StorableResponse> {
-    let asked = asked(&world.request, &world.policy);
+    let requested = requested(&world.request, &world.policy);
     let fetch = FetchContext {
         method: &Method::Get,
         request: &headers(&world.request),
-        directives: &asked,
+        directives: &requested,
         origin: b"http://example.com",
         times: Times { requested_secs: NOW - world.delay_s, received_secs: NOW },
     };
@@ -239,10 +239,10 @@ fn the_rules_and_the_oracle_agree() {
         for _ in 0..8 {
             let later_s = dice.below(90);
             let client = client(&mut dice);
-            let asked = asked(&client, &world.policy);
-            let said = verdict(reusing::evaluate(&ours.meta, false, &asked, NOW + later_s));
+            let requested = requested(&client, &world.policy);
+            let declared = verdict(reusing::evaluate(&ours.meta, false, &requested, NOW + later_s));
             let right = reuse(&expected, &world, &client, later_s);
-            assert_eq!(said, right, "{seed}: {client:?} {later_s} s after {world:?}");
+            assert_eq!(declared, right, "{seed}: {client:?} {later_s} s after {world:?}");
             verdicts[match right {
                 OracleDecision::Use { refresh } => usize::from(refresh),
                 OracleDecision::Ask { if_error } => 2 + usize::from(if_error),

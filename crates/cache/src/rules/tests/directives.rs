@@ -2,7 +2,7 @@
 
 use wire::Method;
 
-use super::{Case, asked, fields, is_stored, is_used, later};
+use super::{Case, fields, is_stored, is_used, later, requested};
 use crate::rules::{
     Disposition, Flags, Forward, Policy, RequestDirectives, Reuse, SECONDS_MAX, UncachedReason,
     request,
@@ -19,7 +19,7 @@ const TAGGED: &str = "Cache-Control: max-age=10\nETag: \"a\"";
 
 #[test]
 fn s5_2_names_have_no_case_and_arguments_two_forms() {
-    let lifetime = |said: &str| Case::default().meta(said).lifetime_s;
+    let lifetime = |declared: &str| Case::default().meta(declared).lifetime_s;
     assert_eq!(lifetime("cache-control: MAX-AGE=60"), 60);
     assert_eq!(lifetime("Cache-Control: max-age=\"60\""), 60);
     assert_eq!(lifetime("Cache-Control: S-MaxAge=\"7\" ,, max-age=60"), 7);
@@ -28,7 +28,7 @@ fn s5_2_names_have_no_case_and_arguments_two_forms() {
 
 #[test]
 fn s5_2_3_what_is_not_known_is_ignored() {
-    let lifetime = |said: &str| Case::default().meta(said).lifetime_s;
+    let lifetime = |declared: &str| Case::default().meta(declared).lifetime_s;
     assert_eq!(lifetime("Cache-Control: community=\"a, no-store\", max-age=60"), 60);
     assert_eq!(lifetime("Cache-Control: x-max-age=1, max-age-x=2, max-age=60, xno-store"), 60);
     assert_eq!(lifetime("Cache-Control: \"no-store\", max-age=60"), 60);
@@ -40,8 +40,8 @@ fn s5_2_3_what_is_not_known_is_ignored() {
 fn s5_2_a_quoted_string_without_end_hides_nothing() {
     assert!(!is_stored("Cache-Control: max-age=60, x=\"a, no-store"));
     assert!(!is_stored("Cache-Control: max-age=60, no-cache=\"a, private"));
-    let said = "Cache-Control: max-age=60, no-cache=\"x-a\nETag: \"a\"";
-    assert!(!is_used(later(said, 0, "")), "what it names cannot be read: everything");
+    let declared = "Cache-Control: max-age=60, no-cache=\"x-a\nETag: \"a\"";
+    assert!(!is_used(later(declared, 0, "")), "what it names cannot be read: everything");
 }
 
 #[test]
@@ -70,8 +70,8 @@ fn s5_2_1_2_max_stale_takes_what_is_stale_for_so_long() {
     assert_eq!(validates(TAGGED, 16, "max-stale=5"), Some(Forward::Stale));
     assert!(is_used(later(TAGGED, 15, "max-stale=5, max-age=20")));
     assert_eq!(validates(TAGGED, 15, "max-stale=5, max-age=12"), Some(Forward::Stale));
-    assert_eq!(asked("max-stale").max_stale_s, Some(SECONDS_MAX));
-    assert_eq!(asked("max-stale=a").max_stale_s, None);
+    assert_eq!(requested("max-stale").max_stale_s, Some(SECONDS_MAX));
+    assert_eq!(requested("max-stale=a").max_stale_s, None);
     let Reuse::Use { left_s, refresh, .. } = later(TAGGED, 15, "max-stale") else { panic!() };
     assert_eq!((left_s, refresh), (-5, false));
 }
@@ -79,8 +79,8 @@ fn s5_2_1_2_max_stale_takes_what_is_stale_for_so_long() {
 #[test]
 fn s5_2_1_2_max_stale_does_not_overrule_the_origin() {
     for strict in ["must-revalidate", "proxy-revalidate", "s-maxage=10", "no-cache"] {
-        let said = format!("Cache-Control: max-age=10, {strict}\nETag: \"a\"");
-        assert_eq!(validates(&said, 15, "max-stale"), Some(Forward::Stale), "{strict}");
+        let declared = format!("Cache-Control: max-age=10, {strict}\nETag: \"a\"");
+        assert_eq!(validates(&declared, 15, "max-stale"), Some(Forward::Stale), "{strict}");
     }
 }
 
@@ -105,7 +105,7 @@ fn s5_2_1_5_no_store_is_not_stored() {
 
 #[test]
 fn s5_2_1_6_no_transform_is_known() {
-    assert!(asked("no-transform").no_transform && !asked("").no_transform);
+    assert!(requested("no-transform").no_transform && !requested("").no_transform);
 }
 
 #[test]
@@ -114,44 +114,48 @@ fn s5_2_1_7_only_if_cached_is_never_forwarded() {
     assert_eq!(later(TAGGED, 11, "only-if-cached"), Reuse::OnlyIfCached);
     assert_eq!(later(TAGGED, 1, "only-if-cached, no-cache"), Reuse::OnlyIfCached);
     assert!(is_used(later(TAGGED, 11, "only-if-cached, max-stale")));
-    assert!(asked("only-if-cached").only_if_cached);
+    assert!(requested("only-if-cached").only_if_cached);
 }
 
 #[test]
 fn s5_2_2_2_must_revalidate_is_never_served_stale() {
-    let said = "Cache-Control: max-age=10, must-revalidate, stale-while-revalidate=60, \
+    let declared = "Cache-Control: max-age=10, must-revalidate, stale-while-revalidate=60, \
                 stale-if-error=60\nETag: \"a\"";
-    assert!(is_used(later(said, 9, "")));
+    assert!(is_used(later(declared, 9, "")));
     for directives in ["", "max-stale", "stale-if-error=60"] {
-        let verdict = later(said, 11, directives);
+        let verdict = later(declared, 11, directives);
         assert!(matches!(verdict, Reuse::Validate { if_error: false, .. }), "{directives}");
     }
 }
 
 #[test]
 fn s5_2_2_3_must_understand_needs_a_status_that_is_understood() {
-    let said = "Cache-Control: max-age=60, must-understand";
+    let declared = "Cache-Control: max-age=60, must-understand";
     for status in [200, 203, 204, 300, 301, 302, 307, 308, 404, 410, 501] {
-        assert_eq!(Case::status(status).refusal(said), None, "{status}");
+        assert_eq!(Case::status(status).refusal(declared), None, "{status}");
     }
     for status in [222, 399, 418, 499, 599] {
-        assert_eq!(Case::status(status).refusal(said), Some(UncachedReason::Status), "{status}");
+        assert_eq!(
+            Case::status(status).refusal(declared),
+            Some(UncachedReason::Status),
+            "{status}"
+        );
     }
 }
 
 #[test]
 fn s5_2_2_3_must_understand_takes_the_place_of_no_store() {
-    let said = "Cache-Control: max-age=60, must-understand, no-store";
-    assert_eq!(Case::status(200).refusal(said), None);
-    assert_eq!(Case::status(418).refusal(said), Some(UncachedReason::Status));
+    let declared = "Cache-Control: max-age=60, must-understand, no-store";
+    assert_eq!(Case::status(200).refusal(declared), None);
+    assert_eq!(Case::status(418).refusal(declared), Some(UncachedReason::Status));
 }
 
 #[test]
 fn s5_2_2_4_no_cache_is_never_used_unasked() {
-    let said = "Cache-Control: max-age=60, no-cache, stale-while-revalidate=60, \
+    let declared = "Cache-Control: max-age=60, no-cache, stale-while-revalidate=60, \
                 stale-if-error=60\nETag: \"a\"";
     for directives in ["", "max-stale", "max-age=100", "stale-if-error=60"] {
-        let verdict = later(said, 0, directives);
+        let verdict = later(declared, 0, directives);
         assert!(matches!(verdict, Reuse::Validate { if_error: false, .. }), "{directives}");
     }
 }
@@ -159,8 +163,8 @@ fn s5_2_2_4_no_cache_is_never_used_unasked() {
 #[test]
 fn s5_2_2_4_no_cache_that_names_no_field_names_all() {
     for odd in ["no-cache=\"\"", "no-cache=", "no-cache=\",\"", "no-cache=\"a b\"", "NO-CACHE"] {
-        let said = format!("Cache-Control: max-age=60, {odd}\nETag: \"a\"");
-        assert!(!is_used(later(&said, 0, "")), "{odd}");
+        let declared = format!("Cache-Control: max-age=60, {odd}\nETag: \"a\"");
+        assert!(!is_used(later(&declared, 0, "")), "{odd}");
     }
 }
 
@@ -186,16 +190,16 @@ fn s5_2_2_7_private_that_names_no_field_names_all() {
 
 #[test]
 fn s5_2_2_8_proxy_revalidate_is_never_served_stale() {
-    let said = "Cache-Control: max-age=10, proxy-revalidate, stale-if-error=60\nETag: \"a\"";
-    assert!(is_used(later(said, 9, "")));
-    assert!(matches!(later(said, 11, ""), Reuse::Validate { if_error: false, .. }));
+    let declared = "Cache-Control: max-age=10, proxy-revalidate, stale-if-error=60\nETag: \"a\"";
+    assert!(is_used(later(declared, 9, "")));
+    assert!(matches!(later(declared, 11, ""), Reuse::Validate { if_error: false, .. }));
 }
 
 #[test]
 fn s5_2_2_10_s_maxage_is_never_served_stale() {
-    let said = "Cache-Control: s-maxage=10, stale-while-revalidate=60\nETag: \"a\"";
-    assert!(is_used(later(said, 9, "")));
-    assert!(matches!(later(said, 11, ""), Reuse::Validate { if_error: false, .. }));
+    let declared = "Cache-Control: s-maxage=10, stale-while-revalidate=60\nETag: \"a\"";
+    assert!(is_used(later(declared, 9, "")));
+    assert!(matches!(later(declared, 11, ""), Reuse::Validate { if_error: false, .. }));
 }
 
 #[test]
@@ -217,10 +221,10 @@ fn s5_4_pragma_counts_in_requests_without_cache_control_only() {
 
 #[test]
 fn rfc8246_s2_what_is_immutable_is_not_validated_while_fresh_unless_the_client_insists() {
-    let said = "Cache-Control: max-age=10, immutable\nETag: \"a\"";
-    assert!(is_used(later(said, 5, "max-age=0")));
-    assert_eq!(validates(said, 5, "no-cache"), Some(Forward::Request));
-    assert_eq!(validates(said, 11, ""), Some(Forward::Stale));
+    let declared = "Cache-Control: max-age=10, immutable\nETag: \"a\"";
+    assert!(is_used(later(declared, 5, "max-age=0")));
+    assert_eq!(validates(declared, 5, "no-cache"), Some(Forward::Request));
+    assert_eq!(validates(declared, 11, ""), Some(Forward::Stale));
     let not = "Cache-Control: max-age=10, immutable=1\nETag: \"a\"";
     assert_eq!(validates(not, 5, "max-age=0"), Some(Forward::Request));
 }

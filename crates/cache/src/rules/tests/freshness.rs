@@ -19,30 +19,30 @@ fn s1_2_2_seconds_too_great_are_the_greatest() {
         let case = Case::under(policy);
         let meta = case.meta(&format!("Cache-Control: max-age={great}"));
         assert_eq!(meta.lifetime_s, 1 << 31, "{great}");
-        assert!(is_used(reuse::evaluate(&meta, false, &super::asked(""), NOW + 86_400)));
+        assert!(is_used(reuse::evaluate(&meta, false, &super::requested(""), NOW + 86_400)));
     }
     assert_eq!(initial_age("Age: 99999999999\nETag: \"a\""), 1 << 31);
 }
 
 #[test]
 fn s4_2_fresh_is_what_is_younger_than_its_lifetime() {
-    let said = "Cache-Control: max-age=10\nETag: \"a\"";
-    assert!(is_used(later(said, 9, "")));
-    assert!(!is_used(later(said, 10, "")), "as old as its lifetime is stale");
+    let declared = "Cache-Control: max-age=10\nETag: \"a\"";
+    assert!(is_used(later(declared, 9, "")));
+    assert!(!is_used(later(declared, 10, "")), "as old as its lifetime is stale");
 }
 
 #[test]
 fn s4_2_dates_have_no_case() {
-    let said = |date: String| format!("Expires: {date}");
-    assert_eq!(lifetime(&said(date(60).to_lowercase())), 60);
-    assert_eq!(lifetime(&said(date(60).to_uppercase())), 60);
+    let declared = |date: String| format!("Expires: {date}");
+    assert_eq!(lifetime(&declared(date(60).to_lowercase())), 60);
+    assert_eq!(lifetime(&declared(date(60).to_uppercase())), 60);
 }
 
 #[test]
 fn s4_2_a_date_of_another_zone_is_invalid() {
     for zone in ["UTC", "EST", "+0000", ""] {
-        let said = format!("Expires: {}", date(60).replace("GMT", zone));
-        assert_eq!(lifetime(&said), 0, "{zone}");
+        let declared = format!("Expires: {}", date(60).replace("GMT", zone));
+        assert_eq!(lifetime(&declared), 0, "{zone}");
     }
 }
 
@@ -72,12 +72,12 @@ fn s4_2_1_s_maxage_comes_before_max_age_before_expires() {
 
 #[test]
 fn s4_2_1_expires_counts_from_date() {
-    let said = format!("Date: {}\nExpires: {}", date(-100), date(-40));
-    assert_eq!(lifetime(&said), 60, "whatever our own clock says");
-    let said = format!("Date: {}\nExpires: {}", date(100), date(40));
-    assert_eq!(lifetime(&said), 0);
-    let said = format!("Date: nonsense\nExpires: {}", date(40));
-    assert_eq!(lifetime(&said), 40, "without a date it was made when it came");
+    let declared = format!("Date: {}\nExpires: {}", date(-100), date(-40));
+    assert_eq!(lifetime(&declared), 60, "whatever our own clock says");
+    let declared = format!("Date: {}\nExpires: {}", date(100), date(40));
+    assert_eq!(lifetime(&declared), 0);
+    let declared = format!("Date: nonsense\nExpires: {}", date(40));
+    assert_eq!(lifetime(&declared), 40, "without a date it was made when it came");
 }
 
 #[test]
@@ -89,8 +89,8 @@ fn s4_2_1_of_repeated_values_the_first_counts() {
 
 #[test]
 fn s4_2_1_the_most_restrictive_of_conflicting_directives_counts() {
-    let said = "Cache-Control: max-age=60, no-cache\nETag: \"a\"";
-    assert!(!is_used(later(said, 0, "")));
+    let declared = "Cache-Control: max-age=60, no-cache\nETag: \"a\"";
+    assert!(!is_used(later(declared, 0, "")));
     assert!(!is_stored("Cache-Control: public, no-store, max-age=60"));
     assert!(!is_stored("Cache-Control: public, private, max-age=60"));
 }
@@ -99,8 +99,8 @@ fn s4_2_1_the_most_restrictive_of_conflicting_directives_counts() {
 fn s4_2_1_an_invalid_max_age_is_stale() {
     for bad in ["", "=", "=a", "=-1", "=+1", "=1.5", "=1s", "= 60", "=60 0", "=0x10", "=\"\""] {
         assert_eq!(lifetime(&format!("Cache-Control: max-age{bad}")), 0, "{bad}");
-        let said = format!("Cache-Control: s-maxage{bad}, max-age=60");
-        assert_eq!(lifetime(&said), 0, "{bad}");
+        let declared = format!("Cache-Control: s-maxage{bad}, max-age=60");
+        assert_eq!(lifetime(&declared), 0, "{bad}");
     }
     assert_eq!(lifetime("Cache-Control: max-age =60"), 0);
 }
@@ -131,7 +131,8 @@ fn s4_2_3_the_apparent_age_is_the_time_since_date() {
 #[test]
 fn s4_2_3_age_counts_from_when_the_request_was_sent() {
     let case = Case { delay_s: 4, ..Case::default() };
-    let age = |said: &str| case.meta(&format!("Cache-Control: max-age=99\n{said}")).initial_age_s;
+    let age =
+        |declared: &str| case.meta(&format!("Cache-Control: max-age=99\n{declared}")).initial_age_s;
     assert_eq!(age("Age: 10"), 14);
     assert_eq!(age("X: 1"), 4);
     assert_eq!(age(&format!("Age: 10\nDate: {}", date(-20))), 20);
@@ -140,10 +141,10 @@ fn s4_2_3_age_counts_from_when_the_request_was_sent() {
 
 #[test]
 fn s4_2_3_age_grows_with_the_time_in_the_cache() {
-    let said = "Cache-Control: max-age=100\nAge: 10";
-    let Reuse::Use { age_s, left_s, refresh } = later(said, 20, "") else { panic!() };
+    let declared = "Cache-Control: max-age=100\nAge: 10";
+    let Reuse::Use { age_s, left_s, refresh } = later(declared, 20, "") else { panic!() };
     assert_eq!((age_s, left_s, refresh), (30, 70, false));
-    let meta = Case::default().meta(said);
+    let meta = Case::default().meta(declared);
     assert_eq!(reuse::age_s(&meta, NOW - 5), 10, "a clock set back does not make it younger");
     assert_eq!(reuse::age_s(&meta, u64::MAX), 1 << 31);
 }

@@ -14,8 +14,8 @@ fn invalidated(origin: &str, headers: &str) -> Vec<u64> {
 
 const ORIGIN: &str = "http://example.com";
 
-fn is_hit(stored_said: &str, invalidation: &str) -> bool {
-    let tags = stored(&format!("Cache-Groups: {stored_said}"));
+fn is_hit(stored_declared: &str, invalidation: &str) -> bool {
+    let tags = stored(&format!("Cache-Groups: {stored_declared}"));
     let groups = invalidated(ORIGIN, &format!("Cache-Group-Invalidation: {invalidation}"));
     groups.iter().any(|group| tags.contains(group))
 }
@@ -45,9 +45,9 @@ fn rfc9875_s2_1_groups_have_case() {
 #[test]
 fn rfc9875_s2_1_groups_are_an_origins_own() {
     let tags = stored("Cache-Groups: \"a\"");
-    let said = "Cache-Group-Invalidation: \"a\"";
+    let declared = "Cache-Group-Invalidation: \"a\"";
     for other in ["https://example.com", "http://example.org", "http://example.com:81"] {
-        let groups = invalidated(other, said);
+        let groups = invalidated(other, declared);
         assert!(!groups.iter().any(|group| tags.contains(group)), "{other}");
     }
     assert!(tags.contains(&tags::group(b"a")), "a purge names no origin");
@@ -57,13 +57,13 @@ fn rfc9875_s2_1_groups_are_an_origins_own() {
 fn rfc9875_s2_what_is_no_list_of_strings_is_ignored() {
     for bad in ["a", "\"a\", b", "\"a", "\"a\", 1", "(\"a\")", "\"a\",", ":YQ==:"] {
         assert!(stored(&format!("Cache-Groups: {bad}")).is_empty(), "{bad}");
-        let said = format!("Cache-Group-Invalidation: {bad}");
-        assert!(invalidated(ORIGIN, &said).is_empty(), "{bad}");
+        let declared = format!("Cache-Group-Invalidation: {bad}");
+        assert!(invalidated(ORIGIN, &declared).is_empty(), "{bad}");
     }
 }
 
 #[test]
-fn rfc9875_s3_only_answers_that_are_no_errors_to_unsafe_requests_invalidate_groups() {
+fn rfc9875_s3_only_responses_that_are_no_errors_to_unsafe_requests_invalidate_groups() {
     let headers = fields("Cache-Group-Invalidation: \"a\"");
     let groups = |status| invalidate::targets(b"http://a", b"/", status, &headers).groups;
     assert_eq!(groups(200), [tags::group_of(b"http://a", b"a")]);
@@ -90,6 +90,6 @@ const TAG_OF_NEWS: u64 = 0xedb9_b5ce_94c5_7eba;
 fn more_tags_than_are_kept_are_not_stored() {
     let list = |n: usize| (0..n).map(|i| i.to_string()).collect::<Vec<_>>().join(" ");
     assert_eq!(stored(&format!("Surrogate-Key: {}", list(TAGS_MAX))).len(), TAGS_MAX);
-    let said = format!("Cache-Control: max-age=60\nSurrogate-Key: {}", list(TAGS_MAX + 1));
-    assert_eq!(Case::default().refusal(&said), Some(UncachedReason::Tags));
+    let declared = format!("Cache-Control: max-age=60\nSurrogate-Key: {}", list(TAGS_MAX + 1));
+    assert_eq!(Case::default().refusal(&declared), Some(UncachedReason::Tags));
 }

@@ -8,7 +8,7 @@ fn merged(stored: &str, hidden: &str, newer: &str) -> Vec<String> {
 }
 
 #[test]
-fn s3_2_fields_of_the_newer_answer_take_the_place_of_stored_ones() {
+fn s3_2_fields_of_the_newer_response_take_the_place_of_stored_ones() {
     let stored = "X: 1\nX: 2\nCache-Control: max-age=1\nY: 3";
     let newer = "Cache-Control: max-age=9\nx: 4\nZ: 5";
     assert_eq!(merged(stored, "", newer), ["Y: 3", "Cache-Control: max-age=9", "x: 4", "Z: 5"]);
@@ -83,7 +83,7 @@ fn s4_3_4_a_weak_validator_names_it_too() {
 }
 
 #[test]
-fn s4_3_4_without_validators_it_is_about_what_was_asked() {
+fn s4_3_4_without_validators_it_is_about_what_was_requested() {
     assert!(confirms("X: 1", ""));
     assert!(confirms("ETag: \"a\"", "Cache-Control: max-age=9"));
     assert!(confirms(&format!("Last-Modified: {}", date(-9)), ""));

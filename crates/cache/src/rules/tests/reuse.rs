@@ -2,7 +2,7 @@
 
 use wire::Method;
 
-use super::{Case, NOW, asked, fields, is_used, later};
+use super::{Case, NOW, fields, is_used, later, requested};
 use crate::rules::{
     Disposition, Forward, Policy, RequestDirectives, Reuse, UncachedReason, request, reuse,
 };
@@ -12,7 +12,7 @@ fn way(method: Method, headers: &str) -> Disposition {
 }
 
 #[test]
-fn s4_get_and_head_are_answered_from_stored_answers_to_get() {
+fn s4_get_and_head_are_served_from_stored_responses_to_get() {
     for method in [Method::Get, Method::Head] {
         assert_eq!(way(method, ""), Disposition::Lookup(RequestDirectives::default()));
     }
@@ -50,16 +50,16 @@ fn rfc9110_s9_3_1_a_get_with_content_goes_past() {
 }
 
 #[test]
-fn s4_an_answer_without_validation_has_its_current_age() {
-    let said = "Cache-Control: max-age=60\nAge: 3";
-    let verdict = later(said, 4, "");
+fn s4_a_response_without_validation_has_its_current_age() {
+    let declared = "Cache-Control: max-age=60\nAge: 3";
+    let verdict = later(declared, 4, "");
     assert_eq!(verdict, Reuse::Use { age_s: 7, left_s: 53, refresh: false });
 }
 
 #[test]
 fn s4_what_is_stale_is_validated() {
-    let said = "Cache-Control: max-age=10\nETag: \"a\"";
-    let verdict = later(said, 12, "");
+    let declared = "Cache-Control: max-age=10\nETag: \"a\"";
+    let verdict = later(declared, 12, "");
     let expected = Reuse::Validate { why: Forward::Stale, age_s: 12, left_s: -2, if_error: false };
     assert_eq!(verdict, expected);
 }
@@ -86,16 +86,16 @@ fn s4_3_2_conditions_for_the_origin_go_to_the_origin() {
 #[test]
 fn s4_4_what_was_purged_softly_is_validated_however_fresh() {
     let meta = Case::default().meta("Cache-Control: max-age=60\nETag: \"a\"");
-    let evaluate = |cache_control| reuse::evaluate(&meta, true, &asked(cache_control), NOW + 1);
+    let evaluate = |cache_control| reuse::evaluate(&meta, true, &requested(cache_control), NOW + 1);
     for directives in ["", "max-stale", "min-fresh=1", "max-age=9"] {
         let verdict = evaluate(directives);
         assert!(matches!(verdict, Reuse::Validate { why: Forward::Stale, .. }), "{directives}");
     }
-    let said = "Cache-Control: max-age=60, stale-while-revalidate=5, stale-if-error=5";
-    let meta = Case::default().meta(said);
-    let verdict = reuse::evaluate(&meta, true, &asked(""), NOW + 1);
+    let declared = "Cache-Control: max-age=60, stale-while-revalidate=5, stale-if-error=5";
+    let meta = Case::default().meta(declared);
+    let verdict = reuse::evaluate(&meta, true, &requested(""), NOW + 1);
     assert_eq!(verdict, Reuse::Use { age_s: 1, left_s: 59, refresh: true });
-    assert!(is_used(reuse::evaluate(&meta, false, &asked(""), NOW + 1)));
+    assert!(is_used(reuse::evaluate(&meta, false, &requested(""), NOW + 1)));
 }
 
 #[test]

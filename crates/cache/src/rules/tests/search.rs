@@ -93,10 +93,10 @@ fn no_vary_search_s5_queries_are_read_as_forms_are() {
 
 #[test]
 fn no_vary_search_s6_it_is_read_if_the_policy_says_so() {
-    let said =
+    let declared =
         "Cache-Control: max-age=60\nNo-Vary-Search: key-order\nNo-Vary-Search: params=(\"a\")";
-    let rule = Case::default().evaluate(said).unwrap().search.unwrap();
+    let rule = Case::default().evaluate(declared).unwrap().search.unwrap();
     assert!(rule.key_order && !rule.all && rule.params.len() == 1);
     let case = Case::under(Policy { no_vary_search: false, ..Policy::default() });
-    assert_eq!(case.evaluate(said).unwrap().search, None);
+    assert_eq!(case.evaluate(declared).unwrap().search, None);
 }

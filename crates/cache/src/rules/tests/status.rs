@@ -93,8 +93,8 @@ fn rfc9211_s2_what_caches_nearer_to_the_origin_said_stays_in_front() {
         lines(&headers),
         ["Cache-Status: OriginCache; hit; ttl=1100", "X: 1", "Cache-Status: tidegate; hit; ttl=5"]
     );
-    let said = "Cache-Control: max-age=60\nCache-Status: OriginCache; hit";
-    let stored = super::Case::default().evaluate(said).unwrap();
+    let declared = "Cache-Control: max-age=60\nCache-Status: OriginCache; hit";
+    let stored = super::Case::default().evaluate(declared).unwrap();
     assert!(stored.head.contains("Cache-Status"), "in the store too");
 }
 

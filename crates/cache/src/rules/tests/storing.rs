@@ -8,7 +8,7 @@ use crate::rules::{Flags, Heuristic, Policy, SetCookie, StatusCeiling, UncachedR
 const FRESH: &str = "Cache-Control: max-age=60";
 
 #[test]
-fn s3_only_answers_to_get_are_stored() {
+fn s3_only_responses_to_get_are_stored() {
     assert_eq!(Case::default().refusal(FRESH), None);
     for (method, reason) in [
         (Method::Head, UncachedReason::Head),
@@ -32,7 +32,7 @@ fn s3_the_status_is_final() {
 }
 
 #[test]
-fn s3_answers_to_one_request_alone_are_not_stored() {
+fn s3_responses_to_one_request_alone_are_not_stored() {
     for status in [304, 412, 416] {
         assert_eq!(Case::status(status).refusal(FRESH), Some(UncachedReason::Status));
     }
@@ -46,9 +46,9 @@ fn rfc6585_s3_to_s6_what_is_about_the_client_is_not_stored() {
 }
 
 #[test]
-fn rfc9110_s6_6_1_an_answer_without_a_date_gets_that_of_its_arrival() {
-    let date_of = |said: &str| {
-        let stored = Case::default().evaluate(&format!("{FRESH}\n{said}")).unwrap();
+fn rfc9110_s6_6_1_a_response_without_a_date_gets_that_of_its_arrival() {
+    let date_of = |declared: &str| {
+        let stored = Case::default().evaluate(&format!("{FRESH}\n{declared}")).unwrap();
         let dates: Vec<String> =
             stored.head.get_all("Date").map(|date| String::from_utf8_lossy(date).into()).collect();
         assert_eq!(dates.len(), 1);
@@ -61,8 +61,8 @@ fn rfc9110_s6_6_1_an_answer_without_a_date_gets_that_of_its_arrival() {
 
 #[test]
 fn s3_no_store_is_not_stored() {
-    let said = "Cache-Control: max-age=60\nCache-Control: no-store";
-    assert_eq!(Case::default().refusal(said), Some(UncachedReason::NoStore));
+    let declared = "Cache-Control: max-age=60\nCache-Control: no-store";
+    assert_eq!(Case::default().refusal(declared), Some(UncachedReason::NoStore));
     assert!(!is_stored("Cache-Control: public, max-age=60, No-Store"));
 }
 
@@ -90,8 +90,8 @@ fn s3_something_must_allow_to_store() {
 
 #[test]
 fn s3_1_unknown_fields_are_stored() {
-    let said = "Cache-Control: max-age=60\nX-Unknown: a\nX-Unknown: b\nServer: c";
-    let stored = Case::default().evaluate(said).unwrap();
+    let declared = "Cache-Control: max-age=60\nX-Unknown: a\nX-Unknown: b\nServer: c";
+    let stored = Case::default().evaluate(declared).unwrap();
     assert_eq!(
         lines(&stored.head),
         ["Cache-Control: max-age=60", "X-Unknown: a", "X-Unknown: b", "Server: c"]
@@ -100,39 +100,41 @@ fn s3_1_unknown_fields_are_stored() {
 
 #[test]
 fn s3_1_fields_of_the_connection_are_not_stored() {
-    let said = "Cache-Control: max-age=60\nConnection: close, X-Hop\nX-Hop: 1\nKeep-Alive: 5\n\
+    let declared = "Cache-Control: max-age=60\nConnection: close, X-Hop\nX-Hop: 1\nKeep-Alive: 5\n\
                 Transfer-Encoding: chunked\nTE: trailers\nTrailer: X-T\nUpgrade: h2c\n\
                 Proxy-Connection: close\nX-End: 1";
-    let stored = Case::default().evaluate(said).unwrap();
+    let stored = Case::default().evaluate(declared).unwrap();
     assert_eq!(lines(&stored.head), ["Cache-Control: max-age=60", "X-End: 1"]);
 }
 
 #[test]
 fn s3_1_fields_of_the_proxy_are_not_stored() {
-    let said = "Cache-Control: max-age=60\nProxy-Authenticate: Basic\n\
+    let declared = "Cache-Control: max-age=60\nProxy-Authenticate: Basic\n\
                 Proxy-Authentication-Info: a\nProxy-Authorization: b\nWWW-Authenticate: Basic";
-    let stored = Case::default().evaluate(said).unwrap();
+    let stored = Case::default().evaluate(declared).unwrap();
     assert_eq!(lines(&stored.head), ["Cache-Control: max-age=60", "WWW-Authenticate: Basic"]);
 }
 
 #[test]
 fn s3_1_fields_that_private_and_no_cache_name_are_not_stored() {
-    let said = "Cache-Control: max-age=60, private=\"X-User, set-cookie\", no-cache=X-PurgeEpoch\n\
-                x-user: 1\nSet-Cookie: a=b\nX-PurgeEpoch: t\nX-Else: 1";
-    let stored = Case::default().evaluate(said).unwrap();
+    let control = "max-age=60, private=\"X-User, set-cookie\", no-cache=X-PurgeEpoch";
+    let declared = &format!(
+        "Cache-Control: {control}\nx-user: 1\nSet-Cookie: a=b\nX-PurgeEpoch: t\nX-Else: 1"
+    );
+    let stored = Case::default().evaluate(declared).unwrap();
     assert_eq!(lines(&stored.head)[1..], ["X-Else: 1"]);
     // The client that caused the fetch gets them all the same.
     assert_eq!(lines(&stored.private), ["x-user: 1", "Set-Cookie: a=b", "X-PurgeEpoch: t"]);
     // No client could read content without its encoding.
-    let said = "Cache-Control: max-age=60, private=content-encoding\nContent-Encoding: gzip";
-    assert_eq!(Case::default().refusal(said), Some(UncachedReason::Private));
+    let declared = "Cache-Control: max-age=60, private=content-encoding\nContent-Encoding: gzip";
+    assert_eq!(Case::default().refusal(declared), Some(UncachedReason::Private));
     assert!(!stored.meta.flags.has(Flags::NO_CACHE));
 }
 
 #[test]
 fn s3_3_parts_are_not_stored() {
-    let said = "Cache-Control: max-age=60\nContent-Range: bytes 0-1/9";
-    assert_eq!(Case::status(206).refusal(said), Some(UncachedReason::Partial));
+    let declared = "Cache-Control: max-age=60\nContent-Range: bytes 0-1/9";
+    assert_eq!(Case::status(206).refusal(declared), Some(UncachedReason::Partial));
 }
 
 #[test]
@@ -161,13 +163,13 @@ fn rfc9110_s15_3_7_3_parts_are_stored_under_a_strong_validator() {
 
 #[test]
 fn rfc9110_s14_4_content_range_of_a_whole_response_is_ignored() {
-    let said = "Cache-Control: max-age=60\nContent-Range: bytes 0-1/9";
-    let stored = Case::default().evaluate(said).unwrap();
+    let declared = "Cache-Control: max-age=60\nContent-Range: bytes 0-1/9";
+    let stored = Case::default().evaluate(declared).unwrap();
     assert_eq!(lines(&stored.head), ["Cache-Control: max-age=60"]);
 }
 
 #[test]
-fn s3_5_authenticated_answers_are_stored_only_if_that_is_allowed() {
+fn s3_5_authenticated_responses_are_stored_only_if_that_is_allowed() {
     let case = Case::asking("Authorization: Basic a");
     assert_eq!(case.refusal(FRESH), Some(UncachedReason::Authorization));
     for allowed in ["public, max-age=60", "must-revalidate, max-age=60", "s-maxage=60"] {
@@ -192,7 +194,7 @@ fn s4_what_is_never_fresh_and_has_no_validator_is_of_no_use() {
 
 #[test]
 fn s4_followers_share_a_response_only_if_it_may_be_reused() {
-    let share = |said: &str| Case::default().evaluate(said).unwrap().share;
+    let share = |declared: &str| Case::default().evaluate(declared).unwrap().share;
     assert!(share(FRESH));
     assert!(share("Cache-Control: max-age=0, stale-while-revalidate=5"));
     assert!(!share("Cache-Control: max-age=0\nETag: \"a\""));
@@ -201,11 +203,11 @@ fn s4_followers_share_a_response_only_if_it_may_be_reused() {
 
 #[test]
 fn s7_3_cookies_are_stored_only_if_the_policy_says_so() {
-    let said = "Cache-Control: max-age=60\nSet-Cookie: a=b";
-    assert_eq!(Case::default().refusal(said), Some(UncachedReason::SetCookie));
+    let declared = "Cache-Control: max-age=60\nSet-Cookie: a=b";
+    assert_eq!(Case::default().refusal(declared), Some(UncachedReason::SetCookie));
     for (set_cookie, kept) in [(SetCookie::Strip, 1), (SetCookie::Store, 2)] {
         let case = Case::under(Policy { set_cookie, ..Policy::default() });
-        assert_eq!(lines(&case.evaluate(said).unwrap().head).len(), kept);
+        assert_eq!(lines(&case.evaluate(declared).unwrap().head).len(), kept);
     }
 }
 
@@ -222,8 +224,8 @@ fn ceilings_and_floors_are_the_policys() {
     };
     let lifetime = |status, seconds: u32| {
         let case = Case { status, policy: policy.clone(), ..Case::default() };
-        let said = format!("Cache-Control: max-age={seconds}\nETag: \"a\"");
-        case.evaluate(&said).map(|stored| stored.meta.lifetime_s)
+        let declared = format!("Cache-Control: max-age={seconds}\nETag: \"a\"");
+        case.evaluate(&declared).map(|stored| stored.meta.lifetime_s)
     };
     assert_eq!(lifetime(200, 50), Ok(50));
     assert_eq!(lifetime(200, 5), Ok(10));
@@ -238,10 +240,10 @@ fn s4_2_2_lifetimes_are_guessed_only_if_the_policy_says_so() {
     let modified = format!("Last-Modified: {}", date(-1000));
     assert_eq!(Case::default().refusal(&modified), Some(UncachedReason::NoLifetime));
     let heuristic = Some(Heuristic { percent: 10, ttl_max_s: 90 });
-    let guess = |status, said: &str| {
+    let guess = |status, declared: &str| {
         let policy = Policy { heuristic, default_ttl_s: 5, ..Policy::default() };
         let case = Case { status, policy, ..Case::default() };
-        case.evaluate(said)
+        case.evaluate(declared)
             .map(|stored| (stored.meta.lifetime_s, stored.meta.flags.has(Flags::HEURISTIC)))
     };
     assert_eq!(guess(200, &format!("Last-Modified: {}", date(-500))), Ok((50, true)));
@@ -249,10 +251,10 @@ fn s4_2_2_lifetimes_are_guessed_only_if_the_policy_says_so() {
     assert_eq!(guess(200, "ETag: \"a\""), Ok((5, true)), "the policy's own time");
     assert_eq!(guess(200, &format!("Last-Modified: {}", date(500))), Ok((5, true)));
     // RFC 9111 4.2.2: never with an explicit time, nor with another status.
-    let said = format!("{modified}\nCache-Control: max-age=1");
-    assert_eq!(guess(200, &said), Ok((1, false)));
-    let said = format!("{modified}\nExpires: 0");
-    assert_eq!(guess(200, &said), Ok((0, false)));
+    let declared = format!("{modified}\nCache-Control: max-age=1");
+    assert_eq!(guess(200, &declared), Ok((1, false)));
+    let declared = format!("{modified}\nExpires: 0");
+    assert_eq!(guess(200, &declared), Ok((0, false)));
     for status in [203, 204, 300, 301, 308, 404, 405, 410, 414, 451, 501] {
         assert!(guess(status, &modified).is_ok_and(|(seconds, _)| seconds > 0), "{status}");
     }
@@ -265,10 +267,10 @@ fn s4_2_2_lifetimes_are_guessed_only_if_the_policy_says_so() {
 
 #[test]
 fn what_is_for_us_alone_is_hidden() {
-    let said = "Cache-Control: max-age=60\nSurrogate-Key: a\nCache-Tag: b\n\
+    let declared = "Cache-Control: max-age=60\nSurrogate-Key: a\nCache-Tag: b\n\
                 Tidegate-Cache-Control: max-age=70\nCDN-Cache-Control: max-age=80\n\
                 Surrogate-Control: max-age=90\nOther-Cache-Control: max-age=1";
-    let stored = Case::default().evaluate(said).unwrap();
+    let stored = Case::default().evaluate(declared).unwrap();
     assert_eq!(
         lines(&stored.head),
         [
@@ -279,7 +281,7 @@ fn what_is_for_us_alone_is_hidden() {
         ]
     );
     assert_eq!(stored.hidden.len(), 3);
-    let mut passed = fields(said);
+    let mut passed = fields(declared);
     crate::rules::remove_cache_fields(&mut passed, &Policy::default());
     assert_eq!(passed.len(), 4);
 }

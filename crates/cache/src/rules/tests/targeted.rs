@@ -3,9 +3,9 @@
 use super::{Case, date, is_used, later};
 use crate::rules::{Flags, Policy, UncachedReason};
 
-fn lifetime(said: &str) -> Option<u32> {
+fn lifetime(declared: &str) -> Option<u32> {
     Case::default()
-        .evaluate(&format!("{said}\nETag: \"a\""))
+        .evaluate(&format!("{declared}\nETag: \"a\""))
         .ok()
         .map(|stored| stored.meta.lifetime_s)
 }
@@ -25,29 +25,33 @@ fn rfc9213_s2_2_the_first_of_the_list_that_is_valid_counts() {
 fn rfc9213_s2_1_what_is_empty_or_fails_anywhere_is_ignored() {
     for bad in ["", " ", "max-age=1,", "max-age=1 x", "Max-Age=1", "max-age=1, a=(", "max-age=\"1"]
     {
-        let said = format!("Cache-Control: max-age=3\nCDN-Cache-Control: {bad}");
-        assert_eq!(lifetime(&said), Some(3), "{bad}");
+        let declared = format!("Cache-Control: max-age=3\nCDN-Cache-Control: {bad}");
+        assert_eq!(lifetime(&declared), Some(3), "{bad}");
     }
-    let said = "Cache-Control: max-age=3\nCDN-Cache-Control: max-age=1\nCDN-Cache-Control: =";
-    assert_eq!(lifetime(said), Some(3), "its lines are one value");
+    let declared = "Cache-Control: max-age=3\nCDN-Cache-Control: max-age=1\nCDN-Cache-Control: =";
+    assert_eq!(lifetime(declared), Some(3), "its lines are one value");
 }
 
 #[test]
 fn rfc9213_s2_2_cache_control_and_expires_are_ignored_if_there_is_one() {
     assert_eq!(lifetime("Cache-Control: no-store, private\nCDN-Cache-Control: max-age=2"), Some(2));
-    let said = format!("Expires: {}\nCDN-Cache-Control: none", date(60));
-    assert_eq!(lifetime(&said), None, "a field that says nothing of time says that there is none");
+    let declared = format!("Expires: {}\nCDN-Cache-Control: none", date(60));
+    assert_eq!(
+        lifetime(&declared),
+        None,
+        "a field that says nothing of time says that there is none"
+    );
     assert_eq!(lifetime("Cache-Control: max-age=9\nCDN-Cache-Control: none"), None);
-    let said = "Cache-Control: max-age=9\nCDN-Cache-Control: no-store";
-    assert_eq!(Case::default().refusal(said), Some(UncachedReason::NoStore));
+    let declared = "Cache-Control: max-age=9\nCDN-Cache-Control: no-store";
+    assert_eq!(Case::default().refusal(declared), Some(UncachedReason::NoStore));
 }
 
 #[test]
 fn rfc9213_s2_2_other_targeted_fields_change_nothing() {
     assert_eq!(lifetime("Cache-Control: max-age=3\nOther-Cache-Control: max-age=1"), Some(3));
     let case = Case::under(Policy { targeted: Box::default(), ..Policy::default() });
-    let said = "Cache-Control: max-age=3\nTidegate-Cache-Control: max-age=1";
-    let stored = case.evaluate(said).unwrap();
+    let declared = "Cache-Control: max-age=3\nTidegate-Cache-Control: max-age=1";
+    let stored = case.evaluate(declared).unwrap();
     let passed_on = stored.head.contains("Tidegate-Cache-Control");
     assert_eq!((stored.meta.lifetime_s, passed_on), (3, true));
 }
@@ -70,7 +74,8 @@ fn rfc9213_s2_1_parameters_are_ignored_and_the_last_of_a_key_counts() {
 
 #[test]
 fn rfc9213_s2_2_the_directives_mean_the_same() {
-    let refusal = |said: &str| Case::default().refusal(&format!("CDN-Cache-Control: {said}"));
+    let refusal =
+        |declared: &str| Case::default().refusal(&format!("CDN-Cache-Control: {declared}"));
     assert_eq!(refusal("max-age=9, private"), Some(UncachedReason::Private));
     assert_eq!(refusal("max-age=9, no-store"), Some(UncachedReason::NoStore));
     assert_eq!(refusal("max-age=9, no-store, must-understand"), None);
@@ -97,9 +102,9 @@ fn rfc9213_s2_2_the_directives_mean_the_same() {
 
 #[test]
 fn rfc9213_s2_1_fields_that_are_named_are_not_kept() {
-    let said =
+    let declared =
         "CDN-Cache-Control: max-age=9, no-cache=\"X-A\", private=\"x-b\"\nX-A: 1\nX-B: 2\nC: 3";
-    let stored = Case::default().evaluate(said).unwrap();
+    let stored = Case::default().evaluate(declared).unwrap();
     assert!(!stored.head.contains("X-A") && !stored.head.contains("X-B"));
     assert!(stored.head.contains("C"));
     assert!(!stored.meta.flags.has(Flags::NO_CACHE));
@@ -107,14 +112,15 @@ fn rfc9213_s2_1_fields_that_are_named_are_not_kept() {
 
 #[test]
 fn surrogate_control_counts_if_the_policy_reads_it() {
-    let said = "Cache-Control: max-age=3\nSurrogate-Control: max-age=\"5\", content=\"ESI/1.0\"";
-    assert_eq!(lifetime(said), Some(3));
+    let declared =
+        "Cache-Control: max-age=3\nSurrogate-Control: max-age=\"5\", content=\"ESI/1.0\"";
+    assert_eq!(lifetime(declared), Some(3));
     let case = Case::under(Policy { surrogate_control: true, ..Policy::default() });
-    let stored = case.evaluate(said).unwrap();
+    let stored = case.evaluate(declared).unwrap();
     assert_eq!((stored.meta.lifetime_s, stored.hidden.len()), (5, 1));
     let surplus = case.meta("Surrogate-Control: max-age=5+6");
     assert_eq!((surplus.lifetime_s, surplus.while_revalidate_s), (5, 6));
-    let targeted = format!("{said}\nCDN-Cache-Control: max-age=1");
+    let targeted = format!("{declared}\nCDN-Cache-Control: max-age=1");
     assert_eq!(case.meta(&targeted).lifetime_s, 1);
     let only = "Cache-Control: max-age=3\nSurrogate-Control: content=\"ESI/1.0\"";
     assert_eq!(case.meta(only).lifetime_s, 3);

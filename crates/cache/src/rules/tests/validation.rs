@@ -55,20 +55,20 @@ fn s4_3_2_if_none_match_is_evaluated() {
 
 #[test]
 fn s4_3_2_if_modified_since_is_evaluated() {
-    let asked = |offset_s| format!("If-Modified-Since: {}", date(offset_s));
+    let requested = |offset_s| format!("If-Modified-Since: {}", date(offset_s));
     let modified = format!("Last-Modified: {}\nDate: {}", date(-50), date(-10));
-    assert_eq!(outcome(&asked(-50), 200, &modified), PreconditionResult::NotModified);
-    assert_eq!(outcome(&asked(-49), 200, &modified), PreconditionResult::NotModified);
-    assert_eq!(outcome(&asked(-51), 200, &modified), PreconditionResult::Proceed);
+    assert_eq!(outcome(&requested(-50), 200, &modified), PreconditionResult::NotModified);
+    assert_eq!(outcome(&requested(-49), 200, &modified), PreconditionResult::NotModified);
+    assert_eq!(outcome(&requested(-51), 200, &modified), PreconditionResult::Proceed);
     let dated = format!("Date: {}", date(-10));
-    assert_eq!(outcome(&asked(-10), 200, &dated), PreconditionResult::NotModified);
-    assert_eq!(outcome(&asked(-11), 200, &dated), PreconditionResult::Proceed);
+    assert_eq!(outcome(&requested(-10), 200, &dated), PreconditionResult::NotModified);
+    assert_eq!(outcome(&requested(-11), 200, &dated), PreconditionResult::Proceed);
     assert_eq!(
-        outcome(&asked(0), 200, ""),
+        outcome(&requested(0), 200, ""),
         PreconditionResult::NotModified,
         "when it was received"
     );
-    assert_eq!(outcome(&asked(-1), 200, ""), PreconditionResult::Proceed);
+    assert_eq!(outcome(&requested(-1), 200, ""), PreconditionResult::Proceed);
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn s4_3_2_if_none_match_silences_if_modified_since() {
 }
 
 #[test]
-fn rfc9110_s13_2_1_other_answers_than_200_have_no_conditions() {
+fn rfc9110_s13_2_1_other_responses_than_200_have_no_conditions() {
     for status in [404, 301, 204, 500] {
         assert_eq!(
             outcome("If-None-Match: *", status, TAGGED),
@@ -89,7 +89,7 @@ fn rfc9110_s13_2_1_other_answers_than_200_have_no_conditions() {
 }
 
 #[test]
-fn rfc9110_s13_1_1_the_origin_is_told_its_own_tags() {
+fn rfc9110_s13_1_1_the_origin_gets_its_own_tags() {
     let sent = |value: &str| {
         let mut request = fields(&format!("If-Match: {value}"));
         precondition::restore_tags(&mut request);
@@ -107,19 +107,19 @@ fn rfc9110_s13_1_1_the_origin_is_told_its_own_tags() {
 }
 
 #[test]
-fn s4_3_3_what_the_answer_to_a_validation_means() {
-    let said = |status, text: &str| validate::classify(&fields(TAGGED), status, &fields(text));
-    assert_eq!(said(304, "ETag: \"a\""), validate::ValidationResponse::Revalidated);
-    assert_eq!(said(304, "ETag: \"b\""), validate::ValidationResponse::OtherRepresentation);
+fn s4_3_3_what_the_response_to_a_validation_means() {
+    let declared = |status, text: &str| validate::classify(&fields(TAGGED), status, &fields(text));
+    assert_eq!(declared(304, "ETag: \"a\""), validate::ValidationResponse::Revalidated);
+    assert_eq!(declared(304, "ETag: \"b\""), validate::ValidationResponse::OtherRepresentation);
     for status in [200, 203, 206, 301, 404, 410, 501, 505, 520] {
-        assert_eq!(said(status, ""), validate::ValidationResponse::Full, "{status}");
+        assert_eq!(declared(status, ""), validate::ValidationResponse::Full, "{status}");
     }
 }
 
 #[test]
-fn rfc5861_s4_which_answers_are_errors() {
+fn rfc5861_s4_which_responses_are_errors() {
     for status in [500, 502, 503, 504] {
-        let said = validate::classify(&fields(TAGGED), status, &fields(""));
-        assert_eq!(said, validate::ValidationResponse::ServerError, "{status}");
+        let declared = validate::classify(&fields(TAGGED), status, &fields(""));
+        assert_eq!(declared, validate::ValidationResponse::ServerError, "{status}");
     }
 }

@@ -5,8 +5,8 @@ use crate::limits::VARY_FIELDS_MAX;
 use crate::rules::{Policy, UncachedReason, Vary, vary};
 
 fn of(vary: &str) -> Option<Vary> {
-    let said = format!("Cache-Control: max-age=60\nVary: {vary}");
-    Case::default().evaluate(&said).unwrap().vary
+    let declared = format!("Cache-Control: max-age=60\nVary: {vary}");
+    Case::default().evaluate(&declared).unwrap().vary
 }
 
 fn values(vary: &str, request: &str, policy: &Policy) -> Vec<u8> {
@@ -56,8 +56,8 @@ fn s4_1_lines_are_joined_and_white_space_goes_where_it_means_nothing() {
 #[test]
 fn s4_1_an_asterisk_never_matches() {
     for any in ["*", "a, *", "*, a", "a b", "a, \"x\""] {
-        let said = format!("Cache-Control: max-age=60\nVary: {any}");
-        assert_eq!(Case::default().refusal(&said), Some(UncachedReason::VaryAny), "{any}");
+        let declared = format!("Cache-Control: max-age=60\nVary: {any}");
+        assert_eq!(Case::default().refusal(&declared), Some(UncachedReason::VaryAny), "{any}");
     }
 }
 
@@ -66,9 +66,9 @@ fn s4_1_accept_encoding_is_ours() {
     assert_eq!(of("Accept-Encoding"), None);
     assert_eq!(of("accept-encoding, X"), of("x"));
     let coded = |coding: &str| {
-        let said =
+        let declared =
             format!("Cache-Control: max-age=60\nVary: Accept-Encoding\nContent-Encoding: {coding}");
-        Case::default().refusal(&said)
+        Case::default().refusal(&declared)
     };
     for known in ["gzip", "x-gzip", "BR", "zstd", "identity"] {
         assert_eq!(coded(known), None, "{known}");
@@ -93,8 +93,8 @@ fn s4_1_values_never_look_like_another_part_of_a_key() {
 fn too_many_fields_are_not_compared() {
     let list = |n: usize| (0..n).map(|i| format!("x-{i}")).collect::<Vec<_>>().join(", ");
     assert_eq!(of(&list(VARY_FIELDS_MAX)).unwrap().fields.len(), VARY_FIELDS_MAX);
-    let said = format!("Cache-Control: max-age=60\nVary: {}", list(VARY_FIELDS_MAX + 1));
-    assert_eq!(Case::default().refusal(&said), Some(UncachedReason::VaryFields));
+    let declared = format!("Cache-Control: max-age=60\nVary: {}", list(VARY_FIELDS_MAX + 1));
+    assert_eq!(Case::default().refusal(&declared), Some(UncachedReason::VaryFields));
 }
 
 #[test]
@@ -136,8 +136,8 @@ fn languages_are_reduced_to_those_of_the_route() {
 #[test]
 fn s4_1_what_varies_by_the_clients_address_is_for_that_client() {
     for field in ["X-Forwarded-For", "accept, forwarded"] {
-        let said = format!("Cache-Control: max-age=60\nVary: {field}");
-        assert_eq!(Case::default().refusal(&said), Some(UncachedReason::VaryAny), "{field}");
+        let declared = format!("Cache-Control: max-age=60\nVary: {field}");
+        assert_eq!(Case::default().refusal(&declared), Some(UncachedReason::VaryAny), "{field}");
     }
     // These are in the key: scheme and host.
     assert!(is_stored("Cache-Control: max-age=60\nVary: X-Forwarded-Proto, X-Forwarded-Host"));

@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_told_any_more_counts_as_purged() {
+    fn what_is_not_known_any_more_counts_as_purged() {
         let purged = PurgeLog::new();
         for time in 1..=DISK_PURGED_PREFIXES_MAX as u64 + 1 {
             purged.note(&Purge::Prefix(b"http://never/"), time);

@@ -154,7 +154,7 @@ impl DiskWriter {
         shared.files_mut().insert(number, file.clone());
         let end = segment::walk(&file, |offset, header, head| {
             if header.form == RecordKind::Purge {
-                purge_log::decode(head, |said| repeat(shared, said, header.time));
+                purge_log::decode(head, |recorded| repeat(shared, recorded, header.time));
             } else if let (Some(key), Ok(length)) =
                 (record::key(head), u32::try_from(header.record_len()))
             {
@@ -412,8 +412,8 @@ impl DiskWriter {
 }
 
 /// Repeats a purge found while loading: what it covers is older and was loaded before.
-fn repeat(shared: &DiskShared, said: &StatusHeaders<'_>, time: u64) {
-    match said {
+fn repeat(shared: &DiskShared, recorded: &StatusHeaders<'_>, time: u64) {
+    match recorded {
         StatusHeaders::Key(text, url_len) => {
             shared.index_mut().remove(KeyHashes::of(&Key::new(*text, *url_len)));
         }

@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_meant_is_said() {
+    fn what_was_meant_is_reported() {
         for (typed, said) in [
             ("app", "what in the module is the application: did you mean app:app?"),
             ("shop.web:", "what in the module is the application: did you mean shop.web:app?"),
