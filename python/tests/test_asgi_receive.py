@@ -13,9 +13,9 @@ app = Stage()
 
 @app.part
 async def messages(scope, receive, send):
-    told = [dict(message) async for message in events(receive)]
-    kinds = [{key: type(value).__name__ for key, value in message.items()} for message in told]
-    await reply(send, [told, kinds])
+    received = [dict(message) async for message in events(receive)]
+    kinds = [{key: type(value).__name__ for key, value in message.items()} for message in received]
+    await reply(send, [received, kinds])
 
 
 @app.part
@@ -44,15 +44,15 @@ def test_a_small_body_is_one_message(server):
 
 
 def test_an_empty_body_with_a_length_is_complete(server):
-    told, _ = messages_of(server.ask("POST", "/messages", body=b""))
-    assert "".join(m.get("body", "") for m in told) == ""
-    assert told[-1].get("more_body", False) is False
+    received, _ = messages_of(server.ask("POST", "/messages", body=b""))
+    assert "".join(m.get("body", "") for m in received) == ""
+    assert received[-1].get("more_body", False) is False
 
 
 def test_only_the_last_message_has_no_more_body(server):
-    told, kinds = messages_of(server.ask("POST", "/messages", body=b"0123456789" * 100_000))
-    assert [m.get("more_body", False) for m in told] == [True] * (len(told) - 1) + [False]
-    assert sum(len(m.get("body", "")) for m in told) == 1_000_000
+    received, kinds = messages_of(server.ask("POST", "/messages", body=b"0123456789" * 100_000))
+    assert [m.get("more_body", False) for m in received] == [True] * (len(received) - 1) + [False]
+    assert sum(len(m.get("body", "")) for m in received) == 1_000_000
     assert all(kind.get("more_body", "bool") == "bool" for kind in kinds)
 
 

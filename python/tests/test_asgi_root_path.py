@@ -13,13 +13,13 @@ OPTIONS = {"root_path": "/mounted"}
 
 async def app(scope, receive, send):
     if scope["type"] == "http":
-        told = {key: scope[key] for key in ("root_path", "path", "raw_path", "query_string")}
-        await reply(send, told)
+        fields = {key: scope[key] for key in ("root_path", "path", "raw_path", "query_string")}
+        await reply(send, fields)
 
 
 def test_the_path_begins_with_the_root_path(server):
-    told = json.loads(server.get("/caf%C3%A9?q").body)
-    assert told["root_path"] == "/mounted"
-    assert told["path"] == "/mounted/café"
-    assert told["raw_path"] == "/mounted/caf%C3%A9"
-    assert told["query_string"] == "q"
+    fields = json.loads(server.get("/caf%C3%A9?q").body)
+    assert fields["root_path"] == "/mounted"
+    assert fields["path"] == "/mounted/café"
+    assert fields["raw_path"] == "/mounted/caf%C3%A9"
+    assert fields["query_string"] == "q"

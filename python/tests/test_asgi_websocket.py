@@ -39,8 +39,8 @@ async def scope_of(scope, receive, send):
     assert scope["type"] == "websocket"
     kinds = {key: type(value).__name__ for key, value in scope.items()}
     first = await accept(receive, send)
-    told = {**scope, "state": None, "kinds": kinds, "first": first}
-    text = json.dumps(told, default=lambda value: value.decode("latin-1"))
+    reported = {**scope, "state": None, "kinds": kinds, "first": first}
+    text = json.dumps(reported, default=lambda value: value.decode("latin-1"))
     await send({"type": "websocket.send", "text": text})
     await send({"type": "websocket.close"})
 
@@ -50,19 +50,19 @@ def test_the_scope(server):
     target = "/scope_of/caf%C3%A9?a=%20b"
     with talk(server, target, headers=[("x-a", "1"), ("X-A", "2")],
               subprotocols=["first", "second"]) as session:
-        told = json.loads(session.message())
+        reported = json.loads(session.message())
         peer = list(session.client.socket.getsockname()[:2])
-    assert told["type"] == "websocket"
-    assert told["asgi"] == {"version": "3.0", "spec_version": "2.5"}
-    assert (told["scheme"], told["http_version"]) == ("ws", "1.1")
-    assert (told["path"], told["raw_path"]) == ("/scope_of/café", "/scope_of/caf%C3%A9")
-    assert (told["query_string"], told.get("root_path", "")) == ("a=%20b", "")
-    assert [v for n, v in told["headers"] if n == "x-a"] == ["1", "2"]
-    assert told["client"] == peer
-    assert told["server"] == ["127.0.0.1", server.port]
-    assert told["subprotocols"] == ["first", "second"]
-    assert told["extensions"]["websocket.http.response"] == {}
-    assert (told["kinds"]["raw_path"], told["kinds"]["query_string"]) == ("bytes", "bytes")
+    assert reported["type"] == "websocket"
+    assert reported["asgi"] == {"version": "3.0", "spec_version": "2.5"}
+    assert (reported["scheme"], reported["http_version"]) == ("ws", "1.1")
+    assert (reported["path"], reported["raw_path"]) == ("/scope_of/café", "/scope_of/caf%C3%A9")
+    assert (reported["query_string"], reported.get("root_path", "")) == ("a=%20b", "")
+    assert [v for n, v in reported["headers"] if n == "x-a"] == ["1", "2"]
+    assert reported["client"] == peer
+    assert reported["server"] == ["127.0.0.1", server.port]
+    assert reported["subprotocols"] == ["first", "second"]
+    assert reported["extensions"]["websocket.http.response"] == {}
+    assert (reported["kinds"]["raw_path"], reported["kinds"]["query_string"]) == ("bytes", "bytes")
 
 
 def test_the_first_message_is_connect(server):
@@ -236,19 +236,19 @@ def test_many_messages_keep_their_order(server):
         assert [session.message() for _ in range(500)] == [str(n) for n in range(500)]
 
 
-@pytest.mark.parametrize(("code", "reason", "told"), [
+@pytest.mark.parametrize(("code", "reason", "reported"), [
     (1000, "", (1000, "")), (1001, "away", (1001, "away")), (4321, "é", (4321, "é")),
     (None, "", (1005, "")),
 ])
 def test_a_close_of_the_client_is_a_disconnect_with_its_code_and_reason(
-        server, code, reason, told):
+        server, code, reason, reported):
     with talk(server, f"/echo?{code}") as session:
         session.send_close(code, reason)
         answered = session.message()
         assert answered[0] == code or code is None
         found = server.note(f"disconnect-{code}")
         assert found["type"] == "websocket.disconnect"
-        assert (found["code"], found.get("reason") or "") == told
+        assert (found["code"], found.get("reason") or "") == reported
 
 
 @pytest.mark.fails_on("granian", "uvicorn")
@@ -268,15 +268,15 @@ async def closes(scope, receive, send):
     note("then", {**await receive()})
 
 
-@pytest.mark.parametrize(("fields", "said"), [
+@pytest.mark.parametrize(("fields", "closed"), [
     ({}, (1000, "")), ({"code": 4001}, (4001, "")), ({"code": 1001, "reason": "bye é"},
                                                       (1001, "bye é")),
     ({"reason": None}, (1000, "")),
 ])
-def test_the_application_closes(server, fields, said):
+def test_the_application_closes(server, fields, closed):
     with talk(server, f"/closes?{json.dumps(fields).encode().hex()}") as session:
-        assert session.message() == said
-        session.send_close(said[0])
+        assert session.message() == closed
+        session.send_close(closed[0])
         assert session.client.ended()
     assert "raised" in server.note("after-close"), "nothing can be sent after a close"
     assert server.note("then")["type"] == "websocket.disconnect"

@@ -76,11 +76,11 @@ def test_a_closed_subscription_receives_nothing():
 def test_a_slow_subscriber_is_dropped_with_an_exception():
     async def listen():
         async with broadcast.subscribe("a") as slow, broadcast.subscribe("a") as quick:
-            heard = []
+            chunks = []
             for number in range(6):
                 broadcast.publish("a", b"%d" % number + b"x" * (MIB - 1))
-                heard.append((await anext(quick))[0:1])
-            assert heard == [b"0", b"1", b"2", b"3", b"4", b"5"]
+                chunks.append((await anext(quick))[0:1])
+            assert chunks == [b"0", b"1", b"2", b"3", b"4", b"5"]
             kept = []
             with pytest.raises(broadcast.SlowSubscriber, match="too slow"):
                 async for message in slow:
@@ -150,8 +150,8 @@ def test_server_sent_events_come_from_every_worker(server):
     for word in (b"hello", b"you", b"closed"):
         assert server.get(f"/say?{word.decode()}").status == 200
     for listener in listeners:
-        heard = [listener.chunk() for _ in range(4)]
-        assert heard == [b"data: hello\n\n", b"data: you\n\n", b"data: closed\n\n", b""]
+        chunks = [listener.chunk() for _ in range(4)]
+        assert chunks == [b"data: hello\n\n", b"data: you\n\n", b"data: closed\n\n", b""]
 
 
 @app.part

@@ -70,5 +70,5 @@ def test_server_sent_events_come_from_every_worker(server):
     for word in ("hello", "you", "closed"):
         assert server.get(f"/say?{word}").status == 200
     for listener in listeners:
-        heard = [listener.chunk() for _ in range(4)]
-        assert heard == [b"data: hello\n\n", b"data: you\n\n", b"data: closed\n\n", b""]
+        chunks = [listener.chunk() for _ in range(4)]
+        assert chunks == [b"data: hello\n\n", b"data: you\n\n", b"data: closed\n\n", b""]

@@ -206,7 +206,7 @@ def test_fastapi_sends_events_as_they_happen(example):
         assert client.chunk() == b""
 
 
-def said(guest):
+def message_to(guest):
     return json.loads(guest.message())["said"]
 
 
@@ -215,18 +215,18 @@ def test_starlette_chats(example):
     assert b"new WebSocket" in chat.get("/").body
     with chat.websocket("/rooms/harbour?name=ann", subprotocols=["chat"]) as ann:
         assert ann.response.header("sec-websocket-protocol") == "chat"
-        assert said(ann) == "ann is here"
+        assert message_to(ann) == "ann is here"
         with (chat.websocket("/rooms/harbour?name=bob") as bob,
               chat.websocket("/rooms/pier?name=eve") as eve):
-            assert (said(ann), said(bob)) == ("bob is here", "bob is here")
-            assert said(eve) == "eve is here"
+            assert (message_to(ann), message_to(bob)) == ("bob is here", "bob is here")
+            assert message_to(eve) == "eve is here"
             bob.send("ahoy ⚓")
-            assert (said(ann), said(bob)) == ("ahoy ⚓", "ahoy ⚓")
+            assert (message_to(ann), message_to(bob)) == ("ahoy ⚓", "ahoy ⚓")
             bob.send_close()
             assert bob.message()[0] == 1000
-            assert said(ann) == "bob left"
+            assert message_to(ann) == "bob left"
             eve.send("only here")
-            assert said(eve) == "only here"
+            assert message_to(eve) == "only here"
     assert int(chat.get("/rooms/harbour/count").body) == 2
 
 

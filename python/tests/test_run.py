@@ -54,17 +54,17 @@ def test_logging_is_configured_from_a_file(start_server, tmp_path, name, text):
     server.line(r"OURS shop asked for /hello")
 
 
-@pytest.mark.parametrize("name, text, said", [
+@pytest.mark.parametrize("name, text, logged", [
     ("log.json", "{", "log.json is invalid"),
     ("log.json", '{"version": 2}', "log.json is invalid"),
     ("log.ini", "[loggers]\n", "log.ini is invalid"),
 ])
-def test_a_wrong_log_configuration_is_reported(start_server, tmp_path, name, text, said):
+def test_a_wrong_log_configuration_is_reported(start_server, tmp_path, name, text, logged):
     file = tmp_path / name
     file.write_text(text)
     server = start_server("test_run:app", ready=False, log_config=file)
     assert server.wait() == 1
-    assert said in server.log()
+    assert logged in server.log()
 
 
 def test_an_environment_file_sets_what_is_not_set(start_server, tmp_path):

@@ -231,9 +231,9 @@ def test_many_messages_are_echoed_in_order(server):
 def test_the_application_receives_the_code_and_the_reason(server):
     for code, reason in ((1000, ""), (1001, "going"), (4999, "größer")):
         dial(server, "/echo?closed").close(code, reason)
-        told, again = server.note("closed")
-        assert told == {"type": "websocket.disconnect", "code": code, "reason": reason}
-        assert again == told
+        disconnect, again = server.note("closed")
+        assert disconnect == {"type": "websocket.disconnect", "code": code, "reason": reason}
+        assert again == disconnect
 
 
 def test_a_close_without_a_code_is_1005(server):
@@ -323,8 +323,8 @@ def test_the_application_closes_with_code_and_reason(server):
     ):
         with dial(server, f"/closes?{sent}") as session:
             assert ended(session) == (['"last"'], code, reason)
-        told, late_send, late_close = server.note("after")
-        assert told == {"type": "websocket.disconnect", "code": code, "reason": reason}
+        disconnect, late_send, late_close = server.note("after")
+        assert disconnect == {"type": "websocket.disconnect", "code": code, "reason": reason}
         assert [late_send[:2], late_close[:2]] == [["RuntimeError", False]] * 2
 
 

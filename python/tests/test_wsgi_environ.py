@@ -22,20 +22,20 @@ def response(start_response, value):
 
 @app.part
 def environ(environ, start_response):
-    told = {key: value for key, value in environ.items() if isinstance(value, (str, bool, int))}
-    told["types"] = {key: type(value).__name__ for key, value in environ.items()}
-    told["dict"] = type(environ) is dict
-    told["wsgi.version"] = list(environ["wsgi.version"])
-    told["methods"] = {
+    fields = {key: value for key, value in environ.items() if isinstance(value, (str, bool, int))}
+    fields["types"] = {key: type(value).__name__ for key, value in environ.items()}
+    fields["dict"] = type(environ) is dict
+    fields["wsgi.version"] = list(environ["wsgi.version"])
+    fields["methods"] = {
         "input": [name for name in ("read", "readline", "readlines", "__iter__")
                   if hasattr(environ["wsgi.input"], name)],
         "errors": [name for name in ("flush", "write", "writelines")
                    if hasattr(environ["wsgi.errors"], name)],
     }
-    return response(start_response, told)
+    return response(start_response, fields)
 
 
-def told(server, target="/environ", headers=(), method="GET", body=None, version="1.1"):
+def seen(server, target="/environ", headers=(), method="GET", body=None, version="1.1"):
     with server.connect() as client:
         client.send(request(method, target, headers, body, version))
         found = client.response(method)
@@ -44,11 +44,11 @@ def told(server, target="/environ", headers=(), method="GET", body=None, version
 
 
 def test_it_is_a_builtin_dict(server):
-    assert told(server)["dict"]
+    assert seen(server)["dict"]
 
 
 def test_the_required_variables_are_strings(server):
-    found = told(server)
+    found = seen(server)
     for name in REQUIRED:
         assert found["types"].get(name, "str") == "str", name
     for name in ("REQUEST_METHOD", "SERVER_NAME", "SERVER_PORT"):
@@ -56,7 +56,7 @@ def test_the_required_variables_are_strings(server):
 
 
 def test_every_cgi_variable_is_a_native_string_of_latin1(server):
-    found = told(server, "/environ/caf%C3%A9?caf%C3%A9", {"x-a": "caf\xe9", "content-type": "x"})
+    found = seen(server, "/environ/caf%C3%A9?caf%C3%A9", {"x-a": "caf\xe9", "content-type": "x"})
     for name, kind in found["types"].items():
         if name.isupper():
             assert kind == "str", name
@@ -65,7 +65,7 @@ def test_every_cgi_variable_is_a_native_string_of_latin1(server):
 
 @pytest.mark.parametrize("method", ["GET", "POST", "DELETE", "OPTIONS", "PROPFIND"])
 def test_request_method(server, method):
-    assert told(server, method=method)["REQUEST_METHOD"] == method
+    assert seen(server, method=method)["REQUEST_METHOD"] == method
 
 
 @pytest.mark.parametrize(("target", "raw"), [
@@ -82,21 +82,21 @@ def test_request_method(server, method):
 ])
 def test_path_info_is_bytes_decoded_as_latin1(server, target, raw):
     """"Unicode Issues": encoding as Latin-1 returns the bytes."""
-    found = told(server, target)
+    found = seen(server, target)
     assert (found.get("SCRIPT_NAME", "") + found["PATH_INFO"]).encode("latin-1") == raw
 
 
 @pytest.mark.parametrize("query", ["", "a=b&c=d", "a=%C3%A9+%20", "a?b?c", "&&="])
 def test_query_string_is_raw(server, query):
-    assert told(server, f"/environ?{query}").get("QUERY_STRING", "") == query
+    assert seen(server, f"/environ?{query}").get("QUERY_STRING", "") == query
 
 
 def test_without_a_query_it_is_empty_or_absent(server):
-    assert told(server).get("QUERY_STRING", "") == ""
+    assert seen(server).get("QUERY_STRING", "") == ""
 
 
 def test_content_type_and_length_have_no_http_prefix(server):
-    found = told(server, headers={"content-type": "text/x; a=b"}, method="POST", body=b"12345")
+    found = seen(server, headers={"content-type": "text/x; a=b"}, method="POST", body=b"12345")
     assert found["CONTENT_TYPE"] == "text/x; a=b"
     assert found["CONTENT_LENGTH"] == "5"
     assert "HTTP_CONTENT_TYPE" not in found
@@ -104,13 +104,13 @@ def test_content_type_and_length_have_no_http_prefix(server):
 
 
 def test_without_a_body_they_are_empty_or_absent(server):
-    found = told(server)
+    found = seen(server)
     assert found.get("CONTENT_TYPE", "") == ""
     assert found.get("CONTENT_LENGTH", "") in ("", "0")
 
 
 def test_server_port_is_the_port_and_a_string(server):
-    found = told(server)
+    found = seen(server)
     assert found["SERVER_PORT"] == str(server.port)
     assert found["SERVER_NAME"]
 
@@ -118,15 +118,15 @@ def test_server_port_is_the_port_and_a_string(server):
 @pytest.mark.fails_on("granian")
 @pytest.mark.parametrize("version", ["1.0", "1.1"])
 def test_server_protocol_is_that_of_the_request(server, version):
-    assert told(server, version=version)["SERVER_PROTOCOL"] == f"HTTP/{version}"
+    assert seen(server, version=version)["SERVER_PROTOCOL"] == f"HTTP/{version}"
 
 
 def test_remote_addr(server):
-    assert told(server)["REMOTE_ADDR"] == "127.0.0.1"
+    assert seen(server)["REMOTE_ADDR"] == "127.0.0.1"
 
 
 def test_headers_are_variables_of_http(server):
-    found = told(server, headers={"X-Some-Thing": "Value, other", "accept": "*/*"})
+    found = seen(server, headers={"X-Some-Thing": "Value, other", "accept": "*/*"})
     assert found["HTTP_X_SOME_THING"] == "Value, other"
     assert found["HTTP_ACCEPT"] == "*/*"
     assert found["HTTP_HOST"] == "test"
@@ -134,28 +134,28 @@ def test_headers_are_variables_of_http(server):
 
 def test_an_absent_header_has_no_variable(server):
     """A variable is present if its header is."""
-    found = told(server)
+    found = seen(server)
     assert "HTTP_ACCEPT" not in found
     assert "HTTP_COOKIE" not in found
 
 
 def test_a_repeated_header_is_joined_with_commas(server):
     # RFC 9110 section 5.3.
-    found = told(server, headers=[("x-a", "1"), ("x-b", "3"), ("X-A", "2")])
+    found = seen(server, headers=[("x-a", "1"), ("x-b", "3"), ("X-A", "2")])
     assert found["HTTP_X_A"].replace(", ", ",") == "1,2"
 
 
 @pytest.mark.fails_on("granian", "gunicorn", "hypercorn")
 def test_repeated_cookies_are_joined_as_cookies_are(server):
     # RFC 6265 section 5.4.
-    found = told(server, headers=[("cookie", "a=b"), ("cookie", "c=d")])
+    found = seen(server, headers=[("cookie", "a=b"), ("cookie", "c=d")])
     assert found["HTTP_COOKIE"] == "a=b; c=d"
 
 
 @pytest.mark.fails_on("granian", "hypercorn")
 def test_an_underscore_is_not_a_hyphen(server):
     """Otherwise a client could forge headers that a proxy in front has checked."""
-    found = told(server, headers=[("x-user", "checked"), ("x_user", "forged")])
+    found = seen(server, headers=[("x-user", "checked"), ("x_user", "forged")])
     assert found["HTTP_X_USER"] == "checked"
 
 
@@ -163,11 +163,11 @@ def test_an_underscore_is_not_a_hyphen(server):
 def test_the_environment_of_the_process_is_not_mixed_in(server):
     """PEP 3333 allows it, but it would copy many strings, among them secrets, for each request."""
     if KIND == "tidegate":
-        assert "PYTHONUNBUFFERED" not in told(server)
+        assert "PYTHONUNBUFFERED" not in seen(server)
 
 
 def test_wsgi_variables(server):
-    found = told(server)
+    found = seen(server)
     assert found["wsgi.version"] == [1, 0]
     assert found["types"]["wsgi.version"] == "tuple"
     assert found["wsgi.url_scheme"] == "http"
@@ -180,7 +180,7 @@ def test_wsgi_variables(server):
 def test_input_is_terminated(server):
     """An extension that Werkzeug and others rely on: the input ends with the body."""
     if KIND in ("tidegate", "gunicorn"):
-        assert told(server)["wsgi.input_terminated"] is True
+        assert seen(server)["wsgi.input_terminated"] is True
 
 
 @pytest.mark.fails_on("granian", "gunicorn", "uvicorn", "hypercorn")
@@ -207,7 +207,7 @@ def test_the_application_may_change_it_in_any_way(server):
         for _ in range(3):
             client.send(request("GET", "/scribbles"))
             assert client.response().body == b"fresh"
-    assert told(server)["wsgi.url_scheme"] == "http"
+    assert seen(server)["wsgi.url_scheme"] == "http"
 
 
 @app.part
@@ -228,28 +228,28 @@ def test_errors_accepts_any_text(server):
 def test_multiprocess_is_true_with_two_workers(start_server):
     server = start_server("test_wsgi_environ:app", "wsgi", workers=2)
     if KIND == "tidegate":
-        assert told(server)["wsgi.multiprocess"] is True
+        assert seen(server)["wsgi.multiprocess"] is True
 
 
 def test_multithread_is_false_with_one_thread(start_server):
     server = start_server("test_wsgi_environ:app", "wsgi", threads=1)
     if KIND == "tidegate":
-        assert told(server)["wsgi.multithread"] is False
+        assert seen(server)["wsgi.multithread"] is False
 
 
 def test_multithread_is_true_with_more(start_server):
     server = start_server("test_wsgi_environ:app", "wsgi", threads=4)
     if KIND == "tidegate":
-        assert told(server)["wsgi.multithread"] is True
+        assert seen(server)["wsgi.multithread"] is True
 
 
 def test_a_root_path_is_split_into_script_name_and_path_info(start_server):
     """SCRIPT_NAME and PATH_INFO joined are the path that the client requested."""
     server = start_server("test_wsgi_environ:whole", "wsgi", root_path="/mounted")
     if KIND == "tidegate":
-        found = told(server, "/a%20b?c")
+        found = seen(server, "/a%20b?c")
         assert (found["SCRIPT_NAME"], found["PATH_INFO"]) == ("/mounted", "/a b")
-        found = told(server, "/mounted/a")
+        found = seen(server, "/mounted/a")
         assert found["SCRIPT_NAME"] == "/mounted"
 
 

@@ -33,11 +33,11 @@ def calls(environ, start_response):
             given.append(next(iter(stream), None))
         else:
             given.append(getattr(stream, method)(*arguments))
-    told = [[v.decode("latin-1") for v in value] if isinstance(value, list)
+    lines = [[v.decode("latin-1") for v in value] if isinstance(value, list)
             else value if value is None else value.decode("latin-1") for value in given]
     bytes_only = all(type(v) is bytes for value in given if value is not None
                      for v in (value if isinstance(value, list) else [value]))
-    return reply(start_response, json.dumps([told, bytes_only]).encode())
+    return reply(start_response, json.dumps([lines, bytes_only]).encode())
 
 
 def given(server, *wanted, body=LINES, framing="length"):
@@ -52,10 +52,10 @@ def given(server, *wanted, body=LINES, framing="length"):
             client.send(chunk(b""))
         response = client.response()
     assert response.status == 200, response
-    told, bytes_only = json.loads(response.body)
+    lines, bytes_only = json.loads(response.body)
     assert bytes_only
     return [[v.encode("latin-1") for v in value] if isinstance(value, list)
-            else value if value is None else value.encode("latin-1") for value in told]
+            else value if value is None else value.encode("latin-1") for value in lines]
 
 
 both = pytest.mark.parametrize("framing", ["length", "chunked"])
@@ -227,8 +227,8 @@ def test_an_aborted_upload_is_never_a_complete_body(server, framing, farewell):
     client.send(b"x" * 100 if framing == "length" else chunk(b"x" * 100))
     getattr(client, farewell)()
     assert server.ask("POST", "/echo", body=b"others live").body == b"others live"
-    for told in server.notes("read"):
-        assert isinstance(told, list) and "OSError" in told or KIND != "tidegate"
+    for lines in server.notes("read"):
+        assert isinstance(lines, list) and "OSError" in lines or KIND != "tidegate"
 
 
 @pytest.mark.skipif(KIND != "tidegate", reason="elsewhere the application may be asked first")

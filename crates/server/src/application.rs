@@ -24,46 +24,46 @@ use crate::supervise::{DevReload, GroupSettings, Policy};
 pub use lifecycle::APPLICATION;
 use lifecycle::PreparedApplication;
 
-/// What is run.
+/// The application that `run_application` serves, and how.
 pub struct RunSpec {
-    /// What starts a worker: the interpreter, `-m`, `tidegate`.
+    /// The command that starts a worker: the interpreter, `-m`, `tidegate`.
     pub command: Vec<OsString>,
     /// Added to the workers' environment.
     pub environment: Vec<(String, String)>,
-    /// Where workers start; here without one.
+    /// The working directory of the workers; by default that of this process.
     pub directory: Option<PathBuf>,
-    /// What the application's language needs to know; workers are given it as it is.
+    /// Settings of the application's language, passed to the workers unchanged.
     pub python: Value,
     /// The configuration that each worker serves, its routes with `handler: { app: main }`. The
     /// application itself is declared in it (`apps`), its listeners are those below.
     pub configuration: Value,
-    /// By the names that the configuration has for them.
+    /// By their names in the configuration.
     pub listeners: Vec<(String, ListenerSource)>,
     pub workers: usize,
     pub policy: Policy,
     pub reload: Option<DevReload>,
-    /// Where the admin API answers besides its Unix socket.
+    /// An address of the admin API in addition to its Unix socket.
     pub admin: Option<Bind>,
-    /// Words of the command line; the configuration says nothing of it.
+    /// Options of the command line, which the configuration does not have.
     pub log_level: Option<Level>,
     pub log_format: Option<Format>,
     /// Called once, when the first worker is ready.
     pub on_ready: Option<OnReady>,
 }
 
-/// A place that clients come in at.
+/// The source of a listening socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ListenerSource {
     Bind(Bind, ListenOptions),
-    /// A listening socket that this process was started with.
+    /// A listening socket that this process has inherited.
     Descriptor(i32),
 }
 
 /// The longest that `timeouts.drain` may be.
 const DRAIN_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Serves until it is told to stop. A first start that fails is a failure; later ones are tried
-/// again.
+/// Serves until a signal or the API ends it. A first start that fails is a failure; later ones are
+/// repeated.
 pub fn run_application(spec: RunSpec) -> Result<(), Failure> {
     let (mut listening, mut files) = (Vec::new(), Vec::new());
     for (name, source) in &spec.listeners {
@@ -122,14 +122,14 @@ fn open(name: &str, source: &ListenerSource) -> Result<Listening, String> {
     }
 }
 
-/// What the configuration says of the store, which is the supervisor's.
+/// The configured memory of the store, which belongs to the supervisor.
 fn store_memory(configuration: &Value) -> Size {
     let written = configuration["apps"][APPLICATION]["limits"]["store"].as_str();
     let default = Size::from_bytes(store::limits::MEMORY_BYTES as u64);
     written.and_then(|written| written.parse().ok()).unwrap_or(default)
 }
 
-/// What the supervisor serves itself: the admin API.
+/// The supervisor's own configuration: the admin API.
 fn own_configuration(spec: &RunSpec) -> Value {
     let drain = spec.policy.graceful.min(DRAIN_MAX);
     let drain = format!("{}ms", drain.as_millis());
@@ -140,7 +140,7 @@ fn own_configuration(spec: &RunSpec) -> Value {
     own
 }
 
-/// What each worker serves: the listeners are where they are really bound.
+/// The configuration of each worker, with the addresses at which the listeners are bound.
 fn worker_configuration(
     mut configuration: Value,
     listening: &[(String, Listening)],
@@ -148,7 +148,7 @@ fn worker_configuration(
     format: &str,
 ) -> String {
     for (name, listening) in listening {
-        // Of a configuration, a dollar sign before a brace would be a variable.
+        // In a configuration, a dollar sign before a brace would begin a variable.
         let bind = listening.local().to_string().replace("${", "$${");
         configuration["listeners"][name]["bind"] = json!(bind);
     }

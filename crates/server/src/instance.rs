@@ -1,7 +1,7 @@
-//! One worker's instance of a Plan: its routes built, its dispatch.
+//! One worker's instance of a plan: its routes and its dispatch.
 //!
-//! The Plan is shared and frozen; what is built from it here belongs to one worker, so no
-//! counter of a request is shared by two workers.
+//! The plan is shared and immutable; an instance belongs to one worker, so that no counter of a
+//! request is shared by two workers.
 
 mod unknown_host;
 
@@ -21,7 +21,7 @@ use wire::h1::HeadLimits;
 
 use crate::slashes;
 
-/// The routes of a Plan as one worker runs them.
+/// The routes of a plan as one worker runs them.
 pub(crate) struct Instance {
     plan: Arc<ServerPlan>,
     /// The worker's own handle on the table: what a lookup counts references of is not shared.
@@ -56,7 +56,7 @@ impl Instance {
         })
     }
 
-    /// Requests from within go through these routes.
+    /// Sends subrequests through these routes.
     pub(crate) fn serve_within(self: &Rc<Self>, subrequests: &Subrequests) {
         let dispatch: Rc<dyn Dispatch> = self.clone();
         subrequests.route_through(Rc::downgrade(&dispatch), self.plan.errors.clone());
@@ -67,7 +67,7 @@ impl Instance {
         self.router.names_host(&Input::from(request))
     }
 
-    /// What a listener's connections work with under this Plan.
+    /// The settings of a listener's connections under this plan.
     pub(crate) fn edge(self: &Rc<Self>, listener: &ListenerPlan) -> ListenerSnapshot {
         let limits = &listener.limits;
         ListenerSnapshot {
@@ -97,13 +97,13 @@ pub(crate) fn listener_tls(tls: &config::ListenerTls) -> ListenerTls {
     }
 }
 
-/// What scripts of a Plan may send requests to: all of its upstreams, and later its routes.
+/// The targets of scripts' subrequests: all upstreams of the plan, and later its routes.
 pub(crate) fn subrequests(plan: &ServerPlan, worker: &WorkerContext) -> Rc<Subrequests> {
     let handler = |name: &String| (name.clone(), upstream::handler(name, worker));
     Subrequests::new(plan.upstreams.iter().map(|(name, _)| handler(name)).collect())
 }
 
-/// How large the head of a request may be.
+/// The limits of a request's head.
 pub(crate) fn head_limits(limits: &Limits) -> HeadLimits {
     HeadLimits {
         request_line: limits.request_line.bytes_usize(),
@@ -112,7 +112,7 @@ pub(crate) fn head_limits(limits: &Limits) -> HeadLimits {
     }
 }
 
-/// How long a connection is waited for.
+/// The time-outs of a connection.
 pub(crate) fn connection_timeouts(timeouts: &Timeouts) -> ConnectionTimeouts {
     ConnectionTimeouts {
         handshake: timeouts.handshake.get(),
@@ -121,8 +121,8 @@ pub(crate) fn connection_timeouts(timeouts: &Timeouts) -> ConnectionTimeouts {
     }
 }
 
-/// What the access log must not show of a query: a key may be sent along a route that does not ask
-/// for it, and a filter in front of the one that does may answer.
+/// The query parameters that the access log must mask: a key may be sent to a route that does not
+/// need it, and an earlier filter may respond.
 pub(crate) fn secret_queries(plan: &ServerPlan) -> BTreeSet<String> {
     let filters = plan.routes.iter().flat_map(|route| &route.filters);
     filters.flat_map(|filter| filter.secret_queries()).map(str::to_owned).collect()

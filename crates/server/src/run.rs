@@ -1,4 +1,4 @@
-//! The life of the process: start, serve, drain.
+//! The phases of the process: start, serve, drain.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -20,15 +20,16 @@ use crate::options::{Bound, Failure, Options};
 use crate::signals::{SignalAction, Signals};
 use crate::watch::Watch;
 
-/// How long what other threads read and write may take when all else has ended.
+/// How long other threads may take to finish reading and writing when all else has ended.
 const END_WITHIN: Duration = Duration::from_secs(1);
 
-/// Serves until it is told to stop and every connection has ended, or the time to drain is over.
+/// Serves until a signal or the API ends it and every connection has ended, or the time to drain is
+/// over.
 pub fn run(source: Arc<dyn Source>, options: Options) -> Result<(), Failure> {
     run_with(source, options, None)
 }
 
-/// The same as supervisor of an application, if there is one: then its processes serve.
+/// The same as the supervisor of an application, if there is one: then its processes serve.
 pub(crate) fn run_with(
     source: Arc<dyn Source>,
     options: Options,
@@ -61,7 +62,7 @@ pub(crate) fn run_with(
     served
 }
 
-/// Sets how the server speaks about itself: the command line wins over the configuration.
+/// Sets level and format of the log: the command line takes precedence over the configuration.
 pub(crate) fn configure_log(plan: &ServerPlan, options: &Options) {
     let typed = (options.log_level, options.log_format);
     let log_options = LogOptions::of(&plan.log, typed);
@@ -94,7 +95,7 @@ async fn serve(
     let admin = admin_listener.follow(&control.plan()).map_err(Failure::Start)?;
     let mut bound = control.bound();
     bound.extend(admin);
-    // Before anybody is told that we listen: a change that answers it must not be missed.
+    // Before the listeners are announced: a change made in response must not be missed.
     let mut watch = Watch::new().unwrap_or_else(|error| {
         event!(Level::Warn, "files cannot be watched, SIGHUP reloads", error = error);
         Watch::blind()
@@ -135,7 +136,7 @@ async fn serve(
             () = watch.changed() => true,
             () = control.reload_requested.notified() => true,
             () = control.plan_changed.notified() => {
-                // The admin API has put another Plan into use.
+                // The admin API has applied another plan.
                 follow(&admin_listener, &options, &mut watch, control, &mut bound).await;
                 continue;
             }

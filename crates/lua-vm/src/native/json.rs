@@ -22,6 +22,7 @@ mod string;
 mod tape;
 
 use crate::limits;
+use crate::stack;
 use build::{Builder, STACK_PER_LEVEL, STACK_SPARE};
 use codec::Codec;
 use encode::{EncodeError, Encoder};
@@ -75,9 +76,7 @@ unsafe extern "C-unwind" fn decode(state: *mut ffi::lua_State) -> c_int {
     // references on this frame: buffers and the message are in the codec. The stack is grown before
     // the builder needs it. Results are the last values pushed.
     unsafe {
-        let mut length = 0;
-        let start = ffi::luaL_checklstring(state, 1, &raw mut length);
-        let text = std::slice::from_raw_parts(start.cast::<u8>(), length);
+        let text = stack::check_bytes(state, 1);
         ffi::lua_settop(state, 1);
         let codec = &mut *codec::take(state, CODEC);
         let kept = ffi::lua_gettop(state);

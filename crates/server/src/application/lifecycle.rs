@@ -20,15 +20,15 @@ pub(crate) struct PreparedApplication {
     pub(super) target: String,
     pub(super) settings: GroupSettings,
     pub(super) listening: Vec<(String, Listening)>,
-    /// The files of Unix sockets that we made: gone with this.
+    /// The files of Unix sockets that this process has created; removed with this.
     pub(super) files: Vec<SocketFile>,
     pub(super) workers: usize,
     pub(super) reload: Option<DevReload>,
-    /// Of the store that its processes share.
+    /// Memory of the store that its processes share.
     pub(super) memory: Size,
 }
 
-/// One that is run.
+/// A running application.
 pub(crate) struct RunningApplication {
     group: Rc<WorkerGroup>,
     bound: Vec<Bound>,
@@ -56,7 +56,7 @@ impl PreparedApplication {
 }
 
 impl RunningApplication {
-    /// Waits for the first worker; where clients come in.
+    /// Waits for the first worker; returns the addresses of the listeners.
     pub(crate) async fn first(&mut self) -> Result<Vec<Bound>, Failure> {
         let Some(watch) = &mut self.watch else {
             self.group.first().await.map_err(Failure::Start)?;

@@ -1,6 +1,7 @@
 //! Newline-delimited JSON: a document on each line, blank lines between them allowed.
 
 use super::{CODEC, NULL, codec, construct, encoder, explain, read, refuse};
+use crate::stack;
 use mlua::{Lua, Result, Table, ffi};
 use std::ffi::c_int;
 
@@ -18,9 +19,7 @@ unsafe extern "C-unwind" fn decode_lines(state: *mut ffi::lua_State) -> c_int {
     // SAFETY: as `decode`; the array stands above what the builder is told of, and each value is
     // popped into it.
     unsafe {
-        let mut length = 0;
-        let start = ffi::luaL_checklstring(state, 1, &raw mut length);
-        let text = std::slice::from_raw_parts(start.cast::<u8>(), length);
+        let text = stack::check_bytes(state, 1);
         ffi::lua_settop(state, 1);
         let codec = &mut *codec::take(state, CODEC);
         let kept = ffi::lua_gettop(state);
