@@ -168,12 +168,7 @@ fn options_of_python_servers_are_taken_or_explained() {
 #[test]
 fn what_is_not_there_is_reported_on_either_side_of_the_application() {
     for (arguments, text) in [
-        (
-            &["run", "app:app", "--ssl-keyfile", "k.pem"][..],
-            "--ssl-keyfile: TLS is a setting of a listener",
-        ),
-        (&["run", "--certfile=c.pem", "app:app"], "--certfile: TLS is a setting of a listener"),
-        (&["run", "-k", "gevent", "app:app"], "gevent and eventlet are not supported"),
+        (&["run", "-k", "gevent", "app:app"][..], "gevent and eventlet are not supported"),
         (&["run", "app:app", "-kgevent"], "gevent and eventlet are not supported"),
         (&["run", "-c", "gunicorn.conf.py", "app:app"], "gunicorn.conf.py is not read"),
         (&["run", "app:app", "--preload"], "preloading is not supported yet"),
