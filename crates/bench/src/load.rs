@@ -45,6 +45,14 @@ const LATENCY_DIGITS: u8 = 3;
 /// The maximum number of outstanding responses on one RESP connection.
 pub const PIPELINE_MAX: u32 = 1024;
 
+/// The result of sending.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sent {
+    All,
+    /// The rest is sent when the socket is writable.
+    Part,
+}
+
 /// Where a server listens.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Address {

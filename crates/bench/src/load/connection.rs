@@ -10,7 +10,7 @@ use std::time::Duration;
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use super::http::{self, FeedResult};
-use super::{Address, resp, tls, websocket};
+use super::{Address, Sent, resp, tls, websocket};
 use crate::epoll::Epoll;
 
 /// The expectations of every response.
@@ -58,14 +58,6 @@ pub(super) struct Connection {
     unsent: usize,
     tls: Option<Box<tls::Session>>,
     answer: AwaitedResponse,
-}
-
-/// The result of sending.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Sent {
-    All,
-    /// The rest is sent when the socket is writable.
-    Part,
 }
 
 /// The address of the server.

@@ -18,8 +18,7 @@ use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, HandshakeKind, NamedGroup, RootCertStore, version};
 use socket2::Socket;
 
-use super::Address;
-use super::connection::Sent;
+use super::{Address, Sent};
 
 /// The name in the certificate of every server.
 pub(crate) const SERVER_NAME: &str = "localhost";

@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-use super::connection::{Connection, ConnectionStage, Sent};
+use super::connection::{Connection, ConnectionStage};
 use super::http::FeedResult;
 use super::run_state::RunState;
 use super::schedule::{Schedule, TICK, TICK_NS};
 use super::system::{Timer, thread_cpu};
-use super::{BODY_COMPARED_ONE_IN, Errors, Kind, LoadOutcome, Mode};
+use super::{BODY_COMPARED_ONE_IN, Errors, Kind, LoadOutcome, Mode, Sent};
 use crate::epoll::{Epoll, Event};
 
 /// How long to wait after a connection could not be made.
