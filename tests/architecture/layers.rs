@@ -27,6 +27,7 @@ const LEVELS: &[(&str, u8)] = &[
     ("example-filter", 6),
     ("files", 6),
     ("lua-vm", 6),
+    ("acme", 6),
     ("cache", 6),
     ("apps", 6),
     ("python", 6),
@@ -57,9 +58,11 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("flate2", &["coding", "bench", "scenarios"]),
     ("h2", &[]),
     ("hickory-resolver", &["net"]),
-    ("http", &[]),
+    // The types of instant-acme's client trait.
+    ("http", &["acme"]),
     ("httparse", &["wire"]),
     ("hyper", &[]),
+    ("instant-acme", &["acme"]),
     // The configuration files of the server; the directories that Lua programs watch.
     ("inotify", &["server", "lua-std"]),
     ("libc", &["net", "lua-vm", "lua-std", "lua-host", "python", "server", "tidegate", "bench"]),
@@ -74,8 +77,8 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("pyo3", &["python", "wheel"]),
     ("pyo3-build-config", &["wheel"]),
     ("quote", &["settings-derive"]),
-    // Certificates for tests and measurements; later for development.
-    ("rcgen", &["net", "tls-settings", "scenarios", "bench"]),
+    // Keys and requests of certificates; certificates for tests and measurements.
+    ("rcgen", &["acme", "net", "tls-settings", "scenarios", "bench"]),
     // The load generator is a client of its own.
     ("rustls", &["net", "bench"]),
     ("rustls-native-certs", &["net"]),

@@ -1,5 +1,6 @@
 //! Scenarios over real sockets: client bytes, upstream bytes, what must be seen. One page each.
 
+mod acme;
 mod address_space;
 mod addresses;
 mod admin;

@@ -13,7 +13,7 @@ use plugin::problem::ErrorPages;
 use plugin::{FilterPlan, HandlerPlan};
 use router::{RouteId, Router};
 use settings::{Cidr, FilePath, Secret};
-use tls_settings::PlainHttp;
+use tls_settings::{AcmePlan, PlainHttp};
 use upstream::UpstreamPlan;
 
 use crate::parts::Part;
@@ -53,6 +53,12 @@ pub struct ServerPlan {
 }
 
 impl ServerPlan {
+    /// The certificates that listeners obtain from certificate authorities.
+    pub fn acme(&self) -> impl Iterator<Item = &AcmePlan> {
+        let tls = self.listeners.iter().map(|listener| &listener.tls).chain([&self.admin.tls]);
+        tls.flatten().filter_map(|tls| tls.acme.as_ref())
+    }
+
     /// What the router's answer means.
     pub fn route(&self, id: RouteId) -> &RoutePlan {
         &self.routes[id.index()]
@@ -88,6 +94,8 @@ pub struct ListenerPlan {
 #[derive(Clone, Debug, PartialEq)]
 pub struct ListenerTls {
     pub server: ServerTls,
+    /// The certificate to obtain from a certificate authority.
+    pub acme: Option<AcmePlan>,
     pub plain_http: PlainHttp,
 }
 

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 use net::Stream;
-use net::tls::{AcceptError, ServerTls, is_tls_error};
+use net::tls::{AcceptError, ServerTls, TlsInfo, is_tls_error};
 use telemetry::log::Level;
 use telemetry::{CloseReason, LimitHit, event_limited};
 use wire::Known;
@@ -34,6 +34,10 @@ pub(crate) async fn handshake(
         None => {
             metrics.hit(LimitHit::SlowHandshake);
             Err(CloseReason::HandshakeTimeout)
+        }
+        // A certificate authority has seen the challenge certificate.
+        Some(Ok(stream)) if stream.tls().is_some_and(TlsInfo::is_challenge) => {
+            Err(CloseReason::ClientClosed)
         }
         Some(Ok(stream)) => {
             facts.tls = stream.tls().cloned().map(Rc::new);

@@ -7,6 +7,7 @@
 //! what a client certificate allows.
 
 mod certificate;
+mod challenge;
 mod client;
 mod handshake;
 mod layer;
@@ -23,6 +24,7 @@ use rustls::sign::CertifiedKey;
 use rustls::{CipherSuite, HandshakeKind};
 
 pub use certificate::{AlternativeName, CertificateDetails, CertificateKey, PairError, pem};
+pub use challenge::ChallengeCertificate;
 pub use client::{CertificateName, ClientOptions, ClientTls};
 pub use handshake::AcceptError;
 pub use server::{ClientAuth, ServerOptions, ServerTls, TlsVersion};

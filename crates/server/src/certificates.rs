@@ -1,4 +1,5 @@
-//! The certificates of listeners: how long they are valid, as a metric and as warnings.
+//! The certificates of listeners: how long they are valid, as a metric and as warnings, and
+//! those that are obtained from certificate authorities.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -48,6 +49,18 @@ pub(crate) fn samples(plan: &ServerPlan) -> Option<FamilySamples> {
     let samples: Vec<Sample> = samples.collect();
     (!samples.is_empty())
         .then_some(FamilySamples { family: &families::CERTIFICATE_EXPIRY, samples })
+}
+
+/// Obtains the certificates of the plan in use. An issued one is presented after a reload, like any
+/// other that has changed.
+pub(crate) fn obtain(control: &Rc<Control>) {
+    let of_server = Rc::downgrade(control);
+    let reload: Rc<dyn Fn()> = Rc::new(move || {
+        if let Some(control) = of_server.upgrade() {
+            control.reload_requested.notify_one();
+        }
+    });
+    control.acme.follow(control.plan().acme(), &reload);
 }
 
 /// Warns now, and repeats it once a day.

@@ -12,6 +12,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use acme::Acme;
 use admin::{Applied, Refusal, ServerState};
 use cache::Caches;
 use config::{Loaded, Replaced, ServerPlan, Source, Workers};
@@ -106,6 +107,7 @@ pub(crate) struct Control {
     pub(crate) plan_changed: Notify,
     is_worker_process: bool,
     pub(crate) apps: Apps,
+    pub(crate) acme: Acme,
     /// What the command line says of events.
     log_overrides: (Option<Level>, Option<Format>),
 }
@@ -151,6 +153,7 @@ impl Control {
                 |error| Failure::Start(format!("the workers cannot be started: {error}")),
             )?;
         let caches = Caches::of(&shared);
+        let acme = Acme::new(&shared, &telemetry);
         let control = Rc::new(Control {
             source: ConfigSource::new(source, &loaded),
             reload_result: ReloadResult::new(&telemetry),
@@ -175,6 +178,7 @@ impl Control {
             plan_changed: Notify::new(),
             is_worker_process,
             apps,
+            acme,
             log_overrides: (options.log_level, options.log_format),
         });
         control.upstream_tasks.replace(Some(UpstreamTasks::start(&control.upstreams)));

@@ -13,7 +13,7 @@ use config::{EncodedSlashes, Limits, ListenerPlan, RoutePlan, ServerPlan, Timeou
 use http_server::AccessLog;
 use http_server::{ConnectionTimeouts, ListenerSnapshot, ListenerTls, TrustedProxies};
 use message::{Bounds, Fault, Request, Response};
-use plugin::{Dispatch, Route, Stage, Subrequests, WorkerContext};
+use plugin::{Dispatch, Route, Shared, Stage, Subrequests, WorkerContext};
 use router::{Input, RouteLookup, Router};
 use settings::Cidr;
 use tls_settings::PlainHttp;
@@ -32,6 +32,8 @@ pub(crate) struct Instance {
     access: Option<Rc<AccessLog>>,
     /// True if a listener keeps encoded slashes: then each request has to know whether its does.
     keeps_encoded_slashes: bool,
+    /// Where challenges are, if a listener obtains certificates.
+    challenges: Option<Arc<Shared>>,
 }
 
 impl Instance {
@@ -46,8 +48,10 @@ impl Instance {
         let mut listeners = plan.listeners.iter();
         let keeps_encoded_slashes =
             listeners.any(|listener| listener.encoded_slashes == EncodedSlashes::Keep);
+        let obtains_certificates = plan.acme().next().is_some();
         Rc::new(Instance {
             plan: plan.clone(),
+            challenges: obtains_certificates.then(|| worker.shared.clone()),
             router,
             routes: routes.collect(),
             unrouted,
@@ -67,12 +71,20 @@ impl Instance {
         self.router.names_host(&Input::from(request))
     }
 
+    fn dispatch_of(self: &Rc<Self>, listener: &ListenerPlan) -> Rc<dyn Dispatch> {
+        let ruled = unknown_host::ruled(listener.unknown_host, self.clone());
+        match &self.challenges {
+            Some(shared) => acme::respond_to_challenges(shared, ruled),
+            None => ruled,
+        }
+    }
+
     /// The settings of a listener's connections under this plan.
     pub(crate) fn edge(self: &Rc<Self>, listener: &ListenerPlan) -> ListenerSnapshot {
         let limits = &listener.limits;
         ListenerSnapshot {
             tls: listener.tls.as_ref().map(listener_tls),
-            dispatch: unknown_host::ruled(listener.unknown_host, self.clone()),
+            dispatch: self.dispatch_of(listener),
             head_limits: head_limits(limits),
             timeouts: connection_timeouts(&listener.timeouts),
             bounds: Bounds {

@@ -102,6 +102,7 @@ async fn serve(
     });
     follow_files(&mut watch, control).await;
     net::task::spawn_local(certificates::warn_daily(control.clone()));
+    certificates::obtain(control);
     if let Some(program) = &mut program {
         tokio::select! {
             first = program.first() => bound.extend(first?),
@@ -171,7 +172,7 @@ async fn follow(
     admin_listener: &AdminListener,
     options: &Options,
     watch: &mut Watch,
-    control: &Control,
+    control: &Rc<Control>,
     before: &mut Vec<Bound>,
 ) {
     let plan = control.plan();
@@ -189,6 +190,7 @@ async fn follow(
     }
     *before = bound;
     certificates::warn(&plan);
+    certificates::obtain(control);
     follow_files(watch, control).await;
 }
 

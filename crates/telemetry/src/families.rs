@@ -141,6 +141,8 @@ families! {
 
     AUTH_REFUSALS = "tidegate_auth_refusals_total", Counter, Number, ["filter", "reason"],
         "Requests rejected by an authentication filter, by reason: missing or invalid.";
+    ACME_ORDERS = "tidegate_acme_orders_total", Counter, Number, ["result"],
+        "Attempts to obtain a certificate by ACME, by result: issued or failed.";
     RATE_LIMITED = "tidegate_rate_limited_total", Counter, Number, ["filter"],
         "Requests rejected by a rate limit.";
     STATE_ENTRIES = "tidegate_keyed_state_entries", Gauge, Number, ["state"],

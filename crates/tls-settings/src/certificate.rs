@@ -58,7 +58,7 @@ pub(crate) fn read_file(path: &Spanned<String>, reader: &mut Reader<'_>) -> Opti
 }
 
 /// Certificates are valid by the clock of the wall, also where no worker's clock runs (`check`).
-fn wall_secs() -> u64 {
+pub(crate) fn wall_secs() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 

@@ -3,16 +3,21 @@
 use net::tls::{ClientAuth, ServerOptions, ServerTls, TICKET_KEY_BYTES_MIN};
 use settings::{Node, Reader, Setting, Span, Spanned};
 
+use crate::acme::{AcmePlan, AcmeSettings};
 use crate::certificate::{CertificateSetting, Version, read_file};
 
 /// TLS of a listener.
 #[derive(Clone, Debug, PartialEq, Setting)]
-#[setting(check = check_listener, later(acme))]
+#[setting(check = check_listener)]
 pub struct ListenerTlsSettings {
     /// Certificates with their keys. The one whose names fit the name that the client asks for
     /// (SNI) is presented: an exact name wins over a wildcard. Several for the same names are tried
     /// in this order, so that clients without ECDSA get RSA.
+    #[setting(default = [], example = [{ "cert": "site.pem", "key": "site.key" }])]
     pub certificates: Vec<CertificateSetting>,
+    /// Certificates from a certificate authority, beside or instead of those.
+    #[setting(example = { "domains": ["shop.example.com"], "email": "ops@example.com" })]
+    pub acme: Option<AcmeSettings>,
     /// What a client gets that asks for no name, or for one that no certificate has.
     #[setting(default = "default")]
     pub unknown_name: UnknownName,
@@ -50,6 +55,14 @@ pub enum PlainHttp {
     Redirect,
 }
 
+/// What listeners use.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BuiltTls {
+    pub server: ServerTls,
+    /// The certificate that is to be obtained.
+    pub acme: Option<AcmePlan>,
+}
+
 /// Certificates of clients.
 #[derive(Clone, Debug, PartialEq, Setting)]
 pub struct ClientAuthSettings {
@@ -72,12 +85,11 @@ pub enum ClientAuthMode {
 
 fn check_listener(settings: &ListenerTlsSettings, node: &Node, reader: &mut Reader<'_>) {
     // An entry with an error is reported where it stands.
-    let written = node.get("certificates").filter(|list| list.list().is_some_and(<[_]>::is_empty));
-    if settings.certificates.is_empty()
-        && let Some(list) = written
-    {
+    let written = node.get("certificates");
+    let has_entries = written.is_some_and(|list| !list.list().is_some_and(<[_]>::is_empty));
+    if settings.certificates.is_empty() && !has_entries && node.get("acme").is_none() {
         reader
-            .error(list.span, "no certificate")
+            .error(written.unwrap_or(node).span, "no certificate")
             .help("write certificates: [{ cert: site.pem, key: site.key }]");
     }
 }
@@ -90,7 +102,7 @@ impl ListenerTlsSettings {
         protocols: &[&[u8]],
         span: Span,
         reader: &mut Reader<'_>,
-    ) -> Option<ServerTls> {
+    ) -> Option<BuiltTls> {
         let client_auth = match &self.client_auth {
             None => None,
             Some(auth) => Some(ClientAuth {
@@ -109,11 +121,22 @@ impl ListenerTlsSettings {
             }
             ticket_keys.push(key);
         }
-        if self.certificates.is_empty() {
+        let mut certificates: Vec<_> =
+            self.certificates.iter().map(|setting| setting.0.clone()).collect();
+        let acme = match &self.acme {
+            None => None,
+            Some(acme) => {
+                let (plan, stored) = acme.plan(span, reader)?;
+                certificates.extend(stored);
+                Some(plan)
+            }
+        };
+        if certificates.is_empty() && acme.is_none() {
             return None;
         }
         let built = ServerTls::new(ServerOptions {
-            certificates: self.certificates.iter().map(|setting| setting.0.clone()).collect(),
+            certificates,
+            answers_challenges: acme.is_some(),
             reject_unknown_names: self.unknown_name == UnknownName::Reject,
             min_version: self.min_version.into(),
             protocols: protocols.iter().map(|protocol| protocol.to_vec()).collect(),
@@ -126,5 +149,6 @@ impl ListenerTlsSettings {
                 None => reader.error(span, error),
             })
             .ok()
+            .map(|server| BuiltTls { server, acme })
     }
 }

@@ -49,7 +49,7 @@ fn a_listener_is_built_from_its_files() {
     .unwrap();
     let mut report = Report::new();
     let built = settings.build(&[b"http/1.1"], Span::NOWHERE, &mut Reader::new(&mut report));
-    let options = built.expect("no error").options().clone();
+    let options = built.expect("no error").server.options().clone();
     assert_eq!(options.certificates[0].details.dns_names().collect::<Vec<_>>(), ["a.test"]);
     assert!(options.reject_unknown_names && !options.client_auth.unwrap().required);
     assert_eq!(options.min_version, net::tls::TlsVersion::Tls13);
@@ -70,7 +70,6 @@ fn errors_name_the_file() {
         (pair(&at("none"), &key), "cannot read"),
         (node!({ "certificates": [] }), "no certificate"),
         (node!({ "certificates": [{ "cert": cert }] }), "key"),
-        (node!({ "acme": {} }), "`acme` comes later"),
         (node!({ "certificates": [], "min_version": "1.1" }), "1.1"),
     ] {
         let out = read::<ListenerTlsSettings>(&node).unwrap_err();

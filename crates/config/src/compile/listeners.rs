@@ -114,8 +114,8 @@ pub(super) fn tls(
     written: &Spanned<ListenerTlsSettings>,
     reader: &mut Reader<'_>,
 ) -> Option<ListenerTls> {
-    let server = written.build(&[b"http/1.1"], written.span, reader)?;
-    Some(ListenerTls { server, plain_http: written.plain_http })
+    let built = written.build(&[b"http/1.1"], written.span, reader)?;
+    Some(ListenerTls { server: built.server, acme: built.acme, plain_http: written.plain_http })
 }
 
 /// The address to bind. Names other than `localhost` may lead elsewhere tomorrow and are refused.

@@ -179,6 +179,7 @@ fn listener_tls(conf: &Table) -> Result<std::result::Result<Option<ListenerTls>,
     }
     let server = ServerTls::new(ServerOptions {
         certificates,
+        answers_challenges: false,
         reject_unknown_names: false,
         min_version: TlsVersion::Tls12,
         protocols: vec![b"http/1.1".to_vec()],

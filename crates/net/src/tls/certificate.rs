@@ -11,14 +11,14 @@ use aws_lc_rs::digest::{SHA256, digest};
 use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::sign::CertifiedKey;
+use rustls::sign::{CertifiedKey, SigningKey};
 use rustls::{Error, InconsistentKeys};
 use x509_cert::Certificate;
 use x509_cert::der::asn1::AnyRef;
 use x509_cert::der::pem::{LineEnding, encode_string};
 use x509_cert::der::{Decode, Tag, Tagged};
-use x509_cert::ext::pkix::SubjectAltName;
 use x509_cert::ext::pkix::name::GeneralName;
+use x509_cert::ext::pkix::{AuthorityKeyIdentifier, SubjectAltName};
 
 /// What a certificate says of its owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -182,10 +182,7 @@ impl CertificateKey {
             .map_err(|error| PairError::Certificate(format!("not a certificate: {error}")))?;
         check_order(&chain).map_err(PairError::Certificate)?;
         check_time(&details, now).map_err(PairError::Certificate)?;
-        let key = default_provider()
-            .key_provider
-            .load_private_key(read_key(key).map_err(PairError::Key)?)
-            .map_err(|error| PairError::Key(format!("the private key cannot be used: {error}")))?;
+        let key = signing_key(key).map_err(PairError::Key)?;
         let mut certified = CertifiedKey::new(chain, key);
         match certified.keys_match() {
             // Unknown: a key that does not tell its public half, which none of ours is.
@@ -202,6 +199,16 @@ impl CertificateKey {
         Ok(CertificateKey { certified: Arc::new(certified), details })
     }
 
+    /// The key identifier of the issuer and the serial number, which renewal information is asked
+    /// for by (RFC 9773 4.1).
+    pub fn renewal_identifier(&self) -> Option<(Vec<u8>, Vec<u8>)> {
+        let parsed = Certificate::from_der(self.certificate()).ok()?;
+        let content = parsed.tbs_certificate();
+        let (_, authority) = content.get_extension::<AuthorityKeyIdentifier>().ok()??;
+        let authority = authority.key_identifier?.as_bytes().to_vec();
+        Some((authority, content.serial_number().as_bytes().to_vec()))
+    }
+
     /// The first certificate, in DER.
     pub fn certificate(&self) -> &[u8] {
         &self.certified.cert[0]
@@ -216,6 +223,12 @@ pub(super) fn read_chain(pem: &[u8]) -> Result<Vec<CertificateDer<'static>>, Str
         return Err("no certificate: expected PEM with -----BEGIN CERTIFICATE-----".to_owned());
     }
     Ok(chain)
+}
+
+/// Reads a private key in PEM that can sign.
+pub(super) fn signing_key(pem: &[u8]) -> Result<Arc<dyn SigningKey>, String> {
+    let key = default_provider().key_provider.load_private_key(read_key(pem)?);
+    key.map_err(|error| format!("the private key cannot be used: {error}"))
 }
 
 fn read_key(pem: &[u8]) -> Result<PrivateKeyDer<'static>, String> {

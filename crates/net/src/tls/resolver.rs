@@ -11,6 +11,7 @@ use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
 use super::certificate::CertificateKey;
+use super::challenge::{self, CHALLENGE_PROTOCOL};
 
 /// What the client hello asked for, and what it is presented.
 #[derive(Debug, Default)]
@@ -86,6 +87,11 @@ impl ResolvesServerCert for Resolver {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         // rustls passes a DNS name without a final dot; its case is the client's.
         let name = hello.server_name().map(|name| name.to_ascii_lowercase().into_boxed_str());
+        // Asked for with this protocol alone, never by clients (RFC 8737 3).
+        let mut protocols = hello.alpn().into_iter().flatten();
+        if protocols.next() == Some(CHALLENGE_PROTOCOL) && protocols.next().is_none() {
+            return challenge::certificate(&name?);
+        }
         let candidates = name.as_deref().map_or(&*self.default, |name| self.candidates(name));
         let schemes = hello.signature_schemes();
         let verifiable = candidates.iter().find(|one| one.key.choose_scheme(schemes).is_some());

@@ -10,6 +10,7 @@ use rustls::version::{TLS12, TLS13};
 use rustls::{RootCertStore, SupportedProtocolVersion};
 
 use super::certificate::{CertificateKey, read_chain};
+use super::challenge::CHALLENGE_PROTOCOL;
 use super::resolver::Resolver;
 use super::tickets::{self, FileKeys};
 
@@ -42,8 +43,11 @@ pub struct ClientAuth {
 /// Options of [`ServerTls::new`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServerOptions {
-    /// At least one. The first is the default.
+    /// The first is the default. Without any, handshakes fail.
     pub certificates: Vec<CertificateKey>,
+    /// Presents challenge certificates to a certificate authority: see
+    /// [`ChallengeCertificate`](super::ChallengeCertificate).
+    pub answers_challenges: bool,
     /// Rejects clients that name no server or one that no certificate has.
     pub reject_unknown_names: bool,
     pub min_version: TlsVersion,
@@ -97,6 +101,9 @@ impl ServerTls {
         let resolver = Arc::new(resolver);
         let mut config = builder.with_cert_resolver(resolver.clone());
         config.alpn_protocols = options.protocols.clone();
+        if options.answers_challenges {
+            config.alpn_protocols.push(CHALLENGE_PROTOCOL.to_vec());
+        }
         // Sessions are in the tickets: no table is shared by workers or bounded by their number.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         let context = ticket_context(options.client_auth.as_ref());

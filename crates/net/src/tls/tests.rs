@@ -54,6 +54,7 @@ fn pair(issuer: &Issuer, names: &[&str]) -> CertificateKey {
 
 fn server_options(issuer: &Issuer) -> ServerOptions {
     ServerOptions {
+        answers_challenges: false,
         certificates: vec![pair(issuer, &["a.test"])],
         reject_unknown_names: false,
         min_version: TlsVersion::Tls12,

@@ -1,0 +1,186 @@
+//! Certificates from a certificate authority by ACME (RFC 8555): obtained, stored and renewed.
+//!
+//! Owns the tasks on the control thread that obtain certificates, the responses to challenges, and
+//! the files of accounts and certificates. Promises: an attempt never changes what is served until
+//! its certificate is stored as a whole; failures are tried again within the limits of the
+//! certificate authority; several listeners, and several processes with one directory, share one
+//! certificate. Presenting a stored certificate is the business of the configuration that reads it:
+//! [`Acme::follow`] is given a function that requests a reload.
+
+mod challenges;
+mod client;
+mod dns_hook;
+mod error;
+mod issue;
+mod schedule;
+mod storage;
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use plugin::Shared;
+use telemetry::log::Level;
+use telemetry::{Telemetry, event, families};
+use tls_settings::{AcmeChallenge, AcmePlan};
+use tokio::sync::Notify;
+
+pub use challenges::respond_to_challenges;
+
+use challenges::HttpChallenges;
+use error::IssueError;
+use issue::issue;
+use schedule::{BackOff, renewal};
+use storage::StoredCertificate;
+
+/// The certificates of a server, on its control thread.
+pub struct Acme {
+    challenges: Arc<HttpChallenges>,
+    telemetry: Arc<Telemetry>,
+    /// The tasks by the file of their certificate.
+    tasks: RefCell<BTreeMap<PathBuf, Task>>,
+}
+
+struct Task {
+    plan: AcmePlan,
+    stop: Rc<Notify>,
+}
+
+impl Acme {
+    pub fn new(shared: &Shared, telemetry: &Arc<Telemetry>) -> Acme {
+        Acme {
+            challenges: HttpChallenges::of(shared),
+            telemetry: telemetry.clone(),
+            tasks: RefCell::default(),
+        }
+    }
+
+    /// Obtains and renews the certificates of these plans, and stops to do so for all others; an
+    /// attempt in progress is finished. `on_issued` is called after a certificate was stored.
+    pub fn follow<'p>(&self, plans: impl Iterator<Item = &'p AcmePlan>, on_issued: &Rc<dyn Fn()>) {
+        let wanted: BTreeMap<_, _> =
+            plans.map(|plan| (plan.certificate_file.clone(), plan)).collect();
+        let mut tasks = self.tasks.borrow_mut();
+        tasks.retain(|file, task| {
+            let is_wanted = wanted.get(file).is_some_and(|plan| **plan == task.plan);
+            if !is_wanted {
+                task.stop.notify_one();
+            }
+            is_wanted
+        });
+        for (file, plan) in wanted {
+            if tasks.contains_key(&file) {
+                continue;
+            }
+            let stop = Rc::new(Notify::new());
+            let keeper = Keeper {
+                plan: plan.clone(),
+                challenges: self.challenges.clone(),
+                telemetry: self.telemetry.clone(),
+                on_issued: on_issued.clone(),
+                stop: stop.clone(),
+            };
+            // Exported from the start, or their first step is no increase to Prometheus.
+            for result in ["issued", "failed"] {
+                self.telemetry.counter(&families::ACME_ORDERS, &[result]);
+            }
+            net::task::spawn_local(keeper.run());
+            tasks.insert(file, Task { plan: plan.clone(), stop });
+        }
+    }
+}
+
+/// Keeps one certificate valid.
+struct Keeper {
+    plan: AcmePlan,
+    challenges: Arc<HttpChallenges>,
+    telemetry: Arc<Telemetry>,
+    on_issued: Rc<dyn Fn()>,
+    stop: Rc<Notify>,
+}
+
+impl Keeper {
+    async fn run(self) {
+        let mut back_off = BackOff::default();
+        let mut issued_secs = None;
+        loop {
+            let stored = StoredCertificate::read(&self.plan.certificate_file).await;
+            let renewal = match &stored {
+                None => schedule::Renewal::now(),
+                Some(stored) => renewal(&self.plan, stored, issued_secs).await,
+            };
+            let wait = renewal.wait(net::clock::wall_secs());
+            if !wait.is_zero() {
+                if self.stopped_within(wait).await {
+                    return;
+                }
+                // The certificate authority may have changed its mind, and another process may have
+                // renewed the certificate.
+                continue;
+            }
+            let challenge = self.challenge(back_off.attempt());
+            let replaces = stored.as_ref().filter(|_| renewal.is_known_to_authority);
+            let result = issue(&self.plan, challenge, replaces, &self.challenges).await;
+            let wait = match result {
+                Ok(()) => {
+                    self.issued();
+                    issued_secs = Some(net::clock::wall_secs());
+                    back_off = BackOff::default();
+                    continue;
+                }
+                Err(IssueError::InProgress) => schedule::OTHER_PROCESS,
+                Err(error) => {
+                    let wait = back_off.next(&error);
+                    self.failed(&error, challenge, back_off.attempt(), wait);
+                    wait
+                }
+            };
+            if self.stopped_within(wait).await {
+                return;
+            }
+        }
+    }
+
+    /// The configured challenge, or one that has a chance.
+    fn challenge(&self, attempt: u32) -> AcmeChallenge {
+        self.plan.challenge.unwrap_or_else(|| match (&self.plan.dns_hook, attempt % 2) {
+            (Some(_), _) => AcmeChallenge::Dns01,
+            (None, 0) => AcmeChallenge::Http01,
+            (None, _) => AcmeChallenge::TlsAlpn01,
+        })
+    }
+
+    async fn stopped_within(&self, wait: Duration) -> bool {
+        net::timer::within(wait, self.stop.notified()).await.is_some()
+    }
+
+    fn issued(&self) {
+        self.telemetry.counter(&families::ACME_ORDERS, &["issued"]).inc();
+        event!(
+            Level::Info,
+            "a certificate was issued",
+            event = "acme_issued",
+            domains = self.plan.domains.join(" "),
+            directory = self.plan.directory
+        );
+        (self.on_issued)();
+    }
+
+    fn failed(&self, error: &IssueError, challenge: AcmeChallenge, attempt: u32, wait: Duration) {
+        self.telemetry.counter(&families::ACME_ORDERS, &["failed"]).inc();
+        event!(
+            Level::Error,
+            "a certificate could not be obtained; the stored one, if any, stays in use",
+            event = "acme_failed",
+            domains = self.plan.domains.join(" "),
+            directory = self.plan.directory,
+            challenge = challenges::name(challenge),
+            attempt = attempt,
+            retry_in_s = wait.as_secs(),
+            error = error
+        );
+    }
+}

@@ -1,0 +1,272 @@
+//! Certificates from Pebble, a certificate authority for tests: each challenge, renewal, and what
+//! happens when the authority is down or rejects a name. Skipped where Pebble is not installed.
+
+use std::collections::HashMap;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+
+use scenarios::{Authority, Exit, Launch, Process, Tidegate, command_exists, eventually_some};
+use tempfile::TempDir;
+
+/// Pebble, as scripts/prepare installs it.
+fn pebble() -> Option<PathBuf> {
+    let installed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tools/bin/pebble");
+    if installed.exists() {
+        return Some(installed);
+    }
+    let found = command_exists("pebble").then(|| PathBuf::from("pebble"));
+    if found.is_none() {
+        let _ = writeln!(std::io::stderr(), "skipped: pebble is not installed");
+    }
+    found
+}
+
+fn free_port() -> u16 {
+    let socket = TcpListener::bind("127.0.0.1:0").expect("a socket");
+    socket.local_addr().expect("an address").port()
+}
+
+/// Responds to every question for an address with this machine's, and to those for texts with the
+/// lines `NAME VALUE` of a file. Pebble asks over TCP. It ends with the test's process.
+fn name_server(records: PathBuf) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a socket");
+    let address = listener.local_addr().expect("an address");
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let records = records.clone();
+            thread::spawn(move || serve_names(stream, &records));
+        }
+    });
+    address
+}
+
+/// Serves questions until the client closes, each after its length.
+fn serve_names(mut stream: TcpStream, records: &Path) -> Option<()> {
+    loop {
+        let mut length = [0; 2];
+        stream.read_exact(&mut length).ok()?;
+        let mut question = vec![0; usize::from(u16::from_be_bytes(length))];
+        stream.read_exact(&mut question).ok()?;
+        let response = name_response(&question, records)?;
+        let length = u16::try_from(response.len()).ok()?.to_be_bytes();
+        stream.write_all(&[&length, &*response].concat()).ok()?;
+    }
+}
+
+fn name_response(question: &[u8], records: &Path) -> Option<Vec<u8>> {
+    let (mut name, mut at) = (Vec::new(), 12);
+    while *question.get(at)? > 0 {
+        let length = usize::from(question[at]);
+        name.push(String::from_utf8_lossy(question.get(at + 1..at + 1 + length)?).to_lowercase());
+        at += 1 + length;
+    }
+    let (name, end) = (name.join("."), at + 5);
+    let kind = *question.get(at + 2)?;
+    let data: Vec<Vec<u8>> = match kind {
+        1 => vec![vec![127, 0, 0, 1]],
+        16 => {
+            let text = std::fs::read_to_string(records).unwrap_or_default();
+            let values = text.lines().filter_map(|line| line.split_once(' '));
+            let values = values.filter(|(of, _)| *of == name);
+            values.map(|(_, value)| [&[value.len() as u8], value.as_bytes()].concat()).collect()
+        }
+        _ => Vec::new(),
+    };
+    let mut response =
+        [&question[..2], &[0x81, 0x80, 0, 1, 0, data.len() as u8, 0, 0, 0, 0]].concat();
+    response.extend_from_slice(question.get(12..end)?);
+    for data in data {
+        response.extend_from_slice(&[0xc0, 12, 0, kind, 0, 1, 0, 0, 0, 0, 0, data.len() as u8]);
+        response.extend_from_slice(&data);
+    }
+    Some(response)
+}
+
+/// Where a certificate authority and a server that uses it listen.
+struct Site {
+    directory: TempDir,
+    authority: Authority,
+    ports: HashMap<&'static str, u16>,
+}
+
+impl Site {
+    fn new() -> Site {
+        let ports = ["ca", "http", "tls"].map(|name| (name, free_port())).into();
+        let directory = tempfile::tempdir().expect("a directory");
+        Site { directory, authority: Authority::new(), ports }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// Starts the certificate authority. Its certificates are valid for so many seconds.
+    fn pebble(&self, program: &Path, validity_secs: u64) -> Process {
+        let issued = self.authority.issue(&["127.0.0.1"]);
+        std::fs::write(self.path("pebble.pem"), issued.chain).expect("a file");
+        std::fs::write(self.path("pebble.key"), issued.key).expect("a file");
+        let config = format!(
+            r#"{{ "pebble": {{
+                "listenAddress": "127.0.0.1:{}", "managementListenAddress": "",
+                "certificate": {:?}, "privateKey": {:?},
+                "httpPort": {}, "tlsPort": {}, "ocspResponderURL": "",
+                "profiles": {{ "default": {{ "description": "", "validityPeriod": {validity_secs} }} }}
+            }} }}"#,
+            self.ports["ca"],
+            self.path("pebble.pem"),
+            self.path("pebble.key"),
+            self.ports["http"],
+            self.ports["tls"]
+        );
+        let file = self.path("pebble.json");
+        std::fs::write(&file, config).expect("a file");
+        let names = name_server(self.path("records"));
+        // It logs to standard output.
+        let mut command = Command::new("sh");
+        command.args(["-c", "exec \"$0\" \"$@\" >&2"]).arg(program);
+        command.arg("-config").arg(file).args(["-dnsserver", &names.to_string()]);
+        // Some nonces are rejected, and authorizations are not reused.
+        command.env("PEBBLE_VA_NOSLEEP", "1").env("PEBBLE_WFE_NONCEREJECT", "10");
+        let process = Process::start(command.env("PEBBLE_AUTHZREUSE", "0"));
+        process.wait_for_line(|line| line.contains("ACME directory available").then_some(()));
+        process
+    }
+
+    fn launch(&self, acme: &str) -> Launch {
+        Launch::new(&format!(
+            r#"
+workers: 2
+listeners:
+  plain: {{ bind: "127.0.0.1:{}", unknown_host: close }}
+  secure:
+    bind: "127.0.0.1:{}"
+    tls:
+      acme: {{ email: ops@a.test, directory: "https://127.0.0.1:{}/dir", ca: ca.pem, storage: state, {acme} }}
+admin: {{ bind: "127.0.0.1:0" }}
+routes:
+  - match: {{ host: a.test, path: "/{{*rest}}" }}
+    handler: {{ respond: {{ body: hello }} }}
+"#,
+            self.ports["http"], self.ports["tls"], self.ports["ca"]
+        ))
+        .file("ca.pem", self.authority.pem())
+    }
+}
+
+/// The certificate that the server presents for a name, as its fingerprint.
+fn presented(server: &Tidegate, name: &str) -> Option<String> {
+    let address = server.address("secure");
+    let text = format!(
+        "openssl s_client -connect {address} -servername {name} </dev/null 2>/dev/null | openssl \
+         x509 -noout -fingerprint -sha256 -checkhost {name} 2>&1"
+    );
+    let exit = Process::run(Command::new("sh").args(["-c", &text]));
+    exit.stdout.contains("does match").then_some(exit.stdout)
+}
+
+fn fetch(server: &Tidegate) -> Exit {
+    let port = server.address("secure").port();
+    let (resolve, url) = (format!("a.test:{port}:127.0.0.1"), format!("https://a.test:{port}/"));
+    let mut command = Command::new("curl");
+    Process::run(command.args(["-sSk", "--max-time", "20", "--resolve", &resolve, &url]))
+}
+
+fn stored(server: &Tidegate) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(server.path("state")).expect("a directory");
+    let files = entries.map(|entry| entry.expect("an entry").path());
+    files.filter(|file| file.extension().is_some_and(|ending| ending != "lock")).collect()
+}
+
+fn obtains(challenge: &str, domains: &str) {
+    let Some(program) = pebble() else { return };
+    let site = Site::new();
+    let _pebble = site.pebble(&program, 60 * 60 * 24 * 90);
+    let records = site.path("records");
+    let hook =
+        format!("if [ $1 = present ]; then echo $2 $3 >> {0}; else : > {0}; fi", records.display());
+    let hook = if challenge == "dns-01" {
+        format!("dns_hook: [sh, -c, \"{hook}\", hook]")
+    } else {
+        format!("challenge: {challenge}")
+    };
+    let server = site.launch(&format!("domains: {domains}, {hook}")).start();
+    let first = eventually_some("a certificate is presented", || presented(&server, "a.test"));
+    assert_eq!(fetch(&server).stdout, "hello");
+    let labels = [("result", "issued")];
+    server.wait_for_metric("tidegate_acme_orders_total", &labels, 1.0);
+    let labels = [("listener", "secure")];
+    server.wait_for_metric("tidegate_certificate_expiry_seconds", &labels, 1e6);
+    let files = stored(&server);
+    assert_eq!(files.len(), 2, "an account and a certificate: {files:?}");
+    for file in &files {
+        let mode = std::fs::metadata(file).expect("a file").permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{file:?}");
+    }
+    assert!(std::fs::read_to_string(&records).unwrap_or_default().is_empty(), "cleaned up");
+    // Found again at the next start.
+    let copy = site.launch(&format!("domains: {domains}, {hook}"));
+    for file in files {
+        let name = format!("state/{}", file.file_name().expect("a name").to_string_lossy());
+        let content = std::fs::read(&file).expect("a file");
+        std::fs::create_dir_all(copy.path("state")).expect("a directory");
+        std::fs::write(copy.path(&name), content).expect("a file");
+    }
+    drop(server);
+    let server = copy.start();
+    assert_eq!(presented(&server, "a.test").as_deref(), Some(&*first));
+    assert_eq!(server.metrics().sum("tidegate_acme_orders_total", &[("result", "issued")]), 0.0);
+}
+
+#[test]
+fn http_01_is_answered_by_a_plain_listener_before_its_routes() {
+    obtains("http-01", "[a.test, b.test]");
+}
+
+#[test]
+fn tls_alpn_01_is_answered_by_the_listener() {
+    obtains("tls-alpn-01", "[a.test, b.test]");
+}
+
+#[test]
+fn dns_01_is_answered_by_a_hook_also_for_wildcards() {
+    obtains("dns-01", "[a.test, \"*.a.test\"]");
+}
+
+#[test]
+fn an_authority_that_is_down_is_asked_again_and_certificates_are_renewed() {
+    let Some(program) = pebble() else { return };
+    let site = Site::new();
+    let server = site.launch("domains: [a.test]").start();
+    let line = server.wait_for_log("event=acme_failed");
+    assert!(line.contains("cannot reach https://127.0.0.1"), "{line}");
+    let plain = server.exchange("plain", "GET / HTTP/1.1\r\nhost: a.test\r\n\r\n");
+    assert_eq!(plain.body, b"hello", "the other listener serves");
+    assert_eq!(presented(&server, "a.test"), None);
+    let _pebble = site.pebble(&program, 30);
+    let first = eventually_some("a certificate is presented", || presented(&server, "a.test"));
+    eventually_some("a renewed certificate is presented", || {
+        presented(&server, "a.test").filter(|second| *second != first)
+    });
+}
+
+#[test]
+fn a_rejected_challenge_says_why_and_is_not_repeated_at_once() {
+    let Some(program) = pebble() else { return };
+    let mut site = Site::new();
+    let right = site.ports.insert("http", free_port()).expect("a port");
+    // The certificate authority looks where nothing listens.
+    let _pebble = site.pebble(&program, 60 * 60);
+    site.ports.insert("http", right);
+    let server = site.launch("domains: [a.test], challenge: http-01").start();
+    let line = server.wait_for_log("event=acme_failed");
+    assert!(line.contains("a.test: ") && line.contains("urn:ietf:params:acme:error"), "{line}");
+    let retry = line.split_once("retry_in_s=").expect("a pause").1;
+    let retry: u64 =
+        retry.split_whitespace().next().and_then(|n| n.parse().ok()).expect("a number");
+    assert!(retry >= 600, "{line}");
+    server.wait_for_metric("tidegate_acme_orders_total", &[("result", "failed")], 1.0);
+}
