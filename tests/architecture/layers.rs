@@ -100,6 +100,7 @@ const OWNERS: &[(&str, &[&str])] = &[
             "http-server",
             "upstream",
             "files",
+            "acme",
             "cache",
             "apps",
             "lua-vm",

@@ -114,7 +114,9 @@ impl Site {
                 "listenAddress": "127.0.0.1:{}", "managementListenAddress": "",
                 "certificate": {:?}, "privateKey": {:?},
                 "httpPort": {}, "tlsPort": {}, "ocspResponderURL": "",
-                "profiles": {{ "default": {{ "description": "", "validityPeriod": {validity_secs} }} }}
+                "profiles": {{
+                    "default": {{ "description": "", "validityPeriod": {validity_secs} }}
+                }}
             }} }}"#,
             self.ports["ca"],
             self.path("pebble.pem"),
@@ -145,7 +147,9 @@ listeners:
   secure:
     bind: "127.0.0.1:{}"
     tls:
-      acme: {{ email: ops@a.test, directory: "https://127.0.0.1:{}/dir", ca: ca.pem, storage: state, {acme} }}
+      acme:
+        {{ email: ops@a.test, directory: "https://127.0.0.1:{}/dir", ca: ca.pem,
+          storage: state, {acme} }}
 admin: {{ bind: "127.0.0.1:0" }}
 routes:
   - match: {{ host: a.test, path: "/{{*rest}}" }}

@@ -43,8 +43,8 @@ impl Renewal {
         Duration::from_secs(left.min(self.ask_again_secs))
     }
 
-    /// After two thirds of the certificate's life, a little earlier by chance: not all servers renew
-    /// at the same time. `random` is from 0 to 1.
+    /// After two thirds of the certificate's life, a little earlier by chance, so that not all
+    /// servers renew at the same time. `random` is from 0 to 1.
     fn by_lifetime(not_before: u64, not_after: u64, random: f64) -> Renewal {
         let lifetime = not_after.saturating_sub(not_before);
         let early = (lifetime as f64 / 3.0 * (1.0 + random / 10.0)) as u64;

@@ -47,7 +47,7 @@ pub(crate) async fn write(file: &Path, content: Vec<u8>) -> io::Result<()> {
 fn replace(file: &Path, content: &[u8]) -> io::Result<()> {
     create_directory(file)?;
     // Not yet seen by a server that reads certificates.
-    let new = beside(file, "new");
+    let new = with_suffix(file, "new");
     let mut options = OpenOptions::new();
     let mut open = options.create(true).truncate(true).write(true).mode(0o600).open(&new)?;
     open.write_all(content)?;
@@ -60,7 +60,7 @@ fn create_directory(file: &Path) -> io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(directory)
 }
 
-fn beside(file: &Path, extension: &str) -> PathBuf {
+fn with_suffix(file: &Path, extension: &str) -> PathBuf {
     let mut name = file.as_os_str().to_owned();
     name.push(".");
     name.push(extension);
@@ -80,7 +80,7 @@ impl StorageLock {
         let file = certificate.to_owned();
         net::blocking(move || {
             create_directory(&file)?;
-            let lock = beside(&file, "lock");
+            let lock = with_suffix(&file, "lock");
             let mut options = OpenOptions::new();
             let file = options.create(true).truncate(false).write(true).mode(0o600).open(lock)?;
             match file.try_lock() {

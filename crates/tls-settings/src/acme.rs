@@ -1,7 +1,7 @@
 //! `tls.acme`: certificates that a certificate authority issues by ACME (RFC 8555).
 //!
-//! Owns what is written and where the issued certificates are stored; the crate `acme` obtains them.
-//! A stored certificate is read with the configuration, like those of `certificates`.
+//! Owns what is written and where the issued certificates are stored; the crate `acme` obtains
+//! them. A stored certificate is read with the configuration, like those of `certificates`.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};

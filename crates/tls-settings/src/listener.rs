@@ -15,7 +15,7 @@ pub struct ListenerTlsSettings {
     /// in this order, so that clients without ECDSA get RSA.
     #[setting(default = [], example = [{ "cert": "site.pem", "key": "site.key" }])]
     pub certificates: Vec<CertificateSetting>,
-    /// Certificates from a certificate authority, beside or instead of those.
+    /// Certificates from a certificate authority, in addition to those or instead.
     #[setting(example = { "domains": ["shop.example.com"], "email": "ops@example.com" })]
     pub acme: Option<AcmeSettings>,
     /// What a client gets that asks for no name, or for one that no certificate has.

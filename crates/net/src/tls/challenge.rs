@@ -33,8 +33,8 @@ pub struct ChallengeCertificate {
 }
 
 impl ChallengeCertificate {
-    /// `name` is in lower case; the certificate and its key are PEM. They are not checked like those
-    /// that clients see: the certificate has a critical extension, which verifiers reject.
+    /// `name` is in lower case; the certificate and its key are PEM. They are not checked like
+    /// those that clients see: the certificate has a critical extension, which verifiers reject.
     pub fn present(
         name: &str,
         certificate: &[u8],
