@@ -71,6 +71,14 @@ fn errors_name_the_file() {
         (node!({ "certificates": [] }), "no certificate"),
         (node!({ "certificates": [{ "cert": cert }] }), "key"),
         (node!({ "certificates": [], "min_version": "1.1" }), "1.1"),
+        (node!({ "acme": { "domains": [] } }), "without domains"),
+        (node!({ "acme": { "domains": ["*.a.test"] } }), "write dns_hook"),
+        (node!({ "acme": { "domains": ["10.0.0.1"] } }), "no public DNS name"),
+        (node!({ "acme": { "domains": ["localhost"] } }), "no public DNS name"),
+        (node!({ "acme": { "domains": ["a.test"], "email": "ops" } }), "email is an address"),
+        (node!({ "acme": { "domains": ["a.test"], "challenge": "dns-01" } }), "needs dns_hook"),
+        (node!({ "acme": { "domains": ["a.test"], "dns_hook": [] } }), "names no command"),
+        (node!({ "acme": { "domains": ["a.test"], "directory": "http://a" } }), "https://"),
     ] {
         let out = read::<ListenerTlsSettings>(&node).unwrap_err();
         assert!(out.contains(expected), "{out}\nwanted {expected}");
@@ -100,5 +108,31 @@ fn errors_of_the_second_step_name_the_file() {
         let built = settings.build(&[], Span::NOWHERE, &mut Reader::new(&mut report));
         let out = report.render();
         assert!(built.is_none() && out.contains(expected), "{out}\nwanted {expected}");
+    }
+}
+
+#[test]
+fn a_stored_certificate_is_used_unless_it_is_unusable() {
+    let directory = directory();
+    let storage = path(&directory, "state");
+    let settings: ListenerTlsSettings =
+        read(&node!({ "acme": { "domains": ["b.test", "A.test"], "storage": storage } })).unwrap();
+    let build = || {
+        let mut report = Report::new();
+        let built = settings.build(&[], Span::NOWHERE, &mut Reader::new(&mut report));
+        let built = built.unwrap_or_else(|| panic!("{}", report.render()));
+        (built.acme.unwrap(), built.server.options().certificates.len())
+    };
+    let (plan, certificates) = build();
+    assert_eq!(
+        (&*plan.domains, certificates),
+        (&["a.test".to_owned(), "b.test".to_owned()][..], 0)
+    );
+    std::fs::create_dir(&storage).unwrap();
+    for (certificate, expected) in [("a.pem", 1), ("expired.pem", 0), ("short", 0)] {
+        let content =
+            [certificate, "a.key"].map(|name| std::fs::read(path(&directory, name)).unwrap());
+        std::fs::write(&plan.certificate_file, content.concat()).unwrap();
+        assert_eq!(build().1, expected, "{certificate}");
     }
 }
