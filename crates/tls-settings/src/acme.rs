@@ -95,13 +95,14 @@ fn check(settings: &AcmeSettings, node: &Node, reader: &mut Reader<'_>) {
     if settings.email.as_ref().is_some_and(|email| !email.contains('@')) {
         reader.error(node.span, "email is an address such as ops@example.com");
     }
-    match settings.domains.len() {
-        0 => reader.error(node.span, "without domains there is no certificate"),
-        count if count > DOMAINS_MAX => {
-            reader.error(node.span, format!("a certificate has at most {DOMAINS_MAX} names"))
-        }
-        _ => return check_domains(settings, has_hook, reader),
-    };
+    let count = settings.domains.len();
+    if count == 0 {
+        reader.error(node.span, "without domains there is no certificate");
+    } else if count > DOMAINS_MAX {
+        reader.error(node.span, format!("a certificate has at most {DOMAINS_MAX} names"));
+    } else {
+        check_domains(settings, has_hook, reader);
+    }
 }
 
 fn check_domains(settings: &AcmeSettings, has_hook: bool, reader: &mut Reader<'_>) {

@@ -13,7 +13,7 @@ pub struct ListenerTlsSettings {
     /// Certificates with their keys. The one whose names fit the name that the client asks for
     /// (SNI) is presented: an exact name wins over a wildcard. Several for the same names are tried
     /// in this order, so that clients without ECDSA get RSA.
-    #[setting(default = [], example = [{ "cert": "site.pem", "key": "site.key" }])]
+    #[setting(default = [])]
     pub certificates: Vec<CertificateSetting>,
     /// Certificates from a certificate authority, in addition to those or instead.
     #[setting(example = { "domains": ["shop.example.com"], "email": "ops@example.com" })]
