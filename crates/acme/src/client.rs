@@ -192,9 +192,9 @@ async fn receive(stream: &Stream, is_head: bool) -> Result<(Response<()>, Bytes)
             loop {
                 let mut input = received.split().freeze();
                 while !input.is_empty() && !decoder.is_done() {
-                    match decoder.next(&mut input).map_err(malformed)? {
-                        ChunkEvent::Data(data) => body.extend_from_slice(&data),
-                        _ => {}
+                    let event = decoder.next(&mut input).map_err(malformed)?;
+                    if let ChunkEvent::Data(data) = event {
+                        body.extend_from_slice(&data);
                     }
                 }
                 if decoder.is_done() {

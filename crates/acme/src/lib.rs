@@ -146,11 +146,12 @@ impl Keeper {
 
     /// The configured challenge, or one that has a chance.
     fn challenge(&self, attempt: u32) -> AcmeChallenge {
-        self.plan.challenge.unwrap_or_else(|| match (&self.plan.dns_hook, attempt % 2) {
-            (Some(_), _) => AcmeChallenge::Dns01,
-            (None, 0) => AcmeChallenge::Http01,
-            (None, _) => AcmeChallenge::TlsAlpn01,
-        })
+        match (self.plan.challenge, &self.plan.dns_hook, attempt % 2) {
+            (Some(challenge), _, _) => challenge,
+            (None, Some(_), _) => AcmeChallenge::Dns01,
+            (None, None, 0) => AcmeChallenge::Http01,
+            (None, None, _) => AcmeChallenge::TlsAlpn01,
+        }
     }
 
     async fn stopped_within(&self, wait: Duration) -> bool {
