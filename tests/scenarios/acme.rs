@@ -1,5 +1,6 @@
 //! Certificates from Pebble, a certificate authority for tests: each challenge, renewal, and what
 //! happens when the authority is down or rejects a name. Skipped where Pebble is not installed.
+#![allow(clippy::disallowed_types, reason = "the client side of a test opens its own sockets")]
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
