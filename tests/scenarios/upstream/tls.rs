@@ -91,7 +91,12 @@ fn a_server_that_demands_a_certificate_gets_ours() {
         if accepted {
             assert!(answer.text().contains("client=gateway"), "{answer:?}");
         } else {
-            assert_fault(&answer, 502, "tls_alert_received");
+            // Under TLS 1.3 the server decides after our handshake. Where its alert arrives before
+            // the request is sent, only the end of the connection is seen.
+            let told = answer.header("proxy-status").unwrap_or_default().to_owned();
+            let seen = ["tls_alert_received", "connection_terminated"];
+            let seen = seen.iter().find(|error| told.contains(**error));
+            assert_fault(&answer, 502, seen.expect("one of these faults"));
         }
     }
 }
