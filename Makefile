@@ -18,7 +18,7 @@ BENCH ?=
 ROWS ?= filters routes connections --peers baseline --rounds 6
 SOAK ?=
 # The run behind docs/benchmarks.md.
-REPORT ?= hello gateway filters routes files tls-hello tls-handshake tls-file connections --peers nginx,haproxy,h2o,caddy --connections 1,100,512 --rounds 6
+REPORT ?= hello gateway filters routes files tls-hello tls-handshake tls-file h2-hello h2-proxied connections --peers nginx,haproxy,h2o,caddy --connections 1,100,512 --rounds 6
 # How often `make stress` runs the tests.
 RUNS ?= 20
 # How long each fuzz target runs in `make test` and `make fuzz`.
@@ -84,7 +84,7 @@ bench: prepare-bench ## what a request costs here, compared with nginx and hapro
 	$(RELEASE_BINARY) bench $(BENCH)
 
 .PHONY: bench-report
-bench-report: prepare-bench ## write docs/benchmarks.md from a run of a quarter of an hour (REPORT="…")
+bench-report: prepare-bench ## write docs/benchmarks.md from a run of about an hour (REPORT="…")
 	cargo build --release --package tidegate
 	$(RELEASE_BINARY) bench $(REPORT) --out bench-results/report --page docs/benchmarks.md
 

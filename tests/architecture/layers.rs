@@ -41,10 +41,15 @@ const LEVELS: &[(&str, u8)] = &[
     ("wheel", 13),
 ];
 
-/// Import none of our crates, and none of ours imports them, except those in `ENTRY_POINTS`.
+/// Import none of our crates, and none of ours imports them, except those in `ENTRY_POINTS` and
+/// `OUTSIDE_IMPORTS`.
 const OUTSIDE: &[&str] = &["bench", "scenarios"];
 /// Imports of a crate that stands outside: the binary has a command for it.
 const ENTRY_POINTS: &[(&str, &str)] = &[("tidegate", "bench")];
+
+/// What a crate that stands outside imports: the load generator has HTTP/2 from `wire`, because
+/// errors of `wire` are seen with other servers of the run, h2spec and h2load.
+const OUTSIDE_IMPORTS: &[(&str, &str)] = &[("bench", "wire")];
 
 /// Foreign libraries with an owner. One that is not named here is free to all.
 const OWNERS: &[(&str, &[&str])] = &[
@@ -177,7 +182,7 @@ fn complaints(packages: &[Package]) -> Vec<String> {
 }
 
 fn inside(name: &str, import: &str) -> Option<String> {
-    if ENTRY_POINTS.contains(&(name, import)) {
+    if [ENTRY_POINTS, OUTSIDE_IMPORTS].concat().contains(&(name, import)) {
         return None;
     }
     if OUTSIDE.contains(&name) || OUTSIDE.contains(&import) {
@@ -205,7 +210,7 @@ fn a_broken_rule_is_seen() {
     assert_eq!(complain("message", "wire", true), 0);
     assert_eq!(complain("wire", "message", true), 1, "upwards");
     assert_eq!(complain("router", "filters", true), 1, "a neighbour");
-    assert_eq!(complain("bench", "wire", true), 1, "out of the levels");
+    assert_eq!(complain("bench", "message", true), 1, "out of the levels");
     assert_eq!(complain("server", "bench", true), 1, "into the levels");
     assert_eq!(complain("tidegate", "bench", true), 0, "an entry point");
     assert_eq!(complain("tidegate", "scenarios", true), 1, "into the levels");

@@ -18,6 +18,7 @@ use hdrhistogram::Histogram;
 mod blocking;
 mod connection;
 mod http;
+mod http2;
 mod resp;
 mod run;
 mod run_state;
@@ -42,6 +43,8 @@ pub const BODY_COMPARED_ONE_IN: u32 = 16;
 pub const LATENCY_MAX: Duration = Duration::from_secs(120);
 /// Significant digits of a recorded latency.
 const LATENCY_DIGITS: u8 = 3;
+/// The maximum number of streams of one HTTP/2 connection: more than servers allow.
+pub const STREAMS_MAX: u32 = 1024;
 /// The maximum number of outstanding responses on one RESP connection.
 pub const PIPELINE_MAX: u32 = 1024;
 
@@ -64,7 +67,7 @@ pub enum Address {
 #[derive(Clone, Debug)]
 pub struct Target {
     pub address: Address,
-    /// Not for WebSocket.
+    /// Not for WebSocket and HTTP/2.
     pub tls: Option<Arc<Tls>>,
     pub traffic: Traffic,
 }
@@ -79,6 +82,14 @@ pub enum Traffic {
         /// False: a connection for each request (the request should say `Connection: close`);
         /// its latency then includes connecting.
         keep_alive: bool,
+    },
+    /// The same GET on every stream of a connection, over HTTP/2 by prior knowledge.
+    Http2 {
+        authority: String,
+        path: String,
+        /// Requests outstanding on a connection.
+        streams: u32,
+        expect: Expect,
     },
     /// `PING`, answered by `+PONG`.
     Resp {

@@ -207,6 +207,8 @@ pub enum Protocol {
     Http1,
     /// HTTP/1.1 over TLS 1.3, on connections that stay open, or on one for each request.
     Https { handshakes: Option<Handshakes> },
+    /// HTTP/2 by prior knowledge, with so many streams of a connection at a time.
+    Http2 { streams: u32 },
 }
 
 /// The parameters of a configuration.
@@ -404,6 +406,8 @@ impl Peer {
         let https = Protocol::Https { handshakes: None };
         let secured = [Role::Hello, Role::Files { root: directory.join("files") }];
         let roles = roles.chain(secured.map(|role| (role, https)));
+        let streams = [Role::Hello, Role::Gateway { backend, keep: true }];
+        let roles = roles.chain(streams.map(|role| (role, Protocol::Http2 { streams: 10 })));
         let mut text = String::new();
         for (role, protocol) in roles {
             let address = SocketAddr::from(([127, 0, 0, 1], 8080));
@@ -413,6 +417,7 @@ impl Peer {
                 let over = match protocol {
                     Protocol::Http1 => "",
                     Protocol::Https { .. } => " over TLS",
+                    Protocol::Http2 { .. } => " over HTTP/2",
                 };
                 let (name, role) = (self.name, site.role.name());
                 text += &format!("### {name}: {role}{over}\n{line}\n\n{}\n", setup.text());

@@ -15,6 +15,7 @@ mod filters;
 mod fixture;
 mod gateway;
 mod hello;
+mod http2;
 mod json;
 mod lua_hello;
 mod ping;
@@ -172,6 +173,8 @@ pub const ALL: &[&Scenario] = &[
     &tls::HELLO,
     &tls::HANDSHAKE,
     &tls::FILE,
+    &http2::HELLO,
+    &http2::PROXIED,
     &reload::SCENARIO,
     &connections::SCENARIO,
     &python::ASGI_HELLO,

@@ -95,6 +95,25 @@ fn tls_is_measured() {
     assert!(data.of_scenario("tls-hello").count() > 0, "{:?}", data.notes);
 }
 
+/// The installed servers that speak HTTP/2; a record for each case, without an error.
+#[test]
+fn http2_is_measured() {
+    let scenarios = ["h2-hello", "h2-proxied"];
+    let Ok(schedule) = plan(with(&scenarios, &["nginx", "haproxy", "caddy", "h2o"])) else {
+        eprintln!("skipped: no server that speaks HTTP/2 is installed");
+        return;
+    };
+    drop(schedule);
+    let data = run(with(&scenarios, &["nginx", "haproxy", "caddy", "h2o"]));
+    for case in ["h2-hello-10", "h2-hello-100", "h2-proxied"] {
+        for record in data.of_scenario(case) {
+            assert_eq!((record.errors, record.rounds.len()), (0, 2), "{record:?} {:?}", data.notes);
+            assert!(record.requests_per_second > 0.0, "{record:?}");
+        }
+        assert!(data.of_scenario(case).count() > 0, "{case}: {:?}", data.notes);
+    }
+}
+
 #[test]
 fn idle_connections_have_a_size() {
     let pin = std::thread::available_parallelism().is_ok_and(|cores| cores.get() > 1);

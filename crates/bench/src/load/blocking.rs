@@ -48,7 +48,7 @@ impl<'a> BlockingClient<'a> {
             }
         }
         for _ in 0..times {
-            connection.ask(&self.state.request, self.state.answers, true)?;
+            connection.ask(&self.state.rules, &self.state.request, self.state.answers, true)?;
             self.finish(&mut connection, deadline)?;
         }
         Ok(connection)
@@ -64,6 +64,8 @@ impl<'a> BlockingClient<'a> {
                 _ if self.plain.is_empty() => continue,
                 _ => connection.feed(rules, &self.plain),
             };
+            // What a protocol replies by itself.
+            connection.flush(&[])?;
             match fed {
                 FeedResult::More { .. } => {}
                 FeedResult::Last { wrong: None, .. } => return Ok(()),

@@ -10,13 +10,15 @@ use std::time::Duration;
 use socket2::{Domain, SockAddr, Socket, Type};
 
 use super::http::{self, FeedResult};
-use super::{Address, Sent, resp, tls, websocket};
+use super::http2::{Finished, Streams};
+use super::{Address, Sent, http2, resp, tls, websocket};
 use crate::epoll::Epoll;
 
 /// The expectations of every response.
 #[derive(Debug)]
 pub(super) enum Rules {
     Http(http::Rules),
+    Http2(http2::Rules),
     Resp(resp::Rules),
     WebSocket(websocket::Rules),
 }
@@ -25,6 +27,7 @@ pub(super) enum Rules {
 #[derive(Debug)]
 pub(super) enum AwaitedResponse {
     Http(http::ResponseParser),
+    Http2(Box<Streams>),
     Resp(resp::ReplyCounter),
     WebSocket(websocket::EchoParser),
 }
@@ -82,6 +85,7 @@ impl Connection {
     pub(super) fn new(rules: &Rules) -> Self {
         let answer = match rules {
             Rules::Http(_) => AwaitedResponse::Http(http::ResponseParser::default()),
+            Rules::Http2(_) => AwaitedResponse::Http2(Box::default()),
             Rules::Resp(_) => AwaitedResponse::Resp(resp::ReplyCounter::default()),
             Rules::WebSocket(_) => AwaitedResponse::WebSocket(websocket::EchoParser::default()),
         };
@@ -113,6 +117,9 @@ impl Connection {
         self.stage = ConnectionStage::Connecting;
         self.socket = Some(socket);
         self.tls = tls.map(Box::new);
+        if let AwaitedResponse::Http2(streams) = &mut self.answer {
+            **streams = Streams::default();
+        }
         Ok(fd)
     }
 
@@ -162,10 +169,17 @@ impl Connection {
         self.flush(greeting)
     }
 
-    /// Sends a request for so many responses.
-    pub(super) fn ask(&mut self, request: &[u8], answers: u32, compared: bool) -> io::Result<Sent> {
+    /// Sends a request for so many responses, or requests on all streams of HTTP/2.
+    pub(super) fn ask(
+        &mut self,
+        rules: &Rules,
+        request: &[u8],
+        answers: u32,
+        compared: bool,
+    ) -> io::Result<Sent> {
         match &mut self.answer {
             AwaitedResponse::Http(answer) => answer.expect(compared),
+            AwaitedResponse::Http2(_) => self.refill(rules, self.since_ns),
             AwaitedResponse::Resp(rest) => rest.expect(answers),
             AwaitedResponse::WebSocket(answer) => answer.expect(),
         }
@@ -177,8 +191,48 @@ impl Connection {
         self.flush(request)
     }
 
+    /// Sends the next requests of HTTP/2, with [`Connection::flush`].
+    pub(super) fn refill(&mut self, rules: &Rules, since_ns: u64) {
+        if let (AwaitedResponse::Http2(streams), Rules::Http2(rules)) = (&mut self.answer, rules) {
+            streams.fill(rules, since_ns);
+        }
+    }
+
+    fn streams(&self) -> Option<&Streams> {
+        match &self.answer {
+            AwaitedResponse::Http2(streams) => Some(streams),
+            _ => None,
+        }
+    }
+
+    pub(super) fn is_http2(&self) -> bool {
+        self.streams().is_some()
+    }
+
+    /// The responses of HTTP/2 that ended with what was fed last.
+    pub(super) fn finished(&self) -> &[Finished] {
+        self.streams().map_or(&[], Streams::finished)
+    }
+
+    /// True if no response of HTTP/2 is outstanding.
+    pub(super) fn is_idle(&self) -> bool {
+        self.streams().is_some_and(Streams::is_idle)
+    }
+
+    /// True if the server takes no more requests of HTTP/2.
+    pub(super) fn is_closing(&self) -> bool {
+        self.streams().is_some_and(Streams::is_closing)
+    }
+
+    /// When the request was sent that waits longest, or connecting began.
+    pub(super) fn oldest_ns(&self) -> u64 {
+        self.streams().and_then(Streams::oldest_ns).unwrap_or(self.asked_ns)
+    }
+
     pub(super) fn has_unsent(&self) -> bool {
-        self.unsent > 0 || self.tls.as_ref().is_some_and(|session| session.has_unsent())
+        self.unsent > 0
+            || self.streams().is_some_and(|streams| !streams.unsent().is_empty())
+            || self.tls.as_ref().is_some_and(|session| session.has_unsent())
     }
 
     /// Sends the rest of the request, or of the handshake.
@@ -186,6 +240,17 @@ impl Connection {
         let Some(socket) = &self.socket else { return Err(ErrorKind::NotConnected.into()) };
         if let Some(session) = &mut self.tls {
             return session.flush(socket);
+        }
+        if let AwaitedResponse::Http2(streams) = &mut self.answer {
+            while !streams.unsent().is_empty() {
+                match socket.send_with_flags(streams.unsent(), libc::MSG_NOSIGNAL) {
+                    Ok(count) => streams.sent(count),
+                    Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(Sent::Part),
+                    Err(error) => return Err(error),
+                }
+            }
+            return Ok(Sent::All);
         }
         while self.unsent > 0 {
             let rest = &request[request.len() - self.unsent..];
@@ -230,6 +295,7 @@ impl Connection {
     pub(super) fn feed(&mut self, rules: &Rules, bytes: &[u8]) -> FeedResult {
         match (&mut self.answer, rules) {
             (AwaitedResponse::Http(answer), Rules::Http(rules)) => answer.feed(rules, bytes),
+            (AwaitedResponse::Http2(streams), Rules::Http2(rules)) => streams.feed(rules, bytes),
             (AwaitedResponse::Resp(answers), Rules::Resp(rules)) => answers.feed(rules, bytes),
             (AwaitedResponse::WebSocket(answer), Rules::WebSocket(rules)) => {
                 answer.feed(rules, bytes)

@@ -29,10 +29,10 @@ pub(super) enum FeedResult {
 /// What is expected of every response, made once for a run.
 #[derive(Debug)]
 pub(super) struct Rules {
-    status: u16,
-    length: Option<u64>,
+    pub(super) status: u16,
+    pub(super) length: Option<u64>,
     body: Option<std::sync::Arc<[u8]>>,
-    fields: Vec<(String, String)>,
+    pub(super) fields: Vec<(String, String)>,
     /// The request was a HEAD: its response has no body whatever its fields say.
     bodiless: bool,
 }
@@ -47,6 +47,15 @@ impl Rules {
             fields: expect.headers.clone(),
             bodiless: request.starts_with(b"HEAD "),
         }
+    }
+
+    /// True if the bytes are those of the expected body from there on. What goes beyond it is found
+    /// by its length.
+    pub(super) fn is_in_body(&self, from: u64, bytes: &[u8]) -> bool {
+        let Some(expected) = &self.body else { return true };
+        let from = (from as usize).min(expected.len());
+        let to = (from + bytes.len()).min(expected.len());
+        expected[from..to] == bytes[..to - from]
     }
 }
 
@@ -261,15 +270,10 @@ impl ResponseParser {
     fn body(&mut self, rules: &Rules, bytes: &[u8], left: u64) -> usize {
         let count = usize::try_from(left).unwrap_or(usize::MAX).min(bytes.len());
         if self.compared
-            && let Some(expected) = &rules.body
             && self.wrong.is_none()
+            && !rules.is_in_body(self.body_bytes, &bytes[..count])
         {
-            // What goes beyond the expected body is found by its length.
-            let from = (self.body_bytes as usize).min(expected.len());
-            let to = (from + count).min(expected.len());
-            if expected[from..to] != bytes[..to - from] {
-                self.wrong = Some(Kind::Body);
-            }
+            self.wrong = Some(Kind::Body);
         }
         self.body_bytes += count as u64;
         count

@@ -11,7 +11,9 @@ use std::time::Duration;
 
 use super::run_state::{RunState, nanoseconds};
 use super::worker::{Tally, Worker};
-use super::{LoadOutcome, LoadPlan, Mode, Moment, PIPELINE_MAX, Target, Traffic, system};
+use super::{
+    LoadOutcome, LoadPlan, Mode, Moment, PIPELINE_MAX, STREAMS_MAX, Target, Traffic, system,
+};
 
 /// Descriptors that are needed besides the connections.
 const DESCRIPTORS_SPARE: u64 = 256;
@@ -84,7 +86,13 @@ fn check(target: &Target, plan: &LoadPlan) -> io::Result<()> {
     let mut pipeline = 1;
     match &target.traffic {
         Traffic::Http { request, .. } if request.is_empty() => return refuse("no request"),
-        Traffic::Http { .. } | Traffic::WebSocket { .. } => {}
+        Traffic::Http2 { streams, .. } if !(1..=STREAMS_MAX).contains(streams) => {
+            return refuse(&format!("a connection has 1 to {STREAMS_MAX} streams"));
+        }
+        Traffic::Http2 { .. } if plan.mode != Mode::Closed => {
+            return refuse("an open loop has no streams");
+        }
+        Traffic::Http { .. } | Traffic::Http2 { .. } | Traffic::WebSocket { .. } => {}
         Traffic::Resp { pipeline: commands, .. } => pipeline = *commands,
     }
     if !(1..=PIPELINE_MAX).contains(&pipeline) {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::connection::{Peer, Rules};
 use super::tls::Session;
-use super::{Address, LoadPlan, Target, Tls, Traffic, http, resp, websocket};
+use super::{Address, LoadPlan, Target, Tls, Traffic, http, http2, resp, websocket};
 
 /// Interval at which the calling thread checks the time and the stop flag.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
@@ -43,6 +43,16 @@ impl<'a> RunState<'a> {
             Traffic::Http { request, expect, keep_alive } => {
                 let rules = Rules::Http(http::Rules::new(request, expect));
                 (rules, request.clone(), 1, *keep_alive)
+            }
+            Traffic::Http2 { authority, path, streams, expect } => {
+                let rules = Rules::Http2(http2::Rules {
+                    http: http::Rules::new(&[], expect),
+                    authority: authority.clone().into_bytes(),
+                    path: path.clone().into_bytes(),
+                    streams: *streams,
+                    verify: plan.verify,
+                });
+                (rules, Vec::new(), 1, true)
             }
             Traffic::Resp { command, pipeline } => {
                 let request = resp::request(*command, *pipeline);

@@ -1,6 +1,7 @@
 //! Runs against scripted servers. Bounds are loose because the machine may be busy.
 
 mod correct;
+mod http2;
 mod incorrect;
 mod open;
 mod ping;

@@ -64,6 +64,7 @@ impl Tool {
             (Self::RedisBenchmark, Traffic::Resp { .. }) => Ok(()),
             (Self::Wrk, Traffic::Resp { .. }) => refuse("does not speak RESP"),
             (Self::RedisBenchmark, Traffic::Http { .. }) => refuse("does not speak HTTP"),
+            (_, Traffic::Http2 { .. }) => refuse("does not speak HTTP/2"),
             (_, Traffic::WebSocket { .. }) => refuse("does not speak WebSocket"),
         }
     }

@@ -24,6 +24,7 @@ const RETRY_NS: u64 = 10_000_000;
 const READ_BYTES: usize = 64 * 1024;
 
 mod opening;
+mod streams;
 
 /// The results of one thread.
 #[derive(Debug)]
@@ -178,7 +179,7 @@ impl<'a> Worker<'a> {
         self.going |= begins;
         for index in 0..self.connections.len() {
             let connection = &self.connections[index];
-            let waited_ns = self.now_ns.saturating_sub(connection.asked_ns);
+            let waited_ns = self.now_ns.saturating_sub(connection.oldest_ns());
             let late = waited_ns > self.state.timeout_ns;
             match connection.stage {
                 ConnectionStage::Requesting if late => self.fail(index, Kind::Timeout),
@@ -235,7 +236,8 @@ impl<'a> Worker<'a> {
         connection.asked_ns = self.now_ns;
         // A connection that is not there yet takes nothing: then its event sends the request.
         let compared = turn || self.state.plan.verify;
-        let sent = connection.ask(&self.state.request, self.state.answers, compared);
+        let rules = &self.state.rules;
+        let sent = connection.ask(rules, &self.state.request, self.state.answers, compared);
         let watched = match sent {
             Ok(Sent::All) if !opened => Ok(()),
             Ok(sent) => connection.watch(&self.epoll, sent == Sent::Part),
@@ -289,6 +291,7 @@ impl<'a> Worker<'a> {
                 Ok(false) => &self.buffer[..count],
                 Err(_) => return self.fail(index, Kind::Handshake),
             };
+            let is_http2 = connection.is_http2();
             let fed = match connection.stage {
                 ConnectionStage::Requesting if count == 0 => connection.ended(&self.state.rules),
                 ConnectionStage::Handshaking if self.state.greeting.is_some() => {
@@ -302,12 +305,16 @@ impl<'a> Worker<'a> {
                 // Tickets of TLS, or a part of a record.
                 _ if bytes.is_empty() => FeedResult::More { right: 0 },
                 ConnectionStage::Requesting => connection.feed(&self.state.rules, bytes),
+                // Settings and the like.
+                ConnectionStage::Idle if is_http2 => connection.feed(&self.state.rules, bytes),
                 _ => return self.fail(index, Kind::Framing),
             };
             if self.state.is_measured(self.now_ns) {
                 self.tally.bytes += count as u64;
             }
-            if !self.take(index, fed) || (count < self.buffer.len() && !ended) {
+            let reads_on =
+                if is_http2 { self.take_streams(index, fed) } else { self.take(index, fed) };
+            if !reads_on || (count < self.buffer.len() && !ended) {
                 return;
             }
         }

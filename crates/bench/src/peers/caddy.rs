@@ -57,6 +57,7 @@ fn setup(site: &Site) -> Option<Setup> {
     level ERROR
   }}
   servers {{
+    protocols h1 h2 h2c
     timeouts {{
       idle 1h
     }}
@@ -87,7 +88,7 @@ fn setup(site: &Site) -> Option<Setup> {
 /// Scheme, host and certificate of its site.
 fn protocol(site: &Site) -> (&'static str, &'static str, String) {
     match site.protocol {
-        Protocol::Http1 => ("http", "", String::new()),
+        Protocol::Http1 | Protocol::Http2 { .. } => ("http", "", String::new()),
         Protocol::Https { .. } => {
             let at = site.certificates.display();
             let page = "https://caddyserver.com/docs/caddyfile/directives/tls";

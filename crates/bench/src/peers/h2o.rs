@@ -34,7 +34,8 @@ fn setup(site: &Site) -> Option<Setup> {
         _ => return None,
     };
     let tls = match site.protocol {
-        Protocol::Http1 => String::new(),
+        // It finds HTTP/2 by its preface.
+        Protocol::Http1 | Protocol::Http2 { .. } => String::new(),
         Protocol::Https { .. } => {
             let certificates = site.certificates.display();
             format!(

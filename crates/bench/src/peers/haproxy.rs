@@ -45,6 +45,7 @@ fn setup(site: &Site) -> Option<Setup> {
             let pair = site.certificates.join(CERTIFICATE_AND_KEY);
             format!(" ssl crt {} ssl-min-ver TLSv1.3", pair.display())
         }
+        Protocol::Http2 { .. } => " proto h2".to_owned(),
     };
     let text = format!(
         "\

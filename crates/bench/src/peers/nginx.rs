@@ -52,6 +52,8 @@ pub(super) fn serving(site: &Site, upstream: &str, location: &str) -> Setup {
     let (secure, tls) = match site.protocol {
         Protocol::Http1 => ("", String::new()),
         Protocol::Https { .. } => (" ssl", tls(&site.certificates)),
+        // https://nginx.org/en/docs/http/ngx_http_v2_module.html
+        Protocol::Http2 { .. } => (" http2", String::new()),
     };
     let text = format!(
         "\

@@ -54,7 +54,7 @@ pub(super) fn setup(site: &Site) -> Option<Setup> {
         _ => "",
     };
     let tls = match site.protocol {
-        Protocol::Http1 => String::new(),
+        Protocol::Http1 | Protocol::Http2 { .. } => String::new(),
         Protocol::Https { .. } => {
             let at = site.certificates.display();
             let pair = format!("{{ cert: {at}/{CERTIFICATE}, key: {at}/{PRIVATE_KEY} }}");

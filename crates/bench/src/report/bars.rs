@@ -79,6 +79,14 @@ pub(crate) const BARS: &[Bar] = &[
     app("tls-handshake-full", "caddy", 0.30, Figure::Cpu),
     app("tls-handshake-resumed", "caddy", 0.30, Figure::Cpu),
     app("tls-file", "caddy", 0.30, Figure::Cpu),
+    bar("h2-hello-10", "nginx", 0.50, 0.35),
+    app("h2-hello-10", "h2o", 1.0, Figure::Cpu),
+    app("h2-hello-10", "caddy", 0.30, Figure::Cpu),
+    bar("h2-hello-100", "nginx", 0.50, 0.35),
+    app("h2-hello-100", "h2o", 1.0, Figure::Cpu),
+    app("h2-hello-100", "caddy", 0.30, Figure::Cpu),
+    bar("h2-proxied", "nginx", 0.75, 0.60),
+    app("h2-proxied", "caddy", 0.30, Figure::Cpu),
     bar("filters", BASELINE, 1.05, 1.02),
     bar("routes", BASELINE, 1.05, 1.0),
     bar("cache-gzip", "varnish", 0.35, 0.25),
@@ -110,8 +118,11 @@ pub(crate) const BARS: &[Bar] = &[
 ];
 
 /// Resident memory that an idle connection may take in a scenario: the bar, and the moonshot.
-pub(crate) const IDLE_BYTES: &[(&str, f64, f64)] =
-    &[("connections", 8192.0, 4096.0), ("connections-tls", 16_384.0, 8192.0)];
+pub(crate) const IDLE_BYTES: &[(&str, f64, f64)] = &[
+    ("connections", 8192.0, 4096.0),
+    ("connections-tls", 16_384.0, 8192.0),
+    ("connections-h2", 24_576.0, 12_288.0),
+];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BarOutcome {

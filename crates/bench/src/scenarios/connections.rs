@@ -18,6 +18,11 @@ pub(super) const SCENARIO: Scenario = Scenario {
             Protocol::Http1,
         ),
         case("connections-tls", "The same over TLS 1.3.", Protocol::Https { handshakes: None }),
+        case(
+            "connections-h2",
+            "The same over HTTP/2, without TLS, one stream at a time.",
+            Protocol::Http2 { streams: 1 },
+        ),
     ],
     by_default: false,
 };

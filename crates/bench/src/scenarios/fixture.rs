@@ -99,7 +99,7 @@ impl Fixture {
         let address = backend.as_ref().map_or(NOWHERE, |backend| backend.address);
         let ask = CaseRequest::of(serve).ok_or("the case sends no requests")?;
         let tls = match protocol {
-            Protocol::Http1 => None,
+            Protocol::Http1 | Protocol::Http2 { .. } => None,
             Protocol::Https { handshakes } => {
                 let certificate = certificate::write(&context.certificates())?;
                 let tls = Tls::new(certificate, handshakes.unwrap_or(Handshakes::Full));
@@ -125,6 +125,13 @@ impl Fixture {
                     body: Some(Arc::clone(body)),
                     headers: Vec::new(),
                 };
+                if let (Protocol::Http2 { streams }, CaseRequest::Get { path, .. }) =
+                    (self.protocol, &self.ask)
+                {
+                    let (authority, path) = (address.to_string(), path.clone());
+                    let traffic = Traffic::Http2 { authority, path, streams, expect };
+                    return Target { address: Address::Tcp(address), tls: None, traffic };
+                }
                 Traffic::Http { request: self.request(address), expect, keep_alive }
             }
             CaseRequest::Ping { command, pipeline } => {

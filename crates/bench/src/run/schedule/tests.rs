@@ -57,6 +57,8 @@ fn only_those_that_can_are_in_a_case() {
     let secured = ["tidegate", "nginx", "haproxy", "h2o", "caddy"];
     assert_eq!(servers("tls-hello"), secured);
     assert_eq!(servers("tls-handshake-full"), secured);
+    assert_eq!(servers("h2-hello-10"), secured);
+    assert_eq!(servers("h2-proxied"), secured);
     assert_eq!(servers("reload"), ["tidegate", "nginx", "haproxy", "caddy"]);
     assert!(servers("hello").contains(&"mio") && !servers("gateway").contains(&"mio"));
 }
