@@ -84,7 +84,7 @@ bench: prepare-bench ## what a request costs here, compared with nginx and hapro
 	$(RELEASE_BINARY) bench $(BENCH)
 
 .PHONY: bench-report
-bench-report: prepare-bench ## write docs/benchmarks.md from a run of about an hour (REPORT="…")
+bench-report: prepare-bench ## write docs/benchmarks.md from a run of half an hour (REPORT="…")
 	cargo build --release --package tidegate
 	$(RELEASE_BINARY) bench $(REPORT) --out bench-results/report --page docs/benchmarks.md
 
