@@ -21,3 +21,6 @@ pub mod cache_rules;
 
 #[path = "../crates/wire/tests/h2.rs"]
 pub mod h2;
+
+#[path = "../crates/wire/tests/preamble.rs"]
+pub mod preamble;

@@ -1,13 +1,15 @@
 //! Protocols without I/O: parsers and writers of bytes.
 //!
 //! Owns the syntax of HTTP/1, connections of HTTP/2, the header fields that other crates interpret,
-//! and the frames between a gateway and applications. Guarantees: allocation only where a result
-//! needs it, bounds on everything a peer can make grow, and the same result however the bytes were
-//! split. Never reads a socket or a clock: time is passed in.
+//! the PROXY protocol, the first message of a TLS client, and the frames between a gateway and
+//! applications. Guarantees: allocation only where a result needs it, bounds on everything a peer
+//! can make grow, and the same result however the bytes were split. Never reads a socket or a
+//! clock: time is passed in.
 
 pub mod alias;
 pub mod authority;
 pub mod authorization;
+pub mod client_hello;
 pub mod conditional;
 pub mod cookie;
 pub mod date;
@@ -16,6 +18,7 @@ pub mod frames;
 pub mod h1;
 pub mod h2;
 pub mod negotiate;
+pub mod proxy_protocol;
 pub mod range;
 pub mod resp;
 pub mod structured;
