@@ -32,6 +32,7 @@ const LEVELS: &[(&str, u8)] = &[
     ("apps", 6),
     ("python", 6),
     ("lua-std", 7),
+    ("streams", 7),
     ("lua-host", 8),
     ("config", 9),
     ("admin", 10),

@@ -63,6 +63,7 @@ pages! {
     recipe_two_sites = "docs/guide/recipes/two-sites.md";
     recipe_wordpress = "docs/guide/recipes/wordpress.md";
     routing = "docs/guide/routing.md";
+    streams = "docs/guide/streams.md";
     upstreams = "docs/guide/upstreams.md";
 }
 

@@ -12,6 +12,7 @@ mod chains;
 mod listeners;
 mod mentions;
 mod routes;
+mod streams;
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -41,9 +42,12 @@ pub(crate) fn compile(
     check_names("app", &settings.apps, reader);
     check_names("chain", &settings.chains, reader);
     let listeners = listeners::compile(&settings, reader);
-    let programs = listeners::programs(&settings, &listeners, reader);
+    let streams = streams::compile(&settings, &listeners, reader);
+    let sockets: Vec<_> =
+        listeners.iter().chain(streams.iter().map(|(listener, _)| listener)).cloned().collect();
+    let programs = listeners::programs(&settings, &sockets, reader);
     let admin_tls = settings.admin.tls.as_ref().and_then(|tls| listeners::tls(tls, reader));
-    let admin_bind = listeners::admin(&settings, &listeners, &programs, reader);
+    let admin_bind = listeners::admin(&settings, &sockets, &programs, reader);
     caches::check(&settings, reader);
     let mut chains = Chains::read(&settings, kinds, reader);
     let apps = apps::compile(&settings);
@@ -53,12 +57,15 @@ pub(crate) fn compile(
     if !reader.report().is_empty() || !reader.report().unset_variables().is_empty() {
         return None;
     }
-    unused(&settings, &chains, &routes, &mentioned, reader);
+    let streamed = streams.iter().flat_map(|(_, stream)| stream.upstreams()).map(str::to_owned);
+    let used = mentioned.into_iter().chain(streamed).collect();
+    unused(&settings, &chains, &routes, &used, reader);
     Some(ServerPlan {
         version,
         workers: settings.workers,
         trusted_proxies: settings.trusted_proxies,
         listeners,
+        streams,
         programs,
         lua: settings.lua,
         upstreams,
@@ -118,14 +125,14 @@ fn unused(
     settings: &Settings,
     chains: &Chains,
     routes: &[routes::Compiled],
-    mentioned: &HashSet<String>,
+    used_elsewhere: &HashSet<String>,
     reader: &mut Reader<'_>,
 ) {
     for (name, _) in &settings.upstreams.entries {
         let used = |route: &routes::Compiled| {
             route.plan.handler.upstream().is_some_and(|used| used.value == name.value)
         };
-        if !routes.iter().any(used) && !mentioned.contains(&name.value) {
+        if !routes.iter().any(used) && !used_elsewhere.contains(&name.value) {
             reader.report().unused(name.span, "upstream", name);
         }
     }

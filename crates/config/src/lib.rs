@@ -47,8 +47,9 @@ pub use parts::Part;
 pub use records::{
     AccessFormatWord, AccessSettings, AdminSettings, DefaultsSettings, EncodedSlashes,
     ErrorPageSettings, ErrorSettings, LevelWord, Limits, ListenerLimits, ListenerSettings,
-    ListenerTimeouts, LogFormatWord, LogSettings, LogTarget, MetricsAccess, RouteLimits,
-    RouteSettings, RouteTimeouts, Settings, Timeouts, UnknownHost, Workers,
+    ListenerTimeouts, LogFormatWord, LogSettings, LogTarget, MetricsAccess, ProxyProtocolSettings,
+    RouteLimits, RouteSettings, RouteTimeouts, Settings, StreamLimits, StreamSettings,
+    StreamTimeouts, Timeouts, UnknownHost, Workers,
 };
 pub use server_plan::{AdminPlan, ListenerPlan, ListenerTls, RoutePlan, ServerPlan};
 pub use source::{Document, FileSource, Replaced, Source, TextSource};

@@ -8,7 +8,9 @@ mod bounds;
 mod errors;
 mod listener;
 mod log;
+mod proxy_protocol;
 mod route;
+mod stream;
 mod top;
 mod workers;
 
@@ -17,6 +19,8 @@ pub use bounds::{Limits, ListenerLimits, ListenerTimeouts, RouteLimits, RouteTim
 pub use errors::{ErrorPageSettings, ErrorSettings};
 pub use listener::{EncodedSlashes, ListenerSettings, UnknownHost};
 pub use log::{AccessFormatWord, AccessSettings, LevelWord, LogFormatWord, LogSettings, LogTarget};
+pub use proxy_protocol::ProxyProtocolSettings;
 pub use route::{DefaultsSettings, RouteSettings};
+pub use stream::{StreamLimits, StreamSettings, StreamTimeouts};
 pub use top::Settings;
 pub use workers::Workers;

@@ -7,12 +7,14 @@ use std::sync::Arc;
 
 use apps::AppSettings;
 use cache::CacheSettings;
+use http_server::ProxyProtocol;
 use net::tls::ServerTls;
 use net::{Bind, ListenOptions};
 use plugin::problem::ErrorPages;
 use plugin::{FilterPlan, HandlerPlan};
 use router::{RouteId, Router};
 use settings::{Cidr, FilePath, Secret};
+use streams::StreamPlan;
 use tls_settings::{AcmePlan, PlainHttp};
 use upstream::UpstreamPlan;
 
@@ -29,6 +31,8 @@ pub struct ServerPlan {
     pub workers: Workers,
     pub trusted_proxies: Vec<Cidr>,
     pub listeners: Vec<ListenerPlan>,
+    /// Each with the sockets of a listener of its name.
+    pub streams: Vec<(ListenerPlan, Arc<StreamPlan>)>,
     /// Each with the sockets of a listener that is named by its address.
     pub programs: Vec<(ListenerPlan, lua_host::ProgramPlan)>,
     pub lua: lua_host::ServingSettings,
@@ -64,9 +68,11 @@ impl ServerPlan {
         &self.routes[id.index()]
     }
 
-    /// Everything that is to be bound for workers: of listeners and of programs.
+    /// Everything that is to be bound for workers: of listeners, streams and programs.
     pub fn sockets(&self) -> impl Iterator<Item = &ListenerPlan> {
-        self.listeners.iter().chain(self.programs.iter().map(|(listener, _)| listener))
+        let of_streams = self.streams.iter().map(|(listener, _)| listener);
+        let of_programs = self.programs.iter().map(|(listener, _)| listener);
+        self.listeners.iter().chain(of_streams).chain(of_programs)
     }
 
     pub fn listener(&self, name: &str) -> Option<&ListenerPlan> {
@@ -80,6 +86,7 @@ pub struct ListenerPlan {
     pub name: String,
     pub bind: Bind,
     pub options: ListenOptions,
+    pub proxy_protocol: Option<ProxyProtocol>,
     pub tls: Option<ListenerTls>,
     pub half_close: bool,
     pub encoded_slashes: EncodedSlashes,

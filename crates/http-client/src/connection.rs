@@ -7,6 +7,7 @@ use std::{fmt, io};
 use net::clock::Moment;
 use net::tls::{CertificateName, ClientTls};
 use net::{Outgoing, Stream, Timer};
+use wire::proxy_protocol::{Endpoints, Version};
 
 /// Where a server is, with names resolved.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -41,12 +42,16 @@ pub struct TlsIdentity {
 }
 
 impl Endpoint {
-    /// A new connection, after the handshake. The caller sets a time-out.
-    pub async fn connect(&self) -> io::Result<Stream> {
+    /// A new connection, after the PROXY header, if there is one, and the handshake. The caller sets
+    /// a time-out.
+    pub async fn connect(&self, header: Option<&ProxyHeader>) -> io::Result<Stream> {
         let stream = match &self.destination {
             Destination::Tcp(address) => Stream::connect_tcp(*address).await?,
             Destination::Unix(path) => Stream::connect_unix(path).await?,
         };
+        if let Some(header) = header {
+            stream.send_proxy_header(header.version, header.endpoints).await?;
+        }
         match &self.tls {
             // Boxed: the future of every connection would be as large.
             Some(identity) => Box::pin(stream.connect_tls(&identity.tls, &identity.name)).await,
@@ -62,6 +67,15 @@ impl From<Destination> for Endpoint {
     }
 }
 
+/// The PROXY header that a connection begins with. It names a client, so such a connection is never
+/// used for another.
+#[derive(Clone, Copy, Debug)]
+pub struct ProxyHeader {
+    pub version: Version,
+    /// `None` if the server speaks for itself.
+    pub endpoints: Option<Endpoints>,
+}
+
 /// One connection with what it keeps between exchanges, so that an exchange allocates none of it.
 pub(super) struct Connection {
     pub(super) stream: Stream,
@@ -71,6 +85,8 @@ pub(super) struct Connection {
     pub(super) outgoing: Outgoing,
     /// When the connection is too old to be used again.
     pub(super) retires: Moment,
+    /// It began with the name of a client, and is never used for another.
+    pub(super) for_one_client: bool,
     /// Requests it has carried.
     pub(super) requests: u32,
     /// Since when it has been idle.
@@ -86,6 +102,7 @@ impl Connection {
             timer: Timer::new(),
             outgoing: Outgoing::default(),
             retires,
+            for_one_client: false,
             requests: 0,
             idle_since: Moment::NEVER,
             idle_until: Moment::NEVER,

@@ -9,3 +9,4 @@ mod tunnel;
 
 pub use head::{Call, ClientOptions, HostField};
 pub use send_request::send_request;
+pub use tunnel::tunnel;

@@ -24,7 +24,7 @@ mod slow;
 #[cfg(test)]
 mod tests;
 
-pub use connection::{Destination, Endpoint, TlsIdentity};
-pub use h1::{Call, ClientOptions, HostField, send_request};
+pub use connection::{Destination, Endpoint, ProxyHeader, TlsIdentity};
+pub use h1::{Call, ClientOptions, HostField, send_request, tunnel};
 pub use pool::{Lease, Pool, PoolLimits, PoolState, close_idle};
 pub use room::RoomSignal;

@@ -11,10 +11,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use net::clock::{self, Moment};
-use net::timer;
+use net::{Stream, timer};
 use telemetry::{CachePadded, Counter, Gauge, LimitHit, WorkerMetrics, families};
 
-use crate::connection::{Connection, Endpoint};
+use crate::connection::{Connection, Endpoint, ProxyHeader};
 use crate::faults;
 use crate::idle_sweeper::{IdleSweeper, SweptPool};
 use crate::limits::PARK_AFTER;
@@ -264,17 +264,40 @@ impl Pool {
         self.parking.active.iter().map(|lane| lane.get()).sum()
     }
 
-    /// A new connection.
-    pub async fn connect(self: &Rc<Self>, within: Duration) -> Result<Lease, Fault> {
+    /// A new connection for requests. One that begins with a PROXY header is not kept after its
+    /// request.
+    pub async fn connect(
+        self: &Rc<Self>,
+        within: Duration,
+        header: Option<&ProxyHeader>,
+    ) -> Result<Lease, Fault> {
+        self.establish(within, header, |stream| faults::early(stream.has_bytes())).await
+    }
+
+    /// A new connection for a stream, on which the server may speak first.
+    pub async fn open(
+        self: &Rc<Self>,
+        within: Duration,
+        header: Option<&ProxyHeader>,
+    ) -> Result<Lease, Fault> {
+        self.establish(within, header, |_| None).await
+    }
+
+    async fn establish(
+        self: &Rc<Self>,
+        within: Duration,
+        header: Option<&ProxyHeader>,
+        is_unusable: impl FnOnce(&Stream) -> Option<Fault>,
+    ) -> Result<Lease, Fault> {
         let mut lease = self.lease(None);
         let connecting = async {
-            match self.endpoint.connect().await {
+            match self.endpoint.connect(header).await {
                 // Idle connections are worth less than one that a request waits for.
                 Err(error) if net::is_exhausted(&error) => {
                     self.metrics.worker.hit(LimitHit::Descriptors);
                     match self.sweeper.close_idle() {
                         0 => Err(error),
-                        _ => self.endpoint.connect().await,
+                        _ => self.endpoint.connect(header).await,
                     }
                 }
                 outcome => outcome,
@@ -283,14 +306,16 @@ impl Pool {
         let outcome = match timer::within(within, connecting).await {
             None => Err(faults::connect_timeout()),
             Some(Err(error)) => Err(faults::connect(&error, &self.endpoint)),
-            Some(Ok(stream)) => match faults::early(stream.has_bytes()) {
+            Some(Ok(stream)) => match is_unusable(&stream) {
                 None => Ok(stream),
                 Some(fault) => Err(fault),
             },
         };
         self.metrics.connected(outcome.as_ref().map(|_| ()));
         let retires = clock::now().after(self.jittered(self.limits.get().max_age));
-        lease.connection = Some(Box::new(Connection::new(outcome?, retires)));
+        let mut connection = Connection::new(outcome?, retires);
+        connection.for_one_client = header.is_some();
+        lease.connection = Some(Box::new(connection));
         Ok(lease)
     }
 
@@ -298,7 +323,8 @@ impl Pool {
     fn keep(&self, mut connection: Box<Connection>) {
         let limits = self.limits.get();
         connection.requests += 1;
-        if connection.requests >= limits.max_requests || limits.max_idle == 0 {
+        let is_spent = connection.requests >= limits.max_requests;
+        if is_spent || limits.max_idle == 0 || connection.for_one_client {
             return;
         }
         connection.timer.clear();

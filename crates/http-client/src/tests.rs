@@ -135,7 +135,7 @@ async fn ask_with(
 ) -> Result<Response, Fault> {
     let lease = match pool.take() {
         Some(lease) => lease,
-        None => pool.connect(Duration::from_secs(20)).await?,
+        None => pool.connect(Duration::from_secs(20), None).await?,
     };
     let options = Rc::new(options);
     let call = Call { options: &options, host: &HostField::Preserve, server: "server:1" };

@@ -10,9 +10,9 @@ use std::cell::RefCell;
 use std::io::Write;
 use std::sync::Arc;
 
-use telemetry::LogRing;
 use telemetry::escape::json_string;
 use telemetry::timestamp::{common_log, now_ms, rfc3339};
+use telemetry::{CloseReason, LogRing, Severity};
 use wire::Known;
 use wire::target::query_pairs;
 
@@ -76,6 +76,28 @@ impl AccessLog {
         self.ring.push(line);
     }
 
+    /// Logs the end of a stream.
+    pub fn stream_ended(&self, entry: &StreamEntry<'_>) {
+        let status = entry.status();
+        if !self.is_drawn(status) {
+            return;
+        }
+        let mut line = self.ring.buffer();
+        match self.format {
+            AccessFormat::Json => entry.json(&mut line),
+            AccessFormat::Combined => {
+                write_to(&mut line, format_args!("{} - - [", entry.facts.peer_ip()));
+                common_log(now_ms(), &mut line);
+                let (stream, sent) = (&entry.facts.listener, entry.sent);
+                write_to(
+                    &mut line,
+                    format_args!("] \"STREAM {stream}\" {status} {sent} \"-\" \"-\""),
+                );
+            }
+        }
+        self.ring.push(line);
+    }
+
     /// Logs a connection whose bytes were no request.
     pub fn refused(&self, facts: &ConnectionFacts, fault: &Fault) {
         if !self.is_drawn(fault.status) {
@@ -100,6 +122,51 @@ impl AccessLog {
             }
         }
         self.ring.push(line);
+    }
+}
+
+/// The end of a stream.
+pub struct StreamEntry<'a> {
+    /// The listener is the name of the stream.
+    pub facts: &'a ConnectionFacts,
+    /// The name in the ClientHello.
+    pub server_name: Option<&'a str>,
+    /// The server that was chosen.
+    pub server: Option<&'a str>,
+    pub received: u64,
+    pub sent: u64,
+    pub duration_us: u64,
+    pub reason: CloseReason,
+}
+
+impl StreamEntry<'_> {
+    /// The status of a response that ended for a like reason, for the combined format and for the
+    /// sample.
+    fn status(&self) -> u16 {
+        match self.reason.severity() {
+            Severity::Normal => 200,
+            Severity::Client => 400,
+            Severity::Upstream => 502,
+            Severity::Ours => 503,
+        }
+    }
+
+    fn json(&self, line: &mut Vec<u8>) {
+        let mut object = Object::begin(line);
+        object.time();
+        object.text("client_ip", self.facts.peer_ip().to_string().as_bytes());
+        object.text("stream", self.facts.listener.as_bytes());
+        if let Some(name) = self.server_name {
+            object.text("tls_server_name", name.as_bytes());
+        }
+        if let Some(server) = self.server {
+            object.text("upstream", server.as_bytes());
+        }
+        object.number("received_bytes", self.received);
+        object.number("sent_bytes", self.sent);
+        object.number("duration_us", self.duration_us);
+        object.text("reason", self.reason.slug().as_bytes());
+        object.end();
     }
 }
 

@@ -10,11 +10,13 @@ mod allowance;
 mod fault_log;
 mod h1;
 mod listener_snapshot;
+mod proxy_protocol;
 mod secure;
 
-pub use access_log::{AccessFormat, AccessLog};
+pub use access_log::{AccessFormat, AccessLog, StreamEntry};
 pub use h1::{refuse, serve};
 pub use listener_snapshot::{
     ConnectionTimeouts, ListenerSnapshot, Service, TrustedProxies, close_longest_idle,
 };
+pub use proxy_protocol::ProxyProtocol;
 pub use secure::ListenerTls;

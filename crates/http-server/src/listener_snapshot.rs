@@ -19,6 +19,7 @@ use wire::h1::HeadLimits;
 
 use crate::AccessLog;
 use crate::h1::ConnectionIo;
+use crate::proxy_protocol::ProxyProtocol;
 use crate::secure::ListenerTls;
 use message::Bounds;
 use plugin::Dispatch;
@@ -37,6 +38,8 @@ pub struct ConnectionTimeouts {
 
 /// What the current Plan says about a listener's connections.
 pub struct ListenerSnapshot {
+    /// Proxies in front of the listener; `None` where clients connect themselves.
+    pub proxy_protocol: Option<ProxyProtocol>,
     /// TLS of new connections; `None` serves in the clear.
     pub tls: Option<ListenerTls>,
     pub dispatch: Rc<dyn Dispatch>,
@@ -52,7 +55,7 @@ pub struct ListenerSnapshot {
 }
 
 /// Peers whose forwarding fields are believed.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct TrustedProxies(Arc<[IpNet]>);
 
 impl TrustedProxies {
@@ -71,7 +74,7 @@ pub struct Service {
     pub metrics: Arc<WorkerMetrics>,
     draining: Cell<bool>,
     connections: RefCell<Slab<(WakeHandle, Weak<ConnectionIo>)>>,
-    /// Connections whose TLS handshake is in progress.
+    /// Connections whose PROXY header or TLS handshake is in progress.
     handshakes: Cell<usize>,
 }
 

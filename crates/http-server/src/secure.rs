@@ -41,12 +41,7 @@ pub(crate) async fn handshake(
         }
         Some(Ok(stream)) => {
             facts.tls = stream.tls().cloned().map(Rc::new);
-            let is_resumed = facts.tls.as_ref().is_some_and(|tls| tls.is_resumed);
-            let count = match is_resumed {
-                true => &metrics.tls_handshakes_resumed,
-                false => &metrics.tls_handshakes_full,
-            };
-            count.inc();
+            metrics.count_handshake(facts.tls.as_ref().is_some_and(|tls| tls.is_resumed));
             Ok((stream, Bytes::new()))
         }
         Some(Err(AcceptError::PlainText(stream, received))) => Ok((stream, received)),

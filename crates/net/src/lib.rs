@@ -3,8 +3,8 @@
 //! Owns workers (a thread with an event loop, optionally pinned to a core), listeners, streams,
 //! datagrams, TLS, time-outs and name resolution. Guarantees: a dropped receive loses no bytes, an
 //! idle connection holds no buffer, and no lock is taken that another worker may hold while a
-//! request runs. Knows no protocol above TCP and TLS. The process's allocator lives here too,
-//! because it needs `unsafe`.
+//! request runs. Knows no protocol above TCP and TLS, but the PROXY header that comes before TLS. The
+//! process's allocator lives here too, because it needs `unsafe`.
 
 #[cfg(debug_assertions)]
 mod activity;
@@ -27,6 +27,7 @@ mod memory_file;
 mod outgoing;
 mod platform;
 mod process;
+mod proxy_protocol;
 mod readiness;
 mod receive;
 mod resolver;
@@ -62,6 +63,7 @@ pub use process::{
     address_space_bytes, address_space_limit, descriptor_limit, open_descriptors, page_bytes,
     raise_descriptor_limit, user_id,
 };
+pub use proxy_protocol::ProxyHeaderError;
 pub use receive::{RecvChunk, detach};
 pub use resolver::{NameError, NoAddress, ResolvedAddresses, Resolver};
 pub use serve::{ServeOptions, Serving, serve, serve_on, until_stopping};

@@ -180,6 +180,7 @@ fn snapshot(plan: &ServerPlan, route: Rc<Route>, most: Duration) -> ListenerSnap
     let timeouts = &plan.timeouts;
     let idle = if most == HURRY { HURRY } else { IDLE };
     ListenerSnapshot {
+        proxy_protocol: None,
         tls: None,
         dispatch: Rc::new(AdminDispatch(route)),
         head_limits: head_limits(&plan.limits),

@@ -16,11 +16,14 @@ use crate::control::Control;
 const WARNING_SECS: i64 = 14 * DAY_SECS;
 const DAY_SECS: i64 = 24 * 60 * 60;
 
-/// The certificates of a plan, each with the name of its listener.
+/// The certificates of a plan, each with the name of its listener or stream.
 fn certificates(plan: &ServerPlan) -> impl Iterator<Item = (&str, &CertificateDetails)> {
     let listeners = plan.listeners.iter().map(|listener| (&*listener.name, &listener.tls));
-    listeners.chain([("admin", &plan.admin.tls)]).flat_map(|(name, tls)| {
-        let certificates = tls.iter().flat_map(|tls| &tls.server.options().certificates);
+    let of_http = listeners.chain([("admin", &plan.admin.tls)]);
+    let of_http = of_http.map(|(name, tls)| (name, tls.as_ref().map(|tls| &tls.server)));
+    let streams = plan.streams.iter().map(|(_, stream)| (&*stream.name, stream.tls.as_ref()));
+    of_http.chain(streams).flat_map(|(name, tls)| {
+        let certificates = tls.into_iter().flat_map(|tls| &tls.options().certificates);
         certificates.map(move |certificate| (name, &certificate.details))
     })
 }

@@ -83,6 +83,7 @@ impl Instance {
     pub(crate) fn edge(self: &Rc<Self>, listener: &ListenerPlan) -> ListenerSnapshot {
         let limits = &listener.limits;
         ListenerSnapshot {
+            proxy_protocol: listener.proxy_protocol.clone(),
             tls: listener.tls.as_ref().map(listener_tls),
             dispatch: self.dispatch_of(listener),
             head_limits: head_limits(limits),

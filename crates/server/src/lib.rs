@@ -29,7 +29,7 @@ mod instance;
 mod listeners;
 mod logs;
 mod options;
-mod programs;
+mod raw_listeners;
 mod reload_result;
 mod run;
 mod signals;

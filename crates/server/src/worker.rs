@@ -12,8 +12,10 @@ use std::time::Duration;
 use config::ServerPlan;
 use http_server::AccessLog;
 use http_server::{ListenerSnapshot, Service};
+use lua_host::RawProgram;
 use net::{BoundSocket, Listener};
 use plugin::WorkerContext;
+use streams::StreamService;
 use telemetry::log::Level;
 use telemetry::{WorkerMetrics, event};
 use tokio::sync::{mpsc, oneshot};
@@ -25,7 +27,7 @@ use crate::descriptors::IdleCloser;
 use crate::instance::{self, Instance, secret_queries};
 use crate::listeners::key;
 use crate::logs::AccessEnd;
-use crate::programs::Programs;
+use crate::raw_listeners::RawListeners;
 
 /// How often a draining worker looks whether its connections have ended.
 const DRAIN_LOOK: Duration = Duration::from_millis(20);
@@ -68,7 +70,8 @@ pub(crate) struct Worker {
     adopted: BTreeMap<String, Listener>,
     /// Services of closed listeners whose connections have not all ended.
     closing: Vec<Rc<Service>>,
-    programs: Programs,
+    streams: RawListeners<StreamService>,
+    programs: RawListeners<RawProgram>,
     /// Held so that it is there; requests in flight hold the previous one.
     lua: Option<Rc<lua_host::Generation>>,
     /// The version served, for the control thread to look at.
@@ -100,7 +103,8 @@ impl Worker {
             listeners: BTreeMap::new(),
             adopted: BTreeMap::new(),
             closing: Vec::new(),
-            programs: Programs::default(),
+            streams: RawListeners::default(),
+            programs: RawListeners::default(),
             lua: None,
             version,
             balance,
@@ -148,7 +152,7 @@ impl Worker {
         let (settings, inside) = (&serving.plan.lua, subrequests.clone());
         let lua = lua_host::Generation::begin(&self.context, settings, inside, access.clone());
         self.lua = Some(lua);
-        let instance = Instance::build(&serving.plan, &self.context, access);
+        let instance = Instance::build(&serving.plan, &self.context, access.clone());
         instance.serve_within(&subrequests);
         let mut sockets = std::mem::take(&mut self.adopted);
         let wanted: Vec<String> = serving.plan.listeners.iter().map(key).collect();
@@ -169,11 +173,19 @@ impl Worker {
                 self.open(key, socket, name, edge, limiters);
             }
         }
-        let programs = &serving.plan.programs;
-        self.programs.follow(programs, &self.context, &self.idle_closer, |key| {
+        let mut take = |key: &str| {
             let own = serving.limiters.get(key).unwrap_or(&serving.server_limiter);
             (sockets.remove(key), [own.clone(), serving.server_limiter.clone()])
+        };
+        let streams = serving.plan.streams.iter().map(|(listener, stream)| {
+            (key(listener), StreamService::build(stream, &self.context, access.clone()))
         });
+        self.streams.follow(streams.collect(), &self.idle_closer, &mut take);
+        let programs =
+            serving.plan.programs.iter().map(|(listener, program)| {
+                (key(listener), RawProgram::build(program, &self.context))
+            });
+        self.programs.follow(programs.collect(), &self.idle_closer, &mut take);
         self.closing.retain(|service| service.open_connections() > 0);
         *self.version.lock().unwrap_or_else(PoisonError::into_inner) = serving.plan.version.clone();
         let _ = serving.done.send(());
@@ -217,12 +229,13 @@ impl Worker {
         for key in keys {
             self.close(&key);
         }
+        self.streams.close();
         self.programs.close();
         loop {
             // Let the accept loops take what was queued before anything is counted.
             net::timer::sleep(DRAIN_LOOK).await;
             let open: usize = self.closing.iter().map(|service| service.open_connections()).sum();
-            if open + self.programs.connections() == 0 {
+            if open + self.streams.connections() + self.programs.connections() == 0 {
                 break;
             }
         }

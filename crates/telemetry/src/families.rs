@@ -100,6 +100,17 @@ families! {
     LIMITS_HIT = "tidegate_limits_hit_total", Counter, Number, ["limit"],
         "Limits and time-outs exceeded by clients or upstreams.";
 
+    STREAM_CONNECTIONS = "tidegate_stream_connections_total", Counter, Number, ["stream"],
+        "Connections accepted by a stream.";
+    STREAM_ACTIVE = "tidegate_stream_connections_active", Gauge, Number, ["stream"],
+        "Connections of a stream open now.";
+    STREAM_CLOSED = "tidegate_stream_connections_closed_total", Counter, Number,
+        ["stream", "reason"], "Connections of a stream ended, by reason.";
+    STREAM_RECEIVED = "tidegate_stream_received_bytes_total", Counter, Bytes, ["stream"],
+        "Bytes received from the clients of a stream.";
+    STREAM_SENT = "tidegate_stream_sent_bytes_total", Counter, Bytes, ["stream"],
+        "Bytes sent to the clients of a stream.";
+
     RESPONSES = "tidegate_responses_total", Counter, Number, ["class"],
         "Responses by status class, including those without a route.";
     EXCHANGES_IN_FLIGHT = "tidegate_exchanges_in_flight", Gauge, Number, [],

@@ -76,11 +76,19 @@ table! {
             "the end of the response is the end of the connection";
         IdleTimeout, "idle_timeout", Normal, "no request arrived within `idle`";
         Drain, "drain", Normal, "the server or its listener is draining";
+        StreamFinished, "stream_finished", Normal, "both sides of the stream ended it";
         UpgradeFinished, "upgrade_finished", Normal, "the tunnel ended";
-        TunnelIdle, "tunnel_idle", Normal, "the tunnel was idle for too long";
+        TunnelIdle, "tunnel_idle", Normal, "the tunnel or stream was idle for too long";
         HandshakeTimeout, "handshake_timeout", Client,
-            "no byte arrived, or the TLS handshake did not end, within `handshake`";
+            "no byte arrived, or a PROXY header or TLS handshake did not end, within `handshake`";
+        ProxyUnknown, "proxy_unknown", Client, "`proxy_protocol` does not list the peer";
+        ProxyHeader, "proxy_header", Client, "the PROXY header was missing or malformed";
         TlsFailed, "tls_failed", Client, "the TLS handshake failed";
+        UnknownServerName, "unknown_server_name", Client,
+            "`sni` of the stream does not list the name that the client asks for";
+        ClientDenied, "client_denied", Client, "`allow` or `deny` of the stream exclude the client";
+        ClientLimit, "client_limit", Client,
+            "the client had as many connections as `connections_per_client`";
         HeadTimeout, "head_timeout", Client, "the request head was incomplete after `head`";
         BodyTimeout, "body_timeout", Client, "the request body arrived too slowly or took too long";
         WriteTimeout, "write_timeout", Client, "the client read too slowly or not at all";
@@ -100,6 +108,9 @@ table! {
             "it was idle, and the process needed its file descriptor";
         UpstreamAborted, "upstream_aborted", Upstream,
             "the upstream failed after the response head";
+        StreamUnconnected, "stream_unconnected", Upstream,
+            "no server of the stream's upstream accepted a connection";
+        StreamBroken, "stream_broken", Upstream, "the upstream broke the stream";
         ResponseAborted, "response_aborted", Ours, "the handler failed after the response head";
         WriteFailed, "write_failed", Client, "the response could not be written";
         InternalError, "internal_error", Ours, "an internal error of the server";
@@ -123,6 +134,8 @@ table! {
         Body, "body", Client, "larger than `limits.body` (413)";
         Trailers, "trailers", Client, "trailers larger than `limits.headers`";
         Connections, "connections", Ours, "more connections than `limits.connections` (503)";
+        ClientConnections, "client_connections", Client,
+            "more connections of one client than `connections_per_client`";
         Descriptors, "descriptors", Ours,
             "more client connections than file descriptors, or no descriptor left";
         Rate, "rate", Client, "rejected by a rate limit (429)";

@@ -73,6 +73,14 @@ impl WorkerMetrics {
         self.closed[reason.index()].inc();
     }
 
+    /// Counts a completed TLS handshake.
+    pub fn count_handshake(&self, is_resumed: bool) {
+        match is_resumed {
+            true => self.tls_handshakes_resumed.inc(),
+            false => self.tls_handshakes_full.inc(),
+        }
+    }
+
     #[inline]
     pub fn hit(&self, limit: LimitHit) {
         self.limits[limit.index()].inc();

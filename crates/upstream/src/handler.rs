@@ -12,7 +12,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use http_client::{Call, send_request};
+use http_client::{Call, Lease, send_request};
 use message::{Fault, FaultKind, HandlerResult, Request, Response, Retry, Side};
 use net::clock;
 use plugin::{Handler, HandlerKind, HandlerPlan, MaybeFuture, WorkerContext};
@@ -22,6 +22,7 @@ use telemetry::class_index;
 use crate::balance::Choice;
 use crate::local::LocalCluster;
 use crate::max_forwards;
+use crate::proxy_header::proxy_header;
 use crate::replay::Replay;
 use crate::upstreams::Upstreams;
 use crate::view::{CLASS_ERROR, Peer, View, connect_within};
@@ -85,7 +86,7 @@ impl Handler for UpstreamHandler {
 }
 
 /// Releases a claimed trial when it is dropped.
-struct Trial<'a>(&'a Peer);
+pub(crate) struct Trial<'a>(pub(crate) &'a Peer);
 
 impl Drop for Trial<'_> {
     fn drop(&mut self) {
@@ -166,12 +167,14 @@ async fn attempt(
     body: &mut Replay,
 ) -> Result<Response, Fault> {
     let call = Call { options: &view.options, host: &peer.host, server: &peer.member.authority };
-    let mut kept = peer.stats.pool.take();
+    // A pooled connection does not name the client.
+    let is_pooled = view.settings.send_proxy_protocol.is_none();
+    let mut kept = if is_pooled { peer.stats.pool.take() } else { None };
     loop {
         let lease = match kept.take() {
             Some(lease) => lease,
             // Boxed: it is large and rare, and the future of every request would be as large.
-            None => Box::pin(peer.stats.pool.connect(connect_within(&view.settings))).await?,
+            None => Box::pin(connect(view, peer, request)).await?,
         };
         let reused = lease.is_reused();
         let outcome = send_request(lease, request, body.play(), &call).await;
@@ -180,6 +183,12 @@ async fn attempt(
             _ => return outcome,
         }
     }
+}
+
+/// A new connection to a server, which names the client where the upstream wants it.
+async fn connect(view: &View, peer: &Peer, request: &Request) -> Result<Lease, Fault> {
+    let header = proxy_header(view, request);
+    peer.stats.pool.connect(connect_within(&view.settings), header.as_ref()).await
 }
 
 /// The server closed a pooled connection at the moment it was used.
@@ -233,19 +242,31 @@ fn record_result(
         // The client's body or this server failed: the upstream is not at fault.
         Err(fault) if fault.side() != Side::Upstream => {}
         Err(fault) => {
-            peer.stats.measure_failure(latency_us, now_us);
-            peer.stats.count(CLASS_ERROR);
-            local.cluster.failed(&peer.member, ejection, was_trial, now_us / 1000);
-            local.hit(fault.kind);
-            // The name of the configuration: the address that failed is for the log, not for
-            // clients.
-            fault.next_hop = Some(Box::from(&*local.cluster.name));
+            record_failure(local, view, peer, was_trial, latency_us, fault);
         }
     }
 }
 
+/// Records that a server did not accept a connection or did not respond.
+pub(crate) fn record_failure(
+    local: &LocalCluster,
+    view: &View,
+    peer: &Peer,
+    was_trial: bool,
+    latency_us: u64,
+    fault: &mut Fault,
+) {
+    let now_us = clock::now_us();
+    peer.stats.measure_failure(latency_us, now_us);
+    peer.stats.count(CLASS_ERROR);
+    local.cluster.failed(&peer.member, &view.settings.ejection, was_trial, now_us / 1000);
+    local.hit(fault.kind);
+    // The name of the configuration: the address that failed is for the log, not for clients.
+    fault.next_hop = Some(Box::from(&*local.cluster.name));
+}
+
 /// No server can be picked.
-fn no_server(local: &LocalCluster, view: &View) -> Fault {
+pub(crate) fn no_server(local: &LocalCluster, view: &View) -> Fault {
     let (kind, detail) = if view.peers.is_empty() {
         (FaultKind::DnsError, "no server of the upstream has an address")
     } else if view.usable.is_empty() {

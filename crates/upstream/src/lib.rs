@@ -15,11 +15,13 @@ mod limits;
 mod local;
 mod max_forwards;
 mod member;
+mod proxy_header;
 mod replay;
 mod ring;
 mod server_address;
 mod settings;
 mod status;
+mod stream;
 mod upstream_plan;
 mod upstreams;
 mod view;
@@ -33,9 +35,10 @@ pub use handler::{KIND, handler};
 pub use member::ServerState;
 pub use server_address::{ServerAddress, ServerProtocol};
 pub use settings::{
-    Balance, EjectionSettings, HealthSettings, HostSettings, KeepaliveSettings, RetrySettings,
-    ServerSettings, StatusRange, TimeoutSettings, UpstreamSettings,
+    Balance, EjectionSettings, HealthSettings, HostSettings, KeepaliveSettings, ProxyVersion,
+    RetrySettings, ServerSettings, StatusRange, TimeoutSettings, UpstreamSettings,
 };
 pub use status::{ServerStatus, UpstreamStatus};
+pub use stream::StreamUpstream;
 pub use upstream_plan::UpstreamPlan;
 pub use upstreams::Upstreams;

@@ -8,6 +8,7 @@ use settings::{
     Spanned,
 };
 use tls_settings::UpstreamTlsSettings;
+use wire::proxy_protocol::Version;
 
 use crate::server_address::{ServerAddress, ServerProtocol};
 
@@ -49,6 +50,10 @@ pub struct UpstreamSettings {
     /// requests are better than a few overloaded servers. `0%` disables it.
     #[setting(default = "0%", example = "50%")]
     pub panic_threshold: Percent,
+    /// Begins every connection with a PROXY header that names the client. It is closed after its
+    /// request, because it belongs to one client; a health check names none.
+    #[setting(example = "v2")]
+    pub send_proxy_protocol: Option<ProxyVersion>,
     /// The Host header sent to the server.
     #[setting(default = "preserve", example = "server", example = { "fixed": "app.internal" })]
     pub host: HostSettings,
@@ -104,6 +109,24 @@ pub enum Balance {
     Random,
     /// The same server for the same key; as few keys as possible move when servers come and go.
     Hash(Key),
+}
+
+/// A version of the PROXY protocol.
+#[derive(Clone, Copy, Debug, PartialEq, Setting)]
+pub enum ProxyVersion {
+    /// Version 1, a line of text.
+    V1,
+    /// Version 2, binary.
+    V2,
+}
+
+impl From<ProxyVersion> for Version {
+    fn from(version: ProxyVersion) -> Version {
+        match version {
+            ProxyVersion::V1 => Version::V1,
+            ProxyVersion::V2 => Version::V2,
+        }
+    }
 }
 
 /// The Host header sent to the server.

@@ -90,6 +90,7 @@ async fn accept(socket: BoundSocket, address: SocketAddr, service: Rc<Service>) 
 
 fn edge(route: Route) -> ListenerSnapshot {
     ListenerSnapshot {
+        proxy_protocol: None,
         tls: None,
         dispatch: Rc::new(One(Rc::new(route))),
         head_limits: wire::h1::HeadLimits::default(),

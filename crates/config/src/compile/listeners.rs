@@ -6,7 +6,9 @@ use net::{Bind, ListenOptions};
 use settings::{Address, Host, Reader, Spanned, quote};
 use tls_settings::ListenerTlsSettings;
 
-use crate::records::{EncodedSlashes, ListenerSettings, Settings, UnknownHost};
+use crate::records::{
+    EncodedSlashes, ListenerSettings, ProxyProtocolSettings, Settings, UnknownHost,
+};
 use crate::server_plan::{ListenerPlan, ListenerTls};
 
 pub(super) fn compile(settings: &Settings, reader: &mut Reader<'_>) -> Vec<ListenerPlan> {
@@ -43,6 +45,7 @@ pub(super) fn programs(
             name: format!("program-{}", place + 1),
             bind,
             options: ListenOptions::default(),
+            proxy_protocol: None,
             tls: None,
             half_close: false,
             encoded_slashes: EncodedSlashes::Refuse,
@@ -70,7 +73,7 @@ pub(super) fn admin(
 }
 
 /// Reports an address that a listener has already.
-fn taken<'p>(
+pub(super) fn taken<'p>(
     bind: &Bind,
     written: &Spanned<Address>,
     mut listeners: impl Iterator<Item = &'p ListenerPlan>,
@@ -100,6 +103,7 @@ fn plan(
             keepalive: listener.keepalive.map(settings::Duration::get),
             mode: None,
         },
+        proxy_protocol: listener.proxy_protocol.as_ref().map(ProxyProtocolSettings::build),
         tls: listener.tls.as_ref().and_then(|written| tls(written, reader)),
         half_close: listener.half_close,
         encoded_slashes: listener.encoded_slashes,

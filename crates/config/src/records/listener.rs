@@ -3,11 +3,11 @@
 use settings::{Address, Duration, Setting, Spanned};
 use tls_settings::ListenerTlsSettings;
 
+use super::ProxyProtocolSettings;
 use super::bounds::{ListenerLimits, ListenerTimeouts};
 
 /// Where clients come in. Every worker listens on it.
 #[derive(Clone, Debug, PartialEq, Setting)]
-#[setting(later(proxy_protocol))]
 pub struct ListenerSettings {
     /// The address: `127.0.0.1:8080`, `[::1]:8080`, `:8080` for all addresses, or
     /// `unix:/run/tidegate.sock`.
@@ -15,6 +15,8 @@ pub struct ListenerSettings {
     pub bind: Spanned<Address>,
     /// TLS: the listener serves https.
     pub tls: Option<Spanned<ListenerTlsSettings>>,
+    /// Proxies that connect for clients and name them in a PROXY header.
+    pub proxy_protocol: Option<ProxyProtocolSettings>,
     /// A client whose connection ends after a whole request still gets its answer, instead of
     /// counting as gone.
     #[setting(default = false)]
@@ -68,19 +70,12 @@ pub enum UnknownHost {
 
 #[cfg(test)]
 mod tests {
-    use settings::{node, read, verify};
+    use settings::verify;
 
     use super::ListenerSettings;
 
     #[test]
     fn the_declaration_holds() {
         verify::<ListenerSettings>().unwrap();
-    }
-
-    #[test]
-    fn what_comes_later_is_refused() {
-        let out =
-            read::<ListenerSettings>(&node!({ "bind": ":80", "proxy_protocol": {} })).unwrap_err();
-        assert!(out.contains("`proxy_protocol` comes later"), "{out}");
     }
 }

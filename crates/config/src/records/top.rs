@@ -8,7 +8,7 @@ use upstream::UpstreamSettings;
 
 use super::{
     AdminSettings, DefaultsSettings, ErrorSettings, Limits, ListenerSettings, LogSettings,
-    RouteSettings, Timeouts, Workers,
+    RouteSettings, StreamSettings, Timeouts, Workers,
 };
 use crate::kinds::FilterEntry;
 
@@ -47,6 +47,9 @@ pub struct Settings {
     /// Which requests go where.
     #[setting(default = [])]
     pub routes: Vec<Spanned<RouteSettings>>,
+    /// TCP ports whose connections are passed to an upstream (layer 4).
+    #[setting(default = [])]
+    pub streams: Vec<StreamSettings>,
     /// Lua programs that serve TCP connections themselves.
     #[setting(default = [])]
     pub programs: Vec<ProgramSettings>,

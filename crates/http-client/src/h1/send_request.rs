@@ -14,7 +14,7 @@ use wire::{Known, token};
 use super::body::{ResponseBody, whole_chunked};
 use super::exchange::ServerExchange;
 use super::head::Call;
-use super::tunnel;
+use super::tunnel::tunnel;
 use crate::faults::{self, Wait};
 use crate::pool::Lease;
 
@@ -70,7 +70,7 @@ fn answer(
             return Err(faults::protocol(detail));
         }
         if let Some(ServerExchange { lease, received, options, .. }) = exchange.take() {
-            response.takeover = Some(tunnel::takeover(lease, received, options.tunnel_idle));
+            response.takeover = Some(tunnel(lease, received, options.tunnel_idle));
         }
         return Ok(response);
     }

@@ -1,4 +1,4 @@
-//! A tunnel between the client and a server after 101 (RFC 9110 7.8).
+//! A tunnel between a client and a server: after 101 (RFC 9110 7.8), and of a stream.
 //!
 //! Both directions with back-pressure: a direction holds one chunk and reads no further until that
 //! is gone. An end is passed on as a half-close; the tunnel is over when both have ended, when
@@ -15,14 +15,19 @@ use crate::pool::Lease;
 use message::duplex::{Duplex, Ending, Takeover};
 
 /// The tunnel between client and server; `early` are bytes that the server sent after its head.
-pub(super) fn takeover(lease: Lease, early: Bytes, idle: Duration) -> Takeover {
+pub fn tunnel(lease: Lease, early: Bytes, idle: Duration) -> Takeover {
     Box::new(move |client| {
         Box::pin(async move {
             let to_client = Direction { chunk: early, ..Direction::default() };
             let to_server = Direction::default();
             let mut tunnel = Tunnel { client, lease, to_client, to_server, idle };
             tunnel.moved();
-            poll_fn(|cx| tunnel.poll(cx)).await
+            let ending = poll_fn(|cx| tunnel.poll(cx)).await;
+            if ending == Ending::ClientGone {
+                // An ordinary close would tell the server that it has received everything.
+                tunnel.lease.connection().stream.reset_on_close();
+            }
+            ending
         })
     })
 }

@@ -207,7 +207,7 @@ fn the_body_is_requested_only_when_the_head_is_out() {
     block_on_local(async {
         let (server, pool) = alone();
         let asked = Rc::new(std::cell::Cell::new(false));
-        let lease = pool.connect(Duration::from_secs(20)).await.unwrap();
+        let lease = pool.connect(Duration::from_secs(20), None).await.unwrap();
         assert!(!asked.get());
         let options = Rc::new(options());
         let call = Call { options: &options, host: &HostField::Preserve, server: "server:1" };

@@ -63,6 +63,7 @@ pub(crate) async fn serve_one(accepted: Accepted, service: Rc<Service>, local: R
         local,
         listener: Rc::from("web"),
         protocol: Protocol::Http1,
+        proxy_protocol: None,
         tls: None,
     };
     serve(accepted, service, facts).await;

@@ -45,7 +45,19 @@ const DRAIN_GRACE: Duration = Duration::from_millis(500);
 /// Serves a connection to its end.
 pub async fn serve(accepted: Accepted, service: Rc<Service>, mut facts: ConnectionFacts) {
     service.metrics.connections_accepted.inc();
-    let tls = service.snapshot().tls.as_ref().map(|tls| tls.server.clone());
+    let snapshot = service.snapshot();
+    if let Some(proxies) = &snapshot.proxy_protocol {
+        let in_progress = service.begin_handshake();
+        let patience = snapshot.timeouts.handshake;
+        let received = proxies.receive(&accepted.stream, &mut facts, patience, &service.metrics);
+        // Boxed: it must not make the task of every connection larger.
+        if let Err(reason) = Box::pin(received).await {
+            return service.metrics.closed(reason);
+        }
+        drop(in_progress);
+    }
+    let tls = snapshot.tls.as_ref().map(|tls| tls.server.clone());
+    drop(snapshot);
     let (stream, received) = match tls {
         None => (accepted.stream, Bytes::new()),
         Some(tls) => {

@@ -79,7 +79,7 @@ impl Client {
         let mut failed = errno::RESOLVE.to_owned();
         for address in addresses {
             let pool = self.pool(address);
-            match pool.connect(Duration::from_millis(HTTP_CONNECT_MS)).await {
+            match pool.connect(Duration::from_millis(HTTP_CONNECT_MS), None).await {
                 Ok(lease) => return Ok((lease, pool)),
                 Err(fault) => failed = faults::reason(&fault),
             }
@@ -103,7 +103,7 @@ impl Client {
         let call = Call { options: &self.options, host: &HostField::Preserve, server: "" };
         match (send_request(lease, request, body, &call).await, again) {
             (Err(fault), Some(again)) if reused && may_repeat(&fault, request) => {
-                let lease = pool.connect(Duration::from_millis(HTTP_CONNECT_MS)).await?;
+                let lease = pool.connect(Duration::from_millis(HTTP_CONNECT_MS), None).await?;
                 send_request(lease, request, again, &call).await
             }
             (outcome, _) => outcome,

@@ -112,6 +112,7 @@ fn listener_snapshot(
     let metrics = observed.route.clone();
     let route = Route::new("lua", RouteBounds::default(), metrics, Vec::new(), Rc::new(handler));
     ListenerSnapshot {
+        proxy_protocol: None,
         tls,
         dispatch: Rc::new(SingleRoute(Rc::new(route))),
         head_limits: wire::h1::HeadLimits::default(),

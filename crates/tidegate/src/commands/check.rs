@@ -73,12 +73,17 @@ fn notes(checked: &Incomplete) -> Vec<String> {
 
 fn summary(checked: &Incomplete) -> String {
     let counted = match &checked.plan {
-        Some(plan) => [
-            count(plan.routes.len(), "route"),
-            count(plan.upstreams.len(), "upstream"),
-            count(plan.listeners.len(), "listener"),
-        ]
-        .join(", "),
+        Some(plan) => {
+            let mut counts = vec![
+                count(plan.routes.len(), "route"),
+                count(plan.upstreams.len(), "upstream"),
+                count(plan.listeners.len(), "listener"),
+            ];
+            if !plan.streams.is_empty() {
+                counts.push(count(plan.streams.len(), "stream"));
+            }
+            counts.join(", ")
+        }
         None => "no errors in what could be checked".to_owned(),
     };
     let notes = notes(checked).into_iter().map(|note| format!("note: {note}\n"));

@@ -73,6 +73,7 @@ fn every_example_is_started_here() {
         "minimal.yaml",
         "mock.yaml",
         "static-site.yaml",
+        "streams.yaml",
     ];
     assert_eq!(names, expected);
 }
@@ -139,6 +140,29 @@ fn static_site() {
     assert!(status(&moved) == "308" && moved.contains("location: /articles/hello"), "{moved}");
     let missing = get(address, "/none", "Accept: text/html\r\n");
     assert!(status(&missing) == "404" && missing.contains("no such page"), "{missing}");
+}
+
+#[test]
+fn streams() {
+    let database = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let text = std::fs::read_to_string(examples().join("streams.yaml")).unwrap();
+    let text = text.replace("127.0.0.1:6432", &database.local_addr().unwrap().to_string());
+    let directory = TempDir::new().unwrap();
+    let (mut server, address) = start_text("streams.yaml", &text, directory.path());
+    let mut client = TcpStream::connect(address).unwrap();
+    let request = "GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
+    let header = "PROXY TCP4 192.0.2.7 192.0.2.8 1 2\r\n";
+    client.write_all(format!("{header}{request}").as_bytes()).unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    assert!(answer.ends_with("client 192.0.2.7\n"), "{answer}");
+    let mut client = TcpStream::connect(server.address("database")).unwrap();
+    client.write_all(b"query").unwrap();
+    let (mut accepted, _) = database.accept().unwrap();
+    let mut received = [0; 28 + 5];
+    accepted.read_exact(&mut received).unwrap();
+    assert!(received.starts_with(b"\r\n\r\n\0\r\nQUIT\n\x21\x11"), "{received:?}");
+    assert!(received.ends_with(b"query"), "{received:?}");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http_client::Endpoint;
+use http_client::{Endpoint, ProxyHeader};
 use net::{Outgoing, Stream, clock};
 use telemetry::families;
 use wire::h1::{self, HeadLimits};
@@ -18,6 +18,7 @@ use super::jittered;
 use crate::cluster::Cluster;
 use crate::limits::{CHECK_DOUBT, CHECK_RESPONSE};
 use crate::member::Member;
+use crate::proxy_header::own_header;
 use crate::settings::{HealthSettings, StatusRange};
 
 /// Checks a server until it is dropped.
@@ -30,7 +31,8 @@ pub(super) async fn keep(cluster: Arc<Cluster>, member: Arc<Member>, settings: H
     let request = request(&member, &settings);
     let mut seed = crate::ring::hash(member.name.as_bytes());
     loop {
-        let outcome = check(&member.endpoint, request.clone(), &settings).await;
+        let header = own_header(&cluster.snapshot().settings);
+        let outcome = check(&member.endpoint, header, request.clone(), &settings).await;
         match &outcome {
             Ok(()) => passed.inc(),
             Err(_) => failed.inc(),
@@ -105,12 +107,13 @@ fn request(member: &Member, settings: &HealthSettings) -> Option<Bytes> {
 /// Performs one check; the error is the reason for the log.
 async fn check(
     endpoint: &Endpoint,
+    header: Option<ProxyHeader>,
     request: Option<Bytes>,
     settings: &HealthSettings,
 ) -> Result<(), String> {
     let within: Duration = settings.timeout.get();
     let checking = async {
-        let connected = endpoint.connect().await;
+        let connected = endpoint.connect(header.as_ref()).await;
         let stream = connected.map_err(|error| format!("cannot connect: {error}"))?;
         match request {
             Some(request) => exchange(&stream, request, settings.status).await,

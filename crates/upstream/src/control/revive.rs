@@ -11,12 +11,14 @@ use net::{clock, timer};
 use crate::cluster::Cluster;
 use crate::limits::{REVIVAL_INTERVAL, REVIVAL_WITHIN};
 use crate::member::Member;
+use crate::proxy_header::own_header;
 
 /// Attempts connections until it is dropped, at the end of the ejection.
 pub(super) async fn keep(cluster: Arc<Cluster>, member: Arc<Member>) {
     let mut was_down = false;
     loop {
-        let connecting = timer::within(REVIVAL_WITHIN, member.endpoint.connect());
+        let header = own_header(&cluster.snapshot().settings);
+        let connecting = timer::within(REVIVAL_WITHIN, member.endpoint.connect(header.as_ref()));
         let is_down = !matches!(connecting.await, Some(Ok(_)));
         if was_down && !is_down {
             cluster.end_ejection(&member, clock::precise_us() / 1000);

@@ -1,0 +1,101 @@
+//! Streams: each is bound like a listener, and names upstreams that exist.
+
+use std::sync::Arc;
+
+use net::ListenOptions;
+use settings::{Reader, Spanned, quote};
+use streams::{ServerNames, StreamPlan, UpstreamChoice};
+
+use super::{check_name, listeners};
+use crate::records::{
+    EncodedSlashes, ProxyProtocolSettings, Settings, StreamSettings, UnknownHost,
+};
+use crate::server_plan::ListenerPlan;
+
+pub(super) fn compile(
+    settings: &Settings,
+    listeners: &[ListenerPlan],
+    reader: &mut Reader<'_>,
+) -> Vec<(ListenerPlan, Arc<StreamPlan>)> {
+    let mut plans: Vec<(ListenerPlan, Arc<StreamPlan>)> = Vec::new();
+    for (place, stream) in settings.streams.iter().enumerate() {
+        let name = name(stream, place, &plans, reader);
+        let choice = choice(stream, settings, reader);
+        let tls = stream.tls.as_ref().and_then(|tls| tls.build(&[], tls.span, reader));
+        let Some(bind) = listeners::bind(&stream.bind, reader) else { continue };
+        let others = listeners.iter().chain(plans.iter().map(|(listener, _)| listener));
+        listeners::taken(&bind, &stream.bind, others, reader);
+        let Some(choice) = choice else { continue };
+        let mut limits = settings.limits.clone();
+        limits.connections = stream.limits.connections.unwrap_or(limits.connections);
+        let timeouts = settings.timeouts.clone();
+        let plan = StreamPlan {
+            name: name.clone(),
+            choice,
+            tls,
+            proxy_protocol: stream.proxy_protocol.as_ref().map(ProxyProtocolSettings::build),
+            allow: stream.allow.clone(),
+            deny: stream.deny.clone(),
+            connections_per_client: stream.limits.connections_per_client,
+            handshake: stream.timeouts.handshake.unwrap_or(timeouts.handshake).get(),
+            idle: stream.timeouts.idle.map(settings::Duration::get),
+        };
+        let keepalive = stream.keepalive.map(settings::Duration::get);
+        let listener = ListenerPlan {
+            name,
+            bind,
+            options: ListenOptions { keepalive, ..ListenOptions::default() },
+            proxy_protocol: None,
+            tls: None,
+            half_close: false,
+            encoded_slashes: EncodedSlashes::Refuse,
+            unknown_host: UnknownHost::NotFound,
+            limits,
+            timeouts,
+        };
+        plans.push((listener, Arc::new(plan)));
+    }
+    plans
+}
+
+fn name(
+    stream: &StreamSettings,
+    place: usize,
+    others: &[(ListenerPlan, Arc<StreamPlan>)],
+    reader: &mut Reader<'_>,
+) -> String {
+    let Some(name) = &stream.name else { return format!("stream-{}", place + 1) };
+    check_name("stream", name, reader);
+    if others.iter().any(|(_, other)| other.name == name.value) {
+        reader.error(name.span, format!("another stream is named {}", quote(name)));
+    }
+    name.value.clone()
+}
+
+fn choice(
+    stream: &StreamSettings,
+    settings: &Settings,
+    reader: &mut Reader<'_>,
+) -> Option<UpstreamChoice> {
+    if let Some(upstream) = &stream.upstream {
+        check_upstream(upstream, settings, reader);
+        return Some(UpstreamChoice::Always(upstream.value.clone()));
+    }
+    let mut names = ServerNames::default();
+    for (pattern, upstream) in &stream.sni.as_ref()?.entries {
+        check_upstream(upstream, settings, reader);
+        if !names.add(pattern, upstream) {
+            let message = format!("{} is no server name, or is repeated", quote(pattern));
+            let help = "write a name such as a.example.com, *.example.com for names below it, or *";
+            reader.error(pattern.span, message).help(help);
+        }
+    }
+    Some(UpstreamChoice::ByServerName(names))
+}
+
+fn check_upstream(upstream: &Spanned<String>, settings: &Settings, reader: &mut Reader<'_>) {
+    if !settings.upstreams.names().any(|declared| declared == upstream.value) {
+        let declared = settings.upstreams.names();
+        reader.report().dangling(upstream.span, "upstream", upstream, declared);
+    }
+}

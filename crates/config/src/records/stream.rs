@@ -1,0 +1,94 @@
+//! `streams`: connections that are passed to an upstream byte by byte (layer 4).
+
+use settings::{Address, Cidr, Duration, Named, Node, Reader, Setting, Spanned};
+use tls_settings::{ListenerTlsSettings, PlainHttp};
+
+use super::ProxyProtocolSettings;
+
+/// A TCP port whose connections are passed to an upstream, whatever they carry. The upstream's
+/// balancing, health checks, ejection, `max_connections` and `timeouts.connect` apply, and its
+/// retries, while no server has accepted the connection.
+#[derive(Clone, Debug, PartialEq, Setting)]
+#[setting(check = check_stream)]
+pub struct StreamSettings {
+    /// Its name in logs and metrics; unless set, `stream-1` for the first, and so on.
+    #[setting(example = "postgres")]
+    pub name: Option<Spanned<String>>,
+    /// The address, as that of a listener.
+    #[setting(example = ":5432")]
+    pub bind: Spanned<Address>,
+    /// The upstream.
+    #[setting(example = "postgres")]
+    pub upstream: Option<Spanned<String>>,
+    /// Upstreams by the server name in the TLS ClientHello (SNI), in place of `upstream`. TLS is
+    /// passed through. Keys are names, `*.example.com` for every name below it, and `*` for other
+    /// names and clients that send none; without `*` these are closed.
+    #[setting(example = { "a.example.com": "a", "*": "b" })]
+    pub sni: Option<Named<Spanned<String>>>,
+    /// TLS that ends here: the upstream receives what is inside.
+    pub tls: Option<Spanned<ListenerTlsSettings>>,
+    /// Proxies that connect for clients and name them in a PROXY header.
+    pub proxy_protocol: Option<ProxyProtocolSettings>,
+    /// Clients that may connect; all unless set. Others are closed.
+    #[setting(default = [], example = ["10.0.0.0/8"])]
+    pub allow: Vec<Cidr>,
+    /// Clients that may not connect, even if `allow` lists them.
+    #[setting(default = [], example = ["10.0.0.1"])]
+    pub deny: Vec<Cidr>,
+    /// Idle time before the kernel probes whether the client is still there; never without it.
+    #[setting(range = "1s"..="9h", example = "60s")]
+    pub keepalive: Option<Duration>,
+    /// Limits of the stream.
+    #[setting(default = {})]
+    pub limits: StreamLimits,
+    /// Time-outs of the stream.
+    #[setting(default = {})]
+    pub timeouts: StreamTimeouts,
+}
+
+/// Limits of a stream.
+#[derive(Clone, Debug, PartialEq, Setting)]
+pub struct StreamLimits {
+    /// Connections open at once; more are closed. Unless set, `limits.connections` of the server.
+    #[setting(range = 1..=10000000, example = 1000)]
+    pub connections: Option<u32>,
+    /// Connections of one client address open at once, of IPv6 those of one /64; more are closed.
+    #[setting(range = 1..=1000000, example = 20)]
+    pub connections_per_client: Option<u32>,
+}
+
+/// Time-outs of a stream.
+#[derive(Clone, Debug, PartialEq, Setting)]
+pub struct StreamTimeouts {
+    /// For the PROXY header, the ClientHello and the TLS handshake, each. Unless set,
+    /// `timeouts.handshake` of the server.
+    #[setting(range = "1ms"..="1h")]
+    pub handshake: Option<Duration>,
+    /// Longest time without a byte in either direction. Unless set, `timeouts.idle` of the
+    /// upstream.
+    #[setting(range = "1ms"..="7d", example = "10m")]
+    pub idle: Option<Duration>,
+}
+
+fn check_stream(stream: &StreamSettings, node: &Node, reader: &mut Reader<'_>) {
+    match (&stream.upstream, &stream.sni) {
+        (None, None) => {
+            reader
+                .error(node.span, "a stream needs an upstream")
+                .help("write upstream: NAME, or sni: { NAME: UPSTREAM }");
+        }
+        (Some(upstream), Some(_)) => {
+            let message = "`sni` chooses the upstream: `upstream` would never be used";
+            reader.error(upstream.span, message).help("write it as the name \"*\" of sni");
+        }
+        _ => {}
+    }
+    let Some(tls) = &stream.tls else { return };
+    if stream.sni.is_some() {
+        let message = "`sni` passes TLS through, so there is none that could end here";
+        reader.error(tls.span, message).help("leave out tls or sni");
+    }
+    if tls.plain_http == PlainHttp::Redirect {
+        reader.error(tls.span, "a stream cannot redirect: it does not speak HTTP");
+    }
+}

@@ -1,0 +1,178 @@
+//! Listeners whose connections are not HTTP, on one worker, across Plans: those of streams and of
+//! raw TCP programs.
+//!
+//! A socket that a new Plan keeps is never touched: its next connection goes to the new handler,
+//! those that are open stay with the one they began with.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::Poll;
+
+use lua_host::RawProgram;
+use net::{Accepted, Bind, Listener, is_exhausted};
+use streams::StreamService;
+use telemetry::event_limited;
+use telemetry::log::Level;
+
+use crate::accept::{EXHAUSTED_PAUSE, StopSignal};
+use crate::connection_limiter::{ConnectionLimiter, Permit};
+use crate::descriptors::IdleCloser;
+
+/// The permits of a connection: of its listener and of the whole server.
+pub(crate) type Permits = (Permit, Permit);
+
+/// What serves the connections of a socket.
+pub(crate) trait RawHandler {
+    /// Serves a connection; `permits` are dropped when it ends.
+    fn admit(self: &Rc<Self>, accepted: Accepted, local: &Rc<Bind>, permits: Permits);
+
+    /// Connections that have not ended.
+    fn connections(&self) -> usize;
+
+    /// Counts a connection that is closed because there are too many.
+    fn count_refused(&self) {}
+}
+
+impl RawHandler for RawProgram {
+    fn admit(self: &Rc<Self>, accepted: Accepted, _: &Rc<Bind>, permits: Permits) {
+        RawProgram::admit(self, accepted, permits);
+    }
+
+    fn connections(&self) -> usize {
+        RawProgram::connections(self)
+    }
+}
+
+impl RawHandler for StreamService {
+    fn admit(self: &Rc<Self>, accepted: Accepted, local: &Rc<Bind>, permits: Permits) {
+        StreamService::admit(self, accepted, local, permits);
+    }
+
+    fn connections(&self) -> usize {
+        StreamService::connections(self)
+    }
+
+    fn count_refused(&self) {
+        StreamService::count_refused(self);
+    }
+}
+
+/// The listeners of a worker for one kind of handler, by the key of their sockets.
+pub(crate) struct RawListeners<H> {
+    open: BTreeMap<String, Rc<OpenSocket<H>>>,
+    /// Handlers that get no connections any more but have some.
+    closing: RefCell<Vec<Rc<H>>>,
+}
+
+impl<H> Default for RawListeners<H> {
+    fn default() -> Self {
+        RawListeners { open: BTreeMap::new(), closing: RefCell::default() }
+    }
+}
+
+struct OpenSocket<H> {
+    handler: RefCell<Rc<H>>,
+    limiters: [Arc<ConnectionLimiter>; 2],
+    idle_closer: Rc<IdleCloser>,
+    stop: StopSignal,
+}
+
+impl<H: RawHandler + 'static> RawListeners<H> {
+    /// Opens, replaces and closes what the Plan says; `take` gives what belongs to a socket's key.
+    pub(crate) fn follow(
+        &mut self,
+        handlers: Vec<(String, Rc<H>)>,
+        idle_closer: &Rc<IdleCloser>,
+        mut take: impl FnMut(&str) -> (Option<Listener>, [Arc<ConnectionLimiter>; 2]),
+    ) {
+        let is_wanted = |key: &String| handlers.iter().any(|(wanted, _)| wanted == key);
+        let gone: Vec<String> = self.open.keys().filter(|key| !is_wanted(key)).cloned().collect();
+        for key in gone {
+            self.close_one(&key);
+        }
+        for (key, handler) in handlers {
+            if let Some(open) = self.open.get(&key) {
+                let before = open.handler.replace(handler);
+                self.closing.borrow_mut().push(before);
+                continue;
+            }
+            let (Some(socket), limiters) = take(&key) else { continue };
+            let open = Rc::new(OpenSocket {
+                handler: RefCell::new(handler),
+                limiters,
+                idle_closer: idle_closer.clone(),
+                stop: StopSignal::default(),
+            });
+            net::task::spawn_local(accept(socket, open.clone()));
+            self.open.insert(key, open);
+        }
+        self.closing.borrow_mut().retain(|handler| handler.connections() > 0);
+    }
+
+    fn close_one(&mut self, key: &str) {
+        if let Some(open) = self.open.remove(key) {
+            open.stop.stop();
+            self.closing.borrow_mut().push(open.handler.borrow().clone());
+        }
+    }
+
+    /// Takes no more connections.
+    pub(crate) fn close(&mut self) {
+        let keys: Vec<String> = self.open.keys().cloned().collect();
+        for key in keys {
+            self.close_one(&key);
+        }
+    }
+
+    /// Connections of handlers that were closed.
+    pub(crate) fn connections(&self) -> usize {
+        self.closing.borrow().iter().map(|handler| handler.connections()).sum()
+    }
+}
+
+impl<H: RawHandler> OpenSocket<H> {
+    fn admit(&self, accepted: Accepted, local: &Rc<Bind>) {
+        let handler = self.handler.borrow().clone();
+        match self.acquire() {
+            Some(permits) => handler.admit(accepted, local, permits),
+            // There is nothing to say in a protocol that is not known.
+            None => handler.count_refused(),
+        }
+    }
+
+    fn acquire(&self) -> Option<Permits> {
+        let [own, all] = &self.limiters;
+        Some((own.acquire()?, self.idle_closer.acquire(all)?))
+    }
+}
+
+/// Accepts until it is stopped; then takes what is queued.
+async fn accept<H: RawHandler>(listener: Listener, open: Rc<OpenSocket<H>>) {
+    let local = Rc::new(listener.local().clone());
+    loop {
+        let accepted = poll_fn(|cx| {
+            if open.stop.is_stopped(cx.waker()) {
+                return Poll::Ready(None);
+            }
+            listener.poll_accept(cx).map(Some)
+        })
+        .await;
+        match accepted {
+            None => break,
+            Some(Ok(accepted)) => open.admit(accepted, &local),
+            Some(Err(error)) => {
+                event_limited!(1, Level::Warn, "accepting a connection failed", error = error);
+                if is_exhausted(&error) {
+                    open.idle_closer.exhausted(&open.limiters[1]);
+                    net::timer::sleep(EXHAUSTED_PAUSE).await;
+                }
+            }
+        }
+    }
+    for accepted in listener.drain().into_iter().flatten() {
+        open.admit(accepted, &local);
+    }
+}

@@ -1,0 +1,57 @@
+//! The client's side of a stream, as the tunnel uses it.
+
+use std::cell::Cell;
+use std::io;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
+
+use bytes::Bytes;
+use message::Duplex;
+use net::{Outgoing, Stream};
+
+use crate::service::StreamService;
+
+/// Bytes of one stream.
+#[derive(Debug, Default)]
+pub(crate) struct Traffic {
+    pub(crate) received: Cell<u64>,
+    pub(crate) sent: Cell<u64>,
+}
+
+pub(crate) struct ClientStream {
+    pub(crate) stream: Rc<Stream>,
+    /// Received before the upstream was chosen.
+    pub(crate) early: Bytes,
+    /// Accepted by the tunnel and not yet by the socket.
+    pub(crate) outgoing: Outgoing,
+    pub(crate) traffic: Rc<Traffic>,
+    pub(crate) service: Rc<StreamService>,
+}
+
+impl Duplex for ClientStream {
+    fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
+        let chunk = if self.early.is_empty() {
+            ready!(self.stream.poll_receive(cx))?
+        } else {
+            std::mem::take(&mut self.early)
+        };
+        let length = chunk.len() as u64;
+        self.traffic.received.set(self.traffic.received.get() + length);
+        self.service.received(length);
+        Poll::Ready(Ok(chunk))
+    }
+
+    fn poll_send(&mut self, cx: &mut Context<'_>, chunk: &mut Bytes) -> Poll<io::Result<()>> {
+        self.outgoing.push(std::mem::take(chunk));
+        while !self.outgoing.is_empty() {
+            let sent = ready!(self.stream.poll_send(cx, &mut self.outgoing))? as u64;
+            self.traffic.sent.set(self.traffic.sent.get() + sent);
+            self.service.sent(sent);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn finish(&mut self) {
+        self.stream.finish();
+    }
+}

@@ -1,0 +1,15 @@
+//! Streams (layer 4): connections that are passed to an upstream byte by byte.
+//!
+//! Owns what happens between accepting a connection and its end: the PROXY header, the choice of an
+//! upstream by the name in the ClientHello, TLS, limits per client, and what is counted and logged.
+//! The server is chosen by `upstream`, and the bytes are carried by the tunnel of `http-client`. A
+//! stream finishes under the plan that it began with; the listening socket belongs to `server`.
+
+mod client_stream;
+mod clients;
+mod metrics;
+mod plan;
+mod service;
+
+pub use plan::{ServerNames, StreamPlan, UpstreamChoice};
+pub use service::StreamService;

@@ -1,0 +1,286 @@
+//! One stream on one worker: from an accepted connection to its end.
+
+use std::any::Any;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use http_client::{Lease, tunnel};
+use http_server::{AccessLog, StreamEntry};
+use message::{ConnectionFacts, Ending, Fault, Protocol, Request};
+use net::{Accepted, Bind, Outgoing, Stream};
+use plugin::WorkerContext;
+use telemetry::log::Level;
+use telemetry::{CloseReason, LimitHit, event_limited};
+use upstream::StreamUpstream;
+use wire::client_hello::HelloReader;
+
+use crate::client_stream::{ClientStream, Traffic};
+use crate::clients::Clients;
+use crate::metrics::StreamMetrics;
+use crate::plan::{StreamPlan, UpstreamChoice};
+
+/// A stream of a plan on one worker. Connections hold the one that they began with.
+pub struct StreamService {
+    plan: Arc<StreamPlan>,
+    upstreams: BTreeMap<String, StreamUpstream>,
+    /// Where the plan limits the connections of a client.
+    clients: Arc<Clients>,
+    metrics: StreamMetrics,
+    access: Option<Rc<AccessLog>>,
+    connections: Cell<usize>,
+}
+
+/// The key of a stream's [`Clients`] in the state of the process: they outlive plans.
+#[derive(PartialEq, Eq, Hash)]
+struct ClientsKey(String);
+
+/// What is known of a connection when it ends.
+struct Connection {
+    facts: ConnectionFacts,
+    traffic: Rc<Traffic>,
+    server_name: RefCell<Option<Box<str>>>,
+    /// The server that was chosen.
+    server: RefCell<Option<Rc<str>>>,
+}
+
+impl StreamService {
+    pub fn build(
+        plan: &Arc<StreamPlan>,
+        worker: &WorkerContext,
+        access: Option<Rc<AccessLog>>,
+    ) -> Rc<StreamService> {
+        // `config` has checked the names and `server` has applied the upstreams of this plan.
+        let upstream = |name: &str| Some((name.to_owned(), StreamUpstream::of(name, worker)?));
+        Rc::new(StreamService {
+            upstreams: plan.upstreams().filter_map(upstream).collect(),
+            clients: worker.shared.get(ClientsKey(plan.name.clone()), Clients::default),
+            metrics: StreamMetrics::of(&plan.name, worker),
+            plan: plan.clone(),
+            access,
+            connections: Cell::new(0),
+        })
+    }
+
+    /// Connections that have not ended.
+    pub fn connections(&self) -> usize {
+        self.connections.get()
+    }
+
+    pub(crate) fn received(&self, bytes: u64) {
+        self.metrics.received.add(bytes);
+        self.metrics.worker.bytes_received.add(bytes);
+    }
+
+    pub(crate) fn sent(&self, bytes: u64) {
+        self.metrics.sent.add(bytes);
+        self.metrics.worker.bytes_sent.add(bytes);
+    }
+
+    /// Counts a connection that is closed because there are too many.
+    pub fn count_refused(&self) {
+        self.metrics.worker.hit(LimitHit::Connections);
+        self.metrics.closed(CloseReason::ConnectionLimit);
+    }
+
+    /// Serves a connection to its end; `permit` is dropped then.
+    pub fn admit(self: &Rc<Self>, accepted: Accepted, local: &Rc<Bind>, permit: impl Any) {
+        let connection = Connection {
+            facts: ConnectionFacts {
+                peer: accepted.peer.clone(),
+                local: local.clone(),
+                listener: Rc::from(self.plan.name.as_str()),
+                protocol: Protocol::Internal,
+                tls: None,
+            },
+            traffic: Rc::default(),
+            server_name: RefCell::default(),
+            server: RefCell::default(),
+        };
+        let service = self.clone();
+        service.connections.set(service.connections.get() + 1);
+        service.metrics.began();
+        net::task::spawn_local(async move {
+            let began_us = net::clock::now_us();
+            let mut connection = connection;
+            let reason = service.serve(accepted.stream, &mut connection).await;
+            service.metrics.ended(reason);
+            service.log(&connection, reason, net::clock::now_us().saturating_sub(began_us));
+            service.connections.set(service.connections.get() - 1);
+            drop(permit);
+        });
+    }
+
+    /// Serves a connection; returns why it ended.
+    async fn serve(self: &Rc<Self>, stream: Stream, connection: &mut Connection) -> CloseReason {
+        let (patience, worker) = (self.plan.handshake, &self.metrics.worker);
+        if let Some(proxies) = &self.plan.proxy_protocol
+            && let Err(reason) =
+                proxies.receive(&stream, &mut connection.facts, patience, worker).await
+        {
+            return reason;
+        }
+        let client = connection.facts.peer_ip();
+        if !self.plan.allows(client) {
+            return CloseReason::ClientDenied;
+        }
+        let _client_permit = match self.plan.connections_per_client {
+            None => None,
+            Some(most) => match self.clients.acquire(client, most) {
+                Some(permit) => Some(permit),
+                None => {
+                    worker.hit(LimitHit::ClientConnections);
+                    return CloseReason::ClientLimit;
+                }
+            },
+        };
+        let (stream, early, upstream) = match self.open(stream, connection).await {
+            Ok(opened) => opened,
+            Err(reason) => return reason,
+        };
+        let lease = match self.connect(upstream, connection).await {
+            Ok(lease) => lease,
+            Err(fault) => {
+                event_limited!(
+                    1,
+                    Level::Warn,
+                    "a stream could not be connected to its upstream",
+                    stream = self.plan.name,
+                    client_ip = client,
+                    fault = fault.slug(),
+                    error = fault.detail
+                );
+                stream.reset_on_close();
+                return CloseReason::StreamUnconnected;
+            }
+        };
+        self.carry(stream, early, lease, upstream, connection).await
+    }
+
+    /// Ends TLS, or reads the name in the ClientHello; returns the stream, what was read of it, and
+    /// the upstream.
+    async fn open(
+        &self,
+        stream: Stream,
+        connection: &mut Connection,
+    ) -> Result<(Stream, Bytes, &StreamUpstream), CloseReason> {
+        let within = self.plan.handshake;
+        let late = || {
+            self.metrics.worker.hit(LimitHit::SlowHandshake);
+            CloseReason::HandshakeTimeout
+        };
+        let (stream, early, upstream) = match &self.plan.choice {
+            UpstreamChoice::Always(upstream) => {
+                let stream = match &self.plan.tls {
+                    None => stream,
+                    Some(tls) => {
+                        let accepted = net::timer::within(within, stream.accept_tls(tls)).await;
+                        let stream = accepted.ok_or_else(late)?;
+                        let stream = stream.map_err(|_| CloseReason::TlsFailed)?;
+                        let is_resumed = stream.tls().is_some_and(|tls| tls.is_resumed);
+                        self.metrics.worker.count_handshake(is_resumed);
+                        stream
+                    }
+                };
+                let name = stream.tls().and_then(|tls| tls.server_name.clone());
+                connection.server_name.replace(name);
+                (stream, Bytes::new(), Some(upstream.as_str()))
+            }
+            UpstreamChoice::ByServerName(names) => {
+                let hello = net::timer::within(within, read_server_name(&stream)).await;
+                let (name, early) = hello.ok_or_else(late)??;
+                let upstream = names.find(name.as_deref());
+                connection.server_name.replace(name);
+                (stream, early, upstream)
+            }
+        };
+        let upstream = upstream.ok_or(CloseReason::UnknownServerName)?;
+        let upstream = self.upstreams.get(upstream).ok_or(CloseReason::InternalError)?;
+        Ok((stream, early, upstream))
+    }
+
+    async fn connect(
+        &self,
+        upstream: &StreamUpstream,
+        connection: &Connection,
+    ) -> Result<Lease, Fault> {
+        // Only for the choice of a server: what a stream holds is not as large.
+        let mut request = Request::blank();
+        request.facts = Rc::new(connection.facts.clone());
+        request.client_ip = connection.facts.peer_ip();
+        let connected = Box::pin(upstream.connect(&mut request)).await;
+        connection.server.replace(request.notes.upstream.take());
+        request.retire();
+        connected
+    }
+
+    async fn carry(
+        self: &Rc<Self>,
+        stream: Stream,
+        early: Bytes,
+        lease: Lease,
+        upstream: &StreamUpstream,
+        connection: &Connection,
+    ) -> CloseReason {
+        let stream = Rc::new(stream);
+        let client = ClientStream {
+            stream: stream.clone(),
+            early,
+            outgoing: Outgoing::default(),
+            traffic: connection.traffic.clone(),
+            service: self.clone(),
+        };
+        let idle = self.plan.idle.unwrap_or_else(|| upstream.idle());
+        match tunnel(lease, Bytes::new(), idle)(Box::new(client)).await {
+            Ending::Finished => CloseReason::StreamFinished,
+            Ending::Idle => CloseReason::TunnelIdle,
+            Ending::ClientGone => CloseReason::ClientReset,
+            Ending::OtherGone => {
+                // An ordinary close would tell the client that it has received everything.
+                stream.reset_on_close();
+                CloseReason::StreamBroken
+            }
+        }
+    }
+
+    fn log(&self, connection: &Connection, reason: CloseReason, duration_us: u64) {
+        let Some(access) = &self.access else { return };
+        access.stream_ended(&StreamEntry {
+            facts: &connection.facts,
+            server_name: connection.server_name.borrow().as_deref(),
+            server: connection.server.borrow().as_deref(),
+            received: connection.traffic.received.get(),
+            sent: connection.traffic.sent.get(),
+            duration_us,
+            reason,
+        });
+    }
+}
+
+/// Reads the ClientHello; returns the name in it, and everything that was read.
+async fn read_server_name(stream: &Stream) -> Result<(Option<Box<str>>, Bytes), CloseReason> {
+    let mut reader = HelloReader::default();
+    let mut received = BytesMut::new();
+    loop {
+        let chunk = stream.receive().await.map_err(|_| CloseReason::ClientReset)?;
+        if chunk.is_empty() {
+            return Err(CloseReason::ClientClosed);
+        }
+        received.extend_from_slice(&chunk);
+        match reader.feed(&chunk) {
+            Ok(None) => {}
+            Ok(Some(hello)) => return Ok((hello.server_name, received.freeze())),
+            Err(malformed) => {
+                event_limited!(
+                    1,
+                    Level::Debug,
+                    "a stream does not begin with a ClientHello",
+                    error = malformed
+                );
+                return Err(CloseReason::TlsFailed);
+            }
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Connections of streams (layer 4) to the servers of an upstream.
+//!
+//! The same choice of a server, the same health and the same limits as for requests. A server that
+//! does not accept the connection counts as failed, and another one is tried, within the budget;
+//! after that the stream belongs to its server.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use http_client::Lease;
+use message::{Fault, Request};
+use net::clock;
+use plugin::WorkerContext;
+
+use crate::balance::Choice;
+use crate::handler::{Trial, no_server, record_failure};
+use crate::local::LocalCluster;
+use crate::proxy_header::proxy_header;
+use crate::upstreams::Upstreams;
+use crate::view::{Peer, View, connect_within};
+
+/// An upstream as the streams of one worker use it.
+pub struct StreamUpstream {
+    local: Rc<LocalCluster>,
+}
+
+impl StreamUpstream {
+    /// The upstream of that name in the latest plan.
+    pub fn of(upstream: &str, worker: &WorkerContext) -> Option<StreamUpstream> {
+        let cluster = Upstreams::of(&worker.shared).get(upstream)?;
+        Some(StreamUpstream { local: LocalCluster::of(worker, &cluster) })
+    }
+
+    /// `timeouts.idle` of the upstream.
+    pub fn idle(&self) -> Duration {
+        self.local.view(clock::now().as_ms()).settings.timeouts.idle.get()
+    }
+
+    /// Connects to a server for a client. The client is given as a request without content: its
+    /// address is what a hash may depend on, and its notes name the server.
+    pub async fn connect(&self, client: &mut Request) -> Result<Lease, Fault> {
+        let local = &*self.local;
+        let mut view = local.view(clock::now().as_ms());
+        local.budget.deposit(view.settings.retries.budget.fraction());
+        let mut may_wait = true;
+        if local.has_pending() {
+            may_wait = false;
+            local.wait_for_room(&view).await;
+            view = local.view(clock::now().as_ms());
+        }
+        let mut tried: Vec<Rc<Peer>> = Vec::new();
+        let mut failed: Option<Fault> = None;
+        loop {
+            let now_us = clock::now_us();
+            let choice = Choice { view: &view, rng: &local.rng, tried: &tried, now_us };
+            let on_trial = if view.trials.is_empty() { None } else { choice.trial() };
+            let Some(peer) = on_trial.or_else(|| choice.pick(client)) else {
+                if may_wait && view.is_full() {
+                    may_wait = false;
+                    local.wait_for_room(&view).await;
+                    view = local.view(clock::now().as_ms());
+                    continue;
+                }
+                return Err(failed.unwrap_or_else(|| no_server(local, &view)));
+            };
+            may_wait = false;
+            let peer = peer.clone();
+            let trial = on_trial.is_some().then(|| Trial(&peer));
+            client.notes.upstream = Some(peer.name.clone());
+            client.notes.upstream_attempts += 1;
+            match attempt(local, &view, &peer, trial.is_some(), client).await {
+                Ok(lease) => return Ok(lease),
+                Err(fault) => failed = Some(fault),
+            }
+            drop(trial);
+            let last = client.notes.upstream_attempts as u32 >= view.settings.retries.attempts;
+            if last || tried.len() + 1 >= view.peers.len() {
+                return Err(failed.unwrap_or_else(|| no_server(local, &view)));
+            }
+            if !local.budget.withdraw(clock::now().as_ms()) {
+                local.retries_denied.inc();
+                return Err(failed.unwrap_or_else(|| no_server(local, &view)));
+            }
+            local.retries.inc();
+            tried.push(peer);
+        }
+    }
+}
+
+/// One attempt on one server.
+async fn attempt(
+    local: &LocalCluster,
+    view: &View,
+    peer: &Peer,
+    is_trial: bool,
+    client: &Request,
+) -> Result<Lease, Fault> {
+    let began_us = clock::now_us();
+    let header = proxy_header(view, client);
+    let opened = peer.stats.pool.open(connect_within(&view.settings), header.as_ref()).await;
+    let latency_us = clock::now_us().saturating_sub(began_us);
+    opened
+        .inspect(|_| {
+            let now_us = clock::now_us();
+            peer.stats.measure(latency_us, now_us);
+            let ejection = &view.settings.ejection;
+            local.cluster.succeeded(&peer.member, ejection, is_trial, now_us / 1000);
+        })
+        .map_err(|mut fault| {
+            record_failure(local, view, peer, is_trial, latency_us, &mut fault);
+            fault
+        })
+}

@@ -1,0 +1,260 @@
+//! Streams (layer 4): bytes both ways, half-closes, resets, dead servers, limits, TLS by server
+//! name, and reloads under open connections.
+
+use scenarios::{Authority, Connection, Launch, Process, Tidegate, Upstream, eventually};
+use std::net::TcpListener;
+use std::process::Command;
+
+/// A server with one stream `raw` to the upstream `u`; `more` is added to the stream.
+fn config(servers: &str, more: &str) -> String {
+    format!(
+        r#"
+streams: [{{ name: raw, bind: "127.0.0.1:0", upstream: u{more} }}]
+upstreams: {{ u: {{ servers: [{servers}], timeouts: {{ connect: 20s }} }} }}
+admin: {{ bind: "127.0.0.1:0" }}
+log: {{ access: {{ path: access.log }} }}
+"#
+    )
+}
+
+fn quoted(upstream: &Upstream) -> String {
+    format!("\"{}\"", upstream.address())
+}
+
+fn start(upstream: &Upstream, more: &str) -> Tidegate {
+    Tidegate::start(&config(&quoted(upstream), more))
+}
+
+/// Returns what it receives, then says goodbye.
+fn echo() -> Upstream {
+    Upstream::start(|peer| {
+        while !peer.at_end() {
+            let some = peer.read_exactly(peer.waiting());
+            if !peer.try_send(some) {
+                return;
+            }
+        }
+        peer.try_send("goodbye");
+    })
+}
+
+fn closed(server: &Tidegate, reason: &str) {
+    let name = "tidegate_stream_connections_closed_total";
+    server.wait_for_metric(name, &[("stream", "raw"), ("reason", reason)], 1.0);
+}
+
+fn echoes(client: &mut Connection, text: &str) {
+    client.send(text);
+    client.expect(text);
+}
+
+#[test]
+fn bytes_and_half_closes_are_passed_on_and_counted() {
+    let upstream = echo();
+    let server = start(&upstream, "");
+    let mut client = server.connect("raw");
+    let all: Vec<u8> = (0..=255).cycle().take(300_000).collect();
+    let mut sender = client.clone_for_reading();
+    let sent = all.clone();
+    let sending = std::thread::spawn(move || sender.send(sent));
+    assert_eq!(client.read_exactly(all.len()), all);
+    sending.join().expect("all is sent");
+    assert_eq!(server.metrics().sum("tidegate_stream_connections_active", &[]), 1.0);
+    client.finish_sending();
+    assert_eq!(client.read_to_end(), b"goodbye");
+    closed(&server, "stream_finished");
+    let metrics = server.metrics();
+    assert_eq!(metrics.sum("tidegate_stream_received_bytes_total", &[]), 300_000.0);
+    assert_eq!(metrics.sum("tidegate_stream_sent_bytes_total", &[]), 300_007.0);
+    assert_eq!(metrics.sum("tidegate_stream_connections_active", &[]), 0.0);
+    let line = format!("\"upstream\":\"{}\",\"received_bytes\":300000", upstream.address());
+    eventually("the access log has the stream", || {
+        let log = std::fs::read_to_string(server.path("access.log")).unwrap_or_default();
+        log.contains("\"stream\":\"raw\"") && log.contains(&line)
+    });
+}
+
+#[test]
+fn a_server_that_speaks_first_is_heard() {
+    let upstream = Upstream::start(|peer| {
+        peer.send("220 ready\r\n");
+        peer.expect("QUIT");
+    });
+    let server = start(&upstream, "");
+    let mut client = server.connect("raw");
+    client.expect("220 ready\r\n");
+    client.send("QUIT");
+    client.read_to_end();
+}
+
+#[test]
+fn a_broken_side_is_a_reset_of_the_other() {
+    let upstream = Upstream::start_owned(|mut peer| {
+        peer.expect("hello");
+        peer.reset();
+    });
+    let server = start(&upstream, "");
+    let mut client = server.connect("raw");
+    client.send("hello");
+    client.expect_reset();
+    closed(&server, "stream_broken");
+
+    let upstream = Upstream::start(|peer| {
+        peer.expect("hello");
+        peer.send("go");
+        peer.expect_reset();
+    });
+    let server = start(&upstream, "");
+    let mut client = server.connect("raw");
+    client.send("hello");
+    client.expect("go");
+    client.reset();
+    closed(&server, "client_reset");
+}
+
+#[test]
+fn a_dead_server_is_passed_over_and_a_dead_upstream_is_a_reset() {
+    let dead = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address");
+    let upstream = echo();
+    let both = format!("\"{dead}\", {}", quoted(&upstream));
+    let server = Tidegate::start(&config(&both, ""));
+    for _ in 0..8 {
+        echoes(&mut server.connect("raw"), "ping");
+    }
+    let server = Tidegate::start(&config(&format!("\"{dead}\""), ""));
+    let mut client = server.connect("raw");
+    client.expect_reset();
+    closed(&server, "stream_unconnected");
+    server.wait_for_log("could not be connected to its upstream");
+}
+
+#[test]
+fn clients_are_limited_and_denied() {
+    let upstream = echo();
+    let server = start(&upstream, ", limits: { connections_per_client: 2 }");
+    let mut first = server.connect("raw");
+    let mut second = server.connect("raw");
+    echoes(&mut first, "a");
+    echoes(&mut second, "b");
+    assert_eq!(server.connect("raw").read_until_gone(), b"");
+    closed(&server, "client_limit");
+    drop(first);
+    closed(&server, "stream_finished");
+    echoes(&mut server.connect("raw"), "c");
+
+    let server = start(&upstream, ", limits: { connections: 1 }");
+    let mut first = server.connect("raw");
+    echoes(&mut first, "a");
+    assert_eq!(server.connect("raw").read_until_gone(), b"");
+    closed(&server, "connection_limit");
+
+    let server = start(&upstream, ", allow: [127.0.0.0/8], deny: [127.0.0.1]");
+    assert_eq!(server.connect("raw").read_until_gone(), b"");
+    closed(&server, "client_denied");
+}
+
+#[test]
+fn a_stream_without_a_byte_is_closed() {
+    let upstream = echo();
+    let server = start(&upstream, ", timeouts: { idle: 200ms }");
+    let mut client = server.connect("raw");
+    echoes(&mut client, "a");
+    client.read_until_gone();
+    closed(&server, "tunnel_idle");
+}
+
+#[test]
+fn open_streams_outlive_a_reload_and_a_drain() {
+    let (one, other) = (echo(), Upstream::start(|peer| peer.send("new")));
+    let server = start(&one, "");
+    let mut old = server.connect("raw");
+    echoes(&mut old, "before");
+    server.rewrite_config(&config(&quoted(&other), ""));
+    server.wait_for_metric("tidegate_config_reloads_total", &[], 2.0);
+    let mut new = server.connect("raw");
+    new.expect("new");
+    echoes(&mut old, "after");
+    drop(new);
+    server.signal("TERM");
+    server.wait_for_log("draining");
+    echoes(&mut old, "drained");
+    old.finish_sending();
+    assert_eq!(old.read_to_end(), b"goodbye");
+    assert_eq!(server.wait().code, Some(0));
+}
+
+/// An HTTPS server whose certificate names `name`, and which responds with it.
+fn secure(authority: &Authority, name: &str) -> Tidegate {
+    let issued = authority.issue(&[name]);
+    Launch::new(&format!(
+        r#"
+listeners:
+  web: {{ bind: "127.0.0.1:0", tls: {{ certificates: [{{ cert: a.pem, key: a.key }}] }} }}
+routes: [{{ handler: {{ respond: {{ body: "I am {name}" }} }} }}]
+"#
+    ))
+    .file("a.pem", issued.chain)
+    .file("a.key", issued.key)
+    .start()
+}
+
+/// Fetches `/` of `name` over TLS from the stream `raw`.
+fn curl(server: &Tidegate, name: &str) -> String {
+    let port = server.address("raw").port();
+    let mut curl = Command::new("curl");
+    curl.args(["-sS", "--max-time", "30", "--resolve", &format!("{name}:{port}:127.0.0.1")]);
+    curl.arg("--cacert").arg(server.path("ca.pem"));
+    Process::run(curl.arg(format!("https://{name}:{port}/"))).stdout
+}
+
+#[test]
+fn tls_is_passed_through_by_server_name() {
+    let authority = Authority::new();
+    let a = secure(&authority, "a.test");
+    let b = secure(&authority, "x.b.test");
+    let server = Launch::new(&format!(
+        r#"
+streams:
+  - name: raw
+    bind: "127.0.0.1:0"
+    timeouts: {{ handshake: 1s }}
+    sni: {{ a.test: a, "*.b.test": b }}
+upstreams: {{ a: {{ servers: ["{}"] }}, b: {{ servers: ["{}"] }} }}
+admin: {{ bind: "127.0.0.1:0" }}
+"#,
+        a.address("web"),
+        b.address("web")
+    ))
+    .file("ca.pem", authority.pem())
+    .start();
+    assert_eq!(curl(&server, "a.test"), "I am a.test");
+    assert_eq!(curl(&server, "x.b.test"), "I am x.b.test");
+    assert_eq!(curl(&server, "c.test"), "");
+    closed(&server, "unknown_server_name");
+    let mut plain = server.connect("raw");
+    plain.send("GET / HTTP/1.1\r\n\r\n");
+    assert_eq!(plain.read_until_gone(), b"");
+    closed(&server, "tls_failed");
+    let mut silent = server.connect("raw");
+    silent.send(b"\x16\x03\x01");
+    assert_eq!(silent.read_until_gone(), b"");
+    closed(&server, "handshake_timeout");
+}
+
+#[test]
+fn tls_ends_at_the_stream() {
+    let authority = Authority::new();
+    let issued = authority.issue(&["a.test"]);
+    let upstream = Upstream::answering("HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nplain");
+    let tls = ", tls: { certificates: [{ cert: a.pem, key: a.key }] }";
+    let server = Launch::new(&config(&quoted(&upstream), tls))
+        .file("a.pem", issued.chain)
+        .file("a.key", issued.key)
+        .file("ca.pem", authority.pem())
+        .start();
+    assert_eq!(curl(&server, "a.test"), "plain");
+    let metrics = server.metrics();
+    assert_eq!(metrics.sum("tidegate_tls_handshakes_total", &[("result", "full")]), 1.0);
+    let names = ("listener", "raw");
+    assert!(metrics.sum("tidegate_certificate_expiry_seconds", &[names]) > 0.0);
+}
