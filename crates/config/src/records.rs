@@ -21,6 +21,6 @@ pub use listener::{EncodedSlashes, ListenerSettings, UnknownHost};
 pub use log::{AccessFormatWord, AccessSettings, LevelWord, LogFormatWord, LogSettings, LogTarget};
 pub use proxy_protocol::ProxyProtocolSettings;
 pub use route::{DefaultsSettings, RouteSettings};
-pub use stream::{StreamLimits, StreamSettings, StreamTimeouts};
+pub use stream::{StreamLimits, StreamProtocol, StreamSettings, StreamTimeouts};
 pub use top::Settings;
 pub use workers::Workers;

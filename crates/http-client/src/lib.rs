@@ -26,5 +26,5 @@ mod tests;
 
 pub use connection::{Destination, Endpoint, ProxyHeader, TlsIdentity};
 pub use h1::{Call, ClientOptions, HostField, send_request, tunnel};
-pub use pool::{Lease, Pool, PoolLimits, PoolState, close_idle};
+pub use pool::{Lease, Pool, PoolLimits, PoolState, Reservation, close_idle};
 pub use room::RoomSignal;

@@ -264,6 +264,12 @@ impl Pool {
         self.parking.active.iter().map(|lane| lane.get()).sum()
     }
 
+    /// Counts as a connection in use until it is dropped: for what is no connection, such as
+    /// datagrams.
+    pub fn reserve(self: &Rc<Self>) -> Reservation {
+        Reservation { _lease: self.lease(None) }
+    }
+
     /// A new connection for requests. One that begins with a PROXY header is not kept after its
     /// request.
     pub async fn connect(
@@ -429,6 +435,11 @@ impl Pool {
 /// Closes idle connections of this worker's pools because there are no descriptors left. How many.
 pub fn close_idle(context: &WorkerContext) -> usize {
     context.local.get((), IdleSweeper::default).close_idle()
+}
+
+/// What counts as a connection in use.
+pub struct Reservation {
+    _lease: Lease,
 }
 
 /// A connection in use. Dropping it closes the connection.

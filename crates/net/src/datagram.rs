@@ -6,8 +6,8 @@
 
 use std::future::poll_fn;
 use std::io;
-use std::net::SocketAddr;
-use std::os::fd::AsFd;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, OwnedFd};
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
@@ -15,6 +15,7 @@ use tokio::io::Interest;
 use tokio::net::UdpSocket;
 
 use crate::receive::receive_from;
+use crate::task;
 
 /// A bound UDP socket.
 #[derive(Debug)]
@@ -28,6 +29,25 @@ impl Datagram {
     pub fn bind(address: SocketAddr) -> io::Result<Datagram> {
         let socket = std::net::UdpSocket::bind(address)?;
         socket.set_nonblocking(true)?;
+        Datagram::from_descriptor(socket.into())
+    }
+
+    /// Binds any port and connects it: only datagrams of that peer are received, and an error says
+    /// that the peer is unreachable.
+    pub fn connect(peer: SocketAddr) -> io::Result<Datagram> {
+        let any: IpAddr = match peer {
+            SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+            SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+        };
+        let socket = std::net::UdpSocket::bind(SocketAddr::new(any, 0))?;
+        socket.connect(peer)?;
+        socket.set_nonblocking(true)?;
+        Datagram::from_descriptor(socket.into())
+    }
+
+    /// Registers a bound, non-blocking socket with this worker's event loop.
+    pub(crate) fn from_descriptor(socket: OwnedFd) -> io::Result<Datagram> {
+        let socket = std::net::UdpSocket::from(socket);
         let local = socket.local_addr()?;
         Ok(Datagram { socket: UdpSocket::from_std(socket)?, local })
     }
@@ -44,13 +64,18 @@ impl Datagram {
 
     /// Returns the next datagram and its sender.
     pub fn poll_receive_from(&self, cx: &mut Context<'_>) -> Poll<io::Result<(Bytes, SocketAddr)>> {
+        // A sender that is always faster must not starve other tasks.
+        ready!(task::poll_turn(cx));
         loop {
             match self.try_receive_from() {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     ready!(self.socket.poll_recv_ready(cx))?;
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                result => return Poll::Ready(result),
+                result => {
+                    task::count_step(cx);
+                    return Poll::Ready(result);
+                }
             }
         }
     }
@@ -63,6 +88,12 @@ impl Datagram {
     /// Sends one datagram now; `WouldBlock` while the socket's queue is full.
     pub fn try_send_to(&self, payload: &[u8], to: SocketAddr) -> io::Result<()> {
         self.socket.try_send_to(payload, to).map(drop)
+    }
+
+    /// Sends one datagram to the peer of a connected socket now; `WouldBlock` while the socket's
+    /// queue is full.
+    pub fn try_send(&self, payload: &[u8]) -> io::Result<()> {
+        self.socket.try_send(payload).map(drop)
     }
 
     /// Sends one datagram. A datagram is sent whole or not at all.

@@ -21,11 +21,12 @@ use std::time::Duration;
 use rustix::io::Errno;
 use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, TcpKeepalive, Type};
 
+use crate::datagram::Datagram;
 use crate::platform;
 use crate::readiness::{Side, Source};
 use crate::stream::{Peer, Stream, own_descriptor};
 
-/// Where to listen.
+/// Where to listen; `Tcp` is an IP address and a port, of UDP too where the options say so.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Bind {
     Tcp(SocketAddr),
@@ -52,11 +53,19 @@ pub struct ListenOptions {
     pub keepalive: Option<Duration>,
     /// Permissions of the Unix socket's file; `None` applies the process's umask.
     pub mode: Option<u32>,
+    /// UDP instead of TCP: the sockets receive datagrams ([`BoundSocket::adopt_datagram`]).
+    pub datagrams: bool,
 }
 
 impl Default for ListenOptions {
     fn default() -> Self {
-        ListenOptions { backlog: 4096, nodelay: true, keepalive: None, mode: None }
+        ListenOptions {
+            backlog: 4096,
+            nodelay: true,
+            keepalive: None,
+            mode: None,
+            datagrams: false,
+        }
     }
 }
 
@@ -104,6 +113,7 @@ impl Listening {
         options: &ListenOptions,
     ) -> Result<Listening, BindError> {
         let bound = match bind {
+            Bind::Tcp(address) if options.datagrams => bind_udp(*address, workers),
             Bind::Tcp(address) => bind_tcp(*address, workers, options),
             Bind::Unix(path) => bind_unix(path, workers, options),
         };
@@ -172,6 +182,16 @@ impl BoundSocket {
     /// Registers the socket with this worker's event loop.
     pub fn adopt(self) -> io::Result<Listener> {
         Ok(Listener { source: Source::shared(self.socket)?, local: self.local })
+    }
+
+    /// True for a socket of UDP.
+    pub fn is_datagram(&self) -> io::Result<bool> {
+        Ok(SockRef::from(&self.socket).r#type()? == Type::DGRAM)
+    }
+
+    /// Registers a socket of UDP with this worker's event loop.
+    pub fn adopt_datagram(self) -> io::Result<Datagram> {
+        Datagram::from_descriptor(self.socket)
     }
 }
 
@@ -264,7 +284,7 @@ fn bind_tcp(address: SocketAddr, workers: usize, options: &ListenOptions) -> io:
         }
     };
     first.bind(&address.into())?;
-    let address = local_tcp(&first)?;
+    let address = local_address(&first)?;
     // listen(2) claims the address: of two servers that start at the same moment one gets an error
     // here. Only then is the socket opened to a group, whose members are all of this process.
     first.listen(backlog)?;
@@ -308,7 +328,39 @@ fn tcp_socket(address: SocketAddr, options: &ListenOptions) -> io::Result<Socket
     Ok(socket)
 }
 
-fn local_tcp(socket: &Socket) -> io::Result<SocketAddr> {
+/// As for TCP: the first socket claims the address, and only then is it opened to a group. The
+/// kernel gives all datagrams of one client to the same member.
+fn bind_udp(address: SocketAddr, workers: usize) -> io::Result<Listening> {
+    let (first, address) = match udp_socket(address) {
+        Ok(socket) => (socket, address),
+        Err(error) => {
+            let address = without_v6(address, &error).ok_or(error)?;
+            (udp_socket(address)?, address)
+        }
+    };
+    first.bind(&address.into())?;
+    let address = local_address(&first)?;
+    first.set_reuse_port(true)?;
+    let mut sockets = vec![OwnedFd::from(first)];
+    for _ in 1..workers {
+        let socket = udp_socket(address)?;
+        socket.set_reuse_port(true)?;
+        socket.bind(&address.into())?;
+        sockets.push(OwnedFd::from(socket));
+    }
+    Ok(Listening { local: Bind::Tcp(address), sockets })
+}
+
+fn udp_socket(address: SocketAddr) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
+    socket.set_nonblocking(true)?;
+    if address.is_ipv6() && address.ip().is_unspecified() {
+        socket.set_only_v6(false)?;
+    }
+    Ok(socket)
+}
+
+fn local_address(socket: &Socket) -> io::Result<SocketAddr> {
     SockRef::from(socket)
         .local_addr()?
         .as_socket()

@@ -63,9 +63,12 @@ const OURS: &str = " (by this server: a reload opens new sockets before it close
 
 /// What a socket is known by. Any free port is another one for each listener that asks for it.
 pub(crate) fn key(listener: &ListenerPlan) -> String {
+    let protocol = if listener.options.datagrams { "udp:" } else { "" };
     match &listener.bind {
-        Bind::Tcp(address) if address.port() == 0 => format!("{address}#{}", listener.name),
-        bind => bind.to_string(),
+        Bind::Tcp(address) if address.port() == 0 => {
+            format!("{protocol}{address}#{}", listener.name)
+        }
+        bind => format!("{protocol}{bind}"),
     }
 }
 
@@ -122,7 +125,9 @@ impl Listeners {
         listener: &ListenerPlan,
         workers: usize,
     ) -> Result<(Listening, Option<SocketFile>), String> {
-        if let Some(inherited) = self.claim(listener) {
+        // Only listening sockets are inherited, and UDP has none.
+        let inherited = if listener.options.datagrams { None } else { self.claim(listener) };
+        if let Some(inherited) = inherited {
             // The file belongs to the process that created it.
             let listening = inherited.listen(workers).map_err(|error| {
                 format!("listener {}: its inherited socket: {error}", listener.name)

@@ -7,19 +7,36 @@
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::future::poll_fn;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 
+use bytes::Bytes;
 use lua_host::RawProgram;
-use net::{Accepted, Bind, Listener, is_exhausted};
-use streams::StreamService;
+use net::{Accepted, Bind, BoundSocket, Datagram, Listener, is_exhausted};
+use streams::{Sessions, StreamService};
 use telemetry::event_limited;
 use telemetry::log::Level;
 
 use crate::accept::{EXHAUSTED_PAUSE, StopSignal};
 use crate::connection_limiter::{ConnectionLimiter, Permit};
 use crate::descriptors::IdleCloser;
+
+/// A socket on the worker's event loop.
+pub(crate) enum AdoptedSocket {
+    Listener(Listener),
+    Datagram(Datagram),
+}
+
+impl AdoptedSocket {
+    pub(crate) fn adopt(socket: BoundSocket) -> std::io::Result<AdoptedSocket> {
+        match socket.is_datagram()? {
+            true => socket.adopt_datagram().map(AdoptedSocket::Datagram),
+            false => socket.adopt().map(AdoptedSocket::Listener),
+        }
+    }
+}
 
 /// The permits of a connection: of its listener and of the whole server.
 pub(crate) type Permits = (Permit, Permit);
@@ -28,6 +45,15 @@ pub(crate) type Permits = (Permit, Permit);
 pub(crate) trait RawHandler {
     /// Serves a connection; `permits` are dropped when it ends.
     fn admit(self: &Rc<Self>, accepted: Accepted, local: &Rc<Bind>, permits: Permits);
+
+    /// Passes a datagram on; `acquire` gives the permits of a new session.
+    fn pass_datagram(
+        self: &Rc<Self>,
+        _: &Rc<Sessions>,
+        _: (Bytes, SocketAddr),
+        _: impl FnOnce() -> Option<Permits>,
+    ) {
+    }
 
     /// Connections that have not ended.
     fn connections(&self) -> usize;
@@ -49,6 +75,15 @@ impl RawHandler for RawProgram {
 impl RawHandler for StreamService {
     fn admit(self: &Rc<Self>, accepted: Accepted, local: &Rc<Bind>, permits: Permits) {
         StreamService::admit(self, accepted, local, permits);
+    }
+
+    fn pass_datagram(
+        self: &Rc<Self>,
+        sessions: &Rc<Sessions>,
+        (datagram, client): (Bytes, SocketAddr),
+        acquire: impl FnOnce() -> Option<Permits>,
+    ) {
+        StreamService::pass_datagram(self, sessions, &datagram, client, acquire);
     }
 
     fn connections(&self) -> usize {
@@ -86,7 +121,7 @@ impl<H: RawHandler + 'static> RawListeners<H> {
         &mut self,
         handlers: Vec<(String, Rc<H>)>,
         idle_closer: &Rc<IdleCloser>,
-        mut take: impl FnMut(&str) -> (Option<Listener>, [Arc<ConnectionLimiter>; 2]),
+        mut take: impl FnMut(&str) -> (Option<AdoptedSocket>, [Arc<ConnectionLimiter>; 2]),
     ) {
         let is_wanted = |key: &String| handlers.iter().any(|(wanted, _)| wanted == key);
         let gone: Vec<String> = self.open.keys().filter(|key| !is_wanted(key)).cloned().collect();
@@ -106,7 +141,14 @@ impl<H: RawHandler + 'static> RawListeners<H> {
                 idle_closer: idle_closer.clone(),
                 stop: StopSignal::default(),
             });
-            net::task::spawn_local(accept(socket, open.clone()));
+            match socket {
+                AdoptedSocket::Listener(listener) => {
+                    net::task::spawn_local(accept(listener, open.clone()));
+                }
+                AdoptedSocket::Datagram(socket) => {
+                    net::task::spawn_local(receive(socket, open.clone()));
+                }
+            }
             self.open.insert(key, open);
         }
         self.closing.borrow_mut().retain(|handler| handler.connections() > 0);
@@ -175,4 +217,30 @@ async fn accept<H: RawHandler>(listener: Listener, open: Rc<OpenSocket<H>>) {
     for accepted in listener.drain().into_iter().flatten() {
         open.admit(accepted, &local);
     }
+}
+
+/// Receives datagrams until it is stopped.
+async fn receive<H: RawHandler>(socket: Datagram, open: Rc<OpenSocket<H>>) {
+    let sessions = Sessions::new(socket);
+    loop {
+        let received = poll_fn(|cx| {
+            if open.stop.is_stopped(cx.waker()) {
+                return Poll::Ready(None);
+            }
+            sessions.poll_receive(cx).map(Some)
+        })
+        .await;
+        match received {
+            None => break,
+            Some(Ok(datagram)) => {
+                let handler = open.handler.borrow().clone();
+                handler.pass_datagram(&sessions, datagram, || open.acquire());
+            }
+            Some(Err(error)) => {
+                event_limited!(1, Level::Warn, "receiving a datagram failed", error = error);
+                net::timer::sleep(EXHAUSTED_PAUSE).await;
+            }
+        }
+    }
+    sessions.close();
 }

@@ -27,7 +27,7 @@ use crate::descriptors::IdleCloser;
 use crate::instance::{self, Instance, secret_queries};
 use crate::listeners::key;
 use crate::logs::AccessEnd;
-use crate::raw_listeners::RawListeners;
+use crate::raw_listeners::{AdoptedSocket, RawListeners};
 
 /// How often a draining worker looks whether its connections have ended.
 const DRAIN_LOOK: Duration = Duration::from_millis(20);
@@ -67,7 +67,7 @@ pub(crate) struct Worker {
     metrics: Arc<WorkerMetrics>,
     listeners: BTreeMap<String, OpenListener>,
     /// Sockets for the next Plan.
-    adopted: BTreeMap<String, Listener>,
+    adopted: BTreeMap<String, AdoptedSocket>,
     /// Services of closed listeners whose connections have not all ended.
     closing: Vec<Rc<Service>>,
     streams: RawListeners<StreamService>,
@@ -136,8 +136,8 @@ impl Worker {
     fn adopt(&mut self, sockets: BTreeMap<String, BoundSocket>) -> Result<(), String> {
         self.adopted.clear();
         for (key, socket) in sockets {
-            let adopted =
-                socket.adopt().map_err(|error| format!("cannot listen on {key}: {error}"));
+            let adopted = AdoptedSocket::adopt(socket)
+                .map_err(|error| format!("cannot listen on {key}: {error}"));
             self.adopted.insert(key, adopted?);
         }
         Ok(())
@@ -167,7 +167,7 @@ impl Worker {
             if let Some(open) = self.listeners.get(&key) {
                 open.service.replace_snapshot(edge);
                 *open.name.borrow_mut() = name;
-            } else if let Some(socket) = sockets.remove(&key) {
+            } else if let Some(AdoptedSocket::Listener(socket)) = sockets.remove(&key) {
                 let own = serving.limiters.get(&key).unwrap_or(&serving.server_limiter);
                 let limiters = [own.clone(), serving.server_limiter.clone()];
                 self.open(key, socket, name, edge, limiters);

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use message::Duplex;
 use net::{Outgoing, Stream};
 
+use crate::metrics::StreamMetrics;
 use crate::service::StreamService;
 
 /// Bytes of one stream.
@@ -16,6 +17,22 @@ use crate::service::StreamService;
 pub(crate) struct Traffic {
     pub(crate) received: Cell<u64>,
     pub(crate) sent: Cell<u64>,
+}
+
+impl Traffic {
+    /// Counts bytes from the client, also in the totals.
+    pub(crate) fn count_received(&self, bytes: u64, totals: &StreamMetrics) {
+        self.received.set(self.received.get() + bytes);
+        totals.received.add(bytes);
+        totals.worker.bytes_received.add(bytes);
+    }
+
+    /// Counts bytes to the client, also in the totals.
+    pub(crate) fn count_sent(&self, bytes: u64, totals: &StreamMetrics) {
+        self.sent.set(self.sent.get() + bytes);
+        totals.sent.add(bytes);
+        totals.worker.bytes_sent.add(bytes);
+    }
 }
 
 pub(crate) struct ClientStream {
@@ -35,9 +52,7 @@ impl Duplex for ClientStream {
         } else {
             std::mem::take(&mut self.early)
         };
-        let length = chunk.len() as u64;
-        self.traffic.received.set(self.traffic.received.get() + length);
-        self.service.received(length);
+        self.traffic.count_received(chunk.len() as u64, &self.service.metrics);
         Poll::Ready(Ok(chunk))
     }
 
@@ -45,8 +60,7 @@ impl Duplex for ClientStream {
         self.outgoing.push(std::mem::take(chunk));
         while !self.outgoing.is_empty() {
             let sent = ready!(self.stream.poll_send(cx, &mut self.outgoing))? as u64;
-            self.traffic.sent.set(self.traffic.sent.get() + sent);
-            self.service.sent(sent);
+            self.traffic.count_sent(sent, &self.service.metrics);
         }
         Poll::Ready(Ok(()))
     }

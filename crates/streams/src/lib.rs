@@ -1,4 +1,4 @@
-//! Streams (layer 4): connections that are passed to an upstream byte by byte.
+//! Streams (layer 4): connections that are passed to an upstream byte by byte, and datagrams.
 //!
 //! Owns what happens between accepting a connection and its end: the PROXY header, the choice of an
 //! upstream by the name in the ClientHello, TLS, limits per client, and what is counted and logged.
@@ -7,9 +7,11 @@
 
 mod client_stream;
 mod clients;
+mod datagrams;
 mod metrics;
 mod plan;
 mod service;
 
+pub use datagrams::Sessions;
 pub use plan::{ServerNames, StreamPlan, UpstreamChoice};
 pub use service::StreamService;

@@ -13,6 +13,9 @@ pub(crate) struct StreamMetrics {
     pub(crate) active: Arc<CachePadded<Gauge>>,
     pub(crate) received: Arc<CachePadded<Counter>>,
     pub(crate) sent: Arc<CachePadded<Counter>>,
+    pub(crate) datagrams_received: Arc<CachePadded<Counter>>,
+    pub(crate) datagrams_sent: Arc<CachePadded<Counter>>,
+    pub(crate) datagrams_dropped: Arc<CachePadded<Counter>>,
     /// Of the worker, which count every connection.
     pub(crate) worker: Arc<WorkerMetrics>,
     telemetry: Arc<Telemetry>,
@@ -24,11 +27,18 @@ impl StreamMetrics {
         let telemetry = &context.telemetry;
         let worker = context.index;
         let counter = |family| telemetry.worker_counter(worker, family, &[stream]);
+        let datagrams = |result| {
+            let family = &families::STREAM_DATAGRAMS;
+            telemetry.worker_counter(worker, family, &[stream, result])
+        };
         StreamMetrics {
             connections: counter(&families::STREAM_CONNECTIONS),
             active: telemetry.worker_gauge(worker, &families::STREAM_ACTIVE, &[stream]),
             received: counter(&families::STREAM_RECEIVED),
             sent: counter(&families::STREAM_SENT),
+            datagrams_received: datagrams("received"),
+            datagrams_sent: datagrams("sent"),
+            datagrams_dropped: datagrams("dropped"),
             worker: telemetry.worker(worker),
             telemetry: telemetry.clone(),
             stream: stream.into(),

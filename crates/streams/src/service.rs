@@ -3,14 +3,16 @@
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http_client::{Lease, tunnel};
 use http_server::{AccessLog, StreamEntry};
 use message::{ConnectionFacts, Ending, Fault, Protocol, Request};
-use net::{Accepted, Bind, Outgoing, Stream};
+use net::{Accepted, Bind, Outgoing, Peer, Stream};
 use plugin::WorkerContext;
 use telemetry::log::Level;
 use telemetry::{CloseReason, LimitHit, event_limited};
@@ -18,7 +20,7 @@ use upstream::StreamUpstream;
 use wire::client_hello::HelloReader;
 
 use crate::client_stream::{ClientStream, Traffic};
-use crate::clients::Clients;
+use crate::clients::{ClientPermit, Clients};
 use crate::metrics::StreamMetrics;
 use crate::plan::{StreamPlan, UpstreamChoice};
 
@@ -28,7 +30,7 @@ pub struct StreamService {
     upstreams: BTreeMap<String, StreamUpstream>,
     /// Where the plan limits the connections of a client.
     clients: Arc<Clients>,
-    metrics: StreamMetrics,
+    pub(crate) metrics: StreamMetrics,
     access: Option<Rc<AccessLog>>,
     connections: Cell<usize>,
 }
@@ -37,10 +39,10 @@ pub struct StreamService {
 #[derive(PartialEq, Eq, Hash)]
 struct ClientsKey(String);
 
-/// What is known of a connection when it ends.
-struct Connection {
-    facts: ConnectionFacts,
-    traffic: Rc<Traffic>,
+/// What is known of a connection or session when it ends.
+pub(crate) struct Connection {
+    pub(crate) facts: ConnectionFacts,
+    pub(crate) traffic: Rc<Traffic>,
     server_name: RefCell<Option<Box<str>>>,
     /// The server that was chosen.
     server: RefCell<Option<Rc<str>>>,
@@ -69,16 +71,6 @@ impl StreamService {
         self.connections.get()
     }
 
-    pub(crate) fn received(&self, bytes: u64) {
-        self.metrics.received.add(bytes);
-        self.metrics.worker.bytes_received.add(bytes);
-    }
-
-    pub(crate) fn sent(&self, bytes: u64) {
-        self.metrics.sent.add(bytes);
-        self.metrics.worker.bytes_sent.add(bytes);
-    }
-
     /// Counts a connection that is closed because there are too many.
     pub fn count_refused(&self) {
         self.metrics.worker.hit(LimitHit::Connections);
@@ -87,9 +79,21 @@ impl StreamService {
 
     /// Serves a connection to its end; `permit` is dropped then.
     pub fn admit(self: &Rc<Self>, accepted: Accepted, local: &Rc<Bind>, permit: impl Any) {
-        let connection = Connection {
+        let mut connection = self.connection(accepted.peer, local);
+        let service = self.clone();
+        service.began();
+        net::task::spawn_local(async move {
+            let began_us = net::clock::now_us();
+            let reason = service.serve(accepted.stream, &mut connection).await;
+            service.ended(&connection, reason, began_us);
+            drop(permit);
+        });
+    }
+
+    pub(crate) fn connection(&self, peer: Peer, local: &Rc<Bind>) -> Connection {
+        Connection {
             facts: ConnectionFacts {
-                peer: accepted.peer.clone(),
+                peer,
                 local: local.clone(),
                 listener: Rc::from(self.plan.name.as_str()),
                 protocol: Protocol::Internal,
@@ -98,19 +102,43 @@ impl StreamService {
             traffic: Rc::default(),
             server_name: RefCell::default(),
             server: RefCell::default(),
-        };
-        let service = self.clone();
-        service.connections.set(service.connections.get() + 1);
-        service.metrics.began();
-        net::task::spawn_local(async move {
-            let began_us = net::clock::now_us();
-            let mut connection = connection;
-            let reason = service.serve(accepted.stream, &mut connection).await;
-            service.metrics.ended(reason);
-            service.log(&connection, reason, net::clock::now_us().saturating_sub(began_us));
-            service.connections.set(service.connections.get() - 1);
-            drop(permit);
-        });
+        }
+    }
+
+    pub(crate) fn began(&self) {
+        self.connections.set(self.connections.get() + 1);
+        self.metrics.began();
+    }
+
+    pub(crate) fn ended(&self, connection: &Connection, reason: CloseReason, began_us: u64) {
+        self.connections.set(self.connections.get() - 1);
+        self.metrics.ended(reason);
+        self.log(connection, reason, net::clock::now_us().saturating_sub(began_us));
+    }
+
+    /// The permit of a client that may connect, where its connections are limited.
+    pub(crate) fn admit_client(&self, client: IpAddr) -> Result<Option<ClientPermit>, CloseReason> {
+        if !self.plan.allows(client) {
+            return Err(CloseReason::ClientDenied);
+        }
+        let Some(most) = self.plan.connections_per_client else { return Ok(None) };
+        let permit = self.clients.acquire(client, most);
+        if permit.is_none() {
+            self.metrics.worker.hit(LimitHit::ClientConnections);
+        }
+        permit.map(Some).ok_or(CloseReason::ClientLimit)
+    }
+
+    pub(crate) fn idle(&self, upstream: &StreamUpstream) -> Duration {
+        self.plan.idle.unwrap_or_else(|| upstream.idle())
+    }
+
+    /// The upstream that does not depend on a server name.
+    pub(crate) fn only_upstream(&self) -> Option<&StreamUpstream> {
+        match &self.plan.choice {
+            UpstreamChoice::Always(upstream) => self.upstreams.get(upstream),
+            UpstreamChoice::ByServerName(_) => None,
+        }
     }
 
     /// Serves a connection; returns why it ended.
@@ -122,19 +150,9 @@ impl StreamService {
         {
             return reason;
         }
-        let client = connection.facts.peer_ip();
-        if !self.plan.allows(client) {
-            return CloseReason::ClientDenied;
-        }
-        let _client_permit = match self.plan.connections_per_client {
-            None => None,
-            Some(most) => match self.clients.acquire(client, most) {
-                Some(permit) => Some(permit),
-                None => {
-                    worker.hit(LimitHit::ClientConnections);
-                    return CloseReason::ClientLimit;
-                }
-            },
+        let _client_permit = match self.admit_client(connection.facts.peer_ip()) {
+            Ok(permit) => permit,
+            Err(reason) => return reason,
         };
         let (stream, early, upstream) = match self.open(stream, connection).await {
             Ok(opened) => opened,
@@ -143,17 +161,8 @@ impl StreamService {
         let lease = match self.connect(upstream, connection).await {
             Ok(lease) => lease,
             Err(fault) => {
-                event_limited!(
-                    1,
-                    Level::Warn,
-                    "a stream could not be connected to its upstream",
-                    stream = self.plan.name,
-                    client_ip = client,
-                    fault = fault.slug(),
-                    error = fault.detail
-                );
                 stream.reset_on_close();
-                return CloseReason::StreamUnconnected;
+                return self.unconnected(connection, &fault);
             }
         };
         self.carry(stream, early, lease, upstream, connection).await
@@ -206,14 +215,24 @@ impl StreamService {
         upstream: &StreamUpstream,
         connection: &Connection,
     ) -> Result<Lease, Fault> {
-        // Only for the choice of a server: what a stream holds is not as large.
-        let mut request = Request::blank();
-        request.facts = Rc::new(connection.facts.clone());
-        request.client_ip = connection.facts.peer_ip();
+        let mut request = connection.as_request();
         let connected = Box::pin(upstream.connect(&mut request)).await;
-        connection.server.replace(request.notes.upstream.take());
-        request.retire();
+        connection.note_server(request);
         connected
+    }
+
+    /// Logs that no server was found.
+    pub(crate) fn unconnected(&self, connection: &Connection, fault: &Fault) -> CloseReason {
+        event_limited!(
+            1,
+            Level::Warn,
+            "a stream could not be connected to its upstream",
+            stream = self.plan.name,
+            client_ip = connection.facts.peer_ip(),
+            fault = fault.slug(),
+            error = fault.detail
+        );
+        CloseReason::StreamUnconnected
     }
 
     async fn carry(
@@ -232,8 +251,7 @@ impl StreamService {
             traffic: connection.traffic.clone(),
             service: self.clone(),
         };
-        let idle = self.plan.idle.unwrap_or_else(|| upstream.idle());
-        match tunnel(lease, Bytes::new(), idle)(Box::new(client)).await {
+        match tunnel(lease, Bytes::new(), self.idle(upstream))(Box::new(client)).await {
             Ending::Finished => CloseReason::StreamFinished,
             Ending::Idle => CloseReason::TunnelIdle,
             Ending::ClientGone => CloseReason::ClientReset,
@@ -256,6 +274,21 @@ impl StreamService {
             duration_us,
             reason,
         });
+    }
+}
+
+impl Connection {
+    /// The client as a request without content, for the choice of a server.
+    pub(crate) fn as_request(&self) -> Box<Request> {
+        let mut request = Request::blank();
+        request.facts = Rc::new(self.facts.clone());
+        request.client_ip = self.facts.peer_ip();
+        request
+    }
+
+    pub(crate) fn note_server(&self, mut request: Box<Request>) {
+        self.server.replace(request.notes.upstream.take());
+        request.retire();
     }
 }
 

@@ -110,6 +110,8 @@ families! {
         "Bytes received from the clients of a stream.";
     STREAM_SENT = "tidegate_stream_sent_bytes_total", Counter, Bytes, ["stream"],
         "Bytes sent to the clients of a stream.";
+    STREAM_DATAGRAMS = "tidegate_stream_datagrams_total", Counter, Number, ["stream", "result"],
+        "Datagrams of a stream, by result: received from clients, sent to clients, or dropped.";
 
     RESPONSES = "tidegate_responses_total", Counter, Number, ["class"],
         "Responses by status class, including those without a route.";

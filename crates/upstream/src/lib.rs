@@ -39,6 +39,6 @@ pub use settings::{
     RetrySettings, ServerSettings, StatusRange, TimeoutSettings, UpstreamSettings,
 };
 pub use status::{ServerStatus, UpstreamStatus};
-pub use stream::StreamUpstream;
+pub use stream::{DatagramServer, StreamUpstream};
 pub use upstream_plan::UpstreamPlan;
 pub use upstreams::Upstreams;

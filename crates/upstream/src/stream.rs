@@ -4,11 +4,13 @@
 //! does not accept the connection counts as failed, and another one is tried, within the budget;
 //! after that the stream belongs to its server.
 
+use std::cell::Cell;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use http_client::Lease;
-use message::{Fault, Request};
+use http_client::{Destination, Lease, Reservation};
+use message::{Fault, FaultKind, Request};
 use net::clock;
 use plugin::WorkerContext;
 
@@ -34,6 +36,31 @@ impl StreamUpstream {
     /// `timeouts.idle` of the upstream.
     pub fn idle(&self) -> Duration {
         self.local.view(clock::now().as_ms()).settings.timeouts.idle.get()
+    }
+
+    /// Chooses a server for the datagrams of a client. It is not waited for: a session that begins
+    /// while every server is full has none.
+    pub fn choose(&self, client: &mut Request) -> Result<DatagramServer, Fault> {
+        let local = &*self.local;
+        let view = local.view(clock::now().as_ms());
+        let choice = Choice { view: &view, rng: &local.rng, tried: &[], now_us: clock::now_us() };
+        let on_trial = if view.trials.is_empty() { None } else { choice.trial() };
+        // Without a connection there is no end of a trial: the first datagram decides.
+        drop(on_trial.map(|peer| Trial(peer)));
+        let peer = on_trial.or_else(|| choice.pick(client)).cloned();
+        let peer = peer.ok_or_else(|| no_server(local, &view))?;
+        let Destination::Tcp(address) = peer.member.endpoint.destination else {
+            return Err(Fault::internal("a Unix socket takes no datagrams"));
+        };
+        client.notes.upstream = Some(peer.name.clone());
+        Ok(DatagramServer {
+            local: self.local.clone(),
+            address,
+            is_trial: Cell::new(on_trial.is_some()),
+            _active: peer.stats.pool.reserve(),
+            view: view.clone(),
+            peer,
+        })
     }
 
     /// Connects to a server for a client. The client is given as a request without content: its
@@ -84,6 +111,37 @@ impl StreamUpstream {
             local.retries.inc();
             tried.push(peer);
         }
+    }
+}
+
+/// The server of a session of datagrams, which counts as one of its connections.
+pub struct DatagramServer {
+    local: Rc<LocalCluster>,
+    view: Rc<View>,
+    peer: Rc<Peer>,
+    address: SocketAddr,
+    /// The session decides whether the server is back after an ejection.
+    is_trial: Cell<bool>,
+    _active: Reservation,
+}
+
+impl DatagramServer {
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Records that the server has sent a datagram.
+    pub fn responded(&self) {
+        let ejection = &self.view.settings.ejection;
+        let (member, is_trial) = (&self.peer.member, self.is_trial.take());
+        self.local.cluster.succeeded(member, ejection, is_trial, clock::now().as_ms());
+    }
+
+    /// Records that a datagram to the server came back as undeliverable.
+    pub fn refused(&self) {
+        let mut fault = Fault::new(FaultKind::ConnectionRefused, "the port is unreachable");
+        let is_trial = self.is_trial.take();
+        record_failure(&self.local, &self.view, &self.peer, is_trial, 0, &mut fault);
     }
 }
 

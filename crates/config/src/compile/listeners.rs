@@ -15,7 +15,7 @@ pub(super) fn compile(settings: &Settings, reader: &mut Reader<'_>) -> Vec<Liste
     let mut plans: Vec<ListenerPlan> = Vec::new();
     for (name, listener) in &settings.listeners.entries {
         let Some(bind) = bind(&listener.bind, reader) else { continue };
-        taken(&bind, &listener.bind, plans.iter(), reader);
+        taken(&bind, &listener.bind, false, plans.iter(), reader);
         plans.push(plan(&name.value, bind, listener, settings, reader));
     }
     if let (Some(route), true) =
@@ -39,7 +39,7 @@ pub(super) fn programs(
         let read = lua_host::ProgramPlan::read(program, reader);
         let Some(bind) = bind(&program.bind, reader) else { continue };
         let others = listeners.iter().chain(plans.iter().map(|(listener, _)| listener));
-        taken(&bind, &program.bind, others, reader);
+        taken(&bind, &program.bind, false, others, reader);
         let Some(read) = read else { continue };
         let listener = ListenerPlan {
             name: format!("program-{}", place + 1),
@@ -68,7 +68,7 @@ pub(super) fn admin(
     let written = settings.admin.bind.as_ref()?;
     let bind = bind(written, reader)?;
     let all = listeners.iter().chain(programs.iter().map(|(listener, _)| listener));
-    taken(&bind, written, all, reader);
+    taken(&bind, written, false, all, reader);
     Some(bind)
 }
 
@@ -76,11 +76,15 @@ pub(super) fn admin(
 pub(super) fn taken<'p>(
     bind: &Bind,
     written: &Spanned<Address>,
+    datagrams: bool,
     mut listeners: impl Iterator<Item = &'p ListenerPlan>,
     reader: &mut Reader<'_>,
 ) {
     // Port 0 is another port each time.
-    let same = |plan: &&ListenerPlan| plan.bind == *bind && written.port() != Some(0);
+    let same = |plan: &&ListenerPlan| {
+        let is_same = plan.bind == *bind && plan.options.datagrams == datagrams;
+        is_same && written.port() != Some(0)
+    };
     if let Some(other) = listeners.find(same) {
         let other = quote(&other.name);
         reader.error(written.span, format!("listener {other} has this address already"));
@@ -102,6 +106,7 @@ fn plan(
             nodelay: listener.nodelay,
             keepalive: listener.keepalive.map(settings::Duration::get),
             mode: None,
+            datagrams: false,
         },
         proxy_protocol: listener.proxy_protocol.as_ref().map(ProxyProtocolSettings::build),
         tls: listener.tls.as_ref().and_then(|written| tls(written, reader)),

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use net::ListenOptions;
-use settings::{Reader, Spanned, quote};
+use settings::{Address, Reader, Spanned, quote};
 use streams::{ServerNames, StreamPlan, UpstreamChoice};
 
 use super::{check_name, listeners};
 use crate::records::{
-    EncodedSlashes, ProxyProtocolSettings, Settings, StreamSettings, UnknownHost,
+    EncodedSlashes, ProxyProtocolSettings, Settings, StreamProtocol, StreamSettings, UnknownHost,
 };
 use crate::server_plan::ListenerPlan;
 
@@ -24,7 +24,8 @@ pub(super) fn compile(
         let tls = stream.tls.as_ref().and_then(|tls| tls.build(&[], tls.span, reader));
         let Some(bind) = listeners::bind(&stream.bind, reader) else { continue };
         let others = listeners.iter().chain(plans.iter().map(|(listener, _)| listener));
-        listeners::taken(&bind, &stream.bind, others, reader);
+        let is_udp = stream.protocol == StreamProtocol::Udp;
+        listeners::taken(&bind, &stream.bind, is_udp, others, reader);
         let Some(choice) = choice else { continue };
         let mut limits = settings.limits.clone();
         limits.connections = stream.limits.connections.unwrap_or(limits.connections);
@@ -44,7 +45,7 @@ pub(super) fn compile(
         let listener = ListenerPlan {
             name,
             bind,
-            options: ListenOptions { keepalive, ..ListenOptions::default() },
+            options: ListenOptions { keepalive, datagrams: is_udp, ..ListenOptions::default() },
             proxy_protocol: None,
             tls: None,
             half_close: false,
@@ -79,6 +80,9 @@ fn choice(
 ) -> Option<UpstreamChoice> {
     if let Some(upstream) = &stream.upstream {
         check_upstream(upstream, settings, reader);
+        if stream.protocol == StreamProtocol::Udp {
+            check_datagrams(upstream, settings, reader);
+        }
         return Some(UpstreamChoice::Always(upstream.value.clone()));
     }
     let mut names = ServerNames::default();
@@ -91,6 +95,19 @@ fn choice(
         }
     }
     Some(UpstreamChoice::ByServerName(names))
+}
+
+/// Reports what a server of datagrams cannot be.
+fn check_datagrams(upstream: &Spanned<String>, settings: &Settings, reader: &mut Reader<'_>) {
+    let declared = settings.upstreams.entries.iter().find(|(name, _)| name.value == upstream.value);
+    let Some((_, declared)) = declared else { return };
+    if declared.send_proxy_protocol.is_some() {
+        let message = "a stream of UDP sends no PROXY header, which its upstream asks for";
+        reader.error(upstream.span, message);
+    }
+    if declared.servers.iter().any(|server| matches!(server.address, Address::Unix(_))) {
+        reader.error(upstream.span, "a stream of UDP has servers with an IP address and a port");
+    }
 }
 
 fn check_upstream(upstream: &Spanned<String>, settings: &Settings, reader: &mut Reader<'_>) {

@@ -5,7 +5,7 @@ use tls_settings::{ListenerTlsSettings, PlainHttp};
 
 use super::ProxyProtocolSettings;
 
-/// A TCP port whose connections are passed to an upstream, whatever they carry. The upstream's
+/// A port whose connections, or sessions of UDP, are passed to an upstream, whatever they carry. The upstream's
 /// balancing, health checks, ejection, `max_connections` and `timeouts.connect` apply, and its
 /// retries, while no server has accepted the connection.
 #[derive(Clone, Debug, PartialEq, Setting)]
@@ -17,6 +17,9 @@ pub struct StreamSettings {
     /// The address, as that of a listener.
     #[setting(example = ":5432")]
     pub bind: Spanned<Address>,
+    /// What clients send.
+    #[setting(default = "tcp")]
+    pub protocol: StreamProtocol,
     /// The upstream.
     #[setting(example = "postgres")]
     pub upstream: Option<Spanned<String>>,
@@ -46,6 +49,16 @@ pub struct StreamSettings {
     pub timeouts: StreamTimeouts,
 }
 
+/// The transport of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Setting)]
+pub enum StreamProtocol {
+    /// Connections.
+    Tcp,
+    /// Datagrams. Those of one client address and port are a session with one server, until none
+    /// was sent or received for `timeouts.idle`; limits of connections count sessions.
+    Udp,
+}
+
 /// Limits of a stream.
 #[derive(Clone, Debug, PartialEq, Setting)]
 pub struct StreamLimits {
@@ -71,6 +84,9 @@ pub struct StreamTimeouts {
 }
 
 fn check_stream(stream: &StreamSettings, node: &Node, reader: &mut Reader<'_>) {
+    if stream.protocol == StreamProtocol::Udp {
+        check_udp(stream, node, reader);
+    }
     match (&stream.upstream, &stream.sni) {
         (None, None) => {
             reader
@@ -90,5 +106,22 @@ fn check_stream(stream: &StreamSettings, node: &Node, reader: &mut Reader<'_>) {
     }
     if tls.plain_http == PlainHttp::Redirect {
         reader.error(tls.span, "a stream cannot redirect: it does not speak HTTP");
+    }
+}
+
+/// What only connections have.
+fn check_udp(stream: &StreamSettings, node: &Node, reader: &mut Reader<'_>) {
+    let keys = [
+        ("tls", stream.tls.is_some()),
+        ("sni", stream.sni.is_some()),
+        ("proxy_protocol", stream.proxy_protocol.is_some()),
+        ("keepalive", stream.keepalive.is_some()),
+    ];
+    for (key, _) in keys.iter().filter(|(_, is_set)| *is_set) {
+        let place = node.get(key).unwrap_or(node);
+        reader.error(place.span, format!("a stream of UDP has no `{key}`"));
+    }
+    if matches!(stream.bind.value, Address::Unix(_)) {
+        reader.error(stream.bind.span, "a stream of UDP is bound to an IP address and a port");
     }
 }
