@@ -1,8 +1,8 @@
 //! Streams (layer 4): bytes both ways, half-closes, resets, dead servers, limits, TLS by server
-//! name, and reloads under open connections.
+//! name, reloads under open connections, and datagrams.
 
-use scenarios::{Authority, Connection, Launch, Process, Tidegate, Upstream, eventually};
-use std::net::TcpListener;
+use scenarios::{Authority, Connection, Launch, PATIENCE, Process, Tidegate, Upstream, eventually};
+use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::process::Command;
 
 /// A server with one stream `raw` to the upstream `u`; `more` is added to the stream.
@@ -41,6 +41,12 @@ fn echo() -> Upstream {
 fn closed(server: &Tidegate, reason: &str) {
     let name = "tidegate_stream_connections_closed_total";
     server.wait_for_metric(name, &[("stream", "raw"), ("reason", reason)], 1.0);
+}
+
+fn reload(server: &Tidegate, config: &str) {
+    let before = server.metrics().sum("tidegate_config_reloads_total", &[]);
+    server.rewrite_config(config);
+    server.wait_for_metric("tidegate_config_reloads_total", &[], before + 1.0);
 }
 
 fn echoes(client: &mut Connection, text: &str) {
@@ -169,8 +175,7 @@ fn open_streams_outlive_a_reload_and_a_drain() {
     let server = start(&one, "");
     let mut old = server.connect("raw");
     echoes(&mut old, "before");
-    server.rewrite_config(&config(&quoted(&other), ""));
-    server.wait_for_metric("tidegate_config_reloads_total", &[], 2.0);
+    reload(&server, &config(&quoted(&other), ""));
     let mut new = server.connect("raw");
     new.expect("new");
     echoes(&mut old, "after");
@@ -257,4 +262,88 @@ fn tls_ends_at_the_stream() {
     assert_eq!(metrics.sum("tidegate_tls_handshakes_total", &[("result", "full")]), 1.0);
     let names = ("listener", "raw");
     assert!(metrics.sum("tidegate_certificate_expiry_seconds", &[names]) > 0.0);
+}
+
+/// A UDP server that replies to `ask` with `N: ask`, where `N` is the port of the session.
+fn datagram_echo() -> UdpSocket {
+    let server = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let socket = server.try_clone().expect("a descriptor");
+    socket.set_read_timeout(Some(PATIENCE)).expect("a time-out");
+    std::thread::spawn(move || {
+        let mut room = [0; 2000];
+        while let Ok((length, from)) = socket.recv_from(&mut room) {
+            if &room[..length] == b"end" {
+                return;
+            }
+            let reply = [format!("{}: ", from.port()).as_bytes(), &room[..length]].concat();
+            let _ = socket.send_to(&reply, from);
+        }
+    });
+    server
+}
+
+/// Sends a datagram and returns the reply: the port of the session, and the text.
+fn ask(client: &UdpSocket, server: SocketAddr, text: &str) -> (String, String) {
+    client.set_read_timeout(Some(PATIENCE)).expect("a time-out");
+    client.send_to(text.as_bytes(), server).expect("a datagram is sent");
+    let mut room = [0; 2000];
+    let (length, from) = client.recv_from(&mut room).expect("a reply");
+    assert_eq!(from, server);
+    let reply = String::from_utf8_lossy(&room[..length]).into_owned();
+    let (port, text) = reply.split_once(": ").expect("a port");
+    (port.to_owned(), text.to_owned())
+}
+
+fn datagrams(server: &UdpSocket, more: &str) -> String {
+    let address = server.local_addr().expect("an address");
+    config(&format!("\"{address}\""), &format!(", protocol: udp{more}"))
+}
+
+#[test]
+fn datagrams_of_a_client_are_a_session() {
+    let upstream = datagram_echo();
+    let server = Tidegate::start(&datagrams(&upstream, ""));
+    let address = server.address("raw");
+    let client = || UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let (one, other) = (client(), client());
+    let (session, text) = ask(&one, address, "first");
+    assert_eq!(text, "first");
+    assert_eq!(ask(&one, address, "second"), (session.clone(), "second".to_owned()));
+    let (another, _) = ask(&other, address, "third");
+    assert_ne!(another, session);
+    reload(&server, &datagrams(&upstream, ", timeouts: { idle: 5m }"));
+    assert_eq!(ask(&one, address, "after a reload").0, session);
+    let name = "tidegate_stream_datagrams_total";
+    server.wait_for_metric(name, &[("result", "sent")], 4.0);
+    assert_eq!(server.metrics().sum(name, &[("result", "received")]), 4.0);
+    assert_eq!(server.metrics().sum("tidegate_stream_connections_active", &[]), 2.0);
+    upstream.send_to(b"end", upstream.local_addr().expect("an address")).expect("a datagram");
+    server.signal("TERM");
+    assert_eq!(server.wait().code, Some(0));
+}
+
+#[test]
+fn sessions_are_bounded_and_end_in_silence() {
+    let upstream = datagram_echo();
+    let limits = ", limits: { connections: 1 }, timeouts: { idle: 300ms }";
+    let server = Tidegate::start(&datagrams(&upstream, limits));
+    let address = server.address("raw");
+    let one = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let other = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    ask(&one, address, "first");
+    other.send_to(b"too many", address).expect("a datagram is sent");
+    closed(&server, "connection_limit");
+    closed(&server, "tunnel_idle");
+    assert_eq!(ask(&other, address, "now").1, "now");
+    upstream.send_to(b"end", upstream.local_addr().expect("an address")).expect("a datagram");
+}
+
+#[test]
+fn a_server_without_a_port_ends_the_session() {
+    let unused = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let server = Tidegate::start(&datagrams(&unused, ""));
+    drop(unused);
+    let client = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    client.send_to(b"lost", server.address("raw")).expect("a datagram is sent");
+    closed(&server, "stream_broken");
 }

@@ -12,11 +12,11 @@ mod h1;
 mod listener_snapshot;
 mod proxy_protocol;
 mod secure;
+mod trusted_proxies;
 
 pub use access_log::{AccessFormat, AccessLog, StreamEntry};
 pub use h1::{refuse, serve};
-pub use listener_snapshot::{
-    ConnectionTimeouts, ListenerSnapshot, Service, TrustedProxies, close_longest_idle,
-};
+pub use listener_snapshot::{ConnectionTimeouts, ListenerSnapshot, Service, close_longest_idle};
 pub use proxy_protocol::ProxyProtocol;
 pub use secure::ListenerTls;
+pub use trusted_proxies::TrustedProxies;

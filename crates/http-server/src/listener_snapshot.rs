@@ -5,12 +5,10 @@
 //! finishes on it.
 
 use std::cell::{Cell, RefCell};
-use std::net::IpAddr;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ipnet::IpNet;
 use net::WakeHandle;
 use net::clock::Moment;
 use slab::Slab;
@@ -21,6 +19,7 @@ use crate::AccessLog;
 use crate::h1::ConnectionIo;
 use crate::proxy_protocol::ProxyProtocol;
 use crate::secure::ListenerTls;
+use crate::trusted_proxies::TrustedProxies;
 use message::Bounds;
 use plugin::Dispatch;
 use plugin::problem::ErrorPages;
@@ -52,20 +51,6 @@ pub struct ListenerSnapshot {
     pub trusted_proxies: TrustedProxies,
     pub pages: Arc<ErrorPages>,
     pub access: Option<Rc<AccessLog>>,
-}
-
-/// Peers whose forwarding fields are believed.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct TrustedProxies(Arc<[IpNet]>);
-
-impl TrustedProxies {
-    pub fn new(networks: impl IntoIterator<Item = IpNet>) -> TrustedProxies {
-        TrustedProxies(networks.into_iter().collect())
-    }
-
-    pub fn contains(&self, address: IpAddr) -> bool {
-        self.0.iter().any(|network| network.contains(&address))
-    }
 }
 
 /// What the connections of one listener on one worker share.

@@ -8,7 +8,7 @@ use net::{Peer, ProxyHeaderError, Stream};
 use telemetry::log::Level;
 use telemetry::{CloseReason, LimitHit, WorkerMetrics, event_limited};
 
-use crate::listener_snapshot::TrustedProxies;
+use crate::trusted_proxies::TrustedProxies;
 
 /// The proxies that a listener accepts connections from.
 #[derive(Clone, Debug, PartialEq)]

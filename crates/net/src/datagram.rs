@@ -11,6 +11,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
+use socket2::SockRef;
 use tokio::io::Interest;
 use tokio::net::UdpSocket;
 
@@ -93,7 +94,8 @@ impl Datagram {
     /// Sends one datagram to the peer of a connected socket now; `WouldBlock` while the socket's
     /// queue is full.
     pub fn try_send(&self, payload: &[u8]) -> io::Result<()> {
-        self.socket.try_send(payload).map(drop)
+        // Not by what the event loop has reported: of a new socket that is nothing yet.
+        SockRef::from(&self.socket).send(payload).map(drop)
     }
 
     /// Sends one datagram. A datagram is sent whole or not at all.

@@ -10,7 +10,6 @@ use message::Duplex;
 use net::{Outgoing, Stream};
 
 use crate::metrics::StreamMetrics;
-use crate::service::StreamService;
 
 /// Bytes of one stream.
 #[derive(Debug, Default)]
@@ -42,7 +41,7 @@ pub(crate) struct ClientStream {
     /// Accepted by the tunnel and not yet by the socket.
     pub(crate) outgoing: Outgoing,
     pub(crate) traffic: Rc<Traffic>,
-    pub(crate) service: Rc<StreamService>,
+    pub(crate) metrics: Rc<StreamMetrics>,
 }
 
 impl Duplex for ClientStream {
@@ -52,7 +51,7 @@ impl Duplex for ClientStream {
         } else {
             std::mem::take(&mut self.early)
         };
-        self.traffic.count_received(chunk.len() as u64, &self.service.metrics);
+        self.traffic.count_received(chunk.len() as u64, &self.metrics);
         Poll::Ready(Ok(chunk))
     }
 
@@ -60,7 +59,7 @@ impl Duplex for ClientStream {
         self.outgoing.push(std::mem::take(chunk));
         while !self.outgoing.is_empty() {
             let sent = ready!(self.stream.poll_send(cx, &mut self.outgoing))? as u64;
-            self.traffic.count_sent(sent, &self.service.metrics);
+            self.traffic.count_sent(sent, &self.metrics);
         }
         Poll::Ready(Ok(()))
     }

@@ -30,7 +30,7 @@ pub struct StreamService {
     upstreams: BTreeMap<String, StreamUpstream>,
     /// Where the plan limits the connections of a client.
     clients: Arc<Clients>,
-    pub(crate) metrics: StreamMetrics,
+    pub(crate) metrics: Rc<StreamMetrics>,
     access: Option<Rc<AccessLog>>,
     connections: Cell<usize>,
 }
@@ -59,7 +59,7 @@ impl StreamService {
         Rc::new(StreamService {
             upstreams: plan.upstreams().filter_map(upstream).collect(),
             clients: worker.shared.get(ClientsKey(plan.name.clone()), Clients::default),
-            metrics: StreamMetrics::of(&plan.name, worker),
+            metrics: Rc::new(StreamMetrics::of(&plan.name, worker)),
             plan: plan.clone(),
             access,
             connections: Cell::new(0),
@@ -249,7 +249,7 @@ impl StreamService {
             early,
             outgoing: Outgoing::default(),
             traffic: connection.traffic.clone(),
-            service: self.clone(),
+            metrics: self.metrics.clone(),
         };
         match tunnel(lease, Bytes::new(), self.idle(upstream))(Box::new(client)).await {
             Ending::Finished => CloseReason::StreamFinished,

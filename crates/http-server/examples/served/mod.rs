@@ -63,7 +63,6 @@ pub(crate) async fn serve_one(accepted: Accepted, service: Rc<Service>, local: R
         local,
         listener: Rc::from("web"),
         protocol: Protocol::Http1,
-        proxy_protocol: None,
         tls: None,
     };
     serve(accepted, service, facts).await;
@@ -71,6 +70,7 @@ pub(crate) async fn serve_one(accepted: Accepted, service: Rc<Service>, local: R
 
 fn edge(route: Route) -> ListenerSnapshot {
     ListenerSnapshot {
+        proxy_protocol: None,
         tls: None,
         dispatch: Rc::new(One(Rc::new(route))),
         head_limits: wire::h1::HeadLimits::default(),

@@ -10,7 +10,8 @@ use wire::{Known, Method, alias, token};
 
 use super::body::{BodyBounds, Decoder, RequestBody};
 use super::connection_io::ConnectionIo;
-use crate::listener_snapshot::{ListenerSnapshot, TrustedProxies};
+use crate::listener_snapshot::ListenerSnapshot;
+use crate::trusted_proxies::TrustedProxies;
 use message::{Body, Fault, FaultKind, Headers, Request, Target};
 use message::{ConnectionFacts, Scheme};
 
