@@ -42,8 +42,8 @@ pub struct TlsIdentity {
 }
 
 impl Endpoint {
-    /// A new connection, after the PROXY header, if there is one, and the handshake. The caller sets
-    /// a time-out.
+    /// A new connection, after the PROXY header, if there is one, and the handshake. The caller
+    /// sets a time-out.
     pub async fn connect(&self, header: Option<&ProxyHeader>) -> io::Result<Stream> {
         let stream = match &self.destination {
             Destination::Tcp(address) => Stream::connect_tcp(*address).await?,

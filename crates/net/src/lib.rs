@@ -3,8 +3,8 @@
 //! Owns workers (a thread with an event loop, optionally pinned to a core), listeners, streams,
 //! datagrams, TLS, time-outs and name resolution. Guarantees: a dropped receive loses no bytes, an
 //! idle connection holds no buffer, and no lock is taken that another worker may hold while a
-//! request runs. Knows no protocol above TCP and TLS, but the PROXY header that comes before TLS. The
-//! process's allocator lives here too, because it needs `unsafe`.
+//! request runs. Knows no protocol above TCP and TLS, but the PROXY header that comes before TLS.
+//! The process's allocator lives here too, because it needs `unsafe`.
 
 #[cfg(debug_assertions)]
 mod activity;

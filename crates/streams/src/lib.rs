@@ -9,9 +9,9 @@ mod client_stream;
 mod clients;
 mod datagrams;
 mod metrics;
-mod plan;
 mod service;
+mod stream_plan;
 
 pub use datagrams::Sessions;
-pub use plan::{ServerNames, StreamPlan, UpstreamChoice};
 pub use service::StreamService;
+pub use stream_plan::{ServerNames, StreamPlan, UpstreamChoice};

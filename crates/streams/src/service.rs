@@ -22,7 +22,7 @@ use wire::client_hello::HelloReader;
 use crate::client_stream::{ClientStream, Traffic};
 use crate::clients::{ClientPermit, Clients};
 use crate::metrics::StreamMetrics;
-use crate::plan::{StreamPlan, UpstreamChoice};
+use crate::stream_plan::{StreamPlan, UpstreamChoice};
 
 /// A stream of a plan on one worker. Connections hold the one that they began with.
 pub struct StreamService {

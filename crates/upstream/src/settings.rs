@@ -296,7 +296,8 @@ impl ServerSettings {
 }
 
 impl UpstreamSettings {
-    pub(crate) fn uses_tls(&self) -> bool {
+    /// True if a server has TLS.
+    pub fn uses_tls(&self) -> bool {
         self.servers.iter().any(|server| server.address.protocol == ServerProtocol::Https)
     }
 

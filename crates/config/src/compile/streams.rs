@@ -5,6 +5,7 @@ use std::sync::Arc;
 use net::ListenOptions;
 use settings::{Address, Reader, Spanned, quote};
 use streams::{ServerNames, StreamPlan, UpstreamChoice};
+use upstream::ServerSettings;
 
 use super::{check_name, listeners};
 use crate::records::{
@@ -105,8 +106,10 @@ fn check_datagrams(upstream: &Spanned<String>, settings: &Settings, reader: &mut
         let message = "a stream of UDP sends no PROXY header, which its upstream asks for";
         reader.error(upstream.span, message);
     }
-    if declared.servers.iter().any(|server| matches!(server.address, Address::Unix(_))) {
-        reader.error(upstream.span, "a stream of UDP has servers with an IP address and a port");
+    let is_unix = |server: &ServerSettings| matches!(server.address.address, Address::Unix(_));
+    if declared.uses_tls() || declared.servers.iter().any(is_unix) {
+        let message = "a stream of UDP has servers with a host and a port, and without TLS";
+        reader.error(upstream.span, message);
     }
 }
 

@@ -5,9 +5,9 @@ use tls_settings::{ListenerTlsSettings, PlainHttp};
 
 use super::ProxyProtocolSettings;
 
-/// A port whose connections, or sessions of UDP, are passed to an upstream, whatever they carry. The upstream's
-/// balancing, health checks, ejection, `max_connections` and `timeouts.connect` apply, and its
-/// retries, while no server has accepted the connection.
+/// A port whose connections, or sessions of UDP, are passed to an upstream, whatever they carry.
+/// The upstream's balancing, health checks, ejection, `max_connections` and `timeouts.connect`
+/// apply, and its retries, while no server has accepted the connection.
 #[derive(Clone, Debug, PartialEq, Setting)]
 #[setting(check = check_stream)]
 pub struct StreamSettings {
