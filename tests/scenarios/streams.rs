@@ -1,5 +1,6 @@
 //! Streams (layer 4): bytes both ways, half-closes, resets, dead servers, limits, TLS by server
 //! name, reloads under open connections, and datagrams.
+#![allow(clippy::disallowed_types, reason = "the client side of a test opens its own sockets")]
 
 use scenarios::{Authority, Connection, Launch, PATIENCE, Process, Tidegate, Upstream, eventually};
 use std::net::{SocketAddr, TcpListener, UdpSocket};
