@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use net::ListenOptions;
+use net::tls::ServerTls;
 use settings::{Address, Reader, Spanned, quote};
 use streams::{ServerNames, StreamPlan, UpstreamChoice};
+use tls_settings::ListenerTlsSettings;
 use upstream::ServerSettings;
 
 use super::{check_name, listeners};
@@ -22,7 +24,7 @@ pub(super) fn compile(
     for (place, stream) in settings.streams.iter().enumerate() {
         let name = name(stream, place, &plans, reader);
         let choice = choice(stream, settings, reader);
-        let tls = stream.tls.as_ref().and_then(|tls| tls.build(&[], tls.span, reader));
+        let tls = stream.tls.as_ref().and_then(|tls| tls_of(tls, reader));
         let Some(bind) = listeners::bind(&stream.bind, reader) else { continue };
         let others = listeners.iter().chain(plans.iter().map(|(listener, _)| listener));
         let is_udp = stream.protocol == StreamProtocol::Udp;
@@ -58,6 +60,17 @@ pub(super) fn compile(
         plans.push((listener, Arc::new(plan)));
     }
     plans
+}
+
+/// TLS of a stream. Its certificates are files.
+fn tls_of(written: &Spanned<ListenerTlsSettings>, reader: &mut Reader<'_>) -> Option<ServerTls> {
+    let built = written.build(&[], written.span, reader)?;
+    if built.acme.is_some() {
+        reader
+            .error(written.span, "a stream gets no certificates by ACME")
+            .help("name the files of a certificate: certificates: [{ cert, key }]");
+    }
+    Some(built.server)
 }
 
 fn name(
