@@ -73,6 +73,19 @@ pub(super) fn refused(facts: &ConnectionFacts, fault: &Fault) {
     );
 }
 
+/// A client violated HTTP/2 or one of its limits.
+pub(super) fn violated(facts: &ConnectionFacts, slug: &str, text: &str) {
+    event_limited!(
+        LINES_PER_SECOND,
+        Level::Info,
+        "an HTTP/2 connection was ended",
+        client = facts.peer_ip(),
+        listener = facts.listener,
+        violation = slug,
+        reason = text
+    );
+}
+
 fn route_of(request: &Request) -> &str {
     request.route.as_ref().map_or("", |route| &route.name)
 }

@@ -2,20 +2,26 @@
 //!
 //! Owns the serving loop, its limits and time-outs, and the access log. [`serve`] runs one
 //! connection; what its listener shares with others is a [`Service`], and what the current plan
-//! says is a [`ListenerSnapshot`]. `h1` is HTTP/1.1; HTTP/2 will be its sibling `h2`, and what both
-//! use is here: the snapshot, the patience with slow clients, and the logs.
+//! says is a [`ListenerSnapshot`]. `h1` is HTTP/1.1 and `h2` is HTTP/2; what both use is
+//! here: the exchange, the snapshot, the patience with slow clients, and the logs.
 
 mod access_log;
 mod allowance;
+mod build_request;
+mod connection;
+mod exchange;
 mod fault_log;
 mod h1;
+mod h2;
 mod listener_snapshot;
 mod proxy_protocol;
+mod receiving;
 mod secure;
+mod sending;
 mod trusted_proxies;
 
 pub use access_log::{AccessFormat, AccessLog, StreamEntry};
-pub use h1::{refuse, serve};
+pub use connection::{refuse, serve};
 pub use listener_snapshot::{ConnectionTimeouts, ListenerSnapshot, Service, close_longest_idle};
 pub use proxy_protocol::ProxyProtocol;
 pub use secure::ListenerTls;

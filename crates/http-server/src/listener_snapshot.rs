@@ -42,6 +42,10 @@ pub struct ListenerSnapshot {
     /// TLS of new connections; `None` serves in the clear.
     pub tls: Option<ListenerTls>,
     pub dispatch: Rc<dyn Dispatch>,
+    /// HTTP/1.1 is served.
+    pub http1: bool,
+    /// HTTP/2 is served, with these limits.
+    pub http2: Option<wire::h2::Config>,
     pub head_limits: HeadLimits,
     pub timeouts: ConnectionTimeouts,
     /// Bounds of exchanges that find no route.

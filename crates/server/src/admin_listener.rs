@@ -21,7 +21,7 @@ use crate::accept::{AcceptContext, ReserveCapacity, StopSignal, accept};
 use crate::api::Api;
 use crate::connection_limiter::ConnectionLimiter;
 use crate::control::Control;
-use crate::instance::{self, head_limits};
+use crate::instance::{self, head_limits, http2_config};
 use crate::listeners::SocketFile;
 use crate::options::Bound;
 
@@ -183,6 +183,8 @@ fn snapshot(plan: &ServerPlan, route: Rc<Route>, most: Duration) -> ListenerSnap
         proxy_protocol: None,
         tls: None,
         dispatch: Rc::new(AdminDispatch(route)),
+        http1: true,
+        http2: Some(http2_config(&plan.limits)),
         head_limits: head_limits(&plan.limits),
         timeouts: ConnectionTimeouts {
             handshake: timeouts.handshake.get().min(most),

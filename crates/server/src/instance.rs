@@ -86,6 +86,8 @@ impl Instance {
             proxy_protocol: listener.proxy_protocol.clone(),
             tls: listener.tls.as_ref().map(listener_tls),
             dispatch: self.dispatch_of(listener),
+            http1: true,
+            http2: Some(http2_config(limits)),
             head_limits: head_limits(limits),
             timeouts: connection_timeouts(&listener.timeouts),
             bounds: Bounds {
@@ -122,6 +124,15 @@ pub(crate) fn head_limits(limits: &Limits) -> HeadLimits {
         request_line: limits.request_line.bytes_usize(),
         headers: limits.headers.bytes_usize(),
         header_count: limits.header_count as usize,
+    }
+}
+
+/// What a client may do on a connection of HTTP/2.
+pub(crate) fn http2_config(limits: &Limits) -> wire::h2::Config {
+    wire::h2::Config {
+        head: head_limits(limits),
+        extended_connect: true,
+        ..wire::h2::Config::default()
     }
 }
 

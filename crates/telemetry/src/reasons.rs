@@ -95,6 +95,8 @@ table! {
         SlowClient, "slow_client", Client,
             "the client was too slow to occupy a connection to a busy upstream";
         Malformed, "malformed_request", Client, "the request was malformed or ambiguous";
+        Http2Error, "http2_error", Client, "the client violated HTTP/2";
+        Http2Flood, "http2_flood", Client, "the client exceeded a limit of HTTP/2";
         RequestLineTooLong, "request_line_too_long", Client, "the request line was too long";
         HeadersTooLarge, "headers_too_large", Client,
             "the header fields were too large or too many";
@@ -140,6 +142,14 @@ table! {
             "more client connections than file descriptors, or no descriptor left";
         Rate, "rate", Client, "rejected by a rate limit (429)";
         Pipeline, "pipeline", Client, "more pipelined bytes than are buffered";
+        Streams, "streams", Client, "more HTTP/2 streams at once than `limits.streams`";
+        RapidReset, "rapid_reset", Client, "too many HTTP/2 requests were cancelled";
+        ProvokedResets, "provoked_resets", Client,
+            "too many HTTP/2 streams had to be reset because of the client";
+        ContinuationFlood, "continuation_flood", Client, "too many CONTINUATION frames of HTTP/2";
+        ControlFrames, "control_frames", Client,
+            "too many PING, SETTINGS, PRIORITY, WINDOW_UPDATE and other control frames of HTTP/2";
+        EmptyFrames, "empty_frames", Client, "too many DATA frames of HTTP/2 without data";
         SlowUpstream, "slow_upstream", Upstream, "an upstream time-out expired (504)";
         UpstreamHeaders, "upstream_headers", Upstream,
             "the response head of an upstream was too large (502)";

@@ -13,7 +13,7 @@ mod message;
 
 pub use extension::PerMessageDeflate;
 pub use frame::{FrameHead, HEAD_BYTES_MAX, Opcode, parse_head, unmask, write_frame};
-pub use handshake::accept_key;
+pub use handshake::{accept_key, encode_key};
 pub use message::{Decoder, Inflate, Message};
 
 /// The longest payload of a control frame (section 5.5).

@@ -93,6 +93,8 @@ fn edge(route: Route) -> ListenerSnapshot {
         proxy_protocol: None,
         tls: None,
         dispatch: Rc::new(One(Rc::new(route))),
+        http1: true,
+        http2: Some(wire::h2::Config::default()),
         head_limits: wire::h1::HeadLimits::default(),
         timeouts: ConnectionTimeouts {
             handshake: Duration::from_secs(10),

@@ -123,7 +123,7 @@ pub(super) fn tls(
     written: &Spanned<ListenerTlsSettings>,
     reader: &mut Reader<'_>,
 ) -> Option<ListenerTls> {
-    let built = written.build(&[b"http/1.1"], written.span, reader)?;
+    let built = written.build(&[b"h2", b"http/1.1"], written.span, reader)?;
     Some(ListenerTls { server: built.server, acme: built.acme, plain_http: written.plain_http })
 }
 

@@ -6,16 +6,17 @@
 //! boxed, so that the period takes less than 1 KiB, which the allocator serves fastest.
 
 use wire::Version;
+use wire::h2::begins_with_preface;
 
-use super::exchange::{Exchange, close_reason};
+use super::connection::NextStep;
+use super::exchange::Http1Exchange;
 use super::head::Persistence;
-use super::next_step::{Connection, NextStep};
 use super::read::{self, HeadError};
 use super::respond;
-use crate::fault_log;
+use crate::connection::Connection;
+use crate::exchange::{close_reason, refused, rejection};
 use crate::listener_snapshot::ListenerSnapshot;
-use message::{Fault, Request};
-use plugin::problem;
+use message::Fault;
 
 /// Requests of one connection that are answered before the worker's other tasks run: a client may
 /// send faster than it can be served.
@@ -54,16 +55,19 @@ pub(super) async fn serve_requests(connection: &Connection) -> NextStep {
                 received => received,
             };
             match received {
-                Ok(Some(received)) => Exchange::new(connection, snapshot, received),
+                Ok(Some(received)) => Http1Exchange::new(connection, snapshot, received),
                 Ok(None) if io.out.borrow().is_empty() => return NextStep::Continue,
                 Ok(None) => match flush(connection).await {
                     Ok(()) => continue,
                     Err(step) => return step,
                 },
+                Err(HeadError::Rejected(_)) if speaks_http2(connection, &snapshot) => {
+                    return NextStep::Http2;
+                }
                 Err(HeadError::Rejected(fault)) => {
                     return Box::pin(reject(connection, &snapshot, fault)).await;
                 }
-                Err(HeadError::Ended(reason)) => return NextStep::Close(reason),
+                Err(HeadError::Ended(reason)) => return NextStep::close(reason),
             }
         };
         let step = exchange.serve().await;
@@ -79,7 +83,21 @@ pub(super) async fn serve_requests(connection: &Connection) -> NextStep {
 /// Sends what is queued.
 async fn flush(connection: &Connection) -> Result<(), NextStep> {
     let patience = connection.service.snapshot().bounds.write_patience;
-    respond::flush(&connection.io, patience).await.map_err(|broken| broken.next_step())
+    respond::flush(&connection.io, patience).await.map_err(|broken| NextStep::End(broken.end()))
+}
+
+/// Whether what is no request of HTTP/1.1 is the preface of HTTP/2, sent with prior knowledge (RFC
+/// 9113 3.3): in the clear, as the first bytes.
+#[cold]
+fn speaks_http2(connection: &Connection, snapshot: &ListenerSnapshot) -> bool {
+    let input = connection.io.input.borrow();
+    let is_first = !connection.io.answering.get();
+    let in_the_clear = snapshot.tls.is_none();
+    is_first
+        && in_the_clear
+        && snapshot.http2.is_some()
+        && !input.is_empty()
+        && begins_with_preface(&input) != Some(false)
 }
 
 /// Responds to bytes that are not a request, and ends the connection.
@@ -87,14 +105,8 @@ async fn reject(connection: &Connection, snapshot: &ListenerSnapshot, fault: Fau
     let io = &connection.io;
     let reason = close_reason(&fault, &io.metrics);
     io.metrics.count_response(fault.status);
-    if let Some(access) = &snapshot.access {
-        access.refused(&connection.facts, &fault);
-    }
-    fault_log::refused(&connection.facts, &fault);
-    let mut response = problem::render(&fault, None, &snapshot.pages);
-    let unknown = Request::blank();
-    snapshot.dispatch.on_generated(&unknown, &mut response);
-    unknown.retire();
+    refused(&connection.facts, snapshot, &fault);
+    let response = rejection(snapshot, &fault);
     io.answering.set(true);
     let options = respond::SendOptions {
         to_head: false,
@@ -108,7 +120,7 @@ async fn reject(connection: &Connection, snapshot: &ListenerSnapshot, fault: Fau
     // A rendered fault is not a stream: it is queued as a whole.
     respond::queue(io, response, &options);
     match respond::flush(io, options.patience).await {
-        Ok(()) => NextStep::Linger(reason),
-        Err(_) => NextStep::Close(reason),
+        Ok(()) => NextStep::linger(reason),
+        Err(_) => NextStep::close(reason),
     }
 }

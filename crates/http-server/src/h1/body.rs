@@ -6,17 +6,14 @@
 
 use std::rc::Rc;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
-use bytes::Bytes;
-use net::clock::{self, Moment};
 use telemetry::LimitHit;
-use wire::h1::{ChunkDecoder, ChunkEvent};
+use wire::h1::{ChunkDecoder, ChunkEvent, Framing};
 
 use super::connection_io::ConnectionIo;
 use super::remainder::Remainder;
-use crate::allowance::Allowance;
-use message::{BodyStream, Fault, FaultKind, Frame, Headers, Patience};
+use crate::receiving::BodyProgress;
+use message::{Body, BodyStream, Bounds, Fault, Frame, Headers, Request};
 
 /// How the body is delimited, and what of it is still to come.
 pub(crate) enum Decoder {
@@ -25,25 +22,12 @@ pub(crate) enum Decoder {
     Done,
 }
 
-/// Bounds of one body.
-#[derive(Clone, Copy)]
-pub(crate) struct BodyBounds {
-    pub(crate) bytes_max: u64,
-    pub(crate) patience: Patience,
-    /// Longest time from now to the end of the body.
-    pub(crate) total: Option<Duration>,
-}
-
 pub(crate) struct RequestBody {
     io: Rc<ConnectionIo>,
     decoder: Decoder,
-    bytes_max: u64,
-    received: u64,
+    progress: BodyProgress,
     /// The client waits for 100 Continue.
     expects: bool,
-    allowance: Allowance,
-    /// When the body has to be whole.
-    ends: Moment,
     failed: bool,
 }
 
@@ -51,20 +35,11 @@ impl RequestBody {
     pub(crate) fn new(
         io: Rc<ConnectionIo>,
         decoder: Decoder,
-        bounds: BodyBounds,
+        bounds: &Bounds,
         expects: bool,
     ) -> RequestBody {
         *io.remainder.borrow_mut() = Remainder::Held;
-        RequestBody {
-            io,
-            decoder,
-            bytes_max: bounds.bytes_max,
-            received: 0,
-            expects,
-            allowance: Allowance::new(bounds.patience),
-            ends: bounds.total.map_or(Moment::NEVER, |total| clock::now().after(total)),
-            failed: false,
-        }
+        RequestBody { io, decoder, progress: BodyProgress::new(bounds), expects, failed: false }
     }
 
     /// The body has been read to its end: the next byte belongs to the next request, even
@@ -79,35 +54,35 @@ impl RequestBody {
         Poll::Ready(Some(Err(fault.closing())))
     }
 
-    /// Counts body bytes against the limit.
-    fn admit(&mut self, data: Bytes) -> Result<Frame, Fault> {
-        self.received += data.len() as u64;
-        if self.received > self.bytes_max {
-            self.io.metrics.hit(LimitHit::Body);
+    fn poll_wait(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, Fault>>> {
+        let io = &self.io;
+        match self.progress.poll_wait(cx, &io.read_timer, &io.held, &io.metrics) {
+            Poll::Ready(fault) => self.fail(fault),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+}
+
+/// Puts the body in place, to be read under the bounds of the route.
+pub(super) fn attach(
+    request: &mut Request,
+    io: &Rc<ConnectionIo>,
+    framing: Framing,
+    expects: bool,
+    bounds: &Bounds,
+    trailers_max: usize,
+) -> Result<(), Fault> {
+    let decoder = match framing {
+        Framing::None | Framing::Length(0) => return Ok(()),
+        Framing::Length(length) if length > bounds.body => {
+            io.metrics.hit(LimitHit::Body);
             return Err(Fault::body_too_large());
         }
-        Ok(Frame::Data(data))
-    }
-
-    fn poll_wait(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, Fault>>> {
-        let again = self.allowance.wait();
-        if self.allowance.noted().is_some_and(|rate| self.io.must_give_way(rate)) {
-            let detail = "too many slow clients hold connections of the server";
-            return self.fail(Fault::new(FaultKind::SlowClient, detail));
-        }
-        let too_late = self.ends <= clock::now();
-        if too_late || self.allowance.is_over() {
-            let (limit, detail) = match too_late {
-                true => (LimitHit::BodyTotal, "the request body was not whole in time"),
-                false => (LimitHit::SlowBody, "the request body arrived too slowly"),
-            };
-            self.io.metrics.hit(limit);
-            return self.fail(Fault::new(FaultKind::BodyTimeout, detail));
-        }
-        self.io.read_timer.set_at(again.min(self.ends));
-        // Never ready: both are later than now. It registers the task.
-        self.io.read_timer.poll(cx).map(|()| None)
-    }
+        Framing::Length(length) => Decoder::Length(length),
+        Framing::Chunked => Decoder::Chunked(ChunkDecoder::new(trailers_max)),
+    };
+    request.body = Body::stream(RequestBody::new(io.clone(), decoder, bounds, expects));
+    Ok(())
 }
 
 impl BodyStream for RequestBody {
@@ -129,7 +104,6 @@ impl BodyStream for RequestBody {
                 }
                 Poll::Ready(Ok(chunk)) => chunk,
             };
-            self.allowance.stop();
             let before = input.len();
             match &mut self.decoder {
                 Decoder::Done => return Poll::Ready(None),
@@ -138,25 +112,25 @@ impl BodyStream for RequestBody {
                         .split_to(input.len().min(usize::try_from(*left).unwrap_or(usize::MAX)));
                     *left -= data.len() as u64;
                     let whole = *left == 0;
-                    self.allowance.moved((before - input.len()) as u64);
+                    self.progress.moved(before - input.len());
                     self.io.unread(input);
                     if whole {
                         self.finish();
                     }
-                    return match self.admit(data) {
+                    return match self.progress.admit(data, &self.io.metrics) {
                         Ok(frame) => Poll::Ready(Some(Ok(frame))),
                         Err(fault) => self.fail(fault),
                     };
                 }
                 Decoder::Chunked(decoder) => {
                     let event = decoder.next(&mut input);
-                    self.allowance.moved((before - input.len()) as u64);
+                    self.progress.moved(before - input.len());
                     self.io.unread(input);
                     match event {
                         Err(reject) => return self.fail(Fault::rejected(reject)),
                         Ok(ChunkEvent::NeedMore) => {}
                         Ok(ChunkEvent::Data(data)) => {
-                            return match self.admit(data) {
+                            return match self.progress.admit(data, &self.io.metrics) {
                                 Ok(frame) => Poll::Ready(Some(Ok(frame))),
                                 Err(fault) => self.fail(fault),
                             };

@@ -18,6 +18,7 @@ use telemetry::{LimitHit, WorkerMetrics};
 
 use super::head;
 use super::remainder::Remainder;
+use crate::receiving::HeldByExchange;
 use message::{Headers, HeldResource, Inform};
 
 /// Pipelined bytes that are taken from the kernel while an exchange is in flight; beyond that the
@@ -46,7 +47,7 @@ pub(crate) struct ConnectionIo {
     /// The client knows interim responses.
     pub(crate) interim: Cell<bool>,
     /// What the exchange holds that others wait for.
-    held: RefCell<Option<Weak<dyn HeldResource>>>,
+    pub(crate) held: HeldByExchange,
     /// Since when the connection waits for a request; `None` while it has one.
     pub(crate) idle_since: Cell<Option<Moment>>,
     /// Its descriptor is needed elsewhere: it closes instead of waiting on.
@@ -68,7 +69,7 @@ impl ConnectionIo {
             remainder: RefCell::new(Remainder::None),
             answering: Cell::new(false),
             interim: Cell::new(false),
-            held: RefCell::new(None),
+            held: HeldByExchange::default(),
             idle_since: Cell::new(None),
             is_shed: Cell::new(false),
             metrics,
@@ -147,17 +148,6 @@ impl ConnectionIo {
         sent
     }
 
-    /// True if the exchange, which has waited for its client for a while and moved `rate` bytes a
-    /// second, has to end so that others get what it holds.
-    pub(super) fn must_give_way(&self, rate: u64) -> bool {
-        let held = self.held.borrow().as_ref().and_then(Weak::upgrade);
-        let must = held.is_some_and(|held| held.must_give_way(rate));
-        if must {
-            self.metrics.hit(LimitHit::SlowClients);
-        }
-        must
-    }
-
     fn note_sent(&self, sent: u64) {
         self.sent.set(self.sent.get() + sent);
         self.metrics.bytes_sent.add(sent);
@@ -218,7 +208,7 @@ impl Inform for ConnectionIo {
     }
 
     fn hold(&self, held: Weak<dyn HeldResource>) {
-        *self.held.borrow_mut() = Some(held);
+        self.held.set(held);
     }
 }
 

@@ -9,9 +9,9 @@ use bytes::Bytes;
 use telemetry::CloseReason;
 use wire::h1::{ChunkDecoder, ChunkEvent};
 
-use super::body::{BodyBounds, Decoder, RequestBody};
+use super::body::{Decoder, RequestBody};
+use super::connection::NextStep;
 use super::connection_io::ConnectionIo;
-use super::next_step::NextStep;
 use super::remainder::Remainder;
 use crate::listener_snapshot::Service;
 use message::{BodyStream, Bounds};
@@ -64,19 +64,15 @@ pub(super) async fn rest_of_body(
         Remainder::None => return NextStep::Continue,
         Remainder::Bytes(left) => Decoder::Length(left),
         Remainder::Chunks(decoder) => Decoder::Chunked(decoder),
-        Remainder::Lost | Remainder::Held => return NextStep::Linger(CloseReason::BodyUnread),
+        Remainder::Lost | Remainder::Held => return NextStep::linger(CloseReason::BodyUnread),
     };
-    let bounds = BodyBounds {
-        bytes_max: REST_BYTES_MAX,
-        patience: bounds.body_patience,
-        total: bounds.body_total,
-    };
-    let mut rest = RequestBody::new(io.clone(), decoder, bounds, false);
+    let bounds = Bounds { body: REST_BYTES_MAX, ..*bounds };
+    let mut rest = RequestBody::new(io.clone(), decoder, &bounds, false);
     loop {
         match std::future::poll_fn(|cx| rest.poll_frame(cx)).await {
             Some(Ok(_)) => {}
-            Some(Err(_)) => return NextStep::Linger(CloseReason::BodyUnread),
-            None if service.is_draining() => return NextStep::Close(CloseReason::Drain),
+            Some(Err(_)) => return NextStep::linger(CloseReason::BodyUnread),
+            None if service.is_draining() => return NextStep::close(CloseReason::Drain),
             None => return NextStep::Continue,
         }
     }

@@ -77,6 +77,13 @@ pub(crate) fn compose_and_send(
     })
 }
 
+/// The value of the Date field.
+pub(crate) fn date() -> [u8; 29] {
+    let mut value = [0; 29];
+    value.copy_from_slice(&date_line()[6..35]);
+    value
+}
+
 /// The Date field with its end, made once a second (RFC 9110 6.6.1).
 fn date_line() -> [u8; DATE_LINE] {
     DATE.with(|cell| {

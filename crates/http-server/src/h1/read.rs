@@ -8,10 +8,10 @@ use bytes::Buf;
 use telemetry::{CloseReason, LimitHit};
 use wire::h1::{Framing, HeadLimits, parse_request};
 
-use super::build_request;
 use super::connection_io::ConnectionIo;
-use super::next_step::Connection;
 use super::respond;
+use crate::build_request;
+use crate::connection::Connection;
 use crate::listener_snapshot::ListenerSnapshot;
 use message::{Fault, FaultKind, Headers, Request};
 
@@ -41,7 +41,8 @@ pub(super) struct ReceivedRequest {
     length: usize,
 }
 
-/// Takes a head that is there in full. Part of one stays in the input.
+/// Takes a head that is there in full. Part of one stays in the input, and so do bytes that are
+/// none: they may be the preface of HTTP/2.
 pub(super) fn take(
     connection: &Connection,
     snapshot: &ListenerSnapshot,
@@ -49,12 +50,12 @@ pub(super) fn take(
     let io: &ConnectionIo = &connection.io;
     let mut input = io.input.take();
     if !input.is_empty() {
-        let taken = parse(&input, connection, snapshot)?;
-        if let Some(received) = &taken {
+        let taken = parse(&input, connection, snapshot);
+        if let Ok(Some(received)) = &taken {
             input.advance(received.length);
         }
         io.unread(input);
-        return Ok(taken);
+        return Ok(taken?);
     }
     if io.drained.take() {
         return Ok(None);
@@ -63,8 +64,8 @@ pub(super) fn take(
     let received = io.stream.try_receive_with(|bytes| {
         taken = parse(bytes, connection, snapshot);
         match &taken {
-            Ok(received) => received.as_ref().map_or(0, |received| received.length),
-            Err(_) => bytes.len(),
+            Ok(Some(received)) => received.length,
+            Ok(None) | Err(_) => 0,
         }
     });
     match received {
@@ -139,10 +140,17 @@ pub(super) async fn rest_of_head(
         if !ends_line && !has_outgrown(partial.len(), has_line, &snapshot.head_limits) {
             continue;
         }
-        if let Some(received) = parse(&partial, connection, snapshot)? {
-            partial.advance(received.length);
-            io.unread(partial.freeze());
-            return Ok(received);
+        match parse(&partial, connection, snapshot) {
+            Ok(None) => {}
+            Ok(Some(received)) => {
+                partial.advance(received.length);
+                io.unread(partial.freeze());
+                return Ok(received);
+            }
+            Err(fault) => {
+                io.unread(partial.freeze());
+                return Err(fault.into());
+            }
         }
     }
 }

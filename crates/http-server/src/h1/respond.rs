@@ -4,22 +4,19 @@
 //! is asked for more only while the queue is short, so a slow client slows its source.
 
 use std::future::poll_fn;
-use std::io;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use bytes::{BufMut, Bytes, BytesMut};
 use net::{FileRange, task};
-use telemetry::{CloseReason, LimitHit};
 use wire::Version;
 use wire::h1::{CHUNK_END, LAST_CHUNK_LINE, chunk_head, trailer_section};
 
 use super::connection_io::ConnectionIo;
 use super::head::{self, Framing, Persistence};
-use super::next_step::NextStep;
-use crate::allowance::Allowance;
-use message::{Body, BodyStream, Fault, Frame, Headers, Patience, Response, Side};
+use crate::sending::{Broken, ContentCount, WriteProgress};
+use message::{Body, BodyStream, Fault, Frame, Headers, Patience, Response};
 
 /// Bytes that may wait for the client before a streamed body is no longer asked for more.
 const QUEUE_BYTES_MAX: u64 = 64 * 1024;
@@ -46,49 +43,6 @@ pub(super) struct Queued {
     pub(super) body_bytes: u64,
     /// The body that has to be waited for.
     pub(super) stream: Option<Box<Streaming>>,
-}
-
-/// Why a response did not reach its client.
-pub(super) enum Broken {
-    Write(io::Error),
-    WriteTimeout,
-    /// Too many slow clients held connections of the server, and this one was the slowest.
-    SlowClient,
-    ClientGone,
-    /// The body failed after the head was out.
-    Body {
-        fault: Box<Fault>,
-        delimited: bool,
-    },
-}
-
-impl Broken {
-    pub(super) fn reason(&self) -> CloseReason {
-        match self {
-            Broken::Write(error) if error.kind() == io::ErrorKind::ConnectionReset => {
-                CloseReason::ClientReset
-            }
-            Broken::Write(_) => CloseReason::WriteFailed,
-            Broken::WriteTimeout => CloseReason::WriteTimeout,
-            Broken::SlowClient => CloseReason::SlowClient,
-            Broken::ClientGone => CloseReason::ClientGone,
-            Broken::Body { fault, .. } => match fault.side() {
-                Side::Upstream => CloseReason::UpstreamAborted,
-                Side::Client => CloseReason::ClientGone,
-                Side::Us => CloseReason::ResponseAborted,
-            },
-        }
-    }
-
-    pub(super) fn next_step(&self) -> NextStep {
-        match self {
-            // Without a length the client takes the close for the end: only a reset tells it.
-            Broken::Body { delimited: false, .. } | Broken::WriteTimeout | Broken::SlowClient => {
-                NextStep::Abort(self.reason())
-            }
-            _ => NextStep::Close(self.reason()),
-        }
-    }
 }
 
 /// Queues a response: its head, and its body unless that arrives over time.
@@ -134,8 +88,7 @@ pub(super) fn queue(io: &Rc<ConnectionIo>, response: Response, options: &SendOpt
                 out.push_file(range);
             }
             Body::Stream(body) => {
-                let streaming = Streaming { body, framing, sent: 0, ended: false };
-                stream = Some(Box::new(streaming));
+                stream = Some(Box::new(Streaming::new(body, framing)));
             }
         }
     }
@@ -144,7 +97,7 @@ pub(super) fn queue(io: &Rc<ConnectionIo>, response: Response, options: &SendOpt
 
 /// Sends everything that waits, to a client that may be this slow.
 pub(super) async fn flush(io: &ConnectionIo, patience: Patience) -> Result<(), Broken> {
-    let mut progress = Progress::new(patience);
+    let mut progress = WriteProgress::new(patience);
     poll_fn(|cx| match io.poll_flush(cx) {
         Poll::Ready(sent) => Poll::Ready(sent.map_err(Broken::Write)),
         Poll::Pending => progress.poll(io, cx).map(Err),
@@ -152,58 +105,11 @@ pub(super) async fn flush(io: &ConnectionIo, patience: Patience) -> Result<(), B
     .await
 }
 
-/// How slowly the client takes the response, while there is something for it to take.
-struct Progress {
-    allowance: Allowance,
-    /// What the kernel had taken when it was last looked at.
-    sent: u64,
-    /// What of it the client's kernel had confirmed.
-    confirmed: u64,
-}
-
-impl Progress {
-    fn new(patience: Patience) -> Progress {
-        Progress { allowance: Allowance::new(patience), sent: u64::MAX, confirmed: 0 }
-    }
-
-    fn poll(&mut self, io: &ConnectionIo, cx: &mut Context<'_>) -> Poll<Broken> {
-        if io.sent.get() != self.sent {
-            self.look(io);
-        }
-        let mut again = self.allowance.wait();
-        let rate = self.allowance.noted();
-        if rate.is_some() || self.allowance.is_over() {
-            // The kernel says that there is room again only after a good part of its buffer has
-            // gone: a client that reads slowly is not one that does not read.
-            self.look(io);
-            again = self.allowance.wait();
-        }
-        if self.allowance.is_over() {
-            io.metrics.hit(LimitHit::SlowReader);
-            return Poll::Ready(Broken::WriteTimeout);
-        }
-        if rate.is_some_and(|rate| io.must_give_way(rate)) {
-            return Poll::Ready(Broken::SlowClient);
-        }
-        io.write_timer.set_at(again);
-        // Never ready: it is later than now. It registers the task.
-        io.write_timer.poll(cx).map(|()| Broken::WriteTimeout)
-    }
-
-    /// Credits the client with what it has confirmed.
-    fn look(&mut self, io: &ConnectionIo) {
-        self.sent = io.sent.get();
-        let confirmed = self.sent.saturating_sub(io.stream.unacknowledged() as u64);
-        self.allowance.moved(confirmed.saturating_sub(self.confirmed));
-        self.confirmed = self.confirmed.max(confirmed);
-    }
-}
-
 /// A response whose body arrives while it is sent.
 pub(super) struct Streaming {
     body: Box<dyn BodyStream>,
     framing: Framing,
-    sent: u64,
+    count: ContentCount,
     ended: bool,
 }
 
@@ -220,8 +126,16 @@ impl Drop for Cut<'_> {
 }
 
 impl Streaming {
+    fn new(body: Box<dyn BodyStream>, framing: Framing) -> Streaming {
+        let announced = match framing {
+            Framing::Length(length) => Some(length),
+            _ => None,
+        };
+        Streaming { body, framing, count: ContentCount::new(announced), ended: false }
+    }
+
     pub(super) fn body_bytes(&self) -> u64 {
-        self.sent
+        self.count.sent
     }
 
     /// Sends the body to its end.
@@ -230,7 +144,7 @@ impl Streaming {
         io: &ConnectionIo,
         options: &SendOptions,
     ) -> Result<(), Broken> {
-        let mut progress = Progress::new(options.patience);
+        let mut progress = WriteProgress::new(options.patience);
         let mut failed = pin!(io.stream.failed());
         let mut cut = Cut((self.framing == Framing::Close).then_some(io));
         let run = |cx: &mut Context<'_>| {
@@ -246,7 +160,7 @@ impl Streaming {
         cx: &mut Context<'_>,
         io: &ConnectionIo,
         half_close: bool,
-        progress: &mut Progress,
+        progress: &mut WriteProgress,
         failed: Pin<&mut impl Future<Output = ()>>,
     ) -> Poll<Result<(), Broken>> {
         loop {
@@ -254,7 +168,7 @@ impl Streaming {
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(Broken::Write(error))),
                 Poll::Ready(Ok(())) => {
                     // What follows waits for the body, not for the client.
-                    progress.allowance.stop();
+                    progress.stop();
                     true
                 }
                 Poll::Pending => false,
@@ -300,10 +214,8 @@ impl Streaming {
                 Ok(())
             }
             Some(Err(fault)) => Err(self.failed(fault)),
-            None if matches!(self.framing, Framing::Length(length) if length != self.sent) => {
-                Err(self.failed(Fault::internal("a body was shorter than announced")))
-            }
             None => {
+                self.count.end().map_err(|fault| self.failed(fault))?;
                 self.end(io, None);
                 Ok(())
             }
@@ -314,22 +226,11 @@ impl Streaming {
         Broken::Body { fault: Box::new(fault), delimited: self.framing != Framing::Close }
     }
 
-    /// Counts content against the length that was promised.
-    fn admit(&mut self, length: u64) -> Result<(), Broken> {
-        self.sent += length;
-        match self.framing {
-            Framing::Length(promised) if self.sent > promised => {
-                Err(self.failed(Fault::internal("a body was longer than announced")))
-            }
-            _ => Ok(()),
-        }
-    }
-
     fn data(&mut self, io: &ConnectionIo, data: Bytes) -> Result<(), Broken> {
         if data.is_empty() {
             return Ok(()); // an empty chunk would end the body
         }
-        self.admit(data.len() as u64)?;
+        self.count.add(data.len() as u64).map_err(|fault| self.failed(fault))?;
         let chunked = self.framing == Framing::Chunked;
         let mut out = io.out.borrow_mut();
         if !out.is_empty() && data.len() <= WAITING_COPIED_MAX {
@@ -350,7 +251,7 @@ impl Streaming {
         if range.length == 0 {
             return Ok(());
         }
-        self.admit(range.length)?;
+        self.count.add(range.length).map_err(|fault| self.failed(fault))?;
         let chunked = self.framing == Framing::Chunked;
         let mut out = io.out.borrow_mut();
         if chunked {
@@ -426,7 +327,7 @@ mod tests {
                 let (ours, client) = net::Stream::pair().unwrap();
                 let io = ConnectionIo::new(ours, telemetry::Telemetry::new().worker(0));
                 let body = Box::new(Nothing);
-                let mut streaming = Streaming { body, framing, sent: 0, ended: false };
+                let mut streaming = Streaming::new(body, framing);
                 let block = Bytes::from(vec![b'x'; 64 * 1024]);
                 // The first is sent at once as a rule.
                 assert!(streaming.data(&io, Bytes::copy_from_slice(&block[..1])).is_ok());

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use telemetry::CloseReason;
 
 use super::connection_io::ConnectionIo;
-use super::next_step::Connection;
+use crate::connection::Connection;
 use crate::listener_snapshot::Service;
 use message::{Duplex, Ending, Takeover};
 

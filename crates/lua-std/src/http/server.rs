@@ -115,6 +115,8 @@ fn listener_snapshot(
         proxy_protocol: None,
         tls,
         dispatch: Rc::new(SingleRoute(Rc::new(route))),
+        http1: true,
+        http2: Some(wire::h2::Config::default()),
         head_limits: wire::h1::HeadLimits::default(),
         timeouts: ConnectionTimeouts {
             handshake: options.head,

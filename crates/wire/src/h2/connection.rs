@@ -142,6 +142,7 @@ pub struct Connection<P = Bytes> {
     reset_streams: VecDeque<u32>,
     /// A priority that came before its request.
     early_priority: Option<(u32, Priority)>,
+    refused: u32,
     going_away: GoingAway,
     peer_went_away: bool,
     // Flow control of the connection.
@@ -196,6 +197,7 @@ impl<P: Payload> Connection<P> {
             next_stream: 1,
             reset_streams: VecDeque::new(),
             early_priority: None,
+            refused: 0,
             going_away: GoingAway::No,
             peer_went_away: false,
             send_window: i64::from(DEFAULT_WINDOW),
@@ -267,6 +269,25 @@ impl<P: Payload> Connection<P> {
         stream.unreleased -= bytes;
         self.credit_stream(key, bytes);
         self.credit_connection(bytes);
+    }
+
+    /// Gives the peer credit for data that the application will not use, on the connection alone:
+    /// the stream gets no more of it than its window.
+    pub fn discard(&mut self, key: StreamKey) {
+        let Some(stream) = self.streams.get_mut(key) else { return };
+        let unreleased = std::mem::take(&mut stream.unreleased);
+        self.credit_connection(unreleased);
+    }
+
+    /// Streams refused since the last call: the peer had more open than it may.
+    pub fn take_refused(&mut self) -> u32 {
+        std::mem::take(&mut self.refused)
+    }
+
+    /// Whether a frame, or a field section of several, has arrived in part. DATA is passed on as it
+    /// arrives, so it does not count.
+    pub fn is_within_frame(&self) -> bool {
+        self.block.is_some() || !self.partial.is_empty()
     }
 
     /// Ends a stream at once, for example because the application gave it up.

@@ -104,6 +104,7 @@ impl<P: Payload> Connection<P> {
             }
             Target::Refused => {
                 self.skip(block)?;
+                self.refused += 1;
                 self.budgets.provoked()?;
                 self.reset_number(id, ErrorCode::REFUSED_STREAM);
                 Ok(None)

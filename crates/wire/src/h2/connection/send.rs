@@ -59,7 +59,11 @@ impl<P: Payload> Connection<P> {
             stream.send_window -= len as i64;
             self.send_window -= len as i64;
             self.budgets.data_sent(bytes.len());
-            self.chunk_sent(key, ends);
+            if ends {
+                self.end_sending(key);
+            } else {
+                self.drained.push_back(key);
+            }
             return Ok(());
         }
         stream.pending = Some(payload);
@@ -90,14 +94,33 @@ impl<P: Payload> Connection<P> {
         self.streams.get(key).is_some_and(ready)
     }
 
-    /// The next stream whose content has been sent and that can take more.
+    /// The next stream whose content has been sent: it can take more, or has ended.
     pub fn take_drained(&mut self) -> Option<StreamKey> {
         while let Some(key) = self.drained.pop_front() {
-            if self.is_ready(key) {
+            if self.pending(key) == 0 {
                 return Some(key);
             }
         }
         None
+    }
+
+    /// Bytes of content of the stream that were not sent yet.
+    pub fn pending(&self, key: StreamKey) -> u64 {
+        let pending = self.streams.get(key).and_then(|stream| stream.pending.as_ref());
+        pending.map_or(0, Payload::len)
+    }
+
+    /// Bytes of content that the peer's windows allow on the stream now.
+    pub fn window(&self, key: StreamKey) -> u64 {
+        let window = self.streams.get(key).map_or(0, |stream| stream.send_window);
+        window.min(self.send_window).max(0) as u64
+    }
+
+    /// Whether the window of the stream holds its content back. Other streams may still send.
+    pub fn is_blocked(&self, key: StreamKey) -> bool {
+        let blocked =
+            |stream: &super::Stream<P>| stream.pending.is_some() && stream.send_window <= 0;
+        self.streams.get(key).is_some_and(blocked)
     }
 
     /// Whether there is anything that can be sent now.
@@ -169,7 +192,10 @@ impl<P: Payload> Connection<P> {
     }
 
     fn chunk_sent(&mut self, key: StreamKey, ends: bool) {
-        if ends { self.end_sending(key) } else { self.drained.push_back(key) }
+        self.drained.push_back(key);
+        if ends {
+            self.end_sending(key);
+        }
     }
 
     fn end_sending(&mut self, key: StreamKey) {
@@ -197,6 +223,7 @@ impl<P: Payload> Connection<P> {
         if is_empty {
             // The end of content that is not in memory: a frame without data needs no window.
             stream.pending = None;
+            self.drained.push_back(key);
             frame::write(&mut self.out, frame::DATA, frame::END_STREAM, key.id, b"");
             return self.end_sending(key);
         }

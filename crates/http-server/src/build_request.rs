@@ -4,23 +4,20 @@ use std::net::IpAddr;
 use std::rc::Rc;
 
 use wire::forwarded::{Element, Node, parse_forwarded, x_forwarded_for};
-use wire::h1::{ChunkDecoder, Framing, RequestHead, TargetForm};
+use wire::h1::{RequestHead, TargetForm};
 use wire::target::PathFault;
 use wire::{Known, Method, alias, token};
 
-use super::body::{BodyBounds, Decoder, RequestBody};
-use super::connection_io::ConnectionIo;
 use crate::listener_snapshot::ListenerSnapshot;
 use crate::trusted_proxies::TrustedProxies;
-use message::{Body, Fault, FaultKind, Headers, Request, Target};
 use message::{ConnectionFacts, Scheme};
+use message::{Fault, FaultKind, Headers, Request, Target};
 
 /// Fields that Connection may name: each is looked for among all that there are.
 const NAMED_MAX: usize = 64;
 
-/// Makes the request whose head was parsed. Its body comes later, with [`attach_body`]: its bounds
-/// are the route's.
-pub(super) fn request(
+/// Makes the request whose head was parsed. Its body comes later: its bounds are the route's.
+pub(crate) fn request(
     head: RequestHead,
     mut headers: Headers,
     facts: &Rc<ConnectionFacts>,
@@ -125,28 +122,6 @@ fn target(bytes: &[u8], head: &RequestHead, target: &mut Target) -> Result<(), P
             target.assign(&raw, path.len())
         }
     }
-}
-
-/// Puts the body in place, to be read under the bounds of the route.
-pub(super) fn attach_body(
-    request: &mut Request,
-    io: &Rc<ConnectionIo>,
-    framing: Framing,
-    expects: bool,
-    bounds: BodyBounds,
-    trailers_max: usize,
-) -> Result<(), Fault> {
-    let decoder = match framing {
-        Framing::None | Framing::Length(0) => return Ok(()),
-        Framing::Length(length) if length > bounds.bytes_max => {
-            io.metrics.hit(telemetry::LimitHit::Body);
-            return Err(Fault::body_too_large());
-        }
-        Framing::Length(length) => Decoder::Length(length),
-        Framing::Chunked => Decoder::Chunked(ChunkDecoder::new(trailers_max)),
-    };
-    request.body = Body::stream(RequestBody::new(io.clone(), decoder, bounds, expects));
-    Ok(())
 }
 
 /// Reads the list of forwarders from the nearest outwards; the first that is not trusted is the

@@ -1,0 +1,176 @@
+//! One request while it is served, over any version of HTTP.
+//!
+//! Owns what is the same however the request came: its route, the response that comes of it, the
+//! counters and the access log. The siblings `h1` and `h2` receive the request, watch the client
+//! and send the response.
+
+use std::rc::Rc;
+
+use telemetry::{CloseReason, WorkerMetrics};
+use wire::Known;
+
+use crate::fault_log;
+use crate::listener_snapshot::ListenerSnapshot;
+use crate::secure;
+use message::{Bounds, ConnectionFacts, Fault, HandlerResult, Inform, Request, Response};
+use plugin::{Route, problem};
+
+/// nginx's status for a client that left without a response. It is logged and never sent.
+pub(crate) const CLIENT_GONE: u16 = 499;
+
+/// A request that is being served.
+pub(crate) struct Exchange {
+    pub(crate) snapshot: Rc<ListenerSnapshot>,
+    pub(crate) request: Box<Request>,
+    pub(crate) route: Option<Rc<Route>>,
+    pub(crate) bounds: Bounds,
+    /// The response was there without waiting, after hardly any time.
+    pub(crate) instant: bool,
+}
+
+/// What a request becomes.
+pub(crate) struct Conclusion {
+    pub(crate) response: Response,
+    /// Why the connection ends with the response, if a fault says so.
+    pub(crate) close: Option<CloseReason>,
+    /// Nothing is sent.
+    pub(crate) is_unanswered: bool,
+}
+
+impl Exchange {
+    pub(crate) fn new(
+        snapshot: Rc<ListenerSnapshot>,
+        request: Box<Request>,
+        metrics: &WorkerMetrics,
+    ) -> Exchange {
+        metrics.requests_in_flight.add(1);
+        let bounds = snapshot.bounds;
+        Exchange { snapshot, request, route: None, bounds, instant: false }
+    }
+
+    /// Finds the route and has `attach` put the request's body in place, or gives what comes of the
+    /// request before any filter sees it: no route, `OPTIONS *`, a body above the limit.
+    pub(crate) fn dispatch(
+        &mut self,
+        informer: &Rc<impl Inform + 'static>,
+        attach: impl FnOnce(&mut Request, &Bounds) -> Result<(), Fault>,
+    ) -> Option<Box<HandlerResult>> {
+        let request = &mut self.request;
+        let tls = self.snapshot.tls.as_ref();
+        let early = tls.and_then(|tls| secure::unsuitable(request, tls));
+        let found = if early.is_some() || request.target.is_asterisk() {
+            None
+        } else {
+            Some(self.snapshot.dispatch.dispatch(request))
+        };
+        if let Some(Ok(route)) = &found {
+            let info = &route.info;
+            self.bounds = info.bounds.over(self.bounds);
+            info.metrics.in_flight.add(1);
+            request.informer = Some(informer.clone());
+            request.route = Some(info.clone());
+        }
+        // Even a request without a route has its body put in place: its rest must be known.
+        let attached = attach(request, &self.bounds);
+        match (found, attached) {
+            (Some(Ok(route)), attached) => {
+                let route = self.route.insert(route);
+                let early = attached.err()?;
+                Some(Box::new(Err(route.on_early_fault(request, early))))
+            }
+            (_, Err(fault)) | (Some(Err(fault)), _) => Some(Box::new(Err(fault))),
+            (None, Ok(())) => {
+                let mut outcome = early.unwrap_or_else(|| Box::new(Ok(options_asterisk())));
+                if let Ok(response) = &mut *outcome {
+                    self.snapshot.dispatch.on_generated(request, response);
+                }
+                Some(outcome)
+            }
+        }
+    }
+
+    /// The response, or the one that a fault becomes.
+    pub(crate) fn conclude(
+        &mut self,
+        outcome: HandlerResult,
+        metrics: &WorkerMetrics,
+    ) -> Conclusion {
+        match outcome {
+            // RFC 9110 15.2: an interim response ends no exchange; only a switch of protocols does.
+            Ok(response) if response.status < 200 && response.takeover.is_none() => {
+                let fault = Fault::internal("a handler answered with an interim status");
+                self.failed(&fault, metrics)
+            }
+            Ok(response) => Conclusion { response, close: None, is_unanswered: false },
+            Err(fault) => self.failed(&fault, metrics),
+        }
+    }
+
+    #[cold]
+    fn failed(&mut self, fault: &Fault, metrics: &WorkerMetrics) -> Conclusion {
+        let request = &mut self.request;
+        request.notes.fault = Some(fault.slug());
+        fault_log::answered(request, fault);
+        let snapshot = &self.snapshot;
+        let (route, pages) = (self.route.as_deref(), &snapshot.pages);
+        let response = problem::respond(fault, request, route, pages, &*snapshot.dispatch);
+        let close = fault.close.then(|| close_reason(fault, metrics));
+        Conclusion { response, close, is_unanswered: fault.is_unanswered() }
+    }
+
+    /// The body of the response failed after the head was sent.
+    pub(crate) fn broke_off(&mut self, fault: &Fault) {
+        self.request.notes.fault = Some(fault.slug());
+        fault_log::broke_off(&self.request, fault);
+    }
+
+    /// Counts and logs the end of the exchange.
+    pub(crate) fn log(&mut self, metrics: &WorkerMetrics, status: u16, body_bytes: u64) {
+        metrics.requests_in_flight.add(-1);
+        metrics.count_response(status);
+        let now_us = match self.instant {
+            true => net::clock::recent_us(),
+            false => net::clock::precise_us(),
+        };
+        let duration_us = now_us.saturating_sub(self.request.began_us);
+        if let Some(route) = &self.request.route {
+            route.metrics.in_flight.add(-1);
+            route.metrics.finished(status, duration_us);
+        }
+        if let Some(access) = &self.snapshot.access {
+            access.answered(&self.request, status, body_bytes, duration_us);
+        }
+    }
+}
+
+/// Logs bytes that are no request.
+pub(crate) fn refused(facts: &ConnectionFacts, snapshot: &ListenerSnapshot, fault: &Fault) {
+    if let Some(access) = &snapshot.access {
+        access.refused(facts, fault);
+    }
+    fault_log::refused(facts, fault);
+}
+
+/// The response to what is no request.
+pub(crate) fn rejection(snapshot: &ListenerSnapshot, fault: &Fault) -> Response {
+    let mut response = problem::render(fault, None, &snapshot.pages);
+    let unknown = Request::blank();
+    snapshot.dispatch.on_generated(&unknown, &mut response);
+    unknown.retire();
+    response
+}
+
+/// `OPTIONS *` asks what the server can do, not any resource (RFC 9110 9.3.7).
+fn options_asterisk() -> Response {
+    let mut response = Response::new(204);
+    response.headers.append(Known::Allow, "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
+    response
+}
+
+/// The close reason of a fault; counts its limit.
+pub(crate) fn close_reason(fault: &Fault, metrics: &WorkerMetrics) -> CloseReason {
+    if let Some(limit) = fault.kind.limit() {
+        metrics.hit(limit);
+    }
+    fault.kind.close_reason()
+}

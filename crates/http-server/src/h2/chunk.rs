@@ -1,0 +1,71 @@
+//! Content on its way through the protocol to the send queue.
+
+use std::rc::Rc;
+
+use bytes::{BufMut, Bytes};
+use net::{FileRange, Outgoing};
+use wire::h2::{Output, Payload};
+
+use crate::h1::compose;
+
+/// Content of a response.
+#[derive(Debug)]
+pub(super) enum Chunk {
+    Bytes(Bytes),
+    /// Bytes that the worker stores: they are copied, which costs less than counting them.
+    Kept(Rc<[u8]>),
+    File(FileRange),
+}
+
+impl Payload for Chunk {
+    fn len(&self) -> u64 {
+        match self {
+            Chunk::Bytes(bytes) => bytes.len() as u64,
+            Chunk::Kept(bytes) => bytes.len() as u64,
+            Chunk::File(range) => range.length,
+        }
+    }
+
+    fn split_to(&mut self, len: usize) -> Chunk {
+        if let Chunk::Kept(bytes) = self {
+            *self = Chunk::Bytes(Bytes::copy_from_slice(bytes));
+        }
+        match self {
+            Chunk::Bytes(bytes) => Chunk::Bytes(bytes.split_to(len)),
+            Chunk::File(range) => {
+                let first = FileRange { length: len as u64, ..range.clone() };
+                range.offset += len as u64;
+                range.length -= len as u64;
+                Chunk::File(first)
+            }
+            // Replaced above.
+            Chunk::Kept(_) => Chunk::Bytes(Bytes::new()),
+        }
+    }
+
+    fn as_slice(&self) -> Option<&[u8]> {
+        match self {
+            Chunk::Bytes(bytes) => Some(bytes),
+            Chunk::Kept(bytes) => Some(bytes),
+            Chunk::File(_) => None,
+        }
+    }
+}
+
+/// The send queue of a connection.
+pub(super) struct SendQueue<'a>(pub(super) &'a mut Outgoing);
+
+impl Output<Chunk> for SendQueue<'_> {
+    fn frames(&mut self, bytes: &mut Vec<u8>) {
+        self.0.push(compose(bytes.len(), |room| room.put_slice(bytes)));
+        bytes.clear();
+    }
+
+    fn payload(&mut self, payload: Chunk) {
+        match payload {
+            Chunk::Bytes(bytes) => self.0.push(bytes),
+            Chunk::Kept(bytes) => self.0.push(Bytes::copy_from_slice(&bytes)),
+            Chunk::File(range) => self.0.push_file(range),
+        }
+    }
+}

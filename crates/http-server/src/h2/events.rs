@@ -1,0 +1,108 @@
+//! From the events of the protocol to the streams and their exchanges.
+
+use std::rc::Rc;
+use std::task::Context;
+
+use wire::Reject;
+use wire::h1::{Framing, RequestHead, Span};
+use wire::h2::{Event, StreamKey};
+
+use super::driver::Http2Connection;
+use super::exchange::{self, Incoming};
+use super::respond;
+use super::stream::Stream;
+use super::tunnel;
+use crate::build_request;
+use crate::exchange::{Exchange, close_reason, refused, rejection};
+use message::{Fault, Headers};
+
+impl Http2Connection {
+    /// Handles one event. The protocol still has the fields of a request or of trailers.
+    pub(super) fn handle(self: &Rc<Self>, event: Event, cx: &mut Context<'_>) {
+        match event {
+            Event::Request { stream, head, protocol, .. } => {
+                self.request(stream, head, protocol, cx);
+            }
+            Event::Rejected { stream, reject } => self.reject(stream, &Fault::rejected(reject)),
+            Event::Data { stream, data, ends } => match self.stream(stream) {
+                Some(stream) => stream.push(data, ends),
+                None => self.protocol.borrow_mut().discard(stream),
+            },
+            Event::Trailers { stream } => {
+                if let Some(stream) = self.stream(stream) {
+                    stream.push_trailers(self.received_fields());
+                }
+            }
+            Event::Malformed { stream, reject } => {
+                self.refused(&Fault::rejected(reject));
+                self.gone(stream);
+            }
+            Event::Reset { stream, .. } => self.gone(Some(stream)),
+            // The protocol ends the connection once its streams have. Servers receive no responses.
+            Event::GoAway { .. } | Event::Response { .. } => {}
+        }
+    }
+
+    fn received_fields(&self) -> Headers {
+        let protocol = self.protocol.borrow();
+        let fields = protocol.fields();
+        Headers::received(&fields.text, &fields.spans)
+    }
+
+    fn gone(&self, stream: Option<StreamKey>) {
+        if let Some(stream) = stream.and_then(|key| self.stream(key)) {
+            stream.gone();
+        }
+    }
+
+    fn request(
+        self: &Rc<Self>,
+        key: StreamKey,
+        head: RequestHead,
+        protocol: Option<Span>,
+        cx: &mut Context<'_>,
+    ) {
+        let snapshot = self.service.snapshot();
+        let headers = self.received_fields();
+        let is_tunnel = protocol.is_some();
+        if let Some(protocol) = protocol
+            && !protocol.of(headers.text()).eq_ignore_ascii_case(tunnel::WEBSOCKET)
+        {
+            return self.reject(key, &Fault::rejected(Reject::ConnectRefused));
+        }
+        let framing = if is_tunnel { Framing::None } else { head.framing };
+        let incoming = Incoming { framing, expects_continue: head.expect_continue, is_tunnel };
+        let mut request = match build_request::request(head, headers, &self.facts, &snapshot) {
+            Ok(request) => request,
+            Err(fault) => return self.reject(key, &fault),
+        };
+        if is_tunnel {
+            tunnel::request_upgrade(&mut request);
+        }
+        let exchange = Exchange::new(snapshot, request, &self.io.metrics);
+        let stream = self.open(key);
+        let mut serving = Box::pin(exchange::serve(stream, exchange, incoming));
+        if serving.as_mut().poll(cx).is_pending() {
+            net::task::spawn_local(serving);
+        }
+    }
+
+    /// Logs what is no request.
+    fn refused(&self, fault: &Fault) {
+        refused(&self.facts, &self.service.snapshot(), fault);
+    }
+
+    /// Responds to what is well-formed and not accepted.
+    fn reject(self: &Rc<Self>, key: StreamKey, fault: &Fault) {
+        let metrics = &self.io.metrics;
+        // Counts the limit that was exceeded; the connection persists.
+        close_reason(fault, metrics);
+        metrics.count_response(fault.status);
+        self.refused(fault);
+        let snapshot = self.service.snapshot();
+        let response = rejection(&snapshot, fault);
+        let stream = Stream::new(self.clone(), key);
+        // A rendered fault is not a stream: the protocol gets it as a whole.
+        let _ = respond::begin(&stream, response, false, snapshot.bounds.write_patience);
+    }
+}

@@ -1,0 +1,139 @@
+//! One exchange on a stream, from the request to the end of its response.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::Poll;
+
+use wire::Method;
+use wire::h1::Framing;
+use wire::h2::ErrorCode;
+
+use super::body;
+use super::respond;
+use super::stream::Stream;
+use super::tunnel::{self, StreamDuplex};
+use crate::exchange::{CLIENT_GONE, Conclusion, Exchange};
+use crate::sending::Broken;
+use message::{Body, Fault, HandlerResult, Response, Takeover};
+
+/// What of a request's head concerns its stream.
+#[derive(Clone, Copy)]
+pub(super) struct Incoming {
+    pub(super) framing: Framing,
+    /// The client waits for 100 Continue.
+    pub(super) expects_continue: bool,
+    /// The stream becomes a tunnel if the request is accepted.
+    pub(super) is_tunnel: bool,
+}
+
+/// Serves a request. The future allocates nothing while it does not wait.
+pub(super) async fn serve(stream: Rc<Stream>, mut exchange: Exchange, incoming: Incoming) {
+    let early = exchange.dispatch(&stream, |request, bounds| match incoming.is_tunnel {
+        true => Ok(()),
+        false => {
+            let (framing, expects) = (incoming.framing, incoming.expects_continue);
+            body::attach(request, &stream, framing, expects, bounds)
+        }
+    });
+    let outcome = match early {
+        Some(early) => Some(*early),
+        None => run(&stream, &mut exchange).await,
+    };
+    let metrics = &stream.connection.io.metrics;
+    let Some(outcome) = outcome else {
+        exchange.log(metrics, CLIENT_GONE, 0);
+        return exchange.request.retire();
+    };
+    let outcome = outcome.and_then(|response| match response.takeover {
+        Some(_) if !incoming.is_tunnel => {
+            Err(Fault::internal("a handler switched protocols that was not asked to"))
+        }
+        _ => Ok(response),
+    });
+    let Conclusion { mut response, is_unanswered, .. } = exchange.conclude(outcome, metrics);
+    if is_unanswered {
+        exchange.log(metrics, response.status, 0);
+        stream.reset(ErrorCode::REFUSED_STREAM);
+        return exchange.request.retire();
+    }
+    let takeover = response.takeover.take();
+    let status = response.status;
+    match takeover {
+        Some(takeover) => open_tunnel(stream, exchange, response, takeover).await,
+        None => {
+            // A body that was not taken is dropped now: nothing reads it any more.
+            exchange.request.body = Body::Empty;
+            let (body_bytes, sent) = send(&stream, &exchange, response).await;
+            if let Err(Broken::Body { fault, .. }) = &sent {
+                exchange.broke_off(fault);
+            }
+            exchange.log(metrics, status, body_bytes);
+            match sent {
+                Ok(()) | Err(Broken::ClientGone) => {}
+                Err(Broken::Body { .. }) => stream.reset(ErrorCode::INTERNAL_ERROR),
+                Err(_) => stream.reset(ErrorCode::CANCEL),
+            }
+            exchange.request.retire();
+        }
+    }
+}
+
+/// Runs the request on its route; `None` if the client has gone before there was a response.
+async fn run(stream: &Stream, exchange: &mut Exchange) -> Option<HandlerResult> {
+    let route = exchange.route.as_ref()?;
+    exchange.instant = route.is_instant();
+    if !exchange.instant {
+        // Responses to other connections must not wait for what may take its time.
+        net::task::send_deferred();
+    }
+    let instant = &mut exchange.instant;
+    let mut run = pin!(route.run(&mut exchange.request));
+    poll_fn(|cx| {
+        if let Poll::Ready(outcome) = run.as_mut().poll(cx) {
+            return Poll::Ready(Some(outcome));
+        }
+        *instant = false;
+        stream.poll_gone(cx).map(|()| None)
+    })
+    .await
+}
+
+/// Sends a response to its end; returns the length of its content.
+async fn send(
+    stream: &Stream,
+    exchange: &Exchange,
+    response: Response,
+) -> (u64, Result<(), Broken>) {
+    let to_head = exchange.request.method == Method::Head;
+    let patience = exchange.bounds.write_patience;
+    let Ok(mut body) = respond::begin(stream, response, to_head, patience) else {
+        return (0, Err(Broken::ClientGone));
+    };
+    let sent = poll_fn(|cx| body.poll(stream, cx)).await;
+    (body.count.sent, sent)
+}
+
+/// Accepts a tunnel and lets it use the stream.
+async fn open_tunnel(
+    stream: Rc<Stream>,
+    mut exchange: Exchange,
+    mut response: Response,
+    takeover: Takeover,
+) {
+    let metrics = stream.connection.io.metrics.clone();
+    tunnel::accept(&mut response);
+    let status = response.status;
+    let accepted = respond::accept_tunnel(&stream, &response);
+    exchange.log(&metrics, status, 0);
+    exchange.request.retire();
+    drop(exchange.route);
+    drop(exchange.snapshot);
+    if accepted.is_ok() {
+        metrics.tunnels_active.add(1);
+        takeover(Box::new(StreamDuplex::new(stream.clone()))).await;
+        metrics.tunnels_active.add(-1);
+    }
+    // Unless both directions have ended.
+    stream.reset(ErrorCode::CANCEL);
+}

@@ -1,0 +1,141 @@
+//! What sending a response is bounded by, over any version of HTTP: the patience with the client,
+//! and the length that the head announced.
+
+use std::io;
+use std::task::{Context, Poll};
+
+use telemetry::{CloseReason, LimitHit};
+
+use crate::allowance::Allowance;
+use crate::connection::End;
+use crate::h1::ConnectionIo;
+use message::{Fault, Patience, Side};
+
+/// Why a response did not reach its client.
+pub(crate) enum Broken {
+    Write(io::Error),
+    WriteTimeout,
+    /// Too many slow clients held connections of the server, and this one was the slowest.
+    SlowClient,
+    ClientGone,
+    /// The body failed after the head was out.
+    Body {
+        fault: Box<Fault>,
+        delimited: bool,
+    },
+}
+
+impl Broken {
+    pub(crate) fn reason(&self) -> CloseReason {
+        match self {
+            Broken::Write(error) if error.kind() == io::ErrorKind::ConnectionReset => {
+                CloseReason::ClientReset
+            }
+            Broken::Write(_) => CloseReason::WriteFailed,
+            Broken::WriteTimeout => CloseReason::WriteTimeout,
+            Broken::SlowClient => CloseReason::SlowClient,
+            Broken::ClientGone => CloseReason::ClientGone,
+            Broken::Body { fault, .. } => match fault.side() {
+                Side::Upstream => CloseReason::UpstreamAborted,
+                Side::Client => CloseReason::ClientGone,
+                Side::Us => CloseReason::ResponseAborted,
+            },
+        }
+    }
+
+    /// How the connection ends.
+    pub(crate) fn end(&self) -> End {
+        match self {
+            // Without a length the client takes the close for the end: only a reset tells it.
+            Broken::Body { delimited: false, .. } | Broken::WriteTimeout | Broken::SlowClient => {
+                End::Abort(self.reason())
+            }
+            _ => End::Close(self.reason()),
+        }
+    }
+}
+
+/// How slowly the client takes the response, while there is something for it to take.
+pub(crate) struct WriteProgress {
+    allowance: Allowance,
+    /// What the kernel had taken when it was last looked at.
+    sent: u64,
+    /// What of it the client's kernel had confirmed.
+    confirmed: u64,
+}
+
+impl WriteProgress {
+    pub(crate) fn new(patience: Patience) -> WriteProgress {
+        WriteProgress { allowance: Allowance::new(patience), sent: u64::MAX, confirmed: 0 }
+    }
+
+    /// The client has to take something: ready once it is too slow.
+    pub(crate) fn poll(&mut self, io: &ConnectionIo, cx: &mut Context<'_>) -> Poll<Broken> {
+        if io.sent.get() != self.sent {
+            self.look(io);
+        }
+        let mut again = self.allowance.wait();
+        let rate = self.allowance.noted();
+        if rate.is_some() || self.allowance.is_over() {
+            // The kernel says that there is room again only after a good part of its buffer has
+            // gone: a client that reads slowly is not one that does not read.
+            self.look(io);
+            again = self.allowance.wait();
+        }
+        if self.allowance.is_over() {
+            io.metrics.hit(LimitHit::SlowReader);
+            return Poll::Ready(Broken::WriteTimeout);
+        }
+        if rate.is_some_and(|rate| io.held.must_give_way(rate, &io.metrics)) {
+            return Poll::Ready(Broken::SlowClient);
+        }
+        io.write_timer.set_at(again);
+        // Never ready: it is later than now. It registers the task.
+        io.write_timer.poll(cx).map(|()| Broken::WriteTimeout)
+    }
+
+    /// The client has nothing to take.
+    pub(crate) fn stop(&mut self) {
+        self.allowance.stop();
+    }
+
+    /// Credits the client with what it has confirmed.
+    fn look(&mut self, io: &ConnectionIo) {
+        self.sent = io.sent.get();
+        let confirmed = self.sent.saturating_sub(io.stream.unacknowledged() as u64);
+        self.allowance.moved(confirmed.saturating_sub(self.confirmed));
+        self.confirmed = self.confirmed.max(confirmed);
+    }
+}
+
+/// Counts the content of a body against the length that its head announced.
+pub(crate) struct ContentCount {
+    announced: Option<u64>,
+    pub(crate) sent: u64,
+}
+
+impl ContentCount {
+    pub(crate) fn new(announced: Option<u64>) -> ContentCount {
+        ContentCount { announced, sent: 0 }
+    }
+
+    pub(crate) fn add(&mut self, length: u64) -> Result<(), Fault> {
+        self.sent += length;
+        match self.announced {
+            Some(announced) if self.sent > announced => {
+                Err(Fault::internal("a body was longer than announced"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The body has ended.
+    pub(crate) fn end(&self) -> Result<(), Fault> {
+        match self.announced {
+            Some(announced) if self.sent != announced => {
+                Err(Fault::internal("a body was shorter than announced"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
