@@ -22,7 +22,7 @@ use settings::{Named, Reader, Spanned};
 use upstream::UpstreamPlan;
 
 use crate::kinds::Kinds;
-use crate::records::{ErrorSettings, Settings};
+use crate::records::{ErrorSettings, HttpVersion, Settings};
 use crate::server_plan::{AdminPlan, ServerPlan};
 use chains::Chains;
 
@@ -46,7 +46,8 @@ pub(crate) fn compile(
     let sockets: Vec<_> =
         listeners.iter().chain(streams.iter().map(|(listener, _)| listener)).cloned().collect();
     let programs = listeners::programs(&settings, &sockets, reader);
-    let admin_tls = settings.admin.tls.as_ref().and_then(|tls| listeners::tls(tls, reader));
+    let admin_tls =
+        settings.admin.tls.as_ref().and_then(|tls| listeners::tls(tls, &HttpVersion::ALL, reader));
     let admin_bind = listeners::admin(&settings, &sockets, &programs, reader);
     caches::check(&settings, reader);
     let mut chains = Chains::read(&settings, kinds, reader);

@@ -46,10 +46,10 @@ pub use notes::notes;
 pub use parts::Part;
 pub use records::{
     AccessFormatWord, AccessSettings, AdminSettings, DefaultsSettings, EncodedSlashes,
-    ErrorPageSettings, ErrorSettings, LevelWord, Limits, ListenerLimits, ListenerSettings,
-    ListenerTimeouts, LogFormatWord, LogSettings, LogTarget, MetricsAccess, ProxyProtocolSettings,
-    RouteLimits, RouteSettings, RouteTimeouts, Settings, StreamLimits, StreamProtocol,
-    StreamSettings, StreamTimeouts, Timeouts, UnknownHost, Workers,
+    ErrorPageSettings, ErrorSettings, HttpVersion, LevelWord, Limits, ListenerLimits,
+    ListenerSettings, ListenerTimeouts, LogFormatWord, LogSettings, LogTarget, MetricsAccess,
+    ProxyProtocolSettings, RouteLimits, RouteSettings, RouteTimeouts, Settings, StreamLimits,
+    StreamProtocol, StreamSettings, StreamTimeouts, Timeouts, UnknownHost, Workers,
 };
 pub use server_plan::{AdminPlan, ListenerPlan, ListenerTls, RoutePlan, ServerPlan};
 pub use source::{Document, FileSource, Replaced, Source, TextSource};

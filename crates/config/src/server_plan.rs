@@ -20,8 +20,8 @@ use upstream::UpstreamPlan;
 
 use crate::parts::Part;
 use crate::records::{
-    EncodedSlashes, Limits, LogSettings, MetricsAccess, RouteLimits, RouteTimeouts, Timeouts,
-    UnknownHost, Workers,
+    EncodedSlashes, HttpVersion, Limits, LogSettings, MetricsAccess, RouteLimits, RouteTimeouts,
+    Timeouts, UnknownHost, Workers,
 };
 
 /// The whole configuration.
@@ -88,6 +88,8 @@ pub struct ListenerPlan {
     pub options: ListenOptions,
     pub proxy_protocol: Option<ProxyProtocol>,
     pub tls: Option<ListenerTls>,
+    /// The preferred one first.
+    pub protocols: Vec<HttpVersion>,
     pub half_close: bool,
     pub encoded_slashes: EncodedSlashes,
     pub unknown_host: UnknownHost,

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use config::{EncodedSlashes, Limits, ListenerPlan, RoutePlan, ServerPlan, Timeouts};
+use config::{EncodedSlashes, HttpVersion, Limits, ListenerPlan, RoutePlan, ServerPlan, Timeouts};
 use http_server::AccessLog;
 use http_server::{ConnectionTimeouts, ListenerSnapshot, ListenerTls, TrustedProxies};
 use message::{Bounds, Fault, Request, Response};
@@ -86,8 +86,8 @@ impl Instance {
             proxy_protocol: listener.proxy_protocol.clone(),
             tls: listener.tls.as_ref().map(listener_tls),
             dispatch: self.dispatch_of(listener),
-            http1: true,
-            http2: Some(http2_config(limits)),
+            http1: listener.protocols.contains(&HttpVersion::Http1),
+            http2: listener.protocols.contains(&HttpVersion::Http2).then(|| http2_config(limits)),
             head_limits: head_limits(limits),
             timeouts: connection_timeouts(&listener.timeouts),
             bounds: Bounds {
@@ -130,9 +130,11 @@ pub(crate) fn head_limits(limits: &Limits) -> HeadLimits {
 /// What a client may do on a connection of HTTP/2.
 pub(crate) fn http2_config(limits: &Limits) -> wire::h2::Config {
     wire::h2::Config {
+        max_streams: limits.streams,
+        stream_window: u32::try_from(limits.stream_window.bytes()).unwrap_or(u32::MAX),
+        connection_window: u32::try_from(limits.connection_window.bytes()).unwrap_or(u32::MAX),
         head: head_limits(limits),
         extended_connect: true,
-        ..wire::h2::Config::default()
     }
 }
 

@@ -7,7 +7,7 @@ use settings::{Address, Host, Reader, Spanned, quote};
 use tls_settings::ListenerTlsSettings;
 
 use crate::records::{
-    EncodedSlashes, ListenerSettings, ProxyProtocolSettings, Settings, UnknownHost,
+    EncodedSlashes, HttpVersion, ListenerSettings, ProxyProtocolSettings, Settings, UnknownHost,
 };
 use crate::server_plan::{ListenerPlan, ListenerTls};
 
@@ -47,6 +47,7 @@ pub(super) fn programs(
             options: ListenOptions::default(),
             proxy_protocol: None,
             tls: None,
+            protocols: HttpVersion::ALL.to_vec(),
             half_close: false,
             encoded_slashes: EncodedSlashes::Refuse,
             unknown_host: UnknownHost::NotFound,
@@ -98,6 +99,12 @@ fn plan(
     settings: &Settings,
     reader: &mut Reader<'_>,
 ) -> ListenerPlan {
+    let protocols = listener.protocols.value.clone();
+    if protocols.is_empty() {
+        reader
+            .error(listener.protocols.span, "no version of HTTP")
+            .help("write protocols: [h2, http/1.1], or leave it out");
+    }
     ListenerPlan {
         name: name.to_owned(),
         bind,
@@ -109,7 +116,8 @@ fn plan(
             datagrams: false,
         },
         proxy_protocol: listener.proxy_protocol.as_ref().map(ProxyProtocolSettings::build),
-        tls: listener.tls.as_ref().and_then(|written| tls(written, reader)),
+        tls: listener.tls.as_ref().and_then(|written| tls(written, &protocols, reader)),
+        protocols,
         half_close: listener.half_close,
         encoded_slashes: listener.encoded_slashes,
         unknown_host: listener.unknown_host,
@@ -121,9 +129,11 @@ fn plan(
 /// What a listener with TLS uses.
 pub(super) fn tls(
     written: &Spanned<ListenerTlsSettings>,
+    protocols: &[HttpVersion],
     reader: &mut Reader<'_>,
 ) -> Option<ListenerTls> {
-    let built = written.build(&[b"h2", b"http/1.1"], written.span, reader)?;
+    let protocols: Vec<&[u8]> = protocols.iter().map(|version| version.alpn()).collect();
+    let built = written.build(&protocols, written.span, reader)?;
     Some(ListenerTls { server: built.server, acme: built.acme, plain_http: written.plain_http })
 }
 

@@ -51,6 +51,7 @@ pub(super) fn compile(
             options: ListenOptions { keepalive, datagrams: is_udp, ..ListenOptions::default() },
             proxy_protocol: None,
             tls: None,
+            protocols: Vec::new(),
             half_close: false,
             encoded_slashes: EncodedSlashes::Refuse,
             unknown_host: UnknownHost::NotFound,

@@ -24,6 +24,16 @@ pub struct Limits {
     /// Connections open at once over all listeners. More get 503 and are closed.
     #[setting(default = 65536, range = 1..=10000000)]
     pub connections: u32,
+    /// Streams (requests) that one HTTP/2 connection may have open at once. Others are refused.
+    #[setting(default = 128, range = 1..=65535)]
+    pub streams: u32,
+    /// Bytes of one request body that an HTTP/2 client may send before the application has read
+    /// them.
+    #[setting(default = "256KiB", range = "64KiB"..="1GiB")]
+    pub stream_window: Size,
+    /// The same for all bodies of an HTTP/2 connection together: the memory that they may take.
+    #[setting(default = "1MiB", range = "64KiB"..="1GiB")]
+    pub connection_window: Size,
 }
 
 /// Overrides of the server-wide `limits` for this listener.
@@ -44,6 +54,16 @@ pub struct ListenerLimits {
     /// Connections open at once on this listener. More get 503 and are closed.
     #[setting(range = 1..=10000000)]
     pub connections: Option<u32>,
+    /// Streams (requests) that one HTTP/2 connection may have open at once. Others are refused.
+    #[setting(range = 1..=65535)]
+    pub streams: Option<u32>,
+    /// Bytes of one request body that an HTTP/2 client may send before the application has read
+    /// them.
+    #[setting(range = "64KiB"..="1GiB")]
+    pub stream_window: Option<Size>,
+    /// The same for all bodies of an HTTP/2 connection together: the memory that they may take.
+    #[setting(range = "64KiB"..="1GiB")]
+    pub connection_window: Option<Size>,
 }
 
 /// Overrides of the listener's limits for this route.
@@ -153,6 +173,9 @@ impl Limits {
             header_count: own.header_count.unwrap_or(self.header_count),
             body: own.body.unwrap_or(self.body),
             connections: own.connections.unwrap_or(self.connections),
+            streams: own.streams.unwrap_or(self.streams),
+            stream_window: own.stream_window.unwrap_or(self.stream_window),
+            connection_window: own.connection_window.unwrap_or(self.connection_window),
         }
     }
 }
@@ -211,6 +234,8 @@ mod tests {
         let shown = [limits.request_line, limits.headers, limits.body].map(|size| size.to_string());
         assert_eq!(shown, ["8KiB", "32KiB", "64MiB"]);
         assert_eq!((limits.header_count, limits.connections), (128, 65536));
+        let windows = [limits.stream_window, limits.connection_window];
+        assert_eq!((limits.streams, windows.map(|size| size.bytes())), (128, [256 << 10, 1 << 20]));
         let t = Timeouts::default();
         let shown = [t.handshake, t.head, t.body, t.write, t.idle, t.drain, t.drain_delay];
         let shown = shown.map(|timeout| timeout.to_string());

@@ -17,6 +17,10 @@ pub struct ListenerSettings {
     pub tls: Option<Spanned<ListenerTlsSettings>>,
     /// Proxies that connect for clients and name them in a PROXY header.
     pub proxy_protocol: Option<ProxyProtocolSettings>,
+    /// Versions of HTTP that are served. Under TLS the first one that the client offers by ALPN;
+    /// in the clear HTTP/2 is for clients that begin with its preface (prior knowledge).
+    #[setting(default = ["h2", "http/1.1"])]
+    pub protocols: Spanned<Vec<HttpVersion>>,
     /// A client whose connection ends after a whole request still gets its answer, instead of
     /// counting as gone.
     #[setting(default = false)]
@@ -44,6 +48,30 @@ pub struct ListenerSettings {
     /// Overrides of the server-wide `timeouts` for this listener.
     #[setting(default = {})]
     pub timeouts: ListenerTimeouts,
+}
+
+/// A version of HTTP, by its name in ALPN.
+#[derive(Clone, Copy, Debug, PartialEq, Setting)]
+pub enum HttpVersion {
+    /// HTTP/2.
+    #[setting(word = "h2")]
+    Http2,
+    /// HTTP/1.1 and HTTP/1.0.
+    #[setting(word = "http/1.1")]
+    Http1,
+}
+
+impl HttpVersion {
+    /// All versions, the preferred one first.
+    pub const ALL: [HttpVersion; 2] = [HttpVersion::Http2, HttpVersion::Http1];
+
+    /// The name in ALPN.
+    pub fn alpn(self) -> &'static [u8] {
+        match self {
+            HttpVersion::Http2 => b"h2",
+            HttpVersion::Http1 => b"http/1.1",
+        }
+    }
 }
 
 /// What to do with `%2F` in a path.

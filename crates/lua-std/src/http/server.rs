@@ -185,7 +185,7 @@ fn listener_tls(conf: &Table) -> Result<std::result::Result<Option<ListenerTls>,
         answers_challenges: false,
         reject_unknown_names: false,
         min_version: TlsVersion::Tls12,
-        protocols: vec![b"http/1.1".to_vec()],
+        protocols: vec![b"h2".to_vec(), b"http/1.1".to_vec()],
         client_auth: None,
         ticket_keys: Vec::new(),
     });
