@@ -73,8 +73,8 @@ fn a_request_is_served_and_knows_its_connection() {
         let max = version.trim_start_matches("--tlsv");
         let exit = curl(&server, "a.test", "/", &[version, "--tls-max", max]);
         assert_eq!(body(&exit), "hello", "{exit:?}");
-        assert!(exit.stdout.contains(&format!("x-tls: {wanted} a.test http/1.1")), "{exit:?}");
-        assert!(exit.stdout.contains("X-Scheme: https"), "{exit:?}");
+        assert!(exit.stdout.contains(&format!("x-tls: {wanted} a.test h2")), "{exit:?}");
+        assert!(exit.stdout.contains("x-scheme: https"), "{exit:?}");
     }
     let old = curl(&server, "a.test", "/", &["--tls-max", "1.1"]);
     assert!(old.code != Some(0), "{old:?}");
@@ -137,7 +137,7 @@ fn a_host_that_the_certificate_does_not_name_is_misdirected() {
         ("b.test", "a.test", "421"),
     ] {
         let exit = curl(&server, name, "/", &["-H", &format!("host: {host}")]);
-        assert!(exit.stdout.starts_with(&format!("HTTP/1.1 {status}")), "{name} {host}: {exit:?}");
+        assert!(exit.stdout.starts_with(&format!("HTTP/2 {status}")), "{name} {host}: {exit:?}");
     }
     let unknown = curl(&server, "other.test", "/", &["-k"]);
     assert_ne!(unknown.code, Some(0), "{unknown:?}");
