@@ -301,7 +301,8 @@ fn a_large_file_arrives_whole_and_an_upload_too() {
     // curl writes the head first.
     assert!(received.ends_with(&content), "{} bytes", received.len());
     let upload = format!("@{}", server.path("public/large.bin").display());
-    let exit = curl(&server, "a.test", "/", &["--data-binary", &upload]);
+    // Over HTTP/2 this curl takes the end of an upload that nothing reads for an error.
+    let exit = curl(&server, "a.test", "/", &["--http1.1", "--data-binary", &upload]);
     assert_eq!(body(&exit), "hello", "{exit:?}");
 }
 
