@@ -7,7 +7,7 @@ use scenarios::Launch;
 /// With between 128 and 300 MB, what an allocator reserves in advance fits, and nothing else does.
 #[test]
 fn a_server_starts_and_serves_under_a_limit_on_addresses() {
-    for megabytes in [170, 200, 270, 400, 1_200] {
+    for megabytes in [185, 200, 270, 400, 1_200] {
         let server = Launch::new(&answering("")).addresses(megabytes * 1_000_000 / 1024).start();
         for _ in 0..3 {
             let mut client = server.connect("web");

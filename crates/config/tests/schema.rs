@@ -45,7 +45,7 @@ fn the_schema_refuses_what_the_reader_refuses() {
         "rutes: []",
         "apps: { a: { python: 5, workers: 0 } }",
         "caches: { a: { memory: 5 } }",
-        "listeners: { web: { bind: \":80\", tls: {} } }",
+        "listeners: { web: { bind: \":80\", tls: { certificates: 5 } } }",
         "listeners: { web: {} }",
         "timeouts: { head: 5 }",
         "limits: { header_count: 100000 }",

@@ -21,8 +21,8 @@ use message::ConnectionFacts;
 /// how much of its further bytes is discarded during that time: closing a socket with unread bytes
 /// would reset it (RFC 9112 9.6). Many clients read no response before they have sent all
 /// of a body that is too large.
-const LINGER: Duration = Duration::from_secs(2);
-const LINGER_BYTES_MAX: usize = 64 * 1024 * 1024;
+pub(crate) const LINGER: Duration = Duration::from_secs(2);
+pub(crate) const LINGER_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// The same for a connection that is refused: there may be very many of them.
 const REFUSED_LINGER_BYTES_MAX: usize = 64 * 1024;
 

@@ -167,7 +167,10 @@ mod tests {
         let unique: HashSet<_> = slugs.iter().collect();
         assert_eq!(unique.len(), slugs.len(), "a slug is used twice");
         for slug in slugs {
-            assert!(slug.bytes().all(|b| b.is_ascii_lowercase() || b == b'_'), "{slug}");
+            assert!(
+                slug.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_'),
+                "{slug}"
+            );
         }
         assert!(texts.iter().all(|text| !text.is_empty() && !text.ends_with('.')));
     }

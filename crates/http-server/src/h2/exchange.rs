@@ -64,17 +64,21 @@ pub(super) async fn serve(stream: Rc<Stream>, mut exchange: Exchange, incoming: 
         None => {
             // A body that was not taken is dropped now: nothing reads it any more.
             exchange.request.body = Body::Empty;
+            let is_incomplete = stream.keeps_receiving();
             let (body_bytes, sent) = send(&stream, &exchange, response).await;
             if let Err(Broken::Body { fault, .. }) = &sent {
                 exchange.broke_off(fault);
             }
             exchange.log(metrics, status, body_bytes);
+            exchange.request.retire();
+            // What lingers holds neither route nor plan.
+            drop((exchange.route, exchange.snapshot));
             match sent {
+                Ok(()) if is_incomplete => Box::pin(stream.linger()).await,
                 Ok(()) | Err(Broken::ClientGone) => {}
                 Err(Broken::Body { .. }) => stream.reset(ErrorCode::INTERNAL_ERROR),
                 Err(_) => stream.reset(ErrorCode::CANCEL),
             }
-            exchange.request.retire();
         }
     }
 }

@@ -5,6 +5,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::future::poll_fn;
 use std::rc::{Rc, Weak};
 use std::task::{Context, Poll, Waker};
 
@@ -16,6 +17,7 @@ use wire::h2::{ErrorCode, Field, StreamKey};
 use super::chunk::Chunk;
 use super::driver::Http2Connection;
 use crate::allowance::Allowance;
+use crate::connection::{LINGER, LINGER_BYTES_MAX};
 use crate::receiving::HeldByExchange;
 use crate::sending::Broken;
 use message::{Headers, HeldResource, Inform, Patience};
@@ -51,6 +53,8 @@ struct Received {
     is_whole: bool,
     /// The application reads no more.
     is_discarded: bool,
+    /// Bytes that the client may still send after its response.
+    lingers: usize,
 }
 
 /// The next piece of a body.
@@ -98,7 +102,12 @@ impl Stream {
         let received = &mut *self.received.borrow_mut();
         received.is_whole |= ends;
         if received.is_discarded {
-            self.connection.protocol.borrow_mut().discard(self.key());
+            let mut protocol = self.connection.protocol.borrow_mut();
+            match received.lingers >= data.len() {
+                true => protocol.release(self.key(), data.len()),
+                false => protocol.discard(self.key()),
+            }
+            received.lingers = received.lingers.saturating_sub(data.len());
         } else if !data.is_empty() {
             received.add(data);
         }
@@ -171,6 +180,33 @@ impl Stream {
             self.connection.protocol.borrow_mut().discard(self.key());
             self.connection.wake();
         }
+    }
+
+    /// Lets the client send the rest of its body after the response; true if some is missing.
+    pub(super) fn keeps_receiving(&self) -> bool {
+        let is_missing = !self.received.borrow().is_whole;
+        if is_missing {
+            self.connection.protocol.borrow_mut().let_finish(self.key());
+        }
+        is_missing
+    }
+
+    /// Discards the rest of the body, which the client may send for a while: many read no response
+    /// before they have, and some take the end of the stream for an error (curl 7.88). Then the
+    /// stream ends (RFC 9113 8.1).
+    pub(super) async fn linger(&self) {
+        self.discard();
+        self.received.borrow_mut().lingers = LINGER_BYTES_MAX;
+        let rest = poll_fn(|cx| {
+            let received = self.received.borrow();
+            if received.is_whole || received.lingers == 0 || self.is_gone.get() {
+                return Poll::Ready(());
+            }
+            register(&self.reader, cx);
+            Poll::Pending
+        });
+        net::timer::within(LINGER, rest).await;
+        self.reset(ErrorCode::NO_ERROR);
     }
 
     /// A final head is sent.

@@ -279,6 +279,18 @@ impl<P: Payload> Connection<P> {
         self.credit_connection(unreleased);
     }
 
+    /// Lets the peer send the rest of a message that the application does not read, also once this
+    /// side's has ended: without it a server resets the stream then. What was discarded so far gets
+    /// credit on the stream too.
+    pub fn let_finish(&mut self, key: StreamKey) {
+        let window = i64::from(self.config.stream_window());
+        let Some(stream) = self.streams.get_mut(key) else { return };
+        stream.ends_separately = true;
+        let known = i64::from(stream.owed) + i64::from(stream.unreleased);
+        let missing = window - stream.receive_window - known;
+        self.credit_stream(key, u32::try_from(missing).unwrap_or(0));
+    }
+
     /// Streams refused since the last call: the peer had more open than it may.
     pub fn take_refused(&mut self) -> u32 {
         std::mem::take(&mut self.refused)
@@ -359,7 +371,7 @@ impl<P: Payload> Connection<P> {
         if stream.receiving == Receiving::Ended {
             self.budgets.stream_ended();
             self.remove(key);
-        } else if self.is_server && !stream.is_tunnel {
+        } else if self.is_server && !stream.ends_separately {
             // RFC 9113 8.1: the client need not send the rest of a request that was responded to.
             self.budgets.stream_ended();
             self.reset_number(key.id, ErrorCode::NO_ERROR);

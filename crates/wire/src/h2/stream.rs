@@ -60,8 +60,9 @@ pub(super) struct Stream<P> {
     pub(super) is_scheduled: bool,
     /// A response to HEAD has no content.
     pub(super) to_head: bool,
-    /// The stream is a tunnel (RFC 8441): its directions end independently.
-    pub(super) is_tunnel: bool,
+    /// The directions end independently: in a tunnel (RFC 8441), and where the rest of a request is
+    /// awaited after its response.
+    pub(super) ends_separately: bool,
 }
 
 impl<P> Stream<P> {
@@ -81,7 +82,7 @@ impl<P> Stream<P> {
             ticket: 0,
             is_scheduled: false,
             to_head: false,
-            is_tunnel: false,
+            ends_separately: false,
         }
     }
 }

@@ -178,7 +178,7 @@ impl<P: Payload> Connection<P> {
             Ok(head::Request { head, protocol, length }) => {
                 stream.body_left = length;
                 stream.to_head = head.method == Method::Head;
-                stream.is_tunnel = protocol.is_some();
+                stream.ends_separately = protocol.is_some();
                 let stream = self.streams.insert(stream);
                 Event::Request { stream, head, protocol, ends }
             }

@@ -58,7 +58,7 @@ impl<P: Payload> Connection<P> {
         let window = self.config.stream_window();
         let mut stream = Stream::new(id, self.peer.stream_window, window);
         stream.to_head = *line.method == Method::Head;
-        stream.is_tunnel = line.protocol.is_some();
+        stream.ends_separately = line.protocol.is_some();
         let key = self.streams.insert(stream);
         self.write_head(key, ends, fields, |encoder, out| {
             encoder.method(out, line.method.as_bytes());
