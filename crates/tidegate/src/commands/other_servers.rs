@@ -20,7 +20,8 @@ const ENCRYPTED_KEY: &str = "encrypted keys are not supported: decrypt the key w
                              -in FILE -out FILE, and let only this user read it";
 const CLIENT_CERTIFICATES: &str = "write --ssl-cert-reqs 2 to require certificates of clients, 1 \
                                    to verify those that are presented";
-const HTTP2: &str = "HTTP/2 is not supported yet: leave it out, HTTP/1.1 is served";
+const HTTP2: &str = "leave it out: HTTP/2 is served to clients that ask for it, by ALPN over TLS \
+                     and by prior knowledge in the clear";
 const SUPERVISED: &str = "the process stays in the foreground and does not change its user: \
                           systemd or another supervisor does that (User=, Group=, UMask=)";
 const LOGS: &str = "the log goes to standard error, for journald or another collector: leave it \
@@ -96,10 +97,7 @@ const RUN: &[Row] = &[
         &["--preload", "--preload-app", "--no-preload-app"],
         "preloading is not supported yet: each worker process imports the application itself",
     ),
-    (
-        &["--http"],
-        "leave it out: HTTP/1.1 is served by a parser of its own, and HTTP/2 is not supported yet",
-    ),
+    (&["--http"], "leave it out: HTTP/1.1 and HTTP/2 are both served, by parsers of their own"),
     (&["--ws", "--no-ws", "--websockets"], "leave it out: WebSocket is built in"),
     (
         &["--no-access-log", "--disable-access-log"],
