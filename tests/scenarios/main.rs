@@ -19,6 +19,7 @@ mod head_method;
 mod header_names;
 mod hop_by_hop;
 mod http10;
+mod http2;
 mod keep_alive;
 mod keepalive_probes;
 mod limits;
