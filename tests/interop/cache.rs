@@ -88,12 +88,12 @@ fn nginx_gets_one_request_in_gzip_and_clients_get_what_they_take() {
     }
     let nginx = Nginx::start();
     for fields in ["", "accept-encoding: gzip\r\n", "accept-encoding: br\r\n", ""] {
-        let answer = nginx.get("/kept/text.txt", fields);
-        assert_eq!(answer.status, 200);
+        let response = nginx.get("/kept/text.txt", fields);
+        assert_eq!(response.status, 200);
         let coding = fields.trim_end().strip_prefix("accept-encoding: ");
-        assert_eq!(answer.header("content-encoding"), coding);
+        assert_eq!(response.header("content-encoding"), coding);
         if coding.is_none() {
-            assert!(answer.body == nginx.text.as_bytes());
+            assert!(response.body == nginx.text.as_bytes());
         }
     }
     // A part of the whole, though nginx sent it compressed.
@@ -153,9 +153,12 @@ fn varnish_before_it_believes_its_age_and_varies_with_it() {
         crate::tools::run("curl", directory, &[&arguments[..], &target].concat()).stdout
     };
     for language in ["de", "en", "de", "en"] {
-        let answer = curl(language).to_ascii_lowercase();
-        assert!(answer.starts_with("http/1.1 200") && answer.ends_with(language), "{answer}");
-        assert!(answer.contains("\nage: ") && answer.contains("\ncache-status: "), "{answer}");
+        let response = curl(language).to_ascii_lowercase();
+        assert!(response.starts_with("http/1.1 200") && response.ends_with(language), "{response}");
+        assert!(
+            response.contains("\nage: ") && response.contains("\ncache-status: "),
+            "{response}"
+        );
     }
     assert_eq!(nginx.requests().len(), 2, "{:?}", nginx.requests());
 }

@@ -40,21 +40,21 @@ fn versions_and_connections() {
     let server = gateway(PONG);
     let pong = url(&server, "/pong");
     let told = "%{http_version} %{http_code} %{num_connects}\n";
-    let answers = curl(directory.path(), &["-w", told, &pong, &pong, &pong]);
-    assert_eq!(answers, "pong1.1 200 1\npong1.1 200 0\npong1.1 200 0\n");
+    let responses = curl(directory.path(), &["-w", told, &pong, &pong, &pong]);
+    assert_eq!(responses, "pong1.1 200 1\npong1.1 200 0\npong1.1 200 0\n");
     // We always speak HTTP/1.1 (RFC 9110 6.2), and close unless HTTP/1.0 asks us not to.
-    let answers = curl(directory.path(), &["--http1.0", "-w", told, &pong, &pong]);
-    assert_eq!(answers, "pong1.1 200 1\npong1.1 200 1\n");
+    let responses = curl(directory.path(), &["--http1.0", "-w", told, &pong, &pong]);
+    assert_eq!(responses, "pong1.1 200 1\npong1.1 200 1\n");
     let keep = ["--http1.0", "-H", "Connection: keep-alive", "-w", told, &pong, &pong];
     assert_eq!(curl(directory.path(), &keep), "pong1.1 200 1\npong1.1 200 0\n");
     if can("HTTP2") {
         // An offer to speak HTTP/2 in the clear is ignored (RFC 9113 3.1) and harmless.
-        let answers = curl(directory.path(), &["--http2", "-w", told, &pong]);
-        assert_eq!(answers, "pong1.1 200 1\n");
+        let responses = curl(directory.path(), &["--http2", "-w", told, &pong]);
+        assert_eq!(responses, "pong1.1 200 1\n");
     }
-    let answers = curl(directory.path(), &["-I", "-w", told, &pong, &pong]);
-    assert_eq!(answers.matches("Content-Length: 4\r\n").count(), 2, "{answers}");
-    assert!(answers.ends_with("1.1 200 0\n"), "{answers}");
+    let responses = curl(directory.path(), &["-I", "-w", told, &pong, &pong]);
+    assert_eq!(responses.matches("Content-Length: 4\r\n").count(), 2, "{responses}");
+    assert!(responses.ends_with("1.1 200 0\n"), "{responses}");
 }
 
 #[test]
@@ -66,8 +66,8 @@ fn requests_in_the_form_for_proxies_are_understood() {
     let server = gateway(PONG);
     let proxy = url(&server, "");
     // The absolute form of a target (RFC 9112 3.2.2).
-    let answer = curl(directory.path(), &["-x", &proxy, "http://shop.example/pong"]);
-    assert_eq!(answer, "pong");
+    let response = curl(directory.path(), &["-x", &proxy, "http://shop.example/pong"]);
+    assert_eq!(response, "pong");
     let status = ["-x", &proxy, "-p", "-o", "out", "-w", "%{http_connect}", "http://a.example/"];
     let mut all = vec!["-s", "--max-time", "15"];
     all.extend(status);

@@ -64,18 +64,18 @@ fn files_come_whole_over_kept_connections() {
     let mut client = nginx.server.connect("web");
     for _ in 0..5 {
         client.send("GET /text.txt HTTP/1.1\r\nhost: a\r\n\r\n");
-        let answer = client.answer();
-        assert_eq!((answer.status, answer.header("content-type")), (200, Some("text/plain")));
-        assert!(answer.body == nginx.text.as_bytes());
+        let response = client.read_response();
+        assert_eq!((response.status, response.header("content-type")), (200, Some("text/plain")));
+        assert!(response.body == nginx.text.as_bytes());
         client.send("HEAD /text.txt HTTP/1.1\r\nhost: a\r\n\r\n");
-        let head = client.answer_to_head();
-        assert_eq!(head.header("content-length"), answer.header("content-length"));
+        let head = client.read_response_to_head();
+        assert_eq!(head.header("content-length"), response.header("content-length"));
         client.send("GET /empty.txt HTTP/1.1\r\nhost: a\r\n\r\n");
-        assert_eq!(client.answer().body, b"");
+        assert_eq!(client.read_response().body, b"");
         client.send("GET /none HTTP/1.1\r\nhost: a\r\n\r\n");
-        assert_eq!(client.answer().status, 404);
+        assert_eq!(client.read_response().status, 404);
         client.send("POST /text.txt HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\n\r\nabc");
-        assert_eq!(client.answer().status, 405);
+        assert_eq!(client.read_response().status, 405);
     }
     drop(client);
     let ok = [("result", "ok")];
@@ -154,7 +154,7 @@ fn an_early_refusal_reaches_the_client() {
     client.send(format!("POST /small HTTP/1.1\r\nhost: a\r\ncontent-length: {length}\r\n\r\n"));
     let mut sending = client.clone_for_reading();
     let sender = std::thread::spawn(move || sending.try_send(vec![b'x'; length]));
-    assert_eq!(client.answer().status, 413);
+    assert_eq!(client.read_response().status, 413);
     sender.join().expect("the sender ends");
     // The connection ends with the refusal, or stays if nginx has taken all of the body before.
     let _ = client.try_finish_sending();

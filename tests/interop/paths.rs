@@ -167,11 +167,11 @@ impl<'s> Client<'s> {
         let connect = || self.server.connect(self.listener);
         let connection = self.connection.get_or_insert_with(connect);
         connection.send(format!("GET {target} HTTP/1.1\r\nhost: h\r\n\r\n"));
-        let answer = connection.answer();
-        if answer.header("connection") == Some("close") {
+        let response = connection.read_response();
+        if response.header("connection") == Some("close") {
             self.connection = None;
         }
-        answer
+        response
     }
 }
 
@@ -207,14 +207,14 @@ fn forwarded(server: &Tidegate, targets: &[String]) -> Vec<(String, String)> {
     let mut files = Client::to(server, "files");
     let mut forwarded = Vec::new();
     for target in targets {
-        let answer = web.get(target);
+        let response = web.get(target);
         let of_lua = lua.get(target);
         let of_files = files.get(target);
-        assert_eq!(of_lua.status, answer.status, "{target}");
+        assert_eq!(of_lua.status, response.status, "{target}");
         assert_ne!(of_files.text(), "guarded", "{target}");
-        match answer.status {
+        match response.status {
             204 => {
-                let sent = answer.header("x-target").expect("what was forwarded").to_owned();
+                let sent = response.header("x-target").expect("what was forwarded").to_owned();
                 assert_eq!(of_lua.header("x-target"), Some(&*sent), "{target}");
                 assert!(!is_guarded(bare(of_lua.header("x-path"))), "{target}");
                 assert!(matches!(of_files.status, 200 | 301 | 404), "{target} {}", of_files.status);
@@ -314,9 +314,9 @@ fn no_program_reads_a_guarded_path_where_the_route_was_open() {
     if behind.is_some() {
         let mut nginx = Client::to(&server, "nginx");
         for (target, sent) in &forwarded {
-            let answer = nginx.get(target);
-            let seen = String::from_utf8_lossy(&answer.body);
-            assert!(answer.status == 200 && &*seen != "guarded", "{target} {sent}: {answer:?}");
+            let response = nginx.get(target);
+            let seen = String::from_utf8_lossy(&response.body);
+            assert!(response.status == 200 && &*seen != "guarded", "{target} {sent}: {response:?}");
             assert!(!is_guarded(bare(Some(&seen))), "{target} {sent}: {seen}");
         }
     }

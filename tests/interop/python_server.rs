@@ -53,27 +53,27 @@ fn an_http10_response_is_forwarded_as_http11() {
     let mut client = server.connect("web");
     for _ in 0..3 {
         client.send("GET /text.txt HTTP/1.1\r\nhost: a\r\n\r\n");
-        let answer = client.answer();
-        assert_eq!((answer.version.as_str(), answer.status), ("HTTP/1.1", 200));
-        assert_eq!(answer.header("connection"), None, "the client's connection is ours to keep");
-        assert!(answer.body == text.as_bytes());
+        let response = client.read_response();
+        assert_eq!((response.version.as_str(), response.status), ("HTTP/1.1", 200));
+        assert_eq!(response.header("connection"), None, "the client's connection is ours to keep");
+        assert!(response.body == text.as_bytes());
 
         client.send("GET /endless HTTP/1.1\r\nhost: a\r\n\r\n");
-        let answer = client.answer();
-        assert_eq!(answer.header("transfer-encoding"), Some("chunked"));
+        let response = client.read_response();
+        assert_eq!(response.header("transfer-encoding"), Some("chunked"));
         let numbers: String = (0..1000).map(|number| format!("{number}\n")).collect();
-        assert_eq!(answer.text(), numbers);
+        assert_eq!(response.text(), numbers);
 
         client.send("HEAD /text.txt HTTP/1.1\r\nhost: a\r\n\r\n");
         let length = text.len().to_string();
-        assert_eq!(client.answer_to_head().header("content-length"), Some(length.as_str()));
+        assert_eq!(client.read_response_to_head().header("content-length"), Some(length.as_str()));
         client.send("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 70000\r\n\r\n");
         client.send(vec![b'x'; 70_000]);
-        assert_eq!(client.answer().text(), "70000");
+        assert_eq!(client.read_response().text(), "70000");
         client.send("GET /none HTTP/1.1\r\nhost: a\r\n\r\n");
-        assert_eq!(client.answer().status, 404);
+        assert_eq!(client.read_response().status, 404);
         client.send("BREW / HTTP/1.1\r\nhost: a\r\n\r\n");
-        assert_eq!(client.answer().status, 501);
+        assert_eq!(client.read_response().status, 501);
     }
     drop(client);
     let metrics = server.metrics();

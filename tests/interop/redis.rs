@@ -24,7 +24,7 @@ impl Server {
         command.args(["--save", "", "--appendonly", "no", "--requirepass", "secret"]);
         command.args(["--user", "reader", "on", ">open", "~*", "&*", "+@all"]);
         let process = Process::start(&mut command);
-        scenarios::eventually("redis responds", || answers(port));
+        scenarios::eventually("redis responds", || responses(port));
         Server { process, port }
     }
 
@@ -35,7 +35,7 @@ impl Server {
 }
 
 /// Whether a server is there, which responds before authentication.
-fn answers(port: u16) -> bool {
+fn responses(port: u16) -> bool {
     let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else { return false };
     let mut byte = [0];
     stream.write_all(b"PING\r\n").is_ok() && stream.read_exact(&mut byte).is_ok()

@@ -75,7 +75,7 @@ pub(crate) fn long_text(lines: usize) -> String {
     (0..lines).map(|line| format!("{line}: a line like many others, and yet its own\n")).collect()
 }
 
-/// After a load: at least so many good answers, and not a failure. What a client leaves unanswered
+/// After a load: at least so many good responses, and no failure. What a client leaves unanswered
 /// when its time is over is none.
 pub(crate) fn assert_served(server: &Tidegate, least: f64) {
     let class = |class| [("class", class)];

@@ -39,7 +39,7 @@ fn the_proxy_passes_every_request_on() {
             "y".repeat(2048)
         ),
     ] {
-        let upstream = Upstream::answering(format!("HTTP/1.1 200 OK\r\n{body}"));
+        let upstream = Upstream::responding(format!("HTTP/1.1 200 OK\r\n{body}"));
         let server = proxy(&upstream.address().to_string());
         let count = load(&server, "/");
         assert_served(&server, count);

@@ -23,9 +23,9 @@ fn ping(server: &Tidegate) -> String {
     let request = "GET /ping HTTP/1.1\r\nhost: a\r\n\r\n";
     let last = "GET /ping HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
     client.write_all(format!("{request}{request}{last}").as_bytes()).expect("sent");
-    let mut answers = String::new();
-    client.read_to_string(&mut answers).expect("three answers and the end");
-    answers
+    let mut responses = String::new();
+    client.read_to_string(&mut responses).expect("three answers and the end");
+    responses
 }
 
 #[test]

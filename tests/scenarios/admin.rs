@@ -1,7 +1,7 @@
 //! The listeners of the admin API: stalled connections do not keep other clients out, and a change
 //! that this machine cannot make is rejected before anything has changed.
 
-use crate::setup::answering;
+use crate::setup::responding;
 use scenarios::{Connection, HttpResponse, Launch, Tidegate, Upstream, eventually};
 
 const HEALTH: &str = "GET /healthz HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
@@ -14,7 +14,7 @@ fn health(server: &Tidegate) -> u16 {
 
 #[test]
 fn slow_connections_do_not_lock_others_out() {
-    let server = Tidegate::start(&answering(""));
+    let server = Tidegate::start(&responding(""));
     let slow = |index: usize| {
         let mut client = server.connect("admin");
         match index % 3 {
@@ -41,7 +41,7 @@ fn slow_connections_do_not_lock_others_out() {
 /// that stall are still waited for when the health check has its response.
 #[test]
 fn stalled_connections_do_not_delay_health_checks() {
-    let server = Tidegate::start(&answering(""));
+    let server = Tidegate::start(&responding(""));
     let stalled = |index: usize| {
         let mut client = server.connect("admin");
         client.shrink_receive_buffer();
@@ -55,11 +55,11 @@ fn stalled_connections_do_not_delay_health_checks() {
     let mut all: Vec<Connection> = (0..102).map(stalled).collect();
     assert_eq!(health(&server), 200);
     let [.., metrics, head, body] = &mut all[..] else { panic!("more than three") };
-    assert_eq!(metrics.answer().status, 200);
+    assert_eq!(metrics.read_response().status, 200);
     head.send("TP/1.1\r\nhost: a\r\n\r\n");
-    assert_eq!(head.answer().status, 200);
+    assert_eq!(head.read_response().status, 200);
     body.send("f a one");
-    assert_eq!(body.answer().status, 403, "no token is configured");
+    assert_eq!(body.read_response().status, 403, "no token is configured");
 }
 
 fn put(server: &Tidegate, config: &str) -> HttpResponse {
@@ -75,10 +75,10 @@ fn put(server: &Tidegate, config: &str) -> HttpResponse {
 
 #[test]
 fn what_this_machine_does_not_have_is_refused_and_nothing_has_changed() {
-    let taken = Upstream::answering("").address().to_string();
-    let other = Upstream::answering("");
+    let taken = Upstream::responding("").address().to_string();
+    let other = Upstream::responding("");
     let busy = other.address().to_string();
-    let before = answering("").replace(r#"admin: { bind: "127.0.0.1:0" }"#, ADMIN);
+    let before = responding("").replace(r#"admin: { bind: "127.0.0.1:0" }"#, ADMIN);
     let server = Tidegate::start(&before);
     let written = || std::fs::read_to_string(server.path("tidegate.yaml")).expect("a file");
     let version = server.exchange("admin", "GET /v1/status HTTP/1.1\r\nhost: a\r\n\r\n").text();
@@ -90,9 +90,9 @@ fn what_this_machine_does_not_have_is_refused_and_nothing_has_changed() {
     ] {
         let next = before.replacen(old, &new, 1).replace("\"pong\"", "\"changed\"");
         assert_ne!(next.len(), before.len(), "{old}");
-        let answer = put(&server, &next);
-        let problem = answer.text();
-        assert_eq!(answer.status, 409, "{new}: {problem}");
+        let response = put(&server, &next);
+        let problem = response.text();
+        assert_eq!(response.status, 409, "{new}: {problem}");
         assert!(problem.contains(named) && problem.contains("nothing has changed"), "{problem}");
         assert_eq!(written(), before);
         let ping = server.exchange("web", "GET /ping HTTP/1.1\r\nhost: a\r\n\r\n");
@@ -116,19 +116,19 @@ trait SendHealth {
 impl SendHealth for Connection {
     fn send_health(mut self) -> u16 {
         self.send(HEALTH);
-        self.answer().status
+        self.read_response().status
     }
 }
 
 #[test]
 fn a_socket_that_was_requested_is_there_or_the_server_is_not() {
     let admin = r#"admin: { bind: "127.0.0.1:0", socket: /proc/none/admin.sock }"#;
-    let config = answering("").replace(r#"admin: { bind: "127.0.0.1:0" }"#, admin);
+    let config = responding("").replace(r#"admin: { bind: "127.0.0.1:0" }"#, admin);
     let exit = Launch::new(&config).run(&["up"]);
     assert_eq!(exit.code, Some(1), "{}", exit.stderr);
     assert!(exit.stderr.contains("/proc/none"), "{}", exit.stderr);
     // The one we choose ourselves may be missing: the configuration did not ask for it.
-    let launch = Launch::new(&answering("")).environment("XDG_RUNTIME_DIR", "/proc/none");
+    let launch = Launch::new(&responding("")).environment("XDG_RUNTIME_DIR", "/proc/none");
     let server = launch.start();
     server.wait_for_log("no admin socket");
     assert_eq!(health(&server), 200);

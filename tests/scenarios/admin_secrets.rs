@@ -37,9 +37,9 @@ fn put(server: &Tidegate, media_type: &str, body: &str) -> HttpResponse {
 #[test]
 fn secrets_of_the_configuration_are_masked() {
     let server = Tidegate::start(CONFIG);
-    let answer = ask(&server, "/v1/config");
-    assert_eq!(answer.status, 200, "{answer:?}");
-    let masked = answer.text();
+    let response = ask(&server, "/v1/config");
+    assert_eq!(response.status, 200, "{response:?}");
+    let masked = response.text();
     let expected = CONFIG.replace("open-sesame", "\"***\"").replace("\"k-e-y-of-ann\"", "\"***\"");
     assert_eq!(masked, expected);
     assert_eq!(ask(&server, "/v1/config?secrets").status, 403);
@@ -77,9 +77,9 @@ fn secrets_of_earlier_configurations_are_masked() {
          content-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
         body.len()
     );
-    let answer = server.exchange("admin", rollback);
-    assert_eq!(answer.status, 200, "{answer:?}");
-    assert!(!answer.text().contains("k-e-y-of-ann"), "{answer:?}");
+    let response = server.exchange("admin", rollback);
+    assert_eq!(response.status, 200, "{response:?}");
+    assert!(!response.text().contains("k-e-y-of-ann"), "{response:?}");
     let shown = ask(&server, "/v1/config").text();
     assert!(!shown.contains("k-e-y-of-ann") && shown.contains("\"***\""), "{shown}");
     // The key itself is in use again.
@@ -108,8 +108,8 @@ fn a_foreign_name_does_not_read_the_metrics() {
 #[test]
 fn a_faulty_json_document_is_reported_as_json() {
     let server = Tidegate::start(CONFIG);
-    let answer = put(&server, "application/json", "{\n  \"workers\": 1,\n}\n");
-    assert_eq!(answer.status, 422, "{answer:?}");
-    let text = answer.text();
+    let response = put(&server, "application/json", "{\n  \"workers\": 1,\n}\n");
+    assert_eq!(response.status, 422, "{response:?}");
+    let text = response.text();
     assert!(text.contains("no JSON") && text.contains("\"line\": 3"), "{text}");
 }

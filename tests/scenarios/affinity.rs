@@ -1,7 +1,7 @@
 //! `--cpu-affinity`: every worker stays on one of the cores that the process may use, in turn;
 //! without it on any of them.
 
-use crate::setup::answering;
+use crate::setup::responding;
 use scenarios::Launch;
 use std::collections::BTreeMap;
 use std::fs;
@@ -21,7 +21,7 @@ fn cores(status: &Path) -> Vec<usize> {
 
 /// Where each worker of a server that listens may run.
 fn workers(arguments: &[&str]) -> BTreeMap<String, Vec<usize>> {
-    let launch = Launch::new(&answering(""));
+    let launch = Launch::new(&responding(""));
     let server = arguments.iter().fold(launch, |launch, word| launch.argument(word)).start();
     server.address("web");
     let threads = fs::read_dir(format!("/proc/{}/task", server.id())).expect("threads");

@@ -25,15 +25,15 @@ use scenarios::{HttpResponse, Tidegate, Upstream, eventually};
 use serde_json::Value;
 use std::sync::{Arc, Mutex};
 
-/// A server that answers what a closure makes of a head, and remembers the heads.
+/// A server that responds with what a closure makes of a head, and remembers the heads.
 struct Origin {
     upstream: Upstream,
     heads: Arc<Mutex<Vec<String>>>,
 }
 
 impl Origin {
-    /// `answer` is given the head and how many there were before it.
-    fn start(answer: impl Fn(&str, usize) -> Vec<u8> + Send + Sync + 'static) -> Self {
+    /// `response` is given the head and how many there were before it.
+    fn start(response: impl Fn(&str, usize) -> Vec<u8> + Send + Sync + 'static) -> Self {
         let heads = Arc::new(Mutex::new(Vec::new()));
         let written = Arc::clone(&heads);
         let upstream = Upstream::start(move |peer| {
@@ -45,7 +45,7 @@ impl Origin {
                     heads.push(head.clone());
                     heads.len() - 1
                 };
-                if !peer.try_send(answer(&head, before)) {
+                if !peer.try_send(response(&head, before)) {
                     return;
                 }
             }
@@ -53,9 +53,11 @@ impl Origin {
         Origin { upstream, heads }
     }
 
-    /// One that says of itself how often it was asked, in answers with these fields.
+    /// One that says of itself how often it was requested, in responses with these fields.
     fn counting(fields: &'static str) -> Self {
-        Self::start(move |_, before| answer(200, fields, format!("answer {before}").as_bytes()))
+        Self::start(move |_, before| {
+            origin_response(200, fields, format!("answer {before}").as_bytes())
+        })
     }
 
     fn fetches(&self) -> usize {
@@ -75,8 +77,8 @@ fn content_length(head: &str) -> usize {
     length.map_or(0, |length| length.trim().parse().expect("a length"))
 }
 
-/// An answer with its length.
-fn answer(status: u16, fields: &str, body: &[u8]) -> Vec<u8> {
+/// A response with its length.
+fn origin_response(status: u16, fields: &str, body: &[u8]) -> Vec<u8> {
     let length = body.len();
     let head = format!("HTTP/1.1 {status} Any\r\n{fields}content-length: {length}\r\n\r\n");
     [head.as_bytes(), body].concat()
@@ -110,7 +112,7 @@ routes:
 fn send_line(server: &Tidegate, line: &str, fields: &str) -> HttpResponse {
     let mut client = server.connect("web");
     client.send(format!("{line} HTTP/1.1\r\nhost: shop.example\r\n{fields}\r\n"));
-    if line.starts_with("HEAD ") { client.answer_to_head() } else { client.answer() }
+    if line.starts_with("HEAD ") { client.read_response_to_head() } else { client.read_response() }
 }
 
 fn get(server: &Tidegate, path: &str, fields: &str) -> HttpResponse {
@@ -118,28 +120,28 @@ fn get(server: &Tidegate, path: &str, fields: &str) -> HttpResponse {
 }
 
 /// What Cache-Status says (RFC 9211), without the name of the cache.
-fn cache_status(answer: &HttpResponse) -> &str {
-    let cache_status = answer.header("cache-status").unwrap_or_default();
+fn cache_status(response: &HttpResponse) -> &str {
+    let cache_status = response.header("cache-status").unwrap_or_default();
     cache_status
         .strip_prefix("tidegate; ")
-        .unwrap_or_else(|| panic!("{cache_status:?} of {answer:?}"))
+        .unwrap_or_else(|| panic!("{cache_status:?} of {response:?}"))
 }
 
-fn is_hit(answer: &HttpResponse) -> bool {
-    cache_status(answer).starts_with("hit")
+fn is_hit(response: &HttpResponse) -> bool {
+    cache_status(response).starts_with("hit")
 }
 
 /// Asks the admin API.
 fn api(server: &Tidegate, line: &str, body: &str) -> (u16, Value) {
     let length = body.len();
-    let answer = server.exchange(
+    let response = server.exchange(
         "admin",
         format!(
             "{line} HTTP/1.1\r\nhost: admin\r\nauthorization: Bearer open-sesame\r\n\
              content-length: {length}\r\nconnection: close\r\n\r\n{body}"
         ),
     );
-    (answer.status, serde_json::from_slice(&answer.body).expect("JSON"))
+    (response.status, serde_json::from_slice(&response.body).expect("JSON"))
 }
 
 /// Waits until a server that was started on the directory of another one has found so many objects:
@@ -152,15 +154,15 @@ fn found_on_disk(server: &Tidegate, least: u64) {
 
 /// Purges through the admin API and says how many responses that were.
 fn purge(server: &Tidegate, body: &str) -> u64 {
-    let (status, answer) = api(server, "POST /v1/caches/pages/purge", body);
-    assert_eq!(status, 200, "{answer}");
-    answer["purged"].as_u64().expect("a number")
+    let (status, response) = api(server, "POST /v1/caches/pages/purge", body);
+    assert_eq!(status, 200, "{response}");
+    response["purged"].as_u64().expect("a number")
 }
 
 /// What the admin API says of a GET of that path.
 fn explained(server: &Tidegate, path: &str) -> Value {
     let url = format!("http://shop.example{path}");
-    let (status, answer) = api(server, &format!("GET /v1/caches/pages/explain?url={url}"), "");
-    assert_eq!(status, 200, "{answer}");
-    answer
+    let (status, response) = api(server, &format!("GET /v1/caches/pages/explain?url={url}"), "");
+    assert_eq!(status, 200, "{response}");
+    response
 }

@@ -1,4 +1,4 @@
-//! A cache that is asked for much more than it has room for: no answer is wrong, the origin is
+//! A cache that is asked for much more than it has room for: no response is wrong, the origin is
 //! asked far less than the cache, and the memory that the process takes is what it was told.
 //!
 //! As long as [`REQUESTS_MIN`] take, or what `CACHE_SOAK_SECONDS` says (`make soak` says ten
@@ -141,12 +141,12 @@ fn origin(content: Arc<Content>, asked: Arc<AtomicU64>) -> Upstream {
     })
 }
 
-fn unzipped(answer: &HttpResponse) -> Vec<u8> {
+fn unzipped(response: &HttpResponse) -> Vec<u8> {
     let mut plain = Vec::new();
-    match answer.header("content-encoding") {
-        None => plain.extend_from_slice(&answer.body),
+    match response.header("content-encoding") {
+        None => plain.extend_from_slice(&response.body),
         Some("gzip") => {
-            let mut reader = flate2::read::GzDecoder::new(&answer.body[..]);
+            let mut reader = flate2::read::GzDecoder::new(&response.body[..]);
             reader.read_to_end(&mut plain).expect("whole gzip");
         }
         other => panic!("{other:?} was not asked for"),
@@ -167,22 +167,22 @@ fn visit(client: &mut Connection, way: &str, dice: &mut Dice, content: &Content)
         _ => (String::new(), None),
     };
     client.send(format!("GET /{way}/{url} HTTP/1.1\r\nhost: soak\r\n{fields}\r\n"));
-    let answer = client.answer();
-    let of = |what: &str| format!("{what} of /{way}/{url} with {fields:?}: {:?}", answer.headers);
+    let response = client.read_response();
+    let of = |what: &str| format!("{what} of /{way}/{url} with {fields:?}: {:?}", response.headers);
     match part {
         // The origin does not cut parts.
         Some(part) if way != "past" => {
-            assert!(answer.status == 206 && answer.body == body[part], "{}", of("part"));
+            assert!(response.status == 206 && response.body == body[part], "{}", of("part"));
         }
-        _ if fields.starts_with("if-none-match") => assert_eq!(answer.status, 304, "{}", of("")),
+        _ if fields.starts_with("if-none-match") => assert_eq!(response.status, 304, "{}", of("")),
         _ if fields.ends_with("br\r\n") || fields.ends_with("zstd\r\n") => {
-            assert_eq!(answer.status, 200, "{}", of("encoding"));
+            assert_eq!(response.status, 200, "{}", of("encoding"));
         }
-        _ => assert!(answer.status == 200 && unzipped(&answer) == body, "{}", of("body")),
+        _ => assert!(response.status == 200 && unzipped(&response) == body, "{}", of("body")),
     }
 }
 
-/// Asks and goes before it has read the answer.
+/// Asks and goes before it has read the response.
 fn leave(server: &Tidegate, way: &str, dice: &mut Dice) {
     let mut client = server.connect("web");
     client.send(format!("GET /{way}/{} HTTP/1.1\r\nhost: soak\r\n\r\n", dice.url()));

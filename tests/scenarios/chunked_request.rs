@@ -1,6 +1,6 @@
 //! Bodies in chunks: decoded, bounded, framed again when they are forwarded, trailers included.
 
-use crate::setup::{answering, behind};
+use crate::setup::{behind, responding};
 use scenarios::{Connection, Tidegate, Upstream};
 
 const HEAD: &str = "POST /in HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\
@@ -48,10 +48,10 @@ fn body_and_trailers_reach_the_upstream_however_they_are_cut() {
     let server = Tidegate::start(&behind(&upstream, ""));
     let mut client = server.connect("web");
     client.send(format!("{HEAD}{CHUNKS}"));
-    assert_eq!(client.answer().text(), "hello world");
+    assert_eq!(client.read_response().text(), "hello world");
     client.send(HEAD);
     client.send_byte_by_byte(CHUNKS);
-    assert_eq!(client.answer().text(), "hello world");
+    assert_eq!(client.read_response().text(), "hello world");
 }
 
 #[test]
@@ -61,19 +61,19 @@ fn a_request_may_follow_the_trailers_at_once() {
     let mut client = server.connect("web");
     client.send(format!("{HEAD}{CHUNKS}").repeat(20));
     for _ in 0..20 {
-        assert_eq!(client.answer().text(), "hello world");
+        assert_eq!(client.read_response().text(), "hello world");
     }
 }
 
 #[test]
 fn an_unwanted_body_is_drained() {
-    let server = Tidegate::start(&answering(""));
+    let server = Tidegate::start(&responding(""));
     let mut client = server.connect("web");
     let head = HEAD.replace("/in", "/ping?n=1");
     client.send(format!("{head}{CHUNKS}GET /ping?n=2 HTTP/1.1\r\nhost: a\r\n\r\n"));
     for n in ["1", "2"] {
-        let answer = client.answer();
-        assert_eq!((answer.status, answer.header("x-n")), (200, Some(n)));
+        let response = client.read_response();
+        assert_eq!((response.status, response.header("x-n")), (200, Some(n)));
     }
 }
 
@@ -97,8 +97,12 @@ fn malformed_chunks_end_the_exchange() {
     for (count, chunk) in chunks.iter().enumerate() {
         let mut client = server.connect("web");
         client.send(format!("{HEAD}{chunk}"));
-        let answer = client.answer();
-        assert_eq!((answer.status, answer.header("connection")), (400, Some("close")), "{chunk:?}");
+        let response = client.read_response();
+        assert_eq!(
+            (response.status, response.header("connection")),
+            (400, Some("close")),
+            "{chunk:?}"
+        );
         client.expect_closed();
         drop(client);
         let reason = [("reason", "malformed_request")];

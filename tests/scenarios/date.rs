@@ -1,7 +1,7 @@
-//! Date: in every answer that is ours, as IMF-fixdate, and the origin's where there is one
+//! Date: in every response that is ours, as IMF-fixdate, and the origin's where there is one
 //! (RFC 9110 6.6.1).
 
-use crate::setup::{answering, behind};
+use crate::setup::{behind, responding};
 use scenarios::{Tidegate, Upstream};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -30,7 +30,7 @@ fn parse(date: &str) -> u64 {
 
 #[test]
 fn our_own_responses_say_when_they_were_made() {
-    let server = Tidegate::start(&answering(""));
+    let server = Tidegate::start(&responding(""));
     let seconds = || SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs();
     for request in [
         "GET /ping HTTP/1.1\r\nhost: a\r\n\r\n",
@@ -38,10 +38,10 @@ fn our_own_responses_say_when_they_were_made() {
         "no request at all\r\n\r\n",
     ] {
         let before = seconds();
-        let answer = server.exchange("web", request);
-        let made = parse(answer.header("date").expect("a Date"));
+        let response = server.exchange("web", request);
+        let made = parse(response.header("date").expect("a Date"));
         // The clock of a worker may be a moment behind.
-        assert!((before - 1..=seconds()).contains(&made), "{answer:?}");
+        assert!((before - 1..=seconds()).contains(&made), "{response:?}");
     }
 }
 
@@ -59,7 +59,7 @@ fn an_origins_date_is_kept_and_a_missing_one_added() {
     let server = Tidegate::start(&behind(&upstream, "").replace("workers: 2", "workers: 1"));
     let mut client = server.connect("web");
     client.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n");
-    assert_eq!(client.answer().header("date"), Some(OLD));
+    assert_eq!(client.read_response().header("date"), Some(OLD));
     client.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n");
-    assert!(parse(client.answer().header("date").expect("a Date")) > 1_700_000_000);
+    assert!(parse(client.read_response().header("date").expect("a Date")) > 1_700_000_000);
 }

@@ -1,7 +1,7 @@
 //! File descriptors run out: clients leave enough of them for everything else, the longest idle
 //! connections give way to new ones, and nothing spins.
 
-use crate::setup::{answering, behind};
+use crate::setup::{behind, responding};
 use scenarios::{
     Connection, Launch, Metrics, Process, Tidegate, Upstream, command_exists, eventually,
 };
@@ -18,7 +18,7 @@ const CROWD: usize = 300;
 
 fn serves(client: &mut Connection) {
     client.send(PING);
-    assert_eq!(client.answer().body, b"pong");
+    assert_eq!(client.read_response().body, b"pong");
 }
 
 /// Whether a connection was served, and not rejected or closed for another.
@@ -39,7 +39,7 @@ fn cpu_seconds(metrics: &Metrics) -> f64 {
 
 #[test]
 fn clients_cannot_take_the_descriptors_of_everything_else() {
-    let server = Launch::new(&answering("")).descriptors(DESCRIPTORS).start();
+    let server = Launch::new(&responding("")).descriptors(DESCRIPTORS).start();
     let address = server.address("web");
     let mut first = server.connect("web");
     serves(&mut first);
@@ -87,7 +87,7 @@ logger.info("listening name=lua address=" .. listener.addr)
 /// The commands without a configuration.
 #[test]
 fn an_idle_crowd_makes_room_under_every_command() {
-    let upstream = Upstream::answering("HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\npong");
+    let upstream = Upstream::responding("HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\npong");
     let to = upstream.address().to_string();
     for (name, command) in [
         ("files", vec!["files", ".", "--bind", "127.0.0.1:0"]),
@@ -121,7 +121,7 @@ fn exhaust(server: &Tidegate) -> Vec<Connection> {
         // not: connections that have ended are still being closed.
         let mut admin = server.connect("admin");
         admin.send("GET /healthz HTTP/1.1\r\nhost: a\r\n\r\n");
-        assert_eq!(admin.answer().status, 200);
+        assert_eq!(admin.read_response().status, 200);
         taken.push(admin);
         let open = open_descriptors(server);
         let most = open.last().map_or(0, |last| last + 1);
@@ -158,7 +158,7 @@ fn pooled_upstream_connections_make_room() {
     let server = Tidegate::start(&behind(&upstream, "").replace("workers: 2", "workers: 1"));
     let mut clients: Vec<_> = (0..POOLED).map(|_| server.connect("web")).collect();
     clients.iter_mut().for_each(|client| client.send(PING));
-    clients.iter_mut().for_each(|client| assert_eq!(client.answer().body, b"pong"));
+    clients.iter_mut().for_each(|client| assert_eq!(client.read_response().body, b"pong"));
     drop(clients);
     eventually("the connections of the clients are closed", || {
         server.metrics().sum("tidegate_connections_active", &[]) == 0.0

@@ -2,7 +2,7 @@
 //! was sent is lost, and after the deadline the rest is cut.
 
 use crate::load::{AfterClose, Load, Tally};
-use crate::setup::{answering, behind, patient};
+use crate::setup::{behind, patient, responding};
 use scenarios::{Connection, Tidegate, Upstream};
 use std::sync::Mutex;
 use std::sync::mpsc::channel;
@@ -12,11 +12,11 @@ const PING: &str = "GET /ping HTTP/1.1\r\nhost: a\r\n\r\n";
 
 #[test]
 fn idle_connections_are_closed_and_the_server_ends_well() {
-    let server = Tidegate::start(&answering(""));
+    let server = Tidegate::start(&responding(""));
     let mut clients: Vec<Connection> = (0..5).map(|_| server.connect("web")).collect();
     for client in &mut clients {
         client.send(PING);
-        assert_eq!(client.answer().status, 200);
+        assert_eq!(client.read_response().status, 200);
     }
     server.signal("TERM");
     for client in &mut clients {
@@ -51,8 +51,8 @@ fn a_request_in_flight_is_finished_and_its_response_is_the_last() {
     let ready = server.exchange("admin", "GET /readyz HTTP/1.1\r\nhost: a\r\n\r\n");
     assert_eq!(ready.status, 503, "{}", ready.text());
     go_on.send(()).expect("the upstream waits");
-    let answer = client.answer();
-    assert_eq!((answer.text().as_str(), answer.header("connection")), ("late", Some("close")));
+    let response = client.read_response();
+    assert_eq!((response.text().as_str(), response.header("connection")), ("late", Some("close")));
     client.expect_closed();
     drop(client);
     assert_eq!(server.wait().code, Some(0));
@@ -60,14 +60,14 @@ fn a_request_in_flight_is_finished_and_its_response_is_the_last() {
 
 #[test]
 fn a_head_that_is_half_there_may_be_finished() {
-    let server = Tidegate::start(&answering(""));
+    let server = Tidegate::start(&responding(""));
     let mut client = server.connect("web");
     client.send("GET /ping HT");
     server.wait_for_metric("tidegate_received_bytes_total", &[], 12.0);
     server.signal("TERM");
     server.wait_for_log("draining");
     client.send("TP/1.1\r\nhost: a\r\n\r\n");
-    assert_eq!(client.answer().status, 200);
+    assert_eq!(client.read_response().status, 200);
     client.expect_closed();
 }
 
@@ -129,7 +129,7 @@ fn a_second_interrupt_stops_at_once() {
 
 #[test]
 fn it_continues_to_accept_for_a_configured_time() {
-    let server = Tidegate::start(&answering("timeouts: { drain_delay: 3s }"));
+    let server = Tidegate::start(&responding("timeouts: { drain_delay: 3s }"));
     let address = server.address("web");
     server.signal("TERM");
     server.wait_for_log("draining");
@@ -137,20 +137,20 @@ fn it_continues_to_accept_for_a_configured_time() {
     assert_eq!(ready.status, 503);
     let mut client = Connection::to(address);
     client.send(PING);
-    assert_eq!(client.answer().status, 200);
+    assert_eq!(client.read_response().status, 200);
     assert_eq!(server.wait().code, Some(0));
 }
 
 #[test]
 fn the_last_lines_of_the_access_log_are_written() {
-    let server = Tidegate::start(&answering("log: { access: { format: json, path: a.log } }"));
+    let server = Tidegate::start(&responding("log: { access: { format: json, path: a.log } }"));
     let mut client = server.connect("web");
     let log = server.path("a.log");
     // Opened while it is there: the directory goes with the server.
     let kept = std::fs::File::open(log).expect("the log is opened at the start");
     for _ in 0..100 {
         client.send(PING);
-        assert_eq!(client.answer().status, 200);
+        assert_eq!(client.read_response().status, 200);
     }
     server.signal("TERM");
     assert_eq!(server.wait().code, Some(0));
@@ -172,26 +172,26 @@ fn nothing_is_lost(server: Tidegate, count: usize, request: &str, think: Duratio
 
 #[test]
 fn two_hundred_connections_lose_nothing() {
-    let server = Tidegate::start(&answering(""));
+    let server = Tidegate::start(&responding(""));
     nothing_is_lost(server, 200, PING, Duration::from_millis(20));
 }
 
 #[test]
 fn two_hundred_connections_through_an_upstream_lose_nothing() {
-    let upstream = Upstream::answering("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
+    let upstream = Upstream::responding("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
     let server = Tidegate::start(&patient(&upstream));
     nothing_is_lost(server, 200, PING, Duration::from_millis(20));
 }
 
 #[test]
 fn clients_that_pause_longer_lose_nothing_either() {
-    let server = Tidegate::start(&answering(""));
+    let server = Tidegate::start(&responding(""));
     nothing_is_lost(server, 50, PING, Duration::from_millis(300));
 }
 
 #[test]
 fn connections_that_wait_to_be_accepted_are_served() {
-    let server = Tidegate::start(&answering("").replace("workers: 2", "workers: 1"));
+    let server = Tidegate::start(&responding("").replace("workers: 2", "workers: 1"));
     let address = server.address("web");
     // Stopped, so that the connections stay in the kernel's queue until the signal is there too.
     server.signal("STOP");
@@ -203,7 +203,7 @@ fn connections_that_wait_to_be_accepted_are_served() {
     server.signal("CONT");
     for mut client in clients {
         // Accepted before or after the signal is heard: answered in either case, and then closed.
-        assert_eq!(client.answer().status, 200);
+        assert_eq!(client.read_response().status, 200);
         client.expect_closed();
     }
     assert_eq!(server.wait().code, Some(0));

@@ -1,7 +1,7 @@
 //! `Expect: 100-continue`: the client gets 100 when its body is wanted, and only then
 //! (RFC 9110 10.1.1).
 
-use crate::setup::{answering, behind};
+use crate::setup::{behind, responding};
 use scenarios::{Tidegate, Upstream};
 
 const PUT: &str =
@@ -29,9 +29,9 @@ fn the_client_gets_100_once_its_body_is_wanted() {
         client.send(PUT);
         client.expect("HTTP/1.1 100 Continue\r\n\r\n");
         client.send("hello");
-        let answer = client.answer();
-        assert_eq!((answer.status, answer.text().as_str()), (200, "hello"));
-        assert_eq!(answer.header("connection"), None);
+        let response = client.read_response();
+        assert_eq!((response.status, response.text().as_str()), (200, "hello"));
+        assert_eq!(response.header("connection"), None);
     }
 }
 
@@ -41,8 +41,8 @@ fn a_client_that_does_not_wait_gets_no_100() {
     let server = Tidegate::start(&behind(&upstream, ""));
     let mut client = server.connect("web");
     client.send(format!("{PUT}hello"));
-    let answer = client.answer();
-    assert_eq!((answer.status, answer.text().as_str()), (200, "hello"));
+    let response = client.read_response();
+    assert_eq!((response.status, response.text().as_str()), (200, "hello"));
 }
 
 #[test]
@@ -55,10 +55,10 @@ fn it_comes_behind_the_responses_ahead_of_it() {
     let server = Tidegate::start(&config);
     let mut client = server.connect("web");
     client.send(format!("GET /ping HTTP/1.1\r\nhost: a\r\n\r\n{PUT}"));
-    assert_eq!(client.answer().text(), "pong");
+    assert_eq!(client.read_response().text(), "pong");
     client.expect("HTTP/1.1 100 Continue\r\n\r\n");
     client.send("hello");
-    assert_eq!(client.answer().text(), "hello");
+    assert_eq!(client.read_response().text(), "hello");
 }
 
 #[test]
@@ -68,18 +68,18 @@ fn http10_never_gets_100() {
     let mut client = server.connect("web");
     client.send(PUT.replace("HTTP/1.1", "HTTP/1.0"));
     client.send("hello");
-    assert_eq!(client.answer().status, 200);
+    assert_eq!(client.read_response().status, 200);
 }
 
 #[test]
 fn a_final_response_instead_of_100_ends_the_connection() {
-    let server = Tidegate::start(&answering(""));
+    let server = Tidegate::start(&responding(""));
     for (path, status) in [("/ping", 200), ("/none", 404)] {
         let mut client = server.connect("web");
         client.send(PUT.replace("/in", path));
-        let answer = client.answer();
+        let response = client.read_response();
         // The next bytes could be the body or a request.
-        assert_eq!((answer.status, answer.header("connection")), (status, Some("close")));
+        assert_eq!((response.status, response.header("connection")), (status, Some("close")));
         client.expect_closed();
     }
     let reason = [("reason", "body_unread")];
@@ -92,18 +92,18 @@ fn a_body_that_is_too_large_is_not_requested() {
     let server = Tidegate::start(&behind(&upstream, "limits: { body: 4B }"));
     let mut client = server.connect("web");
     client.send(PUT);
-    let answer = client.answer();
-    assert_eq!((answer.status, answer.header("connection")), (413, Some("close")));
+    let response = client.read_response();
+    assert_eq!((response.status, response.header("connection")), (413, Some("close")));
     client.expect_closed();
     assert_eq!(upstream.accepted(), 0);
 }
 
 #[test]
 fn what_else_is_expected_cannot_be_met() {
-    let server = Tidegate::start(&answering(""));
+    let server = Tidegate::start(&responding(""));
     let mut client = server.connect("web");
     client.send("PUT /ping HTTP/1.1\r\nhost: a\r\ncontent-length: 5\r\nexpect: a-pony\r\n\r\n");
-    let answer = client.answer();
-    assert_eq!((answer.status, answer.header("connection")), (417, Some("close")));
+    let response = client.read_response();
+    assert_eq!((response.status, response.header("connection")), (417, Some("close")));
     client.expect_closed();
 }

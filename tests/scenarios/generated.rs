@@ -56,12 +56,12 @@ fn changes_that_say_always_reach_what_the_server_generates() {
         ("/gone", 502, Some("gone")),
     ];
     for (path, status, route) in table {
-        let answer = get(&server, path);
-        assert_eq!(answer.status, status, "{path} {answer:?}");
-        assert_eq!(answer.header("x-default"), Some("GET"), "{path} {answer:?}");
-        assert_eq!(answer.header("x-route"), route, "{path} {answer:?}");
+        let response = get(&server, path);
+        assert_eq!(response.status, status, "{path} {response:?}");
+        assert_eq!(response.header("x-default"), Some("GET"), "{path} {response:?}");
+        assert_eq!(response.header("x-route"), route, "{path} {response:?}");
         let passed = status == 200 || status == 302;
-        assert_eq!(answer.header("x-passed").is_some(), passed, "{path} {answer:?}");
+        assert_eq!(response.header("x-passed").is_some(), passed, "{path} {response:?}");
     }
     assert_eq!(get(&server, "/locked").header("vary"), None);
 }
@@ -75,9 +75,9 @@ fn what_is_no_request_or_has_no_route_is_changed_by_the_defaults() {
         ("GET /fine HTTP/1.1\r\nhost: a\r\nhost: b\r\n\r\n", 400),
         ("GET /fine HTTP/1.1\r\nhost: a\r\nexpect: a-pony\r\n\r\n", 417),
     ] {
-        let answer = server.exchange("web", request);
-        assert_eq!(answer.status, status, "{answer:?}");
-        assert_eq!(answer.header("x-default"), Some("yes"), "{answer:?}");
-        assert_eq!(answer.header("x-passed"), None, "{answer:?}");
+        let response = server.exchange("web", request);
+        assert_eq!(response.status, status, "{response:?}");
+        assert_eq!(response.header("x-default"), Some("yes"), "{response:?}");
+        assert_eq!(response.header("x-passed"), None, "{response:?}");
     }
 }

@@ -1,19 +1,20 @@
-//! HEAD: the head of the answer to GET, and not one byte of a body (RFC 9110 9.3.2).
+//! HEAD: the head of the response to GET, and not one byte of a body (RFC 9110 9.3.2).
 
-use crate::setup::{answering, behind};
+use crate::setup::{behind, responding};
 use scenarios::{Tidegate, Upstream};
 
 #[test]
 fn the_head_is_that_of_get_and_the_connection_persists() {
-    let server = Tidegate::start(&answering(""));
+    let server = Tidegate::start(&responding(""));
     let mut client = server.connect("web");
     for path in ["/ping", "/slow", "/big", "/none"] {
         client.send(format!("HEAD {path}?n=1 HTTP/1.1\r\nhost: a\r\n\r\n"));
-        let head = client.answer_to_head();
+        let head = client.read_response_to_head();
         client.send(format!("GET {path}?n=1 HTTP/1.1\r\nhost: a\r\n\r\n"));
-        let whole = client.answer();
-        let fields = |answer: &scenarios::HttpResponse| {
-            let kept = answer.headers.iter().filter(|(name, _)| !name.eq_ignore_ascii_case("date"));
+        let whole = client.read_response();
+        let fields = |response: &scenarios::HttpResponse| {
+            let kept =
+                response.headers.iter().filter(|(name, _)| !name.eq_ignore_ascii_case("date"));
             kept.cloned().collect::<Vec<_>>()
         };
         assert_eq!(head.status, whole.status);
@@ -25,14 +26,14 @@ fn the_head_is_that_of_get_and_the_connection_persists() {
 #[test]
 fn an_upstream_gets_head_and_its_length_is_passed_on() {
     let upstream = Upstream::start(|peer| {
-        for answer in [
+        for response in [
             "HTTP/1.1 200 OK\r\ncontent-length: 12345\r\n\r\n",
             "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n",
             "HTTP/1.1 200 OK\r\netag: \"x\"\r\n\r\n",
         ] {
             let head = peer.read_head();
             assert!(head.starts_with("HEAD /"), "{head}");
-            peer.send(answer);
+            peer.send(response);
         }
         peer.at_end();
     });
@@ -40,7 +41,7 @@ fn an_upstream_gets_head_and_its_length_is_passed_on() {
     let mut client = server.connect("web");
     let mut head = || {
         client.send("HEAD / HTTP/1.1\r\nhost: a\r\n\r\n");
-        client.answer_to_head()
+        client.read_response_to_head()
     };
     let known = head();
     assert_eq!((known.status, known.header("content-length")), (200, Some("12345")));

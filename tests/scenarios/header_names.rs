@@ -73,9 +73,9 @@ fn mirror() -> Upstream {
 /// has the value `evil`.
 fn sent<'a>(server: &Tidegate, names: impl IntoIterator<Item = &'a str>) -> Vec<(String, String)> {
     let fields: String = names.into_iter().map(|name| format!("{name}: evil\r\n")).collect();
-    let answer = server.exchange("web", format!("GET / HTTP/1.1\r\nhost: a\r\n{fields}\r\n"));
-    assert_eq!(answer.status, 200, "{fields}");
-    let text = answer.text();
+    let response = server.exchange("web", format!("GET / HTTP/1.1\r\nhost: a\r\n{fields}\r\n"));
+    assert_eq!(response.status, 200, "{fields}");
+    let text = response.text();
     let lines = text.split("\r\n").filter_map(|line| line.split_once(": "));
     lines.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }

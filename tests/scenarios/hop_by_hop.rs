@@ -30,14 +30,14 @@ fn what_concerns_the_clients_connection_does_not_reach_the_upstream() {
         peer.at_end();
     });
     let server = Tidegate::start(&behind(&upstream, ""));
-    let answer = server.exchange(
+    let response = server.exchange(
         "web",
         "POST / HTTP/1.1\r\nhost: a\r\nconnection: keep-alive, X-Private, host\r\n\
          connection: content-length, x-other, x-forwarded-for\r\nkeep-alive: timeout=5\r\n\
          proxy-connection: keep-alive\r\nx-private: secret\r\nx-other: secret\r\n\
          x-public: 1\r\nupgrade: h2c\r\nte: gzip\r\ncontent-length: 2\r\n\r\nhi",
     );
-    assert_eq!(answer.status, 204);
+    assert_eq!(response.status, 204);
 }
 
 #[test]
@@ -50,11 +50,11 @@ fn a_client_cannot_strip_what_a_filter_sets() {
     });
     let more = "defaults: { filters: [{ request_headers: { add: { x-consumer: gate } } }] }";
     let server = Tidegate::start(&behind(&upstream, more));
-    let answer = server.exchange(
+    let response = server.exchange(
         "web",
         "GET / HTTP/1.1\r\nhost: a\r\nconnection: x-consumer\r\nx-consumer: client\r\n\r\n",
     );
-    assert_eq!(answer.status, 204);
+    assert_eq!(response.status, 204);
 }
 
 #[test]
@@ -71,12 +71,12 @@ fn what_concerns_the_upstreams_connection_does_not_reach_the_client() {
     let mut client = server.connect("web");
     for _ in 0..2 {
         client.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n");
-        let answer = client.answer();
-        assert_eq!((answer.status, answer.text().as_str()), (200, "hi"));
+        let response = client.read_response();
+        assert_eq!((response.status, response.text().as_str()), (200, "hi"));
         for gone in ["connection", "keep-alive", "proxy-connection", "x-private", "upgrade"] {
-            assert!(answer.all(gone).is_empty(), "{gone} in {answer:?}");
+            assert!(response.all(gone).is_empty(), "{gone} in {response:?}");
         }
-        assert_eq!(answer.header("x-public"), Some("1"));
+        assert_eq!(response.header("x-public"), Some("1"));
     }
     // The upstream closed each time; the client's connection is another matter.
     assert_eq!(upstream.accepted(), 2);
@@ -93,8 +93,8 @@ fn max_forwards_is_counted_down_and_ends_with_us() {
     let server = Tidegate::start(&behind(&upstream, ""));
     let ask = |forwards: u32| {
         let request = format!("OPTIONS / HTTP/1.1\r\nhost: a\r\nmax-forwards: {forwards}\r\n\r\n");
-        let answer = server.exchange("web", request);
-        (answer.status, answer.header("x-from").is_some(), answer.header("allow").is_some())
+        let response = server.exchange("web", request);
+        (response.status, response.header("x-from").is_some(), response.header("allow").is_some())
     };
     assert_eq!(ask(5), (204, true, false));
     assert_eq!(ask(0), (204, false, true));

@@ -1,38 +1,38 @@
 //! HTTP/1.0 clients: one request a connection unless keep-alive is said aloud, no chunks, no 1xx.
 
-use crate::setup::{answering, behind};
+use crate::setup::{behind, responding};
 use scenarios::{Tidegate, Upstream};
 
 #[test]
 fn one_request_a_connection() {
-    let server = Tidegate::start(&answering(""));
+    let server = Tidegate::start(&responding(""));
     let mut client = server.connect("web");
     client.send("GET /ping HTTP/1.0\r\n\r\n");
-    let answer = client.answer();
-    assert_eq!((answer.status, answer.header("connection")), (200, Some("close")));
+    let response = client.read_response();
+    assert_eq!((response.status, response.header("connection")), (200, Some("close")));
     // RFC 9110 6.2: the version is that of the server, not that of the request.
-    assert_eq!((answer.version.as_str(), answer.text().as_str()), ("HTTP/1.1", "pong"));
+    assert_eq!((response.version.as_str(), response.text().as_str()), ("HTTP/1.1", "pong"));
     client.expect_closed();
 }
 
 #[test]
 fn keep_alive_is_confirmed_explicitly() {
-    let server = Tidegate::start(&answering(""));
+    let server = Tidegate::start(&responding(""));
     let mut client = server.connect("web");
     for _ in 0..3 {
         client.send("GET /ping HTTP/1.0\r\nhost: a\r\nconnection: Keep-Alive\r\n\r\n");
-        let answer = client.answer();
-        assert_eq!((answer.status, answer.header("connection")), (200, Some("keep-alive")));
-        assert_eq!(answer.header("content-length"), Some("4"));
+        let response = client.read_response();
+        assert_eq!((response.status, response.header("connection")), (200, Some("keep-alive")));
+        assert_eq!(response.header("content-length"), Some("4"));
     }
     client.send("GET /ping HTTP/1.0\r\nhost: a\r\n\r\n");
-    assert_eq!(client.answer().header("connection"), Some("close"));
+    assert_eq!(client.read_response().header("connection"), Some("close"));
     client.expect_closed();
 }
 
 #[test]
 fn a_body_of_unknown_length_ends_with_the_connection() {
-    let upstream = Upstream::answering(
+    let upstream = Upstream::responding(
         "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ntrailer: t\r\n\r\n\
          5\r\nhello\r\n6\r\n world\r\n0\r\nt: u\r\n\r\n",
     );
@@ -40,18 +40,18 @@ fn a_body_of_unknown_length_ends_with_the_connection() {
     for keep in ["", "connection: keep-alive\r\n"] {
         let mut client = server.connect("web");
         client.send(format!("GET / HTTP/1.0\r\nhost: a\r\n{keep}\r\n"));
-        let answer = client.answer();
-        assert_eq!(answer.header("transfer-encoding"), None);
+        let response = client.read_response();
+        assert_eq!(response.header("transfer-encoding"), None);
         // If the whole body was there at once its length is known, and the connection may persist.
-        let expected = match answer.header("content-length") {
+        let expected = match response.header("content-length") {
             Some(length) => {
                 assert_eq!(length, "11");
                 if keep.is_empty() { "close" } else { "keep-alive" }
             }
             None => "close",
         };
-        assert_eq!(answer.header("connection"), Some(expected));
-        assert_eq!(answer.text(), "hello world");
+        assert_eq!(response.header("connection"), Some(expected));
+        assert_eq!(response.text(), "hello world");
         if expected == "close" {
             client.expect_closed();
         }
@@ -90,6 +90,6 @@ fn nothing_is_sent_before_the_response() {
         peer.at_end();
     });
     let server = Tidegate::start(&behind(&upstream, ""));
-    let answer = server.exchange("web", "GET / HTTP/1.0\r\nhost: a\r\n\r\n");
-    assert_eq!((answer.status, answer.text().as_str()), (200, "hi"));
+    let response = server.exchange("web", "GET / HTTP/1.0\r\nhost: a\r\n\r\n");
+    assert_eq!((response.status, response.text().as_str()), (200, "hi"));
 }

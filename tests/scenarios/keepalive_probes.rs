@@ -1,7 +1,7 @@
 //! `keepalive` of a listener: the kernel asks a silent client whether it is still there. What
 //! `/proc/net/tcp` says of our end of the connection is its timer. (`nodelay` shows nowhere.)
 
-use crate::setup::answering;
+use crate::setup::responding;
 use scenarios::{Tidegate, eventually_some};
 use std::fs;
 
@@ -26,13 +26,13 @@ fn timer(server: u16, client: u16) -> (u64, u64) {
 fn a_silent_client_is_probed_after_the_time_that_is_set() {
     for (setting, kind) in [("", 0), (", keepalive: 60s", 2)] {
         let bind = "bind: \"127.0.0.1:0\"";
-        let config = answering("").replacen(bind, &format!("{bind}{setting}"), 1);
+        let config = responding("").replacen(bind, &format!("{bind}{setting}"), 1);
         let server = Tidegate::start(&config);
         let mut client = server.connect("web");
         client.send("GET /ping HTTP/1.1\r\nhost: a\r\n\r\n");
-        assert_eq!(client.answer().status, 200);
+        assert_eq!(client.read_response().status, 200);
         let ports = (server.address("web").port(), client.local_address().port());
-        // Until the client's kernel has confirmed the answer, the timer is that of sending again.
+        // Until the client's kernel has confirmed the response, the timer is that of sending again.
         let ticks = eventually_some(&format!("{setting}: a timer of kind {kind}"), || {
             let (running, ticks) = timer(ports.0, ports.1);
             (running == kind).then_some(ticks)

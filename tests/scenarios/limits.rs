@@ -1,6 +1,6 @@
 //! How much one client may ask: each limit has its status, its counter and its reason to close.
 
-use crate::setup::{answering, behind};
+use crate::setup::{behind, responding};
 use scenarios::{HttpResponse, Tidegate, Upstream};
 
 const SMALL: &str =
@@ -13,37 +13,37 @@ fn hit(server: &Tidegate, limit: &str, reason: &str) {
     assert_eq!(metrics.sum("tidegate_limits_hit_total", &[]), 1.0, "only {limit}");
 }
 
-/// Sends a request that is above a limit, and sees the connection end after its answer.
+/// Sends a request that is above a limit, and sees the connection end after its response.
 fn refused(server: &Tidegate, request: &str) -> HttpResponse {
     let mut client = server.connect("web");
     client.send(request);
-    let answer = client.answer();
-    assert_eq!(answer.header("connection"), Some("close"), "{answer:?}");
+    let response = client.read_response();
+    assert_eq!(response.header("connection"), Some("close"), "{response:?}");
     client.expect_closed();
-    answer
+    response
 }
 
 #[test]
 fn a_request_line_that_is_too_long() {
-    let server = Tidegate::start(&answering(SMALL));
+    let server = Tidegate::start(&responding(SMALL));
     let most = "a".repeat(256 - "GET /ping? HTTP/1.1\r\n".len());
     let ok = server.exchange("web", format!("GET /ping?{most} HTTP/1.1\r\nhost: a\r\n\r\n"));
     assert_eq!(ok.status, 200, "as long as it may be");
-    let answer = refused(&server, &format!("GET /ping?{most}a HTTP/1.1\r\nhost: a\r\n\r\n"));
-    assert_eq!(answer.status, 414);
+    let response = refused(&server, &format!("GET /ping?{most}a HTTP/1.1\r\nhost: a\r\n\r\n"));
+    assert_eq!(response.status, 414);
     hit(&server, "request_line", "request_line_too_long");
 }
 
 #[test]
 fn a_request_line_without_an_end() {
-    let server = Tidegate::start(&answering(SMALL));
+    let server = Tidegate::start(&responding(SMALL));
     assert_eq!(refused(&server, &format!("GET /{}", "a".repeat(300))).status, 414);
     hit(&server, "request_line", "request_line_too_long");
 }
 
 #[test]
 fn fields_that_are_too_large() {
-    let server = Tidegate::start(&answering(SMALL));
+    let server = Tidegate::start(&responding(SMALL));
     let request = format!("GET /ping HTTP/1.1\r\nhost: a\r\nx: {}\r\n\r\n", "a".repeat(1024));
     assert_eq!(refused(&server, &request).status, 431);
     hit(&server, "headers", "headers_too_large");
@@ -51,7 +51,7 @@ fn fields_that_are_too_large() {
 
 #[test]
 fn fields_that_are_too_many() {
-    let server = Tidegate::start(&answering(SMALL));
+    let server = Tidegate::start(&responding(SMALL));
     let fields = |count| "x: y\r\n".repeat(count);
     let ok = format!("GET /ping HTTP/1.1\r\nhost: a\r\n{}\r\n", fields(7));
     assert_eq!(server.exchange("web", ok).status, 200, "as many as there may be");
@@ -76,7 +76,7 @@ fn trailers_that_are_too_large() {
 
 #[test]
 fn a_body_that_says_it_is_too_large() {
-    let upstream = Upstream::answering("HTTP/1.1 204 No Content\r\n\r\n");
+    let upstream = Upstream::responding("HTTP/1.1 204 No Content\r\n\r\n");
     let server = Tidegate::start(&behind(&upstream, SMALL));
     let request =
         format!("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 101\r\n\r\n{}", "a".repeat(101));
@@ -88,16 +88,16 @@ fn a_body_that_says_it_is_too_large() {
 /// Its route is known by then: filters, log and metrics see it.
 #[test]
 fn a_body_that_says_it_is_too_large_has_a_route() {
-    let upstream = Upstream::answering("HTTP/1.1 204 No Content\r\n\r\n");
+    let upstream = Upstream::responding("HTTP/1.1 204 No Content\r\n\r\n");
     let log = "log: { access: { format: json, path: stderr } }";
     let headers = "response_headers: { set: { x-route: app }, always: true }";
     let filter = &format!("name: app, filters: [request_id: {{}}, {headers}],");
     let config = behind(&upstream, &format!("{SMALL}\n{log}")).replace("name: app,", filter);
     let server = Tidegate::start(&config);
-    let answer = refused(&server, "POST /a HTTP/1.1\r\nhost: a\r\ncontent-length: 101\r\n\r\n");
-    assert_eq!(answer.status, 413);
-    assert_eq!(answer.header("x-route"), Some("app"));
-    let id = answer.header("x-request-id").expect("the filter adds it to faults");
+    let response = refused(&server, "POST /a HTTP/1.1\r\nhost: a\r\ncontent-length: 101\r\n\r\n");
+    assert_eq!(response.status, 413);
+    assert_eq!(response.header("x-route"), Some("app"));
+    let id = response.header("x-request-id").expect("the filter adds it to faults");
     let line = server.wait_for_log("\"status\":413");
     assert!(line.contains("\"route\":\"app\"") && line.contains(id), "{line}");
     let labels = [("route", "app"), ("class", "4xx")];
@@ -117,8 +117,8 @@ fn a_body_that_turns_out_to_be_too_large() {
         client.send("a\r\n0123456789\r\n");
     }
     client.send("1\r\n!\r\n");
-    let answer = client.answer();
-    assert_eq!((answer.status, answer.header("connection")), (413, Some("close")));
+    let response = client.read_response();
+    assert_eq!((response.status, response.header("connection")), (413, Some("close")));
     client.expect_closed();
     drop(client);
     hit(&server, "body", "body_too_large");
@@ -126,19 +126,19 @@ fn a_body_that_turns_out_to_be_too_large() {
 
 #[test]
 fn a_client_that_sends_all_before_it_reads_is_told() {
-    let server = Tidegate::start(&answering(SMALL));
+    let server = Tidegate::start(&responding(SMALL));
     let body = vec![b'x'; 16 << 20];
     let head = format!("POST /ping HTTP/1.1\r\nhost: a\r\ncontent-length: {}\r\n\r\n", body.len());
     let mut client = server.connect("web");
     client.send(head);
     client.send(body);
-    assert_eq!(client.answer().status, 413);
+    assert_eq!(client.read_response().status, 413);
     client.expect_closed();
 }
 
 #[test]
 fn a_route_may_allow_more_or_less() {
-    let config = answering(SMALL).replace(
+    let config = responding(SMALL).replace(
         "handler: { respond: { headers: { x-n: \"{query.n}\" }, body: \"late\"",
         "limits: { body: 5B }\n    handler: { respond: { body: \"late\"",
     );
@@ -151,18 +151,18 @@ fn a_route_may_allow_more_or_less() {
 
 #[test]
 fn connections_above_the_limit_get_a_clean_response() {
-    let server = Tidegate::start(&answering(SMALL));
+    let server = Tidegate::start(&responding(SMALL));
     let mut seated: Vec<_> = (0..3).map(|_| server.connect("web")).collect();
     for client in &mut seated {
         client.send("GET /ping HTTP/1.1\r\nhost: a\r\n\r\n");
-        assert_eq!(client.answer().status, 200);
+        assert_eq!(client.read_response().status, 200);
     }
     for _ in 0..5 {
         let mut late = server.connect("web");
         late.send("GET /ping HTTP/1.1\r\nhost: a\r\n\r\n");
-        let answer = late.answer();
-        assert_eq!((answer.status, answer.header("connection")), (503, Some("close")));
-        assert!(answer.header("retry-after").is_some(), "{answer:?}");
+        let response = late.read_response();
+        assert_eq!((response.status, response.header("connection")), (503, Some("close")));
+        assert!(response.header("retry-after").is_some(), "{response:?}");
         late.expect_closed();
     }
     let limit = [("limit", "connections")];
@@ -172,14 +172,14 @@ fn connections_above_the_limit_get_a_clean_response() {
     // Existing connections are served, and a released permit is used again.
     let mut leaving = seated.pop().expect("three were seated");
     leaving.send("GET /ping HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n");
-    assert_eq!(leaving.answer().status, 200);
+    assert_eq!(leaving.read_response().status, 200);
     leaving.expect_closed();
     drop(leaving);
     let reason = [("reason", "close_requested")];
     server.wait_for_metric("tidegate_connections_closed_total", &reason, 1.0);
     let mut next = server.connect("web");
     next.send("GET /ping HTTP/1.1\r\nhost: a\r\n\r\n");
-    assert_eq!(next.answer().status, 200);
+    assert_eq!(next.read_response().status, 200);
     seated[0].send("GET /ping HTTP/1.1\r\nhost: a\r\n\r\n");
-    assert_eq!(seated[0].answer().status, 200);
+    assert_eq!(seated[0].read_response().status, 200);
 }

@@ -2,7 +2,7 @@
 //! keeps.
 //!
 //! What counts as failed is decided strictly: every request that was sent must be answered whole
-//! and with 200. A connection may end only after an answer that said `Connection: close`; that a
+//! and with 200. A connection may end only after a response that said `Connection: close`; that a
 //! kept-alive connection may be closed while a request is on its way (RFC 9112 9.3.1) is no excuse,
 //! unless a busy machine held up its client for longer than the server waits for it.
 
@@ -35,13 +35,13 @@ pub(crate) struct Tally {
     pub(crate) answered: usize,
     /// Answers that said that they were the last of their connection.
     pub(crate) last: usize,
-    /// Requests without an answer.
+    /// Requests without a response.
     pub(crate) lost: usize,
     /// Connections that the server could close because their client was held up for too long.
     pub(crate) held_up: usize,
 }
 
-/// What a client does when an answer has said close.
+/// What a client does when a response has said close.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AfterClose {
     Stop,
@@ -124,11 +124,11 @@ fn drive(
             *(if pause < DRAIN_GRACE { &mut tally.lost } else { &mut tally.held_up }) += 1;
             return tally;
         }
-        let answer = connection.answer();
-        assert_eq!(answer.status, 200, "{answer:?}");
+        let response = connection.read_response();
+        assert_eq!(response.status, 200, "{response:?}");
         tally.answered += 1;
         shared.answered.fetch_add(1, Ordering::Relaxed);
-        if answer.header("connection") == Some("close") {
+        if response.header("connection") == Some("close") {
             tally.last += 1;
             connection.expect_closed();
             match after_close {

@@ -1,7 +1,7 @@
 //! The access log after its file was moved away: SIGUSR1 and SIGHUP open the path again, and no
 //! line is lost on the way.
 
-use crate::setup::answering;
+use crate::setup::responding;
 use scenarios::{Tidegate, eventually};
 use std::path::Path;
 
@@ -11,11 +11,11 @@ fn lines(path: &Path) -> usize {
 
 #[test]
 fn both_signals_open_the_file_again() {
-    let server = Tidegate::start(&answering("log: { access: { format: json, path: a.log } }"));
+    let server = Tidegate::start(&responding("log: { access: { format: json, path: a.log } }"));
     let mut client = server.connect("web");
     let mut ask = || {
         client.send("GET /ping HTTP/1.1\r\nhost: a\r\n\r\n");
-        assert_eq!(client.answer().status, 200);
+        assert_eq!(client.read_response().status, 200);
     };
     let log = server.path("a.log");
     for (number, signal) in ["USR1", "HUP"].into_iter().enumerate() {

@@ -1,14 +1,14 @@
 //! A key in the query stands in no line of the access log: not where a filter in front of
 //! `key_auth` answers, not where the key is passed on, not in Referer.
 
-use crate::setup::answering;
+use crate::setup::responding;
 use scenarios::{Tidegate, eventually_some};
 
 const KEY: &str = "hunter2hunter2";
 
 fn config(format: &str) -> String {
     let key = "76880d60191af3b3f803a656b7716f0179928357fc32421ced973ed265e15718";
-    answering(&format!(
+    responding(&format!(
         r#"
 defaults:
   filters:
@@ -32,7 +32,7 @@ fn a_key_is_masked_wherever_its_request_ends() {
             client.send(format!(
                 "GET /ping?n=1&auth={KEY} HTTP/1.1\r\nhost: a\r\nreferer: /?%61uth={KEY}\r\n\r\n"
             ));
-            statuses.push(client.answer().status);
+            statuses.push(client.read_response().status);
         }
         assert_eq!(statuses, [200, 200, 429]);
 

@@ -39,9 +39,9 @@ fn several_coroutines_write_a_response_and_none_is_forgotten() {
         response:finish('end')
       end";
     let server = handler(script);
-    let answer = server.exchange("web", "GET /x HTTP/1.1\r\nhost: a\r\n\r\n");
-    assert_eq!(answer.body.len(), 3 * 20 * 50_000 + 3);
-    assert!(answer.body.ends_with(b"xend"));
+    let response = server.exchange("web", "GET /x HTTP/1.1\r\nhost: a\r\n\r\n");
+    assert_eq!(response.body.len(), 3 * 20 * 50_000 + 3);
+    assert!(response.body.ends_with(b"xend"));
 }
 
 #[test]
@@ -61,7 +61,7 @@ fn one_coroutine_reads_a_body_at_a_time() {
     client.send("POST /x HTTP/1.1\r\nhost: a\r\ncontent-length: 4\r\n\r\n");
     wait_until(&server, "another task reads this body;");
     client.send("body");
-    assert_eq!(client.answer().text(), "body");
+    assert_eq!(client.read_response().text(), "body");
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn a_coroutine_that_waits_when_the_request_is_over_gets_an_error() {
     let server = handler(&script);
     let mut client = server.connect("web");
     client.send("POST /x HTTP/1.1\r\nhost: a\r\ncontent-length: 4\r\n\r\n");
-    assert_eq!(client.answer().text(), "done");
+    assert_eq!(client.read_response().text(), "done");
     let own = "another task reads this body;";
     wait_until(&server, &format!("{own}this request is over;"));
 }
@@ -96,6 +96,6 @@ fn a_response_that_is_not_streamed_has_a_bound() {
         local ok, why = pcall(response.write, response, 'x')
         response:text(tostring(ok) .. why)
       end";
-    let answer = handler(script).exchange("web", "GET /x HTTP/1.1\r\nhost: a\r\n\r\n");
-    assert!(answer.text().ends_with("longer than 64 MiB: stream it"), "{}", answer.text());
+    let response = handler(script).exchange("web", "GET /x HTTP/1.1\r\nhost: a\r\n\r\n");
+    assert!(response.text().ends_with("longer than 64 MiB: stream it"), "{}", response.text());
 }

@@ -40,13 +40,13 @@ impl Example {
         stream
     }
 
-    /// Sends `request`, and reads exactly as much as `answer` is long.
-    fn says(&self, request: &str, answer: &str) {
+    /// Sends `request`, and reads exactly as much as `response` is long.
+    fn says(&self, request: &str, response: &str) {
         let mut stream = self.connect();
         stream.write_all(request.as_bytes()).expect("the program reads");
-        let mut got = vec![0; answer.len()];
+        let mut got = vec![0; response.len()];
         stream.read_exact(&mut got).expect("an answer");
-        assert_eq!(String::from_utf8_lossy(&got), answer, "to {request:?}");
+        assert_eq!(String::from_utf8_lossy(&got), response, "to {request:?}");
     }
 
     fn port(&self) -> String {
@@ -166,7 +166,7 @@ fn through(example: &Example) -> Vec<u8> {
 #[test]
 fn a_cache_keeps_values_for_their_time() {
     let cache = Example::start("cache.lua", &["--keys=3"]);
-    let says = |request, answer| cache.says(request, answer);
+    let says = |request, response| cache.says(request, response);
     says("PING\r\n", "+PONG\r\n");
     says("*2\r\n$4\r\nECHO\r\n$4\r\na\r\nb\r\n", "$4\r\na\r\nb\r\n");
     says("SET a 1\r\nGET a\r\nDEL a b\r\nGET a\r\n", "+OK\r\n$1\r\n1\r\n:1\r\n$-1\r\n");
@@ -227,8 +227,8 @@ fn an_api_speaks_json() {
         ("/notes", &["-d", "{"], "400"),
         ("/notes", &["-d", "[1]"], "400"),
     ] {
-        let answer = curl(path, words).expect("curl is there");
-        assert!(answer.ends_with(status), "{path} {words:?}: {answer}");
+        let response = curl(path, words).expect("curl is there");
+        assert!(response.ends_with(status), "{path} {words:?}: {response}");
     }
     api.stop();
 }

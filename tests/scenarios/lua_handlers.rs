@@ -46,15 +46,15 @@ fn a_handler_sees_the_request_and_makes_the_response() {
            }
          end",
     );
-    let answer = server.exchange(
+    let response = server.exchange(
         "web",
         "POST /y/a%20b?one=1&two=2&two=%33 HTTP/1.1\r\nhost: a\r\nx-in: 1\r\nX-In: 2\r\n\
          content-length: 9\r\n\r\n{\"a\":[1]}",
     );
-    assert_eq!(answer.status, 201);
-    assert_eq!(answer.all("x-many"), ["a", "b"]);
-    assert_eq!(answer.header("content-type"), Some("application/json"));
-    let said: serde_json::Value = serde_json::from_slice(&answer.body).unwrap();
+    assert_eq!(response.status, 201);
+    assert_eq!(response.all("x-many"), ["a", "b"]);
+    assert_eq!(response.header("content-type"), Some("application/json"));
+    let said: serde_json::Value = serde_json::from_slice(&response.body).unwrap();
     let expected = serde_json::json!({
         "method": "POST", "path": "/y/a b", "rest": "a b", "one": "1", "two": ["2", "3"],
         "ip": "127.0.0.1", "many": ["1", "2"], "host": "a", "body": { "a": [1] },
@@ -82,7 +82,7 @@ fn a_waiting_handler_delays_no_other_request() {
     first.send("GET /x?first HTTP/1.1\r\nhost: a\r\n\r\n");
     // Until the first waits there is nothing to wake, which is an error.
     eventually("the first request waits", || get(&server, "/x").status == 200);
-    assert_eq!(first.answer().text(), "first");
+    assert_eq!(first.read_response().text(), "first");
 }
 
 #[test]
@@ -99,11 +99,11 @@ fn a_body_that_arrives_late_is_waited_for() {
     client.send("ab");
     assert_eq!(get(&server, "/x").text(), "");
     client.send("cd");
-    assert_eq!(client.answer().text(), "abcd");
+    assert_eq!(client.read_response().text(), "abcd");
     client.send(format!("{head}efgh"));
-    assert_eq!(client.answer().text(), "efgh");
+    assert_eq!(client.read_response().text(), "efgh");
     client.send("POST /x HTTP/1.1\r\nhost: a\r\ncontent-length: 11\r\n\r\nabcdefghijk");
-    assert_eq!(client.answer().text(), "body too large");
+    assert_eq!(client.read_response().text(), "body too large");
 }
 
 #[test]
@@ -154,9 +154,9 @@ fn a_client_that_goes_away_ends_its_handler() {
 #[test]
 fn an_error_is_a_500_without_its_text_and_a_traceback_in_the_log() {
     let server = handler("return function() error('the secret') end");
-    let answer = get(&server, "/x");
-    assert_eq!(answer.status, 500);
-    assert!(!answer.text().contains("secret"), "{}", answer.text());
+    let response = get(&server, "/x");
+    assert_eq!(response.status, 500);
+    assert!(!response.text().contains("secret"), "{}", response.text());
     let line = server.wait_for_log("the secret");
     assert!(line.contains("x.lua:1") && line.contains("traceback"), "{line}");
     assert_eq!(get(&server, "/x").status, 500);
@@ -184,8 +184,8 @@ fn a_turn_over_its_budget_is_ended_and_the_worker_lives() {
     let config = config("lua: { file: x.lua, budget: 1M }", "");
     let server = Launch::new(&config).file("x.lua", script).start();
     for kind in ["loop", "pcall", "sort", "coroutine", "sethook", "exit", "silly"] {
-        let answer = get(&server, &format!("/x?kind={kind}"));
-        assert_eq!(answer.status, 500, "{kind}");
+        let response = get(&server, &format!("/x?kind={kind}"));
+        assert_eq!(response.status, 500, "{kind}");
         assert_eq!(get(&server, "/x").text(), "fine", "{kind}");
     }
     let line = server.wait_for_log("has used up its instructions");
@@ -206,7 +206,7 @@ fn a_handler_that_blocks_its_worker_is_reported_while_it_does() {
     let line = server.wait_for_log("Lua turn has been running for more than a second");
     assert!(line.contains("vm=worker-0"), "{line}");
     server.write("release", "");
-    assert_eq!(client.answer().text(), "let go");
+    assert_eq!(client.read_response().text(), "let go");
     // Once, however long it lasts.
     let told = server.log().iter().filter(|line| line.contains("Lua turn has")).count();
     assert_eq!(told, 1);
@@ -225,7 +225,7 @@ fn errors_of_a_handler_are_logged_at_most_ten_times_a_second() {
     eventually("a line says how many were suppressed", || {
         for _ in 0..20 {
             client.send("GET /x HTTP/1.1\r\nhost: a\r\n\r\n");
-            assert_eq!(client.answer().status, 500);
+            assert_eq!(client.read_response().status, 500);
         }
         failures().iter().any(|line| line.contains("suppressed="))
     });
@@ -308,7 +308,7 @@ fn a_changed_file_is_used_and_requests_in_flight_end_with_the_old_one() {
     server.write("x.lua", version(2));
     eventually("the new handler serves", || get(&server, "/x").text() == "2");
     assert_eq!(get(&server, "/x?go").text(), "2");
-    assert_eq!(waiting.answer().text(), "1");
+    assert_eq!(waiting.read_response().text(), "1");
     // One that is no Lua is refused whole.
     server.write("x.lua", "return function(");
     server.wait_for_log("configuration rejected");
@@ -350,19 +350,19 @@ fn a_filter_changes_requests_responses_and_content() {
     let more = "  - { match: { path: /f }, filters: [{ lua: f.lua }], handler: { lua: x.lua } }";
     let launch = Launch::new(&config("respond: {}", more));
     let server = launch.file("x.lua", handler).file("f.lua", filter).start();
-    let answer = get(&server, "/f");
-    assert_eq!((answer.status, answer.header("x-user")), (200, Some("me")));
-    assert_eq!(answer.text(), "YES ME!");
+    let response = get(&server, "/f");
+    assert_eq!((response.status, response.header("x-user")), (200, Some("me")));
+    assert_eq!(response.text(), "YES ME!");
     let denied = get(&server, "/f?deny");
     assert_eq!((denied.status, denied.text().as_str()), (403, "no"));
 }
 
 #[test]
 fn a_program_speaks_tcp_on_every_worker_and_over_reloads() {
-    let program = |answer: &str| {
+    let program = |response: &str| {
         format!(
             "return function(connection, address)
-               while connection:read('\\r\\n') do connection:write('+{answer}\\r\\n') end
+               while connection:read('\\r\\n') do connection:write('+{response}\\r\\n') end
              end"
         )
     };

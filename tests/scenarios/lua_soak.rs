@@ -74,13 +74,13 @@ fn connect(address: SocketAddr) -> TcpStream {
 
 fn ask(stream: &mut TcpStream, line: &str) -> String {
     stream.write_all(line.as_bytes()).expect("the program reads");
-    let mut answer = Vec::new();
-    while answer.last() != Some(&b'\n') {
+    let mut response = Vec::new();
+    while response.last() != Some(&b'\n') {
         let mut byte = [0];
         stream.read_exact(&mut byte).expect("an answer");
-        answer.push(byte[0]);
+        response.push(byte[0]);
     }
-    String::from_utf8_lossy(&answer).into_owned()
+    String::from_utf8_lossy(&response).into_owned()
 }
 
 /// One connection, in one of the ways that they come and go.
@@ -134,8 +134,8 @@ type ResourceUse = (f64, f64, usize);
 fn held(process: &Process, address: SocketAddr, descriptors_max: usize) -> ResourceUse {
     let mut stream = connect(address);
     scenarios::eventually_some(&format!("at most {descriptors_max} descriptors are open"), || {
-        let answer = ask(&mut stream, "held\n");
-        let (open, kib) = answer.trim().split_once(' ').expect("two numbers");
+        let response = ask(&mut stream, "held\n");
+        let (open, kib) = response.trim().split_once(' ').expect("two numbers");
         let proc = format!("/proc/{}", process.id());
         let descriptors = fs::read_dir(format!("{proc}/fd")).expect("its descriptors").count();
         if open == "1" && descriptors <= descriptors_max {

@@ -69,12 +69,12 @@ fn an_upstream_is_reached_by_its_name() {
     assert!(lower.contains("x-own: a\r\nx-own: b\r\n"), "{first}");
     assert!(!lower.contains("x-forwarded-for"), "{first}");
     assert!(lower.ends_with("\r\n\r\nbody"), "{first}");
-    let answer = server.exchange(
+    let response = server.exchange(
         "web",
         "POST /x?a=1 HTTP/1.1\r\nhost: a.example\r\nx-gone: 1\r\nx-kept: 2\r\n\
          content-length: 4\r\n\r\nsent",
     );
-    let text = answer.text().to_ascii_lowercase();
+    let text = response.text().to_ascii_lowercase();
     assert!(text.starts_with("post /other?a=1 http/1.1\r\nhost: a.example\r\n"), "{text}");
     assert!(text.contains("x-kept: 2\r\n") && !text.contains("x-gone"), "{text}");
     assert!(text.contains("x-forwarded-for: 127.0.0.1\r\n"), "{text}");
@@ -89,19 +89,19 @@ fn the_upstream_tries_another_server_and_says_why_when_none_is_left() {
         if answer then return response:stream(answer) end
         response:text(status, why)
       end";
-    let upstream = Upstream::answering(OK);
+    let upstream = Upstream::responding(OK);
     // Port 1 has no listener.
     let both = format!("\"127.0.0.1:1\", {}", quoted(&upstream));
     let healthy = server(script, &both, "");
     for _ in 0..4 {
-        let answer = get(&healthy, "/x");
-        assert_eq!((answer.status, answer.text().as_str()), (200, "ok"));
-        assert_eq!(answer.header("x-from"), Some("u"));
+        let response = get(&healthy, "/x");
+        assert_eq!((response.status, response.text().as_str()), (200, "ok"));
+        assert_eq!(response.header("x-from"), Some("u"));
     }
     let dead = server(script, "\"127.0.0.1:1\"", "");
-    let answer = get(&dead, "/x");
-    assert_eq!(answer.status, 502);
-    assert!(answer.text().contains("refused"), "{}", answer.text());
+    let response = get(&dead, "/x");
+    assert_eq!(response.status, 502);
+    assert!(response.text().contains("refused"), "{}", response.text());
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn a_request_takes_another_route_and_its_response_is_passed_on() {
   - match: { path: /said }
     handler: { respond: { status: 202, body: said, headers: { x-mine: no } } }
   - { match: { path: '/{*rest}' }, handler: { files: { root: '.' } } }";
-    let upstream = Upstream::answering(OK);
+    let upstream = Upstream::responding(OK);
     let long = "0123456789".repeat(30_000);
     let server = launch(script, &quoted(&upstream), more).file("long.txt", &long).start();
     let said = get(&server, "/x?to=/said");
@@ -134,10 +134,10 @@ fn a_route_that_requests_itself_ends() {
         if answer then return response:stream(answer) end
         response:text(status, why)
       end";
-    let upstream = Upstream::answering(OK);
-    let answer = get(&server(script, &quoted(&upstream), ""), "/x");
-    assert_eq!(answer.status, 508);
-    assert!(answer.text().contains("10 requests led to one another"), "{}", answer.text());
+    let upstream = Upstream::responding(OK);
+    let response = get(&server(script, &quoted(&upstream), ""), "/x");
+    assert_eq!(response.status, 508);
+    assert!(response.text().contains("10 requests led to one another"), "{}", response.text());
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn a_response_of_another_handler_is_let_go_of_in_the_middle_of_a_turn() {
         answer:close()
         response:text(tostring(answer.status))
       end";
-    let upstream = Upstream::answering(OK);
+    let upstream = Upstream::responding(OK);
     let server = server(script, &quoted(&upstream), "");
     assert_eq!(get(&server, "/x").text(), "200");
     eventually("the other handler is cancelled", || get(&server, "/x?over").text() == "1");
@@ -173,7 +173,7 @@ fn content_is_read_within_bounds_whatever_it_is() {
   - match: { path: '/{*rest}' }
     filters: [{ compress: {} }]
     handler: { files: { root: '.' } }";
-    let upstream = Upstream::answering(OK);
+    let upstream = Upstream::responding(OK);
     let long = "0123456789".repeat(30_000);
     let server = launch(script, &quoted(&upstream), more).file("long.txt", &long).start();
     assert_eq!(get(&server, "/x?to=/long.txt").text(), "300000 nil");
@@ -292,7 +292,7 @@ fn requests_in_flight_keep_their_routes_over_a_reload() {
     let said = |text: &str| {
         format!("  - {{ match: {{ path: /said }}, handler: {{ respond: {{ body: {text} }} }} }}")
     };
-    let upstream = Upstream::answering(OK);
+    let upstream = Upstream::responding(OK);
     let address = quoted(&upstream);
     let server = server(script, &address, &said("one"));
     let mut client = server.connect("web");
@@ -302,5 +302,5 @@ fn requests_in_flight_keep_their_routes_over_a_reload() {
     server.write("tidegate.yaml", config);
     eventually("the new configuration serves", || get(&server, "/said").text() == "two");
     assert_eq!(get(&server, "/x?go").text(), "gone");
-    assert_eq!(client.answer().text(), "one");
+    assert_eq!(client.read_response().text(), "one");
 }

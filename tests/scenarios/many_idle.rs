@@ -1,6 +1,6 @@
 //! Ten thousand idle clients: what they cost, and that all others are served.
 
-use crate::setup::answering;
+use crate::setup::responding;
 use scenarios::{Connection, Process, Tidegate};
 use std::fs;
 use std::process::Command;
@@ -38,7 +38,7 @@ fn resident_bytes(process: u32) -> f64 {
 
 fn serves(client: &mut Connection) {
     client.send("GET /ping HTTP/1.1\r\nhost: a\r\n\r\n");
-    assert_eq!(client.answer().body, b"pong");
+    assert_eq!(client.read_response().body, b"pong");
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn they_cost_little_and_are_in_nobodys_way() {
         println!("only {count} connections: this machine allows no more descriptors");
     }
     // A slow machine takes longer to open so many than the first byte of one may usually take.
-    let server = Tidegate::start(&answering("timeouts: { handshake: 10m, idle: 10m }"));
+    let server = Tidegate::start(&responding("timeouts: { handshake: 10m, idle: 10m }"));
     let address = server.address("web");
     // Warm: what the first connections allocate for all is not what one costs.
     let mut warm: Vec<_> = (0..100).map(|_| Connection::to(address)).collect();

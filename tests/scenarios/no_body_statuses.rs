@@ -17,29 +17,29 @@ routes:
     let mut client = server.connect("web");
     for status in [204, 304, 204] {
         client.send(format!("GET /{status} HTTP/1.1\r\nhost: a\r\n\r\n"));
-        let answer = client.answer();
-        assert_eq!(answer.status, status);
-        assert_eq!(answer.header("transfer-encoding"), None);
+        let response = client.read_response();
+        assert_eq!(response.status, status);
+        assert_eq!(response.header("transfer-encoding"), None);
         if status == 204 {
             // RFC 9110 8.6: MUST NOT.
-            assert_eq!(answer.header("content-length"), None);
+            assert_eq!(response.header("content-length"), None);
         }
         // Had a body followed, it would be read as part of this one.
         client.send("GET /200 HTTP/1.1\r\nhost: a\r\n\r\n");
-        assert_eq!(client.answer().text(), "ever");
+        assert_eq!(client.read_response().text(), "ever");
     }
 }
 
 #[test]
 fn the_framing_an_upstream_gives_them_is_no_body() {
     let upstream = Upstream::start(|peer| {
-        for answer in [
+        for response in [
             "HTTP/1.1 204 No Content\r\ncontent-length: 0\r\n\r\n",
             "HTTP/1.1 304 Not Modified\r\ncontent-length: 77\r\netag: \"e\"\r\n\r\n",
             "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok",
         ] {
             peer.read_head();
-            peer.send(answer);
+            peer.send(response);
         }
         peer.at_end();
     });
@@ -47,7 +47,7 @@ fn the_framing_an_upstream_gives_them_is_no_body() {
     let mut client = server.connect("web");
     let mut get = || {
         client.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n");
-        client.answer()
+        client.read_response()
     };
     let empty = get();
     assert_eq!((empty.status, empty.header("content-length")), (204, None));
@@ -73,9 +73,9 @@ fn early_hints_come_before_the_response_and_other_interim_responses_stay_behind(
     let mut client = server.connect("web");
     for _ in 0..2 {
         client.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n");
-        let hints = client.answer();
+        let hints = client.read_response();
         assert_eq!((hints.status, hints.header("link")), (103, Some("</a.css>; rel=preload")));
-        let answer = client.answer();
-        assert_eq!((answer.status, answer.text().as_str()), (200, "ok"));
+        let response = client.read_response();
+        assert_eq!((response.status, response.text().as_str()), (200, "ok"));
     }
 }

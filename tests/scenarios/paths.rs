@@ -78,9 +78,9 @@ fn an_upstream_gets_the_path_that_was_routed() {
     let upstreams = format!("upstreams: {{ app: {{ servers: [\"{}\"] }} }}\n", upstream.address());
     let server = Tidegate::start(&(upstreams + &GUARDED.replace("HANDLER", "upstream: app")));
     for (target, expected) in SPELLINGS {
-        let answer = ask(&server, "GET", target);
-        let found = match answer.status {
-            204 => Ok(answer.header("x-target").unwrap_or_default()),
+        let response = ask(&server, "GET", target);
+        let found = match response.status {
+            204 => Ok(response.header("x-target").unwrap_or_default()),
             status => Err(status),
         };
         assert_eq!(found, expected, "{target}");
@@ -102,15 +102,15 @@ fn a_lua_handler_gets_the_path_that_was_routed() {
     let config = GUARDED.replace("HANDLER", "lua: x.lua");
     let server = Launch::new(&config).file("x.lua", script).start();
     for (target, expected) in SPELLINGS {
-        let answer = ask(&server, "POST", target);
-        let found = match answer.status {
-            204 => Ok(answer.header("x-target").unwrap_or_default()),
+        let response = ask(&server, "POST", target);
+        let found = match response.status {
+            204 => Ok(response.header("x-target").unwrap_or_default()),
             status => Err(status),
         };
         assert_eq!(found, expected, "{target}");
     }
-    let answer = ask(&server, "POST", "/private/x/../..");
-    assert_eq!((answer.header("x-path"), answer.header("x-target")), (Some("/"), Some("/")));
+    let response = ask(&server, "POST", "/private/x/../..");
+    assert_eq!((response.header("x-path"), response.header("x-target")), (Some("/"), Some("/")));
 }
 
 #[test]
@@ -151,8 +151,8 @@ fn rewrites_and_redirects_lead_to_canonical_paths() {
         ("/p/private/%e9%ff/%C3%A9%25", "/public/private/%E9%FF/%C3%A9%25"),
         ("/user/%e9", "/users/%E9/"),
     ] {
-        let answer = ask(&server, "GET", target);
-        assert_eq!((answer.status, answer.header("x-target")), (204, Some(sent)), "{target}");
+        let response = ask(&server, "GET", target);
+        assert_eq!((response.status, response.header("x-target")), (204, Some(sent)), "{target}");
     }
     // Outside its place in the path a variable changes nothing.
     for target in ["/user/a?tab=%5C", "/user/a?tab=..", "/user/a?tab=..%2fx"] {
@@ -200,7 +200,7 @@ routes:
         ("/tenant/shop-1/x/y", "https://shop-1.example.com/x/y"),
         ("/cdn/x/y", "//cdn.example/x/y"),
     ] {
-        let answer = ask(&server, "GET", target);
-        assert_eq!((answer.status, answer.header("location")), (308, Some(wanted)), "{target}");
+        let response = ask(&server, "GET", target);
+        assert_eq!((response.status, response.header("location")), (308, Some(wanted)), "{target}");
     }
 }

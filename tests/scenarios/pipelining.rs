@@ -1,7 +1,7 @@
-//! Requests that come before the answers to those ahead of them: answered in order, in few pieces,
+//! Requests sent before the responses to earlier ones: answered in order, in few pieces,
 //! and never more of them in memory than is allowed.
 
-use crate::setup::{answering, behind};
+use crate::setup::{behind, responding};
 use scenarios::{Tidegate, Upstream};
 
 fn get(path: &str, n: usize) -> String {
@@ -10,45 +10,45 @@ fn get(path: &str, n: usize) -> String {
 
 #[test]
 fn a_slow_response_is_not_overtaken() {
-    let server = Tidegate::start(&answering(""));
+    let server = Tidegate::start(&responding(""));
     let mut client = server.connect("web");
     let paths = ["/slow", "/ping", "/slow", "/ping", "/none", "/slow", "/ping"];
     let requests: String = paths.iter().enumerate().map(|(n, path)| get(path, n)).collect();
     client.send(requests);
     for (n, path) in paths.iter().enumerate() {
-        let answer = client.answer();
+        let response = client.read_response();
         let expected = if *path == "/none" { (404, None) } else { (200, Some(n.to_string())) };
-        assert_eq!((answer.status, answer.header("x-n").map(str::to_owned)), expected, "{n}");
+        assert_eq!((response.status, response.header("x-n").map(str::to_owned)), expected, "{n}");
     }
 }
 
 #[test]
 fn a_thousand_requests_in_one_go_get_a_thousand_responses_in_order() {
-    let server = Tidegate::start(&answering(""));
+    let server = Tidegate::start(&responding(""));
     let mut client = server.connect("web");
     client.send((0..1000).map(|n| get("/ping", n)).collect::<String>());
     for n in 0..1000 {
-        let answer = client.answer();
-        assert_eq!(answer.header("x-n"), Some(&*n.to_string()));
-        assert_eq!(answer.body, b"pong");
+        let response = client.read_response();
+        assert_eq!(response.header("x-n"), Some(&*n.to_string()));
+        assert_eq!(response.body, b"pong");
     }
     // A second time on the same connection: nothing of the first was left behind.
     client.send((0..1000).map(|n| get("/ping", n)).collect::<String>());
     for n in 0..1000 {
-        assert_eq!(client.answer().header("x-n"), Some(&*n.to_string()));
+        assert_eq!(client.read_response().header("x-n"), Some(&*n.to_string()));
     }
 }
 
 #[test]
 fn responses_to_requests_in_one_piece_leave_in_one_piece() {
-    let server = Tidegate::start(&answering(""));
+    let server = Tidegate::start(&responding(""));
     let mut client = server.connect("web");
     client.send((0..8).map(|n| get("/ping", n)).collect::<String>());
-    let first = client.answer();
-    // With the first answer came all the others: they are in the receive buffer already.
+    let first = client.read_response();
+    // With the first response came all the others: they are in the receive buffer already.
     assert_eq!(client.waiting(), 7 * first.bytes.len());
     for _ in 0..7 {
-        assert_eq!(client.answer().body, b"pong");
+        assert_eq!(client.read_response().body, b"pong");
     }
 }
 
@@ -68,7 +68,7 @@ fn responses_through_an_upstream_keep_their_order() {
     let mut client = server.connect("web");
     client.send((0..100).map(|n| get("/up", n)).collect::<String>());
     for n in 0..100 {
-        assert_eq!(client.answer().text(), format!("/up?n={n}"));
+        assert_eq!(client.read_response().text(), format!("/up?n={n}"));
     }
 }
 
@@ -107,7 +107,7 @@ fn a_flood_waits_in_the_kernel_while_a_response_is_made() {
     assert!(taken < f64::from(200 << 10), "{taken} bytes were taken in advance");
     go_on.send(()).expect("the upstream waits");
     for n in 0..=count {
-        assert_eq!(reader.answer().header("x-n"), Some(&*n.to_string()));
+        assert_eq!(reader.read_response().header("x-n"), Some(&*n.to_string()));
     }
     drop(sender.join());
 }
@@ -128,13 +128,13 @@ fn a_response_does_not_wait_for_the_next_one() {
     let mut client = server.connect("web");
     client.send([get("/a", 0), get("/b", 1), get("/never", 2)].concat());
     for _ in 0..2 {
-        assert_eq!(client.answer().text(), "ok");
+        assert_eq!(client.read_response().text(), "ok");
     }
 }
 
 #[test]
 fn one_client_that_never_stops_does_not_starve_the_others() {
-    let server = Tidegate::start(&answering("").replace("workers: 2", "workers: 1"));
+    let server = Tidegate::start(&responding("").replace("workers: 2", "workers: 1"));
     let over = std::sync::atomic::AtomicBool::new(false);
     let is_over = || over.load(std::sync::atomic::Ordering::Relaxed);
     std::thread::scope(|scope| {
@@ -155,7 +155,7 @@ fn one_client_that_never_stops_does_not_starve_the_others() {
         for _ in 0..20 {
             // The flood does not end before this does.
             other.send(get("/ping", 1));
-            assert_eq!(other.answer().body, b"pong");
+            assert_eq!(other.read_response().body, b"pong");
         }
         over.store(true, std::sync::atomic::Ordering::Relaxed);
         reading.join().expect("no panic");

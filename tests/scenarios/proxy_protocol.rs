@@ -45,13 +45,13 @@ fn the_header_names_the_client_of_every_request() {
     ] {
         let mut connection = server.connect("web");
         connection.send([header, GET].concat());
-        assert_eq!(connection.answer().header("x-client"), Some(client));
+        assert_eq!(connection.read_response().header("x-client"), Some(client));
         connection.send(GET);
-        assert_eq!(connection.answer().header("x-client"), Some(client));
+        assert_eq!(connection.read_response().header("x-client"), Some(client));
     }
     let mut connection = server.connect("web");
     connection.send_byte_by_byte([V2, GET].concat());
-    assert_eq!(connection.answer().header("x-client"), Some("192.0.2.7"));
+    assert_eq!(connection.read_response().header("x-client"), Some("192.0.2.7"));
     scenarios::eventually("the access log has the client", || {
         let log = std::fs::read_to_string(server.path("access.log")).unwrap_or_default();
         log.contains("\"client_ip\":\"2001:db8::7\"")
@@ -138,9 +138,9 @@ routes: [{{ handler: {{ upstream: u }} }}]
     for _ in 0..2 {
         let mut client = server.connect("web");
         client.send([V1, GET].concat());
-        assert_eq!(client.answer().text(), "[192, 0, 2, 7] 1234");
+        assert_eq!(client.read_response().text(), "[192, 0, 2, 7] 1234");
         client.send(GET);
-        assert_eq!(client.answer().text(), "[192, 0, 2, 7] 1234");
+        assert_eq!(client.read_response().text(), "[192, 0, 2, 7] 1234");
     }
     assert_eq!(upstream.accepted(), 4);
 }

@@ -42,9 +42,9 @@ fn requests_that_come_too_often() {
     let server = Tidegate::start(CONFIG);
     let statuses: Vec<u16> = (0..5)
         .map(|_| server.exchange("web", "GET /often HTTP/1.1\r\nhost: a\r\n\r\n"))
-        .map(|answer| {
-            assert_eq!(answer.header("retry-after").is_some(), answer.status == 429);
-            answer.status
+        .map(|response| {
+            assert_eq!(response.header("retry-after").is_some(), response.status == 429);
+            response.status
         })
         .collect();
     assert_eq!(statuses, [200, 200, 429, 429, 429]);

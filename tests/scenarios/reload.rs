@@ -25,7 +25,7 @@ routes:
 }
 
 fn ok() -> Upstream {
-    Upstream::answering("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")
+    Upstream::responding("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok")
 }
 
 fn get(path: &str) -> String {
@@ -101,10 +101,10 @@ fn a_connection_and_the_pool_behind_it_outlive_reloads() {
     let mut client = server.connect("web");
     for version in 1..=5 {
         client.send(get("/up"));
-        assert_eq!(client.answer().text(), "ok");
+        assert_eq!(client.read_response().text(), "ok");
         reload(&server, &config(version, &upstream, "").replace("workers: 2", "workers: 1"));
         client.send(get("/version"));
-        assert_eq!(client.answer().text(), version.to_string());
+        assert_eq!(client.read_response().text(), version.to_string());
     }
     assert_eq!(upstream.accepted(), 1);
     assert_eq!(server.metrics().sum("tidegate_connections_accepted_total", &[]), 1.0);
@@ -133,9 +133,9 @@ fn an_exchange_finishes_on_the_plan_it_began_with() {
     // The route leads elsewhere now, and its old upstream is not named any more.
     reload(&server, &config(1, &upstream, ""));
     go_on.send(()).expect("the upstream waits");
-    assert_eq!(client.answer().text(), "old");
+    assert_eq!(client.read_response().text(), "old");
     client.send(get("/version"));
-    assert_eq!(client.answer().text(), "1");
+    assert_eq!(client.read_response().text(), "1");
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn a_tunnel_lives_on_when_its_route_upstream_and_listener_have_gone() {
     let server = Tidegate::start(&config(0, &chat, ""));
     let mut client = server.connect("web");
     client.send("GET /up HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: x\r\n\r\n");
-    assert_eq!(client.answer().status, 101);
+    assert_eq!(client.read_response().status, 101);
     let mut say = |word: &str| {
         client.send(word);
         client.expect(word);
@@ -179,7 +179,7 @@ fn a_change_is_completed_when_its_client_has_gone() {
     }
     assert_eq!(put(&server, &config(11, &upstream, "")), 200);
     client.send(get("/version"));
-    assert_eq!(client.answer().text(), "11");
+    assert_eq!(client.read_response().text(), "11");
     // It is the socket of the start that still listens: no other one was opened in its place.
     let listens = server.log().into_iter().filter(|line| line.contains("listening name=web"));
     assert_eq!(listens.count(), 1, "{}", server.log().join("\n"));
@@ -219,7 +219,7 @@ fn what_is_wrong_is_refused_and_the_old_serves_on() {
     let line = server.wait_for_log("configuration rejected");
     assert!(line.contains("tidegate.yaml:8:"), "{line}");
     client.send(get("/up"));
-    assert_eq!(client.answer().text(), "ok");
+    assert_eq!(client.read_response().text(), "ok");
     // The same over the admin API: the file is left alone as well.
     assert_eq!(put(&server, "routes: [ {"), 422);
     let written = std::fs::read_to_string(server.path("tidegate.yaml")).expect("a file");
@@ -230,7 +230,7 @@ fn what_is_wrong_is_refused_and_the_old_serves_on() {
     assert_eq!(ready().text(), "ready\n");
     assert_eq!(server.metrics().sum("tidegate_config_last_reload_successful", &[]), 1.0);
     client.send(get("/version"));
-    assert_eq!(client.answer().text(), "2");
+    assert_eq!(client.read_response().text(), "2");
 }
 
 #[test]
@@ -254,7 +254,7 @@ fn a_server_that_drains_takes_no_change() {
     let written = std::fs::read_to_string(server.path("tidegate.yaml")).expect("a file");
     assert_eq!(written, before);
     go_on.send(()).expect("the upstream waits");
-    assert_eq!(client.answer().text(), "ok");
+    assert_eq!(client.read_response().text(), "ok");
     assert_eq!(server.wait().code, Some(0));
 }
 
@@ -317,7 +317,7 @@ fn listeners_come_go_and_move_and_the_others_do_not_notice() {
     reload(&server, &listeners(two, 2));
     let mut client = server.connect("more");
     client.send(get("/version"));
-    assert_eq!(client.answer().text(), "2");
+    assert_eq!(client.read_response().text(), "2");
     let more =
         Load::start(server.address("more"), 10, &get("/up"), Duration::ZERO, AfterClose::Stop);
     more.wait_for(20);

@@ -1,4 +1,5 @@
-//! A canned answer: its head, its body, its connection, and what HEAD and a closing client change.
+//! A configured response: its head, its body, its connection, and what HEAD and a closing client
+//! change.
 
 use scenarios::Tidegate;
 
@@ -17,12 +18,12 @@ fn one_connection_gets_response_after_response() {
     let mut client = server.connect("web");
     for _ in 0..3 {
         client.send("GET /ping HTTP/1.1\r\nhost: a\r\n\r\n");
-        let answer = client.answer();
-        assert_eq!((answer.status, answer.version.as_str()), (200, "HTTP/1.1"));
-        assert_eq!(answer.header("content-type"), Some("text/plain"));
-        assert_eq!(answer.header("content-length"), Some("4"));
-        assert!(answer.header("date").is_some_and(|date| date.ends_with(" GMT")), "{answer:?}");
-        assert_eq!(answer.body, b"pong");
+        let response = client.read_response();
+        assert_eq!((response.status, response.version.as_str()), (200, "HTTP/1.1"));
+        assert_eq!(response.header("content-type"), Some("text/plain"));
+        assert_eq!(response.header("content-length"), Some("4"));
+        assert!(response.header("date").is_some_and(|date| date.ends_with(" GMT")), "{response:?}");
+        assert_eq!(response.body, b"pong");
     }
 }
 
@@ -47,15 +48,15 @@ fn a_response_that_leaves_a_body_unread_says_whether_the_connection_ends() {
     ] {
         let mut client = server.connect("web");
         client.send(&request);
-        let answer = client.answer();
+        let response = client.read_response();
         let said = closes.then_some("close");
-        assert_eq!((answer.status, answer.header("connection")), (status, said), "{request:?}");
+        assert_eq!((response.status, response.header("connection")), (status, said), "{request:?}");
         if closes {
             client.finish_sending();
             client.expect_closed();
         } else {
             client.send("GET /ping HTTP/1.1\r\nhost: a\r\n\r\n");
-            assert_eq!(client.answer().text(), "pong", "{request:?}");
+            assert_eq!(client.read_response().text(), "pong", "{request:?}");
         }
     }
 }
@@ -65,10 +66,10 @@ fn pipelined_requests_are_handled_in_order() {
     let server = Tidegate::start(CONFIG);
     let mut client = server.connect("web");
     client.send("GET /ping HTTP/1.1\r\nhost: a\r\n\r\nGET /none HTTP/1.1\r\nhost: a\r\n\r\nHEAD");
-    assert_eq!(client.answer().status, 200);
-    assert_eq!(client.answer().status, 404);
+    assert_eq!(client.read_response().status, 200);
+    assert_eq!(client.read_response().status, 404);
     client.send(" /ping HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n");
-    let last = client.answer_to_head();
+    let last = client.read_response_to_head();
     assert_eq!((last.status, last.header("content-length")), (200, Some("4")));
     assert_eq!(last.header("connection"), Some("close"));
     client.expect_closed();
@@ -79,5 +80,5 @@ fn a_request_in_single_bytes_is_the_same_request() {
     let server = Tidegate::start(CONFIG);
     let mut client = server.connect("web");
     client.send_byte_by_byte("GET /ping HTTP/1.1\r\nhost: a\r\n\r\n");
-    assert_eq!(client.answer().text(), "pong");
+    assert_eq!(client.read_response().text(), "pong");
 }

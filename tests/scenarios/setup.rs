@@ -25,7 +25,7 @@ pub(crate) fn patient(upstream: &Upstream) -> String {
 
 /// Answers by itself: `/ping` at once, `/slow` after a moment, `/big` with 8 MiB, and says in
 /// `x-n` which of the requests it answers.
-pub(crate) fn answering(more: &str) -> String {
+pub(crate) fn responding(more: &str) -> String {
     format!(
         r#"
 workers: 2

@@ -34,10 +34,10 @@ fn echo() -> Upstream {
     })
 }
 
-/// With one worker an answer here means that everything sent before has been looked at.
+/// With one worker a response here means that everything sent before has been looked at.
 fn let_it_look(other: &mut Connection) {
     other.send("OPTIONS * HTTP/1.1\r\nhost: a\r\n\r\n");
-    assert_eq!(other.answer().status, 204);
+    assert_eq!(other.read_response().status, 204);
 }
 
 fn cut_everywhere(request: &str, expected: &str) {
@@ -49,8 +49,8 @@ fn cut_everywhere(request: &str, expected: &str) {
         client.send(&request[..at]);
         let_it_look(&mut other);
         client.send(&request[at..]);
-        let answer = client.answer();
-        assert_eq!((answer.status, &*answer.text()), (200, expected), "cut at {at}");
+        let response = client.read_response();
+        assert_eq!((response.status, &*response.text()), (200, expected), "cut at {at}");
     }
 }
 
@@ -88,7 +88,7 @@ fn two_requests_are_cut_apart_in_the_right_place() {
         client.send(&both[..at]);
         let_it_look(&mut other);
         client.send(&both[at..]);
-        assert_eq!(client.answer().text(), "one", "cut at {at}");
-        assert_eq!(client.answer().text(), "two", "cut at {at}");
+        assert_eq!(client.read_response().text(), "one", "cut at {at}");
+        assert_eq!(client.read_response().text(), "two", "cut at {at}");
     }
 }

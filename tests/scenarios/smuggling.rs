@@ -71,19 +71,19 @@ const ROWS: &[(u16, &str)] = &[
 
 #[test]
 fn each_is_refused_in_public_and_goes_no_further() {
-    let upstream = Upstream::answering("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
+    let upstream = Upstream::responding("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
     let server = Tidegate::start(&behind(&upstream, ""));
     for (status, row) in ROWS {
         let mut client = server.connect("web");
         client.send(format!("{row}{HIDDEN}"));
-        let answer = client.answer();
+        let response = client.read_response();
         assert_eq!(
-            (answer.status, answer.header("connection")),
+            (response.status, response.header("connection")),
             (*status, Some("close")),
             "{row:?}"
         );
         // Nothing of why: that is in the log.
-        assert!(answer.body.len() < 64, "{row:?}: {:?}", answer.text());
+        assert!(response.body.len() < 64, "{row:?}: {:?}", response.text());
         client.expect_closed();
     }
     assert_eq!(upstream.accepted(), 0);
@@ -94,13 +94,13 @@ fn each_is_refused_in_public_and_goes_no_further() {
 
 #[test]
 fn one_behind_a_good_request_does_not_spoil_its_response() {
-    let upstream = Upstream::answering("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
+    let upstream = Upstream::responding("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
     let server = Tidegate::start(&behind(&upstream, ""));
     for (status, row) in ROWS {
         let mut client = server.connect("web");
         client.send(format!("GET /good HTTP/1.1\r\nhost: a\r\n\r\n{row}{HIDDEN}"));
-        assert_eq!(client.answer().text(), "ok", "{row:?}");
-        assert_eq!(client.answer().status, *status, "{row:?}");
+        assert_eq!(client.read_response().text(), "ok", "{row:?}");
+        assert_eq!(client.read_response().status, *status, "{row:?}");
         client.expect_closed();
     }
     let metrics = server.metrics();
@@ -109,7 +109,7 @@ fn one_behind_a_good_request_does_not_spoil_its_response() {
 
 #[test]
 fn each_is_refused_in_single_bytes_as_well() {
-    let upstream = Upstream::answering("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
+    let upstream = Upstream::responding("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
     let server = Tidegate::start(&behind(&upstream, ""));
     for (status, row) in ROWS {
         let mut client = server.connect("web");
@@ -119,7 +119,7 @@ fn each_is_refused_in_single_bytes_as_well() {
                 break;
             }
         }
-        assert_eq!(client.answer().status, *status, "{row:?}");
+        assert_eq!(client.read_response().status, *status, "{row:?}");
     }
     assert_eq!(upstream.accepted(), 0);
 }
@@ -127,17 +127,17 @@ fn each_is_refused_in_single_bytes_as_well() {
 /// RFC 9112 3: too long a method is 501, not 414, however long the rest of the line would be.
 #[test]
 fn a_method_longer_than_a_request_line_may_be_is_not_implemented() {
-    let upstream = Upstream::answering("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
+    let upstream = Upstream::responding("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
     let server = Tidegate::start(&behind(&upstream, ""));
     let mut client = server.connect("web");
     client.send("A".repeat(20_000));
-    let answer = client.answer();
-    assert_eq!((answer.status, answer.header("connection")), (501, Some("close")));
+    let response = client.read_response();
+    assert_eq!((response.status, response.header("connection")), (501, Some("close")));
 }
 
 #[test]
 fn the_reason_is_in_the_log() {
-    let upstream = Upstream::answering("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
+    let upstream = Upstream::responding("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
     let log = "log: { access: { format: json, path: stderr } }";
     let server = Tidegate::start(&behind(&upstream, log));
     server.exchange("web", ROWS[0].1);

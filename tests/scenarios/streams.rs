@@ -251,7 +251,7 @@ admin: {{ bind: "127.0.0.1:0" }}
 fn tls_ends_at_the_stream() {
     let authority = Authority::new();
     let issued = authority.issue(&["a.test"]);
-    let upstream = Upstream::answering("HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nplain");
+    let upstream = Upstream::responding("HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nplain");
     let tls = ", tls: { certificates: [{ cert: a.pem, key: a.key }] }";
     let server = Launch::new(&config(&quoted(&upstream), tls))
         .file("a.pem", issued.chain)

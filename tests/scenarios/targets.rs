@@ -1,6 +1,6 @@
 //! The forms of a request target (RFC 9112 3.2): absolute, `*`, and CONNECT, which is refused.
 
-use crate::setup::{answering, behind};
+use crate::setup::{behind, responding};
 use scenarios::{Tidegate, Upstream};
 
 #[test]
@@ -17,14 +17,14 @@ routes:
     let server = Tidegate::start(config);
     let mut client = server.connect("web");
     client.send("GET http://one.example/a/b?c=d HTTP/1.1\r\nhost: one.example\r\n\r\n");
-    let answer = client.answer();
-    assert_eq!((answer.text().as_str(), answer.header("x-path")), ("one", Some("/a/b")));
+    let response = client.read_response();
+    assert_eq!((response.text().as_str(), response.header("x-path")), ("one", Some("/a/b")));
     // RFC 9112 3.2.2: the target wins over the Host field.
     client.send("GET HTTP://one.example/ HTTP/1.1\r\nhost: two.example\r\n\r\n");
-    let answer = client.answer();
-    assert_eq!((answer.text().as_str(), answer.header("x-host")), ("one", Some("one.example")));
+    let response = client.read_response();
+    assert_eq!((response.text().as_str(), response.header("x-host")), ("one", Some("one.example")));
     client.send("GET http://two.example HTTP/1.1\r\nhost: two.example\r\n\r\n");
-    assert_eq!(client.answer().text(), "two");
+    assert_eq!(client.read_response().text(), "two");
 }
 
 #[test]
@@ -38,23 +38,23 @@ fn an_upstream_gets_the_origin_form_and_the_targets_host() {
         peer.at_end();
     });
     let server = Tidegate::start(&behind(&upstream, ""));
-    let answer =
+    let response =
         server.exchange("web", "GET http://b.example:81/p?q HTTP/1.1\r\nhost: a.example\r\n\r\n");
-    assert_eq!(answer.status, 204);
+    assert_eq!(response.status, 204);
 }
 
 #[test]
 fn options_asterisk_is_handled_by_the_server_itself() {
-    let upstream = Upstream::answering("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
+    let upstream = Upstream::responding("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
     let server = Tidegate::start(&behind(&upstream, ""));
     let mut client = server.connect("web");
     client.send("OPTIONS * HTTP/1.1\r\nhost: a\r\n\r\n");
-    let answer = client.answer();
-    assert_eq!(answer.status, 204);
-    assert!(answer.header("allow").is_some_and(|allow| allow.contains("GET")), "{answer:?}");
+    let response = client.read_response();
+    assert_eq!(response.status, 204);
+    assert!(response.header("allow").is_some_and(|allow| allow.contains("GET")), "{response:?}");
     assert_eq!(upstream.accepted(), 0);
     client.send("OPTIONS / HTTP/1.1\r\nhost: a\r\n\r\n");
-    assert_eq!(client.answer().status, 200);
+    assert_eq!(client.read_response().status, 200);
     assert_eq!(upstream.accepted(), 1);
 }
 
@@ -78,22 +78,22 @@ fn options_of_an_absolute_target_without_a_path_is_forwarded_as_an_asterisk() {
         ("GET http://b.example", "GET / HTTP/1.1"),
     ] {
         client.send(format!("{asked} HTTP/1.1\r\nhost: b.example\r\n\r\n"));
-        let answer = client.answer();
-        assert_eq!((answer.status, answer.header("x-line")), (200, Some(sent)), "{asked}");
+        let response = client.read_response();
+        assert_eq!((response.status, response.header("x-line")), (200, Some(sent)), "{asked}");
     }
 }
 
 #[test]
 fn connect_is_refused_and_nothing_behind_it_is_a_request() {
-    let server = Tidegate::start(&answering(""));
+    let server = Tidegate::start(&responding(""));
     for target in ["b.example:443", "/ping"] {
         let mut client = server.connect("web");
         client.send(format!(
             "CONNECT {target} HTTP/1.1\r\nhost: b.example:443\r\n\r\n\
              GET /ping HTTP/1.1\r\nhost: a\r\n\r\n"
         ));
-        let answer = client.answer();
-        assert_eq!((answer.status, answer.header("connection")), (501, Some("close")));
+        let response = client.read_response();
+        assert_eq!((response.status, response.header("connection")), (501, Some("close")));
         client.expect_closed();
     }
 }
@@ -129,9 +129,9 @@ fn an_encoded_slash_is_a_name_a_slash_or_refused() {
     let server = Tidegate::start(&SLASHES.replace("UPSTREAM", &upstream.address().to_string()));
     let ask = |listener: &str, target: &str| {
         let request = format!("GET {target} HTTP/1.1\r\nhost: a\r\n\r\n");
-        let answer = server.exchange(listener, request);
-        let seen = answer.header("x-target").or(answer.header("x-path")).unwrap_or_default();
-        (answer.status, seen.to_owned())
+        let response = server.exchange(listener, request);
+        let seen = response.header("x-target").or(response.header("x-path")).unwrap_or_default();
+        (response.status, seen.to_owned())
     };
     let raw = "/private%2Fx?y=%2F";
     assert_eq!(ask("keep", raw), (204, raw.to_owned()));

@@ -3,7 +3,7 @@
 //! Only what fires is tested here. What must not fire is tested with a manual clock, in
 //! crates/http-server/tests/contracts/timeouts.rs.
 
-use crate::setup::{answering, behind};
+use crate::setup::{behind, responding};
 use scenarios::{Connection, Tidegate, Upstream};
 use std::time::Duration;
 
@@ -14,14 +14,14 @@ fn hit(server: &Tidegate, limit: &str, reason: &str) {
 }
 
 fn is_408(client: &mut Connection) {
-    let answer = client.answer();
-    assert_eq!((answer.status, answer.header("connection")), (408, Some("close")));
+    let response = client.read_response();
+    assert_eq!((response.status, response.header("connection")), (408, Some("close")));
     client.expect_closed();
 }
 
 #[test]
 fn a_connection_without_a_byte() {
-    let server = Tidegate::start(&answering("timeouts: { handshake: 1s }"));
+    let server = Tidegate::start(&responding("timeouts: { handshake: 1s }"));
     let mut client = server.connect("web");
     // No request, no response.
     client.expect_closed();
@@ -30,7 +30,7 @@ fn a_connection_without_a_byte() {
 
 #[test]
 fn a_head_that_stops() {
-    let server = Tidegate::start(&answering("timeouts: { head: 1s }"));
+    let server = Tidegate::start(&responding("timeouts: { head: 1s }"));
     let mut client = server.connect("web");
     client.send("GET /ping HTTP/1.1\r\nhost: a\r\n");
     is_408(&mut client);
@@ -40,7 +40,7 @@ fn a_head_that_stops() {
 
 #[test]
 fn a_head_that_never_stops() {
-    let server = Tidegate::start(&answering("timeouts: { head: 1s }"));
+    let server = Tidegate::start(&responding("timeouts: { head: 1s }"));
     let mut client = server.connect("web");
     client.send("GET /ping HTTP/1.1\r\n");
     // A line every few milliseconds: the time-out bounds the whole head, not its pauses.
@@ -50,7 +50,7 @@ fn a_head_that_never_stops() {
             std::thread::sleep(Duration::from_millis(10));
         }
     });
-    assert_eq!(reader.answer().status, 408);
+    assert_eq!(reader.read_response().status, 408);
     reader.finish_sending(); // which stops the other thread
     sender.join().expect("no panic");
     hit(&server, "slow_head", "head_timeout");
@@ -74,7 +74,7 @@ fn a_body_that_stops() {
 
 #[test]
 fn a_client_that_does_not_read() {
-    let server = Tidegate::start(&answering("timeouts: { write: 1s }"));
+    let server = Tidegate::start(&responding("timeouts: { write: 1s }"));
     let mut client = server.connect("web");
     client.shrink_receive_buffer();
     client.send("GET /big HTTP/1.1\r\nhost: a\r\n\r\n");
@@ -85,10 +85,10 @@ fn a_client_that_does_not_read() {
 
 #[test]
 fn a_connection_without_another_request() {
-    let server = Tidegate::start(&answering("timeouts: { idle: 1s }"));
+    let server = Tidegate::start(&responding("timeouts: { idle: 1s }"));
     let mut client = server.connect("web");
     client.send("GET /ping HTTP/1.1\r\nhost: a\r\n\r\n");
-    assert_eq!(client.answer().status, 200);
+    assert_eq!(client.read_response().status, 200);
     client.expect_closed();
     hit(&server, "idle", "idle_timeout");
 }
@@ -112,10 +112,10 @@ routes:
     server.connect("web").expect_closed();
     // The older connection is still open.
     client.send("GET /quick HTTP/1.1\r\nhost: a\r\n\r\n");
-    assert_eq!(client.answer().status, 200);
+    assert_eq!(client.read_response().status, 200);
     // The handler does not read this body; the server drains the rest after the response.
     client.send("POST /quick HTTP/1.1\r\nhost: a\r\ncontent-length: 9\r\n\r\nhalf");
-    let answer = client.answer();
-    assert_eq!((answer.status, answer.header("connection")), (200, None));
+    let response = client.read_response();
+    assert_eq!((response.status, response.header("connection")), (200, None));
     client.expect_closed();
 }

@@ -148,14 +148,14 @@ fn a_host_that_the_certificate_does_not_name_is_misdirected() {
 fn plain_http_gets_a_response() {
     let authority = Authority::new();
     let server = start(&authority, "");
-    let answer = server.exchange("web", "GET / HTTP/1.1\r\nhost: a.test\r\n\r\n");
-    assert_eq!((answer.status, answer.header("connection")), (400, Some("close")));
+    let response = server.exchange("web", "GET / HTTP/1.1\r\nhost: a.test\r\n\r\n");
+    assert_eq!((response.status, response.header("connection")), (400, Some("close")));
     let server = start(&authority, "      plain_http: redirect");
-    let answer = server.exchange("web", "GET /p%20q?x=1 HTTP/1.1\r\nhost: a.test:8443\r\n\r\n");
-    let location = answer.header("location");
-    assert_eq!((answer.status, location), (308, Some("https://a.test:8443/p%20q?x=1")));
-    let answer = server.exchange("web", "GET / HTTP/1.0\r\n\r\n");
-    assert_eq!(answer.status, 400, "there is no host to redirect to");
+    let response = server.exchange("web", "GET /p%20q?x=1 HTTP/1.1\r\nhost: a.test:8443\r\n\r\n");
+    let location = response.header("location");
+    assert_eq!((response.status, location), (308, Some("https://a.test:8443/p%20q?x=1")));
+    let response = server.exchange("web", "GET / HTTP/1.0\r\n\r\n");
+    assert_eq!(response.status, 400, "there is no host to redirect to");
 }
 
 #[test]

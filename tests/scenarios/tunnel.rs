@@ -22,10 +22,10 @@ fn accept_upgrade(peer: &mut Connection) {
 fn upgrade(server: &Tidegate) -> Connection {
     let mut client = server.connect("web");
     client.send(UPGRADE);
-    let answer = client.answer();
-    assert_eq!((answer.status, answer.header("upgrade")), (101, Some("websocket")));
-    assert!(answer.header("connection").is_some_and(|c| c.eq_ignore_ascii_case("upgrade")));
-    assert_eq!(answer.header("sec-websocket-accept"), Some("x"));
+    let response = client.read_response();
+    assert_eq!((response.status, response.header("upgrade")), (101, Some("websocket")));
+    assert!(response.header("connection").is_some_and(|c| c.eq_ignore_ascii_case("upgrade")));
+    assert_eq!(response.header("sec-websocket-accept"), Some("x"));
     client
 }
 
@@ -70,7 +70,7 @@ fn what_comes_with_the_heads_is_not_lost() {
     let server = Tidegate::start(&behind(&upstream, ""));
     let mut client = server.connect("web");
     client.send(format!("{UPGRADE}early bird"));
-    assert_eq!(client.answer().status, 101);
+    assert_eq!(client.read_response().status, 101);
     assert_eq!(client.read_to_end(), b"first words");
 }
 
@@ -146,13 +146,13 @@ fn a_client_that_vanishes_ends_the_tunnel_for_the_upstream() {
 
 #[test]
 fn a_refused_upgrade_is_a_response_like_any_other() {
-    let upstream = Upstream::answering("HTTP/1.1 403 Forbidden\r\ncontent-length: 2\r\n\r\nno");
+    let upstream = Upstream::responding("HTTP/1.1 403 Forbidden\r\ncontent-length: 2\r\n\r\nno");
     let server = Tidegate::start(&behind(&upstream, ""));
     let mut client = server.connect("web");
     for _ in 0..2 {
         client.send(UPGRADE);
-        let answer = client.answer();
-        assert_eq!((answer.status, answer.text().as_str()), (403, "no"));
+        let response = client.read_response();
+        assert_eq!((response.status, response.text().as_str()), (403, "no"));
     }
 }
 
@@ -167,7 +167,7 @@ fn an_unrequested_upgrade_is_a_bad_gateway() {
     let mut client = server.connect("web");
     // Upgrade without Connection: upgrade is no request for one.
     client.send("GET / HTTP/1.1\r\nhost: a\r\nupgrade: websocket\r\n\r\n");
-    assert_eq!(client.answer().status, 502);
+    assert_eq!(client.read_response().status, 502);
     client.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n");
     client.read_exactly(1);
 }

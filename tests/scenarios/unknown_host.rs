@@ -39,9 +39,9 @@ fn a_host_that_no_route_names_is_treated_as_its_listener_says() {
     ];
     for (host, path, lenient, strict) in table {
         for (listener, status) in [("lenient", lenient), ("strict", strict)] {
-            let answer = server.exchange(listener, get(host, path));
-            assert_eq!(answer.status, status, "{host} {path} on {listener}");
-            assert_eq!(answer.header("connection"), None, "{answer:?}");
+            let response = server.exchange(listener, get(host, path));
+            assert_eq!(response.status, status, "{host} {path} on {listener}");
+            assert_eq!(response.header("connection"), None, "{response:?}");
         }
     }
 }
@@ -51,10 +51,10 @@ fn the_connection_may_end_without_a_response() {
     let server = Tidegate::start(CONFIG);
     let mut client = server.connect("silent");
     client.send(get("shop.example", "/in"));
-    assert_eq!(client.answer().text(), "in");
+    assert_eq!(client.read_response().text(), "in");
     // What was requested before is still responded to.
     client.send(get("a.shop.example", "/in") + &get("other.example", "/in"));
-    assert_eq!(client.answer().text(), "in");
+    assert_eq!(client.read_response().text(), "in");
     client.expect_closed();
     let reason = [("reason", "unknown_host")];
     server.wait_for_metric("tidegate_connections_closed_total", &reason, 1.0);

@@ -6,7 +6,7 @@ use scenarios::{Tidegate, Upstream};
 /// What would be answered 200 if it were taken for a request.
 const HIDDEN: &str = "GET /respond HTTP/1.1\r\nhost: a\r\n\r\n";
 
-/// A route for each that answers early, with the status of its answer to a POST.
+/// A route for each that answers early, with the status of its response to a POST.
 const EARLY: [(&str, u16); 7] = [
     ("/respond", 200),
     ("/redirect", 308),
@@ -18,7 +18,7 @@ const EARLY: [(&str, u16); 7] = [
 ];
 
 fn server() -> (Upstream, Tidegate) {
-    let upstream = Upstream::answering("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
+    let upstream = Upstream::responding("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
     let address = upstream.address();
     let server = Tidegate::start(&format!(
         r#"
@@ -44,12 +44,12 @@ fn post(path: &str, framing: &str) -> String {
     format!("POST {path} HTTP/1.1\r\nhost: a\r\n{framing}\r\n\r\n")
 }
 
-/// Sends it with a hidden request, and expects one answer that says that the connection ends.
+/// Sends it with a hidden request, and expects one response that says that the connection ends.
 fn ends(server: &Tidegate, path: &str, status: u16, framing: &str, body: &str) {
     let mut client = server.connect("web");
     client.send(post(path, framing) + body);
-    let answer = client.answer();
-    let said = (answer.status, answer.header("connection"));
+    let response = client.read_response();
+    let said = (response.status, response.header("connection"));
     assert_eq!(said, (status, Some("close")), "{path} {framing}");
     // Nothing follows, whatever the client continues to send.
     client.try_send(HIDDEN);
@@ -91,9 +91,9 @@ fn behind_a_body_that_has_arrived_the_next_request_is_handled() {
             let mut client = server.connect("web");
             let next = "GET /redirect HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
             client.send(post(path, framing) + body + next);
-            let answer = client.answer();
-            assert_eq!((answer.status, answer.header("connection")), (status, None), "{path}");
-            assert_eq!(client.answer().status, 308, "{path} {framing}");
+            let response = client.read_response();
+            assert_eq!((response.status, response.header("connection")), (status, None), "{path}");
+            assert_eq!(client.read_response().status, 308, "{path} {framing}");
             client.expect_closed();
             requests += 2.0;
         }

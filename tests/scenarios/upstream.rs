@@ -99,12 +99,12 @@ fn settle_without_connections(server: &Tidegate) {
 
 /// Checks a fault that the gateway answered for: its status, and its word in Proxy-Status
 /// (RFC 9209).
-fn assert_fault(answer: &HttpResponse, status: u16, error: &str) {
-    let told = answer.header("proxy-status").unwrap_or_default();
-    assert_eq!(answer.status, status, "{answer:?}");
+fn assert_fault(response: &HttpResponse, status: u16, error: &str) {
+    let told = response.header("proxy-status").unwrap_or_default();
+    assert_eq!(response.status, status, "{response:?}");
     assert!(told.starts_with("tidegate") && told.contains(&format!(";error={error}")), "{told}");
     // No client learns of internal addresses.
-    assert!(!answer.text().contains("127.0.0.1"), "{answer:?}");
+    assert!(!response.text().contains("127.0.0.1"), "{response:?}");
 }
 
 fn closed(server: &Tidegate, reason: &str) {
@@ -122,9 +122,9 @@ fn sent_to(server: &Tidegate, upstream: &Upstream, class: &str) -> f64 {
 fn shown(server: &Tidegate) -> Value {
     let request = "GET /v1/upstreams HTTP/1.1\r\nhost: admin\r\n\
                    authorization: Bearer open-sesame\r\nconnection: close\r\n\r\n";
-    let answer = server.exchange("admin", request);
-    assert_eq!(answer.status, 200, "{answer:?}");
-    let mut shown: Value = serde_json::from_slice(&answer.body).expect("JSON");
+    let response = server.exchange("admin", request);
+    assert_eq!(response.status, 200, "{response:?}");
+    let mut shown: Value = serde_json::from_slice(&response.body).expect("JSON");
     shown["upstreams"][0].take()
 }
 

@@ -103,7 +103,7 @@ fn a_half_close_is_waited_for_where_the_listener_says_so() {
     client.send(GET.repeat(3));
     client.finish_sending();
     for _ in 0..3 {
-        assert_eq!(client.answer().text(), "late");
+        assert_eq!(client.read_response().text(), "late");
     }
     client.expect_closed();
     let reason = [("reason", "client_closed")];

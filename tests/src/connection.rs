@@ -186,13 +186,13 @@ impl Connection {
         assert_eq!(text(&got), text(expected));
     }
 
-    /// Reads one answer to a request other than HEAD.
-    pub fn answer(&mut self) -> HttpResponse {
+    /// Reads one response to a request other than HEAD.
+    pub fn read_response(&mut self) -> HttpResponse {
         HttpResponse::read(self, false)
     }
 
-    /// Reads one answer to a HEAD request.
-    pub fn answer_to_head(&mut self) -> HttpResponse {
+    /// Reads one response to a HEAD request.
+    pub fn read_response_to_head(&mut self) -> HttpResponse {
         HttpResponse::read(self, true)
     }
 

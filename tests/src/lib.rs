@@ -23,7 +23,7 @@
 //! ));
 //! let mut client = server.connect("web");
 //! client.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n");
-//! assert_eq!(client.answer().body, b"hi");
+//! assert_eq!(client.read_response().body, b"hi");
 //! ```
 #![allow(clippy::disallowed_types, reason = "the client side of a test opens its own sockets")]
 

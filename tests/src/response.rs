@@ -1,6 +1,6 @@
-//! One HTTP/1 answer, read as strictly as a careful client would (RFC 9112 section 6.3).
+//! One HTTP/1 response, read as strictly as a careful client would (RFC 9112 section 6.3).
 //!
-//! Promises to take exactly the bytes of the answer from the connection, or to panic with what
+//! Promises to take exactly the bytes of the response from the connection, or to panic with what
 //! is wrong with it. Shares no line with the codec under test.
 
 use crate::Connection;
@@ -31,9 +31,9 @@ impl HttpResponse {
         let reason = words.next().unwrap_or_default().to_owned();
         let headers = parse_fields(fields);
         let (body, trailers) = (Vec::new(), Vec::new());
-        let mut answer = Self { version, status, reason, headers, body, trailers, bytes: head };
-        answer.read_body(connection, to_head);
-        answer
+        let mut response = Self { version, status, reason, headers, body, trailers, bytes: head };
+        response.read_body(connection, to_head);
+        response
     }
 
     fn read_body(&mut self, connection: &mut Connection, to_head: bool) {

@@ -133,19 +133,19 @@ impl Tidegate {
         Connection::to(self.address(name))
     }
 
-    /// One request on a connection of its own: sends `request`, reads one answer.
+    /// One request on a connection of its own: sends `request`, reads one response.
     pub fn exchange(&self, name: &str, request: impl AsRef<[u8]>) -> HttpResponse {
         let mut connection = self.connect(name);
         connection.send(request);
-        connection.answer()
+        connection.read_response()
     }
 
     /// Every counter as it is now, from the admin listener.
     pub fn metrics(&self) -> Metrics {
         let request = "GET /metrics HTTP/1.1\r\nhost: admin\r\nconnection: close\r\n\r\n";
-        let answer = self.exchange("admin", request);
-        assert_eq!(answer.status, 200, "/metrics: {answer:?}");
-        Metrics::parse(&answer.text())
+        let response = self.exchange("admin", request);
+        assert_eq!(response.status, 200, "/metrics: {response:?}");
+        Metrics::parse(&response.text())
     }
 
     /// Waits until the sum of `name` over all series with these labels is at least `least`.

@@ -59,12 +59,12 @@ impl Upstream {
         Self { address, shared, acceptor: Some(acceptor) }
     }
 
-    /// An upstream that answers every request without a body with `answer`, and keeps alive.
-    pub fn answering(answer: impl AsRef<[u8]> + Send + Sync + 'static) -> Self {
+    /// An upstream that responds to every request without a body with `response`, and keeps alive.
+    pub fn responding(response: impl AsRef<[u8]> + Send + Sync + 'static) -> Self {
         Self::start(move |peer| {
             while !peer.at_end() {
                 peer.read_head();
-                if !peer.try_send(answer.as_ref()) {
+                if !peer.try_send(response.as_ref()) {
                     return;
                 }
             }
@@ -109,18 +109,18 @@ mod tests {
 
     #[test]
     fn responses_are_read_one_by_one_in_every_framing() {
-        let upstream = Upstream::answering(
+        let upstream = Upstream::responding(
             "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\nA: 1\r\na: 2\r\n\
              transfer-encoding: chunked\r\n\r\n3;x\r\nabc\r\n1\r\nd\r\n0\r\nt: u\r\n\r\n",
         );
         let mut client = Connection::to(upstream.address());
         for _ in 0..2 {
             client.send("GET / HTTP/1.1\r\n\r\n");
-            assert_eq!(client.answer().status, 100);
-            let answer = client.answer();
-            assert_eq!((answer.status, answer.text().as_str()), (200, "abcd"));
-            assert_eq!(answer.all("a"), ["1", "2"]);
-            assert_eq!(answer.trailers, [("t".to_owned(), "u".to_owned())]);
+            assert_eq!(client.read_response().status, 100);
+            let response = client.read_response();
+            assert_eq!((response.status, response.text().as_str()), (200, "abcd"));
+            assert_eq!(response.all("a"), ["1", "2"]);
+            assert_eq!(response.trailers, [("t".to_owned(), "u".to_owned())]);
         }
         assert_eq!(upstream.accepted(), 1);
     }

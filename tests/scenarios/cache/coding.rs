@@ -1,6 +1,6 @@
 //! Codings: the origin is asked for what we want, clients get what they want.
 
-use super::{Origin, answer, cache, get, is_hit};
+use super::{Origin, cache, get, is_hit, origin_response};
 
 /// `"hello "` twenty times, as gzip.
 const GZIPPED: &[u8] =
@@ -11,7 +11,7 @@ const KEPT: &str = "cache-control: max-age=60\r\ncontent-type: text/plain\r\neta
 fn gzipping() -> Origin {
     Origin::start(|head, _| {
         assert!(head.to_ascii_lowercase().contains("accept-encoding: gzip\r\n"), "{head}");
-        answer(200, &format!("{KEPT}content-encoding: gzip\r\n"), GZIPPED)
+        origin_response(200, &format!("{KEPT}content-encoding: gzip\r\n"), GZIPPED)
     })
 }
 
@@ -42,8 +42,8 @@ fn both_forms_have_tags_of_their_own() {
     let origin = gzipping();
     let server = cache(&origin, "codings: { offer: [gzip] }");
     let tag = |fields: &str| {
-        let answer = get(&server, "/", fields);
-        answer.header("etag").expect("a tag").to_owned()
+        let response = get(&server, "/", fields);
+        response.header("etag").expect("a tag").to_owned()
     };
     let coded = "accept-encoding: gzip\r\n";
     get(&server, "/", coded);
@@ -60,7 +60,7 @@ fn both_forms_have_tags_of_their_own() {
 fn other_codings_are_made_once() {
     let text = "All work and no play makes the cache a dull box.\n".repeat(200);
     let body = text.clone();
-    let origin = Origin::start(move |_, _| answer(200, KEPT, body.as_bytes()));
+    let origin = Origin::start(move |_, _| origin_response(200, KEPT, body.as_bytes()));
     let server = cache(&origin, "codings: { offer: [br, gzip], best_after: 0 }");
     get(&server, "/", "");
     for (accepted, coding) in [("gzip", "gzip"), ("br;q=0.5, gzip;q=0.4", "br")] {
@@ -85,8 +85,8 @@ fn what_is_short_or_of_another_kind_stays_as_it_is() {
     let origin = Origin::start(|head, _| {
         let fields = "cache-control: max-age=60\r\ncontent-type: ";
         match head.starts_with("GET /short ") {
-            true => answer(200, &format!("{fields}text/plain\r\n"), b"short"),
-            false => answer(200, &format!("{fields}image/png\r\n"), &[b'x'; 5000]),
+            true => origin_response(200, &format!("{fields}text/plain\r\n"), b"short"),
+            false => origin_response(200, &format!("{fields}image/png\r\n"), &[b'x'; 5000]),
         }
     });
     let server = cache(&origin, "");
@@ -109,7 +109,7 @@ fn only_what_can_have_codings_varies_by_them() {
         ("content-type: image/png\r\n", 5000, false),
     ] {
         let fields = format!("cache-control: max-age=60\r\n{fields}");
-        let origin = Origin::start(move |_, _| answer(200, &fields, &vec![b'x'; length]));
+        let origin = Origin::start(move |_, _| origin_response(200, &fields, &vec![b'x'; length]));
         let server = cache(&origin, "");
         for _ in 0..2 {
             let got = get(&server, "/", "");

@@ -1,6 +1,6 @@
 //! Validators: clients that have it already, and an origin that is asked whether it still holds.
 
-use super::{Origin, answer, cache, cache_status, get, is_hit};
+use super::{Origin, cache, cache_status, get, is_hit, origin_response};
 
 #[test]
 fn a_client_with_a_current_copy_gets_304() {
@@ -25,7 +25,7 @@ fn what_is_stale_is_confirmed_by_a_304_whose_fields_count() {
             let head = "HTTP/1.1 304 Not Modified\r\ncache-control: max-age=60\r\n";
             return format!("{head}etag: \"a\"\r\nx-new: 1\r\n\r\n").into_bytes();
         }
-        answer(200, "cache-control: max-age=60\r\nage: 60\r\netag: \"a\"\r\n", b"the body")
+        origin_response(200, "cache-control: max-age=60\r\nage: 60\r\netag: \"a\"\r\n", b"the body")
     });
     let server = cache(&origin, "");
     get(&server, "/", "");

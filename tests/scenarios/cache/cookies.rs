@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use scenarios::{HttpResponse, Tidegate, Upstream};
 
-use super::{Origin, answer, cache, cache_status, config, found_on_disk, get, is_hit};
+use super::{Origin, cache, cache_status, config, found_on_disk, get, is_hit, origin_response};
 
 const COOKIES: &str = "set-cookie: sid=1; path=/\r\nset-cookie: theme=dark\r\n";
 
-fn cookies(answer: &HttpResponse) -> Vec<&str> {
-    answer.all("set-cookie")
+fn cookies(response: &HttpResponse) -> Vec<&str> {
+    response.all("set-cookie")
 }
 
 #[test]
@@ -24,7 +24,7 @@ fn the_client_that_caused_the_fetch_is_logged_in_and_no_other() {
         let origin = Origin::start(move |_, _| {
             let fields =
                 format!("cache-control: {control}\r\n{COOKIES}x-user: 7\r\netag: \"a\"\r\n");
-            answer(200, &fields, b"0123456789")
+            origin_response(200, &fields, b"0123456789")
         });
         let server = cache(&origin, entry);
         let first = get(&server, "/a", "");
@@ -67,7 +67,7 @@ fn a_client_that_shares_a_fetch_gets_no_cookie() {
     second.send("GET / HTTP/1.1\r\nhost: shop.example\r\n\r\n");
     server.wait_for_metric("tidegate_cache_coalesced_total", &[("cache", "pages")], 1.0);
     go_on.send(()).expect("the origin waits");
-    let (first, second) = (first.answer(), second.answer());
+    let (first, second) = (first.read_response(), second.read_response());
     assert_eq!((first.text().as_str(), cookies(&first).len()), ("0123456789", 2), "{first:?}");
     assert_eq!((second.text().as_str(), cookies(&second).len()), ("0123456789", 0), "{second:?}");
 }
@@ -76,7 +76,7 @@ fn a_client_that_shares_a_fetch_gets_no_cookie() {
 #[test]
 fn a_cookie_of_a_304_reaches_the_client_that_caused_it() {
     let origin = Origin::start(|_, before| match before {
-        0 => answer(200, "cache-control: no-cache\r\netag: \"a\"\r\n", b"content"),
+        0 => origin_response(200, "cache-control: no-cache\r\netag: \"a\"\r\n", b"content"),
         _ => b"HTTP/1.1 304 Any\r\netag: \"a\"\r\ncache-control: max-age=60\r\n\
                set-cookie: sid=2\r\n\r\n"
             .to_vec(),
@@ -93,7 +93,7 @@ fn a_cookie_of_a_304_reaches_the_client_that_caused_it() {
 #[test]
 fn a_cookie_is_not_on_disk() {
     let origin = Origin::start(|_, _| {
-        answer(200, &format!("cache-control: max-age=600\r\n{COOKIES}"), b"content")
+        origin_response(200, &format!("cache-control: max-age=600\r\n{COOKIES}"), b"content")
     });
     let directory = tempfile::tempdir().expect("a directory");
     let disk = format!("1MiB, disk: {{ path: {}, size: 64MiB }}", directory.path().display());

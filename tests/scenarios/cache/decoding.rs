@@ -1,7 +1,7 @@
 //! Stored responses in an encoding that a client does not accept: they are decoded as fast as the
 //! client reads, within limits, and one that does not decode is fetched again.
 
-use super::{Origin, answer, cache, cache_status, config, get, is_hit};
+use super::{Origin, cache, cache_status, config, get, is_hit, origin_response};
 use scenarios::{Connection, Tidegate};
 use std::fs;
 use std::io::Write;
@@ -18,7 +18,7 @@ fn gzip(plain: &[u8]) -> Vec<u8> {
 }
 
 fn gzipped(body: &[u8]) -> Vec<u8> {
-    answer(200, &format!("{STORED}content-encoding: gzip\r\n"), body)
+    origin_response(200, &format!("{STORED}content-encoding: gzip\r\n"), body)
 }
 
 /// An origin that compresses only for clients that accept it.
@@ -26,7 +26,7 @@ fn compressing(plain: Vec<u8>) -> Origin {
     let coded = gzip(&plain);
     Origin::start(move |head, _| match head.to_ascii_lowercase().contains("gzip") {
         true => gzipped(&coded),
-        false => answer(200, STORED, b"from the origin"),
+        false => origin_response(200, STORED, b"from the origin"),
     })
 }
 
@@ -97,7 +97,7 @@ fn without_memory_for_decoding_the_origin_is_requested() {
 fn without_memory_for_decoding_an_unstored_response_is_refused() {
     let coded = gzip(&vec![b'x'; 64 << 20]);
     let origin = Origin::start(move |head, _| match head.starts_with("GET /private ") {
-        true => answer(
+        true => origin_response(
             200,
             "cache-control: no-store\r\ncontent-type: text/plain\r\ncontent-encoding: gzip\r\n",
             &gzip(b"for one client"),

@@ -1,6 +1,6 @@
 //! The admin API says what is stored and why a request was a miss or would be.
 
-use super::{Origin, answer, api, cache, explained, get, purge};
+use super::{Origin, api, cache, explained, get, origin_response, purge};
 
 #[test]
 fn a_request_is_explained_before_and_after() {
@@ -51,7 +51,7 @@ fn what_bypasses_the_cache_is_explained() {
 
 #[test]
 fn entries_are_listed_page_by_page() {
-    let origin = Origin::start(|_, _| answer(200, "cache-control: max-age=60\r\n", b"x"));
+    let origin = Origin::start(|_, _| origin_response(200, "cache-control: max-age=60\r\n", b"x"));
     let server = cache(&origin, "");
     (0..7).for_each(|n| drop(get(&server, &format!("/a/{n}"), "")));
     get(&server, "/b", "");

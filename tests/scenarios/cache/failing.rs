@@ -1,11 +1,11 @@
 //! What an operator is told when something behind a cache fails.
 
-use super::{Origin, answer, config, get};
+use super::{Origin, config, get, origin_response};
 use scenarios::{Launch, Tidegate, Upstream, eventually};
 
 #[test]
 fn a_disk_that_cannot_be_used_is_shown_by_ctl_caches() {
-    let origin = Origin::start(|_, _| answer(200, "cache-control: max-age=60\r\n", b"hi"));
+    let origin = Origin::start(|_, _| origin_response(200, "cache-control: max-age=60\r\n", b"hi"));
     let directory = tempfile::tempdir().expect("a directory");
     let file = directory.path().join("file");
     std::fs::write(&file, "not a directory").expect("a file");

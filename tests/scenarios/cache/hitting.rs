@@ -1,6 +1,6 @@
-//! What is stored is the answer: its age, its parts, its head, and what is not stored.
+//! What is stored is the response: its age, its parts, its head, and what is not stored.
 
-use super::{Origin, answer, cache, cache_status, get, is_hit, send_line};
+use super::{Origin, cache, cache_status, get, is_hit, origin_response, send_line};
 
 #[test]
 fn the_second_client_is_served_from_the_cache() {
@@ -69,7 +69,7 @@ fn head_is_served_from_what_get_stored() {
 #[test]
 fn parts_are_cut_from_the_whole() {
     let origin = Origin::start(|_, _| {
-        answer(200, "cache-control: max-age=60\r\netag: \"a\"\r\n", b"0123456789")
+        origin_response(200, "cache-control: max-age=60\r\netag: \"a\"\r\n", b"0123456789")
     });
     let server = cache(&origin, "");
     let part = get(&server, "/", "range: bytes=2-4\r\n");
@@ -90,7 +90,7 @@ fn what_is_long_comes_whole_and_in_parts_again_and_again() {
     let whole: Vec<u8> = (0..300_000u32).map(|at| (at % 251) as u8).collect();
     let sent = whole.clone();
     let fields = "cache-control: max-age=60\r\ncontent-type: image/png\r\n";
-    let origin = Origin::start(move |_, _| answer(200, fields, &sent));
+    let origin = Origin::start(move |_, _| origin_response(200, fields, &sent));
     let server = cache(&origin, "");
     // While it comes in, several ranges are answered with the whole (RFC 9110 14.2).
     assert!(get(&server, "/", "").body == whole);

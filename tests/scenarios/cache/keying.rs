@@ -1,6 +1,6 @@
 //! What makes two requests ask for the same, and what an origin is not told.
 
-use super::{Origin, answer, cache, get, is_hit};
+use super::{Origin, cache, get, is_hit, origin_response};
 
 const KEPT: &str = "cache-control: max-age=60\r\n";
 
@@ -74,7 +74,7 @@ fn another_spelling_of_a_field_poisons_nothing() {
         let origin = Origin::start(move |head, _| {
             let head = head.to_ascii_lowercase().replace('_', "-");
             let own = head.lines().find_map(|line| line.strip_prefix("x-own: ")).unwrap_or("none");
-            answer(200, &format!("{KEPT}{vary}"), own.as_bytes())
+            origin_response(200, &format!("{KEPT}{vary}"), own.as_bytes())
         });
         let server = cache(&origin, entry);
         // Values that would be one key if they were only put one behind the other.
@@ -96,7 +96,7 @@ fn another_spelling_of_a_field_poisons_nothing() {
 fn another_spelling_of_a_cookie_poisons_nothing() {
     let origin = Origin::start(|head, _| {
         let cookie = head.lines().find_map(|line| line.strip_prefix("cookie: "));
-        answer(200, KEPT, cookie.unwrap_or("none").as_bytes())
+        origin_response(200, KEPT, cookie.unwrap_or("none").as_bytes())
     });
     let server = cache(&origin, "key: { cookies: [plan] }");
     for cookie in
@@ -159,7 +159,7 @@ fn a_get_with_a_body_is_no_business_of_the_cache() {
     get(&server, "/", "");
     let mut client = server.connect("web");
     client.send("GET / HTTP/1.1\r\nhost: shop.example\r\ncontent-length: 3\r\n\r\nfat");
-    let fat = client.answer();
+    let fat = client.read_response();
     assert!(!is_hit(&fat), "{fat:?}");
     assert_eq!(fat.text(), "answer 1");
     assert_eq!(get(&server, "/", "").text(), "answer 0", "what it brought was not stored");

@@ -6,8 +6,8 @@ use scenarios::Tidegate;
 fn reload(server: &Tidegate, text: &str) {
     // The address of the listener is a new one for each server only, not for each reload.
     server.rewrite_config(text);
-    let (status, answer) = api(server, "POST /v1/reload?wait", "");
-    assert_eq!(status, 200, "{answer}");
+    let (status, response) = api(server, "POST /v1/reload?wait", "");
+    assert_eq!(status, 200, "{response}");
 }
 
 #[test]
@@ -30,9 +30,9 @@ fn a_cache_that_is_gone_takes_its_content_along() {
     let renamed = config(&origin, "", "64MiB").replace("pages", "others");
     reload(&server, &renamed);
     assert!(!is_hit(&get(&server, "/", "")));
-    let (status, answer) = api(&server, "GET /v1/caches/pages", "");
-    assert_eq!(status, 404, "{answer}");
-    assert!(answer["advice"].as_str().unwrap_or_default().contains("others"), "{answer}");
+    let (status, response) = api(&server, "GET /v1/caches/pages", "");
+    assert_eq!(status, 404, "{response}");
+    assert!(response["advice"].as_str().unwrap_or_default().contains("others"), "{response}");
     reload(&server, &config(&origin, "", "64MiB"));
     assert!(!is_hit(&get(&server, "/", "")), "it is empty again");
 }

@@ -2,7 +2,7 @@
 
 use scenarios::{HttpResponse, Tidegate};
 
-use super::{Origin, answer, cache, cache_status, get, is_hit, purge};
+use super::{Origin, cache, cache_status, get, is_hit, origin_response, purge};
 
 const ENTRY: &str = "max_size: 1KiB";
 const LENGTH: usize = 4096;
@@ -13,17 +13,17 @@ fn content() -> Vec<u8> {
     (0..LENGTH / 4).flat_map(|at| format!("{at:03x}.").into_bytes()).collect()
 }
 
-/// The answer to a request for all or a part of it, with these fields.
+/// The response to a request for all or a part of it, with these fields.
 fn file(head: &str, fields: &str) -> Vec<u8> {
     let lower = head.to_ascii_lowercase();
     let fetches = lower.lines().find_map(|line| line.strip_prefix("range: bytes="));
     let Some((first, last)) = fetches.and_then(|fetches| fetches.trim().split_once('-')) else {
-        return answer(200, fields, &content());
+        return origin_response(200, fields, &content());
     };
     let (first, last): (usize, usize) =
         (first.parse().expect("a number"), last.parse().expect("a number"));
     let fields = format!("{fields}content-range: bytes {first}-{last}/{LENGTH}\r\n");
-    answer(206, &fields, &content()[first..=last])
+    origin_response(206, &fields, &content()[first..=last])
 }
 
 fn origin(fields: &'static str) -> Origin {
@@ -117,7 +117,9 @@ fn parts_under_another_validator_replace_what_was_stored() {
     // A whole that is not stored replaces them as well.
     let other = Origin::start(|head, before| match before < 2 {
         true => file(head, KEPT),
-        false => answer(200, "cache-control: max-age=60\r\netag: \"b\"\r\n", &[b'x'; LENGTH]),
+        false => {
+            origin_response(200, "cache-control: max-age=60\r\netag: \"b\"\r\n", &[b'x'; LENGTH])
+        }
     });
     let server = cache(&other, &format!("{ENTRY}, hit_for_miss: 0s"));
     get(&server, "/", "");

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use scenarios::{Tidegate, Upstream};
 
-use super::{Origin, answer, cache, cache_status, config, get, is_hit, send_line};
+use super::{Origin, cache, cache_status, config, get, is_hit, origin_response, send_line};
 
 const KEPT: &str = "cache-control: max-age=60\r\n";
 const PASSED: &str = "cache-control: no-store\r\netag: \"a\"\r\n";
@@ -41,7 +41,7 @@ fn a_fetch_says_nothing_that_the_client_made_up() {
 fn what_varies_by_the_clients_address_is_not_stored() {
     for field in ["X-Forwarded-For", "forwarded"] {
         let fields = format!("{KEPT}vary: {field}\r\n");
-        let origin = Origin::start(move |_, _| answer(200, &fields, b"yours"));
+        let origin = Origin::start(move |_, _| origin_response(200, &fields, b"yours"));
         let server = cache(&origin, "");
         get(&server, "/", "");
         assert!(!is_hit(&get(&server, "/", "")), "{field}");
@@ -55,7 +55,7 @@ fn interim_responses_reach_the_client_that_caused_the_fetch() {
             peer.read_head();
             peer.send("HTTP/1.1 102 Processing\r\n\r\n");
             peer.send("HTTP/1.1 103 Early Hints\r\nlink: </a.css>; rel=preload\r\n\r\n");
-            peer.send(answer(200, KEPT, b"content"));
+            peer.send(origin_response(200, KEPT, b"content"));
         }
     });
     let origin = Origin { upstream, heads: Arc::default() };
@@ -64,11 +64,11 @@ fn interim_responses_reach_the_client_that_caused_the_fetch() {
     for round in 0..2 {
         client.send("GET / HTTP/1.1\r\nhost: shop.example\r\n\r\n");
         if round == 0 {
-            assert_eq!(client.answer().status, 102);
-            let hints = client.answer();
+            assert_eq!(client.read_response().status, 102);
+            let hints = client.read_response();
             assert_eq!((hints.status, hints.header("link")), (103, Some("</a.css>; rel=preload")));
         }
-        let end = client.answer();
+        let end = client.read_response();
         assert_eq!((end.status, end.text().as_str()), (200, "content"));
         assert_eq!(is_hit(&end), round == 1, "{end:?}");
     }
@@ -78,7 +78,7 @@ fn interim_responses_reach_the_client_that_caused_the_fetch() {
 fn head_stays_head_where_nothing_can_be_stored() {
     let origin = Origin::start(|head, _| match head.starts_with("HEAD ") {
         true => format!("HTTP/1.1 200 OK\r\n{PASSED}content-length: 7\r\n\r\n").into_bytes(),
-        false => answer(200, PASSED, b"content"),
+        false => origin_response(200, PASSED, b"content"),
     });
     let server = cache(&origin, "");
     get(&server, "/", "");
@@ -89,7 +89,7 @@ fn head_stays_head_where_nothing_can_be_stored() {
 
 #[test]
 fn a_first_request_for_a_part_of_what_is_not_stored_causes_one_fetch() {
-    let origin = Origin::start(|_, _| answer(200, PASSED, b"0123456789"));
+    let origin = Origin::start(|_, _| origin_response(200, PASSED, b"0123456789"));
     let server = cache(&origin, "");
     let part = get(&server, "/a", "range: bytes=2-4\r\n");
     assert_eq!((part.status, part.text().as_str()), (206, "234"), "{part:?}");

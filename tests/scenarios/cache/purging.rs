@@ -1,6 +1,6 @@
 //! Purges: by URL, prefix, tag, group, all; hard and soft; and with the method PURGE.
 
-use super::{Origin, answer, cache, cache_status, get, is_hit, purge, send_line};
+use super::{Origin, cache, cache_status, get, is_hit, origin_response, purge, send_line};
 
 const TAGGED: &str = "cache-control: max-age=60\r\nsurrogate-key: all shop\r\ncache-tag: x, y\r\n\
                       cache-groups: \"g\"\r\n";
@@ -10,7 +10,7 @@ fn every_form_removes_what_it_names_and_nothing_else() {
     let origin = Origin::start(|head, before| {
         let fields =
             if head.starts_with("GET /shop/") { TAGGED } else { "cache-control: max-age=60\r\n" };
-        answer(200, fields, before.to_string().as_bytes())
+        origin_response(200, fields, before.to_string().as_bytes())
     });
     let server = cache(&origin, "");
     let paths = ["/shop/a", "/shop/b", "/other"];
@@ -90,8 +90,8 @@ fn a_location_in_an_odd_spelling_purges_what_it_names() {
         "//SHOP.example/a//b%2bc?d",
     ] {
         let origin = Origin::start(move |head, _| match head.starts_with("POST ") {
-            true => answer(201, &format!("location: {location}\r\n"), b""),
-            false => answer(200, "cache-control: max-age=60\r\n", b"stored"),
+            true => origin_response(201, &format!("location: {location}\r\n"), b""),
+            false => origin_response(200, "cache-control: max-age=60\r\n", b"stored"),
         });
         let server = cache(&origin, "");
         let paths = ["/a/b%2Bc?d", "/a/b+c?d", "/a/b%2Bc"];

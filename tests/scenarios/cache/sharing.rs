@@ -1,6 +1,6 @@
 //! However many ask at once, the origin is asked once.
 
-use super::{Origin, answer, cache, get, is_hit};
+use super::{Origin, cache, get, is_hit, origin_response};
 use std::sync::{Mutex, mpsc};
 
 #[test]
@@ -10,13 +10,13 @@ fn all_waiting_requests_get_the_same_response() {
     let wait = Mutex::new(wait);
     let origin = Origin::start(move |_, _| {
         let _ = wait.lock().expect("no panic under it").recv();
-        answer(200, "cache-control: max-age=60\r\n", b"one for all")
+        origin_response(200, "cache-control: max-age=60\r\n", b"one for all")
     });
     let server = cache(&origin, "fetch: { wait: 1m }");
     std::thread::scope(|scope| {
         let clients: Vec<_> =
             (0..CLIENTS).map(|_| scope.spawn(|| get(&server, "/", "").text())).collect();
-        // All of them have come; none has an answer.
+        // All of them have come; none has a response.
         server.wait_for_metric("tidegate_requests_in_flight", &[("route", "all")], CLIENTS as f64);
         let_go.send(()).expect("the origin waits");
         for client in clients {
@@ -35,7 +35,7 @@ fn the_first_client_may_disconnect() {
     let wait = Mutex::new(wait);
     let origin = Origin::start(move |_, _| {
         let _ = wait.lock().expect("no panic under it").recv();
-        answer(200, "cache-control: max-age=60\r\n", b"for later requests")
+        origin_response(200, "cache-control: max-age=60\r\n", b"for later requests")
     });
     let server = cache(&origin, "");
     let mut client = server.connect("web");

@@ -1,12 +1,12 @@
 //! Stale responses: during a revalidation, and when the origin fails.
 
-use super::{Origin, answer, cache, cache_status, get};
+use super::{Origin, cache, cache_status, get, origin_response};
 
 /// Right at first, then out of order.
 fn failing(first: &'static str) -> Origin {
     Origin::start(move |_, before| match before {
-        0 => answer(200, first, b"good"),
-        _ => answer(503, "", b"down"),
+        0 => origin_response(200, first, b"good"),
+        _ => origin_response(503, "", b"down"),
     })
 }
 
@@ -42,8 +42,8 @@ fn where_it_is_not_allowed_the_failure_is_seen() {
 #[test]
 fn stale_responses_are_served_while_one_request_revalidates() {
     let origin = Origin::start(|_, before| match before {
-        0 => answer(200, "cache-control: max-age=10\r\nage: 10\r\n", b"old"),
-        _ => answer(200, "cache-control: max-age=60\r\n", b"new"),
+        0 => origin_response(200, "cache-control: max-age=10\r\nage: 10\r\n", b"old"),
+        _ => origin_response(200, "cache-control: max-age=60\r\n", b"new"),
     });
     let server = cache(&origin, "stale: { while_revalidate: 1h }");
     get(&server, "/", "");

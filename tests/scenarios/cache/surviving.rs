@@ -46,7 +46,7 @@ fn a_restart_finds_what_was_stored_and_not_what_was_purged() {
 fn what_memory_has_no_room_for_is_read_back() {
     let origin = Origin::start(|head, _| {
         let path = head.split(' ').nth(1).unwrap_or_default().to_owned();
-        super::answer(200, "cache-control: max-age=60\r\n", path.repeat(20_000).as_bytes())
+        super::origin_response(200, "cache-control: max-age=60\r\n", path.repeat(20_000).as_bytes())
     });
     let directory = tempfile::tempdir().expect("a directory");
     let server = Tidegate::start(&on_disk(&origin, directory.path()));

@@ -1,6 +1,6 @@
 //! Vary: variants of one URL, and what spellings have in common.
 
-use super::{Origin, answer, cache, cache_status, get, is_hit, purge};
+use super::{Origin, cache, cache_status, get, is_hit, origin_response, purge};
 
 /// Answers in the language it was asked for.
 fn speaking() -> Origin {
@@ -8,7 +8,7 @@ fn speaking() -> Origin {
         let head = head.to_ascii_lowercase();
         let fetches = head.lines().find_map(|line| line.strip_prefix("accept-language: "));
         let fields = "cache-control: max-age=60\r\nvary: Accept-Language\r\n";
-        answer(200, fields, fetches.unwrap_or("none").as_bytes())
+        origin_response(200, fields, fetches.unwrap_or("none").as_bytes())
     })
 }
 

@@ -17,14 +17,14 @@ impl Guest {
                     Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
                     Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n";
         stream.write_all(head.as_bytes()).expect("the program reads");
-        let mut answer = Vec::new();
-        while !answer.ends_with(b"\r\n\r\n") {
-            answer.push(byte(&mut stream));
+        let mut response = Vec::new();
+        while !response.ends_with(b"\r\n\r\n") {
+            response.push(byte(&mut stream));
         }
-        let answer = String::from_utf8_lossy(&answer).into_owned();
-        assert!(answer.starts_with("HTTP/1.1 101 "), "{answer}");
-        // The answer to the sample key of RFC 6455 section 1.3.
-        assert!(answer.contains("s3pPLMBiTxaQ9kYGzzhZRbK+xOo="), "{answer}");
+        let response = String::from_utf8_lossy(&response).into_owned();
+        assert!(response.starts_with("HTTP/1.1 101 "), "{response}");
+        // The response to the sample key of RFC 6455 section 1.3.
+        assert!(response.contains("s3pPLMBiTxaQ9kYGzzhZRbK+xOo="), "{response}");
         Guest { stream }
     }
 
@@ -65,7 +65,7 @@ fn every_guest_gets_every_message() {
     first.send(1, b"good day");
     first.hears("guest 1: good day");
     second.hears("guest 1: good day");
-    // A ping is answered by the server itself.
+    // A ping gets a response by the server itself.
     first.send(9, b"still there?");
     assert_eq!(first.receive(), (10, "still there?".to_owned()));
     second.send(8, &1000u16.to_be_bytes());

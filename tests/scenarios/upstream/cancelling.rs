@@ -87,12 +87,12 @@ fn within_the_request() {
 #[test]
 fn a_reset_while_the_server_takes_nothing_of_the_request() {
     // Before any answer, and in the middle of one.
-    for answer in ["", "HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhalf"] {
+    for response in ["", "HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhalf"] {
         let (sender, wait) = channel::<()>();
         let wait = Mutex::new(wait);
         let upstream = Upstream::start(move |peer| {
             peer.read_head();
-            peer.send(answer);
+            peer.send(response);
             // Reads nothing more until the test has seen what it came for.
             let _ = wait.lock().expect("no panic").recv();
             peer.read_until_gone();
@@ -105,7 +105,7 @@ fn a_reset_while_the_server_takes_nothing_of_the_request() {
         let sent = client.send_until_stuck(Duration::from_millis(500));
         assert!(sent < 60_000_000, "{sent}");
         wait_for_request(&server);
-        if !answer.is_empty() {
+        if !response.is_empty() {
             client.read_until("half");
         }
         // More of it is unread and stays so: only the reset tells.
@@ -135,12 +135,12 @@ fn while_it_waits_behind_another_request() {
 
 #[test]
 fn a_client_that_has_read_its_response_cancels_nothing() {
-    let upstream = Upstream::answering(super::OK);
+    let upstream = Upstream::responding(super::OK);
     let server = gateway(&servers(&[&upstream]));
     for _ in 0..3 {
         let mut client = server.connect("web");
         client.send(GET);
-        assert_eq!(client.answer().status, 200);
+        assert_eq!(client.read_response().status, 200);
         drop(client);
     }
     settle(&server);

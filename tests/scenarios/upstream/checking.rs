@@ -150,7 +150,7 @@ fn backups_are_used_only_while_no_primary_is() {
 #[test]
 fn a_check_without_a_path_is_a_connection() {
     let down = super::Refusing::start();
-    let up = Upstream::answering(OK);
+    let up = Upstream::responding(OK);
     let server = gateway(&format!(
         r#"servers: ["{}", "{}"], health: {{ interval: 100ms }}"#,
         down.address(),

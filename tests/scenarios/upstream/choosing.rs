@@ -4,11 +4,11 @@ use super::{Tidegate, Upstream, gateway, sent_to, settle};
 
 const WAYS: [&str; 4] = ["p2c", "least_requests", "random", "round_robin"];
 
-/// Servers that answer with their own letter.
+/// Servers that response with their own letter.
 fn letters(count: usize) -> Vec<Upstream> {
     let letters = (b'a'..).take(count).map(char::from);
-    let answer = |letter| format!("HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\n{letter}");
-    letters.map(|letter| Upstream::answering(answer(letter))).collect()
+    let response = |letter| format!("HTTP/1.1 200 OK\r\ncontent-length: 1\r\n\r\n{letter}");
+    letters.map(|letter| Upstream::responding(response(letter))).collect()
 }
 
 fn balanced(upstreams: &[Upstream], weights: &[u32], balance: &str) -> Tidegate {
@@ -22,15 +22,15 @@ fn balanced(upstreams: &[Upstream], weights: &[u32], balance: &str) -> Tidegate 
     gateway(&format!("servers: [{}], balance: {balance}", servers.join(", ")))
 }
 
-/// The letters of as many answers on one connection.
-fn answers(server: &Tidegate, count: usize, request: impl Fn(usize) -> String) -> String {
+/// The letters of as many responses on one connection.
+fn responses(server: &Tidegate, count: usize, request: impl Fn(usize) -> String) -> String {
     let mut client = server.connect("web");
-    let mut answers = String::new();
+    let mut responses = String::new();
     for turn in 0..count {
         client.send(request(turn));
-        answers.push_str(&client.answer().text());
+        responses.push_str(&client.read_response().text());
     }
-    answers
+    responses
 }
 
 fn get(_: usize) -> String {
@@ -41,7 +41,7 @@ fn get(_: usize) -> String {
 fn round_robin_goes_round() {
     let upstreams = letters(3);
     let server = balanced(&upstreams, &[1, 1, 1], "round_robin");
-    let order = answers(&server, 9, get);
+    let order = responses(&server, 9, get);
     assert_eq!(&order[..3], &order[3..6]);
     assert_eq!(&order[..3], &order[6..]);
     for upstream in &upstreams {
@@ -54,7 +54,7 @@ fn round_robin_goes_round() {
 fn weights_are_shares_and_are_spread() {
     let upstreams = letters(2);
     let server = balanced(&upstreams, &[3, 1], "round_robin");
-    let order = answers(&server, 16, get);
+    let order = responses(&server, 16, get);
     assert_eq!(order.matches('a').count(), 12, "{order}");
     assert!(!order.contains("aaaa") && !order.contains("bb"), "{order}");
 }
@@ -64,7 +64,7 @@ fn every_way_uses_every_server() {
     for balance in WAYS {
         let upstreams = letters(3);
         let server = balanced(&upstreams, &[1, 1, 1], balance);
-        let order = answers(&server, 120, get);
+        let order = responses(&server, 120, get);
         for letter in ["a", "b", "c"] {
             // One slow answer is enough for p2c to prefer the others for a while.
             let least = if balance == "p2c" { 1 } else { 5 };
@@ -80,15 +80,15 @@ fn a_key_sticks_to_its_server_and_only_its_own_move() {
     let server = balanced(&upstreams, &[1, 1, 1], by_header);
     let user =
         |turn: usize| format!("GET / HTTP/1.1\r\nhost: a\r\nx-user: user-{}\r\n\r\n", turn % 40);
-    let first = answers(&server, 40, user);
-    assert_eq!(first, answers(&server, 40, user));
+    let first = responses(&server, 40, user);
+    assert_eq!(first, responses(&server, 40, user));
     for letter in ["a", "b", "c"] {
         assert!(first.contains(letter), "{first}");
     }
 
     // A server that is gone takes only its own keys along.
     let server = balanced(&upstreams[..2], &[1, 1], by_header);
-    let second = answers(&server, 40, user);
+    let second = responses(&server, 40, user);
     for (before, after) in first.chars().zip(second.chars()) {
         assert!(before == after || before == 'c', "{first} {second}");
     }
@@ -122,7 +122,7 @@ fn the_one_with_the_fewest_requests_gets_the_next() {
             busy.accepted() > 0 || idle[0].accepted() >= requests
         });
     }
-    let order = answers(&server, 10, get);
+    let order = responses(&server, 10, get);
     assert_eq!(order, "aaaaaaaaaa");
     opener.open();
     drop(waiting);

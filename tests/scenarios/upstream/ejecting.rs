@@ -6,7 +6,7 @@ use scenarios::{Connection, Tidegate, Upstream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Answers while it is well, and hangs up without an answer while it is not.
+/// Answers while it is well, and hangs up without a response while it is not.
 fn failing() -> (Upstream, Arc<AtomicBool>) {
     let well = Arc::new(AtomicBool::new(false));
     let state = Arc::clone(&well);
@@ -31,7 +31,7 @@ fn statuses(server: &Tidegate, count: usize) -> Vec<u16> {
 #[test]
 fn a_failing_server_is_left_alone_until_one_request_shows_that_it_is_back() {
     let (bad, well) = failing();
-    let good = Upstream::answering(OK);
+    let good = Upstream::responding(OK);
     let server = gateway(&format!(
         "{}, {NO_RETRIES}, ejection: {{ failures: 3, ejected_for: 1s }}",
         servers(&[&bad, &good])
@@ -62,10 +62,10 @@ fn a_failing_server_is_left_alone_until_one_request_shows_that_it_is_back() {
 
 #[test]
 fn responses_of_chosen_statuses_are_failures_and_others_are_not() {
-    let answer = |status: &str| {
-        Upstream::answering(format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n"))
+    let response = |status: &str| {
+        Upstream::responding(format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n"))
     };
-    let (busy, missing) = (answer("503 Busy"), answer("404 Missing"));
+    let (busy, missing) = (response("503 Busy"), response("404 Missing"));
     let server = gateway(&format!(
         "{}, {NO_RETRIES}, ejection: {{ failures: 2, ejected_for: 1h }}",
         servers(&[&busy, &missing])
@@ -127,7 +127,7 @@ fn a_full_server_is_passed_over_and_full_servers_are_503() {
     server.wait_for_metric("tidegate_limits_hit_total", &limit, 1.0);
     opener.open();
     for client in &mut waiting {
-        assert_eq!(client.answer().status, 200);
+        assert_eq!(client.read_response().status, 200);
     }
     assert_eq!(ask(&server).status, 200);
     drop(waiting);

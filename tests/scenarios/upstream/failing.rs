@@ -1,5 +1,5 @@
-//! Servers that refuse, hang up or break off. Before the head of an answer the client gets a 502
-//! that says why; after it, an answer that cannot be taken for a whole one.
+//! Servers that refuse, hang up or break off. Before the head of a response the client gets a 502
+//! that says why; after it, a response that cannot be taken for a whole one.
 
 use super::{
     GET, Refusing, ask, assert_fault, closed, config, gateway, sent_to, servers, settle,
@@ -14,10 +14,10 @@ fn a_server_that_refuses_is_502() {
     let mut client = server.connect("web");
     for _ in 0..3 {
         client.send(GET);
-        let answer = client.answer();
-        assert_fault(&answer, 502, "connection_refused");
+        let response = client.read_response();
+        assert_fault(&response, 502, "connection_refused");
         // The client has done nothing wrong: its connection persists.
-        assert_eq!(answer.header("connection"), None);
+        assert_eq!(response.header("connection"), None);
     }
     drop(client);
     let refused = [("upstream", "u"), ("result", "refused")];
@@ -33,10 +33,10 @@ fn a_page_of_ones_own_still_says_what_happened() {
     let server = Launch::new(&format!("{config}errors: {{ 502: {{ file: sorry.html }} }}\n"))
         .file("sorry.html", "<p>Sorry.")
         .start();
-    let answer = ask(&server);
-    assert_fault(&answer, 502, "connection_refused");
-    assert_eq!(answer.text(), "<p>Sorry.");
-    assert!(answer.header("content-type").is_some_and(|kind| kind.starts_with("text/html")));
+    let response = ask(&server);
+    assert_fault(&response, 502, "connection_refused");
+    assert_eq!(response.text(), "<p>Sorry.");
+    assert!(response.header("content-type").is_some_and(|kind| kind.starts_with("text/html")));
 }
 
 /// What a server says before it ends the connection, and the error that makes.
@@ -60,14 +60,14 @@ fn a_server_that_hangs_up_within_the_head_is_502() {
                 }
             });
             let server = gateway(&servers(&[&upstream]));
-            let answer = server.exchange("web", GET);
+            let response = server.exchange("web", GET);
             // A reset may overtake what was sent before it.
-            let error = if resets && answer.text().is_empty() { "connection_" } else { error };
-            let told = answer.header("proxy-status").unwrap_or_default();
+            let error = if resets && response.text().is_empty() { "connection_" } else { error };
+            let told = response.header("proxy-status").unwrap_or_default();
             if resets && told.contains("connection_terminated") {
-                assert_eq!(answer.status, 502);
+                assert_eq!(response.status, 502);
             } else {
-                assert_fault(&answer, 502, error);
+                assert_fault(&response, 502, error);
             }
             assert_eq!(sent_to(&server, &upstream, "error"), 1.0, "{head:?}");
             settle_without_connections(&server);
@@ -93,11 +93,11 @@ const MALFORMED: &[&str] = &[
 #[test]
 fn a_response_that_is_not_http_is_502_and_never_tried_again() {
     for malformed in MALFORMED {
-        let upstream = Upstream::answering(malformed);
-        let other = Upstream::answering(malformed);
+        let upstream = Upstream::responding(malformed);
+        let other = Upstream::responding(malformed);
         let server = gateway(&servers(&[&upstream, &other]));
-        let answer = ask(&server);
-        assert_fault(&answer, 502, "http_protocol_error");
+        let response = ask(&server);
+        assert_fault(&response, 502, "http_protocol_error");
         assert_eq!(upstream.accepted() + other.accepted(), 1, "{malformed:?}");
         settle_without_connections(&server);
     }
@@ -105,7 +105,7 @@ fn a_response_that_is_not_http_is_502_and_never_tried_again() {
 
 #[test]
 fn an_unknown_transfer_coding_is_502() {
-    let upstream = Upstream::answering("HTTP/1.1 200 OK\r\ntransfer-encoding: zip\r\n\r\n");
+    let upstream = Upstream::responding("HTTP/1.1 200 OK\r\ntransfer-encoding: zip\r\n\r\n");
     let server = gateway(&servers(&[&upstream]));
     assert_fault(&ask(&server), 502, "http_response_transfer_coding");
     settle_without_connections(&server);
@@ -129,8 +129,8 @@ const BROKEN: &[&str] = &[
 
 #[test]
 fn a_response_that_breaks_off_is_never_taken_for_a_whole_one() {
-    for (answers, resets) in [(CUT, false), (CUT, true), (BROKEN, false)] {
-        for cut in answers {
+    for (responses, resets) in [(CUT, false), (CUT, true), (BROKEN, false)] {
+        for cut in responses {
             let (opener, gate) = gate();
             let upstream = Upstream::start_owned(move |mut peer| {
                 peer.read_head();
@@ -178,11 +178,11 @@ fn a_body_that_ends_with_the_connection_is_whole_if_it_was_closed_and_not_if_it_
     let server = gateway(&servers(&[&upstream]));
     let mut client = server.connect("web");
     client.send(GET);
-    let answer = client.answer();
-    assert_eq!((answer.status, answer.text().as_str()), (200, "all of it"));
-    assert_eq!(answer.header("transfer-encoding"), Some("chunked"));
+    let response = client.read_response();
+    assert_eq!((response.status, response.text().as_str()), (200, "all of it"));
+    assert_eq!(response.header("transfer-encoding"), Some("chunked"));
 
-    // The same client: nothing of the first answer is left in its connection.
+    // The same client: nothing of the first response is left in its connection.
     client.send(GET);
     client.read_head();
     second.open();

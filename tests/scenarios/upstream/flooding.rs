@@ -54,8 +54,8 @@ fn heads_without_an_end_are_502() {
         let before = memory(&server);
         let mut client = server.connect("web");
         client.send(GET);
-        let answer = client.answer();
-        assert_fault(&answer, 502, error);
+        let response = client.read_response();
+        assert_fault(&response, 502, error);
         if error == "http_response_header_section_size" {
             let limit = [("limit", "upstream_headers")];
             server.wait_for_metric("tidegate_limits_hit_total", &limit, 1.0);
@@ -92,13 +92,13 @@ fn a_head_at_its_bound_is_passed_on() {
     let value = "v".repeat(48 << 10);
     let many: String = (0..150).map(|at| format!("x-{at}: {at}\r\n")).collect();
     let head = format!("HTTP/1.1 200 OK\r\ncontent-length: 2\r\nx: {value}\r\n{many}\r\nok");
-    let upstream = Upstream::answering(head);
+    let upstream = Upstream::responding(head);
     let server = gateway(&servers(&[&upstream]));
     let mut client = server.connect("web");
     for _ in 0..3 {
         client.send(GET);
-        let answer = client.answer();
-        assert_eq!(answer.header("x"), Some(value.as_str()));
-        assert_eq!(answer.header("x-149"), Some("149"));
+        let response = client.read_response();
+        assert_eq!(response.header("x"), Some(value.as_str()));
+        assert_eq!(response.header("x-149"), Some("149"));
     }
 }

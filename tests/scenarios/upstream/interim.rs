@@ -24,13 +24,13 @@ fn early_hints_reach_the_client_and_filters_see_the_final_response() {
     for _ in 0..2 {
         client.send(GET);
         for link in ["</a.css>; rel=preload", "</b.js>; rel=preload"] {
-            let hints = client.answer();
+            let hints = client.read_response();
             assert_eq!((hints.status, hints.header("link")), (103, Some(link)));
             assert_eq!((hints.header("x-own"), hints.header("x-seen")), (None, None), "{hints:?}");
         }
-        let answer = client.answer();
-        assert_eq!((answer.status, answer.text().as_str()), (200, "ok"));
-        assert_eq!((answer.header("x-seen"), answer.header("server")), (Some("yes"), None));
+        let response = client.read_response();
+        assert_eq!((response.status, response.text().as_str()), (200, "ok"));
+        assert_eq!((response.header("x-seen"), response.header("server")), (Some("yes"), None));
     }
     assert_eq!(upstream.accepted(), 1);
     // HTTP/1.0 knows no interim answers (RFC 9110 15.2).
@@ -42,7 +42,7 @@ fn early_hints_reach_the_client_and_filters_see_the_final_response() {
 /// RFC 9110 15.2: a proxy forwards interim responses, except a 100 that it has asked for itself.
 #[test]
 fn continue_ends_at_the_gateway_and_others_reach_the_client() {
-    let upstream = Upstream::answering(
+    let upstream = Upstream::responding(
         "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 102 Processing\r\n\r\nHTTP/1.1 199 Odd\r\n\r\n\
          HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok",
     );
@@ -50,10 +50,10 @@ fn continue_ends_at_the_gateway_and_others_reach_the_client() {
     let mut client = server.connect("web");
     for _ in 0..2 {
         client.send(GET);
-        let seen = [client.answer().status, client.answer().status];
+        let seen = [client.read_response().status, client.read_response().status];
         assert_eq!(seen, [102, 199]);
-        let answer = client.answer();
-        assert_eq!((answer.status, answer.text().as_str()), (200, "ok"));
+        let response = client.read_response();
+        assert_eq!((response.status, response.text().as_str()), (200, "ok"));
     }
     assert_eq!(upstream.accepted(), 1);
 }
@@ -67,7 +67,7 @@ fn interim_responses_for_ever_are_502() {
             peer.read_head();
             while peer.try_send(interim) {}
         });
-        let other = Upstream::answering(super::OK);
+        let other = Upstream::responding(super::OK);
         let first_only = format!(
             r#"servers: ["{}", {{ address: "{}", backup: true }}]"#,
             upstream.address(),
@@ -77,15 +77,15 @@ fn interim_responses_for_ever_are_502() {
         let mut client = server.connect("web");
         client.send(GET);
         let mut hints = 0;
-        let answer = loop {
-            let answer = client.answer();
-            if answer.status != 103 {
-                break answer;
+        let response = loop {
+            let response = client.read_response();
+            if response.status != 103 {
+                break response;
             }
             hints += 1;
         };
         assert!(hints <= 16, "{hints} hints");
-        assert_fault(&answer, 502, "http_protocol_error");
+        assert_fault(&response, 502, "http_protocol_error");
         assert_eq!(other.accepted(), 0, "a client that has seen hints gets no other answer");
         drop(client);
         settle_without_connections(&server);
@@ -102,7 +102,7 @@ fn switching_protocols_unasked_is_502() {
     let server = gateway(&servers(&[&upstream]));
     let mut client = server.connect("web");
     client.send(GET);
-    assert_fault(&client.answer(), 502, "http_protocol_error");
+    assert_fault(&client.read_response(), 502, "http_protocol_error");
     drop(client);
     settle_without_connections(&server);
 }

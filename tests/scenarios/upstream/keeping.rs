@@ -20,7 +20,7 @@ fn wait_for_kept(server: &Tidegate, count: f64) {
 
 #[test]
 fn one_connection_carries_request_after_request_of_any_client() {
-    let upstream = Upstream::answering(OK);
+    let upstream = Upstream::responding(OK);
     let server = gateway(&servers(&[&upstream]));
     for _ in 0..5 {
         assert_eq!(ask(&server).status, 200);
@@ -47,7 +47,7 @@ fn a_kept_connection_that_the_server_closes_is_not_used() {
     let mut client = server.connect("web");
     for method in ["GET", "POST", "PATCH", "GET"] {
         client.send(GET.replace("GET", method));
-        assert_eq!(client.answer().status, 200, "{method}");
+        assert_eq!(client.read_response().status, 200, "{method}");
         closing.recv_timeout(scenarios::PATIENCE).expect("the server closes");
     }
     let failed = [("class", "error")];
@@ -84,7 +84,7 @@ fn a_connection_that_dies_at_the_moment_of_use_fails_no_idempotent_request() {
     let mut client = server.connect("web");
     for _ in 0..4 {
         client.send(GET);
-        assert_eq!(client.answer().text(), "ok");
+        assert_eq!(client.read_response().text(), "ok");
     }
     // Every one but the first met a dying connection before it got a fresh one.
     assert_eq!(requests.load(Ordering::SeqCst), 7);
@@ -101,9 +101,9 @@ fn a_request_that_is_not_idempotent_is_not_sent_twice() {
     let server = gateway(&servers(&[&upstream]));
     let mut client = server.connect("web");
     client.send(GET);
-    assert_eq!(client.answer().status, 200);
+    assert_eq!(client.read_response().status, 200);
     client.send(POST);
-    assert_fault(&client.answer(), 502, "connection_terminated");
+    assert_fault(&client.read_response(), 502, "connection_terminated");
     assert_eq!(requests.load(Ordering::SeqCst), 2);
     drop(client);
     settle(&server);
@@ -111,27 +111,27 @@ fn a_request_that_is_not_idempotent_is_not_sent_twice() {
 
 #[test]
 fn what_the_server_says_about_its_connection_counts() {
-    for answer in [
+    for response in [
         "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\nok",
         "HTTP/1.0 200 OK\r\ncontent-length: 2\r\n\r\nok",
     ] {
         // It says that it closes and does not.
         let upstream = Upstream::start(move |peer| {
             peer.read_head();
-            peer.send(answer);
+            peer.send(response);
             peer.expect_closed();
         });
         let server = gateway(&servers(&[&upstream]));
         let mut client = server.connect("web");
         for _ in 0..2 {
             client.send(GET);
-            let answer = client.answer();
-            assert_eq!((answer.text().as_str(), answer.header("connection")), ("ok", None));
+            let response = client.read_response();
+            assert_eq!((response.text().as_str(), response.header("connection")), ("ok", None));
         }
-        assert_eq!(upstream.accepted(), 2, "{answer:?}");
+        assert_eq!(upstream.accepted(), 2, "{response:?}");
         assert_eq!(kept(&server.metrics()), 0.0);
     }
-    let upstream = Upstream::answering(
+    let upstream = Upstream::responding(
         "HTTP/1.0 200 OK\r\nconnection: keep-alive\r\ncontent-length: 2\r\n\r\nok",
     );
     let server = gateway(&servers(&[&upstream]));
@@ -143,7 +143,7 @@ fn what_the_server_says_about_its_connection_counts() {
 
 #[test]
 fn kept_connections_are_bounded_in_number_requests_and_time() {
-    let upstream = Upstream::answering(OK);
+    let upstream = Upstream::responding(OK);
     let with = |keepalive: &str| gateway(&format!("{}, {keepalive}", servers(&[&upstream])));
 
     let server = with("keepalive: { max_idle: 0 }");
@@ -180,7 +180,7 @@ fn kept_connections_are_bounded_in_number_requests_and_time() {
     });
     opener.open();
     for client in &mut clients {
-        assert_eq!(client.answer().status, 200);
+        assert_eq!(client.read_response().status, 200);
     }
     assert_eq!(slow.accepted(), 4);
     wait_for_kept(&server, 2.0);

@@ -1,5 +1,5 @@
 //! Servers that announce one length and send another, or unrequested responses. What is behind
-//! an answer never becomes the next one: such a connection is not used again.
+//! a response never becomes the next one: such a connection is not used again.
 
 use super::{GET, OK, ask, gateway, servers, settle};
 use scenarios::{PATIENCE, Upstream};
@@ -10,7 +10,7 @@ use std::sync::mpsc::channel;
 const TOO_MUCH: &[(&str, &str)] = &[
     // A length that is too short.
     ("HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nfine and more", "fine"),
-    // A second answer to one request.
+    // A second response to one request.
     (
         "HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nfine\
          HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nevil",
@@ -47,9 +47,9 @@ fn bytes_behind_a_response_are_nobodys() {
         let server = gateway(&servers(&[&upstream]));
         let mut client = server.connect("web");
         client.send(GET);
-        assert_eq!(client.answer().text(), *body, "{wrong:?}");
+        assert_eq!(client.read_response().text(), *body, "{wrong:?}");
         client.send(GET);
-        assert_eq!(client.answer().text(), "ok", "{wrong:?}");
+        assert_eq!(client.read_response().text(), "ok", "{wrong:?}");
         assert_eq!(upstream.accepted(), 2, "{wrong:?}");
         drop(client);
         settle(&server);
@@ -68,9 +68,9 @@ fn a_body_with_the_response_to_head_is_nobodys() {
     let server = gateway(&servers(&[&upstream]));
     let mut client = server.connect("web");
     client.send(GET.replace("GET", "HEAD"));
-    assert_eq!(client.answer_to_head().header("content-length"), Some("2"));
+    assert_eq!(client.read_response_to_head().header("content-length"), Some("2"));
     client.send(GET);
-    assert_eq!(client.answer().text(), "ok");
+    assert_eq!(client.read_response().text(), "ok");
     assert_eq!(upstream.accepted(), 2);
 }
 
@@ -92,10 +92,10 @@ fn a_second_response_that_comes_late_is_nobodys() {
     let server = gateway(&servers(&[&upstream]));
     let mut client = server.connect("web");
     client.send(GET);
-    assert_eq!(client.answer().text(), "ok");
+    assert_eq!(client.read_response().text(), "ok");
     sending.recv_timeout(PATIENCE).expect("it was sent");
     client.send(GET);
-    assert_eq!(client.answer().text(), "ok");
+    assert_eq!(client.read_response().text(), "ok");
     assert_eq!(upstream.accepted(), 2);
     drop(client);
     settle(&server);
@@ -123,7 +123,7 @@ fn a_length_that_is_too_long_leaves_the_response_unfinished() {
 
 #[test]
 fn responses_that_wait_in_one_segment_go_to_their_own_clients() {
-    // Two clients in turn on one kept connection: each gets the answer to its own question.
+    // Two clients in turn on one kept connection: each gets the response to its own question.
     let upstream = Upstream::start(|peer| {
         while !peer.at_end() {
             let head = peer.read_head();
@@ -137,8 +137,8 @@ fn responses_that_wait_in_one_segment_go_to_their_own_clients() {
         let (first, second) = (format!("/one/{turn}"), format!("/two/{turn}"));
         one.send(format!("GET {first} HTTP/1.1\r\nhost: a\r\n\r\n"));
         two.send(format!("GET {second} HTTP/1.1\r\nhost: a\r\n\r\n"));
-        assert_eq!(two.answer().text(), second);
-        assert_eq!(one.answer().text(), first);
+        assert_eq!(two.read_response().text(), second);
+        assert_eq!(one.read_response().text(), first);
     }
     assert!(upstream.accepted() <= 2);
     drop((one, two));

@@ -1,5 +1,5 @@
 //! Many clients, few connections, servers that fail in every way at once: a client that gets a
-//! whole answer gets his own, and afterwards nothing is left.
+//! whole response gets his own, and afterwards nothing is left.
 
 use super::{gateway, servers, settle};
 use scenarios::{Connection, Tidegate, Upstream};
@@ -45,7 +45,7 @@ fn erratic() -> Upstream {
     })
 }
 
-/// Ways to answer, and whether the client gets the answer.
+/// Ways to answer, and whether the client gets the response.
 const WAYS: [(&str, bool); 12] = [
     ("whole", true),
     ("mute", false),
@@ -75,15 +75,15 @@ fn talk(server: &Tidegate, client: usize, good: &AtomicUsize) {
             assert!(body.len() < path.len() + 20, "{path}: {body:?}");
             continue;
         }
-        let mut answer = asking.answer();
-        if answer.status == 103 {
-            answer = asking.answer();
+        let mut response = asking.read_response();
+        if response.status == 103 {
+            response = asking.read_response();
         }
         if is_whole {
-            assert_eq!((answer.status, answer.text()), (200, path));
+            assert_eq!((response.status, response.text()), (200, path));
             good.fetch_add(1, Ordering::SeqCst);
         } else {
-            assert_eq!(answer.status, 502, "{path}: {answer:?}");
+            assert_eq!(response.status, 502, "{path}: {response:?}");
         }
         connection = Some(asking);
     }

@@ -24,7 +24,7 @@ fn an_exchange_ends_where_it_began() {
         gate.wait();
         peer.send(" one");
     });
-    let new = Upstream::answering(OK);
+    let new = Upstream::responding(OK);
     let server = gateway(&servers(&[&old]));
     let mut client = server.connect("web");
     client.send(GET);
@@ -35,7 +35,7 @@ fn an_exchange_ends_where_it_began() {
     client.expect(" one");
     // The same connection of the client, the new Plan.
     client.send(GET);
-    assert_eq!(client.answer().text(), "ok");
+    assert_eq!(client.read_response().text(), "ok");
     assert_eq!(old.accepted(), 1);
     drop(client);
     settle(&server);
@@ -43,7 +43,7 @@ fn an_exchange_ends_where_it_began() {
 
 #[test]
 fn kept_connections_stay_with_servers_that_stay() {
-    let (stays, goes) = (Upstream::answering(OK), Upstream::answering(OK));
+    let (stays, goes) = (Upstream::responding(OK), Upstream::responding(OK));
     let both = format!("{}, balance: round_robin", servers(&[&stays, &goes]));
     let server = gateway(&both);
     for _ in 0..2 {
@@ -68,7 +68,7 @@ fn connections_to_removed_servers_are_closed() {
         }
         closed.lock().expect("no script panics with it").send(()).expect("the test waits");
     });
-    let new = Upstream::answering(OK);
+    let new = Upstream::responding(OK);
     let server = gateway(&servers(&[&old]));
     assert_eq!(ask(&server).text(), "ok");
     reload(&server, &servers(&[&new]));

@@ -38,10 +38,10 @@ fn a_unix_socket_is_a_place_like_any_other() {
     let mut client = server.connect("web");
     for _ in 0..3 {
         client.send("GET /a/b HTTP/1.1\r\nhost: shop.example\r\n\r\n");
-        let answer = client.answer();
-        assert_eq!(answer.text(), "inside");
+        let response = client.read_response();
+        assert_eq!(response.text(), "inside");
         // A socket file has no authority of its own (RFC 9110 7.2).
-        assert_eq!(answer.header("x-seen"), Some("/a/b for localhost"));
+        assert_eq!(response.header("x-seen"), Some("/a/b for localhost"));
     }
     assert_eq!(server.metrics().sum("tidegate_upstream_connection_reuses_total", &[]), 2.0);
     drop(client);
@@ -54,21 +54,21 @@ fn an_old_client_that_names_no_host_gets_one_that_is_valid() {
     let directory = tempfile::TempDir::new().expect("a temporary directory");
     let server = over_unix(&directory, "preserve");
     server.address_text("inner");
-    let answer = server.exchange("web", "GET /a HTTP/1.0\r\n\r\n");
-    assert_eq!(answer.header("x-seen"), Some("/a for localhost"));
+    let response = server.exchange("web", "GET /a HTTP/1.0\r\n\r\n");
+    assert_eq!(response.header("x-seen"), Some("/a for localhost"));
 }
 
 #[test]
 fn a_socket_file_that_is_not_there_is_a_refused_connection() {
     let server = gateway(r#"servers: ["unix:/nowhere/at/all.sock"]"#);
-    let answer = ask(&server);
-    assert_fault(&answer, 502, "connection_refused");
+    let response = ask(&server);
+    assert_fault(&response, 502, "connection_refused");
     settle(&server);
 }
 
 #[test]
 fn a_name_is_resolved_before_the_first_request() {
-    let upstream = Upstream::answering(OK);
+    let upstream = Upstream::responding(OK);
     let server =
         gateway(&format!(r#"servers: ["localhost:{}"], host: server"#, upstream.address().port()));
     for _ in 0..4 {
@@ -81,11 +81,11 @@ fn a_name_is_resolved_before_the_first_request() {
 fn an_unknown_name_is_503_and_others_are_used() {
     // RFC 6761 6.4: never to be resolved.
     let server = gateway(r#"servers: ["missing.invalid:80"]"#);
-    let answer = ask(&server);
-    assert_fault(&answer, 503, "dns_error");
+    let response = ask(&server);
+    assert_fault(&response, 503, "dns_error");
     server.wait_for_log("cannot be resolved");
 
-    let upstream = Upstream::answering(OK);
+    let upstream = Upstream::responding(OK);
     let server = gateway(&format!(r#"servers: ["missing.invalid:80", "{}"]"#, upstream.address()));
     for _ in 0..4 {
         assert_eq!(ask(&server).text(), "ok");
@@ -127,7 +127,7 @@ fn a_server_that_comes_up_later_is_found() {
     let server = gateway(&format!(r#"servers: ["{address}"], ejection: {{ failures: 0 }}"#));
     assert_fault(&ask(&server), 502, "connection_refused");
     down.listen();
-    let accepting = std::thread::spawn(move || down.answer_once(OK));
+    let accepting = std::thread::spawn(move || down.respond_once(OK));
     assert_eq!(ask(&server).text(), "ok");
     accepting.join().expect("it was asked");
 }

@@ -85,8 +85,8 @@ fn a_slow_client_slows_a_fast_server() {
         assert!(pending < BODY_BYTES / 2, "{pending} bytes went somewhere");
         assert!(memory(&server) - before < MEMORY_BYTES_MAX);
 
-        let answer = client.answer();
-        assert!(answer.body == body(), "{} bytes", answer.body.len());
+        let response = client.read_response();
+        assert!(response.body == body(), "{} bytes", response.body.len());
         drop(client);
         settle(&server);
     }
@@ -125,7 +125,7 @@ fn a_slow_server_slows_a_fast_client() {
         assert!(memory(&server) - before < MEMORY_BYTES_MAX);
 
         opener.open();
-        assert_eq!(client.answer().text(), "ok");
+        assert_eq!(client.read_response().text(), "ok");
         sending_thread.join().expect("everything was sent");
         drop(client);
         settle(&server);

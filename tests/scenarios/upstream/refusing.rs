@@ -25,8 +25,8 @@ impl Refusing {
         self.0.listen(8).expect("a listening socket");
     }
 
-    /// Answers the first request of the next connection with `answer`.
-    pub(super) fn answer_once(&self, answer: &str) {
+    /// Answers the first request of the next connection with `response`.
+    pub(super) fn respond_once(&self, response: &str) {
         let (mut stream, _) = self.0.accept().expect("a connection");
         stream.set_read_timeout(Some(scenarios::PATIENCE)).expect("a read time-out");
         let mut request = Vec::new();
@@ -35,6 +35,6 @@ impl Refusing {
             stream.read_exact(&mut byte).expect("a request");
             request.push(byte[0]);
         }
-        stream.write_all(answer.as_bytes()).expect("an answer");
+        stream.write_all(response.as_bytes()).expect("an answer");
     }
 }

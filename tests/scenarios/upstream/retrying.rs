@@ -1,5 +1,5 @@
 //! Trying again: on another server, only where nothing can happen twice, within bounds, and never
-//! once the client has seen anything of an answer.
+//! once the client has seen anything of a response.
 
 use super::{GET, OK, Refusing, ask, assert_fault, gateway, settle};
 use scenarios::{Connection, Tidegate, Upstream};
@@ -13,7 +13,7 @@ fn in_turn(addresses: &[SocketAddr], more: &str) -> Tidegate {
     gateway(&format!("servers: [{servers}], balance: round_robin, {more}"))
 }
 
-/// Takes a whole request and hangs up without an answer.
+/// Takes a whole request and hangs up without a response.
 fn mute() -> Upstream {
     Upstream::start(|peer| {
         let head = peer.read_head().to_ascii_lowercase();
@@ -54,7 +54,7 @@ fn a_refused_connection_is_tried_elsewhere_whatever_the_method() {
     for method in ["GET", "POST", "PATCH", "DELETE"] {
         for _ in 0..2 {
             client.send(format!("{method} / HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\n\r\nbbb"));
-            assert_eq!(client.answer().text(), "3", "{method}");
+            assert_eq!(client.read_response().text(), "3", "{method}");
         }
     }
     assert!(count(&server, RETRIES) >= 3.0);
@@ -78,13 +78,14 @@ fn what_was_sent_is_sent_again_only_if_the_method_is_idempotent() {
         let server = in_turn(&[mute.address(), good.address()], "ejection: { failures: 0 }");
         let mut client = server.connect("web");
         client.send(format!("{method} / HTTP/1.1\r\nhost: a\r\ncontent-length: 3\r\n\r\nbbb"));
-        let answer = if method == "HEAD" { client.answer_to_head() } else { client.answer() };
+        let response =
+            if method == "HEAD" { client.read_response_to_head() } else { client.read_response() };
         assert_eq!(mute.accepted(), 1);
         if again {
-            assert_eq!(answer.status, 200, "{method}");
+            assert_eq!(response.status, 200, "{method}");
             assert_eq!(count(&server, RETRIES), 1.0);
         } else {
-            assert_fault(&answer, 502, "connection_terminated");
+            assert_fault(&response, 502, "connection_terminated");
             assert_eq!((good.accepted(), count(&server, RETRIES)), (0, 0.0), "{method}");
         }
         drop(client);
@@ -100,11 +101,11 @@ fn a_body_is_sent_again_as_long_as_it_is_remembered() {
         let mut client = server.connect("web");
         client.send(format!("PUT / HTTP/1.1\r\nhost: a\r\ncontent-length: {length}\r\n\r\n"));
         client.send(vec![b'b'; length]);
-        let answer = client.answer();
+        let response = client.read_response();
         if again {
-            assert_eq!(answer.text(), length.to_string());
+            assert_eq!(response.text(), length.to_string());
         } else {
-            assert_fault(&answer, 502, "connection_terminated");
+            assert_fault(&response, 502, "connection_terminated");
             assert_eq!(good.accepted(), 0);
         }
         drop(client);
@@ -134,7 +135,7 @@ fn retries_end_with_the_budget() {
     let mut client = server.connect("web");
     for _ in 0..20 {
         client.send(GET);
-        assert_fault(&client.answer(), 502, "connection_terminated");
+        assert_fault(&client.read_response(), 502, "connection_terminated");
     }
     let (retries, denied) = (count(&server, RETRIES), count(&server, DENIED));
     assert_eq!(retries + denied, 20.0);
@@ -155,7 +156,7 @@ fn nothing_is_tried_again_once_a_response_has_begun() {
             peer.read_head();
             peer.send(begun);
         });
-        let good = Upstream::answering(OK);
+        let good = Upstream::responding(OK);
         let server = in_turn(&[upstream.address(), good.address()], "");
         let mut client = server.connect("web");
         client.send(GET);
@@ -171,15 +172,15 @@ fn nothing_is_tried_again_once_a_response_has_begun() {
 #[test]
 fn chosen_statuses_are_tried_again_if_the_method_is_idempotent() {
     let busy = "HTTP/1.1 503 Service Unavailable\r\ncontent-length: 4\r\n\r\nbusy";
-    let (first, good) = (Upstream::answering(busy), Upstream::answering(OK));
+    let (first, good) = (Upstream::responding(busy), Upstream::responding(OK));
     let more = "retries: { statuses: [503] }, ejection: { failures: 0 }";
     let server = in_turn(&[first.address(), good.address()], more);
     for _ in 0..4 {
         assert_eq!(ask(&server).text(), "ok");
     }
     let post = GET.replace("GET", "POST");
-    let answers: Vec<_> = (0..2).map(|_| server.exchange("web", &post).text()).collect();
-    assert!(answers.contains(&"busy".to_owned()) && answers.contains(&"ok".to_owned()));
+    let responses: Vec<_> = (0..2).map(|_| server.exchange("web", &post).text()).collect();
+    assert!(responses.contains(&"busy".to_owned()) && responses.contains(&"ok".to_owned()));
 
     // Without another server the response is that of the last one.
     let alone = in_turn(&[first.address()], more);
@@ -193,7 +194,7 @@ fn a_server_that_stalls_is_given_up_for_another() {
         peer.read_head();
         peer.expect_closed();
     });
-    let good = Upstream::answering(OK);
+    let good = Upstream::responding(OK);
     let more = "timeouts: { response: 500ms }, ejection: { failures: 0 }";
     let server = in_turn(&[stalling.address(), good.address()], more);
     for _ in 0..4 {
@@ -217,7 +218,7 @@ fn a_request_without_a_body_is_not_held_back_by_one_that_failed() {
     client.send("PUT / HTTP/1.1\r\nhost: a\r\ncontent-length: 4\r\n\r\nbb");
     server.wait_for_metric("tidegate_requests_in_flight", &[], 1.0);
     client.send("bb");
-    assert_eq!(client.answer().text(), "4");
+    assert_eq!(client.read_response().text(), "4");
     assert_eq!((first.accepted(), good.accepted()), (1, 1));
     drop(client);
     settle(&server);

@@ -63,7 +63,7 @@ fn a_body_that_does_not_come_occupies_no_server() {
     }
     for (at, rest) in [(2, "hello"), (3, "o"), (4, "hello")] {
         waiting[at].send(rest);
-        assert_eq!(waiting[at].answer().status, 200);
+        assert_eq!(waiting[at].read_response().status, 200);
     }
     drop(waiting);
     settle(&server);
@@ -83,8 +83,8 @@ fn a_body_below_the_minimum_rate_is_cut_off() {
             std::thread::sleep(Duration::from_millis(20));
         }
     });
-    let answer = client.answer();
-    assert_eq!((answer.status, answer.header("connection")), (408, Some("close")));
+    let response = client.read_response();
+    assert_eq!((response.status, response.header("connection")), (408, Some("close")));
     client.read_until_gone();
     drop(client);
     sender.join().expect("the sender ends");
@@ -110,7 +110,7 @@ fn a_body_may_take_only_so_long_in_all() {
             std::thread::sleep(Duration::from_millis(20));
         }
     });
-    assert_eq!(client.answer().status, 408);
+    assert_eq!(client.read_response().status, 408);
     client.read_until_gone();
     drop(client);
     sender.join().expect("the sender ends");

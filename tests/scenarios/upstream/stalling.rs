@@ -27,9 +27,9 @@ fn a_server_without_a_response_is_504() {
         let server = behind(&upstream, "response");
         let mut client = server.connect("web");
         client.send(GET);
-        let answer = client.answer();
-        assert_fault(&answer, 504, "http_response_timeout");
-        assert_eq!(answer.header("connection"), None, "the client is not to blame");
+        let response = client.read_response();
+        assert_fault(&response, 504, "http_response_timeout");
+        assert_eq!(response.header("connection"), None, "the client is not to blame");
         server.wait_for_metric("tidegate_limits_hit_total", &[("limit", "slow_upstream")], 1.0);
         drop(client);
         settle_without_connections(&server);
@@ -51,7 +51,7 @@ fn a_head_in_drops_is_504_too() {
     let server = behind(&upstream, "response");
     let mut client = server.connect("web");
     client.send(GET);
-    assert_fault(&client.answer(), 504, "http_response_timeout");
+    assert_fault(&client.read_response(), 504, "http_response_timeout");
     drop(client);
     settle_without_connections(&server);
 }
@@ -90,7 +90,7 @@ fn a_server_that_does_not_read_is_504() {
     let body = vec![b'x'; length];
     let mut sending = client.clone_for_reading();
     let sender = std::thread::spawn(move || sending.try_send(body));
-    assert_fault(&client.answer(), 504, "connection_write_timeout");
+    assert_fault(&client.read_response(), 504, "connection_write_timeout");
     client.read_until_gone();
     drop(client);
     sender.join().expect("the sender ends");

@@ -43,7 +43,7 @@ fn a_response_that_breaks_off_is_in_both_logs() {
 
 #[test]
 fn bytes_that_are_no_request_are_reported_with_the_reason() {
-    let upstream = Upstream::answering(super::OK);
+    let upstream = Upstream::responding(super::OK);
     let server = gateway(&servers(&[&upstream]));
     let smuggling = "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 1\r\n\
                      transfer-encoding: chunked\r\n\r\n";
@@ -62,7 +62,7 @@ fn a_flood_of_failures_is_no_flood_of_lines() {
     let mut client = server.connect("web");
     for _ in 0..200 {
         client.send(super::GET);
-        assert_eq!(client.answer().status, 502);
+        assert_eq!(client.read_response().status, 502);
     }
     let failed = |line: &&String| line.contains("an upstream failed");
     let lines = server.log().iter().filter(failed).count();

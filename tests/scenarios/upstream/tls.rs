@@ -38,15 +38,15 @@ fn a_certificate_is_verified_for_the_name_of_the_server() {
     ] {
         let upstream = TlsUpstream::start(issued);
         let server = gateway(&authority, &[&upstream.url()], tls);
-        let answer = ask(&server);
+        let response = ask(&server);
         if let Some(wrong) = wrong {
-            assert_fault(&answer, 502, "tls_certificate_error");
+            assert_fault(&response, 502, "tls_certificate_error");
             let line = server.wait_for_log(wrong);
             assert!(line.contains(&upstream.address().to_string()), "{line}");
             assert_eq!((connects(&server, "certificate"), connects(&server, "ok")), (1.0, 0.0));
         } else {
-            let text = answer.text();
-            assert!(text.contains(&format!("sni={sni} client=None")), "{tls}: {answer:?}");
+            let text = response.text();
+            assert!(text.contains(&format!("sni={sni} client=None")), "{tls}: {response:?}");
             assert!(text.contains("Host: a"), "the client's Host: {text}");
         }
         settle(&server);
@@ -63,7 +63,7 @@ fn a_hundred_requests_use_one_connection_and_the_next_one_resumes_its_session() 
     let mut client = server.connect("web");
     for number in 0..102 {
         client.send(GET);
-        let text = client.answer().text();
+        let text = client.read_response().text();
         let (connection, request) = (number / 100, number % 100);
         let expected = format!("connection={connection} request={request} ");
         assert!(text.contains(&expected), "{number}: {text}");
@@ -87,16 +87,16 @@ fn a_server_that_demands_a_certificate_gets_ours() {
             .file("us.pem", &ours.chain)
             .file("us.key", &ours.key)
             .start();
-        let answer = ask(&server);
+        let response = ask(&server);
         if accepted {
-            assert!(answer.text().contains("client=gateway"), "{answer:?}");
+            assert!(response.text().contains("client=gateway"), "{response:?}");
         } else {
             // Under TLS 1.3 the server decides after our handshake. Where its alert arrives before
             // the request is sent, only the end of the connection is seen.
-            let told = answer.header("proxy-status").unwrap_or_default().to_owned();
+            let told = response.header("proxy-status").unwrap_or_default().to_owned();
             let seen = ["tls_alert_received", "connection_terminated"];
             let seen = seen.iter().find(|error| told.contains(**error));
-            assert_fault(&answer, 502, seen.expect("one of these faults"));
+            assert_fault(&response, 502, seen.expect("one of these faults"));
         }
     }
 }
@@ -133,9 +133,9 @@ fn a_request_goes_elsewhere_if_the_handshake_fails_whatever_its_method() {
     let more = "tls: { ca: ca.pem }, balance: round_robin, ejection: { failures: 0 }";
     let server = gateway(&authority, &[&bad.url(), &good.url()], more);
     for _ in 0..4 {
-        let answer =
+        let response =
             server.exchange("web", "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\n\r\n");
-        assert!(answer.text().starts_with("sni="), "{answer:?}");
+        assert!(response.text().starts_with("sni="), "{response:?}");
     }
     assert_eq!(connects(&server, "certificate"), 2.0);
 }
@@ -149,7 +149,7 @@ fn a_renewed_authority_is_used_by_new_connections_and_an_invalid_one_is_not() {
     let mut client = server.connect("web");
     let mut status = || {
         client.send(GET);
-        client.answer().status
+        client.read_response().status
     };
     assert_eq!(status(), 200);
     server.write("ca.pem", "no certificate");
@@ -192,8 +192,8 @@ fn a_proxy_in_one_line_trusts_the_authorities_of_the_system() {
     let server = launch.command(&["proxy", "127.0.0.1:0", &url]).start();
     let mut client = Connection::to(server.address("proxy"));
     client.send(GET);
-    let answer = client.answer();
-    assert!(answer.text().starts_with("sni=localhost "), "{answer:?}");
+    let response = client.read_response();
+    assert!(response.text().starts_with("sni=localhost "), "{response:?}");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use scenarios::Upstream;
 
 #[test]
 fn those_of_a_response_reach_the_client() {
-    let upstream = Upstream::answering(
+    let upstream = Upstream::responding(
         "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ntrailer: x-sum, x-time\r\n\r\n\
          4\r\nbody\r\n0\r\nx-sum: 1\r\nX-Time: 2\r\ncontent-length: 9\r\n\r\n",
     );
@@ -13,13 +13,13 @@ fn those_of_a_response_reach_the_client() {
     let mut client = server.connect("web");
     for _ in 0..2 {
         client.send("GET / HTTP/1.1\r\nhost: a\r\nte: trailers\r\nconnection: te\r\n\r\n");
-        let answer = client.answer();
-        assert_eq!(answer.text(), "body");
+        let response = client.read_response();
+        assert_eq!(response.text(), "body");
         let find = |name: &str| {
-            let mut found = answer.trailers.iter().filter(|(n, _)| n.eq_ignore_ascii_case(name));
+            let mut found = response.trailers.iter().filter(|(n, _)| n.eq_ignore_ascii_case(name));
             found.next().map(|(_, value)| value.as_str())
         };
-        assert_eq!((find("x-sum"), find("x-time")), (Some("1"), Some("2")), "{answer:?}");
+        assert_eq!((find("x-sum"), find("x-time")), (Some("1"), Some("2")), "{response:?}");
         // RFC 9110 6.5.1: what frames a message is no trailer.
         assert_eq!(find("content-length"), None);
     }
@@ -57,7 +57,7 @@ fn those_of_a_request_reach_the_server() {
             "POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n\
              4\r\nbody\r\n0\r\nX-Sum: 1\r\nhost: evil\r\n\r\n",
         );
-        assert_eq!(client.answer().text(), "ok");
+        assert_eq!(client.read_response().text(), "ok");
     }
     drop(client);
     settle(&server);

@@ -31,11 +31,13 @@ fn echoing() -> Upstream {
 fn open(server: &Tidegate) -> Connection {
     let mut client = server.connect("web");
     client.send(UPGRADE);
-    let answer = client.answer();
-    assert_eq!(answer.status, 101, "{answer:?}");
-    assert_eq!(answer.header("upgrade"), Some("websocket"));
-    assert!(answer.header("connection").is_some_and(|value| value.eq_ignore_ascii_case("upgrade")));
-    assert_eq!(answer.header("sec-websocket-accept"), Some("s3pPLMBiTxaQ9kYGzzhZRbK+xOo="));
+    let response = client.read_response();
+    assert_eq!(response.status, 101, "{response:?}");
+    assert_eq!(response.header("upgrade"), Some("websocket"));
+    assert!(
+        response.header("connection").is_some_and(|value| value.eq_ignore_ascii_case("upgrade"))
+    );
+    assert_eq!(response.header("sec-websocket-accept"), Some("s3pPLMBiTxaQ9kYGzzhZRbK+xOo="));
     client.expect("hello\n");
     client
 }
@@ -75,7 +77,7 @@ fn bytes_go_both_ways_and_ends_are_passed_on() {
 #[test]
 fn a_tunnel_survives_reloads() {
     let upstream = echoing();
-    let other = Upstream::answering(super::OK);
+    let other = Upstream::responding(super::OK);
     let server = gateway(&servers(&[&upstream]));
     let mut client = open(&server);
     for turn in 0..3 {
@@ -110,7 +112,7 @@ fn a_client_that_vanishes_ends_the_tunnel() {
         let server = gateway(&servers(&[&upstream]));
         let mut client = server.connect("web");
         client.send(UPGRADE);
-        assert_eq!(client.answer().status, 101);
+        assert_eq!(client.read_response().status, 101);
         client.send("x");
         client.expect("y");
         if resets {
@@ -139,7 +141,7 @@ fn a_server_that_vanishes_ends_the_tunnel() {
     for _ in 0..2 {
         let mut client = server.connect("web");
         client.send(UPGRADE);
-        assert_eq!(client.answer().status, 101);
+        assert_eq!(client.read_response().status, 101);
         client.send("x");
         assert!(client.read_until_gone().is_empty());
         drop(client);
@@ -157,7 +159,7 @@ fn a_silent_tunnel_ends() {
     let server = gateway(&format!("{}, timeouts: {{ idle: 200ms }}", servers(&[&upstream])));
     let mut client = server.connect("web");
     client.send(UPGRADE);
-    assert_eq!(client.answer().status, 101);
+    assert_eq!(client.read_response().status, 101);
     client.read_until_gone();
     drop(client);
     super::closed(&server, "tunnel_idle");
@@ -187,24 +189,24 @@ fn a_switch_to_a_protocol_that_was_not_offered_is_a_bad_response() {
         client.send(format!(
             "GET / HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: {offered}\r\n\r\n"
         ));
-        let answer = client.answer();
+        let response = client.read_response();
         if accepted {
-            assert_eq!(answer.status, 101, "{offered}: {chosen}");
+            assert_eq!(response.status, 101, "{offered}: {chosen}");
         } else {
-            super::assert_fault(&answer, 502, "http_protocol_error");
+            super::assert_fault(&response, 502, "http_protocol_error");
         }
     }
 }
 
 #[test]
 fn a_server_that_declines_responds_as_usual() {
-    let upstream = Upstream::answering(super::OK);
+    let upstream = Upstream::responding(super::OK);
     let server = gateway(&servers(&[&upstream]));
     let mut client = server.connect("web");
     for _ in 0..2 {
         client.send(UPGRADE);
-        let answer = client.answer();
-        assert_eq!((answer.status, answer.text().as_str()), (200, "ok"));
+        let response = client.read_response();
+        assert_eq!((response.status, response.text().as_str()), (200, "ok"));
     }
     assert_eq!((tunnels(&server), upstream.accepted()), (0.0, 1));
     drop(client);
