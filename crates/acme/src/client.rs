@@ -1,29 +1,36 @@
-//! The HTTP client that `instant-acme` uses: one request over one connection with TLS, on the
+//! The HTTP client that `instant-acme` uses: requests of its types, sent by `http-client` on the
 //! control thread.
 //!
-//! Owns its time-outs and the limit on responses. A connection serves one request: there are a
-//! dozen of them every two months.
+//! Owns the time-out and the limit on responses. A connection serves one request: there are a dozen
+//! of them every two months.
 
 use std::future::Future;
 use std::net::IpAddr;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::Bytes;
 use http::header::{HeaderName, HeaderValue, RETRY_AFTER};
 use http::{Request, Response};
+use http_client::{
+    Call, ClientOptions, Destination, Endpoint, HostField, Lease, Pool, PoolLimits, TlsIdentity,
+    send_request,
+};
 use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
-use net::tls::{CertificateName, ClientOptions, ClientTls, TlsVersion};
-use net::{Outgoing, Resolver, Stream};
+use message::{Body, Fault, Headers, Target};
+use net::Resolver;
+use net::tls::{CertificateName, ClientTls, TlsVersion};
+use plugin::WorkerContext;
 use tls_settings::AcmePlan;
 use tokio::sync::{mpsc, oneshot};
-use wire::h1::{ChunkDecoder, ChunkEvent, HeadLimits, ResponseFraming, parse_response};
+use wire::{Known, Method};
 
 /// The longest exchange, with the connection.
 const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(30);
 /// The longest response.
-const RESPONSE_BYTES_MAX: usize = 1 << 20;
+const RESPONSE_BYTES_MAX: u64 = 1 << 20;
 /// A pause for a certificate authority that names none with 429 or 503.
 const DEFAULT_PAUSE: Duration = Duration::from_secs(60 * 60);
 
@@ -64,7 +71,7 @@ pub(crate) struct Client {
 impl Client {
     /// A client for the directory of a plan. Its task ends with it.
     pub(crate) fn new(plan: &AcmePlan) -> Result<(Box<Client>, RequestedPause), String> {
-        let tls = ClientTls::new(ClientOptions {
+        let tls = ClientTls::new(net::tls::ClientOptions {
             authorities: plan.authorities.clone(),
             verify: true,
             certificate: None,
@@ -119,107 +126,63 @@ async fn exchange(
         return Err(format!("{} is not a https URL", head.uri).into());
     }
     let host = host.trim_matches(['[', ']']);
-    let stream = connect(host, head.uri.port_u16().unwrap_or(443), tls)
+    let lease = connect(host, head.uri.port_u16().unwrap_or(443), tls)
         .await
         .map_err(|why| format!("cannot reach {}: {why}", head.uri))?;
-    let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
-    let authority = head.uri.authority().map_or(host, |authority| authority.as_str());
-    let mut text = format!("{} {path} HTTP/1.1\r\nhost: {authority}\r\n", head.method).into_bytes();
+    let mut headers = Headers::new();
+    headers.append(Known::Host, head.uri.authority().map_or(host, |authority| authority.as_str()));
     for (name, value) in &head.headers {
-        text.extend_from_slice(name.as_str().as_bytes());
-        text.extend_from_slice(b": ");
-        text.extend_from_slice(value.as_bytes());
-        text.extend_from_slice(b"\r\n");
+        headers.append(name.as_str(), value.as_bytes());
     }
-    let end = format!("content-length: {}\r\nconnection: close\r\n\r\n", body.len());
-    text.extend_from_slice(end.as_bytes());
-    let mut outgoing = Outgoing::default();
-    outgoing.push(Bytes::from(text));
-    outgoing.push(body);
-    stream.send_all(&mut outgoing).await?;
-    receive(&stream, head.method == http::Method::HEAD).await
+    let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
+    let target = Target::new(Bytes::copy_from_slice(path.as_bytes()))
+        .map_err(|fault| format!("{}: {}", head.uri, fault.as_str()))?;
+    let method = Method::from_bytes(head.method.as_str().as_bytes());
+    let request = message::Request::made_up(method, target, headers);
+    let options = Rc::new(ClientOptions { via: false, ..ClientOptions::default() });
+    let call = Call { options: &options, host: &HostField::Preserve, server: "" };
+    let mut response =
+        send_request(lease, &request, Body::Bytes(body), &call).await.map_err(why)?;
+    let body = response.body.collect(RESPONSE_BYTES_MAX).await.map_err(why)?;
+    let mut head = Response::builder().status(response.status).body(())?;
+    for field in response.headers.iter() {
+        let name = HeaderName::from_bytes(field.name)?;
+        head.headers_mut().append(name, HeaderValue::from_bytes(field.value)?);
+    }
+    Ok((head, body))
 }
 
-async fn connect(host: &str, port: u16, tls: &ClientTls) -> Result<Stream, Failure> {
+fn why(fault: Fault) -> Failure {
+    fault.detail.into()
+}
+
+/// A connection to the first address that accepts one.
+async fn connect(host: &str, port: u16, tls: &ClientTls) -> Result<Lease, Failure> {
     let name = CertificateName::new(host).ok_or("it is not a host name")?;
     let addresses = match host.parse::<IpAddr>() {
         Ok(address) => vec![(address, port).into()],
         Err(_) => {
             let resolved = Resolver::system().resolve(host, port).await;
-            resolved.map_err(|error| error.to_string())?.addresses
+            resolved.map_err(|error| error.to_string())?.addresses.to_vec()
         }
     };
+    let context = WorkerContext {
+        index: 0,
+        workers: 1,
+        telemetry: Arc::default(),
+        shared: Arc::default(),
+        local: Rc::default(),
+    };
+    // Each connection serves one request.
+    let limits = PoolLimits { max_idle: 0, max_requests: 1, ..PoolLimits::default() };
     let mut failed: Failure = "it has no address".into();
     for address in addresses {
-        match Stream::connect_tcp(address).await {
-            Ok(stream) => return Ok(stream.connect_tls(tls, &name).await?),
-            Err(error) => failed = error.into(),
+        let tls = TlsIdentity { tls: tls.clone(), name: name.clone() };
+        let endpoint = Endpoint { destination: Destination::Tcp(address), tls: Some(tls) };
+        match Pool::of(&context, "acme", &endpoint, limits).connect(EXCHANGE_TIMEOUT, None).await {
+            Ok(lease) => return Ok(lease),
+            Err(fault) => failed = why(fault),
         }
     }
     Err(failed)
-}
-
-async fn receive(stream: &Stream, is_head: bool) -> Result<(Response<()>, Bytes), Failure> {
-    let malformed = |why: wire::Reject| format!("malformed response: {why:?}");
-    let (limits, mut fields) = (HeadLimits::default(), Vec::new());
-    let mut received = BytesMut::new();
-    let (head, framing) = loop {
-        more(stream, &mut received).await?;
-        let parsed = parse_response(&received, &limits, &mut fields, is_head);
-        let Some(parsed) = parsed.map_err(malformed)? else { continue };
-        let mut head = Response::builder().status(parsed.status).body(())?;
-        for field in &fields {
-            let name = HeaderName::from_bytes(field.name().of(&received))?;
-            head.headers_mut().append(name, HeaderValue::from_bytes(field.value().of(&received))?);
-        }
-        let is_interim = parsed.is_interim();
-        received.advance(parsed.len);
-        if !is_interim {
-            break (head, parsed.framing);
-        }
-    };
-    let body = match framing {
-        ResponseFraming::None => Bytes::new(),
-        ResponseFraming::Length(length) => {
-            let length = usize::try_from(length).unwrap_or(usize::MAX);
-            while received.len() < length {
-                more(stream, &mut received).await?;
-            }
-            received.split_to(length).freeze()
-        }
-        ResponseFraming::Chunked => {
-            let (mut decoder, mut body) = (ChunkDecoder::new(limits.headers), BytesMut::new());
-            loop {
-                let mut input = received.split().freeze();
-                while !input.is_empty() && !decoder.is_done() {
-                    let event = decoder.next(&mut input).map_err(malformed)?;
-                    if let ChunkEvent::Data(data) = event {
-                        body.extend_from_slice(&data);
-                    }
-                }
-                if decoder.is_done() {
-                    break body.freeze();
-                }
-                more(stream, &mut received).await?;
-            }
-        }
-        ResponseFraming::UntilClose => {
-            while more(stream, &mut received).await.is_ok() {}
-            received.freeze()
-        }
-    };
-    Ok((head, body))
-}
-
-/// Receives some bytes; the end of the stream is an error.
-async fn more(stream: &Stream, received: &mut BytesMut) -> Result<(), Failure> {
-    let chunk = stream.receive().await?;
-    received.extend_from_slice(&chunk);
-    if chunk.is_empty() {
-        return Err("the connection ended before the response".into());
-    }
-    if received.len() > RESPONSE_BYTES_MAX {
-        return Err("the response is too long".into());
-    }
-    Ok(())
 }
