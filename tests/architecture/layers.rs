@@ -24,6 +24,7 @@ const LEVELS: &[(&str, u8)] = &[
     ("router", 6),
     ("upstream", 6),
     ("filters", 6),
+    ("traffic", 6),
     ("example-filter", 6),
     ("files", 6),
     ("lua-vm", 6),

@@ -33,7 +33,9 @@ impl Kinds {
     /// Everything the product has.
     pub fn all() -> Self {
         Kinds {
-            filters: filters::ALL.iter().chain([&lua_host::FILTER, &cache::FILTER]).collect(),
+            filters: (filters::ALL.iter().chain(traffic::ALL))
+                .chain([&lua_host::FILTER, &cache::FILTER])
+                .collect(),
             handlers: filters::HANDLERS
                 .iter()
                 .chain([&upstream::KIND])

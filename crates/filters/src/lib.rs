@@ -8,14 +8,13 @@ mod cert_auth;
 mod compress;
 mod header_changes;
 mod key_auth;
-mod rate_limit;
 mod redirect;
 mod request_id;
 mod respond;
 mod rewrite;
-#[cfg(test)]
-mod testing;
 
+#[cfg(test)]
+use plugin::testing;
 use plugin::{FilterKind, HandlerKind};
 
 /// Every filter of this crate, by name.
@@ -25,7 +24,6 @@ pub static ALL: &[FilterKind] = &[
     header_changes::REQUEST,
     header_changes::RESPONSE,
     key_auth::KIND,
-    rate_limit::KIND,
     request_id::KIND,
     rewrite::KIND,
 ];

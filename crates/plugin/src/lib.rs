@@ -71,6 +71,8 @@ mod media_pattern;
 mod path_glob;
 pub mod problem;
 mod subrequest;
+#[cfg(debug_assertions)]
+pub mod testing;
 pub mod variables;
 
 pub use background::{BACKGROUND_MAX, BackgroundPermit, BackgroundTask, Canceller};

@@ -9,7 +9,7 @@ use telemetry::families;
 use wire::Known;
 
 use super::{Gcra, KIND, Quota, RateDecision};
-use crate::testing::{context, errors, filter, filter_in, get, passed, plan, rendered};
+use plugin::testing::{context, errors, filter, filter_in, get, passed, plan, rendered};
 
 const SECOND: u64 = 1_000_000_000;
 

@@ -1,4 +1,4 @@
-//! The cost of filters per request, in process: `cargo bench -p filters --profile quick`.
+//! The cost of filters per request, in process: `cargo bench -p config --profile quick`.
 //!
 //! Prints nanoseconds for making a request and a response, and what key_auth, rate_limit and both
 //! add to it. The least of many rounds, because the machine is shared. The budget itself is a ratio
@@ -21,7 +21,8 @@ const ROUNDS: u32 = 50;
 fn main() {
     let context = WorkerContext::default();
     let build = |name: &str, settings: &Node| {
-        let kind = filters::ALL.iter().find(|kind| kind.name == name).expect("a known filter");
+        let kinds = config::Kinds::all().filters;
+        let kind = kinds.into_iter().find(|kind| kind.name == name).expect("a known filter");
         let mut report = Report::new();
         let plan = (kind.read)(settings, &mut Reader::new(&mut report)).expect("valid settings");
         match plan.build(&context) {

@@ -1,0 +1,13 @@
+//! The filters that decide how much traffic passes, and where it goes.
+//!
+//! Each file declares its settings, checks them, builds a plan from them, and implements the
+//! filter. State that must outlive a plan is process-wide and keyed by the identity of its filter
+//! ([`plugin::Shared`]). None owns a socket or takes an exclusive lock while a request runs, and
+//! everything that grows with clients has a bound.
+
+mod rate_limit;
+
+use plugin::FilterKind;
+
+/// Every filter of this crate, by name.
+pub static ALL: &[FilterKind] = &[rate_limit::KIND];
