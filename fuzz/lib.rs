@@ -13,9 +13,6 @@ pub mod router;
 #[path = "../crates/lua-std/tests/invariants.rs"]
 pub mod lua;
 
-#[path = "../crates/wire/tests/structured.rs"]
-pub mod structured;
-
 #[path = "../crates/cache/tests/rules.rs"]
 pub mod cache_rules;
 

@@ -138,7 +138,7 @@ fn check_status(data: &[u8]) {
     let hit_status = Status { key: Some(data), ..Status::hit(-1) };
     let mut out = Vec::new();
     status::write("tidegate", &hit_status, &mut out);
-    assert!(wire::structured::parse_list(&out).is_some_and(|list| list.len() == 1));
+    assert!(sfv::Parser::new(&out).parse::<sfv::List>().is_ok_and(|list| list.len() == 1));
 }
 
 #[cfg(test)]

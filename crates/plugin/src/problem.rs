@@ -6,9 +6,9 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
+use sfv::{ItemSerializer, StringRef, TokenRef, key_ref, token_ref};
 use wire::Known;
 use wire::h1::reason;
-use wire::structured::{BareItem, Item, write_item};
 
 use crate::{Dispatch, Route};
 use message::{Body, Fault, Headers, Request, Response, Side};
@@ -74,15 +74,14 @@ pub fn render(fault: &Fault, headers: Option<&Headers>, pages: &ErrorPages) -> R
     }
     if fault.side() == Side::Upstream {
         // RFC 9209 2: the proxy that reports the error, and the registered error.
-        let mut item =
-            Item::new(BareItem::token("tidegate")).with("error", BareItem::token(fault.slug()));
-        if let Some(next_hop) = &fault.next_hop {
-            item = item.with("next-hop", BareItem::string(&**next_hop));
+        let mut item = ItemSerializer::new().bare_item(token_ref("tidegate"));
+        if let Ok(error) = TokenRef::from_str(fault.slug()) {
+            item = item.parameter(key_ref("error"), error);
         }
-        let mut value = Vec::new();
-        if write_item(&item, &mut value) {
-            fields.append(Known::ProxyStatus, value);
+        if let Some(Ok(next_hop)) = fault.next_hop.as_deref().map(StringRef::from_str) {
+            item = item.parameter(key_ref("next-hop"), next_hop);
         }
+        fields.append(Known::ProxyStatus, item.finish());
     }
     response
 }

@@ -21,7 +21,6 @@ pub mod negotiate;
 pub mod proxy_protocol;
 pub mod range;
 pub mod resp;
-pub mod structured;
 pub mod target;
 pub mod token;
 pub mod websocket;

@@ -8,8 +8,8 @@
 use std::borrow::Cow;
 
 use message::Headers;
+use sfv::{BareItem, Dictionary, Item, ListEntry, Parser};
 use wire::Known;
-use wire::structured::{BareItem, Item, Member, parse_dictionary};
 
 use super::SearchRule;
 
@@ -23,16 +23,16 @@ pub(crate) fn of_response(headers: &Headers) -> Option<SearchRule> {
 pub fn parse(value: &[u8]) -> Option<SearchRule> {
     let mut rule = SearchRule { key_order: false, params: Box::default(), all: false };
     let mut except = None;
-    for (key, member) in parse_dictionary(value)? {
+    for (key, member) in Parser::new(value).parse::<Dictionary>().ok()? {
         match (key.as_str(), member) {
-            ("key-order", Member::Item(Item { bare: BareItem::Boolean(value), .. })) => {
+            ("key-order", ListEntry::Item(Item { bare_item: BareItem::Boolean(value), .. })) => {
                 rule.key_order = value;
             }
-            ("params", Member::Item(Item { bare: BareItem::Boolean(value), .. })) => {
+            ("params", ListEntry::Item(Item { bare_item: BareItem::Boolean(value), .. })) => {
                 rule.all = value
             }
-            ("params", Member::Inner(items, _)) => rule.params = names(items)?,
-            ("except", Member::Inner(items, _)) => except = Some(names(items)?),
+            ("params", ListEntry::InnerList(list)) => rule.params = names(list.items)?,
+            ("except", ListEntry::InnerList(list)) => except = Some(names(list.items)?),
             ("key-order" | "params" | "except", _) => return None,
             _ => {}
         }
@@ -48,8 +48,8 @@ pub fn parse(value: &[u8]) -> Option<SearchRule> {
 }
 
 fn names(items: Vec<Item>) -> Option<Box<[Box<[u8]>]>> {
-    let names = items.into_iter().map(|item| match item.bare {
-        BareItem::String(text) => Some(decode(text.as_bytes()).into_owned().into()),
+    let names = items.into_iter().map(|item| match item.bare_item {
+        BareItem::String(text) => Some(decode(text.as_str().as_bytes()).into_owned().into()),
         _ => None,
     });
     names.collect()

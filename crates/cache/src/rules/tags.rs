@@ -5,7 +5,7 @@
 //! in every process, because the disk tier outlives one.
 
 use message::Headers;
-use wire::structured::{BareItem, Member, parse_list};
+use sfv::{BareItem, List, ListEntry, Parser};
 use wire::{Known, token};
 
 use super::UncachedReason;
@@ -67,13 +67,13 @@ pub(crate) fn invalidated(headers: &Headers, origin: &[u8]) -> Vec<u64> {
 /// Reads a list of strings; empty if any of it is invalid or no string.
 fn strings(headers: &Headers, name: Known) -> Vec<String> {
     let joined = headers.joined(name).unwrap_or_default();
-    let members = parse_list(&joined).unwrap_or_default();
+    let members = Parser::new(&joined).parse::<List>().unwrap_or_default();
     let texts = members.into_iter().map(|member| match member {
-        Member::Item(item) => match item.bare {
-            BareItem::String(text) => Some(text),
+        ListEntry::Item(item) => match item.bare_item {
+            BareItem::String(text) => Some(text.into()),
             _ => None,
         },
-        Member::Inner(..) => None,
+        ListEntry::InnerList(_) => None,
     });
     texts.collect::<Option<Vec<String>>>().unwrap_or_default()
 }

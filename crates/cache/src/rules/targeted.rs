@@ -1,8 +1,8 @@
 //! Targeted cache directives (RFC 9213 2.2).
 
 use message::Headers;
+use sfv::{BareItem, Dictionary, ListEntry, Parser};
 use wire::Known;
-use wire::structured::{BareItem, Dictionary, Member, parse_dictionary};
 
 use super::Policy;
 use super::directives::{Directives, SECONDS_MAX, directives, seconds};
@@ -29,18 +29,19 @@ pub(crate) fn choose(headers: &Headers, policy: &Policy) -> ApplicableDirectives
 /// A targeted field as a dictionary; `None` if it is missing, empty or invalid.
 fn strict(headers: &Headers, name: &str) -> Option<Directives> {
     let joined = headers.joined(name).unwrap_or_default();
-    let dictionary = parse_dictionary(&joined)?;
+    let dictionary = Parser::new(&joined).parse::<Dictionary>().ok()?;
     (!dictionary.is_empty()).then(|| of_dictionary(&dictionary))
 }
 
 fn of_dictionary(dictionary: &Dictionary) -> Directives {
     let mut found = Directives::default();
     for (name, member) in dictionary {
-        let Member::Item(item) = member else { continue };
-        match &item.bare {
+        let ListEntry::Item(item) = member else { continue };
+        let name = name.as_str();
+        match &item.bare_item {
             BareItem::Boolean(true) => set_flag(&mut found, name),
-            BareItem::Integer(number) => set_seconds(&mut found, name, *number),
-            BareItem::String(text) => set_text(&mut found, name, text),
+            BareItem::Integer(number) => set_seconds(&mut found, name, (*number).into()),
+            BareItem::String(text) => set_text(&mut found, name, text.as_str()),
             // RFC 9213 2.1: a value of another type than the directive's is not used.
             _ => {}
         }

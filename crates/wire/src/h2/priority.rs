@@ -1,6 +1,6 @@
 //! Extensible priorities (RFC 9218): the urgency of a response, and whether parts of it are useful.
 
-use crate::structured::{BareItem, Member, parse_dictionary};
+use sfv::{BareItem, Dictionary, ListEntry, Parser};
 
 /// Priority parameters of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,10 +35,15 @@ impl Priority {
     }
 
     fn parse_members(&mut self, value: &[u8]) {
-        for (key, member) in parse_dictionary(value).unwrap_or_default() {
-            let Member::Item(item) = member else { continue };
-            match (key.as_str(), item.bare) {
-                ("u", BareItem::Integer(urgency @ 0..=7)) => self.urgency = urgency as u8,
+        let members = Parser::new(value).parse::<Dictionary>().unwrap_or_default();
+        for (key, member) in members {
+            let ListEntry::Item(item) = member else { continue };
+            match (key.as_str(), item.bare_item) {
+                ("u", BareItem::Integer(urgency)) => {
+                    if let Ok(urgency @ 0..=7) = urgency.try_into() {
+                        self.urgency = urgency;
+                    }
+                }
                 ("i", BareItem::Boolean(incremental)) => self.incremental = incremental,
                 _ => {}
             }
