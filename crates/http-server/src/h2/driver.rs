@@ -68,19 +68,20 @@ impl Http2Connection {
         streams.get(key.slot as usize).filter(|stream| stream.key() == key).cloned()
     }
 
-    /// The stream of a new request, mostly in the memory of one that has ended.
-    pub(super) fn open(self: &Rc<Self>, key: StreamKey) -> Rc<Stream> {
+    /// The stream of a new request, mostly in the memory of one that has ended; `is_whole` if the
+    /// request has no content.
+    pub(super) fn open(self: &Rc<Self>, key: StreamKey, is_whole: bool) -> Rc<Stream> {
         let mut streams = self.streams.borrow_mut();
         let slot = key.slot as usize;
         match streams.get_mut(slot) {
             Some(stream) if Rc::strong_count(stream) == 1 => {
-                stream.restart(key);
+                stream.restart(key, is_whole);
                 return stream.clone();
             }
-            Some(stream) => *stream = Stream::new(self.clone(), key),
+            Some(stream) => *stream = Stream::new(self.clone(), key, is_whole),
             None => {
                 // Slots of rejected requests were never opened.
-                let fill = |_| Stream::new(self.clone(), key);
+                let fill = |_| Stream::new(self.clone(), key, is_whole);
                 let missing = streams.len()..=slot;
                 streams.extend(missing.map(fill));
             }

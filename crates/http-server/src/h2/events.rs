@@ -20,8 +20,8 @@ impl Http2Connection {
     /// Handles one event. The protocol still has the fields of a request or of trailers.
     pub(super) fn handle(self: &Rc<Self>, event: Event, cx: &mut Context<'_>) {
         match event {
-            Event::Request { stream, head, protocol, .. } => {
-                self.request(stream, head, protocol, cx);
+            Event::Request { stream, head, protocol, ends } => {
+                self.request(stream, head, protocol, ends, cx);
             }
             Event::Rejected { stream, reject } => self.reject(stream, &Fault::rejected(reject)),
             Event::Data { stream, data, ends } => match self.stream(stream) {
@@ -60,6 +60,7 @@ impl Http2Connection {
         key: StreamKey,
         head: RequestHead,
         protocol: Option<Span>,
+        ends: bool,
         cx: &mut Context<'_>,
     ) {
         let snapshot = self.service.snapshot();
@@ -80,7 +81,7 @@ impl Http2Connection {
             tunnel::request_upgrade(&mut request);
         }
         let exchange = Exchange::new(snapshot, request, &self.io.metrics);
-        let stream = self.open(key);
+        let stream = self.open(key, ends);
         let mut serving = Box::pin(exchange::serve(stream, exchange, incoming));
         if serving.as_mut().poll(cx).is_pending() {
             net::task::spawn_local(serving);
@@ -101,7 +102,7 @@ impl Http2Connection {
         self.refused(fault);
         let snapshot = self.service.snapshot();
         let response = rejection(&snapshot, fault);
-        let stream = Stream::new(self.clone(), key);
+        let stream = Stream::new(self.clone(), key, true);
         // A rendered fault is not a stream: the protocol gets it as a whole.
         let _ = respond::begin(&stream, response, false, snapshot.bounds.write_patience);
     }

@@ -67,11 +67,15 @@ pub(super) enum Piece {
 }
 
 impl Stream {
-    pub(super) fn new(connection: Rc<Http2Connection>, key: StreamKey) -> Rc<Stream> {
+    pub(super) fn new(
+        connection: Rc<Http2Connection>,
+        key: StreamKey,
+        is_whole: bool,
+    ) -> Rc<Stream> {
         Rc::new(Stream {
             connection,
             key: Cell::new(key),
-            received: RefCell::default(),
+            received: RefCell::new(Received { is_whole, ..Received::default() }),
             reader: Cell::new(None),
             exchange: Cell::new(None),
             read_timer: Timer::new(),
@@ -83,12 +87,12 @@ impl Stream {
     }
 
     /// Makes it the stream of another request.
-    pub(super) fn restart(&self, key: StreamKey) {
+    pub(super) fn restart(&self, key: StreamKey, is_whole: bool) {
         self.key.set(key);
         self.is_answered.set(false);
         self.is_gone.set(false);
         self.held.clear();
-        *self.received.borrow_mut() = Received::default();
+        *self.received.borrow_mut() = Received { is_whole, ..Received::default() };
     }
 
     pub(super) fn key(&self) -> StreamKey {

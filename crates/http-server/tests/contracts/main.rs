@@ -8,6 +8,7 @@ mod coalesce;
 mod deferred;
 mod duplex;
 mod filters;
+mod http2;
 mod inform;
 mod middleware;
 mod next;
