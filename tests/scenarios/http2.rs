@@ -1,6 +1,6 @@
 //! HTTP/2 on listeners, in the clear by prior knowledge, with curl as the client.
 
-use crate::setup::behind;
+use crate::setup::{behind, body};
 use scenarios::{Connection, Exit, Process, Tidegate, Upstream, command_exists};
 use std::process::Command;
 use std::sync::{Arc, Barrier};
@@ -10,10 +10,6 @@ fn curl(server: &Tidegate, path: &str, more: &[&str]) -> Exit {
     let mut command = Command::new("curl");
     command.args(["-sS", "-i", "--max-time", "40", "--http2-prior-knowledge"]);
     Process::run(command.args(more).arg(url))
-}
-
-fn body(exit: &Exit) -> &str {
-    exit.stdout.rsplit("\r\n\r\n").next().unwrap_or_default()
 }
 
 /// Reads a request and responds with what it was, over a connection that ends.

@@ -11,6 +11,7 @@ mod cache_soak;
 mod chunked_request;
 mod date;
 mod descriptors;
+mod dev_tls;
 mod drain;
 mod expect_continue;
 mod forwarded;

@@ -1,6 +1,6 @@
 //! Configurations that many pages begin with, as text: a page adds what it is about.
 
-use scenarios::Upstream;
+use scenarios::{Exit, Upstream};
 
 /// Everything goes to `upstream`; `more` are further lines of the top level.
 pub(crate) fn behind(upstream: &Upstream, more: &str) -> String {
@@ -44,4 +44,9 @@ routes:
 {more}
 "#
     )
+}
+
+/// The body of the last response that `curl -i` has printed.
+pub(crate) fn body(exit: &Exit) -> &str {
+    exit.stdout.rsplit("\r\n\r\n").next().unwrap_or_default()
 }

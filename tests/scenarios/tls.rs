@@ -1,6 +1,7 @@
 //! Listeners with TLS, seen by curl and by raw sockets: names, client certificates, protocols that
 //! are not TLS, slow handshakes, and certificates that are replaced while the server runs.
 
+use crate::setup::body;
 use scenarios::{Authority, Exit, Issued, Launch, Process, Tidegate, eventually, tidegate_binary};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -59,10 +60,6 @@ fn curl(server: &Tidegate, name: &str, path: &str, more: &[&str]) -> Exit {
     let mut command = Command::new("curl");
     command.args(["-sS", "-i", "--max-time", "20", "--resolve", &resolve, "--cacert"]);
     Process::run(command.arg(ca).args(more).arg(url))
-}
-
-fn body(exit: &Exit) -> &str {
-    exit.stdout.rsplit("\r\n\r\n").next().unwrap_or_default()
 }
 
 #[test]

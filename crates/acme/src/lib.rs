@@ -5,10 +5,12 @@
 //! its certificate is stored as a whole; failures are tried again within the limits of the
 //! certificate authority; several listeners, and several processes with one directory, share one
 //! certificate. Presenting a stored certificate is the business of the configuration that reads it:
-//! [`Acme::follow`] is given a function that requests a reload.
+//! [`Acme::follow`] is given a function that requests a reload. [`DevelopmentCertificate`] is issued
+//! by an authority of its own.
 
 mod challenges;
 mod client;
+mod development;
 mod dns_hook;
 mod error;
 mod issue;
@@ -29,6 +31,7 @@ use tls_settings::{AcmeChallenge, AcmePlan};
 use tokio::sync::Notify;
 
 pub use challenges::respond_to_challenges;
+pub use development::DevelopmentCertificate;
 
 use challenges::HttpChallenges;
 use error::IssueError;

@@ -44,7 +44,8 @@ pub(crate) async fn write(file: &Path, content: Vec<u8>) -> io::Result<()> {
     net::blocking(move || replace(&file, &content).map_err(|error| named(&file, error))).await?
 }
 
-fn replace(file: &Path, content: &[u8]) -> io::Result<()> {
+/// Like [`write`], on this thread.
+pub(crate) fn replace(file: &Path, content: &[u8]) -> io::Result<()> {
     create_directory(file)?;
     // Not yet seen by a server that reads certificates.
     let new = with_suffix(file, "new");
@@ -55,7 +56,8 @@ fn replace(file: &Path, content: &[u8]) -> io::Result<()> {
     std::fs::rename(new, file)
 }
 
-fn create_directory(file: &Path) -> io::Result<()> {
+/// Creates the directory of a file, for this user only.
+pub(crate) fn create_directory(file: &Path) -> io::Result<()> {
     let directory = file.parent().unwrap_or(Path::new("."));
     DirBuilder::new().recursive(true).mode(0o700).create(directory)
 }

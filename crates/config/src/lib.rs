@@ -27,6 +27,7 @@
 mod assemble;
 mod compile;
 mod describe;
+mod development;
 mod expand;
 mod kinds;
 pub mod limits;

@@ -7,6 +7,7 @@ use settings::{Node, Reader, Report, Setting, Value};
 
 use crate::assemble::assemble;
 use crate::compile::compile;
+use crate::development;
 use crate::expand::Environment;
 use crate::kinds::Kinds;
 use crate::parts::parts;
@@ -74,8 +75,11 @@ fn try_load(
     kinds: &Kinds,
     report: &mut Report,
 ) -> Option<Loaded> {
-    let assembled = assemble(source, environment, report)?;
+    let mut assembled = assemble(source, environment, report)?;
     refuse_nothing(&assembled.root, report);
+    if let Some(certificate) = source.development_certificate() {
+        development::use_certificate(&mut assembled.root, certificate, report);
+    }
     let mut reader = Reader::new(report);
     let settings = Settings::read(&assembled.root, &mut reader)?;
     let mut plan = compile(settings, assembled.version, kinds, &mut reader)?;

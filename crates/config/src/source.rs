@@ -57,17 +57,30 @@ pub trait Source: Send + Sync {
     fn file(&self) -> Option<&Path> {
         None
     }
+
+    /// A certificate with its key, in one file, that every listener with TLS presents in place of
+    /// those that the documents name.
+    fn development_certificate(&self) -> Option<&Path> {
+        None
+    }
 }
 
 /// A file and what it includes.
 #[derive(Clone, Debug)]
 pub struct FileSource {
     path: PathBuf,
+    development_certificate: Option<PathBuf>,
 }
 
 impl FileSource {
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        FileSource { path: path.into() }
+        FileSource { path: path.into(), development_certificate: None }
+    }
+
+    /// The same documents with this certificate: see [`Source::development_certificate`].
+    #[must_use]
+    pub fn with_development_certificate(self, file: PathBuf) -> Self {
+        FileSource { development_certificate: Some(file), ..self }
     }
 }
 
@@ -88,6 +101,10 @@ impl Source for FileSource {
 
     fn file(&self) -> Option<&Path> {
         Some(&self.path)
+    }
+
+    fn development_certificate(&self) -> Option<&Path> {
+        self.development_certificate.as_deref()
     }
 }
 
@@ -261,6 +278,10 @@ impl Source for Replaced<'_> {
 
     fn included(&self, pattern: &str, dir: Option<&Path>) -> Result<Vec<Document>, String> {
         self.source.included(pattern, dir)
+    }
+
+    fn development_certificate(&self) -> Option<&Path> {
+        self.source.development_certificate()
     }
 }
 

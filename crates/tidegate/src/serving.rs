@@ -110,22 +110,71 @@ fn write_all(text: &str) -> std::io::Result<()> {
     out.flush()
 }
 
+/// The option that serves https without a certificate of one's own.
+#[derive(Clone, Debug, Default, PartialEq, clap::Args)]
+pub(crate) struct DevelopmentOptions {
+    /// For development: serve https with a certificate for localhost and NAMES, separated by
+    /// commas, that a local authority issues
+    #[arg(
+        long,
+        value_name = "NAMES",
+        num_args = 0..=1,
+        require_equals = true,
+        value_delimiter = ',',
+        help_heading = "TLS"
+    )]
+    dev_tls: Option<Vec<String>>,
+}
+
+impl DevelopmentOptions {
+    pub(crate) fn is_set(&self) -> bool {
+        self.dev_tls.is_some()
+    }
+
+    /// Returns the file of the certificate and its key if it is requested, and explains on standard
+    /// error how clients come to trust it: the option must not reach production unnoticed.
+    pub(crate) fn certificate(&self) -> Result<Option<PathBuf>, Failure> {
+        let Some(names) = &self.dev_tls else { return Ok(None) };
+        let files = acme::DevelopmentCertificate::prepare(names)
+            .map_err(|why| Failure::Failed(format!("--dev-tls: {why}")))?;
+        let authority = files.authority.display();
+        // A server keeps serving if its standard error is closed.
+        let _ = writeln!(
+            std::io::stderr(),
+            "warning: --dev-tls is for development. Its certificate is valid for clients that \
+             trust {authority}:\n  \
+             curl:     curl --cacert {authority} https://localhost:PORT/\n  \
+             Debian:   sudo cp {authority} /usr/local/share/ca-certificates/tidegate-dev.crt && \
+             sudo update-ca-certificates\n  \
+             browsers: import the file as a certificate authority, in the settings of certificates"
+        );
+        Ok(Some(files.pair))
+    }
+}
+
 /// Options of commands whose one listener may serve https.
 #[derive(Debug, clap::Args)]
+#[command(next_help_heading = "TLS")]
 pub(crate) struct TlsOptions {
     /// Serve https with this certificate, followed by those of its issuers: a PEM file, watched
-    #[arg(long, value_name = "FILE", requires = "key")]
+    #[arg(long, value_name = "FILE", requires = "key", conflicts_with = "dev_tls")]
     cert: Option<PathBuf>,
 
     /// The private key of the certificate: a PEM file
     #[arg(long, value_name = "FILE", requires = "cert")]
     key: Option<PathBuf>,
+
+    #[command(flatten)]
+    development: DevelopmentOptions,
 }
 
 impl TlsOptions {
     /// Adds the settings to those of a listener.
     pub(crate) fn add_to(&self, listener: &mut serde_json::Value) -> Result<(), Failure> {
-        if let (Some(cert), Some(key)) = (&self.cert, &self.key) {
+        let development = self.development.certificate()?;
+        let cert = self.cert.as_ref().or(development.as_ref());
+        let key = self.key.as_ref().or(development.as_ref());
+        if let (Some(cert), Some(key)) = (cert, key) {
             let certificate = json!({ "cert": path(cert)?, "key": path(key)? });
             listener["tls"] = json!({ "certificates": [certificate] });
         }
@@ -133,7 +182,7 @@ impl TlsOptions {
     }
 
     pub(crate) fn scheme(&self) -> &'static str {
-        if self.cert.is_some() { "https" } else { "http" }
+        if self.cert.is_some() || self.development.is_set() { "https" } else { "http" }
     }
 }
 

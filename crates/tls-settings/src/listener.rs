@@ -88,9 +88,10 @@ fn check_listener(settings: &ListenerTlsSettings, node: &Node, reader: &mut Read
     let written = node.get("certificates");
     let has_entries = written.is_some_and(|list| !list.list().is_some_and(<[_]>::is_empty));
     if settings.certificates.is_empty() && !has_entries && node.get("acme").is_none() {
-        reader
-            .error(written.unwrap_or(node).span, "no certificate")
-            .help("write certificates: [{ cert: site.pem, key: site.key }]");
+        reader.error(written.unwrap_or(node).span, "no certificate").help(
+            "write certificates: [{ cert: site.pem, key: site.key }], or start it with \
+                 `tidegate up --dev-tls`",
+        );
     }
 }
 

@@ -26,7 +26,8 @@ Examples:
   tidegate proxy 127.0.0.1:8080 http://app.internal
   tidegate proxy :8080 https://app.example.com
   tidegate proxy :8080 unix:/run/app.sock
-  tidegate proxy :443 http://127.0.0.1:3000 --cert site.pem --key site.key";
+  tidegate proxy :443 http://127.0.0.1:3000 --cert site.pem --key site.key
+  tidegate proxy :8443 http://127.0.0.1:3000 --dev-tls";
 
 /// Forward all requests from one address to a server
 #[derive(Debug, clap::Args)]

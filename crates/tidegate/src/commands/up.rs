@@ -5,15 +5,18 @@ use std::path::{Path, PathBuf};
 use config::FileSource;
 
 use crate::failure::Failure;
-use crate::serving::{ServingOptions, serve};
+use crate::serving::{DevelopmentOptions, ServingOptions, serve};
 
 const EXAMPLES: &str = "\
 The file is watched: a change that is right goes into use without losing a request, one that is
 wrong is rejected and its errors are logged. SIGHUP reloads at once, SIGTERM finishes what is under
 way and ends, a second SIGINT ends at once.
+With --dev-tls every listener with `tls` presents a certificate for development in place of its own,
+also where `tls: {}` names none.
 
 Examples:
   tidegate up
+  tidegate up --dev-tls=shop.localhost
   tidegate up /etc/tidegate/site.yaml --workers 4 --log-format json
   tidegate check && tidegate up";
 
@@ -26,13 +29,20 @@ pub(crate) struct Up {
     file: PathBuf,
 
     #[command(flatten)]
+    development: DevelopmentOptions,
+
+    #[command(flatten)]
     serving: ServingOptions,
 }
 
 impl Up {
     pub(crate) fn run(self) -> Result<(), Failure> {
         exists(&self.file)?;
-        serve(FileSource::new(self.file), self.serving, |_| String::new())
+        let mut source = FileSource::new(self.file);
+        if let Some(certificate) = self.development.certificate()? {
+            source = source.with_development_certificate(certificate);
+        }
+        serve(source, self.serving, |_| String::new())
     }
 }
 

@@ -8,13 +8,19 @@ use serde_json::{Value, json};
 use super::python::file;
 use crate::commands::{literal, load};
 use crate::failure::Failure;
+use crate::serving::DevelopmentOptions;
 
 #[derive(Clone, Debug, Default, PartialEq, clap::Args)]
 #[command(next_help_heading = "TLS of Python applications")]
 pub(super) struct TlsOptions {
     /// Serve https with this certificate, followed by those of its issuers: a PEM file, read again
     /// on SIGHUP
-    #[arg(long, value_name = "FILE", aliases = ["certfile", "ssl-certificate", "cert"])]
+    #[arg(
+        long,
+        value_name = "FILE",
+        aliases = ["certfile", "ssl-certificate", "cert"],
+        conflicts_with = "dev_tls"
+    )]
     ssl_certfile: Option<PathBuf>,
 
     /// The private key of the certificate, not encrypted [default: the file of the certificate]
@@ -41,16 +47,23 @@ pub(super) struct TlsOptions {
         requires = "ssl_certfile"
     )]
     ssl_cert_reqs: Option<u8>,
+
+    #[command(flatten)]
+    development: DevelopmentOptions,
 }
 
 impl TlsOptions {
     pub(super) fn scheme(&self) -> &'static str {
-        if self.ssl_certfile.is_some() { "https" } else { "http" }
+        let is_set = self.ssl_certfile.is_some() || self.development.is_set();
+        if is_set { "https" } else { "http" }
     }
 
     /// Returns `tls` of the listeners, without errors: workers would report them one by one.
     pub(super) fn settings(&self) -> Result<Option<Value>, Failure> {
-        let Some(cert) = &self.ssl_certfile else { return Ok(None) };
+        let development = self.development.certificate()?;
+        let Some(cert) = self.ssl_certfile.as_ref().or(development.as_ref()) else {
+            return Ok(None);
+        };
         let cert = literal(&file(cert)?);
         let key = match &self.ssl_keyfile {
             Some(key) => literal(&file(key)?),
