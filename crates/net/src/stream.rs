@@ -348,7 +348,8 @@ impl Stream {
         match &self.tls {
             Some(layer) if layer.is_idle(self.socket()) => Err(io::ErrorKind::WouldBlock.into()),
             Some(layer) if layer.has_plaintext() => Ok(true),
-            _ => has_bytes(self.socket()),
+            Some(layer) => layer.check().and_then(|()| has_bytes(self.socket())),
+            None => has_bytes(self.socket()),
         }
     }
 

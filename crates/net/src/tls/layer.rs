@@ -122,6 +122,11 @@ impl Layer {
         Ok(RecvChunk { length, rest, drained: drained && session.plaintext.is_empty() })
     }
 
+    /// Returns the error that has ended the session, such as an alert, if one has.
+    pub(crate) fn check(&self) -> io::Result<()> {
+        self.session.borrow().check()
+    }
+
     /// Processes what has arrived; true while that is neither plaintext nor an end.
     pub(crate) fn is_idle(&self, socket: BorrowedFd<'_>) -> bool {
         let session = &mut *self.session.borrow_mut();

@@ -10,7 +10,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use rustls::client::UnbufferedClientConnection;
 use rustls::server::UnbufferedServerConnection;
 use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, UnbufferedStatus};
-use rustls::{CommonState, Error};
+use rustls::{CommonState, Error, InvalidMessage};
 
 use super::resolver::{self, Resolved};
 
@@ -51,8 +51,9 @@ pub(super) struct Session {
     /// The peer has announced the end of its data (close_notify).
     pub(super) has_ended: bool,
     has_sent_end: bool,
-    /// rustls is not called again after an error: it would expect bytes that are gone.
-    has_failed: bool,
+    /// The error that ended the session, which every later call returns. rustls is not called
+    /// again: it would expect bytes that are gone.
+    failure: Option<Box<Error>>,
     /// What the client asked for and was presented; on the server's side, after its hello.
     pub(super) resolved: Option<Resolved>,
     /// What arrived first, if that is no TLS.
@@ -141,7 +142,7 @@ impl Session {
             owed: 0,
             has_ended: false,
             has_sent_end: false,
-            has_failed: false,
+            failure: None,
             resolved: None,
             greeting: Greeting::Awaited,
         }
@@ -188,9 +189,7 @@ impl Session {
             }
             self.greeting = Greeting::Tls;
         }
-        if self.has_failed {
-            return Err(failed());
-        }
+        self.check()?;
         let processed = if self.partial.is_empty() {
             self.process(arrived, sink)
                 .inspect(|used| self.partial.extend_from_slice(&arrived[*used..]))
@@ -208,15 +207,23 @@ impl Session {
         }
         match processed {
             Ok(_) if self.partial.len() > PARTIAL_BYTES_MAX => {
-                self.has_failed = true;
-                Err(io::Error::new(io::ErrorKind::InvalidData, "TLS message too large"))
+                Err(self.fail(InvalidMessage::MessageTooLarge.into()))
             }
             Ok(_) => Ok(()),
-            Err(error) => {
-                self.has_failed = true;
-                Err(io::Error::new(io::ErrorKind::InvalidData, error))
-            }
+            Err(error) => Err(self.fail(error)),
         }
+    }
+
+    /// Returns the error that has ended the session, if one has.
+    pub(super) fn check(&self) -> io::Result<()> {
+        match &self.failure {
+            Some(error) => Err(invalid_data(error)),
+            None => Ok(()),
+        }
+    }
+
+    fn fail(&mut self, error: Error) -> io::Error {
+        invalid_data(self.failure.insert(Box::new(error)))
     }
 
     /// Processes all complete records; returns how many bytes they were.
@@ -298,9 +305,7 @@ impl Session {
 
     /// Has rustls write; what it has to say first (a key update) is appended to `output`.
     fn write(&mut self, mut write: Write<'_>) -> io::Result<usize> {
-        if self.has_failed {
-            return Err(failed());
-        }
+        self.check()?;
         // rustls expects the bytes that it has not discarded, also where nothing has arrived.
         let mut partial = std::mem::take(&mut self.partial);
         let mut sink = store_all();
@@ -312,10 +317,7 @@ impl Session {
                 Ok(Step::Again) => {}
                 Ok(Step::Ended) => self.has_ended = true,
                 Ok(Step::Blocked) => break Err(io::ErrorKind::NotConnected.into()),
-                Err(error) => {
-                    self.has_failed = true;
-                    break Err(io::Error::other(error));
-                }
+                Err(error) => break Err(self.fail(error)),
             }
         };
         self.partial = partial;
@@ -323,8 +325,8 @@ impl Session {
     }
 }
 
-fn failed() -> io::Error {
-    io::Error::new(io::ErrorKind::NotConnected, "the TLS session has failed")
+fn invalid_data(error: &Error) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error.clone())
 }
 
 /// Carries out one step of rustls' state machine; returns how many bytes of `incoming` are done

@@ -51,3 +51,25 @@ fn what_is_demanded_and_presented_is_the_identity() {
         assert_ne!(one, ClientTls::new(other).unwrap());
     }
 }
+
+#[test]
+fn the_alert_of_a_server_that_demands_a_certificate_is_kept() {
+    block_on_local(async {
+        let issuer = authority("ca");
+        let authorities = issuer.pem().into_bytes();
+        let client_auth = Some(ClientAuth { authorities, required: true });
+        let min_version = TlsVersion::Tls13;
+        let options = ServerOptions { client_auth, min_version, ..server_options(&issuer) };
+        let server = ServerTls::new(options).unwrap();
+        // Under TLS 1.3 the server decides after the client's handshake.
+        let (refused, other) = connect(&server, &client(&issuer), "a.test").await;
+        assert!(refused.is_err());
+        let other = other.unwrap();
+        for _ in 0..2 {
+            let error = other.has_bytes().unwrap_err();
+            assert!(is_alert(&error), "{error}");
+        }
+        let error = receive_all(&other).await.unwrap_err();
+        assert!(is_alert(&error), "{error}");
+    });
+}
