@@ -88,6 +88,7 @@ pub(crate) fn run_with(path: &str, binary: &Path) {
     command
         .env("PATH", format!("{}:{programs}:/usr/sbin:/sbin", tools.path().display()))
         .env("HOME", directory.path())
+        .env("XDG_STATE_HOME", directory.path().join(".local/state"))
         .env("XDG_RUNTIME_DIR", tools.path().join("logs"))
         .env("TMPDIR", tools.path())
         .env("TOOLS", tools.path())

@@ -88,5 +88,8 @@ fn what_cannot_be_certified_is_an_error() {
     let plain = Launch::new("listeners: { web: { bind: \"127.0.0.1:0\" } }\nroutes: []\n")
         .environment("STATE_DIRECTORY", state.path().to_str().expect("a path"));
     let exit = plain.run(&["up", "tidegate.yaml", "--dev-tls"]);
-    assert!(exit.code == Some(2) && exit.stderr.contains("write tls: {} on a listener"), "{exit:?}");
+    assert!(
+        exit.code == Some(2) && exit.stderr.contains("write tls: {} on a listener"),
+        "{exit:?}"
+    );
 }

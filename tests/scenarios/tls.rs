@@ -13,6 +13,8 @@ const ROUTES: &str = r#"
     handler: { respond: { body: "alice" } }
   - match: { path: /client }
     handler: { respond: { body: "other" } }
+  - match: { path: /hsts }
+    handler: { respond: { headers: { strict-transport-security: max-age=1 } } }
   - match: { path: "/{*rest}" }
     filters:
       - response_headers:
@@ -153,6 +155,41 @@ fn plain_http_gets_a_response() {
     assert_eq!((response.status, location), (308, Some("https://a.test:8443/p%20q?x=1")));
     let response = server.exchange("web", "GET / HTTP/1.0\r\n\r\n");
     assert_eq!(response.status, 400, "there is no host to redirect to");
+}
+
+#[test]
+fn browsers_are_led_to_https_and_stay_there() {
+    let authority = Authority::new();
+    let tls = "      hsts: { subdomains: true }\n      redirect_from: \"127.0.0.1:0\"";
+    let server = start(&authority, tls);
+    let hsts = "strict-transport-security: max-age=31536000; includeSubDomains\r\n";
+    for (path, status) in [("/", 200), ("/public/none", 404), ("/hsts", 200)] {
+        for version in ["--http1.1", "--http2"] {
+            let exit = curl(&server, "a.test", path, &[version]);
+            let headers = exit.stdout.to_ascii_lowercase();
+            assert!(headers.lines().next().is_some_and(|line| line.contains(&status.to_string())));
+            let expected =
+                if path == "/hsts" { "strict-transport-security: max-age=1\r\n" } else { hsts };
+            assert!(headers.contains(&expected.to_ascii_lowercase()), "{path}: {exit:?}");
+            assert_eq!(headers.matches("strict-transport-security").count(), 1, "{exit:?}");
+        }
+    }
+    let plain = |request: &str| {
+        let response = server.exchange("web-redirect", request);
+        assert_eq!(response.header("strict-transport-security"), None, "{response:?}");
+        (response.status, response.header("location").map(str::to_owned))
+    };
+    // The port of the listener is the configured one.
+    let location = Some("https://a.test:0/p%20q?x=1".to_owned());
+    let head = "HTTP/1.1\r\nhost: a.test:8080\r\ncontent-length: 0\r\n\r\n";
+    assert_eq!(plain(&format!("POST /p%20q?x=1 {head}")), (308, location));
+    let location = Some("https://[::1]:0/".to_owned());
+    assert_eq!(plain("GET / HTTP/1.1\r\nhost: [::1]:80\r\n\r\n"), (308, location));
+    assert_eq!(plain("GET / HTTP/1.0\r\n\r\n"), (400, None));
+    assert_eq!(
+        server.exchange("web", "GET / HTTP/1.0\r\n\r\n").header("strict-transport-security"),
+        None
+    );
 }
 
 #[test]

@@ -5,8 +5,8 @@
 //! its certificate is stored as a whole; failures are tried again within the limits of the
 //! certificate authority; several listeners, and several processes with one directory, share one
 //! certificate. Presenting a stored certificate is the business of the configuration that reads it:
-//! [`Acme::follow`] is given a function that requests a reload. [`DevelopmentCertificate`] is issued
-//! by an authority of its own.
+//! [`Acme::follow`] is given a function that requests a reload. [`DevelopmentCertificate`] is
+//! issued by an authority of its own.
 
 mod challenges;
 mod client;

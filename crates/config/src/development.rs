@@ -93,11 +93,19 @@ mod tests {
         use_certificate(&mut root, Path::new("/d/site.pem"), &mut report);
         assert!(report.is_empty());
         let pair = r#"[{"cert":"/d/site.pem","key":"/d/site.pem"}]"#;
-        let expected = format!(
-            r#"{{"listeners":{{"web":{{"bind":":80"}},"a":{{"tls":{{"certificates":{pair}}}}},"b":{{"tls":{{"hsts":"1d","certificates":{pair}}}}}}},"streams":[{{"tls":{{"certificates":{pair}}}}},{{"sni":{{}}}}],"admin":{{"tls":{{"certificates":{pair}}}}}}}"#
-        );
-        let expected: serde_json::Value = serde_json::from_str(&expected).unwrap();
-        assert_eq!(root.to_json(), expected);
+        for (path, settings) in [
+            ("/listeners/a/tls", ""),
+            ("/listeners/b/tls", r#""hsts":"1d","#),
+            ("/streams/0/tls", ""),
+            ("/admin/tls", ""),
+        ] {
+            let expected = format!("{{{settings}\"certificates\":{pair}}}");
+            let expected: serde_json::Value = serde_json::from_str(&expected).unwrap();
+            assert_eq!(root.to_json().pointer(path), Some(&expected), "{path}");
+        }
+        for plain in ["/listeners/web/tls", "/streams/1/tls"] {
+            assert_eq!(root.to_json().pointer(plain), None);
+        }
     }
 
     #[test]

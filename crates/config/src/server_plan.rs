@@ -60,7 +60,8 @@ impl ServerPlan {
     /// The certificates that listeners obtain from certificate authorities.
     pub fn acme(&self) -> impl Iterator<Item = &AcmePlan> {
         let tls = self.listeners.iter().map(|listener| &listener.tls).chain([&self.admin.tls]);
-        tls.flatten().filter_map(|tls| tls.acme.as_ref())
+        let of_streams = self.streams.iter().filter_map(|(_, stream)| stream.acme.as_ref());
+        tls.flatten().filter_map(|tls| tls.acme.as_ref()).chain(of_streams)
     }
 
     /// What the router's answer means.
@@ -88,6 +89,8 @@ pub struct ListenerPlan {
     pub options: ListenOptions,
     pub proxy_protocol: Option<ProxyProtocol>,
     pub tls: Option<ListenerTls>,
+    /// Every request is redirected to https on this port.
+    pub redirects_to: Option<u16>,
     /// The preferred one first.
     pub protocols: Vec<HttpVersion>,
     pub half_close: bool,
@@ -106,6 +109,8 @@ pub struct ListenerTls {
     /// The certificate to obtain from a certificate authority.
     pub acme: Option<AcmePlan>,
     pub plain_http: PlainHttp,
+    /// The value of `Strict-Transport-Security`.
+    pub hsts: Option<String>,
 }
 
 /// Which way requests go.

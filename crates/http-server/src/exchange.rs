@@ -95,7 +95,7 @@ impl Exchange {
         outcome: HandlerResult,
         metrics: &WorkerMetrics,
     ) -> Conclusion {
-        match outcome {
+        let mut conclusion = match outcome {
             // RFC 9110 15.2: an interim response ends no exchange; only a switch of protocols does.
             Ok(response) if response.status < 200 && response.takeover.is_none() => {
                 let fault = Fault::internal("a handler answered with an interim status");
@@ -103,7 +103,11 @@ impl Exchange {
             }
             Ok(response) => Conclusion { response, close: None, is_unanswered: false },
             Err(fault) => self.failed(&fault, metrics),
+        };
+        if let Some(tls) = &self.snapshot.tls {
+            secure::add_hsts(&self.request, tls, &mut conclusion.response);
         }
+        conclusion
     }
 
     #[cold]

@@ -24,5 +24,5 @@ pub use access_log::{AccessFormat, AccessLog, StreamEntry};
 pub use connection::{refuse, serve};
 pub use listener_snapshot::{ConnectionTimeouts, ListenerSnapshot, Service, close_longest_idle};
 pub use proxy_protocol::ProxyProtocol;
-pub use secure::ListenerTls;
+pub use secure::{ListenerTls, redirect as redirect_to_https};
 pub use trusted_proxies::TrustedProxies;

@@ -18,6 +18,8 @@ pub struct ListenerTls {
     pub server: ServerTls,
     /// Plain HTTP requests are redirected to https; otherwise they get 400.
     pub redirects_plain: bool,
+    /// The value of `Strict-Transport-Security` in responses that have none.
+    pub hsts: Option<String>,
 }
 
 /// Performs the handshake and notes what it has agreed on. Returns the stream, and the bytes of a
@@ -88,6 +90,13 @@ fn plain_http(request: &Request, redirects: bool) -> HandlerResult {
         return Err(Fault::new(FaultKind::PlainHttp, detail).closing());
     }
     // The port is the same: it is this listener's.
+    let mut response = redirect(request, authority);
+    response.close = true;
+    Ok(response)
+}
+
+/// Redirects a request to the same URL with `https` and this authority.
+pub fn redirect(request: &Request, authority: &[u8]) -> Response {
     let mut location = [b"https://", authority, request.target.raw_path()].concat();
     if let Some(query) = request.target.query() {
         location.push(b'?');
@@ -95,6 +104,14 @@ fn plain_http(request: &Request, redirects: bool) -> HandlerResult {
     }
     let mut response = Response::new(308);
     response.headers.append(Known::Location, location);
-    response.close = true;
-    Ok(response)
+    response
+}
+
+/// Adds `Strict-Transport-Security` to a response over TLS; in the clear browsers ignore it
+/// (RFC 6797 7.2).
+pub(crate) fn add_hsts(request: &Request, tls: &ListenerTls, response: &mut Response) {
+    let Some(value) = &tls.hsts else { return };
+    if request.facts.tls.is_some() && !response.headers.contains(Known::StrictTransportSecurity) {
+        response.headers.append(Known::StrictTransportSecurity, value);
+    }
 }

@@ -3,6 +3,7 @@
 //! The plan is shared and immutable; an instance belongs to one worker, so that no counter of a
 //! request is shared by two workers.
 
+mod https_redirect;
 mod unknown_host;
 
 use std::collections::BTreeSet;
@@ -72,7 +73,10 @@ impl Instance {
     }
 
     fn dispatch_of(self: &Rc<Self>, listener: &ListenerPlan) -> Rc<dyn Dispatch> {
-        let ruled = unknown_host::ruled(listener.unknown_host, self.clone());
+        let ruled = match listener.redirects_to {
+            Some(port) => https_redirect::to(port),
+            None => unknown_host::ruled(listener.unknown_host, self.clone()),
+        };
         match &self.challenges {
             Some(shared) => acme::respond_to_challenges(shared, ruled),
             None => ruled,
@@ -109,6 +113,7 @@ pub(crate) fn listener_tls(tls: &config::ListenerTls) -> ListenerTls {
     ListenerTls {
         server: tls.server.clone(),
         redirects_plain: tls.plain_http == PlainHttp::Redirect,
+        hsts: tls.hsts.clone(),
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use http_server::ProxyProtocol;
 use net::tls::ServerTls;
 use settings::{Cidr, any_contains};
+use tls_settings::AcmePlan;
 
 /// One stream.
 #[derive(Debug)]
@@ -15,6 +16,8 @@ pub struct StreamPlan {
     pub choice: UpstreamChoice,
     /// TLS that ends here; what the upstream receives is in the clear.
     pub tls: Option<ServerTls>,
+    /// The certificate to obtain from a certificate authority.
+    pub acme: Option<AcmePlan>,
     pub proxy_protocol: Option<ProxyProtocol>,
     /// Clients that may connect; all if it is empty.
     pub allow: Vec<Cidr>,

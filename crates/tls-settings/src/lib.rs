@@ -14,7 +14,8 @@ mod upstream;
 pub use acme::{AcmeChallenge, AcmePlan, AcmeSettings, state_directory};
 pub use certificate::CertificateSetting;
 pub use listener::{
-    BuiltTls, ClientAuthMode, ClientAuthSettings, ListenerTlsSettings, PlainHttp, UnknownName,
+    BuiltTls, ClientAuthMode, ClientAuthSettings, HstsSettings, ListenerTlsSettings, PlainHttp,
+    UnknownName,
 };
 pub use upstream::UpstreamTlsSettings;
 

@@ -1,7 +1,7 @@
 //! `listeners.NAME.tls`: what a listener offers, and what it demands of clients.
 
 use net::tls::{ClientAuth, ServerOptions, ServerTls, TICKET_KEY_BYTES_MIN};
-use settings::{Node, Reader, Setting, Span, Spanned};
+use settings::{Address, Duration, Node, Reader, Setting, Span, Spanned};
 
 use crate::acme::{AcmePlan, AcmeSettings};
 use crate::certificate::{CertificateSetting, Version, read_file};
@@ -35,6 +35,41 @@ pub struct ListenerTlsSettings {
     /// Response to a plain HTTP request on this listener.
     #[setting(default = "reject")]
     pub plain_http: PlainHttp,
+    /// An address, usually `:80`, that serves plain HTTP: every request gets 308 to the same URL
+    /// with `https` and this listener's port. The challenge `http-01` is answered there.
+    #[setting(example = ":80")]
+    pub redirect_from: Option<Spanned<Address>>,
+    /// Has browsers use https only: the header `Strict-Transport-Security` (RFC 6797) in responses
+    /// over TLS that have none. `hsts: {}` is a year for this host.
+    #[setting(example = {})]
+    pub hsts: Option<Spanned<HstsSettings>>,
+}
+
+/// The header `Strict-Transport-Security`.
+#[derive(Clone, Debug, PartialEq, Setting)]
+pub struct HstsSettings {
+    /// How long browsers use https only, from each response; `0s` ends it.
+    #[setting(default = "365d", range = "0s"..="3650d")]
+    max_age: Duration,
+    /// Includes every subdomain.
+    #[setting(default = false)]
+    subdomains: bool,
+    /// Agrees to the preload lists of browsers, which hardly can be left again; needs `subdomains`
+    /// and a year.
+    #[setting(default = false)]
+    preload: bool,
+}
+
+/// The least `max_age` of preload lists.
+const PRELOAD_AGE_MIN: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
+impl HstsSettings {
+    /// The value of the header.
+    pub fn value(&self) -> String {
+        let subdomains = if self.subdomains { "; includeSubDomains" } else { "" };
+        let preload = if self.preload { "; preload" } else { "" };
+        format!("max-age={}{subdomains}{preload}", self.max_age.as_secs())
+    }
 }
 
 /// What a client gets whose name no certificate has.
@@ -84,6 +119,14 @@ pub enum ClientAuthMode {
 }
 
 fn check_listener(settings: &ListenerTlsSettings, node: &Node, reader: &mut Reader<'_>) {
+    if let Some(hsts) = &settings.hsts
+        && hsts.preload
+        && (!hsts.subdomains || hsts.max_age < PRELOAD_AGE_MIN)
+    {
+        reader
+            .error(hsts.span, "preload lists accept only hosts with subdomains and a year")
+            .help("write hsts: { max_age: 365d, subdomains: true, preload: true }");
+    }
     // An entry with an error is reported where it stands.
     let written = node.get("certificates");
     let has_entries = written.is_some_and(|list| !list.list().is_some_and(<[_]>::is_empty));
@@ -137,7 +180,8 @@ impl ListenerTlsSettings {
         }
         let built = ServerTls::new(ServerOptions {
             certificates,
-            answers_challenges: acme.is_some(),
+            // Without protocols a client may offer any; with only the challenge's it could not.
+            answers_challenges: acme.is_some() && !protocols.is_empty(),
             reject_unknown_names: self.unknown_name == UnknownName::Reject,
             min_version: self.min_version.into(),
             protocols: protocols.iter().map(|protocol| protocol.to_vec()).collect(),

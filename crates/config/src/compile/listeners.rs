@@ -17,6 +17,10 @@ pub(super) fn compile(settings: &Settings, reader: &mut Reader<'_>) -> Vec<Liste
         let Some(bind) = bind(&listener.bind, reader) else { continue };
         taken(&bind, &listener.bind, false, plans.iter(), reader);
         plans.push(plan(&name.value, bind, listener, settings, reader));
+        let redirect_from = listener.tls.as_ref().and_then(|tls| tls.redirect_from.as_ref());
+        if let Some(written) = redirect_from {
+            plans.extend(redirect(written, &plans, settings, reader));
+        }
     }
     if let (Some(route), true) =
         (settings.routes.first(), settings.listeners.names().next().is_none())
@@ -47,6 +51,7 @@ pub(super) fn programs(
             options: ListenOptions::default(),
             proxy_protocol: None,
             tls: None,
+            redirects_to: None,
             protocols: HttpVersion::ALL.to_vec(),
             half_close: false,
             encoded_slashes: EncodedSlashes::Refuse,
@@ -66,6 +71,9 @@ pub(super) fn admin(
     programs: &[(ListenerPlan, lua_host::ProgramPlan)],
     reader: &mut Reader<'_>,
 ) -> Option<Bind> {
+    if let Some(from) = settings.admin.tls.as_ref().and_then(|tls| tls.redirect_from.as_ref()) {
+        reader.error(from.span, "only listeners have requests redirected to them");
+    }
     let written = settings.admin.bind.as_ref()?;
     let bind = bind(written, reader)?;
     let all = listeners.iter().chain(programs.iter().map(|(listener, _)| listener));
@@ -117,6 +125,7 @@ fn plan(
         },
         proxy_protocol: listener.proxy_protocol.as_ref().map(ProxyProtocolSettings::build),
         tls: listener.tls.as_ref().and_then(|written| tls(written, &protocols, reader)),
+        redirects_to: None,
         protocols,
         half_close: listener.half_close,
         encoded_slashes: listener.encoded_slashes,
@@ -124,6 +133,34 @@ fn plan(
         limits: settings.limits.for_listener(&listener.limits),
         timeouts: settings.timeouts.for_listener(&listener.timeouts),
     }
+}
+
+/// The listener whose requests are redirected to the last of `plans`.
+fn redirect(
+    written: &Spanned<Address>,
+    plans: &[ListenerPlan],
+    settings: &Settings,
+    reader: &mut Reader<'_>,
+) -> Option<ListenerPlan> {
+    let secure = plans.last()?;
+    let bind = bind(written, reader)?;
+    taken(&bind, written, false, plans.iter(), reader);
+    let Bind::Tcp(address) = secure.bind else {
+        reader.error(written.span, "a listener on a Unix socket has no port to redirect to");
+        return None;
+    };
+    let name = format!("{}-redirect", secure.name);
+    if settings.listeners.names().any(|declared| *declared == *name) {
+        let why = format!("its listener would be named {}, as another one is", quote(&name));
+        reader.error(written.span, why);
+    }
+    Some(ListenerPlan {
+        name,
+        bind,
+        tls: None,
+        redirects_to: Some(address.port()),
+        ..secure.clone()
+    })
 }
 
 /// What a listener with TLS uses.
@@ -134,7 +171,12 @@ pub(super) fn tls(
 ) -> Option<ListenerTls> {
     let protocols: Vec<&[u8]> = protocols.iter().map(|version| version.alpn()).collect();
     let built = written.build(&protocols, written.span, reader)?;
-    Some(ListenerTls { server: built.server, acme: built.acme, plain_http: written.plain_http })
+    Some(ListenerTls {
+        server: built.server,
+        acme: built.acme,
+        plain_http: written.plain_http,
+        hsts: written.hsts.as_ref().map(|hsts| hsts.value()),
+    })
 }
 
 /// The address to bind. Names other than `localhost` may lead elsewhere tomorrow and are refused.

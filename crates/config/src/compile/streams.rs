@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use net::ListenOptions;
-use net::tls::ServerTls;
 use settings::{Address, Reader, Spanned, quote};
 use streams::{ServerNames, StreamPlan, UpstreamChoice};
-use tls_settings::ListenerTlsSettings;
+use tls_settings::{AcmeChallenge, AcmePlan};
 use upstream::ServerSettings;
 
 use super::{check_name, listeners};
@@ -24,7 +23,9 @@ pub(super) fn compile(
     for (place, stream) in settings.streams.iter().enumerate() {
         let name = name(stream, place, &plans, reader);
         let choice = choice(stream, settings, reader);
-        let tls = stream.tls.as_ref().and_then(|tls| tls_of(tls, reader));
+        let tls = stream.tls.as_ref().and_then(|tls| tls.build(&[], tls.span, reader));
+        let (tls, acme) = tls.map_or((None, None), |tls| (Some(tls.server), tls.acme));
+        let acme = acme.map(|plan| without_alpn(plan, stream, reader));
         let Some(bind) = listeners::bind(&stream.bind, reader) else { continue };
         let others = listeners.iter().chain(plans.iter().map(|(listener, _)| listener));
         let is_udp = stream.protocol == StreamProtocol::Udp;
@@ -37,6 +38,7 @@ pub(super) fn compile(
             name: name.clone(),
             choice,
             tls,
+            acme,
             proxy_protocol: stream.proxy_protocol.as_ref().map(ProxyProtocolSettings::build),
             allow: stream.allow.clone(),
             deny: stream.deny.clone(),
@@ -51,6 +53,7 @@ pub(super) fn compile(
             options: ListenOptions { keepalive, datagrams: is_udp, ..ListenOptions::default() },
             proxy_protocol: None,
             tls: None,
+            redirects_to: None,
             protocols: Vec::new(),
             half_close: false,
             encoded_slashes: EncodedSlashes::Refuse,
@@ -63,15 +66,20 @@ pub(super) fn compile(
     plans
 }
 
-/// TLS of a stream. Its certificates are files.
-fn tls_of(written: &Spanned<ListenerTlsSettings>, reader: &mut Reader<'_>) -> Option<ServerTls> {
-    let built = written.build(&[], written.span, reader)?;
-    if built.acme.is_some() {
-        reader
-            .error(written.span, "a stream gets no certificates by ACME")
-            .help("name the files of a certificate: certificates: [{ cert, key }]");
-    }
-    Some(built.server)
+/// A stream accepts every protocol of ALPN, so the challenge that depends on one is not for it.
+fn without_alpn(plan: AcmePlan, stream: &StreamSettings, reader: &mut Reader<'_>) -> AcmePlan {
+    let challenge = match plan.challenge {
+        Some(AcmeChallenge::TlsAlpn01) => {
+            let span = stream.tls.as_ref().map_or(stream.bind.span, |tls| tls.span);
+            reader
+                .error(span, "a stream cannot answer the challenge tls-alpn-01")
+                .help("write challenge: http-01, and a listener on port 80");
+            None
+        }
+        None if plan.dns_hook.is_none() => Some(AcmeChallenge::Http01),
+        other => other,
+    };
+    AcmePlan { challenge, ..plan }
 }
 
 fn name(

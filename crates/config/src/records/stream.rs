@@ -104,8 +104,11 @@ fn check_stream(stream: &StreamSettings, node: &Node, reader: &mut Reader<'_>) {
         let message = "`sni` passes TLS through, so there is none that could end here";
         reader.error(tls.span, message).help("leave out tls or sni");
     }
-    if tls.plain_http == PlainHttp::Redirect {
+    if tls.plain_http == PlainHttp::Redirect || tls.redirect_from.is_some() {
         reader.error(tls.span, "a stream cannot redirect: it does not speak HTTP");
+    }
+    if let Some(hsts) = &tls.hsts {
+        reader.error(hsts.span, "a stream has no headers");
     }
 }
 

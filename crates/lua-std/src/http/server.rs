@@ -189,7 +189,7 @@ fn listener_tls(conf: &Table) -> Result<std::result::Result<Option<ListenerTls>,
         client_auth: None,
         ticket_keys: Vec::new(),
     });
-    Ok(server.map(|server| Some(ListenerTls { server, redirects_plain: false })))
+    Ok(server.map(|server| Some(ListenerTls { server, redirects_plain: false, hsts: None })))
 }
 
 /// `listen(address, begin, options) → listener | nil, err`: `begin` gets a raw stream.
