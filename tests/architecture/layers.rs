@@ -25,6 +25,7 @@ const LEVELS: &[(&str, u8)] = &[
     ("upstream", 6),
     ("filters", 6),
     ("traffic", 6),
+    ("json-filters", 6),
     ("example-filter", 6),
     ("files", 6),
     ("lua-vm", 6),

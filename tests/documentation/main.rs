@@ -57,6 +57,7 @@ pages! {
     lua_programs = "docs/guide/lua/README.md";
     lua_subrequests = "docs/guide/lua/subrequests.md";
     operating = "docs/guide/operating.md";
+    protection = "docs/guide/protection.md";
     public_internet = "docs/guide/public-internet.md";
     recipe_behind_a_tls_proxy = "docs/guide/recipes/behind-a-tls-proxy.md";
     recipe_single_page_application = "docs/guide/recipes/single-page-application.md";
@@ -64,6 +65,7 @@ pages! {
     recipe_wordpress = "docs/guide/recipes/wordpress.md";
     routing = "docs/guide/routing.md";
     streams = "docs/guide/streams.md";
+    transformation = "docs/guide/transformation.md";
     upstreams = "docs/guide/upstreams.md";
 }
 

@@ -40,6 +40,7 @@ mod many_idle;
 mod no_body_statuses;
 mod paths;
 mod pipelining;
+mod policies;
 mod proxy_protocol;
 mod reading;
 mod refusals;

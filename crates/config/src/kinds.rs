@@ -33,7 +33,7 @@ impl Kinds {
     /// Everything the product has.
     pub fn all() -> Self {
         Kinds {
-            filters: (filters::ALL.iter().chain(traffic::ALL))
+            filters: (filters::ALL.iter().chain(traffic::ALL).chain(json_filters::ALL))
                 .chain([&lua_host::FILTER, &cache::FILTER])
                 .collect(),
             handlers: filters::HANDLERS

@@ -21,6 +21,7 @@ use wire::{Known, Method, negotiate};
 
 mod coder;
 
+use crate::vary::vary_on;
 use coder::Coder;
 
 pub(crate) const KIND: FilterKind = FilterKind { name: "compress", schema: Compress::schema, read };
@@ -250,7 +251,7 @@ impl Filter for CompressFilter {
         if !self.is_eligible(response, to_head) {
             return Step::Continue.into();
         }
-        vary(&mut response.headers);
+        vary_on(&mut response.headers, "Accept-Encoding");
         if is_forbidden() {
             return Step::Continue.into();
         }
@@ -291,15 +292,6 @@ impl Filter for CompressFilter {
     }
 }
 
-/// Tells caches that the response depends on Accept-Encoding (RFC 9110 12.5.5).
-fn vary(headers: &mut Headers) {
-    let told = headers.lists_token(Known::Vary, "*")
-        || headers.lists_token(Known::Vary, "accept-encoding");
-    if !told {
-        headers.append(Known::Vary, "Accept-Encoding");
-    }
-}
-
 /// Sets the fields of a compressed representation.
 fn mark(headers: &mut Headers, coding: Coding) {
     headers.set(Known::ContentEncoding, coding.token());
@@ -334,7 +326,7 @@ fn confirm(request: &Request, headers: &mut Headers) {
     let names = |value: &[u8]| value.windows(weak.len()).any(|part| part == weak);
     if request.headers.get_all(Known::IfNoneMatch).any(names) {
         headers.set(Known::Etag, weak);
-        vary(headers);
+        vary_on(headers, "Accept-Encoding");
     }
 }
 

@@ -6,12 +6,19 @@
 
 mod cert_auth;
 mod compress;
+mod cookies;
+mod cors;
+mod csrf;
 mod header_changes;
 mod key_auth;
+mod origin;
+mod query;
 mod redirect;
 mod request_id;
 mod respond;
 mod rewrite;
+mod security_headers;
+mod vary;
 
 #[cfg(test)]
 use plugin::testing;
@@ -21,11 +28,16 @@ use plugin::{FilterKind, HandlerKind};
 pub static ALL: &[FilterKind] = &[
     cert_auth::KIND,
     compress::KIND,
+    cookies::KIND,
+    cors::KIND,
+    csrf::KIND,
     header_changes::REQUEST,
     header_changes::RESPONSE,
     key_auth::KIND,
+    query::KIND,
     request_id::KIND,
     rewrite::KIND,
+    security_headers::KIND,
 ];
 
 /// Every handler of this crate, by name.

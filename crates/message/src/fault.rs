@@ -82,6 +82,8 @@ fault_kinds! {
     Unauthorized = "unauthorized" Client 401 Never CloseReason::Malformed;
     Forbidden = "forbidden" Client 403 Never CloseReason::Malformed;
     RateLimited = "rate_limited" Client 429 Never CloseReason::Malformed;
+    InvalidContent = "invalid_content" Client 400 Never CloseReason::Malformed;
+    UnsupportedContent = "unsupported_content" Client 415 Never CloseReason::Malformed;
     PreconditionFailed = "precondition_failed" Client 412 Never CloseReason::Malformed;
     RangeNotSatisfiable = "range_not_satisfiable" Client 416 Never CloseReason::Malformed;
     InvalidTarget = "invalid_target" Client 400 Never CloseReason::Malformed;
@@ -115,6 +117,7 @@ fault_kinds! {
     ResponseTimeout = "http_response_timeout" Upstream 504 IfIdempotent;
     ResponseIncomplete = "http_response_incomplete" Upstream 502 IfIdempotent;
     ResponseHeadersSize = "http_response_header_section_size" Upstream 502 Never;
+    ResponseBodySize = "http_response_body_size" Upstream 502 Never;
     ResponseTrailersSize = "http_response_trailer_section_size" Upstream 502 Never;
     ResponseTransferCoding = "http_response_transfer_coding" Upstream 502 Never;
     ResponseContentCoding = "http_response_content_coding" Upstream 502 Never;

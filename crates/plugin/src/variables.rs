@@ -240,7 +240,7 @@ fn open_authority(url: &[u8]) -> Option<&[u8]> {
 }
 
 /// Everything but unreserved characters (RFC 3986 2.3) and those in `kept` becomes `%XX`.
-fn percent_encode(text: &[u8], kept: &[u8], out: &mut Vec<u8>) {
+pub fn percent_encode(text: &[u8], kept: &[u8], out: &mut Vec<u8>) {
     const HEX: &[u8; 16] = b"0123456789ABCDEF";
     for &byte in text {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) || kept.contains(&byte) {

@@ -154,6 +154,8 @@ families! {
 
     AUTH_REFUSALS = "tidegate_auth_refusals_total", Counter, Number, ["filter", "reason"],
         "Requests rejected by an authentication filter, by reason: missing or invalid.";
+    POLICY_REJECTIONS = "tidegate_policy_rejections_total", Counter, Number,
+        ["filter", "reason"], "Requests rejected by a policy filter, by reason.";
     ACME_ORDERS = "tidegate_acme_orders_total", Counter, Number, ["result"],
         "Attempts to obtain a certificate by ACME, by result: issued or failed.";
     RATE_LIMITED = "tidegate_rate_limited_total", Counter, Number, ["filter"],

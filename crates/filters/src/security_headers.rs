@@ -1,0 +1,277 @@
+//! `security_headers`: the fields that tell browsers to be strict, with safe defaults.
+//!
+//! Promises that HSTS is sent over TLS only (RFC 6797 7.2), and that a field of the upstream wins
+//! unless `replace` is set: an application may know better for one of its pages.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use message::{Request, Response, Scheme};
+use plugin::{Filter, FilterKind, FilterPlan, MaybeFuture, Stage, Step, WorkerContext};
+use settings::{Duration, Node, Reader, Setting};
+use wire::Known;
+
+pub(crate) const KIND: FilterKind =
+    FilterKind { name: "security_headers", schema: SecurityHeaders::schema, read };
+
+/// Adds the headers that make browsers strict.
+///
+/// Added where a response does not have the field, also to responses that this server generates. An
+/// empty text sends no such field.
+#[derive(Clone, Debug, PartialEq, Setting)]
+#[setting(check = check)]
+struct SecurityHeaders {
+    /// `Strict-Transport-Security`; sent over TLS only. `max_age: 0s` tells browsers to forget it.
+    #[setting(default = {})]
+    hsts: Hsts,
+    /// `X-Content-Type-Options: nosniff`: browsers believe the media type.
+    #[setting(default = true)]
+    nosniff: bool,
+    /// `X-Frame-Options`: which pages may frame this one.
+    #[setting(default = "SAMEORIGIN")]
+    frame_options: String,
+    /// `Referrer-Policy`: what other sites learn about the page that links to them.
+    #[setting(default = "strict-origin-when-cross-origin")]
+    referrer_policy: String,
+    /// `Content-Security-Policy`.
+    #[setting(default = "", example = "default-src 'self'; frame-ancestors 'none'")]
+    content_security_policy: String,
+    /// Sends the policy as `Content-Security-Policy-Report-Only`: violations are only reported.
+    #[setting(default = false)]
+    csp_report_only: bool,
+    /// `Permissions-Policy`: which browser features a page may use.
+    #[setting(default = "", example = "camera=(), microphone=()")]
+    permissions_policy: String,
+    /// `Cross-Origin-Opener-Policy`.
+    #[setting(default = "", example = "same-origin")]
+    cross_origin_opener_policy: String,
+    /// `Cross-Origin-Resource-Policy`.
+    #[setting(default = "", example = "same-site")]
+    cross_origin_resource_policy: String,
+    /// Replaces fields that the response has.
+    #[setting(default = false)]
+    replace: bool,
+}
+
+/// Browsers then use only HTTPS for the host.
+#[derive(Clone, Debug, PartialEq, Setting)]
+struct Hsts {
+    /// Sends the field.
+    #[setting(default = true)]
+    enabled: bool,
+    /// How long browsers remember it.
+    #[setting(default = "365d", range = "0s"..="3650d")]
+    max_age: Duration,
+    /// Also for all subdomains.
+    #[setting(default = false)]
+    include_subdomains: bool,
+    /// Asks for inclusion in the lists of browsers; needs a year and all subdomains.
+    #[setting(default = false)]
+    preload: bool,
+}
+
+const YEAR_S: u64 = 365 * 24 * 60 * 60;
+
+fn check(settings: &SecurityHeaders, node: &Node, reader: &mut Reader<'_>) {
+    let at = |key: &str| node.get(key).unwrap_or(node).span;
+    let hsts = &settings.hsts;
+    if hsts.preload && (!hsts.include_subdomains || hsts.max_age.get().as_secs() < YEAR_S) {
+        reader.error(at("hsts"), "preload needs include_subdomains and a max_age of 365d or more");
+    }
+    if !["", "DENY", "SAMEORIGIN"].contains(&settings.frame_options.as_str()) {
+        let help = "for single origins, use frame-ancestors in content_security_policy";
+        reader.error(at("frame_options"), "frame_options is DENY or SAMEORIGIN").help(help);
+    }
+    if settings.csp_report_only && settings.content_security_policy.is_empty() {
+        reader.error(at("csp_report_only"), "there is no content_security_policy to report");
+    }
+    for (key, value) in [
+        ("referrer_policy", &settings.referrer_policy),
+        ("content_security_policy", &settings.content_security_policy),
+        ("permissions_policy", &settings.permissions_policy),
+        ("cross_origin_opener_policy", &settings.cross_origin_opener_policy),
+        ("cross_origin_resource_policy", &settings.cross_origin_resource_policy),
+    ] {
+        if value.bytes().any(|byte| byte.is_ascii_control()) {
+            reader.error(at(key), "the value of a header has no control characters");
+        }
+    }
+}
+
+fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Arc<dyn FilterPlan>> {
+    let settings = SecurityHeaders::read(node, reader)?;
+    Some(Arc::new(SecurityHeadersPlan(Arc::new(Fields::new(settings)))))
+}
+
+/// The fields to add.
+struct Fields {
+    always: Vec<(Known, String)>,
+    over_tls: Option<String>,
+    replace: bool,
+}
+
+impl Fields {
+    fn new(settings: SecurityHeaders) -> Fields {
+        let csp = match settings.csp_report_only {
+            true => Known::ContentSecurityPolicyReportOnly,
+            false => Known::ContentSecurityPolicy,
+        };
+        let nosniff = if settings.nosniff { "nosniff" } else { "" };
+        let always = [
+            (Known::XContentTypeOptions, nosniff.to_owned()),
+            (Known::XFrameOptions, settings.frame_options),
+            (Known::ReferrerPolicy, settings.referrer_policy),
+            (csp, settings.content_security_policy),
+            (Known::PermissionsPolicy, settings.permissions_policy),
+            (Known::CrossOriginOpenerPolicy, settings.cross_origin_opener_policy),
+            (Known::CrossOriginResourcePolicy, settings.cross_origin_resource_policy),
+        ];
+        let always = always.into_iter().filter(|(_, value)| !value.is_empty()).collect();
+        let Hsts { enabled, max_age, include_subdomains, preload } = settings.hsts;
+        let subdomains = if include_subdomains { "; includeSubDomains" } else { "" };
+        let preload = if preload { "; preload" } else { "" };
+        let hsts = format!("max-age={}{subdomains}{preload}", max_age.get().as_secs());
+        Fields { always, over_tls: enabled.then_some(hsts), replace: settings.replace }
+    }
+
+    fn add(&self, request: &Request, response: &mut Response) {
+        let tls = self.over_tls.as_ref().filter(|_| request.scheme == Scheme::Https);
+        let tls = tls.map(|value| (Known::StrictTransportSecurity, value));
+        let always = self.always.iter().map(|(name, value)| (*name, value));
+        for (name, value) in always.chain(tls) {
+            if self.replace {
+                response.headers.set(name, value);
+            } else if !response.headers.contains(name) {
+                response.headers.append(name, value);
+            }
+        }
+    }
+}
+
+struct SecurityHeadersPlan(Arc<Fields>);
+
+impl FilterPlan for SecurityHeadersPlan {
+    fn name(&self) -> &'static str {
+        KIND.name
+    }
+
+    fn build(&self, _: &WorkerContext) -> Stage {
+        Stage::Filter(Rc::new(SecurityHeadersFilter(self.0.clone())))
+    }
+
+    fn describe(&self) -> String {
+        let mut words: Vec<_> = self.0.always.iter().map(|(name, _)| name.as_str()).collect();
+        words.extend(self.0.over_tls.as_ref().map(|_| "Strict-Transport-Security"));
+        words.join(", ")
+    }
+
+    fn changes_generated(&self) -> bool {
+        true
+    }
+}
+
+struct SecurityHeadersFilter(Arc<Fields>);
+
+impl Filter for SecurityHeadersFilter {
+    fn name(&self) -> &'static str {
+        KIND.name
+    }
+
+    fn is_instant(&self) -> bool {
+        true
+    }
+
+    fn on_response<'a>(
+        &'a self,
+        request: &'a mut Request,
+        response: &'a mut Response,
+    ) -> MaybeFuture<'a, Step> {
+        self.0.add(request, response);
+        Step::Continue.into()
+    }
+
+    fn on_generated(&self, request: &Request, response: &mut Response) {
+        self.0.add(request, response);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{errors, filter, get, passed};
+    use settings::node;
+
+    fn response(settings: &Node, scheme: Scheme, own: &[(&str, &str)]) -> Response {
+        let filter = filter(&KIND, settings);
+        let mut request = get("/", &[]);
+        request.scheme = scheme;
+        let mut response = Response::new(200);
+        for (name, value) in own {
+            response.headers.append(*name, *value);
+        }
+        passed(filter.on_response(&mut request, &mut response)).unwrap();
+        let mut generated = Response::new(502);
+        filter.on_generated(&request, &mut generated);
+        assert_eq!(generated.headers.contains("x-frame-options"), own.is_empty());
+        response
+    }
+
+    #[test]
+    fn the_declaration_is_valid() {
+        settings::verify::<SecurityHeaders>().unwrap();
+    }
+
+    #[test]
+    fn defaults_are_safe_and_hsts_needs_tls() {
+        let plain = response(&node!({}), Scheme::Http, &[]);
+        let value = |response: &Response, name| response.headers.get_str(name).map(str::to_owned);
+        assert_eq!(value(&plain, "x-content-type-options").as_deref(), Some("nosniff"));
+        assert_eq!(value(&plain, "x-frame-options").as_deref(), Some("SAMEORIGIN"));
+        assert!(value(&plain, "referrer-policy").is_some());
+        assert_eq!(value(&plain, "strict-transport-security"), None);
+        assert_eq!(value(&plain, "content-security-policy"), None);
+        let secure = response(&node!({}), Scheme::Https, &[]);
+        let hsts = value(&secure, "strict-transport-security");
+        assert_eq!(hsts.as_deref(), Some("max-age=31536000"));
+        let settings = node!({ "hsts": { "enabled": false } });
+        assert!(
+            value(&response(&settings, Scheme::Https, &[]), "strict-transport-security").is_none()
+        );
+    }
+
+    #[test]
+    fn fields_of_the_response_win_unless_replaced() {
+        let own = [("referrer-policy", "no-referrer")];
+        for (settings, wanted) in [
+            (node!({ "frame_options": "" }), "no-referrer"),
+            (node!({ "frame_options": "", "replace": true }), "strict-origin-when-cross-origin"),
+        ] {
+            let response = response(&settings, Scheme::Https, &own);
+            let all: Vec<_> = response.headers.get_all("referrer-policy").collect();
+            assert_eq!(all, [wanted.as_bytes()]);
+        }
+    }
+
+    #[test]
+    fn a_policy_may_only_report() {
+        let settings = node!({
+            "content_security_policy": "default-src 'self'", "csp_report_only": true,
+        });
+        let response = response(&settings, Scheme::Http, &[]);
+        assert!(response.headers.contains("content-security-policy-report-only"));
+        assert!(!response.headers.contains("content-security-policy"));
+    }
+
+    #[test]
+    fn errors_are_named() {
+        for (settings, why) in [
+            (node!({ "frame_options": "ALLOW-FROM https://a" }), "DENY or SAMEORIGIN"),
+            (node!({ "hsts": { "preload": true } }), "needs include_subdomains"),
+            (node!({ "csp_report_only": true }), "no content_security_policy"),
+            (node!({ "permissions_policy": "a\nb" }), "control characters"),
+        ] {
+            let report = errors(&KIND, &settings);
+            assert!(report.contains(why), "{report}\nwanted {why}");
+        }
+    }
+}

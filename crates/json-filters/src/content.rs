@@ -1,0 +1,138 @@
+//! The content of a message as bytes: collected up to a limit and decoded.
+
+use std::os::unix::fs::FileExt;
+
+use bytes::Bytes;
+use coding::{Coding, Decode, DecodeError, decode_all};
+use message::{Body, Fault, FaultKind, Headers};
+use net::FileRange;
+use plugin::MediaPattern;
+use wire::Known;
+
+/// Decoded bytes per received byte, above the first mebibyte.
+const DECODED_RATIO_MAX: u64 = 100;
+
+/// Why a content cannot be read.
+#[derive(Debug)]
+pub(crate) enum ContentError {
+    TooLarge,
+    /// A content coding that is not supported, or several.
+    UnknownCoding,
+    /// The coding is not the declared one, or its stream is damaged.
+    Damaged,
+    /// The body broke off.
+    Fault(Fault),
+}
+
+impl ContentError {
+    /// The word for counters and logs.
+    pub(crate) fn reason(&self) -> &'static str {
+        match self {
+            ContentError::TooLarge => "too_large",
+            ContentError::UnknownCoding => "content_coding",
+            ContentError::Damaged => "invalid",
+            ContentError::Fault(_) => "incomplete",
+        }
+    }
+
+    /// The fault of a request with such a content.
+    pub(crate) fn of_request(self) -> Fault {
+        match self {
+            ContentError::TooLarge => Fault::body_too_large(),
+            ContentError::UnknownCoding => Fault::new(
+                FaultKind::UnsupportedContent,
+                "the content coding of the request is not supported",
+            )
+            // RFC 9110 12.5.3: in a response, the codings that requests may have.
+            .with_field(Known::AcceptEncoding, "gzip, br, zstd"),
+            ContentError::Damaged => {
+                Fault::new(FaultKind::InvalidContent, "the compressed request body is damaged")
+            }
+            ContentError::Fault(fault) => fault,
+        }
+    }
+
+    /// The fault of a response with such a content.
+    pub(crate) fn of_response(self) -> Fault {
+        match self {
+            ContentError::TooLarge => Fault::new(
+                FaultKind::ResponseBodySize,
+                "the response is larger than max_size of its filter",
+            ),
+            ContentError::UnknownCoding => Fault::new(
+                FaultKind::ResponseContentCoding,
+                "the content coding of the response is not supported",
+            ),
+            ContentError::Damaged => {
+                Fault::new(FaultKind::ResponseContentCoding, "the compressed response is damaged")
+            }
+            ContentError::Fault(fault) => fault,
+        }
+    }
+}
+
+/// True if the media type is one of these.
+pub(crate) fn has_type(headers: &Headers, types: &[MediaPattern]) -> bool {
+    let media_type = headers.get(Known::ContentType);
+    media_type.is_some_and(|value| types.iter().any(|pattern| pattern.matches(value)))
+}
+
+/// Takes the content out of a message: whole and without its content coding.
+pub(crate) async fn take(
+    headers: &Headers,
+    body: &mut Body,
+    max: u64,
+) -> Result<Bytes, ContentError> {
+    let coding = coding(headers)?;
+    let content = match std::mem::take(body).owned() {
+        Body::File(range) if range.length > max => return Err(ContentError::TooLarge),
+        Body::File(range) => read_file(range).await?,
+        mut other => other.collect(max).await.map_err(|fault| match fault.kind {
+            FaultKind::BodyTooLarge => ContentError::TooLarge,
+            _ => ContentError::Fault(fault),
+        })?,
+    };
+    let Some(coding) = coding else { return Ok(content) };
+    let allowed = Decode { output_bytes: max, ratio: DECODED_RATIO_MAX };
+    let decoded = net::blocking(move || decode_all(coding, &content, allowed)).await;
+    match decoded {
+        Ok(Ok(plain)) => Ok(Bytes::from(plain)),
+        Ok(Err(DecodeError::TooLarge | DecodeError::TooDense)) => Err(ContentError::TooLarge),
+        Ok(Err(DecodeError::Corrupt | DecodeError::Truncated)) | Err(_) => {
+            Err(ContentError::Damaged)
+        }
+    }
+}
+
+async fn read_file(range: FileRange) -> Result<Bytes, ContentError> {
+    let read = net::blocking(move || {
+        let mut content = vec![0; range.length as usize];
+        range.file.read_exact_at(&mut content, range.offset).map(|()| Bytes::from(content))
+    });
+    match read.await {
+        Ok(Ok(content)) => Ok(content),
+        _ => Err(ContentError::Fault(Fault::internal("a file body cannot be read"))),
+    }
+}
+
+fn coding(headers: &Headers) -> Result<Option<Coding>, ContentError> {
+    let Some(value) = headers.joined(Known::ContentEncoding) else { return Ok(None) };
+    match std::str::from_utf8(&value).map(str::trim) {
+        Ok("" | "identity") => Ok(None),
+        Ok(token) => Coding::parse(token).map(Some).ok_or(ContentError::UnknownCoding),
+        Err(_) => Err(ContentError::UnknownCoding),
+    }
+}
+
+/// Removes the fields that describe the former bytes.
+pub(crate) fn forget_encoding(headers: &mut Headers) {
+    for name in [
+        Known::ContentEncoding,
+        Known::ContentLength,
+        Known::ContentMd5,
+        Known::ContentDigest,
+        Known::ReprDigest,
+    ] {
+        headers.remove(name);
+    }
+}

@@ -1,0 +1,262 @@
+//! `json_body`: edits of JSON bodies by JSON Pointer.
+//!
+//! Promises that a body of a JSON type is edited or refused, never forwarded unedited: what is too
+//! large, in an unknown content coding or not JSON gets 413, 415 or 400 as a request, and 502 as a
+//! response. An operation on a field that must not leave the server can rely on it.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use message::{Body, Fault, FaultKind, Headers, Request, Response};
+use plugin::{
+    Filter, FilterKind, FilterPlan, MaybeFuture, MediaPattern, Stage, Step, WorkerContext,
+};
+use settings::{Node, Reader, Setting, Size};
+use telemetry::{CachePadded, Counter, families};
+use wire::{Known, Method};
+
+use crate::content::{ContentError, forget_encoding, has_type, take};
+use crate::edit;
+use crate::pointer::Pointer;
+use crate::tree::{self, Json};
+use value::ValueTemplate;
+
+mod value;
+
+pub(crate) const KIND: FilterKind =
+    FilterKind { name: "json_body", schema: JsonBody::schema, read };
+
+/// Edits JSON bodies of requests and responses by JSON Pointer (RFC 6901).
+///
+/// Operations are those of JSON Patch (RFC 6902): add, replace, remove, copy; in the order of the
+/// list. One whose target does not exist changes nothing. Bodies of other media types pass
+/// unchanged. A request that is larger than `max_size` gets 413, one that is not JSON 400; such a
+/// response becomes 502. Compressed bodies are decoded and forwarded uncompressed.
+#[derive(Clone, Debug, PartialEq, Setting)]
+#[setting(check = check)]
+struct JsonBody {
+    /// Operations on request bodies.
+    #[setting(default = [], example = [{ "add": "/client", "value": "{client_ip}" }])]
+    request: Vec<Operation>,
+    /// Operations on response bodies.
+    #[setting(default = [], example = [{ "remove": "/internal" }])]
+    response: Vec<Operation>,
+    /// The largest body, also when it is decoded.
+    #[setting(default = "1MiB", range = "1B"..="64MiB")]
+    max_size: Size,
+    /// The media types that are JSON.
+    #[setting(default = ["application/json", "*+json"])]
+    types: Vec<MediaPattern>,
+}
+
+/// One operation: exactly one of `add`, `replace`, `remove` and `copy`.
+#[derive(Clone, Debug, PartialEq, Setting)]
+#[setting(check = check_operation)]
+struct Operation {
+    /// Adds `value` as a member, or inserts it into an array; `-` is the end of an array.
+    add: Option<Pointer>,
+    /// Replaces the value at this place by `value`, if there is one; an empty text is the whole
+    /// body.
+    replace: Option<Pointer>,
+    /// Removes the value at this place.
+    remove: Option<Pointer>,
+    /// Copies the value at `from` to this place.
+    copy: Option<Pointer>,
+    /// Where `copy` takes the value from.
+    from: Option<Pointer>,
+    /// Any value; texts may hold variables of the request.
+    value: ValueTemplate,
+}
+
+fn check_operation(operation: &Operation, node: &Node, reader: &mut Reader<'_>) {
+    let Operation { add, replace, remove, copy, from, value } = operation;
+    let given = [add, replace, remove, copy].into_iter().filter(|pointer| pointer.is_some());
+    if given.count() != 1 {
+        reader.error(node.span, "an operation is one of add, replace, remove and copy");
+    } else if (add.is_some() || replace.is_some()) != value.is_given() {
+        reader.error(node.span, "add and replace have a value, remove and copy have none");
+    } else if copy.is_some() != from.is_some() {
+        reader.error(node.span, "copy has from, the other operations have not");
+    } else if remove.as_ref().is_some_and(Pointer::is_whole_document) {
+        reader.error(node.span, "the whole body cannot be removed");
+    }
+}
+
+fn check(settings: &JsonBody, node: &Node, reader: &mut Reader<'_>) {
+    if settings.request.is_empty() && settings.response.is_empty() {
+        reader.error(node.span, "this edits nothing: give request or response");
+    }
+    if settings.types.is_empty() {
+        let span = node.get("types").unwrap_or(node).span;
+        reader.error(span, "without types no body is edited");
+    }
+}
+
+fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Arc<dyn FilterPlan>> {
+    Some(Arc::new(JsonBodyPlan(Arc::new(JsonBody::read(node, reader)?))))
+}
+
+struct JsonBodyPlan(Arc<JsonBody>);
+
+impl FilterPlan for JsonBodyPlan {
+    fn name(&self) -> &'static str {
+        KIND.name
+    }
+
+    fn build(&self, worker: &WorkerContext) -> Stage {
+        let rejected = REASONS.map(|reason| {
+            let labels = [KIND.name, reason];
+            worker.telemetry.worker_counter(worker.index, &families::POLICY_REJECTIONS, &labels)
+        });
+        Stage::Filter(Rc::new(JsonBodyFilter { settings: self.0.clone(), rejected }))
+    }
+
+    fn describe(&self) -> String {
+        let show = |operations: &[Operation]| {
+            let words = operations.iter().map(Operation::describe);
+            words.collect::<Vec<_>>().join(" ")
+        };
+        match (self.0.request.as_slice(), self.0.response.as_slice()) {
+            (request, []) => format!("request {}", show(request)),
+            ([], response) => format!("response {}", show(response)),
+            (request, response) => {
+                format!("request {}, response {}", show(request), show(response))
+            }
+        }
+    }
+}
+
+impl Operation {
+    fn describe(&self) -> String {
+        let signs =
+            [("+", &self.add), ("=", &self.replace), ("-", &self.remove), ("+", &self.copy)];
+        let given =
+            signs.into_iter().find_map(|(sign, at)| Some(format!("{sign}{}", at.as_ref()?)));
+        given.unwrap_or_default()
+    }
+
+    fn apply(&self, document: &mut Json<'_>, request: &Request) {
+        let Operation { add, replace, remove, copy, from, value } = self;
+        if let Some(at) = add {
+            edit::add(document, at, value.fill(request));
+        } else if let Some(at) = replace {
+            edit::replace(document, at, value.fill(request));
+        } else if let Some(at) = remove {
+            edit::remove(document, at);
+        } else if let (Some(to), Some(from)) = (copy, from) {
+            edit::copy(document, from, to);
+        }
+    }
+}
+
+/// Why requests are rejected.
+const REASONS: [&str; 3] = ["too_large", "content_coding", "invalid"];
+
+struct JsonBodyFilter {
+    settings: Arc<JsonBody>,
+    /// By [`REASONS`].
+    rejected: [Arc<CachePadded<Counter>>; REASONS.len()],
+}
+
+impl JsonBodyFilter {
+    async fn edit_request(&self, request: &mut Request) -> Result<(), Fault> {
+        let mut body = std::mem::take(&mut request.body);
+        let count = |reason: &str| {
+            if let Some(at) = REASONS.iter().position(|known| *known == reason) {
+                self.rejected[at].add(1);
+            }
+        };
+        let content = take(&request.headers, &mut body, self.settings.max_size.bytes());
+        let content = content.await.map_err(|error: ContentError| {
+            count(error.reason());
+            error.of_request()
+        })?;
+        let edited = edited(&content, &self.settings.request, request).map_err(|why| {
+            count("invalid");
+            Fault::new(FaultKind::InvalidContent, format!("the request body is {why}"))
+        })?;
+        forget_encoding(&mut request.headers);
+        request.body = Body::from(edited);
+        Ok(())
+    }
+
+    async fn edit_response(&self, request: &Request, response: &mut Response) -> Result<(), Fault> {
+        let max = self.settings.max_size.bytes();
+        let content = take(&response.headers, &mut response.body, max).await;
+        let content = content.map_err(ContentError::of_response)?;
+        let edited = edited(&content, &self.settings.response, request).map_err(|why| {
+            Fault::new(FaultKind::ProtocolError, format!("the response body is {why}"))
+        })?;
+        mark(&mut response.headers);
+        response.body = Body::from(edited);
+        Ok(())
+    }
+}
+
+/// The body after all operations, or why it is no JSON.
+fn edited(content: &[u8], operations: &[Operation], request: &Request) -> Result<Bytes, String> {
+    let mut document = tree::parse(content).map_err(|error| error.to_string())?;
+    for operation in operations {
+        operation.apply(&mut document, request);
+    }
+    let mut out = String::with_capacity(content.len() + 64);
+    document.write(&mut out);
+    Ok(Bytes::from(out))
+}
+
+/// Sets the fields of an edited representation: parts of it are no parts of the original one.
+fn mark(headers: &mut Headers) {
+    forget_encoding(headers);
+    headers.remove(Known::AcceptRanges);
+    let strong = headers.get(Known::Etag).filter(|etag| !etag.starts_with(b"W/"));
+    if let Some(weak) = strong.map(|etag| [b"W/", etag].concat()) {
+        headers.set(Known::Etag, weak);
+    }
+}
+
+impl Filter for JsonBodyFilter {
+    fn name(&self) -> &'static str {
+        KIND.name
+    }
+
+    fn on_request<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, Step> {
+        let JsonBody { request: operations, response, types, .. } = &*self.settings;
+        if !response.is_empty() {
+            // A part of a document cannot be edited.
+            request.headers.remove(Known::Range);
+        }
+        if operations.is_empty() || request.body.is_empty() || !has_type(&request.headers, types) {
+            return Step::Continue.into();
+        }
+        MaybeFuture::of(async move {
+            self.edit_request(request).await.map_or_else(Step::Fail, |()| Step::Continue)
+        })
+    }
+
+    fn on_response<'a>(
+        &'a self,
+        request: &'a mut Request,
+        response: &'a mut Response,
+    ) -> MaybeFuture<'a, Step> {
+        let JsonBody { response: operations, types, .. } = &*self.settings;
+        if operations.is_empty()
+            || response.takeover.is_some()
+            || !has_type(&response.headers, types)
+        {
+            return Step::Continue.into();
+        }
+        if request.method == Method::Head || response.body.is_empty() {
+            // The length that GET would have is not known (RFC 9110 9.3.2).
+            mark(&mut response.headers);
+            return Step::Continue.into();
+        }
+        MaybeFuture::of(async move {
+            let edited = self.edit_response(request, response).await;
+            edited.map_or_else(Step::Fail, |()| Step::Continue)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

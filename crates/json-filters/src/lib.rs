@@ -1,0 +1,18 @@
+//! Filters that read JSON: `json_body` edits the bodies of requests and responses, `validate`
+//! checks requests against JSON Schema.
+//!
+//! A body is collected up to a limit, decoded and parsed once per filter. Promises that no number
+//! and no string changes that no setting names: the tree keeps their spelling. Never decides from
+//! the content what else a body may be: the media type decides.
+
+mod content;
+pub mod edit;
+mod json_body;
+mod pointer;
+pub mod tree;
+mod validate;
+
+use plugin::FilterKind;
+
+/// Every filter of this crate.
+pub static ALL: &[FilterKind] = &[json_body::KIND, validate::KIND];

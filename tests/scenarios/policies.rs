@@ -1,0 +1,167 @@
+//! Policies for browsers, changes of requests and responses, and validation, through a whole
+//! server: use, rejection, generated responses, metrics, and a reload.
+
+use scenarios::{HttpResponse, Tidegate, Upstream};
+
+/// Responds with the request head as the body, and two cookies.
+fn echo() -> Upstream {
+    Upstream::start(|peer| {
+        while !peer.at_end() {
+            let head = peer.read_head();
+            let response = format!(
+                "HTTP/1.1 200 OK\r\nset-cookie: session=1; Path=/\r\nset-cookie: old=1\r\n\
+                 access-control-allow-origin: *\r\ncontent-length: {}\r\n\r\n{head}",
+                head.len()
+            );
+            peer.send(response);
+        }
+    })
+}
+
+fn config(upstream: &Upstream, origin: &str) -> String {
+    format!(
+        r#"
+workers: 1
+listeners: {{ web: {{ bind: "127.0.0.1:0" }} }}
+admin: {{ bind: "127.0.0.1:0" }}
+upstreams: {{ echo: {{ servers: ["{}"] }}, gone: {{ servers: ["127.0.0.1:1"] }},
+             json: {{ servers: ["{}"] }} }}
+chains: {{ cors: [{{ cors: {{ origins: ["{origin}"], credentials: true }} }}] }}
+routes:
+  - match: {{ path: /changed }}
+    filters:
+      - query: {{ remove: [debug], rename: {{ q: search }}, set: {{ host: "{{host}}" }} }}
+      - cookies:
+          remove: [_ga]
+          set: {{ from: "{{header.x-from}}" }}
+          response:
+            - {{ name: old, remove: true }}
+            - {{ name: session, secure: true, same_site: lax }}
+    handler: {{ upstream: echo }}
+  - match: {{ path: /cors }}
+    filters: [{{ chain: cors }}]
+    handler: {{ upstream: echo }}
+  - match: {{ path: /gone }}
+    filters: [{{ chain: cors }}, {{ security_headers: {{}} }}]
+    handler: {{ upstream: gone }}
+  - match: {{ path: /json }}
+    filters:
+      - validate: {{ body: {{ required: [a], properties: {{ a: {{ maximum: 9 }} }} }} }}
+      - json_body:
+          request: [{{ add: /b, value: "{{header.x-from}}" }}, {{ remove: /a }}]
+          response: [{{ remove: /secret }}]
+    handler: {{ upstream: json }}
+  - match: {{ path: /form }}
+    filters: [{{ csrf: {{}} }}]
+    handler: {{ respond: {{ body: done }} }}
+"#,
+        upstream.address(),
+        upstream.address(),
+    )
+}
+
+fn send(server: &Tidegate, line: &str, fields: &str) -> HttpResponse {
+    let request = format!("{line} HTTP/1.1\r\nhost: shop\r\ncontent-length: 0\r\n{fields}\r\n");
+    server.exchange("web", request)
+}
+
+#[test]
+fn queries_and_cookies_reach_the_upstream_changed() {
+    let upstream = echo();
+    let server = Tidegate::start(&config(&upstream, "https://a.example"));
+    let fields = "cookie: _ga=1; a=2\r\nx-from: x;y\r\n";
+    let response = send(&server, "GET /changed?debug=1&x=%7e&q=1+2", fields);
+    let head = response.text();
+    assert!(head.starts_with("GET /changed?x=%7e&search=1%202&host=shop HTTP/1.1\r\n"), "{head}");
+    assert!(head.to_lowercase().contains("\r\ncookie: a=2; from=x%3by\r\n"), "{head}");
+    assert_eq!(response.all("set-cookie"), ["session=1; Path=/; SameSite=Lax; Secure"]);
+}
+
+#[test]
+fn cors_decides_for_preflights_responses_and_errors() {
+    let upstream = echo();
+    let server = Tidegate::start(&config(&upstream, "https://a.example"));
+    let allowed =
+        |response: &HttpResponse| response.header("access-control-allow-origin").map(str::to_owned);
+    let origin = "origin: https://a.example\r\n";
+    let preflight = format!("{origin}access-control-request-method: DELETE\r\n");
+    let response = send(&server, "OPTIONS /cors", &preflight);
+    assert_eq!((response.status, allowed(&response).as_deref()), (204, Some("https://a.example")));
+    let other = preflight.replace("a.example", "b.example");
+    let rejected = send(&server, "OPTIONS /cors", &other);
+    assert_eq!((rejected.status, allowed(&rejected)), (403, None));
+    let labels = [("filter", "cors"), ("reason", "origin")];
+    assert_eq!(server.metrics().sum("tidegate_policy_rejections_total", &labels), 1.0);
+
+    let response = send(&server, "GET /cors", origin);
+    assert_eq!((response.status, allowed(&response).as_deref()), (200, Some("https://a.example")));
+    assert_eq!(response.header("vary"), Some("Origin"));
+    let response = send(&server, "GET /cors", "");
+    assert_eq!((allowed(&response), response.header("vary")), (None, Some("Origin")));
+
+    let failed = send(&server, "GET /gone", origin);
+    assert_eq!((failed.status, allowed(&failed).as_deref()), (502, Some("https://a.example")));
+    assert_eq!(failed.header("x-content-type-options"), Some("nosniff"));
+    assert_eq!(failed.header("strict-transport-security"), None);
+
+    let before = server.metrics().sum("tidegate_config_reloads_total", &[]);
+    server.rewrite_config(&config(&upstream, "https://b.example"));
+    server.wait_for_metric("tidegate_config_reloads_total", &[], before + 1.0);
+    assert_eq!(send(&server, "OPTIONS /cors", &other).status, 204);
+    assert_eq!(send(&server, "OPTIONS /cors", &preflight).status, 403);
+    let rejected = server.metrics().sum("tidegate_policy_rejections_total", &labels);
+    assert_eq!(rejected, 2.0, "the counter survives the reload");
+}
+
+#[test]
+fn csrf_rejects_what_other_origins_send() {
+    let server = Tidegate::start(&config(&echo(), "https://a.example"));
+    let cross = "sec-fetch-site: cross-site\r\n";
+    assert_eq!(send(&server, "POST /form", cross).status, 403);
+    assert_eq!(send(&server, "GET /form", cross).status, 200);
+    assert_eq!(send(&server, "POST /form", "sec-fetch-site: same-origin\r\n").status, 200);
+    assert_eq!(send(&server, "POST /form", "origin: http://shop\r\n").status, 200);
+    let labels = [("filter", "csrf"), ("reason", "cross_origin")];
+    assert_eq!(server.metrics().sum("tidegate_policy_rejections_total", &labels), 1.0);
+}
+
+#[test]
+fn json_bodies_are_checked_and_edited() {
+    let upstream = Upstream::start(|peer| {
+        while !peer.at_end() {
+            let head = peer.read_head().to_lowercase();
+            let length = head.split("content-length: ").nth(1).expect("a length");
+            let length = length.split("\r\n").next().expect("a line").parse().expect("a number");
+            let body = String::from_utf8(peer.read_exactly(length)).expect("text");
+            let body = format!("{{\"secret\":1,\"got\":{body}}}");
+            peer.send(format!(
+                "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n\
+                 {body}",
+                body.len()
+            ));
+        }
+    });
+    let server = Tidegate::start(&config(&upstream, "https://a.example"));
+    let post = |body: &str| {
+        let request = format!(
+            "POST /json HTTP/1.1\r\nhost: a\r\nx-from: x\"y\r\ncontent-type: application/json\r\n\
+             transfer-encoding: chunked\r\n\r\n{:x}\r\n{body}\r\n0\r\n\r\n",
+            body.len()
+        );
+        server.exchange("web", request)
+    };
+    let response = post(r#"{"a": 1, "id": 12345678901234567890}"#);
+    assert_eq!(response.status, 200, "{response:?}");
+    assert_eq!(response.text(), r#"{"got":{"id":12345678901234567890,"b":"x\"y"}}"#);
+    let rejected = post(r#"{"a": 10}"#);
+    assert_eq!(rejected.status, 400);
+    assert_eq!(rejected.header("content-type"), Some("application/problem+json"));
+    assert!(rejected.text().contains(r#""pointer":"/a""#), "{rejected:?}");
+    assert_eq!(post(r#"{"a": 1"#).status, 400);
+    let metrics = server.metrics();
+    let count = |reason| {
+        let labels = [("filter", "validate"), ("reason", reason)];
+        metrics.sum("tidegate_policy_rejections_total", &labels)
+    };
+    assert_eq!((count("body"), count("invalid")), (1.0, 1.0));
+}
