@@ -33,13 +33,6 @@ pub enum Protocol {
     Internal,
 }
 
-impl Protocol {
-    /// Whether the request is the client's own, which its connection waits for.
-    pub fn is_client(self) -> bool {
-        matches!(self, Protocol::Http1 | Protocol::Http2)
-    }
-}
-
 /// One connection, seen from its exchanges.
 #[derive(Clone, Debug)]
 pub struct ConnectionFacts {

@@ -36,7 +36,7 @@ async fn second(first: &str, (status, declared): (u16, &str), then: &str) -> The
     let got = tokio::select! {
         call = origin.next_call() => {
             let confirms = call.field("if-none-match").is_some();
-            call.respond(response_with(200, &[], "anew"));
+            call.respond(response_with(200, &[], "updated"));
             done(client).await.unwrap();
             return if confirms { Then::Confirmed } else { Then::RequestDirectives };
         }
