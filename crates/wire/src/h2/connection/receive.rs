@@ -83,15 +83,21 @@ impl<P: Payload> Connection<P> {
 
     /// Copies an incomplete frame, so that it does not pin the block it was received into.
     fn set_aside(&mut self, len: usize) {
-        if !self.input.is_empty() {
-            let input = std::mem::take(&mut self.input);
-            // What was set aside before, and is not shared, is not copied again.
-            self.partial = input.try_into_mut().unwrap_or_else(|shared| {
-                let mut partial = BytesMut::with_capacity(len.max(shared.len()));
-                partial.extend_from_slice(&shared);
-                partial
-            });
+        let input = std::mem::take(&mut self.input);
+        if input.is_empty() {
+            return;
         }
+        let copy = |bytes: &[u8]| {
+            let mut partial = BytesMut::with_capacity(len.max(bytes.len()));
+            partial.extend_from_slice(bytes);
+            partial
+        };
+        self.partial = match input.try_into_mut() {
+            // What was set aside before is not copied again.
+            Ok(own) if own.capacity() <= HEADER_LEN + FRAME_SIZE => own,
+            Ok(block) => copy(&block),
+            Err(shared) => copy(&shared),
+        };
     }
 
     fn step(&mut self) -> Result<Step, Violation> {
