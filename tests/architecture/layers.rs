@@ -137,6 +137,15 @@ fn crates_import_only_what_their_level_allows() {
     assert!(broken.is_empty(), "\n{}", broken.join("\n"));
 }
 
+#[test]
+fn the_modules_of_a_crate_import_each_other_without_a_cycle() {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
+    let output = Command::new("python3").arg("scripts/counts").current_dir(root).output();
+    let output = output.expect("python3 starts");
+    let counts = String::from_utf8_lossy(&output.stdout);
+    assert!(counts.contains("\nimport cycles: 0,"), "{counts}{output:?}");
+}
+
 fn workspace() -> Vec<Package> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)

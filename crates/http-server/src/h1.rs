@@ -7,6 +7,7 @@ mod connection_io;
 mod drain_body;
 mod exchange;
 mod head;
+mod next_step;
 mod read;
 mod remainder;
 mod respond;

@@ -8,11 +8,13 @@
 
 mod body;
 mod chunk;
+mod connection;
 mod driver;
 mod events;
 mod exchange;
 mod respond;
 mod stream;
+mod streams;
 mod tunnel;
 mod violation;
 

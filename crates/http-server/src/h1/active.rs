@@ -8,9 +8,9 @@
 use wire::Version;
 use wire::h2::begins_with_preface;
 
-use super::connection::NextStep;
 use super::exchange::Http1Exchange;
 use super::head::Persistence;
+use super::next_step::NextStep;
 use super::read::{self, HeadError};
 use super::respond;
 use crate::connection::Connection;

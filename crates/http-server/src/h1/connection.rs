@@ -17,30 +17,9 @@ use std::time::Duration;
 use telemetry::{CloseReason, LimitHit};
 
 use super::active;
+use super::next_step::NextStep;
 use super::tunnel;
 use crate::connection::{Connection, DRAIN_GRACE, End};
-use message::Takeover;
-
-/// What a connection does next.
-pub(super) enum NextStep {
-    /// It serves the next request, or waits for one.
-    Continue,
-    /// What was upgraded to uses it; the 101 is out.
-    Tunnel(Takeover),
-    /// The client speaks HTTP/2; what it has sent was not consumed.
-    Http2,
-    End(End),
-}
-
-impl NextStep {
-    pub(super) fn close(reason: CloseReason) -> NextStep {
-        NextStep::End(End::Close(reason))
-    }
-
-    pub(super) fn linger(reason: CloseReason) -> NextStep {
-        NextStep::End(End::Linger(reason))
-    }
-}
 
 /// Serves a connection until its end; gives it back if the client speaks HTTP/2.
 pub(crate) async fn serve(connection: Connection) -> Result<End, Connection> {

@@ -10,8 +10,8 @@ use telemetry::CloseReason;
 use wire::h1::{ChunkDecoder, ChunkEvent};
 
 use super::body::{Decoder, RequestBody};
-use super::connection::NextStep;
 use super::connection_io::ConnectionIo;
+use super::next_step::NextStep;
 use super::remainder::Remainder;
 use crate::listener_snapshot::Service;
 use message::{BodyStream, Bounds};

@@ -16,9 +16,9 @@ use wire::h1::Framing;
 use wire::{Method, Version};
 
 use super::body;
-use super::connection::NextStep;
 use super::drain_body;
 use super::head::Persistence;
+use super::next_step::NextStep;
 use super::read::ReceivedRequest;
 use super::respond::{self, SendOptions, Streaming};
 use crate::connection::Connection;

@@ -7,19 +7,20 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
-use net::WakeHandle;
+use net::Outgoing;
 use net::clock::{self, Moment};
 use telemetry::{CloseReason, LimitHit};
-use wire::h2::{Connection as Protocol, StreamKey, Violation};
+use wire::h2::{Connection as Protocol, Violation};
 
-use super::chunk::{Chunk, SendQueue};
+use super::chunk::SendQueue;
+use super::connection::Http2Connection;
 use super::stream::Stream;
+use super::streams::Streams;
 use super::violation::close_reason;
 use crate::connection::{Connection, DRAIN_GRACE, End};
 use crate::fault_log;
-use crate::h1::ConnectionIo;
-use crate::listener_snapshot::Service;
 use crate::sending::WriteProgress;
 use message::ConnectionFacts;
 
@@ -30,81 +31,8 @@ const QUEUE_BYTES_MAX: u64 = 64 * 1024;
 /// tasks run: a client may send faster than it can be served.
 const EVENTS_IN_A_ROW: usize = 256;
 const TURNS_IN_A_ROW: usize = 4;
-
-/// A connection, as its driver and its streams share it.
-pub(super) struct Http2Connection {
-    pub(super) io: Rc<ConnectionIo>,
-    pub(super) service: Rc<Service>,
-    pub(super) facts: Rc<ConnectionFacts>,
-    pub(super) protocol: RefCell<Protocol<Chunk>>,
-    /// By the slot of their key.
-    streams: RefCell<Vec<Rc<Stream>>>,
-    driver: WakeHandle,
-    /// The driver runs: it need not be woken.
-    is_running: Cell<bool>,
-}
-
-impl Http2Connection {
-    /// Has the driver send what the protocol was given.
-    pub(super) fn wake(&self) {
-        if !self.is_running.get() {
-            self.driver.wake();
-        }
-    }
-
-    /// The application has used content of a stream.
-    pub(super) fn release(&self, key: StreamKey, length: usize) {
-        let mut protocol = self.protocol.borrow_mut();
-        protocol.release(key, length);
-        if protocol.wants_output() {
-            drop(protocol);
-            self.wake();
-        }
-    }
-
-    /// The stream of this key, if its request has begun and its place has no other yet.
-    pub(super) fn stream(&self, key: StreamKey) -> Option<Rc<Stream>> {
-        let streams = self.streams.borrow();
-        streams.get(key.slot as usize).filter(|stream| stream.key() == key).cloned()
-    }
-
-    /// The stream of a new request, mostly in the memory of one that has ended; `is_whole` if the
-    /// request has no content.
-    pub(super) fn open(self: &Rc<Self>, key: StreamKey, is_whole: bool) -> Rc<Stream> {
-        let mut streams = self.streams.borrow_mut();
-        let slot = key.slot as usize;
-        match streams.get_mut(slot) {
-            Some(stream) if Rc::strong_count(stream) == 1 => {
-                stream.restart(key, is_whole);
-                return stream.clone();
-            }
-            Some(stream) => *stream = Stream::new(self.clone(), key, is_whole),
-            None => {
-                // Slots of rejected requests were never opened.
-                let fill = |_| Stream::new(self.clone(), key, is_whole);
-                let missing = streams.len()..=slot;
-                streams.extend(missing.map(fill));
-            }
-        }
-        streams[slot].clone()
-    }
-
-    /// Ends every exchange: its client has gone.
-    fn end_streams(&self) {
-        for stream in self.streams.take() {
-            stream.gone();
-        }
-    }
-}
-
-/// Ends the exchanges of a connection also where a panic of one ends its driver.
-struct Streams(Rc<Http2Connection>);
-
-impl Drop for Streams {
-    fn drop(&mut self) {
-        self.0.end_streams();
-    }
-}
+/// How long an idle connection keeps the memory of its last requests for the next ones.
+const MEMORY_KEPT: Duration = Duration::from_secs(1);
 
 /// Serves a connection to its end.
 pub(crate) async fn serve(connection: Connection) -> End {
@@ -119,16 +47,16 @@ pub(crate) async fn serve(connection: Connection) -> End {
         service,
         facts: Rc::new(facts),
         protocol: RefCell::new(Protocol::server(config)),
-        streams: RefCell::default(),
         is_running: Cell::new(false),
     });
     drop(snapshot);
     let mut driver = Driver {
-        streams: Streams(connection),
+        streams: Streams::new(connection),
         has_events: false,
         violation: None,
         progress: WriteProgress::new(patience),
         is_fresh: true,
+        holds_memory: true,
         is_within_frame: false,
         partial_since: None,
         ending: None,
@@ -148,6 +76,8 @@ struct Driver {
     progress: WriteProgress,
     /// Nothing has come yet.
     is_fresh: bool,
+    /// Something has come since the memory was last released.
+    holds_memory: bool,
     /// A frame, or a field section, is incomplete, and since when.
     is_within_frame: bool,
     partial_since: Option<Moment>,
@@ -161,7 +91,7 @@ struct Driver {
 
 impl Driver {
     fn connection(&self) -> &Rc<Http2Connection> {
-        &self.streams.0
+        &self.streams.connection
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
@@ -221,6 +151,7 @@ impl Driver {
                 }));
             }
             self.is_fresh = false;
+            self.holds_memory = true;
             self.set_idle(false);
             connection.protocol.borrow_mut().receive(chunk);
         }
@@ -228,7 +159,7 @@ impl Driver {
         for _ in 0..EVENTS_IN_A_ROW {
             let event = connection.protocol.borrow_mut().poll_event();
             match event {
-                Ok(Some(event)) => connection.handle(event, cx),
+                Ok(Some(event)) => self.streams.handle(event, cx),
                 Ok(None) => {
                     self.has_events = false;
                     break;
@@ -276,7 +207,7 @@ impl Driver {
         loop {
             let drained = connection.protocol.borrow_mut().take_drained();
             match drained {
-                Some(key) => connection.stream(key).iter().for_each(|it| it.wake_exchange()),
+                Some(key) => self.streams.get(key).into_iter().for_each(Stream::wake_exchange),
                 None => break,
             }
         }
@@ -326,7 +257,8 @@ impl Driver {
             return Poll::Pending;
         }
         let (deadline, limit, reason) = self.time_out(connection);
-        io.read_timer.set_at(deadline.min(self.drain_ends));
+        let released = self.release_memory(connection);
+        io.read_timer.set_at(deadline.min(self.drain_ends).min(released));
         if io.read_timer.poll(cx).is_pending() || deadline > clock::now() {
             return Poll::Pending;
         }
@@ -353,7 +285,7 @@ impl Driver {
         if self.ending.is_none() && connection.service.is_draining() {
             self.ending = Some(CloseReason::Drain);
             self.drain_ends = now.after(DRAIN_GRACE);
-            connection.streams.borrow().iter().for_each(|stream| stream.wake_exchange());
+            self.streams.wake_exchanges();
             connection.protocol.borrow_mut().shut_down();
             return true;
         }
@@ -393,9 +325,20 @@ impl Driver {
         }
         io.metrics.connections_idle.add(if is_idle { 1 } else { -1 });
         io.idle_since.set(is_idle.then(clock::now));
-        if is_idle {
-            self.connection().protocol.borrow_mut().release_memory();
+    }
+
+    /// Releases the memory of a connection that has been idle for a moment: one that is about to
+    /// have its next request would only allocate it again. Returns when that is.
+    fn release_memory(&mut self, connection: &Http2Connection) -> Moment {
+        let Some(since) = connection.io.idle_since.get() else { return Moment::NEVER };
+        let at = since.after(MEMORY_KEPT);
+        if self.holds_memory && at <= clock::now() {
+            self.holds_memory = false;
+            connection.protocol.borrow_mut().release_memory();
+            self.streams.release_memory();
+            *connection.io.out.borrow_mut() = Outgoing::default();
         }
+        if self.holds_memory { at } else { Moment::NEVER }
     }
 
     /// Refunds the budgets of the protocol.

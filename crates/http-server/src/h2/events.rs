@@ -1,35 +1,34 @@
 //! From the events of the protocol to the streams and their exchanges.
 
-use std::rc::Rc;
 use std::task::Context;
 
 use wire::Reject;
 use wire::h1::{Framing, RequestHead, Span};
 use wire::h2::{Event, StreamKey};
 
-use super::driver::Http2Connection;
 use super::exchange::{self, Incoming};
 use super::respond;
 use super::stream::Stream;
+use super::streams::Streams;
 use super::tunnel;
 use crate::build_request;
 use crate::exchange::{Exchange, close_reason, refused, rejection};
 use message::{Fault, Headers};
 
-impl Http2Connection {
+impl Streams {
     /// Handles one event. The protocol still has the fields of a request or of trailers.
-    pub(super) fn handle(self: &Rc<Self>, event: Event, cx: &mut Context<'_>) {
+    pub(super) fn handle(&mut self, event: Event, cx: &mut Context<'_>) {
         match event {
             Event::Request { stream, head, protocol, ends } => {
                 self.request(stream, head, protocol, ends, cx);
             }
             Event::Rejected { stream, reject } => self.reject(stream, &Fault::rejected(reject)),
-            Event::Data { stream, data, ends } => match self.stream(stream) {
+            Event::Data { stream, data, ends } => match self.get(stream) {
                 Some(stream) => stream.push(data, ends),
-                None => self.protocol.borrow_mut().discard(stream),
+                None => self.connection.protocol.borrow_mut().discard(stream),
             },
             Event::Trailers { stream } => {
-                if let Some(stream) = self.stream(stream) {
+                if let Some(stream) = self.get(stream) {
                     stream.push_trailers(self.received_fields());
                 }
             }
@@ -44,26 +43,26 @@ impl Http2Connection {
     }
 
     fn received_fields(&self) -> Headers {
-        let protocol = self.protocol.borrow();
+        let protocol = self.connection.protocol.borrow();
         let fields = protocol.fields();
         Headers::received(&fields.text, &fields.spans)
     }
 
     fn gone(&self, stream: Option<StreamKey>) {
-        if let Some(stream) = stream.and_then(|key| self.stream(key)) {
+        if let Some(stream) = stream.and_then(|key| self.get(key)) {
             stream.gone();
         }
     }
 
     fn request(
-        self: &Rc<Self>,
+        &mut self,
         key: StreamKey,
         head: RequestHead,
         protocol: Option<Span>,
         ends: bool,
         cx: &mut Context<'_>,
     ) {
-        let snapshot = self.service.snapshot();
+        let snapshot = self.connection.service.snapshot();
         let headers = self.received_fields();
         let is_tunnel = protocol.is_some();
         if let Some(protocol) = protocol
@@ -73,14 +72,15 @@ impl Http2Connection {
         }
         let framing = if is_tunnel { Framing::None } else { head.framing };
         let incoming = Incoming { framing, expects_continue: head.expect_continue, is_tunnel };
-        let mut request = match build_request::request(head, headers, &self.facts, &snapshot) {
-            Ok(request) => request,
-            Err(fault) => return self.reject(key, &fault),
-        };
+        let mut request =
+            match build_request::request(head, headers, &self.connection.facts, &snapshot) {
+                Ok(request) => request,
+                Err(fault) => return self.reject(key, &fault),
+            };
         if is_tunnel {
             tunnel::request_upgrade(&mut request);
         }
-        let exchange = Exchange::new(snapshot, request, &self.io.metrics);
+        let exchange = Exchange::new(snapshot, request, &self.connection.io.metrics);
         let stream = self.open(key, ends);
         let mut serving = Box::pin(exchange::serve(stream, exchange, incoming));
         if serving.as_mut().poll(cx).is_pending() {
@@ -90,19 +90,19 @@ impl Http2Connection {
 
     /// Logs what is no request.
     fn refused(&self, fault: &Fault) {
-        refused(&self.facts, &self.service.snapshot(), fault);
+        refused(&self.connection.facts, &self.connection.service.snapshot(), fault);
     }
 
     /// Responds to what is well-formed and not accepted.
-    fn reject(self: &Rc<Self>, key: StreamKey, fault: &Fault) {
-        let metrics = &self.io.metrics;
+    fn reject(&mut self, key: StreamKey, fault: &Fault) {
+        let metrics = &self.connection.io.metrics;
         // Counts the limit that was exceeded; the connection persists.
         close_reason(fault, metrics);
         metrics.count_response(fault.status);
         self.refused(fault);
-        let snapshot = self.service.snapshot();
+        let snapshot = self.connection.service.snapshot();
         let response = rejection(&snapshot, fault);
-        let stream = Stream::new(self.clone(), key, true);
+        let stream = Stream::new(self.connection.clone(), key, true);
         // A rendered fault is not a stream: the protocol gets it as a whole.
         let _ = respond::begin(&stream, response, false, snapshot.bounds.write_patience);
     }

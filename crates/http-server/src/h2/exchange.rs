@@ -64,7 +64,7 @@ pub(super) async fn serve(stream: Rc<Stream>, mut exchange: Exchange, incoming: 
         None => {
             // A body that was not taken is dropped now: nothing reads it any more.
             exchange.request.body = Body::Empty;
-            let is_incomplete = stream.keeps_receiving();
+            let is_incomplete = stream.let_client_finish();
             let (body_bytes, sent) = send(&stream, &exchange, response).await;
             if let Err(Broken::Body { fault, .. }) = &sent {
                 exchange.broke_off(fault);

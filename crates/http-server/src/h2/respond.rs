@@ -10,10 +10,10 @@ use wire::h2::{Field, Gone};
 use wire::{Known, Version};
 
 use super::chunk::Chunk;
-use super::stream::{Stream, StreamProgress};
+use super::stream::{Stream, StreamProgress, content_fields};
 use crate::h1::{Framing, date, framing};
 use crate::sending::{Broken, ContentCount};
-use message::{Body, BodyStream, Fault, Frame, Headers, Patience, Response};
+use message::{Body, BodyStream, Fault, Frame, Patience, Response};
 
 /// The content of a response while it is sent.
 pub(super) struct SentBody {
@@ -23,12 +23,6 @@ pub(super) struct SentBody {
     body: Option<Box<dyn BodyStream>>,
     /// What follows the frame that is being sent.
     next: Option<Option<Result<Frame, Fault>>>,
-}
-
-/// The fields of a message that are not framing.
-pub(super) fn content_fields(headers: &Headers) -> impl Iterator<Item = Field<'_>> {
-    let fields = headers.iter().filter(|field| field.known != Some(Known::ContentLength));
-    fields.map(|message::Field { known, name, value }| Field { known, name, value })
 }
 
 /// Gives the protocol the head of a response, and its content as far as that is there.

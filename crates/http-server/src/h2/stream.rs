@@ -12,10 +12,11 @@ use std::task::{Context, Poll, Waker};
 use bytes::{Bytes, BytesMut};
 use net::Timer;
 use telemetry::LimitHit;
+use wire::Known;
 use wire::h2::{ErrorCode, Field, StreamKey};
 
 use super::chunk::Chunk;
-use super::driver::Http2Connection;
+use super::connection::Http2Connection;
 use crate::allowance::Allowance;
 use crate::connection::{LINGER, LINGER_BYTES_MAX};
 use crate::receiving::HeldByExchange;
@@ -54,7 +55,7 @@ struct Received {
     /// The application reads no more.
     is_discarded: bool,
     /// Bytes that the client may still send after its response.
-    lingers: usize,
+    linger_left: usize,
 }
 
 /// The next piece of a body.
@@ -107,11 +108,11 @@ impl Stream {
         received.is_whole |= ends;
         if received.is_discarded {
             let mut protocol = self.connection.protocol.borrow_mut();
-            match received.lingers >= data.len() {
+            match received.linger_left >= data.len() {
                 true => protocol.release(self.key(), data.len()),
                 false => protocol.discard(self.key()),
             }
-            received.lingers = received.lingers.saturating_sub(data.len());
+            received.linger_left = received.linger_left.saturating_sub(data.len());
         } else if !data.is_empty() {
             received.add(data);
         }
@@ -187,7 +188,7 @@ impl Stream {
     }
 
     /// Lets the client send the rest of its body after the response; true if some is missing.
-    pub(super) fn keeps_receiving(&self) -> bool {
+    pub(super) fn let_client_finish(&self) -> bool {
         let is_missing = !self.received.borrow().is_whole;
         if is_missing {
             self.connection.protocol.borrow_mut().let_finish(self.key());
@@ -200,10 +201,10 @@ impl Stream {
     /// stream ends (RFC 9113 8.1).
     pub(super) async fn linger(&self) {
         self.discard();
-        self.received.borrow_mut().lingers = LINGER_BYTES_MAX;
+        self.received.borrow_mut().linger_left = LINGER_BYTES_MAX;
         let rest = poll_fn(|cx| {
             let received = self.received.borrow();
-            if received.is_whole || received.lingers == 0 || self.is_gone.get() {
+            if received.is_whole || received.linger_left == 0 || self.is_gone.get() {
                 return Poll::Ready(());
             }
             register(&self.reader, cx);
@@ -246,7 +247,7 @@ impl Stream {
 
     /// Sends trailers, which end the response.
     pub(super) fn send_trailers(&self, trailers: &Headers) {
-        let fields = super::respond::content_fields(trailers);
+        let fields = content_fields(trailers);
         let _ = self.connection.protocol.borrow_mut().send_trailers(self.key(), fields);
         self.connection.wake();
     }
@@ -348,12 +349,18 @@ impl StreamProgress {
 
 impl Inform for Stream {
     fn inform(&self, status: u16, headers: &Headers) {
-        self.send_interim(status, super::respond::content_fields(headers));
+        self.send_interim(status, content_fields(headers));
     }
 
     fn hold(&self, held: Weak<dyn HeldResource>) {
         self.held.set(held);
     }
+}
+
+/// The fields of a message that are not framing.
+pub(super) fn content_fields(headers: &Headers) -> impl Iterator<Item = Field<'_>> {
+    let fields = headers.iter().filter(|field| field.known != Some(Known::ContentLength));
+    fields.map(|message::Field { known, name, value }| Field { known, name, value })
 }
 
 fn register(place: &Cell<Option<Waker>>, cx: &Context<'_>) {

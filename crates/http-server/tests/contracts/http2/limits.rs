@@ -1,12 +1,13 @@
 //! Time-outs, back-pressure and drains, with a clock that only the test moves. The limits are those
 //! of `served`, as for HTTP/1.1.
 
-use std::rc::Rc;
+use std::cell::RefCell;
+use std::rc::{Rc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_server::Service;
-use message::{HandlerResult, Request, Response};
+use message::{HandlerResult, Inform, Request, Response};
 use net::Stream;
 use net::manual_time::{advance, block_on, idle};
 use plugin::{Handler, MaybeFuture};
@@ -69,6 +70,30 @@ fn an_idle_connection_is_told_that_it_ends() {
         advance(seconds(2)).await;
         assert_eq!(client.closed().await, Some(ErrorCode::NO_ERROR));
         assert_eq!(service.metrics.hits(LimitHit::Idle), 1);
+    });
+}
+
+#[test]
+fn an_idle_connection_releases_its_streams() {
+    block_on(async {
+        // A request refers to its stream.
+        let streams: Rc<RefCell<Vec<Weak<dyn Inform>>>> = Rc::default();
+        let noted = streams.clone();
+        let handler = Answers(move |request: &mut Request| {
+            noted.borrow_mut().push(Rc::downgrade(request.informer.as_ref().unwrap()));
+            Ok(Response::text(200, ""))
+        });
+        let (mut client, service) = connect(handler);
+        for round in 1..=2 {
+            let stream = client.open("GET", "/", true);
+            assert_eq!(client.response(stream).await.status, 200);
+            advance(Duration::from_millis(999)).await;
+            let is_kept = || streams.borrow().last().is_some_and(|it| it.strong_count() == 1);
+            assert!(is_kept(), "round {round}: the next request may come at once");
+            advance(Duration::from_millis(5)).await;
+            assert!(!is_kept(), "round {round}");
+        }
+        assert_eq!(service.open_connections(), 1);
     });
 }
 

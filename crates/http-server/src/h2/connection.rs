@@ -1,0 +1,41 @@
+//! What the driver of a connection and its streams share.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use net::WakeHandle;
+use wire::h2::{Connection as Protocol, StreamKey};
+
+use super::chunk::Chunk;
+use crate::h1::ConnectionIo;
+use crate::listener_snapshot::Service;
+use message::ConnectionFacts;
+
+pub(super) struct Http2Connection {
+    pub(super) io: Rc<ConnectionIo>,
+    pub(super) service: Rc<Service>,
+    pub(super) facts: Rc<ConnectionFacts>,
+    pub(super) protocol: RefCell<Protocol<Chunk>>,
+    pub(super) driver: WakeHandle,
+    /// The driver runs: it need not be woken.
+    pub(super) is_running: Cell<bool>,
+}
+
+impl Http2Connection {
+    /// Has the driver send what the protocol was given.
+    pub(super) fn wake(&self) {
+        if !self.is_running.get() {
+            self.driver.wake();
+        }
+    }
+
+    /// The application has used content of a stream.
+    pub(super) fn release(&self, key: StreamKey, length: usize) {
+        let mut protocol = self.protocol.borrow_mut();
+        protocol.release(key, length);
+        if protocol.wants_output() {
+            drop(protocol);
+            self.wake();
+        }
+    }
+}
