@@ -4,6 +4,7 @@
 mod ab;
 mod cache;
 mod curl;
+mod http2;
 mod nginx;
 mod paths;
 mod python_server;

@@ -1,7 +1,8 @@
 //! The forms of a request target (RFC 9112 3.2): absolute, `*`, and CONNECT, which is refused.
 
 use crate::setup::{behind, responding};
-use scenarios::{Tidegate, Upstream};
+use scenarios::{Process, Tidegate, Upstream, command_exists};
+use std::process::Command;
 
 #[test]
 fn an_absolute_target_names_host_and_path() {
@@ -41,6 +42,26 @@ fn an_upstream_gets_the_origin_form_and_the_targets_host() {
     let response =
         server.exchange("web", "GET http://b.example:81/p?q HTTP/1.1\r\nhost: a.example\r\n\r\n");
     assert_eq!(response.status, 204);
+}
+
+/// As nginx and Envoy do: a proxy that ends TLS in front may say so (RFC 9110 7.4), and only a
+/// trusted one is believed.
+#[test]
+fn the_scheme_of_an_absolute_target_is_not_believed() {
+    let config = r#"
+workers: 1
+listeners: { web: { bind: "127.0.0.1:0" } }
+routes: [{ match: { path: / }, handler: { respond: { headers: { x-scheme: "{scheme}" } } } }]
+"#;
+    let server = Tidegate::start(config);
+    let response = server.exchange("web", "GET https://a/ HTTP/1.1\r\nhost: a\r\n\r\n");
+    assert_eq!((response.status, response.header("x-scheme")), (200, Some("http")));
+    if command_exists("nghttp") {
+        let url = format!("http://{}/", server.address("web"));
+        let mut command = Command::new("nghttp");
+        let exit = Process::run(command.args(["-v", "--timeout=40s", "-H:scheme: https", &url]));
+        assert!(exit.stdout.contains("x-scheme: http\n"), "{exit:?}");
+    }
 }
 
 #[test]

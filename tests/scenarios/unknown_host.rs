@@ -1,6 +1,7 @@
 //! What a listener does with a host that no route names: 404, 421, or the end of the connection.
 
-use scenarios::Tidegate;
+use scenarios::{Process, Tidegate, command_exists};
+use std::process::Command;
 
 const CONFIG: &str = r#"
 workers: 1
@@ -62,4 +63,19 @@ fn the_connection_may_end_without_a_response() {
     client.send("GET /in HTTP/1.0\r\n\r\n");
     client.expect_closed();
     server.wait_for_metric("tidegate_connections_closed_total", &reason, 2.0);
+}
+
+#[test]
+fn a_stream_without_a_response_is_not_requested_again() {
+    if !command_exists("curl") {
+        return;
+    }
+    let server = Tidegate::start(CONFIG);
+    let url = format!("http://{}/in", server.address("silent"));
+    let mut command = Command::new("curl");
+    command.args(["-sS", "--max-time", "40", "--http2-prior-knowledge", "-H", "host: a.test"]);
+    let exit = Process::run(command.arg(url));
+    // Of REFUSED_STREAM a client knows that it may retry.
+    assert!(exit.stderr.contains("CANCEL"), "{exit:?}");
+    server.wait_for_metric("tidegate_requests_in_flight", &[], 0.0);
 }

@@ -54,7 +54,8 @@ pub(super) async fn serve(stream: Rc<Stream>, mut exchange: Exchange, incoming: 
     let Conclusion { mut response, is_unanswered, .. } = exchange.conclude(outcome, metrics);
     if is_unanswered {
         exchange.log(metrics, response.status, 0);
-        stream.reset(ErrorCode::REFUSED_STREAM);
+        // Not REFUSED_STREAM, after which clients send the request again.
+        stream.reset(ErrorCode::CANCEL);
         return exchange.request.retire();
     }
     let takeover = response.takeover.take();
