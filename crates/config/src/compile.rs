@@ -9,6 +9,7 @@
 mod apps;
 mod caches;
 mod chains;
+mod handlers;
 mod listeners;
 mod mentions;
 mod routes;
@@ -25,6 +26,7 @@ use crate::kinds::Kinds;
 use crate::records::{ErrorSettings, HttpVersion, Settings};
 use crate::server_plan::{AdminPlan, ServerPlan};
 use chains::Chains;
+use handlers::Declared;
 
 /// How long the name of something may be: it stands in every line of the log and of the metrics.
 const NAME_CHARS: usize = 100;
@@ -50,9 +52,10 @@ pub(crate) fn compile(
         settings.admin.tls.as_ref().and_then(|tls| listeners::tls(tls, &HttpVersion::ALL, reader));
     let admin_bind = listeners::admin(&settings, &sockets, &programs, reader);
     caches::check(&settings, reader);
-    let mut chains = Chains::read(&settings, kinds, reader);
     let apps = apps::compile(&settings);
-    let (router, routes, unrouted) = routes::compile(&settings, &apps, kinds, &mut chains, reader);
+    let declared = Declared { settings: &settings, apps: &apps, kinds };
+    let mut chains = Chains::read(declared, reader);
+    let (router, routes, unrouted) = routes::compile(declared, &mut chains, reader);
     let mentioned = mentions::check(&settings, &routes, &programs, reader);
     let upstreams = upstreams(&settings, reader);
     if !reader.report().is_empty() || !reader.report().unset_variables().is_empty() {
@@ -131,7 +134,8 @@ fn unused(
 ) {
     for (name, _) in &settings.upstreams.entries {
         let used = |route: &routes::Compiled| {
-            route.plan.handler.upstream().is_some_and(|used| used.value == name.value)
+            let mut used = route.plan.handlers().filter_map(|handler| handler.upstream());
+            used.any(|used| used.value == name.value)
         };
         if !routes.iter().any(used) && !used_elsewhere.contains(&name.value) {
             reader.report().unused(name.span, "upstream", name);
@@ -144,7 +148,9 @@ fn unused(
         }
     }
     for (name, _) in &settings.apps.entries {
-        let used = |route: &routes::Compiled| apps::named(&*route.plan.handler) == Some(name);
+        let used = |route: &routes::Compiled| {
+            route.plan.handlers().any(|handler| apps::named(&**handler) == Some(name))
+        };
         if !routes.iter().any(used) {
             reader.report().unused(name.span, "app", name);
         }

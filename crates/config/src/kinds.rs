@@ -62,18 +62,19 @@ impl Kinds {
 
     pub(crate) fn handler(
         &self,
-        entry: &HandlerEntry,
+        name: &Spanned<String>,
+        settings: &Node,
         reader: &mut Reader<'_>,
     ) -> Option<Arc<dyn HandlerPlan>> {
         let named = |name: &str| self.handlers.iter().find(|kind| kind.name == name);
-        if entry.settings.value == Value::Broken {
+        if settings.value == Value::Broken {
             return None;
         }
-        let kind = named(&entry.name).or_else(|| {
+        let kind = named(name).or_else(|| {
             let known = self.handlers.iter().map(|kind| kind.name);
-            named(refuse("handler", &entry.name, known, HANDLERS_LATER, reader)?)
+            named(refuse("handler", name, known, HANDLERS_LATER, reader)?)
         });
-        (kind?.read)(&entry.settings, reader)
+        (kind?.read)(settings, reader)
     }
 }
 

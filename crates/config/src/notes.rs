@@ -115,8 +115,8 @@ fn takes(matches: &Match, other: &Match, path: &str) -> bool {
 
 /// What the handler of a route notes about its settings.
 fn handler(route: &RoutePlan) -> impl Iterator<Item = String> {
-    let note = route.handler.note().into_iter();
-    note.map(|note| format!("route {}: {note}", quote(&route.name)))
+    let notes = route.handlers().filter_map(|handler| handler.note());
+    notes.map(|note| format!("route {}: {note}", quote(&route.name)))
 }
 
 /// What a cache may give to those it was not meant for.

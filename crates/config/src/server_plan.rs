@@ -125,6 +125,12 @@ pub struct RoutePlan {
 }
 
 impl RoutePlan {
+    /// The handler, and those among the settings of filters.
+    pub fn handlers(&self) -> impl Iterator<Item = &Arc<dyn HandlerPlan>> {
+        let of_filters = self.filters.iter().flat_map(|filter| filter.handlers());
+        std::iter::once(&self.handler).chain(of_filters.filter_map(|handler| handler.plan()))
+    }
+
     /// Whether a filter rejects clients without valid credentials.
     pub fn authenticates(&self) -> bool {
         self.filters.iter().any(|filter| filter.authenticates())

@@ -84,6 +84,7 @@ fault_kinds! {
     RateLimited = "rate_limited" Client 429 Never CloseReason::Malformed;
     InvalidContent = "invalid_content" Client 400 Never CloseReason::Malformed;
     UnsupportedContent = "unsupported_content" Client 415 Never CloseReason::Malformed;
+    QuotaExhausted = "quota_exhausted" Client 429 Never CloseReason::Malformed;
     PreconditionFailed = "precondition_failed" Client 412 Never CloseReason::Malformed;
     RangeNotSatisfiable = "range_not_satisfiable" Client 416 Never CloseReason::Malformed;
     InvalidTarget = "invalid_target" Client 400 Never CloseReason::Malformed;
@@ -131,6 +132,9 @@ fault_kinds! {
     Deadline = "deadline" Us 504 Never;
     LoopDetected = "loop_detected" Us 508 Never;
     NoRoutes = "no_routes" Us 503 Never;
+    FaultInjected = "fault_injected" Us 503 Never;
+    ConcurrencyLimited = "concurrency_limited" Us 503 Never;
+    CircuitOpen = "circuit_open" Us 503 Never;
     Unavailable = "unavailable" Us 503 Never;
     SharedBodyFull = "growing_full" Us 500 Never;
     SharedBodyLate = "growing_late" Us 500 Never;

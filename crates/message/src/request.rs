@@ -69,6 +69,9 @@ pub struct Request {
     /// What a script keeps with the request; it goes when the request does.
     pub attached: Option<Rc<dyn Any>>,
     pub informer: Option<Rc<dyn Inform>>,
+    /// What filters hold for the exchange, such as permits: dropped at its end, after the last byte
+    /// of the response.
+    pub permits: Vec<Box<dyn Any>>,
     /// How many requests led to this one from within: 0 for a client's.
     pub depth: u8,
 }
@@ -111,6 +114,7 @@ impl Request {
             marks: FilterScratch::default(),
             attached: None,
             informer: None,
+            permits: Vec::new(),
             depth: 0,
         }
     }
@@ -136,6 +140,7 @@ impl Request {
         self.marks = FilterScratch::default();
         self.attached = None;
         self.informer = None;
+        self.permits.clear();
         self.depth = 0;
         SPARE.with(|spare| {
             let mut spare = spare.borrow_mut();
@@ -167,7 +172,8 @@ impl Request {
 
     /// Takes the request out of its place, leaving what the log needs. For middlewares.
     pub fn take(&mut self) -> Request {
-        let husk = self.without_body();
+        let mut husk = self.without_body();
+        husk.permits = std::mem::take(&mut self.permits);
         std::mem::replace(self, husk)
     }
 
@@ -191,6 +197,7 @@ impl Request {
             marks: self.marks.clone(),
             attached: self.attached.clone(),
             informer: self.informer.clone(),
+            permits: Vec::new(),
             depth: self.depth,
         }
     }

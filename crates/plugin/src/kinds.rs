@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use settings::{Node, Reader, Schema, SchemaBuilder};
 use telemetry::Telemetry;
 
-use crate::{Handler, Stage};
+use crate::{Handler, HandlerSetting, Stage};
 
 /// One entry of a route's `filters`, checked and frozen.
 pub trait FilterPlan: Send + Sync {
@@ -41,6 +41,10 @@ pub trait FilterPlan: Send + Sync {
     /// Those of `defaults` then also change responses to requests without a route.
     fn changes_generated(&self) -> bool {
         false
+    }
+    /// The handlers among its settings, which `config` reads once it has read the filter.
+    fn handlers(&self) -> Vec<&HandlerSetting> {
+        Vec::new()
     }
     /// True if it rejects clients that do not authenticate: a route with such a filter is
     /// protected.

@@ -8,9 +8,12 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use crate::{Filter, FilterKind, FilterPlan, MaybeFuture, Stage, Step, WorkerContext, problem};
+use crate::{
+    Filter, FilterKind, FilterPlan, HandlerPlan, MaybeFuture, Route, Stage, Step, WorkerContext,
+    problem,
+};
 use bytes::Bytes;
-use message::{Fault, Headers, Request, Response, Target};
+use message::{Fault, HandlerResult, Headers, Request, Response, RouteBounds, Target};
 use settings::{Node, Reader, Report};
 use wire::Method;
 
@@ -70,4 +73,51 @@ pub fn errors(kind: &FilterKind, node: &Node) -> String {
         Ok(_) => panic!("accepted"),
         Err(report) => report,
     }
+}
+
+/// A handler that runs a function.
+pub struct HandlerFn<F>(pub F);
+
+impl<F> crate::Handler for HandlerFn<F>
+where
+    F: for<'a> Fn(&'a mut Request) -> MaybeFuture<'a, HandlerResult>,
+{
+    fn name(&self) -> &'static str {
+        "function"
+    }
+
+    fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, HandlerResult> {
+        self.0(request)
+    }
+}
+
+/// The plan of one handler for all workers of a test: its only worker is this thread.
+struct HandlerFnPlan(fn(&mut Request) -> MaybeFuture<'_, HandlerResult>);
+
+impl HandlerPlan for HandlerFnPlan {
+    fn name(&self) -> &'static str {
+        "function"
+    }
+
+    fn build(&self, _: &WorkerContext) -> Rc<dyn crate::Handler> {
+        Rc::new(HandlerFn(self.0))
+    }
+}
+
+/// The only stage of a route that ends in a handler, with the handlers among the filter's settings
+/// replaced by `other`.
+pub fn route_with(
+    kind: &FilterKind,
+    node: &Node,
+    context: &WorkerContext,
+    handler: fn(&mut Request) -> MaybeFuture<'_, HandlerResult>,
+    other: fn(&mut Request) -> MaybeFuture<'_, HandlerResult>,
+) -> Rc<Route> {
+    let plan = plan(kind, node).unwrap_or_else(|report| panic!("{report}"));
+    for entry in plan.handlers() {
+        entry.resolve(Arc::new(HandlerFnPlan(other)));
+    }
+    let stages = vec![plan.build_on("test", context)];
+    let handler = Rc::new(HandlerFn(handler));
+    Rc::new(Route::new("test", RouteBounds::default(), Arc::default(), stages, handler))
 }

@@ -60,7 +60,11 @@ impl Descriptors {
         let needs_more = !plan.upstreams.is_empty()
             || !plan.apps.is_empty()
             || !plan.programs.is_empty()
-            || plan.routes.iter().any(|route| matches!(route.handler.name(), "lua" | "app"));
+            || plan
+                .routes
+                .iter()
+                .flat_map(|route| route.handlers())
+                .any(|handler| matches!(handler.name(), "lua" | "app"));
         self.connections_where(needs_more)
     }
 

@@ -160,10 +160,37 @@ families! {
         "Attempts to obtain a certificate by ACME, by result: issued or failed.";
     RATE_LIMITED = "tidegate_rate_limited_total", Counter, Number, ["filter"],
         "Requests rejected by a rate limit.";
+    BANDWIDTH_PAUSES = "tidegate_bandwidth_pauses_total", Counter, Number, ["limit", "direction"],
+        "Pauses that a bandwidth limit made, by direction: request or response.";
+    CIRCUIT_STATE = "tidegate_circuit_breaker_state", Gauge, Number, ["circuit_breaker"],
+        "State of a circuit breaker: 0 is closed, 1 half open, 2 open.";
+    CIRCUIT_OPENED = "tidegate_circuit_breaker_opened_total", Counter, Number,
+        ["circuit_breaker"], "Times that a circuit breaker opened.";
+    CIRCUIT_REJECTED = "tidegate_circuit_breaker_rejected_total", Counter, Number,
+        ["circuit_breaker"], "Requests that an open circuit breaker rejected or gave its fallback.";
+    MIRRORED = "tidegate_mirror_requests_total", Counter, Number, ["mirror", "result"],
+        "Requests to be mirrored, by result of the copy: ok, failed, timeout, over_budget, \
+         body_too_large or body_incomplete.";
+    MIRROR_IN_FLIGHT = "tidegate_mirror_in_flight", Gauge, Number, ["mirror"],
+        "Copies of requests in flight.";
+    SPLIT_RESPONSES = "tidegate_split_responses_total", Counter, Number,
+        ["split", "variant", "class"], "Responses of a variant, by status class.";
+    SPLIT_DURATION = "tidegate_split_response_seconds", Histogram, Seconds, ["split", "variant"],
+        "Time to the head of a variant's response.";
+    CONCURRENCY_IN_FLIGHT = "tidegate_concurrency_in_flight", Gauge, Number, ["limit"],
+        "Requests in flight that a concurrency limit counts, by its name or route.";
+    CONCURRENCY_LIMIT = "tidegate_concurrency_limit", Gauge, Number, ["limit"],
+        "The adaptive concurrency limit now.";
+    CONCURRENCY_REJECTED = "tidegate_concurrency_rejected_total", Counter, Number, ["limit"],
+        "Requests rejected by a concurrency limit.";
+    FAULTS_INJECTED = "tidegate_faults_injected_total", Counter, Number, ["route", "fault"],
+        "Delays and errors injected by the filter fault, by kind: delay or abort.";
+    MOCKED = "tidegate_mock_responses_total", Counter, Number, ["route"],
+        "Responses made up by the filter mock.";
     STATE_ENTRIES = "tidegate_keyed_state_entries", Gauge, Number, ["state"],
-        "Keys stored by a rate limit now, by its name.";
+        "Keys stored by a limit now, by its name.";
     STATE_EVICTIONS = "tidegate_keyed_state_evictions_total", Counter, Number, ["state"],
-        "Keys evicted because the rate limit's `entries` was reached.";
+        "Keys evicted because the `entries` of a limit were reached.";
     COMPRESS_IN = "tidegate_compress_input_bytes_total", Counter, Bytes, ["coding"],
         "Bytes of response bodies before compression.";
     COMPRESS_OUT = "tidegate_compress_output_bytes_total", Counter, Bytes, ["coding"],

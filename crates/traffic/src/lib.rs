@@ -5,9 +5,27 @@
 //! ([`plugin::Shared`]). None owns a socket or takes an exclusive lock while a request runs, and
 //! everything that grows with clients has a bound.
 
+mod bandwidth;
+mod circuit_breaker;
+mod concurrency;
+mod fault;
+mod mirror;
+mod mock;
 mod rate_limit;
+mod share;
+mod split;
+mod state;
 
 use plugin::FilterKind;
 
 /// Every filter of this crate, by name.
-pub static ALL: &[FilterKind] = &[rate_limit::KIND];
+pub static ALL: &[FilterKind] = &[
+    bandwidth::KIND,
+    circuit_breaker::KIND,
+    concurrency::KIND,
+    fault::KIND,
+    mirror::KIND,
+    mock::KIND,
+    rate_limit::KIND,
+    split::KIND,
+];

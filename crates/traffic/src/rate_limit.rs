@@ -13,19 +13,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use message::{BegunField, Fault, FaultKind, Headers, Request, Response};
 use plugin::{
-    Filter, FilterKind, FilterPlan, Keyed, KeyedLimits, KeyedMetrics, MaybeFuture, Stage, Step,
-    WorkerContext, variables,
+    Filter, FilterKind, FilterPlan, Keyed, MaybeFuture, Stage, Step, WorkerContext, variables,
 };
 use settings::{Key, Node, Rate, Reader, Setting, Variable};
-use sha2::{Digest as _, Sha256};
 use telemetry::{CachePadded, Counter, LimitHit, WorkerMetrics, families};
 use wire::Known;
+
+use crate::state;
 
 pub(crate) const KIND: FilterKind =
     FilterKind { name: "rate_limit", schema: RateLimit::schema, read };
 
-/// Longer keys are stored as their SHA-256, so that an entry has a bounded size.
-const KEY_BYTES_MAX: usize = 64;
 /// A debt that exceeds the burst by more than this was made under another limit: the cached clocks
 /// of workers differ by less.
 const CLOCKS_DIFFER_NS: u64 = 1_000_000_000;
@@ -124,16 +122,13 @@ impl FilterPlan for RateLimitPlan {
     }
 
     fn build(&self, worker: &WorkerContext) -> Stage {
-        let limits = KeyedLimits { entries: self.0.entries as usize, changes: 0 };
         let name = self.0.name.as_deref().unwrap_or("default");
         let RateLimit { rate, .. } = self.0;
         let by_address = self.0.key.variable() == Some(&Variable::ClientIp);
         Stage::Filter(Rc::new(RateLimitFilter {
-            cells: worker.shared.get(self.counters(), || {
-                let entries = worker.telemetry.gauge(&families::STATE_ENTRIES, &[name]);
-                let evictions = worker.telemetry.counter(&families::STATE_EVICTIONS, &[name]);
-                Keyed::new(limits, KeyedMetrics { entries, evictions })
-            }),
+            cells: worker
+                .shared
+                .get(self.counters(), || state::keyed(&worker.telemetry, name, self.0.entries)),
             gcra: Gcra::new(rate, self.burst()),
             key: (!by_address).then(|| self.0.key.clone()),
             ipv6_mask: u128::MAX << (128 - u32::from(self.0.ipv6_prefix)),
@@ -222,18 +217,13 @@ impl Filter for RateLimitFilter {
 
 impl RateLimitFilter {
     fn take(&self, request: &Request, now_ns: u64) -> RateDecision {
-        let used = |key: &[u8]| {
-            self.cells.update(key, || AtomicU64::new(0), |cell| self.gcra.take(cell, now_ns))
-        };
+        let used = |key: &[u8]| state::with(&self.cells, key, |cell| self.gcra.take(cell, now_ns));
         match &self.key {
             None => match request.client_ip {
                 IpAddr::V4(address) => used(&address.octets()),
                 IpAddr::V6(address) => used(&(address.to_bits() & self.ipv6_mask).to_be_bytes()),
             },
-            Some(key) => {
-                let key = variables::key(key, request);
-                if key.len() > KEY_BYTES_MAX { used(&Sha256::digest(&*key)) } else { used(&key) }
-            }
+            Some(key) => used(&variables::key(key, request)),
         }
     }
 

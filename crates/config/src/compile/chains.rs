@@ -6,8 +6,8 @@ use plugin::FilterPlan;
 use settings::{Reader, Spanned};
 
 use super::caches;
-use crate::kinds::{FilterEntry, Kinds};
-use crate::records::Settings;
+use super::handlers::Declared;
+use crate::kinds::FilterEntry;
 
 /// A list of filters, and the parameters of the route's path that they want.
 #[derive(Clone, Default)]
@@ -37,7 +37,8 @@ struct Chain {
 }
 
 impl Chains {
-    pub(super) fn read(settings: &Settings, kinds: &Kinds, reader: &mut Reader<'_>) -> Self {
+    pub(super) fn read(declared: Declared<'_>, reader: &mut Reader<'_>) -> Self {
+        let settings = declared.settings;
         let mut entries = Vec::new();
         for (name, filters) in &settings.chains.entries {
             let mut list = FilterList::default();
@@ -48,7 +49,7 @@ impl Chains {
                             .error(inner.span, "a chain cannot hold another chain")
                             .help("list both where they are used");
                     }
-                    FilterEntry::Filter { .. } => filter(entry, settings, kinds, &mut list, reader),
+                    FilterEntry::Filter { .. } => filter(entry, declared, &mut list, reader),
                 }
             }
             entries.push(Chain { name: name.clone(), list, used: false });
@@ -60,14 +61,13 @@ impl Chains {
     pub(super) fn filters(
         &mut self,
         entries: &[FilterEntry],
-        settings: &Settings,
-        kinds: &Kinds,
+        declared: Declared<'_>,
         reader: &mut Reader<'_>,
     ) -> FilterList {
         let mut list = FilterList::default();
         for entry in entries {
             match entry {
-                FilterEntry::Filter { .. } => filter(entry, settings, kinds, &mut list, reader),
+                FilterEntry::Filter { .. } => filter(entry, declared, &mut list, reader),
                 FilterEntry::Chain(name) => {
                     match self.entries.iter_mut().find(|chain| chain.name == *name) {
                         Some(chain) => {
@@ -98,15 +98,15 @@ impl Chains {
 
 fn filter(
     entry: &FilterEntry,
-    all: &Settings,
-    kinds: &Kinds,
+    declared: Declared<'_>,
     list: &mut FilterList,
     reader: &mut Reader<'_>,
 ) {
     if let FilterEntry::Filter { name, settings } = entry {
-        let filter = kinds.filter(name, settings, reader);
+        let filter = declared.kinds.filter(name, settings, reader);
         if let Some(filter) = &filter {
-            caches::check_name(&**filter, all, reader);
+            caches::check_name(&**filter, declared.settings, reader);
+            declared.handlers_of(&**filter, reader);
         }
         list.filters.extend(filter);
         list.path_variables.extend(reader.take_path_variables());

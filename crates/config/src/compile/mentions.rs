@@ -21,7 +21,7 @@ pub(super) fn check(
 ) -> HashSet<String> {
     let of_routes = routes.iter().flat_map(|route| {
         let filters = route.plan.filters.iter().filter_map(|filter| filter.mentions());
-        filters.chain(route.plan.handler.mentions())
+        filters.chain(route.plan.handlers().filter_map(|handler| handler.mentions()))
     });
     let of_programs = programs.iter().map(|(_, program)| program.mentions());
     let all: Vec<&Mentions> = of_routes.chain(of_programs).collect();

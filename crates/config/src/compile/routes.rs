@@ -7,10 +7,10 @@ use plugin::FilterPlan;
 use router::{Router, Rule};
 use settings::{Reader, Report, Span, Spanned, quote};
 
+use super::caches;
 use super::chains::Chains;
 use super::check_name;
-use super::{apps, caches};
-use crate::kinds::Kinds;
+use super::handlers::Declared;
 use crate::records::{RouteSettings, Settings};
 use crate::server_plan::RoutePlan;
 
@@ -22,21 +22,21 @@ pub(super) struct Compiled {
 }
 
 pub(super) fn compile(
-    settings: &Settings,
-    declared: &apps::Apps,
-    kinds: &Kinds,
+    declared: Declared<'_>,
     chains: &mut Chains,
     reader: &mut Reader<'_>,
 ) -> (Option<Router>, Vec<Compiled>, Vec<Arc<dyn FilterPlan>>) {
+    let settings = declared.settings;
     let names = names(settings, reader);
     // Paths read so far (of matches) are none of a filter's business.
     reader.take_path_variables();
-    let defaults = chains.filters(&settings.defaults.filters, settings, kinds, reader);
+    let defaults = chains.filters(&settings.defaults.filters, declared, reader);
     let mut rules = Vec::new();
     let mut routes = Vec::new();
     for (route, name) in settings.routes.iter().zip(names) {
-        let own = chains.filters(&route.filters, settings, kinds, reader);
-        let handler = kinds.handler(&route.handler, reader);
+        let own = chains.filters(&route.filters, declared, reader);
+        let entry = &route.handler;
+        let handler = declared.handler(&entry.name, &entry.settings, reader);
         let of_handler = reader.take_path_variables();
         let wanted = defaults.path_variables.iter().chain(&own.path_variables).chain(&of_handler);
         check_path_variables(route, &name, wanted, reader.report());
@@ -52,13 +52,6 @@ pub(super) fn compile(
             });
         }
         let Some(handler) = handler else { continue };
-        if let Some(upstream) = handler.upstream()
-            && !settings.upstreams.names().any(|declared| declared == upstream.value)
-        {
-            let declared = settings.upstreams.names();
-            reader.report().dangling(upstream.span, "upstream", upstream, declared);
-        }
-        let handler = apps::resolve(handler, declared, settings, reader.report());
         let filters: Vec<_> = defaults.filters.iter().cloned().chain(own.filters).collect();
         caches::check_order(&filters, reader);
         routes.push(Compiled {

@@ -1,0 +1,347 @@
+//! The state of a circuit breaker and the window it counts requests in, shared by all workers.
+//!
+//! The state is one word, changed by compare-and-swap, so that of all workers exactly one opens the
+//! breaker and exactly as many probes pass as are set. Results are counted in ten buckets, each with
+//! the tick it belongs to: no bucket has to be cleared by a timer. Time is a parameter.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+const BUCKETS: u64 = 10;
+const RELAXED: Ordering = Ordering::Relaxed;
+
+/// When a breaker opens and closes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Thresholds {
+    pub(super) failure_ratio: f64,
+    pub(super) slow_ratio: f64,
+    pub(super) min_requests: u64,
+    pub(super) open_ms: u64,
+    pub(super) probes: u64,
+}
+
+/// The result of a request.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct CallResult {
+    pub(super) failed: bool,
+    pub(super) slow: bool,
+}
+
+/// Whether a request may pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Admission {
+    Pass,
+    /// It decides, with others, whether the breaker closes.
+    Probe,
+    Rejected {
+        wait_ms: u64,
+    },
+}
+
+/// What a result has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Transition {
+    Opened,
+    Closed,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BreakerState {
+    Closed,
+    Open {
+        until_ms: u64,
+    },
+    /// Probes that were sent, and those of them that succeeded.
+    HalfOpen {
+        sent: u64,
+        succeeded: u64,
+    },
+}
+
+impl BreakerState {
+    fn pack(self) -> u64 {
+        match self {
+            BreakerState::Closed => 0,
+            BreakerState::Open { until_ms } => 1 | until_ms << 2,
+            BreakerState::HalfOpen { sent, succeeded } => 2 | sent << 2 | succeeded << 32,
+        }
+    }
+
+    fn unpack(word: u64) -> BreakerState {
+        match word & 3 {
+            0 => BreakerState::Closed,
+            1 => BreakerState::Open { until_ms: word >> 2 },
+            _ => BreakerState::HalfOpen { sent: word >> 2 & 0x3fff_ffff, succeeded: word >> 32 },
+        }
+    }
+}
+
+pub(super) struct Breaker {
+    state: AtomicU64,
+    window: Window,
+}
+
+impl Breaker {
+    pub(super) fn new(window_ms: u64) -> Breaker {
+        Breaker { state: AtomicU64::new(0), window: Window::new(window_ms) }
+    }
+
+    pub(super) fn state(&self) -> BreakerState {
+        BreakerState::unpack(self.state.load(RELAXED))
+    }
+
+    fn change(&self, from: BreakerState, to: BreakerState) -> bool {
+        self.state.compare_exchange(from.pack(), to.pack(), RELAXED, RELAXED).is_ok()
+    }
+
+    pub(super) fn admit(&self, now_ms: u64, thresholds: &Thresholds) -> Admission {
+        loop {
+            let state = self.state();
+            let next = match state {
+                BreakerState::Closed => return Admission::Pass,
+                BreakerState::Open { until_ms } if now_ms < until_ms => {
+                    return Admission::Rejected { wait_ms: until_ms - now_ms };
+                }
+                BreakerState::Open { .. } => BreakerState::HalfOpen { sent: 1, succeeded: 0 },
+                BreakerState::HalfOpen { sent, succeeded } if sent < thresholds.probes => {
+                    BreakerState::HalfOpen { sent: sent + 1, succeeded }
+                }
+                BreakerState::HalfOpen { .. } => return Admission::Rejected { wait_ms: 1 },
+            };
+            if self.change(state, next) {
+                return Admission::Probe;
+            }
+        }
+    }
+
+    /// Takes in the result of a request that passed; results that come after the breaker has opened
+    /// change nothing.
+    pub(super) fn ended(
+        &self,
+        result: CallResult,
+        now_ms: u64,
+        thresholds: &Thresholds,
+    ) -> Option<Transition> {
+        if self.state() != BreakerState::Closed {
+            return None;
+        }
+        self.window.record(result, now_ms);
+        if result == CallResult::default() || !self.window.exceeds(now_ms, thresholds) {
+            return None;
+        }
+        let until_ms = now_ms + thresholds.open_ms;
+        let opened = self.change(BreakerState::Closed, BreakerState::Open { until_ms });
+        opened.then_some(Transition::Opened)
+    }
+
+    /// Takes in the result of a probe; `None` if it had none, because its client went away.
+    pub(super) fn probe_ended(
+        &self,
+        result: Option<CallResult>,
+        now_ms: u64,
+        thresholds: &Thresholds,
+    ) -> Option<Transition> {
+        loop {
+            let state = self.state();
+            let BreakerState::HalfOpen { sent, succeeded } = state else { return None };
+            let (next, transition) = match result {
+                None => (BreakerState::HalfOpen { sent: sent.saturating_sub(1), succeeded }, None),
+                Some(result) if result.failed || result.slow => {
+                    let until_ms = now_ms + thresholds.open_ms;
+                    (BreakerState::Open { until_ms }, Some(Transition::Opened))
+                }
+                Some(_) if succeeded + 1 >= thresholds.probes => {
+                    self.window.forget(now_ms);
+                    (BreakerState::Closed, Some(Transition::Closed))
+                }
+                Some(_) => (BreakerState::HalfOpen { sent, succeeded: succeeded + 1 }, None),
+            };
+            if self.change(state, next) {
+                return transition;
+            }
+        }
+    }
+}
+
+/// Results of the last time.
+struct Window {
+    tick_ms: u64,
+    /// Results before this tick do not count.
+    since: AtomicU64,
+    failed: [Bucket; BUCKETS as usize],
+    slow: [Bucket; BUCKETS as usize],
+}
+
+/// A tick of 24 bits, a count of results and a count of bad ones of 20 bits each. A bucket that is
+/// full counts no more: its ratio does not change.
+#[derive(Default)]
+struct Bucket(AtomicU64);
+
+const COUNT_MAX: u64 = 0xf_ffff;
+const TICK_MASK: u64 = 0xff_ffff;
+
+impl Bucket {
+    fn count(&self, tick: u64, bad: bool) {
+        let mut word = self.0.load(RELAXED);
+        loop {
+            let base = if word >> 40 == tick & TICK_MASK { word } else { (tick & TICK_MASK) << 40 };
+            if base >> 20 & COUNT_MAX == COUNT_MAX {
+                return;
+            }
+            let next = base + (1 << 20) + u64::from(bad);
+            match self.0.compare_exchange_weak(word, next, RELAXED, RELAXED) {
+                Ok(_) => return,
+                Err(newer) => word = newer,
+            }
+        }
+    }
+
+    /// The results and the bad ones of a tick.
+    fn counts(&self, tick: u64) -> (u64, u64) {
+        let word = self.0.load(RELAXED);
+        match word >> 40 == tick & TICK_MASK {
+            true => (word >> 20 & COUNT_MAX, word & COUNT_MAX),
+            false => (0, 0),
+        }
+    }
+}
+
+impl Window {
+    fn new(window_ms: u64) -> Window {
+        Window {
+            tick_ms: (window_ms / BUCKETS).max(1),
+            since: AtomicU64::new(0),
+            failed: Default::default(),
+            slow: Default::default(),
+        }
+    }
+
+    fn record(&self, result: CallResult, now_ms: u64) {
+        let tick = now_ms / self.tick_ms;
+        let at = (tick % BUCKETS) as usize;
+        self.failed[at].count(tick, result.failed);
+        self.slow[at].count(tick, result.slow);
+    }
+
+    fn forget(&self, now_ms: u64) {
+        self.since.store(now_ms / self.tick_ms, RELAXED);
+    }
+
+    fn exceeds(&self, now_ms: u64, thresholds: &Thresholds) -> bool {
+        let now = now_ms / self.tick_ms;
+        let oldest = (now + 1).saturating_sub(BUCKETS).max(self.since.load(RELAXED));
+        let sum = |buckets: &[Bucket]| {
+            (oldest..=now).fold((0, 0), |(all, bad), tick| {
+                let (more, more_bad) = buckets[(tick % BUCKETS) as usize].counts(tick);
+                (all + more, bad + more_bad)
+            })
+        };
+        let above = |(all, bad): (u64, u64), ratio: f64| {
+            all >= thresholds.min_requests && bad > 0 && bad as f64 >= ratio * all as f64
+        };
+        above(sum(&self.failed), thresholds.failure_ratio)
+            || above(sum(&self.slow), thresholds.slow_ratio)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const THRESHOLDS: Thresholds = Thresholds {
+        failure_ratio: 0.5,
+        slow_ratio: 0.8,
+        min_requests: 20,
+        open_ms: 5_000,
+        probes: 3,
+    };
+    const OK: CallResult = CallResult { failed: false, slow: false };
+    const FAILED: CallResult = CallResult { failed: true, slow: false };
+    const SLOW: CallResult = CallResult { failed: false, slow: true };
+
+    fn run(breaker: &Breaker, results: &[(CallResult, usize)], now_ms: u64) -> Option<Transition> {
+        let all = results.iter().flat_map(|(result, count)| std::iter::repeat_n(*result, *count));
+        all.filter_map(|result| breaker.ended(result, now_ms, &THRESHOLDS)).last()
+    }
+
+    fn opened(results: &[(CallResult, usize)]) -> bool {
+        run(&Breaker::new(10_000), results, 1_000) == Some(Transition::Opened)
+    }
+
+    #[test]
+    fn ratios_and_the_minimum_of_requests_open_it() {
+        assert!(opened(&[(OK, 10), (FAILED, 10)]));
+        assert!(!opened(&[(OK, 11), (FAILED, 10)]));
+        assert!(!opened(&[(FAILED, 19)]));
+        assert!(opened(&[(OK, 4), (SLOW, 16)]));
+        assert!(!opened(&[(OK, 5), (SLOW, 15)]));
+    }
+
+    #[test]
+    fn results_leave_the_window() {
+        let breaker = Breaker::new(10_000);
+        assert_eq!(run(&breaker, &[(FAILED, 19)], 1_000), None);
+        assert_eq!(run(&breaker, &[(FAILED, 1)], 11_000), None);
+        assert_eq!(run(&breaker, &[(FAILED, 18)], 20_999), None);
+        assert_eq!(run(&breaker, &[(FAILED, 1)], 20_999), Some(Transition::Opened));
+    }
+
+    #[test]
+    fn an_open_breaker_rejects_and_then_sends_probes() {
+        let breaker = Breaker::new(10_000);
+        run(&breaker, &[(FAILED, 20)], 1_000);
+        assert_eq!(breaker.admit(1_000, &THRESHOLDS), Admission::Rejected { wait_ms: 5_000 });
+        // Results of requests that were in flight change nothing.
+        assert_eq!(run(&breaker, &[(FAILED, 20)], 2_000), None);
+        let admit = || breaker.admit(6_000, &THRESHOLDS);
+        assert_eq!([admit(), admit(), admit()], [Admission::Probe; 3]);
+        assert_eq!(admit(), Admission::Rejected { wait_ms: 1 });
+        // The place of a probe without a result is free again.
+        assert_eq!(breaker.probe_ended(None, 6_000, &THRESHOLDS), None);
+        assert_eq!(admit(), Admission::Probe);
+        let end = |result| breaker.probe_ended(Some(result), 6_000, &THRESHOLDS);
+        assert_eq!([end(OK), end(OK), end(OK)], [None, None, Some(Transition::Closed)]);
+        assert_eq!(admit(), Admission::Pass);
+        // The failures that opened it do not open it again.
+        assert_eq!(run(&breaker, &[(FAILED, 19)], 6_000), None);
+        assert_eq!(run(&breaker, &[(FAILED, 1)], 6_000), Some(Transition::Opened));
+    }
+
+    #[test]
+    fn a_probe_that_fails_opens_it_again() {
+        for bad in [FAILED, SLOW] {
+            let breaker = Breaker::new(10_000);
+            run(&breaker, &[(FAILED, 20)], 1_000);
+            assert_eq!(breaker.admit(6_000, &THRESHOLDS), Admission::Probe);
+            let ended = breaker.probe_ended(Some(bad), 7_000, &THRESHOLDS);
+            assert_eq!(ended, Some(Transition::Opened));
+            assert_eq!(breaker.state(), BreakerState::Open { until_ms: 12_000 });
+        }
+    }
+
+    #[test]
+    fn workers_open_it_once_and_share_the_probes() {
+        let breaker = Breaker::new(10_000);
+        let threads = |work: &(dyn Fn() -> usize + Sync)| -> usize {
+            std::thread::scope(|scope| {
+                let workers: Vec<_> = (0..4).map(|_| scope.spawn(work)).collect();
+                workers.into_iter().map(|worker| worker.join().unwrap()).sum()
+            })
+        };
+        let opened = threads(&|| {
+            (0..1000).filter_map(|_| breaker.ended(FAILED, 1_000, &THRESHOLDS)).count()
+        });
+        assert_eq!(opened, 1);
+        let is_probe = |_: &i32| breaker.admit(9_000, &THRESHOLDS) == Admission::Probe;
+        let probes = threads(&|| (0..1000).filter(is_probe).count());
+        assert_eq!(probes, 3);
+    }
+
+    #[test]
+    fn a_full_bucket_counts_no_more() {
+        let bucket = Bucket(AtomicU64::new(7 << 40 | COUNT_MAX << 20 | 5));
+        bucket.count(7, true);
+        assert_eq!(bucket.counts(7), (COUNT_MAX, 5));
+        bucket.count(8, true);
+        assert_eq!((bucket.counts(7), bucket.counts(8)), ((0, 0), (1, 1)));
+    }
+}

@@ -1,0 +1,305 @@
+//! Templates with generators: `{path.id}` is a variable as everywhere, `{random.int 1 100}` is made
+//! up for each response.
+
+use std::cell::Cell;
+use std::fmt::Write;
+use std::hash::{BuildHasher, RandomState};
+
+use message::Request;
+use plugin::variables;
+use settings::{
+    Node, Part, Reader, Scalar, Schema, SchemaBuilder, Setting, Template, Value, nearest,
+};
+
+const WORDS: [&str; 16] = [
+    "amber", "basin", "cedar", "delta", "ember", "fjord", "grove", "harbour", "island", "jetty",
+    "kelp", "lagoon", "marsh", "ocean", "pier", "quay",
+];
+const FIRST_NAMES: [&str; 8] =
+    ["Ada", "Alan", "Barbara", "Dennis", "Edsger", "Grace", "Ken", "Radia"];
+const LAST_NAMES: [&str; 8] =
+    ["Allen", "Hopper", "Kay", "Knuth", "Liskov", "Lovelace", "Perlman", "Turing"];
+/// What may follow `random.`.
+const GENERATORS: [&str; 11] =
+    ["int", "float", "bool", "uuid", "hex", "word", "name", "email", "phone", "of", "time"];
+/// Longest `{random.hex N}`.
+const HEX_DIGITS_MAX: usize = 256;
+const YEAR_SECS: u64 = 365 * 86_400;
+
+/// Text with variables and generators.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct MockTemplate(Vec<Piece>);
+
+#[derive(Clone, Debug, PartialEq)]
+enum Piece {
+    Template(Template),
+    Generator(Generator),
+}
+
+/// What is made up.
+#[derive(Clone, Debug, PartialEq)]
+enum Generator {
+    Int(i64, i64),
+    Float(f64, f64),
+    Bool,
+    Uuid,
+    Hex(usize),
+    Word,
+    Name,
+    Email,
+    Phone,
+    Of(Vec<String>),
+    Time,
+}
+
+/// What is done to the values of variables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Escape {
+    None,
+    /// As the inside of a string of JSON (RFC 8259 7).
+    Json,
+}
+
+impl MockTemplate {
+    pub(super) fn text(text: &str) -> MockTemplate {
+        MockTemplate(vec![Piece::Template(Template::literal(text))])
+    }
+
+    /// Returns the text if nothing in it varies.
+    pub(super) fn literal(&self) -> Option<&str> {
+        match self.0.as_slice() {
+            [] => Some(""),
+            [Piece::Template(template)] => template.as_literal(),
+            _ => None,
+        }
+    }
+
+    /// Adds the filled-in text to a buffer.
+    pub(super) fn append(
+        &self,
+        request: &Request,
+        random: &Random,
+        escape: Escape,
+        out: &mut Vec<u8>,
+    ) {
+        for piece in &self.0 {
+            match piece {
+                Piece::Generator(generator) => {
+                    let mut text = String::new();
+                    generator.write(random, &mut text);
+                    append_value(text.as_bytes(), escape, out);
+                }
+                Piece::Template(template) => {
+                    for part in &template.parts {
+                        match part {
+                            Part::Text(text) => out.extend_from_slice(text.as_bytes()),
+                            Part::Var(variable) => {
+                                append_value(&variables::value(variable, request), escape, out);
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn append_value(value: &[u8], escape: Escape, out: &mut Vec<u8>) {
+    if escape == Escape::None {
+        return out.extend_from_slice(value);
+    }
+    // JSON is UTF-8: other bytes become the replacement character.
+    for c in String::from_utf8_lossy(value).chars() {
+        match c {
+            '"' | '\\' => out.extend_from_slice(&[b'\\', c as u8]),
+            c if c < ' ' => out.extend_from_slice(format!("\\u{:04x}", c as u32).as_bytes()),
+            c => out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes()),
+        }
+    }
+}
+
+impl Setting for MockTemplate {
+    fn schema(builder: &mut SchemaBuilder) -> Schema {
+        Template::schema(builder)
+    }
+
+    fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        let scalar = reader.scalar(node, "text, perhaps with variables such as {host}")?;
+        let mut pieces = Vec::new();
+        let mut rest = scalar.text.as_str();
+        while let Some(at) = find_generator(rest) {
+            let (before, generator) = rest.split_at(at);
+            let inside = &generator["{random.".len()..];
+            let Some((written, after)) = inside.split_once('}') else { break };
+            pieces.extend(template(before, node, scalar, reader)?);
+            match Generator::parse(written) {
+                Ok(generator) => pieces.push(Piece::Generator(generator)),
+                Err(why) => {
+                    reader
+                        .error(node.span, why)
+                        .help(format!("the generators are {}", GENERATORS.join(", ")));
+                    return None;
+                }
+            }
+            rest = after;
+        }
+        pieces.extend(template(rest, node, scalar, reader)?);
+        Some(MockTemplate(pieces))
+    }
+}
+
+/// The piece before a generator, read as every other template.
+fn template(
+    text: &str,
+    node: &Node,
+    scalar: &Scalar,
+    reader: &mut Reader<'_>,
+) -> Option<Option<Piece>> {
+    if text.is_empty() {
+        return Some(None);
+    }
+    let value = Value::Scalar(Scalar { text: text.to_owned(), ..scalar.clone() });
+    let template = Template::read(&Node { value, span: node.span }, reader)?;
+    Some(Some(Piece::Template(template)))
+}
+
+/// The position of `{random.`, not of `{{random.`, which is text.
+fn find_generator(text: &str) -> Option<usize> {
+    let mut at = 0;
+    while let Some(brace) = text[at..].find('{') {
+        let here = at + brace;
+        if text[here..].starts_with("{{") {
+            at = here + 2;
+        } else if text[here..].starts_with("{random.") {
+            return Some(here);
+        } else {
+            at = here + 1;
+        }
+    }
+    None
+}
+
+impl Generator {
+    fn parse(written: &str) -> Result<Generator, String> {
+        let (name, given) = written.split_once(' ').unwrap_or((written, ""));
+        let bad = |wanted: &str| format!("{{random.{written}}} is not {{random.{wanted}}}");
+        let none = |generator: Generator| match given {
+            "" => Ok(generator),
+            _ => Err(bad(name)),
+        };
+        let two = || given.split_once(' ');
+        match name {
+            "int" => {
+                let parse =
+                    |(low, high): (&str, &str)| Some((low.parse().ok()?, high.parse().ok()?));
+                let range = two().and_then(parse).filter(|(low, high): &(i64, i64)| low <= high);
+                range.map(|(low, high)| Generator::Int(low, high)).ok_or_else(|| bad("int 1 100"))
+            }
+            "float" => {
+                let parse =
+                    |(low, high): (&str, &str)| Some((low.parse().ok()?, high.parse().ok()?));
+                let valid = |(low, high): &(f64, f64)| low <= high && (high - low).is_finite();
+                let range = two().and_then(parse).filter(valid);
+                range.map(|(low, high)| Generator::Float(low, high)).ok_or_else(|| bad("float 0 1"))
+            }
+            "hex" => match given.parse() {
+                Ok(digits) if (1..=HEX_DIGITS_MAX).contains(&digits) => Ok(Generator::Hex(digits)),
+                _ => Err(bad("hex 16")),
+            },
+            "of" => match given {
+                "" => Err(bad("of red|green")),
+                list => Ok(Generator::Of(list.split('|').map(str::to_owned).collect())),
+            },
+            "bool" => none(Generator::Bool),
+            "uuid" => none(Generator::Uuid),
+            "word" => none(Generator::Word),
+            "name" => none(Generator::Name),
+            "email" => none(Generator::Email),
+            "phone" => none(Generator::Phone),
+            "time" => none(Generator::Time),
+            _ => {
+                let near = nearest(name, GENERATORS.iter().copied());
+                let meant = near.map(|near| format!(", did you mean \"random.{near}\"?"));
+                let meant = meant.unwrap_or_default();
+                Err(format!("unknown generator \"random.{name}\"{meant}"))
+            }
+        }
+    }
+
+    fn write(&self, random: &Random, out: &mut String) {
+        // Writing to a string cannot fail.
+        let _ = match self {
+            Generator::Int(low, high) => {
+                let count = high.abs_diff(*low).saturating_add(1);
+                write!(out, "{}", low.wrapping_add_unsigned(random.below(count)))
+            }
+            Generator::Float(low, high) => {
+                write!(out, "{:.3}", low + (high - low) * random.fraction())
+            }
+            Generator::Bool => write!(out, "{}", random.below(2) == 0),
+            Generator::Uuid => {
+                let (high, low) = (random.next(), random.next());
+                let (time, version) = (high >> 32, high >> 16 & 0xffff);
+                // Version 4 and its variant (RFC 9562 5.4).
+                let (random_a, variant) = (high & 0xfff | 0x4000, low >> 48 & 0x3fff | 0x8000);
+                write!(
+                    out,
+                    "{time:08x}-{version:04x}-{random_a:04x}-{variant:04x}-{:012x}",
+                    low & 0xffff_ffff_ffff
+                )
+            }
+            Generator::Hex(digits) => {
+                out.extend(
+                    (0..*digits).filter_map(|_| char::from_digit(random.below(16) as u32, 16)),
+                );
+                Ok(())
+            }
+            Generator::Word => write!(out, "{}", random.one(&WORDS)),
+            Generator::Name => {
+                write!(out, "{} {}", random.one(&FIRST_NAMES), random.one(&LAST_NAMES))
+            }
+            // A domain and numbers that belong to nobody (RFC 2606; reserved for fiction).
+            Generator::Email => {
+                write!(out, "{}{}@example.com", random.one(&WORDS), random.below(1000))
+            }
+            Generator::Phone => write!(out, "+1-555-01{:02}", random.below(100)),
+            Generator::Of(list) => write!(out, "{}", random.one(list)),
+            Generator::Time => {
+                let secs = net::clock::wall_secs().saturating_sub(random.below(YEAR_SECS));
+                let time =
+                    i64::try_from(secs).ok().and_then(|s| jiff::Timestamp::from_second(s).ok());
+                write!(out, "{}", time.unwrap_or_default())
+            }
+        };
+    }
+}
+
+/// Numbers that look random; none is a secret (SplitMix64).
+pub(super) struct Random(Cell<u64>);
+
+impl Random {
+    pub(super) fn new() -> Random {
+        Random(Cell::new(RandomState::new().hash_one(0)))
+    }
+
+    fn next(&self) -> u64 {
+        let at = self.0.get().wrapping_add(0x9e37_79b9_7f4a_7c15);
+        self.0.set(at);
+        let bits = (at ^ (at >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        bits ^ (bits >> 31)
+    }
+
+    fn below(&self, count: u64) -> u64 {
+        (u128::from(self.next()) * u128::from(count) >> 64) as u64
+    }
+
+    /// From 0 to 1.
+    fn fraction(&self) -> f64 {
+        self.next() as f64 / u64::MAX as f64
+    }
+
+    fn one<'l, T>(&self, list: &'l [T]) -> &'l T {
+        &list[self.below(list.len() as u64) as usize]
+    }
+}
