@@ -65,6 +65,7 @@ pages! {
     recipe_wordpress = "docs/guide/recipes/wordpress.md";
     routing = "docs/guide/routing.md";
     streams = "docs/guide/streams.md";
+    traffic = "docs/guide/traffic.md";
     transformation = "docs/guide/transformation.md";
     upstreams = "docs/guide/upstreams.md";
 }

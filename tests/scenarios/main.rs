@@ -53,6 +53,7 @@ mod streams;
 mod targets;
 mod timeouts;
 mod tls;
+mod traffic;
 mod tunnel;
 mod unknown_host;
 mod unread_bodies;

@@ -84,7 +84,6 @@ fault_kinds! {
     RateLimited = "rate_limited" Client 429 Never CloseReason::Malformed;
     InvalidContent = "invalid_content" Client 400 Never CloseReason::Malformed;
     UnsupportedContent = "unsupported_content" Client 415 Never CloseReason::Malformed;
-    QuotaExhausted = "quota_exhausted" Client 429 Never CloseReason::Malformed;
     PreconditionFailed = "precondition_failed" Client 412 Never CloseReason::Malformed;
     RangeNotSatisfiable = "range_not_satisfiable" Client 416 Never CloseReason::Malformed;
     InvalidTarget = "invalid_target" Client 400 Never CloseReason::Malformed;

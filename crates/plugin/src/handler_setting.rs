@@ -1,7 +1,7 @@
 //! A handler among the settings of a filter: a variant of `split`, a fallback, a mirror's target.
 //!
-//! A filter does not know which handlers exist. It reads the entry as it is written; `config`, which
-//! knows every kind, then reads the handler itself ([`crate::FilterPlan::handlers`]).
+//! A filter does not know which handlers exist. It reads the entry as it is written; `config`,
+//! which knows every kind, then reads the handler itself ([`crate::FilterPlan::handlers`]).
 
 use std::fmt;
 use std::rc::Rc;

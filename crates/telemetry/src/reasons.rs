@@ -142,7 +142,6 @@ table! {
             "more client connections than file descriptors, or no descriptor left";
         Rate, "rate", Client, "rejected by a rate limit (429)";
         InFlight, "in_flight", Ours, "rejected by a concurrency limit";
-        Quota, "quota", Client, "rejected by a quota (429)";
         Pipeline, "pipeline", Client, "more pipelined bytes than are buffered";
         Streams, "streams", Client, "more HTTP/2 streams at once than `limits.streams`";
         RapidReset, "rapid_reset", Client, "too many HTTP/2 requests were cancelled";

@@ -1,8 +1,8 @@
 //! `bandwidth`: how fast bodies of requests and responses are passed on.
 //!
 //! A body is cut into pieces, and each piece is charged to a cell that holds the time at which all
-//! pieces so far are paid back at the rate: the same algorithm as `rate_limit`. A body whose cell is
-//! too far ahead is not read until then, which holds back its sender.
+//! pieces so far are paid back at the rate: the same algorithm as `rate_limit`. A body whose cell
+//! is too far ahead is not read until then, which holds back its sender.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use plugin::{
 use settings::{Key, Node, Reader, Setting, Size};
 use telemetry::{CachePadded, Counter, families};
 
-use crate::state;
+use crate::keyed_state;
 
 pub(crate) const KIND: FilterKind =
     FilterKind { name: "bandwidth", schema: Bandwidth::schema, read };
@@ -95,10 +95,10 @@ impl FilterPlan for BandwidthPlan {
             let cells = key.clone().map(|key| {
                 let identity =
                     CellsKey { name: name.to_owned(), direction, rate, key, entries: *entries };
-                worker.shared.get(identity, || state::keyed(telemetry, name, *entries))
+                worker.shared.get(identity, || keyed_state::table(telemetry, name, *entries))
             });
             Some(Direction {
-                pace: Pace::new(rate, burst.bytes()),
+                rate: BodyRate::new(rate, burst.bytes()),
                 burst_bytes: burst.bytes(),
                 cells,
                 pauses: telemetry.worker_counter(
@@ -132,7 +132,7 @@ struct BandwidthFilter {
 }
 
 struct Direction {
-    pace: Pace,
+    rate: BodyRate,
     burst_bytes: u64,
     cells: Option<Arc<Keyed<Arc<AtomicU64>>>>,
     pauses: Arc<CachePadded<Counter>>,
@@ -140,18 +140,18 @@ struct Direction {
 
 /// The rate and the burst as times.
 #[derive(Clone, Copy, Debug)]
-struct Pace {
+struct BodyRate {
     bytes_per_s: u64,
     burst_ns: u64,
     piece_bytes: u64,
 }
 
-impl Pace {
-    fn new(bytes_per_s: u64, burst: u64) -> Pace {
+impl BodyRate {
+    fn new(bytes_per_s: u64, burst: u64) -> BodyRate {
         let piece_bytes = (bytes_per_s / 16).clamp(PIECE_BYTES_MIN, PIECE_BYTES_MAX);
-        let mut pace = Pace { bytes_per_s, burst_ns: 0, piece_bytes };
-        pace.burst_ns = pace.time_of(burst);
-        pace
+        let mut body_rate = BodyRate { bytes_per_s, burst_ns: 0, piece_bytes };
+        body_rate.burst_ns = body_rate.time_of(burst);
+        body_rate
     }
 
     /// Nanoseconds in which so many bytes pass at the rate.
@@ -177,7 +177,7 @@ impl Pace {
 }
 
 impl Direction {
-    /// Puts a body at the pace of this direction.
+    /// Puts a body at the rate of this direction.
     fn limit(&self, key: Option<&Key>, request: &Request, body: &mut Body) {
         let length = body.length();
         let alone = self.cells.is_none();
@@ -186,15 +186,15 @@ impl Direction {
         }
         let cell = match (&self.cells, key) {
             (Some(cells), Some(key)) => {
-                state::with(cells, &variables::key(key, request), Arc::clone)
+                keyed_state::with(cells, &variables::key(key, request), Arc::clone)
             }
             _ => Arc::default(),
         };
-        *body = Body::stream(PacedBody {
+        *body = Body::stream(LimitedBody {
             body: std::mem::take(body).owned(),
             rest: None,
             cell,
-            pace: self.pace,
+            rate: self.rate,
             timer: Timer::new(),
             charged: None,
             pauses: self.pauses.clone(),
@@ -232,23 +232,23 @@ impl Filter for BandwidthFilter {
     }
 }
 
-/// A body at a pace.
-struct PacedBody {
+/// A body at a rate.
+struct LimitedBody {
     body: Body,
     /// The rest of a frame that was cut.
     rest: Option<Frame>,
     cell: Arc<AtomicU64>,
-    pace: Pace,
+    rate: BodyRate,
     timer: Timer,
     /// The next piece, and when it may pass.
     charged: Option<(Frame, u64)>,
     pauses: Arc<CachePadded<Counter>>,
 }
 
-impl PacedBody {
+impl LimitedBody {
     /// Cuts a piece off a frame; returns its length too.
     fn cut(&mut self, frame: Frame) -> (Frame, u64) {
-        let most = self.pace.piece_bytes;
+        let most = self.rate.piece_bytes;
         let (piece, rest, bytes) = match frame {
             Frame::Data(mut data) if data.len() as u64 > most => {
                 let piece = data.split_to(most as usize);
@@ -274,7 +274,7 @@ impl PacedBody {
     }
 }
 
-impl BodyStream for PacedBody {
+impl BodyStream for LimitedBody {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, Fault>>> {
         let now_ns = clock::now_us() * 1000;
         if self.charged.is_none() {
@@ -286,7 +286,7 @@ impl BodyStream for PacedBody {
                 },
             };
             let (piece, bytes) = self.cut(frame);
-            let at_ns = self.pace.charge(&self.cell, now_ns, bytes);
+            let at_ns = self.rate.charge(&self.cell, now_ns, bytes);
             if at_ns > now_ns {
                 self.pauses.inc();
                 self.timer.set_precise_at(Moment::from_ms(at_ns.div_ceil(1_000_000)));

@@ -18,7 +18,7 @@ use plugin::{
 use settings::{Key, Node, Percent, Reader, Setting};
 use telemetry::{CachePadded, Counter, Gauge, LimitHit, SharedGauge, WorkerMetrics, families};
 
-use crate::state;
+use crate::keyed_state;
 use gradient::{Gradient, LimitRange};
 
 pub(crate) const KIND: FilterKind =
@@ -140,7 +140,7 @@ impl FilterPlan for ConcurrencyPlan {
                 Some(key) => {
                     let counts = worker
                         .shared
-                        .get(identity, || state::keyed(telemetry, name, settings.entries));
+                        .get(identity, || keyed_state::table(telemetry, name, settings.entries));
                     Counted::ByKey(key.clone(), counts)
                 }
             },
@@ -215,7 +215,7 @@ impl Filter for ConcurrencyFilter {
             Counted::Together(counting) => self.acquire(counting, limit),
             Counted::ByKey(key, counts) => {
                 let key = variables::key(key, request);
-                state::with(counts, &key, |counting| self.acquire(counting, limit))
+                keyed_state::with(counts, &key, |counting| self.acquire(counting, limit))
             }
         };
         let Some(permit) = permit else {

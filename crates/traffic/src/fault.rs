@@ -1,6 +1,7 @@
 //! `fault`: delays and errors on purpose, to test what clients do about them.
 //!
-//! Which requests are delayed and which fail are two independent decisions, each exact in its share.
+//! Which requests are delayed and which fail are two independent decisions, each exact in its
+//! share.
 
 use std::rc::Rc;
 use std::sync::Arc;

@@ -9,12 +9,12 @@ mod bandwidth;
 mod circuit_breaker;
 mod concurrency;
 mod fault;
+mod keyed_state;
 mod mirror;
 mod mock;
 mod rate_limit;
 mod share;
 mod split;
-mod state;
 
 use plugin::FilterKind;
 

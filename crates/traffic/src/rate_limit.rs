@@ -19,7 +19,7 @@ use settings::{Key, Node, Rate, Reader, Setting, Variable};
 use telemetry::{CachePadded, Counter, LimitHit, WorkerMetrics, families};
 use wire::Known;
 
-use crate::state;
+use crate::keyed_state;
 
 pub(crate) const KIND: FilterKind =
     FilterKind { name: "rate_limit", schema: RateLimit::schema, read };
@@ -126,9 +126,9 @@ impl FilterPlan for RateLimitPlan {
         let RateLimit { rate, .. } = self.0;
         let by_address = self.0.key.variable() == Some(&Variable::ClientIp);
         Stage::Filter(Rc::new(RateLimitFilter {
-            cells: worker
-                .shared
-                .get(self.counters(), || state::keyed(&worker.telemetry, name, self.0.entries)),
+            cells: worker.shared.get(self.counters(), || {
+                keyed_state::table(&worker.telemetry, name, self.0.entries)
+            }),
             gcra: Gcra::new(rate, self.burst()),
             key: (!by_address).then(|| self.0.key.clone()),
             ipv6_mask: u128::MAX << (128 - u32::from(self.0.ipv6_prefix)),
@@ -217,7 +217,8 @@ impl Filter for RateLimitFilter {
 
 impl RateLimitFilter {
     fn take(&self, request: &Request, now_ns: u64) -> RateDecision {
-        let used = |key: &[u8]| state::with(&self.cells, key, |cell| self.gcra.take(cell, now_ns));
+        let used =
+            |key: &[u8]| keyed_state::with(&self.cells, key, |cell| self.gcra.take(cell, now_ns));
         match &self.key {
             None => match request.client_ip {
                 IpAddr::V4(address) => used(&address.octets()),

@@ -1,9 +1,9 @@
 //! Selects an exact share of the requests.
 //!
-//! A sequence of points spreads over the numbers from 0 to 2^64 with the step of a golden ratio: any
-//! part of that range gets its share of every run of requests, to within a few, on each worker by
-//! itself. Random points would miss the share by their square root, and every tenth request would
-//! follow what clients do every tenth time.
+//! A sequence of points spreads over the numbers from 0 to 2^64 with the step of a golden ratio:
+//! any part of that range gets its share of every run of requests, to within a few, on each worker
+//! by itself. Random points would miss the share by their square root, and every tenth request
+//! would follow what clients do every tenth time.
 
 use std::cell::Cell;
 use std::hash::{BuildHasher, RandomState};

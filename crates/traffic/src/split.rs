@@ -1,9 +1,9 @@
 //! `split`: requests go to one of several variants, each with its handler, by weight.
 //!
 //! Which one is a pure function of a point and of the weights at that time. The point is the next
-//! of an even sequence, so that shares are exact ([`Spread`]), or that of the request's key, so that
-//! a client keeps its variant. The variants lie on the range of points in the order written: a
-//! ramp moves the boundaries and only the keys between their old and new places.
+//! of an even sequence, so that shares are exact ([`Spread`]), or that of the request's key, so
+//! that a client keeps its variant. The variants lie on the range of points in the order written:
+//! a ramp moves the boundaries and only the keys between their old and new places.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -87,7 +87,8 @@ struct Ramp {
 enum Sticky {
     /// A cookie with this name, which the response to the first request sets to the variant.
     Cookie(String),
-    /// The same variant for the same text, on every gateway: `client_ip`, `consumer`, `header.x-user`.
+    /// The same variant for the same text, on every gateway: `client_ip`, `consumer`,
+    /// `header.x-user`.
     Key(Key),
 }
 
@@ -112,10 +113,7 @@ fn check(settings: &Split, node: &Node, reader: &mut Reader<'_>) {
             reader.error(variant.name.span, why);
         }
     }
-    let weighs = |variant: &Variant| {
-        variant.weight > 0 && variant.ramp.as_ref().is_none_or(|ramp| ramp.weight > 0)
-    };
-    if count > 0 && !settings.variants.iter().any(weighs) {
+    if count > 0 && settings.times().any(|unix_s| settings.total_at(unix_s) <= 0.0) {
         let why = "at some time no variant has a weight: requests would have nowhere to go";
         reader.error(span("variants"), why).help("give one variant a weight that stays above 0");
     }
@@ -187,10 +185,23 @@ impl Variant {
 }
 
 impl Split {
+    /// The times between which all weights change evenly, if at all.
+    fn times(&self) -> impl Iterator<Item = u64> {
+        let ramps = self.variants.iter().filter_map(|variant| variant.ramp.as_ref());
+        let around = |ramp: &Ramp| {
+            let start = u64::try_from(ramp.start.unix_s()).unwrap_or(0);
+            [start.saturating_sub(1), start, start + ramp.over.get().as_secs()]
+        };
+        ramps.flat_map(around).chain([0])
+    }
+
+    fn total_at(&self, unix_s: u64) -> f64 {
+        self.variants.iter().map(|variant| variant.weight_at(unix_s)).sum()
+    }
+
     /// The variant at a point of the range from 0 to 2^64.
     fn variant_at(&self, point: u64, unix_s: u64) -> usize {
-        let total: f64 = self.variants.iter().map(|variant| variant.weight_at(unix_s)).sum();
-        let at = point as f64 / 2f64.powi(64) * total;
+        let at = point as f64 / 2f64.powi(64) * self.total_at(unix_s);
         let mut end = 0.0;
         let mut last = 0;
         for (index, variant) in self.variants.iter().enumerate() {

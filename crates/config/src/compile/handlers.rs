@@ -1,5 +1,5 @@
-//! Handlers of routes and of filters: entries become plans of their kind, and what they name must be
-//! declared.
+//! Handlers of routes and of filters: entries become plans of their kind, and what they name must
+//! be declared.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! The state of a circuit breaker and the window it counts requests in, shared by all workers.
 //!
-//! The state is one word, changed by compare-and-swap, so that of all workers exactly one opens the
-//! breaker and exactly as many probes pass as are set. Results are counted in ten buckets, each with
-//! the tick it belongs to: no bucket has to be cleared by a timer. Time is a parameter.
+//! The state is one word, changed by compare-and-swap, so that of all workers exactly one opens
+//! the breaker and exactly as many probes pass as are set. Results are counted in ten buckets,
+//! each with the tick it belongs to: no bucket has to be cleared by a timer. Time is a parameter.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,10 +1,10 @@
 //! The adaptive limit: it follows the gradient of the latency.
 //!
 //! This is Gradient2 of Netflix's concurrency-limits. While latency is what it was over the last
-//! minutes, the limit grows by the square root of itself; once latency rises, because requests queue
-//! somewhere behind, the limit falls with it. Envoy's controller instead measures the latency of an
-//! idle server, for which it lowers the limit to almost nothing at intervals: that rejects requests
-//! of a server without any problem.
+//! minutes, the limit grows by the square root of itself; once latency rises, because requests
+//! queue somewhere behind, the limit falls with it. Envoy's controller instead measures the
+//! latency of an idle server, for which it lowers the limit to almost nothing at intervals: that
+//! rejects requests of a server without any problem.
 //!
 //! All workers share one limit, in atomics. A window ends with the first response after its time;
 //! the worker that ends it computes the next limit, and no other waits for it.

@@ -57,7 +57,13 @@ fn route(node: &Node, context: &WorkerContext) -> Rc<Route> {
 }
 
 fn settings() -> Node {
-    node!({ "to": { "upstream": "next" }, "name": "next", "concurrent": 2, "body": "1KiB", "timeout": "5s" })
+    node!({
+        "to": { "upstream": "next" },
+        "name": "next",
+        "concurrent": 2,
+        "body": "1KiB",
+        "timeout": "5s",
+    })
 }
 
 fn counted(context: &WorkerContext, result: &str) -> u64 {

@@ -258,7 +258,7 @@ impl Generator {
             Generator::Name => {
                 write!(out, "{} {}", random.one(&FIRST_NAMES), random.one(&LAST_NAMES))
             }
-            // A domain and numbers that belong to nobody (RFC 2606; reserved for fiction).
+            // A reserved domain (RFC 2606) and numbers reserved for fiction.
             Generator::Email => {
                 write!(out, "{}{}@example.com", random.one(&WORDS), random.below(1000))
             }
@@ -291,7 +291,7 @@ impl Random {
     }
 
     fn below(&self, count: u64) -> u64 {
-        (u128::from(self.next()) * u128::from(count) >> 64) as u64
+        ((u128::from(self.next()) * u128::from(count)) >> 64) as u64
     }
 
     /// From 0 to 1.

@@ -141,7 +141,11 @@ fn a_key_decides_and_a_ramp_moves_only_the_keys_in_between() {
 #[test]
 fn a_ramp_changes_the_weight_evenly() {
     let settings = node!({ "variants": [
-        { "name": "canary", "weight": 5, "ramp": { "start": "2027-01-11T09:00:00Z", "over": "1h", "weight": 50 } },
+        {
+            "name": "canary",
+            "weight": 5,
+            "ramp": { "start": "2027-01-11T09:00:00Z", "over": "1h", "weight": 50 },
+        },
         { "name": "stable", "weight": 50 },
     ] });
     let split = settings::read::<Split>(&settings).unwrap();
@@ -161,7 +165,12 @@ fn conditions_select_a_variant_or_leave_the_route_alone() {
     block_on_local(async {
         let settings = node!({
             "variants": [
-                { "name": "canary", "weight": 0, "handler": { "respond": {} }, "when": { "header": "x-canary" } },
+                {
+                    "name": "canary",
+                    "weight": 0,
+                    "handler": { "respond": {} },
+                    "when": { "header": "x-canary" },
+                },
                 { "name": "stable" },
             ],
             "when": { "not": { "header": "x-internal" } },
@@ -184,6 +193,17 @@ fn errors_are_named() {
             "another variant is named \"a\"",
         ),
         (node!({ "variants": [{ "name": "a", "weight": 0 }] }), "nowhere to go"),
+        (
+            node!({ "variants": [
+                { "name": "a", "ramp": { "start": "2027-01-11T09:00:00Z", "weight": 0 } },
+                {
+                    "name": "b",
+                    "weight": 0,
+                    "ramp": { "start": "2027-01-11T09:00:01Z", "weight": 1 },
+                },
+            ] }),
+            "nowhere to go",
+        ),
         (
             node!({ "variants": [{ "name": "a" }], "sticky": { "cookei": "v" } }),
             "did you mean \"cookie\"?",

@@ -8,7 +8,7 @@ use telemetry::{Telemetry, families};
 const KEY_BYTES_MAX: usize = 64;
 
 /// A table of at most so many keys, counted under a name.
-pub(crate) fn keyed<V>(telemetry: &Telemetry, name: &str, entries: u32) -> Keyed<V> {
+pub(crate) fn table<V>(telemetry: &Telemetry, name: &str, entries: u32) -> Keyed<V> {
     let limits = KeyedLimits { entries: entries as usize, changes: 0 };
     let entries = telemetry.gauge(&families::STATE_ENTRIES, &[name]);
     let evictions = telemetry.counter(&families::STATE_EVICTIONS, &[name]);
