@@ -16,6 +16,7 @@ mod drain;
 mod expect_continue;
 mod forwarded;
 mod generated;
+mod grpc;
 mod head_method;
 mod header_names;
 mod hop_by_hop;

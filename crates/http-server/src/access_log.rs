@@ -14,6 +14,7 @@ use telemetry::escape::json_string;
 use telemetry::timestamp::{common_log, now_ms, rfc3339};
 use telemetry::{CloseReason, LogRing, Severity};
 use wire::Known;
+use wire::grpc::Code;
 use wire::target::query_pairs;
 
 use message::{ConnectionFacts, Fault, Request};
@@ -63,7 +64,10 @@ impl AccessLog {
 
     /// Logs an exchange.
     pub fn answered(&self, request: &Request, status: u16, body_bytes: u64, duration_us: u64) {
-        if !self.is_drawn(status) {
+        // The status of a failed call is 200 in HTTP.
+        let call = request.notes.grpc.as_ref().and_then(|call| call.status());
+        let has_failed = call.is_some_and(Code::is_server_error);
+        if !self.is_drawn(if has_failed { 500 } else { status }) {
             return;
         }
         let mut line = self.ring.buffer();
@@ -210,6 +214,9 @@ impl Masks {
             }
         }
         object.number("status", u64::from(status));
+        if let Some(code) = request.notes.grpc.as_ref().and_then(|call| call.status()) {
+            object.text("grpc_status", code.slug().as_bytes());
+        }
         object.number("bytes", body_bytes);
         object.number("duration_us", duration_us);
         if let Some(route) = &request.route {

@@ -8,11 +8,12 @@ use std::rc::Rc;
 
 use telemetry::{CloseReason, WorkerMetrics};
 use wire::Known;
+use wire::grpc::{Code, Form};
 
 use crate::fault_log;
 use crate::listener_snapshot::ListenerSnapshot;
 use crate::secure;
-use message::{Bounds, ConnectionFacts, Fault, HandlerResult, Inform, Request, Response};
+use message::{Bounds, ConnectionFacts, Fault, GrpcCall, HandlerResult, Inform, Request, Response};
 use plugin::{Route, problem};
 
 /// nginx's status for a client that left without a response. It is logged and never sent.
@@ -56,8 +57,13 @@ impl Exchange {
         attach: impl FnOnce(&mut Request, &Bounds) -> Result<(), Fault>,
     ) -> Option<Box<HandlerResult>> {
         let request = &mut self.request;
-        let tls = self.snapshot.tls.as_ref();
-        let early = tls.and_then(|tls| secure::unsuitable(request, tls));
+        let early = match GrpcCall::note(request) {
+            Ok(()) => {
+                let tls = self.snapshot.tls.as_ref();
+                tls.and_then(|tls| secure::unsuitable(request, tls))
+            }
+            Err(fault) => Some(Box::new(Err(fault))),
+        };
         let found = if early.is_some() || request.target.is_asterisk() {
             None
         } else {
@@ -101,7 +107,17 @@ impl Exchange {
                 let fault = Fault::internal("a handler answered with an interim status");
                 self.failed(&fault, metrics)
             }
-            Ok(response) => Conclusion { response, close: None, is_unanswered: false },
+            Ok(mut response) => {
+                if let Some(call) = &self.request.notes.grpc {
+                    call.note_head(&response);
+                    // The other forms have their trailers in a message: the filter that writes it
+                    // guards the body.
+                    if call.form == Some(Form::Grpc) {
+                        response.body = call.guard(response.body);
+                    }
+                }
+                Conclusion { response, close: None, is_unanswered: false }
+            }
             Err(fault) => self.failed(&fault, metrics),
         };
         if let Some(tls) = &self.snapshot.tls {
@@ -132,6 +148,9 @@ impl Exchange {
     pub(crate) fn log(&mut self, metrics: &WorkerMetrics, status: u16, body_bytes: u64) {
         metrics.requests_in_flight.add(-1);
         metrics.count_response(status);
+        if self.request.notes.grpc.is_some() {
+            self.end_call(status);
+        }
         let now_us = match self.instant {
             true => net::clock::recent_us(),
             false => net::clock::precise_us(),
@@ -143,6 +162,21 @@ impl Exchange {
         }
         if let Some(access) = &self.snapshot.access {
             access.answered(&self.request, status, body_bytes, duration_us);
+        }
+    }
+
+    /// Counts the status of a gRPC call and logs what ended its response.
+    #[cold]
+    fn end_call(&mut self, status: u16) {
+        let Some(call) = self.request.notes.grpc.clone() else { return };
+        if let Some(fault) = call.take_fault() {
+            self.broke_off(&fault);
+        }
+        if status == CLIENT_GONE {
+            call.set_status(Code::Cancelled);
+        }
+        if let (Some(route), Some(code)) = (&self.request.route, call.status()) {
+            route.metrics.count_grpc(code);
         }
     }
 }

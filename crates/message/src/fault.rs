@@ -95,6 +95,7 @@ fault_kinds! {
     BodyTooLarge = "body_too_large" Client 413 Never CloseReason::BodyTooLarge;
     SlowClient = "slow_client" Client 408 Never CloseReason::SlowClient;
     UnknownHost = "unknown_host" Client 421 Never CloseReason::UnknownHost;
+    GrpcMalformed = "grpc_malformed" Client 400 Never CloseReason::Malformed;
     Misdirected = "misdirected" Client 421 Never CloseReason::Malformed;
     PlainHttp = "plain_http" Client 400 Never CloseReason::Malformed;
     ClientGone = "client_gone" Client 400 Never CloseReason::ClientGone;
@@ -272,6 +273,11 @@ impl Fault {
 
     pub fn method_not_allowed(allow: impl Into<Box<str>>) -> Fault {
         Fault { allow: Some(allow.into()), ..Fault::new(FaultKind::MethodNotAllowed, "") }
+    }
+
+    /// The exchange took longer than it may.
+    pub fn deadline() -> Fault {
+        Fault::new(FaultKind::Deadline, "the exchange took too long")
     }
 
     pub fn body_too_large() -> Fault {

@@ -8,7 +8,7 @@ use std::rc::{Rc, Weak};
 use bytes::Bytes;
 use wire::{Known, Method, Version};
 
-use crate::{Body, Fault, FilterScratch, Headers, Params, RouteInfo, Target};
+use crate::{Body, Fault, FilterScratch, GrpcCall, Headers, Params, RouteInfo, Target};
 use crate::{ConnectionFacts, Protocol, Scheme};
 
 /// What a handler may tell the client's side of its exchange.
@@ -85,6 +85,8 @@ pub struct Notes {
     pub cache: Option<&'static str>,
     /// What failed, when the exchange did: [`Fault::slug`].
     pub fault: Option<&'static str>,
+    /// The gRPC call that the request is.
+    pub grpc: Option<Rc<GrpcCall>>,
 }
 
 impl Request {

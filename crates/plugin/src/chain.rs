@@ -12,9 +12,7 @@ use std::time::Duration;
 
 use telemetry::RouteMetrics;
 
-use message::{
-    Fault, FaultKind, HandlerResult, LocalFuture, Request, Response, RouteBounds, RouteInfo,
-};
+use message::{Fault, HandlerResult, LocalFuture, Request, Response, RouteBounds, RouteInfo};
 
 /// A result, or a future of it where it has to be waited for.
 pub enum MaybeFuture<'a, T> {
@@ -349,9 +347,9 @@ impl Next {
         request: &mut Request,
     ) -> LocalFuture<'_, HandlerResult> {
         Box::pin(async move {
-            net::timer::within(span, self.run(request)).await.unwrap_or_else(|| {
-                Err(Fault::new(FaultKind::Deadline, "the exchange took too long"))
-            })
+            net::timer::within(span, self.run(request))
+                .await
+                .unwrap_or_else(|| Err(Fault::deadline()))
         })
     }
 }

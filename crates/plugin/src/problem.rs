@@ -1,7 +1,8 @@
 //! The one place where a fault becomes a response.
 //!
 //! Error bodies are `application/problem+json` (RFC 9457), HTML or text, as Accept asks, or a page
-//! of the configuration. They say nothing of our insides: the detail goes to the log.
+//! of the configuration; a gRPC call gets a status without a body. They say nothing of our insides:
+//! the detail goes to the log.
 
 use std::collections::BTreeMap;
 
@@ -48,7 +49,11 @@ pub fn respond(
     pages: &ErrorPages,
     dispatch: &dyn Dispatch,
 ) -> Response {
-    let mut response = render(fault, Some(&request.headers), pages);
+    let call = request.notes.grpc.as_deref();
+    let mut response = call
+        .and_then(|call| call.failed(fault))
+        .unwrap_or_else(|| page(fault, Some(&request.headers), pages));
+    append_fields(fault, &mut response);
     match route {
         Some(route) => route.on_generated(request, &mut response),
         None => dispatch.on_generated(request, &mut response),
@@ -58,10 +63,21 @@ pub fn respond(
 
 /// The response to a fault; `headers` are the request's, where there is one.
 pub fn render(fault: &Fault, headers: Option<&Headers>, pages: &ErrorPages) -> Response {
-    let mut response = match pages.pages.get(&fault.status) {
+    let mut response = page(fault, headers, pages);
+    append_fields(fault, &mut response);
+    response
+}
+
+/// The configured page of a status, or the body that Accept asks for.
+fn page(fault: &Fault, headers: Option<&Headers>, pages: &ErrorPages) -> Response {
+    match pages.pages.get(&fault.status) {
         Some(page) => Response::with_body(fault.status, &page.content_type, page.body.clone()),
         None => negotiated(fault.status, headers),
-    };
+    }
+}
+
+/// The header fields that a fault brings along.
+fn append_fields(fault: &Fault, response: &mut Response) {
     let fields = &mut response.headers;
     if let Some(allow) = &fault.allow {
         fields.append(Known::Allow, &**allow);
@@ -83,7 +99,6 @@ pub fn render(fault: &Fault, headers: Option<&Headers>, pages: &ErrorPages) -> R
         }
         fields.append(Known::ProxyStatus, item.finish());
     }
-    response
 }
 
 /// The body that Accept asks for.
@@ -143,6 +158,14 @@ mod tests {
         render(fault, Some(&headers), &ErrorPages::default())
     }
 
+    struct NoRoutes;
+
+    impl Dispatch for NoRoutes {
+        fn dispatch(&self, _: &mut Request) -> Result<std::rc::Rc<Route>, Fault> {
+            Err(Fault::not_found())
+        }
+    }
+
     fn content_type(response: &Response) -> &str {
         response.headers.get_str(Known::ContentType).unwrap()
     }
@@ -181,6 +204,33 @@ mod tests {
         assert_eq!(status, "tidegate;error=connection_refused");
         let Body::Bytes(body) = &response.body else { panic!("a body") };
         assert_eq!(&body[..], b"502 Bad Gateway\n");
+    }
+
+    #[test]
+    fn a_grpc_call_gets_its_status() {
+        let routes = NoRoutes;
+        let mut fields = Headers::new();
+        fields.append(Known::ContentType, "application/grpc-web+proto");
+        let target = message::Target::new("/a.B/C".into()).unwrap();
+        let mut request = Request::made_up(wire::Method::Post, target, fields);
+        message::GrpcCall::note(&mut request).unwrap();
+        for (fault, status, text) in [
+            (Fault::not_found(), "12", Some("Not Found")),
+            (Fault::new(FaultKind::RateLimited, "secret"), "14", Some("Too Many Requests")),
+            (Fault::deadline(), "4", Some("Deadline Exceeded")),
+            (Fault::body_too_large(), "8", Some("Content Too Large")),
+        ] {
+            let response = respond(&fault, &request, None, &ErrorPages::default(), &routes);
+            let header = |name: &str| response.headers.get_str(name);
+            assert_eq!(response.status, 200);
+            assert_eq!(content_type(&response), "application/grpc-web+proto");
+            assert_eq!((header("grpc-status"), header("grpc-message")), (Some(status), text));
+            assert!(response.body.is_empty());
+        }
+        let fault = Fault::new(FaultKind::ConnectionRefused, "");
+        let response = respond(&fault, &request, None, &ErrorPages::default(), &routes);
+        let proxy_status = response.headers.get_str(Known::ProxyStatus);
+        assert_eq!(proxy_status, Some("tidegate;error=connection_refused"));
     }
 
     #[test]

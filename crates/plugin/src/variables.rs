@@ -11,6 +11,7 @@ use std::ops::Deref;
 
 use settings::{Key, Part, Template, TlsField, Variable};
 use wire::Known;
+use wire::grpc::Code;
 
 use message::Request;
 
@@ -95,6 +96,10 @@ pub fn value<'a>(variable: &'a Variable, request: &'a Request) -> Text<'a> {
         Variable::Route => Text::Slice(request.route.as_ref().map_or(b"", |r| r.name.as_bytes())),
         Variable::RequestId => Text::Slice(request.request_id.as_deref().unwrap_or("").as_bytes()),
         Variable::Consumer => Text::Slice(request.consumer.as_deref().unwrap_or("").as_bytes()),
+        Variable::GrpcStatus => {
+            let status = request.notes.grpc.as_ref().and_then(|call| call.status());
+            Text::Slice(status.map_or("", Code::slug).as_bytes())
+        }
         Variable::Tls(TlsField::ClientName) => {
             Text::Owned(client_names(request).collect::<Vec<_>>().join(",").into_bytes())
         }

@@ -27,6 +27,8 @@ pub enum Variable {
     RequestId,
     /// The identity that the request was authenticated as.
     Consumer,
+    /// The status of a gRPC call, once it is known: that of a response that is only trailers.
+    GrpcStatus,
     /// What the TLS handshake with the client has agreed on; empty in the clear.
     Tls(TlsField),
 }
@@ -57,6 +59,7 @@ const PLAIN: &[(&str, Variable)] = &[
     ("route", Variable::Route),
     ("request_id", Variable::RequestId),
     ("consumer", Variable::Consumer),
+    ("grpc_status", Variable::GrpcStatus),
     ("tls.version", Variable::Tls(TlsField::Version)),
     ("tls.cipher", Variable::Tls(TlsField::Cipher)),
     ("tls.protocol", Variable::Tls(TlsField::Protocol)),
@@ -122,8 +125,8 @@ fn unknown(name: &str) -> String {
 
 /// The names that exist, for help texts.
 pub(crate) const NAMES: &str = "client_ip, host, method, scheme, path, path.NAME, query.NAME, \
-     header.NAME, cookie.NAME, route, request_id, consumer, tls.version, tls.cipher, tls.protocol, \
-     tls.server_name, tls.client_subject, tls.client_name, tls.client_fingerprint";
+     header.NAME, cookie.NAME, route, request_id, consumer, grpc_status, tls.version, tls.cipher, \
+     tls.protocol, tls.server_name, tls.client_subject, tls.client_name, tls.client_fingerprint";
 
 impl Setting for Variable {
     fn schema(_: &mut SchemaBuilder) -> Schema {
@@ -181,6 +184,7 @@ mod tests {
             "route",
             "request_id",
             "consumer",
+            "grpc_status",
         ] {
             assert_eq!(Variable::parse(name).unwrap().to_string(), name);
         }

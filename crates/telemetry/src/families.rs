@@ -119,6 +119,8 @@ families! {
         "Requests in flight, with and without a route.";
     REQUESTS = "tidegate_requests_total", Counter, Number, ["route", "class"],
         "Requests by route and status class of the response.";
+    GRPC_REQUESTS = "tidegate_grpc_requests_total", Counter, Number, ["route", "grpc_status"],
+        "gRPC calls by route and status.";
     REQUESTS_IN_FLIGHT = "tidegate_requests_in_flight", Gauge, Number, ["route"],
         "Requests in flight, by route.";
     REQUEST_DURATION = "tidegate_request_duration_seconds", Histogram, Seconds, ["route"],

@@ -15,6 +15,7 @@ use crate::series::{Sample, SeriesSet, Stored, Value};
 use crate::worker::{RouteMetrics, WorkerMetrics};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use wire::grpc::Code;
 
 /// A family and all its samples.
 #[derive(Debug)]
@@ -208,6 +209,13 @@ fn route_samples(
             let requests = cells.values().map(|cell| cell.requests(i)).sum::<u64>();
             if requests > 0 {
                 push(samples, &families::REQUESTS, &[name, class], Value::Counter(requests));
+            }
+        }
+        for &code in Code::ALL {
+            let requests = cells.values().map(|cell| cell.grpc_requests(code)).sum::<u64>();
+            if requests > 0 {
+                let labels = [name, code.slug()];
+                push(samples, &families::GRPC_REQUESTS, &labels, Value::Counter(requests));
             }
         }
         let in_flight = cells.values().map(|cell| cell.in_flight.get()).sum();

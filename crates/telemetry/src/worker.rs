@@ -6,6 +6,8 @@
 use crate::cell::{Counter, Gauge};
 use crate::histogram::Histogram;
 use crate::reasons::{CloseReason, LimitHit};
+use std::sync::OnceLock;
+use wire::grpc::Code;
 
 /// Returns the index of a status in an array of classes: 1xx is 0, 5xx (and anything unexpected) is
 /// 4.
@@ -110,6 +112,8 @@ impl Default for WorkerMetrics {
 #[repr(align(64))]
 pub struct RouteMetrics {
     requests: [Counter; 5],
+    /// Of gRPC calls, by status; made with the first of them, as most routes have none.
+    grpc: OnceLock<Box<[Counter; Code::COUNT]>>,
     pub in_flight: Gauge,
     pub duration: Histogram,
 }
@@ -128,6 +132,15 @@ impl RouteMetrics {
 
     pub fn requests(&self, class: usize) -> u64 {
         self.requests.get(class).map_or(0, Counter::get)
+    }
+
+    /// Counts a finished gRPC call.
+    pub fn count_grpc(&self, code: Code) {
+        self.grpc.get_or_init(Box::default)[usize::from(code.number())].inc();
+    }
+
+    pub fn grpc_requests(&self, code: Code) -> u64 {
+        self.grpc.get().map_or(0, |counters| counters[usize::from(code.number())].get())
     }
 }
 

@@ -20,6 +20,7 @@ use settings::{Node, Reader, Schema, SchemaBuilder, Setting, Spanned};
 use telemetry::class_index;
 
 use crate::balance::Choice;
+use crate::grpc::{self, GrpcStatus};
 use crate::local::LocalCluster;
 use crate::max_forwards;
 use crate::proxy_header::proxy_header;
@@ -79,7 +80,10 @@ impl Handler for UpstreamHandler {
 
     fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, HandlerResult> {
         match &self.local {
-            Some(local) => MaybeFuture::of(forward(local, request)),
+            Some(local) => match request.notes.grpc.as_ref().and_then(|call| call.remaining()) {
+                None => MaybeFuture::of(forward(local, request)),
+                Some(span) => MaybeFuture::of(grpc::within(span, forward(local, request))),
+            },
             None => Err(Fault::internal("the upstream does not exist")).into(),
         }
     }
@@ -136,8 +140,9 @@ async fn forward(local: &LocalCluster, request: &mut Request) -> HandlerResult {
         let trial = on_trial.map(|peer| Trial(peer));
         request.notes.upstream = Some(peer.name.clone());
         request.notes.upstream_attempts += 1;
+        grpc::forward_deadline(request);
         let mut outcome = attempt(&view, peer, request, &mut body).await;
-        record_result(local, &view, peer, trial.is_some(), now_us, &mut outcome);
+        record_result(local, &view, peer, trial.is_some(), now_us, request, &mut outcome);
         drop(trial);
         let last = request.notes.upstream_attempts as u32 >= view.settings.retries.attempts;
         if last || !may_try_again(&view, request, &body, &outcome) {
@@ -208,8 +213,10 @@ fn may_try_again(view: &View, request: &Request, body: &Replay, outcome: &Handle
     let safe = match outcome {
         Err(fault) => fault.side() == Side::Upstream && allows(fault.retry, request),
         Ok(response) => {
-            request.method.is_idempotent()
-                && view.settings.retries.statuses.contains(&response.status)
+            let retries = &view.settings.retries;
+            let code = grpc::trailers_only(request, response);
+            code.is_some_and(|code| retries.grpc.contains(&GrpcStatus(code)))
+                || request.method.is_idempotent() && retries.statuses.contains(&response.status)
         }
     };
     safe && body.is_playable()
@@ -223,6 +230,7 @@ fn record_result(
     peer: &Peer,
     was_trial: bool,
     began_us: u64,
+    request: &Request,
     outcome: &mut HandlerResult,
 ) {
     let now_us = clock::now_us();
@@ -231,9 +239,10 @@ fn record_result(
     match outcome {
         Ok(response) => {
             peer.stats.measure(latency_us, now_us);
-            peer.stats.count(class_index(response.status));
+            let status = grpc::health_status(request, response);
+            peer.stats.count(class_index(status));
             local.duration.record_us(latency_us);
-            if ejection.statuses.contains(&response.status) {
+            if ejection.statuses.contains(&status) {
                 local.cluster.failed(&peer.member, ejection, was_trial, now_us / 1000);
             } else {
                 local.cluster.succeeded(&peer.member, ejection, was_trial, now_us / 1000);

@@ -10,6 +10,7 @@ mod balance;
 mod budget;
 mod cluster;
 pub mod control;
+mod grpc;
 mod handler;
 mod limits;
 mod local;

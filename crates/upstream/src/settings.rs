@@ -10,6 +10,7 @@ use settings::{
 use tls_settings::UpstreamTlsSettings;
 use wire::proxy_protocol::Version;
 
+use crate::grpc::GrpcStatus;
 use crate::server_address::{ServerAddress, ServerProtocol};
 
 /// A group of servers that are interchangeable for a request.
@@ -203,6 +204,10 @@ pub struct RetrySettings {
     /// Statuses that are retried as well, if the method is idempotent.
     #[setting(default = [], example = [502, 503])]
     pub statuses: Vec<u16>,
+    /// Statuses of gRPC calls that are retried as well, if the server has sent nothing else. List
+    /// only those after which every method of the services may be called again.
+    #[setting(default = [], example = ["unavailable"])]
+    pub grpc: Vec<GrpcStatus>,
 }
 
 /// Connections that stay open between requests.
@@ -233,7 +238,8 @@ pub struct EjectionSettings {
     /// The share of servers that may be ejected at the same time.
     #[setting(default = "50%")]
     pub max_ejected: Percent,
-    /// Statuses that count as failures.
+    /// Statuses that count as failures. A gRPC status without a message counts as its HTTP
+    /// equivalent: `unavailable` is 503, `deadline_exceeded` 504.
     #[setting(default = [502, 503, 504])]
     pub statuses: Vec<u16>,
 }

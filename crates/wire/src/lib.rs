@@ -15,6 +15,7 @@ pub mod cookie;
 pub mod date;
 pub mod forwarded;
 pub mod frames;
+pub mod grpc;
 pub mod h1;
 pub mod h2;
 pub mod negotiate;

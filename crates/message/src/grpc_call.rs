@@ -1,0 +1,210 @@
+//! A gRPC call: what its exchange knows in addition to a request of HTTP.
+//!
+//! Owns the deadline of the call and its status, wherever that came from: a trailer, a response
+//! that is only trailers, or a fault. The content of messages is not looked at.
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use net::{Timer, clock};
+use wire::grpc::{self, Code, Form};
+use wire::{Known, Method};
+
+use crate::{Body, BodyStream, Fault, FaultKind, Frame, Headers, Request, Response};
+
+/// The call that a request is.
+#[derive(Debug)]
+pub struct GrpcCall {
+    /// The form that the client uses; `None` if a filter made the call of another request.
+    pub form: Option<Form>,
+    /// The content type of the request, which is that of the response.
+    content_type: Box<[u8]>,
+    /// When its time is over, in microseconds on the worker's clock.
+    deadline_us: Option<u64>,
+    status: Cell<Option<Code>>,
+    /// What ended the response after its head.
+    fault: RefCell<Option<Fault>>,
+}
+
+impl GrpcCall {
+    /// Notes that a request is a call, if it is one. A malformed time-out is the client's fault.
+    #[inline]
+    pub fn note(request: &mut Request) -> Result<(), Fault> {
+        // gRPC has no other method (PROTOCOL-HTTP2.md), so other requests pay for one comparison.
+        if request.method != Method::Post {
+            return Ok(());
+        }
+        let content_type = request.headers.get(Known::ContentType).unwrap_or_default();
+        match Form::of(content_type) {
+            None => Ok(()),
+            form => GrpcCall::begin(request, form),
+        }
+    }
+
+    /// Makes a request a call; without a form, faults become responses of plain HTTP.
+    pub fn begin(request: &mut Request, form: Option<Form>) -> Result<(), Fault> {
+        let content_type = request.headers.get(Known::ContentType).unwrap_or_default();
+        let timeout = request.headers.get(grpc::TIMEOUT).map(grpc::parse_timeout);
+        let deadline_us = timeout.flatten().and_then(|span| {
+            let span_us = u64::try_from(span.as_micros()).ok()?;
+            request.began_us.checked_add(span_us)
+        });
+        request.notes.grpc = Some(Rc::new(GrpcCall {
+            form,
+            content_type: content_type.into(),
+            deadline_us,
+            status: Cell::new(None),
+            fault: RefCell::new(None),
+        }));
+        match timeout {
+            Some(None) => Err(Fault::new(FaultKind::GrpcMalformed, "a malformed grpc-timeout")),
+            _ => Ok(()),
+        }
+    }
+
+    /// The time until its deadline; `None` without one.
+    pub fn remaining(&self) -> Option<Duration> {
+        let deadline_us = self.deadline_us?;
+        Some(Duration::from_micros(deadline_us.saturating_sub(clock::now_us())))
+    }
+
+    /// A timer that is ready at the deadline.
+    pub fn deadline(&self) -> Option<Timer> {
+        let timer = Timer::new();
+        timer.set(self.remaining()?);
+        Some(timer)
+    }
+
+    /// The status, once it is known.
+    pub fn status(&self) -> Option<Code> {
+        self.status.get()
+    }
+
+    pub fn set_status(&self, code: Code) {
+        self.status.set(Some(code));
+    }
+
+    /// What ended the response after its head, for the log.
+    pub fn take_fault(&self) -> Option<Fault> {
+        self.fault.take()
+    }
+
+    /// Takes the status from the head of a response, if it is there: one that is only trailers, or
+    /// one that is not gRPC.
+    pub fn note_head(&self, response: &Response) {
+        match response.headers.get(grpc::STATUS) {
+            Some(value) => self.set_status(Code::parse(value)),
+            None if response.status != 200 => self.set_status(Code::of_http(response.status)),
+            None => {}
+        }
+    }
+
+    /// The response to a fault; `None` if the client does not speak gRPC.
+    pub fn failed(&self, fault: &Fault) -> Option<Response> {
+        let code = code_of(fault);
+        self.set_status(code);
+        self.form?;
+        let mut response = Response::new(200);
+        response.headers.append(Known::ContentType, &*self.content_type);
+        append_status(&mut response.headers, code, title(fault));
+        Some(response)
+    }
+
+    /// A body whose trailers give the call its status. A fault and the deadline become trailers.
+    pub fn guard(self: &Rc<Self>, body: Body) -> Body {
+        match body {
+            Body::Stream(inner) => {
+                // What the call ends with if the client leaves before the trailers.
+                self.set_status(Code::Cancelled);
+                let deadline = self.deadline();
+                let call = self.clone();
+                Body::stream(CallBody { inner: Some(inner), call, deadline })
+            }
+            whole => {
+                if self.status().is_none() {
+                    self.set_status(Code::Unknown);
+                }
+                whole
+            }
+        }
+    }
+}
+
+/// The code of a fault: the mapping of gRPC for its HTTP status, unless gRPC has a code of its own
+/// for it.
+fn code_of(fault: &Fault) -> Code {
+    match fault.kind {
+        FaultKind::Deadline => Code::DeadlineExceeded,
+        FaultKind::BodyTooLarge => Code::ResourceExhausted,
+        _ => Code::of_http(fault.status),
+    }
+}
+
+/// The text of a fault for a client, as in the bodies of other responses.
+fn title(fault: &Fault) -> &'static str {
+    match fault.kind {
+        FaultKind::Deadline => "Deadline Exceeded",
+        _ => wire::h1::reason(fault.status),
+    }
+}
+
+fn append_status(headers: &mut Headers, code: Code, message: &str) {
+    headers.append(grpc::STATUS, code.number().to_string());
+    if !message.is_empty() {
+        headers.append(grpc::MESSAGE, &*grpc::encode_message(message));
+    }
+}
+
+/// The body of a response to a call.
+struct CallBody {
+    /// `None` once it has ended.
+    inner: Option<Box<dyn BodyStream>>,
+    call: Rc<GrpcCall>,
+    deadline: Option<Timer>,
+}
+
+impl CallBody {
+    fn fail(&mut self, fault: Fault) -> Frame {
+        // Dropped now: the server learns that nothing more is wanted.
+        self.inner = None;
+        let mut trailers = Headers::new();
+        let code = code_of(&fault);
+        append_status(&mut trailers, code, title(&fault));
+        self.call.set_status(code);
+        self.call.fault.replace(Some(fault));
+        Frame::Trailers(trailers)
+    }
+}
+
+impl BodyStream for CallBody {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, Fault>>> {
+        let Some(inner) = &mut self.inner else { return Poll::Ready(None) };
+        match inner.poll_frame(cx) {
+            Poll::Ready(Some(Err(fault))) => Poll::Ready(Some(Ok(self.fail(fault)))),
+            Poll::Ready(Some(Ok(Frame::Trailers(trailers)))) => {
+                let status = trailers.get(grpc::STATUS).map_or(Code::Unknown, Code::parse);
+                self.call.set_status(status);
+                self.inner = None;
+                Poll::Ready(Some(Ok(Frame::Trailers(trailers))))
+            }
+            Poll::Ready(None) => {
+                self.call.set_status(Code::Unknown);
+                self.inner = None;
+                Poll::Ready(None)
+            }
+            Poll::Ready(frame) => Poll::Ready(frame),
+            Poll::Pending => match &self.deadline {
+                Some(deadline) if deadline.poll(cx).is_ready() => {
+                    Poll::Ready(Some(Ok(self.fail(Fault::deadline()))))
+                }
+                _ => Poll::Pending,
+            },
+        }
+    }
+
+    fn length(&self) -> Option<u64> {
+        self.inner.as_ref().map_or(Some(0), |inner| inner.length())
+    }
+}
