@@ -21,3 +21,6 @@ pub mod h2;
 
 #[path = "../crates/wire/tests/preamble.rs"]
 pub mod preamble;
+
+#[path = "../crates/wire/tests/grpc.rs"]
+pub mod grpc;

@@ -24,6 +24,7 @@ const LEVELS: &[(&str, u8)] = &[
     ("router", 6),
     ("upstream", 6),
     ("filters", 6),
+    ("grpc", 6),
     ("traffic", 6),
     ("json-filters", 6),
     ("example-filter", 6),
@@ -81,6 +82,8 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("mlua", &["lua-vm", "lua-std", "lua-host"]),
     ("native-tls", &[]),
     ("openssl", &[]),
+    // Messages by their descriptors: brings prost, which nothing else needs.
+    ("prost-reflect", &["grpc"]),
     ("proc-macro2", &["settings-derive"]),
     ("pyo3", &["python", "wheel"]),
     ("pyo3-build-config", &["wheel"]),

@@ -34,6 +34,7 @@ impl Kinds {
     pub fn all() -> Self {
         Kinds {
             filters: (filters::ALL.iter().chain(traffic::ALL).chain(json_filters::ALL))
+                .chain(grpc::ALL)
                 .chain([&lua_host::FILTER, &cache::FILTER])
                 .collect(),
             handlers: filters::HANDLERS
