@@ -51,9 +51,9 @@ const OUTSIDE: &[&str] = &["bench", "scenarios"];
 /// Imports of a crate that stands outside: the binary has a command for it.
 const ENTRY_POINTS: &[(&str, &str)] = &[("tidegate", "bench")];
 
-/// What a crate that stands outside imports: the load generator has HTTP/2 from `wire`, because
-/// errors of `wire` are seen with other servers of the run, h2spec and h2load.
-const OUTSIDE_IMPORTS: &[(&str, &str)] = &[("bench", "wire")];
+/// What a crate that stands outside imports: the load generator and the scripted upstream have
+/// HTTP/2 from `wire`, whose errors are seen with other servers and clients, h2spec and h2load.
+const OUTSIDE_IMPORTS: &[(&str, &str)] = &[("bench", "wire"), ("scenarios", "wire")];
 
 /// Foreign libraries with an owner. One that is not named here is free to all.
 const OWNERS: &[(&str, &[&str])] = &[

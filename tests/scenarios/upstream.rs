@@ -14,6 +14,8 @@ mod interim;
 mod keeping;
 mod lying;
 mod mixing;
+mod multiplexing;
+mod multiplexing_failures;
 mod outliving;
 mod places;
 mod pressing;

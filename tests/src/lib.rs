@@ -1,8 +1,8 @@
 //! What a scenario holds in its hands: a running server, a raw client, a scripted upstream.
 //!
 //! Owns the outside view. A scenario knows the binary, its configuration file, its sockets, its
-//! log lines, its signals and its counters, and imports nothing of ours, so that a test cannot
-//! share an error with the code it tests.
+//! log lines, its signals and its counters, and imports nothing of ours except the protocol HTTP/2,
+//! so that a test cannot share an error with the code it tests.
 //!
 //! Promises: every wait ends, by the event or by a panic that says what was seen instead
 //! ([`PATIENCE`]); everything started is gone when its value is dropped; nothing binds a fixed
@@ -31,6 +31,7 @@ mod authority;
 mod binary;
 mod connection;
 mod gate;
+mod http2_peer;
 mod idle;
 mod metrics;
 mod process;
@@ -44,6 +45,7 @@ pub use authority::{Authority, Issued};
 pub use binary::tidegate_binary;
 pub use connection::Connection;
 pub use gate::{Gate, Opener, gate};
+pub use http2_peer::{Http2Peer, Http2Request};
 pub use idle::current_thread;
 pub use metrics::Metrics;
 pub use process::{Exit, Process, command_exists};

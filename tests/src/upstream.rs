@@ -4,11 +4,12 @@
 //! returning), resets or stalls as it likes. Promises that a panic of the script (an expectation
 //! that did not hold) fails the test when the upstream is dropped, and that no thread stays.
 
-use crate::Connection;
+use crate::{Connection, Http2Peer};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
+use wire::h2::Config;
 
 pub struct Upstream {
     address: SocketAddr,
@@ -57,6 +58,14 @@ impl Upstream {
             scripts
         });
         Self { address, shared, acceptor: Some(acceptor) }
+    }
+
+    /// Runs `script` for every connection, which is one of HTTP/2.
+    pub fn http2(
+        config: Config,
+        script: impl Fn(&mut Http2Peer<'_>) + Send + Sync + 'static,
+    ) -> Self {
+        Self::start(move |connection| script(&mut Http2Peer::new(connection, config.clone())))
     }
 
     /// An upstream that responds to every request without a body with `response`, and keeps alive.

@@ -16,7 +16,7 @@ use http::header::{HeaderName, HeaderValue, RETRY_AFTER};
 use http::{Request, Response};
 use http_client::{
     Call, ClientOptions, Destination, Endpoint, HostField, Lease, Pool, PoolLimits, TlsIdentity,
-    send_request,
+    Upgrade, send_request,
 };
 use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
 use message::{Body, Fault, Headers, Target};
@@ -177,9 +177,10 @@ async fn connect(host: &str, port: u16, tls: &ClientTls) -> Result<Lease, Failur
     let limits = PoolLimits { max_idle: 0, max_requests: 1, ..PoolLimits::default() };
     let mut failed: Failure = "it has no address".into();
     for address in addresses {
-        let tls = TlsIdentity { tls: tls.clone(), name: name.clone() };
-        let endpoint = Endpoint { destination: Destination::Tcp(address), tls: Some(tls) };
-        match Pool::of(&context, "acme", &endpoint, limits).connect(EXCHANGE_TIMEOUT, None).await {
+        let tls = Some(TlsIdentity { tls: tls.clone(), name: name.clone() });
+        let endpoint = Endpoint { tls, ..Destination::Tcp(address).into() };
+        let pool = Pool::of(&context, "acme", &endpoint, limits);
+        match pool.connect(EXCHANGE_TIMEOUT, None, Upgrade::None).await {
             Ok(lease) => return Ok(lease),
             Err(fault) => failed = why(fault),
         }

@@ -32,6 +32,8 @@ pub struct Endpoint {
     pub destination: Destination,
     /// `None` in the clear.
     pub tls: Option<TlsIdentity>,
+    /// HTTP/2 is spoken in the clear, by prior knowledge (RFC 9113 3.3). Under TLS, ALPN decides.
+    pub prior_knowledge: bool,
 }
 
 /// The name that a server must prove, and what is demanded and presented in the handshake.
@@ -42,6 +44,25 @@ pub struct TlsIdentity {
 }
 
 impl Endpoint {
+    /// True if its connections may carry HTTP/2.
+    pub fn may_be_http2(&self) -> bool {
+        self.prior_knowledge || self.tls.as_ref().is_some_and(|tls| tls.tls.offers(b"h2"))
+    }
+
+    /// True if a new connection carries HTTP/2.
+    pub fn is_http2(&self, stream: &Stream) -> bool {
+        let protocol = stream.tls().and_then(|info| info.protocol.as_deref());
+        self.prior_knowledge || protocol == Some("h2")
+    }
+
+    /// The same server over HTTP/1.1 alone, if ALPN may choose it.
+    pub(super) fn over_http1(&self) -> Option<Endpoint> {
+        let identity = self.tls.as_ref().filter(|identity| identity.tls.offers(b"http/1.1"))?;
+        let tls = identity.tls.with_protocols(&[b"http/1.1"]);
+        let tls = Some(TlsIdentity { tls, name: identity.name.clone() });
+        Some(Endpoint { tls, ..self.clone() })
+    }
+
     /// A new connection, after the PROXY header, if there is one, and the handshake. The caller
     /// sets a time-out.
     pub async fn connect(&self, header: Option<&ProxyHeader>) -> io::Result<Stream> {
@@ -63,7 +84,7 @@ impl Endpoint {
 /// Without TLS.
 impl From<Destination> for Endpoint {
     fn from(destination: Destination) -> Endpoint {
-        Endpoint { destination, tls: None }
+        Endpoint { destination, tls: None, prior_knowledge: false }
     }
 }
 

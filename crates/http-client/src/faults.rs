@@ -59,6 +59,12 @@ pub(super) fn connect_timeout() -> Fault {
     Fault::new(FaultKind::ConnectionTimeout, "no connection within `connect`")
 }
 
+/// The server speaks HTTP/2 alone, without tunnels. That is how it is configured, not a failure.
+pub(super) fn no_websocket() -> Fault {
+    let detail = "WebSocket needs a server with HTTP/1.1, or one that announces extended CONNECT";
+    Fault::new(FaultKind::WebSocketUnsupported, detail)
+}
+
 /// What arrived on a fresh connection before anything was sent; `None` if nothing did. An answer to
 /// no request would be taken for the answer to the first one.
 pub(super) fn early(has_bytes: io::Result<bool>) -> Option<Fault> {
@@ -102,6 +108,12 @@ pub(super) fn no_answer(error: Option<&io::Error>, sent: bool) -> Fault {
     };
     let kind = error.and_then(tls_kind).unwrap_or(FaultKind::ConnectionTerminated);
     Fault::new(kind, detail).with_retry(retry)
+}
+
+/// The server did not acknowledge a PING: it, or the path to it, is gone.
+pub(super) fn no_acknowledgement() -> Fault {
+    let detail = "the server has not acknowledged a PING";
+    Fault::new(FaultKind::ConnectionTerminated, detail)
 }
 
 /// The connection ended or failed within an answer.

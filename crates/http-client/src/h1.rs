@@ -7,6 +7,8 @@ mod send_request;
 mod sender;
 mod tunnel;
 
+pub(crate) use exchange::ServerExchange;
 pub use head::{Call, ClientOptions, HostField};
-pub use send_request::send_request;
+pub(crate) use head::{RequestFraming, write_head};
+pub(crate) use send_request::poll_response;
 pub use tunnel::tunnel;

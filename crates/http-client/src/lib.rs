@@ -7,24 +7,30 @@
 //! small answer costs one send, one receive and no clock call. Never decides which server to ask,
 //! and never tries again: it says in the [`Fault`](message::Fault) whether that would be safe.
 //!
-//! `h1` is the exchange over HTTP/1.1; HTTP/2 will be its sibling `h2`. Pools, limits and the
-//! faults of connections are common to both.
+//! `h1` is the exchange over HTTP/1.1, `h2` the one over HTTP/2. Pools, limits and the faults of
+//! connections are common to both.
 
 mod connection;
 mod faults;
 mod h1;
+mod h2;
 mod held_connection;
 mod idle_sweeper;
 mod limits;
 mod parking;
 mod pool;
 mod room;
+mod send_request;
 mod slow;
+mod tunnel;
+mod upgrade;
 
 #[cfg(test)]
 mod tests;
 
 pub use connection::{Destination, Endpoint, ProxyHeader, TlsIdentity};
-pub use h1::{Call, ClientOptions, HostField, send_request, tunnel};
+pub use h1::{Call, ClientOptions, HostField, tunnel};
 pub use pool::{Lease, Pool, PoolLimits, PoolState, Reservation, close_idle};
 pub use room::RoomSignal;
+pub use send_request::send_request;
+pub use upgrade::Upgrade;

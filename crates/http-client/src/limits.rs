@@ -17,6 +17,21 @@ pub(super) const JOINED_BODY: usize = 64 * 1024;
 pub(super) const PARK_AFTER: Duration = Duration::from_secs(1);
 /// How often a worker with idle connections looks them through.
 pub(super) const SWEEP_EVERY: Duration = Duration::from_secs(1);
+/// Data of a response that its client has not taken. A stream gets no more of it, and so a client
+/// that does not read holds up no other.
+pub(super) const HTTP2_STREAM_WINDOW: u32 = 128 * 1024;
+/// Requests at once on one connection of HTTP/2, if the server allows as many.
+pub(super) const HTTP2_STREAMS: usize = 128;
+/// Received pieces of data up to this size are joined.
+pub(super) const JOINED_DATA: usize = 16 * 1024;
+/// Rounds of receiving and sending before other tasks of the worker run.
+pub(super) const HTTP2_TURNS: usize = 4;
+/// A request after such a silence goes with a PING ...
+pub(super) const PING_AFTER: Duration = Duration::from_secs(10);
+/// ... after which something must arrive within this time.
+pub(super) const PING_WITHIN: Duration = Duration::from_secs(10);
+/// Content that one call writes for the streams of a connection.
+pub(super) const HTTP2_WRITE: usize = 256 * 1024;
 /// Idle connections that are closed at once when there are no descriptors left.
 pub(super) const SHED_AT_ONCE: usize = 16;
 /// How often the kernel is asked whether a parked connection still lives.

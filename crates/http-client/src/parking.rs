@@ -32,7 +32,11 @@ pub(super) struct Parking {
     count: AtomicUsize,
     /// Idle connections of each worker's own pool, for metrics and the admin API.
     pub(super) idle: Box<[CachePadded<Gauge>]>,
-    /// Leased connections of each worker.
+    /// Connections of HTTP/2 of each worker.
+    pub(super) shared: Box<[CachePadded<Gauge>]>,
+    /// Requests on them.
+    pub(super) streams: Box<[CachePadded<Gauge>]>,
+    /// Leased connections of each worker, and requests on those of HTTP/2.
     pub(super) active: Box<[CachePadded<Gauge>]>,
     /// Leased connections whose exchange waits for its client.
     pub(super) slow: SlowClients,
@@ -45,6 +49,8 @@ impl Parking {
             places: Mutex::default(),
             count: AtomicUsize::new(0),
             idle: lanes(),
+            shared: lanes(),
+            streams: lanes(),
             active: lanes(),
             slow: SlowClients::default(),
         }

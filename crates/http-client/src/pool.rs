@@ -5,23 +5,27 @@
 //! together), age and requests. A connection on which the event loop has seen anything since it was
 //! put back is dead. Outlives Plans: asked for by identity.
 
+mod connect;
+mod metrics;
+
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use net::clock::{self, Moment};
-use net::{Stream, timer};
-use telemetry::{CachePadded, Counter, Gauge, LimitHit, WorkerMetrics, families};
+use telemetry::{CachePadded, Gauge, LimitHit};
+use wire::h1::HeadLimits;
 
-use crate::connection::{Connection, Endpoint, ProxyHeader};
-use crate::faults;
+use crate::connection::{Connection, Endpoint};
+use crate::h2::{Http2Connection, SharedConnections};
 use crate::idle_sweeper::{IdleSweeper, SweptPool};
 use crate::limits::PARK_AFTER;
 use crate::parking::{ParkedConnection, Parking};
 use crate::room::RoomSignal;
 use crate::slow::SlowClients;
-use message::{Fault, FaultKind};
+use crate::upgrade::Upgrade;
+use metrics::Metrics;
 use plugin::WorkerContext;
 
 /// What may be kept.
@@ -37,6 +41,8 @@ pub struct PoolLimits {
     pub max_requests: u32,
     /// Connections in use that may wait for slow clients, over all workers.
     pub max_slow: Option<usize>,
+    /// Of heads that a server sends over HTTP/2; each request has those of HTTP/1.1.
+    pub head: HeadLimits,
 }
 
 impl Default for PoolLimits {
@@ -47,6 +53,7 @@ impl Default for PoolLimits {
             max_age: Duration::from_secs(3600),
             max_requests: u32::MAX,
             max_slow: None,
+            head: HeadLimits::default(),
         }
     }
 }
@@ -54,62 +61,13 @@ impl Default for PoolLimits {
 /// Sizes of one peer's pools, over all workers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PoolState {
+    /// Requests in flight; each has a connection of HTTP/1.1, or a stream.
     pub active: i64,
+    pub streams: i64,
     pub idle: i64,
     pub parked: usize,
-}
-
-struct Metrics {
-    active: Arc<CachePadded<Gauge>>,
-    in_flight: Arc<CachePadded<Gauge>>,
-    idle: Arc<CachePadded<Gauge>>,
-    parked: Arc<CachePadded<Gauge>>,
-    reuses: Arc<CachePadded<Counter>>,
-    connects: [Arc<CachePadded<Counter>>; 6],
-    worker: Arc<WorkerMetrics>,
-}
-
-impl Metrics {
-    fn of(context: &WorkerContext, upstream: &str) -> Metrics {
-        let telemetry = &context.telemetry;
-        let gauge = |state| {
-            let family = &families::UPSTREAM_CONNECTIONS;
-            telemetry.worker_gauge(context.index, family, &[upstream, state])
-        };
-        let connects = |result| {
-            let family = &families::UPSTREAM_CONNECTS;
-            telemetry.worker_counter(context.index, family, &[upstream, result])
-        };
-        Metrics {
-            active: gauge("active"),
-            in_flight: telemetry.worker_gauge(
-                context.index,
-                &families::UPSTREAM_IN_FLIGHT,
-                &[upstream],
-            ),
-            idle: gauge("idle"),
-            parked: gauge("parked"),
-            reuses: telemetry.worker_counter(
-                context.index,
-                &families::UPSTREAM_REUSES,
-                &[upstream],
-            ),
-            connects: ["ok", "refused", "timeout", "certificate", "tls", "error"].map(connects),
-            worker: telemetry.worker(context.index),
-        }
-    }
-
-    fn connected(&self, outcome: Result<(), &Fault>) {
-        let result = match outcome.map_err(|fault| fault.kind) {
-            Ok(()) => 0,
-            Err(FaultKind::ConnectionRefused) => 1,
-            Err(FaultKind::ConnectionTimeout) => 2,
-            Err(FaultKind::TlsCertificateError) => 3,
-            Err(FaultKind::TlsProtocolError | FaultKind::TlsAlertReceived) => 4,
-            Err(_) => 5,
-        };
-        self.connects[result].inc();
-    }
+    /// Connections of HTTP/2, in use or idle.
+    pub shared: i64,
 }
 
 /// One worker's connections to one peer.
@@ -119,6 +77,7 @@ pub struct Pool {
     /// The most recently used last, so `idle_since` grows along the list.
     #[expect(clippy::vec_box, reason = "a lease takes the box and gives it back: no copying")]
     idle: RefCell<Vec<Box<Connection>>>,
+    shared: SharedConnections,
     parking: Arc<Parking>,
     room: Arc<RoomSignal>,
     sweeper: Rc<IdleSweeper>,
@@ -152,6 +111,7 @@ impl Pool {
                 endpoint: endpoint.clone(),
                 limits: Cell::new(limits),
                 idle: RefCell::default(),
+                shared: SharedConnections::default(),
                 parking: Pool::parking(&context.shared, key, context.workers),
                 room: RoomSignal::of(&context.shared, upstream),
                 sweeper: sweeper.clone(),
@@ -182,7 +142,13 @@ impl Pool {
         let key = PoolKey { upstream: upstream.to_owned(), endpoint: endpoint.clone() };
         let parking = Pool::parking(shared, key, workers);
         let sum = |lanes: &[CachePadded<Gauge>]| lanes.iter().map(|lane| lane.get()).sum();
-        PoolState { active: sum(&parking.active), idle: sum(&parking.idle), parked: parking.len() }
+        PoolState {
+            active: sum(&parking.active),
+            idle: sum(&parking.idle),
+            parked: parking.len(),
+            streams: sum(&parking.streams),
+            shared: sum(&parking.shared),
+        }
     }
 
     pub(super) fn max_slow(&self) -> Option<usize> {
@@ -203,8 +169,22 @@ impl Pool {
         self.room.enable();
     }
 
-    /// A kept connection, of this worker or parked by another.
-    pub fn take(self: &Rc<Self>) -> Option<Lease> {
+    /// A stored connection, of this worker or parked by another; or one of HTTP/2 that takes one
+    /// more request.
+    pub fn take(self: &Rc<Self>, upgrade: Upgrade) -> Option<Lease> {
+        self.take_http1().or_else(|| {
+            if upgrade == Upgrade::Other && !self.endpoint.prior_knowledge {
+                return None;
+            }
+            let connection = self.shared.find(upgrade, self.limits.get().max_requests)?;
+            self.metrics.reuses.inc();
+            let mut lease = self.lease(None);
+            lease.set_http2(connection);
+            Some(lease)
+        })
+    }
+
+    fn take_http1(self: &Rc<Self>) -> Option<Lease> {
         let now = clock::now();
         loop {
             let Some(connection) = self.pop() else { break };
@@ -243,15 +223,22 @@ impl Pool {
         self.parking.idle[self.worker].add(change);
     }
 
-    fn count_active(&self, change: i64) {
+    fn count_request(&self, change: i64) {
         self.metrics.active.add(change);
         self.metrics.in_flight.add(change);
         self.parking.active[self.worker].add(change);
     }
 
+    /// A request that was counted has a stream, and no connection of its own.
+    fn count_stream(&self, change: i64) {
+        self.metrics.active.add(-change);
+        self.metrics.streams.add(change);
+        self.parking.streams[self.worker].add(change);
+    }
+
     fn lease(self: &Rc<Self>, connection: Option<Box<Connection>>) -> Lease {
-        self.count_active(1);
-        Lease { connection, pool: self.clone() }
+        self.count_request(1);
+        Lease { connection, http2: None, pool: self.clone() }
     }
 
     /// Requests of this worker in flight, those that wait for a connection included.
@@ -268,61 +255,6 @@ impl Pool {
     /// datagrams.
     pub fn reserve(self: &Rc<Self>) -> Reservation {
         Reservation { _lease: self.lease(None) }
-    }
-
-    /// A new connection for requests. One that begins with a PROXY header is not kept after its
-    /// request.
-    pub async fn connect(
-        self: &Rc<Self>,
-        within: Duration,
-        header: Option<&ProxyHeader>,
-    ) -> Result<Lease, Fault> {
-        self.establish(within, header, |stream| faults::early(stream.has_bytes())).await
-    }
-
-    /// A new connection for a stream, on which the server may speak first.
-    pub async fn open(
-        self: &Rc<Self>,
-        within: Duration,
-        header: Option<&ProxyHeader>,
-    ) -> Result<Lease, Fault> {
-        self.establish(within, header, |_| None).await
-    }
-
-    async fn establish(
-        self: &Rc<Self>,
-        within: Duration,
-        header: Option<&ProxyHeader>,
-        is_unusable: impl FnOnce(&Stream) -> Option<Fault>,
-    ) -> Result<Lease, Fault> {
-        let mut lease = self.lease(None);
-        let connecting = async {
-            match self.endpoint.connect(header).await {
-                // Idle connections are worth less than one that a request waits for.
-                Err(error) if net::is_exhausted(&error) => {
-                    self.metrics.worker.hit(LimitHit::Descriptors);
-                    match self.sweeper.close_idle() {
-                        0 => Err(error),
-                        _ => self.endpoint.connect(header).await,
-                    }
-                }
-                outcome => outcome,
-            }
-        };
-        let outcome = match timer::within(within, connecting).await {
-            None => Err(faults::connect_timeout()),
-            Some(Err(error)) => Err(faults::connect(&error, &self.endpoint)),
-            Some(Ok(stream)) => match is_unusable(&stream) {
-                None => Ok(stream),
-                Some(fault) => Err(fault),
-            },
-        };
-        self.metrics.connected(outcome.as_ref().map(|_| ()));
-        let retires = clock::now().after(self.jittered(self.limits.get().max_age));
-        let mut connection = Connection::new(outcome?, retires);
-        connection.for_one_client = header.is_some();
-        lease.connection = Some(Box::new(connection));
-        Ok(lease)
     }
 
     /// Keeps a connection for the next request.
@@ -368,12 +300,15 @@ impl Pool {
 
 impl SweptPool for Pool {
     fn idle_since(&self) -> Option<Moment> {
-        self.idle.borrow().first().map(|connection| connection.idle_since)
+        let idle = self.idle.borrow().first().map(|connection| connection.idle_since);
+        idle.into_iter().chain(self.shared.idle_since()).min()
     }
 
     fn close_longest_idle(&self) {
         let mut idle = self.idle.borrow_mut();
-        if !idle.is_empty() {
+        if idle.is_empty() {
+            self.shared.close_longest_idle();
+        } else {
             idle.remove(0);
             self.count_idle(-1);
         }
@@ -442,16 +377,40 @@ pub struct Reservation {
     _lease: Lease,
 }
 
-/// A connection in use. Dropping it closes the connection.
+/// A connection in use, or a request on one of HTTP/2. Dropping it closes a connection of HTTP/1.1.
 pub struct Lease {
     connection: Option<Box<Connection>>,
+    http2: Option<Rc<Http2Connection>>,
     pool: Rc<Pool>,
 }
 
 impl Lease {
+    /// Uses this connection, which it had to wait for.
+    fn set_connection(&mut self, connection: Box<Connection>) {
+        self.connection = Some(connection);
+    }
+
+    /// Uses a connection of HTTP/2 together with other requests.
+    fn set_http2(&mut self, connection: Rc<Http2Connection>) {
+        self.pool.count_stream(1);
+        self.http2 = Some(connection);
+    }
+
+    pub(super) fn http2(&self) -> Option<&Rc<Http2Connection>> {
+        self.http2.as_ref()
+    }
+
     /// Whether the connection carried a request before: it may have been closed in this moment.
     pub fn is_reused(&self) -> bool {
-        self.connection().requests > 0
+        match &self.http2 {
+            Some(connection) => connection.is_reused(),
+            None => self.connection().requests > 0,
+        }
+    }
+
+    /// Whether the request shares the connection: the server may refuse it for the sake of others.
+    pub fn is_shared(&self) -> bool {
+        self.http2.is_some()
     }
 
     pub(super) fn connection(&self) -> &Connection {
@@ -482,7 +441,10 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        self.pool.count_active(-1);
+        if self.http2.is_some() {
+            self.pool.count_stream(-1);
+        }
+        self.pool.count_request(-1);
         self.pool.room.request_ended();
     }
 }

@@ -2,6 +2,7 @@
 
 mod answers;
 mod failures;
+mod multiplexing;
 mod pooling;
 mod requests;
 mod tunnels;
@@ -16,7 +17,7 @@ use net::{Bind, ListenOptions, Listener, Listening, Outgoing, Stream};
 use wire::Method;
 
 use crate::{
-    Call, ClientOptions, Destination, Endpoint, HostField, Pool, PoolLimits, send_request,
+    Call, ClientOptions, Destination, Endpoint, HostField, Pool, PoolLimits, Upgrade, send_request,
 };
 use message::{Body, Fault, Headers, Request, Response, Target};
 use plugin::{Local, Shared, WorkerContext};
@@ -133,9 +134,9 @@ async fn ask_with(
     body: Body,
     options: ClientOptions,
 ) -> Result<Response, Fault> {
-    let lease = match pool.take() {
+    let lease = match pool.take(Upgrade::None) {
         Some(lease) => lease,
-        None => pool.connect(Duration::from_secs(20), None).await?,
+        None => pool.connect(Duration::from_secs(20), None, Upgrade::None).await?,
     };
     let options = Rc::new(options);
     let call = Call { options: &options, host: &HostField::Preserve, server: "server:1" };

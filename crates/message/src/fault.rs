@@ -147,6 +147,7 @@ fault_kinds! {
     AppFull = "app_full" Us 503 Never;
     AppAbsent = "app_absent" Us 503 Never;
     AppFailed = "app_failed" Us 500 Never;
+    WebSocketUnsupported = "websocket_unsupported" Us 502 Never;
     WebSocketSubprotocol = "websocket_subprotocol" Us 500 Never;
 }
 

@@ -55,7 +55,9 @@ fn server(server: upstream::ServerStatus) -> ServerStatus {
         healthy: server.state == ServerState::Healthy,
         state: server.state.as_str().to_owned(),
         in_flight: count(connections.active),
-        connections: count(connections.active + connections.idle) + connections.parked as u64,
+        connections: count(connections.active - connections.streams + connections.idle)
+            + count(connections.shared)
+            + connections.parked as u64,
         last_error,
     }
 }

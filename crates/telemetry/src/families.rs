@@ -134,7 +134,10 @@ families! {
     UPSTREAM_IN_FLIGHT = "tidegate_upstream_requests_in_flight", Gauge, Number, ["upstream"],
         "Requests in flight to an upstream.";
     UPSTREAM_CONNECTIONS = "tidegate_upstream_connections", Gauge, Number, ["upstream", "state"],
-        "Connections to an upstream, by state: active, idle or parked.";
+        "Connections to an upstream, by state: active, idle or parked; or shared, the connections \
+         of HTTP/2 whether requests use them or not.";
+    UPSTREAM_STREAMS = "tidegate_upstream_streams", Gauge, Number, ["upstream"],
+        "Requests in flight to an upstream that share connections of HTTP/2.";
     UPSTREAM_CONNECTS = "tidegate_upstream_connects_total", Counter, Number,
         ["upstream", "result"],
         "Connections opened to an upstream, by result: ok, refused, timeout, certificate (not \

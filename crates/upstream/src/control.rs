@@ -6,6 +6,7 @@
 
 mod check;
 mod family;
+mod http2_check;
 mod resolve;
 mod revive;
 

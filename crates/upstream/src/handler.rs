@@ -6,21 +6,23 @@
 //! failure of the server: the same server gets the request again on a new one.
 //!
 //! A connection is acquired when there is something to send: a client that announces a body and
-//! sends none occupies no server. While every server is at its `max_connections`, requests wait in
-//! order of arrival, up to `timeouts.queue`.
+//! sends none occupies no server, unless both sides speak HTTP/2. While every server is at its
+//! `max_connections`, requests wait in order of arrival, up to `timeouts.queue`.
 
 use std::rc::Rc;
 use std::sync::Arc;
 
-use http_client::{Call, Lease, send_request};
+use http_client::{Call, Lease, Upgrade, send_request};
 use message::{Fault, FaultKind, HandlerResult, Request, Response, Retry, Side};
 use net::clock;
 use plugin::{Handler, HandlerKind, HandlerPlan, MaybeFuture, WorkerContext};
 use settings::{Node, Reader, Schema, SchemaBuilder, Setting, Spanned};
 use telemetry::class_index;
+use wire::Version;
 
 use crate::balance::Choice;
 use crate::grpc::{self, GrpcStatus};
+use crate::limits::CONNECTION_ATTEMPTS;
 use crate::local::LocalCluster;
 use crate::max_forwards;
 use crate::proxy_header::proxy_header;
@@ -103,6 +105,7 @@ async fn forward(local: &LocalCluster, request: &mut Request) -> HandlerResult {
         return Ok(response);
     }
     let mut view = local.view(clock::now().as_ms());
+    let is_open_ended = is_open_ended(&view, request);
     let again = view.settings.retries.attempts > 1;
     let mut body = Replay::new(std::mem::take(&mut request.body), again);
     if body.is_awaited() {
@@ -111,7 +114,9 @@ async fn forward(local: &LocalCluster, request: &mut Request) -> HandlerResult {
         if !has_room {
             return Err(no_server(local, &view));
         }
-        body.begin().await?;
+        if !is_open_ended {
+            body.begin().await?;
+        }
         view = local.view(clock::now().as_ms());
     }
     local.budget.deposit(view.settings.retries.budget.fraction());
@@ -164,6 +169,14 @@ async fn forward(local: &LocalCluster, request: &mut Request) -> HandlerResult {
     }
 }
 
+/// True if the client may wait for a response before it sends content, as clients of gRPC do. A
+/// stream without content costs a server of HTTP/2 little.
+fn is_open_ended(view: &View, request: &Request) -> bool {
+    request.version == Version::Http2
+        && request.body.length().is_none()
+        && view.peers.iter().all(|peer| peer.member.endpoint.may_be_http2())
+}
+
 /// One attempt on one server.
 async fn attempt(
     view: &View,
@@ -172,31 +185,43 @@ async fn attempt(
     body: &mut Replay,
 ) -> Result<Response, Fault> {
     let call = Call { options: &view.options, host: &peer.host, server: &peer.member.authority };
+    let upgrade = Upgrade::of(request);
     // A pooled connection does not name the client.
     let is_pooled = view.settings.send_proxy_protocol.is_none();
-    let mut kept = if is_pooled { peer.stats.pool.take() } else { None };
+    let mut kept = if is_pooled { peer.stats.pool.take(upgrade) } else { None };
+    let mut attempts = 0;
     loop {
+        attempts += 1;
         let lease = match kept.take() {
             Some(lease) => lease,
             // Boxed: it is large and rare, and the future of every request would be as large.
-            None => Box::pin(connect(view, peer, request)).await?,
+            None => Box::pin(connect(view, peer, request, upgrade)).await?,
         };
-        let reused = lease.is_reused();
+        let (reused, shared) = (lease.is_reused(), lease.is_shared());
         let outcome = send_request(lease, request, body.play(), &call).await;
         match &outcome {
-            Err(fault) if reused && closed_in_pool(fault, request) && body.is_playable() => {}
+            Err(fault)
+                if (reused || shared && fault.retry == Retry::Unsent)
+                    && attempts < CONNECTION_ATTEMPTS
+                    && closed_in_pool(fault, request)
+                    && body.is_playable() => {}
             _ => return outcome,
         }
     }
 }
 
 /// A new connection to a server, which names the client where the upstream wants it.
-async fn connect(view: &View, peer: &Peer, request: &Request) -> Result<Lease, Fault> {
+async fn connect(
+    view: &View,
+    peer: &Peer,
+    request: &Request,
+    upgrade: Upgrade,
+) -> Result<Lease, Fault> {
     let header = proxy_header(view, request);
-    peer.stats.pool.connect(connect_within(&view.settings), header.as_ref()).await
+    peer.stats.pool.connect(connect_within(&view.settings), header.as_ref(), upgrade).await
 }
 
-/// The server closed a pooled connection at the moment it was used.
+/// The server closed a pooled connection at the moment it was used, or refused the stream.
 fn closed_in_pool(fault: &Fault, request: &Request) -> bool {
     fault.kind == FaultKind::ConnectionTerminated && allows(fault.retry, request)
 }

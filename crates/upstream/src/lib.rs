@@ -36,8 +36,8 @@ pub use handler::{KIND, handler};
 pub use member::ServerState;
 pub use server_address::{ServerAddress, ServerProtocol};
 pub use settings::{
-    Balance, EjectionSettings, HealthSettings, HostSettings, KeepaliveSettings, ProxyVersion,
-    RetrySettings, ServerSettings, StatusRange, TimeoutSettings, UpstreamSettings,
+    Balance, EjectionSettings, HealthSettings, HostSettings, HttpProtocol, KeepaliveSettings,
+    ProxyVersion, RetrySettings, ServerSettings, StatusRange, TimeoutSettings, UpstreamSettings,
 };
 pub use status::{ServerStatus, UpstreamStatus};
 pub use stream::{DatagramServer, StreamUpstream};

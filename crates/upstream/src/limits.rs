@@ -54,5 +54,7 @@ pub(crate) const FAMILY_WITHIN: Duration = Duration::from_secs(1);
 pub(crate) const FAMILY_HOLDS: Duration = Duration::from_secs(20);
 /// The next check follows within this time if a result contradicts the current health.
 pub(crate) const CHECK_DOUBT: Duration = Duration::from_secs(1);
+/// Attempts on one server whose connections end, or are full, before they take the request.
+pub(crate) const CONNECTION_ATTEMPTS: u32 = 3;
 /// Bytes of a response that a health check reads.
 pub(crate) const CHECK_RESPONSE: usize = 64 * 1024;

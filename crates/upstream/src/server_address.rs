@@ -13,9 +13,12 @@ pub enum ServerProtocol {
     Http,
     /// HTTP over TLS.
     Https,
+    /// HTTP/2 in the clear, by prior knowledge (RFC 9113 3.3).
+    H2c,
 }
 
-/// `127.0.0.1:9001`, `unix:/run/app.sock`, `http://app.internal` or `https://app.internal`.
+/// `127.0.0.1:9001`, `unix:/run/app.sock`, `https://app.internal`, `h2c://app.internal:9000` or
+/// `h2c://unix:/run/app.sock`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ServerAddress {
     pub protocol: ServerProtocol,
@@ -52,8 +55,12 @@ impl FromStr for ServerAddress {
         let (protocol, port) = match scheme.to_ascii_lowercase().as_str() {
             "http" => (ServerProtocol::Http, 80),
             "https" => (ServerProtocol::Https, 443),
-            _ => return Err("has a scheme other than http and https".to_owned()),
+            "h2c" => (ServerProtocol::H2c, 80),
+            _ => return Err("has a scheme other than http, https and h2c".to_owned()),
         };
+        if protocol == ServerProtocol::H2c && rest.starts_with("unix:") {
+            return Ok(ServerAddress { protocol, address: rest.parse()? });
+        }
         let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
         if !path.is_empty() || authority.contains(['?', '#', '@']) {
             return Err(
@@ -74,17 +81,19 @@ impl fmt::Display for ServerAddress {
         match self.protocol {
             ServerProtocol::Http => self.address.fmt(f),
             ServerProtocol::Https => write!(f, "https://{}", self.authority()),
+            ServerProtocol::H2c => write!(f, "h2c://{}", self.address),
         }
     }
 }
 
 impl Setting for ServerAddress {
     fn schema(_: &mut SchemaBuilder) -> Schema {
-        Schema::pattern("server address", "^(unix:.+|https?://.+|.*:[0-9]{1,5})$")
+        Schema::pattern("server address", "^(unix:.+|(https?|h2c)://.+|.*:[0-9]{1,5})$")
     }
 
     fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
-        let what = "an address such as 127.0.0.1:8080, host:8080, https://host or unix:/run/x.sock";
+        let what =
+            "an address such as 127.0.0.1:8080, https://host, h2c://host:8080 or unix:/run/x";
         let read: ServerAddress = reader.parse(node, what)?;
         Some(match read.address {
             Address::Unix(path) => {
@@ -108,7 +117,9 @@ mod tests {
             ("https://app.internal", "https://app.internal", "app.internal"),
             ("https://app.internal:443/", "https://app.internal", "app.internal"),
             ("https://[::1]:8443", "https://[::1]:8443", "[::1]:8443"),
+            ("h2c://app.internal:9000", "h2c://app.internal:9000", "app.internal:9000"),
             ("unix:/run/a.sock", "unix:/run/a.sock", "localhost"),
+            ("h2c://unix:/run/a.sock", "h2c://unix:/run/a.sock", "localhost"),
         ] {
             let read: ServerAddress = text.parse().unwrap();
             assert_eq!((&*read.to_string(), &*read.authority()), (shown, authority));

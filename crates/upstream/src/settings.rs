@@ -25,6 +25,10 @@ pub struct UpstreamSettings {
     /// verified against the authorities of the system.
     #[setting(example = { "ca": "internal.pem" })]
     pub tls: Option<Spanned<UpstreamTlsSettings>>,
+    /// The versions of HTTP that are offered to servers with `https://`; with `h2`, many requests
+    /// share a connection. Servers with `h2c://` are sent HTTP/2 in the clear, others HTTP/1.1.
+    #[setting(default = ["http/1.1"], example = ["h2", "http/1.1"])]
+    pub protocols: Vec<HttpProtocol>,
     /// How the server for a request is chosen.
     #[setting(default = "p2c", example = "round_robin", example = { "hash": "client_ip" })]
     pub balance: Balance,
@@ -95,6 +99,25 @@ pub struct ServerSettings {
     /// unlimited.
     #[setting(range = 1..=1000000, example = 50)]
     pub max_slow_clients: Option<u32>,
+}
+
+/// A version of HTTP, by its name in ALPN.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Setting)]
+pub enum HttpProtocol {
+    /// HTTP/2.
+    H2,
+    /// HTTP/1.1.
+    #[setting(word = "http/1.1")]
+    Http1,
+}
+
+impl HttpProtocol {
+    pub(crate) fn alpn(self) -> &'static [u8] {
+        match self {
+            HttpProtocol::H2 => b"h2",
+            HttpProtocol::Http1 => b"http/1.1",
+        }
+    }
 }
 
 /// How the server for a request is chosen.
@@ -319,6 +342,10 @@ fn check_upstream(upstream: &UpstreamSettings, node: &Node, reader: &mut Reader<
         reader.error(place.span, "an upstream needs a server");
         return;
     }
+    if upstream.protocols.is_empty() {
+        let span = node.get("protocols").unwrap_or(node).span;
+        reader.error(span, "no version of HTTP").help("write protocols: [h2, http/1.1]");
+    }
     if upstream.servers.iter().all(|server| server.backup) {
         reader.error(place.span, "all servers are backups: one has to be a first choice");
     }
@@ -417,6 +444,7 @@ mod tests {
             (node!({ "servers": ["a:1"], "host": { "fixed": "a\r\nb" } }), "not a valid Host"),
             (node!({ "servers": ["a:1"], "discover": {} }), "`discover` comes later"),
             (node!({ "servers": ["a:1"], "tls": {} }), "no server of this upstream has TLS"),
+            (node!({ "servers": ["https://a"], "protocols": [] }), "no version of HTTP"),
             (node!({ "servers": ["a:443", "https://a"] }), "the server https://a is listed twice"),
             (
                 node!({ "servers": ["https://a"], "tls": { "server_name": "a b" } }),

@@ -36,7 +36,7 @@ pub struct ServerStatus {
     pub failures: u32,
     /// Remaining time of the ejection.
     pub ejected_for_ms: u64,
-    /// Connections; active ones equal the requests in flight.
+    /// Connections, and the requests on them.
     pub connections: PoolState,
 }
 

@@ -30,7 +30,9 @@ impl UpstreamPlan {
             true => {
                 let default = Spanned::new(UpstreamTlsSettings::default(), name.span);
                 let tls = settings.tls.as_ref().unwrap_or(&default);
-                Some(tls.build(&[b"http/1.1"], tls.span, reader)?)
+                let protocols: Vec<&[u8]> =
+                    settings.protocols.iter().map(|protocol| protocol.alpn()).collect();
+                Some(tls.build(&protocols, tls.span, reader)?)
             }
         };
         Some(UpstreamPlan { settings: Arc::new(settings), tls })
@@ -47,6 +49,7 @@ impl UpstreamPlan {
         let set = self.settings.tls.as_ref().and_then(|tls| tls.server_name());
         let name = set.or_else(|| server.certificate_name());
         let identity = tls.zip(name).map(|(tls, name)| TlsIdentity { tls, name });
-        Endpoint { destination, tls: identity }
+        let prior_knowledge = server.protocol == ServerProtocol::H2c;
+        Endpoint { destination, tls: identity, prior_knowledge }
     }
 }

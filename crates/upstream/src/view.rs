@@ -317,21 +317,25 @@ fn pool_limits(settings: &UpstreamSettings, member: &Member) -> PoolLimits {
         max_age: settings.keepalive.max_age.get(),
         max_requests: settings.keepalive.max_requests,
         max_slow: member.max_slow_clients.map(|most| most as usize),
+        head: head_limits(settings),
+    }
+}
+
+fn head_limits(settings: &UpstreamSettings) -> HeadLimits {
+    HeadLimits {
+        headers: usize::try_from(settings.headers.bytes()).unwrap_or(usize::MAX),
+        header_count: settings.header_count as usize,
+        ..HeadLimits::default()
     }
 }
 
 fn client_options(settings: &UpstreamSettings) -> ClientOptions {
-    let headers = usize::try_from(settings.headers.bytes()).unwrap_or(usize::MAX);
     ClientOptions {
         response: settings.timeouts.response.get(),
         read: settings.timeouts.read.get(),
         write: settings.timeouts.write.get(),
         tunnel_idle: settings.timeouts.idle.get(),
-        head: HeadLimits {
-            headers,
-            header_count: settings.header_count as usize,
-            ..HeadLimits::default()
-        },
+        head: head_limits(settings),
         forwarded: settings.forwarded,
         via: true,
     }

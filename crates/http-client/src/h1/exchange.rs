@@ -28,7 +28,7 @@ thread_local! {
 }
 
 /// A connection with the exchange it carries.
-pub(super) struct ServerExchange {
+pub(crate) struct ServerExchange {
     pub(super) lease: Lease,
     pub(super) sender: Sender,
     pub(super) options: Rc<ClientOptions>,
@@ -53,7 +53,7 @@ pub(super) struct ServerExchange {
 impl ServerExchange {
     /// Writes the head, and a small body with it, and sends what the socket takes.
     #[inline(never)]
-    pub(super) fn begin(
+    pub(crate) fn begin(
         lease: Lease,
         request: &Request,
         body: Body,

@@ -65,14 +65,14 @@ pub struct Call<'a> {
 
 /// How the body of a request is delimited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RequestFraming {
+pub(crate) enum RequestFraming {
     None,
     Length(u64),
     Chunked,
 }
 
 impl RequestFraming {
-    pub(super) fn of(request: &Request, body: &Body) -> RequestFraming {
+    pub(crate) fn of(request: &Request, body: &Body) -> RequestFraming {
         use wire::Method::{Patch, Post, Put};
         match body.length() {
             // RFC 9110 8.6: no length where the method anticipates no content.
@@ -84,7 +84,7 @@ impl RequestFraming {
 }
 
 /// Appends the whole head.
-pub(super) fn write_head(
+pub(crate) fn write_head(
     out: &mut Vec<u8>,
     request: &Request,
     framing: RequestFraming,

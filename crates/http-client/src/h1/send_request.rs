@@ -1,9 +1,8 @@
-//! Sends one request, and makes a response of what the server sends.
+//! Makes a response of what the server sends.
 //!
 //! When the whole body came with the head, the connection is back in its pool before the client
 //! gets its response.
 
-use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
@@ -13,29 +12,12 @@ use wire::{Known, token};
 
 use super::body::{ResponseBody, whole_chunked};
 use super::exchange::ServerExchange;
-use super::head::Call;
 use super::tunnel::tunnel;
 use crate::faults::{self, Wait};
-use crate::pool::Lease;
 
-/// Sends a request with `body` and returns the response. The request's own body is not used;
-/// dropping the future closes the connection.
-///
-/// Not an `async fn`: that would store the arguments in addition to what is made of them. And the
-/// steps are not inlined into the caller, where the compiler would split responses into single
-/// words and carry each through every branch.
-pub fn send_request(
-    lease: Lease,
-    request: &Request,
-    body: Body,
-    call: &Call<'_>,
-) -> impl Future<Output = Result<Response, Fault>> {
-    let mut link = Some(ServerExchange::begin(lease, request, body, call));
-    poll_fn(move |cx| poll_answer(&mut link, cx, request))
-}
-
+/// The response, once its head has arrived.
 #[inline(never)]
-fn poll_answer(
+pub(crate) fn poll_response(
     exchange: &mut Option<ServerExchange>,
     cx: &mut Context<'_>,
     request: &Request,

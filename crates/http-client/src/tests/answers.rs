@@ -48,7 +48,7 @@ fn a_response_split_at_every_byte_is_the_same_response() {
             };
             let (_stream, body) = tokio::join!(serve, ask);
             assert_eq!(&body[..], b"hello", "split at {at}");
-            assert!(pool.take().is_some(), "split at {at}");
+            assert!(pool.take(Upgrade::None).is_some(), "split at {at}");
         }
     });
 }
@@ -68,7 +68,7 @@ fn a_body_that_came_with_its_head_frees_the_connection_at_once() {
             let response = outcome.unwrap();
             assert_eq!(response.body.length(), Some(length), "{answer}");
             assert!(!matches!(response.body, Body::Stream(_)), "{answer}");
-            assert!(pool.take().is_some_and(|lease| lease.is_reused()), "{answer}");
+            assert!(pool.take(Upgrade::None).is_some_and(|lease| lease.is_reused()), "{answer}");
         }
     });
 }
@@ -88,7 +88,7 @@ fn the_response_to_head_keeps_its_length_and_has_no_body() {
         let response = outcome.unwrap();
         assert_eq!(response.headers.get(Known::ContentLength), Some(&b"500"[..]));
         assert!(response.body.is_empty());
-        assert!(pool.take().is_some());
+        assert!(pool.take(Upgrade::None).is_some());
     });
 }
 
@@ -134,7 +134,7 @@ fn trailers_are_passed_on() {
         let (_stream, trailers) = tokio::join!(serve, ask);
         assert_eq!(trailers.get("x-sum"), Some(&b"abc"[..]));
         assert_eq!(trailers.len(), 1);
-        assert!(pool.take().is_some());
+        assert!(pool.take(Upgrade::None).is_some());
     });
 }
 
@@ -192,7 +192,7 @@ fn a_streamed_body_is_read_no_faster_than_requested() {
                 got += data.len();
                 if got == size {
                     // The last piece is in our hands: the connection is free already.
-                    assert!(pool.take().is_some());
+                    assert!(pool.take(Upgrade::None).is_some());
                 }
             }
             got
@@ -225,6 +225,6 @@ fn an_early_response_stops_the_request() {
         let (taken, body) = tokio::join!(serve, ask);
         assert_eq!(&body[..], b"no");
         assert!(taken < size, "the whole body was sent");
-        assert!(pool.take().is_none());
+        assert!(pool.take(Upgrade::None).is_none());
     });
 }

@@ -133,7 +133,7 @@ fn bytes_behind_a_response_end_the_connection_but_not_the_response() {
             };
             let (_, body) = tokio::join!(serve, ask);
             assert_eq!(&body[..], b"ok");
-            assert!(pool.take().is_none(), "{answer}");
+            assert!(pool.take(Upgrade::None).is_none(), "{answer}");
         }
     });
 }
@@ -180,7 +180,7 @@ fn a_server_that_stalls_runs_into_the_time_out_of_that_step() {
             };
             let (_, fault) = tokio::join!(serve, ask);
             assert_eq!((fault.status, fault.slug()), (504, slug));
-            assert!(pool.take().is_none());
+            assert!(pool.take(Upgrade::None).is_none());
         }
     });
 }
@@ -228,7 +228,7 @@ fn dropping_the_response_closes_the_connection() {
             drop(body);
         };
         tokio::join!(serve, ask);
-        assert!(pool.take().is_none());
+        assert!(pool.take(Upgrade::None).is_none());
         assert_eq!(pool.active(), 0);
     });
 }

@@ -61,7 +61,7 @@ fn connections_that_say_close_are_not_kept() {
             let serve = server.answer_to_the_end(answer);
             let (_, outcome) = tokio::join!(serve, get(&pool));
             assert_eq!(outcome.unwrap().status, 200);
-            assert!(pool.take().is_none());
+            assert!(pool.take(Upgrade::None).is_none());
         }
     });
 }
@@ -81,7 +81,7 @@ fn an_unrequested_response_ends_an_idle_connection() {
                 poll
             })
             .await;
-            pool.take().is_none()
+            pool.take(Upgrade::None).is_none()
         };
         let (_, refused) = tokio::join!(end, taken);
         assert!(refused);
@@ -94,7 +94,7 @@ fn a_connection_closed_while_idle_is_known_dead() {
         let (server, pool) = alone();
         drop(keep_one(&server, &pool).await);
         poll_fn(|cx| pool.peek_readable(cx)).await;
-        assert!(pool.take().is_none());
+        assert!(pool.take(Upgrade::None).is_none());
     });
 }
 
@@ -104,15 +104,15 @@ fn limits_bound_requests_and_number() {
         let (server, pool) = alone();
         pool.set_limits(PoolLimits { max_requests: 1, ..PoolLimits::default() });
         let stream = keep_one(&server, &pool).await;
-        assert!(pool.take().is_none());
+        assert!(pool.take(Upgrade::None).is_none());
         read_end(&stream).await;
         pool.set_limits(PoolLimits { max_idle: 0, ..PoolLimits::default() });
         let stream = keep_one(&server, &pool).await;
-        assert!(pool.take().is_none());
+        assert!(pool.take(Upgrade::None).is_none());
         read_end(&stream).await;
         pool.set_limits(PoolLimits { max_idle: 1, ..PoolLimits::default() });
         let streams = keep_two(&server, &pool).await;
-        assert!(pool.take().is_some());
+        assert!(pool.take(Upgrade::None).is_some());
         assert_eq!(pool.idle_count(), 0);
         drop(streams);
     });
@@ -164,7 +164,7 @@ fn a_parked_connection_is_taken_over_by_another_worker() {
     block_on_local(async {
         let context = context_of(&shared, 1, 2);
         let pool = Pool::of(&context, "test", &endpoint, PoolLimits::default());
-        let lease = pool.take().expect("a parked connection");
+        let lease = pool.take(Upgrade::None).expect("a parked connection");
         assert!(lease.is_reused());
         let options = Rc::new(options());
         let call = Call { options: &options, host: &HostField::Preserve, server: "server:1" };
@@ -190,7 +190,7 @@ fn what_is_above_a_workers_share_is_parked() {
         let state = Pool::state(&shared, "test", &server.endpoint, 2);
         assert_eq!((state.active, state.idle, state.parked), (0, 1, 1));
         // Its own worker takes it back once it has none.
-        let leases = (pool.take(), pool.take());
+        let leases = (pool.take(Upgrade::None), pool.take(Upgrade::None));
         assert!(leases.0.is_some() && leases.1.is_some());
     });
 }
@@ -206,7 +206,7 @@ fn a_connection_that_died_while_parked_is_passed_over() {
         drop(keep_two(&server, &pool).await);
         // Both ends are closed by now, as the kernel knows at once on one machine.
         poll_fn(|cx| pool.peek_readable(cx)).await;
-        assert!(pool.take().is_none());
+        assert!(pool.take(Upgrade::None).is_none());
         let state = Pool::state(&shared, "test", &server.endpoint, 2);
         assert_eq!((state.active, state.idle, state.parked), (0, 0, 0));
     });

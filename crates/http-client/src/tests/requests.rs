@@ -165,7 +165,7 @@ fn a_large_body_arrives_whole() {
         let ((_stream, head, got), outcome) = tokio::join!(serve, ask(&pool, &request, body));
         assert!(head.contains(&format!("Content-Length: {size}\r\n")), "{head}");
         assert_eq!((got, outcome.unwrap().status), (size, 200));
-        assert!(pool.take().is_some());
+        assert!(pool.take(Upgrade::None).is_some());
     });
 }
 
@@ -183,7 +183,7 @@ fn a_body_that_is_shorter_than_announced_is_never_completed() {
         let (rest, outcome) = tokio::join!(serve, ask(&pool, &request, body));
         assert_eq!(outcome.err().unwrap().status, 500);
         assert!(rest.is_empty());
-        assert!(pool.take().is_none());
+        assert!(pool.take(Upgrade::None).is_none());
     });
 }
 
@@ -207,7 +207,7 @@ fn the_body_is_requested_only_when_the_head_is_out() {
     block_on_local(async {
         let (server, pool) = alone();
         let asked = Rc::new(std::cell::Cell::new(false));
-        let lease = pool.connect(Duration::from_secs(20), None).await.unwrap();
+        let lease = pool.connect(Duration::from_secs(20), None, Upgrade::None).await.unwrap();
         assert!(!asked.get());
         let options = Rc::new(options());
         let call = Call { options: &options, host: &HostField::Preserve, server: "server:1" };

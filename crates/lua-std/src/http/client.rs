@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http_client::{
-    Call, ClientOptions, Destination, HostField, Lease, Pool, PoolLimits, send_request,
+    Call, ClientOptions, Destination, HostField, Lease, Pool, PoolLimits, Upgrade, send_request,
 };
 use message::{Body, Fault, FaultKind, Request, Response, Retry};
 use net::Resolver;
@@ -72,14 +72,14 @@ impl Client {
         };
         for address in &addresses {
             let pool = self.pool(*address);
-            if let Some(lease) = pool.take() {
+            if let Some(lease) = pool.take(Upgrade::None) {
                 return Ok((lease, pool));
             }
         }
         let mut failed = errno::RESOLVE.to_owned();
         for address in addresses {
             let pool = self.pool(address);
-            match pool.connect(Duration::from_millis(HTTP_CONNECT_MS), None).await {
+            match pool.connect(Duration::from_millis(HTTP_CONNECT_MS), None, Upgrade::None).await {
                 Ok(lease) => return Ok((lease, pool)),
                 Err(fault) => failed = faults::reason(&fault),
             }
@@ -103,7 +103,9 @@ impl Client {
         let call = Call { options: &self.options, host: &HostField::Preserve, server: "" };
         match (send_request(lease, request, body, &call).await, again) {
             (Err(fault), Some(again)) if reused && may_repeat(&fault, request) => {
-                let lease = pool.connect(Duration::from_millis(HTTP_CONNECT_MS), None).await?;
+                let lease = pool
+                    .connect(Duration::from_millis(HTTP_CONNECT_MS), None, Upgrade::None)
+                    .await?;
                 send_request(lease, request, again, &call).await
             }
             (outcome, _) => outcome,

@@ -84,6 +84,22 @@ impl ClientTls {
     }
 }
 
+impl ClientTls {
+    /// True if ALPN offers this protocol.
+    pub fn offers(&self, protocol: &[u8]) -> bool {
+        self.options.protocols.iter().any(|offered| offered == protocol)
+    }
+
+    /// The same with other protocols of ALPN.
+    pub fn with_protocols(&self, protocols: &[&[u8]]) -> ClientTls {
+        let protocols: Vec<Vec<u8>> = protocols.iter().map(|one| one.to_vec()).collect();
+        let mut config = (*self.config).clone();
+        config.alpn_protocols = protocols.clone();
+        let options = ClientOptions { protocols, ..(*self.options).clone() };
+        ClientTls { config: Arc::new(config), options: Arc::new(options) }
+    }
+}
+
 /// Accepts every certificate. The signatures of the handshake are verified nevertheless.
 #[derive(Debug)]
 struct AnyCertificate;

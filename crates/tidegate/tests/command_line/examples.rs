@@ -69,6 +69,7 @@ fn every_example_is_started_here() {
     let expected = [
         "cache.yaml",
         "gateway.yaml",
+        "http2-upstreams.yaml",
         "lua-handlers.yaml",
         "minimal.yaml",
         "mock.yaml",
@@ -125,6 +126,19 @@ fn mock() {
     assert!(status(&down) == "503" && down.contains("retry-after: 1"), "{down}");
     let export = get(address, "/export", "");
     assert!(export.len() > 2 << 20, "{} bytes", export.len());
+}
+
+#[test]
+fn http2_upstreams() {
+    let directory = TempDir::new().unwrap();
+    // Listeners serve HTTP/2 in the clear too.
+    let (_backend, backend) = start("mock.yaml", directory.path());
+    let text = std::fs::read_to_string(examples().join("http2-upstreams.yaml")).unwrap();
+    let text = text.replace("127.0.0.1:9000", &backend.to_string());
+    let (_server, address) = start_text("http2-upstreams.yaml", &text, directory.path());
+    let order = get(address, "/orders/7", "");
+    assert!(status(&order) == "200" && order.contains("x-order: 7"), "{order}");
+    assert_eq!(status(&get(address, "/search/a", "")), "502");
 }
 
 #[test]

@@ -49,7 +49,7 @@ fn proxy_sends_on() {
 fn proxy_says_what_it_cannot() {
     let directory = TempDir::new().unwrap();
     let refused = |to: &str| run_in(directory.path(), &["proxy", ":0", to]).failed(2);
-    assert!(refused("ftp://example.com").contains("a scheme other than http and https"));
+    assert!(refused("ftp://example.com").contains("a scheme other than http, https and h2c"));
     assert!(refused("https://example.com/api").contains("more than a host and a port"));
     let why = run_in(directory.path(), &["proxy", "example.com:80", "127.0.0.1:1"]).failed(2);
     assert!(why.contains("bound to an address"), "{why}");

@@ -14,7 +14,7 @@ use net::{Outgoing, Stream, clock};
 use telemetry::families;
 use wire::h1::{self, HeadLimits};
 
-use super::jittered;
+use super::{http2_check, jittered};
 use crate::cluster::Cluster;
 use crate::limits::{CHECK_DOUBT, CHECK_RESPONSE};
 use crate::member::Member;
@@ -93,22 +93,17 @@ impl HealthTracker {
     }
 }
 
-/// The request of a check; `None` if a connection is enough.
-fn request(member: &Member, settings: &HealthSettings) -> Option<Bytes> {
-    let path = settings.path.as_ref()?;
-    let host = settings.host.as_deref().unwrap_or(&member.authority);
-    let head = format!(
-        "GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: tidegate-health\r\n\
-         Accept: */*\r\nConnection: close\r\n\r\n"
-    );
-    Some(Bytes::from(head))
+/// The path and the Host of a check's request; `None` if a connection is enough.
+fn request(member: &Member, settings: &HealthSettings) -> Option<(String, String)> {
+    let path = settings.path.clone()?;
+    Some((path, settings.host.clone().unwrap_or_else(|| member.authority.to_string())))
 }
 
 /// Performs one check; the error is the reason for the log.
 async fn check(
     endpoint: &Endpoint,
     header: Option<ProxyHeader>,
-    request: Option<Bytes>,
+    request: Option<(String, String)>,
     settings: &HealthSettings,
 ) -> Result<(), String> {
     let within: Duration = settings.timeout.get();
@@ -116,7 +111,10 @@ async fn check(
         let connected = endpoint.connect(header.as_ref()).await;
         let stream = connected.map_err(|error| format!("cannot connect: {error}"))?;
         match request {
-            Some(request) => exchange(&stream, request, settings.status).await,
+            Some((path, host)) if endpoint.is_http2(&stream) => {
+                http2_check::exchange(&stream, &host, &path, settings.status).await
+            }
+            Some((path, host)) => exchange(&stream, &host, &path, settings.status).await,
             None => Ok(()),
         }
     };
@@ -124,10 +122,21 @@ async fn check(
     net::timer::within(within, checking).await.unwrap_or_else(|| Err(late()))
 }
 
-async fn exchange(stream: &Stream, request: Bytes, expected: StatusRange) -> Result<(), String> {
+pub(super) fn broken(error: std::io::Error) -> String {
+    format!("the connection failed: {error}")
+}
+
+async fn exchange(
+    stream: &Stream,
+    host: &str,
+    path: &str,
+    expected: StatusRange,
+) -> Result<(), String> {
     let mut outgoing = Outgoing::default();
-    outgoing.push(request);
-    let broken = |error: std::io::Error| format!("the connection failed: {error}");
+    outgoing.push(Bytes::from(format!(
+        "GET {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: tidegate-health\r\n\
+         Accept: */*\r\nConnection: close\r\n\r\n"
+    )));
     stream.send_all(&mut outgoing).await.map_err(broken)?;
     let mut received = BytesMut::new();
     let mut fields = Vec::new();

@@ -291,6 +291,17 @@ impl<P: Payload> Connection<P> {
         self.credit_stream(key, u32::try_from(missing).unwrap_or(0));
     }
 
+    /// Sends a PING, which the peer acknowledges.
+    pub fn send_ping(&mut self) {
+        frame::write(&mut self.out, frame::PING, 0, 0, &[0; 8]);
+    }
+
+    /// Whether the peer accepts extended CONNECT (RFC 8441); `None` before its settings.
+    pub fn peer_has_extended_connect(&self) -> Option<bool> {
+        let has_settings = !matches!(self.reading, Reading::Preface | Reading::FirstFrame);
+        has_settings.then_some(self.peer.extended_connect)
+    }
+
     /// Streams refused since the last call: the peer had more open than it may.
     pub fn take_refused(&mut self) -> u32 {
         std::mem::take(&mut self.refused)

@@ -1,0 +1,117 @@
+//! A tunnel between a client and a server: after an upgrade (RFC 9110 7.8, RFC 8441), and of a
+//! stream of layer 4.
+//!
+//! Both directions with back-pressure: a direction holds one chunk and reads no further until that
+//! is gone. An end is passed on as a half-close; the tunnel is over when both have ended, when
+//! either side breaks, or when nothing has moved for longer than allowed. It holds the connection
+//! and nothing of the Plan, so it lives through reloads.
+
+use std::future::poll_fn;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use net::Timer;
+
+use message::duplex::{Duplex, Ending};
+
+/// Carries bytes between client and server to the end; `early` are bytes that the server sent after
+/// its head.
+pub(super) async fn carry(
+    mut client: Box<dyn Duplex>,
+    server: &mut dyn Duplex,
+    early: Bytes,
+    idle: Duration,
+) -> Ending {
+    let mut to_client = Direction { chunk: early, ..Direction::default() };
+    let mut to_server = Direction::default();
+    let timer = Timer::new();
+    timer.set(idle);
+    poll_fn(|cx| {
+        let sent = to_server.poll(cx, &mut *client, server);
+        let received = sent.and_then(|sent| {
+            let received = to_client.poll(cx, server, &mut *client);
+            received.map(|received| sent | received).map_err(Broken::reversed)
+        });
+        match received {
+            Err(Broken::Source) => return Poll::Ready(Ending::ClientGone),
+            Err(Broken::Sink) => return Poll::Ready(Ending::OtherGone),
+            Ok(true) => timer.set(idle),
+            Ok(false) => {}
+        }
+        if to_client.finished && to_server.finished {
+            return Poll::Ready(Ending::Finished);
+        }
+        timer.poll(cx).map(|()| Ending::Idle)
+    })
+    .await
+}
+
+/// The side of a direction that has failed.
+enum Broken {
+    Source,
+    Sink,
+}
+
+impl Broken {
+    fn reversed(self) -> Broken {
+        match self {
+            Broken::Source => Broken::Sink,
+            Broken::Sink => Broken::Source,
+        }
+    }
+}
+
+#[derive(Default)]
+struct Direction {
+    /// Received and not yet taken by the other side.
+    chunk: Bytes,
+    /// The other side has taken a chunk and is still sending it.
+    sending: bool,
+    /// The source has ended.
+    ended: bool,
+    /// The end has been passed on.
+    finished: bool,
+}
+
+impl Direction {
+    /// Carries bytes until one side is not ready; whether any moved.
+    fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        source: &mut dyn Duplex,
+        sink: &mut dyn Duplex,
+    ) -> Result<bool, Broken> {
+        let mut moved = false;
+        loop {
+            if self.chunk.is_empty() && !self.sending && !self.ended {
+                match source.poll_receive(cx) {
+                    Poll::Pending => return Ok(moved),
+                    Poll::Ready(Err(_)) => return Err(Broken::Source),
+                    Poll::Ready(Ok(chunk)) => {
+                        self.ended = chunk.is_empty();
+                        self.chunk = chunk;
+                    }
+                }
+            }
+            self.sending |= !self.chunk.is_empty();
+            if self.sending {
+                match sink.poll_send(cx, &mut self.chunk) {
+                    Poll::Pending => return Ok(moved),
+                    Poll::Ready(Err(_)) => return Err(Broken::Sink),
+                    Poll::Ready(Ok(())) => {
+                        self.sending = false;
+                        moved = true;
+                    }
+                }
+            }
+            if self.ended {
+                if !self.finished {
+                    sink.finish();
+                    self.finished = true;
+                }
+                return Ok(moved);
+            }
+        }
+    }
+}
