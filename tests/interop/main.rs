@@ -5,6 +5,7 @@ mod ab;
 mod cache;
 mod curl;
 mod http2;
+mod http2_servers;
 mod nginx;
 mod paths;
 mod python_server;
