@@ -14,7 +14,8 @@ use net::{Outgoing, Stream, clock};
 use telemetry::families;
 use wire::h1::{self, HeadLimits};
 
-use super::{http2_check, jittered};
+use super::http2_check::{self, broken};
+use super::jittered;
 use crate::cluster::Cluster;
 use crate::limits::{CHECK_DOUBT, CHECK_RESPONSE};
 use crate::member::Member;
@@ -120,10 +121,6 @@ async fn check(
     };
     let late = || format!("no response within {}", settings.timeout);
     net::timer::within(within, checking).await.unwrap_or_else(|| Err(late()))
-}
-
-pub(super) fn broken(error: std::io::Error) -> String {
-    format!("the connection failed: {error}")
 }
 
 async fn exchange(

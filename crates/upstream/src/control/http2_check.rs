@@ -5,7 +5,6 @@ use net::{Outgoing, Stream};
 use wire::h2::{Connection, Event, Field, Output, RequestLine};
 use wire::{Known, Method};
 
-use super::check::broken;
 use crate::settings::StatusRange;
 
 /// Collects what a connection sends.
@@ -64,4 +63,9 @@ pub(super) async fn exchange(
             }
         }
     }
+}
+
+/// The reason for the log if the connection fails.
+pub(super) fn broken(error: std::io::Error) -> String {
+    format!("the connection failed: {error}")
 }
