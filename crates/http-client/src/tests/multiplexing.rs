@@ -343,7 +343,7 @@ fn a_lost_connection_and_a_slow_response_are_faults() {
             let expected = (FaultKind::ConnectionTerminated, Retry::IfIdempotent);
             assert_eq!((fault.kind, fault.retry), expected);
             let mut response = get(&pool).await.unwrap();
-            let fault = response.body.collect(100).await.unwrap_err();
+            let fault = response.body.collect(100).await.err().unwrap();
             assert_eq!(fault.kind, FaultKind::ResponseIncomplete);
             let options = ClientOptions { response: Duration::from_millis(50), ..options() };
             let outcome = ask_with(&pool, &request(Method::Get), Body::Empty, options).await;

@@ -53,7 +53,7 @@ fn a_request_after_a_silence_goes_with_a_ping() {
             assert_eq!((slow, third), (b"slow".to_vec(), b"third".to_vec()));
             advance(Duration::from_secs(11)).await;
             let (lost, ()) = tokio::join!(get(&pool), advance(Duration::from_secs(11)));
-            let fault = lost.unwrap_err();
+            let fault = lost.err().unwrap();
             assert_eq!(
                 (fault.kind, fault.retry),
                 (FaultKind::ConnectionTerminated, Retry::IfIdempotent)
@@ -87,7 +87,7 @@ fn a_connection_that_stays_silent_takes_no_more_requests() {
             let request = request(Method::Get);
             let lost = ask_with(&pool, &request, Body::Empty, options());
             let (lost, ()) = tokio::join!(lost, advance(Duration::from_secs(6)));
-            assert_eq!(lost.unwrap_err().kind, FaultKind::ResponseTimeout);
+            assert_eq!(lost.err().unwrap().kind, FaultKind::ResponseTimeout);
             assert_eq!(body(get(&pool).await).await, b"new");
         };
         tokio::join!(serve, ask);
