@@ -17,7 +17,7 @@ func handle(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusOK)
 		w.(http.Flusher).Flush()
 		count, _ := io.Copy(w, r.Body)
-		w.Header().Set("X-Count", fmt.Sprint(count, " ", r.Trailer.Get("X-Sum")))
+		w.Header().Set("X-Count", fmt.Sprint(count))
 	case "/chat":
 		connection, buffered, err := w.(http.Hijacker).Hijack()
 		if err != nil {
