@@ -53,6 +53,7 @@ pages! {
     files = "docs/guide/files.md";
     filters = "docs/guide/filters.md";
     getting_started = "docs/guide/getting-started.md";
+    grpc = "docs/guide/grpc.md";
     lua_handlers = "docs/guide/lua-handlers.md";
     lua_programs = "docs/guide/lua/README.md";
     lua_subrequests = "docs/guide/lua/subrequests.md";

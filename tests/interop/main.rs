@@ -4,6 +4,7 @@
 mod ab;
 mod cache;
 mod curl;
+mod grpc;
 mod http2;
 mod http2_servers;
 mod nginx;

@@ -7,6 +7,7 @@
 mod check;
 mod family;
 mod http2_check;
+mod probe;
 mod resolve;
 mod revive;
 

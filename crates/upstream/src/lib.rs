@@ -22,6 +22,7 @@ mod ring;
 mod server_address;
 mod settings;
 mod status;
+mod status_range;
 mod stream;
 mod upstream_plan;
 mod upstreams;
@@ -37,9 +38,10 @@ pub use member::ServerState;
 pub use server_address::{ServerAddress, ServerProtocol};
 pub use settings::{
     Balance, EjectionSettings, HealthSettings, HostSettings, HttpProtocol, KeepaliveSettings,
-    ProxyVersion, RetrySettings, ServerSettings, StatusRange, TimeoutSettings, UpstreamSettings,
+    ProxyVersion, RetrySettings, ServerSettings, TimeoutSettings, UpstreamSettings,
 };
 pub use status::{ServerStatus, UpstreamStatus};
+pub use status_range::StatusRange;
 pub use stream::{DatagramServer, StreamUpstream};
 pub use upstream_plan::UpstreamPlan;
 pub use upstreams::Upstreams;

@@ -1,17 +1,12 @@
 //! The settings under `upstreams`.
 
-use std::fmt;
-use std::str::FromStr;
-
-use settings::{
-    Address, Duration, Host, Key, Node, Percent, Reader, Schema, SchemaBuilder, Setting, Size,
-    Spanned,
-};
+use settings::{Address, Duration, Host, Key, Node, Percent, Reader, Setting, Size, Spanned};
 use tls_settings::UpstreamTlsSettings;
 use wire::proxy_protocol::Version;
 
 use crate::grpc::GrpcStatus;
 use crate::server_address::{ServerAddress, ServerProtocol};
+use crate::status_range::StatusRange;
 
 /// A group of servers that are interchangeable for a request.
 #[derive(Clone, Debug, PartialEq, Setting)]
@@ -170,6 +165,10 @@ pub struct HealthSettings {
     /// The path of the GET request; unless set, a check only connects.
     #[setting(example = "/healthz")]
     pub path: Option<String>,
+    /// The gRPC service whose health is asked for with `grpc.health.v1`, over HTTP/2; `""` asks for
+    /// that of the whole server.
+    #[setting(example = "shop.v1.Orders")]
+    pub grpc: Option<String>,
     /// Interval of the checks.
     #[setting(default = "5s", range = "100ms"..="1h")]
     pub interval: Duration,
@@ -267,56 +266,6 @@ pub struct EjectionSettings {
     pub statuses: Vec<u16>,
 }
 
-/// Statuses from a first to a last one: `200-399`, or just `204`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StatusRange {
-    pub first: u16,
-    pub last: u16,
-}
-
-impl StatusRange {
-    pub fn contains(self, status: u16) -> bool {
-        (self.first..=self.last).contains(&status)
-    }
-}
-
-impl FromStr for StatusRange {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (first, last) = text.split_once('-').unwrap_or((text, text));
-        let status = |text: &str| {
-            let digits = text.len() == 3 && text.bytes().all(|byte| byte.is_ascii_digit());
-            text.parse().ok().filter(|status| digits && (100..600).contains(status))
-        };
-        match (status(first), status(last)) {
-            (Some(first), Some(last)) if first <= last => Ok(StatusRange { first, last }),
-            (Some(_), Some(_)) => Err("ends before it begins".to_owned()),
-            _ => Err("is not a status such as 204 or a range such as 200-399".to_owned()),
-        }
-    }
-}
-
-impl fmt::Display for StatusRange {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.first == self.last {
-            write!(f, "{}", self.first)
-        } else {
-            write!(f, "{}-{}", self.first, self.last)
-        }
-    }
-}
-
-impl Setting for StatusRange {
-    fn schema(_: &mut SchemaBuilder) -> Schema {
-        Schema::pattern("status range", "^[1-5][0-9]{2}(-[1-5][0-9]{2})?$")
-    }
-
-    fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
-        reader.parse(node, "statuses such as 200-399")
-    }
-}
-
 impl ServerSettings {
     /// Connections that may wait for slow clients.
     pub(crate) fn slow_clients(&self) -> Option<u32> {
@@ -328,6 +277,15 @@ impl UpstreamSettings {
     /// True if a server has TLS.
     pub fn uses_tls(&self) -> bool {
         self.servers.iter().any(|server| server.address.protocol == ServerProtocol::Https)
+    }
+
+    /// True if a connection to the server may carry HTTP/2.
+    fn offers_http2(&self, server: &ServerSettings) -> bool {
+        match server.address.protocol {
+            ServerProtocol::Http => false,
+            ServerProtocol::Https => self.protocols.contains(&HttpProtocol::H2),
+            ServerProtocol::H2c => true,
+        }
     }
 
     /// True if so few of `total` servers are healthy that all are used.
@@ -368,12 +326,7 @@ fn check_upstream(upstream: &UpstreamSettings, node: &Node, reader: &mut Reader<
             .error(tls.span, "no server of this upstream has TLS")
             .help("write the addresses of its servers as https://HOST");
     }
-    if let Some(health) = &upstream.health
-        && health.path.as_ref().is_some_and(|path| !is_target(path))
-    {
-        let place = node.get("health").and_then(|health| health.get("path")).unwrap_or(node);
-        reader.error(place.span, "the path of a health check begins with / and has no spaces");
-    }
+    check_health(upstream, node, reader);
     for (key, host) in [
         (
             "host",
@@ -392,6 +345,25 @@ fn check_upstream(upstream: &UpstreamSettings, node: &Node, reader: &mut Reader<
     }
 }
 
+fn check_health(upstream: &UpstreamSettings, node: &Node, reader: &mut Reader<'_>) {
+    if let Some(health) = &upstream.health
+        && health.path.as_ref().is_some_and(|path| !is_target(path))
+    {
+        let place = node.get("health").and_then(|health| health.get("path")).unwrap_or(node);
+        reader.error(place.span, "the path of a health check begins with / and has no spaces");
+    }
+    if let Some(place) = node.get("health").and_then(|health| health.get("grpc")) {
+        if upstream.health.as_ref().is_some_and(|health| health.path.is_some()) {
+            reader.error(place.span, "a health check has either grpc or path");
+        }
+        if !upstream.servers.iter().all(|server| upstream.offers_http2(server)) {
+            reader
+                .error(place.span, "a gRPC health check needs HTTP/2")
+                .help("write the servers as h2c://HOST, or as https://HOST with `protocols: [h2]`");
+        }
+    }
+}
+
 fn is_target(path: &str) -> bool {
     path.starts_with('/') && path.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#')
 }
@@ -400,7 +372,7 @@ fn is_target(path: &str) -> bool {
 mod tests {
     use settings::{node, read};
 
-    use super::{Balance, StatusRange, UpstreamSettings};
+    use super::{Balance, UpstreamSettings};
 
     #[test]
     fn the_declaration_is_valid() {
@@ -441,6 +413,12 @@ mod tests {
                 "all servers are backups",
             ),
             (node!({ "servers": ["a:1"], "health": { "path": "healthz" } }), "begins with /"),
+            (node!({ "servers": ["a:1"], "health": { "grpc": "" } }), "needs HTTP/2"),
+            (node!({ "servers": ["https://a"], "health": { "grpc": "" } }), "needs HTTP/2"),
+            (
+                node!({ "servers": ["h2c://a:1"], "health": { "grpc": "a.B", "path": "/" } }),
+                "either grpc or path",
+            ),
             (node!({ "servers": ["a:1"], "host": { "fixed": "a\r\nb" } }), "not a valid Host"),
             (node!({ "servers": ["a:1"], "discover": {} }), "`discover` comes later"),
             (node!({ "servers": ["a:1"], "tls": {} }), "no server of this upstream has TLS"),
@@ -458,17 +436,6 @@ mod tests {
         ] {
             let out = read::<UpstreamSettings>(&node).unwrap_err();
             assert!(out.contains(expected), "{out}\nwanted {expected}");
-        }
-    }
-
-    #[test]
-    fn status_ranges() {
-        let range: StatusRange = "200-399".parse().unwrap();
-        assert!(range.contains(200) && range.contains(399) && !range.contains(400));
-        assert_eq!(range.to_string(), "200-399");
-        assert_eq!("204".parse::<StatusRange>().unwrap().to_string(), "204");
-        for bad in ["399-200", "99", "20", "2000", "a-b", "", "200-", "+20"] {
-            assert!(bad.parse::<StatusRange>().is_err(), "{bad}");
         }
     }
 }

@@ -32,7 +32,7 @@ fn start_text(name: &str, text: &str, directory: &Path) -> (Running, SocketAddr)
             None => line.to_owned(),
         })
         .collect();
-    for beside in ["site", "handlers"] {
+    for beside in ["site", "handlers", "grpc"] {
         copy(&examples().join(beside), &directory.join(beside));
     }
     std::fs::write(directory.join(name), moved.join("\n")).unwrap();
@@ -69,6 +69,7 @@ fn every_example_is_started_here() {
     let expected = [
         "cache.yaml",
         "gateway.yaml",
+        "grpc.yaml",
         "http2-upstreams.yaml",
         "lua-handlers.yaml",
         "minimal.yaml",
@@ -139,6 +140,35 @@ fn http2_upstreams() {
     let order = get(address, "/orders/7", "");
     assert!(status(&order) == "200" && order.contains("x-order: 7"), "{order}");
     assert_eq!(status(&get(address, "/search/a", "")), "502");
+}
+
+#[test]
+fn grpc() {
+    let directory = TempDir::new().unwrap();
+    let text = std::fs::read_to_string(examples().join("grpc.yaml")).unwrap();
+    // Nothing listens there.
+    let text = text.replace("127.0.0.1:9000", "127.0.0.1:1");
+    let (_server, address) = start_text("grpc.yaml", &text, directory.path());
+    let order = get(address, "/v1/orders/7", "");
+    assert!(["502", "503"].contains(&status(&order)), "{order}");
+    assert_eq!(status(&get(address, "/v1/none", "")), "404");
+    let wrong = get(address, "/v1/orders/7?color=red", "");
+    assert!(status(&wrong) == "400" && wrong.contains(r#"{"code":3,"#), "{wrong}");
+    for (content_type, is_in_body) in [("application/grpc", false), ("application/grpc-web", true)]
+    {
+        let mut call = TcpStream::connect(address).unwrap();
+        let head = format!(
+            "POST /shop.v1.Orders/Get HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\
+             content-type: {content_type}\r\ncontent-length: 5\r\n\r\n\0\0\0\0\0"
+        );
+        call.write_all(head.as_bytes()).unwrap();
+        // The prefix of the trailers is not UTF-8.
+        let mut answer = Vec::new();
+        call.read_to_end(&mut answer).unwrap();
+        let answer = String::from_utf8_lossy(&answer);
+        assert_eq!(answer.contains("grpc-status:14"), is_in_body, "{answer}");
+        assert_eq!(answer.contains("grpc-status: 14"), !is_in_body, "{answer}");
+    }
 }
 
 #[test]

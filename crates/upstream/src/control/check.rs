@@ -14,13 +14,14 @@ use net::{Outgoing, Stream, clock};
 use telemetry::families;
 use wire::h1::{self, HeadLimits};
 
-use super::http2_check::{self, broken};
-use super::jittered;
+use super::probe::{Probe, broken};
+use super::{http2_check, jittered};
 use crate::cluster::Cluster;
 use crate::limits::{CHECK_DOUBT, CHECK_RESPONSE};
 use crate::member::Member;
 use crate::proxy_header::own_header;
-use crate::settings::{HealthSettings, StatusRange};
+use crate::settings::HealthSettings;
+use crate::status_range::StatusRange;
 
 /// Checks a server until it is dropped.
 pub(super) async fn keep(cluster: Arc<Cluster>, member: Arc<Member>, settings: HealthSettings) {
@@ -33,7 +34,7 @@ pub(super) async fn keep(cluster: Arc<Cluster>, member: Arc<Member>, settings: H
     let mut seed = crate::ring::hash(member.name.as_bytes());
     loop {
         let header = own_header(&cluster.snapshot().settings);
-        let outcome = check(&member.endpoint, header, request.clone(), &settings).await;
+        let outcome = check(&member.endpoint, header, request.as_ref(), &settings).await;
         match &outcome {
             Ok(()) => passed.inc(),
             Err(_) => failed.inc(),
@@ -94,17 +95,19 @@ impl HealthTracker {
     }
 }
 
-/// The path and the Host of a check's request; `None` if a connection is enough.
-fn request(member: &Member, settings: &HealthSettings) -> Option<(String, String)> {
-    let path = settings.path.clone()?;
-    Some((path, settings.host.clone().unwrap_or_else(|| member.authority.to_string())))
+/// The request of a check and its Host; `None` if a connection is enough.
+fn request(member: &Member, settings: &HealthSettings) -> Option<(Probe, String)> {
+    let get = settings.path.clone().map(|path| Probe::Get { path, expected: settings.status });
+    let grpc = settings.grpc.clone().map(|service| Probe::Grpc { service });
+    let host = settings.host.clone().unwrap_or_else(|| member.authority.to_string());
+    Some((grpc.or(get)?, host))
 }
 
 /// Performs one check; the error is the reason for the log.
 async fn check(
     endpoint: &Endpoint,
     header: Option<ProxyHeader>,
-    request: Option<(String, String)>,
+    request: Option<&(Probe, String)>,
     settings: &HealthSettings,
 ) -> Result<(), String> {
     let within: Duration = settings.timeout.get();
@@ -112,10 +115,13 @@ async fn check(
         let connected = endpoint.connect(header.as_ref()).await;
         let stream = connected.map_err(|error| format!("cannot connect: {error}"))?;
         match request {
-            Some((path, host)) if endpoint.is_http2(&stream) => {
-                http2_check::exchange(&stream, &host, &path, settings.status).await
+            Some((probe, host)) if endpoint.is_http2(&stream) => {
+                http2_check::exchange(&stream, host, probe).await
             }
-            Some((path, host)) => exchange(&stream, &host, &path, settings.status).await,
+            Some((Probe::Get { path, expected }, host)) => {
+                exchange(&stream, host, path, *expected).await
+            }
+            Some((Probe::Grpc { .. }, _)) => Err("the server does not offer HTTP/2".to_owned()),
             None => Ok(()),
         }
     };
