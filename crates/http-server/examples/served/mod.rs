@@ -74,7 +74,7 @@ fn edge(route: Route) -> ListenerSnapshot {
         tls: None,
         dispatch: Rc::new(One(Rc::new(route))),
         http1: true,
-        http2: Some(wire::h2::Config::default()),
+        http2: Some(wire::h2::Config { extended_connect: true, ..Default::default() }),
         head_limits: wire::h1::HeadLimits::default(),
         timeouts: ConnectionTimeouts {
             handshake: Duration::from_secs(10),

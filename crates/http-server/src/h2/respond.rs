@@ -83,6 +83,11 @@ fn send_head(
     let fields = content_fields(&response.headers).chain(date).chain(length);
     let mut protocol = stream.connection.protocol.borrow_mut();
     protocol.respond(stream.key(), response.status, fields, ends)?;
+    if let Some(own) = response.headers.get(Known::Priority).filter(|_| !ends)
+        && let Some(asked) = protocol.priority(stream.key())
+    {
+        protocol.set_priority(stream.key(), asked.overridden(own));
+    }
     drop(protocol);
     stream.connection.wake();
     Ok(())

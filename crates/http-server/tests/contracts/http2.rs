@@ -5,3 +5,5 @@ mod client;
 mod floods;
 mod limits;
 mod messages;
+mod priorities;
+mod tunnel;

@@ -231,7 +231,7 @@ impl<P: Payload> Connection<P> {
         self.streams.get(stream).map(|stream| stream.priority)
     }
 
-    /// Sets the priority of a response, as its own `Priority` field asks (RFC 9218 8).
+    /// Sets the priority of a response.
     pub fn set_priority(&mut self, key: StreamKey, priority: Priority) {
         let Some(stream) = self.streams.get_mut(key) else { return };
         stream.priority = priority;

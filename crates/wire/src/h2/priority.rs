@@ -21,17 +21,22 @@ impl Priority {
     /// Parses the value of `Priority` or of PRIORITY_UPDATE. Unknown members and values out of
     /// range are ignored, a value that is no dictionary as a whole (RFC 9218 4).
     pub fn parse(value: &[u8]) -> Priority {
-        let mut priority = Priority::default();
+        Priority::default().overridden(value)
+    }
+
+    /// The priority with the parameters that a response states of its own, which count more than
+    /// the client's (RFC 9218 8).
+    pub fn overridden(mut self, value: &[u8]) -> Priority {
         match value {
             // The values that browsers send, without an allocation.
             [b'u', b'=', urgency @ b'0'..=b'7', rest @ ..] if matches!(rest, b"" | b", i") => {
-                priority.urgency = urgency - b'0';
-                priority.incremental = !rest.is_empty();
+                self.urgency = urgency - b'0';
+                self.incremental |= !rest.is_empty();
             }
-            b"i" => priority.incremental = true,
-            _ => priority.parse_members(value),
+            b"i" => self.incremental = true,
+            _ => self.parse_members(value),
         }
-        priority
+        self
     }
 
     fn parse_members(&mut self, value: &[u8]) {
@@ -75,6 +80,17 @@ mod tests {
         for (value, urgency, incremental) in table {
             let parsed = Priority::parse(value.as_bytes());
             assert_eq!(parsed, Priority { urgency, incremental }, "{value}");
+        }
+    }
+
+    #[test]
+    fn a_response_overrides_what_it_states() {
+        let asked = Priority { urgency: 5, incremental: true };
+        for (value, urgency, incremental) in
+            [("", 5, true), ("u=1", 1, true), ("i=?0", 5, false), ("u=0, i=?0", 0, false)]
+        {
+            let overridden = asked.overridden(value.as_bytes());
+            assert_eq!(overridden, Priority { urgency, incremental }, "{value}");
         }
     }
 }

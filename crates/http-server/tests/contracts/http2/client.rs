@@ -31,6 +31,8 @@ pub(crate) struct Http2Client {
     pub(crate) stream: Stream,
     pub(crate) protocol: Connection<Bytes>,
     received: HashMap<StreamKey, Received>,
+    /// The streams of the DATA frames that came, in their order.
+    pub(crate) order: Vec<StreamKey>,
     /// Content that arrives is not released: the windows of the server close.
     pub(crate) holds_windows: bool,
     pub(crate) is_closed: bool,
@@ -111,6 +113,7 @@ impl Http2Client {
             stream,
             protocol: Connection::client(Config::default()),
             received: HashMap::new(),
+            order: Vec::new(),
             holds_windows: false,
             is_closed: false,
             goaway: None,
@@ -139,6 +142,18 @@ impl Http2Client {
     pub(crate) fn open_unchecked(&mut self, path: &str, name: &str, value: &str) -> StreamKey {
         let field = Field { known: None, name: name.as_bytes(), value: value.as_bytes() };
         self.open_with("GET", path, &[field], true)
+    }
+
+    /// Asks for a WebSocket (RFC 8441).
+    pub(crate) fn open_tunnel(&mut self, protocol: &str) -> StreamKey {
+        let line = RequestLine {
+            method: &Method::Connect,
+            secure: false,
+            authority: b"a",
+            path: b"/",
+            protocol: Some(protocol.as_bytes()),
+        };
+        self.protocol.request(line, [field("sec-websocket-version", "13")], false).unwrap()
     }
 
     /// Sends what the protocol has to send.
@@ -177,6 +192,7 @@ impl Http2Client {
                 if !self.holds_windows {
                     self.protocol.release(stream, data.len());
                 }
+                self.order.push(stream);
                 let received = self.received.entry(stream).or_default();
                 received.body.extend_from_slice(&data);
                 received.is_whole = ends;
