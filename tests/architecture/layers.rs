@@ -27,6 +27,7 @@ const LEVELS: &[(&str, u8)] = &[
     ("grpc", 6),
     ("traffic", 6),
     ("json-filters", 6),
+    ("waf", 6),
     ("example-filter", 6),
     ("files", 6),
     ("lua-vm", 6),

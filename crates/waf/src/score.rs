@@ -1,0 +1,146 @@
+//! Inputs against the rules.
+
+use std::sync::OnceLock;
+
+use regex::bytes::{RegexSet, RegexSetBuilder};
+
+use crate::normalize::{is_ordinary, normalize};
+use crate::rules::{Part, RULES};
+
+/// The longest prefix of one input that is inspected.
+const INPUT_BYTES_MAX: usize = 16 * 1024;
+
+/// Which rules an exclusion leaves out, and for which parameters.
+#[derive(Clone, Debug)]
+pub(crate) struct Exclusion {
+    /// Indices of [`RULES`].
+    pub(crate) rules: Vec<usize>,
+    /// Names of parameters, cookies or headers; none for every input.
+    pub(crate) parameters: Vec<String>,
+}
+
+/// What the rules found so far.
+#[derive(Clone, Debug, Default)]
+pub struct WafVerdict {
+    pub score: u32,
+    /// Indices of [`RULES`], in the order found.
+    pub matched: Vec<usize>,
+}
+
+/// Inspects the inputs of one request.
+pub struct Scanner<'a> {
+    expressions: &'static [PartRules],
+    exclusions: Vec<&'a Exclusion>,
+    text: Vec<u8>,
+    pub verdict: WafVerdict,
+}
+
+impl Scanner<'_> {
+    /// A scanner without exclusions.
+    pub fn new() -> Scanner<'static> {
+        Scanner::with_exclusions(Vec::new())
+    }
+}
+
+impl Default for Scanner<'static> {
+    fn default() -> Self {
+        Scanner::new()
+    }
+}
+
+impl<'a> Scanner<'a> {
+    pub(crate) fn with_exclusions(exclusions: Vec<&'a Exclusion>) -> Scanner<'a> {
+        let expressions = expressions();
+        Scanner { expressions, exclusions, text: Vec::new(), verdict: WafVerdict::default() }
+    }
+
+    /// Inspects an input; each rule counts once for a request.
+    pub fn inspect(&mut self, part: Part, name: &[u8], input: &[u8]) {
+        if part != Part::UserAgent && part != Part::Path && is_ordinary(input) {
+            return;
+        }
+        normalize(&input[..input.len().min(INPUT_BYTES_MAX)], &mut self.text);
+        self.count_matches(part, name);
+        // A path is also inspected as it was written: its rules look for escapes.
+        if part == Part::Path && input.contains(&b'%') {
+            self.text.clear();
+            self.text.extend(input.iter().take(INPUT_BYTES_MAX).map(u8::to_ascii_lowercase));
+            self.count_matches(part, name);
+        }
+    }
+
+    fn count_matches(&mut self, part: Part, name: &[u8]) {
+        let PartRules { expressions, rules } = &self.expressions[part as usize];
+        for at in expressions.matches(&self.text).into_iter().map(|at| rules[at]) {
+            let is_excluded = || self.exclusions.iter().any(|one| one.covers(at, name));
+            if !self.verdict.matched.contains(&at) && !is_excluded() {
+                self.verdict.score += RULES[at].score;
+                self.verdict.matched.push(at);
+            }
+        }
+    }
+}
+
+impl Exclusion {
+    fn covers(&self, rule: usize, name: &[u8]) -> bool {
+        let names = &self.parameters;
+        self.rules.contains(&rule)
+            && (names.is_empty() || names.iter().any(|known| known.as_bytes() == name))
+    }
+}
+
+/// The rules for one part: their expressions, and their indices in [`RULES`].
+struct PartRules {
+    expressions: RegexSet,
+    rules: Vec<usize>,
+}
+
+/// The rules of each part, compiled once in the process.
+fn expressions() -> &'static [PartRules] {
+    static COMPILED: OnceLock<Vec<PartRules>> = OnceLock::new();
+    COMPILED.get_or_init(|| Part::ALL.into_iter().map(compile).collect())
+}
+
+fn compile(part: Part) -> PartRules {
+    let rules: Vec<usize> =
+        (0..RULES.len()).filter(|at| RULES[*at].parts.contains(&part)).collect();
+    let patterns = rules.iter().map(|at| RULES[*at].pattern);
+    // The table is fixed, and a test compiles it.
+    let expressions = RegexSetBuilder::new(patterns).unicode(false).build();
+    PartRules { expressions: expressions.unwrap_or_else(|_| RegexSet::empty()), rules }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rules::CATEGORIES;
+
+    #[test]
+    fn every_rule_compiles_and_has_a_category() {
+        for (at, part) in Part::ALL.into_iter().enumerate() {
+            let PartRules { expressions, rules } = &expressions()[part as usize];
+            assert!(part as usize == at && expressions.len() == rules.len() && !rules.is_empty());
+        }
+        for (at, rule) in RULES.iter().enumerate() {
+            assert!(CATEGORIES.contains(&rule.category()), "{}", rule.name);
+            assert!((1..=5).contains(&rule.score) && !rule.parts.is_empty(), "{}", rule.name);
+            assert!(RULES[..at].iter().all(|other| other.name != rule.name), "{}", rule.name);
+        }
+    }
+
+    #[test]
+    fn a_rule_counts_once_and_may_be_excluded_by_name() {
+        let attack = b"<script>";
+        let mut scanner = Scanner::new();
+        scanner.inspect(Part::Argument, b"a", attack);
+        scanner.inspect(Part::Argument, b"b", attack);
+        assert_eq!((scanner.verdict.score, scanner.verdict.matched.len()), (5, 1));
+        let script = RULES.iter().position(|rule| rule.name == "xss-script").unwrap();
+        let exclusion = Exclusion { rules: vec![script], parameters: vec!["a".to_owned()] };
+        let mut scanner = Scanner::with_exclusions(vec![&exclusion]);
+        scanner.inspect(Part::Argument, b"a", attack);
+        assert_eq!(scanner.verdict.score, 0);
+        scanner.inspect(Part::Argument, b"b", attack);
+        assert_eq!(scanner.verdict.score, 5);
+    }
+}
