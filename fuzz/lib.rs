@@ -10,6 +10,9 @@ pub mod config;
 #[path = "../crates/router/tests/invariants.rs"]
 pub mod router;
 
+#[path = "../crates/json-filters/tests/invariants.rs"]
+pub mod json_edit;
+
 #[path = "../crates/lua-std/tests/invariants.rs"]
 pub mod lua;
 

@@ -8,7 +8,7 @@
 mod content;
 pub mod edit;
 mod json_body;
-mod pointer;
+pub mod pointer;
 pub mod tree;
 mod validate;
 
