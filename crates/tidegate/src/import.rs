@@ -3,5 +3,7 @@
 //! Promises that the result passes `check`, and that each setting without a counterpart is named in
 //! a comment at its position.
 
+pub(crate) mod nginx;
+pub(crate) mod openapi;
 pub(crate) mod pike;
 mod writer;

@@ -6,7 +6,7 @@ use config::{FileSource, TextSource};
 
 use super::up::exists;
 use crate::failure::Failure;
-use crate::import::pike;
+use crate::import::{nginx, openapi, pike};
 use crate::output::print;
 
 const EXAMPLES: &str = "\
@@ -15,6 +15,8 @@ checked.
 
 Examples:
   tidegate import pike pike.yml > tidegate.yaml
+  tidegate import openapi openapi.yaml > tidegate.yaml
+  tidegate import nginx /etc/nginx/nginx.conf > tidegate.yaml
   tidegate import pike pike.yml | grep note:";
 
 /// Convert another product's configuration
@@ -32,16 +34,39 @@ enum From {
         /// Its configuration
         file: PathBuf,
     },
+    /// Of nginx: the common subset
+    Nginx {
+        /// Its configuration, or a file of sites-enabled
+        file: PathBuf,
+    },
+    /// Of an OpenAPI document, version 3.0 or 3.1: routes that validate requests
+    Openapi {
+        /// The document, in YAML or JSON
+        file: PathBuf,
+    },
 }
 
 impl Import {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let From::Pike { file } = self.from;
-        exists(&file)?;
+        let (From::Pike { file } | From::Nginx { file } | From::Openapi { file }) = &self.from;
+        exists(file)?;
         let name = file.file_name().map(|name| name.to_string_lossy().into_owned());
-        let written = config::document_json(&FileSource::new(file))
-            .map_err(|report| Failure::Errors(report.render()))?;
-        let text = pike::convert(&written, &name.unwrap_or_default()).map_err(Failure::Wrong)?;
+        let name = name.unwrap_or_default();
+        let document = || {
+            let document = config::document_json(&FileSource::new(file.clone()));
+            document.map_err(|report| Failure::Errors(report.render()))
+        };
+        let text = match &self.from {
+            From::Pike { .. } => pike::convert(&document()?, &name),
+            From::Openapi { .. } => openapi::convert(&document()?, &name),
+            From::Nginx { .. } => {
+                let text = std::fs::read_to_string(file).map_err(|error| {
+                    Failure::Wrong(format!("cannot read {}: {error}", file.display()))
+                })?;
+                nginx::convert(&text, &name)
+            }
+        };
+        let text = text.map_err(Failure::Wrong)?;
         print(&text)?;
         // What it says may still not fit together: the same name twice, say.
         super::load(&TextSource::new("what was printed", &text)).map(drop)

@@ -95,3 +95,28 @@ fn what_cannot_be_read_is_reported() {
     let missing = run_in(directory.path(), &["import", "pike", "none.yml"]).failed(2);
     assert!(missing.contains("none.yml"), "{missing}");
 }
+
+/// What comes of a file by another command, which checks it.
+fn imported_by(kind: &str, text: &str) -> String {
+    let directory = TempDir::new().unwrap();
+    std::fs::write(directory.path().join("source"), text).unwrap();
+    let output = tidegate(directory.path(), &["import", kind, "source"]).output();
+    ended(output.expect("the binary")).printed()
+}
+
+#[test]
+fn nginx_and_openapi_become_configurations() {
+    let nginx = "upstream app { server 10.0.0.1:8000; }\n\
+                 server { listen 80; location /api/ { proxy_pass http://app/v1/; } }\n\
+                 server { listen 8080; return 301 https://$host$request_uri; }\n";
+    let text = imported_by("nginx", nginx);
+    assert!(text.contains("handler: { upstream: app }"), "{text}");
+    assert!(text.contains("{ respond: { status: 404 } }"), "{text}");
+    let openapi = r##"{ "openapi": "3.0.3", "paths": { "/a/{id}": { "post": {
+        "parameters": [{ "name": "id", "in": "path", "schema": { "type": "integer" } }],
+        "requestBody": { "content": { "application/json": {
+            "schema": { "$ref": "#/components/schemas/A" } } } } } } },
+        "components": { "schemas": { "A": { "type": "string", "pattern": "^${a}$" } } } }"##;
+    let text = imported_by("openapi", &openapi.replace("${a}", "[a-z]"));
+    assert!(text.contains(r##"body: {"$ref":"#/$defs/A""##), "{text}");
+}

@@ -1,0 +1,197 @@
+//! Converts the common subset of nginx's configuration: servers, prefix and exact locations,
+//! upstreams, files, redirects and headers.
+//!
+//! Every directive that is not converted is named in a note with its line. Files that are included
+//! are not read.
+
+mod locations;
+mod parser;
+
+use super::writer::{Writer, list, quoted};
+use parser::{Directive, parse};
+
+const HEAD: &str = "\
+Lines that begin with \"note:\" name what is not converted, with its line. Everywhere: prefixes \
+match whole segments; upstreams receive the client's Host, X-Forwarded-For and X-Forwarded-Proto \
+without a setting; upgrades to WebSocket pass; connections to upstreams are kept.";
+
+/// Returns our configuration as YAML, or why the input is no configuration of nginx.
+pub(crate) fn convert(text: &str, from: &str) -> Result<String, String> {
+    let main = parse(text).map_err(|error| format!("{from}:{error}"))?;
+    let mut out = Writer::default();
+    let origin = format!("Converted from {from} by `tidegate import nginx`.");
+    out.comment(0, &origin);
+    out.comment(0, HEAD);
+    // A file of sites-enabled has servers without `http` around them.
+    let http = main.iter().find(|directive| directive.name == "http");
+    let level = http.map_or(&*main, |http| &*http.block);
+    let servers: Vec<&Directive> = level.iter().filter(|one| one.name == "server").collect();
+    if servers.is_empty() {
+        return Err(format!("{from} has no server: it is not a configuration of nginx"));
+    }
+    let known = ["http", "server", "upstream", "events"];
+    for directive in main.iter().filter(|one| !known.contains(&&*one.name)) {
+        out.note(0, &directive.not_converted());
+    }
+    if http.is_some() {
+        let known = ["server", "upstream"];
+        let other = |one: &&Directive| {
+            !known.contains(&&*one.name) && !locations::INHERITED.contains(&&*one.name)
+        };
+        for directive in level.iter().filter(other) {
+            out.note(0, &directive.not_converted());
+        }
+    }
+    out.empty_line();
+    let listeners = listeners(&servers, &mut out);
+    let mut upstreams = Vec::new();
+    let mut routes = Writer::default();
+    for (number, server) in servers.iter().enumerate() {
+        locations::write(server, level, &listeners, &mut upstreams, &mut routes, number + 1);
+    }
+    write_upstreams(level, &upstreams, &mut out);
+    out.line(0, "routes:");
+    Ok(out.finish() + &routes.finish())
+}
+
+/// A listener, and the server that gets requests for unknown hosts.
+struct Listener<'d> {
+    bind: String,
+    name: String,
+    default: &'d Directive,
+}
+
+/// The address to bind for `listen`, in our form.
+fn bind(directive: &Directive) -> Option<String> {
+    let written = directive.arguments.first()?;
+    let bind = match written.strip_prefix("*:").or(written.strip_prefix("[::]:")) {
+        Some(port) => format!(":{port}"),
+        None if written.bytes().all(|byte| byte.is_ascii_digit()) => format!(":{written}"),
+        None => written.clone(),
+    };
+    bind.parse::<settings::Address>().ok().filter(|address| address.port().is_some())?;
+    Some(bind)
+}
+
+fn listeners<'d>(servers: &[&'d Directive], out: &mut Writer) -> Vec<Listener<'d>> {
+    let mut listeners: Vec<Listener<'d>> = Vec::new();
+    let mut tls: Vec<Vec<String>> = Vec::new();
+    out.line(0, "listeners:");
+    for server in servers {
+        for listen in server.all("listen") {
+            let Some(bind) = bind(listen) else {
+                out.note(2, &listen.not_converted());
+                continue;
+            };
+            let has = |flag: &str| listen.arguments.iter().any(|argument| argument == flag);
+            let at = listeners.iter().position(|one| one.bind == bind).unwrap_or_else(|| {
+                let name = format!("web-{}", bind.rsplit(':').next().unwrap_or_default());
+                let taken = listeners.iter().filter(|one| one.name.starts_with(&name)).count();
+                let name = if taken == 0 { name } else { format!("{name}-{taken}") };
+                listeners.push(Listener { bind: bind.clone(), name, default: server });
+                tls.push(Vec::new());
+                listeners.len() - 1
+            });
+            if has("default_server") {
+                listeners[at].default = server;
+            }
+            if has("ssl")
+                && let Some(pair) = certificate(server, out)
+                && !tls[at].contains(&pair)
+            {
+                tls[at].push(pair);
+            }
+        }
+    }
+    for (listener, certificates) in listeners.iter().zip(tls) {
+        let Listener { bind, name, .. } = listener;
+        let tls = match certificates.is_empty() {
+            true => String::new(),
+            false => format!(", tls: {{ certificates: {} }}", list(&certificates)),
+        };
+        out.line(2, &format!("{name}: {{ bind: {}{tls} }}", quoted(bind)));
+    }
+    out.empty_line();
+    listeners
+}
+
+/// The certificate of a server, if its files can be read here: a configuration without them would
+/// be rejected.
+fn certificate(server: &Directive, out: &mut Writer) -> Option<String> {
+    let file = |name| server.all(name).next().and_then(|one| one.arguments.first());
+    let (cert, key) = (file("ssl_certificate")?, file("ssl_certificate_key")?);
+    let pair = format!("{{ cert: {}, key: {} }}", quoted(cert), quoted(key));
+    if [cert, key].iter().all(|path| std::fs::File::open(path).is_ok()) {
+        return Some(pair);
+    }
+    let line = server.line;
+    out.note(
+        2,
+        &format!("line {line}: the files cannot be read here, add tls: certificates: {pair}"),
+    );
+    None
+}
+
+/// Writes the upstreams that routes use: those of the file, and addresses in `proxy_pass`.
+fn write_upstreams(level: &[Directive], used: &[(String, String)], out: &mut Writer) {
+    let declared = level.iter().filter(|one| one.name == "upstream");
+    let declared: Vec<&Directive> = declared.collect();
+    if declared.is_empty() && used.is_empty() {
+        return;
+    }
+    out.line(0, "upstreams:");
+    for upstream in &declared {
+        let name = super::pike::name_of(upstream.arguments.first().map_or("", |name| name));
+        let scheme = used.iter().find(|(known, _)| *known == name).map_or("", |(_, s)| s);
+        write_upstream(upstream, &name, scheme, out);
+    }
+    for (name, address) in used {
+        let is_declared = declared.iter().any(|one| {
+            super::pike::name_of(one.arguments.first().map_or("", |name| name)) == *name
+        });
+        if !is_declared {
+            out.line(2, &format!("{name}: {{ servers: [{}] }}", quoted(address)));
+        }
+    }
+    out.empty_line();
+}
+
+fn write_upstream(upstream: &Directive, name: &str, scheme: &str, out: &mut Writer) {
+    let mut servers = Vec::new();
+    let mut balance = "round_robin".to_owned();
+    for directive in &upstream.block {
+        match (&*directive.name, directive.arguments.first()) {
+            ("server", Some(address)) => {
+                let address = format!("{scheme}{address}");
+                let mut settings = vec![format!("address: {}", quoted(&address))];
+                for option in &directive.arguments[1..] {
+                    match option.split_once('=') {
+                        Some(("weight", weight)) => settings.push(format!("weight: {weight}")),
+                        None if option == "backup" => settings.push("backup: true".to_owned()),
+                        _ => out.note(2, &directive.part_not_converted(option)),
+                    }
+                }
+                let is_down = directive.arguments.iter().any(|option| option == "down");
+                let is_address = address.parse::<upstream::ServerAddress>().is_ok();
+                if is_down || !is_address {
+                    out.note(2, &directive.not_converted());
+                } else {
+                    servers.push(format!("{{ {} }}", settings.join(", ")));
+                }
+            }
+            ("least_conn", _) => balance = "least_requests".to_owned(),
+            ("ip_hash", _) => balance = "{ hash: client_ip }".to_owned(),
+            ("random", None) => balance = "random".to_owned(),
+            ("keepalive", _) => {}
+            _ => out.note(2, &directive.not_converted()),
+        }
+    }
+    if servers.is_empty() {
+        out.note(2, &format!("the upstream {name} has no server that can be converted"));
+        servers.push("\"127.0.0.1:1\"".to_owned());
+    }
+    out.line(2, &format!("{name}: {{ servers: {}, balance: {balance} }}", list(&servers)));
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,391 @@
+//! Converts `server` and its locations to routes.
+
+use super::super::pike::name_of;
+use super::super::writer::{Writer, list, quoted};
+use super::parser::Directive;
+use super::{Listener, bind};
+
+/// Directives of `http` and `server` that are taken into account at each location.
+pub(super) const INHERITED: [&str; 7] = [
+    "root",
+    "index",
+    "add_header",
+    "proxy_set_header",
+    "client_max_body_size",
+    "gzip",
+    "try_files",
+];
+
+/// Directives of a server that are converted elsewhere.
+const OF_SERVER: [&str; 6] =
+    ["listen", "server_name", "ssl_certificate", "ssl_certificate_key", "location", "return"];
+
+/// Fields that upstreams receive without a setting, with the value that says so.
+const SENT_ANYWAY: [(&str, &str); 8] = [
+    ("host", "$host"),
+    ("host", "$http_host"),
+    ("x-forwarded-for", "$proxy_add_x_forwarded_for"),
+    ("x-forwarded-proto", "$scheme"),
+    ("x-forwarded-host", "$host"),
+    ("upgrade", "$http_upgrade"),
+    ("connection", "upgrade"),
+    ("connection", ""),
+];
+
+/// A location with the levels that it inherits from, the innermost first.
+struct Location<'d> {
+    /// Unique, with the line.
+    name: String,
+    /// The server's own, if it has no location for all paths.
+    path: Option<String>,
+    /// Path and whole-path match, as nginx has it.
+    prefix: String,
+    is_exact: bool,
+    levels: [&'d [Directive]; 3],
+    line: usize,
+}
+
+/// Writes the routes of a server. Their names have its number in the file.
+pub(super) fn write(
+    server: &Directive,
+    http: &[Directive],
+    listeners: &[Listener<'_>],
+    upstreams: &mut Vec<(String, String)>,
+    out: &mut Writer,
+    server_number: usize,
+) {
+    let binds: Vec<String> = server.all("listen").filter_map(bind).collect();
+    let of_server: Vec<&Listener<'_>> =
+        listeners.iter().filter(|one| binds.contains(&one.bind)).collect();
+    let is_default = of_server.iter().all(|one| std::ptr::eq(one.default, server));
+    let mut matched = Vec::new();
+    let names: Vec<String> = of_server.iter().map(|one| one.name.clone()).collect();
+    matched.push(format!("listener: {}", list(&names)));
+    let hosts = hosts(server, out);
+    if !is_default && !hosts.is_empty() {
+        matched.push(format!("host: {}", list(&hosts)));
+    }
+    if names.is_empty() || (!is_default && hosts.is_empty()) {
+        out.note(2, &format!("line {}: the server has no listen or name of its own", server.line));
+        return;
+    }
+    for directive in &server.block {
+        let name = &*directive.name;
+        if !OF_SERVER.contains(&name) && !INHERITED.contains(&name) {
+            out.note(2, &directive.not_converted());
+        }
+    }
+    // `return` of a server comes before its locations.
+    let has_return = server.all("return").next().is_some();
+    let mut has_root = false;
+    let mut paths = Vec::new();
+    for location in server.all("location").filter(|_| !has_return) {
+        match location_path(location) {
+            // `/a` and `/a/` are one prefix here.
+            Some((path, ..)) if paths.contains(&path) => out.note(2, &location.not_converted()),
+            Some((path, prefix, is_exact)) => {
+                paths.push(path.clone());
+                has_root |= prefix == "/" && !is_exact;
+                let levels = [&*location.block, &*server.block, http];
+                let line = location.line;
+                let name = format!("server-{server_number}-{}-line-{line}", paths.len());
+                let one = Location { name, path: Some(path), prefix, is_exact, levels, line };
+                one.write(&matched, upstreams, out);
+            }
+            None => out.note(2, &location.not_converted()),
+        }
+    }
+    if !has_root {
+        let levels = [&*server.block, http, &[]];
+        let prefix = "/".to_owned();
+        let name = format!("server-{server_number}-line-{}", server.line);
+        let one = Location { name, path: None, prefix, is_exact: false, levels, line: server.line };
+        one.write(&matched, upstreams, out);
+    }
+}
+
+fn hosts(server: &Directive, out: &mut Writer) -> Vec<String> {
+    let mut hosts = Vec::new();
+    for directive in server.all("server_name") {
+        for name in &directive.arguments {
+            match name.strip_prefix('.') {
+                _ if name == "_" || name.is_empty() => {}
+                Some(domain) => {
+                    hosts.extend([quoted(domain), quoted(&format!("*.{domain}"))]);
+                }
+                None if name.starts_with('~') || name.trim_start_matches("*.").contains('*') => {
+                    out.note(2, &directive.part_not_converted(name));
+                }
+                None => hosts.push(quoted(name)),
+            }
+        }
+    }
+    hosts
+}
+
+/// Our path, nginx's, and whether it is the whole path. `None` for expressions and named ones.
+fn location_path(location: &Directive) -> Option<(String, String, bool)> {
+    let (modifier, path) = match location.arguments.as_slice() {
+        [path] => ("", path),
+        [modifier, path] => (&**modifier, path),
+        _ => return None,
+    };
+    let is_plain = path.starts_with('/') && !path.contains(['{', '}', '*', '?', '#', '%']);
+    if !is_plain || !["", "=", "^~"].contains(&modifier) {
+        return None;
+    }
+    let is_exact = modifier == "=";
+    let ours = match is_exact {
+        true => path.clone(),
+        false => format!("{}/{{*rest}}", path.trim_end_matches('/')),
+    };
+    Some((ours, path.clone(), is_exact))
+}
+
+impl<'d> Location<'d> {
+    /// The directives of this name at the innermost level that has any.
+    fn nearest(&self, name: &str) -> Vec<&'d Directive> {
+        let at = |level: &&'d [Directive]| level.iter().any(|one| one.name == name);
+        let level = self.levels.iter().find(|level| at(level));
+        level.into_iter().flat_map(|level| level.iter().filter(|one| one.name == name)).collect()
+    }
+
+    fn own(&self, name: &str) -> Option<&'d Directive> {
+        self.levels[0].iter().find(|one| one.name == name)
+    }
+
+    fn write(&self, matched: &[String], upstreams: &mut Vec<(String, String)>, out: &mut Writer) {
+        let mut notes = Vec::new();
+        let mut filters = self.headers(&mut notes);
+        let handler = self.handler(&mut filters, upstreams, &mut notes);
+        if self.path.is_some() {
+            let known = ["proxy_pass", "return", "alias", "proxy_http_version", "proxy_buffering"];
+            let other =
+                |one: &&Directive| !known.contains(&&*one.name) && !INHERITED.contains(&&*one.name);
+            notes.extend(self.levels[0].iter().filter(other).map(Directive::not_converted));
+        }
+        out.notes(2, &notes);
+        let path = self.path.clone().unwrap_or_else(|| "/{*rest}".to_owned());
+        let matched = [matched, &[format!("path: {}", quoted(&path))]].concat();
+        out.line(2, &format!("- name: {}", self.name));
+        out.line(4, &format!("match: {{ {} }}", matched.join(", ")));
+        if !filters.is_empty() {
+            out.line(4, "filters:");
+            filters.iter().for_each(|filter| out.line(6, &format!("- {filter}")));
+        }
+        if let Some(size) = self.body_limit(out) {
+            out.line(4, &format!("limits: {{ body: {size} }}"));
+        }
+        out.line(4, &format!("handler: {handler}"));
+    }
+
+    fn body_limit(&self, out: &mut Writer) -> Option<String> {
+        let directive = self.nearest("client_max_body_size").into_iter().next()?;
+        let written = directive.arguments.first()?.to_ascii_lowercase();
+        let (number, unit) = match written.strip_suffix(['k', 'm', 'g']) {
+            Some(number) => (number, &written[written.len() - 1..]),
+            None => (&*written, ""),
+        };
+        let unit = [("k", "KiB"), ("m", "MiB"), ("g", "GiB")].iter().find(|(u, _)| *u == unit);
+        let size = format!("{number}{}", unit.map_or("B", |(_, ours)| ours));
+        if number == "0" || size.parse::<settings::Size>().is_err() {
+            out.note(4, &directive.not_converted());
+            return None;
+        }
+        Some(size)
+    }
+
+    /// The filters for headers and compression.
+    fn headers(&self, notes: &mut Vec<String>) -> Vec<String> {
+        let mut filters = Vec::new();
+        if self.nearest("gzip").iter().any(|one| one.arguments.first().is_some_and(|a| a == "on")) {
+            filters.push("compress: { codings: [gzip] }".to_owned());
+        }
+        for (directive, filter) in
+            [("proxy_set_header", "request_headers"), ("add_header", "response_headers")]
+        {
+            let mut set: Vec<(String, String)> = Vec::new();
+            let mut always = false;
+            for one in self.nearest(directive) {
+                let [name, value, rest @ ..] = one.arguments.as_slice() else {
+                    notes.push(one.not_converted());
+                    continue;
+                };
+                let lower = name.to_ascii_lowercase();
+                let is_sent = |known: &&(&str, &str)| {
+                    *known.0 == lower && known.1.eq_ignore_ascii_case(value)
+                };
+                if filter == "request_headers" && SENT_ANYWAY.iter().any(|one| is_sent(&one)) {
+                    continue;
+                }
+                let is_repeated = set.iter().any(|(known, _)| *known == lower);
+                let is_name = wire::token::is_token(lower.as_bytes())
+                    && !["connection", "upgrade", "content-length", "transfer-encoding"]
+                        .contains(&&*lower);
+                match template(value).filter(|_| is_name && !is_repeated) {
+                    Some(value) => set.push((lower, value)),
+                    None => notes.push(one.not_converted()),
+                }
+                always |= rest.iter().any(|word| word == "always");
+            }
+            let set: Vec<String> =
+                set.iter().map(|(name, v)| format!("{}: {}", quoted(name), quoted(v))).collect();
+            if !set.is_empty() {
+                let always = if always { ", always: true" } else { "" };
+                filters.push(format!("{filter}: {{ set: {{ {} }}{always} }}", set.join(", ")));
+            }
+        }
+        filters
+    }
+
+    fn handler(
+        &self,
+        filters: &mut Vec<String>,
+        upstreams: &mut Vec<(String, String)>,
+        notes: &mut Vec<String>,
+    ) -> String {
+        let nothing = "{ respond: { status: 404 } }".to_owned();
+        if let Some(one) = self.own("return") {
+            return returned(one).unwrap_or_else(|| {
+                notes.push(one.not_converted());
+                nothing
+            });
+        }
+        if let Some(one) = self.own("proxy_pass") {
+            return self.proxied(one, filters, upstreams).unwrap_or_else(|| {
+                notes.push(one.not_converted());
+                "{ respond: { status: 502 } }".to_owned()
+            });
+        }
+        let alias = self.own("alias");
+        let root = alias.or(self.nearest("root").into_iter().next());
+        let Some(directory) = root.and_then(|root| root.arguments.first()) else { return nothing };
+        let mut settings = vec![format!("root: {}", quoted(directory))];
+        if let Some(index) = self.nearest("index").first() {
+            let names: Vec<String> = index.arguments.iter().map(|name| quoted(name)).collect();
+            settings.push(format!("index: {}", list(&names)));
+        }
+        if let Some(tried) = self.nearest("try_files").first() {
+            match tried.arguments.last().map(|last| (&**last, last.strip_prefix('/'))) {
+                Some(("=404", _)) => {}
+                Some((_, Some(page))) if !page.contains(['$', '?']) && !page.is_empty() => {
+                    settings.push(format!("spa: {}", quoted(page)));
+                }
+                _ => notes.push(tried.not_converted()),
+            }
+        }
+        if alias.is_some() && self.prefix != "/" {
+            let prefix = self.prefix.trim_end_matches('/');
+            filters.push(format!("rewrite: {{ strip_prefix: {} }}", quoted(prefix)));
+        }
+        let handler = format!("{{ files: {{ {} }} }}", settings.join(", "));
+        if std::path::Path::new(directory).is_dir() {
+            return handler;
+        }
+        let line = root.map_or(self.line, |root| root.line);
+        notes.push(format!("line {line}: {directory} does not exist here, use handler: {handler}"));
+        nothing
+    }
+
+    /// The handler of `proxy_pass`, and the rewrite that its path makes.
+    fn proxied(
+        &self,
+        directive: &Directive,
+        filters: &mut Vec<String>,
+        upstreams: &mut Vec<(String, String)>,
+    ) -> Option<String> {
+        let url = directive.arguments.first().filter(|url| !url.contains('$'))?;
+        let (scheme, rest) = url.split_once("://")?;
+        let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        let is_address = format!("{scheme}://{host}").parse::<upstream::ServerAddress>().is_ok();
+        if !["http", "https"].contains(&scheme) || host.is_empty() || !is_address {
+            return None;
+        }
+        // The value is the address, or the scheme of an upstream of the file.
+        let (name, value) = match (self.declares(host), scheme) {
+            (true, "http") => (name_of(host), String::new()),
+            (true, _) => (name_of(host), "https://".to_owned()),
+            (false, _) => (name_of(&host.replace('.', "-")), format!("{scheme}://{host}")),
+        };
+        if !upstreams.iter().any(|(known, _)| *known == name) {
+            upstreams.push((name.clone(), value));
+        }
+        if !path.is_empty() && path != self.prefix {
+            if self.is_exact || self.prefix.ends_with('/') != path.ends_with('/') {
+                return None;
+            }
+            let (from, to) = (self.prefix.trim_end_matches('/'), path.trim_end_matches('/'));
+            let strip = (!from.is_empty()).then(|| format!("strip_prefix: {}", quoted(from)));
+            let add = (!to.is_empty()).then(|| format!("add_prefix: {}", quoted(to)));
+            let parts: Vec<String> = strip.into_iter().chain(add).collect();
+            filters.push(format!("rewrite: {{ {} }}", parts.join(", ")));
+        }
+        Some(format!("{{ upstream: {name} }}"))
+    }
+
+    /// True if the file has an upstream of this name.
+    fn declares(&self, name: &str) -> bool {
+        let all = self.levels.iter().flat_map(|level| level.iter());
+        let mut upstreams = all.filter(|one| one.name == "upstream");
+        upstreams.any(|one| one.arguments.first().is_some_and(|own| own == name))
+    }
+}
+
+/// The handler of `return`.
+fn returned(directive: &Directive) -> Option<String> {
+    let (status, text) = match directive.arguments.as_slice() {
+        [url] if url.contains("://") => (302, Some(url)),
+        [status] => (status.parse().ok()?, None),
+        [status, text] => (status.parse::<u16>().ok()?, Some(text)),
+        _ => return None,
+    };
+    match (status, text) {
+        (301 | 302 | 303 | 307 | 308, Some(url)) => {
+            let to = template(&url.replace("$request_uri", "$uri"))?;
+            let begins = ["/", "http://", "https://", "{scheme}:", "{path}"];
+            begins.iter().any(|begin| to.starts_with(begin)).then_some(())?;
+            Some(format!("{{ redirect: {{ to: {}, status: {status} }} }}", quoted(&to)))
+        }
+        (200..=599, None) if status != 444 => {
+            Some(format!("{{ respond: {{ status: {status} }} }}"))
+        }
+        (200..=599, Some(text)) if status != 444 && !text.contains('$') => {
+            Some(format!("{{ respond: {{ status: {status}, body: {} }} }}", quoted(text)))
+        }
+        _ => None,
+    }
+}
+
+/// A text with nginx's variables as one with ours; `None` if one has no counterpart.
+fn template(text: &str) -> Option<String> {
+    let mut out = String::new();
+    let mut rest = text;
+    while let Some(at) = rest.find('$') {
+        out.push_str(&rest[..at].replace('{', "{{").replace('}', "}}"));
+        rest = &rest[at + 1..];
+        let in_braces = rest.strip_prefix('{');
+        let start = in_braces.unwrap_or(rest);
+        let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let end = start.find(|c| !is_name(c)).unwrap_or(start.len());
+        let (name, after) = start.split_at(end);
+        rest = if in_braces.is_some() { after.strip_prefix('}')? } else { after };
+        let field = |prefix: &str| name.strip_prefix(prefix).filter(|field| !field.is_empty());
+        let variable = match name {
+            "host" | "http_host" | "server_name" => "host".to_owned(),
+            "remote_addr" => "client_ip".to_owned(),
+            "scheme" => "scheme".to_owned(),
+            "request_method" => "method".to_owned(),
+            "uri" | "document_uri" => "path".to_owned(),
+            "request_id" => "request_id".to_owned(),
+            _ => match (field("http_"), field("arg_"), field("cookie_")) {
+                (Some(name), ..) => format!("header.{}", name.replace('_', "-")),
+                (_, Some(name), _) => format!("query.{name}"),
+                (.., Some(name)) => format!("cookie.{name}"),
+                _ => return None,
+            },
+        };
+        out.push_str(&format!("{{{variable}}}"));
+    }
+    out.push_str(&rest.replace('{', "{{").replace('}', "}}"));
+    Some(out)
+}
