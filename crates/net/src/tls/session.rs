@@ -243,8 +243,12 @@ impl Session {
             let step = match step {
                 Ok(step) => step,
                 Err(error) => {
-                    // The next step encodes the alert, if there is one.
-                    let _ = self.step(&mut incoming[used..], sink, &mut Write::Nothing);
+                    // Further steps encode the messages before the error, and the alert. One more
+                    // would process the same bytes, and panic.
+                    while self.state().wants_write() {
+                        let incoming = &mut incoming[used..];
+                        used += self.step(incoming, sink, &mut Write::Nothing).0;
+                    }
                     return Err(error);
                 }
             };

@@ -73,3 +73,21 @@ fn the_alert_of_a_server_that_demands_a_certificate_is_kept() {
         assert!(is_alert(&error), "{error}");
     });
 }
+
+#[test]
+fn a_client_without_a_common_protocol_gets_an_alert() {
+    block_on_local(async {
+        let issuer = authority("ca");
+        let protocols = |name: &str| vec![name.as_bytes().to_vec()];
+        for min_version in [TlsVersion::Tls12, TlsVersion::Tls13] {
+            let options = ServerOptions { protocols: protocols("h2"), ..server_options(&issuer) };
+            let server = ServerTls::new(options).unwrap();
+            let protocols = protocols("ftp");
+            let options = ClientOptions { protocols, min_version, ..client_options(&issuer) };
+            // The server hello precedes the alert.
+            let (_, other) = connect(&server, &ClientTls::new(options).unwrap(), "a.test").await;
+            let error = other.unwrap_err();
+            assert!(is_alert(&error), "{error}");
+        }
+    });
+}
