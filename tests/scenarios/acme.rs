@@ -92,13 +92,15 @@ struct Site {
     directory: TempDir,
     authority: Authority,
     ports: HashMap<&'static str, u16>,
+    /// Further settings of Pebble.
+    settings: &'static str,
 }
 
 impl Site {
     fn new() -> Site {
         let ports = ["ca", "http", "tls"].map(|name| (name, free_port())).into();
         let directory = tempfile::tempdir().expect("a directory");
-        Site { directory, authority: Authority::new(), ports }
+        Site { directory, authority: Authority::new(), ports, settings: "" }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -114,7 +116,7 @@ impl Site {
             r#"{{ "pebble": {{
                 "listenAddress": "127.0.0.1:{}", "managementListenAddress": "",
                 "certificate": {:?}, "privateKey": {:?},
-                "httpPort": {}, "tlsPort": {}, "ocspResponderURL": "",
+                "httpPort": {}, "tlsPort": {}, "ocspResponderURL": "", {}
                 "profiles": {{
                     "default": {{ "description": "", "validityPeriod": {validity_secs} }}
                 }}
@@ -123,7 +125,8 @@ impl Site {
             self.path("pebble.pem"),
             self.path("pebble.key"),
             self.ports["http"],
-            self.ports["tls"]
+            self.ports["tls"],
+            self.settings
         );
         let file = self.path("pebble.json");
         std::fs::write(&file, config).expect("a file");
@@ -274,4 +277,59 @@ fn a_rejected_challenge_says_why_and_is_not_repeated_at_once() {
         retry.split_whitespace().next().and_then(|n| n.parse().ok()).expect("a number");
     assert!(retry >= 600, "{line}");
     server.wait_for_metric("tidegate_acme_orders_total", &[("result", "failed")], 1.0);
+}
+
+#[test]
+fn an_account_is_bound_to_one_of_the_authority() {
+    let Some(program) = pebble() else { return };
+    let mut site = Site::new();
+    site.settings = r#""externalAccountBindingRequired": true,
+        "externalAccountMACKeys": { "kid-1": "zWNDZM6eQGHWpSRTPal5eIUYFTu7EajVIoguysqZ9wG4" },"#;
+    let _pebble = site.pebble(&program, 60 * 60 * 24 * 90);
+    let server = site.launch("domains: [a.test]").start();
+    let line = server.wait_for_log("event=acme_failed");
+    assert!(line.contains("externalAccountRequired"), "{line}");
+    drop(server);
+    let external = "eab: { key_id: kid-1, mac_key: \"${MAC_KEY}\" }";
+    let server = site
+        .launch(&format!("domains: [a.test], {external}"))
+        .environment("MAC_KEY", "zWNDZM6eQGHWpSRTPal5eIUYFTu7EajVIoguysqZ9wG4")
+        .start();
+    eventually_some("a certificate is presented", || presented(&server, "a.test"));
+}
+
+/// Responds to every request with 429 and a pause of two hours.
+const LIMITED: &str = r#"
+import http.server, ssl, sys
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        body = b'{"type":"urn:ietf:params:acme:error:rateLimited","detail":"too many orders"}'
+        self.send_response(429)
+        self.send_header("retry-after", "7200")
+        self.send_header("content-type", "application/problem+json")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+context.load_cert_chain(sys.argv[2], sys.argv[3])
+server = http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler)
+server.socket = context.wrap_socket(server.socket, server_side=True)
+print("listening", file=sys.stderr, flush=True)
+server.serve_forever()
+"#;
+
+#[test]
+fn the_pause_that_the_authority_asks_for_is_kept() {
+    let site = Site::new();
+    let issued = site.authority.issue(&["127.0.0.1"]);
+    std::fs::write(site.path("ca.crt"), issued.chain).expect("a file");
+    std::fs::write(site.path("ca.key"), issued.key).expect("a file");
+    let mut command = Command::new("python3");
+    command.args(["-c", LIMITED, &site.ports["ca"].to_string()]);
+    let authority = Process::start(command.arg(site.path("ca.crt")).arg(site.path("ca.key")));
+    let ready = authority.wait_for_line(|line| (line == "listening").then_some(()));
+    assert!(ready.is_some(), "{:?}", authority.log());
+    let server = site.launch("domains: [a.test]").start();
+    let line = server.wait_for_log("event=acme_failed");
+    assert!(line.contains("retry_in_s=7200"), "{line}");
 }

@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use instant_acme::{
     Account, AccountCredentials, AuthorizationStatus, CertificateIdentifier, ChallengeHandle,
-    ChallengeType, Identifier, NewAccount, NewOrder, Order, OrderStatus,
+    ChallengeType, ExternalAccountKey, Identifier, NewAccount, NewOrder, Order, OrderStatus,
 };
 use net::tls::{CertificateKey, ChallengeCertificate};
 use rcgen::{CertificateParams, CustomExtension, DistinguishedName, KeyPair};
@@ -74,7 +74,11 @@ async fn account(plan: &AcmePlan, client: Box<Client>) -> Result<Account, IssueE
         terms_of_service_agreed: true,
         only_return_existing: false,
     };
-    let (account, credentials) = builder.create(&new, plan.directory.clone(), None).await?;
+    let external = plan.external_account.as_ref().and_then(|account| {
+        Some(ExternalAccountKey::new(account.key_id.clone(), &account.mac_key()?))
+    });
+    let (account, credentials) =
+        builder.create(&new, plan.directory.clone(), external.as_ref()).await?;
     let content =
         serde_json::to_vec(&credentials).map_err(|e| IssueError::Failed(e.to_string()))?;
     storage::write(&plan.account_file, content).await?;

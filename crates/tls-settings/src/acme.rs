@@ -6,8 +6,10 @@
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use base64::{Engine, alphabet};
 use net::tls::{CertificateKey, CertificateName};
-use settings::{Node, Reader, Setting, Span, Spanned};
+use settings::{Node, Reader, Secret, Setting, Span, Spanned};
 
 use crate::certificate::{read_file, wall_secs};
 
@@ -29,6 +31,10 @@ pub struct AcmeSettings {
     /// The directory of the certificate authority.
     #[setting(default = "https://acme-v02.api.letsencrypt.org/directory")]
     pub directory: String,
+    /// An account at the certificate authority, for authorities that issue only to their customers
+    /// (external account binding, RFC 8555 7.3.4).
+    #[setting(example = { "key_id": "kid-1", "mac_key": "${EAB_MAC_KEY}" })]
+    pub eab: Option<ExternalAccount>,
     /// The certificate authorities of the directory's own https, a PEM file; the system's unless
     /// set.
     #[setting(example = "internal.pem")]
@@ -47,6 +53,37 @@ pub struct AcmeSettings {
     /// `~/.local/state`.
     #[setting(example = "/var/lib/tidegate/acme")]
     storage: Option<Spanned<String>>,
+}
+
+/// An account that the certificate authority has issued by other means.
+#[derive(Clone, Debug, PartialEq, Eq, Setting)]
+#[setting(check = check_external_account)]
+pub struct ExternalAccount {
+    /// The identifier of the key.
+    #[setting(example = "kid-1")]
+    pub key_id: String,
+    /// The key, in base64url as the authority shows it.
+    #[setting(example = "${EAB_MAC_KEY}")]
+    mac_key: Secret,
+}
+
+impl ExternalAccount {
+    /// The key itself; `None` if it is not base64url.
+    pub fn mac_key(&self) -> Option<Vec<u8>> {
+        MAC_KEY_ENCODING.decode(self.mac_key.expose()).ok()
+    }
+}
+
+/// base64url, with padding or without.
+const MAC_KEY_ENCODING: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::URL_SAFE,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+fn check_external_account(account: &ExternalAccount, node: &Node, reader: &mut Reader<'_>) {
+    if account.mac_key().is_none() {
+        reader.error(node.span, "mac_key is not base64url");
+    }
 }
 
 /// How the server proves that it has a name.
@@ -71,6 +108,7 @@ pub struct AcmePlan {
     pub domains: Vec<String>,
     pub email: Option<String>,
     pub directory: String,
+    pub external_account: Option<ExternalAccount>,
     /// Certificate authorities of the directory in PEM.
     pub authorities: Option<Vec<u8>>,
     pub challenge: Option<AcmeChallenge>,
@@ -144,7 +182,9 @@ impl AcmeSettings {
         domains.sort_unstable();
         domains.dedup();
         let first = domains.first()?.replace('*', "_");
-        let account = digest([&*self.directory, self.email.as_deref().unwrap_or_default()]);
+        let account = [&*self.directory, self.email.as_deref().unwrap_or_default()];
+        let external = self.eab.as_ref().map(|external| &*external.key_id);
+        let account = digest(account.into_iter().chain(external));
         let names =
             digest([&*self.directory].into_iter().chain(domains.iter().map(|name| &**name)));
         let certificate_file = storage.join(format!("{first}-{names}.pem"));
@@ -153,6 +193,7 @@ impl AcmeSettings {
             domains,
             email: self.email.clone(),
             directory: self.directory.clone(),
+            external_account: self.eab.clone(),
             authorities,
             challenge: self.challenge,
             dns_hook: self.dns_hook.clone(),

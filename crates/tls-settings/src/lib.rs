@@ -11,7 +11,7 @@ mod certificate;
 mod listener;
 mod upstream;
 
-pub use acme::{AcmeChallenge, AcmePlan, AcmeSettings, state_directory};
+pub use acme::{AcmeChallenge, AcmePlan, AcmeSettings, ExternalAccount, state_directory};
 pub use certificate::CertificateSetting;
 pub use listener::{
     BuiltTls, ClientAuthMode, ClientAuthSettings, HstsSettings, ListenerTlsSettings, PlainHttp,

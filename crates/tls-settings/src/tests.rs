@@ -79,6 +79,10 @@ fn errors_name_the_file() {
         (node!({ "acme": { "domains": ["a.test"], "challenge": "dns-01" } }), "needs dns_hook"),
         (node!({ "acme": { "domains": ["a.test"], "dns_hook": [] } }), "names no command"),
         (node!({ "acme": { "domains": ["a.test"], "directory": "http://a" } }), "https://"),
+        (
+            node!({ "acme": { "domains": ["a.test"], "eab": { "key_id": "k", "mac_key": "+/" } } }),
+            "mac_key is not base64url",
+        ),
     ] {
         let out = read::<ListenerTlsSettings>(&node).unwrap_err();
         assert!(out.contains(expected), "{out}\nwanted {expected}");
