@@ -50,6 +50,8 @@ pub trait Control {
 
     fn upstreams(&self) -> Vec<UpstreamStatus>;
 
+    fn streams(&self) -> Vec<StreamStatus>;
+
     fn workers(&self) -> Vec<WorkerStatus>;
 
     fn caches(&self) -> Vec<CacheStatus>;
@@ -252,6 +254,20 @@ pub struct RouteStatus {
     /// Its filters in the order they run.
     pub filters: Vec<String>,
     pub handler: String,
+}
+
+/// A stream of layer 4.
+#[derive(Debug, Clone)]
+pub struct StreamStatus {
+    pub name: String,
+    /// The configured address.
+    pub bind: String,
+    /// `tcp` or `udp`.
+    pub protocol: &'static str,
+    /// TLS ends here.
+    pub tls: bool,
+    /// Upstreams that connections may be passed to.
+    pub upstreams: Vec<String>,
 }
 
 #[derive(Debug, Clone)]

@@ -28,6 +28,7 @@ pub(crate) enum Action {
     Rollback,
     Routes,
     Upstreams,
+    Streams,
     Workers,
     Caches,
     Cache,
@@ -111,6 +112,9 @@ endpoints! {
         "Puts an earlier version into use: `{\"version\": \"…\"}`. If-Match is honoured.";
     GET "/v1/routes" [] Token Routes "Every route in the order it is tried, with its numbers.";
     GET "/v1/upstreams" [] Token Upstreams "Upstreams, their servers and how they are.";
+    GET "/v1/streams" [] Token Streams
+        "Streams (layer 4): their upstreams and how many servers of these are healthy, their \
+         connections and bytes.";
     GET "/v1/workers" [] Token Workers "Workers and their numbers.";
     GET "/v1/caches" [] Token Caches "Every cache, what is in it and what it did.";
     GET "/v1/caches/{name}" [] Token Cache "One cache.";

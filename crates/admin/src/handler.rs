@@ -47,6 +47,7 @@ impl Admin {
             Action::History => Ok(config::history(&control.history())),
             Action::Routes => Ok(views::routes(&control.routes(), &control.telemetry())),
             Action::Upstreams => Ok(views::upstreams(&control.upstreams())),
+            Action::Streams => Ok(views::streams(control)),
             Action::Workers => Ok(views::workers(&control.workers(), &control.telemetry())),
             Action::Caches => Ok(caches::all(control)),
             Action::Cache => caches::one(control, name),

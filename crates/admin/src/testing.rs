@@ -3,7 +3,8 @@
 use crate::control::{
     Applied, CacheRequestError, CacheStatus, ConfigDocument, ConfigVersion, Control, Entries,
     EntriesWanted, Expect, Explanation, ListenerStatus, PurgeWhat, Question, Refusal, ReloadStatus,
-    RouteStatus, ServerState, ServerStatus, Status, Syntax, UpstreamStatus, WorkerStatus,
+    RouteStatus, ServerState, ServerStatus, Status, StreamStatus, Syntax, UpstreamStatus,
+    WorkerStatus,
 };
 use message::{LocalFuture, Response};
 use serde_json::json;
@@ -184,6 +185,16 @@ impl Control for FakeServer {
             balance: "p2c".to_owned(),
             panic: false,
             servers: vec![server("10.0.0.1:80", true), server("10.0.0.2:80", false)],
+        }]
+    }
+
+    fn streams(&self) -> Vec<StreamStatus> {
+        vec![StreamStatus {
+            name: "database".to_owned(),
+            bind: "127.0.0.1:5432".to_owned(),
+            protocol: "tcp",
+            tls: false,
+            upstreams: vec!["catalog".to_owned()],
         }]
     }
 

@@ -1,6 +1,6 @@
 //! What the server is made of, as JSON: status, routes, upstreams, workers.
 
-use crate::control::{RouteStatus, Status, UpstreamStatus, WorkerStatus};
+use crate::control::{Control, RouteStatus, Status, UpstreamStatus, WorkerStatus};
 use crate::messages::{json_response, time};
 use message::Response;
 use serde_json::{Map, Value as Json, json};
@@ -124,6 +124,88 @@ pub(crate) fn upstreams(upstreams: &[UpstreamStatus]) -> Response {
         })
         .collect();
     json_response(200, &json!({ "upstreams": rows }))
+}
+
+/// What is counted about one stream.
+#[derive(Default)]
+struct StreamNumbers {
+    active: i64,
+    accepted: u64,
+    received_bytes: u64,
+    sent_bytes: u64,
+    closed: Map<String, Json>,
+    datagrams: Map<String, Json>,
+}
+
+fn stream_numbers(telemetry: &Telemetry) -> BTreeMap<String, StreamNumbers> {
+    let mut numbers: BTreeMap<String, StreamNumbers> = BTreeMap::new();
+    for found in telemetry.collect() {
+        let name = found.family.name;
+        if !name.starts_with("tidegate_stream_") {
+            continue;
+        }
+        for sample in found.samples {
+            let Some((stream, detail)) = sample.labels.split_first() else { continue };
+            let stream = numbers.entry(stream.clone()).or_default();
+            match (detail, sample.value) {
+                ([], Value::Gauge(n)) => stream.active = n,
+                ([], Value::Counter(n)) if name == families::STREAM_RECEIVED.name => {
+                    stream.received_bytes = n;
+                }
+                ([], Value::Counter(n)) if name == families::STREAM_SENT.name => {
+                    stream.sent_bytes = n;
+                }
+                ([], Value::Counter(n)) => stream.accepted = n,
+                ([reason], Value::Counter(n)) if name == families::STREAM_CLOSED.name => {
+                    stream.closed.insert(reason.clone(), json!(n));
+                }
+                ([result], Value::Counter(n)) => {
+                    stream.datagrams.insert(result.clone(), json!(n));
+                }
+                _ => {}
+            }
+        }
+    }
+    numbers
+}
+
+pub(crate) fn streams(control: &dyn Control) -> Response {
+    let mut numbers = stream_numbers(&control.telemetry());
+    let upstreams = control.upstreams();
+    let rows: Vec<Json> = control
+        .streams()
+        .into_iter()
+        .map(|stream| {
+            let used =
+                upstreams.iter().filter(|upstream| stream.upstreams.contains(&upstream.name));
+            let used: Vec<Json> = used
+                .map(|upstream| {
+                    json!({
+                        "name": upstream.name,
+                        "healthy": upstream.servers.iter().filter(|server| server.healthy).count(),
+                        "servers": upstream.servers.len(),
+                    })
+                })
+                .collect();
+            let counted = numbers.remove(&stream.name).unwrap_or_default();
+            json!({
+                "name": stream.name,
+                "bind": stream.bind,
+                "protocol": stream.protocol,
+                "tls": stream.tls,
+                "upstreams": used,
+                "connections": {
+                    "active": counted.active,
+                    "accepted": counted.accepted,
+                    "closed": counted.closed,
+                },
+                "received_bytes": counted.received_bytes,
+                "sent_bytes": counted.sent_bytes,
+                "datagrams": counted.datagrams,
+            })
+        })
+        .collect();
+    json_response(200, &json!({ "streams": rows }))
 }
 
 pub(crate) fn workers(workers: &[WorkerStatus], telemetry: &Telemetry) -> Response {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use admin::{
     AppStatus, Applied, CacheRequestError, CacheStatus, ConfigDocument, ConfigVersion, Entries,
     EntriesWanted, Expect, Explanation, ListenerStatus, PurgeWhat, Question, Refusal, RouteStatus,
-    ServerState, Status, Syntax, UpstreamStatus, WorkerStatus,
+    ServerState, Status, StreamStatus, Syntax, UpstreamStatus, WorkerStatus,
 };
 use message::LocalFuture;
 use telemetry::{FamilySamples, Telemetry};
@@ -147,6 +147,23 @@ impl admin::Control for Api {
         let control = &self.0;
         let workers = control.worker_threads.len();
         crate::upstreams::status(&control.upstreams, &control.shared, workers)
+    }
+
+    fn streams(&self) -> Vec<StreamStatus> {
+        let plan = self.0.plan();
+        let status = plan.streams.iter().map(|(listener, stream)| {
+            let mut upstreams: Vec<String> = stream.upstreams().map(str::to_owned).collect();
+            upstreams.sort_unstable();
+            upstreams.dedup();
+            StreamStatus {
+                name: stream.name.clone(),
+                bind: listener.bind.to_string(),
+                protocol: if listener.options.datagrams { "udp" } else { "tcp" },
+                tls: stream.tls.is_some(),
+                upstreams,
+            }
+        });
+        status.collect()
     }
 
     fn workers(&self) -> Vec<WorkerStatus> {

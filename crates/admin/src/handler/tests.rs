@@ -11,6 +11,7 @@ use plugin::Handler;
 use serde_json::Value as Json;
 use settings::Secret;
 use std::rc::Rc;
+use telemetry::families;
 use wire::{Known, Method};
 
 const TOKEN: &str = "s3cret-token";
@@ -334,6 +335,21 @@ fn what_the_server_is_made_of() {
     let upstreams = bench.send_request("GET /v1/upstreams", &[], "").json();
     assert_eq!(upstreams["upstreams"][0]["healthy"], 1);
     assert_eq!(upstreams["upstreams"][0]["servers"][1]["last_error"], "connection refused");
+    let telemetry = &bench.server.telemetry;
+    let labels = ["database"];
+    telemetry.worker_counter(0, &families::STREAM_CONNECTIONS, &labels).add(3);
+    telemetry.worker_counter(0, &families::STREAM_RECEIVED, &labels).add(5);
+    let active = telemetry.worker_gauge(0, &families::STREAM_ACTIVE, &labels);
+    active.inc();
+    telemetry.counter(&families::STREAM_CLOSED, &["database", "tunnel_idle"]).inc();
+    let stream = &bench.send_request("GET /v1/streams", &[], "").json()["streams"][0];
+    assert_eq!((&stream["bind"], &stream["protocol"]), (&"127.0.0.1:5432".into(), &"tcp".into()));
+    let upstream = serde_json::json!([{ "name": "catalog", "healthy": 1, "servers": 2 }]);
+    assert_eq!(stream["upstreams"], upstream);
+    let connections =
+        serde_json::json!({ "active": 1, "accepted": 3, "closed": { "tunnel_idle": 1 } });
+    assert_eq!(stream["connections"], connections);
+    assert_eq!((&stream["received_bytes"], &stream["sent_bytes"]), (&5.into(), &0.into()));
     let workers = bench.send_request("GET /v1/workers", &[], "").json();
     assert_eq!(workers["workers"][0]["connections"]["accepted"], 7);
     assert_eq!(workers["workers"][0]["cpu"], 1);
