@@ -1,12 +1,13 @@
 //! Every configuration of `examples/` is right, starts, and answers as its comments say.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use tempfile::TempDir;
 
-use crate::process::{Running, get, status, tidegate};
+use crate::process::{PATIENCE, Running, get, status, tidegate};
 
 fn examples() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples")
@@ -22,6 +23,11 @@ pub(crate) fn start(name: &str, directory: &Path) -> (Running, SocketAddr) {
 }
 
 fn start_text(name: &str, text: &str, directory: &Path) -> (Running, SocketAddr) {
+    start_with(name, text, directory, &[])
+}
+
+fn start_with(name: &str, text: &str, directory: &Path, options: &[&str]) -> (Running, SocketAddr) {
+    let text = text.replace("redirect_from: \"127.0.0.1:8080\"", "redirect_from: \"127.0.0.1:0\"");
     let moved: Vec<_> = text
         .lines()
         .map(|line| match line.split_once("bind: \"127.0.0.1:") {
@@ -37,6 +43,7 @@ fn start_text(name: &str, text: &str, directory: &Path) -> (Running, SocketAddr)
     }
     std::fs::write(directory.join(name), moved.join("\n")).unwrap();
     let mut command = tidegate(directory, &["up", name, "--workers", "1"]);
+    command.args(options).env("STATE_DIRECTORY", directory.join("state"));
     command.env("CATALOG_KEY_SHA256", KEY_SHA256);
     let mut server = Running::start(command);
     let address = server.address("web");
@@ -71,9 +78,11 @@ fn every_example_is_started_here() {
         "gateway.yaml",
         "grpc.yaml",
         "http2-upstreams.yaml",
+        "https.yaml",
         "lua-handlers.yaml",
         "minimal.yaml",
         "mock.yaml",
+        "mutual-tls.yaml",
         "static-site.yaml",
         "streams.yaml",
     ];
@@ -188,11 +197,15 @@ fn static_site() {
 
 #[test]
 fn streams() {
-    let database = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let database = TcpListener::bind("127.0.0.1:0").unwrap();
     let text = std::fs::read_to_string(examples().join("streams.yaml")).unwrap();
     let text = text.replace("127.0.0.1:6432", &database.local_addr().unwrap().to_string());
     let directory = TempDir::new().unwrap();
-    let (mut server, address) = start_text("streams.yaml", &text, directory.path());
+    let (redis, dns) = (TcpListener::bind("127.0.0.1:0"), UdpSocket::bind("127.0.0.1:0"));
+    let (redis, dns) = (redis.unwrap(), dns.unwrap());
+    let text = text.replace("127.0.0.1:6379", &redis.local_addr().unwrap().to_string());
+    let text = text.replace("127.0.0.1:5300", &dns.local_addr().unwrap().to_string());
+    let (mut server, address) = start_with("streams.yaml", &text, directory.path(), &["--dev-tls"]);
     let mut client = TcpStream::connect(address).unwrap();
     let request = "GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n";
     let header = "PROXY TCP4 192.0.2.7 192.0.2.8 1 2\r\n";
@@ -208,6 +221,108 @@ fn streams() {
     accepted.read_exact(&mut received).unwrap();
     assert!(received.starts_with(b"\r\n\r\n\0\r\nQUIT\n\x21\x11"), "{received:?}");
     assert!(received.ends_with(b"query"), "{received:?}");
+
+    // The server of a stream with TLS receives what is inside.
+    let secure = server.address("redis");
+    let script = format!("printf PING | openssl s_client -quiet -connect {secure} 2> /dev/null");
+    let mut client = Command::new("sh").args(["-c", &script]).spawn().unwrap();
+    let (mut accepted, _) = redis.accept().unwrap();
+    let mut received = [0; 4];
+    accepted.read_exact(&mut received).unwrap();
+    assert_eq!(&received, b"PING");
+    drop(accepted);
+    client.wait().unwrap();
+
+    let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    dns.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.send_to(b"question", server.address("dns")).unwrap();
+    let mut received = [0; 16];
+    let (length, session) = dns.recv_from(&mut received).unwrap();
+    assert_eq!(&received[..length], b"question");
+    dns.send_to(b"response", session).unwrap();
+    let length = client.recv(&mut received).unwrap();
+    assert_eq!(&received[..length], b"response");
+}
+
+/// Fetches a path with curl, which does not verify the certificate, and gives head and body.
+fn secure_get(address: SocketAddr, path: &str, directory: &Path, options: &[&str]) -> String {
+    let mut command = Command::new("curl");
+    command.args(["-sSki", "--max-time", "30"]).args(options).current_dir(directory);
+    let output = command.arg(format!("https://{address}{path}")).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap().to_ascii_lowercase()
+}
+
+#[test]
+fn https() {
+    let chat = TcpListener::bind("127.0.0.1:0").unwrap();
+    let text = std::fs::read_to_string(examples().join("https.yaml")).unwrap();
+    let text = text.replace("127.0.0.1:3000", &chat.local_addr().unwrap().to_string());
+    let directory = TempDir::new().unwrap();
+    let (mut server, address) = start_with("https.yaml", &text, directory.path(), &["--dev-tls"]);
+    for (version, line) in [("--http2", "http/2 200"), ("--http1.1", "http/1.1 200 ok")] {
+        let answer = secure_get(address, "/", directory.path(), &[version]);
+        assert!(answer.starts_with(line) && answer.ends_with("hello\n"), "{answer}");
+        assert!(answer.contains("strict-transport-security: max-age=31536000\r\n"), "{answer}");
+        assert!(answer.contains("x-tls: tlsv1.3\r\n"), "{answer}");
+    }
+    let moved = get(server.address("web-redirect"), "/a", "");
+    assert!(status(&moved) == "308" && moved.contains("location: https://"), "{moved}");
+    // Its server does not run.
+    let failed = secure_get(address, "/payments/1", directory.path(), &[]);
+    assert!(failed.starts_with("http/2 502"), "{failed}");
+    // A WebSocket: the server closes after its first message.
+    let serving = std::thread::spawn(move || {
+        let (mut socket, _) = chat.accept().unwrap();
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n\r\n") {
+            let mut byte = [0];
+            socket.read_exact(&mut byte).unwrap();
+            head.push(byte[0]);
+        }
+        let head = String::from_utf8(head).unwrap().to_ascii_lowercase();
+        assert!(head.contains("upgrade: websocket"), "{head}");
+        socket
+            .write_all(
+                b"HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\n\
+                  upgrade: websocket\r\n\r\n\x81\x05hello",
+            )
+            .unwrap();
+    });
+    let upgrade = ["--http1.1", "-H", "connection: upgrade", "-H", "upgrade: websocket"];
+    let key =
+        ["-H", "sec-websocket-version: 13", "-H", "sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ=="];
+    let mut command = Command::new("curl");
+    command.args(["-sSki", "--max-time", "30", "-o", "chat.txt"]).args(upgrade).args(key);
+    // How curl sees the end of what is no HTTP differs from version to version.
+    let _ = command.arg(format!("https://{address}/chat")).current_dir(directory.path()).output();
+    serving.join().unwrap();
+    let chat = std::fs::read(directory.path().join("chat.txt")).unwrap();
+    assert!(chat.starts_with(b"HTTP/1.1 101 ") && chat.ends_with(b"\x81\x05hello"), "{chat:?}");
+}
+
+#[test]
+fn mutual_tls() {
+    let text = std::fs::read_to_string(examples().join("mutual-tls.yaml")).unwrap();
+    let directory = TempDir::new().unwrap();
+    // The commands of its first comment.
+    let commands = text.lines().take_while(|line| line.starts_with('#'));
+    let commands = commands.filter_map(|line| line.strip_prefix("#   "));
+    let script: Vec<_> = commands.take_while(|line| !line.starts_with("tidegate")).collect();
+    let script = script.join("\n");
+    let made = Command::new("sh").args(["-ec", &script]).current_dir(directory.path()).output();
+    assert!(made.unwrap().status.success());
+    let (_server, address) = start_with("mutual-tls.yaml", &text, directory.path(), &["--dev-tls"]);
+    let anonymous = secure_get(address, "/partners/", directory.path(), &[]);
+    assert!(anonymous.starts_with("http/2 403"), "{anonymous}");
+    let options = ["--cert", "partner.pem", "--key", "partner.key"];
+    let partner = secure_get(address, "/partners/", directory.path(), &options);
+    assert!(partner.starts_with("http/2 200") && partner.ends_with("welcome\n"), "{partner}");
+    assert!(partner.contains("x-partner: one.partners.example.com\r\n"), "{partner}");
+    // Its server does not run.
+    let failed = secure_get(address, "/", directory.path(), &options);
+    assert!(failed.starts_with("http/2 502"), "{failed}");
 }
 
 #[test]
