@@ -70,7 +70,8 @@ impl Site {
     /// Connects, sends a request, and returns all that s_client prints.
     fn client(&self, listener: &str, options: &[&str]) -> String {
         let address = self.0.address(listener).to_string();
-        let script = "printf 'GET / HTTP/1.1\\r\\nhost: a.test\\r\\nconnection: close\\r\\n\\r\\n' | \
+        let script = "\
+             printf 'GET / HTTP/1.1\\r\\nhost: a.test\\r\\nconnection: close\\r\\n\\r\\n' | \
              timeout 30 openssl s_client -ign_eof -CAfile ca.pem \"$@\" 2>&1 || true";
         let mut arguments = vec!["-c", script, "sh", "-connect", &address];
         arguments.extend(options);
@@ -152,7 +153,8 @@ fn nginx_reads_the_client_in_the_proxy_header() {
     let (_nginx, address) = nginx(&directory, NGINX, "");
     for version in ["v1", "v2"] {
         let server = Tidegate::start(&format!(
-            "listeners: {{ web: {{ bind: \"127.0.0.1:0\", proxy_protocol: {{ from: [127.0.0.1] }} }} }}\n\
+            "listeners: {{ web: {{ bind: \"127.0.0.1:0\", \
+             proxy_protocol: {{ from: [127.0.0.1] }} }} }}\n\
              upstreams: {{ u: {{ servers: [\"{address}\"], send_proxy_protocol: {version} }} }}\n\
              routes: [{{ handler: {{ upstream: u }} }}]\n"
         ));
