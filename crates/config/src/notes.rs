@@ -9,6 +9,7 @@ use std::path::Path;
 use cache::CachePlan;
 use cache::rules::SetCookie;
 use net::Bind;
+use plugin::FilterPlan;
 use router::{Match, PathPattern, Segment};
 use settings::{Variable, quote};
 
@@ -18,7 +19,10 @@ use crate::server_plan::{ListenerPlan, RoutePlan, ServerPlan};
 /// Notes on a configuration without errors, a sentence each.
 pub fn notes(plan: &ServerPlan) -> Vec<String> {
     let slashes = plan.listeners.iter().flat_map(|listener| encoded_slashes(plan, listener));
-    let of_routes = plan.routes.iter().flat_map(|route| handler(route).chain(caching(route)));
+    let of_routes = plan
+        .routes
+        .iter()
+        .flat_map(|route| handler(route).chain(caching(route)).chain(order(route)));
     admin(plan).into_iter().chain(slashes).chain(of_routes).chain(access_log(plan)).collect()
 }
 
@@ -117,6 +121,42 @@ fn takes(matches: &Match, other: &Match, path: &str) -> bool {
 fn handler(route: &RoutePlan) -> impl Iterator<Item = String> {
     let notes = route.handlers().filter_map(|handler| handler.note());
     notes.map(|note| format!("route {}: {note}", quote(&route.name)))
+}
+
+/// Filters in an order that is surely wrong. Authentication behind a cache is an error already.
+fn order(route: &RoutePlan) -> Vec<String> {
+    let first = |is: &dyn Fn(&dyn FilterPlan) -> bool| {
+        route.filters.iter().position(|filter| is(&**filter))
+    };
+    let named = |name: &'static str| first(&|filter| filter.name() == name);
+    let authentication = first(&|filter| filter.authenticates());
+    let cache = first(&|filter| CachePlan::of(filter).is_some());
+    let mut notes = Vec::new();
+    let mut note = |before: Option<usize>, behind: Option<usize>, why: &str| {
+        if let (Some(before), Some(behind)) = (before, behind)
+            && before < behind
+        {
+            let (before, behind) = (route.filters[before].name(), route.filters[behind].name());
+            notes.push(format!(
+                "route {}: {behind} is behind {before}: {why}; put {behind} before {before}",
+                quote(&route.name)
+            ));
+        }
+    };
+    note(named("rewrite"), authentication, "conditions of authentication see the rewritten path");
+    note(authentication, named("cors"), "a preflight has no credentials and gets 401");
+    note(named("mock"), authentication, "the mock responds to clients without credentials");
+    // The cache compresses once for all clients; a filter before it compresses each response.
+    if let (Some(compress), Some(cache)) = (named("compress"), cache)
+        && compress < cache
+    {
+        notes.push(format!(
+            "route {}: compress is before cache: every response is compressed again; remove \
+             compress, because the cache stores compressed variants",
+            quote(&route.name)
+        ));
+    }
+    notes
 }
 
 /// What a cache may give to those it was not meant for.
@@ -259,6 +299,36 @@ routes:
             assert!(notes.len() == 1 && notes[0].contains(said), "{filters}: {notes:?}");
             assert!(notes[0].starts_with("route \"all\": "));
         }
+    }
+
+    #[test]
+    fn an_order_that_is_surely_wrong_is_noted() {
+        let key = "{ key_auth: { keys: [{ consumer: ann, key: k }] } }";
+        let cors = "{ cors: { origins: [\"https://a.example\"] } }";
+        let rewrite = "{ rewrite: { strip_prefix: /a } }";
+        for (one, other, said) in [
+            (rewrite, key, "key_auth is behind rewrite"),
+            (key, cors, "cors is behind key_auth"),
+            ("{ mock: {} }", key, "key_auth is behind mock"),
+            ("{ compress: {} }", "{ cache: pages }", "compress is before cache"),
+        ] {
+            let notes = order_notes(&format!("{one}, {other}"));
+            assert!(notes.len() == 1 && notes[0].contains(said), "{notes:?}");
+            assert_eq!(order_notes(&format!("{other}, {one}")), [""; 0]);
+        }
+    }
+
+    /// The notes on these filters, with the cache `pages` if they name it.
+    fn order_notes(filters: &str) -> Vec<String> {
+        let caches = if filters.contains("pages") { "caches: { pages: {} }" } else { "" };
+        let text = format!(
+            "listeners: {{ web: {{ bind: ':80' }} }}
+{caches}
+routes: [{{ name: all, filters: [{filters}], handler: {{ respond: {{}} }} }}]
+"
+        );
+        let loaded = load(&TextSource::new("t", &text), &|_| None, &Kinds::all());
+        super::notes(&loaded.unwrap_or_else(|report| panic!("{report}")).plan)
     }
 
     #[test]

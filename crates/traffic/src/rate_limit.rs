@@ -13,7 +13,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use message::{BegunField, Fault, FaultKind, Headers, Request, Response};
 use plugin::{
-    Filter, FilterKind, FilterPlan, Keyed, MaybeFuture, Stage, Step, WorkerContext, variables,
+    Condition, Filter, FilterKind, FilterPlan, Keyed, MaybeFuture, Stage, Step, WorkerContext,
+    variables,
 };
 use settings::{Key, Node, Rate, Reader, Setting, Variable};
 use telemetry::{CachePadded, Counter, LimitHit, WorkerMetrics, families};
@@ -27,6 +28,8 @@ pub(crate) const KIND: FilterKind =
 /// A debt that exceeds the burst by more than this was made under another limit: the cached clocks
 /// of workers differ by less.
 const CLOCKS_DIFFER_NS: u64 = 1_000_000_000;
+/// The most that a request may be late without a loss of rate: what a busy worker is.
+const LATE_NS_MAX: u64 = 10_000_000;
 /// Longest name; it is sent with every response.
 const NAME_BYTES_MAX: usize = 64;
 
@@ -48,6 +51,10 @@ struct RateLimit {
     /// What requests are counted by. Requests for which it is empty count as one key.
     #[setting(default = "client_ip", example = "header.x-user", example = "{consumer}-{host}")]
     key: Key,
+    /// What requests cost, where it is not 1: the first entry whose condition holds counts. A
+    /// request that costs more than `burst` never passes.
+    #[setting(default = [], example = [{ "when": { "query": "export" }, "cost": 10 }])]
+    cost: Vec<Cost>,
     /// Where the key is `client_ip`: how many bits of an IPv6 address count. A single customer
     /// usually has 64.
     #[setting(default = 64, range = 1..=128)]
@@ -67,7 +74,24 @@ struct RateLimit {
     entries: u32,
 }
 
+/// The cost of some requests.
+#[derive(Clone, Debug, PartialEq, Setting)]
+struct Cost {
+    /// Which requests.
+    when: Condition,
+    /// How many requests one of them counts as; 0 is not limited.
+    #[setting(range = 0..=1000000, example = 10)]
+    cost: u32,
+}
+
 fn check(settings: &RateLimit, node: &Node, reader: &mut Reader<'_>) {
+    let burst = settings.burst();
+    if settings.cost.iter().any(|entry| entry.cost > burst) {
+        let span = node.get("cost").unwrap_or(node).span;
+        reader
+            .error(span, format!("a cost above the burst of {burst} never passes"))
+            .help("raise `burst`");
+    }
     let Some(name) = &settings.name else { return };
     // A string of a structured field (RFC 9651 3.3.3), without what would need escapes.
     let fits = |byte: u8| (byte == b' ' || byte.is_ascii_graphic()) && !b"\"\\".contains(&byte);
@@ -98,19 +122,21 @@ enum Limit {
     Unnamed { rate: Rate, burst: u32 },
 }
 
-impl RateLimitPlan {
+impl RateLimit {
     fn burst(&self) -> u32 {
-        let per_second = (self.0.rate.per_second() as u32).max(1);
-        self.0.burst.unwrap_or(per_second)
+        let per_second = (self.rate.per_second() as u32).max(1);
+        self.burst.unwrap_or(per_second)
     }
+}
 
+impl RateLimitPlan {
     /// The key of the counters: limits with equal keys count together. It includes neither route
     /// nor chain, so that it means the same after a reload.
     fn counters(&self) -> CountersKey {
         let RateLimit { rate, key, ipv6_prefix, entries, name, .. } = &self.0;
         let limit = match name {
             Some(name) => Limit::Named(name.clone()),
-            None => Limit::Unnamed { rate: *rate, burst: self.burst() },
+            None => Limit::Unnamed { rate: *rate, burst: self.0.burst() },
         };
         CountersKey { limit, key: key.clone(), ipv6_prefix: *ipv6_prefix, entries: *entries }
     }
@@ -129,7 +155,8 @@ impl FilterPlan for RateLimitPlan {
             cells: worker.shared.get(self.counters(), || {
                 keyed_state::table(&worker.telemetry, name, self.0.entries)
             }),
-            gcra: Gcra::new(rate, self.burst()),
+            gcra: Gcra::new(rate, self.0.burst()),
+            costs: self.0.cost.clone(),
             key: (!by_address).then(|| self.0.key.clone()),
             ipv6_mask: u128::MAX << (128 - u32::from(self.0.ipv6_prefix)),
             status: self.0.status,
@@ -151,13 +178,14 @@ impl FilterPlan for RateLimitPlan {
     }
 
     fn describe(&self) -> String {
-        format!("{} by {}, burst {}", self.0.rate, self.0.key, self.burst())
+        format!("{} by {}, burst {}", self.0.rate, self.0.key, self.0.burst())
     }
 }
 
 struct RateLimitFilter {
     cells: Arc<Keyed<AtomicU64>>,
     gcra: Gcra,
+    costs: Vec<Cost>,
     /// `None` if it is the client's address, which needs no text.
     key: Option<Key>,
     ipv6_mask: u128,
@@ -179,7 +207,9 @@ impl Filter for RateLimitFilter {
 
     fn on_request<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, Step> {
         let now_ns = net::clock::now_us() * 1000;
-        match self.take(request, now_ns) {
+        let entry = self.costs.iter().find(|entry| entry.when.holds(request));
+        let cost = entry.map_or(1, |entry| entry.cost);
+        match self.take(request, cost, now_ns) {
             RateDecision::Allowed(quota) => {
                 if self.told.is_some() {
                     request.marks.set(self, quota.pack());
@@ -216,9 +246,10 @@ impl Filter for RateLimitFilter {
 }
 
 impl RateLimitFilter {
-    fn take(&self, request: &Request, now_ns: u64) -> RateDecision {
-        let used =
-            |key: &[u8]| keyed_state::with(&self.cells, key, |cell| self.gcra.take(cell, now_ns));
+    fn take(&self, request: &Request, cost: u32, now_ns: u64) -> RateDecision {
+        let used = |key: &[u8]| {
+            keyed_state::with(&self.cells, key, |cell| self.gcra.take(cell, cost, now_ns))
+        };
         match &self.key {
             None => match request.client_ip {
                 IpAddr::V4(address) => used(&address.octets()),
@@ -248,6 +279,10 @@ struct Gcra {
     interval_ns: u64,
     /// How far the debt of a key may be ahead of the clock.
     burst_ns: u64,
+    /// How late a request may be without a loss of rate. With a burst of one each request is late by
+    /// the time since the debt was paid back, which would add up to several per cent; two requests
+    /// never pass at once all the same.
+    late_ns: u64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -277,26 +312,32 @@ impl Quota {
 impl Gcra {
     fn new(rate: Rate, burst: u32) -> Gcra {
         let interval_ns = (rate.interval().as_nanos() as u64).max(1);
-        Gcra { interval_ns, burst_ns: interval_ns * u64::from(burst) }
+        let late_ns = if burst == 1 { (interval_ns / 10 * 9).min(LATE_NS_MAX) } else { 0 };
+        Gcra { interval_ns, burst_ns: interval_ns * u64::from(burst), late_ns }
     }
 
-    /// Takes one request from a cell, which holds the time at which the debt is paid back.
-    fn take(&self, cell: &AtomicU64, now_ns: u64) -> RateDecision {
+    /// Takes the cost of a request from a cell, which holds the time at which the debt is paid back.
+    fn take(&self, cell: &AtomicU64, cost: u32, now_ns: u64) -> RateDecision {
+        let cost_ns = self.interval_ns * u64::from(cost);
         let mut cell_ns = cell.load(Ordering::Relaxed);
         loop {
             // Under this limit no debt is longer than the burst. The excess is the debt of a lower
             // limit of the same name, before a reload: it is cut to the burst.
             let is_foreign = cell_ns > now_ns + self.burst_ns + CLOCKS_DIFFER_NS;
-            let seen = if is_foreign { now_ns + self.burst_ns } else { cell_ns.max(now_ns) };
-            let paid_at = seen + self.interval_ns;
-            let debt = paid_at - now_ns;
+            let seen = if is_foreign {
+                now_ns + self.burst_ns
+            } else {
+                cell_ns.max(now_ns - self.late_ns.min(now_ns))
+            };
+            let paid_at = seen + cost_ns;
+            let debt = paid_at.saturating_sub(now_ns);
             if debt > self.burst_ns {
                 if is_foreign {
                     // If this fails another request has cut it.
                     let _ =
                         cell.compare_exchange(cell_ns, seen, Ordering::Relaxed, Ordering::Relaxed);
                 }
-                let full_in_s = seconds(seen - now_ns);
+                let full_in_s = seconds(seen.saturating_sub(now_ns));
                 let quota = Quota { left: 0, full_in_s };
                 return RateDecision::Refused { quota, wait_s: seconds(debt - self.burst_ns) };
             }

@@ -18,7 +18,7 @@ fn gcra(rate: &str, burst: u32) -> Gcra {
 }
 
 fn allowed(gcra: Gcra, cell: &AtomicU64, now_ns: u64) -> bool {
-    matches!(gcra.take(cell, now_ns), RateDecision::Allowed(_))
+    matches!(gcra.take(cell, 1, now_ns), RateDecision::Allowed(_))
 }
 
 #[test]
@@ -42,6 +42,44 @@ fn a_burst_passes_and_then_the_rate() {
     // A pause restores the burst, and no more.
     let after = start + 100 * SECOND;
     assert_eq!((0..20).filter(|_| allowed(limit, &cell, after)).count(), 5);
+}
+
+#[test]
+fn a_burst_of_one_allows_the_whole_rate_to_workers_that_are_late() {
+    let (limit, cell) = (gcra("1000/s", 1), AtomicU64::new(0));
+    // 10 000 requests a second to two workers, whose clocks are up to 300 µs old.
+    let (mut now_ns, mut step, mut passed) = (SECOND, 12345u64, 0);
+    let mut last_ns = 0;
+    while now_ns < 11 * SECOND {
+        step = step.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        now_ns += 100_000;
+        let seen_ns = now_ns - (step >> 33) % 300_000;
+        if allowed(limit, &cell, seen_ns) {
+            passed += 1;
+            assert!(seen_ns.abs_diff(last_ns) >= 100_000 - 1, "two at once");
+            last_ns = seen_ns;
+        }
+    }
+    assert!((9_900..=10_001).contains(&passed), "{passed}");
+    // Two requests at the same time: one passes, also after a pause.
+    let later = now_ns + 60 * SECOND;
+    assert_eq!((0..9).filter(|_| allowed(limit, &cell, later)).count(), 1);
+}
+
+#[test]
+fn some_requests_cost_more_or_nothing() {
+    let costs = node!({
+        "rate": "1/h",
+        "burst": 10,
+        "cost": [
+            { "when": { "header": "x-export" }, "cost": 4 },
+            { "when": { "header": "x-free" }, "cost": 0 },
+        ],
+    });
+    let limit = filter(&KIND, &costs);
+    assert_eq!(passes(&*limit, ("x-export", "1"), "10.0.0.1"), 2);
+    assert_eq!(passes(&*limit, NONE, "10.0.0.1"), 2);
+    assert_eq!(passes(&*limit, ("x-free", "1"), "10.0.0.1"), 10);
 }
 
 #[test]
@@ -79,14 +117,14 @@ fn a_decision_has_the_remaining_quota_and_the_wait() {
     let (limit, cell) = (gcra("1/m", 3), AtomicU64::new(0));
     let now = 5 * SECOND;
     for (left, full_in_s) in [(2, 60), (1, 120), (0, 180)] {
-        let verdict = limit.take(&cell, now);
+        let verdict = limit.take(&cell, 1, now);
         assert_eq!(verdict, RateDecision::Allowed(Quota { left, full_in_s }));
     }
     let refused =
         |full_in_s, wait_s| RateDecision::Refused { quota: Quota { left: 0, full_in_s }, wait_s };
-    assert_eq!(limit.take(&cell, now), refused(180, 60));
-    assert_eq!(limit.take(&cell, now + 59 * SECOND + 1), refused(121, 1));
-    assert!(matches!(limit.take(&cell, now + 60 * SECOND), RateDecision::Allowed(_)));
+    assert_eq!(limit.take(&cell, 1, now), refused(180, 60));
+    assert_eq!(limit.take(&cell, 1, now + 59 * SECOND + 1), refused(121, 1));
+    assert!(matches!(limit.take(&cell, 1, now + 60 * SECOND), RateDecision::Allowed(_)));
     let quota = Quota { left: 7, full_in_s: u32::MAX };
     assert_eq!(Quota::unpack(quota.pack()), quota);
 }
@@ -241,6 +279,10 @@ fn errors_are_named() {
         (node!({ "rate": "1/s", "name": "a\"b" }), "the name is"),
         (node!({ "rate": "1/s", "ipv6_prefix": 129 }), "between 1 and 128"),
         (node!({ "rate": "1/s", "entries": 0 }), "between 1 and"),
+        (
+            node!({ "rate": "1/s", "burst": 5, "cost": [{ "when": { "query": "x" }, "cost": 6 }] }),
+            "a cost above the burst of 5 never passes",
+        ),
     ] {
         let report = errors(&KIND, &settings);
         assert!(report.contains(why), "{report}\nwanted {why}");
