@@ -279,9 +279,9 @@ struct Gcra {
     interval_ns: u64,
     /// How far the debt of a key may be ahead of the clock.
     burst_ns: u64,
-    /// How late a request may be without a loss of rate. With a burst of one each request is late by
-    /// the time since the debt was paid back, which would add up to several per cent; two requests
-    /// never pass at once all the same.
+    /// How late a request may be without a loss of rate. With a burst of one each request is late
+    /// by the time since the debt was paid back, which would add up to several per cent; two
+    /// requests never pass at once all the same.
     late_ns: u64,
 }
 
@@ -316,7 +316,8 @@ impl Gcra {
         Gcra { interval_ns, burst_ns: interval_ns * u64::from(burst), late_ns }
     }
 
-    /// Takes the cost of a request from a cell, which holds the time at which the debt is paid back.
+    /// Takes the cost of a request from a cell, which holds the time at which the debt is paid
+    /// back.
     fn take(&self, cell: &AtomicU64, cost: u32, now_ns: u64) -> RateDecision {
         let cost_ns = self.interval_ns * u64::from(cost);
         let mut cell_ns = cell.load(Ordering::Relaxed);
