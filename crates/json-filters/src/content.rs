@@ -9,6 +9,9 @@ use net::FileRange;
 use plugin::MediaPattern;
 use wire::Known;
 
+/// A longer body is parsed on the blocking pool, so that it does not delay the worker.
+pub(crate) const ON_WORKER_BYTES: usize = 64 * 1024;
+
 /// Decoded bytes per received byte, above the first mebibyte.
 const DECODED_RATIO_MAX: u64 = 100;
 

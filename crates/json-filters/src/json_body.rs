@@ -16,7 +16,7 @@ use settings::{Node, Reader, Setting, Size};
 use telemetry::{CachePadded, Counter, families};
 use wire::{Known, Method};
 
-use crate::content::{ContentError, forget_encoding, has_type, take};
+use crate::content::{ContentError, ON_WORKER_BYTES, forget_encoding, has_type, take};
 use crate::edit;
 use crate::pointer::Pointer;
 use crate::tree::{self, Json};
@@ -136,12 +136,12 @@ impl Operation {
         given.unwrap_or_default()
     }
 
-    fn apply(&self, document: &mut Json<'_>, request: &Request) {
-        let Operation { add, replace, remove, copy, from, value } = self;
+    fn apply(&self, document: &mut Json<'_>, value: Json<'static>) {
+        let Operation { add, replace, remove, copy, from, value: _ } = self;
         if let Some(at) = add {
-            edit::add(document, at, value.fill(request));
+            edit::add(document, at, value);
         } else if let Some(at) = replace {
-            edit::replace(document, at, value.fill(request));
+            edit::replace(document, at, value);
         } else if let Some(at) = remove {
             edit::remove(document, at);
         } else if let (Some(to), Some(from)) = (copy, from) {
@@ -172,7 +172,8 @@ impl JsonBodyFilter {
             count(error.reason());
             error.of_request()
         })?;
-        let edited = edited(&content, &self.settings.request, request).map_err(|why| {
+        let edited = edited(content, &self.settings, |own| &own.request, request).await;
+        let edited = edited.map_err(|why| {
             count("invalid");
             Fault::new(FaultKind::InvalidContent, format!("the request body is {why}"))
         })?;
@@ -185,7 +186,8 @@ impl JsonBodyFilter {
         let max = self.settings.max_size.bytes();
         let content = take(&response.headers, &mut response.body, max).await;
         let content = content.map_err(ContentError::of_response)?;
-        let edited = edited(&content, &self.settings.response, request).map_err(|why| {
+        let edited = edited(content, &self.settings, |own| &own.response, request).await;
+        let edited = edited.map_err(|why| {
             Fault::new(FaultKind::ProtocolError, format!("the response body is {why}"))
         })?;
         mark(&mut response.headers);
@@ -194,11 +196,31 @@ impl JsonBodyFilter {
     }
 }
 
-/// The body after all operations, or why it is no JSON.
-fn edited(content: &[u8], operations: &[Operation], request: &Request) -> Result<Bytes, String> {
+/// The body after all operations, or why it is no JSON. A large one is edited on the blocking pool.
+async fn edited(
+    content: Bytes,
+    settings: &Arc<JsonBody>,
+    operations: fn(&JsonBody) -> &[Operation],
+    request: &Request,
+) -> Result<Bytes, String> {
+    let fill = |operation: &Operation| operation.value.fill(request);
+    let values: Vec<_> = operations(settings).iter().map(fill).collect();
+    if content.len() <= ON_WORKER_BYTES {
+        return edit_all(&content, operations(settings), values);
+    }
+    let settings = settings.clone();
+    let edited = net::blocking(move || edit_all(&content, operations(&settings), values)).await;
+    edited.unwrap_or_else(|_| Err("not edited: the edit was aborted".to_owned()))
+}
+
+fn edit_all(
+    content: &[u8],
+    operations: &[Operation],
+    values: Vec<Json<'static>>,
+) -> Result<Bytes, String> {
     let mut document = tree::parse(content).map_err(|error| error.to_string())?;
-    for operation in operations {
-        operation.apply(&mut document, request);
+    for (operation, value) in operations.iter().zip(values) {
+        operation.apply(&mut document, value);
     }
     let mut out = String::with_capacity(content.len() + 64);
     document.write(&mut out);

@@ -19,7 +19,7 @@ use telemetry::log::Level;
 use telemetry::{CachePadded, Counter, families};
 use wire::Known;
 
-use crate::content::{ContentError, forget_encoding, has_type, take};
+use crate::content::{ContentError, ON_WORKER_BYTES, forget_encoding, has_type, take};
 use crate::tree;
 use schema::{JsonSchema, Violation};
 
@@ -27,9 +27,6 @@ mod parameters;
 mod schema;
 
 pub(crate) const KIND: FilterKind = FilterKind { name: "validate", schema: Validate::schema, read };
-
-/// A body of more bytes is checked on the blocking pool.
-const ON_WORKER_BYTES: usize = 64 * 1024;
 
 /// Checks requests against JSON Schema (draft 2020-12 unless `$schema` says otherwise).
 ///
