@@ -265,6 +265,28 @@ fn tls_ends_at_the_stream() {
     assert!(metrics.sum("tidegate_certificate_expiry_seconds", &[names]) > 0.0);
 }
 
+/// The gateway does not know the protocol that a stream carries, so it offers none in ALPN.
+#[test]
+fn no_protocol_is_offered_to_a_server_with_tls() {
+    let (hellos, received) = std::sync::mpsc::channel();
+    let upstream = Upstream::start(move |peer| {
+        let header = peer.read_exactly(5);
+        let length = u16::from_be_bytes([header[3], header[4]]);
+        let _ = hellos.send(peer.read_exactly(length.into()));
+    });
+    let servers = format!("\"https://{}\"", upstream.address());
+    let protocols = ", protocols: [h2, http/1.1]";
+    let config =
+        config(&servers, "").replacen("], timeouts", &format!("]{protocols}, timeouts"), 1);
+    let server = Tidegate::start(&config);
+    let mut client = server.connect("raw");
+    let hello = received.recv_timeout(PATIENCE).expect("a ClientHello");
+    assert_eq!(hello.first(), Some(&1), "{hello:?}");
+    let offers = |protocol: &[u8]| hello.windows(protocol.len()).any(|bytes| bytes == protocol);
+    assert!(!offers(b"\x08http/1.1") && !offers(b"\x02h2"), "{hello:?}");
+    client.read_until_gone();
+}
+
 /// A UDP server that replies to `ask` with `N: ask`, where `N` is the port of the session.
 fn datagram_echo() -> UdpSocket {
     let server = UdpSocket::bind("127.0.0.1:0").expect("a port");

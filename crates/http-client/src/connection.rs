@@ -57,10 +57,17 @@ impl Endpoint {
 
     /// The same server over HTTP/1.1 alone, if ALPN may choose it.
     pub(super) fn over_http1(&self) -> Option<Endpoint> {
-        let identity = self.tls.as_ref().filter(|identity| identity.tls.offers(b"http/1.1"))?;
-        let tls = identity.tls.with_protocols(&[b"http/1.1"]);
-        let tls = Some(TlsIdentity { tls, name: identity.name.clone() });
-        Some(Endpoint { tls, ..self.clone() })
+        let offered = self.tls.as_ref().is_some_and(|identity| identity.tls.offers(b"http/1.1"));
+        offered.then(|| self.with_protocols(&[b"http/1.1"]))
+    }
+
+    /// The same server, with these protocols in ALPN; none is no ALPN.
+    pub(super) fn with_protocols(&self, protocols: &[&[u8]]) -> Endpoint {
+        let tls = self.tls.as_ref().map(|identity| TlsIdentity {
+            tls: identity.tls.with_protocols(protocols),
+            name: identity.name.clone(),
+        });
+        Endpoint { tls, ..self.clone() }
     }
 
     /// A new connection, after the PROXY header, if there is one, and the handshake. The caller

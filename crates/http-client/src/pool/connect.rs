@@ -35,14 +35,16 @@ impl Pool {
         }
     }
 
-    /// A new connection for a stream of layer 4, on which the server may speak first.
+    /// A new connection for a stream of layer 4, on which the server may speak first. It offers no
+    /// protocol in ALPN, because the gateway does not know which one the stream carries.
     pub async fn open(
         self: &Rc<Self>,
         within: Duration,
         header: Option<&ProxyHeader>,
     ) -> Result<Lease, Fault> {
         let mut lease = self.lease(None);
-        let stream = self.establish(&self.endpoint, within, header, |_| None).await?;
+        let endpoint = self.endpoint.with_protocols(&[]);
+        let stream = self.establish(&endpoint, within, header, |_| None).await?;
         lease.set_connection(Box::new(self.connection(stream, header)));
         Ok(lease)
     }
