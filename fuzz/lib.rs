@@ -27,3 +27,6 @@ pub mod preamble;
 
 #[path = "../crates/wire/tests/grpc.rs"]
 pub mod grpc;
+
+#[path = "../crates/auth/tests/tokens.rs"]
+pub mod tokens;

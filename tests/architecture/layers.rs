@@ -28,6 +28,7 @@ const LEVELS: &[(&str, u8)] = &[
     ("traffic", 6),
     ("json-filters", 6),
     ("waf", 6),
+    ("auth", 6),
     ("example-filter", 6),
     ("files", 6),
     ("lua-vm", 6),
@@ -59,8 +60,11 @@ const OUTSIDE_IMPORTS: &[(&str, &str)] = &[("bench", "wire"), ("scenarios", "wir
 /// Foreign libraries with an owner. One that is not named here is free to all.
 const OWNERS: &[(&str, &[&str])] = &[
     ("async-std", &[]),
-    // What rustls calls: also for session tickets and fingerprints.
-    ("aws-lc-rs", &["net"]),
+    // What rustls calls: also for session tickets and fingerprints; signatures of tokens.
+    // Hashes of passwords.
+    ("argon2", &["auth"]),
+    ("aws-lc-rs", &["net", "auth"]),
+    ("bcrypt", &["auth"]),
     ("brotli", &["coding"]),
     ("clap", &["tidegate"]),
     ("clap_complete", &["tidegate"]),
@@ -96,7 +100,8 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("rustls-native-certs", &["net"]),
     ("saphyr", &[]),
     ("saphyr-parser", &["config"]),
-    ("serde", &["bench"]),
+    ("scrypt", &["auth"]),
+    ("serde", &["bench", "auth"]),
     ("serde_yaml", &[]),
     ("socket2", &["net", "scenarios", "bench"]),
     ("syn", &["settings-derive"]),

@@ -47,6 +47,7 @@ macro_rules! pages {
 
 pages! {
     readme = "README.md";
+    authentication = "docs/guide/authentication.md";
     benchmarking = "docs/guide/benchmarking.md";
     caching = "docs/guide/caching.md";
     configuration = "docs/guide/configuration.md";

@@ -9,6 +9,7 @@ mod affinity;
 mod cache;
 mod cache_soak;
 mod chunked_request;
+mod consumers;
 mod date;
 mod descriptors;
 mod dev_tls;

@@ -157,7 +157,7 @@ fn syntax(request: &Request) -> Result<Syntax, Problem> {
 }
 
 /// What If-Match allows to be replaced; `None` without the field.
-fn expect(request: &Request) -> Result<Option<Expect>, Problem> {
+pub(crate) fn expect(request: &Request) -> Result<Option<Expect>, Problem> {
     let Some(value) = request.headers.joined(Known::IfMatch) else { return Ok(None) };
     let mut tags = token::list(&value).peekable();
     if tags.peek().is_none() {

@@ -70,6 +70,9 @@ pub trait Control {
         soft: bool,
     ) -> LocalFuture<'_, Result<u64, CacheRequestError>>;
 
+    /// The consumers in use.
+    fn consumers(&self) -> Arc<auth::Registry>;
+
     /// Applications that run in processes of their own.
     fn apps(&self) -> Vec<AppStatus> {
         Vec::new()

@@ -36,6 +36,10 @@ pub(crate) enum Action {
     CachePurge,
     CacheExplain,
     Explain,
+    Consumers,
+    Consumer,
+    PutConsumer,
+    DeleteConsumer,
     Apps,
     AppReload,
     Reload,
@@ -135,6 +139,18 @@ endpoints! {
         "Which way a request would go and why. The body: `{\"method\": \"GET\", \"url\": \
          \"http://host/path\", \"headers\": {}, \"client_ip\": \"…\", \"listener\": \"…\"}`; \
          all but `url` may be left out. Answers JSON, or text when Accept asks for it.";
+    GET "/v1/consumers" ["after", "limit"] Token Consumers
+        "Names of consumers in their order, a page at a time: `limit` of them (100, at most 1000). \
+         `next` of the response is `after` of the next page.";
+    GET "/v1/consumers/{name}" [] Token Consumer
+        "The entry of a consumer; keys as their SHA-256, other secrets masked. Its version is the \
+         ETag.";
+    PUT "/v1/consumers/{name}" [] Token PutConsumer
+        "Adds or replaces a consumer: a JSON object as an entry of `consumers`. It is in use when \
+         this responds, and stays so until the configuration's own entry of that name changes or \
+         the process ends. Replacing requires If-Match with the ETag that was read, or `*`.";
+    DELETE "/v1/consumers/{name}" [] Token DeleteConsumer
+        "Deletes a consumer, for as long as PUT changes one. If-Match is required.";
     GET "/v1/apps" [] Token Apps
         "Applications that run in processes of their own, and their workers.";
     POST "/v1/apps/{name}/reload" [] Token AppReload

@@ -5,7 +5,7 @@ use crate::control::{Control, Refusal};
 use crate::endpoints::{self, Action};
 use crate::messages::{ApiResult, json_response};
 use crate::problem::Problem;
-use crate::{apps, caches, config, explain, health, prometheus, views};
+use crate::{apps, caches, config, consumers, explain, health, prometheus, views};
 use message::{HandlerResult, Request, Response};
 use plugin::{Handler, MaybeFuture};
 use serde_json::json;
@@ -53,6 +53,9 @@ impl Admin {
             Action::Cache => caches::one(control, name),
             Action::CacheEntries => caches::entries(control, name, request.target.query()),
             Action::CacheExplain => caches::explain(control, name, request),
+            Action::Consumers => consumers::all(control, request.target.query()),
+            Action::Consumer => consumers::one(control, name),
+            Action::DeleteConsumer => consumers::delete(control, name, request),
             Action::Drain => Ok(self.drain()),
             Action::Reload if !endpoints::flag(request.target.query(), "wait") => {
                 control.request_reload();
@@ -60,6 +63,7 @@ impl Admin {
             }
             Action::Reload
             | Action::PutConfig
+            | Action::PutConsumer
             | Action::Rollback
             | Action::Explain
             | Action::AppReload
@@ -72,6 +76,7 @@ impl Admin {
             Action::Metrics => Ok(prometheus::of_all(&*self.control).await),
             Action::AppReload => apps::reload(&*self.control, name).await,
             Action::CachePurge => caches::purge(&*self.control, name, request).await,
+            Action::PutConsumer => consumers::put(&*self.control, name, request).await,
             Action::PutConfig => config::put(&*self.control, request).await,
             Action::Rollback => config::rollback(&*self.control, request).await,
             Action::Explain => explain::answer(&*self.control, request).await,

@@ -9,6 +9,7 @@ mod access;
 mod apps;
 mod caches;
 mod config;
+mod consumers;
 mod control;
 mod endpoints;
 mod explain;

@@ -29,6 +29,7 @@ pub(crate) struct FakeServer {
     pub(crate) busy: Cell<bool>,
     pub(crate) last_reload: RefCell<Option<ReloadStatus>>,
     pub(crate) reloads_requested: Cell<u32>,
+    consumers: Arc<auth::Registry>,
     /// What was purged, and whether softly.
     pub(crate) purged: RefCell<Vec<(PurgeWhat, bool)>>,
 }
@@ -44,6 +45,7 @@ impl FakeServer {
             busy: Cell::new(false),
             last_reload: RefCell::new(None),
             reloads_requested: Cell::new(0),
+            consumers: Arc::default(),
             purged: RefCell::default(),
         }
     }
@@ -102,6 +104,10 @@ impl Control for FakeServer {
             last_reload: self.last_reload.borrow().clone(),
             troubles: Vec::new(),
         }
+    }
+
+    fn consumers(&self) -> Arc<auth::Registry> {
+        self.consumers.clone()
     }
 
     fn config(&self) -> ConfigDocument {

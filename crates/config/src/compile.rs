@@ -18,6 +18,7 @@ mod streams;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
+use auth::ConsumerSet;
 use plugin::problem::{ErrorPage, ErrorPages};
 use settings::{Named, Reader, Spanned};
 use upstream::UpstreamPlan;
@@ -33,7 +34,7 @@ const NAME_CHARS: usize = 100;
 
 /// Puts a plan together. `None` when there is an error; more may be in the report either way.
 pub(crate) fn compile(
-    settings: Settings,
+    mut settings: Settings,
     version: String,
     kinds: &Kinds,
     reader: &mut Reader<'_>,
@@ -52,6 +53,7 @@ pub(crate) fn compile(
         settings.admin.tls.as_ref().and_then(|tls| listeners::tls(tls, &HttpVersion::ALL, reader));
     let admin_bind = listeners::admin(&settings, &sockets, &programs, reader);
     caches::check(&settings, reader);
+    let consumers = ConsumerSet::new(std::mem::take(&mut settings.consumers), reader);
     let apps = apps::compile(&settings);
     let declared = Declared { settings: &settings, apps: &apps, kinds };
     let mut chains = Chains::read(declared, reader);
@@ -80,6 +82,7 @@ pub(crate) fn compile(
             .map(|(name, cache)| (name.value, cache))
             .collect(),
         apps,
+        consumers: Arc::new(consumers),
         router: Arc::new(router?),
         routes: routes.into_iter().map(|route| route.plan).collect(),
         unrouted,

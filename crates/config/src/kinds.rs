@@ -33,8 +33,9 @@ impl Kinds {
     /// Everything the product has.
     pub fn all() -> Self {
         Kinds {
-            filters: (filters::ALL.iter().chain(traffic::ALL).chain(json_filters::ALL))
-                .chain(grpc::ALL)
+            filters: [filters::ALL, auth::ALL, traffic::ALL, json_filters::ALL, grpc::ALL]
+                .into_iter()
+                .flatten()
                 .chain([&waf::KIND, &lua_host::FILTER, &cache::FILTER])
                 .collect(),
             handlers: filters::HANDLERS

@@ -42,7 +42,9 @@ mod yaml;
 pub use describe::{reference_markdown, schema};
 pub use expand::{Environment, process_environment};
 pub use kinds::{FilterEntry, HandlerEntry, Kinds};
-pub use load::{Incomplete, Loaded, document_json, load, load_with_unset_variables, masked};
+pub use load::{
+    Incomplete, Loaded, document_json, load, load_with_unset_variables, masked, read_consumer,
+};
 pub use notes::notes;
 pub use parts::Part;
 pub use records::{

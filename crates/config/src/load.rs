@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use auth::ConsumerSettings;
 use settings::{Node, Reader, Report, Setting, Value};
 
 use crate::assemble::assemble;
@@ -14,6 +15,7 @@ use crate::parts::parts;
 use crate::records::Settings;
 use crate::server_plan::ServerPlan;
 use crate::source::Source;
+use crate::yaml;
 
 /// A configuration that may be used.
 pub struct Loaded {
@@ -59,6 +61,16 @@ pub fn load_with_unset_variables(
     }
     let unset = report.unset_variables().into_iter().map(str::to_owned).collect();
     Ok(Incomplete { plan: loaded.map(|loaded| loaded.plan), unset })
+}
+
+/// Reads one entry of `consumers`, without environment variables.
+pub fn read_consumer(text: &str) -> Result<ConsumerSettings, Report> {
+    let mut report = Report::new();
+    let id = report.add_document("the body", text, None);
+    let node = yaml::parse(text, id, &mut report);
+    let consumer =
+        node.and_then(|node| ConsumerSettings::read(&node, &mut Reader::new(&mut report)));
+    consumer.filter(|_| report.is_empty()).ok_or(report)
 }
 
 /// The main document with `***` in place of every secret that stands in it in clear. `None` where

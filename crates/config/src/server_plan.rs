@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use apps::AppSettings;
+use auth::ConsumerSet;
 use cache::CacheSettings;
 use http_server::ProxyProtocol;
 use net::tls::ServerTls;
@@ -39,6 +40,7 @@ pub struct ServerPlan {
     pub upstreams: Vec<(String, UpstreamPlan)>,
     pub caches: Vec<(String, CacheSettings)>,
     pub apps: Vec<(String, Arc<AppSettings>)>,
+    pub consumers: Arc<ConsumerSet>,
     pub router: Arc<Router>,
     /// In the order of the router's rules: [`ServerPlan::route`].
     pub routes: Vec<RoutePlan>,

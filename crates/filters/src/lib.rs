@@ -4,13 +4,11 @@
 //! filter or handler. None owns a socket, spawns a task or takes an exclusive lock while a request
 //! runs.
 
-mod cert_auth;
 mod compress;
 mod cookies;
 mod cors;
 mod csrf;
 mod header_changes;
-mod key_auth;
 mod origin;
 mod query;
 mod redirect;
@@ -26,14 +24,12 @@ use plugin::{FilterKind, HandlerKind};
 
 /// Every filter of this crate, by name.
 pub static ALL: &[FilterKind] = &[
-    cert_auth::KIND,
     compress::KIND,
     cookies::KIND,
     cors::KIND,
     csrf::KIND,
     header_changes::REQUEST,
     header_changes::RESPONSE,
-    key_auth::KIND,
     query::KIND,
     request_id::KIND,
     rewrite::KIND,

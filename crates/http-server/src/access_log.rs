@@ -225,7 +225,7 @@ impl Masks {
         if let Some(id) = &request.request_id {
             object.text("request_id", id.as_bytes());
         }
-        if let Some(consumer) = &request.consumer {
+        if let Some(consumer) = request.consumer_name() {
             object.text("consumer", consumer.as_bytes());
         }
         if let Some(upstream) = &request.notes.upstream {
@@ -249,7 +249,7 @@ impl Masks {
 
     /// The combined format of Apache and nginx.
     fn combined(&self, line: &mut Vec<u8>, request: &Request, status: u16, body_bytes: u64) {
-        let consumer = request.consumer.as_deref().unwrap_or("-");
+        let consumer = request.consumer_name().unwrap_or("-");
         write_to(line, format_args!("{} - {consumer} [", request.client_ip));
         common_log(now_ms(), line);
         line.extend_from_slice(b"] \"");

@@ -6,6 +6,7 @@
 //! nor routes nor configuration; both sides of HTTP/1.1 and later HTTP/2 use the same types.
 
 mod body;
+mod consumer;
 mod content;
 pub mod duplex;
 mod facts;
@@ -33,6 +34,7 @@ mod sync {
 use net::FileRange;
 
 pub use body::{Body, BodyStream, Frame, detach_small};
+pub use consumer::{Claims, Consumer};
 pub use content::{Content, WINDOW_BYTES, in_pieces};
 pub use duplex::{Duplex, Ending, LocalFuture, Takeover};
 pub use facts::{ConnectionFacts, Protocol, Scheme};

@@ -8,7 +8,9 @@ use std::rc::{Rc, Weak};
 use bytes::Bytes;
 use wire::{Known, Method, Version};
 
-use crate::{Body, Fault, FilterScratch, GrpcCall, Headers, Params, RouteInfo, Target};
+use crate::{
+    Body, Claims, Consumer, Fault, FilterScratch, GrpcCall, Headers, Params, RouteInfo, Target,
+};
 use crate::{ConnectionFacts, Protocol, Scheme};
 
 /// What a handler may tell the client's side of its exchange.
@@ -60,8 +62,10 @@ pub struct Request {
     pub params: Params,
     /// Set by the filter `request_id` or taken from the client.
     pub request_id: Option<Box<str>>,
-    /// The authenticated consumer, for log and variables.
-    pub consumer: Option<Rc<str>>,
+    /// The authenticated consumer.
+    pub consumer: Option<Rc<Consumer>>,
+    /// The claims of the token that it authenticated with.
+    pub claims: Option<Claims>,
     /// What filters want the log to know: upstream address, attempts, ...
     pub notes: Notes,
     /// What filters keep between their two hooks.
@@ -112,6 +116,7 @@ impl Request {
             params: Params::default(),
             request_id: None,
             consumer: None,
+            claims: None,
             notes: Notes::default(),
             marks: FilterScratch::default(),
             attached: None,
@@ -138,6 +143,7 @@ impl Request {
         self.params.clear();
         self.request_id = None;
         self.consumer = None;
+        self.claims = None;
         self.notes = Notes::default();
         self.marks = FilterScratch::default();
         self.attached = None;
@@ -150,6 +156,11 @@ impl Request {
                 spare.push(self);
             }
         });
+    }
+
+    /// The name of the authenticated consumer.
+    pub fn consumer_name(&self) -> Option<&str> {
+        self.consumer.as_ref().map(|consumer| &*consumer.name)
     }
 
     /// The authority the client named: host and perhaps port. The serving loop has put an
@@ -195,6 +206,7 @@ impl Request {
             params: self.params.clone(),
             request_id: self.request_id.clone(),
             consumer: self.consumer.clone(),
+            claims: self.claims.clone(),
             notes: self.notes.clone(),
             marks: self.marks.clone(),
             attached: self.attached.clone(),

@@ -58,7 +58,7 @@ impl Head {
             route: request.route.as_ref().map(|route| (*route.name).into()),
             params: request.params.names().map(|name| (name.into(), value(name))).collect(),
             request_id: request.request_id.clone(),
-            consumer: request.consumer.as_deref().map(Box::from),
+            consumer: request.consumer_name().map(Box::from),
         }
     }
 }

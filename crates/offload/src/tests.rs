@@ -98,7 +98,7 @@ impl BodyStream for Source {
 fn the_head_leaves_by_value() {
     fn is_send<T: Send>(_: &T) {}
     let mut request = request(Body::from("first"));
-    request.consumer = Some(Rc::from("somebody"));
+    request.consumer = Some(message::Consumer::named("somebody"));
     request.params = Params::new(Arc::from(vec![Box::from("id")]), &[(5, 7)]);
     let (handed, local) = leave(&mut request, SMALL);
     is_send(&handed);

@@ -87,6 +87,11 @@ impl Condition {
         self.0.failing(request, unix_secs).map(Check::to_string)
     }
 
+    /// True if it can only hold behind a filter that authenticates.
+    pub fn needs_authentication(&self) -> bool {
+        self.0.needs_authentication()
+    }
+
     /// How many tests it consists of: the more, the more exact.
     pub fn tests(&self) -> usize {
         self.0.tests()
@@ -119,6 +124,17 @@ impl Check {
             Check::Not(check) => check.tests(),
             Check::Field(_, tests) => tests.len(),
             Check::Ip(_) | Check::Scheme(_) | Check::Time(_) => 1,
+        }
+    }
+
+    fn needs_authentication(&self) -> bool {
+        match self {
+            Check::All(checks) | Check::Any(checks) => {
+                checks.iter().any(Check::needs_authentication)
+            }
+            Check::Not(check) => check.needs_authentication(),
+            Check::Field(FieldSource::Variable(name), _) => name.needs_authentication(),
+            _ => false,
         }
     }
 
@@ -194,6 +210,12 @@ fn field_holds(place: &FieldSource, tests: &[Test], request: &Request) -> bool {
         FieldSource::Query(name) => variables::query(request, name).any(|value| passes(&value)),
         FieldSource::Variable(Variable::Tls(TlsField::ClientName)) => {
             variables::client_names(request).any(|name| passes(name.as_bytes()))
+        }
+        FieldSource::Variable(Variable::Groups) => {
+            variables::groups(request).any(|group| passes(group.as_bytes()))
+        }
+        FieldSource::Variable(Variable::Claim(name)) => {
+            variables::claims(request, name).any(|value| passes(value.as_bytes()))
         }
         FieldSource::Variable(name) => {
             let value = variables::value(name, request);

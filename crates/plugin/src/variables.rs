@@ -95,11 +95,17 @@ pub fn value<'a>(variable: &'a Variable, request: &'a Request) -> Text<'a> {
         Variable::Cookie(name) => Text::Slice(cookies(request, name).next().unwrap_or_default()),
         Variable::Route => Text::Slice(request.route.as_ref().map_or(b"", |r| r.name.as_bytes())),
         Variable::RequestId => Text::Slice(request.request_id.as_deref().unwrap_or("").as_bytes()),
-        Variable::Consumer => Text::Slice(request.consumer.as_deref().unwrap_or("").as_bytes()),
         Variable::GrpcStatus => {
             let status = request.notes.grpc.as_ref().and_then(|call| call.status());
             Text::Slice(status.map_or("", Code::slug).as_bytes())
         }
+        Variable::Consumer => Text::Slice(request.consumer_name().unwrap_or("").as_bytes()),
+        Variable::Groups => Text::Owned(groups(request).collect::<Vec<_>>().join(",").into_bytes()),
+        Variable::Label(name) => {
+            let label = request.consumer.as_ref().and_then(|consumer| consumer.label(name));
+            Text::Slice(label.unwrap_or("").as_bytes())
+        }
+        Variable::Claim(name) => Text::Slice(claims(request, name).next().unwrap_or("").as_bytes()),
         Variable::Tls(TlsField::ClientName) => {
             Text::Owned(client_names(request).collect::<Vec<_>>().join(",").into_bytes())
         }
@@ -138,6 +144,18 @@ fn tls(field: TlsField, request: &Request) -> &str {
 pub fn client_names(request: &Request) -> impl Iterator<Item = &str> {
     let peer = request.facts.tls.as_ref().and_then(|tls| tls.peer.as_ref());
     peer.into_iter().flat_map(|peer| peer.details.names.iter().map(|name| name.as_str()))
+}
+
+/// The groups of the authenticated consumer.
+pub fn groups(request: &Request) -> impl Iterator<Item = &str> {
+    let consumer = request.consumer.as_deref().into_iter();
+    consumer.flat_map(|consumer| consumer.groups.iter().map(|group| &**group))
+}
+
+/// Every value of a claim of the token that the consumer authenticated with.
+pub fn claims<'a>(request: &'a Request, name: &'a str) -> impl Iterator<Item = &'a str> {
+    let claims = request.claims.iter().flat_map(|claims| claims.iter());
+    claims.filter(move |(claim, _)| **claim == *name).map(|(_, value)| &**value)
 }
 
 /// Every value of a query parameter, decoded, in order.
@@ -274,7 +292,8 @@ fn append_with(
 mod tests {
     use super::*;
     use bytes::Bytes;
-    use message::{Headers, Params, Target};
+    use message::{Consumer, Headers, Params, Target};
+    use std::rc::Rc;
     use std::sync::Arc;
     use wire::Method;
 
@@ -290,6 +309,14 @@ mod tests {
         let names: Arc<[Box<str>]> = Arc::from(vec![Box::from("id")]);
         request.params = Params::new(names, &[(1, 4)]);
         request.request_id = Some("r-1".into());
+        request.consumer = Some(Rc::new(Consumer {
+            name: "ann".into(),
+            groups: vec!["gold".into(), "eu".into()],
+            labels: vec![("team".into(), "shop".into())],
+            ..Consumer::default()
+        }));
+        let claim = |name: &str, value: &str| (Box::from(name), Box::from(value));
+        request.claims = Some([claim("sub", "a-17"), claim("r", "x"), claim("r", "y")].into());
         request
     }
 
@@ -308,7 +335,9 @@ mod tests {
             ("{query.q}|{query.plain}|{query.none}", "x y|z|"),
             ("{header.X-User}{header.none}", "ann"),
             ("{cookie.sid}|{cookie.none}", "s1|"),
-            ("{route}|{request_id}|{consumer}", "|r-1|"),
+            ("{route}|{request_id}|{consumer}", "|r-1|ann"),
+            ("{groups}|{label.team}|{label.none}", "gold,eu|shop|"),
+            ("{claim.sub}|{claim.r}|{claim.none}", "a-17|x|"),
             ("plain {{x}}", "plain {x}"),
             ("", ""),
         ] {

@@ -66,6 +66,10 @@ impl admin::Control for Api {
         }
     }
 
+    fn consumers(&self) -> Arc<auth::Registry> {
+        self.0.consumers.clone()
+    }
+
     fn config(&self) -> ConfigDocument {
         let source = self.0.source.source();
         let read_only = match source.file() {

@@ -81,6 +81,8 @@ pub(crate) struct Control {
     /// Held for the whole life of the process: the shared state keeps it only for its holders.
     pub(crate) upstreams: Arc<Upstreams>,
     /// Held likewise.
+    pub(crate) consumers: Arc<auth::Registry>,
+    /// Held likewise.
     pub(crate) caches: Arc<Caches>,
     _cache_sweeper: CacheSweeper,
     /// Health checks and name resolution; taken when the server has drained.
@@ -159,6 +161,7 @@ impl Control {
             reload_result: ReloadResult::new(&telemetry),
             telemetry,
             upstreams: Upstreams::of(&shared),
+            consumers: shared.get((), auth::Registry::default),
             _cache_sweeper: CacheSweeper::start(&caches),
             caches,
             upstream_tasks: RefCell::default(),

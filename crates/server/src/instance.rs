@@ -43,6 +43,7 @@ impl Instance {
         worker: &WorkerContext,
         access: Option<Rc<AccessLog>>,
     ) -> Rc<Instance> {
+        worker.shared.get((), auth::Registry::default).install(&plan.consumers);
         let routes = plan.routes.iter().map(|route| Rc::new(build_route(route, worker)));
         let router = Router::clone(&plan.router);
         let unrouted = plan.unrouted.iter().map(|filter| filter.build(worker)).collect();

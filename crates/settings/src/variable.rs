@@ -29,6 +29,12 @@ pub enum Variable {
     Consumer,
     /// The status of a gRPC call, once it is known: that of a response that is only trailers.
     GrpcStatus,
+    /// Its groups.
+    Groups,
+    /// One of its labels.
+    Label(String),
+    /// A claim of the token it authenticated with.
+    Claim(String),
     /// What the TLS handshake with the client has agreed on; empty in the clear.
     Tls(TlsField),
 }
@@ -60,6 +66,7 @@ const PLAIN: &[(&str, Variable)] = &[
     ("request_id", Variable::RequestId),
     ("consumer", Variable::Consumer),
     ("grpc_status", Variable::GrpcStatus),
+    ("groups", Variable::Groups),
     ("tls.version", Variable::Tls(TlsField::Version)),
     ("tls.cipher", Variable::Tls(TlsField::Cipher)),
     ("tls.protocol", Variable::Tls(TlsField::Protocol)),
@@ -68,9 +75,15 @@ const PLAIN: &[(&str, Variable)] = &[
     ("tls.client_name", Variable::Tls(TlsField::ClientName)),
     ("tls.client_fingerprint", Variable::Tls(TlsField::ClientFingerprint)),
 ];
-const FAMILIES: &[&str] = &["path", "query", "header", "cookie"];
+const FAMILIES: &[&str] = &["path", "query", "header", "cookie", "label", "claim"];
 
 impl Variable {
+    /// True if only the filters that authenticate set it.
+    pub fn needs_authentication(&self) -> bool {
+        use Variable::{Claim, Consumer, Groups, Label};
+        matches!(self, Consumer | Groups | Label(_) | Claim(_))
+    }
+
     /// The variable of this name, or why there is none.
     pub fn parse(name: &str) -> Result<Self, String> {
         if let Some((_, variable)) = PLAIN.iter().find(|(plain, _)| *plain == name) {
@@ -96,6 +109,8 @@ fn member(family: &str, part: &str) -> Result<Variable, String> {
         "path" => Variable::PathParam(part.to_owned()),
         "query" => Variable::Query(part.to_owned()),
         "cookie" => Variable::Cookie(part.to_owned()),
+        "label" => Variable::Label(part.to_owned()),
+        "claim" => Variable::Claim(part.to_owned()),
         _ => {
             // RFC 9110 5.1: a field name is a token and its case does not count.
             let token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
@@ -125,8 +140,9 @@ fn unknown(name: &str) -> String {
 
 /// The names that exist, for help texts.
 pub(crate) const NAMES: &str = "client_ip, host, method, scheme, path, path.NAME, query.NAME, \
-     header.NAME, cookie.NAME, route, request_id, consumer, grpc_status, tls.version, tls.cipher, \
-     tls.protocol, tls.server_name, tls.client_subject, tls.client_name, tls.client_fingerprint";
+     header.NAME, cookie.NAME, route, request_id, consumer, groups, label.NAME, claim.NAME, \
+     grpc_status, tls.version, tls.cipher, tls.protocol, tls.server_name, tls.client_subject, \
+     tls.client_name, tls.client_fingerprint";
 
 impl Setting for Variable {
     fn schema(_: &mut SchemaBuilder) -> Schema {
@@ -157,6 +173,8 @@ impl fmt::Display for Variable {
             Variable::Query(name) => write!(f, "query.{name}"),
             Variable::Header(name) => write!(f, "header.{name}"),
             Variable::Cookie(name) => write!(f, "cookie.{name}"),
+            Variable::Label(name) => write!(f, "label.{name}"),
+            Variable::Claim(name) => write!(f, "claim.{name}"),
             plain => {
                 let named = PLAIN.iter().find(|(_, variable)| variable == plain);
                 f.write_str(named.map_or("", |(name, _)| name))
@@ -185,6 +203,9 @@ mod tests {
             "request_id",
             "consumer",
             "grpc_status",
+            "groups",
+            "label.team",
+            "claim.realm_access.roles",
         ] {
             assert_eq!(Variable::parse(name).unwrap().to_string(), name);
         }

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use plugin::FilterPlan;
+use plugin::{Condition, FilterPlan};
 use router::{Router, Rule};
 use settings::{Reader, Report, Span, Spanned, quote};
 
@@ -41,6 +41,11 @@ pub(super) fn compile(
         let wanted = defaults.path_variables.iter().chain(&own.path_variables).chain(&of_handler);
         check_path_variables(route, &name, wanted, reader.report());
         check_listeners(route, settings, reader.report());
+        if route.r#match.value.when.as_ref().is_some_and(Condition::needs_authentication) {
+            reader
+                .error(route.r#match.span, "a route is chosen before its filters authenticate")
+                .help("test consumers, groups, labels and claims with the filters allow and deny");
+        }
         // A route without `match` is shown as a whole.
         let unwritten = route.r#match.span == Span::NOWHERE;
         // What is wrong in a match has left defaults in it, which take more than was meant.

@@ -1,6 +1,7 @@
 //! The whole configuration.
 
 use apps::AppSettings;
+use auth::ConsumerSettings;
 use cache::CacheSettings;
 use lua_host::{ProgramSettings, ServingSettings};
 use settings::{Cidr, Named, Setting, Spanned};
@@ -38,6 +39,9 @@ pub struct Settings {
     /// Applications in Python that run in processes of their own, by name.
     #[setting(default = {})]
     pub apps: Named<AppSettings>,
+    /// Clients that authenticate, with their credentials.
+    #[setting(default = [])]
+    pub consumers: Vec<Spanned<ConsumerSettings>>,
     /// Lists of filters that routes share, by name.
     #[setting(default = {})]
     pub chains: Named<Vec<FilterEntry>>,

@@ -50,7 +50,7 @@ fn field(request: &Request, name: &[u8]) -> RequestField {
             request.request_id.as_ref().map_or(RequestField::Nothing, |id| text(id.as_bytes()))
         }
         b"consumer" => {
-            request.consumer.as_ref().map_or(RequestField::Nothing, |who| text(who.as_bytes()))
+            request.consumer_name().map_or(RequestField::Nothing, |name| text(name.as_bytes()))
         }
         b"headers" => RequestField::Headers,
         b"body" => RequestField::Body,

@@ -35,6 +35,12 @@ pub(crate) struct Written {
     /// The name of a variable; an empty one counts as missing.
     #[setting(example = "tls.client_name")]
     pub(crate) variable: Option<Variable>,
+    /// Names of authenticated consumers.
+    #[setting(example = ["alice"])]
+    pub(crate) consumer: Option<OneOrMany<String>>,
+    /// Groups, one of which the authenticated consumer belongs to.
+    #[setting(example = ["gold"])]
+    pub(crate) group: Option<OneOrMany<String>>,
     /// Ranges of client addresses; what trusted proxies say of the client counts.
     #[setting(example = ["10.0.0.0/8", "::1"])]
     pub(crate) ip: Option<Ips>,
@@ -101,7 +107,8 @@ pub(crate) enum SchemeWord {
 }
 
 /// The keys that name what is tested.
-const SUBJECTS: &str = "all, any, not, header, query, cookie, variable, ip, scheme, time";
+const SUBJECTS: &str =
+    "all, any, not, header, query, cookie, variable, consumer, group, ip, scheme, time";
 
 /// The keys that say how.
 const OPERATORS: &[&str] =
@@ -111,6 +118,10 @@ fn has_unknown(node: &Node) -> bool {
     node.map().unwrap_or_default().iter().any(|(key, _)| {
         !OPERATORS.contains(&&*key.name) && SUBJECTS.split(", ").all(|word| word != key.name)
     })
+}
+
+fn one_of(variable: Variable, names: Vec<String>) -> Check {
+    Check::Field(FieldSource::Variable(variable), vec![Test::In(names)])
 }
 
 impl Written {
@@ -176,6 +187,8 @@ impl Written {
                 return combined(list("any"), any, Check::Any, reader);
             }
             Written { not: Some(not), .. } => Check::Not(Box::new(not.0)),
+            Written { consumer: Some(names), .. } => one_of(Variable::Consumer, names.0),
+            Written { group: Some(names), .. } => one_of(Variable::Groups, names.0),
             Written { ip: Some(ip), .. } => Check::Ip(ip.r#in.0),
             Written { scheme: Some(SchemeWord::Http), .. } => Check::Scheme(Scheme::Http),
             Written { scheme: Some(SchemeWord::Https), .. } => Check::Scheme(Scheme::Https),

@@ -3,10 +3,8 @@
 use settings::node;
 use wire::Known;
 
-use sha2::{Digest as _, Sha256};
-
-use super::{Hash, KIND, digest};
-use crate::testing::{errors, filter, get, passed, plan, rendered};
+use super::KIND;
+use plugin::testing::{errors, filter, get, passed, plan, rendered};
 
 /// SHA-256 of "abc" (FIPS 180-2, appendix B.1).
 const ABC: &str = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
@@ -29,7 +27,7 @@ fn a_known_key_names_its_consumer_and_is_not_forwarded() {
     for (key, consumer) in [("abc", "alice"), ("xyz", "bob")] {
         let mut request = get("/", &[("x-api-key", key), ("x-other", "stays")]);
         passed(keys.on_request(&mut request)).unwrap();
-        assert_eq!(request.consumer.as_deref(), Some(consumer));
+        assert_eq!(request.consumer_name(), Some(consumer));
         assert!(!request.headers.contains("x-api-key") && request.headers.contains("x-other"));
     }
 }
@@ -58,7 +56,7 @@ fn others_are_challenged() {
         assert_eq!(response.status, 401, "{headers:?}");
         let challenge = response.headers.get_str(Known::WwwAuthenticate);
         assert_eq!(challenge, Some("ApiKey realm=\"shop\""));
-        assert_eq!(request.consumer, None);
+        assert!(request.consumer.is_none());
     }
 }
 
@@ -129,8 +127,6 @@ fn a_key_that_is_not_hidden_is_forwarded() {
 #[test]
 fn errors_are_named_and_show_no_key() {
     for (settings, why) in [
-        (node!({ "keys": [] }), "no request is allowed"),
-        (node!({}), "\"keys\" is missing"),
         (node!({ "keys": [{ "consumer": "a" }] }), "either sha256 or key"),
         (
             node!({ "keys": [{ "consumer": "a", "key": "topsecret", "sha256": ABC }] }),
@@ -154,25 +150,4 @@ fn errors_are_named_and_show_no_key() {
         assert!(!report.contains("topsecret"), "{report}");
         assert_eq!(report.matches("error: ").count(), 1, "{report}");
     }
-}
-
-#[test]
-fn digests_that_differ_anywhere_are_not_the_same() {
-    let hash: super::Hash = std::array::from_fn(|at| at as u8);
-    assert!(super::is_same(&hash, &hash));
-    for at in 0..hash.len() {
-        let mut other = hash;
-        other[at] ^= 0x80;
-        assert!(!super::is_same(&hash, &other), "byte {at}");
-    }
-}
-
-#[test]
-fn keys_of_every_length_have_the_digest_of_the_standard() {
-    let key: Vec<u8> = (0..200).map(|number| number as u8 ^ 0xa5).collect();
-    for length in 0..=key.len() {
-        assert_eq!(digest(&key[..length]), Hash::from(Sha256::digest(&key[..length])), "{length}");
-    }
-    // FIPS 180-4's example, by NIST: "abc".
-    assert_eq!(digest(b"abc")[..4], [0xba, 0x78, 0x16, 0xbf]);
 }

@@ -4,21 +4,23 @@
 //! decides only whose it is. Nothing here is secret, as certificates are public: the handshake has
 //! proven that the client has the key.
 
-use std::collections::HashMap;
 use std::rc::Rc;
-use std::str::FromStr;
 use std::sync::Arc;
 
-use message::{Fault, FaultKind, Request};
+use message::{Consumer, Request};
 use net::tls::CertificateDetails;
-use plugin::{Filter, FilterKind, FilterPlan, MaybeFuture, Stage, Step, WorkerContext};
-use settings::{Node, Reader, Schema, SchemaBuilder, Setting};
-use telemetry::{CachePadded, Counter, families};
+use plugin::{FilterKind, FilterPlan, WorkerContext};
+use settings::{Node, Reader, Setting};
+
+use crate::credential::{ByCredential, CredentialId, CredentialKind, Fingerprint};
+use crate::credential_forms::{CertificateForm, check_form, check_listed_name};
+use crate::method::{Attempt, AuthPlan, Identity, Method, MethodPlan};
+use crate::registry::Directory;
 
 pub(crate) const KIND: FilterKind =
     FilterKind { name: "cert_auth", schema: CertAuth::schema, read };
 
-/// Allows only requests of clients whose certificate is listed.
+/// Allows only requests of clients whose certificate is known.
 ///
 /// The certificate's owner becomes the request's `consumer`, shown by the log and the variable
 /// `{consumer}`. Other requests get 403. The listener must ask for certificates with
@@ -26,15 +28,15 @@ pub(crate) const KIND: FilterKind =
 /// any of them can issue a certificate with it.
 #[derive(Clone, Debug, PartialEq, Setting)]
 #[setting(check = check)]
-struct CertAuth {
-    /// The accepted certificates.
-    #[setting(example = [{ "consumer": "alice", "name": "alice.clients.example.com" }])]
+pub(crate) struct CertAuth {
+    /// The accepted certificates. Without any, the certificates of all `consumers` are accepted.
+    #[setting(default = [], example = [{ "consumer": "alice", "name": "alice.example.com" }])]
     certificates: Vec<KnownCertificate>,
 }
 
 /// Certificates and their owner. Exactly one of `fingerprint`, `name` and `subject` is required.
 #[derive(Clone, Debug, PartialEq, Setting)]
-#[setting(check = check_one_form)]
+#[setting(check = check_known)]
 struct KnownCertificate {
     /// The owner. Several certificates can have one owner, which allows renewal without a gap.
     consumer: String,
@@ -50,74 +52,26 @@ struct KnownCertificate {
     subject: Option<String>,
 }
 
-/// A fingerprint in lower-case digits, as [`CertificateDetails`] has it.
-#[derive(Clone, Debug, PartialEq)]
-struct Fingerprint(Box<str>);
-
-impl FromStr for Fingerprint {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let digits = text.strip_prefix("sha256:").unwrap_or(text).replace(':', "");
-        if digits.len() != 64 || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-            return Err("is not a SHA-256: it has 64 hexadecimal digits");
-        }
-        Ok(Fingerprint(digits.to_ascii_lowercase().into()))
-    }
-}
-
-impl Setting for Fingerprint {
-    fn schema(_: &mut SchemaBuilder) -> Schema {
-        Schema::pattern("SHA-256", "^(sha256:)?([0-9a-fA-F]{2}:?){31}[0-9a-fA-F]{2}$")
-    }
-
-    fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
-        reader.parse(node, "the SHA-256 of a certificate in hexadecimal digits")
-    }
-}
-
-/// What a certificate is known by: the kind of a text, and the text.
-type Identity<'a> = (IdentityKind, &'a str);
-
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-enum IdentityKind {
-    Fingerprint,
-    Name,
-    Subject,
-}
-
 impl KnownCertificate {
-    fn identity(&self) -> Option<Identity<'_>> {
-        let fingerprint = self.fingerprint.as_ref().map(|one| (IdentityKind::Fingerprint, &*one.0));
-        let name = || self.name.as_deref().map(|name| (IdentityKind::Name, name));
-        let subject = || self.subject.as_deref().map(|subject| (IdentityKind::Subject, subject));
-        fingerprint.or_else(name).or_else(subject)
+    fn form(&self) -> CertificateForm {
+        CertificateForm {
+            fingerprint: self.fingerprint.clone(),
+            name: self.name.clone(),
+            subject: self.subject.clone(),
+        }
     }
 }
 
-fn check_one_form(known: &KnownCertificate, node: &Node, reader: &mut Reader<'_>) {
-    // A value that cannot be read is an error already.
-    let forms = ["fingerprint", "name", "subject"];
-    if forms.iter().filter(|form| node.get(form).is_some()).count() != 1 {
-        reader.error(node.span, "a certificate has either fingerprint, name or subject");
-    }
-    if known.consumer.is_empty() || known.consumer.chars().any(char::is_control) {
-        reader.error(node.span, "the consumer needs a name without control characters");
-    }
-    let empty = |text: &Option<String>| text.as_ref().is_some_and(String::is_empty);
-    if empty(&known.name) || empty(&known.subject) {
-        reader.error(node.span, "an empty name or subject is no owner");
-    }
+fn check_known(known: &KnownCertificate, node: &Node, reader: &mut Reader<'_>) {
+    check_form(&known.form(), node, reader);
+    check_listed_name(&known.consumer, node, reader);
 }
 
 fn check(settings: &CertAuth, node: &Node, reader: &mut Reader<'_>) {
-    if settings.certificates.is_empty() {
-        reader.error(node.span, "without certificates no request is allowed");
-    }
-    let mut seen = HashMap::new();
+    let mut seen = ByCredential::default();
     for known in &settings.certificates {
-        if let Some(identity) = known.identity()
-            && let Some(before) = seen.insert(identity, &known.consumer)
+        if let Some(id) = known.form().id()
+            && let Some(before) = seen.insert(id, &known.consumer)
         {
             let other = &known.consumer;
             reader.error(node.span, format!("{before} and {other} have the same certificate"));
@@ -126,98 +80,71 @@ fn check(settings: &CertAuth, node: &Node, reader: &mut Reader<'_>) {
 }
 
 fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Arc<dyn FilterPlan>> {
-    Some(Arc::new(CertAuthPlan(CertAuth::read(node, reader)?)))
+    Some(AuthPlan::of(CertAuth::read(node, reader)?.plan()))
 }
 
-struct CertAuthPlan(CertAuth);
+impl CertAuth {
+    pub(crate) fn plan(self) -> CertAuthPlan {
+        let listed = self.certificates.iter().filter_map(|known| {
+            let owner = CredentialId::of(CredentialKind::Name, known.consumer.as_bytes());
+            Some((known.form().id()?, (owner, known.consumer.as_str().into())))
+        });
+        CertAuthPlan(Arc::new(listed.collect()))
+    }
+}
 
-impl FilterPlan for CertAuthPlan {
+/// The owners of the filter's own certificates; shared by the workers.
+pub(crate) struct CertAuthPlan(Arc<ByCredential<(CredentialId, Box<str>)>>);
+
+impl MethodPlan for CertAuthPlan {
     fn name(&self) -> &'static str {
         KIND.name
     }
 
-    fn build(&self, worker: &WorkerContext) -> Stage {
-        let refusals = |reason| {
-            let labels = [KIND.name, reason];
-            worker.telemetry.worker_counter(worker.index, &families::AUTH_REFUSALS, &labels)
-        };
-        let mut consumers = Consumers::default();
-        for known in &self.0.certificates {
-            if let Some((kind, text)) = known.identity() {
-                consumers.of(kind).insert(text.into(), Rc::from(&*known.consumer));
-            }
-        }
-        Stage::Filter(Rc::new(CertAuthFilter {
-            consumers,
-            missing: refusals("missing"),
-            invalid: refusals("invalid"),
-        }))
+    fn build(&self, worker: &WorkerContext) -> Rc<dyn Method> {
+        Rc::new(CertMethod { directory: Directory::of(worker), listed: self.0.clone() })
     }
 
     fn describe(&self) -> String {
-        let known = self.0.certificates.len();
-        format!("{known} certificate{}", if known == 1 { "" } else { "s" })
-    }
-
-    fn authenticates(&self) -> bool {
-        true
-    }
-}
-
-type ByText = HashMap<Box<str>, Rc<str>, foldhash::fast::RandomState>;
-
-/// Consumers by what their certificates are known by.
-#[derive(Default)]
-struct Consumers {
-    fingerprints: ByText,
-    names: ByText,
-    subjects: ByText,
-}
-
-impl Consumers {
-    fn of(&mut self, kind: IdentityKind) -> &mut ByText {
-        match kind {
-            IdentityKind::Fingerprint => &mut self.fingerprints,
-            IdentityKind::Name => &mut self.names,
-            IdentityKind::Subject => &mut self.subjects,
+        match self.0.len() {
+            0 => "certificates of consumers".to_owned(),
+            1 => "1 certificate".to_owned(),
+            known => format!("{known} certificates"),
         }
     }
-
-    fn owner(&self, certificate: &CertificateDetails) -> Option<&Rc<str>> {
-        let mut names = certificate.names.iter();
-        let by_name = || names.find_map(|name| self.names.get(name.as_str()));
-        let by_subject = || self.subjects.get(&certificate.subject);
-        self.fingerprints.get(&certificate.fingerprint).or_else(by_name).or_else(by_subject)
-    }
 }
 
-struct CertAuthFilter {
-    consumers: Consumers,
-    missing: Arc<CachePadded<Counter>>,
-    invalid: Arc<CachePadded<Counter>>,
+struct CertMethod {
+    directory: Rc<Directory>,
+    listed: Arc<ByCredential<(CredentialId, Box<str>)>>,
 }
 
-impl Filter for CertAuthFilter {
-    fn name(&self) -> &'static str {
-        KIND.name
-    }
-
-    fn is_instant(&self) -> bool {
-        true
-    }
-
-    fn on_request<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, Step> {
+impl Method for CertMethod {
+    fn attempt(&self, request: &Request) -> Attempt {
         let peer = request.facts.tls.as_ref().and_then(|tls| tls.peer.as_ref());
-        let (counter, why) = match peer.map(|peer| self.consumers.owner(&peer.details)) {
-            Some(Some(consumer)) => {
-                request.consumer = Some(consumer.clone());
-                return Step::Continue.into();
+        match peer.map(|peer| self.owner(&peer.details)) {
+            Some(Some(consumer)) => Attempt::Accepted(Identity::of(consumer)),
+            Some(None) => Attempt::Invalid("the client's certificate is not listed"),
+            None => Attempt::Missing("the client has presented no certificate"),
+        }
+    }
+}
+
+impl CertMethod {
+    fn owner(&self, certificate: &CertificateDetails) -> Option<Rc<Consumer>> {
+        use CredentialKind::{CertificateFingerprint, CertificateName, CertificateSubject};
+        let find = |kind, text: &str| {
+            let id = CredentialId::of(kind, text.as_bytes());
+            if self.listed.is_empty() {
+                return self.directory.find(&id);
             }
-            Some(None) => (&self.invalid, "the client's certificate is not listed"),
-            None => (&self.missing, "the client has presented no certificate"),
+            let (owner, name) = self.listed.get(&id)?;
+            Some(self.directory.named(owner, name))
         };
-        counter.inc();
-        Step::Fail(Fault::new(FaultKind::Forbidden, why)).into()
+        let mut names = certificate.names.iter();
+        find(CertificateFingerprint, &certificate.fingerprint)
+            .or_else(|| names.find_map(|name| find(CertificateName, name.as_str())))
+            .or_else(|| find(CertificateSubject, &certificate.subject))
     }
 }
 
@@ -226,8 +153,10 @@ mod tests {
     use net::tls::{AlternativeName, PeerCertificate, TlsInfo};
     use settings::node;
 
+    use telemetry::families;
+
     use super::*;
-    use crate::testing::{errors, filter, get, passed, plan, rendered};
+    use plugin::testing::{errors, filter, get, passed, plan, rendered};
 
     const DIGEST: &str = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
 
@@ -276,7 +205,7 @@ mod tests {
             (get("/", &[]), None),
         ] {
             let passed = passed(filter.on_request(&mut request));
-            assert_eq!(request.consumer.as_deref(), consumer);
+            assert_eq!(request.consumer_name(), consumer);
             assert_eq!(
                 passed.map_err(|fault| rendered(&fault).status),
                 match consumer {
@@ -289,9 +218,9 @@ mod tests {
 
     #[test]
     fn refusals_are_counted_by_their_reason() {
-        let context = crate::testing::context();
+        let context = plugin::testing::context();
         let node = node!({ "certificates": [{ "consumer": "a", "subject": "CN=a" }] });
-        let filter = crate::testing::filter_in(&KIND, &node, &context);
+        let filter = plugin::testing::filter_in(&KIND, &node, &context);
         let _ = filter.on_request(&mut get("/", &[]));
         let _ = filter.on_request(&mut request("CN=b", &[], ""));
         for reason in ["missing", "invalid"] {
@@ -326,7 +255,6 @@ mod tests {
             let out = errors(&KIND, &one);
             assert!(out.contains(expected), "{out}");
         }
-        assert!(errors(&KIND, &node!({ "certificates": [] })).contains("no request is allowed"));
         let twice = node!({ "certificates": [
             { "consumer": "a", "name": "x" }, { "consumer": "b", "name": "x" },
         ] });

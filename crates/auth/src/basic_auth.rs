@@ -1,0 +1,317 @@
+//! `basic_auth`: allows requests with the name and password of a known user (RFC 7617).
+//!
+//! Promises that a password is verified on the pool of blocking threads, that a name that is not
+//! known takes as long as one that is, and that the number of verifications in flight is bounded. A
+//! success is remembered for a short time by the SHA-256 of name and password, because a browser
+//! sends them with every request.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use message::{Consumer, Fault, FaultKind, Request};
+use plugin::{FilterKind, FilterPlan, WorkerContext};
+use settings::{Duration, Node, Reader, Schema, SchemaBuilder, Setting};
+use wire::Known;
+use wire::authorization::basic;
+
+use crate::credential::{ByCredential, CredentialId, CredentialKind};
+use crate::credential_forms::check_listed_name;
+use crate::method::{Attempt, AuthPlan, Identity, Method, MethodPlan, check_realm};
+use crate::password::PasswordHash;
+use crate::registry::Directory;
+
+pub(crate) const KIND: FilterKind =
+    FilterKind { name: "basic_auth", schema: BasicAuth::schema, read };
+
+/// Verifications that may wait or run at once on a worker.
+const VERIFICATIONS_MAX: usize = 32;
+/// Successes that a worker remembers for each filter.
+const REMEMBERED: usize = 1024;
+/// Users that a file may have.
+const USERS_MAX: usize = 100_000;
+/// The first hash that the password of a name that is not known is verified against: of argon2id
+/// with its usual costs, and of no password.
+const DECOY: &str = "$argon2id$v=19$m=19456,t=2,p=1$dGlkZWdhdGUtZGVjb3k\
+                     $k0lQmD1mZ7b3l0t2hJ3x0oJ9bq4m7w1yq5d8c2v6r3E";
+
+/// Allows only requests with the name and password of a known user.
+///
+/// The name becomes the request's `consumer`, shown by the log and the variable `{consumer}`.
+/// Other requests get 401 with `WWW-Authenticate`. Browsers send a password with every request in
+/// clear text, so serve such a route over TLS only.
+#[derive(Clone, Debug, PartialEq, Setting)]
+#[setting(check = check)]
+pub(crate) struct BasicAuth {
+    /// The users. Without any here and in `htpasswd`, the `consumers` with a password are accepted.
+    #[setting(default = [])]
+    users: Vec<User>,
+    /// A file with `NAME:HASH` per line, as `htpasswd -B` writes it. A changed file is read again.
+    htpasswd: Option<UserFile>,
+    /// How long a verified password is remembered; `0s` verifies it with every request.
+    #[setting(default = "60s", range = "0s"..="1h")]
+    remember: Duration,
+    /// Removes the password from the request before it is forwarded.
+    #[setting(default = true)]
+    hide: bool,
+    /// What `WWW-Authenticate` calls the protected space.
+    #[setting(default = "tidegate")]
+    realm: String,
+}
+
+/// A user and the hash of the password.
+#[derive(Clone, Debug, PartialEq, Setting)]
+#[setting(check = check_user)]
+struct User {
+    /// The name.
+    consumer: String,
+    /// The hash of the password: argon2, scrypt (PHC string format) or bcrypt.
+    password: PasswordHash,
+}
+
+/// A file of users.
+#[derive(Clone, Debug, PartialEq)]
+struct UserFile(Vec<(String, PasswordHash)>);
+
+impl Setting for UserFile {
+    fn schema(_: &mut SchemaBuilder) -> Schema {
+        Schema::text("path")
+    }
+
+    fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        let path = String::read(node, reader)?;
+        let content = reader.read_file(node.span, Path::new(&path))?;
+        let mut users = Vec::new();
+        for (at, line) in String::from_utf8_lossy(&content).lines().enumerate() {
+            let line = line.trim_end();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let parsed = match line.split_once(':') {
+                Some((name, hash)) if !name.is_empty() => {
+                    PasswordHash::parse(hash).map(|hash| (name.to_owned(), hash))
+                }
+                _ => Err("is missing: a line is NAME:HASH"),
+            };
+            match parsed {
+                Ok(user) => users.push(user),
+                Err(why) => {
+                    let line = at + 1;
+                    reader.error(node.span, format!("line {line} of {path}: the hash {why}"));
+                    return None;
+                }
+            }
+        }
+        if users.len() > USERS_MAX {
+            reader.error(node.span, format!("{path} has more than {USERS_MAX} users"));
+            return None;
+        }
+        Some(UserFile(users))
+    }
+}
+
+fn check_user(user: &User, node: &Node, reader: &mut Reader<'_>) {
+    check_listed_name(&user.consumer, node, reader);
+    if user.consumer.contains(':') {
+        reader.error(node.span, "the name of a user has no colon");
+    }
+}
+
+fn check(settings: &BasicAuth, node: &Node, reader: &mut Reader<'_>) {
+    check_realm(&settings.realm, node, reader);
+    let mut seen = std::collections::HashSet::new();
+    for name in settings.names() {
+        if !seen.insert(name) {
+            reader.error(node.span, format!("the user {name} is listed twice"));
+        }
+    }
+}
+
+fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Arc<dyn FilterPlan>> {
+    Some(AuthPlan::of(BasicAuth::read(node, reader)?.plan()))
+}
+
+impl BasicAuth {
+    fn names(&self) -> impl Iterator<Item = &str> {
+        let in_file = self.htpasswd.iter().flat_map(|file| &file.0);
+        self.users.iter().map(|user| &*user.consumer).chain(in_file.map(|(name, _)| &**name))
+    }
+
+    pub(crate) fn plan(self) -> BasicAuthPlan {
+        let in_file = self.htpasswd.into_iter().flat_map(|file| file.0);
+        let users = self.users.into_iter().map(|user| (user.consumer, user.password));
+        let listed = users.chain(in_file).map(|(name, hash)| (name.into(), hash));
+        BasicAuthPlan {
+            listed: Arc::new(listed.collect()),
+            remember: self.remember,
+            hide: self.hide,
+            challenge: format!("Basic realm=\"{}\", charset=\"UTF-8\"", self.realm),
+        }
+    }
+}
+
+type Users = HashMap<Box<str>, PasswordHash, foldhash::fast::RandomState>;
+
+pub(crate) struct BasicAuthPlan {
+    /// The filter's own users; shared by the workers.
+    listed: Arc<Users>,
+    remember: Duration,
+    hide: bool,
+    challenge: String,
+}
+
+impl MethodPlan for BasicAuthPlan {
+    fn name(&self) -> &'static str {
+        KIND.name
+    }
+
+    fn build(&self, worker: &WorkerContext) -> Rc<dyn Method> {
+        let decoy = self.listed.values().next().cloned();
+        Rc::new(BasicMethod {
+            directory: Directory::of(worker),
+            listed: self.listed.clone(),
+            decoy: RefCell::new(decoy.or_else(|| PasswordHash::parse(DECOY).ok())),
+            remembered: Rc::default(),
+            remember_us: u64::try_from(self.remember.get().as_micros()).unwrap_or(u64::MAX),
+            running: Rc::default(),
+            hide: self.hide,
+            challenge: self.challenge.clone(),
+        })
+    }
+
+    fn describe(&self) -> String {
+        match self.listed.len() {
+            0 => "passwords of consumers".to_owned(),
+            1 => "1 user".to_owned(),
+            users => format!("{users} users"),
+        }
+    }
+}
+
+/// A verified password: which hash it fits, and until when that is remembered, in microseconds on
+/// the worker's clock.
+struct Verified {
+    hash: PasswordHash,
+    until_us: u64,
+}
+
+struct BasicMethod {
+    directory: Rc<Directory>,
+    listed: Arc<Users>,
+    /// What the password of a name that is not known is verified against: the latest hash of one
+    /// that is, because hashes of one kind take the same time.
+    decoy: RefCell<Option<PasswordHash>>,
+    remembered: Rc<RefCell<ByCredential<Verified>>>,
+    remember_us: u64,
+    running: Rc<Cell<usize>>,
+    hide: bool,
+    challenge: String,
+}
+
+impl Method for BasicMethod {
+    fn is_instant(&self) -> bool {
+        false
+    }
+
+    fn attempt(&self, request: &Request) -> Attempt {
+        let mut fields = request.headers.get_all(Known::Authorization);
+        let (Some(field), None) = (fields.next(), fields.next()) else {
+            return Attempt::Missing("there is no password");
+        };
+        let Some((name, password)) = basic(field) else {
+            return Attempt::Missing("there is no password");
+        };
+        let known = std::str::from_utf8(&name).ok().and_then(|name| self.user(name));
+        let id = CredentialId::of(CredentialKind::Password, field);
+        if let Some((consumer, hash)) = &known
+            && let Some(verified) = self.remembered.borrow().get(&id)
+            && verified.hash == *hash
+            && net::clock::now_us() < verified.until_us
+        {
+            return Attempt::Accepted(Identity::of(consumer.clone()));
+        }
+        self.verify(id, known, password)
+    }
+
+    fn prepare(&self, request: &mut Request) {
+        if self.hide {
+            self.hide(request);
+        }
+    }
+
+    fn hide(&self, request: &mut Request) {
+        request.headers.remove(Known::Authorization);
+    }
+
+    fn challenge(&self, _: bool) -> Option<String> {
+        Some(self.challenge.clone())
+    }
+}
+
+/// A verification in flight.
+struct Running(Rc<Cell<usize>>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() - 1);
+    }
+}
+
+impl BasicMethod {
+    /// The consumer of a name, and the hash of the password.
+    fn user(&self, name: &str) -> Option<(Rc<Consumer>, PasswordHash)> {
+        let id = CredentialId::of(CredentialKind::Name, name.as_bytes());
+        if self.listed.is_empty() {
+            let (consumer, entry) = self.directory.entry(&id)?;
+            return Some((consumer, entry.settings.password.clone()?));
+        }
+        let hash = self.listed.get(name)?.clone();
+        Some((self.directory.named(&id, name), hash))
+    }
+
+    /// Verifies a password on the pool of blocking threads.
+    fn verify(
+        &self,
+        id: CredentialId,
+        known: Option<(Rc<Consumer>, PasswordHash)>,
+        password: Vec<u8>,
+    ) -> Attempt {
+        if self.running.get() >= VERIFICATIONS_MAX {
+            let fault = Fault::new(FaultKind::Unavailable, "too many passwords are being verified");
+            return Attempt::Failed(fault.with_field(Known::RetryAfter, "1"));
+        }
+        self.running.set(self.running.get() + 1);
+        let running = Running(self.running.clone());
+        if let Some((_, hash)) = &known {
+            self.decoy.replace(Some(hash.clone()));
+        }
+        let hash = self.decoy.borrow().clone();
+        let (remembered, remember_us) = (self.remembered.clone(), self.remember_us);
+        Attempt::Wait(Box::pin(async move {
+            let verified =
+                net::blocking(move || hash.is_some_and(|hash| hash.verify(&password))).await;
+            drop(running);
+            match (verified, known) {
+                (Ok(true), Some((consumer, hash))) => {
+                    let now_us = net::clock::now_us();
+                    let mut remembered = remembered.borrow_mut();
+                    if remembered.len() >= REMEMBERED {
+                        remembered.retain(|_, verified| now_us < verified.until_us);
+                    }
+                    if remember_us > 0 && remembered.len() < REMEMBERED {
+                        let until_us = now_us.saturating_add(remember_us);
+                        remembered.insert(id, Verified { hash, until_us });
+                    }
+                    Attempt::Accepted(Identity::of(consumer))
+                }
+                (Ok(_), _) => Attempt::Invalid("the name or the password is wrong"),
+                (Err(_), _) => Attempt::Failed(Fault::internal("verifying a password failed")),
+            }
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,182 @@
+//! The section `consumers`: what one entry says, and the checked set of all.
+//!
+//! Promises that a set has no name and no credential twice, and that an entry is found by name or
+//! credential in one lookup, however many there are.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use message::Consumer;
+use serde_json::{Value as Json, json};
+use settings::{Node, Reader, Setting, Spanned, quote};
+
+use crate::credential::{ByCredential, CredentialId, CredentialKind};
+use crate::credential_forms::{CertificateForm, KeyForm, TokenForm};
+use crate::password::PasswordHash;
+
+/// How many characters a name may have: it stands in logs and in URLs of the admin API.
+const NAME_CHARS: usize = 100;
+
+/// A client that authenticates, with its credentials and what applies to it.
+#[derive(Clone, Debug, PartialEq, Setting)]
+#[setting(check = check, later(limits))]
+pub struct ConsumerSettings {
+    /// The name, for logs, the variable `{consumer}` and conditions.
+    pub(crate) name: String,
+    /// Groups it belongs to, for `allow`, `deny` and conditions.
+    #[setting(default = [], example = ["gold"])]
+    pub(crate) groups: Vec<String>,
+    /// Texts by name, for the variables `{label.NAME}`.
+    #[setting(default = {}, example = { "team": "shop" })]
+    pub(crate) labels: BTreeMap<String, String>,
+    /// Its keys, for `key_auth`. Several allow rotation without a gap.
+    #[setting(default = [])]
+    pub(crate) keys: Vec<KeyForm>,
+    /// Its certificates, for `cert_auth`. Several allow renewal without a gap.
+    #[setting(default = [])]
+    pub(crate) certificates: Vec<CertificateForm>,
+    /// The hash of its password, for `basic_auth`, where its name is the user's.
+    pub(crate) password: Option<PasswordHash>,
+    /// Its tokens, for `jwt`.
+    pub(crate) jwt: Option<TokenForm>,
+}
+
+fn check(settings: &ConsumerSettings, node: &Node, reader: &mut Reader<'_>) {
+    let odd = |c: char| c.is_control() || c.is_whitespace();
+    let name = &settings.name;
+    if name.is_empty() || name.contains(odd) || name.chars().count() > NAME_CHARS {
+        reader
+            .error(node.span, "this cannot be the name of a consumer")
+            .help(format!("a name has 1 to {NAME_CHARS} characters and no spaces"));
+    }
+    if settings.jwt.as_ref().is_some_and(|jwt| jwt.subject.is_empty()) {
+        reader.error(node.span, "the subject of tokens is empty");
+    }
+    if settings.groups.iter().any(|group| group.is_empty() || group.contains(odd)) {
+        reader.error(node.span, "a group has a name without spaces");
+    }
+}
+
+impl ConsumerSettings {
+    /// The name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The entry as the admin API shows it: keys as their digests, other secrets masked.
+    pub fn to_json(&self) -> Json {
+        let keys = self.keys.iter().filter_map(KeyForm::fingerprint);
+        let keys: Vec<Json> = keys.map(|key| json!({ "sha256": key.to_hex() })).collect();
+        let certificates: Vec<Json> =
+            self.certificates.iter().map(CertificateForm::to_json).collect();
+        let mut object = serde_json::Map::new();
+        let mut add = |name: &str, value: Json| {
+            object.insert(name.to_owned(), value);
+        };
+        add("name", json!(self.name));
+        if !self.groups.is_empty() {
+            add("groups", json!(self.groups));
+        }
+        if !self.labels.is_empty() {
+            add("labels", json!(self.labels));
+        }
+        if !keys.is_empty() {
+            add("keys", json!(keys));
+        }
+        if !certificates.is_empty() {
+            add("certificates", json!(certificates));
+        }
+        if self.password.is_some() {
+            add("password", json!("***"));
+        }
+        if let Some(jwt) = &self.jwt {
+            add("jwt", json!({ "subject": jwt.subject }));
+        }
+        Json::Object(object)
+    }
+}
+
+/// An entry, ready to be looked up.
+pub(crate) struct Entry {
+    pub(crate) settings: ConsumerSettings,
+    pub(crate) consumer: Consumer,
+    /// Its name is the first.
+    pub(crate) credentials: Vec<CredentialId>,
+}
+
+impl Entry {
+    pub(crate) fn new(settings: ConsumerSettings) -> Entry {
+        let consumer = Consumer {
+            name: settings.name.as_str().into(),
+            groups: settings.groups.iter().map(|group| group.as_str().into()).collect(),
+            labels: settings
+                .labels
+                .iter()
+                .map(|(name, value)| (name.as_str().into(), value.as_str().into()))
+                .collect(),
+        };
+        let mut credentials =
+            vec![CredentialId::of(CredentialKind::Name, settings.name.as_bytes())];
+        let keys = settings.keys.iter().filter_map(KeyForm::fingerprint);
+        credentials.extend(keys.map(|key| CredentialId::of_key(key.0)));
+        credentials.extend(settings.certificates.iter().filter_map(CertificateForm::id));
+        credentials.extend(
+            settings
+                .jwt
+                .iter()
+                .map(|jwt| CredentialId::of(CredentialKind::Subject, jwt.subject.as_bytes())),
+        );
+        Entry { settings, consumer, credentials }
+    }
+}
+
+/// The consumers of a configuration.
+#[derive(Default)]
+pub struct ConsumerSet {
+    pub(crate) by_credential: ByCredential<Arc<Entry>>,
+    by_name: HashMap<Box<str>, Arc<Entry>, foldhash::fast::RandomState>,
+}
+
+impl ConsumerSet {
+    /// Puts entries together; two with the same name or credential are an error that names both.
+    pub fn new(entries: Vec<Spanned<ConsumerSettings>>, reader: &mut Reader<'_>) -> ConsumerSet {
+        let mut set = ConsumerSet::default();
+        set.by_credential.reserve(entries.len() * 2);
+        set.by_name.reserve(entries.len());
+        for written in entries {
+            let entry = Arc::new(Entry::new(written.value));
+            for (at, id) in entry.credentials.iter().enumerate() {
+                let Some(before) = set.by_credential.insert(*id, entry.clone()) else { continue };
+                let (one, other) = (quote(&before.settings.name), quote(entry.settings.name()));
+                let why = match id.kind() {
+                    CredentialKind::Name => format!("the consumer {other} is declared twice"),
+                    _ if entry.credentials[..at].contains(id) => {
+                        format!("the consumer {other} has a {} twice", id.kind().noun())
+                    }
+                    kind => format!("{one} and {other} have the same {}", kind.noun()),
+                };
+                reader.error(written.span, why);
+            }
+            set.by_name.insert(entry.consumer.name.clone(), entry);
+        }
+        set
+    }
+
+    pub(crate) fn entry(&self, name: &str) -> Option<&Arc<Entry>> {
+        self.by_name.get(name)
+    }
+
+    pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
+        self.by_name.keys().map(|name| &**name)
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.by_name.len()
+    }
+
+    /// True if there are none.
+    pub fn is_empty(&self) -> bool {
+        self.by_name.is_empty()
+    }
+}

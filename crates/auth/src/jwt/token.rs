@@ -1,0 +1,162 @@
+//! Verification of a token in the compact form (RFC 7515 7.1, RFC 7519): pure functions of the
+//! token, the keys, the rules and the time.
+//!
+//! Promises that nothing of the payload is read before the signature is verified; that a header
+//! with critical extensions, a name that is written twice, padding or a character outside of the
+//! alphabet makes a token invalid; that no key in a header is used.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use serde_json::{Map, Value as Json};
+
+use super::keys::{Algorithm, Key};
+use super::strict_json;
+
+/// The longest token.
+pub(crate) const TOKEN_BYTES_MAX: usize = 16 * 1024;
+/// Claims that a token may have, counting the items of lists and the members of objects.
+const CLAIMS_MAX: usize = 256;
+
+/// What a token must say.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Rules {
+    /// The accepted issuers; any if there are none.
+    pub(crate) issuers: Vec<String>,
+    /// The names of this audience. Without any, a token that names its audience is for another one
+    /// (RFC 7519 4.1.3).
+    pub(crate) audiences: Vec<String>,
+    /// How far the clocks may be apart.
+    pub(crate) leeway_s: u64,
+    /// A token without `exp` is valid for ever.
+    pub(crate) allow_without_expiry: bool,
+}
+
+/// The claims of a verified token.
+#[derive(Debug, PartialEq)]
+pub(crate) struct VerifiedToken {
+    /// As pairs: see [`message::Claims`].
+    pub(crate) claims: Vec<(Box<str>, Box<str>)>,
+    /// The second, since 1970, from which it is invalid.
+    pub(crate) expires_s: u64,
+}
+
+/// Why a token is invalid.
+pub(crate) type Invalid = &'static str;
+
+/// Verifies a token at a time, in seconds since 1970.
+pub(crate) fn verify(
+    token: &[u8],
+    keys: &[Key],
+    rules: &Rules,
+    now_s: u64,
+) -> Result<VerifiedToken, Invalid> {
+    let payload = verify_signature(token, keys)?;
+    let claims = strict_json::object(&payload)
+        .ok_or("the payload of the token is no JSON object with unique names")?;
+    let expires_s = check_time(&claims, rules, now_s)?;
+    check_parties(&claims, rules)?;
+    let mut pairs = Vec::new();
+    for (name, value) in &claims {
+        flatten(name, value, &mut pairs)?;
+    }
+    Ok(VerifiedToken { claims: pairs, expires_s })
+}
+
+/// Verifies the signature and returns the payload.
+pub(crate) fn verify_signature(token: &[u8], keys: &[Key]) -> Result<Vec<u8>, Invalid> {
+    if token.len() > TOKEN_BYTES_MAX {
+        return Err("the token is too long");
+    }
+    let mut parts = token.split(|byte| *byte == b'.');
+    let (Some(header), Some(payload), Some(signature), None) =
+        (parts.next(), parts.next(), parts.next(), parts.next())
+    else {
+        return Err("the token has not three parts");
+    };
+    let decode =
+        |part: &[u8]| URL_SAFE_NO_PAD.decode(part).map_err(|_| "the token is not base64url");
+    let fields = strict_json::object(&decode(header)?)
+        .ok_or("the header of the token is no JSON object with unique names")?;
+    // Extensions that must be understood and are not: none is (RFC 7515 4.1.11, RFC 7797).
+    if fields.contains_key("crit") || fields.contains_key("b64") || fields.contains_key("zip") {
+        return Err("the header of the token demands an extension");
+    }
+    let algorithm = fields.get("alg").and_then(Json::as_str).and_then(Algorithm::named);
+    let algorithm = algorithm.ok_or("the token names no algorithm that is supported")?;
+    let id = match fields.get("kid") {
+        None => None,
+        Some(Json::String(id)) => Some(id.as_str()),
+        Some(_) => return Err("the key of the token has no name"),
+    };
+    let signature = decode(signature)?;
+    let signed = &token[..header.len() + 1 + payload.len()];
+    let mut candidates = keys.iter().filter(|key| key.fits(algorithm, id)).peekable();
+    if candidates.peek().is_none() {
+        return Err("no key fits the token");
+    }
+    if !candidates.any(|key| key.verify(signed, &signature)) {
+        return Err("the signature of the token is wrong");
+    }
+    decode(payload)
+}
+
+/// A time of RFC 7519 2: seconds since 1970, perhaps with a fraction.
+fn time(claims: &Map<String, Json>, name: &str) -> Result<Option<f64>, Invalid> {
+    let Some(value) = claims.get(name) else { return Ok(None) };
+    let seconds = value.as_f64().filter(|seconds| seconds.is_finite() && *seconds >= 0.0);
+    seconds.map(Some).ok_or("a time of the token is no number")
+}
+
+/// Checks `exp` and `nbf`; returns when the token expires.
+fn check_time(claims: &Map<String, Json>, rules: &Rules, now_s: u64) -> Result<u64, Invalid> {
+    let (now, leeway) = (now_s as f64, rules.leeway_s as f64);
+    // Read for its type alone (RFC 7519 4.1.6).
+    time(claims, "iat")?;
+    if time(claims, "nbf")?.is_some_and(|from| now + leeway < from) {
+        return Err("the token is not valid yet");
+    }
+    match time(claims, "exp")? {
+        Some(until) if now >= until + leeway => Err("the token has expired"),
+        Some(until) => Ok((until + leeway).ceil() as u64),
+        None if rules.allow_without_expiry => Ok(u64::MAX),
+        None => Err("the token does not expire"),
+    }
+}
+
+/// Checks `iss` and `aud`.
+fn check_parties(claims: &Map<String, Json>, rules: &Rules) -> Result<(), Invalid> {
+    let listed = |list: &[String], name: &Json| list.iter().any(|known| name == known);
+    let issuer = claims.get("iss");
+    let wrong_issuer = !issuer.is_some_and(|issuer| listed(&rules.issuers, issuer));
+    if !rules.issuers.is_empty() && wrong_issuer {
+        return Err("the token is of another issuer");
+    }
+    let for_us = match claims.get("aud") {
+        None => rules.audiences.is_empty(),
+        Some(Json::Array(names)) => names.iter().any(|name| listed(&rules.audiences, name)),
+        Some(name) => listed(&rules.audiences, name),
+    };
+    if for_us { Ok(()) } else { Err("the token is for another audience") }
+}
+
+/// Adds a claim as pairs of name and text.
+fn flatten(name: &str, value: &Json, pairs: &mut Vec<(Box<str>, Box<str>)>) -> Result<(), Invalid> {
+    let text: Box<str> = match value {
+        Json::Null => return Ok(()),
+        Json::String(text) => text.as_str().into(),
+        Json::Bool(_) | Json::Number(_) => value.to_string().into(),
+        Json::Array(items) => {
+            return items.iter().try_for_each(|item| flatten(name, item, pairs));
+        }
+        Json::Object(members) => {
+            return members.iter().try_for_each(|(member, value)| {
+                flatten(&format!("{name}.{member}"), value, pairs)
+            });
+        }
+    };
+    if pairs.len() >= CLAIMS_MAX {
+        return Err("the token has too many claims");
+    }
+    pairs.push((name.into(), text));
+    Ok(())
+}

@@ -1,0 +1,47 @@
+//! Consumers, the filters that authenticate them, and the filters that allow and deny requests.
+//!
+//! Owns the section `consumers` and the registry that workers look credentials up in. A method of
+//! authentication implements `Method`; the filter around it, or around several that are tried in
+//! order, rejects, counts and hides credentials alike for all of them. Promises that a credential
+//! appears in no log, no description and no error, and that it is forwarded only if configured.
+
+mod access;
+mod any;
+mod basic_auth;
+mod cert_auth;
+mod consumers;
+mod credential;
+mod credential_forms;
+mod jwt;
+mod key_auth;
+mod method;
+mod password;
+mod registry;
+
+use plugin::FilterKind;
+
+pub use consumers::{ConsumerSet, ConsumerSettings};
+pub use jwt::verify_token;
+pub use registry::{ChangeError, Registry};
+
+/// Every filter of this crate, by name.
+pub static ALL: &[FilterKind] = &[
+    access::ALLOW,
+    access::DENY,
+    any::KIND,
+    basic_auth::KIND,
+    cert_auth::KIND,
+    jwt::KIND,
+    key_auth::KIND,
+];
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn every_name_is_unique() {
+        let mut names: Vec<_> = super::ALL.iter().map(|kind| kind.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), super::ALL.len());
+    }
+}

@@ -1,0 +1,261 @@
+//! The filter around methods of authentication: tries them in order, and rejects, counts and hides
+//! credentials alike for all.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use message::{Claims, Consumer, Fault, FaultKind, LocalFuture, Request};
+use plugin::{Filter, FilterPlan, MaybeFuture, Stage, Step, WorkerContext};
+use settings::{Node, Reader};
+use telemetry::{CachePadded, Counter, families};
+use wire::Known;
+
+/// The settings of a method, checked and immutable.
+pub(crate) trait MethodPlan: Send + Sync {
+    fn name(&self) -> &'static str;
+    fn build(&self, worker: &WorkerContext) -> Rc<dyn Method>;
+    /// One line for `explain`, with no secret in it.
+    fn describe(&self) -> String;
+    /// Query parameters that credentials are taken from.
+    fn secret_queries(&self) -> Vec<&str> {
+        Vec::new()
+    }
+}
+
+/// A method of authentication, as one worker runs it.
+pub(crate) trait Method {
+    /// True if an attempt is cheaper than reading the clock and never waits.
+    fn is_instant(&self) -> bool {
+        true
+    }
+
+    /// Looks for a credential and verifies it.
+    fn attempt(&self, request: &Request) -> Attempt;
+
+    /// Prepares a request that was accepted for being forwarded.
+    fn prepare(&self, _request: &mut Request) {}
+
+    /// Removes the credential from a request that is rejected and only logged from then on: one
+    /// that is wrong here may be right elsewhere, or was yesterday.
+    fn hide(&self, _request: &mut Request) {}
+
+    /// The challenge of RFC 9110 11.6.1; without one the client cannot authenticate in a second
+    /// request, and the status is 403.
+    fn challenge(&self, _invalid: bool) -> Option<String> {
+        None
+    }
+}
+
+/// The result of one method.
+pub(crate) enum Attempt {
+    Accepted(Identity),
+    /// The request has no credential for this method.
+    Missing(&'static str),
+    /// It has one, which is wrong.
+    Invalid(&'static str),
+    /// The credential could not be verified.
+    Failed(Fault),
+    /// The result has to be waited for.
+    Wait(LocalFuture<'static, Attempt>),
+}
+
+/// What a credential proves.
+#[derive(Clone)]
+pub(crate) struct Identity {
+    pub(crate) consumer: Rc<Consumer>,
+    pub(crate) claims: Option<Claims>,
+}
+
+impl Identity {
+    pub(crate) fn of(consumer: Rc<Consumer>) -> Identity {
+        Identity { consumer, claims: None }
+    }
+}
+
+/// The plan of a filter that authenticates.
+pub(crate) struct AuthPlan {
+    pub(crate) name: &'static str,
+    pub(crate) methods: Vec<Box<dyn MethodPlan>>,
+}
+
+impl AuthPlan {
+    /// The plan of a filter with one method.
+    pub(crate) fn of(method: impl MethodPlan + 'static) -> Arc<dyn FilterPlan> {
+        Arc::new(AuthPlan { name: method.name(), methods: vec![Box::new(method)] })
+    }
+}
+
+impl FilterPlan for AuthPlan {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn build(&self, worker: &WorkerContext) -> Stage {
+        let methods = self.methods.iter().map(|plan| CountedMethod {
+            method: plan.build(worker),
+            missing: rejections(worker, plan.name(), "missing"),
+            invalid: rejections(worker, plan.name(), "invalid"),
+        });
+        Stage::Filter(Rc::new(AuthFilter { name: self.name, methods: methods.collect() }))
+    }
+
+    fn describe(&self) -> String {
+        match &*self.methods {
+            [method] => method.describe(),
+            methods => {
+                let described = methods.iter().map(|plan| match plan.describe() {
+                    text if text.is_empty() => plan.name().to_owned(),
+                    text => format!("{} ({text})", plan.name()),
+                });
+                format!("any of {}", described.collect::<Vec<_>>().join(", "))
+            }
+        }
+    }
+
+    fn authenticates(&self) -> bool {
+        true
+    }
+
+    fn secret_queries(&self) -> Vec<&str> {
+        self.methods.iter().flat_map(|method| method.secret_queries()).collect()
+    }
+}
+
+/// The counter of one reason for which a filter rejects requests.
+fn rejections(worker: &WorkerContext, filter: &str, reason: &str) -> Arc<CachePadded<Counter>> {
+    worker.telemetry.worker_counter(worker.index, &families::AUTH_REFUSALS, &[filter, reason])
+}
+
+/// A method and how often its result was the reason for a rejection.
+struct CountedMethod {
+    method: Rc<dyn Method>,
+    missing: Arc<CachePadded<Counter>>,
+    invalid: Arc<CachePadded<Counter>>,
+}
+
+struct AuthFilter {
+    name: &'static str,
+    methods: Vec<CountedMethod>,
+}
+
+/// Why no method so far has accepted the request. A wrong credential counts more than a missing
+/// one, and the first of each more than later ones.
+#[derive(Clone, Copy)]
+struct Reason {
+    method: usize,
+    invalid: bool,
+    why: &'static str,
+}
+
+impl Filter for AuthFilter {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn is_instant(&self) -> bool {
+        self.methods.iter().all(|counted| counted.method.is_instant())
+    }
+
+    fn on_request<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, Step> {
+        let mut reason = None;
+        for (at, counted) in self.methods.iter().enumerate() {
+            match counted.method.attempt(request) {
+                Attempt::Wait(future) => {
+                    return MaybeFuture::of(self.wait(at, future, request, reason));
+                }
+                attempt => {
+                    if let Some(step) = self.conclude(at, attempt, request, &mut reason) {
+                        return step.into();
+                    }
+                }
+            }
+        }
+        self.reject(request, reason).into()
+    }
+}
+
+impl AuthFilter {
+    /// Waits for the result of a method and continues with those after it.
+    async fn wait(
+        &self,
+        mut at: usize,
+        future: LocalFuture<'static, Attempt>,
+        request: &mut Request,
+        mut reason: Option<Reason>,
+    ) -> Step {
+        let mut attempt = Attempt::Wait(future);
+        loop {
+            while let Attempt::Wait(future) = attempt {
+                attempt = future.await;
+            }
+            if let Some(step) = self.conclude(at, attempt, request, &mut reason) {
+                return step;
+            }
+            at += 1;
+            let Some(counted) = self.methods.get(at) else {
+                return self.reject(request, reason);
+            };
+            attempt = counted.method.attempt(request);
+        }
+    }
+
+    /// The step that a result leads to; `None` if the next method is tried.
+    fn conclude(
+        &self,
+        at: usize,
+        attempt: Attempt,
+        request: &mut Request,
+        reason: &mut Option<Reason>,
+    ) -> Option<Step> {
+        let (invalid, why) = match attempt {
+            Attempt::Accepted(identity) => {
+                request.consumer = Some(identity.consumer);
+                request.claims = identity.claims;
+                self.methods[at].method.prepare(request);
+                return Some(Step::Continue);
+            }
+            Attempt::Failed(fault) => {
+                self.hide(request);
+                return Some(Step::Fail(fault));
+            }
+            Attempt::Missing(why) => (false, why),
+            Attempt::Invalid(why) => (true, why),
+            Attempt::Wait(_) => unreachable!("the caller waits"),
+        };
+        if reason.is_none_or(|reason| invalid && !reason.invalid) {
+            *reason = Some(Reason { method: at, invalid, why });
+        }
+        None
+    }
+
+    fn reject(&self, request: &mut Request, reason: Option<Reason>) -> Step {
+        self.hide(request);
+        let Some(Reason { method, invalid, why }) = reason else {
+            return Step::Fail(Fault::new(FaultKind::Forbidden, "there is no method"));
+        };
+        let counted = &self.methods[method];
+        if invalid { &counted.invalid } else { &counted.missing }.inc();
+        let challenges: Vec<String> = self
+            .methods
+            .iter()
+            .enumerate()
+            .filter_map(|(at, one)| one.method.challenge(invalid && at == method))
+            .collect();
+        Step::Fail(match challenges.is_empty() {
+            true => Fault::new(FaultKind::Forbidden, why),
+            false => Fault::new(FaultKind::Unauthorized, why)
+                .with_field(Known::WwwAuthenticate, challenges.join(", ")),
+        })
+    }
+
+    fn hide(&self, request: &mut Request) {
+        self.methods.iter().for_each(|counted| counted.method.hide(request));
+    }
+}
+
+/// A realm is written in quotes (RFC 9110 11.5).
+pub(crate) fn check_realm(realm: &str, node: &Node, reader: &mut Reader<'_>) {
+    if !realm.bytes().all(|b| b == b' ' || b.is_ascii_graphic() && !b"\"\\".contains(&b)) {
+        reader.error(node.span, "the realm is ASCII text without quotes and backslashes");
+    }
+}

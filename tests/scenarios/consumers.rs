@@ -1,0 +1,117 @@
+//! Consumers: found by their credentials, changed over the admin API and by reloads, and decided
+//! about by `allow`; the upstream sees no credential.
+
+use scenarios::{HttpResponse, Tidegate, Upstream};
+
+/// `sesame` for `bob`, by htpasswd.
+const BCRYPT: &str = "$2y$04$ry.yb/gg5EeymKWaWk.7Suz.8R9PwrFdpwcl/XW24EGFRt/XODclK";
+/// `bob:sesame` and `bob:wrong`.
+const BOB: &str = "authorization: Basic Ym9iOnNlc2FtZQ==\r\n";
+const NOT_BOB: &str = "authorization: Basic Ym9iOndyb25n\r\n";
+const ALICE: &str = "x-api-key: key-of-alice\r\n";
+
+fn config(upstream: &Upstream, alice: &str) -> String {
+    let upstream = upstream.address();
+    format!(
+        r#"
+workers: 2
+listeners: {{ web: {{ bind: "127.0.0.1:0" }} }}
+admin: {{ bind: "127.0.0.1:0", token: s3cret-token }}
+upstreams: {{ api: {{ servers: ["{upstream}"] }} }}
+consumers:
+  - {{ name: alice, groups: [gold], labels: {{ team: shop }}, keys: [{{ key: {alice} }}] }}
+  - {{ name: bob, password: "{BCRYPT}" }}
+routes:
+  - match: {{ path: /gold }}
+    filters: [{{ key_auth: {{}} }}, {{ allow: {{ groups: [gold] }} }}]
+    handler: {{ respond: {{ headers: {{ x-seen: "{{consumer}} {{groups}} {{label.team}}" }} }} }}
+  - match: {{ path: /any }}
+    filters: [{{ auth: {{ any: [{{ key_auth: {{}} }}, {{ basic_auth: {{}} }}] }} }}]
+    handler: {{ upstream: api }}
+"#
+    )
+}
+
+fn upstream() -> Upstream {
+    Upstream::start(|peer| {
+        let head = peer.read_head();
+        let leaked = ["authorization", "x-api-key"].iter().any(|name| head.contains(name));
+        let body = if leaked { "leaked" } else { "clean!" };
+        peer.send(&format!("HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\n{body}"));
+    })
+}
+
+fn get(server: &Tidegate, path: &str, fields: &str) -> HttpResponse {
+    server.exchange("web", format!("GET {path} HTTP/1.1\r\nhost: a\r\n{fields}\r\n"))
+}
+
+fn admin(server: &Tidegate, line: &str, fields: &str, body: &str) -> HttpResponse {
+    let length = body.len();
+    let head = format!(
+        "{line} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer s3cret-token\r\n\
+         {fields}content-length: {length}\r\n\r\n"
+    );
+    server.exchange("admin", head + body)
+}
+
+#[test]
+fn methods_are_tried_in_order_and_credentials_are_not_forwarded() {
+    let upstream = upstream();
+    let server = Tidegate::start(&config(&upstream, "key-of-alice"));
+    assert_eq!(get(&server, "/gold", ALICE).header("x-seen"), Some("alice gold shop"));
+    for fields in [ALICE, BOB] {
+        let response = get(&server, "/any", fields);
+        assert_eq!((response.status, response.text().as_str()), (200, "clean!"), "{fields}");
+    }
+    // A wrong credential of one method does not keep the next one from accepting the request.
+    assert_eq!(get(&server, "/any", &format!("x-api-key: wrong\r\n{BOB}")).status, 200);
+    let rejected = get(&server, "/any", NOT_BOB);
+    let challenge = rejected.header("www-authenticate").unwrap_or_default();
+    assert!(challenge.starts_with("ApiKey ") && challenge.contains("Basic "), "{challenge}");
+    assert_eq!((rejected.status, get(&server, "/any", "").status), (401, 401));
+    let metrics = server.metrics();
+    let rejections = |filter, reason| {
+        let labels = [("filter", filter), ("reason", reason)];
+        metrics.sum("tidegate_auth_refusals_total", &labels)
+    };
+    assert_eq!(
+        (rejections("key_auth", "missing"), rejections("basic_auth", "invalid")),
+        (1.0, 1.0)
+    );
+}
+
+#[test]
+fn a_consumer_is_changed_without_a_reload() {
+    let upstream = upstream();
+    let server = Tidegate::start(&config(&upstream, "key-of-alice"));
+    let entry = r#"{ "keys": [{ "key": "key-of-carol" }] }"#;
+    let added = admin(&server, "PUT /v1/consumers/carol", "", entry);
+    assert_eq!(added.status, 201);
+    let carol = "x-api-key: key-of-carol\r\n";
+    assert_eq!(get(&server, "/any", carol).status, 200);
+    // Authenticated, and of no group.
+    assert_eq!(get(&server, "/gold", carol).status, 403);
+    let tag = format!("if-match: {}\r\n", added.header("etag").expect("an ETag"));
+    let gold = r#"{ "groups": ["gold"], "keys": [{ "key": "key-of-carol" }] }"#;
+    assert_eq!(admin(&server, "PUT /v1/consumers/carol", "", gold).status, 428);
+    assert_eq!(admin(&server, "PUT /v1/consumers/carol", &tag, gold).status, 200);
+    assert_eq!(get(&server, "/gold", carol).status, 200);
+    // The key is taken, and the version that was read is an old one.
+    assert_eq!(admin(&server, "PUT /v1/consumers/dave", "", gold).status, 409);
+    assert_eq!(admin(&server, "DELETE /v1/consumers/carol", &tag, "").status, 412);
+    let shown = admin(&server, "GET /v1/consumers/carol", "", "").text();
+    assert!(shown.contains("gold") && !shown.contains("key-of-carol"), "{shown}");
+    // A change outlives a reload that does not change the entry of that name.
+    let before = server.metrics().sum("tidegate_config_reloads_total", &[]);
+    server.rewrite_config(&config(&upstream, "another-key"));
+    server.wait_for_metric("tidegate_config_reloads_total", &[], before + 1.0);
+    assert_eq!(get(&server, "/gold", carol).status, 200);
+    assert_eq!(get(&server, "/gold", ALICE).status, 401);
+    assert_eq!(get(&server, "/gold", "x-api-key: another-key\r\n").status, 200);
+    assert_eq!(admin(&server, "DELETE /v1/consumers/carol", "if-match: *\r\n", "").status, 204);
+    assert_eq!(get(&server, "/gold", carol).status, 401);
+    assert_eq!(
+        server.metrics().sum("tidegate_policy_rejections_total", &[("filter", "allow")]),
+        1.0
+    );
+}
