@@ -313,7 +313,6 @@ mod tests {
             name: "ann".into(),
             groups: vec!["gold".into(), "eu".into()],
             labels: vec![("team".into(), "shop".into())],
-            ..Consumer::default()
         }));
         let claim = |name: &str, value: &str| (Box::from(name), Box::from(value));
         request.claims = Some([claim("sub", "a-17"), claim("r", "x"), claim("r", "y")].into());
