@@ -33,7 +33,7 @@ pub struct AcmeSettings {
     pub directory: String,
     /// An account at the certificate authority, for authorities that issue only to their customers
     /// (external account binding, RFC 8555 7.3.4).
-    #[setting(example = { "key_id": "kid-1", "mac_key": "${EAB_MAC_KEY}" })]
+    #[setting(example = { "key_id": "kid-1", "mac_key": "bWFjLWtleQ" })]
     pub eab: Option<ExternalAccount>,
     /// The certificate authorities of the directory's own https, a PEM file; the system's unless
     /// set.
@@ -63,7 +63,7 @@ pub struct ExternalAccount {
     #[setting(example = "kid-1")]
     pub key_id: String,
     /// The key, in base64url as the authority shows it.
-    #[setting(example = "${EAB_MAC_KEY}")]
+    #[setting(example = "bWFjLWtleQ")]
     mac_key: Secret,
 }
 
