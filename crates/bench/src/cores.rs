@@ -3,42 +3,30 @@
 //! Owns the split of a pinned run: the first cores for servers, the others for the load generator.
 //! Promises that a server's child processes inherit its cores, and that the thread that runs a
 //! benchmark returns to its own cores.
-#![allow(unsafe_code, reason = "std has no affinity; each block says why it is sound")]
 
 use std::fmt;
 use std::io;
-use std::mem::{size_of, zeroed};
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// A set of cores.
 #[derive(Clone, Copy)]
-pub(crate) struct Cores(libc::cpu_set_t);
+pub(crate) struct Cores(CpuSet);
 
 impl Cores {
     /// Those that the calling thread may run on.
     pub(crate) fn allowed() -> io::Result<Self> {
-        // SAFETY: a set of zeroes is an empty one; the kernel writes at most its size.
-        unsafe {
-            let mut set: libc::cpu_set_t = zeroed();
-            match libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &raw mut set) {
-                0 => Ok(Self(set)),
-                _ => Err(io::Error::last_os_error()),
-            }
-        }
+        Ok(Self(sched_getaffinity(None)?))
     }
 
     fn of(numbers: &[usize]) -> Self {
-        // SAFETY: a set of zeroes is an empty one, and the numbers come from a set.
-        unsafe {
-            let mut set: libc::cpu_set_t = zeroed();
-            numbers.iter().for_each(|&number| libc::CPU_SET(number, &mut set));
-            Self(set)
-        }
+        let mut set = CpuSet::new();
+        numbers.iter().for_each(|&number| set.set(number));
+        Self(set)
     }
 
     pub(crate) fn numbers(&self) -> Vec<usize> {
-        let all = 0..libc::CPU_SETSIZE as usize;
-        // SAFETY: reads the set, below its size.
-        all.filter(|&number| unsafe { libc::CPU_ISSET(number, &self.0) }).collect()
+        (0..CpuSet::MAX_CPU).filter(|&number| self.0.is_set(number)).collect()
     }
 
     /// The first so many for servers, the others for the load; `None` when none would be left.
@@ -56,12 +44,7 @@ impl Cores {
 
     /// From now on the calling thread, and whatever it starts, runs here. May be called after fork.
     pub(crate) fn enter(&self) -> io::Result<()> {
-        // SAFETY: reads the set. sched_setaffinity(2) is a plain system call.
-        match unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const self.0) }
-        {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
-        }
+        Ok(sched_setaffinity(None, &self.0)?)
     }
 }
 

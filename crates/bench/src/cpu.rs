@@ -170,11 +170,8 @@ impl Sample {
 }
 
 /// Ticks per second of `user_ticks` and `system_ticks`.
-#[allow(unsafe_code, reason = "std does not tell; the block says why it is sound")]
 pub fn ticks_per_second() -> u64 {
-    // SAFETY: takes a number and returns one.
-    let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
-    u64::try_from(ticks).ok().filter(|&ticks| ticks > 0).unwrap_or(100)
+    rustix::param::clock_ticks_per_second()
 }
 
 /// Fields of `/proc/.../stat`.

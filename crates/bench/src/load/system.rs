@@ -2,11 +2,16 @@
 //!
 //! Owns the timer of a thread, its CPU time, and the descriptor limit. Promises that timers are
 //! epoll events, so that waiting for sockets needs no extra system call.
-#![allow(unsafe_code, reason = "std has none of these calls; each block says why it is sound")]
 
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::time::Duration;
+
+use rustix::process::{Resource, getrlimit, setrlimit};
+use rustix::time::{
+    ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime,
+    timerfd_create, timerfd_settime,
+};
 
 /// A timerfd: becomes readable when it expires.
 #[derive(Debug)]
@@ -14,37 +19,23 @@ pub(super) struct Timer(OwnedFd);
 
 impl Timer {
     pub(super) fn new() -> io::Result<Self> {
-        let flags = libc::TFD_CLOEXEC | libc::TFD_NONBLOCK;
-        // SAFETY: takes no pointer; the result is checked before it is used.
-        let fd = unsafe { libc::timerfd_create(libc::CLOCK_MONOTONIC, flags) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: the kernel just gave us this descriptor and nothing else holds it.
-        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
+        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+        Ok(Self(timerfd_create(TimerfdClockId::Monotonic, flags)?))
     }
 
     /// Expires `after` that time (at once if it is zero), then every `every` unless that is zero.
     pub(super) fn set(&self, after: Duration, every: Duration) -> io::Result<()> {
         // A value of zero would stop the timer.
         let after = after.max(Duration::from_nanos(1));
-        let setting = libc::itimerspec { it_interval: timespec(every), it_value: timespec(after) };
-        // SAFETY: `setting` lives across the call, and the old setting is not asked for.
-        let done =
-            unsafe { libc::timerfd_settime(self.0.as_raw_fd(), 0, &setting, std::ptr::null_mut()) };
-        if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+        let setting = Itimerspec { it_interval: timespec(every)?, it_value: timespec(after)? };
+        timerfd_settime(&self.0, TimerfdTimerFlags::empty(), &setting)?;
+        Ok(())
     }
-}
 
-impl Timer {
     /// To be called when it expired: a periodic timer runs on only once it was read.
     pub(super) fn clear(&self) {
-        let mut expirations = [0u8; 8];
-        // SAFETY: the kernel writes at most as many bytes as the array has. Nothing to read is
-        // no error here: the timer was set again in between.
-        unsafe {
-            libc::read(self.0.as_raw_fd(), expirations.as_mut_ptr().cast(), expirations.len())
-        };
+        // Nothing to read is no error: the timer was set again in between.
+        let _ = rustix::io::read(&self.0, &mut [0u8; 8]);
     }
 }
 
@@ -54,39 +45,26 @@ impl AsRawFd for Timer {
     }
 }
 
-fn timespec(time: Duration) -> libc::timespec {
-    libc::timespec {
-        tv_sec: time.as_secs() as libc::time_t,
-        tv_nsec: libc::c_long::from(time.subsec_nanos() as i32),
-    }
+fn timespec(time: Duration) -> io::Result<Timespec> {
+    time.try_into().map_err(|_| io::ErrorKind::InvalidInput.into())
 }
 
 /// CPU time of the calling thread since it began.
 pub(super) fn thread_cpu() -> Duration {
-    let mut time = timespec(Duration::ZERO);
-    // SAFETY: `time` lives across the call, which fills it.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time) };
-    Duration::new(time.tv_sec.max(0) as u64, time.tv_nsec.clamp(0, 999_999_999) as u32)
+    clock_gettime(ClockId::ThreadCPUTime).try_into().unwrap_or_default()
 }
 
 /// Raises the limit on open descriptors to `needed` if it is lower and may be raised.
 pub(crate) fn allow_descriptors(needed: u64) -> io::Result<()> {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: `limit` lives across the call, which fills it.
-    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) } < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    if limit.rlim_cur >= needed {
+    let mut limit = getrlimit(Resource::Nofile);
+    // No limit is `None`.
+    if limit.current.is_none_or(|current| current >= needed) {
         return Ok(());
     }
-    limit.rlim_cur = needed;
-    limit.rlim_max = limit.rlim_max.max(needed);
-    // SAFETY: `limit` lives across the call, which only reads it.
-    if unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limit) } < 0 {
-        let error = io::Error::last_os_error();
-        return Err(io::Error::other(format!("{needed} open descriptors are needed: {error}")));
-    }
-    Ok(())
+    limit.current = Some(needed);
+    limit.maximum = limit.maximum.map(|maximum| maximum.max(needed));
+    setrlimit(Resource::Nofile, limit)
+        .map_err(|error| io::Error::other(format!("{needed} open descriptors are needed: {error}")))
 }
 
 #[cfg(test)]
