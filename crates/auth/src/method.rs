@@ -35,8 +35,8 @@ pub(crate) trait Method {
     /// Prepares a request that was accepted for being forwarded.
     fn prepare(&self, _request: &mut Request) {}
 
-    /// Removes the credential from a request that is rejected and only logged from then on: one
-    /// that is wrong here may be right elsewhere, or was yesterday.
+    /// Removes the credential from a request that is rejected, and only logged from then on, or
+    /// that another method accepts: one that is wrong here may be right elsewhere, or was yesterday.
     fn hide(&self, _request: &mut Request) {}
 
     /// The challenge of RFC 9110 11.6.1; without one the client cannot authenticate in a second
@@ -138,6 +138,14 @@ struct AuthFilter {
     methods: Vec<CountedMethod>,
 }
 
+/// The methods so far, none of which has accepted the request.
+#[derive(Default)]
+struct Tried {
+    reason: Option<Reason>,
+    /// Methods that found a wrong credential, which is not forwarded if a later one accepts.
+    invalid: Vec<usize>,
+}
+
 /// Why no method so far has accepted the request. A wrong credential counts more than a missing
 /// one, and the first of each more than later ones.
 #[derive(Clone, Copy)]
@@ -157,20 +165,20 @@ impl Filter for AuthFilter {
     }
 
     fn on_request<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, Step> {
-        let mut reason = None;
+        let mut tried = Tried::default();
         for (at, counted) in self.methods.iter().enumerate() {
             match counted.method.attempt(request) {
                 Attempt::Wait(future) => {
-                    return MaybeFuture::of(self.wait(at, future, request, reason));
+                    return MaybeFuture::of(self.wait(at, future, request, tried));
                 }
                 attempt => {
-                    if let Some(step) = self.conclude(at, attempt, request, &mut reason) {
+                    if let Some(step) = self.conclude(at, attempt, request, &mut tried) {
                         return step.into();
                     }
                 }
             }
         }
-        self.reject(request, reason).into()
+        self.reject(request, tried.reason).into()
     }
 }
 
@@ -181,19 +189,19 @@ impl AuthFilter {
         mut at: usize,
         future: LocalFuture<'static, Attempt>,
         request: &mut Request,
-        mut reason: Option<Reason>,
+        mut tried: Tried,
     ) -> Step {
         let mut attempt = Attempt::Wait(future);
         loop {
             while let Attempt::Wait(future) = attempt {
                 attempt = future.await;
             }
-            if let Some(step) = self.conclude(at, attempt, request, &mut reason) {
+            if let Some(step) = self.conclude(at, attempt, request, &mut tried) {
                 return step;
             }
             at += 1;
             let Some(counted) = self.methods.get(at) else {
-                return self.reject(request, reason);
+                return self.reject(request, tried.reason);
             };
             attempt = counted.method.attempt(request);
         }
@@ -205,12 +213,13 @@ impl AuthFilter {
         at: usize,
         attempt: Attempt,
         request: &mut Request,
-        reason: &mut Option<Reason>,
+        tried: &mut Tried,
     ) -> Option<Step> {
         let (invalid, why) = match attempt {
             Attempt::Accepted(identity) => {
                 request.consumer = Some(identity.consumer);
                 request.claims = identity.claims;
+                tried.invalid.iter().for_each(|&at| self.methods[at].method.hide(request));
                 self.methods[at].method.prepare(request);
                 return Some(Step::Continue);
             }
@@ -222,8 +231,11 @@ impl AuthFilter {
             Attempt::Invalid(why) => (true, why),
             Attempt::Wait(_) => unreachable!("the caller waits"),
         };
-        if reason.is_none_or(|reason| invalid && !reason.invalid) {
-            *reason = Some(Reason { method: at, invalid, why });
+        if invalid {
+            tried.invalid.push(at);
+        }
+        if tried.reason.is_none_or(|reason| invalid && !reason.invalid) {
+            tried.reason = Some(Reason { method: at, invalid, why });
         }
         None
     }
