@@ -4,15 +4,27 @@
 use crate::setup::responding;
 use scenarios::Launch;
 
-/// With between 128 and 300 MB, what an allocator reserves in advance fits, and nothing else does.
+/// The MiB of addresses that a server needs, as it says itself when it has too few KiB.
+fn needed(config: &str, workers: usize, too_few: u64) -> u64 {
+    let exit = Launch::new(config).addresses(too_few).start().wait();
+    let told = format!("{workers} workers need ");
+    assert!(exit.code == Some(1) && exit.stderr.contains(&told), "{exit:?}");
+    let number = exit.stderr.split(&told).nth(1).and_then(|rest| rest.split(' ').next());
+    number.and_then(|number| number.parse().ok()).expect("a number of MiB")
+}
+
+/// With little more than it needs, what an allocator reserves in advance fits, and nothing else
+/// does. How much that is depends on the size of the program.
 #[test]
 fn a_server_starts_and_serves_under_a_limit_on_addresses() {
-    for megabytes in [185, 200, 270, 400, 1_200] {
-        let server = Launch::new(&responding("")).addresses(megabytes * 1_000_000 / 1024).start();
+    let config = responding("");
+    let least = needed(&config, 2, 150_000) + 1;
+    for megabytes in [least, least + 15, 270, 400, 1_200] {
+        let server = Launch::new(&config).addresses(megabytes * 1024).start();
         for _ in 0..3 {
             let mut client = server.connect("web");
             client.send("GET /big HTTP/1.1\r\nhost: a\r\n\r\n");
-            assert_eq!(client.read_response().body.len(), 8 << 20, "{megabytes} MB");
+            assert_eq!(client.read_response().body.len(), 8 << 20, "{megabytes} MiB");
         }
     }
 }
@@ -20,11 +32,7 @@ fn a_server_starts_and_serves_under_a_limit_on_addresses() {
 #[test]
 fn a_limit_that_is_too_low_is_named_with_what_is_needed() {
     let config = responding("").replace("workers: 2", "workers: 64");
-    let exit = Launch::new(&config).addresses(250_000).start().wait();
-    let told = "64 workers need ";
-    assert!(exit.code == Some(1) && exit.stderr.contains(told), "{exit:?}");
-    let needed = exit.stderr.split(told).nth(1).and_then(|rest| rest.split(' ').next());
-    let needed: u64 = needed.and_then(|number| number.parse().ok()).expect("a number of MiB");
+    let needed = needed(&config, 64, 250_000);
     // With that much it starts.
     let server = Launch::new(&config).addresses((needed + 1) * 1024).start();
     server.address("web");

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DistinguishedName, DnType,
-    ExtendedKeyUsagePurpose, IsCa, KeyPair, date_time_ymd,
+    ExtendedKeyUsagePurpose, IsCa, KeyPair, KeyUsagePurpose, date_time_ymd,
 };
 
 /// A certificate authority of one test.
@@ -28,6 +28,8 @@ impl Authority {
     pub fn new() -> Authority {
         let mut params = params(&[]);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        // Python from 3.13 on verifies strictly (RFC 5280 4.2.1.1 and 4.2.1.3).
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
         params.distinguished_name.push(DnType::CommonName, "test authority");
         let key = KeyPair::generate().expect("a key");
         let issuer = CertifiedIssuer::self_signed(params, key).expect("a certificate");
@@ -68,7 +70,8 @@ impl Authority {
         self.sign(params)
     }
 
-    fn sign(&self, params: CertificateParams) -> Issued {
+    fn sign(&self, mut params: CertificateParams) -> Issued {
+        params.use_authority_key_identifier_extension = true;
         let key = KeyPair::generate().expect("a key");
         let certificate = params.signed_by(&key, &self.issuer).expect("a certificate");
         Issued { chain: certificate.pem() + &self.issuer.pem(), key: key.serialize_pem() }
