@@ -22,7 +22,7 @@ REPORT ?= hello gateway filters routes files tls-hello tls-handshake tls-file h2
 # How often `make stress` runs the tests.
 RUNS ?= 20
 # How long each fuzz target runs in `make test` and `make fuzz`.
-FUZZ_SMOKE_SECONDS ?= 5
+FUZZ_SMOKE_SECONDS ?= 2
 FUZZ_SECONDS ?= 300
 
 # Built and tested by scripts/python, because they need a Python.
