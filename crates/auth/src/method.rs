@@ -36,7 +36,8 @@ pub(crate) trait Method {
     fn prepare(&self, _request: &mut Request) {}
 
     /// Removes the credential from a request that is rejected, and only logged from then on, or
-    /// that another method accepts: one that is wrong here may be right elsewhere, or was yesterday.
+    /// that another method accepts: one that is wrong here may be right elsewhere, or was
+    /// yesterday.
     fn hide(&self, _request: &mut Request) {}
 
     /// The challenge of RFC 9110 11.6.1; without one the client cannot authenticate in a second
