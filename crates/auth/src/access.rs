@@ -12,7 +12,7 @@ use std::sync::Arc;
 use message::{Fault, FaultKind, Request};
 use plugin::{Condition, Filter, FilterKind, FilterPlan, MaybeFuture, Stage, Step, WorkerContext};
 use settings::{Cidr, Node, OneOrMany, Reader, Schema, SchemaBuilder, Setting};
-use telemetry::{CachePadded, Counter, families};
+use telemetry::{CachePadded, Counter};
 
 pub(crate) const ALLOW: FilterKind = FilterKind {
     name: "allow",
@@ -212,11 +212,7 @@ impl FilterPlan for AccessPlan {
             name: self.name,
             effect: self.effect,
             rules: self.rules.clone(),
-            rejected: worker.telemetry.worker_counter(
-                worker.index,
-                &families::POLICY_REJECTIONS,
-                &[self.name, "access"],
-            ),
+            rejected: worker.policy_rejections(self.name, "access"),
         }))
     }
 
@@ -362,12 +358,7 @@ mod tests {
         let deny = filter_in(&DENY, &node!({ "ip": "::1" }), &context);
         let _ = deny.on_request(&mut request("", "", "::1"));
         let _ = deny.on_request(&mut request("", "", "::2"));
-        let counter = context.telemetry.worker_counter(
-            context.index,
-            &families::POLICY_REJECTIONS,
-            &["deny", "access"],
-        );
-        assert_eq!(counter.get(), 1);
+        assert_eq!(context.policy_rejections("deny", "access").get(), 1);
         assert!(errors(&ALLOW, &node!({})).contains("without rules"));
     }
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use message::{Fault, FaultKind, Headers, Request, Response};
 use plugin::{Filter, FilterKind, FilterPlan, HeaderName, MaybeFuture, Stage, Step, WorkerContext};
 use settings::{Duration, Node, OneOrMany, Reader, Regex, Setting};
-use telemetry::{CachePadded, Counter, families};
+use telemetry::{CachePadded, Counter};
 use wire::{Known, Method};
 
 use crate::origin::OriginPattern;
@@ -291,10 +291,7 @@ impl FilterPlan for CorsPlan {
     }
 
     fn build(&self, worker: &WorkerContext) -> Stage {
-        let rejected = REASONS.map(|reason| {
-            let labels = [KIND.name, reason];
-            worker.telemetry.worker_counter(worker.index, &families::POLICY_REJECTIONS, &labels)
-        });
+        let rejected = REASONS.map(|reason| worker.policy_rejections(KIND.name, reason));
         Stage::Filter(Rc::new(CorsFilter { policy: self.0.clone(), rejected }))
     }
 

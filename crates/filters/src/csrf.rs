@@ -10,7 +10,7 @@ use std::sync::Arc;
 use message::{Fault, FaultKind, Request};
 use plugin::{Condition, Filter, FilterKind, FilterPlan, MaybeFuture, Stage, Step, WorkerContext};
 use settings::{Node, OneOrMany, Reader, Setting};
-use telemetry::{CachePadded, Counter, families};
+use telemetry::{CachePadded, Counter};
 use wire::Known;
 
 use crate::origin::OriginPattern;
@@ -48,9 +48,7 @@ impl FilterPlan for CsrfPlan {
     }
 
     fn build(&self, worker: &WorkerContext) -> Stage {
-        let labels = [KIND.name, "cross_origin"];
-        let family = &families::POLICY_REJECTIONS;
-        let rejected = worker.telemetry.worker_counter(worker.index, family, &labels);
+        let rejected = worker.policy_rejections(KIND.name, "cross_origin");
         Stage::Filter(Rc::new(CsrfFilter { settings: self.0.clone(), rejected }))
     }
 

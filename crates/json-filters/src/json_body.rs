@@ -13,7 +13,7 @@ use plugin::{
     Filter, FilterKind, FilterPlan, MaybeFuture, MediaPattern, Stage, Step, WorkerContext,
 };
 use settings::{Node, Reader, Setting, Size};
-use telemetry::{CachePadded, Counter, families};
+use telemetry::{CachePadded, Counter};
 use wire::{Known, Method};
 
 use crate::content::{ContentError, ON_WORKER_BYTES, forget_encoding, has_type, take};
@@ -105,10 +105,7 @@ impl FilterPlan for JsonBodyPlan {
     }
 
     fn build(&self, worker: &WorkerContext) -> Stage {
-        let rejected = REASONS.map(|reason| {
-            let labels = [KIND.name, reason];
-            worker.telemetry.worker_counter(worker.index, &families::POLICY_REJECTIONS, &labels)
-        });
+        let rejected = REASONS.map(|reason| worker.policy_rejections(KIND.name, reason));
         Stage::Filter(Rc::new(JsonBodyFilter { settings: self.0.clone(), rejected }))
     }
 

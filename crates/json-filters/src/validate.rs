@@ -16,7 +16,7 @@ use plugin::{
 };
 use settings::{Node, Reader, Setting, Size};
 use telemetry::log::Level;
-use telemetry::{CachePadded, Counter, families};
+use telemetry::{CachePadded, Counter};
 use wire::Known;
 
 use crate::content::{ContentError, ON_WORKER_BYTES, forget_encoding, has_type, take};
@@ -90,10 +90,7 @@ impl FilterPlan for ValidatePlan {
     }
 
     fn build(&self, worker: &WorkerContext) -> Stage {
-        let rejected = REASONS.map(|reason| {
-            let labels = [KIND.name, reason];
-            worker.telemetry.worker_counter(worker.index, &families::POLICY_REJECTIONS, &labels)
-        });
+        let rejected = REASONS.map(|reason| worker.policy_rejections(KIND.name, reason));
         Stage::Filter(Rc::new(ValidateFilter { settings: self.0.clone(), rejected }))
     }
 

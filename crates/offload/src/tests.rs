@@ -98,7 +98,7 @@ impl BodyStream for Source {
 fn the_head_leaves_by_value() {
     fn is_send<T: Send>(_: &T) {}
     let mut request = request(Body::from("first"));
-    request.consumer = Some(message::Consumer::named("somebody"));
+    request.consumer = Some(message::Consumer::named("alice"));
     request.params = Params::new(Arc::from(vec![Box::from("id")]), &[(5, 7)]);
     let (handed, local) = leave(&mut request, SMALL);
     is_send(&handed);
@@ -107,7 +107,7 @@ fn the_head_leaves_by_value() {
     assert_eq!(head.target.raw(), b"/a%20b/42?q=1");
     assert_eq!(head.headers.get("x-own"), Some(&b"1"[..]));
     assert_eq!(head.params, [(Box::from("id"), Box::from("42"))]);
-    assert_eq!((head.consumer.as_deref(), &*head.listener), (Some("somebody"), "internal"));
+    assert_eq!((head.consumer.as_deref(), &*head.listener), (Some("alice"), "internal"));
     assert_eq!(head.body_length, Some(5));
     // The first piece is there without asking the worker.
     assert!(matches!(wait(body.frame()), Some(Ok(Frame::Data(data))) if data == "first"));

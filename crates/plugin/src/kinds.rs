@@ -13,7 +13,7 @@ use std::rc::{self, Rc};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use settings::{Node, Reader, Schema, SchemaBuilder};
-use telemetry::Telemetry;
+use telemetry::{CachePadded, Counter, Telemetry, families};
 
 use crate::{Handler, HandlerSetting, Stage};
 
@@ -128,6 +128,14 @@ pub struct WorkerContext {
     pub shared: Arc<Shared>,
     /// State of this worker.
     pub local: Rc<Local>,
+}
+
+impl WorkerContext {
+    /// Counts the requests that a filter rejects for a reason.
+    pub fn policy_rejections(&self, filter: &str, reason: &str) -> Arc<CachePadded<Counter>> {
+        let labels = [filter, reason];
+        self.telemetry.worker_counter(self.index, &families::POLICY_REJECTIONS, &labels)
+    }
 }
 
 impl Default for WorkerContext {

@@ -7,7 +7,7 @@ use message::{Body, Fault, FaultKind, Request};
 use plugin::{Condition, Filter, FilterKind, FilterPlan, MaybeFuture, Stage, Step, WorkerContext};
 use settings::{Node, OneOrMany, Reader, Setting, Size};
 use telemetry::log::Level;
-use telemetry::{CachePadded, Counter, families};
+use telemetry::{CachePadded, Counter};
 
 use crate::body::peek;
 use crate::inputs::{PARAMETERS_MAX, body_kind, inspect_body, inspect_head};
@@ -134,10 +134,7 @@ impl FilterPlan for WafPlan {
     }
 
     fn build(&self, worker: &WorkerContext) -> Stage {
-        let counter = |reason| {
-            let labels = [KIND.name, reason];
-            worker.telemetry.worker_counter(worker.index, &families::POLICY_REJECTIONS, &labels)
-        };
+        let counter = |reason| worker.policy_rejections(KIND.name, reason);
         Stage::Filter(Rc::new(WafFilter {
             plan: self.0.clone(),
             rejected: CATEGORIES.map(counter),

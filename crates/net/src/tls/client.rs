@@ -33,6 +33,7 @@ pub struct ClientOptions {
 /// The TLS settings of connections to servers, shared by all workers; sessions are resumed.
 #[derive(Clone)]
 pub struct ClientTls {
+    /// Has the protocols of ALPN in force, which may differ from those of the options.
     pub(super) config: Arc<ClientConfig>,
     options: Arc<ClientOptions>,
 }
@@ -45,7 +46,8 @@ impl fmt::Debug for ClientTls {
 
 impl PartialEq for ClientTls {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.options, &other.options) || self.options == other.options
+        self.config.alpn_protocols == other.config.alpn_protocols
+            && (Arc::ptr_eq(&self.options, &other.options) || self.options == other.options)
     }
 }
 
@@ -87,16 +89,15 @@ impl ClientTls {
 impl ClientTls {
     /// True if ALPN offers this protocol.
     pub fn offers(&self, protocol: &[u8]) -> bool {
-        self.options.protocols.iter().any(|offered| offered == protocol)
+        self.config.alpn_protocols.iter().any(|offered| offered == protocol)
     }
 
-    /// The same with other protocols of ALPN.
+    /// The same with other protocols of ALPN. Cheap enough for each connection: the certificate
+    /// authorities are not copied.
     pub fn with_protocols(&self, protocols: &[&[u8]]) -> ClientTls {
-        let protocols: Vec<Vec<u8>> = protocols.iter().map(|one| one.to_vec()).collect();
         let mut config = (*self.config).clone();
-        config.alpn_protocols = protocols.clone();
-        let options = ClientOptions { protocols, ..(*self.options).clone() };
-        ClientTls { config: Arc::new(config), options: Arc::new(options) }
+        config.alpn_protocols = protocols.iter().map(|one| one.to_vec()).collect();
+        ClientTls { config: Arc::new(config), options: self.options.clone() }
     }
 }
 

@@ -70,7 +70,7 @@ fn heads() -> Vec<Head> {
         route: Some("catalog".into()),
         params: vec![("id".into(), "42".into()), ("rest".into(), "".into())],
         request_id: Some("r-1".into()),
-        consumer: Some("somebody".into()),
+        consumer: Some("alice".into()),
     };
     let v6 = SocketAddrV6::new(Ipv6Addr::LOCALHOST, 9, 7, 3);
     let other = Head {
