@@ -5,23 +5,18 @@
 //! of them every two months.
 
 use std::future::Future;
-use std::net::IpAddr;
 use std::pin::Pin;
-use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{HeaderName, HeaderValue, RETRY_AFTER};
 use http::{Request, Response};
-use http_client::{
-    Call, ClientOptions, Destination, Endpoint, HostField, Lease, Pool, PoolLimits, TlsIdentity,
-    Upgrade, send_request,
-};
+use http_client::{ClientOptions, ClientSettings, PoolLimits, Url};
 use instant_acme::{BodyWrapper, BytesResponse, Error, HttpClient};
-use message::{Body, Fault, Headers, Target};
+use message::{Body, Headers};
 use net::Resolver;
-use net::tls::{CertificateName, ClientTls, TlsVersion};
+use net::tls::{ClientTls, TlsVersion};
 use plugin::WorkerContext;
 use tls_settings::AcmePlan;
 use tokio::sync::{mpsc, oneshot};
@@ -78,20 +73,25 @@ impl Client {
             min_version: TlsVersion::Tls12,
             protocols: vec![b"http/1.1".to_vec()],
         })?;
+        let settings = ClientSettings {
+            name: "acme".to_owned(),
+            tls: Some(tls),
+            connect: EXCHANGE_TIMEOUT,
+            limits: PoolLimits { max_idle: 0, max_requests: 1, ..PoolLimits::default() },
+            options: ClientOptions { via: false, ..ClientOptions::default() }.into(),
+        };
+        let client = http_client::Client::new(&WorkerContext::default(), settings);
         let pause = RequestedPause::default();
         let (calls, mut received) =
             mpsc::unbounded_channel::<(Request<BodyWrapper<Bytes>>, oneshot::Sender<Received>)>();
         let noted = pause.clone();
         net::task::spawn_local(async move {
             while let Some((request, respond)) = received.recv().await {
-                let exchanged = net::timer::within(EXCHANGE_TIMEOUT, exchange(request, &tls)).await;
-                let exchanged = exchanged.unwrap_or_else(|| {
-                    Err(format!("no response within {} s", EXCHANGE_TIMEOUT.as_secs()).into())
-                });
-                let result = exchanged.map_err(Error::Other).map(|(head, body)| {
-                    noted.note(&head);
-                    BytesResponse { parts: head.into_parts().0, body: Box::new(body) }
-                });
+                let result =
+                    exchange(request, &client).await.map_err(Error::Other).map(|(head, body)| {
+                        noted.note(&head);
+                        BytesResponse { parts: head.into_parts().0, body: Box::new(body) }
+                    });
                 // The attempt may have been given up.
                 let _ = respond.send(result);
             }
@@ -117,73 +117,31 @@ impl HttpClient for Client {
 /// Sends a request and receives its whole response.
 async fn exchange(
     request: Request<BodyWrapper<Bytes>>,
-    tls: &ClientTls,
+    client: &http_client::Client,
 ) -> Result<(Response<()>, Bytes), Failure> {
     let (head, body) = request.into_parts();
     let body = BytesResponse::from(Response::new(body)).body.into_bytes().await?;
-    let host = head.uri.host().ok_or("the URL has no host")?;
-    if head.uri.scheme_str() != Some("https") {
-        return Err(format!("{} is not a https URL", head.uri).into());
+    let url: Url = head.uri.to_string().parse()?;
+    if !url.is_secure {
+        return Err(format!("{url} is not a https URL").into());
     }
-    let host = host.trim_matches(['[', ']']);
-    let lease = connect(host, head.uri.port_u16().unwrap_or(443), tls)
-        .await
-        .map_err(|why| format!("cannot reach {}: {why}", head.uri))?;
     let mut headers = Headers::new();
-    headers.append(Known::Host, head.uri.authority().map_or(host, |authority| authority.as_str()));
+    headers.append(Known::Host, &url.authority);
     for (name, value) in &head.headers {
         headers.append(name.as_str(), value.as_bytes());
     }
-    let path = head.uri.path_and_query().map_or("/", |path| path.as_str());
-    let target = Target::new(Bytes::copy_from_slice(path.as_bytes()))
-        .map_err(|fault| format!("{}: {}", head.uri, fault.as_str()))?;
     let method = Method::from_bytes(head.method.as_str().as_bytes());
-    let request = message::Request::made_up(method, target, headers);
-    let options = Rc::new(ClientOptions { via: false, ..ClientOptions::default() });
-    let call = Call { options: &options, host: &HostField::Preserve, server: "" };
-    let mut response =
-        send_request(lease, &request, Body::Bytes(body), &call).await.map_err(why)?;
-    let body = response.body.collect(RESPONSE_BYTES_MAX).await.map_err(why)?;
+    let request = message::Request::made_up(method, url.target.clone(), headers);
+    let (timeout, body) = (EXCHANGE_TIMEOUT, Body::Bytes(body));
+    let response = client
+        .fetch(&Resolver::system(), &url, &request, body, timeout, RESPONSE_BYTES_MAX)
+        .await
+        .map_err(|fault| format!("{url}: {}", fault.detail))?;
     let mut head = Response::builder().status(response.status).body(())?;
     for field in response.headers.iter() {
         let name = HeaderName::from_bytes(field.name)?;
         head.headers_mut().append(name, HeaderValue::from_bytes(field.value)?);
     }
+    let Body::Bytes(body) = response.body else { return Err("the body is not whole".into()) };
     Ok((head, body))
-}
-
-fn why(fault: Fault) -> Failure {
-    fault.detail.into()
-}
-
-/// A connection to the first address that accepts one.
-async fn connect(host: &str, port: u16, tls: &ClientTls) -> Result<Lease, Failure> {
-    let name = CertificateName::new(host).ok_or("it is not a host name")?;
-    let addresses = match host.parse::<IpAddr>() {
-        Ok(address) => vec![(address, port).into()],
-        Err(_) => {
-            let resolved = Resolver::system().resolve(host, port).await;
-            resolved.map_err(|error| error.to_string())?.addresses.to_vec()
-        }
-    };
-    let context = WorkerContext {
-        index: 0,
-        workers: 1,
-        telemetry: Arc::default(),
-        shared: Arc::default(),
-        local: Rc::default(),
-    };
-    // Each connection serves one request.
-    let limits = PoolLimits { max_idle: 0, max_requests: 1, ..PoolLimits::default() };
-    let mut failed: Failure = "it has no address".into();
-    for address in addresses {
-        let tls = Some(TlsIdentity { tls: tls.clone(), name: name.clone() });
-        let endpoint = Endpoint { tls, ..Destination::Tcp(address).into() };
-        let pool = Pool::of(&context, "acme", &endpoint, limits);
-        match pool.connect(EXCHANGE_TIMEOUT, None, Upgrade::None).await {
-            Ok(lease) => return Ok(lease),
-            Err(fault) => failed = why(fault),
-        }
-    }
-    Err(failed)
 }

@@ -10,6 +10,7 @@
 //! `h1` is the exchange over HTTP/1.1, `h2` the one over HTTP/2. Pools, limits and the faults of
 //! connections are common to both.
 
+mod client;
 mod connection;
 mod faults;
 mod h1;
@@ -24,13 +25,16 @@ mod send_request;
 mod slow;
 mod tunnel;
 mod upgrade;
+mod url;
 
 #[cfg(test)]
 mod tests;
 
+pub use client::{Client, ClientConnection, ClientSettings};
 pub use connection::{Destination, Endpoint, ProxyHeader, TlsIdentity};
 pub use h1::{Call, ClientOptions, HostField, tunnel};
 pub use pool::{Lease, Pool, PoolLimits, PoolState, Reservation, close_idle};
 pub use room::RoomSignal;
 pub use send_request::send_request;
 pub use upgrade::Upgrade;
+pub use url::Url;

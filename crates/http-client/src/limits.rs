@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+/// Addresses to which a client of URLs keeps idle connections.
+pub(super) const CLIENT_POOLS: usize = 1024;
 /// Interim responses (1xx) accepted before the final one.
 pub(super) const INTERIM_MAX: u32 = 16;
 /// A body up to this size is copied behind its head, so that both leave in one call.

@@ -1,6 +1,7 @@
 //! The client side against servers that say exactly what a test wants, over real sockets.
 
 mod answers;
+mod client;
 mod failures;
 mod multiplexing;
 mod pooling;

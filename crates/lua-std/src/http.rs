@@ -6,7 +6,6 @@
 
 mod body_reader;
 mod body_writer;
-mod client;
 mod client_exchange;
 mod faults;
 pub mod fields;
@@ -23,13 +22,12 @@ use mlua::{Lua, Result, Table};
 
 use lua_vm::script;
 
-pub(super) use client::Client;
 pub use faults::reason;
+pub(super) use request::client_of;
 pub(crate) use server::drain;
 pub use server::{ListenerMetrics, observe};
 pub(super) use server_exchange::ServerExchange;
 pub(super) use stream::Stream;
-pub(super) use url::Url;
 pub(super) use waker_set::WakerSet;
 
 pub(crate) fn open(lua: &Lua) -> Result<Table> {

@@ -123,9 +123,6 @@ pub(crate) const HTTP_IDLE_PER_HOST: u64 = 10;
 /// How many redirects a client of a script may be told to follow.
 pub(crate) const HTTP_REDIRECTS: u32 = 20;
 
-/// Addresses to which an HTTP client keeps idle connections.
-pub(crate) const HTTP_POOLS: usize = 1024;
-
 /// Bytes of one message of a WebSocket, unless told otherwise.
 pub(crate) const WEBSOCKET_BYTES: usize = 1024 * 1024;
 

@@ -13,14 +13,14 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use http_client::{ClientOptions, PoolLimits};
-use message::{Body, Headers};
+use message::{Body, Fault, Headers};
 use mlua::{
     Error, IntoLuaMulti, Lua, LuaString, MultiValue, Result, Table, UserData, UserDataMethods,
     UserDataRef, Value,
 };
 use wire::websocket::{CONTROL_BYTES_MAX, Message, Opcode, is_close_code};
 
-use super::http::{Client, Stream, fields, url};
+use super::http::{Stream, client_of, fields, url};
 use crate::limits::{HTTP_CONNECT_MS, WEBSOCKET_BYTES};
 use lua_vm::Vm;
 use lua_vm::errno;
@@ -89,7 +89,7 @@ fn upgrade(
 /// `connect(url, header, options) → socket | nil, err`
 fn connect(lua: &Lua) -> Result<mlua::Function> {
     type Asked = (LuaString, Option<Table>, Option<Table>);
-    let client = Rc::new(Client::new(PoolLimits::default(), options_of_client()));
+    let client = Rc::new(client_of(PoolLimits::default(), options_of_client()));
     waits::function(lua, move |lua, (text, table, options): Asked| {
         let url = url::parse(&text.to_string_lossy(), "ws", "wss");
         let headers = match &table {
@@ -97,14 +97,15 @@ fn connect(lua: &Lua) -> Result<mlua::Function> {
             None => Headers::new(),
         };
         let limit = limit(options.as_ref())?;
+        let reason = |fault: Fault| super::http::reason(&fault);
         let (client, names) = (client.clone(), Vm::of(lua)?.names());
         Ok(async move {
             let reached = async {
                 let url = url?;
                 let (request, accept) = handshake::request(&url, headers)?;
-                let connection = client.connect(&names, &url.host, url.port).await?;
+                let connection = client.connect(&names, &url).await.map_err(reason)?;
                 let sent = client.send(connection, &request, Body::Empty).await;
-                let mut response = sent.map_err(|fault| super::http::reason(&fault))?;
+                let mut response = sent.map_err(reason)?;
                 let status = response.status;
                 let refused = || format!("the server answered {status} and not 101");
                 let tunnel = response.takeover.take().ok_or_else(refused)?;

@@ -12,14 +12,13 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use coding::Coding;
-use http_client::{Lease, Pool};
+use http_client::{Client, ClientConnection};
 use message::{Body, BodyStream, Fault, Frame, Headers, Request};
 use net::task::JoinHandle;
 use wire::Known;
 
 use super::body_reader::BodyReader;
 use super::body_writer::BodyWriter;
-use super::client::Client;
 use super::faults;
 use super::fields;
 use super::waker_set::WakerSet;
@@ -28,7 +27,7 @@ use lua_vm::errno;
 /// The stage of the exchange.
 enum ClientStage {
     /// Connected; nothing was sent.
-    Fresh(Box<Request>, (Lease, Rc<Pool>)),
+    Fresh(Box<Request>, ClientConnection),
     Sent(JoinHandle<()>),
     Closed,
 }
@@ -61,7 +60,7 @@ impl ClientExchange {
     pub(super) fn new(
         client: Rc<Client>,
         request: Box<Request>,
-        connection: (Lease, Rc<Pool>),
+        connection: ClientConnection,
     ) -> ClientExchange {
         let output = BodyWriter::default();
         output.declared.set(fields::length(&request.headers));

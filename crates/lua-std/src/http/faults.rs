@@ -18,6 +18,7 @@ pub fn reason(fault: &Fault) -> String {
             return errno::EOF.to_owned();
         }
         FaultKind::ClientGone => return errno::CLOSED.to_owned(),
+        FaultKind::DnsError => return errno::RESOLVE.to_owned(),
         _ if fault.detail.is_empty() => return fault.slug().replace('_', " "),
         _ => return fault.detail.clone().into_owned(),
     };

@@ -3,22 +3,23 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use http_client::{ClientOptions, PoolLimits};
+use http_client::{Client, ClientOptions, ClientSettings, PoolLimits, Url};
 use message::Request;
 use mlua::{
     Error, IntoLuaMulti, Lua, LuaString, MultiValue, Result, Table, UserData, UserDataMethods,
     UserDataRef, Value,
 };
+use plugin::WorkerContext;
 use wire::{Known, Method};
 
 use super::body_reader::ReadAmount;
-use super::client::Client;
 use super::client_exchange::ClientExchange;
-use super::fields;
 use super::stream::{done, taken};
 use super::url;
+use super::{faults, fields};
 use crate::limits::{
-    HTTP_CLIENT_IDLE_MS, HTTP_IDLE_PER_HOST, HTTP_READ_MS, HTTP_REDIRECTS, HTTP_UNSENT_BYTES,
+    HTTP_CLIENT_IDLE_MS, HTTP_CONNECT_MS, HTTP_IDLE_PER_HOST, HTTP_READ_MS, HTTP_REDIRECTS,
+    HTTP_UNSENT_BYTES,
 };
 use lua_vm::Vm;
 use lua_vm::errno;
@@ -46,11 +47,23 @@ fn client(_: &Lua, options: Option<Table>) -> Result<Handle> {
     let read = Duration::from_millis(number("read_timeout", HTTP_READ_MS)?);
     // A program sends its own request: no client's address is forwarded.
     let options = ClientOptions { response: read, read, via: false, ..ClientOptions::default() };
-    Ok(Handle(Rc::new(Client::new(limits, options))))
+    Ok(Handle(Rc::new(client_of(limits, options))))
+}
+
+/// A client with connections of its own, which appear in no metrics.
+pub(crate) fn client_of(limits: PoolLimits, options: ClientOptions) -> Client {
+    let settings = ClientSettings {
+        name: "lua".to_owned(),
+        tls: None,
+        connect: Duration::from_millis(HTTP_CONNECT_MS),
+        limits,
+        options: Rc::new(options),
+    };
+    Client::new(&WorkerContext::default(), settings)
 }
 
 /// Makes the request that a script describes.
-fn made_up(method: &str, url: &url::Url, table: Option<&Table>) -> Result<Box<Request>> {
+fn made_up(method: &str, url: &Url, table: Option<&Table>) -> Result<Box<Request>> {
     let method = Method::parse(method.as_bytes())
         .ok_or_else(|| Error::runtime("bad argument #1 to 'request' (a method expected)"))?;
     let mut headers = match table {
@@ -93,13 +106,13 @@ pub(super) fn add(lua: &Lua, table: &Table) -> Result<()> {
                 Ok(url) => url,
                 Err(reason) => return Ok((None, Some(reason))),
             };
-            let connected = client.connect(&names, &url.host, url.port).await;
+            let connected = client.connect(&names, &url).await;
             Ok(match (connected, request) {
                 (Ok(connection), Some(request)) => {
                     let outbound = ClientExchange::new(client, request, connection);
                     (Some(Stream(Rc::new(outbound))), None)
                 }
-                (Err(reason), _) => (None, Some(reason)),
+                (Err(fault), _) => (None, Some(faults::reason(&fault))),
                 (Ok(_), None) => (None, None),
             })
         })

@@ -2,11 +2,12 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use http_client::Url;
 use message::{Headers, Request};
 use wire::websocket::accept_key;
 use wire::{Known, Method};
 
-use crate::http::{ServerExchange, Url};
+use crate::http::ServerExchange;
 
 /// A rejected upgrade: status and reason.
 pub(super) type Refusal = (u16, &'static str);
