@@ -5,8 +5,9 @@ SHELL := bash
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 
-# rustup puts cargo here; Debian keeps nginx and haproxy there.
-export PATH := $(HOME)/.cargo/bin:$(PATH):/usr/sbin:/sbin
+# rustup puts cargo here; Debian keeps nginx and haproxy there; scripts/prepare builds tools into the
+# last one.
+export PATH := $(HOME)/.cargo/bin:$(PATH):/usr/sbin:/sbin:$(CURDIR)/target/tools/bin
 # Scenarios run against the binary that was built for them, and do not build it again.
 DEBUG_BINARY := $(CURDIR)/target/debug/tidegate
 RELEASE_BINARY := $(CURDIR)/target/release/tidegate
@@ -18,7 +19,7 @@ BENCH ?=
 ROWS ?= filters routes connections --peers baseline --rounds 6
 SOAK ?=
 # The run behind docs/benchmarks.md.
-REPORT ?= hello gateway filters routes files tls-hello tls-handshake tls-file h2-hello h2-proxied connections --peers nginx,haproxy,h2o,caddy --connections 1,100,512 --rounds 6
+REPORT ?= hello gateway filters routes files tls-hello tls-handshake tls-file tls-proxied h2-hello h2-proxied grpc-unary connections --peers nginx,haproxy,h2o,caddy --connections 1,100,512 --rounds 6
 # How often `make stress` runs the tests.
 RUNS ?= 20
 # How long each fuzz target runs in `make test` and `make fuzz`.

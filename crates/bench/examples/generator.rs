@@ -215,7 +215,7 @@ fn http(address: SocketAddr) -> Target {
         status: 200,
         length: Some(4),
         body: Some(Arc::from(&b"pong"[..])),
-        headers: Vec::new(),
+        ..Expect::default()
     };
     let request = format!("GET /ping HTTP/1.1\r\nHost: {address}\r\n\r\n").into_bytes();
     let traffic = Traffic::Http { request, expect, keep_alive: true };

@@ -5,11 +5,13 @@
 //! `floor ÷ tidegate` is the share of the cost that the kernel causes.
 
 mod backend;
+mod grpc;
 mod hello;
 mod listing;
 mod proxy;
 
 pub use backend::{Behaviour, Content, body};
+pub use grpc::message;
 pub use listing::listing;
 
 use crate::peers::BACKLOG;
@@ -20,15 +22,44 @@ use std::time::Duration;
 
 /// The arguments of [`serve`].
 pub const USAGE: &str = "hello ADDRESS | ping ADDRESS | proxy ADDRESS UPSTREAM keep|close | \
-                         backend ADDRESS BODY_BYTES DELAY_MS keep|close text|listing";
+                         backend ADDRESS BODY_BYTES DELAY_MS keep|close text|listing | \
+                         grpc ADDRESS MESSAGE_BYTES";
 
 /// The server that a floor process runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Floor {
+pub enum Floor {
     Hello,
     Ping,
-    Proxy { upstream: SocketAddr, keep: bool },
+    Proxy {
+        upstream: SocketAddr,
+        keep: bool,
+    },
+    /// The backend of gateways.
     Backend(Behaviour),
+    /// The backend of gateways of gRPC: a message of that many bytes.
+    Grpc {
+        message_bytes: usize,
+    },
+}
+
+impl Floor {
+    /// The arguments of [`serve`].
+    pub(crate) fn arguments(self, address: SocketAddr) -> Vec<String> {
+        let keep = |keep| if keep { "keep" } else { "close" };
+        let line = match self {
+            Self::Hello => format!("hello {address}"),
+            Self::Ping => format!("ping {address}"),
+            Self::Proxy { upstream, keep: kept } => {
+                format!("proxy {address} {upstream} {}", keep(kept))
+            }
+            Self::Backend(Behaviour { body_bytes, delay, keep: kept, content }) => {
+                let (kept, content) = (keep(kept), content.word());
+                format!("backend {address} {body_bytes} {} {kept} {content}", delay.as_millis())
+            }
+            Self::Grpc { message_bytes } => format!("grpc {address} {message_bytes}"),
+        };
+        line.split(' ').map(str::to_owned).collect()
+    }
 }
 
 /// Runs the server that the arguments name; returns only when it failed.
@@ -44,6 +75,7 @@ pub fn serve(arguments: &[String]) -> io::Result<()> {
         Floor::Ping => hello::serve(&listener, &hello::PING),
         Floor::Proxy { upstream, keep } => proxy::serve(&listener, upstream, keep),
         Floor::Backend(behaviour) => backend::serve(&listener, behaviour),
+        Floor::Grpc { message_bytes } => grpc::serve(&listener, message_bytes),
     }
 }
 
@@ -77,6 +109,7 @@ fn parse(arguments: &[String]) -> Option<(SocketAddr, Floor)> {
             let (keep, content) = (keep(kept)?, Content::named(content)?);
             (address, Floor::Backend(Behaviour { body_bytes, delay, keep, content }))
         }
+        ["grpc", address, bytes] => (address, Floor::Grpc { message_bytes: bytes.parse().ok()? }),
         _ => return None,
     };
     Some((address.parse().ok()?, floor))
@@ -104,24 +137,27 @@ mod tests {
     }
 
     #[test]
-    fn arguments_name_one_of_three() {
-        let parsed = |line: &str| {
-            let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
-            parse(&words).map(|(_, floor)| floor)
-        };
-        assert_eq!(parsed("hello 127.0.0.1:0"), Some(Floor::Hello));
-        let upstream = "127.0.0.1:9".parse().unwrap();
-        assert_eq!(
-            parsed("proxy 127.0.0.1:0 127.0.0.1:9 close"),
-            Some(Floor::Proxy { upstream, keep: false })
-        );
+    fn arguments_are_parsed_as_they_are_written() {
         let (delay, content) = (Duration::from_millis(20), Content::Listing);
         let behaviour = Behaviour { body_bytes: 2048, delay, keep: true, content };
-        assert_eq!(
-            parsed("backend 127.0.0.1:0 2048 20 keep listing"),
-            Some(Floor::Backend(behaviour))
-        );
-        assert_eq!(parsed("backend 127.0.0.1:0 2048 20 maybe text"), None);
-        assert_eq!(parsed("proxy 127.0.0.1:0"), None);
+        let address = "127.0.0.1:0".parse().unwrap();
+        for (floor, line) in [
+            (Floor::Hello, "hello 127.0.0.1:0"),
+            (Floor::Ping, "ping 127.0.0.1:0"),
+            (
+                Floor::Proxy { upstream: "127.0.0.1:9".parse().unwrap(), keep: false },
+                "proxy 127.0.0.1:0 127.0.0.1:9 close",
+            ),
+            (Floor::Backend(behaviour), "backend 127.0.0.1:0 2048 20 keep listing"),
+            (Floor::Grpc { message_bytes: 64 }, "grpc 127.0.0.1:0 64"),
+        ] {
+            let arguments = floor.arguments(address);
+            assert_eq!(arguments.join(" "), line);
+            assert_eq!(parse(&arguments), Some((address, floor)));
+        }
+        for line in ["backend 127.0.0.1:0 2048 20 maybe text", "proxy 127.0.0.1:0"] {
+            let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            assert_eq!(parse(&words), None, "{line}");
+        }
     }
 }

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use bytes::Bytes;
 use hdrhistogram::Histogram;
 
 mod blocking;
@@ -30,6 +31,7 @@ mod websocket;
 mod worker;
 
 pub(crate) use blocking::{BlockingClient, check};
+pub(crate) use http2::{GRPC_TYPE, Unsent};
 pub(crate) use resp::request as pings;
 pub use run::{run, run_with};
 pub(crate) use system::allow_descriptors;
@@ -83,10 +85,12 @@ pub enum Traffic {
         /// its latency then includes connecting.
         keep_alive: bool,
     },
-    /// The same GET on every stream of a connection, over HTTP/2 by prior knowledge.
+    /// The same request on every stream of a connection, over HTTP/2 by prior knowledge.
     Http2 {
         authority: String,
         path: String,
+        /// The content of a gRPC call, prefix included; without it the request is a GET.
+        call: Option<Bytes>,
         /// Requests outstanding on a connection.
         streams: u32,
         expect: Expect,
@@ -124,6 +128,8 @@ pub struct Expect {
     /// Fields that must have exactly this value (names in any case); checked on the
     /// same responses as the body.
     pub headers: Vec<(String, String)>,
+    /// The same for the trailers of HTTP/2, of which every response is checked.
+    pub trailers: Vec<(String, String)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -197,7 +203,7 @@ pub struct Errors {
     pub length: u64,
     /// Not HTTP, RESP or WebSocket, contradictory lengths, or bytes that belong to no response.
     pub framing: u64,
-    /// A field that was expected is missing or different.
+    /// A field or trailer that was expected is missing or different.
     pub header: u64,
     /// Another body than expected.
     pub body: u64,

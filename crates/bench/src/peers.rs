@@ -49,6 +49,8 @@ use std::time::Duration;
 pub const HELLO_PATH: &str = "/ping";
 pub const HELLO_BODY: &str = "pong";
 pub const DOCUMENT_PATH: &str = "/document";
+/// The method that gRPC calls name.
+pub const CALL_PATH: &str = "/bench.v1.Bench/Call";
 
 /// What `filters` brings, and in which field.
 pub const KEY_FIELD: &str = "X-API-Key";
@@ -118,6 +120,8 @@ pub enum Role {
     Gateway { backend: SocketAddr, keep: bool },
     /// The same with keep-alive, for clients with [`KEY`] below the rate limit.
     Guarded { backend: SocketAddr },
+    /// Passes gRPC calls on to one backend, over HTTP/2 without TLS.
+    GrpcGateway { backend: SocketAddr },
     /// The same as hello, from a Lua handler.
     LuaHello,
     /// Responds to [`ROUTED_PATH`] as in `hello`, by the last of so many routes of `routed`.
@@ -175,6 +179,7 @@ impl Role {
             Self::Gateway { keep: true, .. } => "gateway, kept-alive",
             Self::Gateway { keep: false, .. } => "gateway, not kept-alive",
             Self::Guarded { .. } => "gateway with a key and a rate limit",
+            Self::GrpcGateway { .. } => "gateway of gRPC",
             Self::LuaHello => "hello from a Lua handler",
             Self::Routes { .. } => "many routes",
             Self::Ping => "ping",
@@ -404,9 +409,11 @@ impl Peer {
         let roles = roles.into_iter().chain(App::ALL.map(Role::App));
         let roles = roles.map(|role| (role, Protocol::Http1));
         let https = Protocol::Https { handshakes: None };
-        let secured = [Role::Hello, Role::Files { root: directory.join("files") }];
+        let proxied = Role::Gateway { backend, keep: true };
+        let files = Role::Files { root: directory.join("files") };
+        let secured = [Role::Hello, proxied.clone(), files];
         let roles = roles.chain(secured.map(|role| (role, https)));
-        let streams = [Role::Hello, Role::Gateway { backend, keep: true }];
+        let streams = [Role::Hello, proxied, Role::GrpcGateway { backend }];
         let roles = roles.chain(streams.map(|role| (role, Protocol::Http2 { streams: 10 })));
         let mut text = String::new();
         for (role, protocol) in roles {

@@ -33,7 +33,7 @@ pub(crate) use fixture::Fixture;
 pub(crate) use probe::{WAIT, probe, request};
 pub(crate) use reload::reloading;
 
-use crate::load::Command;
+use crate::load::{Command, LoadPlan};
 use crate::peers::{App, CacheRequest, Operation, Peer, Protocol, Role, SUBJECT, Site};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -70,6 +70,7 @@ pub(crate) enum Serve {
     Hello,
     Gateway { delay: Duration, keep: bool },
     Guarded,
+    Grpc { message_bytes: usize },
     LuaHello,
     Routes { count: usize },
     Ping { command: Command, pipeline: u32 },
@@ -89,6 +90,7 @@ impl Serve {
             Self::Hello => Role::Hello,
             Self::Gateway { keep, .. } => Role::Gateway { backend, keep },
             Self::Guarded => Role::Guarded { backend },
+            Self::Grpc { .. } => Role::GrpcGateway { backend },
             Self::LuaHello => Role::LuaHello,
             Self::Routes { count } => Role::Routes { count },
             Self::Ping { .. } => Role::Ping,
@@ -145,6 +147,15 @@ impl Case {
         }
     }
 
+    /// The time-out of a response. With many streams it waits for thousands of others.
+    pub(crate) fn timeout(&self) -> Duration {
+        let streams = match self.protocol {
+            Protocol::Http2 { streams } => streams,
+            Protocol::Http1 | Protocol::Https { .. } => 1,
+        };
+        LoadPlan::default().timeout + Duration::from_millis(100) * (streams - 1)
+    }
+
     /// It is for one worker and for one on each core.
     pub(crate) fn scales(&self) -> bool {
         self.serve == Serve::App(App::Page)
@@ -173,8 +184,10 @@ pub const ALL: &[&Scenario] = &[
     &tls::HELLO,
     &tls::HANDSHAKE,
     &tls::FILE,
+    &tls::PROXIED,
     &http2::HELLO,
     &http2::PROXIED,
+    &http2::GRPC,
     &reload::SCENARIO,
     &connections::SCENARIO,
     &python::ASGI_HELLO,

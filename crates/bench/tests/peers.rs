@@ -8,7 +8,7 @@
 )]
 #![allow(clippy::unwrap_used, reason = "helpers of tests")]
 
-use bench::floor::{Behaviour, Content};
+use bench::floor::{Behaviour, Content, Floor};
 use bench::peers::{
     ALL, Backend, CacheRequest, DOCUMENT_PATH, Finder, FoundPeer, HELLO_BODY, HELLO_PATH, KEY,
     KEY_FIELD, Peer, Protocol, ROUTED_PATH, Role, RunContext, Running, Site,
@@ -120,11 +120,12 @@ fn each_peer_starts_responds_and_is_gone_afterwards() {
         keep,
         content,
     };
-    let [kept, closed] = [true, false]
-        .map(|keep| behaviour(keep, Content::Text))
-        .map(|behaviour| Backend::start(&finder, behaviour, &around.context()).unwrap());
+    let [kept, closed] =
+        [true, false].map(|keep| behaviour(keep, Content::Text)).map(|behaviour| {
+            Backend::start(&finder, Floor::Backend(behaviour), &around.context()).unwrap()
+        });
     let listed = behaviour(true, Content::Listing);
-    let listed = Backend::start(&finder, listed, &around.context()).unwrap();
+    let listed = Backend::start(&finder, Floor::Backend(listed), &around.context()).unwrap();
     let listing = String::from_utf8(bench::floor::listing(100)).unwrap();
     let document = String::from_utf8(bench::floor::body(100)).unwrap();
     let root = around.directory.path().join("files");

@@ -79,14 +79,16 @@ fn a_run_measures_what_was_requested() {
 /// The installed servers that speak TLS; a record for each case, without an error.
 #[test]
 fn tls_is_measured() {
-    let scenarios = ["tls-hello", "tls-handshake", "tls-file"];
+    let scenarios = ["tls-hello", "tls-handshake", "tls-file", "tls-proxied"];
     let Ok(schedule) = plan(with(&scenarios, &["nginx", "haproxy", "caddy", "h2o"])) else {
         eprintln!("skipped: no server that speaks TLS is installed");
         return;
     };
     drop(schedule);
     let data = run(with(&scenarios, &["nginx", "haproxy", "caddy", "h2o"]));
-    for case in ["tls-hello", "tls-handshake-full", "tls-handshake-resumed", "tls-file"] {
+    let cases =
+        ["tls-hello", "tls-handshake-full", "tls-handshake-resumed", "tls-file", "tls-proxied"];
+    for case in cases {
         for record in data.of_scenario(case) {
             assert_eq!((record.errors, record.rounds.len()), (0, 2), "{record:?} {:?}", data.notes);
             assert!(record.requests_per_second > 0.0, "{record:?}");
@@ -98,14 +100,14 @@ fn tls_is_measured() {
 /// The installed servers that speak HTTP/2; a record for each case, without an error.
 #[test]
 fn http2_is_measured() {
-    let scenarios = ["h2-hello", "h2-proxied"];
+    let scenarios = ["h2-hello", "h2-proxied", "grpc-unary"];
     let Ok(schedule) = plan(with(&scenarios, &["nginx", "haproxy", "caddy", "h2o"])) else {
         eprintln!("skipped: no server that speaks HTTP/2 is installed");
         return;
     };
     drop(schedule);
     let data = run(with(&scenarios, &["nginx", "haproxy", "caddy", "h2o"]));
-    for case in ["h2-hello-10", "h2-hello-100", "h2-proxied"] {
+    for case in ["h2-hello-10", "h2-hello-100", "h2-proxied", "grpc-unary"] {
         for record in data.of_scenario(case) {
             assert_eq!((record.errors, record.rounds.len()), (0, 2), "{record:?} {:?}", data.notes);
             assert!(record.requests_per_second > 0.0, "{record:?}");

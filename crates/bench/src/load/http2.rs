@@ -1,17 +1,23 @@
 //! HTTP/2 by prior knowledge: streams of one connection, each with the same request.
 //!
-//! Owns the requests and their checks; frames, HPACK and flow control are those of `wire`. Promises
+//! Owns the requests, which are GET or gRPC calls, and their checks; frames, HPACK and flow control are those of `wire`. Promises
 //! the checks of HTTP/1.1 for each response. Its windows are so large that they hold nothing back,
 //! as those of h2load.
 
 use bytes::Bytes;
 use wire::Method;
-use wire::h2::{Config, Connection, Event, Output, RequestLine, StreamKey, Unavailable};
+use wire::h2::{Config, Connection, Event, Field, Output, RequestLine, StreamKey, Unavailable};
 
 use super::http::{self, FeedResult, has_fields};
 use super::{BODY_COMPARED_ONE_IN, Kind};
 
 const WINDOW: u32 = 1 << 30;
+/// The fields of a gRPC call (PROTOCOL-HTTP2.md).
+const CALL_FIELDS: [Field<'_>; 2] =
+    [GRPC_TYPE, Field { known: None, name: b"te", value: b"trailers" }];
+/// The content type of both directions.
+pub(crate) const GRPC_TYPE: Field<'_> =
+    Field { known: None, name: b"content-type", value: b"application/grpc" };
 
 /// The request, and the expectations of every response.
 #[derive(Debug)]
@@ -19,6 +25,10 @@ pub(super) struct Rules {
     pub(super) http: http::Rules,
     pub(super) authority: Vec<u8>,
     pub(super) path: Vec<u8>,
+    /// As in [`super::Traffic::Http2`].
+    pub(super) call: Option<Bytes>,
+    /// The trailers of a correct response.
+    pub(super) trailers: Vec<(String, String)>,
     /// Requests outstanding on a connection, if the server allows so many.
     pub(super) streams: u32,
     /// Compare every body.
@@ -51,14 +61,30 @@ struct Awaited {
     since_ns: u64,
     body_bytes: u64,
     compared: bool,
+    /// Those that are expected.
+    has_trailers: bool,
     wrong: Option<Kind>,
 }
 
 /// Frames, and how many bytes of them are sent.
 #[derive(Debug, Default)]
-struct Unsent {
+pub(crate) struct Unsent {
     bytes: Vec<u8>,
     sent: usize,
+}
+
+impl Unsent {
+    pub(crate) fn rest(&self) -> &[u8] {
+        &self.bytes[self.sent..]
+    }
+
+    fn sent(&mut self, count: usize) {
+        self.sent += count;
+        if self.sent == self.bytes.len() {
+            self.bytes.clear();
+            self.sent = 0;
+        }
+    }
 }
 
 impl Output<Bytes> for Unsent {
@@ -90,24 +116,38 @@ impl Default for Streams {
 impl Streams {
     /// Sends requests until as many are outstanding as there may be.
     pub(super) fn fill(&mut self, rules: &Rules, since_ns: u64) {
+        let (method, fields): (_, &[_]) = match rules.call {
+            Some(_) => (Method::Post, &CALL_FIELDS),
+            None => (Method::Get, &[]),
+        };
         let line = RequestLine {
-            method: &Method::Get,
+            method: &method,
             secure: false,
             authority: &rules.authority,
             path: &rules.path,
             protocol: None,
         };
         while !self.closing && self.open < rules.streams as usize {
-            match self.connection.request(line, [], true) {
+            let fields = fields.iter().copied();
+            match self.connection.request(line, fields, rules.call.is_none()) {
                 Ok(key) => {
+                    if let Some(content) = &rules.call {
+                        // Fails only on a stream that has ended, and this one has just begun.
+                        let _ = self.connection.send_data(key, content.clone(), true);
+                    }
                     let compared = rules.verify || self.asked.is_multiple_of(BODY_COMPARED_ONE_IN);
                     self.asked = self.asked.wrapping_add(1);
                     let slot = key.slot as usize;
                     if self.awaited.len() <= slot {
                         self.awaited.resize_with(slot + 1, || None);
                     }
-                    self.awaited[slot] =
-                        Some(Awaited { since_ns, body_bytes: 0, compared, wrong: None });
+                    self.awaited[slot] = Some(Awaited {
+                        since_ns,
+                        body_bytes: 0,
+                        compared,
+                        has_trailers: false,
+                        wrong: None,
+                    });
                     self.open += 1;
                 }
                 Err(Unavailable::Busy) => break,
@@ -119,15 +159,11 @@ impl Streams {
 
     /// What is to be sent.
     pub(super) fn unsent(&self) -> &[u8] {
-        &self.out.bytes[self.out.sent..]
+        self.out.rest()
     }
 
     pub(super) fn sent(&mut self, count: usize) {
-        self.out.sent += count;
-        if self.out.sent == self.out.bytes.len() {
-            self.out.bytes.clear();
-            self.out.sent = 0;
-        }
+        self.out.sent(count);
     }
 
     /// The responses that ended with what was fed last.
@@ -195,7 +231,12 @@ impl Streams {
                 awaited.body_bytes += data.len() as u64;
                 self.finish_if(rules, stream, ends);
             }
-            Event::Trailers { stream } => self.finish_if(rules, stream, true),
+            Event::Trailers { stream } => {
+                let fields = &self.connection.fields().text;
+                let Some(awaited) = awaited(&mut self.awaited, stream) else { return };
+                awaited.has_trailers = has_fields(fields, &rules.trailers);
+                self.finish_if(rules, stream, true);
+            }
             // It had no effect: the server may refuse requests when it closes.
             Event::Reset { stream, unprocessed: true, .. } => self.end(stream, None),
             Event::Reset { stream, .. } => self.end(stream, Some(Kind::Read)),
@@ -212,6 +253,9 @@ impl Streams {
         let Some(awaited) = awaited(&mut self.awaited, stream).filter(|_| ends) else { return };
         if rules.http.length.is_some_and(|length| length != awaited.body_bytes) {
             awaited.wrong.get_or_insert(Kind::Length);
+        }
+        if !awaited.has_trailers && !rules.trailers.is_empty() {
+            awaited.wrong.get_or_insert(Kind::Header);
         }
         let finished = Finished { since_ns: awaited.since_ns, wrong: awaited.wrong };
         self.finished.push(finished);

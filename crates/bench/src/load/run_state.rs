@@ -44,11 +44,13 @@ impl<'a> RunState<'a> {
                 let rules = Rules::Http(http::Rules::new(request, expect));
                 (rules, request.clone(), 1, *keep_alive)
             }
-            Traffic::Http2 { authority, path, streams, expect } => {
+            Traffic::Http2 { authority, path, call, streams, expect } => {
                 let rules = Rules::Http2(http2::Rules {
                     http: http::Rules::new(&[], expect),
                     authority: authority.clone().into_bytes(),
                     path: path.clone().into_bytes(),
+                    call: call.clone(),
+                    trailers: expect.trailers.clone(),
                     streams: *streams,
                     verify: plan.verify,
                 });

@@ -25,7 +25,8 @@ fn says(bytes: &'static [u8]) -> Scripted {
 }
 
 fn pong() -> Expect {
-    Expect { status: 200, length: Some(4), body: Some(Arc::from(&b"pong"[..])), headers: vec![] }
+    let body = Some(Arc::from(&b"pong"[..]));
+    Expect { status: 200, length: Some(4), body, ..Expect::default() }
 }
 
 pub(super) fn target(address: &Address) -> Target {

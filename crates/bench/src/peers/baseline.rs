@@ -21,6 +21,7 @@ fn setup(site: &Site) -> Option<Setup> {
         }
         Role::Hello
         | Role::Gateway { .. }
+        | Role::GrpcGateway { .. }
         | Role::Ping
         | Role::Json { .. }
         | Role::Files { .. }

@@ -11,7 +11,7 @@ pub(super) const PEER: Peer = Peer {
     program: Program::Installed {
         names: &["caddy"],
         version: "version",
-        how: "apt-get install caddy",
+        how: "go install github.com/caddyserver/caddy/v2/cmd/caddy@v2.11.9",
     },
     start_seconds: 0.5,
     setup,
@@ -26,7 +26,8 @@ fn setup(site: &Site) -> Option<Setup> {
              header {HELLO_PATH} Content-Type text/plain\n  \
              respond {HELLO_PATH} \"{HELLO_BODY}\"\n"
         ),
-        Role::Gateway { backend, keep } => gateway(*backend, *keep),
+        Role::Gateway { backend, keep } => gateway(*backend, "1.1", *keep),
+        Role::GrpcGateway { backend } => gateway(*backend, "h2c", true),
         Role::Guarded { .. }
         | Role::LuaHello
         | Role::Cached { .. }
@@ -98,7 +99,7 @@ fn protocol(site: &Site) -> (&'static str, &'static str, String) {
     }
 }
 
-fn gateway(backend: std::net::SocketAddr, keep: bool) -> String {
+fn gateway(backend: std::net::SocketAddr, version: &str, keep: bool) -> String {
     let pool = if keep {
         "keepalive 1h\n      keepalive_idle_conns 1024\n      keepalive_idle_conns_per_host 1024"
     } else {
@@ -107,6 +108,6 @@ fn gateway(backend: std::net::SocketAddr, keep: bool) -> String {
     format!(
         "  # https://caddyserver.com/docs/caddyfile/directives/reverse_proxy#the-http-transport\n  \
          reverse_proxy {backend} {{\n    transport http {{\n      \
-         versions 1.1\n      compression off\n      {pool}\n    }}\n  }}\n"
+         versions {version}\n      compression off\n      {pool}\n    }}\n  }}\n"
     )
 }

@@ -20,9 +20,11 @@ fn setup(site: &Site) -> Option<Setup> {
     let Site { address, workers, revision, .. } = site;
     let (rules, backend) = match &site.role {
         Role::Hello => (hello(), String::new()),
-        Role::Gateway { backend, keep } => gateway(*backend, *keep),
+        Role::Gateway { backend, keep } => gateway(*backend, *keep, ""),
+        // 5.2 proto
+        Role::GrpcGateway { backend } => gateway(*backend, true, " proto h2"),
         Role::Guarded { backend } => {
-            let (rules, backend) = gateway(*backend, true);
+            let (rules, backend) = gateway(*backend, true, "");
             (guard() + &rules, backend)
         }
         Role::LuaHello
@@ -94,12 +96,13 @@ fn guard() -> String {
     )
 }
 
-fn gateway(backend: std::net::SocketAddr, keep: bool) -> (String, String) {
+fn gateway(backend: std::net::SocketAddr, keep: bool, protocol: &str) -> (String, String) {
     let reuse = if keep { "always" } else { "never" };
     (
         "  default_backend backend\n".to_owned(),
         format!(
-            "backend backend\n  http-reuse {reuse}  # 4.2 http-reuse\n  server backend {backend}\n"
+            "backend backend\n  http-reuse {reuse}  # 4.2 http-reuse\n  \
+             server backend {backend}{protocol}  # 4.2 server, 5.2\n"
         ),
     )
 }

@@ -23,6 +23,7 @@ fn setup(site: &Site) -> Option<Setup> {
     let (upstream, location) = match &site.role {
         Role::Hello => (String::new(), hello()),
         Role::Gateway { backend, keep } => gateway(&backend.to_string(), *keep, ""),
+        Role::GrpcGateway { backend } => grpc_gateway(*backend),
         Role::Guarded { backend } => {
             let (upstream, location) = gateway(&backend.to_string(), true, &guard());
             (guard_zones() + &upstream, location)
@@ -135,14 +136,28 @@ fn routes(count: usize) -> String {
     text
 }
 
-/// In front of an address as nginx writes it.
-pub(super) fn gateway(backend: &str, keep: bool, guard: &str) -> (String, String) {
-    let pool = format!(
+/// Idle connections to a backend, as many as that.
+fn pool(connections: u32) -> String {
+    format!(
         "    # https://nginx.org/en/docs/http/ngx_http_upstream_module.html#keepalive\n    \
-         keepalive 1024;\n    \
+         keepalive {connections};\n    \
          keepalive_requests {MANY};\n    \
          keepalive_timeout 1h;\n"
-    );
+    )
+}
+
+/// Each call in progress has a connection of its own to the backend, so there are more of them.
+fn grpc_gateway(backend: std::net::SocketAddr) -> (String, String) {
+    let pool = pool(CONNECTIONS_MAX / 2);
+    let upstream = format!("  upstream backend {{\n    server {backend};\n{pool}  }}\n");
+    let location = "    # https://nginx.org/en/docs/http/ngx_http_grpc_module.html#grpc_pass\n    \
+         location / { grpc_pass grpc://backend; }\n";
+    (upstream, location.to_owned())
+}
+
+/// In front of an address as nginx writes it.
+pub(super) fn gateway(backend: &str, keep: bool, guard: &str) -> (String, String) {
+    let pool = pool(1024);
     // The same page: "For HTTP, … the "Connection" header field should be cleared".
     let kept = "proxy_http_version 1.1; proxy_set_header Connection \"\"; ";
     let (pool, kept) = if keep { (pool.as_str(), kept) } else { ("", "") };

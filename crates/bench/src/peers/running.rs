@@ -8,7 +8,7 @@ use super::process::{Line, Process, ProcessPlacement};
 use super::{Behind, Finder, FoundPeer, Peer, Protocol, Reload, Role, Setup, Site};
 use crate::cores::Cores;
 use crate::cpu::{Group, Tree};
-use crate::floor::Behaviour;
+use crate::floor::Floor;
 use std::fs;
 use std::io;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -265,22 +265,9 @@ pub struct Backend {
 }
 
 impl Backend {
-    pub fn start(
-        finder: &Finder,
-        behaviour: Behaviour,
-        context: &RunContext<'_>,
-    ) -> Result<Self, String> {
+    pub fn start(finder: &Finder, floor: Floor, context: &RunContext<'_>) -> Result<Self, String> {
         let address = free_address().map_err(|why| format!("no free port: {why}"))?;
-        let Behaviour { body_bytes, delay, keep, content } = behaviour;
-        let arguments = [
-            "backend".to_owned(),
-            address.to_string(),
-            body_bytes.to_string(),
-            delay.as_millis().to_string(),
-            if keep { "keep" } else { "close" }.to_owned(),
-            content.word().to_owned(),
-        ];
-        let words = finder.floor.iter().cloned().chain(arguments).collect();
+        let words = finder.floor.iter().cloned().chain(floor.arguments(address)).collect();
         let line = Line { words, environment: Vec::new() };
         let log = context.directory.join(format!("backend-{}.log", address.port()));
         let mut process = Process::start(&line, &context.directory, &log)

@@ -26,7 +26,9 @@ pub(super) fn setup(site: &Site) -> Option<Setup> {
     };
     let mut routes = match &site.role {
         Role::Hello => route(HELLO_PATH, &respond),
-        Role::Gateway { .. } => route("/{*rest}", "{ upstream: backend }"),
+        Role::Gateway { .. } | Role::GrpcGateway { .. } => {
+            route("/{*rest}", "{ upstream: backend }")
+        }
         Role::Guarded { .. } => {
             route("/{*rest}", &format!("{{ upstream: backend }}, filters: {}", filters()))
         }
@@ -90,6 +92,9 @@ fn upstreams(role: &Role) -> String {
         Role::Gateway { backend, keep: false } => format!(
             "upstreams:\n  backend: {{ servers: [\"{backend}\"], keepalive: {{ max_idle: 0 }} }}\n"
         ),
+        Role::GrpcGateway { backend } => {
+            format!("upstreams: {{ backend: {{ servers: [\"h2c://{backend}\"] }} }}\n")
+        }
         _ => String::new(),
     }
 }

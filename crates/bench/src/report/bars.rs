@@ -87,6 +87,8 @@ pub(crate) const BARS: &[Bar] = &[
     app("h2-hello-100", "caddy", 0.30, Figure::Cpu),
     bar("h2-proxied", "nginx", 0.75, 0.60),
     app("h2-proxied", "caddy", 0.30, Figure::Cpu),
+    bar("grpc-unary", "nginx", 0.50, 0.40),
+    app("grpc-unary", "caddy", 0.30, Figure::Cpu),
     bar("filters", BASELINE, 1.05, 1.02),
     bar("routes", BASELINE, 1.05, 1.0),
     bar("cache-gzip", "varnish", 0.35, 0.25),

@@ -295,7 +295,8 @@ impl Execution<'_> {
             }
             let name = server.running.peer.name;
             self.say(&format!("{} · {name} · {connections} · system calls", step.case.name));
-            let plan = LoadPlan { duration: system_calls::ROUND, ..self.plan(connections, false) };
+            let (duration, timeout) = (system_calls::ROUND, step.case.timeout());
+            let plan = LoadPlan { duration, timeout, ..self.plan(connections, false) };
             let target = fixture.target(server.running.address);
             let (directory, until) = (&self.context.directory, self.context.deadline);
             match system_calls::per_request(&target, &plan, &server.tree, directory, until) {
@@ -320,7 +321,7 @@ impl Execution<'_> {
         others: &[u32],
     ) {
         let target = fixture.target(server.running.address);
-        let plan = self.plan(connections, warm);
+        let plan = LoadPlan { timeout: step.case.timeout(), ..self.plan(connections, warm) };
         let (tool, tree) = (self.schedule.options.tool, &server.tree);
         let measured = if step.case.kind == Kind::Reload && !warm {
             let running = &mut server.running;

@@ -68,7 +68,7 @@ impl ResolvedTarget {
             status: answer.status,
             length: Some(answer.body.len() as u64),
             body: Some(Arc::from(answer.body.as_slice())),
-            headers: Vec::new(),
+            ..Expect::default()
         };
         let traffic = Traffic::Http { request, expect, keep_alive: true };
         Ok(Target { address: Address::Tcp(self.address), tls: None, traffic })

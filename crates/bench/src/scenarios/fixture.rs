@@ -2,14 +2,15 @@
 
 use super::probe::{WAIT, probe, probe_pings, request_with};
 use super::{Case, Serve, cache, certificate, compressed, websocket};
-use crate::floor::{self, Behaviour, Content};
+use crate::floor::{self, Behaviour, Content, Floor};
 use crate::load::{
     Address, Command, Expect, Handshakes, SERVER_NAME, Target, Tls, Traffic, check, greeting, pings,
 };
 use crate::peers::{
-    App, Backend, CacheRequest, DOCUMENT_PATH, Finder, HELLO_BODY, HELLO_PATH, ITEM, ITEM_PATH,
-    KEY, KEY_FIELD, Protocol, ROUTED_PATH, Role, RunContext,
+    App, Backend, CALL_PATH, CacheRequest, DOCUMENT_PATH, Finder, HELLO_BODY, HELLO_PATH, ITEM,
+    ITEM_PATH, KEY, KEY_FIELD, Protocol, ROUTED_PATH, Role, RunContext,
 };
+use bytes::Bytes;
 use std::fs;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -51,6 +52,10 @@ enum CaseRequest {
         path: String,
         body: Arc<[u8]>,
     },
+    /// A gRPC call with a message of that many bytes; the same is sent back.
+    Call {
+        message_bytes: usize,
+    },
     Ping {
         command: Command,
         pipeline: u32,
@@ -72,16 +77,16 @@ impl Fixture {
             let (body_bytes, content) = (DOCUMENT_BYTES, Content::Text);
             Behaviour { body_bytes, delay, keep, content }
         };
-        let behaviour = match serve {
-            Serve::Gateway { delay, keep } => Some(behaviour(delay, keep)),
-            Serve::Guarded => Some(behaviour(Duration::ZERO, true)),
-            _ => serve.listed_bytes().map(|bytes| Behaviour {
-                body_bytes: bytes,
-                content: Content::Listing,
-                ..behaviour(Duration::ZERO, true)
+        let backend = match serve {
+            Serve::Gateway { delay, keep } => Some(Floor::Backend(behaviour(delay, keep))),
+            Serve::Guarded => Some(Floor::Backend(behaviour(Duration::ZERO, true))),
+            Serve::Grpc { message_bytes } => Some(Floor::Grpc { message_bytes }),
+            _ => serve.listed_bytes().map(|bytes| {
+                let (body_bytes, content) = (bytes, Content::Listing);
+                Floor::Backend(Behaviour { body_bytes, content, ..behaviour(Duration::ZERO, true) })
             }),
         };
-        let backend = behaviour.map(|it| Backend::start(finder, it, context)).transpose()?;
+        let backend = backend.map(|it| Backend::start(finder, it, context)).transpose()?;
         let root = context.directory.join("files");
         let written = match (serve, serve.listed_bytes()) {
             (Serve::File { name, bytes }, _) => {
@@ -123,16 +128,25 @@ impl Fixture {
                     status: 200,
                     length: Some(body.len() as u64),
                     body: Some(Arc::clone(body)),
-                    headers: Vec::new(),
+                    ..Expect::default()
                 };
-                if let (Protocol::Http2 { streams }, CaseRequest::Get { path, .. }) =
-                    (self.protocol, &self.ask)
-                {
-                    let (authority, path) = (address.to_string(), path.clone());
-                    let traffic = Traffic::Http2 { authority, path, streams, expect };
-                    return Target { address: Address::Tcp(address), tls: None, traffic };
+                match (self.protocol, &self.ask) {
+                    (Protocol::Http2 { .. }, CaseRequest::Get { path, .. }) => {
+                        self.streams(address, path, None, expect)
+                    }
+                    _ => Traffic::Http { request: self.request(address), expect, keep_alive },
                 }
-                Traffic::Http { request: self.request(address), expect, keep_alive }
+            }
+            CaseRequest::Call { message_bytes } => {
+                let content = floor::message(*message_bytes);
+                let expect = Expect {
+                    status: 200,
+                    length: Some(content.len() as u64),
+                    body: Some(Arc::from(&content[..])),
+                    trailers: vec![("grpc-status".to_owned(), "0".to_owned())],
+                    ..Expect::default()
+                };
+                self.streams(address, CALL_PATH, Some(content), expect)
             }
             CaseRequest::Ping { command, pipeline } => {
                 Traffic::Resp { command: *command, pipeline: *pipeline }
@@ -142,6 +156,22 @@ impl Fixture {
             }
         };
         Target { address: Address::Tcp(address), tls: self.tls.clone(), traffic }
+    }
+
+    /// The traffic of a case over HTTP/2.
+    fn streams(
+        &self,
+        address: SocketAddr,
+        path: &str,
+        call: Option<Bytes>,
+        expect: Expect,
+    ) -> Traffic {
+        let streams = match self.protocol {
+            Protocol::Http2 { streams } => streams,
+            Protocol::Http1 | Protocol::Https { .. } => 1,
+        };
+        let (authority, path) = (address.to_string(), path.to_owned());
+        Traffic::Http2 { authority, path, call, streams, expect }
     }
 
     /// True if each request has a connection of its own, because handshakes are measured.
@@ -165,6 +195,7 @@ impl Fixture {
                 [head.as_bytes(), body].concat()
             }
             CaseRequest::Ping { command, pipeline } => pings(*command, *pipeline),
+            CaseRequest::Call { .. } => Vec::new(),
             CaseRequest::WebSocket { .. } => greeting(address, HELLO_PATH),
         }
     }
@@ -178,6 +209,7 @@ impl Fixture {
         let (body, coded, warms) = match &self.ask {
             CaseRequest::Get { body, coded, warms, .. } => (body, *coded, *warms),
             CaseRequest::Post { body, .. } => (body, false, false),
+            CaseRequest::Call { .. } => return check(&self.target(address), deadline),
             CaseRequest::WebSocket { text } => {
                 return websocket::probe(address, &request, text, deadline);
             }
@@ -247,6 +279,7 @@ impl CaseRequest {
             Serve::Cached { bytes, asked } => stored(bytes, asked),
             Serve::AppCached => stored(cache::SMALL, CacheRequest::Small),
             Serve::File { name, bytes } => get(&format!("/{name}"), floor::body(bytes)),
+            Serve::Grpc { message_bytes } => Self::Call { message_bytes },
             Serve::Ping { command, pipeline } => Self::Ping { command, pipeline },
             Serve::Json { .. } | Serve::AppLoop => return None,
         })

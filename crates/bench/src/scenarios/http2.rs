@@ -1,4 +1,4 @@
-//! HTTP/2 by prior knowledge: hello with few and with many streams of a connection, and a gateway.
+//! HTTP/2 by prior knowledge: hello with few and with many streams of a connection, and gateways.
 
 use super::{Case, Kind, Scenario, Serve};
 use crate::peers::Protocol;
@@ -33,6 +33,19 @@ pub(super) const PROXIED: Scenario = Scenario {
          connection.",
         Serve::Gateway { delay: Duration::ZERO, keep: true },
         10,
+    )],
+    by_default: false,
+};
+
+pub(super) const GRPC: Scenario = Scenario {
+    name: "grpc-unary",
+    about: "gRPC calls through a gateway, 100 streams of each connection",
+    cases: &[case(
+        "grpc-unary",
+        "Unary gRPC call through a gateway, 128 bytes there and back, HTTP/2 without TLS on both \
+         sides, 100 streams of each connection.",
+        Serve::Grpc { message_bytes: 128 },
+        100,
     )],
     by_default: false,
 };

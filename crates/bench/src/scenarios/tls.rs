@@ -1,9 +1,10 @@
-//! TLS 1.3: requests on open connections, handshakes, and a file. Every server has the same
+//! TLS 1.3: requests on open connections, handshakes, a file, and a gateway. Every server has the same
 //! certificate (ECDSA P-256), key exchange (X25519) and cipher suite (AES-128-GCM).
 
 use super::{Case, Kind, Scenario, Serve, files};
 use crate::load::Handshakes;
 use crate::peers::Protocol;
+use std::time::Duration;
 
 const KEPT: Protocol = Protocol::Https { handshakes: None };
 
@@ -40,6 +41,18 @@ pub(super) const HANDSHAKE: Scenario = Scenario {
             Protocol::Https { handshakes: Some(Handshakes::Resumed) },
         ),
     ],
+    by_default: false,
+};
+
+pub(super) const PROXIED: Scenario = Scenario {
+    name: "tls-proxied",
+    about: "2 KiB from a backend to a client of TLS 1.3",
+    cases: &[case(
+        "tls-proxied",
+        "GET of 2 KiB from one backend without TLS, over TLS 1.3, kept alive on both sides.",
+        Serve::Gateway { delay: Duration::ZERO, keep: true },
+        KEPT,
+    )],
     by_default: false,
 };
 

@@ -10,7 +10,7 @@ fn rules(expect: &Expect) -> Rules {
 
 fn pong() -> Expect {
     let body: Arc<[u8]> = Arc::from(&b"pong"[..]);
-    Expect { status: 200, length: Some(4), body: Some(body), headers: Vec::new() }
+    Expect { status: 200, length: Some(4), body: Some(body), ..Expect::default() }
 }
 
 fn any() -> Expect {

@@ -1,70 +1,78 @@
 //! HTTP/2 against a server of `wire`: what is counted, and what is an error.
 
 use super::{consistent, plan, pong};
-use crate::load::{Address, Expect, LoadOutcome, LoadPlan, Mode, Target, Traffic, check, run};
+use crate::load::{
+    Address, Expect, LoadOutcome, LoadPlan, Mode, Target, Traffic, Unsent, check, run,
+};
 use bytes::Bytes;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
-use wire::h2::{Config, Connection, Event, Output};
+use wire::h2::{Config, Connection, Event, Field};
 
 const WAIT: Duration = Duration::from_secs(20);
 const STREAMS: u32 = 5;
+const CALL: &[u8] = b"\0\0\0\0\x03abc";
 
-#[derive(Default)]
-struct Sent(Vec<u8>);
-
-impl Output<Bytes> for Sent {
-    fn frames(&mut self, bytes: &mut Vec<u8>) {
-        self.0.append(bytes);
-    }
-
-    fn payload(&mut self, payload: Bytes) {
-        self.0.extend_from_slice(&payload);
-    }
+/// Responds `pong`; each request with such a number tells its client to leave.
+fn server(leaves_at: Option<usize>) -> Address {
+    let requests = AtomicUsize::new(0);
+    accepting(move |connection, event| {
+        let Event::Request { stream, .. } = event else { return Some(()) };
+        connection.respond(stream, 200, [], false).ok()?;
+        connection.send_data(stream, Bytes::from_static(b"pong"), true).ok()?;
+        let number = requests.fetch_add(1, Ordering::Relaxed) + 1;
+        if leaves_at.is_some_and(|count| number.is_multiple_of(count)) {
+            connection.close_to_new_streams();
+        }
+        Some(())
+    })
 }
 
-/// Responds `pong`; the client is told to leave after so many requests of a connection. Its threads
-/// end with the test.
-fn server(leaves_after: Option<usize>) -> Address {
+/// A server that handles events; `None` ends the connection. Its threads end with the test.
+fn accepting(
+    handle: impl Fn(&mut Connection<Bytes>, Event) -> Option<()> + Send + Sync + 'static,
+) -> Address {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = Address::Tcp(listener.local_addr().unwrap());
+    let handle = Arc::new(handle);
     thread::spawn(move || {
         for socket in listener.incoming().flatten() {
-            thread::spawn(move || serve(socket, leaves_after));
+            let handle = Arc::clone(&handle);
+            thread::spawn(move || serve(socket, &*handle));
         }
     });
     address
 }
 
-fn serve(mut socket: TcpStream, leaves_after: Option<usize>) -> Option<()> {
+fn serve(
+    mut socket: TcpStream,
+    handle: &impl Fn(&mut Connection<Bytes>, Event) -> Option<()>,
+) -> Option<()> {
     let mut connection = Connection::server(Config::default());
-    let (mut buffer, mut requests) = ([0; 4096], 0);
+    let mut buffer = [0; 4096];
     loop {
-        let mut sent = Sent::default();
-        connection.write(&mut sent, usize::MAX);
-        socket.write_all(&sent.0).ok()?;
+        let mut out = Unsent::default();
+        connection.write(&mut out, usize::MAX);
+        socket.write_all(out.rest()).ok()?;
         if connection.is_finished() {
             return Some(());
         }
         let count = socket.read(&mut buffer).ok().filter(|count| *count > 0)?;
         connection.receive(Bytes::copy_from_slice(&buffer[..count]));
         while let Some(event) = connection.poll_event().ok()? {
-            let Event::Request { stream, .. } = event else { continue };
-            connection.respond(stream, 200, [], false).ok()?;
-            connection.send_data(stream, Bytes::from_static(b"pong"), true).ok()?;
-            requests += 1;
-            if Some(requests) == leaves_after {
-                connection.close_to_new_streams();
-            }
+            handle(&mut connection, event)?;
         }
     }
 }
 
 fn target(address: &Address, expect: Expect) -> Target {
     let (authority, path) = ("localhost".to_owned(), "/".to_owned());
-    let traffic = Traffic::Http2 { authority, path, streams: STREAMS, expect };
+    let call = None;
+    let traffic = Traffic::Http2 { authority, path, call, streams: STREAMS, expect };
     Target { address: address.clone(), tls: None, traffic }
 }
 
@@ -106,6 +114,38 @@ fn wrong_responses_are_errors() {
     assert_eq!(why, "does not answer rightly: wrong body");
 }
 
+/// Its response has an empty message and this status, in trailers unless it is only a status.
+fn grpc_server(status: &'static [u8], only_status: bool) -> Address {
+    accepting(move |connection, event| {
+        let Event::Data { stream, data, ends: true } = event else { return Some(()) };
+        assert_eq!(&data[..], CALL);
+        let status = Field { known: None, name: b"grpc-status", value: status };
+        if only_status {
+            return connection.respond(stream, 200, [status], true).ok();
+        }
+        connection.respond(stream, 200, [], false).ok()?;
+        connection.send_data(stream, Bytes::from_static(&[0; 5]), false).ok()?;
+        connection.send_trailers(stream, [status]).ok()
+    })
+}
+
+#[test]
+fn calls_are_right_with_the_expected_trailers_only() {
+    let called = |address: Address| {
+        let trailers = vec![("grpc-status".to_owned(), "0".to_owned())];
+        let expect = Expect { status: 200, trailers, ..Expect::default() };
+        let mut target = target(&address, expect);
+        let Traffic::Http2 { call, .. } = &mut target.traffic else { unreachable!() };
+        *call = Some(Bytes::from_static(CALL));
+        consistent(run(&target, &plan()).unwrap())
+    };
+    let right = called(grpc_server(b"0", false));
+    assert!(right.errors.total() == 0 && right.requests > u64::from(STREAMS), "{right:?}");
+    for wrong in [called(grpc_server(b"2", false)), called(grpc_server(b"0", true))] {
+        assert!(wrong.requests == 0 && wrong.errors.header > 0, "{wrong:?}");
+    }
+}
+
 #[test]
 fn what_is_no_http2_is_a_framing_error() {
     let outcome = load(&super::says(b"HTTP/1.1 400 Bad Request\r\n\r\n").address, pong());
@@ -115,13 +155,9 @@ fn what_is_no_http2_is_a_framing_error() {
 #[test]
 fn streams_have_their_limits() {
     let refused = |streams: u32, mode: Mode| {
-        let Traffic::Http2 { authority, path, expect, .. } =
-            target(&Address::Unix("/nowhere".into()), pong()).traffic
-        else {
-            unreachable!()
-        };
-        let traffic = Traffic::Http2 { authority, path, streams, expect };
-        let target = Target { address: Address::Unix("/nowhere".into()), tls: None, traffic };
+        let mut target = target(&Address::Unix("/nowhere".into()), pong());
+        let Traffic::Http2 { streams: wanted, .. } = &mut target.traffic else { unreachable!() };
+        *wanted = streams;
         run(&target, &LoadPlan { mode, ..plan() }).unwrap_err().to_string()
     };
     assert_eq!(refused(0, Mode::Closed), "a connection has 1 to 1024 streams");

@@ -1,0 +1,124 @@
+//! The backend of gRPC gateways: responds to every call with the same message and status 0.
+//!
+//! Part of the load. Promises a response once the call has arrived as a whole, with trailers; takes
+//! as many streams of a connection as clients use. Never looks at a message, and drops a client
+//! that sends more than it reads.
+
+use super::backend::body;
+use crate::epoll::{Epoll, Event as Ready};
+use crate::load::{GRPC_TYPE, STREAMS_MAX, Unsent};
+use bytes::{BufMut, Bytes, BytesMut};
+use std::io::{self, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
+use wire::grpc;
+use wire::h2::{Config, Connection, Event, Field, StreamKey};
+
+const READ_BYTES: usize = 64 * 1024;
+
+struct Client {
+    stream: TcpStream,
+    connection: Connection<Bytes>,
+}
+
+/// The content of a call or its response: one message of that many bytes, with its prefix.
+pub fn message(bytes: usize) -> Bytes {
+    let mut content = BytesMut::with_capacity(grpc::PREFIX_BYTES + bytes);
+    content.put_slice(&grpc::prefix(0, bytes as u32));
+    content.put_slice(&body(bytes));
+    content.freeze()
+}
+
+/// Serves until the process ends.
+pub(super) fn serve(listener: &TcpListener, message_bytes: usize) -> io::Result<()> {
+    listener.set_nonblocking(true)?;
+    let response = message(message_bytes);
+    let mut buffer = vec![0; READ_BYTES];
+    let mut clients: Vec<Option<Client>> = Vec::new();
+    let mut epoll = Epoll::new()?;
+    epoll.add(listener)?;
+    loop {
+        for index in 0..epoll.wait()? {
+            let event = epoll.event(index);
+            if event.fd == listener.as_raw_fd() {
+                accept(listener, &epoll, &mut clients)?;
+            } else if let Some(slot) = clients.get_mut(event.fd as usize)
+                && let Some(client) = slot
+                && client.take(event, &mut buffer, &response).is_err()
+            {
+                *slot = None;
+            }
+        }
+    }
+}
+
+fn accept(
+    listener: &TcpListener,
+    epoll: &Epoll,
+    clients: &mut Vec<Option<Client>>,
+) -> io::Result<()> {
+    loop {
+        let stream = match listener.accept() {
+            Ok((stream, _)) => stream,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        stream.set_nonblocking(true)?;
+        stream.set_nodelay(true)?;
+        epoll.add(&stream)?;
+        let slot = stream.as_raw_fd() as usize;
+        if clients.len() <= slot {
+            clients.resize_with(slot + 1, || None);
+        }
+        let config = Config { max_streams: STREAMS_MAX, ..Config::default() };
+        clients[slot] = Some(Client { stream, connection: Connection::server(config) });
+    }
+}
+
+impl Client {
+    /// Responds to the calls that can be read now.
+    fn take(&mut self, ready: Ready, buffer: &mut [u8], response: &Bytes) -> io::Result<()> {
+        loop {
+            let count = match self.stream.read(buffer) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(count) => count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error),
+            };
+            self.connection.receive(Bytes::copy_from_slice(&buffer[..count]));
+            let invalid = |_| io::Error::from(io::ErrorKind::InvalidData);
+            while let Some(event) = self.connection.poll_event().map_err(invalid)? {
+                if let Event::Data { stream, data, ends } = event {
+                    self.connection.release(stream, data.len());
+                    if ends {
+                        self.respond(stream, response);
+                    }
+                }
+            }
+            self.send()?;
+            if count < buffer.len() && !ready.ended {
+                return Ok(());
+            }
+        }
+    }
+
+    /// A stream that its client has reset gets nothing.
+    fn respond(&mut self, stream: StreamKey, response: &Bytes) {
+        let connection = &mut self.connection;
+        let _ = connection
+            .respond(stream, 200, [GRPC_TYPE], false)
+            .and_then(|()| connection.send_data(stream, response.clone(), false));
+    }
+
+    /// Sends what the windows allow, and the trailers of the responses whose message is sent.
+    fn send(&mut self) -> io::Result<()> {
+        let status = Field { known: None, name: grpc::STATUS.as_bytes(), value: b"0" };
+        let mut out = Unsent::default();
+        self.connection.write(&mut out, usize::MAX);
+        while let Some(stream) = self.connection.take_drained() {
+            let _ = self.connection.send_trailers(stream, [status]);
+        }
+        self.connection.write(&mut out, usize::MAX);
+        self.stream.write_all(out.rest())
+    }
+}
