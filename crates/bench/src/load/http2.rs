@@ -1,8 +1,8 @@
 //! HTTP/2 by prior knowledge: streams of one connection, each with the same request.
 //!
-//! Owns the requests, which are GET or gRPC calls, and their checks; frames, HPACK and flow control are those of `wire`. Promises
-//! the checks of HTTP/1.1 for each response. Its windows are so large that they hold nothing back,
-//! as those of h2load.
+//! Owns the requests, which are GET or gRPC calls, and their checks; frames, HPACK and flow control
+//! are those of `wire`. Promises the checks of HTTP/1.1 for each response. Its windows are so large
+//! that they hold nothing back, as those of h2load.
 
 use bytes::Bytes;
 use wire::Method;

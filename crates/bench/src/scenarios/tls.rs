@@ -1,5 +1,5 @@
-//! TLS 1.3: requests on open connections, handshakes, a file, and a gateway. Every server has the same
-//! certificate (ECDSA P-256), key exchange (X25519) and cipher suite (AES-128-GCM).
+//! TLS 1.3: requests on open connections, handshakes, a file, and a gateway. Every server has the
+//! same certificate (ECDSA P-256), key exchange (X25519) and cipher suite (AES-128-GCM).
 
 use super::{Case, Kind, Scenario, Serve, files};
 use crate::load::Handshakes;
