@@ -136,7 +136,7 @@ async fn exchange(
     let response = client
         .fetch(&Resolver::system(), &url, &request, body, timeout, RESPONSE_BYTES_MAX)
         .await
-        .map_err(|fault| format!("{url}: {}", fault.detail))?;
+        .map_err(|fault| format!("cannot reach {url}: {}", fault.detail))?;
     let mut head = Response::builder().status(response.status).body(())?;
     for field in response.headers.iter() {
         let name = HeaderName::from_bytes(field.name)?;
