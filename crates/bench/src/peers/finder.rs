@@ -36,7 +36,7 @@ pub struct FoundPeer {
     pub version: String,
     /// The program, and what goes before the arguments of its setup.
     pub(super) program: Vec<String>,
-    /// The interpreter of the run.
+    /// The interpreter of the run; that of its own environment for another Tidegate.
     pub(super) python: PathBuf,
     /// Why it cannot be what takes Python, if so.
     pub(crate) no_python: Option<String>,
@@ -77,7 +77,15 @@ impl Finder {
             Program::Subject => (self.subject.clone(), "version"),
             Program::Given => {
                 let path = self.given.get(peer.name).ok_or("no program was given")?;
-                (vec![path.display().to_string()], "version")
+                let program = vec![path.display().to_string()];
+                let version = reported_version(&program, "version")?;
+                let python = path.with_file_name("python");
+                let mut found = FoundPeer::new(peer, version, program, Some(&python));
+                found.no_python = (!python.exists()).then(|| {
+                    "for Python applications, give the `tidegate` of an environment with a wheel"
+                        .to_owned()
+                });
+                return Ok(found);
             }
             Program::Floor => {
                 let version = concat!("of this program, ", env!("CARGO_PKG_VERSION")).to_owned();
@@ -111,10 +119,14 @@ impl Finder {
     pub(crate) fn look_into_python(&self, found: &mut FoundPeer, needs: &[&str]) {
         let is_known = |name: &&str| found.version.contains(&format!("{name} "));
         let needs: Vec<&str> = needs.iter().copied().filter(|name| !is_known(name)).collect();
-        if needs.is_empty() {
+        if needs.is_empty() || found.no_python.is_some() {
             return;
         }
-        match python::versions(self.python.as_deref(), &needs) {
+        let python = match found.peer.program {
+            Program::Given => Some(found.python.as_path()),
+            _ => self.python.as_deref(),
+        };
+        match python::versions(python, &needs) {
             Ok(versions) => {
                 // The interpreter has reported it.
                 let interpreter = versions.rfind(", CPython").filter(|_| is_known(&"CPython"));

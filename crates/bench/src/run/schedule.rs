@@ -205,9 +205,6 @@ fn find(
     let workers = options.workers.first().copied().unwrap_or(1);
     for peer in chosen_peers(options)? {
         let is_possible = cases().any(|case| case.is_for(peer, workers));
-        if !is_possible && peer.name == AGAINST {
-            return Err(Refused("--against: no scenario is for another binary".to_owned()));
-        }
         if !is_possible {
             if options.peers.is_some() && ![BASELINE, FLOOR, BARE_LOOP].contains(&peer.name) {
                 missing.push((peer.name, "cannot do any of this".to_owned()));
@@ -219,7 +216,13 @@ fn find(
                 let needs: BTreeSet<_> = cases().flat_map(|case| case.needs(peer)).collect();
                 if !needs.is_empty() {
                     finder.look_into_python(&mut one, &Vec::from_iter(needs));
-                    missing.extend(one.no_python.clone().map(|why| (peer.name, why)));
+                    let is_useless = !cases().any(|case| has_python(case, &one));
+                    match &one.no_python {
+                        Some(why) if peer.name == AGAINST && is_useless => {
+                            return Err(Refused(format!("--against: {why}")));
+                        }
+                        why => missing.extend(why.clone().map(|why| (peer.name, why))),
+                    }
                 }
                 found.push(one);
             }
@@ -271,11 +274,12 @@ fn steps_of(case: &'static Case, options: &Options, found: &[FoundPeer]) -> Vec<
 }
 
 fn servers_of(case: &Case, workers: u32, found: &[FoundPeer]) -> Vec<usize> {
-    let can = |found: &FoundPeer| {
-        let has_python = found.no_python.is_none() || case.needs(found.peer).is_empty();
-        has_python && case.is_for(found.peer, workers)
-    };
+    let can = |found: &FoundPeer| has_python(case, found) && case.is_for(found.peer, workers);
     (0..found.len()).filter(|&server| can(&found[server])).collect()
+}
+
+fn has_python(case: &Case, found: &FoundPeer) -> bool {
+    found.no_python.is_none() || case.needs(found.peer).is_empty()
 }
 
 fn lines_of(missing: &[(&'static str, String)]) -> Vec<String> {

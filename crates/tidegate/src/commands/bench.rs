@@ -108,7 +108,8 @@ struct Run {
     #[arg(long, value_name = "NAME=PATH", value_parser = peer)]
     peer: Vec<(String, PathBuf)>,
 
-    /// Compare this program with another Tidegate binary on the same scenarios, round by round
+    /// Compare this program with another Tidegate binary on the same scenarios, round by round; for
+    /// Python applications, the `tidegate` of an environment with the other wheel
     #[arg(long, value_name = "BINARY", conflicts_with_all = ["target", "tool"])]
     against: Option<PathBuf>,
 

@@ -67,12 +67,17 @@ fn only_those_that_can_are_in_a_case() {
 fn another_tidegate_is_in_a_run_for_which_it_was_given() {
     let directory = tempfile::tempdir().unwrap();
     let program = directory.path().join("tidegate");
-    std::fs::write(&program, "#!/bin/sh\necho tidegate 1.2\n").unwrap();
-    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let says = |name: &str, text: &str| {
+        let path = directory.path().join(name);
+        std::fs::write(&path, format!("#!/bin/sh\necho {text}\n")).unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    says("tidegate", "tidegate 1.2");
     let with = |path: &Path, scenario: &str| {
         let mut options = options();
         options.finder.given = [("against".to_owned(), path.to_owned())].into();
         options.finder.subject = vec![program.display().to_string()];
+        options.finder.python = Some(directory.path().join("run-python"));
         options.peers = Some(["tidegate", "against"].map(str::to_owned).into());
         options.scenarios = vec![scenario.to_owned()];
         plan(options)
@@ -84,8 +89,22 @@ fn another_tidegate_is_in_a_run_for_which_it_was_given() {
     // Without it there is nothing to compare with.
     let missing = with(Path::new("/nowhere/tidegate"), "hello").unwrap_err().0;
     assert!(missing.starts_with("--against: cannot be run: /nowhere/tidegate"), "{missing}");
-    let wheel = with(&program, "asgi-hello").unwrap_err().0;
-    assert_eq!(wheel, "--against: no scenario is for another binary");
+    // Applications need an environment with a wheel.
+    let why = "--against: for Python applications, give the `tidegate` of an environment";
+    let binary = with(&program, "asgi-hello").unwrap_err().0;
+    assert!(binary.starts_with(why), "{binary}");
+    says("run-python", "tidegate 1.2, uvloop 1, CPython 3");
+    says("python", "tidegate 1.1, uvloop 1, CPython 3");
+    let mut names = Vec::new();
+    for scenario in ["asgi-hello", "wsgi-hello", "asgi-up"] {
+        let schedule = with(&program, scenario).unwrap();
+        let servers = &schedule.steps[0].servers;
+        names.push(servers.iter().map(|&at| schedule.found[at].peer.name).collect::<Vec<_>>());
+    }
+    assert_eq!(names, vec![vec!["tidegate", "against"]; 3]);
+    says("python", "MISSING tidegate");
+    let missing = with(&program, "asgi-hello").unwrap_err().0;
+    assert!(missing.starts_with("--against: no tidegate in "), "{missing}");
     let unknown = plan(Options { peers: Some(vec!["against".to_owned()]), ..options() });
     assert!(unknown.unwrap_err().0.starts_with("no peer \"against\""));
 }
