@@ -13,5 +13,6 @@ mod paths;
 mod python_server;
 mod redis;
 mod tools;
+mod translation;
 mod websocket;
 mod wrk;

@@ -2,8 +2,8 @@
 
 use crate::Connection;
 use bytes::{Bytes, BytesMut};
-use wire::Known;
-use wire::h2::{self, Config, Event, Field, Output, StreamKey};
+use wire::h2::{self, Config, Event, Field, Output, RequestLine, StreamKey};
+use wire::{Known, Method};
 
 pub struct Http2Peer<'a> {
     pub connection: &'a mut Connection,
@@ -43,6 +43,36 @@ impl Output<Bytes> for Sent<'_> {
     }
 }
 
+/// One frame as bytes.
+pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let mut frame = (payload.len() as u32).to_be_bytes()[1..].to_vec();
+    frame.extend([kind, flags]);
+    frame.extend(stream.to_be_bytes());
+    frame.extend(payload);
+    frame
+}
+
+/// A field section in HPACK, as literals without Huffman codes (RFC 7541 6.2.2): any bytes.
+fn literals(fields: &[(&str, &str)]) -> Vec<u8> {
+    let mut block = Vec::new();
+    for (name, value) in fields {
+        block.push(0);
+        for text in [name, value] {
+            let length = text.len();
+            block.push(length.min(127) as u8);
+            if let Some(mut rest) = length.checked_sub(127) {
+                while rest >= 0x80 {
+                    block.push(rest as u8 | 0x80);
+                    rest >>= 7;
+                }
+                block.push(rest as u8);
+            }
+            block.extend_from_slice(text.as_bytes());
+        }
+    }
+    block
+}
+
 fn field<'a>((name, value): (&'a str, &'a str)) -> Field<'a> {
     let known = Known::from_bytes(name.as_bytes());
     Field { known, name: name.as_bytes(), value: value.as_bytes() }
@@ -51,6 +81,34 @@ fn field<'a>((name, value): (&'a str, &'a str)) -> Field<'a> {
 impl<'a> Http2Peer<'a> {
     pub fn new(connection: &'a mut Connection, config: Config) -> Http2Peer<'a> {
         Http2Peer { connection, protocol: h2::Connection::server(config) }
+    }
+
+    /// A client.
+    pub fn client(connection: &'a mut Connection) -> Http2Peer<'a> {
+        Http2Peer { connection, protocol: h2::Connection::client(Config::default()) }
+    }
+
+    /// Sends a request with exactly these fields, also those that no honest client sends.
+    pub fn open_unchecked(&mut self, fields: &[(&str, &str)], ends: bool) -> StreamKey {
+        self.flush();
+        let line = RequestLine {
+            method: &Method::Post,
+            secure: false,
+            authority: b"a",
+            path: b"/",
+            protocol: None,
+        };
+        let stream = self.protocol.request(line, [], ends).expect("the connection has room");
+        // The protocol has the stream, but the server gets other fields for it.
+        self.protocol.write(&mut Sent(&mut BytesMut::new()), usize::MAX);
+        self.section(stream, fields, ends);
+        stream
+    }
+
+    /// Sends exactly these fields on a stream: a request, or trailers.
+    pub fn section(&mut self, stream: StreamKey, fields: &[(&str, &str)], ends: bool) {
+        let flags = 4 | u8::from(ends);
+        self.connection.try_send(frame(1, flags, stream.id, &literals(fields)));
     }
 
     /// Sends what the protocol has to send; false if the gateway has gone.

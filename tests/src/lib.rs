@@ -45,7 +45,7 @@ pub use authority::{Authority, Issued};
 pub use binary::tidegate_binary;
 pub use connection::Connection;
 pub use gate::{Gate, Opener, gate};
-pub use http2_peer::{Http2Peer, Http2Request};
+pub use http2_peer::{Http2Peer, Http2Request, frame};
 pub use idle::current_thread;
 pub use metrics::Metrics;
 pub use process::{Exit, Process, command_exists};

@@ -3,7 +3,7 @@
 use super::{gateway, settle, shown, wait_until};
 use scenarios::{Connection, Http2Peer, Tidegate, Upstream, gate};
 use wire::Method;
-use wire::h2::{self, Config, ErrorCode, Event, RequestLine};
+use wire::h2::{Config, ErrorCode, Event, RequestLine};
 
 pub(super) const GET: &str = "GET /a?b=c HTTP/1.1\r\nhost: shop.example\r\n\r\n";
 
@@ -205,8 +205,7 @@ fn the_response_may_begin_before_the_request_has_content() {
     });
     let server = gateway(&h2c(&upstream));
     let mut connection = server.connect("web");
-    let protocol = h2::Connection::client(Config::default());
-    let mut client = Http2Peer { connection: &mut connection, protocol };
+    let mut client = Http2Peer::client(&mut connection);
     let line = RequestLine {
         method: &Method::Post,
         secure: false,

@@ -2,21 +2,12 @@
 
 use super::multiplexing::{GET, h2c, respond_with_path};
 use super::{assert_fault, gateway, sent_to, settle};
-use scenarios::{Connection, Http2Peer, Tidegate, Upstream};
+use scenarios::{Connection, Http2Peer, Tidegate, Upstream, frame};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use wire::h2::{Config, ErrorCode, Event, StreamKey};
 
 const POST: &str = "POST /a?b=c HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\nhi";
-
-/// One frame as bytes.
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-    let mut frame = (payload.len() as u32).to_be_bytes()[1..].to_vec();
-    frame.extend([kind, flags]);
-    frame.extend(stream.to_be_bytes());
-    frame.extend(payload);
-    frame
-}
 
 #[test]
 fn what_the_server_has_not_processed_is_sent_again() {
