@@ -1,10 +1,12 @@
-//! Requests that change their version on the way: odd ones of HTTP/2 to a server of HTTP/1.1, and of
-//! HTTP/1.1 to servers of HTTP/2. What is forwarded has to be exactly one well-formed request with
-//! the values that were checked. nginx, Go and Node get the same requests in front of the same
+//! Requests that change their version on the way: odd ones of HTTP/2 to a server of HTTP/1.1, and
+//! of HTTP/1.1 to servers of HTTP/2. What is forwarded has to be exactly one well-formed request
+//! with the values that were checked. nginx, Go and Node get the same requests in front of the same
 //! server; the table names those that decide differently.
+#![allow(clippy::disallowed_types, reason = "a relay to the Unix socket of nginx")]
 
 mod recorder;
 mod requests;
+mod servers;
 
 use crate::tools::{command, has, nginx, proxy};
 use recorder::Recorder;

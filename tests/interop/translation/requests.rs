@@ -98,8 +98,9 @@ fn names_and_values() -> Vec<Row> {
         field("x", "b\tc  d", Forwards("GET / HTTP/1.1|host: a|x: b\tc  d")),
         field("x", "\u{e9}", Forwards("GET / HTTP/1.1|host: a|x: \u{e9}")),
         field("!#$%&'*+.^`|~-9", "b", Forwards("GET / HTTP/1.1|host: a|!#$%&'*+.^`|~-9: b")),
-        // Node's protocol library (nghttp2) drops an invalid field and forwards the rest of the request.
-        // nginx rejects only CR, LF and NUL in values, and in names white space and colons.
+        // Node's protocol library (nghttp2) drops an invalid field and forwards the rest of the
+        // request. nginx rejects only CR, LF and NUL in values, and in names white space and
+        // colons.
         field("x", "a\rb", Resets).unlike("node"),
         field("x", "a\nb", Resets).unlike("node"),
         field("x", "a\r\nsmuggled: yes", Resets).unlike("node"),
@@ -107,8 +108,8 @@ fn names_and_values() -> Vec<Row> {
         field("x", "a\0b", Resets).unlike("node"),
         field("x", "\x01", Resets).unlike("nginx node"),
         field("x", "a\x7fb", Resets).unlike("nginx node"),
-        // RFC 9113 8.2.1: malformed. Servers of HTTP/1.1 would remove the white space, and a filter would
-        // have checked another value.
+        // RFC 9113 8.2.1: malformed. Servers of HTTP/1.1 would remove the white space, and a filter
+        // would have checked another value.
         field("x", " b", Resets).unlike("nginx go node"),
         field("x", "b ", Resets).unlike("nginx go node"),
         field("x", "\tb", Resets).unlike("nginx go node"),
@@ -138,14 +139,15 @@ fn paths() -> Vec<Row> {
         // RFC 3986 5.2.4 removes what is above the root; nginx rejects it.
         path("/../c", Forwards("GET /c HTTP/1.1|host: a")).unlike("nginx"),
         path("/b/%2e%2e/c", Forwards("GET /c HTTP/1.1|host: a")),
-        // Programs read these paths differently (see `paths.rs`): the others forward them as they are.
+        // Programs read these paths differently (see `paths.rs`): the others forward them as they
+        // are.
         path("/a%2fb", Responds(400)).unlike("nginx go node"),
         path("/a%00b", Responds(400)).unlike("go node"),
         path("/a%0d%0ab", Responds(400)).unlike("nginx go node"),
         path("/a%zz", Responds(400)).unlike("node"),
         path("/a\\b", Responds(400)).unlike("nginx go node"),
-        // RFC 9113 8.3.1 has only origin-form and `*` for OPTIONS. Go accepts absolute-form and `*`, and
-        // encodes or cuts off what is no part of a path.
+        // RFC 9113 8.3.1 has only origin-form and `*` for OPTIONS. Go accepts absolute-form and
+        // `*`, and encodes or cuts off what is no part of a path.
         path("http://b/c", Resets).unlike("go"),
         path("http://a/c", Resets).unlike("go"),
         path("*", Resets).unlike("go"),
@@ -169,7 +171,8 @@ fn authorities() -> Vec<Row> {
         authority("a:80", Forwards("GET / HTTP/1.1|host: a:80")),
         authority("A.Example", Forwards("GET / HTTP/1.1|host: A.Example")),
         authority("[::1]:8080", Forwards("GET / HTTP/1.1|host: [::1]:8080")),
-        // Go replaces an empty or missing host; what is no host[:port] is forwarded by some as it is.
+        // Go replaces an empty or missing host; what is no host[:port] is forwarded by some as it
+        // is.
         authority("", Resets).unlike("go"),
         authority("u@a", Resets).unlike("nginx node"),
         authority("u:p@a", Resets).unlike("nginx node"),
@@ -185,8 +188,8 @@ fn authorities() -> Vec<Row> {
         authority("a%00", Resets).unlike("nginx go node"),
         authority("a\r\nsmuggled: yes", Resets),
         authority("[::1", Resets).unlike("nginx go node"),
-        // RFC 9113 8.3.1: Host may repeat `:authority`, and must not differ. nginx 1.22 takes both for two
-        // hosts; Go and Node prefer one.
+        // RFC 9113 8.3.1: Host may repeat `:authority`, and must not differ. nginx 1.22 takes both
+        // for two hosts; Go and Node prefer one.
         field("host", "a", Forwards(PLAIN)).unlike("nginx"),
         field("host", "A", Forwards(PLAIN)).unlike("nginx"),
         field("host", "b", Resets).unlike("go node"),
@@ -338,8 +341,8 @@ fn methods_and_more() -> Vec<Row> {
             &[("cookie", "a=1"), ("cookie", "b=2"), ("x", "y"), ("cookie", "c=3")],
             Forwards("GET / HTTP/1.1|host: a|x: y|cookie: a=1; b=2; c=3"),
         ),
-        // nginx 1.22 ends the connection at trailers of a request. Go drops invalid ones, and so does
-        // Node, which resets the stream of a length.
+        // nginx 1.22 ends the connection at trailers of a request. Go drops invalid ones, and so
+        // does Node, which resets the stream of a length.
         post(&[], Forwards(TRAILER)).content("hello").trailers(&[("x-sum", "7")]).unlike("nginx"),
         post(&[], Resets).content("hello").trailers(&[(":path", "/b")]),
         post(&[], Resets).content("hello").trailers(&[("X", "7")]),
