@@ -81,6 +81,8 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("inotify", &["server", "lua-std"]),
     ("libc", &["net", "lua-vm", "lua-std", "lua-host", "python", "server", "tidegate", "bench"]),
     ("libmimalloc-sys", &["net"]),
+    // The countries of clients.
+    ("maxminddb", &["auth"]),
     ("memmap2", &["net"]),
     ("loom", &["scenarios"]),
     ("mio", &[]),

@@ -10,6 +10,7 @@ mod cache;
 mod cache_soak;
 mod chunked_request;
 mod consumers;
+mod countries;
 mod date;
 mod descriptors;
 mod dev_tls;

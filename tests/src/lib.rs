@@ -30,6 +30,7 @@
 mod authority;
 mod binary;
 mod connection;
+mod country_file;
 mod gate;
 mod http2_peer;
 mod idle;
@@ -44,6 +45,7 @@ mod wait;
 pub use authority::{Authority, Issued};
 pub use binary::tidegate_binary;
 pub use connection::Connection;
+pub use country_file::country_file;
 pub use gate::{Gate, Opener, gate};
 pub use http2_peer::{Http2Peer, Http2Request, frame};
 pub use idle::current_thread;

@@ -1,4 +1,4 @@
-//! `allow` and `deny`: decide by consumer, group, address or condition.
+//! `allow` and `deny`: decide by consumer, group, address, country or condition.
 //!
 //! Promises that an address is found in a list of any length in logarithmic time, and that a list
 //! in a file is read again when the file changes, as part of a reload.
@@ -10,7 +10,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use message::{Fault, FaultKind, Request};
-use plugin::{Condition, Filter, FilterKind, FilterPlan, MaybeFuture, Stage, Step, WorkerContext};
+use plugin::{
+    Condition, CountryCode, Filter, FilterKind, FilterPlan, MaybeFuture, Stage, Step, WorkerContext,
+};
 use settings::{Cidr, Node, OneOrMany, Reader, Schema, SchemaBuilder, Setting};
 use telemetry::{CachePadded, Counter};
 
@@ -44,6 +46,10 @@ macro_rules! access_filter {
             /// Client addresses and ranges; what trusted proxies say of the client counts.
             #[setting(default = [], example = ["10.0.0.0/8"])]
             ip: OneOrMany<Cidr>,
+            /// Countries of the client's address, by the file that `geo` names: two letters (ISO
+            /// 3166-1), or `unknown` for an address without a country.
+            #[setting(default = [], example = ["DE", "AT"])]
+            countries: OneOrMany<CountryCode>,
             /// Files with an address or a range per line; `#` begins a comment. A changed file is
             /// read again.
             #[setting(default = [])]
@@ -60,11 +66,12 @@ macro_rules! access_filter {
                 if node.map().is_none_or(<[_]>::is_empty) {
                     reader
                         .error(node.span, "without rules the filter applies to no request")
-                        .help("name consumers, groups, ip, ip_files or when");
+                        .help("name consumers, groups, ip, ip_files, countries or when");
                 }
                 Rules {
                     consumers: self.consumers.0.into_iter().collect(),
                     groups: self.groups.0.into_iter().collect(),
+                    countries: self.countries.0.into_iter().map(CountryCode::into_text).collect(),
                     ranges: addresses.len(),
                     addresses: AddressSet::new(&addresses),
                     when: self.when.0,
@@ -128,6 +135,7 @@ enum Effect {
 struct Rules {
     consumers: HashSet<String, foldhash::fast::RandomState>,
     groups: HashSet<String, foldhash::fast::RandomState>,
+    countries: HashSet<String, foldhash::fast::RandomState>,
     /// How many ranges were written.
     ranges: usize,
     addresses: AddressSet,
@@ -141,6 +149,8 @@ impl Rules {
                 self.consumers.contains(&*consumer.name)
                     || consumer.groups.iter().any(|group| self.groups.contains(&**group))
             })
+            || (!self.countries.is_empty()
+                && self.countries.contains(plugin::variables::country(request)))
             || self.when.iter().any(|condition| condition.holds(request))
     }
 }
@@ -217,16 +227,20 @@ impl FilterPlan for AccessPlan {
     }
 
     fn describe(&self) -> String {
-        let Rules { consumers, groups, ranges, when, .. } = &*self.rules;
+        let Rules { consumers, groups, countries, ranges, when, .. } = &*self.rules;
         let counted = [
             (consumers.len(), "consumer"),
             (groups.len(), "group"),
             (*ranges, "range"),
+            (countries.len(), "country"),
             (when.len(), "condition"),
         ];
         let written = counted.iter().filter(|(count, _)| *count > 0);
-        let written = written
-            .map(|(count, what)| format!("{count} {what}{}", if *count == 1 { "" } else { "s" }));
+        let written = written.map(|(count, what)| match (*count, what.strip_suffix('y')) {
+            (1, _) => format!("1 {what}"),
+            (_, Some(stem)) => format!("{count} {stem}ies"),
+            (_, None) => format!("{count} {what}s"),
+        });
         written.collect::<Vec<_>>().join(", ")
     }
 }
@@ -243,9 +257,10 @@ impl Filter for AccessFilter {
         self.name
     }
 
-    /// A condition may be an expression that searches a long value.
+    /// A condition may be an expression that searches a long value, and a country is looked up in
+    /// a large file.
     fn is_instant(&self) -> bool {
-        self.rules.when.is_empty()
+        self.rules.when.is_empty() && self.rules.countries.is_empty()
     }
 
     fn on_request<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, Step> {
@@ -299,6 +314,8 @@ mod tests {
             (node!({ "groups": "ann" }), request("ann", "g", "::1"), false),
             (node!({ "ip": "10.0.0.0/8" }), request("", "", "10.1.2.3"), true),
             (node!({ "ip": "10.0.0.0/8" }), request("", "", "::ffff:10.1.2.3"), true),
+            (node!({ "countries": "unknown" }), request("", "", "::1"), true),
+            (node!({ "countries": ["DE", "at"] }), request("", "", "::1"), false),
             (node!({ "ip": "::/0" }), request("", "", "10.1.2.3"), false),
             (
                 node!({ "when": { "header": "user-agent", "prefix": "curl/" } }),

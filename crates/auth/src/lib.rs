@@ -12,6 +12,7 @@ mod cert_auth;
 mod consumers;
 mod credential;
 mod credential_forms;
+mod geo;
 mod jwt;
 mod key_auth;
 mod method;
@@ -21,6 +22,7 @@ mod registry;
 use plugin::FilterKind;
 
 pub use consumers::{ConsumerSet, ConsumerSettings};
+pub use geo::{CountryFile, GeoSettings};
 pub use jwt::verify_token;
 pub use registry::{ChangeError, Registry};
 

@@ -39,11 +39,7 @@ pub(crate) fn compile(
     kinds: &Kinds,
     reader: &mut Reader<'_>,
 ) -> Option<ServerPlan> {
-    check_names("listener", &settings.listeners, reader);
-    check_names("upstream", &settings.upstreams, reader);
-    check_names("cache", &settings.caches, reader);
-    check_names("app", &settings.apps, reader);
-    check_names("chain", &settings.chains, reader);
+    check_all_names(&settings, reader);
     let listeners = listeners::compile(&settings, reader);
     let streams = streams::compile(&settings, &listeners, reader);
     let sockets: Vec<_> =
@@ -60,6 +56,7 @@ pub(crate) fn compile(
     let (router, routes, unrouted) = routes::compile(declared, &mut chains, reader);
     let mentioned = mentions::check(&settings, &routes, &programs, reader);
     let upstreams = upstreams(&settings, reader);
+    check_geo(&settings, reader);
     if !reader.report().is_empty() || !reader.report().unset_variables().is_empty() {
         return None;
     }
@@ -83,6 +80,7 @@ pub(crate) fn compile(
             .collect(),
         apps,
         consumers: Arc::new(consumers),
+        geo: settings.geo,
         router: Arc::new(router?),
         routes: routes.into_iter().map(|route| route.plan).collect(),
         unrouted,
@@ -103,6 +101,18 @@ pub(crate) fn compile(
     })
 }
 
+/// A country that nothing can look up would never match.
+fn check_geo(settings: &Settings, reader: &mut Reader<'_>) {
+    if settings.geo.country.is_some() {
+        return;
+    }
+    for span in reader.country_uses().to_vec() {
+        reader
+            .error(span, "no file says which country a client is in")
+            .help("name a MaxMind DB file: geo: { country: FILE.mmdb }");
+    }
+}
+
 fn upstreams(settings: &Settings, reader: &mut Reader<'_>) -> Vec<(String, UpstreamPlan)> {
     let entries = settings.upstreams.entries.iter();
     entries
@@ -110,6 +120,14 @@ fn upstreams(settings: &Settings, reader: &mut Reader<'_>) -> Vec<(String, Upstr
             Some((name.value.clone(), UpstreamPlan::new(name, upstream.clone(), reader)?))
         })
         .collect()
+}
+
+fn check_all_names(settings: &Settings, reader: &mut Reader<'_>) {
+    check_names("listener", &settings.listeners, reader);
+    check_names("upstream", &settings.upstreams, reader);
+    check_names("cache", &settings.caches, reader);
+    check_names("app", &settings.apps, reader);
+    check_names("chain", &settings.chains, reader);
 }
 
 /// Names go into logs, metrics and URLs of the admin API: no spaces, no control characters.

@@ -3,12 +3,14 @@
 //! Promises: everything it names exists; it never changes; it is shared by all workers and swapped
 //! whole. Never does: opening sockets, starting anything.
 
+use std::rc::Rc;
 use std::sync::Arc;
 
 use apps::AppSettings;
-use auth::ConsumerSet;
+use auth::{ConsumerSet, GeoSettings};
 use cache::CacheSettings;
 use http_server::ProxyProtocol;
+use message::CountryDatabase;
 use net::tls::ServerTls;
 use net::{Bind, ListenOptions};
 use plugin::problem::ErrorPages;
@@ -41,6 +43,7 @@ pub struct ServerPlan {
     pub caches: Vec<(String, CacheSettings)>,
     pub apps: Vec<(String, Arc<AppSettings>)>,
     pub consumers: Arc<ConsumerSet>,
+    pub geo: GeoSettings,
     pub router: Arc<Router>,
     /// In the order of the router's rules: [`ServerPlan::route`].
     pub routes: Vec<RoutePlan>,
@@ -64,6 +67,12 @@ impl ServerPlan {
         let tls = self.listeners.iter().map(|listener| &listener.tls).chain([&self.admin.tls]);
         let of_streams = self.streams.iter().filter_map(|(_, stream)| stream.acme.as_ref());
         tls.flatten().filter_map(|tls| tls.acme.as_ref()).chain(of_streams)
+    }
+
+    /// Where the countries of clients are looked up.
+    pub fn countries(&self) -> Option<Rc<dyn CountryDatabase>> {
+        let file = self.geo.country.clone()?;
+        Some(Rc::new(file))
     }
 
     /// What the router's answer means.

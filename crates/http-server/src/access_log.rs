@@ -195,6 +195,9 @@ impl Masks {
         let mut object = Object::begin(line);
         object.time();
         object.text("client_ip", request.client_ip.to_string().as_bytes());
+        if request.countries.is_some() {
+            object.text("country", plugin::variables::country(request).as_bytes());
+        }
         object.text("method", request.method.as_bytes());
         object.text("host", request.authority());
         object.text("path", request.target.received_path());

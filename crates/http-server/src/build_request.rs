@@ -53,6 +53,7 @@ pub(crate) fn request(
     request.headers = headers;
     request.facts = facts.clone();
     request.client_ip = client_ip;
+    request.countries = snapshot.countries.clone();
     request.scheme = scheme;
     // Requests in a tunnel of HTTP/2 would pass by every filter. RFC 9113 3.1 has no such upgrade
     // any more, and one may always be ignored (RFC 9110 7.8).

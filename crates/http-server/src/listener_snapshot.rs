@@ -20,7 +20,7 @@ use crate::h1::ConnectionIo;
 use crate::proxy_protocol::ProxyProtocol;
 use crate::secure::ListenerTls;
 use crate::trusted_proxies::TrustedProxies;
-use message::Bounds;
+use message::{Bounds, CountryDatabase};
 use plugin::Dispatch;
 use plugin::problem::ErrorPages;
 
@@ -53,6 +53,8 @@ pub struct ListenerSnapshot {
     /// A client that has finished sending still gets its answer.
     pub half_close: bool,
     pub trusted_proxies: TrustedProxies,
+    /// Where the countries of clients are looked up.
+    pub countries: Option<Rc<dyn CountryDatabase>>,
     pub pages: Arc<ErrorPages>,
     pub access: Option<Rc<AccessLog>>,
 }

@@ -45,7 +45,7 @@ pub use headers::{BegunField, Field, Headers, Name, SharedHeaders};
 pub use params::{PARAMS_MAX, Params};
 pub use preconditions::{asked_range, preconditions};
 pub use ranges::ranged;
-pub use request::{HeldResource, Inform, Notes, Request};
+pub use request::{CountryDatabase, HeldResource, Inform, Notes, Request};
 pub use response::{HandlerResult, Response};
 pub use route_info::{Bounds, Patience, RouteBounds, RouteInfo};
 pub use shared_body::{Full, SharedBody, SharedBodyReader, SharedBodyWriter, shared_body};

@@ -22,6 +22,12 @@ pub trait Inform {
     fn hold(&self, _held: Weak<dyn HeldResource>) {}
 }
 
+/// The countries of addresses.
+pub trait CountryDatabase {
+    /// The country of an address as two capital letters (ISO 3166-1), if it has one.
+    fn country(&self, address: IpAddr) -> Option<&str>;
+}
+
 /// A limited resource that an exchange holds while it may wait for its client: a connection to a
 /// server that accepts only so many.
 pub trait HeldResource {
@@ -50,6 +56,8 @@ pub struct Request {
     pub facts: Rc<ConnectionFacts>,
     /// The client, after trusted proxies have been believed.
     pub client_ip: IpAddr,
+    /// Where the country of the client is looked up, if the configuration names a database.
+    pub countries: Option<Rc<dyn CountryDatabase>>,
     /// The scheme the client used, after trusted proxies have been believed.
     pub scheme: Scheme,
     /// The client asks for a protocol switch (RFC 9110 7.8); a handler may answer 101.
@@ -108,6 +116,7 @@ impl Request {
             headers: Headers::new(),
             body: Body::Empty,
             client_ip: facts.peer_ip(),
+            countries: None,
             scheme: facts.scheme(),
             facts,
             upgrade: false,
@@ -139,6 +148,7 @@ impl Request {
         self.headers = Headers::new();
         self.body = Body::Empty;
         self.facts = NOBODY.with(Rc::clone);
+        self.countries = None;
         self.route = None;
         self.params.clear();
         self.request_id = None;
@@ -199,6 +209,7 @@ impl Request {
             body: Body::Empty,
             facts: self.facts.clone(),
             client_ip: self.client_ip,
+            countries: self.countries.clone(),
             scheme: self.scheme,
             upgrade: self.upgrade,
             began_us: self.began_us,
@@ -230,6 +241,7 @@ impl Request {
             headers,
             facts: self.facts.clone(),
             client_ip: self.client_ip,
+            countries: self.countries.clone(),
             scheme: self.scheme,
             request_id: self.request_id.clone(),
             depth: self.depth.saturating_add(1),

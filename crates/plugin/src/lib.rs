@@ -64,6 +64,7 @@
 mod background;
 mod chain;
 mod condition;
+mod country_code;
 mod handler_setting;
 mod header_name;
 pub mod keyed;
@@ -79,6 +80,7 @@ pub mod variables;
 pub use background::{BACKGROUND_MAX, BackgroundPermit, BackgroundTask, Canceller};
 pub use chain::{Dispatch, Filter, Handler, MaybeFuture, Middleware, Next, Route, Stage, Step};
 pub use condition::{CONDITION_DEPTH, CONDITION_TESTS, Condition};
+pub use country_code::CountryCode;
 pub use handler_setting::HandlerSetting;
 pub use header_name::HeaderName;
 pub use keyed::{Keyed, KeyedLimits, KeyedMetrics};

@@ -13,6 +13,7 @@ use settings::{Key, Part, Template, TlsField, Variable};
 use wire::Known;
 use wire::grpc::Code;
 
+use crate::country_code::UNKNOWN_COUNTRY;
 use message::Request;
 
 /// The text of a variable or template.
@@ -83,6 +84,7 @@ impl<'a> From<Cow<'a, [u8]>> for Text<'a> {
 pub fn value<'a>(variable: &'a Variable, request: &'a Request) -> Text<'a> {
     match variable {
         Variable::ClientIp => Text::Short(Short::show(request.client_ip)),
+        Variable::Country => Text::Slice(country(request).as_bytes()),
         Variable::Host => host(request),
         Variable::Method => Text::Slice(request.method.as_bytes()),
         Variable::Scheme => Text::Slice(request.scheme.as_str().as_bytes()),
@@ -121,6 +123,12 @@ fn host(request: &Request) -> Text<'_> {
         true => Text::Owned(host.to_ascii_lowercase()),
         false => Text::Slice(host),
     }
+}
+
+/// The country of the client's address: two capital letters (ISO 3166-1), or `unknown`.
+pub fn country(request: &Request) -> &str {
+    let countries = request.countries.as_deref();
+    countries.and_then(|countries| countries.country(request.client_ip)).unwrap_or(UNKNOWN_COUNTRY)
 }
 
 /// A property of the client's TLS connection that has one value.

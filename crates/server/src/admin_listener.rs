@@ -199,6 +199,7 @@ fn snapshot(plan: &ServerPlan, route: Rc<Route>, most: Duration) -> ListenerSnap
         },
         half_close: false,
         trusted_proxies: TrustedProxies::default(),
+        countries: None,
         pages: Arc::default(),
         access: None,
     }

@@ -199,6 +199,7 @@ pub(crate) fn request(plan: &ServerPlan, question: &Question) -> Result<Request,
         facts.peer = Peer::Tcp(SocketAddr::new(ip, 0));
         request.client_ip = ip;
     }
+    request.countries = plan.countries();
     request.facts = Rc::new(facts);
     request.scheme = scheme;
     Ok(request)

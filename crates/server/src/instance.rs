@@ -103,6 +103,7 @@ impl Instance {
             },
             half_close: listener.half_close,
             trusted_proxies: TrustedProxies::new(self.plan.trusted_proxies.iter().map(Cidr::net)),
+            countries: self.plan.countries(),
             pages: self.plan.errors.clone(),
             access: self.access.clone(),
         }

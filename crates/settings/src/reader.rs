@@ -11,6 +11,7 @@ use std::str::FromStr;
 use crate::node::{Node, Scalar, Span, Value};
 use crate::report::{Diagnostic, Report};
 use crate::spanned::Spanned;
+use crate::variable::Variable;
 
 /// The largest file that a `{ file: path }` is read from.
 pub const SETTING_FILE_BYTES: u64 = 1 << 20;
@@ -19,13 +20,20 @@ pub const SETTING_FILE_BYTES: u64 = 1 << 20;
 pub struct Reader<'a> {
     report: &'a mut Report,
     path_variables: Vec<Spanned<String>>,
+    /// Where the country of a client is used.
+    country_uses: Vec<Span>,
     /// With a digest of what was in it.
     contents: Vec<(PathBuf, u64)>,
 }
 
 impl<'a> Reader<'a> {
     pub fn new(report: &'a mut Report) -> Self {
-        Reader { report, path_variables: Vec::new(), contents: Vec::new() }
+        Reader {
+            report,
+            path_variables: Vec::new(),
+            country_uses: Vec::new(),
+            contents: Vec::new(),
+        }
     }
 
     pub fn report(&mut self) -> &mut Report {
@@ -50,10 +58,12 @@ impl<'a> Reader<'a> {
     /// it reported is dropped.
     pub(crate) fn attempt<T>(&mut self, read: impl FnOnce(&mut Self) -> Option<T>) -> Option<T> {
         let (reported, variables) = (self.report.mark(), self.path_variables.len());
+        let countries = self.country_uses.len();
         let value = read(self);
         if value.is_none() {
             self.report.rewind(reported);
             self.path_variables.truncate(variables);
+            self.country_uses.truncate(countries);
         }
         value
     }
@@ -108,14 +118,17 @@ impl<'a> Reader<'a> {
     /// The content of a (regular, not too large) file that a setting names, and a note that we
     /// depend on it.
     pub fn read_file(&mut self, span: Span, path: &Path) -> Option<Vec<u8>> {
+        self.read_file_up_to(SETTING_FILE_BYTES, span, path)
+    }
+
+    /// The same for a file of data, which may have `limit` bytes.
+    pub fn read_file_up_to(&mut self, limit: u64, span: Span, path: &Path) -> Option<Vec<u8>> {
         let full = self.resolve(span, path);
         let content =
             std::fs::metadata(&full).map_err(|e| e.to_string()).and_then(|about| {
                 match (about.is_file(), about.len()) {
                     (false, _) => Err("it is not a file".to_owned()),
-                    (_, len) if len > SETTING_FILE_BYTES => {
-                        Err(format!("it is too large ({len} bytes)"))
-                    }
+                    (_, len) if len > limit => Err(format!("it is too large ({len} bytes)")),
                     _ => std::fs::read(&full).map_err(|e| e.to_string()),
                 }
             });
@@ -138,8 +151,25 @@ impl<'a> Reader<'a> {
         &self.contents
     }
 
-    pub(crate) fn uses_path_variable(&mut self, name: &str, span: Span) {
-        self.path_variables.push(Spanned::new(name.to_owned(), span));
+    pub(crate) fn uses_variable(&mut self, variable: &Variable, span: Span) {
+        match variable {
+            Variable::PathParam(name) => {
+                self.path_variables.push(Spanned::new(name.to_owned(), span));
+            }
+            Variable::Country => self.uses_country(span),
+            _ => {}
+        }
+    }
+
+    /// Notes that a setting depends on the country of the client: without the section `geo` it is
+    /// an error.
+    pub fn uses_country(&mut self, span: Span) {
+        self.country_uses.push(span);
+    }
+
+    /// Where settings depend on the country of the client.
+    pub fn country_uses(&self) -> &[Span] {
+        &self.country_uses
     }
 
     /// The `{path.NAME}` variables read since the last call: the code that knows the route's path

@@ -51,7 +51,7 @@ impl Template {
     }
 }
 
-/// Reports why a template is none; tells the reader which parameters of the path it wants.
+/// Reports why a template is none; tells the reader which variables it uses.
 fn noted(
     parsed: Result<Template, String>,
     node: &Node,
@@ -60,9 +60,7 @@ fn noted(
     match parsed {
         Ok(template) => {
             for variable in template.variables() {
-                if let Variable::PathParam(name) = variable {
-                    reader.uses_path_variable(name, node.span);
-                }
+                reader.uses_variable(variable, node.span);
             }
             Some(template)
         }

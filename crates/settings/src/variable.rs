@@ -10,6 +10,8 @@ use crate::{Node, Reader, Schema, SchemaBuilder, Setting};
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Variable {
     ClientIp,
+    /// The country of the client's address, by the file that `geo` names.
+    Country,
     Host,
     Method,
     Scheme,
@@ -58,6 +60,7 @@ pub enum TlsField {
 
 const PLAIN: &[(&str, Variable)] = &[
     ("client_ip", Variable::ClientIp),
+    ("country", Variable::Country),
     ("host", Variable::Host),
     ("method", Variable::Method),
     ("scheme", Variable::Scheme),
@@ -139,10 +142,10 @@ fn unknown(name: &str) -> String {
 }
 
 /// The names that exist, for help texts.
-pub(crate) const NAMES: &str = "client_ip, host, method, scheme, path, path.NAME, query.NAME, \
-     header.NAME, cookie.NAME, route, request_id, consumer, groups, label.NAME, claim.NAME, \
-     grpc_status, tls.version, tls.cipher, tls.protocol, tls.server_name, tls.client_subject, \
-     tls.client_name, tls.client_fingerprint";
+pub(crate) const NAMES: &str = "client_ip, country, host, method, scheme, path, path.NAME, \
+     query.NAME, header.NAME, cookie.NAME, route, request_id, consumer, groups, label.NAME, \
+     claim.NAME, grpc_status, tls.version, tls.cipher, tls.protocol, tls.server_name, \
+     tls.client_subject, tls.client_name, tls.client_fingerprint";
 
 impl Setting for Variable {
     fn schema(_: &mut SchemaBuilder) -> Schema {
@@ -153,9 +156,7 @@ impl Setting for Variable {
         let scalar = reader.scalar(node, "the name of a variable")?;
         match Variable::parse(&scalar.text) {
             Ok(variable) => {
-                if let Variable::PathParam(name) = &variable {
-                    reader.uses_path_variable(name, node.span);
-                }
+                reader.uses_variable(&variable, node.span);
                 Some(variable)
             }
             Err(why) => {
@@ -191,6 +192,7 @@ mod tests {
     fn names_round_trip() {
         for name in [
             "client_ip",
+            "country",
             "host",
             "method",
             "scheme",

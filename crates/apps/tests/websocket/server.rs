@@ -104,6 +104,7 @@ fn edge(route: Route) -> ListenerSnapshot {
         bounds: Bounds::default(),
         half_close: false,
         trusted_proxies: TrustedProxies::default(),
+        countries: None,
         pages: Arc::default(),
         access: None,
     }

@@ -1,7 +1,7 @@
 //! The whole configuration.
 
 use apps::AppSettings;
-use auth::ConsumerSettings;
+use auth::{ConsumerSettings, GeoSettings};
 use cache::CacheSettings;
 use lua_host::{ProgramSettings, ServingSettings};
 use settings::{Cidr, Named, Setting, Spanned};
@@ -42,6 +42,9 @@ pub struct Settings {
     /// Clients that authenticate, with their credentials.
     #[setting(default = [])]
     pub consumers: Vec<Spanned<ConsumerSettings>>,
+    /// Where the countries of clients are looked up.
+    #[setting(default = {})]
+    pub geo: GeoSettings,
     /// Lists of filters that routes share, by name.
     #[setting(default = {})]
     pub chains: Named<Vec<FilterEntry>>,

@@ -126,6 +126,7 @@ fn listener_snapshot(
         bounds: Bounds { body: options.body, ..Bounds::default() },
         half_close: true,
         trusted_proxies: TrustedProxies::default(),
+        countries: None,
         pages: Arc::new(ErrorPages::default()),
         access: observed.access.clone(),
     }

@@ -1,11 +1,23 @@
 //! Conditions: their spellings, their errors, and what they hold for.
 
+use std::net::IpAddr;
+use std::rc::Rc;
+
 use bytes::Bytes;
 use settings::{Node, node, read};
 use wire::Method;
 
 use super::Condition;
-use message::{Headers, Request, Target};
+use message::{CountryDatabase, Headers, Request, Target};
+
+/// Every address is in Germany.
+struct Germany;
+
+impl CountryDatabase for Germany {
+    fn country(&self, _: IpAddr) -> Option<&str> {
+        Some("DE")
+    }
+}
 
 fn request() -> Request {
     let mut headers = Headers::new();
@@ -17,6 +29,7 @@ fn request() -> Request {
     let target = Target::new(Bytes::from_static(b"/p?q=a%20b&flag&q=c")).unwrap();
     let mut request = Request::made_up(Method::Get, target, headers);
     request.client_ip = "10.1.2.3".parse().unwrap();
+    request.countries = Some(Rc::new(Germany));
     request
 }
 
@@ -27,6 +40,9 @@ fn condition(node: &Node) -> Condition {
 #[test]
 fn the_table_of_tests() {
     for (node, holds) in [
+        (node!({ "country": "de" }), true),
+        (node!({ "country": ["AT", "unknown"] }), false),
+        (node!({ "variable": "country", "equals": "DE" }), true),
         (node!({ "header": "X-Env", "equals": "alpha" }), true),
         (node!({ "header": "x-env", "equals": "beta-2" }), true),
         (node!({ "header": "x-env", "equals": "beta" }), false),

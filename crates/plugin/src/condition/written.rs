@@ -7,15 +7,15 @@ use settings::{Cidr, Node, OneOrMany, Reader, Regex, Setting, Variable};
 
 use super::time::{Clock, Offset, Times, Window, Zone};
 use super::{Check, Condition, FieldSource, Test, combined};
-use crate::{HeaderName, PathGlob};
+use crate::{CountryCode, HeaderName, PathGlob};
 use message::Scheme;
 
 /// A condition on a request.
 ///
-/// It has one subject: `header`, `query`, `cookie`, `variable`, `ip`, `scheme` or `time`; or it
-/// combines others with `all`, `any` or `not`. A list of conditions means `all`. A header, query
-/// parameter, cookie or variable is tested by the operators next to it; without one it must be
-/// present.
+/// It has one subject: `header`, `query`, `cookie`, `variable`, `ip`, `country`, `scheme` or
+/// `time`; or it combines others with `all`, `any` or `not`. A list of conditions means `all`. A
+/// header, query parameter, cookie or variable is tested by the operators next to it; without one
+/// it must be present.
 /// Where a name has several values, one of them must pass every operator.
 #[derive(Clone, Debug, PartialEq, Setting)]
 pub(crate) struct Written {
@@ -44,6 +44,9 @@ pub(crate) struct Written {
     /// Ranges of client addresses; what trusted proxies say of the client counts.
     #[setting(example = ["10.0.0.0/8", "::1"])]
     pub(crate) ip: Option<Ips>,
+    /// Countries of the client's address, by `geo`: two letters (ISO 3166-1), or `unknown`.
+    #[setting(example = ["DE", "AT"])]
+    pub(crate) country: Option<OneOrMany<CountryCode>>,
     /// The scheme the client used.
     pub(crate) scheme: Option<SchemeWord>,
     /// Times of the week, or dates.
@@ -107,8 +110,8 @@ pub(crate) enum SchemeWord {
 }
 
 /// The keys that name what is tested.
-const SUBJECTS: &str =
-    "all, any, not, header, query, cookie, variable, consumer, group, ip, scheme, time";
+const SUBJECTS: &str = "all, any, not, header, query, cookie, variable, consumer, group, ip, \
+     country, scheme, time";
 
 /// The keys that say how.
 const OPERATORS: &[&str] =
@@ -189,6 +192,10 @@ impl Written {
             Written { not: Some(not), .. } => Check::Not(Box::new(not.0)),
             Written { consumer: Some(names), .. } => one_of(Variable::Consumer, names.0),
             Written { group: Some(names), .. } => one_of(Variable::Groups, names.0),
+            Written { country: Some(codes), .. } => {
+                let codes = codes.0.into_iter().map(CountryCode::into_text);
+                one_of(Variable::Country, codes.collect())
+            }
             Written { ip: Some(ip), .. } => Check::Ip(ip.r#in.0),
             Written { scheme: Some(SchemeWord::Http), .. } => Check::Scheme(Scheme::Http),
             Written { scheme: Some(SchemeWord::Https), .. } => Check::Scheme(Scheme::Https),
