@@ -4,6 +4,8 @@
 -- unread. A byte is copied once, when it is read, and looked at once for the delimiter of a read
 -- that finds nothing: such a read leaves where the next one continues.
 return function()
+  local find_text, cut_text, math_type = string.find, string.sub, math.type
+
   local Buffer = {}
   Buffer.__index = Buffer
 
@@ -75,15 +77,40 @@ return function()
     end
   end
 
+  -- Reads a line that ends within the first piece, where most do; nil if it does not.
+  local function read_within_first(self, want)
+    local first, offset = self.first, self.offset
+    local piece = self[first]
+    if not piece then return nil end
+    local _, stop = find_text(piece, want, offset + 1, true)
+    if not stop then return nil end
+    local left = self.bytes - (stop - offset)
+    self.bytes = left
+    if stop < #piece then
+      self.offset = stop
+    elseif left == 0 then
+      self:clear()
+    else
+      self[first], self.first, self.offset = nil, first + 1, 0
+    end
+    if offset == 0 and stop == #piece then return piece, left end
+    return cut_text(piece, offset + 1, stop), left
+  end
+
   --- `read(n | delimiter)` → string or nil, bytes left
   function Buffer:read(want)
-    if math.type(want) == "integer" then
+    if math_type(want) == "integer" then
       if want <= 0 then return "", self.bytes end
       if want > self.bytes then return nil, self.bytes end
       return take(self, want), self.bytes
     end
     if type(want) ~= "string" or want == "" then
       error("bad argument #1 to 'read' (a count or a delimiter expected)", 2)
+    end
+    -- Otherwise a read has looked at these bytes already.
+    if self.wanted == nil then
+      local data, left = read_within_first(self, want)
+      if data then return data, left end
     end
     local count = find(self, want)
     if not count then return nil, self.bytes end
@@ -113,11 +140,11 @@ return function()
     return text
   end
 
-  return {
-    --- `new()` → buffer
-    new = function()
-      local empty = { first = 1, last = 0, offset = 0, bytes = 0, scanned = 0, tail = "" }
-      return setmetatable(empty, Buffer)
-    end,
-  }
+  --- `new()` → buffer
+  function Buffer.new()
+    local empty = { first = 1, last = 0, offset = 0, bytes = 0, scanned = 0, tail = "" }
+    return setmetatable(empty, Buffer)
+  end
+
+  return Buffer
 end

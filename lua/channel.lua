@@ -7,10 +7,9 @@ return function()
 
   local Channel = {}
   Channel.__index = Channel
-  local methods = { Channel = Channel }
 
   --- `new([capacity])`: unbounded unless told otherwise; then `push` waits while it is full.
-  function methods.new(capacity)
+  function Channel.new(capacity)
     if capacity ~= nil and (math.type(capacity) ~= "integer" or capacity < 1) then
       error("bad argument #1 to 'new' (a positive integer expected)", 2)
     end
@@ -112,5 +111,5 @@ return function()
     return self.last - self.first + 1
   end
 
-  return { new = methods.new }
+  return Channel
 end

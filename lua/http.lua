@@ -2,6 +2,19 @@
 return function(raw, check)
   local errno = require "silly.errno"
 
+  -- The connection of a stream, as Silly's programs use it: `remoteaddr`, `isalive()` and `close()`.
+  local Conn = { __name = "http connection" }
+  Conn.__index = Conn
+
+  function Conn:isalive() return self.exchange:isalive() end
+
+  --- `close() → true | false, err`: ends the exchange, complete or not, and with it the connection.
+  function Conn:close() return self.exchange:close() end
+
+  local function connection(exchange)
+    return setmetatable({ exchange = exchange, remoteaddr = exchange:get("remoteaddr") }, Conn)
+  end
+
   -- The stream of a handler. `exchange` is the request and the response behind it.
   local Stream = {}
   local FIELDS = {
@@ -17,7 +30,12 @@ return function(raw, check)
       rawset(stream, key, value)
       return value
     end
-    if key == "trailer" then return stream.exchange:get("trailer") end
+    if key == "trailer" or key == "eof" then return stream.exchange:get(key) end
+    if key == "conn" then
+      local conn = connection(stream.exchange)
+      rawset(stream, key, conn)
+      return conn
+    end
   end
 
   --- `read([n[, ms]])`: n bytes, fewer only at the end of the body; without n whatever comes.
@@ -62,14 +80,24 @@ return function(raw, check)
   Stream.close = Stream.closewrite
 
   -- The stream of a client. `exchange` is the request and the answer behind it.
-  local Request = { __name = "http request" }
-  Request.__index = Request
+  local Request = {}
+  local request_meta = { __name = "http request" }
+  function request_meta.__index(stream, key)
+    local method = Request[key]
+    if method then return method end
+    if key == "eof" then return stream.exchange:get(key) end
+    if key == "conn" then
+      local conn = connection(stream.exchange)
+      rawset(stream, key, conn)
+      return conn
+    end
+  end
 
   --- `waitresponse([ms])`: the head of the answer, in `status` and `header`.
   function Request:waitresponse(ms)
     if self.status then return true end
     local status, header = raw.answered(self.exchange, ms)
-    if not status then return nil, header end
+    if not status then return false, header end
     self.status, self.header, self.version = status, header, "HTTP/1.1"
     return true
   end
@@ -114,7 +142,7 @@ return function(raw, check)
   end
 
   function Request:close() return self.exchange:close() end
-  Request.__close = Request.close
+  request_meta.__close = Request.close
 
   local Client = { __name = "http client" }
   Client.__index = Client
@@ -126,7 +154,7 @@ return function(raw, check)
     if header ~= nil then check("request", 3, header, "table") end
     local exchange, why = raw.open(self.raw, method, url, header)
     if not exchange then return nil, why end
-    return setmetatable({ exchange = exchange }, Request)
+    return setmetatable({ exchange = exchange }, request_meta)
   end
 
   -- RFC 9110 15.4: these change the method, those do not.

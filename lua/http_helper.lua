@@ -33,43 +33,44 @@ return function(raw, check)
     return (text:gsub("%+", " "):gsub("%%(%x%x)", function(hex) return string.char(tonumber(hex, 16)) end))
   end
 
-  local PORTS = { http = 80, https = 443, ws = 80, wss = 443 }
+  local PORTS = { http = "80", https = "443", ws = "80", wss = "443" }
 
-  --- `parseurl(url) → scheme, host, port, path, isdefault | nil, err`: the path with its query; the
-  --- last is whether the port is the scheme's own.
+  --- `parseurl(url) → scheme, host, port, path, isdefault | nil, err`: the port as text, the path with
+  --- its query; the last is true if the URL has no port.
   function helper.parseurl(url)
     check("parseurl", 1, url, "string")
     local scheme, rest = url:match("^(%a[%w+.-]*)://([^#]*)")
-    if not scheme then return nil, "no URL" end
+    if not scheme then return nil, "Invalid url" end
     scheme = scheme:lower()
     local authority, path = rest:match("^([^/?]*)(.*)$")
     authority = authority:match("@(.*)$") or authority
     local host, port = authority:match("^%[(.-)%]:?(%d*)$")
     if not host then host, port = authority:match("^([^:]*):?(%d*)$") end
-    if not host or host == "" then return nil, "no host in the URL" end
-    local own = PORTS[scheme]
-    port = tonumber(port) or own
-    if not port then return nil, "no port in the URL" end
+    if not host or host == "" then return nil, "Invalid url" end
+    local default = port == nil or port == ""
+    if default then port = PORTS[scheme] end
+    if not port then return nil, "Unsupported scheme" end
     if path:sub(1, 1) ~= "/" then path = "/" .. path end
-    return scheme, host, port, path, port == own
+    return scheme, host, port, path, default
   end
 
-  --- `parsetarget(target) → path, query`: the query as a table.
+  --- `parsetarget(target) → path, query`: the query as a table; an empty path is "/".
   function helper.parsetarget(target)
     check("parsetarget", 1, target, "string")
     local path, query = target:match("^([^?#]*)%??([^#]*)")
-    return path, raw.query(query)
+    return path == "" and "/" or path, raw.query(query)
   end
 
   local NAMED = {
-    amp = "&", lt = "<", gt = ">", quot = '"', apos = "'", nbsp = "\u{a0}", copy = "\u{a9}",
+    amp = "&", lt = "<", gt = ">", quot = '"', apos = "'", nbsp = " ", copy = "\u{a9}",
     reg = "\u{ae}", trade = "\u{2122}", hellip = "\u{2026}", mdash = "\u{2014}", ndash = "\u{2013}",
     lsquo = "\u{2018}", rsquo = "\u{2019}", ldquo = "\u{201c}", rdquo = "\u{201d}", laquo = "\u{ab}",
     raquo = "\u{bb}", euro = "\u{20ac}", pound = "\u{a3}", yen = "\u{a5}", cent = "\u{a2}",
     deg = "\u{b0}", middot = "\u{b7}", times = "\u{d7}", bull = "\u{2022}",
   }
 
-  --- `htmlunescape(string)`: numeric references and the common names; what is unknown stays.
+  --- `htmlunescape(string)`: numeric references and the common names, `&nbsp;` as a plain space as in
+  --- Silly; what is unknown stays.
   function helper.htmlunescape(text)
     check("htmlunescape", 1, text, "string")
     return (text:gsub("&(#?)([%w]+);", function(hash, name)

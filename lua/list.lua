@@ -24,9 +24,9 @@ return function()
     self.first = value
   end
 
-  --- `remove(value)` → value, or nil if it is not in the list
+  --- `remove(value)` → value | nil, "removed" if it is not in the list
   function List:remove(value)
-    if value == nil or not self.known[value] then return nil end
+    if value == nil or not self.known[value] then return nil, "removed" end
     local before, after = self.before[value], self.after[value]
     if before == nil then self.first = after else self.after[before] = after end
     if after == nil then self.last = before else self.before[after] = before end
@@ -35,20 +35,21 @@ return function()
     return value
   end
 
-  function List:popback() return self:remove(self.last) end
-  function List:popfront() return self:remove(self.first) end
+  function List:popback() return (self:remove(self.last)) end
+  function List:popfront() return (self:remove(self.first)) end
   function List:front() return self.first end
   function List:back() return self.last end
   function List:size() return self.count end
 
-  --- `values()` → table of all values, front to back
+  --- `for value in list:values() do`, front to back. The loop may remove the value it has.
   function List:values()
-    local values, value = {}, self.first
-    while value ~= nil do
-      values[#values + 1] = value
-      value = self.after[value]
+    local following = self.first
+    return function()
+      local value = following
+      if value == nil or not self.known[value] then return nil end
+      following = self.after[value]
+      return value
     end
-    return values
   end
 
   function List:clear()
@@ -56,12 +57,12 @@ return function()
     self.known, self.before, self.after = {}, {}, {}
   end
 
-  return {
-    --- `new()` → list
-    new = function()
-      local list = setmetatable({}, List)
-      list:clear()
-      return list
-    end,
-  }
+  --- `new()` → list
+  function List.new()
+    local list = setmetatable({}, List)
+    list:clear()
+    return list
+  end
+
+  return List
 end

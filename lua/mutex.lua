@@ -60,8 +60,10 @@ return function()
     return setmetatable({ mutex = self, key = key }, Held)
   end
 
-  return {
-    --- `new()` → mutex
-    new = function() return setmetatable({}, Mutex) end,
-  }
+  --- `new()` → mutex
+  function Mutex.new()
+    return setmetatable({}, Mutex)
+  end
+
+  return Mutex
 end

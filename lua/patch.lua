@@ -69,9 +69,10 @@ return function()
     end
   end
 
-  --- `join(new, newtree, old, oldtree)` → paths that the old code does not have: the new functions
-  --- use the state of the old ones from now on.
+  --- `join(new, newtree, old, oldtree)` or `join(new, old)` → paths that the old code does not have: the
+  --- new functions use the state of the old ones from now on.
   function Patch:join(new, newtree, old, oldtree)
+    if old == nil then old, newtree = newtree, nil end
     newtree = newtree or self:collectupval(new)
     oldtree = oldtree or self:collectupval(old)
     local absent = {}
@@ -95,7 +96,7 @@ return function()
     if not ok then return nil, new end
     if type(new) ~= "table" then return nil, "module '" .. name .. "' returns no table" end
     local patcher = patch.new()
-    local absent = patcher:join(new, nil, old, nil)
+    local absent = patcher:join(new, old)
     for key, value in pairs(new) do
       if type(value) == "function" or old[key] == nil then old[key] = value end
     end

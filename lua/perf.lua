@@ -32,10 +32,10 @@ return function(perf)
         table.remove(stack, at)
         local total = totals[name]
         if not total then
-          total = { name = name, count = 0, time = 0 }
+          total = { name = name, call = 0, time = 0 }
           totals[name] = total
         end
-        total.count = total.count + 1
+        total.call = total.call + 1
         total.time = total.time + section.spent + hrtime() - section.since
         return
       end
@@ -57,7 +57,7 @@ return function(perf)
     for _, section in ipairs(open[co] or {}) do section.since = now end
   end
 
-  --- `dump([name])` → { name = { count, time in ns } }, or that of one section
+  --- `dump([name])` → { name = { call, time in ns } }, or that of one section
   function perf.dump(name)
     if name ~= nil then return totals[name] end
     return totals

@@ -3,9 +3,8 @@ return function()
   local Queue = {}
   Queue.__index = Queue
 
-  --- `push(value)` → size
+  --- `push(value)` → size; nil counts as a value.
   function Queue:push(value)
-    if value == nil then error("bad argument #1 to 'push' (nil cannot be queued)", 2) end
     self.last = self.last + 1
     self[self.last] = value
     return self.last - self.first + 1
@@ -30,8 +29,10 @@ return function()
     self.first, self.last = 1, 0
   end
 
-  return {
-    --- `new()` → queue
-    new = function() return setmetatable({ first = 1, last = 0 }, Queue) end,
-  }
+  --- `new()` → queue
+  function Queue.new()
+    return setmetatable({ first = 1, last = 0 }, Queue)
+  end
+
+  return Queue
 end

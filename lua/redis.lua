@@ -218,22 +218,23 @@ return function(raw)
 
   local function submit(client, bytes, count)
     local state = hidden[client]
-    if state.closed then return nil, errno.CLOSED end
+    if state.closed then return false, errno.CLOSED end
     local link = choose(state)
-    if link:waiting() >= state.options.waiting then return nil, "redis: too many commands wait" end
+    if link:waiting() >= state.options.waiting then return false, "redis: too many commands wait" end
     local request = link:submit(bytes, count)
-    if request.why then return nil, request.why end
+    if request.why then return false, request.why end
     return request
   end
 
-  --- `call(name, ...)` → true, value | false, error of the server | nil, why there is no reply
+  --- `call(name, ...)` → true, value | false, error of the server | false, why, "lost" if there is no
+  --- reply, when it is unknown whether it was executed
   function Client.call(client, name, ...)
     local request, why = submit(client, raw.encode(name, ...), 1)
-    if not request then return nil, why end
+    if not request then return false, why, "lost" end
     return request[1], request[2]
   end
 
-  --- `pipeline{ {name, ...}, ... }` → { ok1, value1, ok2, value2, ..., n = } | nil, why
+  --- `pipeline{ {name, ...}, ... }` → { ok1, value1, ok2, value2, ..., n = } | false, why
   function Client.pipeline(client, commands)
     local parts = {}
     for at, command in ipairs(commands) do
@@ -241,7 +242,7 @@ return function(raw)
     end
     if #parts == 0 then return { n = 0 } end
     local request, why = submit(client, table.concat(parts), #parts)
-    if not request then return nil, why end
+    if not request then return false, why end
     return table.move(request, 1, 2 * #parts, 1, { n = 2 * #parts })
   end
 
@@ -399,12 +400,13 @@ return function(raw)
 
   local meta = { __index = command, __close = Client.close, __gc = Client.close, __name = "redis" }
 
-  return {
-    --- `new{ addr, auth, user, db, timeout, connect_timeout, pool, protocol, limit, waiting, on_push }`
-    new = function(given)
-      local client = {}
-      hidden[client] = { options = checked(given), links = {} }
-      return setmetatable(client, meta)
-    end,
-  }
+  --- `new{ addr, auth, user, db, timeout, connect_timeout, pool, protocol, limit, waiting, on_push }`
+  local function new(given)
+    local client = {}
+    hidden[client] = { options = checked(given), links = {} }
+    return setmetatable(client, meta)
+  end
+
+  -- The module has the commands as functions of a client: `redis.get(db, "key")`.
+  return setmetatable({ new = new }, { __index = command })
 end

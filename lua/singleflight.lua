@@ -41,13 +41,13 @@ return function()
     return table.unpack(result, 2, result.n)
   end
 
-  return {
-    --- `new(fn)` → flight
-    new = function(fn)
-      if type(fn) ~= "function" then
-        error("bad argument #1 to 'new' (function expected, got " .. type(fn) .. ")", 2)
-      end
-      return setmetatable({ fn = fn, flying = {} }, Group)
-    end,
-  }
+  --- `new(fn)` → flight
+  function Group.new(fn)
+    if type(fn) ~= "function" then
+      error("bad argument #1 to 'new' (function expected, got " .. type(fn) .. ")", 2)
+    end
+    return setmetatable({ fn = fn, flying = {} }, Group)
+  end
+
+  return Group
 end

@@ -21,10 +21,10 @@ return function(trace)
     return old
   end
 
-  --- `attach(id)` → old id: continues another coroutine's trace in this one.
+  --- `attach(id)` → old id: continues another coroutine's trace in this one; nil for none.
   function trace.attach(id)
     local old = get()
-    set(id)
+    set(id or 0)
     return old
   end
 

@@ -40,8 +40,10 @@ return function()
     while not place.over do task.wait() end
   end
 
-  return {
-    --- `new()` → group
-    new = function() return setmetatable({ count = 0, waiting = {} }, Group) end,
-  }
+  --- `new()` → group
+  function Group.new()
+    return setmetatable({ count = 0, waiting = {} }, Group)
+  end
+
+  return Group
 end

@@ -3,6 +3,15 @@ return function(raw)
   local Socket = { __name = "websocket" }
   Socket.__index = Socket
 
+  -- The connection of a socket, as Silly's programs use it.
+  local Conn = { __name = "websocket connection" }
+  Conn.__index = Conn
+
+  function Conn:isalive() return self.raw:isalive() end
+
+  --- `close() → true | false, err`: as of a peer that goes away (1001).
+  function Conn:close() return self.raw:close(1001) end
+
   --- `read([ms]) → data, type | nil, err, ""`; of a close the third value is its code.
   function Socket:read(ms)
     local data, kind, more = self.raw:take()
@@ -27,8 +36,9 @@ return function(raw)
 
   local websocket = {}
 
-  local function wrap(socket, stream)
-    return setmetatable({ raw = socket, stream = stream }, Socket)
+  local function wrap(socket, remoteaddr, stream)
+    local conn = setmetatable({ raw = socket, remoteaddr = remoteaddr }, Conn)
+    return setmetatable({ raw = socket, conn = conn, stream = stream }, Socket)
   end
 
   --- `upgrade(stream[, { max_message =, protocol = }]) → socket | nil, err`. What asks for no upgrade
@@ -38,7 +48,7 @@ return function(raw)
       error("bad argument #1 to 'upgrade' (the stream of a handler expected)", 2)
     end
     local socket, why, status = raw.upgrade(stream.exchange, options)
-    if socket then return wrap(socket, stream) end
+    if socket then return wrap(socket, stream.remoteaddr, stream) end
     if status then
       stream:respond(status, {
         ["content-type"] = "text/plain",
@@ -55,9 +65,9 @@ return function(raw)
     if type(url) ~= "string" then
       error("bad argument #1 to 'connect' (string expected, got " .. type(url) .. ")", 2)
     end
-    local socket, why = raw.connect(url, header, options)
-    if not socket then return nil, why end
-    return wrap(socket)
+    local socket, remoteaddr = raw.connect(url, header, options)
+    if not socket then return nil, remoteaddr end
+    return wrap(socket, remoteaddr)
   end
 
   return websocket

@@ -49,6 +49,14 @@ type ServerKey = (SocketAddr, Option<CertificateName>);
 pub struct ClientConnection {
     lease: Lease,
     pool: Rc<Pool>,
+    address: SocketAddr,
+}
+
+impl ClientConnection {
+    /// The address of the server.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
 }
 
 impl Client {
@@ -87,17 +95,17 @@ impl Client {
         let fail = |why: String| Fault::new(FaultKind::DnsError, why);
         let resolved = names.resolve(&url.host, url.port).await;
         let addresses = resolved.map_err(|error| fail(error.to_string()))?.addresses;
-        for address in &addresses {
-            let pool = self.pool(*address, tls.as_ref());
+        for address in addresses.iter().copied() {
+            let pool = self.pool(address, tls.as_ref());
             if let Some(lease) = pool.take(Upgrade::None) {
-                return Ok(ClientConnection { lease, pool });
+                return Ok(ClientConnection { lease, pool, address });
             }
         }
         let mut failed = None;
         for address in addresses {
             let pool = self.pool(address, tls.as_ref());
             match pool.connect(self.settings.connect, None, Upgrade::None).await {
-                Ok(lease) => return Ok(ClientConnection { lease, pool }),
+                Ok(lease) => return Ok(ClientConnection { lease, pool, address }),
                 Err(fault) => failed = Some(fault),
             }
         }
@@ -111,7 +119,7 @@ impl Client {
         request: &Request,
         body: Body,
     ) -> Result<Response, Fault> {
-        let ClientConnection { lease, pool } = connection;
+        let ClientConnection { lease, pool, .. } = connection;
         let again = match &body {
             Body::Empty => Some(Body::Empty),
             Body::Bytes(bytes) => Some(Body::Bytes(bytes.clone())),

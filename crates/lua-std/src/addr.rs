@@ -20,7 +20,9 @@ pub(crate) fn open(lua: &Lua) -> Result<Table> {
     )?;
     table.set(
         "join",
-        lua.create_function(|_, parts: (String, Port)| Ok(join(&parts.0, &parts.1.0)))?,
+        lua.create_function(|_, (host, port): (Option<String>, Port)| {
+            Ok(join(host.as_deref().unwrap_or_default(), &port.0))
+        })?,
     )?;
     table.set("iptype", lua.create_function(|_, host: String| Ok(kind(&host)))?)?;
     table.set("isv4", lua.create_function(|_, host: String| Ok(kind(&host) == 4))?)?;
@@ -67,11 +69,20 @@ fn is_host(host: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::{is_host, join, kind};
+    use crate::testing::output;
 
     #[test]
     fn joins_and_classifies_addresses() {
         assert_eq!(join("::1", "80"), "[::1]:80");
         assert_eq!(join("a.example", "80"), "a.example:80");
+        assert_eq!(
+            output(
+                r#"local addr = require "silly.net.addr"
+                say(addr.join(nil, 80), addr.join("", "80"), addr.join("::1", 80))
+                require "silly".exit()"#
+            ),
+            [":80 :80 [::1]:80"]
+        );
         assert_eq!((kind("127.0.0.1"), kind("::1"), kind("a.example")), (4, 6, 0));
         assert!(is_host("a.example.") && is_host("localhost"));
         assert!(!is_host("127.0.0.1") && !is_host("-a.b") && !is_host("a..b") && !is_host(""));

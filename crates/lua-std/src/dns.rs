@@ -1,7 +1,8 @@
 //! `net.dns`: resolves names with the resolver of `net`.
 //!
 //! Resolves as `net.tcp` does: literals, the hosts file, `localhost`, DNS with search list and
-//! cache. Promises that a lookup ends within fifteen seconds.
+//! cache. Promises that only the requested record type is queried, that concurrent lookups of one
+//! name share one query, and that a lookup ends within fifteen seconds.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -9,8 +10,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::time::Duration;
 
-use mlua::{IntoLuaMulti, Lua, MultiValue, Result, Table, Value};
-use net::Resolver;
+use mlua::{IntoLua, IntoLuaMulti, Lua, MultiValue, Result, Table, Value};
+use net::{Resolver, ResolverSettings, ServiceRecord};
+use tokio::sync::OnceCell;
 
 use lua_vm::Vm;
 use lua_vm::errno;
@@ -19,32 +21,50 @@ use lua_vm::waits;
 /// Record types by the names scripts use.
 const A: i64 = 1;
 const AAAA: i64 = 28;
+const SRV: i64 = 33;
 
-/// The settings of `conf` and `sethosts`.
+/// Bounds of the settings of `conf`, as in Silly.
+const TIMEOUT_SECONDS: f64 = 30.0;
+const ATTEMPTS: usize = 5;
+const NDOTS: usize = 15;
+
+/// The settings of `conf` and `sethosts`, and the lookups in flight.
 #[derive(Default)]
-struct StaticHosts {
+struct DnsModule {
     names: Option<Rc<Resolver>>,
     hosts: HashMap<String, Vec<IpAddr>>,
+    /// By name and record type; an entry exists as long as a caller waits for it.
+    in_flight: HashMap<(String, i64), Rc<OnceCell<LookupResult>>>,
 }
 
+/// A record as a script sees it.
+#[derive(Clone)]
+enum DnsRecord {
+    Address(IpAddr),
+    Service(ServiceRecord),
+}
+
+type LookupResult = std::result::Result<Vec<DnsRecord>, String>;
+
 pub(crate) fn open(lua: &Lua) -> Result<Table> {
-    let own = Rc::new(RefCell::new(StaticHosts::default()));
+    let own = Rc::new(RefCell::new(DnsModule::default()));
     let table = lua.create_table()?;
-    table.set("A", A)?;
-    table.set("AAAA", AAAA)?;
-    let (known, all) = (own.clone(), own.clone());
+    for (name, kind) in [("A", A), ("AAAA", AAAA), ("SRV", SRV)] {
+        table.set(name, kind)?;
+    }
+    let (one, all) = (own.clone(), own.clone());
     table.set(
         "lookup",
         waits::function(lua, move |lua, query: Query| {
-            let found = find(lua, &known, query)?;
-            Ok(async move { Ok(FirstAddress(found.await)) })
+            let found = find(lua, &one, query)?;
+            Ok(async move { Ok(FirstRecord(found.await)) })
         })?,
     )?;
     table.set(
         "resolve",
         waits::function(lua, move |lua, query: Query| {
             let found = find(lua, &all, query)?;
-            Ok(async move { Ok(AllAddresses(found.await)) })
+            Ok(async move { Ok(AllRecords(found.await)) })
         })?,
     )?;
     let hosts = own.clone();
@@ -55,7 +75,15 @@ pub(crate) fn open(lua: &Lua) -> Result<Table> {
             Ok(())
         })?,
     )?;
-    table.set("conf", lua.create_function(move |_, options: Table| configure(&own, &options))?)?;
+    let conf = lua.create_function(move |_, options: Table| {
+        let resolver = Resolver::with_settings(settings(&options)?);
+        let mut own = own.borrow_mut();
+        own.names = Some(Rc::new(resolver));
+        // Lookups in flight end with the servers they began with; later ones do not join them.
+        own.in_flight.clear();
+        Ok(())
+    })?;
+    table.set("conf", conf)?;
     table.set(
         "isname",
         lua.create_function(|_, name: String| Ok(name.parse::<IpAddr>().is_err()))?,
@@ -65,44 +93,73 @@ pub(crate) fn open(lua: &Lua) -> Result<Table> {
 
 /// Name, record type, time-out in milliseconds.
 type Query = (String, Option<i64>, Option<u64>);
-type LookupResult = std::result::Result<Vec<IpAddr>, String>;
 
-/// Starts a lookup.
+/// Starts a lookup, or joins one in flight.
 fn find(
     lua: &Lua,
-    own: &Rc<RefCell<StaticHosts>>,
+    own: &Rc<RefCell<DnsModule>>,
     (name, kind, ms): Query,
 ) -> Result<impl Future<Output = LookupResult> + use<>> {
     let kind = kind.unwrap_or(A);
-    if kind != A && kind != AAAA {
-        let text = "bad argument #2 to 'lookup' (dns.A or dns.AAAA expected)";
+    if ![A, AAAA, SRV].contains(&kind) {
+        let text = "bad argument #2 to 'lookup' (dns.A, dns.AAAA or dns.SRV expected)";
         return Err(mlua::Error::runtime(text));
     }
-    let own = own.borrow();
-    let hosts = own.hosts.get(&name.to_ascii_lowercase()).cloned();
-    let names = match &own.names {
-        Some(names) => names.clone(),
-        None => Vm::of(lua)?.names(),
+    let key = (name.to_ascii_lowercase(), kind);
+    let (names, hosts, flight) = {
+        let mut own = own.borrow_mut();
+        let names = match &own.names {
+            Some(names) => names.clone(),
+            None => Vm::of(lua)?.names(),
+        };
+        let hosts = own.hosts.get(&key.0).filter(|_| kind != SRV).cloned();
+        (names, hosts, own.in_flight.entry(key.clone()).or_default().clone())
     };
     let patience = Duration::from_millis(ms.unwrap_or(15_000));
+    let own = own.clone();
     Ok(async move {
-        let of_kind = |ip: &IpAddr| ip.is_ipv4() == (kind == A);
-        if let Some(hosts) = hosts {
-            return Ok(hosts.into_iter().filter(of_kind).collect());
+        // If the caller that queries times out, another that waits queries again.
+        let shared = flight.get_or_init(async || match hosts {
+            Some(hosts) => Ok(of_kind(&hosts, kind)),
+            None => query(&names, &name, kind).await,
+        });
+        let found = net::timer::within(patience, shared).await.cloned();
+        let in_flight = &mut own.borrow_mut().in_flight;
+        // The map and this caller hold it: no other caller waits.
+        if in_flight.get(&key).is_some_and(|other| Rc::ptr_eq(other, &flight))
+            && (found.is_some() || Rc::strong_count(&flight) <= 2)
+        {
+            in_flight.remove(&key);
         }
-        match net::timer::within(patience, names.resolve(&name, 0)).await {
-            Some(Ok(answer)) => {
-                Ok(answer.addresses.iter().map(SocketAddr::ip).filter(of_kind).collect())
-            }
-            Some(Err(error)) => Err(error.to_string()),
-            None => Err(errno::of_number(libc::ETIMEDOUT)),
-        }
+        found.unwrap_or_else(|| Err(errno::of_number(libc::ETIMEDOUT)))
     })
 }
 
-/// `conf{ nameservers = { "ip[:port]", … } }`
-fn configure(own: &RefCell<StaticHosts>, options: &Table) -> Result<()> {
-    let Some(servers) = options.get::<Option<Vec<String>>>("nameservers")? else { return Ok(()) };
+fn of_kind(hosts: &[IpAddr], kind: i64) -> Vec<DnsRecord> {
+    let hosts = hosts.iter().filter(|ip| ip.is_ipv6() == (kind == AAAA));
+    hosts.copied().map(DnsRecord::Address).collect()
+}
+
+async fn query(names: &Resolver, name: &str, kind: i64) -> LookupResult {
+    // An address stands for itself, whatever is queried.
+    if let Ok(ip) = name.parse::<IpAddr>() {
+        return Ok(vec![DnsRecord::Address(ip)]);
+    }
+    let records = match kind {
+        SRV => {
+            names.services(name).await.map(|all| all.into_iter().map(DnsRecord::Service).collect())
+        }
+        _ => {
+            let found = names.addresses(name, kind == AAAA).await;
+            found.map(|all| all.into_iter().map(DnsRecord::Address).collect())
+        }
+    };
+    records.map_err(|error| error.to_string())
+}
+
+/// `conf{ nameservers = { "ip[:port]", … }, search = { … }, timeout = s, attempts =, ndots = }`
+fn settings(options: &Table) -> Result<ResolverSettings> {
+    let servers = options.get::<Option<Vec<String>>>("nameservers")?.unwrap_or_default();
     let servers: Option<Vec<SocketAddr>> = servers
         .iter()
         .map(|text| {
@@ -111,11 +168,18 @@ fn configure(own: &RefCell<StaticHosts>, options: &Table) -> Result<()> {
         })
         .collect();
     let Some(servers) = servers else {
-        let text = "bad argument #1 to 'conf' (nameservers holds what is no address)";
+        let text = "bad argument #1 to 'conf' (nameservers has a value that is not an address)";
         return Err(mlua::Error::runtime(text));
     };
-    own.borrow_mut().names = Some(Rc::new(Resolver::with_servers(&servers)));
-    Ok(())
+    let timeout = options.get::<Option<f64>>("timeout")?;
+    let attempts = options.get::<Option<usize>>("attempts")?;
+    Ok(ResolverSettings {
+        servers,
+        search: options.get("search")?,
+        timeout: timeout.map(|s| Duration::from_secs_f64(s.clamp(0.001, TIMEOUT_SECONDS))),
+        attempts: attempts.map(|attempts| attempts.clamp(1, ATTEMPTS)),
+        ndots: options.get::<Option<usize>>("ndots")?.map(|ndots| ndots.min(NDOTS)),
+    })
 }
 
 /// The form of /etc/hosts.
@@ -131,13 +195,30 @@ fn parse_hosts(text: &str) -> HashMap<String, Vec<IpAddr>> {
     hosts
 }
 
-/// `ip` or `nil, err`.
-struct FirstAddress(LookupResult);
+/// An address is text, a service a table.
+impl IntoLua for DnsRecord {
+    fn into_lua(self, lua: &Lua) -> Result<Value> {
+        match self {
+            DnsRecord::Address(ip) => ip.to_string().into_lua(lua),
+            DnsRecord::Service(service) => {
+                let table = lua.create_table()?;
+                table.set("priority", service.priority)?;
+                table.set("weight", service.weight)?;
+                table.set("port", service.port)?;
+                table.set("target", service.target)?;
+                table.into_lua(lua)
+            }
+        }
+    }
+}
 
-impl IntoLuaMulti for FirstAddress {
+/// The first record, or `nil, err`.
+struct FirstRecord(LookupResult);
+
+impl IntoLuaMulti for FirstRecord {
     fn into_lua_multi(self, lua: &Lua) -> Result<MultiValue> {
-        match self.0.map(|found| found.first().map(ToString::to_string)) {
-            Ok(Some(ip)) => ip.into_lua_multi(lua),
+        match self.0.map(|found| found.into_iter().next()) {
+            Ok(Some(record)) => record.into_lua_multi(lua),
             Ok(None) => (Value::Nil, errno::RESOLVE).into_lua_multi(lua),
             Err(reason) => (Value::Nil, reason).into_lua_multi(lua),
         }
@@ -145,46 +226,17 @@ impl IntoLuaMulti for FirstAddress {
 }
 
 /// A list, or `nil, err`.
-struct AllAddresses(LookupResult);
+struct AllRecords(LookupResult);
 
-impl IntoLuaMulti for AllAddresses {
+impl IntoLuaMulti for AllRecords {
     fn into_lua_multi(self, lua: &Lua) -> Result<MultiValue> {
         match self.0 {
             Ok(found) if found.is_empty() => (Value::Nil, errno::RESOLVE).into_lua_multi(lua),
-            Ok(found) => {
-                found.iter().map(ToString::to_string).collect::<Vec<_>>().into_lua_multi(lua)
-            }
+            Ok(found) => found.into_lua_multi(lua),
             Err(reason) => (Value::Nil, reason).into_lua_multi(lua),
         }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use crate::testing::output;
-
-    #[test]
-    fn literals_hosts_and_invalid_names() {
-        let program = r#"
-            local dns, silly = require "silly.net.dns", require "silly"
-            say(dns.lookup("127.0.0.1", dns.A))
-            say(dns.lookup("localhost"))
-            dns.sethosts("10.0.0.1 One one.example # a comment\n::1 one\n")
-            say(dns.lookup("ONE"), dns.lookup("one", dns.AAAA), #dns.resolve("one.example"))
-            say(dns.lookup("not a name"))
-            say(dns.isname("::1"), dns.isname("a.example"))
-            say(pcall(dns.lookup, "a", 33))
-            silly.exit()
-        "#;
-        let expected = [
-            "127.0.0.1",
-            "127.0.0.1",
-            "10.0.0.1 ::1 1",
-            "nil cannot resolve \"not a name\": it is not a host name",
-            "false true",
-        ];
-        let output = output(program);
-        assert_eq!(output[..5], expected);
-        assert!(output[5].contains("dns.A or dns.AAAA expected"), "{output:?}");
-    }
-}
+mod tests;

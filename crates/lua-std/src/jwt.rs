@@ -24,11 +24,17 @@ pub(crate) fn open(lua: &Lua) -> Result<Table> {
     let json: Table = require.call("tide.encoding.json")?;
     let (to_json, from_json): (Function, Function) = (json.get("encode")?, json.get("decode")?);
     let table = lua.create_table()?;
-    let encode = move |_: &Lua, (payload, key, name): (Table, Value, Option<String>)| {
+    let encode = move |lua: &Lua, (payload, key, name): (Table, Value, Option<String>)| {
         let key = Key::new("encode", &key)?;
         let name = name.as_deref().unwrap_or("HS256");
-        let (payload, reason): (Option<LuaString>, Option<String>) = to_json.call(payload)?;
-        let Some(payload) = payload else { return Ok((None, reason)) };
+        // The claims of an empty table are an object, which JSON alone cannot tell.
+        let payload = if payload.is_empty() && payload.pairs::<Value, Value>().next().is_none() {
+            lua.create_string("{}")?
+        } else {
+            let (payload, reason): (Option<LuaString>, Option<String>) = to_json.call(payload)?;
+            let Some(payload) = payload else { return Ok((None, reason)) };
+            payload
+        };
         Ok(match encode(&payload.as_bytes(), &key, name) {
             Ok(token) => (Some(token), None),
             Err(reason) => (None, Some(reason)),
@@ -127,7 +133,7 @@ impl Rules {
 
 fn encode(payload: &[u8], key: &Key, name: &str) -> JwtResult<String> {
     if !ALGORITHMS.contains(&name) {
-        return Err(format!("unsupported algorithm: {name}"));
+        return Err(format!("Unsupported algorithm: {name}"));
     }
     if !key.algorithms()?.contains(&name) {
         return Err(format!("the key is not for {name}"));
@@ -152,23 +158,23 @@ fn decode(
 ) -> Result<JwtResult<Table>> {
     let parts = match parts(token) {
         Some(parts) => parts,
-        None => return Ok(Err("invalid token format".to_owned())),
+        None => return Ok(Err("Invalid token format".to_owned())),
     };
     let Some(header) = object(lua, parts.header, from_json)? else {
-        return Ok(Err("invalid header".to_owned()));
+        return Ok(Err("Invalid header".to_owned()));
     };
     let name = match checked_header(&header, key, rules)? {
         Ok(name) => name,
         Err(reason) => return Ok(Err(reason)),
     };
     let Some(signature) = decode_url_safe(parts.signature) else {
-        return Ok(Err("invalid signature".to_owned()));
+        return Ok(Err("Invalid signature".to_owned()));
     };
     if !key.verify(parts.signed, &signature, &name) {
-        return Ok(Err("signature verification failed".to_owned()));
+        return Ok(Err("Signature verification failed".to_owned()));
     }
     let Some(payload) = object(lua, parts.payload, from_json)? else {
-        return Ok(Err("invalid payload".to_owned()));
+        return Ok(Err("Invalid payload".to_owned()));
     };
     Ok(match in_time(&payload, rules)? {
         Ok(()) => Ok(payload),
@@ -210,17 +216,17 @@ fn object(lua: &Lua, part: &[u8], from_json: &Function) -> Result<Option<Table>>
 fn checked_header(header: &Table, key: &Key, rules: &Rules) -> Result<JwtResult<String>> {
     // Critical extensions must not be ignored, and none is supported (RFC 7515 section 4.1.11).
     if header.contains_key("crit")? {
-        return Ok(Err("invalid header".to_owned()));
+        return Ok(Err("Invalid header".to_owned()));
     }
     let name = match header.get::<Value>("alg")? {
         Value::String(name) => name.to_string_lossy(),
-        _ => return Ok(Err("invalid header".to_owned())),
+        _ => return Ok(Err("Invalid header".to_owned())),
     };
     let fits = match key.algorithms() {
         Ok(algorithms) => algorithms.contains(&name.as_str()) && rules.allow(&name),
         Err(reason) => return Ok(Err(reason)),
     };
-    Ok(if fits { Ok(name) } else { Err(format!("unsupported algorithm: {name}")) })
+    Ok(if fits { Ok(name) } else { Err(format!("Unsupported algorithm: {name}")) })
 }
 
 /// RFC 7519 sections 4.1.4 and 4.1.5.
@@ -234,13 +240,13 @@ fn in_time(payload: &Table, rules: &Rules) -> Result<JwtResult<()>> {
         })
     };
     let (Ok(exp), Ok(nbf)) = (claim("exp")?, claim("nbf")?) else {
-        return Ok(Err("invalid payload".to_owned()));
+        return Ok(Err("Invalid payload".to_owned()));
     };
     if exp.is_some_and(|exp| rules.now_s >= exp + rules.leeway_s) {
-        return Ok(Err("token expired".to_owned()));
+        return Ok(Err("Token expired".to_owned()));
     }
     if nbf.is_some_and(|nbf| rules.now_s < nbf - rules.leeway_s) {
-        return Ok(Err("token not valid yet".to_owned()));
+        return Ok(Err("Token not valid yet".to_owned()));
     }
     Ok(Ok(()))
 }

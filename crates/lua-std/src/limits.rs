@@ -31,7 +31,7 @@ pub(crate) const MESSAGE_DEPTH: usize = 100;
 pub(crate) const DATAGRAMS: usize = 1024;
 
 /// Random bytes or letters that one call gives.
-pub(crate) const RANDOM_BYTES: usize = 1024 * 1024;
+pub(crate) const RANDOM_BYTES: usize = 64 * 1024 * 1024;
 
 /// The longest message that an authenticated cipher seals or opens.
 pub(crate) const SEALED_BYTES: usize = 64 * 1024 * 1024;

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::io;
 use std::rc::Rc;
 
-use mlua::{Function, Lua, Result, Table};
+use mlua::{Function, Lua, Result, Table, Value};
 use telemetry::event;
 use telemetry::log::Level;
 use tokio::signal::unix::{SignalKind, signal};
@@ -37,6 +37,9 @@ const SIGNALS: &[(&str, i32)] = &[
     ("SIGURG", libc::SIGURG),
     ("SIGIO", libc::SIGIO),
 ];
+
+/// The signals that a program handles from the beginning.
+const DEFAULTS: [&str; 3] = ["SIGINT", "SIGTERM", "SIGUSR1"];
 
 /// The handlers of a VM; a watched signal without a handler has its default action.
 #[derive(Clone, Default)]
@@ -67,8 +70,19 @@ pub(crate) fn open(lua: &Lua) -> Result<Table> {
         }
         watch(&vm, name, number).map_err(mlua::Error::runtime)?;
         let handlers = Handlers::of(&vm);
-        let mut watched = handlers.0.borrow_mut();
-        Ok(std::mem::replace(watched.entry(number).or_default(), handler))
+        let previous = handlers.0.borrow_mut().entry(number).or_default().take();
+        let previous = match previous {
+            // What a program may call, or set again.
+            None if DEFAULTS.contains(&name) => {
+                Some(lua.create_function(move |lua, _: Value| {
+                    by_default(&*Vm::of(lua)?, number);
+                    Ok(())
+                })?)
+            }
+            previous => previous,
+        };
+        handlers.0.borrow_mut().insert(number, handler);
+        Ok(previous)
     };
     meta.set("__call", lua.create_function(call)?)?;
     table.set_metatable(Some(meta))?;
@@ -77,7 +91,7 @@ pub(crate) fn open(lua: &Lua) -> Result<Table> {
 
 /// Watches the signals with a default action in a program.
 pub fn watch_signals(vm: &Vm) -> io::Result<()> {
-    for name in ["SIGINT", "SIGTERM", "SIGUSR1"] {
+    for name in DEFAULTS {
         if let Some(&(name, number)) = SIGNALS.iter().find(|(known, _)| *known == name) {
             watch(vm, name, number)?;
         }

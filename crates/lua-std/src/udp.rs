@@ -20,6 +20,7 @@ use crate::limits::{DATAGRAM_BYTES, DATAGRAM_TAKES, DATAGRAMS};
 use lua_vm::TaskId;
 use lua_vm::Vm;
 use lua_vm::address;
+use lua_vm::arguments::add_methods;
 use lua_vm::errno;
 use lua_vm::waits;
 
@@ -95,10 +96,8 @@ pub(crate) fn open(lua: &Lua) -> Result<Table> {
             Ok(Received(got.unwrap_or_else(|| Err(errno::of_number(libc::ETIMEDOUT)))))
         })
     })?;
-    for name in ["sendto", "close", "isalive", "unreadbytes", "unsentbytes"] {
-        let call = format!("return function(socket, ...) return socket:{name}(...) end");
-        table.set(name, lua.load(call).eval::<mlua::Function>()?)?;
-    }
+    let methods = ["sendto", "close", "isalive", "unreadbytes", "unsentbytes"];
+    add_methods(lua, &table, &methods)?;
     lua.set_named_registry_value("tidegate.udp.recvfrom", &receive)?;
     table.set("recvfrom", receive)?;
     Ok(table)
@@ -244,6 +243,23 @@ fn takes(data: &[u8]) -> usize {
     data.len() + DATAGRAM_TAKES
 }
 
+/// A datagram to send: a string, or a list of strings that are joined.
+struct Payload(Vec<u8>);
+
+impl FromLua for Payload {
+    fn from_lua(value: Value, lua: &Lua) -> Result<Payload> {
+        let Value::Table(pieces) = value else {
+            return mlua::LuaString::from_lua(value, lua)
+                .map(|text| Payload(text.as_bytes().to_vec()));
+        };
+        let mut data = Vec::new();
+        for piece in pieces.sequence_values::<mlua::LuaString>() {
+            data.extend_from_slice(&piece?.as_bytes());
+        }
+        Ok(Payload(data))
+    }
+}
+
 /// `data, address` or `nil, err`.
 struct Received(std::result::Result<(Bytes, SocketAddr), String>);
 
@@ -263,7 +279,7 @@ impl UserData for SocketHandle {
     fn add_methods<M: UserDataMethods<Self>>(methods: &mut M) {
         methods.add_method(
             "sendto",
-            |_, SocketHandle(socket), (data, to): (mlua::LuaString, Option<String>)| {
+            |_, SocketHandle(socket), (data, to): (Payload, Option<String>)| {
                 if socket.closed.get() {
                     return Ok((false, Some(errno::CLOSED.to_owned())));
                 }
@@ -273,7 +289,7 @@ impl UserData for SocketHandle {
                 };
                 Ok(match to {
                     Err(number) => (false, Some(errno::of_number(number))),
-                    Ok(to) => match socket.send(&data.as_bytes(), to) {
+                    Ok(to) => match socket.send(&data.0, to) {
                         Ok(()) => (true, None),
                         Err(error) => (false, Some(errno::of_error(&error))),
                     },
@@ -343,9 +359,14 @@ mod tests {
             for i = 1, 9 do assert(other:sendto(tostring(i), server.addr)) end
             for i = 1, 9 do got[i] = server:recvfrom(5000) end
             say(table.concat(got), other:unsentbytes())
+            assert(other:sendto({ "a", "b", 1 }, server.addr))
+            say((server:recvfrom(5000)))
+            say(pcall(other.sendto, other, { {} }, server.addr))
             require "silly".exit()
         "#;
-        assert_eq!(output(program), ["123456789", "123456789 0"]);
+        let output = output(program);
+        assert_eq!(output[..3], ["123456789", "123456789 0", "ab1"]);
+        assert!(output[3].starts_with("false "), "{output:?}");
     }
 
     #[test]

@@ -54,8 +54,8 @@ pub(crate) fn open(lua: &Lua) -> Result<Table> {
         let socket = handle.0.clone();
         Ok(async move {
             Ok(match socket.room().await {
-                true => (Some(true), None),
-                false => (None, Some(errno::CLOSED)),
+                true => (true, None),
+                false => (false, Some(errno::CLOSED)),
             })
         })
     })?;
@@ -86,7 +86,7 @@ fn upgrade(
     })
 }
 
-/// `connect(url, header, options) → socket | nil, err`
+/// `connect(url, header, options) → socket, remoteaddr | nil, err`
 fn connect(lua: &Lua) -> Result<mlua::Function> {
     type Asked = (LuaString, Option<Table>, Option<Table>);
     let client = Rc::new(client_of(PoolLimits::default(), options_of_client()));
@@ -104,6 +104,7 @@ fn connect(lua: &Lua) -> Result<mlua::Function> {
                 let url = url?;
                 let (request, accept) = handshake::request(&url, headers)?;
                 let connection = client.connect(&names, &url).await.map_err(reason)?;
+                let address = connection.address().to_string();
                 let sent = client.send(connection, &request, Body::Empty).await;
                 let mut response = sent.map_err(reason)?;
                 let status = response.status;
@@ -114,11 +115,11 @@ fn connect(lua: &Lua) -> Result<mlua::Function> {
                 }
                 let socket = Rc::new(Socket::new(true, limit));
                 sides::connect(socket.clone(), tunnel);
-                Ok(Handle(socket))
+                Ok((Handle(socket), address))
             };
             Ok(match reached.await {
-                Ok(handle) => (Some(handle), None),
-                Err(reason) => (None, Some(reason)),
+                Ok((handle, address)) => (Some(handle), address),
+                Err(reason) => (None, reason),
             })
         })
     })
@@ -164,10 +165,11 @@ impl UserData for Handle {
             let data = data.as_bytes();
             let opcode = opcode(&kind.as_bytes(), &data)?;
             Ok(match socket.send(opcode, &data) {
-                Ok(()) => (Some(true), None, socket.is_full()),
-                Err(reason) => (None, Some(reason), false),
+                Ok(()) => (true, None, socket.is_full()),
+                Err(reason) => (false, Some(reason), false),
             })
         });
+        methods.add_method("isalive", |_, Handle(socket), ()| Ok(socket.is_open()));
         type Goodbye = (Option<u16>, Option<LuaString>);
         methods.add_method("close", |_, Handle(socket), (code, reason): Goodbye| {
             let code = code.unwrap_or(1000);

@@ -1,6 +1,16 @@
-//! Functions whose mistaken arguments are named.
+//! Functions of modules: with named arguments in errors, and as the other form of methods.
 
-use mlua::{FromLuaMulti, Function, IntoLuaMulti, Lua, MultiValue, Result};
+use mlua::{FromLuaMulti, Function, IntoLuaMulti, Lua, MultiValue, Result, Table};
+
+/// Adds functions that call the method of the same name: `hash.update(state, data)` is
+/// `state:update(data)`.
+pub fn add_methods(lua: &Lua, module: &Table, names: &[&str]) -> Result<()> {
+    for name in names {
+        let text = format!("return function(object, ...) return object:{name}(...) end");
+        module.set(*name, lua.load(text).eval::<Function>()?)?;
+    }
+    Ok(())
+}
 
 /// A function that says "bad argument #1 to 'NAME'" where the library would leave out the name.
 pub fn function<A: FromLuaMulti, R: IntoLuaMulti>(

@@ -32,8 +32,11 @@ pub(crate) const TIMERS_PER_LOOK: usize = 64;
 /// Bytes a connection receives before its script reads them, unless told otherwise.
 pub(crate) const READ_BYTES: usize = 1024 * 1024;
 
-/// Unsent bytes of a connection; beyond, it is closed.
-pub(crate) const OUTPUT_BYTES: usize = 16 * 1024 * 1024;
+/// Bytes of a line that a read by delimiter waits for, unless told otherwise.
+pub(crate) const LINE_BYTES: usize = 16 * 1024 * 1024;
+
+/// Unsent bytes of a connection, unless told otherwise; beyond, it is closed.
+pub(crate) const OUTPUT_BYTES: usize = 64 * 1024 * 1024;
 
 /// Size of the receive buffer that the connections of a VM share.
 pub(crate) const ROOM_BYTES: usize = 64 * 1024;

@@ -60,6 +60,19 @@ pub(crate) unsafe fn refuse(state: LuaState, reason: &str) -> c_int {
     2
 }
 
+/// Pushes `false, reason`: of calls that otherwise return true.
+///
+/// # Safety
+/// As [`refuse`].
+pub(crate) unsafe fn refuse_false(state: LuaState, reason: &str) -> c_int {
+    // SAFETY: promised by the caller.
+    unsafe {
+        ffi::lua_pushboolean(state, 0);
+        push(state, reason.as_bytes());
+    }
+    2
+}
+
 /// Raises a string error that begins with the caller's position. The message is dropped first.
 ///
 /// # Safety

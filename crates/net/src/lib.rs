@@ -65,7 +65,9 @@ pub use process::{
 };
 pub use proxy_protocol::ProxyHeaderError;
 pub use receive::{RecvChunk, detach};
-pub use resolver::{NameError, NoAddress, ResolvedAddresses, Resolver};
+pub use resolver::{
+    NameError, NoAddress, ResolvedAddresses, Resolver, ResolverSettings, ServiceRecord,
+};
 pub use serve::{ServeOptions, Serving, serve, serve_on, until_stopping};
 pub use stream::{Parked, Peer, Stream};
 pub use timer::{Timer, WakeHandle};

@@ -22,7 +22,7 @@ use hickory_resolver::lookup::Lookup;
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::net::{DnsError, NetError};
 use hickory_resolver::proto::op::Query;
-use hickory_resolver::proto::rr::{Name, RecordType};
+use hickory_resolver::proto::rr::{Name, RData, Record, RecordType};
 use hickory_resolver::system_conf::parse_resolv_conf;
 use hickory_resolver::{Hosts, TokioResolver};
 
@@ -68,6 +68,29 @@ pub struct ResolvedAddresses {
     pub valid_for: Duration,
 }
 
+/// A server of a service (RFC 2782).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServiceRecord {
+    pub priority: u16,
+    pub weight: u16,
+    pub port: u16,
+    /// A host name without its final dot.
+    pub target: String,
+}
+
+/// Settings that replace those of resolv.conf, which stay where there are none.
+#[derive(Clone, Debug, Default)]
+pub struct ResolverSettings {
+    pub servers: Vec<SocketAddr>,
+    /// Domains that are tried for names with fewer dots than `ndots`.
+    pub search: Option<Vec<String>>,
+    /// Time-out of one attempt with one server.
+    pub timeout: Option<Duration>,
+    /// Attempts with all servers.
+    pub attempts: Option<usize>,
+    pub ndots: Option<usize>,
+}
+
 /// Why a name has no address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoAddress {
@@ -106,8 +129,7 @@ impl std::error::Error for NameError {}
 struct Sources {
     resolv_conf: PathBuf,
     hosts: PathBuf,
-    /// Replace those of resolv.conf, which cannot specify a port.
-    servers: Vec<SocketAddr>,
+    settings: ResolverSettings,
 }
 
 /// The process's resolver.
@@ -128,17 +150,13 @@ struct ResolverFiles {
 impl Resolver {
     /// Resolves as configured on this machine: `/etc/resolv.conf` and `/etc/hosts`.
     pub fn system() -> Resolver {
-        Resolver::new(Vec::new())
+        Resolver::with_settings(ResolverSettings::default())
     }
 
-    /// Queries these name servers instead of those of `/etc/resolv.conf`.
-    pub fn with_servers(servers: &[SocketAddr]) -> Resolver {
-        Resolver::new(servers.to_vec())
-    }
-
-    fn new(servers: Vec<SocketAddr>) -> Resolver {
+    /// Resolves with these settings instead of those of `/etc/resolv.conf`.
+    pub fn with_settings(settings: ResolverSettings) -> Resolver {
         let (resolv_conf, hosts) = ("/etc/resolv.conf".into(), "/etc/hosts".into());
-        Resolver::build(Sources { resolv_conf, hosts, servers }, LIMITS)
+        Resolver::build(Sources { resolv_conf, hosts, settings }, LIMITS)
     }
 
     fn build(sources: Sources, limits: Limits) -> Resolver {
@@ -155,45 +173,111 @@ impl Resolver {
             let addresses = addresses.into_iter().map(|ip| SocketAddr::new(ip, port)).collect();
             Ok(ResolvedAddresses { addresses, valid_for })
         };
-        let fail = |reason, valid_for| Err(NameError { host: host.to_owned(), reason, valid_for });
-        if let Some(literal) = literal(host) {
-            return answer(vec![literal], limits.ttl_max);
-        }
-        let name = match Name::from_str_relaxed(host) {
-            Ok(name) if name.iter().next().is_some() => name,
-            _ => return fail(NoAddress::Malformed, limits.ttl_max),
+        let (files, name) = match self.without_dns(host)? {
+            KnownName::Found(addresses, valid_for) => return answer(addresses, valid_for),
+            KnownName::Query(files, name) => (files, name),
         };
+        let lookup = self
+            .query(host, files.resolver(), async |dns: &TokioResolver| dns.lookup_ip(name).await)
+            .await?;
+        let left = lookup.valid_until().saturating_duration_since(Instant::now());
+        let addresses = usable(lookup.iter(), limits.addresses);
+        if addresses.is_empty() {
+            return Err(self.unknown(host));
+        }
+        answer(addresses, left.clamp(limits.ttl_min, limits.ttl_max))
+    }
+
+    /// Returns the addresses of one family, and queries no others. DNS as in [`Resolver::resolve`].
+    pub async fn addresses(&self, host: &str, ipv6: bool) -> Result<Vec<IpAddr>, NameError> {
+        let (files, name) = match self.without_dns(host)? {
+            KnownName::Found(mut addresses, _) => {
+                addresses.retain(|address| address.is_ipv6() == ipv6);
+                return if addresses.is_empty() { Err(self.unknown(host)) } else { Ok(addresses) };
+            }
+            KnownName::Query(files, name) => (files, name),
+        };
+        let kind = if ipv6 { RecordType::AAAA } else { RecordType::A };
+        let lookup = self
+            .query(host, files.resolver(), async |dns: &TokioResolver| dns.lookup(name, kind).await)
+            .await?;
+        let addresses = lookup.answers().iter().filter_map(|record| record.data.ip_addr());
+        let addresses = unique(addresses, self.limits.addresses);
+        if addresses.is_empty() { Err(self.unknown(host)) } else { Ok(addresses) }
+    }
+
+    /// Returns the servers of a service such as `_ldap._tcp.example.com`, by priority.
+    pub async fn services(&self, name: &str) -> Result<Vec<ServiceRecord>, NameError> {
+        let parsed = self.name(name)?;
+        let files = self.files();
+        let lookup = async |dns: &TokioResolver| dns.lookup(parsed, RecordType::SRV).await;
+        let lookup = self.query(name, files.resolver(), lookup).await?;
+        let record = |record: &Record| match &record.data {
+            RData::SRV(srv) => Some(ServiceRecord {
+                priority: srv.priority,
+                weight: srv.weight,
+                port: srv.port,
+                target: srv.target.to_utf8().trim_end_matches('.').to_owned(),
+            }),
+            _ => None,
+        };
+        let mut services: Vec<_> =
+            lookup.answers().iter().filter_map(record).take(self.limits.addresses).collect();
+        services.sort_by_key(|service| service.priority);
+        if services.is_empty() { Err(self.unknown(name)) } else { Ok(services) }
+    }
+
+    fn unknown(&self, host: &str) -> NameError {
+        let valid_for = self.limits.negative_default;
+        NameError { host: host.to_owned(), reason: NoAddress::Unknown, valid_for }
+    }
+
+    fn name(&self, host: &str) -> Result<Name, NameError> {
+        match Name::from_str_relaxed(host) {
+            Ok(name) if name.iter().next().is_some() => Ok(name),
+            _ => Err(NameError {
+                host: host.to_owned(),
+                reason: NoAddress::Malformed,
+                valid_for: self.limits.ttl_max,
+            }),
+        }
+    }
+
+    /// Resolves a literal, a name of the hosts file, or `localhost`.
+    fn without_dns(&self, host: &str) -> Result<KnownName, NameError> {
+        if let Some(literal) = literal(host) {
+            return Ok(KnownName::Found(vec![literal], self.limits.ttl_max));
+        }
+        let name = self.name(host)?;
         let files = self.files();
         let listed = files.listed(&name);
         if !listed.is_empty() {
-            return answer(listed, limits.hosts);
+            return Ok(KnownName::Found(listed, self.limits.hosts));
         }
         if name.is_localhost() {
-            return answer(loopback(), limits.hosts);
+            return Ok(KnownName::Found(loopback(), self.limits.hosts));
         }
-        let resolver = match &files.resolver {
-            Ok(resolver) => resolver,
-            Err(reason) => {
-                return fail(NoAddress::Unanswered(reason.clone()), limits.negative_default);
-            }
-        };
-        match timer::within(limits.lookup, resolver.lookup_ip(name)).await {
-            Some(Ok(lookup)) => {
-                let left = lookup.valid_until().saturating_duration_since(Instant::now());
-                let addresses = usable(lookup.iter(), limits.addresses);
-                if addresses.is_empty() {
-                    return fail(NoAddress::Unknown, limits.negative_default);
-                }
-                answer(addresses, left.clamp(limits.ttl_min, limits.ttl_max))
-            }
+        Ok(KnownName::Query(files, name))
+    }
+
+    /// Queries the name servers within the time-out of a whole lookup.
+    async fn query<T>(
+        &self,
+        host: &str,
+        resolver: Result<&TokioResolver, &String>,
+        lookup: impl AsyncFnOnce(&TokioResolver) -> Result<T, NetError>,
+    ) -> Result<T, NameError> {
+        let limits = &self.limits;
+        let fail = |reason, valid_for| NameError { host: host.to_owned(), reason, valid_for };
+        let unanswered = |why| fail(NoAddress::Unanswered(why), limits.negative_default);
+        let resolver = resolver.map_err(|reason| unanswered(reason.clone()))?;
+        match timer::within(limits.lookup, lookup(resolver)).await {
+            Some(Ok(lookup)) => Ok(lookup),
             Some(Err(error)) => {
                 let (reason, valid_for) = explain(error, limits);
-                fail(reason, valid_for)
+                Err(fail(reason, valid_for))
             }
-            None => {
-                let reason = format!("no name server answered within {:?}", limits.lookup);
-                fail(NoAddress::Unanswered(reason), limits.negative_default)
-            }
+            None => Err(unanswered(format!("no name server answered within {:?}", limits.lookup))),
         }
     }
 
@@ -207,7 +291,18 @@ impl Resolver {
     }
 }
 
+/// What is known of a name before DNS is queried.
+enum KnownName {
+    /// Addresses, and how long they are valid.
+    Found(Vec<IpAddr>, Duration),
+    Query(Arc<ResolverFiles>, Name),
+}
+
 impl ResolverFiles {
+    fn resolver(&self) -> Result<&TokioResolver, &String> {
+        self.resolver.as_ref()
+    }
+
     fn read(sources: &Sources, limits: &Limits) -> ResolverFiles {
         // Taken before reading: a change during the read is noticed next time.
         let modified = modified(sources);
@@ -248,9 +343,19 @@ fn resolver(sources: &Sources, limits: &Limits) -> Result<TokioResolver, NetErro
         text.extend_from_slice(b"\nnameserver 127.0.0.1\n");
     }
     let (mut config, mut options): (ResolverConfig, ResolverOpts) = parse_resolv_conf(&text)?;
-    if !sources.servers.is_empty() {
-        config.name_servers = sources.servers.iter().map(|server| at_port(*server)).collect();
+    let settings = &sources.settings;
+    if !settings.servers.is_empty() {
+        // These may specify a port, which resolv.conf cannot.
+        config.name_servers = settings.servers.iter().map(|server| at_port(*server)).collect();
     }
+    if let Some(search) = &settings.search {
+        config.domain = None;
+        config.search = search.iter().map(Name::from_str_relaxed).collect::<Result<_, _>>()?;
+    }
+    options.timeout = settings.timeout.unwrap_or(options.timeout);
+    options.attempts = settings.attempts.unwrap_or(options.attempts);
+    options.ndots = settings.ndots.unwrap_or(options.ndots);
+    options.edns0 = true;
     options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
     options.use_hosts_file = ResolveHosts::Never; // see `ResolverFiles::listed`
     options.cache_size = limits.cache;

@@ -7,7 +7,7 @@ mod engine;
 
 use crate::limits;
 use engine::{ALGORITHMS, Algorithm, BLOCK_BYTES, Engine, TAG_BYTES, Tag};
-use lua_vm::arguments::function;
+use lua_vm::arguments::{add_methods, function};
 use mlua::{Error, IntoLua, Lua, LuaString, Result, Table, UserData, UserDataMethods, Value};
 
 pub(crate) fn open(lua: &Lua) -> Result<Table> {
@@ -26,6 +26,8 @@ pub(crate) fn open(lua: &Lua) -> Result<Table> {
         };
         table.set(name, function(lua, name, new)?)?;
     }
+    let methods = ["update", "final", "setpadding", "setaad", "settag", "tag", "reset"];
+    add_methods(lua, &table, &methods)?;
     Ok(table)
 }
 

@@ -3,7 +3,7 @@
 use blake2::{Blake2b512, Blake2s256};
 use digest::{Digest, DynDigest, block_api::BlockSizeUser};
 use hmac::{KeyInit, Mac, SimpleHmac};
-use lua_vm::arguments::function;
+use lua_vm::arguments::{add_methods, function};
 use md5::Md5;
 use mlua::{Error, Lua, LuaString, Result, Table, UserData, UserDataMethods};
 use ripemd::Ripemd160;
@@ -71,6 +71,7 @@ pub(crate) fn open(lua: &Lua) -> Result<Table> {
         lua.create_string(state.finalize())
     };
     table.set("hash", function(lua, "hash", hash)?)?;
+    add_methods(lua, &table, &["update", "final", "digest", "reset"])?;
     Ok(table)
 }
 

@@ -9,7 +9,7 @@ mod rsa;
 
 use super::hash;
 use curve::Curve;
-use lua_vm::arguments::function;
+use lua_vm::arguments::{add_methods, function};
 use mlua::{Error, Lua, LuaString, Result, Table, UserData, UserDataMethods};
 
 /// Constants of OpenSSL.
@@ -33,6 +33,7 @@ pub(crate) fn open(lua: &Lua) -> Result<Table> {
     for (name, number) in UNSUPPORTED_PADDINGS {
         table.set(name, number)?;
     }
+    add_methods(lua, &table, &["sign", "verify", "encrypt", "decrypt"])?;
     Ok(table)
 }
 
@@ -111,12 +112,12 @@ impl UserData for Key {
         methods.add_method("encrypt", |lua, key, (data, padding, hash): Encrypt| {
             let padding = Padding::new("encrypt", padding, hash)?;
             let data = data.as_bytes();
-            answer(lua, key.rsa().and_then(|key| key.encrypt(&data, &padding)))
+            answer(lua, padding.and_then(|padding| key.rsa()?.encrypt(&data, &padding)))
         });
         methods.add_method("decrypt", |lua, key, (data, padding, hash): Encrypt| {
             let padding = Padding::new("decrypt", padding, hash)?;
             let data = data.as_bytes();
-            answer(lua, key.rsa().and_then(|key| key.decrypt(&data, &padding)))
+            answer(lua, padding.and_then(|padding| key.rsa()?.decrypt(&data, &padding)))
         });
     }
 }
@@ -129,19 +130,18 @@ enum Padding {
 }
 
 impl Padding {
-    fn new(name: &str, padding: Option<i64>, hash: Option<String>) -> Result<Self> {
+    /// The outer error is an argument that no caller can mean.
+    fn new(name: &str, padding: Option<i64>, hash: Option<String>) -> Result<KeyResult<Self>> {
         match padding {
-            None | Some(RSA_PKCS1) => Ok(Self::Pkcs1),
+            None | Some(RSA_PKCS1) => Ok(Ok(Self::Pkcs1)),
             Some(RSA_PKCS1_OAEP) => {
                 let hash = hash.unwrap_or_else(|| "sha1".to_owned());
                 let found = rsa::HASHES.iter().find(|known| **known == hash.to_ascii_lowercase());
-                found.map(|hash| Self::Oaep(hash)).ok_or_else(|| {
+                found.map(|hash| Ok(Self::Oaep(hash))).ok_or_else(|| {
                     Error::runtime(format!("bad argument #3 to '{name}' (unfit hash '{hash}')"))
                 })
             }
-            Some(other) => Err(Error::runtime(format!(
-                "bad argument #2 to '{name}' (padding {other} is not supported)"
-            ))),
+            Some(other) => Ok(Err(format!("padding {other} is not supported"))),
         }
     }
 }

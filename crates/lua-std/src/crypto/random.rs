@@ -50,7 +50,8 @@ fn fill(bytes: &mut [u8]) -> Result<()> {
 /// Uniform lower-case letters: 4.7 bits each.
 fn letters(count: usize) -> Result<Vec<u8>> {
     let mut out = Vec::with_capacity(count);
-    let mut pool = [0; 64];
+    // A few system calls for many letters, and no more bytes than a short key needs.
+    let mut pool = vec![0; (count + count / 8).clamp(16, 64 * 1024)];
     while out.len() < count {
         fill(&mut pool)?;
         let fair = pool.iter().filter(|byte| **byte < FAIR).map(|byte| b'a' + byte % 26);

@@ -79,16 +79,18 @@ impl BodyWriter {
         });
     }
 
-    /// Aborts the body.
-    pub(super) fn fail(&self, fault: Fault) {
-        self.end(Err(fault));
+    /// Aborts the body; false if it had ended.
+    pub(super) fn fail(&self, fault: Fault) -> bool {
+        self.end(Err(fault))
     }
 
-    fn end(&self, end: Result<Option<Headers>, Fault>) {
-        if !self.closed.replace(true) {
+    fn end(&self, end: Result<Option<Headers>, Fault>) -> bool {
+        let first = !self.closed.replace(true);
+        if first {
             *self.end.borrow_mut() = Some(end);
             self.reader.wake_all();
         }
+        first
     }
 
     /// Marks the reader as gone.

@@ -7,6 +7,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
@@ -38,6 +39,7 @@ pub(super) struct ClientExchange {
     output: Rc<BodyWriter>,
     pub(super) input: Rc<BodyReader>,
     answer: Rc<ResponseHead>,
+    pub(super) address: SocketAddr,
 }
 
 /// The result of the exchange's task, for the script.
@@ -65,6 +67,7 @@ impl ClientExchange {
         let output = BodyWriter::default();
         output.declared.set(fields::length(&request.headers));
         ClientExchange {
+            address: connection.address(),
             client,
             stage: RefCell::new(ClientStage::Fresh(request, connection)),
             output: Rc::new(output),
@@ -163,6 +166,10 @@ impl ClientExchange {
         look: impl FnOnce(&Result<(u16, Headers), String>) -> R,
     ) -> Option<R> {
         self.answer.head.borrow().as_ref().map(look)
+    }
+
+    pub(super) fn is_open(&self) -> bool {
+        !matches!(*self.stage.borrow(), ClientStage::Closed)
     }
 
     /// Ends the exchange; false if it had ended.

@@ -6,8 +6,8 @@ use std::time::Duration;
 use http_client::{Client, ClientOptions, ClientSettings, PoolLimits, Url};
 use message::Request;
 use mlua::{
-    Error, IntoLuaMulti, Lua, LuaString, MultiValue, Result, Table, UserData, UserDataMethods,
-    UserDataRef, Value,
+    Error, IntoLua, IntoLuaMulti, Lua, LuaString, MultiValue, Result, Table, UserData,
+    UserDataMethods, UserDataRef, Value,
 };
 use plugin::WorkerContext;
 use wire::{Known, Method};
@@ -193,6 +193,11 @@ impl UserData for Stream {
             let trailers = outbound.input.trailers.borrow();
             trailers.as_ref().map(|trailers| fields::to_table(lua, trailers)).transpose()
         });
+        methods.add_method("get", |lua, Stream(outbound), key: LuaString| match &*key.as_bytes() {
+            b"eof" => Ok(Value::Boolean(outbound.input.is_ended())),
+            _ => outbound.address.to_string().into_lua(lua),
+        });
+        methods.add_method("isalive", |_, Stream(outbound), ()| Ok(outbound.is_open()));
         methods.add_method("close", |_, Stream(outbound), ()| {
             let first = outbound.close();
             Ok((first, (!first).then_some(errno::CLOSED)))

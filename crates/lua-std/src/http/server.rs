@@ -53,7 +53,9 @@ impl ProgramHandler {
         let of = inbound.clone();
         let ended = move |_: &Lua, end: TaskEnd| match end {
             TaskEnd::Returned(_) => of.finish(None),
-            TaskEnd::Failed(text) => of.fail(text),
+            TaskEnd::Failed(text) => {
+                of.fail(Fault::internal(text));
+            }
         };
         let stream = Stream(inbound.clone());
         let started = vm.turn(|turn| turn.start(&self.begin, stream, Some(Box::new(ended))));

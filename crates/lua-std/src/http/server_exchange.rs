@@ -119,16 +119,23 @@ impl ServerExchange {
         self.release();
     }
 
-    /// Fails the exchange after an error of the handler.
-    pub(super) fn fail(&self, text: String) {
-        let fault = Fault::internal(text);
-        if self.released.replace(true) {
-            self.output.fail(fault);
-        } else if !self.gone.get() {
-            self.input.end(Err(errno::CLOSED.to_owned()));
-            self.output.abandon();
-            self.answer(Err(fault));
+    /// Fails the exchange, after an error of the handler or because it closed the connection. False
+    /// if the client is gone, or the response was complete.
+    pub(super) fn fail(&self, fault: Fault) -> bool {
+        if self.gone.get() {
+            return false;
         }
+        if self.released.replace(true) {
+            return self.output.fail(fault);
+        }
+        self.input.end(Err(errno::CLOSED.to_owned()));
+        self.output.abandon();
+        self.answer(Err(fault));
+        true
+    }
+
+    pub(super) fn is_gone(&self) -> bool {
+        self.gone.get()
     }
 
     /// Responds with 101 and hands the connection over; false if the head was released.

@@ -1,10 +1,11 @@
 //! The server's stream functions for `lua/http.lua`.
 //!
-//! Promises that each function returns `true` or the value, or `nil, reason`. Parts of a request
-//! are converted to Lua values only when they are read.
+//! Promises that each function returns `true` or `false, reason`, or the value or `nil, reason`.
+//! Parts of a request are converted to Lua values only when they are read.
 
 use std::rc::Rc;
 
+use message::{Fault, FaultKind};
 use mlua::{
     Error, IntoLuaMulti, Lua, LuaString, MultiValue, Result, Table, UserData, UserDataMethods,
     Value,
@@ -21,13 +22,13 @@ use lua_vm::waits;
 #[derive(Clone)]
 pub(crate) struct Stream(pub(crate) Rc<ServerExchange>);
 
-/// `true`, or `nil` and the reason.
-pub(super) type Done = (Option<bool>, Option<String>);
+/// `true`, or `false` and the reason.
+pub(super) type Done = (bool, Option<String>);
 
 pub(super) fn done(outcome: std::result::Result<(), impl Into<String>>) -> Done {
     match outcome {
-        Ok(()) => (Some(true), None),
-        Err(reason) => (None, Some(reason.into())),
+        Ok(()) => (true, None),
+        Err(reason) => (false, Some(reason.into())),
     }
 }
 
@@ -66,6 +67,11 @@ impl UserData for Stream {
             inbound.release();
             Ok(())
         });
+        methods.add_method("isalive", |_, Stream(inbound), ()| Ok(!inbound.is_gone()));
+        methods.add_method("close", |_, Stream(inbound), ()| {
+            let fault = Fault::unanswered(FaultKind::Internal, "the handler closed the connection");
+            Ok(done(inbound.fail(fault).then_some(()).ok_or(errno::CLOSED)))
+        });
         methods.add_method("finish", |_, Stream(inbound), table: Option<Table>| {
             let trailers = table.map(|table| fields::of_table("closewrite", 2, &table));
             let first = !inbound.output.is_closed();
@@ -94,6 +100,7 @@ fn get(lua: &Lua, inbound: &ServerExchange, key: &[u8]) -> Result<Value> {
         b"scheme" => text(inbound.scheme.as_str().as_bytes()),
         b"header" => fields::to_table(lua, &inbound.headers).map(Value::Table),
         b"query" => query(lua, inbound.target.query().unwrap_or_default()).map(Value::Table),
+        b"eof" => Ok(Value::Boolean(inbound.input.is_ended())),
         b"trailer" => match &*inbound.input.trailers.borrow() {
             Some(trailers) => fields::to_table(lua, trailers).map(Value::Table),
             None => Ok(Value::Nil),

@@ -301,7 +301,7 @@ fn what_cannot_be_reached_or_takes_too_long_has_a_reason() {
         "#,
         &[
             "nil Connection timed out (110)",
-            "nil Connection timed out (110)",
+            "false Connection timed out (110)",
             "true nil",
             "false Socket is closed (10003)",
             "nil https comes in a later version: TLS is not built in yet",
@@ -309,6 +309,44 @@ fn what_cannot_be_reached_or_takes_too_long_has_a_reason() {
             "true",
             "false bad argument #1 to 'get' (string expected, got nil)",
             "false bad argument #1 to 'listen' (handler is no function)",
+        ],
+    );
+}
+
+#[test]
+fn streams_have_their_connection_and_its_end() {
+    check(
+        r#"
+        local url = serve(function(stream)
+            say(stream.conn.remoteaddr == stream.remoteaddr, stream.conn:isalive(), stream.eof)
+            if stream.path == "/broken" then
+                stream:respond(200)
+                stream:write("part")
+                stream:flush()
+                say(stream.conn:close())
+                return
+            end
+            stream:readall()
+            say(stream.eof)
+            stream:respond(200)
+            stream:closewrite("whole")
+        end)
+        local stream = http.request("POST", url .. "/", { ["content-length"] = 4 })
+        say("http://" .. stream.conn.remoteaddr == url, stream.conn:isalive(), stream.eof)
+        stream:write("body")
+        say(stream:read(100), stream.eof, stream.conn == stream.conn)
+        say(stream.conn:close(), stream.conn:isalive())
+        say(http.get(url .. "/broken"))
+        "#,
+        &[
+            "true true false",
+            "true true false",
+            "true",
+            "whole true true",
+            "true false",
+            "true true true",
+            "true nil",
+            "nil End of file (10004)",
         ],
     );
 }
@@ -353,17 +391,19 @@ fn texts_of_urls_and_pages() {
         say(helper.parseurl("http://a.example/p?q#f"))
         say(helper.parseurl("https://[::1]:8443"))
         say(helper.parseurl("nonsense"))
+        say(helper.parseurl("ftp://a.example/"))
         local path, query = helper.parsetarget("/p?a=1+2&b")
-        say(path, query.a, query.b == "")
-        say(helper.htmlunescape("&lt;b&gt; &amp;amp; &#228;&#xE4; &unknown; &#0;"))
+        say(path, query.a, query.b == "", (helper.parsetarget("?x=1")))
+        say(helper.htmlunescape("&lt;b&gt;&nbsp;&amp;amp; &#228;&#xE4; &unknown; &#0;"))
         "#,
         &[
             "a%20b%2F%C3%BC~ a=x&a=%26&b=2",
             "a b/%zz",
             "http a.example 80 /p?q true",
             "https ::1 8443 / false",
-            "nil no URL",
-            "/p 1 2 true",
+            "nil Invalid url",
+            "nil Unsupported scheme",
+            "/p 1 2 true /",
             "<b> &amp; ää &unknown; &#0;",
         ],
     );

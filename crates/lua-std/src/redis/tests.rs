@@ -112,9 +112,9 @@ fn a_greeting_comes_first_and_its_refusal_is_reported() {
         say(redis.new{ addr = "127.0.0.1:1" }:get("d"))
     "##;
     let expected = [
-        "nil WRONGPASS no",
+        "false WRONGPASS no lost",
         "AUTH pw, SELECT 2, get a, HELLO 3 AUTH me pw, get b, AUTH wrong",
-        "nil Connection refused (111)",
+        "false Connection refused (111) lost",
     ];
     assert_eq!(with_server(program), expected);
 }
@@ -148,14 +148,14 @@ fn late_replies_are_dropped_and_dead_connections_left() {
         say(db:get("f"))
     "##;
     let expected = [
-        "slow nil Connection timed out (110)",
+        "slow false Connection timed out (110) lost",
         "1 true c",
-        "dead nil Connection timed out (110)",
+        "dead false Connection timed out (110) lost",
         "1 true d",
         "2",
-        "bye nil End of file (10004)",
+        "bye false End of file (10004) lost",
         "true e",
-        "nil Socket is closed (10003)",
+        "false Socket is closed (10003) lost",
     ];
     assert_eq!(with_server(program), expected);
 }
@@ -204,5 +204,8 @@ fn a_server_that_speaks_something_else_is_left() {
         local db = redis.new{ addr = server(function(conn) conn:write("$99\r\n") end), limit = 50 }
         say(db:get("a"))
     "##;
-    assert_eq!(with_server(program), ["nil a reply of an unknown type", "nil a reply is too long"]);
+    assert_eq!(
+        with_server(program),
+        ["false a reply of an unknown type lost", "false a reply is too long lost"]
+    );
 }

@@ -2,7 +2,7 @@
 
 use crate::testing::output;
 
-fn program(text: &str) -> Vec<String> {
+pub(super) fn program(text: &str) -> Vec<String> {
     let prelude = r#"
         local task, time, silly = require "silly.task", require "silly.time", require "silly"
     "#;
@@ -201,9 +201,13 @@ fn containers() {
         say(queue:push("a"), queue:push("b"), queue:pop(), queue:size(), queue:pop(), queue:pop())
         local list = require "silly.adt.list".new()
         list:pushback(2) list:pushback(3) list:pushfront(1) list:pushback(4)
-        say(list:remove(3), list:remove(3), table.concat(list:values(), ","), list:size())
+        say(list:remove(3), list:remove(3))
+        for value in list:values() do say(value) if value == 2 then list:remove(2) end end
+        say(list:size())
+        list:pushfront(2)
+        say(queue:push(nil), queue:push("c"), queue:pop(), queue:pop(), queue:size())
         say(list:popfront(), list:popback(), list:front(), list:back(),
-            pcall(list.pushback, list, 2))
+            pcall(list.pushback, list, 1))
         local buffer = require "silly.adt.buffer".new()
         buffer:append("ab") buffer:append("c\nde")
         say(buffer:read(1), buffer:read("\n") == "bc\n", buffer:read(5))
@@ -211,8 +215,13 @@ fn containers() {
     "#;
     let expected = [
         "1 2 a 1 b nil",
-        "3 nil 1,2,4 3",
-        "1 4 2 2 false bad argument #1 to 'pushback' (already in the list)",
+        "3 nil removed",
+        "1",
+        "2",
+        "4",
+        "2",
+        "1 2 nil c 0",
+        "2 4 1 1 false bad argument #1 to 'pushback' (already in the list)",
         "a true nil 2",
         "de de 0 true",
     ];

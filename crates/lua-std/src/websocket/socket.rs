@@ -72,6 +72,11 @@ impl Socket {
         Ok(())
     }
 
+    /// True until one of the sides has closed.
+    pub(super) fn is_open(&self) -> bool {
+        self.end.borrow().is_none()
+    }
+
     pub(super) fn is_full(&self) -> bool {
         self.unsent.get() > WEBSOCKET_UNSENT
     }
@@ -93,7 +98,7 @@ impl Socket {
 
     /// Sends a close frame and stops reading; false if that was done.
     pub(super) fn close(&self, code: Option<u16>, reason: &[u8]) -> bool {
-        let first = self.end.borrow().is_none();
+        let first = self.is_open();
         self.end.borrow_mut().get_or_insert_with(|| errno::CLOSED.to_owned());
         self.inbox.borrow_mut().clear();
         self.readers.wake_all();

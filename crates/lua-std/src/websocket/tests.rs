@@ -54,6 +54,10 @@ fn messages_of_any_size_come_back() {
         say(socket:close())
         say(socket:read())
         say(socket:write("x"))
+        local other = websocket.connect(url)
+        local conn = other.conn
+        say(conn.remoteaddr == url:match("ws://(.-)/"), conn:isalive(), conn == other.conn)
+        say(conn:close(), conn:isalive(), (other:read()))
         "#,
         &[
             "0 true binary",
@@ -68,7 +72,9 @@ fn messages_of_any_size_come_back() {
             "true nil",
             "false Socket is closed (10003)",
             "nil Socket is closed (10003) ",
-            "nil Socket is closed (10003)",
+            "false Socket is closed (10003)",
+            "true true true",
+            "true false nil",
         ],
     );
 }

@@ -74,6 +74,7 @@ const FUNCTIONS: &[raw_function::NamedFunction] = &[
     (c"close", close),
     (c"isalive", is_alive),
     (c"limit", limit),
+    (c"linelimit", line_limit),
     (c"outputlimit", output_limit),
     (c"deadline", deadline),
     (c"unreadbytes", unread_bytes),
@@ -259,13 +260,12 @@ unsafe extern "C-unwind" fn close_listener(state: LuaState) -> c_int {
 unsafe fn closing(state: LuaState, closed: bool) -> c_int {
     // SAFETY: promised by the caller.
     unsafe {
-        ffi::lua_pushboolean(state, c_int::from(closed));
-        if closed {
-            return 1;
+        if !closed {
+            return stack::refuse_false(state, crate::errno::CLOSED);
         }
-        stack::push(state, crate::errno::CLOSED.as_bytes());
+        ffi::lua_pushboolean(state, 1);
     }
-    2
+    1
 }
 
 /// `__gc` and `__close` of a connection.
@@ -342,6 +342,17 @@ unsafe extern "C-unwind" fn limit(state: LuaState) -> c_int {
         let handle = connection(state, 1);
         let limit = usize::try_from(ffi::luaL_optinteger(state, 2, -1)).unwrap_or(usize::MAX);
         raw_function::vm(state).streams.set_limit(handle, limit.max(1));
+    }
+    0
+}
+
+/// `conn:linelimit(n)`: unread bytes without its delimiter that end a read with `errno.MSGSIZE`.
+unsafe extern "C-unwind" fn line_limit(state: LuaState) -> c_int {
+    // SAFETY: nothing here has to be dropped.
+    unsafe {
+        let handle = connection(state, 1);
+        let limit = usize::try_from(ffi::luaL_optinteger(state, 2, -1)).unwrap_or(usize::MAX);
+        raw_function::vm(state).streams.with(handle, |c| c.line_limit = limit.max(1));
     }
     0
 }

@@ -6,7 +6,7 @@
 use net::Key;
 
 use crate::ids::TaskId;
-use crate::limits::{OUTPUT_BYTES, READ_BYTES};
+use crate::limits::{LINE_BYTES, OUTPUT_BYTES, READ_BYTES};
 use crate::streams::input::{InputBuffer, ReadRequest};
 use crate::timers::TimerId;
 use crate::vm::Vm;
@@ -29,6 +29,8 @@ pub(crate) struct Connection {
     pub(crate) reader: Option<WaitingReader>,
     /// Unread bytes that pause reading; `usize::MAX` for never.
     pub(crate) limit: usize,
+    /// Unread bytes without its delimiter that end a read.
+    pub(crate) line_limit: usize,
     pub(crate) output: Vec<u8>,
     pub(crate) sent: usize,
     pub(crate) output_limit: usize,
@@ -60,6 +62,7 @@ impl Connection {
             input: InputBuffer::default(),
             reader: None,
             limit: READ_BYTES,
+            line_limit: LINE_BYTES,
             output: Vec::new(),
             sent: 0,
             output_limit: OUTPUT_BYTES,
@@ -106,8 +109,11 @@ impl Connection {
     pub(crate) fn interest(&self) -> net::Interest {
         let over = self.ended || self.closed || self.broken.is_some();
         let wanted = match &self.reader {
-            // A counted read may be longer than the limit.
+            // A reader that waits may need more than the limit.
             Some(WaitingReader { want: ReadRequest::Bytes(count), .. }) => self.limit.max(*count),
+            Some(WaitingReader { want: ReadRequest::Delimiter(_), .. }) => {
+                self.limit.max(self.line_limit)
+            }
             _ => self.limit,
         };
         net::Interest {
@@ -119,7 +125,8 @@ impl Connection {
     /// True if a read can never be satisfied: its delimiter would lie beyond the limit.
     pub(crate) fn is_unsatisfiable(&self, want: &ReadRequest) -> bool {
         match want {
-            ReadRequest::Delimiter(_) | ReadRequest::More(_) => self.input.len() >= self.limit,
+            ReadRequest::Delimiter(_) => self.input.len() >= self.line_limit,
+            ReadRequest::More(_) => self.input.len() >= self.limit,
             ReadRequest::Bytes(_) | ReadRequest::Some(_) => false,
         }
     }

@@ -77,7 +77,7 @@ fn resolver(server: SocketAddr, directory: &tempfile::TempDir, limits: Limits) -
     let sources = Sources {
         resolv_conf: directory.path().join("resolv.conf"),
         hosts: directory.path().join("hosts"),
-        servers: vec![server],
+        settings: ResolverSettings { servers: vec![server], ..ResolverSettings::default() },
     };
     Resolver::build(sources, limits)
 }

@@ -15,7 +15,7 @@ use crate::stack::{self, LuaState};
 pub(super) const FUNCTIONS: &[raw_function::NamedFunction] =
     &[(c"write", write), (c"closewrite", close_write), (c"flush", flush)];
 
-/// `conn:write(string | { string, … }) → true | nil, err`
+/// `conn:write(string | { string, … }) → true | false, err`
 unsafe extern "C-unwind" fn write(state: LuaState) -> c_int {
     // SAFETY: a string stays on the stack while it is written; nothing raises.
     unsafe {
@@ -62,7 +62,7 @@ unsafe fn written(state: LuaState, outcome: Result<(), Rc<str>>) -> c_int {
     unsafe {
         match outcome {
             Ok(()) => ffi::lua_pushboolean(state, 1),
-            Err(reason) => return stack::refuse(state, &reason),
+            Err(reason) => return stack::refuse_false(state, &reason),
         }
     }
     1
