@@ -22,8 +22,7 @@ SOAK ?=
 REPORT ?= hello gateway filters routes files tls-hello tls-handshake tls-file tls-proxied h2-hello h2-proxied grpc-unary connections --peers nginx,haproxy,h2o,caddy --connections 1,100,512 --rounds 6
 # How often `make stress` runs the tests.
 RUNS ?= 20
-# How long each fuzz target runs in `make test` and `make fuzz`.
-FUZZ_SMOKE_SECONDS ?= 2
+# How long each fuzz target runs in `make fuzz`.
 FUZZ_SECONDS ?= 300
 
 # Built and tested by scripts/python, because they need a Python.
@@ -44,9 +43,8 @@ build: prepare-build ## build the release binary
 	cargo build --release --package tidegate
 
 .PHONY: test
-test: prepare-test ## everything: format, lints, all tests, generated files, fuzz targets for seconds
+test: prepare-test ## everything: format, lints, all tests, generated files
 	@$(MAKE) format-check deny lint rustdoc test-rust check-generated perf-smoke test-python
-	@scripts/fuzz $(FUZZ_SMOKE_SECONDS)
 
 .PHONY: check
 check: prepare-build ## the quick half of `make test`: format, lints, rustdoc, the architecture rules
@@ -76,7 +74,7 @@ wheel: prepare-build ## build a release wheel for each CPython here, into dist/
 .PHONY: fmt
 fmt: ## format everything
 	cargo fmt --all
-	if [ -f fuzz/Cargo.toml ]; then cargo fmt --manifest-path fuzz/Cargo.toml; fi
+	cargo fmt --manifest-path fuzz/Cargo.toml
 	cargo fmt --manifest-path tests/perf/h2/Cargo.toml
 
 .PHONY: bench
@@ -118,7 +116,7 @@ soak: prepare-bench ## load and reloads, a Lua program, a full cache, for ten mi
 	TIDEGATE_SOAK_REQUESTS=1000000 PYTEST="test_faults_clients.py -k memory -s" scripts/python test
 
 .PHONY: fuzz
-fuzz: prepare-test ## run every fuzz target for five minutes
+fuzz: prepare-fuzz ## run every fuzz target in libFuzzer for five minutes
 	scripts/fuzz $(FUZZ_SECONDS)
 
 .PHONY: generate
@@ -143,8 +141,8 @@ check-generated: build-debug ## check that these files are what `make generate` 
 
 # Steps of the above.
 
-.PHONY: prepare-build prepare-test prepare-bench prepare-peers
-prepare-build prepare-test prepare-bench prepare-peers: prepare-%:
+.PHONY: prepare-build prepare-test prepare-bench prepare-peers prepare-fuzz
+prepare-build prepare-test prepare-bench prepare-peers prepare-fuzz: prepare-%:
 	@scripts/prepare $*
 
 # --all-targets gives libraries the features they have in `cargo test`: one build serves both.
@@ -155,7 +153,7 @@ build-debug:
 .PHONY: format-check
 format-check:
 	cargo fmt --all -- --check
-	if [ -f fuzz/Cargo.toml ]; then cargo fmt --manifest-path fuzz/Cargo.toml -- --check; fi
+	cargo fmt --manifest-path fuzz/Cargo.toml -- --check
 	cargo fmt --manifest-path tests/perf/h2/Cargo.toml -- --check
 
 .PHONY: lint

@@ -41,6 +41,8 @@ const LEVELS: &[(&str, u8)] = &[
     ("lua-host", 8),
     ("config", 9),
     ("admin", 10),
+    // Calls the parsers of all crates below.
+    ("fuzz-targets", 10),
     ("server", 11),
     ("tidegate", 12),
     // The wheel: the binary with Python inside.
@@ -74,7 +76,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("hickory-resolver", &["net"]),
     // The types of instant-acme's client trait.
     ("http", &["acme"]),
-    ("httparse", &["wire"]),
+    ("httparse", &["fuzz-targets"]),
     ("hyper", &[]),
     ("instant-acme", &["acme"]),
     // The configuration files of the server; the directories that Lua programs watch.
@@ -86,10 +88,11 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("memmap2", &["net"]),
     ("loom", &["scenarios"]),
     ("mio", &[]),
-    ("mlua", &["lua-vm", "lua-std", "lua-host"]),
+    ("mlua", &["lua-vm", "lua-std", "lua-host", "fuzz-targets"]),
     ("native-tls", &[]),
     ("openssl", &[]),
     // Messages by their descriptors: brings prost, which nothing else needs.
+    ("proptest", &["fuzz-targets"]),
     ("prost-reflect", &["grpc"]),
     ("proc-macro2", &["settings-derive"]),
     ("pyo3", &["python", "wheel"]),

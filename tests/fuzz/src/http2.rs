@@ -1,12 +1,68 @@
-//! Invariants of HTTP/2 for any input. The fuzz targets call these functions with the fuzzer's
-//! input; here they are called with reproducible mutations of known bytes.
+//! Frames, field blocks and connections of HTTP/2.
 
+use crate::{FuzzTarget, owned};
 use bytes::Bytes;
 use wire::h2::{
     Config, Connection, Decoder, Encoder, ErrorCode, Event, Field, Output, PREFACE, RequestLine,
     StreamKey, Violation,
 };
 use wire::{Known, Method};
+
+pub(crate) const FRAMES: FuzzTarget = FuzzTarget {
+    check: frames,
+    seeds: || vec![requests(), response()],
+    dictionary: &["\0\0\0", "\u{1}\u{4}\0\0\0\u{1}", "\u{4}", "\u{9}"],
+    cases: 4000,
+};
+
+pub(crate) const HPACK: FuzzTarget = FuzzTarget {
+    check: hpack,
+    seeds: || {
+        let huffman = b"\x82\x86\x84\x41\x8c\xf1\xe3\xc2\xe5\xf2\x3a\x6b\xa0\xab\x90\xf4\xff";
+        owned(&[REQUEST, huffman, &[0x20, 0x3f, 0x05]])
+    },
+    dictionary: &["@", "\u{1}x", "A", " "],
+    cases: 10_000,
+};
+
+pub(crate) const CONNECTION: FuzzTarget = FuzzTarget {
+    check: connection,
+    seeds: || {
+        let script: Vec<u8> =
+            (0..400u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+        vec![script, vec![0, 0, 5, 0, 2, 1, 3, 200, 6, 0]]
+    },
+    dictionary: &[],
+    cases: 2000,
+};
+
+/// A field block.
+const REQUEST: &[u8] = b"\x83\x86\x84\x41\x01a\x40\x01x\x01y\xbe";
+
+fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
+    let mut frame = vec![0, 0, payload.len() as u8, kind, flags, 0, 0, 0, stream];
+    frame.extend_from_slice(payload);
+    frame
+}
+
+fn requests() -> Vec<u8> {
+    [
+        frame(1, 4, 1, REQUEST),
+        frame(0, 8, 1, b"\x02abc\0\0"),
+        frame(8, 0, 1, b"\0\0\0\x01"),
+        frame(1, 5, 1, b"\0\x01t\x01u"),
+        frame(1, 0, 3, &REQUEST[..4]),
+        frame(9, 4, 3, &REQUEST[4..]),
+        frame(3, 0, 3, b"\0\0\0\x08"),
+        frame(6, 0, 0, b"12345678"),
+        frame(16, 0, 0, b"\0\0\0\x05u=1"),
+    ]
+    .concat()
+}
+
+fn response() -> Vec<u8> {
+    [frame(1, 4, 1, b"\x88\x0f\x0d\x013"), frame(0, 1, 1, b"abc"), frame(7, 0, 0, &[0; 8])].concat()
+}
 
 #[derive(Default)]
 struct Sent(Vec<u8>);
@@ -29,7 +85,7 @@ fn sent(connection: &mut Connection) -> Vec<u8> {
 
 /// Any bytes after the opening of a connection, received by a server and by a client with one
 /// request, as a whole and split.
-pub fn frames(data: &[u8]) {
+fn frames(data: &[u8]) {
     for is_server in [true, false] {
         let whole = received(is_server, &[data]);
         if let Some(violation) = whole.violation {
@@ -122,7 +178,7 @@ fn line(method: &Method) -> RequestLine<'_> {
 }
 
 /// Any bytes as field blocks: what is decoded can be encoded, and is decoded to the same.
-pub fn hpack(data: &[u8]) {
+fn hpack(data: &[u8]) {
     let (mut decoder, mut encoder, mut second) =
         (Decoder::default(), Encoder::default(), Decoder::default());
     for block in data.chunks(64) {
@@ -147,7 +203,7 @@ pub fn hpack(data: &[u8]) {
 
 /// Any bytes as a script of what both sides of a connection do: neither ever violates the protocol,
 /// and bodies arrive as they were sent.
-pub fn connection(script: &[u8]) {
+fn connection(script: &[u8]) {
     let mut pair = Pair {
         client: Connection::client(Config::default()),
         server: Connection::server(Config { max_streams: 5, ..Config::default() }),
@@ -247,70 +303,5 @@ impl Pair {
                 _ => {}
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    /// Every input with one byte changed, removed or doubled, reproducibly.
-    fn mutations(seeds: &[Vec<u8>], check: impl Fn(&[u8])) {
-        let mut state = 1u64;
-        for seed in seeds {
-            check(seed);
-            for _ in 0..300 {
-                let mut input = seed.clone();
-                for _ in 0..1 + state % 4 {
-                    state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                    let at = (state >> 33) as usize % input.len().max(1);
-                    match (state >> 20) % 4 {
-                        0 if !input.is_empty() => drop(input.remove(at)),
-                        1 => input.insert(at, (state >> 50) as u8),
-                        _ if !input.is_empty() => input[at] ^= (state >> 40) as u8,
-                        _ => {}
-                    }
-                }
-                check(&input);
-            }
-        }
-    }
-
-    fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
-        let mut frame = vec![0, 0, payload.len() as u8, kind, flags, 0, 0, 0, stream];
-        frame.extend_from_slice(payload);
-        frame
-    }
-
-    const REQUEST: &[u8] = b"\x83\x86\x84\x41\x01a\x40\x01x\x01y\xbe";
-
-    #[test]
-    fn of_frames() {
-        let request = frame(1, 4, 1, REQUEST);
-        let exchange = [
-            request.clone(),
-            frame(0, 8, 1, b"\x02abc\0\0"),
-            frame(8, 0, 1, b"\0\0\0\x01"),
-            frame(1, 5, 1, b"\0\x01t\x01u"),
-            frame(1, 0, 3, &REQUEST[..4]),
-            frame(9, 4, 3, &REQUEST[4..]),
-            frame(3, 0, 3, b"\0\0\0\x08"),
-            frame(6, 0, 0, b"12345678"),
-            frame(16, 0, 0, b"\0\0\0\x05u=1"),
-        ];
-        let response =
-            [frame(1, 4, 1, b"\x88\x0f\x0d\x013"), frame(0, 1, 1, b"abc"), frame(7, 0, 0, &[0; 8])];
-        mutations(&[exchange.concat(), response.concat()], super::frames);
-    }
-
-    #[test]
-    fn of_field_blocks() {
-        let huffman = b"\x82\x86\x84\x41\x8c\xf1\xe3\xc2\xe5\xf2\x3a\x6b\xa0\xab\x90\xf4\xff";
-        mutations(&[REQUEST.to_vec(), huffman.to_vec(), vec![0x20, 0x3f, 0x05]], super::hpack);
-    }
-
-    #[test]
-    fn of_connections() {
-        let script: Vec<u8> =
-            (0..400u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
-        mutations(&[script, vec![0, 0, 5, 0, 2, 1, 3, 200, 6, 0]], super::connection);
     }
 }

@@ -1,10 +1,9 @@
 //! Invariants of any table and any request: the compiled table agrees with a plain scan over the
-//! sorted rules, and no rule that can match is reported as dead. The fuzz target calls
-//! [`route_table`] with the fuzzer's input; here it is called with random bytes, the same in every
-//! run.
+//! sorted rules, and no rule that can match is reported as dead.
 //!
 //! The scan below shares no code with the crate: it sorts and matches in its own, slow way.
 
+use crate::FuzzTarget;
 use std::cmp::Reverse;
 
 use message::{Headers, Request, Target};
@@ -15,6 +14,19 @@ use router::{
 };
 use settings::{OneOrMany, Span, Spanned, node};
 use wire::Method;
+
+pub(crate) const TARGET: FuzzTarget = FuzzTarget {
+    check: route_table,
+    seeds: || {
+        let bytes = |seed| {
+            let mut random = fastrand::Rng::with_seed(seed);
+            (0..500).map(|_| random.u8(..)).collect()
+        };
+        (1..=200).map(bytes).chain([vec![255; 600], vec![]]).collect()
+    },
+    dictionary: &[],
+    cases: 500,
+};
 
 const HOSTS: &[&str] = &["a.x", "b.a.x", "*.x", "*.a.x", "*.b.a.x", "[::1]"];
 const SEGMENTS: &[&str] = &["a", "b", "{p}", "{q}", "é"];
@@ -49,7 +61,7 @@ impl Choices<'_> {
 }
 
 /// Interprets any bytes as a table and some requests.
-pub fn route_table(data: &[u8]) {
+fn route_table(data: &[u8]) {
     let mut choices = Choices(data);
     let count = 1 + choices.below(24);
     let rules: Vec<Rule> = (0..count).map(|at| rule(at, &mut choices)).collect();
@@ -315,38 +327,4 @@ fn path_fits(pattern: &PathPattern, path: &str) -> Option<(Vec<u8>, Values)> {
         given.remove(0);
     }
     given.is_empty().then_some((kinds, values))
-}
-
-// The deterministic run.
-
-#[cfg(test)]
-mod deterministic_run {
-    use super::route_table;
-
-    /// xorshift64: the same bytes in every run.
-    fn bytes(seed: u64, count: usize) -> Vec<u8> {
-        let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
-        let mut next = || {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            (state >> 32) as u8
-        };
-        (0..count).map(|_| next()).collect()
-    }
-
-    #[test]
-    fn random_tables_agree_with_the_scan() {
-        for seed in 1..=600 {
-            route_table(&bytes(seed, 500));
-        }
-    }
-
-    #[test]
-    fn few_bytes_are_a_table_too() {
-        for length in 0..40 {
-            route_table(&bytes(7, length));
-        }
-        route_table(&[255; 600]);
-    }
 }

@@ -1,14 +1,50 @@
-//! What must hold for any bytes given to `encoding.json`: it takes what another parser takes,
-//! reports the position of the error in what it does not, and what it took comes back the same, at
-//! once or in pieces. The fuzz target calls [`json`] with what a fuzzer finds; here it is called
-//! with known texts and with random damage to them, the same in every run.
+//! `encoding.json` of Lua: it takes what another parser takes, reports the position of the error in
+//! what it does not, and what it took is the same when it is written and read again, at once or in
+//! pieces.
 
+use crate::{FuzzTarget, owned};
 use lua_std::{VmContext, open_vm};
 use lua_vm::{Vm, VmOptions};
 use mlua::{Function, LuaString};
 use std::rc::Rc;
 
-/// Answers whether the text was taken; raises when an invariant is broken.
+pub(crate) const TARGET: FuzzTarget = FuzzTarget {
+    check: json,
+    seeds: || {
+        let mut seeds = owned(TEXTS);
+        seeds.push(b"\"\xff\xfe\"".to_vec());
+        seeds.push("[".repeat(2000).into_bytes());
+        seeds.push(format!("{}1{}", "[".repeat(500), "]".repeat(500)).into_bytes());
+        seeds
+    },
+    dictionary: &[
+        "{", "}", "[", "]", "\"", ",", ":", "\\", "\\u", "0", "1.5", "e", "E+", "-", " ", "null",
+        "true", "ü",
+    ],
+    cases: 6000,
+};
+
+const TEXTS: &[&str] = &[
+    "",
+    "null",
+    "false",
+    " [1, -0, 1.5e3, 1E-7, 12345678901234567890, -9223372036854775808, 0.1, 1e400] ",
+    r#"{"a":[{},[],"x\n\u00fc\ud83d\ude00\/"],"b":{"c":null,"d":[true,false]},"a":2}"#,
+    "\"a long string that takes more than one word to scan, with \\\"quotes\\\" and ü\"",
+    "[[[[[[[[[[[[{\"deep\":[[[[]]]]}]]]]]]]]]]]]",
+    "{\"one\":1,\n\t\"two\" : 2 ,\r\n \"three\":[ 3 , 3.0 , 30e-1 ]}\n",
+    "1 2 3 [4] {\"5\":5}",
+    "[1,]",
+    "{\"a\":}",
+    "\"\\ud800\"",
+    "01",
+    "-",
+    "[1e]",
+    "tru",
+    "\"\u{1}\"",
+];
+
+/// Returns whether the text was taken; raises when an invariant is broken.
 const CHECK: &str = r#"
 local json = require "tide.encoding.json"
 
@@ -72,7 +108,7 @@ thread_local! {
 const DEPTH_COMPARED: usize = 100;
 
 /// Any bytes are a text, and their first says in which pieces it arrives.
-pub fn json(data: &[u8]) {
+fn json(data: &[u8]) {
     let size = usize::from(*data.first().unwrap_or(&0)) % 17 + 1;
     let taken = CHECKER.with(|checker| {
         let text: LuaString = checker.vm.lua().create_string(data).expect("memory");
@@ -83,64 +119,5 @@ pub fn json(data: &[u8]) {
     if opened <= DEPTH_COMPARED && std::str::from_utf8(data).is_ok() {
         let other = serde_json::from_slice::<serde_json::Value>(data);
         assert_eq!(taken, other.is_ok(), "{:?}: {other:?}", String::from_utf8_lossy(data));
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::json;
-
-    const TEXTS: &[&str] = &[
-        "",
-        "null",
-        "false",
-        " [1, -0, 1.5e3, 1E-7, 12345678901234567890, -9223372036854775808, 0.1, 1e400] ",
-        r#"{"a":[{},[],"x\n\u00fc\ud83d\ude00\/"],"b":{"c":null,"d":[true,false]},"a":2}"#,
-        "\"a long string that takes more than one word to scan, with \\\"quotes\\\" and ü\"",
-        "[[[[[[[[[[[[{\"deep\":[[[[]]]]}]]]]]]]]]]]]",
-        "{\"one\":1,\n\t\"two\" : 2 ,\r\n \"three\":[ 3 , 3.0 , 30e-1 ]}\n",
-        "1 2 3 [4] {\"5\":5}",
-        "[1,]",
-        "{\"a\":}",
-        "\"\\ud800\"",
-        "01",
-        "-",
-        "[1e]",
-        "tru",
-        "\"\u{1}\"",
-    ];
-
-    #[test]
-    fn known_texts() {
-        for text in TEXTS {
-            json(text.as_bytes());
-        }
-        json(b"\"\xff\xfe\"");
-        json("[".repeat(2000).as_bytes());
-        json(format!("{}1{}", "[".repeat(500), "]".repeat(500)).as_bytes());
-    }
-
-    #[test]
-    fn damaged_texts() {
-        let mut state = 0x2545_f491_4f6c_dd1du64;
-        let mut random = move |below: usize| {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            (state % below as u64) as usize
-        };
-        for _ in 0..4000 {
-            let mut text = TEXTS[random(TEXTS.len())].as_bytes().to_vec();
-            for _ in 0..=random(4) {
-                let at = random(text.len() + 1);
-                match random(3) {
-                    0 => text.insert(at, b"{}[]\",:\\0123456789.eE+- ntfu\n"[random(29)]),
-                    1 if at < text.len() => drop(text.remove(at)),
-                    _ if at < text.len() => text[at] = random(256) as u8,
-                    _ => {}
-                }
-            }
-            json(&text);
-        }
     }
 }

@@ -1,7 +1,6 @@
-//! The rules: what must hold whatever an origin or a client says. The fuzz target calls
-//! [`cache_rules`] with what a fuzzer finds; here it is called with mutations of known fields, the
-//! same in every run.
+//! The rules of the cache, for any fields of a request and its response.
 
+use crate::{FuzzTarget, owned};
 use cache::rules::{
     Disposition, FetchContext, Policy, RequestDirectives, Reuse, SECONDS_MAX, Status,
     StorableResponse, Times, invalidate, request, reuse, search, status, store,
@@ -9,10 +8,59 @@ use cache::rules::{
 use message::Headers;
 use wire::Method;
 
+pub(crate) const TARGET: FuzzTarget = FuzzTarget {
+    check: cache_rules,
+    seeds: || owned(SEEDS),
+    dictionary: &[
+        ",",
+        " ",
+        "=",
+        ";",
+        "\"",
+        "\\",
+        ":",
+        "\n",
+        "\0",
+        "a",
+        "0",
+        "-1",
+        "max-age=",
+        "no-store",
+        "private",
+        "no-cache",
+        "Cache-Control: ",
+        "Vary: ",
+        "//",
+        "..",
+        "/",
+        "?",
+        "%",
+        "&",
+        "\u{e9}",
+        "4294967296",
+        "Location: ",
+        "Age: ",
+        "Tidegate-Cache-Control: ",
+        "immutable",
+    ],
+    cases: 4000,
+};
+
+const SEEDS: &[&str] = &[
+    "Cache-Control: max-stale=5\nAuthorization: a\0Cache-Control: public, max-age=60, \
+         private=\"Set-Cookie\"\nSet-Cookie: a\nVary: Accept, x\nAge: 5\nETag: \"a\"",
+    "Cache-Control: max-age=0\0CDN-Cache-Control: max-age=60, no-cache=\"x, y\"\nX: 1",
+    "params, except=(\"a\")\0a=1&b=2&%61=%zz&a+b",
+    "\0Location: ../x?y#z\nContent-Location: http://example.com:80/./a/..\nCache-Tag: a b",
+    "\0Expires: Sun, 06 Nov 2033 08:49:37 GMT\nDate: Fri, 15 Jan 2027 08:00:00 GMT",
+    "\0Cache-Control: s-maxage=\"9\", stale-if-error=3, must-understand, no-store, x=\"y",
+    "\0Last-Modified: Fri, 15 Jan 2027 08:00:00 GMT\nConnection: x, close\nX: 1",
+];
+
 const NOW: u64 = 1_800_000_000;
 
 /// Any lines are the fields of a request, an empty line, and those of an answer to it.
-pub fn cache_rules(data: &[u8]) {
+fn cache_rules(data: &[u8]) {
     let mut parts = data.splitn(2, |&byte| byte == 0);
     let request = fields(parts.next().unwrap_or_default());
     let response = fields(parts.next().unwrap_or_default());
@@ -139,77 +187,4 @@ fn check_status(data: &[u8]) {
     let mut out = Vec::new();
     status::write("tidegate", &hit_status, &mut out);
     assert!(sfv::Parser::new(&out).parse::<sfv::List>().is_ok_and(|list| list.len() == 1));
-}
-
-#[cfg(test)]
-mod tests {
-    const SEEDS: &[&str] = &[
-        "Cache-Control: max-stale=5\nAuthorization: a\0Cache-Control: public, max-age=60, \
-         private=\"Set-Cookie\"\nSet-Cookie: a\nVary: Accept, x\nAge: 5\nETag: \"a\"",
-        "Cache-Control: max-age=0\0CDN-Cache-Control: max-age=60, no-cache=\"x, y\"\nX: 1",
-        "params, except=(\"a\")\0a=1&b=2&%61=%zz&a+b",
-        "\0Location: ../x?y#z\nContent-Location: http://example.com:80/./a/..\nCache-Tag: a b",
-        "\0Expires: Sun, 06 Nov 2033 08:49:37 GMT\nDate: Fri, 15 Jan 2027 08:00:00 GMT",
-        "\0Cache-Control: s-maxage=\"9\", stale-if-error=3, must-understand, no-store, x=\"y",
-        "\0Last-Modified: Fri, 15 Jan 2027 08:00:00 GMT\nConnection: x, close\nX: 1",
-    ];
-    const PIECES: &[&str] = &[
-        ",",
-        " ",
-        "=",
-        ";",
-        "\"",
-        "\\",
-        ":",
-        "\n",
-        "\0",
-        "a",
-        "0",
-        "-1",
-        "max-age=",
-        "no-store",
-        "private",
-        "no-cache",
-        "Cache-Control: ",
-        "Vary: ",
-        "//",
-        "..",
-        "/",
-        "?",
-        "%",
-        "&",
-        "\u{e9}",
-        "4294967296",
-        "Location: ",
-        "Age: ",
-        "Tidegate-Cache-Control: ",
-        "immutable",
-    ];
-
-    fn next(state: &mut u64) -> usize {
-        *state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-        (*state >> 33) as usize
-    }
-
-    #[test]
-    fn of_whatever_is_stated() {
-        let mut state = 7;
-        for _ in 0..6_000 {
-            let mut data = SEEDS[next(&mut state) % SEEDS.len()].as_bytes().to_vec();
-            for _ in 0..=next(&mut state) % 5 {
-                let at = next(&mut state) % (data.len() + 1);
-                match next(&mut state) % 5 {
-                    0 => data.truncate(at),
-                    1 if at < data.len() => drop(data.remove(at)),
-                    _ => {
-                        let piece = PIECES[next(&mut state) % PIECES.len()];
-                        data.splice(at..at, piece.bytes());
-                    }
-                }
-            }
-            let shown = data.escape_ascii().to_string();
-            let outcome = std::panic::catch_unwind(|| super::cache_rules(&data));
-            assert!(outcome.is_ok(), "broken by {shown}");
-        }
-    }
 }

@@ -1,0 +1,83 @@
+//! Fuzz targets: what must hold for any input of a parser.
+//!
+//! A target is a function of bytes that panics when an invariant is broken. `cargo test` runs each
+//! target on its seeds and on inputs that proptest generates from them, the same ones in every
+//! run. `make fuzz` runs them in libFuzzer, which sees the branches that an input takes. An input
+//! that breaks a target is stored in `fuzz/artifacts`, from where both run it again.
+
+mod app_frames;
+mod cache_rules;
+mod configuration;
+mod content_range;
+mod disk_record;
+#[cfg(test)]
+mod generated;
+mod grpc_protocol;
+mod http1;
+mod http2;
+mod json_edit;
+mod jwt;
+mod lua_json;
+mod path;
+mod preamble;
+mod redis_reply;
+mod route_table;
+mod websocket;
+
+/// A function that asserts invariants, and what inputs for it are made of.
+pub struct FuzzTarget {
+    /// Panics if `data` breaks an invariant.
+    pub check: fn(data: &[u8]),
+    /// Inputs that reach most of the code.
+    pub seeds: fn() -> Vec<Vec<u8>>,
+    /// Text that means something to the parser.
+    pub dictionary: &'static [&'static str],
+    /// How many inputs `cargo test` generates: about a second of them, unoptimised.
+    pub cases: u32,
+}
+
+/// Declares the targets, and a test of each.
+macro_rules! targets {
+    ($($name:ident: $target:expr,)*) => {
+        /// All targets by name.
+        pub const TARGETS: &[(&str, FuzzTarget)] = &[$((stringify!($name), $target)),*];
+
+        $(#[test]
+        fn $name() {
+            generated::check(stringify!($name), &$target);
+        })*
+    };
+}
+
+targets! {
+    cache_rules: cache_rules::TARGET,
+    chunked: http1::CHUNKED,
+    client_hello: preamble::CLIENT_HELLO,
+    config: configuration::TARGET,
+    content_range: content_range::TARGET,
+    disk_record: disk_record::TARGET,
+    frames: app_frames::TARGET,
+    grpc: grpc_protocol::TARGET,
+    h2_connection: http2::CONNECTION,
+    h2_frames: http2::FRAMES,
+    hpack: http2::HPACK,
+    json_edit: json_edit::TARGET,
+    jwt: jwt::TARGET,
+    lua_json: lua_json::TARGET,
+    path: path::TARGET,
+    proxy_protocol: preamble::PROXY_PROTOCOL,
+    redis_reply: redis_reply::TARGET,
+    request_head: http1::REQUEST_HEAD,
+    response_head: http1::RESPONSE_HEAD,
+    route_table: route_table::TARGET,
+    websocket: websocket::TARGET,
+}
+
+fn owned<T: AsRef<[u8]>>(seeds: &[T]) -> Vec<Vec<u8>> {
+    seeds.iter().map(|seed| seed.as_ref().to_vec()).collect()
+}
+
+/// Every split of a short message, some of a long one.
+fn cuts(len: usize) -> impl Iterator<Item = usize> {
+    (0..len).step_by((len / 64).max(1)).chain(len.saturating_sub(4)..len)
+}
