@@ -6,7 +6,6 @@
 //! has not processed is reported as unsent, so that its request may be sent again.
 
 mod body;
-mod chunk;
 mod connection;
 mod exchange;
 mod request;

@@ -24,8 +24,6 @@ pub(super) const SWEEP_EVERY: Duration = Duration::from_secs(1);
 pub(super) const HTTP2_STREAM_WINDOW: u32 = 128 * 1024;
 /// Requests at once on one connection of HTTP/2, if the server allows as many.
 pub(super) const HTTP2_STREAMS: usize = 128;
-/// Received pieces of data up to this size are joined.
-pub(super) const JOINED_DATA: usize = 16 * 1024;
 /// Rounds of receiving and sending before other tasks of the worker run.
 pub(super) const HTTP2_TURNS: usize = 4;
 /// A request after such a silence goes with a PING ...

@@ -7,7 +7,6 @@
 //! gives its response to the protocol (`respond`), which the driver sends.
 
 mod body;
-mod chunk;
 mod connection;
 mod driver;
 mod events;

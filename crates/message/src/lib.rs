@@ -3,7 +3,7 @@
 //! Owns what filters, handlers, servers and clients exchange with one another: [`Request`],
 //! [`Response`], [`Headers`], [`Body`], [`Fault`], and the [`Duplex`] that an upgrade gives. A
 //! message belongs to one worker: nothing here is `Send` unless it says so. Knows neither sockets
-//! nor routes nor configuration; both sides of HTTP/1.1 and later HTTP/2 use the same types.
+//! nor routes nor configuration; both sides of HTTP/1.1 and HTTP/2 use the same types.
 
 mod body;
 mod consumer;
@@ -14,6 +14,7 @@ mod fault;
 mod filter_scratch;
 mod grpc_call;
 mod headers;
+pub mod http2;
 mod params;
 mod preconditions;
 mod ranges;

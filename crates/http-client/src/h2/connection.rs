@@ -11,13 +11,13 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use message::Fault;
+use message::http2::{self, Chunk, SendQueue};
 use net::clock::{self, Moment};
 use net::{Outgoing, Stream, Timer};
 use telemetry::{CachePadded, Gauge};
 use wire::h1::HeadLimits;
 use wire::h2::{Config, Connection, ErrorCode, Event, StreamKey, Unavailable, Violation};
 
-use super::chunk::{Chunk, SendQueue};
 use super::stream::Http2Stream;
 use crate::faults;
 use crate::limits::{
@@ -343,7 +343,10 @@ impl Driver {
 
     /// Tells the server why the connection ends, as far as it takes that now.
     fn report(&mut self, connection: &Http2Connection, socket: &Stream, why: Violation) -> Fault {
-        connection.protocol.borrow_mut().write(&mut SendQueue(&mut self.outgoing), HTTP2_WRITE);
+        connection
+            .protocol
+            .borrow_mut()
+            .write(&mut SendQueue(&mut self.outgoing, http2::take), HTTP2_WRITE);
         // The connection is closed whether or not this is sent.
         let _ = socket.try_send(&mut self.outgoing);
         faults::protocol(why.text())
@@ -358,7 +361,7 @@ impl Driver {
     ) -> std::io::Result<bool> {
         let mut protocol = connection.protocol.borrow_mut();
         if self.outgoing.is_empty() && protocol.wants_output() {
-            protocol.write(&mut SendQueue(&mut self.outgoing), HTTP2_WRITE);
+            protocol.write(&mut SendQueue(&mut self.outgoing, http2::take), HTTP2_WRITE);
             connection.wake_waiting();
         }
         while let Some(key) = protocol.take_drained() {

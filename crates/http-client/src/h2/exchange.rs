@@ -4,13 +4,13 @@ use std::rc::{Rc, Weak};
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
+use message::http2::Chunk;
 use message::{Body, Fault, Frame, Headers, Request};
 use net::Timer;
 use net::clock::{self, Moment};
 use wire::alias;
 use wire::h2::{Field, Gone};
 
-use super::chunk::Chunk;
 use super::connection::Http2Connection;
 use super::request::send_head;
 use super::stream::Http2Stream;
@@ -218,7 +218,7 @@ impl Http2Exchange {
         in_time: bool,
     ) -> Poll<Result<Piece, Fault>> {
         let mut received = self.stream.received.borrow_mut();
-        if let Some(data) = received.chunks.pop_front() {
+        if let Some(data) = received.data.pop() {
             self.wait = Wait::Nothing;
             let mut protocol = self.connection.protocol.borrow_mut();
             protocol.release(self.stream.key(), data.len());
@@ -244,12 +244,11 @@ impl Http2Exchange {
     /// The whole content, if it is complete, in one piece, and without trailers.
     pub(super) fn take_whole(&self) -> Option<Bytes> {
         let mut received = self.stream.received.borrow_mut();
-        let is_whole =
-            received.is_whole && received.trailers.is_none() && received.chunks.len() <= 1;
+        let is_whole = received.is_whole && received.trailers.is_none() && received.data.len() <= 1;
         if !is_whole {
             return None;
         }
-        let whole = received.chunks.pop_front().unwrap_or_default();
+        let whole = received.data.pop().unwrap_or_default();
         self.connection.protocol.borrow_mut().release(self.stream.key(), whole.len());
         Some(whole)
     }

@@ -9,12 +9,12 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::task::{Context, Waker};
 
-use bytes::{Bytes, BytesMut};
+use message::http2::ReceivedData;
 use message::{Fault, FaultKind, Headers, Retry};
 use wire::h2::{ErrorCode, Event, Fields, StreamKey};
 
 use crate::faults;
-use crate::limits::{INTERIM_MAX, JOINED_DATA};
+use crate::limits::INTERIM_MAX;
 
 pub(super) struct Http2Stream {
     key: Cell<StreamKey>,
@@ -32,7 +32,7 @@ pub(super) struct Received {
     pub(super) head: Option<(u16, Headers)>,
     /// The final head has arrived.
     has_begun: bool,
-    pub(super) chunks: VecDeque<Bytes>,
+    pub(super) data: ReceivedData,
     pub(super) trailers: Option<Headers>,
     /// The response is complete.
     pub(super) is_whole: bool,
@@ -109,7 +109,7 @@ impl Received {
             }
             Event::Data { data, ends, .. } => {
                 if !data.is_empty() {
-                    self.add(data);
+                    self.data.push(data);
                 }
                 self.is_whole = ends;
             }
@@ -125,22 +125,6 @@ impl Received {
             }
             Event::Request { .. } | Event::Rejected { .. } | Event::GoAway { .. } => {}
         }
-    }
-
-    fn add(&mut self, data: Bytes) {
-        if data.len() > JOINED_DATA {
-            return self.chunks.push_back(data);
-        }
-        // A piece may wait for the client: it must not pin a block, and many small ones not cost
-        // more than a few large ones.
-        let room = self.chunks.back().is_some_and(|last| last.len() + data.len() <= JOINED_DATA);
-        let last = if room { self.chunks.pop_back() } else { None };
-        let mut joined = match last {
-            Some(last) => last.try_into_mut().unwrap_or_else(|last| net::detach(&last)),
-            None => BytesMut::with_capacity(data.len()),
-        };
-        joined.extend_from_slice(&data);
-        self.chunks.push_back(joined.freeze());
     }
 }
 

@@ -6,8 +6,8 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use message::Takeover;
 use message::duplex::Duplex;
+use message::http2::Chunk;
 
-use super::chunk::Chunk;
 use super::exchange::{Http2Exchange, Piece};
 use crate::tunnel::carry;
 

@@ -3,10 +3,10 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+use message::http2::Chunk;
 use net::WakeHandle;
 use wire::h2::{Connection as Protocol, StreamKey};
 
-use super::chunk::Chunk;
 use crate::h1::ConnectionIo;
 use crate::listener_snapshot::Service;
 use message::ConnectionFacts;

@@ -9,18 +9,20 @@ use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bytes::{BufMut, Bytes};
+use message::http2::SendQueue;
 use net::Outgoing;
 use net::clock::{self, Moment};
 use telemetry::{CloseReason, LimitHit};
 use wire::h2::{Connection as Protocol, Violation};
 
-use super::chunk::SendQueue;
 use super::connection::Http2Connection;
 use super::stream::Stream;
 use super::streams::Streams;
 use super::violation::close_reason;
 use crate::connection::{Connection, DRAIN_GRACE, End};
 use crate::fault_log;
+use crate::h1::compose;
 use crate::sending::WriteProgress;
 use message::ConnectionFacts;
 
@@ -194,7 +196,7 @@ impl Driver {
                     (connection.protocol.borrow_mut(), io.out.borrow_mut());
                 let most = QUEUE_BYTES_MAX.saturating_sub(out.length()) as usize;
                 if most > 0 {
-                    protocol.write(&mut SendQueue(&mut out), most);
+                    protocol.write(&mut SendQueue(&mut out, compose_frames), most);
                 }
             }
             match io.poll_flush(cx) {
@@ -351,4 +353,11 @@ impl Driver {
             connection.protocol.borrow_mut().elapsed(seconds);
         }
     }
+}
+
+/// Copies the bytes into a buffer of the worker, so that the protocol keeps its own.
+fn compose_frames(bytes: &mut Vec<u8>) -> Bytes {
+    let composed = compose(bytes.len(), |room| room.put_slice(bytes));
+    bytes.clear();
+    composed
 }

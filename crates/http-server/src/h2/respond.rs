@@ -6,10 +6,10 @@
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use message::http2::Chunk;
 use wire::h2::{Field, Gone};
 use wire::{Known, Version};
 
-use super::chunk::Chunk;
 use super::stream::{Stream, StreamProgress, content_fields};
 use crate::h1::{Framing, date, framing};
 use crate::sending::{Broken, ContentCount};

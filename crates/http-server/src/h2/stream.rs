@@ -4,27 +4,23 @@
 //! enough. A stream is used again for another request once nothing else refers to it.
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::rc::{Rc, Weak};
 use std::task::{Context, Poll, Waker};
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
+use message::http2::{Chunk, ReceivedData};
 use net::Timer;
 use telemetry::LimitHit;
 use wire::Known;
 use wire::h2::{ErrorCode, Field, StreamKey};
 
-use super::chunk::Chunk;
 use super::connection::Http2Connection;
 use crate::allowance::Allowance;
 use crate::connection::{LINGER, LINGER_BYTES_MAX};
 use crate::receiving::HeldByExchange;
 use crate::sending::Broken;
 use message::{Headers, HeldResource, Inform, Patience};
-
-/// Received pieces up to this length are joined: each alone might pin a block of the worker.
-const JOINED_BYTES_MAX: usize = 16 * 1024;
 
 /// The streams of one connection refer to it until it ends.
 pub(super) struct Stream {
@@ -49,7 +45,7 @@ pub(super) struct Stream {
 /// What the exchange has not read.
 #[derive(Default)]
 struct Received {
-    chunks: VecDeque<Bytes>,
+    data: ReceivedData,
     trailers: Option<Headers>,
     is_whole: bool,
     /// The application reads no more.
@@ -114,7 +110,7 @@ impl Stream {
             }
             received.linger_left = received.linger_left.saturating_sub(data.len());
         } else if !data.is_empty() {
-            received.add(data);
+            received.data.push(data);
         }
         wake(&self.reader);
     }
@@ -153,13 +149,13 @@ impl Stream {
     /// True if nothing of the body has arrived.
     pub(super) fn is_body_awaited(&self) -> bool {
         let received = self.received.borrow();
-        received.chunks.is_empty() && !received.is_whole
+        received.data.is_empty() && !received.is_whole
     }
 
     /// The next piece of the body. Its length counts as used.
     pub(super) fn poll_piece(&self, cx: &mut Context<'_>) -> Poll<Piece> {
         let received = &mut *self.received.borrow_mut();
-        if let Some(data) = received.chunks.pop_front() {
+        if let Some(data) = received.data.pop() {
             self.connection.release(self.key(), data.len());
             return Poll::Ready(Piece::Data(data));
         }
@@ -268,25 +264,6 @@ impl Stream {
         }
         register(&self.exchange, cx);
         Poll::Pending
-    }
-}
-
-impl Received {
-    fn add(&mut self, data: Bytes) {
-        if data.len() > JOINED_BYTES_MAX {
-            return self.chunks.push_back(data);
-        }
-        // A piece may wait: it must not pin a block, and many small ones not cost more than a few
-        // large ones.
-        let room =
-            self.chunks.back().is_some_and(|last| last.len() + data.len() <= JOINED_BYTES_MAX);
-        let last = if room { self.chunks.pop_back() } else { None };
-        let mut joined = match last {
-            Some(last) => last.try_into_mut().unwrap_or_else(|last| net::detach(&last)),
-            None => BytesMut::with_capacity(data.len()),
-        };
-        joined.extend_from_slice(&data);
-        self.chunks.push_back(joined.freeze());
     }
 }
 

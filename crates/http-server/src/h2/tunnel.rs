@@ -8,9 +8,9 @@ use std::rc::Rc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
+use message::http2::Chunk;
 use wire::{Known, Method};
 
-use super::chunk::Chunk;
 use super::stream::{Piece, Stream};
 use message::{Duplex, Request, Response};
 

@@ -2,9 +2,10 @@
 
 use bytes::Bytes;
 use message::Headers;
+use message::http2::{self, Chunk, SendQueue};
 use net::{Outgoing, Stream};
 use wire::grpc::{self, Code, Form, MessageReader};
-use wire::h2::{Connection, Event, Field, Fields, Output, RequestLine};
+use wire::h2::{Connection, Event, Field, Fields, RequestLine};
 use wire::{Known, Method};
 
 use super::probe::{Probe, broken};
@@ -15,28 +16,15 @@ const GRPC_PATH: &str = "/grpc.health.v1.Health/Check";
 /// A `HealthCheckResponse` that begins with the status `SERVING`.
 const SERVING: [u8; 2] = [0x08, 0x01];
 
-/// Collects what a connection sends.
-struct SendQueue<'a>(&'a mut Outgoing);
-
-impl Output<Bytes> for SendQueue<'_> {
-    fn frames(&mut self, bytes: &mut Vec<u8>) {
-        self.0.push(Bytes::from(std::mem::take(bytes)));
-    }
-
-    fn payload(&mut self, payload: Bytes) {
-        self.0.push(payload);
-    }
-}
-
 /// Sends the request of a check and reads the response.
 pub(super) async fn exchange(stream: &Stream, host: &str, probe: &Probe) -> Result<(), String> {
-    let mut connection: Connection<Bytes> = Connection::client(wire::h2::Config::default());
+    let mut connection: Connection<Chunk> = Connection::client(wire::h2::Config::default());
     open(&mut connection, stream.tls().is_some(), host, probe)
         .ok_or("the connection takes no request")?;
     let mut messages = MessageReader::new(CHECK_RESPONSE);
     loop {
         let mut outgoing = Outgoing::default();
-        connection.write(&mut SendQueue(&mut outgoing), usize::MAX);
+        connection.write(&mut SendQueue(&mut outgoing, http2::take), usize::MAX);
         stream.send_all(&mut outgoing).await.map_err(broken)?;
         let chunk = stream.receive().await.map_err(broken)?;
         if chunk.is_empty() {
@@ -72,7 +60,7 @@ pub(super) async fn exchange(stream: &Stream, host: &str, probe: &Probe) -> Resu
 }
 
 /// Opens the stream of a check; `None` if the connection takes no request.
-fn open(connection: &mut Connection<Bytes>, secure: bool, host: &str, probe: &Probe) -> Option<()> {
+fn open(connection: &mut Connection<Chunk>, secure: bool, host: &str, probe: &Probe) -> Option<()> {
     let (method, path) = match probe {
         Probe::Get { path, .. } => (&Method::Get, path.as_str()),
         Probe::Grpc { .. } => (&Method::Post, GRPC_PATH),
@@ -87,7 +75,7 @@ fn open(connection: &mut Connection<Bytes>, secure: bool, host: &str, probe: &Pr
     let content_type = own(Known::ContentType, Form::Grpc.media_type().as_bytes());
     let fields = [agent, content_type, own(Known::Te, b"trailers")];
     let stream = connection.request(line, fields, false).ok()?;
-    connection.send_data(stream, health_request(service), true).ok()
+    connection.send_data(stream, Chunk::Bytes(health_request(service)), true).ok()
 }
 
 /// A `HealthCheckRequest` with its prefix: the service is field 1.
