@@ -22,15 +22,21 @@ fn main(py: Python<'_>, arguments: Vec<OsString>, command: Vec<OsString>) -> u8 
     py.detach(|| tidegate::run(arguments, &host))
 }
 
+/// Shows a title instead of the command line in lists of processes.
+#[pyfunction]
+fn set_title(title: &str) -> std::io::Result<()> {
+    net::set_title(title)
+}
+
 // The state of the crate `python` is protected by the GIL (`python::gil`).
 #[pymodule(gil_used = true)]
 mod _tidegate {
     use pyo3::prelude::{Bound, PyModule, PyModuleMethods, PyResult};
 
     #[pymodule_export]
-    use super::main;
-    #[pymodule_export]
     use super::worker::{Worker, embedded, worker};
+    #[pymodule_export]
+    use super::{main, set_title};
     #[pymodule_export]
     use python::asgi::Server;
     #[pymodule_export]

@@ -4,6 +4,8 @@ import json
 import logging
 import os
 import socket
+import stat
+from pathlib import Path
 
 import pytest
 
@@ -96,3 +98,47 @@ def test_it_serves_on_a_unix_socket(start_server, tmp_path):
         while piece := client.recv(65536):
             response += piece
     assert response.startswith(b"HTTP/1.1 200 ") and response.endswith(b"unset")
+
+
+def test_variables_and_fields_are_added(start_server):
+    words = "-e SHOP_A=gunicorn --header x-a:1 --worker-tmp-dir /dev/shm"
+    environment = {"GUNICORN_CMD_ARGS": words}
+    server = start_server("test_run:app", environment=environment, header="x-b:{2}")
+    response = server.get("/SHOP_A")
+    # The command line has fields of its own, which replace those of the variable.
+    assert response.body == b"gunicorn" and response.header("x-b") == "{2}"
+    assert response.header("x-a") is None
+    server.line(r"note: GUNICORN_CMD_ARGS has --worker-tmp-dir: leave it out")
+
+
+def command_lines(server):
+    """What ps shows of the supervisor and its workers."""
+    supervisor = server.process.pid
+    children = Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split()
+    lines = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in [supervisor, *children]]
+    return [line.rstrip(b"\0").decode() for line in lines]
+
+
+def test_processes_have_a_name_a_file_and_a_mask(start_server, tmp_path):
+    pid, path = tmp_path / "shop.pid", tmp_path / "app.sock"
+    server = start_server(
+        "test_run:app", ready=False, bind=f"unix:{path}", name="shop", pid=pid, umask="027")
+    server.line(r"serving test_run:app on ")
+    assert pid.read_text() == f"{server.process.pid}\n"
+    assert command_lines(server) == ["tidegate: supervisor [shop]", "tidegate: worker [shop]"]
+    assert stat.S_IMODE(path.stat().st_mode) == 0o750
+    second = start_server("test_run:app", ready=False, pid=pid)
+    assert second.wait() == 1
+    assert "another process holds it" in second.log()
+    server.stop()
+    assert not pid.exists()
+
+
+@pytest.mark.parametrize("target, code, said", [
+    ("test_run:app", 0, "ok: test_run:app can be served"),
+    ("test_run:nothing", 1, "error: 'test_run' has no attribute 'nothing'"),
+])
+def test_an_application_is_checked_without_serving(start_server, target, code, said):
+    server = start_server(target, ready=False, check_config=True)
+    assert server.wait() == code
+    assert said in server.log()

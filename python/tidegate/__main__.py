@@ -13,6 +13,10 @@ def main() -> None:
         from tidegate import _worker
 
         sys.exit(_worker.main())
+    if "TIDEGATE_CHECK" in os.environ:
+        from tidegate import _worker
+
+        sys.exit(_worker.check(os.environ.pop("TIDEGATE_CHECK")))
     # Python's own handler only sets a flag for Python code, which does not run here.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     # Worker processes run with the same options (-O, -X …), and import from the configured

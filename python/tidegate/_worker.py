@@ -31,6 +31,8 @@ def main() -> int:
     # The supervisor handles SIGINT of a terminal and stops its workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     settings = json.loads(worker.settings)
+    if name := settings.get("name"):
+        _tidegate.set_title(f"tidegate: worker [{name}]")
     ended = True
     register_dump(worker)
     _store.connect(worker.store)
@@ -54,6 +56,16 @@ def main() -> int:
         # A thread that still runs Python cannot be stopped.
         os._exit(code)
     return code
+
+
+def check(settings: str) -> int:
+    """Imports the application of ``--check-config``; returns the exit code."""
+    try:
+        load(json.loads(settings))
+    except StartupError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
 
 
 def configure_logging(worker: "_tidegate.Worker", path: str | None) -> None:

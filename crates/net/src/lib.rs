@@ -25,6 +25,7 @@ mod listener;
 pub mod manual_time;
 mod memory_file;
 mod outgoing;
+mod pid_file;
 mod platform;
 mod process;
 mod proxy_protocol;
@@ -59,9 +60,10 @@ pub use listener::{
 };
 pub use memory_file::memory_file;
 pub use outgoing::{FileRange, Outgoing};
+pub use pid_file::PidFile;
 pub use process::{
     address_space_bytes, address_space_limit, descriptor_limit, open_descriptors, page_bytes,
-    raise_descriptor_limit, user_id,
+    raise_descriptor_limit, set_title, set_umask, user_id,
 };
 pub use proxy_protocol::ProxyHeaderError;
 pub use receive::{RecvChunk, detach};

@@ -1,6 +1,11 @@
 //! Resource limits and identity of the process.
 
-use rustix::process::{Resource, getrlimit, setrlimit};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+
+use rustix::fs::Mode;
+use rustix::process::{Resource, getrlimit, setrlimit, umask};
 
 /// Raises the limit on open descriptors to the hard limit: every connection needs one, and
 /// distributions start programs with 1024.
@@ -44,4 +49,28 @@ pub fn user_id() -> u32 {
 /// Returns the size of a memory page.
 pub fn page_bytes() -> u64 {
     rustix::param::page_size() as u64
+}
+
+/// Sets the permissions that files and Unix sockets of this process and of its children do not get.
+pub fn set_umask(mask: u32) {
+    umask(Mode::from_raw_mode(mask));
+}
+
+/// Shows a title instead of the command line in lists of processes such as that of ps(1). A title
+/// longer than the command line is cut. Linux shows the memory in which the program has got its
+/// arguments, so those must have been read before.
+pub fn set_title(title: &str) -> io::Result<()> {
+    let unknown = || io::Error::other("the place of the arguments is not known");
+    let status = std::fs::read_to_string("/proc/self/stat")?;
+    // The name in parentheses may hold spaces; proc_pid_stat(5) counts it as field 2.
+    let (_, fields) = status.rsplit_once(')').ok_or_else(unknown)?;
+    let mut fields = fields.split_ascii_whitespace().skip(48 - 3).map(str::parse::<u64>);
+    let (Some(Ok(start)), Some(Ok(end))) = (fields.next(), fields.next()) else {
+        return Err(unknown());
+    };
+    let length = usize::try_from(end.saturating_sub(start)).map_err(|_| unknown())?;
+    let last = length.checked_sub(1).ok_or_else(unknown)?;
+    let mut bytes = title.as_bytes()[..title.floor_char_boundary(last)].to_vec();
+    bytes.resize(length, 0);
+    File::options().write(true).open("/proc/self/mem")?.write_all_at(&bytes, start)
 }

@@ -67,15 +67,35 @@ impl Tidegate {
     /// Parses a command line, which starts with the program's name.
     pub(crate) fn read(typed: &[OsString]) -> Result<Self, clap::Error> {
         let command = typed.get(1).and_then(|word| word.to_str());
-        Tidegate::parse_words(typed).map_err(|refused| other_servers::advise(refused, command))
+        let parse = |words: &[OsString]| {
+            Tidegate::parse_words(words).map_err(|refused| other_servers::advise(refused, command))
+        };
+        let read = parse(typed)?;
+        match &read.command {
+            Command::Run(run) if run.is_python() => {}
+            _ => return Ok(read),
+        }
+        let text = |(name, value): (OsString, OsString)| {
+            Some((name.into_string().ok()?, value.into_string().ok()?))
+        };
+        let completed = run::complete(typed, &std::env::vars_os().filter_map(text).collect())?;
+        for ignored in &completed.ignored {
+            eprintln!("note: {ignored}");
+        }
+        parse(&completed.words)
     }
 
     fn parse_words(typed: &[OsString]) -> Result<Self, clap::Error> {
         let read = Tidegate::try_parse_from(typed)?;
         let Command::Run(run) = &read.command else { return Ok(read) };
         let [first, ..] = run.misplaced() else { return Ok(read) };
-        // Before the application clap says what was meant.
-        Tidegate::try_parse_from(["tidegate", "run", first, "--", "app:app"])?;
+        // Before the application clap parses `-w4`, and says what was meant.
+        let (before, after) = typed.split_at(typed.len() - run.misplaced().len());
+        let moved = [&before[..2], after, &before[2..]].concat();
+        let again = Tidegate::try_parse_from(moved)?;
+        if matches!(&again.command, Command::Run(other) if other.serves_like(run)) {
+            return Ok(again);
+        }
         let why = format!("\"{first}\" is unexpected: there is one application\n");
         Err(Tidegate::command().error(ErrorKind::UnknownArgument, why))
     }

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use net::Bind;
 use serde_json::json;
 use server::{Bound, Options};
@@ -68,8 +68,17 @@ fn workers(typed: &str) -> Result<config::Workers, String> {
 }
 
 fn levels() -> impl TypedValueParser<Value = Level> {
-    PossibleValuesParser::new(Level::ALL.map(Level::slug))
-        .try_map(|word| Level::parse(&word).ok_or("no such level"))
+    // Python's names are understood too.
+    let known = Level::ALL.map(|level| match level {
+        Level::Warn => PossibleValue::new(level.slug()).alias("warning"),
+        Level::Error => PossibleValue::new(level.slug()).alias("critical"),
+        _ => PossibleValue::new(level.slug()),
+    });
+    PossibleValuesParser::new(known).try_map(|word| match word.as_str() {
+        "warning" => Ok(Level::Warn),
+        "critical" => Ok(Level::Error),
+        word => Level::parse(word).ok_or("no such level"),
+    })
 }
 
 fn formats() -> impl TypedValueParser<Value = Format> {

@@ -3,10 +3,9 @@
 //! Promises that every `--key=value` is in `env`, known or not, that the whole text after the first
 //! `=` is the value, and that an unsupported option is rejected by name.
 
-use std::fs::File;
-use std::io::Write;
 use std::path::PathBuf;
 
+use net::PidFile;
 use telemetry::log::Level;
 
 /// The supported options, and all settings.
@@ -137,20 +136,10 @@ impl Arguments {
     }
 
     /// Writes the process id into the file, which stays locked while it is open.
-    pub(crate) fn claim_pid_file(&self) -> Result<Option<File>, String> {
+    pub(crate) fn claim_pid_file(&self) -> Result<Option<PidFile>, String> {
         let Some(path) = &self.pid_file else { return Ok(None) };
-        let failed = |why: String| format!("cannot use the pid file {}: {why}", path.display());
-        let mut file = File::options()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(path)
-            .map_err(|error| failed(error.to_string()))?;
-        file.try_lock().map_err(|_| failed("another process holds it".to_owned()))?;
-        file.set_len(0)
-            .and_then(|()| writeln!(file, "{}", std::process::id()))
-            .map_err(|error| failed(error.to_string()))?;
-        Ok(Some(file))
+        let failed = |why| format!("cannot use the pid file {}: {why}", path.display());
+        PidFile::claim(path).map(Some).map_err(failed)
     }
 }
 

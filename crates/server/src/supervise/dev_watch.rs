@@ -59,6 +59,10 @@ impl DevWatch {
             for directory in &self.rules.directories {
                 walk(directory, WATCHED_DEPTH, &self.rules, &mut directories, &mut files);
             }
+            for file in &self.rules.files {
+                files.extend(stamp(file).map(|stamp| (file.clone(), stamp)));
+                directories.push(directory_of(file).to_owned());
+            }
             // Changes in a directory before it was watched were missed: look once more.
             if !self.watch.set(&directories) {
                 return files;
@@ -98,6 +102,11 @@ fn is_foreign(name: &OsStr, path: &Path) -> bool {
     name.starts_with('.')
         || matches!(&*name, "__pycache__" | "node_modules")
         || path.join("pyvenv.cfg").exists()
+}
+
+fn directory_of(file: &Path) -> &Path {
+    let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty());
+    parent.unwrap_or(Path::new("."))
 }
 
 fn stamp(path: &Path) -> Option<Stamp> {
@@ -148,7 +157,7 @@ mod tests {
 
     #[test]
     fn sources_count_and_other_files_do_not() {
-        let directory = tempfile::tempdir().unwrap();
+        let (directory, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let at = |name: &str| directory.path().join(name);
         for name in ["deep/er", "env", "__pycache__"] {
             std::fs::create_dir_all(at(name)).unwrap();
@@ -160,6 +169,7 @@ mod tests {
             directories: vec![directory.path().to_owned()],
             include: vec!["*.py".to_owned()],
             exclude: vec!["test_*".to_owned()],
+            files: vec![other.path().join("settings.toml")],
         };
         net::worker::block_on_local(async {
             let mut watch = DevWatch::new(rules);
@@ -177,6 +187,9 @@ mod tests {
             assert_eq!(watch.changed().await, at("new/urls.py"));
             std::fs::remove_file(at("app.py")).unwrap();
             assert_eq!(watch.changed().await, at("app.py"));
+            std::fs::write(other.path().join("unwatched.toml"), "x").unwrap();
+            std::fs::write(other.path().join("settings.toml"), "x").unwrap();
+            assert_eq!(watch.changed().await, other.path().join("settings.toml"));
         });
     }
 }

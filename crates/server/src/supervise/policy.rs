@@ -44,4 +44,6 @@ pub struct DevReload {
     /// Names of files, with stars.
     pub include: Vec<String>,
     pub exclude: Vec<String>,
+    /// Files that are watched whatever their names are.
+    pub files: Vec<PathBuf>,
 }

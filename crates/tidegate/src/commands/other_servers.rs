@@ -23,7 +23,7 @@ const CLIENT_CERTIFICATES: &str = "write --ssl-cert-reqs 2 to require certificat
 const HTTP2: &str = "leave it out: HTTP/2 is served to clients that ask for it, by ALPN over TLS \
                      and by prior knowledge in the clear";
 const SUPERVISED: &str = "the process stays in the foreground and does not change its user: \
-                          systemd or another supervisor does that (User=, Group=, UMask=)";
+                          systemd or another supervisor does that (User=, Group=)";
 const LOGS: &str = "the log goes to standard error, for journald or another collector: leave it \
                     out, or redirect it with 2>FILE";
 const STRICT: &str = "malformed requests are always rejected: leave it out";
@@ -63,31 +63,11 @@ const ANY: &[Row] = &[
         ],
         HTTP2,
     ),
-    (
-        &[
-            "--daemon",
-            "-D",
-            "--user",
-            "-u",
-            "--group",
-            "--umask",
-            "-m",
-            "--initgroups",
-            "--pid",
-            "--pid-file",
-            "--pidfile",
-        ],
-        SUPERVISED,
-    ),
+    (&["--daemon", "-D", "--user", "-u", "--group", "--initgroups"], SUPERVISED),
 ];
 
 /// Options of Python servers, for `tidegate run`.
 const RUN: &[Row] = &[
-    (
-        &["-k", "--worker-class"],
-        "there is one kind of worker: it runs ASGI and WSGI applications alike, and --interface \
-         chooses if needed. For gthread write --threads; gevent and eventlet are not supported",
-    ),
     (
         &["-c", "--config"],
         "a gunicorn.conf.py is not read: write its settings as options (tidegate run --help), or \
@@ -108,14 +88,9 @@ const RUN: &[Row] = &[
         &["--use-colors", "--no-use-colors", "--reload-delay", "--reload-tick", "--reload-engine"],
         "leave it out: the log has no colours, and changed files are noticed without polling",
     ),
-    (&["--reload-extra-file"], "write --reload-include PATTERN"),
     (&["--reload-ignore-dirs", "--reload-ignore-paths"], "write --reload-exclude PATTERN"),
     (&["--server-header", "--no-server-header"], "leave it out: no Server field is added"),
     (&["--date-header", "--no-date-header"], "leave it out: responses always have a Date field"),
-    (
-        &["--header"],
-        "not supported by run: the filter headers adds fields, in a tidegate.yaml for tidegate up",
-    ),
     (
         &["--timeout-worker-healthcheck", "--worker-healthcheck-timeout"],
         "write --timeout: a worker without progress for that long is killed",
@@ -137,13 +112,11 @@ const RUN: &[Row] = &[
         "write --limit-concurrency N, for the requests in the application",
     ),
     (&["--spew"], "not supported: use a profiler or sys.settrace in the application"),
-    (&["--check-config"], "write --print-config"),
     (
         &["--no-sendfile", "--sendfile"],
         "leave it out: files are sent with sendfile where the system can",
     ),
     (&["--reuse-port"], "leave it out: the workers share the listening sockets"),
-    (&["-e", "--env"], "write --env-file FILE, or set the variable before the command"),
     (&["--worker-tmp-dir"], "leave it out: workers have no heartbeat files"),
     (
         &[
@@ -177,18 +150,9 @@ const RUN: &[Row] = &[
         ],
         "write --admin ADDRESS: it serves /metrics for Prometheus; StatsD is not supported",
     ),
-    (
-        &["-n", "--name", "--process-name"],
-        "not supported: processes are named tidegate; find them by the application in their \
-         arguments",
-    ),
     (&["--pythonpath", "--working-dir"], "write --app-dir DIR, or set PYTHONPATH"),
     (&["--paste", "--paster", "--paste-global"], "Paste Deploy is not supported: write MODULE:APP"),
-    (
-        &["--proxy-protocol", "--proxy-allow-from", "--proxy-mode"],
-        "the PROXY protocol is not supported yet: let the proxy send X-Forwarded-For, and name its \
-         addresses with --forwarded-allow-ips",
-    ),
+    (&["--proxy-mode"], "write --proxy-protocol for hypercorn's legacy and modern alike"),
     (
         &[
             "--permit-obsolete-folding",
@@ -244,7 +208,7 @@ const RUN: &[Row] = &[
     ),
     (&["--workers-max-rss"], "write --max-rss SIZE"),
     (&["-g"], SUPERVISED),
-    (&["-p"], "write --port PORT; the process id is written by a supervisor, not by the server"),
+    (&["--pid-file"], "write --pid FILE"),
     (&["-v"], "write tidegate version"),
 ];
 
@@ -327,6 +291,11 @@ pub(super) fn advise(refused: Error, command: Option<&str>) -> Error {
         Some(said) => Tidegate::command().error(refused.kind(), format!("{said}\n")),
         None => refused,
     }
+}
+
+/// Returns the advice for an option of a Python server.
+pub(super) fn run_option(option: &str) -> Option<&'static str> {
+    option_text(option, Some("run"))
 }
 
 fn option_text(option: &str, command: Option<&str>) -> Option<&'static str> {

@@ -9,6 +9,7 @@ mod python;
 mod target;
 mod tls_options;
 mod values;
+mod variables;
 
 use std::path::PathBuf;
 
@@ -20,6 +21,8 @@ use self::target::Target;
 use crate::failure::Failure;
 use crate::host::Host;
 use crate::serving::ServingOptions;
+
+pub(crate) use variables::complete;
 
 const EXAMPLES: &str = "\
 A Lua program: our options stand before it. What stands after it is the program's: --key=value is
@@ -83,6 +86,10 @@ pub(crate) struct Run {
     #[arg(long)]
     print_config: bool,
 
+    /// Check the options, and that a Python application can be imported, and exit
+    #[arg(long)]
+    check_config: bool,
+
     /// PROGRAM.lua or MODULE:APP
     #[arg(value_name = "PROGRAM")]
     program: String,
@@ -105,13 +112,19 @@ impl Run {
         }
     }
 
+    pub(crate) fn is_python(&self) -> bool {
+        Target::parse(&self.program) == Ok(Target::Python)
+    }
+
+    /// Whether both are for the same application, and every word of this one is understood.
+    pub(crate) fn serves_like(&self, other: &Run) -> bool {
+        self.program == other.program && self.arguments.is_empty()
+    }
+
     /// Returns the words after a Python application that are not our options. A Lua program would
     /// get them as arguments.
     pub(crate) fn misplaced(&self) -> &[String] {
-        match Target::parse(&self.program) {
-            Ok(Target::Python) => &self.arguments,
-            Ok(Target::Lua) | Err(_) => &[],
-        }
+        if self.is_python() { &self.arguments } else { &[] }
     }
 
     fn run_lua(self) -> Result<(), Failure> {
@@ -161,6 +174,9 @@ impl Run {
         }
         if self.print_config {
             return Some("--print-config");
+        }
+        if self.check_config {
+            return Some("--check-config");
         }
         self.admin.is_some().then_some("--admin")
     }

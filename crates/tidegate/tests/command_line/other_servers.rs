@@ -1,6 +1,43 @@
 //! Options of other servers: each is taken, or there is a text that says what to write instead.
 
-use crate::process::run;
+use tempfile::TempDir;
+
+use crate::process::{Ended, ended, run, tidegate};
+
+#[test]
+fn variables_of_python_servers_are_read() {
+    let directory = TempDir::new().unwrap();
+    let variables = [
+        ("GUNICORN_CMD_ARGS", "--workers 3 --worker-tmp-dir /dev/shm"),
+        ("UVICORN_LIMIT_CONCURRENCY", "7"),
+        ("PORT", "9000"),
+        ("FORWARDED_ALLOW_IPS", "10.0.0.0/8"),
+    ];
+    let mut command = tidegate(directory.path(), &["run", "app:app", "--print-config"]);
+    let Ended { code, stdout, stderr } =
+        ended(command.envs(variables).output().expect("the binary starts"));
+    assert_eq!(code, Some(0), "{stderr}");
+    assert!(stderr.starts_with("note: GUNICORN_CMD_ARGS has --worker-tmp-dir"), "{stderr}");
+    let printed: serde_json::Value = serde_json::from_str(&stdout).unwrap();
+    assert_eq!(printed["python"]["processes"], 3);
+    let configuration = &printed["configuration"];
+    assert_eq!(configuration["apps"]["main"]["limits"]["in_flight"], 7);
+    assert_eq!(configuration["listeners"]["main"]["bind"], "0.0.0.0:9000");
+    assert_eq!(configuration["trusted_proxies"], serde_json::json!(["10.0.0.0/8"]));
+    for (name, value, why) in [
+        ("PORT", "x", "PORT is \"x\", which is no port"),
+        ("FORWARDED_ALLOW_IPS", "x", "in FORWARDED_ALLOW_IPS: \"x\" "),
+        ("GUNICORN_CMD_ARGS", "--preload", "in GUNICORN_CMD_ARGS: --preload: preloading"),
+    ] {
+        let mut command = tidegate(directory.path(), &["run", "app:app", "--print-config"]);
+        let said = ended(command.env(name, value).output().expect("the binary starts")).failed(2);
+        assert!(said.contains(why), "{said}");
+    }
+    // A Lua program has its own arguments.
+    let mut command = tidegate(directory.path(), &["run", "none.lua"]);
+    let said = ended(command.env("UVICORN_PORT", "x").output().expect("the binary starts"));
+    assert!(!said.stderr.contains("UVICORN"), "{}", said.stderr);
+}
 
 /// `uvicorn --help` (0.38).
 const UVICORN: &[&str] = &[
@@ -168,8 +205,10 @@ fn options_of_python_servers_are_taken_or_explained() {
 #[test]
 fn what_is_not_there_is_reported_on_either_side_of_the_application() {
     for (arguments, text) in [
-        (&["run", "-k", "gevent", "app:app"][..], "gevent and eventlet are not supported"),
-        (&["run", "app:app", "-kgevent"], "gevent and eventlet are not supported"),
+        (&["run", "-k", "gevent", "app:app"][..], "gevent is not supported: write gthread"),
+        (&["run", "app:app", "-keventlet"], "eventlet is not supported: write gthread"),
+        (&["run", "app:app", "-p", "8000"], "did you mean --port 8000?"),
+        (&["run", "app:app", "-u", "www-data"], "does not change its user"),
         (&["run", "-c", "gunicorn.conf.py", "app:app"], "gunicorn.conf.py is not read"),
         (&["run", "app:app", "--preload"], "preloading is not supported yet"),
         (&["run", "app:app", "--http", "h2"], "HTTP/1.1 and HTTP/2 are both served"),

@@ -17,7 +17,16 @@ pub(crate) fn tidegate(directory: &Path, arguments: &[&str]) -> Command {
     let another = std::env::var_os("TIDEGATE_BINARY");
     let mut command = Command::new(another.unwrap_or(env!("CARGO_BIN_EXE_tidegate").into()));
     command.args(arguments).current_dir(directory).stdin(Stdio::null());
-    command.env_remove("TIDEGATE_ADMIN").env_remove("TIDEGATE_TOKEN");
+    for variable in [
+        "TIDEGATE_ADMIN",
+        "TIDEGATE_TOKEN",
+        "GUNICORN_CMD_ARGS",
+        "PORT",
+        "FORWARDED_ALLOW_IPS",
+        "WEB_CONCURRENCY",
+    ] {
+        command.env_remove(variable);
+    }
     // Admin sockets of other tests would be found otherwise.
     command.env("XDG_RUNTIME_DIR", directory).env("TMPDIR", directory);
     command

@@ -138,6 +138,52 @@ fn the_way_to_the_application_has_its_bounds() {
 }
 
 #[test]
+fn options_of_gunicorn_and_uvicorn_are_taken() {
+    let printed = printed_config(&[
+        "app:app",
+        "-kuvicorn.workers.UvicornWorker",
+        "-w4",
+        "--log-level=warning",
+        "-n=shop",
+        "--proxy-protocol",
+        "--header=X-Frame-Options: DENY",
+        "--header=x-a:{b} ${C}",
+        "--header=x-a:2",
+    ]);
+    assert_eq!(printed["python"]["interface"], "asgi");
+    assert_eq!(printed["python"]["name"], "shop");
+    assert_eq!(printed["python"]["processes"], 4);
+    let configuration = &printed["configuration"];
+    let from = &configuration["listeners"]["main"]["proxy_protocol"]["from"];
+    assert_eq!(*from, serde_json::json!(["127.0.0.1", "::1"]));
+    let added = serde_json::json!({
+        "x-frame-options": ["DENY"], "x-a": ["{{b}} $${{C}}", "2"]
+    });
+    let filter = &configuration["defaults"]["filters"][0]["response_headers"];
+    assert_eq!((&filter["add"], &filter["always"]), (&added, &Value::Bool(true)));
+    let proxies = |options: &[&str]| {
+        let printed = printed_config(&[&["app:app"], options].concat());
+        printed["configuration"]["listeners"]["main"]["proxy_protocol"].clone()
+    };
+    assert_eq!(proxies(&["--proxy-protocol=off"]), Value::Null);
+    assert_eq!(
+        proxies(&["--proxy-protocol=v2", "--proxy-allow-from=*"])["from"],
+        serde_json::json!(["0.0.0.0/0", "::/0"])
+    );
+    for (wrong, why) in [
+        (&["--proxy-allow-from=*"][..], "--proxy-protocol"),
+        (&["-e", "A"], "is not NAME=VALUE"),
+        (&["--header", "x"], "is not NAME:VALUE"),
+        (&["--umask", "22"], "write it as an octal number"),
+        (&["--reload-extra-file", "a"], "--reload"),
+        (&["-k", "sync", "--interface", "asgi"], "cannot be used with"),
+    ] {
+        let said = refused(&[&["app:app"], wrong].concat());
+        assert!(said.contains(why), "{said}");
+    }
+}
+
+#[test]
 fn peers_are_believed_as_elsewhere() {
     let believed = |options: &[&str]| {
         let printed_config = printed_config(&[&["app:app"], options].concat());
@@ -202,6 +248,7 @@ fn workers_get_a_configuration() {
         &["--static", &mount, "--static", "/files=.", "--access-log=${x}.log"],
         &["--limit-body=unlimited", "--limit-headers=1MiB", "--forwarded-allow-ips=*"],
         &["--limit-concurrency=1", "--response-timeout=1", "--ws-ping-interval=0"],
+        &["--header=x-a:{b} ${C}", "--proxy-protocol", "--proxy-allow-from=10.0.0.0/8"],
     ] {
         let arguments = [&["run", "app:app", "--print-config"], options].concat();
         let printed_config: Value =

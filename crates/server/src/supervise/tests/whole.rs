@@ -104,7 +104,8 @@ fn during_development_an_error_can_be_fixed() {
     let server = std::thread::spawn(move || {
         let mut spec = spec(&behaviour);
         let include = vec!["*.py".to_owned()];
-        spec.reload = Some(DevReload { directories: vec![watched], include, exclude: Vec::new() });
+        spec.reload =
+            Some(DevReload { directories: vec![watched], include, ..DevReload::default() });
         spec.on_ready = Some(Box::new(move |bound| ready.send(bound.to_vec()).unwrap()));
         run_application(spec)
     });

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 
+use super::environment;
 use super::values::{self, Threads};
 
 #[derive(Clone, Debug, Default, PartialEq, clap::Args)]
@@ -12,6 +13,16 @@ pub(super) struct ApplicationOptions {
     /// The interface of the application; `auto` detects it [default: auto]
     #[arg(long, value_name = "WHICH")]
     pub(super) interface: Option<Interface>,
+
+    /// gunicorn's name of the interface: sync and gthread are wsgi, a class for uvicorn is asgi
+    #[arg(
+        short = 'k',
+        long,
+        value_name = "CLASS",
+        value_parser = worker_class,
+        conflicts_with = "interface"
+    )]
+    pub(super) worker_class: Option<Interface>,
 
     /// APP is a function without arguments that creates the application
     #[arg(long)]
@@ -24,6 +35,10 @@ pub(super) struct ApplicationOptions {
     /// Set the environment variables of this file, unless already set; may be repeated
     #[arg(long, value_name = "FILE", alias = "env-files")]
     pub(super) env_file: Vec<PathBuf>,
+
+    /// Set an environment variable of the application; may be repeated
+    #[arg(short = 'e', long, value_name = "NAME=VALUE", value_parser = environment::assignment)]
+    pub(super) env: Vec<(String, String)>,
 
     /// The public path prefix of the application
     #[arg(long, value_name = "PATH", alias = "url-path-prefix", value_parser = values::root_path)]
@@ -79,4 +94,35 @@ pub(super) enum Lifespan {
 /// Returns the name of a value on the command line and in worker settings.
 pub(super) fn word(value: &impl ValueEnum) -> String {
     value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
+}
+
+/// Parses gunicorn's name of a worker class.
+fn worker_class(typed: &str) -> Result<Interface, String> {
+    match typed {
+        "sync" | "gthread" => Ok(Interface::Wsgi),
+        "asgi" => Ok(Interface::Asgi),
+        "tidegate.Worker" => Ok(Interface::Auto),
+        class if class.starts_with("uvicorn") => Ok(Interface::Asgi),
+        "gevent" | "eventlet" | "tornado" => Err(format!(
+            "{typed} is not supported: write gthread, whose threads wait for databases and other \
+             servers, or leave it out"
+        )),
+        _ => Err(format!(
+            "\"{typed}\" is no worker class that is known here: leave it out, or write \
+             --interface asgi or wsgi"
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Interface, worker_class};
+
+    #[test]
+    fn classes_of_gunicorn() {
+        assert_eq!(worker_class("gthread"), Ok(Interface::Wsgi));
+        assert_eq!(worker_class("uvicorn.workers.UvicornWorker"), Ok(Interface::Asgi));
+        assert!(worker_class("gevent").unwrap_err().contains("write gthread"));
+        assert!(worker_class("x").unwrap_err().contains("\"x\" is no worker class"));
+    }
 }

@@ -35,6 +35,10 @@ pub(super) fn configuration(
         // The application reads `%2F` as it always has: no route protects a prefix of it.
         let mut listener = json!({ "bind": literal(bind), "encoded_slashes": "keep" });
         set(&mut listener, "backlog", options.backlog);
+        if let Some(peers) = options.proxies() {
+            let from: Vec<_> = peers.iter().map(ToString::to_string).collect();
+            listener["proxy_protocol"] = json!({ "from": from });
+        }
         if let Some(tls) = &tls {
             listener["tls"] = tls.clone();
         }
@@ -58,7 +62,7 @@ pub(super) fn configuration(
     let mut timeouts = json!({});
     set(&mut timeouts, "idle", options.keep_alive);
     set(&mut timeouts, "body", options.body_timeout);
-    let believed: Vec<_> = options.believed().iter().map(ToString::to_string).collect();
+    let believed: Vec<_> = options.believed()?.iter().map(ToString::to_string).collect();
     let mut configuration = json!({
         "trusted_proxies": believed,
         "listeners": listeners,

@@ -24,6 +24,20 @@ pub(super) fn read(file: &Path) -> Result<Vec<(String, String)>, Failure> {
     parse(&text).map_err(|(line, why)| wrong(format!("is wrong in line {line}: {why}")))
 }
 
+/// Parses `NAME=VALUE` of the command line.
+pub(super) fn assignment(typed: &str) -> Result<(String, String), String> {
+    match typed.split_once('=') {
+        Some((name, value)) if is_name(name) => Ok((name.to_owned(), value.to_owned())),
+        _ => Err(format!("\"{typed}\" is not NAME=VALUE, such as DJANGO_SETTINGS_MODULE=shop.web")),
+    }
+}
+
+/// Whether a shell could set this variable.
+fn is_name(name: &str) -> bool {
+    let plain = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+    name.chars().all(plain) && name.starts_with(|c: char| !c.is_numeric())
+}
+
 /// Returns the variables, or the number of the wrong line and the reason.
 fn parse(text: &str) -> Result<Vec<(String, String)>, (usize, &'static str)> {
     let mut variables = Vec::new();
@@ -35,9 +49,7 @@ fn parse(text: &str) -> Result<Vec<(String, String)>, (usize, &'static str)> {
         let assignment = line.strip_prefix("export ").unwrap_or(line);
         let (name, value) = assignment.split_once('=').ok_or((number, "it has no \"=\""))?;
         let name = name.trim();
-        let plain = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
-        if name.is_empty() || !name.chars().all(plain) || name.starts_with(|c: char| c.is_numeric())
-        {
+        if !is_name(name) {
             return Err((number, "what stands before \"=\" is no name of a variable"));
         }
         let value = value_of(value.trim()).map_err(|why| (number, why))?;
@@ -96,7 +108,16 @@ fn double_quoted(text: &str) -> Result<(String, &str), &'static str> {
 
 #[cfg(test)]
 mod tests {
-    use super::parse;
+    use super::{assignment, parse};
+
+    #[test]
+    fn assignments_of_the_command_line() {
+        assert_eq!(assignment("A=b=c"), Ok(("A".to_owned(), "b=c".to_owned())));
+        assert_eq!(assignment("A="), Ok(("A".to_owned(), String::new())));
+        for wrong in ["A", "=1", "1A=1", "a b=1"] {
+            assert!(assignment(wrong).unwrap_err().contains("is not NAME=VALUE"), "{wrong}");
+        }
+    }
 
     #[test]
     fn what_is_read_is_what_is_set() {

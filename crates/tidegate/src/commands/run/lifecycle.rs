@@ -52,6 +52,24 @@ pub(super) struct LifecycleOptions {
     #[arg(long, value_name = "SIZE", value_parser = values::store)]
     pub(super) store: Option<Size>,
 
+    /// Write the process id of the supervisor into this file, which only one process can have
+    #[arg(
+        short = 'p',
+        long,
+        value_name = "FILE",
+        alias = "pidfile",
+        value_parser = values::pid_file
+    )]
+    pub(super) pid: Option<PathBuf>,
+
+    /// The name of the processes in the output of ps
+    #[arg(short = 'n', long, value_name = "NAME", alias = "process-name")]
+    pub(super) name: Option<String>,
+
+    /// Permissions that new files and Unix sockets do not get, an octal number such as 027
+    #[arg(short = 'm', long, value_name = "MASK", value_parser = values::umask)]
+    pub(super) umask: Option<u32>,
+
     /// Start new workers when a file of the application changes: for development
     #[arg(long)]
     pub(super) reload: bool,
@@ -59,6 +77,10 @@ pub(super) struct LifecycleOptions {
     /// Watch this directory instead of --app-dir; may be repeated
     #[arg(long, value_name = "DIR", requires = "reload", alias = "reload-paths")]
     pub(super) reload_dir: Vec<PathBuf>,
+
+    /// Watch this file too; may be repeated
+    #[arg(long, value_name = "FILE", requires = "reload")]
+    pub(super) reload_extra_file: Vec<PathBuf>,
 
     /// Watch files of this pattern too; may be repeated [default: *.py]
     #[arg(long, value_name = "GLOB", requires = "reload")]
@@ -94,6 +116,7 @@ impl LifecycleOptions {
         };
         let include = [&[WATCHED.to_owned()], self.reload_include.as_slice()].concat();
         let exclude = self.reload_exclude.clone();
-        self.reload.then_some(DevReload { directories: folders, include, exclude })
+        let files = self.reload_extra_file.clone();
+        self.reload.then_some(DevReload { directories: folders, include, exclude, files })
     }
 }

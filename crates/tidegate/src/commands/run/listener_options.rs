@@ -11,6 +11,10 @@ use crate::failure::Failure;
 const DEFAULT_HOST: &str = "127.0.0.1";
 const DEFAULT_PORT: u16 = 8000;
 
+/// Variables with defaults, as in gunicorn and uvicorn.
+const PORT_VARIABLE: &str = "PORT";
+const PEERS_VARIABLE: &str = "FORWARDED_ALLOW_IPS";
+
 #[derive(Clone, Debug, Default, PartialEq, clap::Args)]
 #[command(next_help_heading = "Clients of Python applications")]
 pub(super) struct ListenerOptions {
@@ -90,6 +94,26 @@ pub(super) struct ListenerOptions {
     #[arg(long, value_name = "PEERS", value_parser = values::peers)]
     forwarded_allow_ips: Option<Peers>,
 
+    /// Connections begin with a PROXY header that names the client
+    #[arg(
+        long,
+        value_name = "auto|v1|v2|off",
+        value_parser = ["auto", "v1", "v2", "off"],
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "auto"
+    )]
+    proxy_protocol: Option<String>,
+
+    /// Proxies that send a PROXY header: addresses and ranges with commas between them, or * for
+    /// all [default: 127.0.0.1,::1]
+    #[arg(long, value_name = "PEERS", value_parser = values::peers, requires = "proxy_protocol")]
+    proxy_allow_from: Option<Peers>,
+
+    /// Add a field to every response, such as x-frame-options:DENY; may be repeated
+    #[arg(long, value_name = "NAME:VALUE", value_parser = values::field)]
+    pub(super) header: Vec<(String, String)>,
+
     /// Serve the files of a directory below a path, without Python: /static=./public; may be
     /// repeated
     #[arg(long = "static", value_name = "PREFIX=DIR", value_parser = values::mount)]
@@ -140,8 +164,13 @@ impl ListenerOptions {
         if let Some(path) = &self.uds {
             return Ok(vec![ListenAddress::Address(Address::Unix(path.clone()))]);
         }
-        let host = self.host.as_deref().unwrap_or(DEFAULT_HOST);
-        let port = self.port.unwrap_or(DEFAULT_PORT);
+        // Platforms that set it send their requests to an address of the network.
+        let (default_host, default_port) = match platform_port()? {
+            Some(port) => ("0.0.0.0", port),
+            None => (DEFAULT_HOST, DEFAULT_PORT),
+        };
+        let host = self.host.as_deref().unwrap_or(default_host);
+        let port = self.port.unwrap_or(default_port);
         let host = match host.contains(':') && !host.starts_with('[') {
             true => format!("[{host}]"),
             false => host.to_owned(),
@@ -157,13 +186,37 @@ impl ListenerOptions {
     }
 
     /// Returns the trusted peers.
-    pub(super) fn believed(&self) -> Vec<Cidr> {
+    pub(super) fn believed(&self) -> Result<Vec<Cidr>, Failure> {
         if self.no_proxy_headers && !self.proxy_headers {
-            return Vec::new();
+            return Ok(Vec::new());
         }
-        match &self.forwarded_allow_ips {
-            Some(peers) => peers.clone(),
-            None => ["127.0.0.1", "::1"].iter().filter_map(|peer| peer.parse().ok()).collect(),
+        if let Some(peers) = &self.forwarded_allow_ips {
+            return Ok(peers.clone());
         }
+        match std::env::var(PEERS_VARIABLE) {
+            Ok(typed) if !typed.is_empty() => values::peers(&typed)
+                .map_err(|why| Failure::Wrong(format!("in {PEERS_VARIABLE}: {why}"))),
+            _ => Ok(local_peers()),
+        }
+    }
+
+    /// Returns the peers whose connections begin with a PROXY header, if any do.
+    pub(super) fn proxies(&self) -> Option<Vec<Cidr>> {
+        self.proxy_protocol.as_deref().filter(|mode| *mode != "off")?;
+        Some(self.proxy_allow_from.clone().unwrap_or_else(local_peers))
+    }
+}
+
+fn local_peers() -> Vec<Cidr> {
+    ["127.0.0.1", "::1"].iter().filter_map(|peer| peer.parse().ok()).collect()
+}
+
+/// Returns the port of `PORT`, the default of gunicorn, which platforms for applications set.
+fn platform_port() -> Result<Option<u16>, Failure> {
+    match std::env::var(PORT_VARIABLE) {
+        Ok(typed) if !typed.is_empty() => typed.parse().map(Some).map_err(|_| {
+            Failure::Wrong(format!("{PORT_VARIABLE} is \"{typed}\", which is no port"))
+        }),
+        _ => Ok(None),
     }
 }

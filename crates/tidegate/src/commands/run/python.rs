@@ -1,9 +1,12 @@
 //! `tidegate run MODULE:APP`: converts command-line options to the settings of the supervisor.
 
+use std::ffi::OsString;
 use std::path::Path;
+use std::process::Command;
 
-use net::{Bind, ListenOptions};
-use serde_json::{Value, json};
+use config::TextSource;
+use net::{Bind, ListenOptions, PidFile};
+use serde_json::{Map, Value, json};
 use server::{Bound, ListenerSource, RunSpec};
 use settings::{Address, Host as Named};
 
@@ -11,9 +14,13 @@ use super::application::word;
 use super::configuration::{ANYWHERE, configuration, listener_name};
 use super::values::{ListenAddress, Threads};
 use super::{Run, environment};
+use crate::commands::{literal, load};
 use crate::failure::Failure;
 use crate::host::Host;
 use crate::serving;
+
+/// Has the settings of an application that is only imported.
+const CHECK_VARIABLE: &str = "TIDEGATE_CHECK";
 
 /// The variable with the default number of workers, as in uvicorn and gunicorn.
 const WORKERS_VARIABLE: &str = "WEB_CONCURRENCY";
@@ -30,6 +37,10 @@ impl Run {
             let limits = &mut configuration["apps"][server::APPLICATION]["limits"];
             limits["store"] = json!(store.to_string());
         }
+        if !self.listeners.header.is_empty() {
+            configuration["defaults"] =
+                json!({ "filters": [added_fields(&self.listeners.header)] });
+        }
         if self.print_config {
             let shown = json!({ "python": python, "configuration": configuration });
             return crate::output::print(&format!("{shown:#}\n"));
@@ -43,6 +54,17 @@ impl Run {
         };
         if self.serving.cpu_affinity() {
             return Err(Failure::Wrong("--cpu-affinity comes later for applications".into()));
+        }
+        if self.check_config {
+            return self.check(command, &python, &configuration);
+        }
+        if let Some(mask) = self.lifecycle.umask {
+            net::set_umask(mask);
+        }
+        let _pid_file = self.pid_file()?;
+        if let Some(name) = &self.lifecycle.name {
+            net::set_title(&format!("tidegate: supervisor [{name}]"))
+                .map_err(|error| Failure::Failed(format!("--name {name}: {error}")))?;
         }
         let app_dir = self.application.app_dir.as_deref().unwrap_or(Path::new("."));
         let program = self.program.clone();
@@ -86,6 +108,7 @@ impl Run {
             variables.extend(environment::read(file)?);
         }
         variables.retain(|(name, _)| std::env::var_os(name).is_none());
+        variables.extend(self.application.env.iter().cloned());
         Ok(variables)
     }
 
@@ -100,7 +123,7 @@ impl Run {
         };
         Ok(json!({
             "target": self.program,
-            "interface": word(&options.interface.unwrap_or_default()),
+            "interface": word(&options.interface.or(options.worker_class).unwrap_or_default()),
             "factory": options.factory,
             "app_dir": app_dir,
             "root_path": options.root_path.as_deref().unwrap_or_default(),
@@ -109,6 +132,7 @@ impl Run {
             "processes": self.processes()?,
             "lifespan": word(&options.lifespan.unwrap_or_default()),
             "log_config": log_config,
+            "name": self.lifecycle.name,
         }))
     }
 
@@ -120,7 +144,35 @@ impl Run {
             _ => absolute(path)?,
         };
         let format = self.access_log_format.as_deref().unwrap_or("json");
-        Ok(Some(json!({ "path": crate::commands::literal(&path), "format": format })))
+        Ok(Some(json!({ "path": literal(&path), "format": format })))
+    }
+
+    /// Checks the configuration, and imports the application in a process of its own.
+    fn check(
+        &self,
+        command: &[OsString],
+        python: &Value,
+        configuration: &Value,
+    ) -> Result<(), Failure> {
+        load(&TextSource::new("tidegate run", &configuration.to_string()))?;
+        let Some((interpreter, arguments)) = command.split_first() else { return Ok(()) };
+        let status = Command::new(interpreter)
+            .args(arguments)
+            .envs(self.environment()?)
+            .env(CHECK_VARIABLE, python.to_string())
+            .status()
+            .map_err(|error| Failure::Failed(format!("Python cannot be started: {error}")))?;
+        match status.success() {
+            true => crate::output::print(&format!("ok: {} can be served\n", self.program)),
+            // The process has said why.
+            false => Err(Failure::Exit(1)),
+        }
+    }
+
+    fn pid_file(&self) -> Result<Option<PidFile>, Failure> {
+        let Some(path) = &self.lifecycle.pid else { return Ok(None) };
+        let failed = |why| format!("cannot use the pid file {}: {why}", path.display());
+        PidFile::claim(path).map(Some).map_err(|why| Failure::Failed(failed(why)))
     }
 
     /// Returns the number of worker processes.
@@ -137,6 +189,17 @@ impl Run {
         };
         Ok(self.serving.workers_or(default))
     }
+}
+
+/// Returns the filter that adds fields to every response.
+fn added_fields(fields: &[(String, String)]) -> Value {
+    let mut added = Map::new();
+    for (name, value) in fields {
+        let text = literal(value).replace('{', "{{").replace('}', "}}");
+        let values = added.entry(name.to_ascii_lowercase()).or_insert_with(|| json!([]));
+        values.as_array_mut().expect("only lists are inserted").push(json!(text));
+    }
+    json!({ "response_headers": { "add": added, "always": true } })
 }
 
 /// Resolves an address to bind; names are not accepted.

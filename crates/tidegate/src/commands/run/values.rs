@@ -107,6 +107,33 @@ pub(super) fn peers(typed: &str) -> Result<Vec<Cidr>, String> {
     Ok(ranges)
 }
 
+/// Parses a field that every response gets: `NAME: VALUE`.
+pub(super) fn field(typed: &str) -> Result<(String, String), String> {
+    let (name, value) = typed.split_once(':').unwrap_or((typed, ""));
+    let (name, value) = (name.trim(), value.trim());
+    if name.is_empty() || value.is_empty() {
+        return Err(format!("\"{typed}\" is not NAME:VALUE, such as x-frame-options:DENY"));
+    }
+    Ok((name.to_owned(), value.to_owned()))
+}
+
+/// Parses a mask of permissions as gunicorn does, except decimal numbers: 22 would be 026.
+pub(super) fn umask(typed: &str) -> Result<u32, String> {
+    let octal = typed.strip_prefix("0o").or_else(|| typed.strip_prefix('0')).unwrap_or_default();
+    let mask = if typed == "0" { Ok(0) } else { u32::from_str_radix(octal, 8) };
+    mask.ok().filter(|mask| *mask <= 0o777).ok_or_else(|| {
+        format!("\"{typed}\" is no mask of permissions: write it as an octal number, such as 027")
+    })
+}
+
+/// The file for the process id. A number is rather a port: `-p` is that elsewhere.
+pub(super) fn pid_file(typed: &str) -> Result<PathBuf, String> {
+    match typed.parse::<u16>() {
+        Ok(port) => Err(format!("\"{typed}\" names no file: did you mean --port {port}?")),
+        Err(_) => Ok(typed.into()),
+    }
+}
+
 /// The number of threads: fixed, or as many as needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Threads {
@@ -126,8 +153,8 @@ pub(super) fn threads(typed: &str) -> Result<Threads, String> {
 #[cfg(test)]
 mod tests {
     use super::{
-        ListenAddress, Threads, listen_address, mount, peers, root_path, seconds, size,
-        some_seconds, threads,
+        ListenAddress, Threads, field, listen_address, mount, peers, pid_file, root_path, seconds,
+        size, some_seconds, threads, umask,
     };
 
     #[test]
@@ -140,6 +167,16 @@ mod tests {
         assert_eq!(threads("auto"), Ok(Threads::Auto));
         assert_eq!(threads("4"), Ok(Threads::Count(4)));
         assert!(threads("0").is_err() && threads("1025").is_err() && threads("x").is_err());
+    }
+
+    #[test]
+    fn words_of_gunicorn() {
+        assert_eq!(field("X-A: b:c"), Ok(("X-A".to_owned(), "b:c".to_owned())));
+        assert!(field("x-a").is_err() && field(":b").is_err());
+        assert_eq!((umask("0"), umask("027"), umask("0o77")), (Ok(0), Ok(0o27), Ok(0o77)));
+        assert!(umask("22").is_err() && umask("01000").is_err() && umask("").is_err());
+        assert_eq!(pid_file("/run/a.pid"), Ok("/run/a.pid".into()));
+        assert!(pid_file("8000").unwrap_err().contains("--port 8000"));
     }
 
     #[test]
