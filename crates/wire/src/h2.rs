@@ -33,7 +33,7 @@ pub use stream::StreamKey;
 pub const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// Whether the first bytes of a connection are the preface of HTTP/2; `None` if more are needed.
-pub fn begins_with_preface(received: &[u8]) -> Option<bool> {
+fn begins_with_preface(received: &[u8]) -> Option<bool> {
     let len = received.len().min(PREFACE.len());
     if received[..len] != PREFACE[..len] {
         return Some(false);

@@ -6,7 +6,6 @@
 //! boxed, so that the period takes less than 1 KiB, which the allocator serves fastest.
 
 use wire::Version;
-use wire::h2::begins_with_preface;
 
 use super::exchange::Http1Exchange;
 use super::head::Persistence;
@@ -87,17 +86,13 @@ async fn flush(connection: &Connection) -> Result<(), NextStep> {
 }
 
 /// Whether what is no request of HTTP/1.1 is the preface of HTTP/2, sent with prior knowledge (RFC
-/// 9113 3.3): in the clear, as the first bytes.
+/// 9113 3.3): in the clear, as the first bytes. One that is malformed ends as HTTP/2 (3.4).
 #[cold]
 fn speaks_http2(connection: &Connection, snapshot: &ListenerSnapshot) -> bool {
     let input = connection.io.input.borrow();
     let is_first = !connection.io.answering.get();
     let in_the_clear = snapshot.tls.is_none();
-    is_first
-        && in_the_clear
-        && snapshot.http2.is_some()
-        && !input.is_empty()
-        && begins_with_preface(&input) != Some(false)
+    is_first && in_the_clear && snapshot.http2.is_some() && input.starts_with(b"PRI ")
 }
 
 /// Responds to bytes that are not a request, and ends the connection.

@@ -52,9 +52,15 @@ impl BodyStream for RequestBody {
         if self.is_over {
             return Poll::Ready(None);
         }
-        if std::mem::take(&mut self.expects) && self.stream.is_body_awaited() {
+        if self.expects && self.stream.is_body_awaited() {
+            if self.stream.connection.has_more_events() {
+                // RFC 9110 10.1.1: content that came with the head needs no 100 Continue.
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
             self.stream.send_interim(100, std::iter::empty());
         }
+        self.expects = false;
         let metrics = &self.stream.connection.io.metrics;
         let frame = match self.stream.poll_piece(cx) {
             Poll::Ready(Piece::Data(data)) => {

@@ -29,6 +29,11 @@ impl Http2Connection {
         }
     }
 
+    /// Whether the driver is handling events, and there are more of what it has received.
+    pub(super) fn has_more_events(&self) -> bool {
+        self.is_running.get() && self.protocol.borrow().has_input()
+    }
+
     /// The application has used content of a stream.
     pub(super) fn release(&self, key: StreamKey, length: usize) {
         let mut protocol = self.protocol.borrow_mut();

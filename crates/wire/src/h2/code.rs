@@ -95,7 +95,7 @@ violations! {
     InvalidFieldBlock = COMPRESSION_ERROR "invalid_field_block" "a field block is not HPACK",
     // Limits: each bounds work that costs the peer less than this side.
     FieldBlockTooLarge =
-        ENHANCE_YOUR_CALM "field_block_too_large" "a compressed field section above the limit",
+        ENHANCE_YOUR_CALM "field_block_too_large" "a field section far above the limit",
     ContinuationFlood = ENHANCE_YOUR_CALM "continuation_flood" "too many CONTINUATION frames",
     RapidReset = ENHANCE_YOUR_CALM "rapid_reset" "too many requests were cancelled",
     ProvokedResets = ENHANCE_YOUR_CALM "provoked_resets" "too many streams had to be reset",

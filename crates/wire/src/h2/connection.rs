@@ -313,6 +313,11 @@ impl<P: Payload> Connection<P> {
         self.block.is_some() || !self.partial.is_empty()
     }
 
+    /// Whether received bytes have not become events yet.
+    pub fn has_input(&self) -> bool {
+        !self.input.is_empty()
+    }
+
     /// Ends a stream at once, for example because the application gave it up.
     pub fn reset(&mut self, key: StreamKey, code: ErrorCode) {
         if self.streams.get(key).is_some() {

@@ -10,6 +10,7 @@ mod huffman;
 mod static_table;
 mod table;
 
+pub(super) use decoder::BlockError;
 pub use decoder::Decoder;
 pub use encoder::Encoder;
 

@@ -22,6 +22,7 @@ const SETTINGS: u8 = 4;
 const PING: u8 = 6;
 const WINDOW_UPDATE: u8 = 8;
 const CONTINUATION: u8 = 9;
+const PRIORITY_UPDATE: u8 = 16;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 /// `:method: GET`, `:scheme: http`, `:path: /`, and `:authority: a`.
@@ -101,6 +102,7 @@ fn control_frames() {
         frame(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 0]),
         frame(PING, 0, 0, b"12345678"),
         frame(PRIORITY, 0, 1, &[0, 0, 0, 0, 16]),
+        frame(PRIORITY_UPDATE, 0, 0, b"\0\0\0\x01u=1"),
         windows,
         frame(0xbe, 0, 0, b""),
     ] {
@@ -121,6 +123,12 @@ fn field_sections() {
     flood(LimitHit::ContinuationFlood, 30, |round| match round {
         0 => frame(HEADERS, 0, 1, GET),
         _ => frame(CONTINUATION, 0, 1, b""),
+    });
+    // One entry of 4000 bytes in the table, and thousands of references to it.
+    let entry = [&[0x40, 1, b'a', 0x7f, 0xa1, 0x1e], &[b'v'; 4000][..]].concat();
+    let bomb = [GET, &entry, &[0xbe; 10_000]].concat();
+    flood(LimitHit::Headers, 1, |round| {
+        frame(HEADERS, END_HEADERS | END_STREAM, stream_of(round), &bomb)
     });
     flood(LimitHit::Headers, 10, |round| match round {
         0 => frame(HEADERS, 0, 1, &[0x82; 16_384]),

@@ -1,13 +1,14 @@
 //! Time-outs, back-pressure and drains, with a clock that only the test moves. The limits are those
 //! of `served`, as for HTTP/1.1.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
 use http_server::Service;
-use message::{HandlerResult, Inform, Request, Response};
+use message::{Body, BodyStream, Fault, Frame, HandlerResult, Inform, Request, Response};
 use net::Stream;
 use net::manual_time::{advance, block_on, idle};
 use plugin::{Handler, MaybeFuture};
@@ -150,6 +151,53 @@ fn a_window_that_stays_closed_ends_its_stream_only() {
         let response = client.response(stalled).await;
         assert_eq!((response.reset, response.is_whole), (Some(ErrorCode::CANCEL), false));
         assert_eq!(service.open_connections(), 1);
+    });
+}
+
+/// Content without an end, which counts what is read of it.
+struct Endless(Rc<Cell<usize>>);
+
+impl BodyStream for Endless {
+    fn poll_frame(&mut self, _: &mut Context<'_>) -> Poll<Option<Result<Frame, Fault>>> {
+        const PIECE: &[u8] = &[b'x'; 16 * 1024];
+        self.0.set(self.0.get() + PIECE.len());
+        Poll::Ready(Some(Ok(Frame::Data(Bytes::from_static(PIECE)))))
+    }
+
+    fn length(&self) -> Option<u64> {
+        None
+    }
+}
+
+#[test]
+fn closed_windows_hold_two_pieces_of_each_stream() {
+    block_on(async {
+        let read = Rc::new(Cell::new(0));
+        let counter = read.clone();
+        let handler = Answers(move |_: &mut Request| {
+            Ok(Response::text(200, Body::stream(Endless(counter.clone()))))
+        });
+        let service = served::service(Vec::new(), Rc::new(handler));
+        let (ours, theirs) = Stream::pair().unwrap();
+        serve_stream(ours, service.clone());
+        const STREAMS: u32 = 100;
+        // One piece is with the protocol, and the next waits for it.
+        const HELD: usize = STREAMS as usize * 2 * 16 * 1024;
+        // The window of every stream is zero.
+        let mut bytes = [beginning(), frame(4, 0, 0, &[0, 4, 0, 0, 0, 0])].concat();
+        for stream in 0..STREAMS {
+            bytes.extend(frame(1, 5, 2 * stream + 1, &[0x82, 0x86, 0x84, 0x41, 1, b'a']));
+        }
+        send_raw(&theirs, bytes).await;
+        idle().await;
+        assert_eq!(service.metrics.requests_in_flight.get(), i64::from(STREAMS));
+        assert_eq!(read.get(), HELD);
+        advance(seconds(31)).await;
+        // No stream can be served: the connection ends, and all of them with it.
+        assert_eq!(service.metrics.hits(LimitHit::SlowReader), 1);
+        assert_eq!(service.open_connections(), 0);
+        assert_eq!(service.metrics.requests_in_flight.get(), 0);
+        assert_eq!(read.get(), HELD);
     });
 }
 

@@ -5,13 +5,16 @@ use std::rc::{Rc, Weak};
 
 use bytes::Bytes;
 use message::{Body, HandlerResult, Headers, Inform, Request, Response};
+use net::Stream;
 use net::worker::block_on_local;
 use plugin::{Handler, MaybeFuture};
+use telemetry::CloseReason;
 use wire::h2::ErrorCode;
 
-use super::client::{Http2Client, field};
-use crate::client::{Answers, serve};
+use super::client::{Http2Client, field, goaway_at_end, send_raw};
+use crate::client::{Answers, serve, serve_stream};
 use crate::middleware::Collecting;
+use crate::served;
 
 #[test]
 fn nothing_of_a_request_without_content_outlives_its_response() {
@@ -81,6 +84,38 @@ fn interim_responses_come_before_the_response() {
         client.protocol.send_data(stream, Bytes::from_static(b"body"), true).unwrap();
         let response = client.response(stream).await;
         assert_eq!((response.status, &response.body[..]), (200, &b"body"[..]));
+    });
+}
+
+#[test]
+fn a_malformed_preface_ends_as_http_2() {
+    block_on_local(async {
+        for bytes in ["PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n", "PRI * HTTP/3.0\r\n\r\nSM\r\n\r\n"] {
+            let handler = Answers(|_: &mut Request| Ok(Response::text(200, "hello")));
+            let service = served::service(Vec::new(), Rc::new(handler));
+            let (ours, theirs) = Stream::pair().unwrap();
+            serve_stream(ours, service.clone());
+            send_raw(&theirs, bytes.into()).await;
+            let code = goaway_at_end(&theirs).await;
+            assert_eq!(code, Some(ErrorCode::PROTOCOL_ERROR), "{bytes:?}");
+            while service.open_connections() > 0 {
+                tokio::task::yield_now().await;
+            }
+            assert_eq!(service.metrics.closes(CloseReason::Http2Error), 1, "{bytes:?}");
+        }
+    });
+}
+
+#[test]
+fn content_that_comes_with_its_head_needs_no_100() {
+    block_on_local(async {
+        let mut client = Http2Client::connect(serve(Vec::new(), Hints)).await;
+        let expects = [field("expect", "100-continue")];
+        let stream = client.open_with("POST", "/", &expects, false);
+        client.protocol.send_data(stream, Bytes::from_static(b"body"), true).unwrap();
+        let response = client.response(stream).await;
+        assert_eq!((response.interim, response.status), (vec![103], 200));
+        assert_eq!(response.body, b"body");
     });
 }
 

@@ -3,15 +3,35 @@
 use super::data::StreamFault;
 use super::receive::without_padding;
 use super::{Connection, ErrorCode, Event, GoingAway, Payload, Receiving, Stream, StreamKey};
+use crate::h1::HeadLimits;
 use crate::h2::code::Violation;
 use crate::h2::frame::{self, FrameHeader};
 use crate::h2::head;
+use crate::h2::hpack::BlockError;
 use crate::h2::priority::Priority;
 use crate::h2::section::{Kind, Section, is_malformed};
 use crate::{Method, Reject};
 
 /// CONTINUATION frames of one section (CVE-2024-27316): more than the largest section needs.
 const CONTINUATIONS_MAX: usize = 16;
+
+/// How many times the limits a decoded section may have. One above the limits is decoded to its
+/// end, because the tables depend on it, and gets a response.
+const DECODED_FACTOR: usize = 16;
+
+/// Bytes of decoded names and values after which the connection ends ("HPACK bomb").
+fn decoded_max(limits: &HeadLimits) -> usize {
+    DECODED_FACTOR * (limits.headers + limits.request_line)
+}
+
+impl From<BlockError> for Violation {
+    fn from(error: BlockError) -> Violation {
+        match error {
+            BlockError::Malformed => Violation::InvalidFieldBlock,
+            BlockError::TooLarge => Violation::FieldBlockTooLarge,
+        }
+    }
+}
 
 /// A field block that continues.
 #[derive(Debug)]
@@ -145,7 +165,7 @@ impl<P: Payload> Connection<P> {
     }
 
     fn skip(&mut self, block: &[u8]) -> Result<(), Violation> {
-        self.decoder.decode(block, |_, _, _| {}).map_err(|_| Violation::InvalidFieldBlock)
+        Ok(self.decoder.decode(block, decoded_max(&self.config.head), |_, _, _| {})?)
     }
 
     fn new_request(
@@ -155,9 +175,8 @@ impl<P: Payload> Connection<P> {
         block: &[u8],
     ) -> Result<Option<Event>, Violation> {
         let mut section = Section::new(Kind::Request, &self.config.head, &mut self.fields);
-        self.decoder
-            .decode(block, |class, name, value| section.add(class, name, value))
-            .map_err(|_| Violation::InvalidFieldBlock)?;
+        let most = decoded_max(&self.config.head);
+        self.decoder.decode(block, most, |class, name, value| section.add(class, name, value))?;
         let priority = section.priority;
         let result = head::request(&mut section, ends, self.config.extended_connect);
         if let Err(reject) = result
@@ -193,9 +212,8 @@ impl<P: Payload> Connection<P> {
         block: &[u8],
     ) -> Result<Option<Event>, Violation> {
         let mut section = Section::new(Kind::Response, &self.config.head, &mut self.fields);
-        self.decoder
-            .decode(block, |class, name, value| section.add(class, name, value))
-            .map_err(|_| Violation::InvalidFieldBlock)?;
+        let most = decoded_max(&self.config.head);
+        self.decoder.decode(block, most, |class, name, value| section.add(class, name, value))?;
         let to_head = self.streams.get(key).is_some_and(|stream| stream.to_head);
         let head = match head::response(&mut section, ends, to_head) {
             Ok(head) => head,
@@ -220,9 +238,8 @@ impl<P: Payload> Connection<P> {
         block: &[u8],
     ) -> Result<Option<Event>, Violation> {
         let mut section = Section::new(Kind::Trailers, &self.config.head, &mut self.fields);
-        self.decoder
-            .decode(block, |class, name, value| section.add(class, name, value))
-            .map_err(|_| Violation::InvalidFieldBlock)?;
+        let most = decoded_max(&self.config.head);
+        self.decoder.decode(block, most, |class, name, value| section.add(class, name, value))?;
         let missing = self.streams.get(key).and_then(|stream| stream.body_left).unwrap_or(0);
         let fault = match section.finish() {
             Err(reject) => Some(reject),

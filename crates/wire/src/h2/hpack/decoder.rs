@@ -2,11 +2,17 @@
 
 use super::table::Table;
 use super::{Class, Name, TABLE_SIZE, huffman, read_integer, static_table};
+use BlockError::Malformed;
 
-/// The block is not HPACK: the connection ends, because the tables of both sides differ from here
-/// on (RFC 9113 4.3).
+/// Why a block was not decoded to its end: the connection ends, because the tables of both sides
+/// differ from here on (RFC 9113 4.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Malformed;
+pub enum BlockError {
+    /// The block is not HPACK.
+    Malformed,
+    /// The fields are larger than allowed.
+    TooLarge,
+}
 
 /// Most size updates before the first field: the smallest and the last (RFC 7541 4.2).
 const SIZE_UPDATES_MAX: usize = 2;
@@ -27,19 +33,28 @@ impl Default for Decoder {
 }
 
 impl Decoder {
-    /// Decodes a whole block and passes each field on: its class, name and value.
+    /// Decodes a whole block and passes each field on: its class, name and value. A reference to an
+    /// entry of the table takes few bytes and costs its whole text, so the work is bounded: `most`
+    /// is the length of all names and values.
     pub fn decode(
         &mut self,
         block: &[u8],
+        most: usize,
         mut field: impl FnMut(Class, &[u8], &[u8]),
-    ) -> Result<(), Malformed> {
+    ) -> Result<(), BlockError> {
+        let mut size = 0;
+        let mut field = |class, name: &[u8], value: &[u8]| {
+            size += name.len() + value.len();
+            field(class, name, value);
+            if size > most { Err(BlockError::TooLarge) } else { Ok(()) }
+        };
         let mut input = block;
         let mut updates = 0;
         while let Some(&first) = input.first() {
             if first & 0x80 != 0 {
                 let index = read_integer(&mut input, 7).ok_or(Malformed)?;
                 let (class, name, value) = self.indexed(index)?;
-                field(class, name, value);
+                field(class, name, value)?;
                 updates = SIZE_UPDATES_MAX;
             } else if first & 0xe0 == 0x20 {
                 // RFC 7541 4.2: only at the beginning of a block, and within the announced size.
@@ -62,7 +77,7 @@ impl Decoder {
     }
 
     #[inline]
-    fn indexed(&self, index: usize) -> Result<(Class, &[u8], &[u8]), Malformed> {
+    fn indexed(&self, index: usize) -> Result<(Class, &[u8], &[u8]), BlockError> {
         match index.checked_sub(1).ok_or(Malformed)? {
             at if at < static_table::LEN => {
                 let (name, meaning, value) = static_table::ROWS[at];
@@ -77,8 +92,8 @@ impl Decoder {
         &mut self,
         first: u8,
         input: &mut &[u8],
-        field: &mut impl FnMut(Class, &[u8], &[u8]),
-    ) -> Result<(), Malformed> {
+        field: &mut impl FnMut(Class, &[u8], &[u8]) -> Result<(), BlockError>,
+    ) -> Result<(), BlockError> {
         let indexes = first & 0x40 != 0;
         let index = read_integer(input, if indexes { 6 } else { 4 }).ok_or(Malformed)?;
         self.name.clear();
@@ -99,8 +114,7 @@ impl Decoder {
         if indexes {
             self.table.insert(class, &self.name, &self.value);
         }
-        field(class, &self.name, &self.value);
-        Ok(())
+        field(class, &self.name, &self.value)
     }
 
     #[cfg(test)]
@@ -110,7 +124,7 @@ impl Decoder {
 }
 
 /// Reads a string literal (RFC 7541 5.2).
-fn read_string(input: &mut &[u8], out: &mut Vec<u8>) -> Result<(), Malformed> {
+fn read_string(input: &mut &[u8], out: &mut Vec<u8>) -> Result<(), BlockError> {
     let is_huffman = input.first().ok_or(Malformed)? & 0x80 != 0;
     let len = read_integer(input, 7).ok_or(Malformed)?;
     let (text, rest) = input.split_at_checked(len).ok_or(Malformed)?;

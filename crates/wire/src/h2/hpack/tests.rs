@@ -1,6 +1,6 @@
 //! The examples of RFC 7541 appendix C, and what a peer may do wrong.
 
-use super::decoder::Malformed;
+use super::decoder::BlockError::{self, Malformed, TooLarge};
 use super::*;
 
 type List = Vec<(String, String)>;
@@ -11,9 +11,9 @@ fn hex(text: &str) -> Vec<u8> {
     digits.chunks(2).map(byte).collect()
 }
 
-fn decode(decoder: &mut Decoder, block: &[u8]) -> Result<List, Malformed> {
+fn decode(decoder: &mut Decoder, block: &[u8]) -> Result<List, BlockError> {
     let mut list = Vec::new();
-    decoder.decode(block, |_, name, value| {
+    decoder.decode(block, usize::MAX, |_, name, value| {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         list.push((text(name), text(value)));
     })?;
@@ -275,8 +275,21 @@ fn fields_are_classified_once() {
         let mut decoder = Decoder::default();
         for block in [&block[..], &[0xbe]] {
             let mut seen = Vec::new();
-            decoder.decode(block, |class, _, _| seen.push(class.reject)).unwrap();
+            decoder.decode(block, 100, |class, _, _| seen.push(class.reject)).unwrap();
             assert_eq!(seen, [reject], "{name:?}: {value:?}");
         }
     }
+}
+
+#[test]
+fn the_work_for_a_block_is_bounded() {
+    let mut decoder = Decoder::default();
+    // An entry whose name has 2000 bytes; then references to the name, each with a value of a byte.
+    let mut block = vec![0x40, 0x7f, 0xd1, 0x0e];
+    block.extend_from_slice(&[b'n'; 2000]);
+    block.extend_from_slice(b"\x01v");
+    block.extend_from_slice(&b"\x0f\x2f\x01v".repeat(5000));
+    let mut fields = 0;
+    let decoded = decoder.decode(&block, 100_000, |_, _, _| fields += 1);
+    assert_eq!((decoded, fields), (Err(TooLarge), 50));
 }
