@@ -25,7 +25,6 @@ mod targeted;
 pub mod validate;
 pub mod vary;
 
-pub use directives::SECONDS_MAX;
 pub use lifetime::Times;
 pub use meta::{Flags, Meta, SearchRule, Vary};
 pub use policy::{Heuristic, Policy, SetCookie, StatusCeiling};
@@ -35,6 +34,7 @@ pub use reuse::Reuse;
 pub use split_headers::remove_cache_fields;
 pub use status::{CacheOutcome, Status};
 pub use store::{FetchContext, StorableResponse};
+pub use wire::cache_control::SECONDS_MAX;
 
 #[cfg(test)]
 mod oracle;

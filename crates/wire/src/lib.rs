@@ -9,6 +9,7 @@
 pub mod alias;
 pub mod authority;
 pub mod authorization;
+pub mod cache_control;
 pub mod client_hello;
 pub mod conditional;
 pub mod cookie;

@@ -1,11 +1,12 @@
 //! The lifetime of a response, and its age when it was received (RFC 9111 4.2.1 to 4.2.3).
 
 use message::Headers;
+use wire::cache_control::{SECONDS_MAX, seconds};
 use wire::{Known, token};
 
 use super::Policy;
 use super::date::http_date;
-use super::directives::{Directives, SECONDS_MAX, seconds};
+use super::directives::Directives;
 
 /// When the response was requested and when its head was received, in seconds since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,9 +1,9 @@
 //! Classification of requests, and their cache directives (RFC 9111 4, 5.2.1).
 
 use message::Headers;
+use wire::cache_control::{SECONDS_MAX, directives};
 use wire::{Known, Method};
 
-use super::directives::{SECONDS_MAX, directives};
 use super::{Policy, UncachedReason};
 
 /// What the cache does with a request.

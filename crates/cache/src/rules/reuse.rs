@@ -3,8 +3,8 @@
 //! Freshness and age are whole seconds and saturate. The key has already selected the response (RFC
 //! 9111 4: target, method and Vary); here time and directives decide.
 
-use super::directives::SECONDS_MAX;
 use super::{Flags, Forward, Meta, RequestDirectives};
+use wire::cache_control::SECONDS_MAX;
 
 /// How a stored response may be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,9 +3,10 @@
 use message::Headers;
 use sfv::{BareItem, Dictionary, ListEntry, Parser};
 use wire::Known;
+use wire::cache_control::{SECONDS_MAX, directives, seconds};
 
 use super::Policy;
-use super::directives::{Directives, SECONDS_MAX, directives, seconds};
+use super::directives::Directives;
 
 /// The directives that apply to this cache.
 pub(crate) struct ApplicableDirectives {
