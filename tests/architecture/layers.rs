@@ -125,6 +125,7 @@ const OWNERS: &[(&str, &[&str])] = &[
             "acme",
             "cache",
             "apps",
+            "auth",
             "lua-vm",
             "lua-std",
             "server",

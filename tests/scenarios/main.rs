@@ -24,6 +24,7 @@ mod header_names;
 mod hop_by_hop;
 mod http10;
 mod http2;
+mod identity;
 mod keep_alive;
 mod keepalive_probes;
 mod limits;

@@ -76,6 +76,7 @@ impl Client {
         let settings = ClientSettings {
             name: "acme".to_owned(),
             tls: Some(tls),
+            server_name: None,
             connect: EXCHANGE_TIMEOUT,
             limits: PoolLimits { max_idle: 0, max_requests: 1, ..PoolLimits::default() },
             options: ClientOptions { via: false, ..ClientOptions::default() }.into(),

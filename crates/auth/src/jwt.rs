@@ -4,30 +4,28 @@
 //! that a token is in no log; that a token which was verified before costs a digest and a look-up,
 //! in a table of bounded size, until it expires.
 
-mod keys;
-mod strict_json;
-mod token;
-
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use message::{Claims, Consumer, Request};
+use message::{Claims, Consumer, Fault, FaultKind, Request};
 use plugin::{FilterKind, FilterPlan, HeaderName, WorkerContext};
 use settings::{Duration, Node, OneOrMany, Reader, Setting};
 use wire::Known;
 use wire::authorization::bearer;
 
 use crate::credential::{ByCredential, CredentialId, CredentialKind};
+use crate::identity::{IdentityName, IdentityProvider, KeySource, KeyUse};
 use crate::method::{Attempt, AuthPlan, Identity, Method, MethodPlan, check_realm};
 use crate::registry::Directory;
-use keys::{Key, KeySetFile, KeySettings};
-use token::{Rules, VerifiedToken, verify};
+use crate::token::{self, Key, KeySetFile, KeySettings, Rules, VerifiedToken, verify};
 
 pub(crate) const KIND: FilterKind = FilterKind { name: "jwt", schema: Jwt::schema, read };
 
 /// Verified tokens that a worker remembers for each filter.
 const REMEMBERED: usize = 4096;
+/// Requests of a worker that may wait for keys, for each filter.
+const WAITING_MAX: usize = 256;
 
 /// Allows only requests with a signed token (JWT).
 ///
@@ -42,11 +40,13 @@ pub(crate) struct Jwt {
     keys: Vec<KeySettings>,
     /// A file with a JSON Web Key Set. A changed file is read again.
     key_set: Option<KeySetFile>,
-    /// The accepted issuers; any if there are none.
+    /// The provider of the keys, a name under `identity`, instead of `keys` and `key_set`.
+    identity: Option<IdentityName>,
+    /// The accepted issuers; without one those of `identity`, and any if there are none.
     #[setting(default = [], example = ["https://id.example.com"])]
     issuer: OneOrMany<String>,
-    /// The names of this audience, one of which the token has to name. Without any, a token that
-    /// names its audience is rejected.
+    /// The names of this audience, one of which the token has to name; without one those of
+    /// `identity`. Without any, a token that names its audience is rejected.
     #[setting(default = [], example = ["shop"])]
     audience: OneOrMany<String>,
     /// How far the clock of the issuer may be off.
@@ -74,13 +74,6 @@ pub(crate) struct Jwt {
     realm: String,
 }
 
-/// Verifies a token at a time, in seconds since 1970, with the keys of a set, as the filter does
-/// without an issuer and an audience. `None` if the token or the set is invalid.
-pub fn verify_token(token: &[u8], key_set: &[u8], now_s: u64) -> Option<Vec<(Box<str>, Box<str>)>> {
-    let keys = keys::key_set(key_set).ok()?;
-    verify(token, &keys, &Rules::default(), now_s).ok().map(|verified| verified.claims)
-}
-
 /// Where a token is looked for.
 #[derive(Clone, Debug, PartialEq, Setting)]
 enum TokenSource {
@@ -93,8 +86,17 @@ enum TokenSource {
 }
 
 fn check(settings: &Jwt, node: &Node, reader: &mut Reader<'_>) {
-    if settings.keys.is_empty() && settings.key_set.is_none() {
-        reader.error(node.span, "without a key no token is valid").help("write keys or key_set");
+    let has_keys = !settings.keys.is_empty() || settings.key_set.is_some();
+    match (has_keys, &settings.identity) {
+        (false, None) => {
+            reader
+                .error(node.span, "without a key no token is valid")
+                .help("write identity, keys or key_set");
+        }
+        (true, Some(_)) => {
+            reader.error(node.span, "the keys are those of identity: remove keys and key_set");
+        }
+        _ => {}
     }
     if settings.from.is_empty() {
         reader.error(node.span, "there is no place to look for a token");
@@ -113,20 +115,32 @@ impl Jwt {
     pub(crate) fn plan(self) -> JwtPlan {
         let of_set = self.key_set.iter().flat_map(|set| set.0.iter().cloned());
         let keys = self.keys.iter().filter_map(KeySettings::key).chain(of_set).collect();
+        let provider = self.identity.as_ref().and_then(|identity| identity.0.as_deref());
+        let own_or = |own: &[String], other: fn(&IdentityProvider) -> &[String]| match own {
+            [] => provider.map_or(&[][..], other).to_vec(),
+            own => own.to_vec(),
+        };
         let rules = Rules {
-            issuers: self.issuer.0.clone(),
-            audiences: self.audience.0.clone(),
+            issuers: own_or(&self.issuer, IdentityProvider::issuers),
+            audiences: own_or(&self.audience, IdentityProvider::audiences),
             leeway_s: self.leeway.get().as_secs(),
             allow_without_expiry: self.allow_without_expiry,
         };
-        JwtPlan { verification: Arc::new((keys, rules)), settings: self }
+        JwtPlan { keys, rules: Arc::new(rules), settings: self }
     }
 }
 
 pub(crate) struct JwtPlan {
     settings: Jwt,
-    /// Shared by the workers.
-    verification: Arc<(Vec<Key>, Rules)>,
+    /// Those of the filter itself; shared by the workers.
+    keys: Arc<[Key]>,
+    rules: Arc<Rules>,
+}
+
+impl JwtPlan {
+    fn provider(&self) -> Option<&IdentityProvider> {
+        self.settings.identity.as_ref()?.0.as_deref()
+    }
 }
 
 impl MethodPlan for JwtPlan {
@@ -135,12 +149,21 @@ impl MethodPlan for JwtPlan {
     }
 
     fn build(&self, worker: &WorkerContext) -> Rc<dyn Method> {
+        let keys = match self.provider() {
+            Some(provider) => provider.keys(&worker.shared),
+            None => KeySource::Fixed(self.keys.clone()),
+        };
         Rc::new(JwtMethod {
-            directory: Directory::of(worker),
-            verification: self.verification.clone(),
-            remembered: RefCell::default(),
-            consumer_claim: self.settings.consumer_claim.as_str().into(),
-            consumers_only: self.settings.consumers_only,
+            verification: Rc::new(Verification {
+                directory: Directory::of(worker),
+                keys,
+                rules: self.rules.clone(),
+                remembered: RefCell::default(),
+                seen: Cell::new(0),
+                waiting: Cell::new(0),
+                consumer_claim: self.settings.consumer_claim.as_str().into(),
+                consumers_only: self.settings.consumers_only,
+            }),
             places: self.settings.from.0.clone(),
             hide: self.settings.hide,
             realm: self.settings.realm.as_str().into(),
@@ -148,9 +171,10 @@ impl MethodPlan for JwtPlan {
     }
 
     fn describe(&self) -> String {
-        let keys = match self.verification.0.len() {
-            1 => "1 key".to_owned(),
-            keys => format!("{keys} keys"),
+        let keys = match (self.provider(), self.keys.len()) {
+            (Some(provider), _) => format!("keys of {}", provider.name()),
+            (None, 1) => "1 key".to_owned(),
+            (None, keys) => format!("{keys} keys"),
         };
         let hidden = if self.settings.hide { "" } else { ", passed on" };
         format!("{keys}{hidden}")
@@ -166,14 +190,24 @@ struct RememberedToken {
 }
 
 struct JwtMethod {
-    directory: Rc<Directory>,
-    verification: Arc<(Vec<Key>, Rules)>,
-    remembered: RefCell<ByCredential<RememberedToken>>,
-    consumer_claim: Box<str>,
-    consumers_only: bool,
+    verification: Rc<Verification>,
     places: Vec<TokenSource>,
     hide: bool,
     realm: Box<str>,
+}
+
+/// Verifies tokens, and remembers those that it has verified.
+struct Verification {
+    directory: Rc<Directory>,
+    keys: KeySource,
+    rules: Arc<Rules>,
+    remembered: RefCell<ByCredential<RememberedToken>>,
+    /// The generation of the keys that they were verified with.
+    seen: Cell<u64>,
+    /// Requests that wait for keys.
+    waiting: Cell<usize>,
+    consumer_claim: Box<str>,
+    consumers_only: bool,
 }
 
 impl Method for JwtMethod {
@@ -188,10 +222,30 @@ impl Method for JwtMethod {
         if tokens.next().is_some() {
             return Attempt::Invalid("there are several tokens");
         }
-        match self.identity(token) {
-            Ok(identity) => Attempt::Accepted(identity),
-            Err(why) => Attempt::Invalid(why),
+        let verification = &self.verification;
+        let (attempt, needed) = match verification.attempt(token) {
+            Ok(identity) => return Attempt::Accepted(identity),
+            Err(NotVerified::Invalid(token::NO_KEY)) => {
+                (Attempt::Invalid(token::NO_KEY), KeyUse::UnknownKey)
+            }
+            Err(NotVerified::Invalid(why)) => return Attempt::Invalid(why),
+            Err(NotVerified::NoKeys) => (Attempt::Failed(no_keys()), KeyUse::First),
+        };
+        if verification.waiting.get() >= WAITING_MAX {
+            let fault = Fault::new(FaultKind::Unavailable, "too many requests wait for keys");
+            return Attempt::Failed(fault.with_field(Known::RetryAfter, "1"));
         }
+        let Some(fetched) = verification.keys.fetch(needed) else { return attempt };
+        let waiting = Waiting::new(verification);
+        let token: Box<[u8]> = token.into();
+        Attempt::Wait(Box::pin(async move {
+            fetched.await;
+            match waiting.0.attempt(&token) {
+                Ok(identity) => Attempt::Accepted(identity),
+                Err(NotVerified::Invalid(why)) => Attempt::Invalid(why),
+                Err(NotVerified::NoKeys) => Attempt::Failed(no_keys()),
+            }
+        }))
     }
 
     fn prepare(&self, request: &mut Request) {
@@ -221,18 +275,56 @@ impl Method for JwtMethod {
     }
 }
 
-impl JwtMethod {
-    fn identity(&self, token: &[u8]) -> Result<Identity, token::Invalid> {
+/// Why a token is not accepted.
+enum NotVerified {
+    Invalid(token::Invalid),
+    /// The provider has published no keys yet.
+    NoKeys,
+}
+
+impl From<token::Invalid> for NotVerified {
+    fn from(why: token::Invalid) -> NotVerified {
+        NotVerified::Invalid(why)
+    }
+}
+
+fn no_keys() -> Fault {
+    Fault::new(FaultKind::Unavailable, "the identity provider has published no keys yet")
+        .with_field(Known::RetryAfter, "5")
+}
+
+/// A request that waits for keys.
+struct Waiting(Rc<Verification>);
+
+impl Waiting {
+    fn new(verification: &Rc<Verification>) -> Waiting {
+        verification.waiting.set(verification.waiting.get() + 1);
+        Waiting(verification.clone())
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.waiting.set(self.0.waiting.get() - 1);
+    }
+}
+
+impl Verification {
+    fn attempt(&self, token: &[u8]) -> Result<Identity, NotVerified> {
         let now_s = net::clock::wall_secs();
         let id = CredentialId::of(CredentialKind::Token, token);
+        let generation = self.keys.generation();
+        if self.seen.replace(generation) != generation {
+            self.remembered.borrow_mut().clear();
+        }
         if let Some(known) = self.remembered.borrow().get(&id) {
             return match now_s < known.expires_s {
-                true => self.consumer(known),
-                false => Err("the token has expired"),
+                true => Ok(self.consumer(known)?),
+                false => Err("the token has expired".into()),
             };
         }
-        let (keys, rules) = &*self.verification;
-        let VerifiedToken { claims, expires_s } = verify(token, keys, rules, now_s)?;
+        let keys = self.keys.keys().ok_or(NotVerified::NoKeys)?;
+        let VerifiedToken { claims, expires_s } = verify(token, &keys, &self.rules, now_s)?;
         let named = claims.iter().find(|(name, value)| {
             **name == *self.consumer_claim && !value.is_empty() && !value.contains(char::is_control)
         });

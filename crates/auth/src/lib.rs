@@ -1,9 +1,10 @@
 //! Consumers, the filters that authenticate them, and the filters that allow and deny requests.
 //!
-//! Owns the section `consumers` and the registry that workers look credentials up in. A method of
-//! authentication implements `Method`; the filter around it, or around several that are tried in
-//! order, rejects, counts and hides credentials alike for all of them. Promises that a credential
-//! appears in no log, no description and no error, and that it is forwarded only if configured.
+//! Owns the sections `consumers` and `identity`, and the registry that workers look credentials up
+//! in. A method of authentication implements `Method`; the filter around it, or around several that
+//! are tried in order, rejects, counts and hides credentials alike for all of them. Promises that a
+//! credential appears in no log, no description and no error, and that it is forwarded only if
+//! configured.
 
 mod access;
 mod any;
@@ -13,18 +14,21 @@ mod consumers;
 mod credential;
 mod credential_forms;
 mod geo;
+mod identity;
 mod jwt;
 mod key_auth;
 mod method;
 mod password;
 mod registry;
+mod token;
 
 use plugin::FilterKind;
 
 pub use consumers::{ConsumerSet, ConsumerSettings};
 pub use geo::{CountryFile, GeoSettings};
-pub use jwt::verify_token;
+pub use identity::{IdentitySet, IdentitySettings, IdentityTasks};
 pub use registry::{ChangeError, Registry};
+pub use token::verify_token;
 
 /// Every filter of this crate, by name.
 pub static ALL: &[FilterKind] = &[

@@ -18,7 +18,7 @@ mod streams;
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
-use auth::ConsumerSet;
+use auth::{ConsumerSet, IdentitySet};
 use plugin::problem::{ErrorPage, ErrorPages};
 use settings::{Named, Reader, Spanned};
 use upstream::UpstreamPlan;
@@ -50,6 +50,7 @@ pub(crate) fn compile(
     let admin_bind = listeners::admin(&settings, &sockets, &programs, reader);
     caches::check(&settings, reader);
     let consumers = ConsumerSet::new(std::mem::take(&mut settings.consumers), reader);
+    let identity = IdentitySet::provide(&settings.identity, reader);
     let apps = apps::compile(&settings);
     let declared = Declared { settings: &settings, apps: &apps, kinds };
     let mut chains = Chains::read(declared, reader);
@@ -63,6 +64,7 @@ pub(crate) fn compile(
     let streamed = streams.iter().flat_map(|(_, stream)| stream.upstreams()).map(str::to_owned);
     let used = mentioned.into_iter().chain(streamed).collect();
     unused(&settings, &chains, &routes, &used, reader);
+    unused_providers(&identity, reader);
     Some(ServerPlan {
         version,
         workers: settings.workers,
@@ -81,6 +83,7 @@ pub(crate) fn compile(
         apps,
         consumers: Arc::new(consumers),
         geo: settings.geo,
+        identity,
         router: Arc::new(router?),
         routes: routes.into_iter().map(|route| route.plan).collect(),
         unrouted,
@@ -99,6 +102,12 @@ pub(crate) fn compile(
         timeouts: settings.timeouts,
         parts: Vec::new(),
     })
+}
+
+fn unused_providers(identity: &IdentitySet, reader: &mut Reader<'_>) {
+    for name in identity.unused() {
+        reader.report().unused(name.span, "provider", name);
+    }
 }
 
 /// A country that nothing can look up would never match.
@@ -128,6 +137,7 @@ fn check_all_names(settings: &Settings, reader: &mut Reader<'_>) {
     check_names("cache", &settings.caches, reader);
     check_names("app", &settings.apps, reader);
     check_names("chain", &settings.chains, reader);
+    check_names("provider", &settings.identity, reader);
 }
 
 /// Names go into logs, metrics and URLs of the admin API: no spaces, no control characters.

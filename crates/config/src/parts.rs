@@ -15,6 +15,7 @@ const NAMED: &[(&str, &str)] = &[
     ("upstreams", "upstream"),
     ("caches", "cache"),
     ("apps", "app"),
+    ("identity", "provider"),
     ("chains", "chain"),
     ("errors", "error page"),
 ];

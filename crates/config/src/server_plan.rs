@@ -7,7 +7,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use apps::AppSettings;
-use auth::{ConsumerSet, GeoSettings};
+use auth::{ConsumerSet, GeoSettings, IdentitySet};
 use cache::CacheSettings;
 use http_server::ProxyProtocol;
 use message::CountryDatabase;
@@ -44,6 +44,7 @@ pub struct ServerPlan {
     pub apps: Vec<(String, Arc<AppSettings>)>,
     pub consumers: Arc<ConsumerSet>,
     pub geo: GeoSettings,
+    pub identity: Arc<IdentitySet>,
     pub router: Arc<Router>,
     /// In the order of the router's rules: [`ServerPlan::route`].
     pub routes: Vec<RoutePlan>,

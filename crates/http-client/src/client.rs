@@ -28,6 +28,8 @@ pub struct ClientSettings {
     pub name: String,
     /// What servers have to prove; `None` if the client uses no TLS.
     pub tls: Option<ClientTls>,
+    /// The name that their certificates must have; the host of each URL unless set.
+    pub server_name: Option<CertificateName>,
     /// Longest time for a connection to one address.
     pub connect: Duration,
     pub limits: PoolLimits,
@@ -83,7 +85,8 @@ impl Client {
         if !url.is_secure {
             return Ok(None);
         }
-        let name = CertificateName::new(&url.host);
+        let set = self.settings.server_name.clone();
+        let name = set.or_else(|| CertificateName::new(&url.host));
         let identity = self.settings.tls.clone().zip(name);
         let fail = || Fault::new(FaultKind::TlsProtocolError, "TLS is not possible with this host");
         identity.map(|(tls, name)| Some(TlsIdentity { tls, name })).ok_or_else(fail)

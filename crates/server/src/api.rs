@@ -60,6 +60,7 @@ impl admin::Control for Api {
             last_reload: self.0.reload_result.last(),
             troubles: {
                 let mut troubles = self.0.apps.troubles();
+                troubles.extend(self.0.identity_tasks.troubles());
                 troubles.extend(self.0.descriptors.get().trouble(&self.0.server_limiter));
                 troubles
             },

@@ -82,6 +82,7 @@ pub(crate) struct Control {
     pub(crate) upstreams: Arc<Upstreams>,
     /// Held likewise.
     pub(crate) consumers: Arc<auth::Registry>,
+    pub(crate) identity_tasks: auth::IdentityTasks,
     /// Held likewise.
     pub(crate) caches: Arc<Caches>,
     _cache_sweeper: CacheSweeper,
@@ -159,13 +160,14 @@ impl Control {
         let control = Rc::new(Control {
             source: ConfigSource::new(source, &loaded),
             reload_result: ReloadResult::new(&telemetry),
-            telemetry,
             upstreams: Upstreams::of(&shared),
             consumers: shared.get((), auth::Registry::default),
+            identity_tasks: auth::IdentityTasks::new(&shared, &telemetry),
             _cache_sweeper: CacheSweeper::start(&caches),
             caches,
             upstream_tasks: RefCell::default(),
             shared,
+            telemetry,
             started_ms: telemetry::timestamp::now_ms(),
             worker_threads,
             server_limiter: ConnectionLimiter::new(plan.limits.connections as usize),
@@ -347,6 +349,7 @@ impl Control {
         logs.inspect_err(|_| self.worker_threads.forget())?;
         let upstreams = plan.upstreams.iter().map(|(name, upstream)| (&**name, upstream));
         self.upstreams.apply(upstreams, &self.telemetry);
+        self.identity_tasks.start(&plan.identity);
         let caches = plan.caches.iter().map(|(name, settings)| (&**name, settings));
         self.caches.apply(caches, &self.telemetry);
         if !self.is_worker_process {
@@ -373,6 +376,7 @@ impl Control {
         self.logs.replace(logs);
         served?;
         self.apps.stop_removed(&plan.apps);
+        self.identity_tasks.retain(&plan.identity);
         self.admin_sockets.borrow_mut().add(prepared.admin);
         *self.plan.borrow_mut() = plan;
         Ok(())

@@ -4,9 +4,12 @@
 //! Promises: reading never stops at the first error; a `None` from a reader means that an error
 //! was reported.
 
+use std::any::{Any, TypeId};
+use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::Arc;
 
 use crate::node::{Node, Scalar, Span, Value};
 use crate::report::{Diagnostic, Report};
@@ -24,6 +27,7 @@ pub struct Reader<'a> {
     country_uses: Vec<Span>,
     /// With a digest of what was in it.
     contents: Vec<(PathBuf, u64)>,
+    provided: HashMap<TypeId, Arc<dyn Any + Send + Sync>>,
 }
 
 impl<'a> Reader<'a> {
@@ -33,6 +37,7 @@ impl<'a> Reader<'a> {
             path_variables: Vec::new(),
             country_uses: Vec::new(),
             contents: Vec::new(),
+            provided: HashMap::new(),
         }
     }
 
@@ -143,6 +148,16 @@ impl<'a> Reader<'a> {
                 None
             }
         }
+    }
+
+    /// Makes a section that was read available to the settings that refer to it.
+    pub fn provide<T: Any + Send + Sync>(&mut self, section: Arc<T>) {
+        self.provided.insert(TypeId::of::<T>(), section);
+    }
+
+    /// The section of this type, if one was read before.
+    pub fn provided<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
+        self.provided.get(&TypeId::of::<T>())?.clone().downcast().ok()
     }
 
     /// Every file that settings were read from so far, with a digest of what was in it: the same

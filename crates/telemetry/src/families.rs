@@ -159,6 +159,12 @@ families! {
 
     AUTH_REFUSALS = "tidegate_auth_refusals_total", Counter, Number, ["filter", "reason"],
         "Requests rejected by an authentication filter, by reason: missing or invalid.";
+    IDENTITY_FETCHES = "tidegate_identity_fetches_total", Counter, Number, ["identity", "result"],
+        "Fetches of an identity provider's key set, by result: fetched or failed.";
+    IDENTITY_KEYS = "tidegate_identity_keys", Gauge, Number, ["identity"],
+        "Keys of an identity provider that are in use.";
+    IDENTITY_FETCHED_AT = "tidegate_identity_keys_fetched_timestamp_seconds", Gauge, Number,
+        ["identity"], "When an identity provider's keys were last fetched, in seconds since 1970.";
     POLICY_REJECTIONS = "tidegate_policy_rejections_total", Counter, Number,
         ["filter", "reason"], "Requests rejected by a policy filter, by reason.";
     ACME_ORDERS = "tidegate_acme_orders_total", Counter, Number, ["result"],

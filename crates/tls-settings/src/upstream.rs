@@ -1,11 +1,12 @@
-//! `upstreams.NAME.tls`: what servers have to prove, and what is presented to them.
+//! `tls` of upstreams and of other servers that requests go to: what servers have to prove, and
+//! what is presented to them.
 
 use net::tls::{CertificateName, ClientOptions, ClientTls};
 use settings::{Node, Reader, Setting, Span, Spanned};
 
 use crate::certificate::{CertificateSetting, Version, read_file};
 
-/// TLS to the servers of an upstream whose addresses begin with `https://`.
+/// TLS to servers whose addresses begin with `https://`.
 #[derive(Clone, Debug, PartialEq, Setting)]
 #[setting(default, check = check_upstream_tls)]
 pub struct UpstreamTlsSettings {

@@ -1,5 +1,6 @@
 //! The filter around tokens: consumers, places, keys, settings.
 
+mod provider;
 mod tokens;
 
 use aws_lc_rs::rand::SystemRandom;

@@ -1,7 +1,7 @@
 //! The whole configuration.
 
 use apps::AppSettings;
-use auth::{ConsumerSettings, GeoSettings};
+use auth::{ConsumerSettings, GeoSettings, IdentitySettings};
 use cache::CacheSettings;
 use lua_host::{ProgramSettings, ServingSettings};
 use settings::{Cidr, Named, Setting, Spanned};
@@ -45,6 +45,9 @@ pub struct Settings {
     /// Where the countries of clients are looked up.
     #[setting(default = {})]
     pub geo: GeoSettings,
+    /// Providers whose keys verify tokens, by name.
+    #[setting(default = {})]
+    pub identity: Named<IdentitySettings>,
     /// Lists of filters that routes share, by name.
     #[setting(default = {})]
     pub chains: Named<Vec<FilterEntry>>,

@@ -12,6 +12,7 @@ fn client(context: &WorkerContext) -> Client {
     let settings = ClientSettings {
         name: "test".to_owned(),
         tls: None,
+        server_name: None,
         connect: Duration::from_secs(5),
         limits: PoolLimits::default(),
         options: options().into(),

@@ -55,6 +55,7 @@ pub(crate) fn client_of(limits: PoolLimits, options: ClientOptions) -> Client {
     let settings = ClientSettings {
         name: "lua".to_owned(),
         tls: None,
+        server_name: None,
         connect: Duration::from_millis(HTTP_CONNECT_MS),
         limits,
         options: Rc::new(options),

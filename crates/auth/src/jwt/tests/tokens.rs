@@ -7,9 +7,9 @@ use aws_lc_rs::signature::{
     RSA_PSS_SHA512, RsaEncoding,
 };
 
-use super::super::keys::key_set;
-use super::super::token::{Rules, TOKEN_BYTES_MAX, verify, verify_signature};
 use super::*;
+use crate::token::key_set;
+use crate::token::{Rules, TOKEN_BYTES_MAX, verify, verify_signature};
 
 const NOW: u64 = 1_700_000_000;
 

@@ -243,12 +243,22 @@ fn der(tag: u8, content: &[u8]) -> Vec<u8> {
 
 /// The keys of a set. The error continues the sentence "the key set …".
 pub(crate) fn key_set(text: &[u8]) -> Result<Vec<Key>, &'static str> {
+    keys_of_set(text, |_| true)
+}
+
+/// The keys of a set that everyone can read: a shared secret in it is none, and is skipped.
+pub(crate) fn provided_key_set(text: &[u8]) -> Result<Vec<Key>, &'static str> {
+    keys_of_set(text, |key| matches!(key.verifier, Verifier::Signature(_)))
+}
+
+fn keys_of_set(text: &[u8], is_usable: fn(&Key) -> bool) -> Result<Vec<Key>, &'static str> {
     let set = strict_json::object(text).ok_or("is no JSON object with unique names")?;
     let Some(Json::Array(keys)) = set.get("keys") else { return Err("has no list `keys`") };
     if keys.len() > KEYS_MAX {
         return Err("has too many keys");
     }
-    let usable: Vec<Key> = keys.iter().filter_map(|key| Key::of_set(key.as_object()?)).collect();
+    let read = keys.iter().filter_map(|key| Key::of_set(key.as_object()?));
+    let usable: Vec<Key> = read.filter(is_usable).collect();
     if usable.is_empty() { Err("has no key that verifies tokens") } else { Ok(usable) }
 }
 

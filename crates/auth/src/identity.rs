@@ -1,0 +1,230 @@
+//! The section `identity`: providers whose keys verify tokens, referred to by name.
+//!
+//! Owns the settings of a provider and the keys that are fetched from it. The filters that name a
+//! provider share its keys, on all workers; a task on the control thread fetches them. Promises
+//! that only that task makes requests, so that checking a configuration makes none.
+
+mod keys;
+mod refresh;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use http_client::Url;
+use net::tls::ClientTls;
+use plugin::Shared;
+use settings::{Duration, Named, Node, OneOrMany, Reader, Schema, SchemaBuilder, Setting, Spanned};
+use tls_settings::UpstreamTlsSettings;
+
+use crate::token::KeySetFile;
+pub(crate) use keys::{KeySource, KeyUse};
+use keys::{ProviderKeys, SourceKey};
+pub use refresh::IdentityTasks;
+
+/// A provider of identities: the keys of its tokens, and what the tokens must say.
+#[derive(Clone, Debug, PartialEq, Setting)]
+pub struct IdentitySettings {
+    /// The JSON Web Key Set (RFC 7517) of the provider: its URL, or a file. The set of a URL is
+    /// fetched in the background; `Cache-Control: max-age` says when again, between 1 minute and
+    /// 24 hours. Shared secrets in it are skipped.
+    #[setting(example = "https://id.example.com/keys")]
+    jwks: KeySetLocation,
+    /// The accepted issuers; any if there are none.
+    #[setting(default = [], example = ["https://id.example.com"])]
+    issuer: OneOrMany<String>,
+    /// The names of this audience, one of which a token has to name. Without any, a token that
+    /// names its audience is rejected.
+    #[setting(default = [], example = ["shop"])]
+    audience: OneOrMany<String>,
+    /// TLS to the provider.
+    #[setting(example = { "ca": "internal.pem" })]
+    tls: Option<Spanned<UpstreamTlsSettings>>,
+    /// When the set is fetched again if the response does not say.
+    #[setting(default = "15m", range = "1m"..="24h")]
+    refresh: Duration,
+    /// How often, at most, a token with the identifier of an unknown key has the set fetched. The
+    /// requests wait for it.
+    #[setting(default = "30s", range = "1s"..="1h")]
+    unknown_key: Duration,
+    /// How long the last known keys are used while the provider fails. Then, and before the set
+    /// was fetched for the first time, requests get 503.
+    #[setting(default = "24h", range = "1m"..="720h")]
+    stale: Duration,
+    /// The longest time for a fetch.
+    #[setting(default = "5s", range = "100ms"..="1m")]
+    timeout: Duration,
+}
+
+/// Where a key set is.
+#[derive(Clone, Debug)]
+enum KeySetLocation {
+    Url(Url),
+    File(String, KeySetFile),
+}
+
+impl PartialEq for KeySetLocation {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (KeySetLocation::Url(one), KeySetLocation::Url(other)) => one == other,
+            (KeySetLocation::File(one, _), KeySetLocation::File(other, _)) => one == other,
+            _ => false,
+        }
+    }
+}
+
+impl Setting for KeySetLocation {
+    fn schema(_: &mut SchemaBuilder) -> Schema {
+        Schema::text("URL or path")
+    }
+
+    fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        let text = String::read(node, reader)?;
+        if text.contains("://") {
+            return Url::read(node, reader).map(KeySetLocation::Url);
+        }
+        KeySetFile::read(node, reader).map(|set| KeySetLocation::File(text, set))
+    }
+}
+
+/// A provider of a configuration, checked and immutable.
+pub(crate) struct IdentityProvider {
+    name: Spanned<String>,
+    settings: IdentitySettings,
+    tls: Option<ClientTls>,
+    /// True if a filter names it.
+    is_used: AtomicBool,
+}
+
+impl IdentityProvider {
+    fn new(
+        name: &Spanned<String>,
+        settings: &IdentitySettings,
+        reader: &mut Reader<'_>,
+    ) -> Option<IdentityProvider> {
+        let is_secure = matches!(&settings.jwks, KeySetLocation::Url(url) if url.is_secure);
+        if let (Some(tls), false) = (&settings.tls, is_secure) {
+            reader.error(tls.span, "`tls` has no effect: jwks is not a URL of https");
+        }
+        let tls = match is_secure {
+            true => Some(client_tls(settings.tls.as_ref(), name.span, reader)?),
+            false => None,
+        };
+        let (name, settings) = (name.clone(), settings.clone());
+        Some(IdentityProvider { name, settings, tls, is_used: AtomicBool::new(false) })
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn issuers(&self) -> &[String] {
+        &self.settings.issuer
+    }
+
+    pub(crate) fn audiences(&self) -> &[String] {
+        &self.settings.audience
+    }
+
+    /// The keys as workers use them.
+    pub(crate) fn keys(&self, shared: &Shared) -> KeySource {
+        match &self.settings.jwks {
+            KeySetLocation::File(_, set) => KeySource::Fixed(set.0.as_slice().into()),
+            KeySetLocation::Url(url) => KeySource::Provider {
+                keys: self.provider_keys(url, shared),
+                cooldown: self.settings.unknown_key.get(),
+                // The task ends a fetch in time; a little later it is not running any more.
+                patience: self.settings.timeout.get() + std::time::Duration::from_secs(1),
+            },
+        }
+    }
+
+    fn provider_keys(&self, url: &Url, shared: &Shared) -> Arc<ProviderKeys> {
+        let key = SourceKey {
+            name: self.name.value.clone(),
+            url: url.to_string(),
+            tls: self.tls.clone(),
+        };
+        shared.get(key, ProviderKeys::default)
+    }
+}
+
+/// TLS to the servers of URLs, as `tls` says or with the system's certificate authorities.
+pub(crate) fn client_tls(
+    settings: Option<&Spanned<UpstreamTlsSettings>>,
+    span: settings::Span,
+    reader: &mut Reader<'_>,
+) -> Option<ClientTls> {
+    let default = Spanned::new(UpstreamTlsSettings::default(), span);
+    let settings = settings.unwrap_or(&default);
+    settings.build(&[b"http/1.1"], settings.span, reader)
+}
+
+/// The providers of a configuration.
+#[derive(Default)]
+pub struct IdentitySet {
+    providers: Vec<Arc<IdentityProvider>>,
+    /// Those that have an error, which is reported already.
+    broken: Vec<String>,
+}
+
+impl IdentitySet {
+    /// Checks the section. Filters that are read afterwards with this reader find the providers by
+    /// their names.
+    pub fn provide(named: &Named<IdentitySettings>, reader: &mut Reader<'_>) -> Arc<IdentitySet> {
+        let mut set = IdentitySet { broken: named.broken.clone(), ..IdentitySet::default() };
+        for (name, settings) in &named.entries {
+            match IdentityProvider::new(name, settings, reader) {
+                Some(provider) => set.providers.push(Arc::new(provider)),
+                None => set.broken.push(name.value.clone()),
+            }
+        }
+        let set = Arc::new(set);
+        reader.provide(set.clone());
+        set
+    }
+
+    /// The providers that no filter names.
+    pub fn unused(&self) -> impl Iterator<Item = &Spanned<String>> {
+        let unused = |provider: &&Arc<IdentityProvider>| !provider.is_used.load(Ordering::Relaxed);
+        self.providers.iter().filter(unused).map(|provider| &provider.name)
+    }
+}
+
+/// The provider of a name under `identity`.
+#[derive(Clone)]
+pub(crate) struct IdentityName(pub(crate) Option<Arc<IdentityProvider>>);
+
+impl std::fmt::Debug for IdentityName {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("IdentityName").field(&self.0.as_ref().map(|one| one.name())).finish()
+    }
+}
+
+impl Setting for IdentityName {
+    fn schema(_: &mut SchemaBuilder) -> Schema {
+        Schema::text("name under identity")
+    }
+
+    fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        let name = String::read(node, reader)?;
+        let set = reader.provided::<IdentitySet>().unwrap_or_default();
+        if let Some(provider) = set.providers.iter().find(|provider| provider.name.value == name) {
+            provider.is_used.store(true, Ordering::Relaxed);
+            return Some(IdentityName(Some(provider.clone())));
+        }
+        if !set.broken.contains(&name) {
+            let known = set.providers.iter().map(|provider| provider.name());
+            let message = format!("there is no provider {} under identity", settings::quote(&name));
+            let error = reader.report().with_nearest(node.span, message, &name, known);
+            error.rule("undeclared-name").help("write identity: { NAME: { jwks: URL } }");
+        }
+        Some(IdentityName(None))
+    }
+}
+
+impl PartialEq for IdentityName {
+    fn eq(&self, other: &Self) -> bool {
+        let name = |one: &IdentityName| one.0.as_ref().map(|provider| provider.name.value.clone());
+        name(self) == name(other)
+    }
+}
