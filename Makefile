@@ -145,10 +145,10 @@ check-generated: build-debug ## check that these files are what `make generate` 
 prepare-build prepare-test prepare-bench prepare-peers prepare-fuzz: prepare-%:
 	@scripts/prepare $*
 
-# --all-targets gives libraries the features they have in `cargo test`: one build serves both.
+# What `cargo test` builds, so that one build serves both; clippy checks the benches.
 .PHONY: build-debug
 build-debug:
-	cargo build --workspace $(WITHOUT_PYTHON) --all-targets
+	cargo build --workspace $(WITHOUT_PYTHON) --lib --bins --tests --examples
 
 .PHONY: format-check
 format-check:

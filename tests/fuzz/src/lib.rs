@@ -25,6 +25,7 @@ mod route_table;
 mod websocket;
 
 /// A function that asserts invariants, and what inputs for it are made of.
+#[derive(Clone, Copy)]
 pub struct FuzzTarget {
     /// Panics if `data` breaks an invariant.
     pub check: fn(data: &[u8]),
