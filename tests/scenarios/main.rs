@@ -25,6 +25,7 @@ mod hop_by_hop;
 mod http10;
 mod http2;
 mod identity;
+mod import_shenyu;
 mod keep_alive;
 mod keepalive_probes;
 mod limits;

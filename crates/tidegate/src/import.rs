@@ -6,4 +6,5 @@
 pub(crate) mod nginx;
 pub(crate) mod openapi;
 pub(crate) mod pike;
+pub(crate) mod shenyu;
 mod writer;

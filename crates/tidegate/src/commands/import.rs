@@ -6,7 +6,7 @@ use config::{FileSource, TextSource};
 
 use super::up::exists;
 use crate::failure::Failure;
-use crate::import::{nginx, openapi, pike};
+use crate::import::{nginx, openapi, pike, shenyu};
 use crate::output::print;
 
 const EXAMPLES: &str = "\
@@ -17,6 +17,7 @@ Examples:
   tidegate import pike pike.yml > tidegate.yaml
   tidegate import openapi openapi.yaml > tidegate.yaml
   tidegate import nginx /etc/nginx/nginx.conf > tidegate.yaml
+  tidegate import shenyu shenyu_config_export.zip > tidegate.yaml
   tidegate import pike pike.yml | grep note:";
 
 /// Convert another product's configuration
@@ -44,11 +45,19 @@ enum From {
         /// The document, in YAML or JSON
         file: PathBuf,
     },
+    /// Of Apache ShenYu: an export of its admin
+    Shenyu {
+        /// The ZIP archive of "Export configs", or the JSON of the admin's /configs/fetch
+        file: PathBuf,
+    },
 }
 
 impl Import {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let (From::Pike { file } | From::Nginx { file } | From::Openapi { file }) = &self.from;
+        let (From::Pike { file }
+        | From::Nginx { file }
+        | From::Openapi { file }
+        | From::Shenyu { file }) = &self.from;
         exists(file)?;
         let name = file.file_name().map(|name| name.to_string_lossy().into_owned());
         let name = name.unwrap_or_default();
@@ -56,14 +65,15 @@ impl Import {
             let document = config::document_json(&FileSource::new(file.clone()));
             document.map_err(|report| Failure::Errors(report.render()))
         };
+        let unreadable = |error| Failure::Wrong(format!("cannot read {}: {error}", file.display()));
         let text = match &self.from {
             From::Pike { .. } => pike::convert(&document()?, &name),
             From::Openapi { .. } => openapi::convert(&document()?, &name),
             From::Nginx { .. } => {
-                let text = std::fs::read_to_string(file).map_err(|error| {
-                    Failure::Wrong(format!("cannot read {}: {error}", file.display()))
-                })?;
-                nginx::convert(&text, &name)
+                nginx::convert(&std::fs::read_to_string(file).map_err(unreadable)?, &name)
+            }
+            From::Shenyu { .. } => {
+                shenyu::convert(&std::fs::read(file).map_err(unreadable)?, &name)
             }
         };
         let text = text.map_err(Failure::Wrong)?;

@@ -1,0 +1,104 @@
+//! Upstreams of the plugins divide, springCloud and websocket.
+
+use serde_json::{Value, json};
+
+use super::super::pike::name_of;
+use super::model::{Entry, Export, embedded, text};
+
+/// The upstreams that are used so far, by name.
+#[derive(Default)]
+pub(super) struct Upstreams {
+    pub(super) all: Vec<(String, Value)>,
+}
+
+impl Upstreams {
+    /// The name of an upstream with the servers of the entry's selector and the settings of its
+    /// rule; `None` if it has no servers.
+    pub(super) fn name(
+        &mut self,
+        entry: &Entry,
+        export: &Export,
+        keeps_host: bool,
+        notes: &mut Vec<String>,
+    ) -> Option<String> {
+        let servers = servers(entry, export, notes);
+        if servers.is_empty() {
+            return None;
+        }
+        let handle = entry.handle.as_ref().unwrap_or(&Value::Null);
+        let mut upstream = json!({ "servers": servers });
+        let balance = match &*text(handle, "loadBalance") {
+            "hash" => Some(json!({ "hash": "client_ip" })),
+            "random" => Some("random".into()),
+            "roundRobin" => Some("round_robin".into()),
+            "leastActive" => Some("least_requests".into()),
+            _ => None,
+        };
+        balance.into_iter().for_each(|balance| upstream["balance"] = balance);
+        if let Some(ms @ 1..=86_400_000) = handle["timeout"].as_u64() {
+            upstream["timeouts"] = json!({ "response": format!("{ms}ms") });
+        }
+        if let Some(retry) = handle["retry"].as_u64() {
+            upstream["retries"] = json!({ "attempts": (retry + 1).min(10) });
+        }
+        if !keeps_host {
+            upstream["host"] = "server".into();
+        }
+        if let Some((name, _)) = self.all.iter().find(|(_, known)| *known == upstream) {
+            return Some(name.clone());
+        }
+        let base = name_of(&text(&entry.selector, "name"));
+        let taken = |name: &str| self.all.iter().any(|(known, _)| known == name);
+        let numbered = (2..).map(|number| format!("{base}-{number}"));
+        let name = [base.clone()].into_iter().chain(numbered).find(|name| !taken(name))?;
+        self.all.push((name.clone(), upstream));
+        Some(name)
+    }
+}
+
+fn servers(entry: &Entry, export: &Export, notes: &mut Vec<String>) -> Vec<Value> {
+    let selector = &entry.selector;
+    let handle = embedded(&selector["handle"]);
+    let discovered = || {
+        let handler = &selector["discoveryHandler"]["id"];
+        let objects = export.objects(&["discovery_upstream.json"]);
+        let of_selector = objects.filter(|one| {
+            !handler.is_null() && one["discoveryHandlerId"] == *handler
+                || one["selectorId"] == selector["id"]
+        });
+        of_selector.flat_map(|one| match one["upstreamDataList"].as_array() {
+            Some(list) => list.clone(),
+            None => vec![one.clone()],
+        })
+    };
+    let lists = [&handle, &handle["divideUpstreams"], &selector["discoveryUpstreams"]];
+    let listed = lists.into_iter().find_map(|list| list.as_array().filter(|list| !list.is_empty()));
+    let listed = listed.cloned().unwrap_or_else(|| discovered().collect());
+    let mut servers = Vec::new();
+    for server in &listed {
+        let url = ["upstreamUrl", "url"].map(|field| text(server, field));
+        let url = url.into_iter().find(|url| !url.is_empty()).unwrap_or_default();
+        let scheme = match &*text(server, "protocol") {
+            "https://" | "wss://" => "https://",
+            _ => "http://",
+        };
+        let address = format!("{scheme}{url}");
+        if let Err(error) = address.parse::<upstream::ServerAddress>() {
+            notes.push(format!("{}: the server {url:?} {error}", entry.place));
+            continue;
+        }
+        // `status` is true or 0 for a server in use.
+        if server["status"] == false || server["status"] == 1 || server["weight"] == 0 {
+            notes.push(format!("{}: the server {url} is not in use", entry.place));
+            continue;
+        }
+        if server["gray"] == true {
+            let place = &entry.place;
+            notes.push(format!("{place}: the server {url} is for grey releases, use `split`"));
+            continue;
+        }
+        let weight = server["weight"].as_u64().unwrap_or(1).clamp(1, 1000);
+        servers.push(json!({ "address": address, "weight": weight }));
+    }
+    servers
+}

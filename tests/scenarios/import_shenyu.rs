@@ -1,0 +1,324 @@
+//! `tidegate import shenyu`: an archive in the format of the admin's export, and how the imported
+//! routes respond.
+
+use std::io::Write as _;
+
+use flate2::{Compression, write::DeflateEncoder};
+use scenarios::{HttpResponse, Launch, Tidegate, Upstream};
+use serde_json::{Value, json};
+
+/// An archive as Java's `ZipOutputStream` writes it: lengths follow the content.
+fn archive(files: &[(&str, Value)]) -> Vec<u8> {
+    let (mut out, mut directory) = (Vec::new(), Vec::new());
+    let le = |number: usize, length: usize| (number as u128).to_le_bytes()[..length].to_vec();
+    for (name, content) in files {
+        let content = content.to_string();
+        let mut encoder = DeflateEncoder::new(Vec::new(), Compression::default());
+        encoder.write_all(content.as_bytes()).expect("a vector takes everything");
+        let packed = encoder.finish().expect("a vector takes everything");
+        let at = out.len();
+        // Version 20, flag 8 (lengths follow), method 8, no time, no checksum or lengths yet.
+        let fields = [le(20, 2), le(8, 2), le(8, 2), le(0, 4)].concat();
+        let lengths = [le(0, 4), le(packed.len(), 4), le(content.len(), 4)].concat();
+        out.extend([b"PK\x03\x04".to_vec(), fields.clone(), le(0, 12), le(name.len(), 2)].concat());
+        out.extend([le(0, 2), name.as_bytes().to_vec(), packed].concat());
+        out.extend([b"PK\x07\x08".to_vec(), lengths.clone()].concat());
+        directory.extend([b"PK\x01\x02".to_vec(), le(20, 2), fields, lengths].concat());
+        directory.extend([le(name.len(), 2), le(0, 12), le(at, 4)].concat());
+        directory.extend(name.as_bytes());
+    }
+    let end = out.len();
+    out.extend(&directory);
+    let count = files.len();
+    out.extend([b"PK\x05\x06".to_vec(), le(0, 4), le(count, 2), le(count, 2)].concat());
+    out.extend([le(directory.len(), 4), le(end, 4), le(0, 2)].concat());
+    out
+}
+
+fn condition(kind: &str, operator: &str, name: &str, value: &str) -> Value {
+    json!({ "id": "1", "paramType": kind, "paramTypeName": kind, "operator": operator,
+        "operatorName": operator, "paramName": name, "paramValue": value })
+}
+
+fn uri(operator: &str, value: &str) -> Value {
+    condition("uri", operator, "/", value)
+}
+
+/// A `SelectorVO`.
+fn selector(id: &str, plugin: &str, sort: u64, conditions: &[Value], handle: &Value) -> Value {
+    json!({ "id": id, "pluginId": plugin, "name": format!("selector-{id}"), "matchMode": 0,
+        "matchModeName": "and", "type": 1, "typeName": "custom flow", "sort": sort,
+        "enabled": true, "loged": true, "continued": true, "matchRestful": false,
+        "handle": handle.to_string(), "selectorConditions": conditions,
+        "dateCreated": "2026-01-01 10:00:00", "dateUpdated": "2026-01-01 10:00:00" })
+}
+
+/// A `RuleVO`.
+fn rule(id: &str, selector: &str, sort: u64, conditions: &[Value], handle: &Value) -> Value {
+    json!({ "id": id, "selectorId": selector, "matchMode": 0, "matchModeName": "and",
+        "name": format!("rule-{id}"), "enabled": true, "loged": true, "sort": sort,
+        "handle": handle.to_string(), "ruleConditions": conditions,
+        "dateCreated": "2026-01-01 10:00:00", "dateUpdated": "2026-01-01 10:00:00" })
+}
+
+fn plugin(id: &str, name: &str, sort: u64, config: &Value) -> Value {
+    json!({ "id": id, "role": "Proxy", "name": name, "config": config.to_string(), "sort": sort,
+        "enabled": true, "dateCreated": "2026-01-01 10:00:00", "pluginHandleList": [] })
+}
+
+/// The files of an export with a service behind divide and rules of eleven other plugins.
+fn export(address: &str) -> Vec<(&'static str, Value)> {
+    let none = json!({});
+    let plugins = [
+        ("mock", 1),
+        ("sign", 20),
+        ("waf", 50),
+        ("rateLimiter", 60),
+        ("contextPath", 80),
+        ("rewrite", 90),
+        ("redirect", 110),
+        ("request", 120),
+        ("keyAuth", 150),
+        ("loggingKafka", 180),
+        ("divide", 200),
+        ("modifyResponse", 220),
+        ("dubbo", 310),
+    ];
+    let plugins = plugins.map(|(name, sort)| plugin(name, name, sort, &none));
+    let server = json!([{ "upstreamHost": "localhost", "protocol": "http://",
+        "upstreamUrl": address, "weight": 50, "status": true, "timestamp": 0, "warmup": 0 }]);
+    let of = |id: &str, conditions: &[Value]| selector(id, id, 1, conditions, &none);
+    let all = || uri("match", "/**");
+    let selectors = [
+        selector("divide", "divide", 1, &[uri("match", "/shop/**")], &server),
+        of("mock", &[uri("=", "/mocked")]),
+        of("redirect", &[uri("startsWith", "/old/")]),
+        of("sign", &[uri("match", "/shop/signed/**")]),
+        of("waf", &[all()]),
+        of("rateLimiter", &[uri("match", "/shop/limited")]),
+        of("contextPath", &[uri("match", "/shop/**")]),
+        of("rewrite", &[uri("match", "/shop/**")]),
+        of("request", &[uri("match", "/shop/**")]),
+        of("keyAuth", &[uri("match", "/shop/private/**")]),
+        of("modifyResponse", &[all()]),
+        of("dubbo", &[all()]),
+        of("loggingKafka", &[all()]),
+    ];
+    let rules = [
+        rule(
+            "low",
+            "divide",
+            9,
+            &[uri("match", "/shop/**")],
+            &json!({ "loadBalance": "random",
+            "retry": 3, "timeout": 3000, "requestMaxSize": 64 }),
+        ),
+        rule("post", "divide", 1, &[condition("req_method", "=", "/", "post")], &none),
+        rule(
+            "mocked",
+            "mock",
+            1,
+            &[uri("=", "/mocked")],
+            &json!({ "httpStatusCode": 201,
+            "responseContent": "{\"n\": ${int|7-7}}" }),
+        ),
+        rule(
+            "moved",
+            "redirect",
+            1,
+            &[uri("startsWith", "/old/")],
+            &json!({ "redirectURI": "https://new.example.com/" }),
+        ),
+        rule("signed", "sign", 1, &[uri("match", "/shop/signed/**")], &none),
+        rule(
+            "scanner",
+            "waf",
+            1,
+            &[condition("header", "contains", "user-agent", "nikto")],
+            &json!({ "permission": "reject", "statusCode": "418" }),
+        ),
+        rule(
+            "limit",
+            "rateLimiter",
+            1,
+            &[uri("match", "/shop/limited")],
+            &json!({
+            "algorithmName": "tokenBucket", "replenishRate": 0.01, "burstCapacity": 2,
+            "keyResolverName": "WHOLE_KEY_RESOLVER" }),
+        ),
+        rule(
+            "context",
+            "contextPath",
+            1,
+            &[uri("match", "/shop/**")],
+            &json!({ "contextPath": "/shop", "addPrefix": "/v1", "percentage": 100 }),
+        ),
+        rule(
+            "user",
+            "rewrite",
+            1,
+            &[uri("regex", "/shop/user/.*")],
+            &json!({ "regex": "/user/([0-9]+)", "replace": "/users/$1" }),
+        ),
+        rule(
+            "headers",
+            "request",
+            1,
+            &[uri("match", "/shop/**")],
+            &json!({
+            "header": { "setHeaders": { "x-gateway": "{1}" }, "removeHeaderKeys": ["x-secret"],
+                "replaceHeaderKeys": { "x-old": "x-new" } },
+            "parameter": { "addParameters": { "from": "gateway" } } }),
+        ),
+        rule(
+            "key",
+            "keyAuth",
+            1,
+            &[uri("match", "/shop/private/**")],
+            &json!({ "keyName": "apiKey", "key": "secret-key" }),
+        ),
+        rule(
+            "response",
+            "modifyResponse",
+            1,
+            &[all()],
+            &json!({ "setHeaders": { "x-modified": "yes" }, "statusCode": 201 }),
+        ),
+        rule("rpc", "dubbo", 1, &[all()], &none),
+        rule("kafka", "loggingKafka", 1, &[all()], &none),
+        rule("later", "divide", 1, &[condition("post", "=", "a", "1")], &none),
+    ];
+    let auth = json!([{ "id": "7", "appKey": "app-1", "appSecret": "app-secret", "open": false,
+        "enabled": true, "authParamVOList": [], "authPathVOList": [] }]);
+    let meta = json!([{ "id": "8", "appName": "rpc", "path": "/rpc/find", "rpcType": "dubbo",
+        "serviceName": "Find", "methodName": "find", "enabled": true }]);
+    vec![
+        ("auth.json", auth),
+        ("meta.json", meta),
+        ("plugin.json", plugins.to_vec().into()),
+        ("selector.json", selectors.to_vec().into()),
+        ("rule.json", rules.to_vec().into()),
+        ("dict.json", json!([{ "id": "9", "type": "degradeRuleGrade" }])),
+    ]
+}
+
+/// Responds with the request head as the body.
+fn echo() -> Upstream {
+    Upstream::start(|peer| {
+        while !peer.at_end() {
+            let head = peer.read_head();
+            if head.starts_with("POST") {
+                peer.read_exactly(65);
+            }
+            peer.send(format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{head}", head.len()));
+        }
+    })
+}
+
+/// What an export becomes.
+fn imported(content: &[u8]) -> String {
+    let launch = Launch::new("").file("export.zip", content);
+    let exit = launch.run(&["import", "shenyu", "export.zip"]);
+    assert!(exit.code == Some(0), "{}", exit.stderr);
+    exit.stdout
+}
+
+fn get(server: &Tidegate, path: &str, fields: &str) -> HttpResponse {
+    let mut client = server.connect("web");
+    client.send(format!("GET {path} HTTP/1.1\r\nhost: a\r\n{fields}\r\n"));
+    client.read_response()
+}
+
+#[test]
+fn imported_routes_respond_as_the_rules_say() {
+    let upstream = echo();
+    let text = imported(&archive(&export(&upstream.address().to_string())));
+    let server = Tidegate::start(&text.replace("\":9195\"", "\"127.0.0.1:0\""));
+
+    let plain = get(&server, "/shop/user/42?q=1", "x-secret: s\r\nx-old: o\r\n");
+    assert_eq!(plain.status, 200, "{text}");
+    let head = plain.text().to_lowercase();
+    assert!(head.starts_with("get /v1/users/42?q=1&from=gateway "), "{head}");
+    for (field, is_there) in
+        [("x-gateway: {1}", true), ("x-new: o", true), ("x-old", false), ("x-secret", false)]
+    {
+        assert_eq!(head.contains(field), is_there, "{field}: {head}");
+    }
+    assert_eq!(plain.header("x-modified"), Some("yes"));
+
+    assert_eq!(get(&server, "/shop/a", "user-agent: nikto/2\r\n").status, 418);
+    assert_eq!(get(&server, "/shop/private/a", "").status, 401);
+    assert_eq!(get(&server, "/shop/private/a", "apikey: secret-key\r\n").status, 200);
+    assert_eq!(get(&server, "/shop/signed/a", "").status, 403, "closed without a counterpart");
+    let limited = [0; 3].map(|_| get(&server, "/shop/limited", "").status);
+    assert_eq!(limited, [200, 200, 429]);
+    let mocked = get(&server, "/mocked", "");
+    assert_eq!((mocked.status, &*mocked.text()), (201, "{\"n\": 7}"));
+    let moved = get(&server, "/old/a", "");
+    assert_eq!(moved.header("location"), Some("https://new.example.com/"));
+    assert_eq!(get(&server, "/other", "").status, 404);
+
+    // The rule for POST has the lower `sort`, and no limit of the body.
+    for (method, status) in [("PUT", 413), ("POST", 200)] {
+        let mut client = server.connect("web");
+        let body = "x".repeat(65);
+        client.send(format!(
+            "{method} /shop/a HTTP/1.1\r\nhost: a\r\ncontent-length: 65\r\n\r\n{body}"
+        ));
+        assert_eq!(client.read_response().status, status, "{method}");
+    }
+}
+
+#[test]
+fn what_is_not_carried_over_is_named_with_its_file_and_id() {
+    let text = imported(&archive(&export("127.0.0.1:1")));
+    let notes: String = text.lines().filter_map(|line| line.trim().strip_prefix("# ")).collect();
+    let notes = notes.split_whitespace().collect::<Vec<_>>().join(" ");
+    for note in [
+        "rule.json: rule \"rule-rpc\" (rpc): dubbo is not carried over",
+        "rule.json: rule \"rule-kafka\" (kafka): loggingKafka is not carried over",
+        "rule.json: rule \"rule-later\" (later) is not carried over: the condition \"post\"",
+        "rule.json: rule \"rule-signed\" (signed): sign is not carried over, the route is closed",
+        "rule.json: rule \"rule-response\" (response): changed statuses",
+        "auth.json: the credentials of \"app-1\" (7)",
+        "meta.json: the RPC method of \"/rpc/find\" (8)",
+        "dict.json: 1 objects",
+    ] {
+        assert!(notes.contains(note), "{note}\n{text}");
+    }
+    for secret in ["secret-key", "app-secret"] {
+        assert!(!text.contains(secret), "{text}");
+    }
+}
+
+/// The JSON that the admin serves to gateways has the same objects.
+#[test]
+fn the_json_of_the_admin_is_read_too() {
+    let files = export("127.0.0.1:1");
+    let group = |name: &str| {
+        let (_, objects) = files.iter().find(|(file, _)| *file == name).expect("the file");
+        json!({ "md5": "", "lastModifyTime": 1, "data": objects })
+    };
+    let groups = json!({ "code": 200, "message": "success", "data": {
+        "PLUGIN": group("plugin.json"), "SELECTOR": group("selector.json"),
+        "RULE": group("rule.json") } });
+    let text = imported(groups.to_string().as_bytes());
+    let routes = |text: &str| text[text.find("routes:").expect("routes")..].to_owned();
+    assert_eq!(routes(&text), routes(&imported(&archive(&files))));
+}
+
+#[test]
+fn what_is_no_export_is_rejected() {
+    let whole = archive(&export("127.0.0.1:1"));
+    for (content, why) in [
+        (&whole[..whole.len() / 2], "no directory"),
+        (b"[]".as_slice(), "not a map"),
+        (b"{}", "no selectors"),
+        (b"PK", "no directory"),
+        (b"x", "expected value"),
+    ] {
+        let launch = Launch::new("").file("export.zip", content);
+        let exit = launch.run(&["import", "shenyu", "export.zip"]);
+        assert!(exit.code == Some(2) && exit.stderr.contains(why), "{why}: {}", exit.stderr);
+    }
+}
