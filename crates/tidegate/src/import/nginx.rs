@@ -1,11 +1,12 @@
 //! Converts the common subset of nginx's configuration: servers, prefix and exact locations,
-//! upstreams, files, redirects and headers.
+//! upstreams, files, redirects, headers, access, limits and caching.
 //!
 //! Every directive that is not converted is named in a note with its line. Files that are included
 //! are not read.
 
 mod locations;
 mod parser;
+mod policies;
 
 use super::writer::{Writer, list, quoted};
 use parser::{Directive, parse};
@@ -35,9 +36,8 @@ pub(crate) fn convert(text: &str, from: &str) -> Result<String, String> {
     }
     if http.is_some() {
         let known = ["server", "upstream"];
-        let other = |one: &&Directive| {
-            !known.contains(&&*one.name) && !locations::INHERITED.contains(&&*one.name)
-        };
+        let other =
+            |one: &&Directive| !known.contains(&&*one.name) && !locations::is_inherited(&one.name);
         for directive in level.iter().filter(other) {
             out.note(0, &directive.not_converted());
         }
@@ -50,6 +50,12 @@ pub(crate) fn convert(text: &str, from: &str) -> Result<String, String> {
         locations::write(server, level, &listeners, &mut upstreams, &mut routes, number + 1);
     }
     write_upstreams(level, &upstreams, &mut out);
+    let caches = policies::caches(level);
+    if !caches.is_empty() {
+        out.line(0, "caches:");
+        caches.iter().for_each(|name| out.line(2, &format!("{name}: {{}}")));
+        out.empty_line();
+    }
     out.line(0, "routes:");
     Ok(out.finish() + &routes.finish())
 }
@@ -96,7 +102,7 @@ fn listeners<'d>(servers: &[&'d Directive], out: &mut Writer) -> Vec<Listener<'d
                 listeners[at].default = server;
             }
             if has("ssl")
-                && let Some(pair) = certificate(server, out)
+                && let Some(pair) = certificate(server)
                 && !tls[at].contains(&pair)
             {
                 tls[at].push(pair);
@@ -115,21 +121,12 @@ fn listeners<'d>(servers: &[&'d Directive], out: &mut Writer) -> Vec<Listener<'d
     listeners
 }
 
-/// The certificate of a server, if its files can be read here: a configuration without them would
-/// be rejected.
-fn certificate(server: &Directive, out: &mut Writer) -> Option<String> {
+/// The certificate of a server. `check` names its files if they cannot be read: without them the
+/// listener must not start, least of all without TLS.
+fn certificate(server: &Directive) -> Option<String> {
     let file = |name| server.all(name).next().and_then(|one| one.arguments.first());
     let (cert, key) = (file("ssl_certificate")?, file("ssl_certificate_key")?);
-    let pair = format!("{{ cert: {}, key: {} }}", quoted(cert), quoted(key));
-    if [cert, key].iter().all(|path| std::fs::File::open(path).is_ok()) {
-        return Some(pair);
-    }
-    let line = server.line;
-    out.note(
-        2,
-        &format!("line {line}: the files cannot be read here, add tls: certificates: {pair}"),
-    );
-    None
+    Some(format!("{{ cert: {}, key: {} }}", quoted(cert), quoted(key)))
 }
 
 /// Writes the upstreams that routes use: those of the file, and addresses in `proxy_pass`.

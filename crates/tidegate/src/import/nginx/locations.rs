@@ -6,7 +6,7 @@ use super::parser::Directive;
 use super::{Listener, bind};
 
 /// Directives of `http` and `server` that are taken into account at each location.
-pub(super) const INHERITED: [&str; 7] = [
+const INHERITED: [&str; 7] = [
     "root",
     "index",
     "add_header",
@@ -15,6 +15,33 @@ pub(super) const INHERITED: [&str; 7] = [
     "gzip",
     "try_files",
 ];
+
+/// Directives of `http` and `server` whose filters each location has (`policies`).
+const POLICIES: [&str; 18] = [
+    "allow",
+    "deny",
+    "auth_basic",
+    "auth_basic_user_file",
+    "auth_request",
+    "auth_jwt",
+    "satisfy",
+    "ssl_verify_client",
+    "limit_req",
+    "limit_req_zone",
+    "limit_req_status",
+    "limit_conn",
+    "limit_conn_zone",
+    "limit_conn_status",
+    "proxy_cache",
+    "proxy_cache_path",
+    "proxy_cache_valid",
+    "rewrite",
+];
+
+/// True if a directive of `http` or `server` is taken into account at each location.
+pub(super) fn is_inherited(name: &str) -> bool {
+    INHERITED.contains(&name) || POLICIES.contains(&name)
+}
 
 /// Directives of a server that are converted elsewhere.
 const OF_SERVER: [&str; 6] =
@@ -33,7 +60,7 @@ const SENT_ANYWAY: [(&str, &str); 8] = [
 ];
 
 /// A location with the levels that it inherits from, the innermost first.
-struct Location<'d> {
+pub(super) struct Location<'d> {
     /// Unique, with the line.
     name: String,
     /// The server's own, if it has no location for all paths.
@@ -41,7 +68,7 @@ struct Location<'d> {
     /// Path and whole-path match, as nginx has it.
     prefix: String,
     is_exact: bool,
-    levels: [&'d [Directive]; 3],
+    pub(super) levels: [&'d [Directive]; 3],
     line: usize,
 }
 
@@ -71,7 +98,7 @@ pub(super) fn write(
     }
     for directive in &server.block {
         let name = &*directive.name;
-        if !OF_SERVER.contains(&name) && !INHERITED.contains(&name) {
+        if !OF_SERVER.contains(&name) && (!is_inherited(name) || name == "rewrite") {
             out.note(2, &directive.not_converted());
         }
     }
@@ -144,7 +171,7 @@ fn location_path(location: &Directive) -> Option<(String, String, bool)> {
 
 impl<'d> Location<'d> {
     /// The directives of this name at the innermost level that has any.
-    fn nearest(&self, name: &str) -> Vec<&'d Directive> {
+    pub(super) fn nearest(&self, name: &str) -> Vec<&'d Directive> {
         let at = |level: &&'d [Directive]| level.iter().any(|one| one.name == name);
         let level = self.levels.iter().find(|level| at(level));
         level.into_iter().flat_map(|level| level.iter().filter(|one| one.name == name)).collect()
@@ -156,12 +183,12 @@ impl<'d> Location<'d> {
 
     fn write(&self, matched: &[String], upstreams: &mut Vec<(String, String)>, out: &mut Writer) {
         let mut notes = Vec::new();
-        let mut filters = self.headers(&mut notes);
+        let mut filters = self.policies(&mut notes);
+        filters.extend(self.headers(&mut notes));
         let handler = self.handler(&mut filters, upstreams, &mut notes);
         if self.path.is_some() {
             let known = ["proxy_pass", "return", "alias", "proxy_http_version", "proxy_buffering"];
-            let other =
-                |one: &&Directive| !known.contains(&&*one.name) && !INHERITED.contains(&&*one.name);
+            let other = |one: &&Directive| !known.contains(&&*one.name) && !is_inherited(&one.name);
             notes.extend(self.levels[0].iter().filter(other).map(Directive::not_converted));
         }
         out.notes(2, &notes);
@@ -357,7 +384,7 @@ fn returned(directive: &Directive) -> Option<String> {
 }
 
 /// A text with nginx's variables as one with ours; `None` if one has no counterpart.
-fn template(text: &str) -> Option<String> {
+pub(super) fn template(text: &str) -> Option<String> {
     let mut out = String::new();
     let mut rest = text;
     while let Some(at) = rest.find('$') {

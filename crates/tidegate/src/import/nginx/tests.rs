@@ -55,6 +55,58 @@ fn servers_and_locations_become_routes() {
     }
 }
 
+const POLICIES: &str = r#"http {
+    limit_req_zone $binary_remote_addr zone=each:10m rate=10r/s;
+    limit_conn_zone $server_name zone=site:10m;
+    proxy_cache_path /var/cache/nginx keys_zone=pages:10m;
+    map $http_x $y { default 1; }
+    server {
+        listen 443 ssl;
+        ssl_certificate /nonexistent/a.pem;
+        ssl_certificate_key /nonexistent/a.key;
+        location /limited/ {
+            limit_req zone=each burst=20 nodelay;
+            limit_conn site 100;
+            limit_conn_status 429;
+            proxy_cache pages;
+            proxy_cache_valid 200 10m;
+            proxy_cache_valid 404 1m;
+            rewrite ^/limited/(.*)$ /$1 break;
+            proxy_pass http://127.0.0.1:9000;
+        }
+        location /inside/ { allow 10.0.0.0/8; allow ::1; deny all; return 200; }
+        location /outside/ { deny 192.0.2.1; return 200; }
+        location /mixed/ { deny 10.0.0.1; allow 10.0.0.0/8; deny all; return 200; }
+        location /users/ { auth_basic "a"; auth_basic_user_file users.htpasswd; return 200; }
+        location /asked/ { auth_request /auth; return 200; }
+    }
+}
+"#;
+
+#[test]
+fn access_limits_and_caches_become_filters() {
+    let text = convert(POLICIES, "nginx.conf").unwrap();
+    let found = words(&text);
+    for wanted in [
+        "tls: { certificates: [{ cert: \"/nonexistent/a.pem\", key: \"/nonexistent/a.key\" }] }",
+        "caches: \"pages\": {}",
+        "rate_limit: { rate: 10/s, burst: 21, key: client_ip, name: \"each\", status: 503 } \
+         - concurrency: { limit: 100, key: \"{host}\", name: \"site\", status: 429 } \
+         - cache: { store: \"pages\", ttl: { default: 10m } } \
+         - rewrite: { regex: { pattern: \"^/limited/(.*)$\", replace: \"/$1\" } }",
+        "allow: { ip: [\"10.0.0.0/8\", \"::1\"] }",
+        "deny: { ip: [\"192.0.2.1\"] }",
+        "basic_auth: { htpasswd: \"users.htpasswd\", realm: \"a\" }",
+        "line 5: map $http_x $y is not converted",
+        "line 16: proxy_cache_valid 404 1m is not converted",
+        "line 24: auth_request /auth is not converted",
+    ] {
+        assert!(found.contains(wanted), "{wanted}\n{text}");
+    }
+    // Of /mixed/ and /asked/.
+    assert_eq!(text.matches("deny: { ip: [\"0.0.0.0/0\", \"::/0\"] }").count(), 2, "{text}");
+}
+
 #[test]
 fn what_is_not_converted_is_named_with_its_line() {
     let text = convert(SITE, "nginx.conf").unwrap();

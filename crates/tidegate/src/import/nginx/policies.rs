@@ -1,0 +1,228 @@
+//! Filters for access, limits, caching and rewrites of a location.
+//!
+//! Promises: a directive that protects a location and is not converted closes it, so that nothing
+//! becomes public by the conversion.
+
+use super::super::pike::name_of;
+use super::super::writer::{list, quoted};
+use super::locations::{Location, template};
+use super::parser::Directive;
+
+/// Rejects every request.
+const CLOSED: &str = "deny: { ip: [\"0.0.0.0/0\", \"::/0\"] }";
+
+impl Location<'_> {
+    /// The filters, and notes about what has no counterpart.
+    pub(super) fn policies(&self, notes: &mut Vec<String>) -> Vec<String> {
+        let mut filters = Vec::new();
+        self.access(&mut filters, notes);
+        self.authentication(&mut filters, notes);
+        self.limits(&mut filters, notes);
+        self.cache(&mut filters, notes);
+        self.rewrites(&mut filters, notes);
+        filters
+    }
+
+    fn word(&self, name: &str) -> Option<&String> {
+        self.nearest(name).first()?.arguments.first()
+    }
+
+    /// `allow` and `deny`: the first that matches decides.
+    fn access(&self, filters: &mut Vec<String>, notes: &mut Vec<String>) {
+        let has_rules = |level: &&&[super::parser::Directive]| {
+            level.iter().any(|one| one.name == "allow" || one.name == "deny")
+        };
+        let Some(level) = self.levels.iter().find(has_rules) else { return };
+        let rules: Vec<&Directive> =
+            level.iter().filter(|one| one.name == "allow" || one.name == "deny").collect();
+        let is_all = |rule: &Directive| rule.arguments == ["all"];
+        let (rest, last) = match rules.split_last() {
+            Some((last, rest)) if is_all(last) => (rest, &*last.name),
+            _ => (&*rules, "allow"),
+        };
+        let addresses: Vec<String> =
+            rest.iter().flat_map(|rule| &rule.arguments).map(|ip| quoted(ip)).collect();
+        let is_address = |rule: &&Directive| {
+            rule.arguments.iter().all(|ip| ip.parse::<settings::Cidr>().is_ok())
+        };
+        // Rules of one kind, and then the other kind for all.
+        let is_list = rest.iter().all(|rule| rule.name != last) && rest.iter().all(is_address);
+        match (last, is_list) {
+            ("deny", true) if rest.is_empty() => filters.push(CLOSED.to_owned()),
+            ("deny", true) => filters.push(format!("allow: {{ ip: {} }}", list(&addresses))),
+            (_, true) if rest.is_empty() => {}
+            (_, true) => filters.push(format!("deny: {{ ip: {} }}", list(&addresses))),
+            (_, false) => {
+                notes.extend(rules.iter().map(|rule| rule.not_converted()));
+                closed(filters, notes, "allow and deny");
+            }
+        }
+    }
+
+    fn authentication(&self, filters: &mut Vec<String>, notes: &mut Vec<String>) {
+        if let Some(realm) = self.word("auth_basic").filter(|realm| *realm != "off") {
+            match self.word("auth_basic_user_file") {
+                Some(file) => filters.push(format!(
+                    "basic_auth: {{ htpasswd: {}, realm: {} }}",
+                    quoted(file),
+                    quoted(realm)
+                )),
+                None => closed(filters, notes, "auth_basic"),
+            }
+        }
+        for name in ["auth_request", "auth_jwt", "ssl_verify_client", "satisfy"] {
+            if let Some(one) = self.nearest(name).first()
+                && one.arguments.first().is_none_or(|word| word != "off" && word != "all")
+            {
+                notes.push(one.not_converted());
+                closed(filters, notes, name);
+            }
+        }
+    }
+
+    /// The zone of a limit, and the argument of its declaration with this prefix.
+    fn zone(&self, declaration: &str, name: &str) -> Option<&Directive> {
+        let all = self.levels.iter().flat_map(|level| level.iter());
+        let is_named = |argument: &String| {
+            let zone = argument.strip_prefix("zone=").unwrap_or_default();
+            zone.split(':').next() == Some(name)
+        };
+        all.filter(|one| one.name == declaration).find(|one| one.arguments.iter().any(is_named))
+    }
+
+    fn limits(&self, filters: &mut Vec<String>, notes: &mut Vec<String>) {
+        for one in self.nearest("limit_req") {
+            match self.rate(one) {
+                Some(filter) => filters.push(filter),
+                None => notes.push(one.not_converted()),
+            }
+        }
+        for one in self.nearest("limit_conn") {
+            let limit = one.arguments.get(1).and_then(|limit| limit.parse::<u32>().ok());
+            let name = one.arguments.first().map_or("", |name| name);
+            let key = self.zone("limit_conn_zone", name).and_then(key);
+            match (limit.filter(|limit| *limit > 0), key) {
+                (Some(limit), Some(key)) => filters.push(format!(
+                    "concurrency: {{ limit: {limit}, key: {key}, name: {}, status: {} }}",
+                    quoted(name),
+                    self.status("limit_conn_status")
+                )),
+                _ => notes.push(one.not_converted()),
+            }
+        }
+    }
+
+    fn status(&self, directive: &str) -> u16 {
+        let status = self.word(directive).and_then(|status| status.parse().ok());
+        status.filter(|status| (400..=599).contains(status)).unwrap_or(503)
+    }
+
+    /// The filter of `limit_req`.
+    fn rate(&self, directive: &Directive) -> Option<String> {
+        let argument = |of: &Directive, name: &str| {
+            of.arguments.iter().find_map(|one| Some(one.strip_prefix(name)?.to_owned()))
+        };
+        let name = argument(directive, "zone=")?;
+        let zone = self.zone("limit_req_zone", &name)?;
+        let rate = argument(zone, "rate=")?;
+        let (number, unit) = rate.split_once("r/")?;
+        let number: u32 = number.parse().ok().filter(|number| *number > 0)?;
+        let unit = Some(unit).filter(|unit| ["s", "m"].contains(unit))?;
+        // nginx counts the requests above the one that is due.
+        let burst =
+            argument(directive, "burst=").map_or(Some(0), |burst| burst.parse::<u32>().ok())?;
+        let burst = burst.saturating_add(1).min(1_000_000);
+        let key = key(zone)?;
+        let status = self.status("limit_req_status");
+        Some(format!(
+            "rate_limit: {{ rate: {number}/{unit}, burst: {burst}, key: {key}, name: {}, \
+             status: {status} }}",
+            quoted(&name)
+        ))
+    }
+
+    fn cache(&self, filters: &mut Vec<String>, notes: &mut Vec<String>) {
+        let Some(zone) = self.word("proxy_cache").filter(|zone| *zone != "off") else { return };
+        let mut lifetime = None;
+        for one in self.nearest("proxy_cache_valid") {
+            let time = one.arguments.last().and_then(|time| duration(time));
+            match (one.arguments.len(), one.arguments.first(), time) {
+                (1, _, Some(time)) => lifetime = Some(time),
+                (2, Some(status), Some(time)) if status == "200" || status == "any" => {
+                    lifetime = Some(time);
+                }
+                _ => notes.push(one.not_converted()),
+            }
+        }
+        let ttl = lifetime.map_or(String::new(), |time| format!(", ttl: {{ default: {time} }}"));
+        filters.push(format!("cache: {{ store: {}{ttl} }}", quoted(&name_of(zone))));
+    }
+
+    /// `rewrite` within a location, if the location handles the new path itself.
+    fn rewrites(&self, filters: &mut Vec<String>, notes: &mut Vec<String>) {
+        for one in self.levels[0].iter().filter(|one| one.name == "rewrite") {
+            let written = match one.arguments.as_slice() {
+                [pattern, replace, flag] if flag == "break" => Some((pattern, replace)),
+                _ => None,
+            };
+            let is_plain = |replace: &str| {
+                let is_group = |rest: &str| rest.starts_with(|c: char| c.is_ascii_digit());
+                replace.starts_with('/') && replace.split('$').skip(1).all(is_group)
+            };
+            match written.filter(|(pattern, replace)| {
+                pattern.parse::<settings::Regex>().is_ok() && is_plain(replace)
+            }) {
+                Some((pattern, replace)) => filters.push(format!(
+                    "rewrite: {{ regex: {{ pattern: {}, replace: {} }} }}",
+                    quoted(&whole(pattern)),
+                    quoted(replace)
+                )),
+                None => notes.push(one.not_converted()),
+            }
+        }
+    }
+}
+
+/// nginx replaces the whole path, whatever part of it the expression matches.
+fn whole(pattern: &str) -> String {
+    let begin = if pattern.starts_with('^') { "" } else { "^.*?" };
+    let end = if pattern.ends_with('$') { "" } else { ".*$" };
+    format!("{begin}{pattern}{end}")
+}
+
+fn closed(filters: &mut Vec<String>, notes: &mut Vec<String>, name: &str) {
+    notes.push(format!("the location is closed, because {name} is not converted"));
+    filters.push(CLOSED.to_owned());
+}
+
+/// The key of a zone as ours.
+fn key(zone: &Directive) -> Option<String> {
+    match &**zone.arguments.first()? {
+        "$binary_remote_addr" | "$remote_addr" => Some("client_ip".to_owned()),
+        other => Some(quoted(&template(other)?)),
+    }
+}
+
+/// A time of nginx as ours.
+fn duration(time: &str) -> Option<String> {
+    let time =
+        if time.bytes().all(|b| b.is_ascii_digit()) { format!("{time}s") } else { time.into() };
+    time.parse::<settings::Duration>().ok()?;
+    Some(time)
+}
+
+/// The names of caches that locations use.
+pub(super) fn caches(directives: &[Directive]) -> Vec<String> {
+    let mut names = Vec::new();
+    for one in directives {
+        if let (true, Some(zone)) = (one.name == "proxy_cache", one.arguments.first()) {
+            let name = quoted(&name_of(zone));
+            if zone != "off" && !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        let inside = caches(&one.block).into_iter().filter(|name| !names.contains(name));
+        names.extend(inside.collect::<Vec<_>>());
+    }
+    names
+}
