@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use message::Consumer;
+use message::{Consumer, ConsumerLimits};
 use serde_json::{Value as Json, json};
 use settings::{Node, Reader, Setting, Spanned, quote};
 
@@ -19,7 +19,7 @@ const NAME_CHARS: usize = 100;
 
 /// A client that authenticates, with its credentials and what applies to it.
 #[derive(Clone, Debug, PartialEq, Setting)]
-#[setting(check = check, later(limits))]
+#[setting(check = check)]
 pub struct ConsumerSettings {
     /// The name, for logs, the variable `{consumer}` and conditions.
     pub(crate) name: String,
@@ -39,6 +39,9 @@ pub struct ConsumerSettings {
     pub(crate) password: Option<PasswordHash>,
     /// Its tokens, for `jwt`.
     pub(crate) jwt: Option<TokenForm>,
+    /// Limits of its own, for `rate_limit` and `quota` with `consumer_limits`.
+    #[setting(example = { "rate": "100/s", "quotas": { "monthly": 100000 } })]
+    pub(crate) limits: Option<ConsumerLimits>,
 }
 
 fn check(settings: &ConsumerSettings, node: &Node, reader: &mut Reader<'_>) {
@@ -51,6 +54,10 @@ fn check(settings: &ConsumerSettings, node: &Node, reader: &mut Reader<'_>) {
     }
     if settings.jwt.as_ref().is_some_and(|jwt| jwt.subject.is_empty()) {
         reader.error(node.span, "the subject of tokens is empty");
+    }
+    if settings.limits.as_ref().is_some_and(|own| own.rate.is_none() && own.burst.is_some()) {
+        let span = node.get("limits").unwrap_or(node).span;
+        reader.error(span, "a `burst` needs a `rate`");
     }
     if settings.groups.iter().any(|group| group.is_empty() || group.contains(odd)) {
         reader.error(node.span, "a group has a name without spaces");
@@ -92,8 +99,25 @@ impl ConsumerSettings {
         if let Some(jwt) = &self.jwt {
             add("jwt", json!({ "subject": jwt.subject }));
         }
+        if let Some(limits) = &self.limits {
+            add("limits", limits_to_json(limits));
+        }
         Json::Object(object)
     }
+}
+
+fn limits_to_json(limits: &ConsumerLimits) -> Json {
+    let mut object = serde_json::Map::new();
+    if let Some(rate) = limits.rate {
+        object.insert("rate".to_owned(), json!(rate.to_string()));
+    }
+    if let Some(burst) = limits.burst {
+        object.insert("burst".to_owned(), json!(burst));
+    }
+    if !limits.quotas.is_empty() {
+        object.insert("quotas".to_owned(), json!(limits.quotas));
+    }
+    Json::Object(object)
 }
 
 /// An entry, ready to be looked up.
@@ -114,6 +138,7 @@ impl Entry {
                 .iter()
                 .map(|(name, value)| (name.as_str().into(), value.as_str().into()))
                 .collect(),
+            limits: settings.limits.clone().map(Box::new),
         };
         let mut credentials =
             vec![CredentialId::of(CredentialKind::Name, settings.name.as_bytes())];

@@ -1,6 +1,9 @@
 //! The identity that a request was authenticated as.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
+
+use settings::{Rate, Setting};
 
 /// A client that has authenticated: its entry in `consumers`, or only a name.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -8,6 +11,23 @@ pub struct Consumer {
     pub name: Box<str>,
     pub groups: Vec<Box<str>>,
     pub labels: Vec<(Box<str>, Box<str>)>,
+    /// Limits of its own; `None` is common and takes no memory.
+    pub limits: Option<Box<ConsumerLimits>>,
+}
+
+/// Limits of a consumer, for filters with `consumer_limits`.
+#[derive(Clone, Debug, PartialEq, Eq, Setting)]
+pub struct ConsumerLimits {
+    /// The rate, in place of the `rate` of a `rate_limit`.
+    #[setting(example = "100/s")]
+    pub rate: Option<Rate>,
+    /// The burst of that rate; without it as many requests as the rate allows in a second.
+    #[setting(range = 1..=1000000, example = 50)]
+    pub burst: Option<u32>,
+    /// Quotas by the name of a filter `quota`, in place of its `limit`. Names that no filter has
+    /// are without effect.
+    #[setting(default = {}, example = { "monthly": 100000 })]
+    pub quotas: BTreeMap<String, u32>,
 }
 
 impl Consumer {

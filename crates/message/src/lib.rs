@@ -35,7 +35,7 @@ mod sync {
 use net::FileRange;
 
 pub use body::{Body, BodyStream, Frame, detach_small};
-pub use consumer::{Claims, Consumer};
+pub use consumer::{Claims, Consumer, ConsumerLimits};
 pub use content::{Content, WINDOW_BYTES, in_pieces};
 pub use duplex::{Duplex, Ending, LocalFuture, Takeover};
 pub use facts::{ConnectionFacts, Protocol, Scheme};

@@ -8,11 +8,14 @@
 mod bandwidth;
 mod circuit_breaker;
 mod concurrency;
+mod cost;
 mod fault;
 mod keyed_state;
+mod limit_fields;
 mod mirror;
 mod mock;
 mod rate_limit;
+mod request_key;
 mod share;
 mod split;
 

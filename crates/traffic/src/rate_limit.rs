@@ -1,37 +1,34 @@
 //! `rate_limit`: a number of requests per key and time, and a burst.
 //!
-//! Owns the generic cell rate algorithm over `plugin::Keyed`: the state of a key is one atomic,
-//! the time at which its debt is paid back, and a request is one compare-and-swap. Promises that a
-//! reload resets no limit, that memory is bounded whatever keys come, and that over any time no
-//! more requests are allowed than `burst` plus the rate. Reads the worker's cached clock, never the
-//! system's.
+//! The state of a key is one atomic in `plugin::Keyed`, and a request is one compare-and-swap for
+//! each limit. Promises that a reload resets no limit, that memory is bounded whatever keys come,
+//! and that a request which one limit rejects counts for no other. Reads the worker's cached clock,
+//! never the system's.
 
-use std::net::IpAddr;
+mod gcra;
+mod sliding;
+
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 
-use message::{BegunField, Fault, FaultKind, Headers, Request, Response};
-use plugin::{
-    Condition, Filter, FilterKind, FilterPlan, Keyed, MaybeFuture, Stage, Step, WorkerContext,
-    variables,
-};
-use settings::{Key, Node, Rate, Reader, Setting, Variable};
+use message::{Fault, FaultKind, Headers, Request, Response};
+use plugin::{Filter, FilterKind, FilterPlan, Keyed, MaybeFuture, Stage, Step, WorkerContext};
+use settings::{Key, Node, Per, Rate, Reader, Setting, Variable};
 use telemetry::{CachePadded, Counter, LimitHit, WorkerMetrics, families};
-use wire::Known;
 
+use crate::cost::{self, Cost};
 use crate::keyed_state;
+use crate::limit_fields::{LimitFields, Remaining, check_name};
+use crate::request_key::RequestKey;
+use gcra::Gcra;
+use sliding::SlidingWindow;
 
 pub(crate) const KIND: FilterKind =
     FilterKind { name: "rate_limit", schema: RateLimit::schema, read };
 
-/// A debt that exceeds the burst by more than this was made under another limit: the cached clocks
-/// of workers differ by less.
-const CLOCKS_DIFFER_NS: u64 = 1_000_000_000;
-/// The most that a request may be late without a loss of rate: what a busy worker is.
-const LATE_NS_MAX: u64 = 10_000_000;
-/// Longest name; it is sent with every response.
-const NAME_BYTES_MAX: usize = 64;
+/// Most limits of one filter.
+const LIMITS_MAX: usize = 8;
 
 /// Limits the requests of each key over time.
 ///
@@ -41,13 +38,23 @@ const NAME_BYTES_MAX: usize = 64;
 #[derive(Clone, Debug, PartialEq, Setting)]
 #[setting(check = check)]
 struct RateLimit {
-    /// How many requests a key may make over time.
+    /// How many requests a key may make over time; instead of `limits`.
     #[setting(example = "200/s", example = "10/m")]
-    rate: Rate,
+    rate: Option<Rate>,
     /// How many requests a key may make at once; without it as many as the rate allows in a
     /// second, at least one.
     #[setting(range = 1..=1000000, example = 50)]
     burst: Option<u32>,
+    /// How requests are counted over time.
+    #[setting(default = "bucket")]
+    window: Window,
+    /// Several limits at once, up to eight; instead of `rate`. A request passes if all of them
+    /// allow it; one that any of them rejects counts for none.
+    #[setting(
+        default = [],
+        example = [{ "rate": "10/s" }, { "rate": "1000/h", "window": "sliding" }]
+    )]
+    limits: Vec<OneLimit>,
     /// What requests are counted by. Requests for which it is empty count as one key.
     #[setting(default = "client_ip", example = "header.x-user", example = "{consumer}-{host}")]
     key: Key,
@@ -59,45 +66,151 @@ struct RateLimit {
     /// usually has 64.
     #[setting(default = 64, range = 1..=128)]
     ipv6_prefix: u8,
+    /// Uses the rate and burst in the `limits` of the request's consumer, if its entry has them;
+    /// `rate` and `burst` are for all others. The key contains the consumer.
+    #[setting(default = false)]
+    consumer_limits: bool,
     /// The status of a rejection.
     #[setting(default = 429, range = 400..=599)]
     status: u16,
-    /// Sends the remaining quota to clients, in `RateLimit` and `RateLimit-Policy`.
+    /// Sends the remaining requests to clients, in `RateLimit` and `RateLimit-Policy`. Of several
+    /// limits these show the one with the fewest remaining requests.
     #[setting(default = true)]
     headers: bool,
     /// The name of the limit: limits of the same name and key count together, and others do not.
     /// Clients see it.
     name: Option<String>,
-    /// How many keys are stored. Beyond that, keys that were idle longest begin again with a full
-    /// burst.
+    /// How many keys are stored for each limit. Beyond that, keys that were idle longest begin
+    /// again with a full burst.
     #[setting(default = 65536, range = 1..=16777216)]
     entries: u32,
 }
 
-/// The cost of some requests.
+/// One of several limits.
 #[derive(Clone, Debug, PartialEq, Setting)]
-struct Cost {
-    /// Which requests.
-    when: Condition,
-    /// How many requests one of them counts as; 0 is not limited.
-    #[setting(range = 0..=1000000, example = 10)]
-    cost: u32,
+struct OneLimit {
+    /// How many requests a key may make over time.
+    #[setting(example = "10/s")]
+    rate: Rate,
+    /// How many requests a key may make at once; as in the filter.
+    #[setting(range = 1..=1000000, example = 50)]
+    burst: Option<u32>,
+    /// How requests are counted over time.
+    #[setting(default = "bucket")]
+    window: Window,
+    /// What this limit counts by; without it the `key` of the filter.
+    #[setting(example = "consumer")]
+    key: Option<Key>,
+    /// Uses the rate and burst of the request's consumer; as in the filter.
+    #[setting(default = false)]
+    consumer_limits: bool,
+    /// The name of this limit; without it its rate.
+    name: Option<String>,
+}
+
+/// How requests are counted over time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Setting)]
+enum Window {
+    /// A token bucket: `burst` requests at once, refilled at the rate (GCRA).
+    Bucket,
+    /// At most the number of the rate within a window of its unit (second, minute or hour) that
+    /// slides. It has no `burst`. An estimate from two counters: it takes the requests of the
+    /// window before as evenly spread.
+    Sliding,
+}
+
+impl RateLimit {
+    /// The limits, however they are written.
+    fn limits(&self) -> Vec<OneLimit> {
+        let only = self.rate.map(|rate| OneLimit {
+            rate,
+            burst: self.burst,
+            window: self.window,
+            key: None,
+            consumer_limits: self.consumer_limits,
+            name: Some(self.name.clone().unwrap_or_else(|| "default".to_owned())),
+        });
+        only.into_iter().chain(self.limits.iter().cloned()).collect()
+    }
+}
+
+impl OneLimit {
+    /// How many requests may come at once.
+    fn burst(&self) -> u32 {
+        burst(self.window, self.rate, self.burst)
+    }
+
+    fn label(&self) -> String {
+        self.name.clone().unwrap_or_else(|| self.rate.to_string())
+    }
+}
+
+fn burst(window: Window, rate: Rate, burst: Option<u32>) -> u32 {
+    match window {
+        Window::Bucket => burst.unwrap_or_else(|| (rate.per_second() as u32).max(1)),
+        Window::Sliding => rate.count,
+    }
 }
 
 fn check(settings: &RateLimit, node: &Node, reader: &mut Reader<'_>) {
-    let burst = settings.burst();
+    if settings.rate.is_some() != settings.limits.is_empty() {
+        reader.error(node.span, "a rate limit needs either `rate` or `limits`");
+        return;
+    }
+    if settings.limits.len() > LIMITS_MAX {
+        let span = node.get("limits").unwrap_or(node).span;
+        reader.error(span, format!("a filter has at most {LIMITS_MAX} limits"));
+    }
+    if settings.rate.is_none() {
+        for key in ["burst", "window", "consumer_limits", "name"] {
+            if let Some(written) = node.get(key) {
+                let why = format!("`{key}` belongs to an entry of `limits`");
+                reader.error(written.span, why);
+            }
+        }
+    }
+    let limits = settings.limits();
+    for (at, limit) in limits.iter().enumerate() {
+        let written = node.get("limits").and_then(|list| list.list()?.get(at)).unwrap_or(node);
+        check_limit(limit, settings, written, reader);
+        let same = |other: &&OneLimit| other.label() == limit.label();
+        if limits[..at].iter().any(|other| same(&other)) {
+            let why = format!("two limits are called \"{}\"", limit.label());
+            reader.error(written.span, why).help("give them different names");
+        }
+    }
+}
+
+fn check_limit(limit: &OneLimit, settings: &RateLimit, node: &Node, reader: &mut Reader<'_>) {
+    let burst = limit.burst();
     if settings.cost.iter().any(|entry| entry.cost > burst) {
         let span = node.get("cost").unwrap_or(node).span;
-        reader
-            .error(span, format!("a cost above the burst of {burst} never passes"))
-            .help("raise `burst`");
+        let why = format!("a cost above the burst of {burst} never passes");
+        reader.error(span, why).help("raise `burst`");
     }
-    let Some(name) = &settings.name else { return };
-    // A string of a structured field (RFC 9651 3.3.3), without what would need escapes.
-    let fits = |byte: u8| (byte == b' ' || byte.is_ascii_graphic()) && !b"\"\\".contains(&byte);
-    if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.bytes().all(fits) {
-        let why = format!("the name is 1 to {NAME_BYTES_MAX} ASCII characters without quotes");
-        reader.error(node.get("name").unwrap_or(node).span, why);
+    if limit.window == Window::Sliding {
+        if let Some(written) = node.get("burst") {
+            reader.error(written.span, "a sliding window has no `burst`");
+        }
+        if limit.rate.count > sliding::LIMIT_MAX {
+            let why = format!("a sliding window counts at most {}", sliding::LIMIT_MAX);
+            reader.error(node.get("rate").unwrap_or(node).span, why);
+        }
+    }
+    if limit.consumer_limits {
+        check_consumer_key(limit.key.as_ref().unwrap_or(&settings.key), node, reader);
+    }
+    if let Some(name) = &limit.name {
+        check_name(name, node, reader);
+    }
+}
+
+/// Reports a key under which consumers with limits of their own would count together.
+pub(crate) fn check_consumer_key(key: &Key, node: &Node, reader: &mut Reader<'_>) {
+    if !key.template().variables().any(|variable| *variable == Variable::Consumer) {
+        let span = node.get("consumer_limits").unwrap_or(node).span;
+        let why = "limits of consumers need a key with the consumer in it";
+        reader.error(span, why).help("write `key: consumer`");
     }
 }
 
@@ -107,10 +220,13 @@ fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Arc<dyn FilterPlan>> {
 
 struct RateLimitPlan(RateLimit);
 
-/// Identifies the counters of a limit across reloads.
+/// Identifies the counters of a limit across reloads: limits with equal keys count together. It
+/// includes neither route nor chain, so that it means the same after a reload.
 #[derive(PartialEq, Eq, Hash)]
 struct CountersKey {
     limit: Limit,
+    /// The unit of a sliding window: its counters have another meaning than a bucket's.
+    sliding: Option<Per>,
     key: Key,
     ipv6_prefix: u8,
     entries: u32,
@@ -122,24 +238,48 @@ enum Limit {
     Unnamed { rate: Rate, burst: u32 },
 }
 
-impl RateLimit {
-    fn burst(&self) -> u32 {
-        let per_second = (self.rate.per_second() as u32).max(1);
-        self.burst.unwrap_or(per_second)
+impl RateLimitPlan {
+    fn counters(&self, limit: &OneLimit) -> CountersKey {
+        let RateLimit { key, ipv6_prefix, entries, name, .. } = &self.0;
+        let name = match self.0.rate {
+            Some(_) => name,
+            None => &limit.name,
+        };
+        CountersKey {
+            limit: match name {
+                Some(name) => Limit::Named(name.clone()),
+                None => Limit::Unnamed { rate: limit.rate, burst: limit.burst() },
+            },
+            sliding: (limit.window == Window::Sliding).then_some(limit.rate.per),
+            key: limit.key.as_ref().unwrap_or(key).clone(),
+            ipv6_prefix: *ipv6_prefix,
+            entries: *entries,
+        }
+    }
+
+    fn state(&self, limit: &OneLimit, worker: &WorkerContext) -> LimitState {
+        let counters = self.counters(limit);
+        let name = limit.label();
+        let refused =
+            worker.telemetry.worker_counter(worker.index, &families::RATE_LIMITED, &[&*name]);
+        let (requests, window_s) = policy(limit.rate);
+        LimitState {
+            key: RequestKey::new(&counters.key, self.0.ipv6_prefix),
+            cells: worker
+                .shared
+                .get(counters, || keyed_state::table(&worker.telemetry, &name, self.0.entries)),
+            window: limit.window,
+            algorithm: Algorithm::new(limit.window, limit.rate, limit.burst),
+            consumer_limits: limit.consumer_limits,
+            fields: self.0.headers.then(|| LimitFields::new(&name, requests, window_s)),
+            refused,
+        }
     }
 }
 
-impl RateLimitPlan {
-    /// The key of the counters: limits with equal keys count together. It includes neither route
-    /// nor chain, so that it means the same after a reload.
-    fn counters(&self) -> CountersKey {
-        let RateLimit { rate, key, ipv6_prefix, entries, name, .. } = &self.0;
-        let limit = match name {
-            Some(name) => Limit::Named(name.clone()),
-            None => Limit::Unnamed { rate: *rate, burst: self.0.burst() },
-        };
-        CountersKey { limit, key: key.clone(), ipv6_prefix: *ipv6_prefix, entries: *entries }
-    }
+/// The number of requests and the seconds of a rate, for `RateLimit-Policy`.
+fn policy(rate: Rate) -> (u32, u64) {
+    (rate.count, rate.per.secs())
 }
 
 impl FilterPlan for RateLimitPlan {
@@ -148,52 +288,123 @@ impl FilterPlan for RateLimitPlan {
     }
 
     fn build(&self, worker: &WorkerContext) -> Stage {
-        let name = self.0.name.as_deref().unwrap_or("default");
-        let RateLimit { rate, .. } = self.0;
-        let by_address = self.0.key.variable() == Some(&Variable::ClientIp);
+        let limits = self.0.limits();
         Stage::Filter(Rc::new(RateLimitFilter {
-            cells: worker.shared.get(self.counters(), || {
-                keyed_state::table(&worker.telemetry, name, self.0.entries)
-            }),
-            gcra: Gcra::new(rate, self.0.burst()),
+            limits: limits.iter().map(|limit| self.state(limit, worker)).collect(),
             costs: self.0.cost.clone(),
-            key: (!by_address).then(|| self.0.key.clone()),
-            ipv6_mask: u128::MAX << (128 - u32::from(self.0.ipv6_prefix)),
             status: self.0.status,
-            told: self.0.headers.then(|| {
-                let policy = format!("\"{name}\";q={};w={}", rate.count, rate.per.secs());
-                let left = format!("\"{name}\";r=");
-                (
-                    BegunField::new(Known::RateLimitPolicy, &policy),
-                    BegunField::new(Known::RateLimit, &left),
-                )
-            }),
             worker: worker.telemetry.worker(worker.index),
-            refused: worker.telemetry.worker_counter(
-                worker.index,
-                &families::RATE_LIMITED,
-                &[name],
-            ),
         }))
     }
 
     fn describe(&self) -> String {
-        format!("{} by {}, burst {}", self.0.rate, self.0.key, self.0.burst())
+        let one = |limit: &OneLimit| {
+            let key = limit.key.as_ref().unwrap_or(&self.0.key);
+            let how = match limit.window {
+                Window::Bucket => format!("burst {}", limit.burst()),
+                Window::Sliding => "sliding".to_owned(),
+            };
+            let own = if limit.consumer_limits { ", or the consumer's own" } else { "" };
+            format!("{} by {key}, {how}{own}", limit.rate)
+        };
+        let limits: Vec<String> = self.0.limits().iter().map(one).collect();
+        limits.join("; ")
     }
 }
 
 struct RateLimitFilter {
-    cells: Arc<Keyed<AtomicU64>>,
-    gcra: Gcra,
+    limits: Box<[LimitState]>,
     costs: Vec<Cost>,
-    /// `None` if it is the client's address, which needs no text.
-    key: Option<Key>,
-    ipv6_mask: u128,
     status: u16,
-    /// The value of RateLimit-Policy, and how RateLimit begins, if they are sent.
-    told: Option<(BegunField, BegunField)>,
     worker: Arc<WorkerMetrics>,
+}
+
+/// One limit on one worker.
+struct LimitState {
+    cells: Arc<Keyed<AtomicU64>>,
+    window: Window,
+    algorithm: Algorithm,
+    consumer_limits: bool,
+    key: RequestKey,
+    /// Fields of responses, if they are sent.
+    fields: Option<LimitFields>,
     refused: Arc<CachePadded<Counter>>,
+}
+
+/// What a request takes from a limit, and how.
+#[derive(Clone, Copy, Debug)]
+enum Algorithm {
+    Bucket(Gcra),
+    Sliding(SlidingWindow),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum RateDecision {
+    Allowed(Remaining),
+    Refused { remaining: Remaining, wait_s: u32 },
+}
+
+impl Algorithm {
+    fn new(window: Window, rate: Rate, own_burst: Option<u32>) -> Algorithm {
+        match window {
+            Window::Bucket => Algorithm::Bucket(Gcra::new(rate, burst(window, rate, own_burst))),
+            Window::Sliding => Algorithm::Sliding(SlidingWindow::new(rate)),
+        }
+    }
+
+    fn take(&self, cell: &AtomicU64, cost: u32, now_us: u64) -> RateDecision {
+        match self {
+            Algorithm::Bucket(gcra) => gcra.take(cell, cost, now_us * 1000),
+            Algorithm::Sliding(window) => window.take(cell, cost, now_us),
+        }
+    }
+
+    fn give_back(&self, cell: &AtomicU64, cost: u32, now_us: u64) {
+        match self {
+            Algorithm::Bucket(gcra) => gcra.give_back(cell, cost),
+            Algorithm::Sliding(window) => window.give_back(cell, cost, now_us),
+        }
+    }
+}
+
+impl LimitState {
+    /// The rate and burst in the entry of the request's consumer.
+    fn own_rate(&self, request: &Request) -> Option<(Rate, Option<u32>)> {
+        let limits = request.consumer.as_ref()?.limits.as_ref();
+        limits.filter(|_| self.consumer_limits).and_then(|own| Some((own.rate?, own.burst)))
+    }
+
+    fn algorithm(&self, request: &Request) -> Algorithm {
+        match self.own_rate(request) {
+            Some((rate, burst)) => Algorithm::new(self.window, rate, burst),
+            None => self.algorithm,
+        }
+    }
+
+    fn with<R>(&self, request: &Request, using: impl FnOnce(Algorithm, &AtomicU64) -> R) -> R {
+        let algorithm = self.algorithm(request);
+        self.key
+            .with(request, |key| keyed_state::with(&self.cells, key, |cell| using(algorithm, cell)))
+    }
+
+    fn write(&self, remaining: Remaining, request: &Request, headers: &mut Headers) {
+        let Some(fields) = &self.fields else { return };
+        match self.own_rate(request) {
+            Some((rate, _)) => fields.write_own(policy(rate), remaining, headers),
+            None => fields.write(remaining, headers),
+        }
+    }
+}
+
+/// Which limit is the tightest and what remains of it, as the word that a request carries.
+fn pack((at, remaining): (usize, Remaining)) -> u64 {
+    let full_in_s = remaining.full_in_s.min((1 << 28) - 1);
+    u64::from(remaining.requests) << 32 | u64::from(full_in_s) << 4 | at as u64
+}
+
+fn unpack(word: u64) -> (usize, Remaining) {
+    let (requests, full_in_s) = ((word >> 32) as u32, (word as u32) >> 4);
+    ((word & 0xf) as usize, Remaining { requests, full_in_s })
 }
 
 impl Filter for RateLimitFilter {
@@ -206,22 +417,20 @@ impl Filter for RateLimitFilter {
     }
 
     fn on_request<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, Step> {
-        let now_ns = net::clock::now_us() * 1000;
-        let entry = self.costs.iter().find(|entry| entry.when.holds(request));
-        let cost = entry.map_or(1, |entry| entry.cost);
-        match self.take(request, cost, now_ns) {
-            RateDecision::Allowed(quota) => {
-                if self.told.is_some() {
-                    request.marks.set(self, quota.pack());
+        let cost = cost::of(&self.costs, request);
+        match self.take(request, cost, net::clock::now_us()) {
+            (at, RateDecision::Allowed(remaining)) => {
+                if self.limits[at].fields.is_some() {
+                    request.marks.set(self, pack((at, remaining)));
                 }
                 Step::Continue.into()
             }
-            RateDecision::Refused { quota, wait_s } => {
+            (at, RateDecision::Refused { remaining, wait_s }) => {
                 self.worker.hit(LimitHit::Rate);
-                self.refused.inc();
+                self.limits[at].refused.inc();
                 let mut fault = Fault::new(FaultKind::RateLimited, "").with_status(self.status);
                 fault.retry_after_s = Some(wait_s);
-                self.write_quota(quota, fault.fields.get_or_insert_default());
+                self.limits[at].write(remaining, request, fault.fields.get_or_insert_default());
                 Step::Fail(fault).into()
             }
         }
@@ -233,131 +442,49 @@ impl Filter for RateLimitFilter {
         response: &'a mut Response,
     ) -> MaybeFuture<'a, Step> {
         if let Some(word) = request.marks.get(self) {
-            self.write_quota(Quota::unpack(word), &mut response.headers);
+            self.write(word, request, &mut response.headers);
         }
         Step::Continue.into()
     }
 
     fn on_fault(&self, request: &mut Request, fault: &mut Fault) {
         if let Some(word) = request.marks.get(self) {
-            self.write_quota(Quota::unpack(word), fault.fields.get_or_insert_default());
+            self.write(word, request, fault.fields.get_or_insert_default());
         }
     }
 }
 
 impl RateLimitFilter {
-    fn take(&self, request: &Request, cost: u32, now_ns: u64) -> RateDecision {
-        let used = |key: &[u8]| {
-            keyed_state::with(&self.cells, key, |cell| self.gcra.take(cell, cost, now_ns))
-        };
-        match &self.key {
-            None => match request.client_ip {
-                IpAddr::V4(address) => used(&address.octets()),
-                IpAddr::V6(address) => used(&(address.to_bits() & self.ipv6_mask).to_be_bytes()),
-            },
-            Some(key) => used(&variables::key(key, request)),
-        }
-    }
-
-    /// draft-ietf-httpapi-ratelimit-headers-10: the policy, and the remaining quota and its time.
-    fn write_quota(&self, quota: Quota, headers: &mut Headers) {
-        let Some((policy, left)) = &self.told else { return };
-        headers.append_begun(policy, |_| ());
-        headers.append_begun(left, |value| {
-            let mut number = itoa::Buffer::new();
-            value.extend_from_slice(number.format(quota.left).as_bytes());
-            value.extend_from_slice(b";t=");
-            value.extend_from_slice(number.format(quota.full_in_s).as_bytes());
-        });
-    }
-}
-
-/// The generic cell rate algorithm, as "virtual scheduling" (ITU-T I.371).
-#[derive(Clone, Copy, Debug)]
-struct Gcra {
-    /// The cost of one request.
-    interval_ns: u64,
-    /// How far the debt of a key may be ahead of the clock.
-    burst_ns: u64,
-    /// How late a request may be without a loss of rate. With a burst of one each request is late
-    /// by the time since the debt was paid back, which would add up to several per cent; two
-    /// requests never pass at once all the same.
-    late_ns: u64,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum RateDecision {
-    Allowed(Quota),
-    Refused { quota: Quota, wait_s: u32 },
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Quota {
-    /// Requests that would be allowed now.
-    left: u32,
-    /// Time until `left` is the whole burst again.
-    full_in_s: u32,
-}
-
-impl Quota {
-    fn pack(self) -> u64 {
-        u64::from(self.left) << 32 | u64::from(self.full_in_s)
-    }
-
-    fn unpack(word: u64) -> Quota {
-        Quota { left: (word >> 32) as u32, full_in_s: word as u32 }
-    }
-}
-
-impl Gcra {
-    fn new(rate: Rate, burst: u32) -> Gcra {
-        let interval_ns = (rate.interval().as_nanos() as u64).max(1);
-        let late_ns = if burst == 1 { (interval_ns / 10 * 9).min(LATE_NS_MAX) } else { 0 };
-        Gcra { interval_ns, burst_ns: interval_ns * u64::from(burst), late_ns }
-    }
-
-    /// Takes the cost of a request from a cell, which holds the time at which the debt is paid
-    /// back.
-    fn take(&self, cell: &AtomicU64, cost: u32, now_ns: u64) -> RateDecision {
-        let cost_ns = self.interval_ns * u64::from(cost);
-        let mut cell_ns = cell.load(Ordering::Relaxed);
-        loop {
-            // Under this limit no debt is longer than the burst. The excess is the debt of a lower
-            // limit of the same name, before a reload: it is cut to the burst.
-            let is_foreign = cell_ns > now_ns + self.burst_ns + CLOCKS_DIFFER_NS;
-            let seen = if is_foreign {
-                now_ns + self.burst_ns
-            } else {
-                cell_ns.max(now_ns - self.late_ns.min(now_ns))
-            };
-            let paid_at = seen + cost_ns;
-            let debt = paid_at.saturating_sub(now_ns);
-            if debt > self.burst_ns {
-                if is_foreign {
-                    // If this fails another request has cut it.
-                    let _ =
-                        cell.compare_exchange(cell_ns, seen, Ordering::Relaxed, Ordering::Relaxed);
+    /// Takes the cost of a request from every limit, or from none; and the limit that rejects it,
+    /// or the one with the fewest remaining requests.
+    fn take(&self, request: &Request, cost: u32, now_us: u64) -> (usize, RateDecision) {
+        let mut tightest = (0, Remaining { requests: u32::MAX, full_in_s: 0 });
+        for (at, limit) in self.limits.iter().enumerate() {
+            let decision =
+                limit.with(request, |algorithm, cell| algorithm.take(cell, cost, now_us));
+            match decision {
+                RateDecision::Allowed(remaining) => {
+                    if remaining.requests < tightest.1.requests {
+                        tightest = (at, remaining);
+                    }
                 }
-                let full_in_s = seconds(seen.saturating_sub(now_ns));
-                let quota = Quota { left: 0, full_in_s };
-                return RateDecision::Refused { quota, wait_s: seconds(debt - self.burst_ns) };
-            }
-            // Nothing else is published with the cell, so relaxed ordering suffices.
-            let (new, order) = (paid_at, Ordering::Relaxed);
-            match cell.compare_exchange_weak(cell_ns, new, order, order) {
-                Ok(_) => {
-                    let left = ((self.burst_ns - debt) / self.interval_ns) as u32;
-                    return RateDecision::Allowed(Quota { left, full_in_s: seconds(debt) });
+                RateDecision::Refused { .. } => {
+                    for taken in &self.limits[..at] {
+                        taken.with(request, |algorithm, cell| {
+                            algorithm.give_back(cell, cost, now_us);
+                        });
+                    }
+                    return (at, decision);
                 }
-                Err(newer) => cell_ns = newer,
             }
         }
+        (tightest.0, RateDecision::Allowed(tightest.1))
     }
-}
 
-/// Rounded up: a client that waits that long has waited enough.
-fn seconds(ns: u64) -> u32 {
-    u32::try_from(ns.div_ceil(1_000_000_000)).unwrap_or(u32::MAX)
+    fn write(&self, word: u64, request: &Request, headers: &mut Headers) {
+        let (at, remaining) = unpack(word);
+        self.limits[at].write(remaining, request, headers);
+    }
 }
 
 #[cfg(test)]

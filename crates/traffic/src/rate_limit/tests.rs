@@ -8,7 +8,7 @@ use settings::{Rate, node};
 use telemetry::families;
 use wire::Known;
 
-use super::{Gcra, KIND, Quota, RateDecision};
+use super::{Gcra, KIND, RateDecision, Remaining, pack, unpack};
 use plugin::testing::{context, errors, filter, filter_in, get, passed, plan, rendered};
 
 const SECOND: u64 = 1_000_000_000;
@@ -118,15 +118,17 @@ fn a_decision_has_the_remaining_quota_and_the_wait() {
     let now = 5 * SECOND;
     for (left, full_in_s) in [(2, 60), (1, 120), (0, 180)] {
         let verdict = limit.take(&cell, 1, now);
-        assert_eq!(verdict, RateDecision::Allowed(Quota { left, full_in_s }));
+        assert_eq!(verdict, RateDecision::Allowed(Remaining { requests: left, full_in_s }));
     }
-    let refused =
-        |full_in_s, wait_s| RateDecision::Refused { quota: Quota { left: 0, full_in_s }, wait_s };
+    let refused = |full_in_s, wait_s| RateDecision::Refused {
+        remaining: Remaining { requests: 0, full_in_s },
+        wait_s,
+    };
     assert_eq!(limit.take(&cell, 1, now), refused(180, 60));
     assert_eq!(limit.take(&cell, 1, now + 59 * SECOND + 1), refused(121, 1));
     assert!(matches!(limit.take(&cell, 1, now + 60 * SECOND), RateDecision::Allowed(_)));
-    let quota = Quota { left: 7, full_in_s: u32::MAX };
-    assert_eq!(Quota::unpack(quota.pack()), quota);
+    let tightest = (7, Remaining { requests: u32::MAX, full_in_s: 31_622_400 });
+    assert_eq!(unpack(pack(tightest)), tightest);
 }
 
 #[test]
@@ -271,7 +273,7 @@ fn entries_bound_the_number_of_keys() {
 #[test]
 fn errors_are_named() {
     for (settings, why) in [
-        (node!({}), "\"rate\" is missing"),
+        (node!({}), "needs either `rate` or `limits`"),
         (node!({ "rate": "10" }), "has no unit"),
         (node!({ "rate": "1/s", "burst": 0 }), "between 1 and"),
         (node!({ "rate": "1/s", "status": 200 }), "between 400 and 599"),
@@ -290,3 +292,5 @@ fn errors_are_named() {
     let shown = plan(&KIND, &node!({ "rate": "200/s", "burst": 50 })).unwrap().describe();
     assert_eq!(shown, "200/s by client_ip, burst 50");
 }
+
+mod several;
