@@ -73,6 +73,9 @@ pub trait Control {
     /// The consumers in use.
     fn consumers(&self) -> Arc<auth::Registry>;
 
+    /// The quotas in use.
+    fn quotas(&self) -> Arc<traffic::Quotas>;
+
     /// Applications that run in processes of their own.
     fn apps(&self) -> Vec<AppStatus> {
         Vec::new()

@@ -40,6 +40,9 @@ pub(crate) enum Action {
     Consumer,
     PutConsumer,
     DeleteConsumer,
+    Quotas,
+    Quota,
+    ResetQuota,
     Apps,
     AppReload,
     Reload,
@@ -151,6 +154,13 @@ endpoints! {
          the process ends. Replacing requires If-Match with the ETag that was read, or `*`.";
     DELETE "/v1/consumers/{name}" [] Token DeleteConsumer
         "Deletes a consumer, for as long as PUT changes one. If-Match is required.";
+    GET "/v1/quotas" [] Token Quotas
+        "Every filter `quota` by name, with its limit, its period and what it counts by.";
+    GET "/v1/quotas/{name}" ["key"] Token Quota
+        "How much of a quota one key has used, and when its period ends. `key` is required: the \
+         text that requests are counted by, such as the name of a consumer or an address.";
+    DELETE "/v1/quotas/{name}" ["key"] Token ResetQuota
+        "Sets the count of one key to zero.";
     GET "/v1/apps" [] Token Apps
         "Applications that run in processes of their own, and their workers.";
     POST "/v1/apps/{name}/reload" [] Token AppReload

@@ -5,7 +5,7 @@ use crate::control::{Control, Refusal};
 use crate::endpoints::{self, Action};
 use crate::messages::{ApiResult, json_response};
 use crate::problem::Problem;
-use crate::{apps, caches, config, consumers, explain, health, prometheus, views};
+use crate::{apps, caches, config, consumers, explain, health, prometheus, quotas, views};
 use message::{HandlerResult, Request, Response};
 use plugin::{Handler, MaybeFuture};
 use serde_json::json;
@@ -56,6 +56,9 @@ impl Admin {
             Action::Consumers => consumers::all(control, request.target.query()),
             Action::Consumer => consumers::one(control, name),
             Action::DeleteConsumer => consumers::delete(control, name, request),
+            Action::Quotas => Ok(quotas::all(control)),
+            Action::Quota => quotas::one(control, name, request.target.query()),
+            Action::ResetQuota => quotas::reset(control, name, request.target.query()),
             Action::Drain => Ok(self.drain()),
             Action::Reload if !endpoints::flag(request.target.query(), "wait") => {
                 control.request_reload();

@@ -21,6 +21,7 @@ mod messages;
 mod problem;
 mod process;
 mod prometheus;
+mod quotas;
 mod reference;
 #[cfg(test)]
 mod testing;

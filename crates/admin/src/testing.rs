@@ -30,6 +30,7 @@ pub(crate) struct FakeServer {
     pub(crate) last_reload: RefCell<Option<ReloadStatus>>,
     pub(crate) reloads_requested: Cell<u32>,
     consumers: Arc<auth::Registry>,
+    pub(crate) quotas: Arc<traffic::Quotas>,
     /// What was purged, and whether softly.
     pub(crate) purged: RefCell<Vec<(PurgeWhat, bool)>>,
 }
@@ -46,6 +47,7 @@ impl FakeServer {
             last_reload: RefCell::new(None),
             reloads_requested: Cell::new(0),
             consumers: Arc::default(),
+            quotas: Arc::default(),
             purged: RefCell::default(),
         }
     }
@@ -108,6 +110,10 @@ impl Control for FakeServer {
 
     fn consumers(&self) -> Arc<auth::Registry> {
         self.consumers.clone()
+    }
+
+    fn quotas(&self) -> Arc<traffic::Quotas> {
+        self.quotas.clone()
     }
 
     fn config(&self) -> ConfigDocument {

@@ -17,6 +17,7 @@ mod counts;
 mod datagram;
 mod driver;
 mod event_fd;
+mod file_words;
 pub mod files;
 mod inherit;
 mod inherited_fd;
@@ -53,6 +54,7 @@ pub use counts::SharedCounts;
 pub use datagram::Datagram;
 pub use driver::{Driver, Event, Interest, Key, Source};
 pub use event_fd::EventFd;
+pub use file_words::FileWords;
 pub use inherit::{InheritError, Inherited, inherited};
 pub use inherited_fd::{inherited_listener, inherited_stream};
 pub use listener::{

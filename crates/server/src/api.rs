@@ -71,6 +71,10 @@ impl admin::Control for Api {
         self.0.consumers.clone()
     }
 
+    fn quotas(&self) -> Arc<traffic::Quotas> {
+        self.0.quotas.clone()
+    }
+
     fn config(&self) -> ConfigDocument {
         let source = self.0.source.source();
         let read_only = match source.file() {

@@ -84,6 +84,8 @@ pub(crate) struct Control {
     pub(crate) consumers: Arc<auth::Registry>,
     pub(crate) identity_tasks: auth::IdentityTasks,
     /// Held likewise.
+    pub(crate) quotas: Arc<traffic::Quotas>,
+    /// Held likewise.
     pub(crate) caches: Arc<Caches>,
     _cache_sweeper: CacheSweeper,
     /// Health checks and name resolution; taken when the server has drained.
@@ -163,6 +165,7 @@ impl Control {
             upstreams: Upstreams::of(&shared),
             consumers: shared.get((), auth::Registry::default),
             identity_tasks: auth::IdentityTasks::new(&shared, &telemetry),
+            quotas: shared.get((), traffic::Quotas::default),
             _cache_sweeper: CacheSweeper::start(&caches),
             caches,
             upstream_tasks: RefCell::default(),

@@ -14,12 +14,15 @@ mod keyed_state;
 mod limit_fields;
 mod mirror;
 mod mock;
+mod quota;
 mod rate_limit;
 mod request_key;
 mod share;
 mod split;
 
 use plugin::FilterKind;
+
+pub use quota::{QuotaInfo, QuotaUse, Quotas};
 
 /// Every filter of this crate, by name.
 pub static ALL: &[FilterKind] = &[
@@ -29,6 +32,7 @@ pub static ALL: &[FilterKind] = &[
     fault::KIND,
     mirror::KIND,
     mock::KIND,
+    quota::KIND,
     rate_limit::KIND,
     split::KIND,
 ];

@@ -27,11 +27,23 @@ impl RequestKey {
     #[inline]
     pub(crate) fn with<R>(&self, request: &Request, using: impl FnOnce(&[u8]) -> R) -> R {
         match &self.key {
-            None => match request.client_ip {
-                IpAddr::V4(address) => using(&address.octets()),
-                IpAddr::V6(address) => using(&(address.to_bits() & self.ipv6_mask).to_be_bytes()),
-            },
+            None => self.with_address(request.client_ip, using),
             Some(key) => using(&variables::key(key, request)),
+        }
+    }
+
+    /// Calls `using` with the key that a text stands for: an address or the text itself.
+    pub(crate) fn with_text<R>(&self, text: &str, using: impl FnOnce(&[u8]) -> R) -> R {
+        match text.parse::<IpAddr>().ok().filter(|_| self.key.is_none()) {
+            Some(address) => self.with_address(address, using),
+            None => using(text.as_bytes()),
+        }
+    }
+
+    fn with_address<R>(&self, address: IpAddr, using: impl FnOnce(&[u8]) -> R) -> R {
+        match address {
+            IpAddr::V4(address) => using(&address.octets()),
+            IpAddr::V6(address) => using(&(address.to_bits() & self.ipv6_mask).to_be_bytes()),
         }
     }
 }

@@ -50,9 +50,10 @@ impl SlidingWindow {
     }
 
     fn counts(&self, word: u64, now_us: u64) -> Counts {
-        let (number, elapsed_us) = (now_us / self.window_us & NUMBER_MASK, now_us % self.window_us);
+        let (number, elapsed_us) =
+            ((now_us / self.window_us) & NUMBER_MASK, now_us % self.window_us);
         let seen = word >> (2 * COUNT_BITS);
-        let (previous, current) = (word >> COUNT_BITS & COUNT_MASK, word & COUNT_MASK);
+        let (previous, current) = ((word >> COUNT_BITS) & COUNT_MASK, word & COUNT_MASK);
         match number.wrapping_sub(seen) & NUMBER_MASK {
             0 => Counts { number, previous, current, elapsed_us },
             1 => Counts { number, previous: current, current: 0, elapsed_us },

@@ -1,0 +1,290 @@
+//! `quota`: a number of requests per key and day, week, month or other period.
+//!
+//! Counts are words of a file that is shared as memory ([`table`]): all workers and processes count
+//! together, and neither a reload, a restart nor a killed process loses a request. Without its file
+//! a quota counts in memory, and an error is logged.
+
+mod period;
+mod registry;
+mod table;
+
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use message::{Fault, FaultKind, Headers, Request, Response};
+use plugin::{Filter, FilterKind, FilterPlan, MaybeFuture, Stage, Step, WorkerContext};
+use settings::{FilePath, Key, Node, Reader, Setting};
+use telemetry::log::Level;
+use telemetry::{CachePadded, Counter, LimitHit, WorkerMetrics, event, families};
+
+use crate::cost::{self, Cost};
+use crate::limit_fields::{LimitFields, Remaining};
+use crate::rate_limit::check_consumer_key;
+use crate::request_key::RequestKey;
+use period::{Calendar, Period, Zone};
+use registry::Registered;
+use table::{Fingerprint, QuotaTable, TableMetrics, Taken};
+
+pub use registry::{QuotaInfo, QuotaUse, Quotas};
+
+pub(crate) const KIND: FilterKind = FilterKind { name: "quota", schema: Quota::schema, read };
+
+/// Longest name: it is the name of a file.
+const NAME_BYTES_MAX: usize = 64;
+
+/// Limits the requests of each key per day, week, month or other period.
+///
+/// Requests above the limit get 429 with `Retry-After`. Counts are stored in a file: they survive
+/// restarts and killed processes, and all workers count together. Only a crash of the operating
+/// system can lose the requests of the last half minute.
+#[derive(Clone, Debug, PartialEq, Setting)]
+#[setting(check = check)]
+struct Quota {
+    /// The name: that of the file, in `limits.quotas` of consumers, in the admin API and in header
+    /// fields. Letters, digits, `-` and `_`. Quotas of the same name count together.
+    #[setting(example = "monthly")]
+    name: String,
+    /// How many requests a key may make in a period.
+    #[setting(example = 10000)]
+    limit: u32,
+    /// How long a period is: `day`, `week` (from Monday) and `month` begin at midnight; a time
+    /// such as `30d` begins with the first request of a key.
+    #[setting(default = "month", example = "day", example = "30d")]
+    period: Period,
+    /// The time zone of midnight, by its IANA name.
+    #[setting(default = "UTC", example = "Europe/Berlin")]
+    time_zone: Zone,
+    /// What requests are counted by. Requests for which it is empty count as one key.
+    #[setting(default = "client_ip", example = "consumer", example = "header.x-user")]
+    key: Key,
+    /// What requests cost, where it is not 1: the first entry whose condition holds counts.
+    #[setting(default = [], example = [{ "when": { "query": "export" }, "cost": 10 }])]
+    cost: Vec<Cost>,
+    /// Where the key is `client_ip`: how many bits of an IPv6 address count.
+    #[setting(default = 64, range = 1..=128)]
+    ipv6_prefix: u8,
+    /// Uses the limit of this name in `limits.quotas` of the request's consumer, if its entry has
+    /// one; `limit` is for all others. The key contains the consumer.
+    #[setting(default = false)]
+    consumer_limits: bool,
+    /// The status of a rejection.
+    #[setting(default = 429, range = 400..=599)]
+    status: u16,
+    /// Sends the remaining requests to clients, in `RateLimit` and `RateLimit-Policy`.
+    #[setting(default = true)]
+    headers: bool,
+    /// How many keys are stored, each in 32 to 64 bytes. Beyond that, keys whose period has ended
+    /// and then those with the lowest counts begin again at zero. A change keeps the counts.
+    #[setting(default = 65536, range = 1..=1048576)]
+    entries: u32,
+    /// The directory of the file `NAME.quota`; without it `quotas` in the state directory:
+    /// `$STATE_DIRECTORY`, `$XDG_STATE_HOME/tidegate`, `/var/lib/tidegate` for root, or
+    /// `~/.local/state/tidegate`.
+    #[setting(example = "/var/lib/tidegate/quotas")]
+    directory: Option<FilePath>,
+}
+
+fn check(settings: &Quota, node: &Node, reader: &mut Reader<'_>) {
+    let name = &settings.name;
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+    if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.bytes().all(fits) {
+        let why = format!("the name is 1 to {NAME_BYTES_MAX} letters, digits, - and _");
+        reader.error(node.get("name").unwrap_or(node).span, why);
+    }
+    if settings.consumer_limits {
+        check_consumer_key(&settings.key, node, reader);
+    }
+    if settings.cost.iter().any(|entry| entry.cost > settings.limit) {
+        let span = node.get("cost").unwrap_or(node).span;
+        reader.error(span, "a cost above the limit never passes").help("raise `limit`");
+    }
+}
+
+fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Arc<dyn FilterPlan>> {
+    Some(Arc::new(QuotaPlan(Quota::read(node, reader)?)))
+}
+
+struct QuotaPlan(Quota);
+
+/// Identifies the counts of a quota across reloads.
+#[derive(PartialEq, Eq, Hash)]
+struct TableKey {
+    path: Option<PathBuf>,
+    name: String,
+    entries: u32,
+}
+
+impl QuotaPlan {
+    fn path(&self) -> Option<PathBuf> {
+        let directory = match &self.0.directory {
+            Some(directory) => directory.to_path_buf(),
+            None => tls_settings::state_directory()?.join("quotas"),
+        };
+        Some(directory.join(format!("{}.quota", self.0.name)))
+    }
+
+    /// The table in its file, or in memory if that fails.
+    fn open(&self, worker: &WorkerContext) -> QuotaTable {
+        let (name, entries) = (&*self.0.name, self.0.entries);
+        let metrics = || TableMetrics {
+            entries: worker.telemetry.gauge(&families::STATE_ENTRIES, &[name]),
+            evictions: worker.telemetry.counter(&families::STATE_EVICTIONS, &[name]),
+        };
+        let opened = match self.path() {
+            Some(path) => QuotaTable::open(&path, entries, metrics())
+                .map_err(|error| format!("{}: {error}", path.display())),
+            None => Err("there is no state directory: set `directory`".to_owned()),
+        };
+        worker.telemetry.gauge(&families::QUOTA_STORED, &[name]).set(opened.is_ok().into());
+        opened.unwrap_or_else(|error| {
+            event!(
+                Level::Error,
+                "quota file cannot be used: counts are in memory and end with the process",
+                quota = name,
+                error = error
+            );
+            QuotaTable::in_memory(entries, metrics())
+        })
+    }
+}
+
+impl FilterPlan for QuotaPlan {
+    fn name(&self) -> &'static str {
+        KIND.name
+    }
+
+    fn build(&self, worker: &WorkerContext) -> Stage {
+        let settings = &self.0;
+        let identity =
+            TableKey { path: self.path(), name: settings.name.clone(), entries: settings.entries };
+        let table = worker.shared.get(identity, || self.open(worker));
+        let quotas = worker.shared.get((), Quotas::default);
+        quotas.register(
+            &settings.name,
+            Registered {
+                table: Arc::downgrade(&table),
+                limit: settings.limit,
+                period: settings.period,
+                zone: settings.time_zone.clone(),
+                key: settings.key.clone(),
+                ipv6_prefix: settings.ipv6_prefix,
+            },
+        );
+        let window_s = settings.period.nominal_s();
+        Stage::Filter(Rc::new(QuotaFilter {
+            calendar: Calendar::new(settings.period, &settings.time_zone),
+            key: RequestKey::new(&settings.key, settings.ipv6_prefix),
+            fields: settings
+                .headers
+                .then(|| LimitFields::new(&settings.name, settings.limit, window_s)),
+            worker: worker.telemetry.worker(worker.index),
+            rejected: worker.policy_rejections(KIND.name, &settings.name),
+            settings: settings.clone(),
+            table,
+            _quotas: quotas,
+        }))
+    }
+
+    fn describe(&self) -> String {
+        let Quota { limit, period, key, time_zone, .. } = &self.0;
+        let own = if self.0.consumer_limits { ", or the consumer's own" } else { "" };
+        match period {
+            Period::Rolling { .. } => format!("{limit} per {period} by {key}{own}"),
+            _ => format!("{limit} per {period} ({time_zone}) by {key}{own}"),
+        }
+    }
+}
+
+struct QuotaFilter {
+    settings: Quota,
+    table: Arc<QuotaTable>,
+    calendar: Calendar,
+    key: RequestKey,
+    fields: Option<LimitFields>,
+    worker: Arc<WorkerMetrics>,
+    rejected: Arc<CachePadded<Counter>>,
+    /// The register lives as long as a quota does.
+    _quotas: Arc<Quotas>,
+}
+
+impl Filter for QuotaFilter {
+    fn name(&self) -> &'static str {
+        KIND.name
+    }
+
+    fn is_instant(&self) -> bool {
+        true
+    }
+
+    fn on_request<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, Step> {
+        let now_s = net::clock::wall_secs();
+        let own = self.own_limit(request);
+        let limit = own.unwrap_or(self.settings.limit);
+        let cost = cost::of(&self.settings.cost, request);
+        let key = self.key.with(request, Fingerprint::of);
+        let taken = self.table.take(key, self.calendar.at(now_s), limit, cost);
+        let remaining = remaining(taken, limit, now_s);
+        if taken.is_allowed {
+            if self.fields.is_some() {
+                let word = u64::from(remaining.requests) << 32 | u64::from(remaining.full_in_s);
+                request.marks.set(self, word);
+            }
+            return Step::Continue.into();
+        }
+        self.worker.hit(LimitHit::Rate);
+        self.rejected.inc();
+        let mut fault = Fault::new(FaultKind::RateLimited, "").with_status(self.settings.status);
+        fault.retry_after_s = Some(remaining.full_in_s.max(1));
+        self.write(remaining, request, fault.fields.get_or_insert_default());
+        Step::Fail(fault).into()
+    }
+
+    fn on_response<'a>(
+        &'a self,
+        request: &'a mut Request,
+        response: &'a mut Response,
+    ) -> MaybeFuture<'a, Step> {
+        if let Some(word) = request.marks.get(self) {
+            self.write(unpack(word), request, &mut response.headers);
+        }
+        Step::Continue.into()
+    }
+
+    fn on_fault(&self, request: &mut Request, fault: &mut Fault) {
+        if let Some(word) = request.marks.get(self) {
+            self.write(unpack(word), request, fault.fields.get_or_insert_default());
+        }
+    }
+}
+
+fn remaining(taken: Taken, limit: u32, now_s: u64) -> Remaining {
+    let full_in_s = u32::try_from(taken.end_s.saturating_sub(now_s)).unwrap_or(u32::MAX);
+    Remaining { requests: limit.saturating_sub(taken.used), full_in_s }
+}
+
+fn unpack(word: u64) -> Remaining {
+    Remaining { requests: (word >> 32) as u32, full_in_s: word as u32 }
+}
+
+impl QuotaFilter {
+    /// The limit of this name in the entry of the request's consumer.
+    fn own_limit(&self, request: &Request) -> Option<u32> {
+        let limits = request.consumer.as_ref()?.limits.as_ref();
+        limits?.quotas.get(&self.settings.name).copied().filter(|_| self.settings.consumer_limits)
+    }
+
+    fn write(&self, remaining: Remaining, request: &Request, headers: &mut Headers) {
+        let Some(fields) = &self.fields else { return };
+        match self.own_limit(request) {
+            Some(limit) => {
+                let policy = (limit, self.settings.period.nominal_s());
+                fields.write_own(policy, remaining, headers);
+            }
+            None => fields.write(remaining, headers),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
