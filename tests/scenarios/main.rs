@@ -47,6 +47,7 @@ mod paths;
 mod pipelining;
 mod policies;
 mod proxy_protocol;
+mod quota;
 mod reading;
 mod refusals;
 mod reload;

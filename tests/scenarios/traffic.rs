@@ -238,10 +238,8 @@ fn a_response_at_a_limited_bandwidth_is_whole() {
     filters: [{ bandwidth: { response: 1MiB, request: 1MiB, burst: 32KiB } }]
     handler: { upstream: large }";
     let server = Tidegate::start(&config(&[("large", &large)], routes));
-    let begun = std::time::Instant::now();
     assert_eq!(get(&server, "/", "").text(), long);
-    // 168 KB at 1 MiB a second.
-    assert!(begun.elapsed().as_millis() >= 150, "{:?}", begun.elapsed());
+    // The tests of the filter measure the rate, with a manual clock.
     let labels = [("limit", "large"), ("direction", "response")];
     assert!(server.metrics().sum("tidegate_bandwidth_pauses_total", &labels) > 0.0);
 }

@@ -249,6 +249,11 @@ routes:
             (protected, "match: {}, handler: { upstream: app }"),
             (protected, "match: { path: { regex: '^/pri' } }, handler: { upstream: app }"),
             (
+                "match: '/private/{*rest}', handler: { upstream: app }",
+                "match: '/{*rest}'
+    filters: [{ circuit_breaker: { fallback: { upstream: app } } }], handler: { upstream: other }",
+            ),
+            (
                 "match: { host: a.example, path: /api/keys }, handler: { files: / }",
                 "match: { host: [b.example, a.example], path: '/{x}' }, handler: { files: / }",
             ),
@@ -264,6 +269,8 @@ routes:
             "match: '/{*rest}', handler: { upstream: other }",
             "match: '/public/{*rest}', handler: { upstream: app }",
             "match: { listener: b, path: '/{*rest}' }, handler: { upstream: app }",
+            "match: '/{*rest}'
+    filters: [{ circuit_breaker: { fallback: { respond: {} } } }], handler: { upstream: other }",
         ] {
             assert_eq!(noted("keep", protected, open), [""; 0], "{open}");
         }

@@ -148,10 +148,18 @@ impl RoutePlan {
         self.filters.iter().any(|filter| filter.authenticates())
     }
 
-    /// Whether the handler of another route serves the same: an upstream, a directory, a script.
+    /// Whether a handler of another route serves the same as one of this route: an upstream, a
+    /// directory, a script. Those among the settings of filters count, but not the responses that
+    /// these generate, such as a fallback's.
     pub fn has_handler_of(&self, other: &RoutePlan) -> bool {
-        let (one, other) = (&self.handler, &other.handler);
-        one.name() == other.name() && one.describe() == other.describe()
+        let same = |one: &Arc<dyn HandlerPlan>, other: &Arc<dyn HandlerPlan>| {
+            one.name() == other.name() && one.describe() == other.describe()
+        };
+        let serves = |handler: &&Arc<dyn HandlerPlan>| {
+            !matches!(handler.name(), "respond" | "redirect")
+        };
+        let of_filters = |one| other.handlers().filter(serves).any(|other| same(one, other));
+        same(&self.handler, &other.handler) || self.handlers().filter(serves).any(of_filters)
     }
 
     /// The bounds of this route that differ from its listener's.
