@@ -104,6 +104,7 @@ fn a_rate_limit_takes_the_limits_of_the_consumer() {
     reload(&server, &with(2), "9 2");
     assert_eq!(allowed(&server, "/rate", "alice", 20), 10);
     let rejected = get(&server, "/rate", "alice");
-    assert_eq!((rejected.status, rejected.header("retry-after")), (429, Some("3600")));
+    let wait: u64 = rejected.header("retry-after").unwrap().parse().unwrap();
+    assert!(rejected.status == 429 && (3000..=3600).contains(&wait), "{rejected:?}");
     assert_eq!(server.metrics().sum("tidegate_rate_limited_total", &[("filter", "default")]), 18.0);
 }

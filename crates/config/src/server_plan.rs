@@ -155,9 +155,8 @@ impl RoutePlan {
         let same = |one: &Arc<dyn HandlerPlan>, other: &Arc<dyn HandlerPlan>| {
             one.name() == other.name() && one.describe() == other.describe()
         };
-        let serves = |handler: &&Arc<dyn HandlerPlan>| {
-            !matches!(handler.name(), "respond" | "redirect")
-        };
+        let serves =
+            |handler: &&Arc<dyn HandlerPlan>| !matches!(handler.name(), "respond" | "redirect");
         let of_filters = |one| other.handlers().filter(serves).any(|other| same(one, other));
         same(&self.handler, &other.handler) || self.handlers().filter(serves).any(of_filters)
     }
