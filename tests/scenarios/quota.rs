@@ -11,13 +11,21 @@ workers: 2
 listeners: {{ web: {{ bind: "127.0.0.1:0" }} }}
 admin: {{ bind: "127.0.0.1:0", token: s3cret-token, metrics: open }}
 consumers:
-  - {{ name: alice, keys: [{{ key: key-of-alice }}], limits: {{ rate: 1/h, burst: 40, quotas: {{ calls: {alice} }} }} }}
+  - name: alice
+    keys: [{{ key: key-of-alice }}]
+    limits: {{ rate: 1/h, burst: 40, quotas: {{ calls: {alice} }} }}
   - {{ name: bob, keys: [{{ key: key-of-bob }}] }}
 routes:
   - match: {{ path: /quota }}
     filters:
       - key_auth: {{}}
-      - quota: {{ name: calls, limit: {limit}, period: 30d, key: consumer, consumer_limits: true, directory: "{directory}" }}
+      - quota:
+          name: calls
+          limit: {limit}
+          period: 30d
+          key: consumer
+          consumer_limits: true
+          directory: "{directory}"
     handler: {{ respond: {{ body: ok }} }}
   - match: {{ path: /rate }}
     filters:
@@ -87,7 +95,7 @@ fn the_admin_api_reads_and_resets_the_quota_of_one_key() {
     let list = admin(&server, "GET /v1/quotas").text();
     assert!(list.contains("\"calls\"") && list.contains("\"30d\""), "{list}");
     let bob = admin(&server, "GET /v1/quotas/calls?key=bob").text();
-    assert!(bob.contains("\"used\":2") && bob.contains("\"period_ends\""), "{bob}");
+    assert!(bob.contains("\"used\": 2") && bob.contains("\"period_ends\""), "{bob}");
     assert_eq!(admin(&server, "GET /v1/quotas/other?key=bob").status, 404);
     assert_eq!(admin(&server, "GET /v1/quotas/calls").status, 400);
     assert_eq!(admin(&server, "DELETE /v1/quotas/calls?key=bob").status, 204);

@@ -127,7 +127,9 @@ impl QuotaPlan {
     /// The table in its file, or in memory if that fails.
     fn open(&self, worker: &WorkerContext) -> QuotaTable {
         let (name, entries) = (&*self.0.name, self.0.entries);
+        let stored = worker.telemetry.gauge(&families::QUOTA_STORED, &[name]);
         let metrics = || TableMetrics {
+            _stored: stored.clone(),
             entries: worker.telemetry.gauge(&families::STATE_ENTRIES, &[name]),
             evictions: worker.telemetry.counter(&families::STATE_EVICTIONS, &[name]),
         };
@@ -136,7 +138,7 @@ impl QuotaPlan {
                 .map_err(|error| format!("{}: {error}", path.display())),
             None => Err("there is no state directory: set `directory`".to_owned()),
         };
-        worker.telemetry.gauge(&families::QUOTA_STORED, &[name]).set(opened.is_ok().into());
+        stored.set(opened.is_ok().into());
         opened.unwrap_or_else(|error| {
             event!(
                 Level::Error,

@@ -94,6 +94,8 @@ pub(super) struct Taken {
 pub(super) struct TableMetrics {
     pub(super) entries: Arc<SharedGauge>,
     pub(super) evictions: Arc<SharedCounter>,
+    /// Held, because it is removed with its last holder: whether the table has its file.
+    pub(super) _stored: Arc<SharedGauge>,
 }
 
 /// The table.

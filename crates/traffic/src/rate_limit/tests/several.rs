@@ -82,7 +82,10 @@ fn ten_times_the_rate_is_limited_to_within_one_per_cent_across_reloads() {
         node!({ "rate": "1000/s", "burst": 1 }),
         node!({ "rate": "1000/s", "burst": 50 }),
         node!({ "rate": "1000/s", "window": "sliding" }),
-        node!({ "limits": [{ "rate": "1000/s", "burst": 1 }, { "rate": "1000000/h", "burst": 1000000 }] }),
+        node!({ "limits": [
+            { "rate": "1000/s", "burst": 1 },
+            { "rate": "1000000/h", "burst": 1000000 },
+        ] }),
     ] {
         let allowed = allowed_under_overload(&settings);
         assert!((9_900..=10_100).contains(&allowed), "{settings:?}: {allowed}");
