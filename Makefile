@@ -92,7 +92,7 @@ bench-peers: prepare-peers ## install the servers to compare with: packages, and
 	@scripts/python-peers
 
 .PHONY: bench-generator
-bench-generator: prepare-bench ## our load generator compared with wrk and redis-benchmark (GENERATOR="SECONDS TURNS")
+bench-generator: prepare-bench ## our load generator compared with wrk, h2load, openssl s_time and redis-benchmark (GENERATOR="SECONDS TURNS")
 	cargo run --release --package bench --example generator -- $(GENERATOR)
 
 .PHONY: bench-generator-check

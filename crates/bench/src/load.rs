@@ -31,7 +31,8 @@ mod websocket;
 mod worker;
 
 pub(crate) use blocking::{BlockingClient, check};
-pub(crate) use http2::{GRPC_TYPE, Unsent};
+pub(crate) use http2::GRPC_TYPE;
+pub use http2::Unsent;
 pub(crate) use resp::request as pings;
 pub use run::{run, run_with};
 pub(crate) use system::allow_descriptors;

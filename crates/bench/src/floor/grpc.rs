@@ -1,8 +1,8 @@
 //! The backend of gRPC gateways: responds to every call with the same message and status 0.
 //!
-//! Part of the load. Promises a response once the call has arrived as a whole, with trailers; takes
-//! as many streams of a connection as clients use. Never looks at a message, and drops a client
-//! that sends more than it reads.
+//! Part of the load. Promises a response once the call has arrived as a whole, if only a head, with
+//! trailers; takes as many streams of a connection as clients use. Never looks at a message, and
+//! drops a client that sends more than it reads.
 
 use super::backend::body;
 use crate::epoll::{Epoll, Event as Ready};
@@ -88,11 +88,15 @@ impl Client {
             self.connection.receive(Bytes::copy_from_slice(&buffer[..count]));
             let invalid = |_| io::Error::from(io::ErrorKind::InvalidData);
             while let Some(event) = self.connection.poll_event().map_err(invalid)? {
-                if let Event::Data { stream, data, ends } = event {
-                    self.connection.release(stream, data.len());
-                    if ends {
-                        self.respond(stream, response);
+                match event {
+                    Event::Data { stream, data, ends } => {
+                        self.connection.release(stream, data.len());
+                        if ends {
+                            self.respond(stream, response);
+                        }
                     }
+                    Event::Request { stream, ends: true, .. } => self.respond(stream, response),
+                    _ => {}
                 }
             }
             self.send()?;

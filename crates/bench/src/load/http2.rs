@@ -68,13 +68,13 @@ struct Awaited {
 
 /// Frames, and how many bytes of them are sent.
 #[derive(Debug, Default)]
-pub(crate) struct Unsent {
+pub struct Unsent {
     bytes: Vec<u8>,
     sent: usize,
 }
 
 impl Unsent {
-    pub(crate) fn rest(&self) -> &[u8] {
+    pub fn rest(&self) -> &[u8] {
         &self.bytes[self.sent..]
     }
 

@@ -1,16 +1,23 @@
-//! External load generators: wrk and redis-benchmark.
+//! External load generators: wrk, h2load, openssl s_time and redis-benchmark.
 //!
 //! Owns their command lines and parses their output. Promises a [`LoadOutcome`] like that of the
 //! built-in generator, as far as the tool reports it, and that the tool has exited on return. The
 //! tools differ as follows:
-//! - both count from their start to their end, connecting included; a warm-up is a separate run
-//!   (wrk's in whole seconds; redis-benchmark's also determines its number of requests);
+//! - all count from their start to their end, connecting included; a warm-up is a separate run
+//!   (wrk's and openssl's in whole seconds; redis-benchmark's also determines its number of
+//!   requests);
 //! - wrk checks no length and no body, counts a status above 399 as wrong whatever is expected,
 //!   measures latencies in microseconds, and adds latencies that a steady client would have seen
 //!   wherever one is above twice the mean, so there are more of them than requests;
+//! - h2load checks the status only and reports no percentiles; in a closed loop the rate determines
+//!   the mean latency;
+//! - openssl s_time makes one connection at a time, checks no response, and reports only how many
+//!   there were;
 //! - redis-benchmark sends a number of requests, measures latencies to 1 part in 1000 or 8 µs, and
 //!   stops at the first error.
 
+mod h2load;
+mod openssl;
 mod process;
 mod redis_benchmark;
 mod wrk;
@@ -23,16 +30,31 @@ use super::{LoadOutcome, LoadPlan, Mode, Moment, Target, Traffic};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tool {
     Wrk,
+    H2load,
+    /// `openssl s_time`.
+    Openssl,
     RedisBenchmark,
 }
 
 impl Tool {
-    pub const ALL: [Tool; 2] = [Tool::Wrk, Tool::RedisBenchmark];
+    pub const ALL: [Tool; 4] = [Tool::Wrk, Tool::H2load, Tool::Openssl, Tool::RedisBenchmark];
 
     pub fn name(self) -> &'static str {
         match self {
             Self::Wrk => "wrk",
+            Self::H2load => "h2load",
+            Self::Openssl => "openssl",
             Self::RedisBenchmark => "redis-benchmark",
+        }
+    }
+
+    /// The package of Debian that has it.
+    pub(crate) fn package(self) -> &'static str {
+        match self {
+            Self::Wrk => "wrk",
+            Self::H2load => "nghttp2-client",
+            Self::Openssl => "openssl",
+            Self::RedisBenchmark => "redis-tools",
         }
     }
 
@@ -56,7 +78,16 @@ impl Tool {
         };
         match (self, &target.traffic) {
             _ if plan.mode != Mode::Closed => refuse("has no fixed rate"),
+            (Self::Openssl, Traffic::Http { keep_alive: false, .. }) if target.tls.is_some() => {
+                match plan.connections {
+                    1 => Ok(()),
+                    _ => refuse("makes one connection at a time"),
+                }
+            }
+            (Self::Openssl, _) => refuse("only makes handshakes of TLS"),
             _ if target.tls.is_some() => refuse("is not used over TLS"),
+            (Self::H2load, Traffic::Http2 { .. }) => Ok(()),
+            (Self::H2load, _) => refuse("is only used for HTTP/2"),
             (Self::Wrk, Traffic::Http { .. }) => match &target.address {
                 super::Address::Tcp(_) => Ok(()),
                 super::Address::Unix(_) => refuse("does not load Unix sockets"),
@@ -80,6 +111,8 @@ impl Tool {
         self.can(target, plan)?;
         match self {
             Self::Wrk => wrk::run(program, target, plan, &mut at),
+            Self::H2load => h2load::run(program, target, plan, &mut at),
+            Self::Openssl => openssl::run(program, target, plan, &mut at),
             Self::RedisBenchmark => redis_benchmark::run(program, target, plan, &mut at),
         }
     }

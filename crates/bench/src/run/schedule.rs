@@ -75,7 +75,7 @@ pub fn plan(mut options: Options) -> Result<Schedule, Refused> {
     }
     let scenarios = chosen_scenarios(&options)?;
     if let Some(tool) = options.tool {
-        check_tool(tool, options.mode, &scenarios)?;
+        check_tool(tool, &options, &scenarios)?;
     }
     let (found, missing) = find(&options, &scenarios)?;
     let needed = 2 * (options.idle + scenarios::DESCRIPTORS_KEPT) as u64;
@@ -138,7 +138,7 @@ fn split_cores(steps: &[Step]) -> Result<(Cores, Cores), Refused> {
 
 fn check_tool(
     tool: Tool,
-    mode: Mode,
+    options: &Options,
     scenarios: &[&'static scenarios::Scenario],
 ) -> Result<(), Refused> {
     let refuse = |why: &str| Err(Refused(format!("{} {why}", tool.name())));
@@ -148,9 +148,19 @@ fn check_tool(
     if cases().any(|case| case.kind == Kind::Program) {
         return refuse("makes no load for a case without requests");
     }
+    let is_http2 = |case: &Case| matches!(case.protocol, Protocol::Http2 { .. });
+    let is_handshake =
+        |case: &Case| matches!(case.protocol, Protocol::Https { handshakes: Some(_) });
     match tool {
-        _ if mode != Mode::Closed => refuse("has no fixed rate"),
-        _ if cases().any(|case| case.protocol != Protocol::Http1) => {
+        _ if options.mode != Mode::Closed => refuse("has no fixed rate"),
+        Tool::H2load if !cases().all(is_http2) => refuse("is only used for HTTP/2"),
+        Tool::Openssl if !cases().all(is_handshake) => refuse("only makes handshakes of TLS"),
+        Tool::Openssl if options.connections != [1] => {
+            refuse("makes one connection at a time: --connections 1")
+        }
+        Tool::Wrk | Tool::RedisBenchmark
+            if cases().any(|case| case.protocol != Protocol::Http1) =>
+        {
             refuse("is only used for HTTP/1.1 without TLS")
         }
         Tool::RedisBenchmark if scenarios.is_empty() || !cases().all(is_ping) => {
@@ -158,11 +168,10 @@ fn check_tool(
         }
         Tool::Wrk if cases().any(is_ping) => refuse("does not speak RESP"),
         Tool::Wrk if cases().any(is_websocket) => refuse("does not speak WebSocket"),
-        Tool::Wrk if tool.program().is_none() => refuse("is not installed: apt-get install wrk"),
-        Tool::RedisBenchmark if tool.program().is_none() => {
-            refuse("is not installed: apt-get install redis-tools")
+        _ if tool.program().is_none() => {
+            refuse(&format!("is not installed: apt-get install {}", tool.package()))
         }
-        Tool::Wrk | Tool::RedisBenchmark => Ok(()),
+        _ => Ok(()),
     }
 }
 

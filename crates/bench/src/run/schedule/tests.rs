@@ -132,6 +132,18 @@ fn what_cannot_be_run_is_refused_with_a_sentence() {
         (options.tool, options.scenarios) = (Some(Tool::Wrk), vec!["ping".to_owned()]);
     });
     assert_eq!(said, "wrk does not speak RESP");
+    let said = refused(|options| {
+        (options.tool, options.scenarios) = (Some(Tool::H2load), vec!["hello".to_owned()]);
+    });
+    assert_eq!(said, "h2load is only used for HTTP/2");
+    let said = refused(|options| {
+        (options.tool, options.scenarios) = (Some(Tool::Openssl), vec!["tls-hello".to_owned()]);
+    });
+    assert_eq!(said, "openssl only makes handshakes of TLS");
+    let said = refused(|options| {
+        (options.tool, options.scenarios) = (Some(Tool::Openssl), vec!["tls-handshake".to_owned()]);
+    });
+    assert_eq!(said, "openssl makes one connection at a time: --connections 1");
     let said = refused(|options| options.rounds = 0);
     assert!(said.contains("at least one round"), "{said}");
     let said = refused(|options| {

@@ -1,4 +1,5 @@
-//! Holds our load generator against wrk and redis-benchmark on the same servers, and prints.
+//! Compares our load generator with wrk, h2load, openssl s_time and redis-benchmark on the same
+//! servers, and prints.
 //!
 //! Two questions: what a request costs the generator (on a server that answers at once, where
 //! each asks as fast as it can), and whether the figures agree (on a server whose latencies are
@@ -13,18 +14,21 @@
 #![allow(clippy::print_stdout, reason = "printing is all it is for")]
 #![allow(clippy::disallowed_types, reason = "bench is outside the rule that only net has sockets")]
 
-use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
+mod servers;
+
+use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bench::load::tools::Tool;
-use bench::load::{self, Address, Expect, LoadOutcome, LoadPlan, Target, Traffic};
+use bench::load::{self, Address, Expect, Handshakes, LoadOutcome, LoadPlan, Target, Tls, Traffic};
 use bench::stats::{Bound, BoundVerdict, Interval, bootstrap_ratio, median};
 
-const PONG: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\npong";
+use servers::Server;
+
 const SEED: u64 = 1;
+const PONG_BYTES: usize = b"pong".len();
 /// What a request costs ours and the other.
 const COST: Bound = Bound::at_most(1.1);
 const SAME: Bound = Bound::within(0.05);
@@ -50,7 +54,12 @@ fn main() -> io::Result<()> {
     }
     match arguments.first().map(String::as_str) {
         Some("floor") => return bench::floor::serve(&["hello".into(), "127.0.0.1:0".into()]),
-        Some("paced") => return paced(),
+        Some("floor-h2") => {
+            return bench::floor::serve(&["grpc".into(), "127.0.0.1:0".into(), "4".into()]);
+        }
+        Some("paced") => return servers::paced(servers::respond),
+        Some("paced-h2") => return servers::paced(servers::respond_streams),
+        Some("paced-tls") => return servers::paced_tls(),
         _ => {}
     }
     let number = |index: usize, otherwise: u64| {
@@ -84,6 +93,14 @@ fn cost(rounds: &mut Rounds) -> io::Result<()> {
         let figures: &[(&str, Figure, _)] = &[("", cpu_us, bound)];
         compare(&title, Tool::Wrk, &http(floor.address), &plan, rounds, figures)?;
     }
+    let floor = Server::ours("floor-h2")?;
+    for (connections, streams) in [(1, 10), (100, 10), (100, 100)] {
+        let plan = LoadPlan { connections, duration: rounds.time, ..LoadPlan::default() };
+        let title = format!("floor, h2load, -c {connections} -m {streams}");
+        let figures: &[(&str, Figure, _)] = &[("", cpu_us, None)];
+        let target = http2(floor.address, streams, bench::floor::message(4).len());
+        compare(&title, Tool::H2load, &target, &plan, rounds, figures)?;
+    }
     let Some(redis) = Server::redis()? else {
         println!("redis-server is not installed");
         return Ok(());
@@ -113,6 +130,23 @@ fn agreement(rounds: &mut Rounds) -> io::Result<()> {
         ("p99 ms", |outcome| outcome.latency_ms(99.0), Some(SAME)),
     ];
     compare("paced, wrk", Tool::Wrk, &http(paced.address), &plan, rounds, &figures)?;
+    let rate: [(&str, Figure, _); 1] = [("requests/s", LoadOutcome::per_second, Some(SAME))];
+    let streams = Server::ours("paced-h2")?;
+    let target = http2(streams.address, 10, PONG_BYTES);
+    compare("paced, h2load -m 10", Tool::H2load, &target, &plan, rounds, &rate)?;
+    let tls = Server::ours("paced-tls")?;
+    for (handshakes, title) in [
+        (Handshakes::Full, "paced, openssl s_time -new"),
+        (Handshakes::Resumed, "paced, openssl s_time -reuse"),
+    ] {
+        let secured = Tls::new(tls.certificate.clone(), handshakes)?;
+        let target = Target { tls: Some(Arc::new(secured)), ..each_connected(tls.address) };
+        let plan = LoadPlan { connections: 1, ..plan.clone() };
+        // The first connection gets the tickets: it cannot resume a session.
+        load::run(&target, &LoadPlan { duration: Duration::from_millis(200), ..plan.clone() })?;
+        let figures: [(&str, Figure, _); 2] = [rate[0], ("CPU µs", cpu_us, None)];
+        compare(title, Tool::Openssl, &target, &plan, rounds, &figures)?;
+    }
     let traffic = Traffic::Resp { command: load::Command::Inline, pipeline: 1 };
     let target = Target { address: Address::Tcp(paced.address), tls: None, traffic };
     compare("paced, redis-benchmark", Tool::RedisBenchmark, &target, &plan, rounds, &figures)
@@ -211,101 +245,25 @@ fn as_wrk_says(mut outcome: LoadOutcome, plan: &LoadPlan) -> LoadOutcome {
 }
 
 fn http(address: SocketAddr) -> Target {
-    let expect = Expect {
-        status: 200,
-        length: Some(4),
-        body: Some(Arc::from(&b"pong"[..])),
-        ..Expect::default()
-    };
+    let expect = Expect { body: Some(Arc::from(&b"pong"[..])), ..expect(PONG_BYTES) };
     let request = format!("GET /ping HTTP/1.1\r\nHost: {address}\r\n\r\n").into_bytes();
     let traffic = Traffic::Http { request, expect, keep_alive: true };
     Target { address: Address::Tcp(address), tls: None, traffic }
 }
 
-/// A child that listens; ended when dropped.
-struct Server {
-    child: Child,
-    address: SocketAddr,
+/// The same with a connection for each request.
+fn each_connected(address: SocketAddr) -> Target {
+    let request = b"GET /ping HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".to_vec();
+    let traffic = Traffic::Http { request, expect: expect(PONG_BYTES), keep_alive: false };
+    Target { address: Address::Tcp(address), tls: None, traffic }
 }
 
-impl Server {
-    /// This program again, as one of its servers.
-    fn ours(kind: &str) -> io::Result<Self> {
-        let program = std::env::current_exe()?;
-        let mut child = Command::new(program).arg(kind).stdout(Stdio::piped()).spawn()?;
-        let mut line = String::new();
-        if let Some(output) = child.stdout.take() {
-            BufReader::new(output).read_line(&mut line)?;
-        }
-        let address = line.trim().strip_prefix("listening ").and_then(|text| text.parse().ok());
-        let Some(address) = address else {
-            child.kill()?;
-            return Err(io::Error::other(format!("{kind} said {line}")));
-        };
-        Ok(Self { child, address })
-    }
-
-    /// `None` if it is not installed.
-    fn redis() -> io::Result<Option<Self>> {
-        let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
-        let started = Command::new("redis-server")
-            .args(["--port", &address.port().to_string(), "--bind", "127.0.0.1"])
-            .args(["--save", "", "--appendonly", "no"])
-            .stdout(Stdio::null())
-            .spawn();
-        let Ok(child) = started else { return Ok(None) };
-        let server = Self { child, address };
-        for _ in 0..500 {
-            if TcpStream::connect(address).is_ok() {
-                return Ok(Some(server));
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        Err(io::Error::other("redis-server does not accept"))
-    }
+fn http2(address: SocketAddr, streams: u32, length: usize) -> Target {
+    let (authority, path, expect) = (address.to_string(), "/ping".to_owned(), expect(length));
+    let traffic = Traffic::Http2 { authority, path, call: None, streams, expect };
+    Target { address: Address::Tcp(address), tls: None, traffic }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// Answers after 2 to 12 ms, one in fifty after 40 ms, in an order that is always the same; in
-/// HTTP, or in RESP if the first byte is no `G`.
-fn paced() -> io::Result<()> {
-    let listener = TcpListener::bind("127.0.0.1:0")?;
-    let mut stdout = io::stdout().lock();
-    writeln!(stdout, "listening {}", listener.local_addr()?)?;
-    stdout.flush()?;
-    for (number, stream) in listener.incoming().enumerate() {
-        let stream = stream?;
-        stream.set_nodelay(true)?;
-        // A client that is gone ends its thread.
-        std::thread::spawn(move || drop(answer_paced(stream, number as u64)));
-    }
-    Ok(())
-}
-
-fn answer_paced(mut stream: TcpStream, number: u64) -> io::Result<()> {
-    let mut rng = fastrand::Rng::with_seed(number);
-    let mut buffer = [0; 4096];
-    loop {
-        let count = stream.read(&mut buffer)?;
-        let request = &buffer[..count];
-        if request.is_empty() {
-            return Ok(());
-        }
-        // redis-benchmark asks for two settings before it begins, in one write each.
-        if request.starts_with(b"*") && request.windows(6).any(|word| word == b"CONFIG") {
-            let settings = request.windows(6).filter(|word| *word == b"CONFIG").count();
-            stream.write_all(&b"*0\r\n".repeat(settings))?;
-            continue;
-        }
-        let delay_us = if rng.u8(..50) == 0 { 40_000 } else { rng.u64(2_000..12_000) };
-        std::thread::sleep(Duration::from_micros(delay_us));
-        let answer = if request.starts_with(b"G") { PONG } else { b"+PONG\r\n" };
-        stream.write_all(answer)?;
-    }
+fn expect(length: usize) -> Expect {
+    Expect { status: 200, length: Some(length as u64), ..Expect::default() }
 }
