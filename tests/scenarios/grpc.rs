@@ -143,6 +143,70 @@ fn a_deadline_ends_a_call_before_and_within_its_response() {
     server.wait_for_metric("tidegate_grpc_requests_total", &labels, 2.0);
 }
 
+/// The deadline holds before the server is reached: in a filter, while a server has no room, and
+/// for calls that filters make of other requests. A route bounds what clients ask for.
+#[test]
+fn a_deadline_holds_everywhere_and_has_a_bound() {
+    let upstream = Upstream::start(|peer| {
+        peer.read_head();
+        peer.read_until_gone();
+    });
+    let address = upstream.address();
+    let shop = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/grpc/shop.pb");
+    let server = Tidegate::start(&format!(
+        r#"
+workers: 1
+listeners: {{ web: {{ bind: "127.0.0.1:0" }} }}
+admin: {{ bind: "127.0.0.1:0" }}
+upstreams:
+  silent:
+    servers: [{{ address: "{address}", max_connections: 1 }}]
+    timeouts: {{ response: 1h, queue: 5m }}
+routes:
+  - name: filter
+    match: {{ path: "/filter.Service/Get" }}
+    filters: [{{ fault: {{ delay: {{ time: 1m, share: 100% }} }} }}]
+    handler: {{ upstream: silent }}
+  - name: bounded
+    match: {{ path: "/bounded.Service/Get" }}
+    timeouts: {{ grpc: 300ms }}
+    handler: {{ upstream: silent }}
+  - name: json
+    match: {{ path: "/v1/{{*rest}}" }}
+    timeouts: {{ grpc: 300ms }}
+    filters: [{{ grpc_json: {{ descriptors: "{shop}" }} }}]
+    handler: {{ upstream: silent }}
+  - name: open
+    match: {{ path: "/open.Service/Get" }}
+    handler: {{ upstream: silent }}
+"#
+    ));
+    for (path, timeout) in [
+        ("/filter.Service/Get", "grpc-timeout: 300m\r\n"),
+        ("/bounded.Service/Get", ""),
+        ("/bounded.Service/Get", "grpc-timeout: 1H\r\n"),
+        ("/bounded.Service/Get", "grpc-timeout: 200m\r\n"),
+    ] {
+        let response = call(&mut server.connect("web"), path, timeout);
+        assert_eq!(status(&response), (200, GRPC, Some("4")), "{path} {timeout}");
+    }
+    let response = server.exchange("web", "GET /v1/orders/7 HTTP/1.1\r\nhost: a\r\n\r\n");
+    assert_eq!(response.status, 504, "{response:?}");
+    // The only connection is taken.
+    let mut first = server.connect("web");
+    first.send(
+        "POST /open.Service/Get HTTP/1.1\r\nhost: a\r\ncontent-type: application/grpc\r\n\
+                content-length: 0\r\n\r\n",
+    );
+    server.wait_for_metric("tidegate_upstream_connections", &[("state", "active")], 1.0);
+    let response = call(&mut server.connect("web"), "/open.Service/Get", "grpc-timeout: 300m\r\n");
+    assert_eq!(status(&response), (200, GRPC, Some("4")));
+    for (route, count) in [("filter", 1.0), ("bounded", 3.0), ("json", 1.0), ("open", 1.0)] {
+        let labels = [("route", route), ("grpc_status", "deadline_exceeded")];
+        server.wait_for_metric("tidegate_grpc_requests_total", &labels, count);
+    }
+}
+
 #[test]
 fn a_response_that_breaks_off_ends_with_a_status() {
     let upstream = Upstream::start_owned(|mut peer| {

@@ -170,6 +170,7 @@ impl RoutePlan {
             body_total: self.timeouts.body_total.map(|span| span.get()),
             write_pause: self.timeouts.write.map(|span| span.get()),
             write_rate: self.timeouts.write_rate.map(|rate| rate.bytes()),
+            call: self.timeouts.grpc.map(|span| span.get()),
         }
     }
 }

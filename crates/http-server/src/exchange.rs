@@ -75,6 +75,7 @@ impl Exchange {
             info.metrics.in_flight.add(1);
             request.informer = Some(informer.clone());
             request.route = Some(info.clone());
+            GrpcCall::bound(request);
         }
         // Even a request without a route has its body put in place: its rest must be known.
         let attached = attach(request, &self.bounds);

@@ -22,7 +22,7 @@ pub struct GrpcCall {
     /// The content type of the request, which is that of the response.
     content_type: Box<[u8]>,
     /// When its time is over, in microseconds on the worker's clock.
-    deadline_us: Option<u64>,
+    deadline_us: Cell<Option<u64>>,
     status: Cell<Option<Code>>,
     /// What ended the response after its head.
     fault: RefCell<Option<Fault>>,
@@ -47,26 +47,34 @@ impl GrpcCall {
     pub fn begin(request: &mut Request, form: Option<Form>) -> Result<(), Fault> {
         let content_type = request.headers.get(Known::ContentType).unwrap_or_default();
         let timeout = request.headers.get(grpc::TIMEOUT).map(grpc::parse_timeout);
-        let deadline_us = timeout.flatten().and_then(|span| {
-            let span_us = u64::try_from(span.as_micros()).ok()?;
-            request.began_us.checked_add(span_us)
-        });
         request.notes.grpc = Some(Rc::new(GrpcCall {
             form,
             content_type: content_type.into(),
-            deadline_us,
+            deadline_us: Cell::new(timeout.flatten().and_then(|span| after(request, span))),
             status: Cell::new(None),
             fault: RefCell::new(None),
         }));
+        GrpcCall::bound(request);
         match timeout {
             Some(None) => Err(Fault::new(FaultKind::GrpcMalformed, "a malformed grpc-timeout")),
             _ => Ok(()),
         }
     }
 
+    /// Bounds the time of a call by that of its route, if both are known.
+    #[inline]
+    pub fn bound(request: &Request) {
+        if let (Some(call), Some(route)) = (&request.notes.grpc, &request.route)
+            && let Some(latest_us) = route.bounds.call.and_then(|span| after(request, span))
+        {
+            let deadline_us = call.deadline_us.get().unwrap_or(u64::MAX);
+            call.deadline_us.set(Some(deadline_us.min(latest_us)));
+        }
+    }
+
     /// The time until its deadline; `None` without one.
     pub fn remaining(&self) -> Option<Duration> {
-        let deadline_us = self.deadline_us?;
+        let deadline_us = self.deadline_us.get()?;
         Some(Duration::from_micros(deadline_us.saturating_sub(clock::now_us())))
     }
 
@@ -130,6 +138,11 @@ impl GrpcCall {
             }
         }
     }
+}
+
+/// When so much time has passed since the request began.
+fn after(request: &Request, span: Duration) -> Option<u64> {
+    request.began_us.checked_add(u64::try_from(span.as_micros()).ok()?)
 }
 
 /// The code of a fault: the mapping of gRPC for its HTTP status, unless gRPC has a code of its own

@@ -46,6 +46,8 @@ pub struct RouteBounds {
     pub body_total: Option<Duration>,
     pub write_pause: Option<Duration>,
     pub write_rate: Option<u64>,
+    /// Longest time of a gRPC call.
+    pub call: Option<Duration>,
 }
 
 impl RouteBounds {

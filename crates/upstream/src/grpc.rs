@@ -6,6 +6,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::time::Duration;
 
 use message::{Fault, HandlerResult, Request, Response};
 use settings::{Node, Reader, Schema, SchemaBuilder, Setting};
@@ -61,9 +62,15 @@ pub(crate) fn forward_deadline(request: &mut Request) {
     }
 }
 
+/// The time until the deadline of a call that a filter made. The route observes that of the others.
+pub(crate) fn remaining_of_translated(request: &Request) -> Option<Duration> {
+    let call = request.notes.grpc.as_ref()?;
+    if call.form.is_some() { None } else { call.remaining() }
+}
+
 /// Ends an exchange at the deadline of its call.
 pub(crate) async fn within(
-    span: std::time::Duration,
+    span: Duration,
     exchange: impl Future<Output = HandlerResult>,
 ) -> HandlerResult {
     net::timer::within(span, exchange).await.unwrap_or_else(|| Err(Fault::deadline()))

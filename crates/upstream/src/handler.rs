@@ -82,7 +82,7 @@ impl Handler for UpstreamHandler {
 
     fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, HandlerResult> {
         match &self.local {
-            Some(local) => match request.notes.grpc.as_ref().and_then(|call| call.remaining()) {
+            Some(local) => match grpc::remaining_of_translated(request) {
                 None => MaybeFuture::of(forward(local, request)),
                 Some(span) => MaybeFuture::of(grpc::within(span, forward(local, request))),
             },

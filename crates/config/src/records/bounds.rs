@@ -144,7 +144,7 @@ pub struct ListenerTimeouts {
     pub idle: Option<Duration>,
 }
 
-/// Overrides of the listener's time-outs for this route.
+/// Overrides of the listener's time-outs for this route, and the longest time of its gRPC calls.
 #[derive(Clone, Debug, PartialEq, Setting)]
 pub struct RouteTimeouts {
     /// Longest pause while a request body arrives. Slower ones get 408.
@@ -162,6 +162,10 @@ pub struct RouteTimeouts {
     /// Minimum rate at which a response is taken in bytes per second; `0B` is no minimum.
     #[setting(range = "0B"..="1GiB")]
     pub write_rate: Option<Size>,
+    /// Longest time of a gRPC call: calls with a later deadline, or without one, have this. Longer
+    /// ones get `deadline_exceeded`; without it the client decides.
+    #[setting(range = "1ms"..="7d", example = "30s")]
+    pub grpc: Option<Duration>,
 }
 
 impl Limits {
