@@ -10,6 +10,7 @@ mod filter;
 mod request;
 mod response;
 mod template;
+mod translating;
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -28,8 +29,9 @@ pub(crate) const KIND: FilterKind =
 /// Translates HTTP with JSON to gRPC, by the `google.api.http` options of the methods.
 ///
 /// The content of a request is one JSON value, or a line of JSON for each message of a stream;
-/// responses likewise. A failed call gets the HTTP status of its code and a `google.rpc.Status` as
-/// JSON. gRPC requests pass unchanged; a request that no rule matches gets 404 or 405.
+/// responses likewise. A `google.api.HttpBody` is any content with its type. A failed call gets the
+/// HTTP status of its code and a `google.rpc.Status` as JSON. gRPC requests pass unchanged; a
+/// request that no rule matches gets 404 or 405.
 #[derive(Clone, Debug, PartialEq, Setting)]
 struct GrpcJson {
     /// The services as a descriptor file:

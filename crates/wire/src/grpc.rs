@@ -16,6 +16,10 @@ pub use messages::{
 
 /// The header with the time a client allows for a call.
 pub const TIMEOUT: &str = "grpc-timeout";
+/// The header with the compression of messages.
+pub const ENCODING: &str = "grpc-encoding";
+/// The header with the compressions that a peer decodes.
+pub const ACCEPT_ENCODING: &str = "grpc-accept-encoding";
 /// The trailer with the status of a call.
 pub const STATUS: &str = "grpc-status";
 /// The trailer with the text of a status.

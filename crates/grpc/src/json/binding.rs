@@ -1,5 +1,7 @@
 //! Bindings of HTTP requests to methods: the rules of `google.api.http`.
 
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use prost_reflect::prost::Message;
 use prost_reflect::{
     DescriptorPool, DeserializeOptions, DynamicMessage, FieldDescriptor, MethodDescriptor, Value,
@@ -12,6 +14,8 @@ use message::Request;
 
 /// The extension of method options with the rule.
 const HTTP_RULE: &str = "google.api.http";
+/// The message that is any content with its media type.
+const HTTP_BODY: &str = "google.api.HttpBody";
 
 /// One way to call a method.
 #[derive(Debug)]
@@ -22,6 +26,10 @@ pub(super) struct Binding {
     /// The fields of the template's variables.
     captured: Vec<FieldPath>,
     body: BodyField,
+    /// The content of a request is a `google.api.HttpBody`.
+    pub(super) takes_any_content: bool,
+    /// The same of a response.
+    pub(super) gives_any_content: bool,
     /// The field that is all of the response.
     pub(super) response_field: Option<FieldDescriptor>,
     pub(super) method: MethodDescriptor,
@@ -152,7 +160,27 @@ impl Binding {
             ),
         };
         let path = call_path(method);
-        Ok(Binding { verb, template, captured, body, response_field, method: method.clone(), path })
+        let takes_any_content = match &body {
+            BodyField::None => false,
+            BodyField::All => input.full_name() == HTTP_BODY,
+            BodyField::Field(field) => field.last().is_some_and(is_http_body),
+        };
+        let gives_any_content = match &response_field {
+            None => method.output().full_name() == HTTP_BODY,
+            Some(field) => is_http_body(field),
+        };
+        let method = method.clone();
+        Ok(Binding {
+            verb,
+            template,
+            captured,
+            body,
+            takes_any_content,
+            gives_any_content,
+            response_field,
+            method,
+            path,
+        })
     }
 
     /// The binding of a method without a rule: its name is the path, the content its message.
@@ -163,6 +191,8 @@ impl Binding {
             template: Template::parse(&path)?,
             captured: Vec::new(),
             body: BodyField::All,
+            takes_any_content: method.input().full_name() == HTTP_BODY,
+            gives_any_content: method.output().full_name() == HTTP_BODY,
             response_field: None,
             method: method.clone(),
             path,
@@ -188,11 +218,13 @@ impl Binding {
     pub(super) fn encode(
         &self,
         content: &[u8],
+        media_type: &str,
         captures: &[String],
         query: Option<&[u8]>,
         lenient: Leniency,
     ) -> Result<Vec<u8>, String> {
         let content = match content.trim_ascii() {
+            _ if self.takes_any_content => Some(http_body(content, media_type)),
             [] => None,
             content => {
                 Some(serde_json::from_slice(content).map_err(|error| format!("no JSON: {error}"))?)
@@ -257,6 +289,19 @@ impl Binding {
         }
         Ok(())
     }
+}
+
+/// A `google.api.HttpBody` as JSON.
+fn http_body(content: &[u8], media_type: &str) -> Json {
+    let text = |text: &str| Json::String(text.to_owned());
+    let data = Json::String(STANDARD.encode(content));
+    let fields = [("contentType", text(media_type)), ("data", data)];
+    Json::Object(fields.map(|(name, value)| (name.to_owned(), value)).into_iter().collect())
+}
+
+fn is_http_body(field: &FieldDescriptor) -> bool {
+    let kind = field.kind();
+    !field.is_list() && kind.as_message().is_some_and(|kind| kind.full_name() == HTTP_BODY)
 }
 
 fn utf8(text: &[u8]) -> Result<&str, String> {

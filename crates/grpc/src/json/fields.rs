@@ -35,8 +35,12 @@ impl FieldPath {
         Ok(FieldPath(path))
     }
 
+    pub(super) fn last(&self) -> Option<&FieldDescriptor> {
+        self.0.last()
+    }
+
     pub(super) fn is_list(&self) -> bool {
-        self.0.last().is_some_and(FieldDescriptor::is_list)
+        self.last().is_some_and(FieldDescriptor::is_list)
     }
 
     /// True if one is the other or within it.

@@ -2,17 +2,22 @@
 
 use std::sync::Arc;
 
+use coding::Coding;
 use message::{Body, Fault, FaultKind, GrpcCall, Request, Response};
 use plugin::{Filter, MaybeFuture, Step};
 use wire::grpc::{self, Code, Form};
 use wire::{Known, Method};
 
 use super::request::{Call, LinesBody, Refusal};
-use super::response::{JsonLines, Messages};
+use super::response::{Lines, Messages};
 use super::{KIND, Translation};
 
 /// What a stream of messages is called in HTTP.
 const LINES: &str = "application/x-ndjson";
+/// The content coding of a request that can be read.
+const IDENTITY: &[u8] = b"identity";
+/// The compression of messages that servers may use.
+const MESSAGE_CODING: &str = "gzip";
 
 pub(super) struct GrpcJsonFilter {
     translation: Arc<Translation>,
@@ -42,17 +47,18 @@ impl GrpcJsonFilter {
     }
 
     /// Reads the content and makes the request a call with one message.
-    async fn unary(&self, request: &mut Request, call: Call) -> Step {
+    async fn unary(&self, request: &mut Request, call: Arc<Call>) -> Step {
         let content = match request.collect_body(self.translation.message_max as u64).await {
             Ok(content) => content,
             Err(fault) => return Step::Fail(fault),
         };
-        match call.message(&content) {
+        let mut translating = call.begin_message(content);
+        match std::future::poll_fn(|cx| translating.poll(cx)).await {
             Ok(message) => begin(request, call.path(), Body::from(message)),
             Err(Refusal::Malformed(why)) => {
                 Step::Respond(self.translation.errors.rejection(400, Code::InvalidArgument, &why))
             }
-            Err(Refusal::TooLarge) => Step::Fail(Fault::body_too_large()),
+            Err(refusal) => Step::Fail(refusal.into()),
         }
     }
 }
@@ -66,6 +72,8 @@ fn begin(request: &mut Request, path: &str, body: Body) -> Step {
     for name in [Known::ContentLength, Known::Accept, Known::AcceptEncoding] {
         request.headers.remove(name);
     }
+    request.headers.remove(grpc::ENCODING);
+    request.headers.set(grpc::ACCEPT_ENCODING, MESSAGE_CODING);
     request.headers.set(Known::ContentType, Form::Grpc.media_type());
     request.headers.set(Known::Te, "trailers");
     request.body = body;
@@ -88,10 +96,19 @@ impl Filter for GrpcJsonFilter {
             Ok(found) => found,
             Err(fault) => return Step::Fail(fault).into(),
         };
+        let coding = request.headers.get(Known::ContentEncoding).unwrap_or(IDENTITY);
+        if !coding.eq_ignore_ascii_case(IDENTITY) {
+            let why = "compressed requests are not translated";
+            let fault = Fault::new(FaultKind::UnsupportedContent, why);
+            return Step::Fail(fault.with_field(Known::AcceptEncoding, "identity")).into();
+        }
         // The response knows its binding by this.
         request.marks.set(self, at as u64);
         let query = request.target.query().map(<[u8]>::to_vec);
-        let call = Call { translation: self.translation.clone(), at, captures, query };
+        let media_type = request.headers.get(Known::ContentType).unwrap_or_default();
+        let media_type = String::from_utf8_lossy(media_type).into_owned();
+        let translation = self.translation.clone();
+        let call = Arc::new(Call { translation, at, captures, query, media_type });
         if self.translation.bindings[at].method.is_client_streaming() {
             let inner = std::mem::take(&mut request.body);
             let lines = Body::stream(LinesBody::new(inner, call));
@@ -127,18 +144,27 @@ impl Filter for GrpcJsonFilter {
             return Step::Respond(self.translation.errors.response(code, &response.headers)).into();
         }
         let body = grpc_call.guard(std::mem::take(&mut response.body));
-        for name in ["grpc-encoding", "grpc-accept-encoding", "content-length", "trailer"] {
+        let coding = response.headers.get(grpc::ENCODING);
+        let coding = coding.filter(|name| *name == MESSAGE_CODING.as_bytes());
+        let coding = coding.map(|_| Coding::Gzip);
+        for name in [grpc::ENCODING, grpc::ACCEPT_ENCODING, "content-length", "trailer"] {
             response.headers.remove(name);
         }
-        let messages = Messages::new(body, self.translation.clone(), at);
-        if self.translation.bindings[at].method.is_server_streaming() {
+        let messages = Messages::new(body, coding, self.translation.clone(), at);
+        let binding = &self.translation.bindings[at];
+        let is_stream = binding.method.is_server_streaming();
+        if is_stream && !binding.gives_any_content {
             response.headers.set(Known::ContentType, LINES);
-            response.body = Body::stream(JsonLines::new(messages));
+            response.body = Body::stream(Lines::new(messages));
             return Step::Continue.into();
         }
         response.headers.set(Known::ContentType, "application/json");
         MaybeFuture::of(async move {
-            match messages.only(response).await {
+            let done = match is_stream {
+                true => messages.pieces(response).await,
+                false => messages.only(response).await,
+            };
+            match done {
                 Ok(()) => Step::Continue,
                 Err(fault) => Step::Fail(fault),
             }

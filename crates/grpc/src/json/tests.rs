@@ -14,6 +14,8 @@ use wire::{Known, Method};
 
 use super::*;
 
+mod contents;
+
 const SHOP: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/grpc/shop.pb");
 
 fn plan(node: &Node) -> Result<Arc<dyn FilterPlan>, String> {
@@ -288,7 +290,7 @@ fn responses_become_json() {
         (&b""[..], "no message"),
         (&two, "more than one message"),
         (&order[..order.len() - 1], "incomplete"),
-        (b"\x01\0\0\0\x01x", "compressed"),
+        (b"\x01\0\0\0\x01x", "compression"),
         (b"\0\xff\0\0\0", "too large"),
         (b"\0\0\0\0\x01\x08", "not of the type"),
     ] {
@@ -381,5 +383,5 @@ fn errors_in_the_configuration_are_found() {
         let out = plan(&settings).err().expect("an error");
         assert!(out.contains(why), "{out}\nwanted {why}");
     }
-    assert_eq!(plan(&node!({ "descriptors": SHOP })).unwrap().describe(), "8 paths");
+    assert_eq!(plan(&node!({ "descriptors": SHOP })).unwrap().describe(), "12 paths");
 }

@@ -110,15 +110,34 @@ mod tests {
 
     #[test]
     fn responses_without_a_status_have_one() {
-        for (status, code) in [
-            (200, Code::Unknown),
+        // All of http-grpc-status-mapping.md; what it does not list is unknown.
+        let listed = [
             (400, Code::Internal),
+            (401, Code::Unauthenticated),
+            (403, Code::PermissionDenied),
             (404, Code::Unimplemented),
-            (413, Code::Unknown),
             (429, Code::Unavailable),
+            (502, Code::Unavailable),
             (503, Code::Unavailable),
-        ] {
+            (504, Code::Unavailable),
+        ];
+        for status in 100..=599 {
+            let found = listed.iter().find(|(listed, _)| *listed == status);
+            let code = found.map_or(Code::Unknown, |(_, code)| *code);
             assert_eq!(Code::of_http(status), code, "{status}");
         }
+    }
+
+    #[test]
+    fn codes_have_the_status_of_google_rpc_code() {
+        // All of google/rpc/code.proto, in the order of the numbers.
+        let statuses = [
+            200, 499, 500, 400, 504, 404, 409, 403, 429, 400, 409, 400, 501, 500, 503, 500, 401,
+        ];
+        assert!(Code::ALL.iter().map(|code| code.http_status()).eq(statuses));
+        let server_errors = Code::ALL.iter().filter(|code| code.is_server_error());
+        let slugs: Vec<_> = server_errors.map(|code| code.slug()).collect();
+        let expected = ["unknown", "deadline_exceeded", "internal", "unavailable", "data_loss"];
+        assert_eq!(slugs, expected);
     }
 }
