@@ -90,8 +90,8 @@ pub enum Traffic {
     Http2 {
         authority: String,
         path: String,
-        /// The content of a gRPC call, prefix included; without it the request is a GET.
-        call: Option<Bytes>,
+        /// The gRPC call; without it the request is a GET.
+        call: Option<Call>,
         /// Requests outstanding on a connection.
         streams: u32,
         expect: Expect,
@@ -108,6 +108,15 @@ pub enum Traffic {
         greeting: Vec<u8>,
         text: Vec<u8>,
     },
+}
+
+/// A gRPC call with one message.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// The message with its prefix.
+    pub content: Bytes,
+    /// The stream stays open on both sides: its response has arrived when its message has.
+    pub holds: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -117,6 +117,22 @@ fn http2_is_measured() {
 }
 
 #[test]
+fn open_calls_have_a_size() {
+    let gateways = ["nginx", "haproxy", "caddy"];
+    let Ok(schedule) = plan(with(&["connections"], &gateways)) else {
+        eprintln!("skipped: no gateway of gRPC is installed");
+        return;
+    };
+    drop(schedule);
+    let data = run(with(&["connections"], &gateways));
+    for record in data.of_scenario("connections-grpc") {
+        assert_eq!(record.errors, 0, "{record:?} {:?}", data.notes);
+        assert!(record.rss_bytes_per_connection.is_some(), "{record:?}");
+    }
+    assert!(data.of_scenario("connections-grpc").count() > 0, "{:?}", data.notes);
+}
+
+#[test]
 fn idle_connections_have_a_size() {
     let pin = std::thread::available_parallelism().is_ok_and(|cores| cores.get() > 1);
     let data = run(Options { pin, ..with(&["connections"], &["floor"]) });

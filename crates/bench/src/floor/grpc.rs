@@ -1,8 +1,8 @@
 //! The backend of gRPC gateways: responds to every call with the same message and status 0.
 //!
-//! Part of the load. Promises a response once the call has arrived as a whole, if only a head, with
-//! trailers; takes as many streams of a connection as clients use. Never looks at a message, and
-//! drops a client that sends more than it reads.
+//! Part of the load. Promises a message once the first content of a call has arrived (or its head,
+//! if that is all), and trailers at its end; takes as many streams of a connection as clients use.
+//! Never looks at a message, and drops a client that sends more than it reads.
 
 use super::backend::body;
 use crate::epoll::{Epoll, Event as Ready};
@@ -15,10 +15,13 @@ use wire::grpc;
 use wire::h2::{Config, Connection, Event, Field, StreamKey};
 
 const READ_BYTES: usize = 64 * 1024;
+const STATUS: Field<'_> = Field { known: None, name: grpc::STATUS.as_bytes(), value: b"0" };
 
 struct Client {
     stream: TcpStream,
     connection: Connection<Bytes>,
+    /// The calls that have their message and no end yet.
+    held: Vec<StreamKey>,
 }
 
 /// The content of a call or its response: one message of that many bytes, with its prefix.
@@ -71,7 +74,8 @@ fn accept(
             clients.resize_with(slot + 1, || None);
         }
         let config = Config { max_streams: STREAMS_MAX, ..Config::default() };
-        clients[slot] = Some(Client { stream, connection: Connection::server(config) });
+        let (connection, held) = (Connection::server(config), Vec::new());
+        clients[slot] = Some(Client { stream, connection, held });
     }
 }
 
@@ -91,11 +95,12 @@ impl Client {
                 match event {
                     Event::Data { stream, data, ends } => {
                         self.connection.release(stream, data.len());
-                        if ends {
-                            self.respond(stream, response);
-                        }
+                        self.respond(stream, response, ends);
                     }
-                    Event::Request { stream, ends: true, .. } => self.respond(stream, response),
+                    Event::Request { stream, ends: true, .. } => {
+                        self.respond(stream, response, true);
+                    }
+                    Event::Reset { stream, .. } => self.held.retain(|held| *held != stream),
                     _ => {}
                 }
             }
@@ -106,21 +111,36 @@ impl Client {
         }
     }
 
-    /// A stream that its client has reset gets nothing.
-    fn respond(&mut self, stream: StreamKey, response: &Bytes) {
+    /// Sends the message, unless it was sent, and trailers at the end of the call. A stream that
+    /// its client has reset gets nothing.
+    fn respond(&mut self, stream: StreamKey, response: &Bytes, ends: bool) {
         let connection = &mut self.connection;
-        let _ = connection
-            .respond(stream, 200, [GRPC_TYPE], false)
-            .and_then(|()| connection.send_data(stream, response.clone(), false));
+        match self.held.iter().position(|held| *held == stream) {
+            Some(at) if ends => {
+                self.held.swap_remove(at);
+                // One that waits for its window gets them when it has been sent.
+                let _ = connection.send_trailers(stream, [STATUS]);
+            }
+            Some(_) => {}
+            None => {
+                let _ = connection
+                    .respond(stream, 200, [GRPC_TYPE], false)
+                    .and_then(|()| connection.send_data(stream, response.clone(), false));
+                if !ends {
+                    self.held.push(stream);
+                }
+            }
+        }
     }
 
-    /// Sends what the windows allow, and the trailers of the responses whose message is sent.
+    /// Sends what the windows allow, and the trailers of ended calls whose message is sent.
     fn send(&mut self) -> io::Result<()> {
-        let status = Field { known: None, name: grpc::STATUS.as_bytes(), value: b"0" };
         let mut out = Unsent::default();
         self.connection.write(&mut out, usize::MAX);
         while let Some(stream) = self.connection.take_drained() {
-            let _ = self.connection.send_trailers(stream, [status]);
+            if !self.held.contains(&stream) {
+                let _ = self.connection.send_trailers(stream, [STATUS]);
+            }
         }
         self.connection.write(&mut out, usize::MAX);
         self.stream.write_all(out.rest())

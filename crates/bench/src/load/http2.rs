@@ -9,7 +9,7 @@ use wire::Method;
 use wire::h2::{Config, Connection, Event, Field, Output, RequestLine, StreamKey, Unavailable};
 
 use super::http::{self, FeedResult, has_fields};
-use super::{BODY_COMPARED_ONE_IN, Kind};
+use super::{BODY_COMPARED_ONE_IN, Call, Kind};
 
 const WINDOW: u32 = 1 << 30;
 /// The fields of a gRPC call (PROTOCOL-HTTP2.md).
@@ -26,7 +26,7 @@ pub(super) struct Rules {
     pub(super) authority: Vec<u8>,
     pub(super) path: Vec<u8>,
     /// As in [`super::Traffic::Http2`].
-    pub(super) call: Option<Bytes>,
+    pub(super) call: Option<Call>,
     /// The trailers of a correct response.
     pub(super) trailers: Vec<(String, String)>,
     /// Requests outstanding on a connection, if the server allows so many.
@@ -131,9 +131,9 @@ impl Streams {
             let fields = fields.iter().copied();
             match self.connection.request(line, fields, rules.call.is_none()) {
                 Ok(key) => {
-                    if let Some(content) = &rules.call {
+                    if let Some(Call { content, holds }) = &rules.call {
                         // Fails only on a stream that has ended, and this one has just begun.
-                        let _ = self.connection.send_data(key, content.clone(), true);
+                        let _ = self.connection.send_data(key, content.clone(), !holds);
                     }
                     let compared = rules.verify || self.asked.is_multiple_of(BODY_COMPARED_ONE_IN);
                     self.asked = self.asked.wrapping_add(1);
@@ -229,6 +229,12 @@ impl Streams {
                     awaited.wrong = Some(Kind::Body);
                 }
                 awaited.body_bytes += data.len() as u64;
+                let holds = rules.call.as_ref().is_some_and(|call| call.holds);
+                if holds && !ends && rules.http.length == Some(awaited.body_bytes) {
+                    let finished = Finished { since_ns: awaited.since_ns, wrong: awaited.wrong };
+                    self.finished.push(finished);
+                    return self.end(stream, None);
+                }
                 self.finish_if(rules, stream, ends);
             }
             Event::Trailers { stream } => {

@@ -25,7 +25,8 @@ impl Execution<'_> {
             return;
         };
         let options = &self.schedule.options;
-        let (target, plan) = (fixture.target(server.running.address), LoadPlan::default());
+        let target = fixture.idle_target(server.running.address);
+        let plan = LoadPlan::default();
         self.say(&format!("{} · {name} · opening {count}", step.case.name));
         let deadline = self.context.deadline;
         // Its connections are open until the load is over.

@@ -8,6 +8,16 @@ const fn case(name: &'static str, about: &'static str, protocol: Protocol) -> Ca
     Case { name, about, replays: None, serve: Serve::Hello, protocol, kind: Kind::Idle }
 }
 
+/// An open call on each connection: less that of `connections-h2` it is the memory of a stream.
+const CALLS: Case = Case {
+    serve: Serve::Grpc { message_bytes: 128 },
+    ..case(
+        "connections-grpc",
+        "gRPC calls through a gateway by 100 connections along with those that have an open call.",
+        Protocol::Http2 { streams: 1 },
+    )
+};
+
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "connections",
     about: "memory of idle connections, and latency with them",
@@ -23,6 +33,7 @@ pub(super) const SCENARIO: Scenario = Scenario {
             "The same over HTTP/2, without TLS, one stream at a time.",
             Protocol::Http2 { streams: 1 },
         ),
+        CALLS,
     ],
     by_default: false,
 };

@@ -4,13 +4,13 @@ use super::probe::{WAIT, probe, probe_pings, request_with};
 use super::{Case, Serve, cache, certificate, compressed, websocket};
 use crate::floor::{self, Behaviour, Content, Floor};
 use crate::load::{
-    Address, Command, Expect, Handshakes, SERVER_NAME, Target, Tls, Traffic, check, greeting, pings,
+    Address, Call, Command, Expect, Handshakes, SERVER_NAME, Target, Tls, Traffic, check, greeting,
+    pings,
 };
 use crate::peers::{
     App, Backend, CALL_PATH, CacheRequest, DOCUMENT_PATH, Finder, HELLO_BODY, HELLO_PATH, ITEM,
     ITEM_PATH, KEY, KEY_FIELD, Protocol, ROUTED_PATH, Role, RunContext,
 };
-use bytes::Bytes;
 use std::fs;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -146,7 +146,8 @@ impl Fixture {
                     trailers: vec![("grpc-status".to_owned(), "0".to_owned())],
                     ..Expect::default()
                 };
-                self.streams(address, CALL_PATH, Some(content), expect)
+                let call = Call { content, holds: false };
+                self.streams(address, CALL_PATH, Some(call), expect)
             }
             CaseRequest::Ping { command, pipeline } => {
                 Traffic::Resp { command: *command, pipeline: *pipeline }
@@ -158,12 +159,21 @@ impl Fixture {
         Target { address: Address::Tcp(address), tls: self.tls.clone(), traffic }
     }
 
+    /// The same for connections that then idle. A gRPC call of them stays open.
+    pub(crate) fn idle_target(&self, address: SocketAddr) -> Target {
+        let mut target = self.target(address);
+        if let Traffic::Http2 { call: Some(call), .. } = &mut target.traffic {
+            call.holds = true;
+        }
+        target
+    }
+
     /// The traffic of a case over HTTP/2.
     fn streams(
         &self,
         address: SocketAddr,
         path: &str,
-        call: Option<Bytes>,
+        call: Option<Call>,
         expect: Expect,
     ) -> Traffic {
         let streams = match self.protocol {

@@ -2,7 +2,8 @@
 
 use super::{consistent, plan, pong};
 use crate::load::{
-    Address, Expect, LoadOutcome, LoadPlan, Mode, Target, Traffic, Unsent, check, run,
+    Address, BlockingClient, Call, Expect, LoadOutcome, LoadPlan, Mode, Target, Traffic, Unsent,
+    check, run,
 };
 use bytes::Bytes;
 use std::io::{Read, Write};
@@ -114,6 +115,31 @@ fn wrong_responses_are_errors() {
     assert_eq!(why, "does not answer rightly: wrong body");
 }
 
+/// Responds to a message with another, and never ends the stream.
+fn held_server() -> Address {
+    accepting(|connection, event| {
+        let Event::Data { stream, ends: false, .. } = event else { return Some(()) };
+        connection.respond(stream, 200, [], false).ok()?;
+        connection.send_data(stream, Bytes::from_static(CALL), false).ok()
+    })
+}
+
+#[test]
+fn a_held_call_has_its_message_and_no_end() {
+    let held = |body: &[u8]| {
+        let length = Some(body.len() as u64);
+        let expect = Expect { status: 200, length, body: Some(body.into()), ..Expect::default() };
+        let mut target = target(&held_server(), expect);
+        let Traffic::Http2 { call, .. } = &mut target.traffic else { unreachable!() };
+        *call = Some(Call { content: Bytes::from_static(CALL), holds: true });
+        let plan = plan();
+        let mut client = BlockingClient::new(&target, &plan).unwrap();
+        client.grow(3, Instant::now() + WAIT).map_err(|why| why.to_string())
+    };
+    assert_eq!(held(CALL), Ok(()));
+    assert_eq!(held(&[1; CALL.len()]), Err("wrong body".to_owned()));
+}
+
 /// Its response has an empty message and this status, in trailers unless it is only a status.
 fn grpc_server(status: &'static [u8], only_status: bool) -> Address {
     accepting(move |connection, event| {
@@ -136,7 +162,7 @@ fn calls_are_right_with_the_expected_trailers_only() {
         let expect = Expect { status: 200, trailers, ..Expect::default() };
         let mut target = target(&address, expect);
         let Traffic::Http2 { call, .. } = &mut target.traffic else { unreachable!() };
-        *call = Some(Bytes::from_static(CALL));
+        *call = Some(Call { content: Bytes::from_static(CALL), holds: false });
         consistent(run(&target, &plan()).unwrap())
     };
     let right = called(grpc_server(b"0", false));

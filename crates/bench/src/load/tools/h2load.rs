@@ -20,7 +20,7 @@ pub(super) fn run(
         return Err(io::ErrorKind::Unsupported.into());
     };
     let mut content = tempfile::NamedTempFile::new()?;
-    content.write_all(call.as_deref().unwrap_or_default())?;
+    content.write_all(call.as_ref().map(|call| &call.content[..]).unwrap_or_default())?;
     let load = |time: Duration| {
         let threads = plan.threads.clamp(1, plan.connections.max(1));
         let mut command = Command::new(program);
