@@ -321,6 +321,7 @@ mod tests {
             name: "ann".into(),
             groups: vec!["gold".into(), "eu".into()],
             labels: vec![("team".into(), "shop".into())],
+            limits: None,
         }));
         let claim = |name: &str, value: &str| (Box::from(name), Box::from(value));
         request.claims = Some([claim("sub", "a-17"), claim("r", "x"), claim("r", "y")].into());
