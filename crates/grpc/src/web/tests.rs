@@ -123,6 +123,13 @@ fn a_status_in_the_headers_moves_to_the_body() {
     assert!(!response.headers.contains("grpc-status"));
     let expected = with_trailers("grpc-status:12\r\ngrpc-message:Not Found\r\n");
     assert_eq!(collected(&mut response.body), &expected[MESSAGE.len()..]);
+    // Of a server, with details.
+    let mut only = Response::with_body(200, "application/grpc", Body::Empty);
+    only.headers.append("grpc-status", "5");
+    only.headers.append("grpc-status-details-bin", "CAU");
+    GrpcWebFilter.on_generated(&request, &mut only);
+    let expected = with_trailers("grpc-status:5\r\ngrpc-status-details-bin:CAU\r\n");
+    assert_eq!(collected(&mut only.body), &expected[MESSAGE.len()..]);
     // The response of a server that is not gRPC is left alone.
     let mut page = Response::text(502, "no gRPC");
     GrpcWebFilter.on_generated(&request, &mut page);
