@@ -3,6 +3,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
+use coding::{Coding, Decode, Decoder};
 use message::{Body, Fault, FaultKind, Request};
 use plugin::{Condition, Filter, FilterKind, FilterPlan, MaybeFuture, Stage, Step, WorkerContext};
 use settings::{Node, OneOrMany, Reader, Setting, Size};
@@ -10,7 +11,7 @@ use telemetry::log::Level;
 use telemetry::{CachePadded, Counter};
 
 use crate::body::peek;
-use crate::inputs::{PARAMETERS_MAX, body_kind, inspect_body, inspect_head};
+use crate::inputs::{PARAMETERS_MAX, body_coding, body_kind, inspect_body, inspect_head};
 use crate::rules::{CATEGORIES, RULES};
 use crate::score::{Exclusion, Scanner, WafVerdict};
 
@@ -31,8 +32,9 @@ struct Waf {
     /// The score at which a request is rejected. A clear attack scores 5.
     #[setting(default = 5, range = 1..=100)]
     threshold: u32,
-    /// Inspects this much of bodies that are forms, JSON, XML or text; `0B` inspects none. The rest
-    /// of a body passes.
+    /// Inspects this much of bodies that are forms, also in parts, JSON, XML or text; `0B` inspects
+    /// none. The rest of a body passes. Bodies in gzip, br or zstd are decoded for it; in another
+    /// coding, or damaged, they are rejected.
     #[setting(default = "64KiB", range = "0B"..="1MiB")]
     body: Size,
     /// Built-in rules that do not count, everywhere or for single parameters.
@@ -204,18 +206,44 @@ impl WafFilter {
         Step::Fail(Fault::new(FaultKind::Forbidden, detail).with_status(status))
     }
 
+    /// Rejects a body that an application might decode and this filter cannot.
+    fn unreadable(&self, request: &Request) -> Step {
+        self.reject("protocol", 403, self.plan.settings.threshold, "content-coding", request)
+    }
+
     async fn inspect_body(&self, verdict: WafVerdict, request: &mut Request) -> Step {
         let Some(kind) = body_kind(request) else { return Step::Continue };
+        let Ok(coding) = body_coding(request) else { return self.unreadable(request) };
         // At most 1 MiB.
         let max = self.plan.settings.body.bytes() as usize;
         let (content, body) = peek(std::mem::take(&mut request.body), max).await;
         request.body = body;
+        let content = match coding {
+            None => Some(content),
+            Some(coding) if max <= ON_WORKER_BYTES => decoded(coding, &content, max),
+            Some(coding) => {
+                net::blocking(move || decoded(coding, &content, max)).await.unwrap_or_default()
+            }
+        };
+        let Some(content) = content else { return self.unreadable(request) };
         let mut scanner = self.scanner(request);
         scanner.verdict = verdict;
-        inspect_body(kind, &content, &mut scanner);
+        inspect_body(&kind, &content, &mut scanner);
         let verdict = std::mem::take(&mut scanner.verdict);
         self.decide(&verdict, request)
     }
+}
+
+/// More than this is decoded on the blocking pool, so that it does not delay the worker.
+const ON_WORKER_BYTES: usize = 64 * 1024;
+
+/// The first bytes of a compressed body, decoded; `None` if they are damaged.
+fn decoded(coding: Coding, content: &[u8], max: usize) -> Option<Vec<u8>> {
+    // Decoding stops at `max` bytes of output, however dense the body is.
+    let allowed = Decode { output_bytes: u64::MAX, ratio: u64::MAX };
+    let mut out = Vec::new();
+    Decoder::new(coding, allowed).ok()?.decode_some(content, &mut out, max).ok()?;
+    Some(out)
 }
 
 /// True if the query has more parameters than are inspected.

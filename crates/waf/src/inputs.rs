@@ -1,5 +1,7 @@
 //! The inputs of a request: parameters, cookies, the path, headers and texts of the body.
 
+use coding::Coding;
+use memchr::memmem;
 use message::Request;
 use wire::Known;
 
@@ -13,22 +15,40 @@ pub(crate) const PARAMETERS_MAX: usize = 512;
 const HEADERS: [Known; 3] = [Known::Referer, Known::XForwardedFor, Known::Origin];
 
 /// How a body is inspected.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) enum BodyKind {
     Form,
+    /// A form in parts, with the delimiter between them.
+    Multipart(Vec<u8>),
     Json,
     Text,
 }
 
-/// The kind of a body that is inspected: not a compressed one, nor one of another media type.
+/// The content coding of a body, if it has one; an error for one that cannot be decoded here.
+pub(crate) fn body_coding(request: &Request) -> Result<Option<Coding>, ()> {
+    match request.headers.joined(Known::ContentEncoding) {
+        None => Ok(None),
+        Some(value) => match std::str::from_utf8(&value).map(str::trim) {
+            Ok("" | "identity") => Ok(None),
+            Ok(token) => Coding::parse(token).map(Some).ok_or(()),
+            Err(_) => Err(()),
+        },
+    }
+}
+
+/// The kind of a body that is inspected; `None` for another media type.
 pub(crate) fn body_kind(request: &Request) -> Option<BodyKind> {
     let headers = &request.headers;
-    if request.body.is_empty() || headers.contains(Known::ContentEncoding) {
+    if request.body.is_empty() {
         return None;
     }
-    let media_type = headers.get(Known::ContentType)?.to_ascii_lowercase();
-    let media_type = media_type.split(|byte| *byte == b';').next()?.trim_ascii();
-    match media_type {
+    let content_type = headers.get(Known::ContentType)?;
+    let media_type = content_type.split(|byte| *byte == b';').next()?.trim_ascii();
+    match &*media_type.to_ascii_lowercase() {
+        b"multipart/form-data" => Some(match parameter(content_type, b"boundary") {
+            Some(boundary) => BodyKind::Multipart([b"--", boundary].concat()),
+            None => BodyKind::Text,
+        }),
         b"application/x-www-form-urlencoded" => Some(BodyKind::Form),
         b"application/json" => Some(BodyKind::Json),
         b"application/xml" => Some(BodyKind::Text),
@@ -59,9 +79,10 @@ pub(crate) fn inspect_head(request: &Request, scanner: &mut Scanner<'_>) {
     }
 }
 
-pub(crate) fn inspect_body(kind: BodyKind, content: &[u8], scanner: &mut Scanner<'_>) {
+pub(crate) fn inspect_body(kind: &BodyKind, content: &[u8], scanner: &mut Scanner<'_>) {
     match kind {
         BodyKind::Form => inspect_form(content, scanner),
+        BodyKind::Multipart(delimiter) => inspect_multipart(delimiter, content, scanner),
         BodyKind::Json => inspect_json(content, scanner),
         BodyKind::Text => scanner.inspect(Part::Argument, b"", content),
     }
@@ -71,6 +92,73 @@ fn inspect_form(form: &[u8], scanner: &mut Scanner<'_>) {
     for (name, value) in wire::target::query_pairs(form).take(PARAMETERS_MAX) {
         scanner.inspect(Part::Argument, &name, &name);
         scanner.inspect(Part::Argument, &name, &value);
+    }
+}
+
+/// Inspects names, values and names of files; not the content of files.
+fn inspect_multipart(delimiter: &[u8], content: &[u8], scanner: &mut Scanner<'_>) {
+    let mut starts =
+        memmem::find_iter(content, delimiter).map(|at| at + delimiter.len()).peekable();
+    let mut count = 0;
+    while let Some(start) = starts.next() {
+        // A part with more delimiters than parameters is the end: the rest is one value.
+        let is_last = count == PARAMETERS_MAX;
+        let end =
+            starts.peek().filter(|_| !is_last).map_or(content.len(), |at| at - delimiter.len());
+        inspect_part(&content[start..end], scanner);
+        if is_last {
+            return;
+        }
+        count += 1;
+    }
+}
+
+/// Inspects a part: header lines, an empty line, and the value.
+fn inspect_part(part: &[u8], scanner: &mut Scanner<'_>) {
+    let mut rest = part.trim_ascii_start();
+    let (mut name, mut is_file) = (Vec::new(), false);
+    while let Some(end) = memchr::memchr(b'\n', rest) {
+        let line = rest[..end].trim_ascii();
+        rest = &rest[end + 1..];
+        if line.is_empty() {
+            break;
+        }
+        let field = line.split(|byte| *byte == b':').next().unwrap_or_default();
+        if !field.eq_ignore_ascii_case(b"content-disposition") {
+            continue;
+        }
+        name = parameter(line, b"name").unwrap_or_default().to_vec();
+        scanner.inspect(Part::Argument, &name, &name);
+        for key in [&b"filename"[..], b"filename*"] {
+            if let Some(file) = parameter(line, key) {
+                is_file = true;
+                scanner.inspect(Part::Argument, &name, file);
+            }
+        }
+    }
+    if !is_file {
+        scanner.inspect(Part::Argument, &name, rest.trim_ascii_end());
+    }
+}
+
+/// A parameter of a header field (RFC 9110 5.6.6), without its quotes.
+fn parameter<'h>(field: &'h [u8], name: &[u8]) -> Option<&'h [u8]> {
+    let mut rest = field;
+    let mut is_quoted = false;
+    loop {
+        let end = rest.iter().position(|byte| {
+            is_quoted ^= *byte == b'"';
+            *byte == b';' && !is_quoted
+        });
+        let piece = rest[..end.unwrap_or(rest.len())].trim_ascii();
+        if let Some(equals) = memchr::memchr(b'=', piece)
+            && piece[..equals].trim_ascii().eq_ignore_ascii_case(name)
+        {
+            let value = piece[equals + 1..].trim_ascii();
+            let value = value.strip_prefix(b"\"").unwrap_or(value);
+            return Some(value.strip_suffix(b"\"").unwrap_or(value));
+        }
+        rest = &rest[end? + 1..];
     }
 }
 

@@ -69,10 +69,61 @@ fn bodies_are_inspected_and_stay_whole() {
         assert_eq!(status, wanted, "{body}");
         assert_eq!(forwarded, if wanted == 200 { body } else { "" });
     }
+    let part = |fields: &str, value: &str| {
+        format!("--b;c\r\nContent-Disposition: form-data; {fields}\r\n\r\n{value}\r\n")
+    };
+    for (parts, wanted) in [
+        (part("name=text", "An ordinary text.") + &part("name=b", "2"), 200),
+        (part("name=text", "x") + &part("name=\"html\"", "<script>x</script>"), 403),
+        (part("name=\"<script>\"", "x"), 403),
+        (part("name=f; filename=\"a;../../../etc/passwd\"", "x"), 403),
+        (part("name=f; filename=page.html", "<script>x</script>"), 200),
+        ("--b;c\nContent-Disposition: form-data; name=a\n\n<script>".to_owned(), 403),
+    ] {
+        let body = parts + "--b;c--\r\n";
+        let (status, _) = posted(&default, "Multipart/Form-Data; boundary=\"b;c\"", &body);
+        assert_eq!(status, wanted, "{body}");
+    }
+    assert_eq!(posted(&default, "multipart/form-data", "<script>").0, 403);
     let short = node!({ "body": "8B" });
     let late = "12345678<script>";
     assert_eq!(posted(&short, "text/plain", late), (200, late.to_owned()));
     assert_eq!(posted(&node!({ "body": "0B" }), "text/plain", "<script>").0, 200);
+}
+
+#[test]
+fn compressed_bodies_are_inspected_and_forwarded_as_they_came() {
+    let sent = |settings: &Node, coding: &str, body: Vec<u8>| {
+        let headers = [("content-type", "text/plain"), ("content-encoding", coding)];
+        let mut request = get("/", &headers);
+        request.body = Body::from(bytes::Bytes::from(body.clone()));
+        let waf = filter(&KIND, settings);
+        match net::worker::block_on_local(waf.on_request(&mut request).resolve()) {
+            Step::Continue => {
+                let forwarded = net::worker::block_on_local(request.body.collect(1 << 24));
+                assert_eq!(forwarded.unwrap(), body);
+                200
+            }
+            Step::Fail(fault) => fault.status,
+            Step::Respond(response) => response.status,
+        }
+    };
+    let default = node!({});
+    for coding in [Coding::Gzip, Coding::Br, Coding::Zstd] {
+        let name = coding.token();
+        let packed = |text: &str| coding::encode_all(coding, 3, text.as_bytes()).unwrap();
+        assert_eq!(sent(&default, name, packed("an ordinary text")), 200, "{name}");
+        assert_eq!(sent(&default, name, packed("a <script> here")), 403, "{name}");
+        // Only the beginning is decoded, whatever it would become.
+        let bomb = "x".repeat(8 << 20) + "<script>";
+        assert_eq!(sent(&node!({ "body": "1MiB" }), name, packed(&bomb)), 200, "{name}");
+        assert_eq!(sent(&default, name, b"damaged, and long enough".to_vec()), 403, "{name}");
+    }
+    assert_eq!(sent(&default, "deflate", b"x".to_vec()), 403);
+    assert_eq!(sent(&default, "gzip, gzip", b"x".to_vec()), 403);
+    assert_eq!(sent(&default, "identity", b"x".to_vec()), 200);
+    assert_eq!(sent(&node!({ "body": "0B" }), "deflate", b"x".to_vec()), 200);
+    assert_eq!(sent(&node!({ "log_only": true }), "deflate", b"x".to_vec()), 200);
 }
 
 #[test]
