@@ -113,6 +113,33 @@ fn lua_handlers() {
 }
 
 #[test]
+fn api_gateway() {
+    let directory = TempDir::new().unwrap();
+    copy(&examples().join("api-gateway"), directory.path());
+    let text = std::fs::read_to_string(directory.path().join("tidegate.yaml")).unwrap();
+    let readme = std::fs::read_to_string(directory.path().join("README.md")).unwrap();
+    let token = readme.split("Bearer ").nth(1).and_then(|rest| rest.split('\'').next());
+    let token = format!("Authorization: Bearer {}\r\n", token.expect("a token"));
+    let key = "X-API-Key: warehouse-key\r\n";
+    let (_server, address) = start_text("tidegate.yaml", &text, directory.path());
+
+    assert_eq!(status(&get(address, "/orders/7", "")), "401");
+    let order = get(address, "/orders/7", key);
+    assert!(status(&order) == "200" && order.contains("\nx-request-id: "), "{order}");
+    let canary = get(address, "/orders/7", &format!("{key}X-Canary: 1\r\n"));
+    assert!(canary.ends_with("order 7 of version 2\n"), "{canary}");
+    let internal = get(address, "/admin/", &token);
+    assert!(internal.ends_with("for internal consumers\n"), "{internal}");
+    assert_eq!(status(&get(address, "/admin/", key)), "403");
+    assert_eq!(status(&get(address, "/orders/7?q=<script>", key)), "403");
+    let page = get(address, "/orders/7", "Origin: https://shop.example.com\r\n");
+    assert!(page.contains("access-control-allow-origin: https://shop.example.com"), "{page}");
+    // Three requests of this consumer were counted.
+    let limited = [0; 3].map(|_| status(&get(address, "/orders/7", key)).to_owned());
+    assert_eq!(limited, ["200", "200", "429"]);
+}
+
+#[test]
 fn minimal() {
     let directory = TempDir::new().unwrap();
     let (_server, address) = start("minimal.yaml", directory.path());
