@@ -98,7 +98,7 @@ return function(raw, check)
     if self.status then return true end
     local status, header = raw.answered(self.exchange, ms)
     if not status then return false, header end
-    self.status, self.header, self.version = status, header, "HTTP/1.1"
+    self.status, self.header, self.version = status, header, self.exchange:get("version")
     return true
   end
 

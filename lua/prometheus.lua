@@ -1,6 +1,6 @@
--- `metrics.prometheus`: counters, gauges and histograms by name.
+-- `metrics.prometheus`: counters, gauges and histograms by name, which the workers of a process share.
 return function(raw)
-  local DEFAULT_BUCKETS = { 0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10 }
+  local metrics = require "silly.metrics"
 
   local function number(name, value)
     if type(value) ~= "number" then
@@ -50,13 +50,35 @@ return function(raw)
     local child = self.children[key]
     if child then return child end
     local found, own = self.registry:cell(self.name, values)
-    child = setmetatable({ name = self.name, cell = found, width = 0 }, getmetatable(self))
+    child = setmetatable({ name = self.name, cell = found, width = 0, values = values }, getmetatable(self))
     -- Past the bound all share one, and remembering which series do would have no limit.
     if own then self.children[key] = child end
     return child
   end
 
-  for _, methods in pairs(kinds) do methods.get, methods.labels = get, labels end
+  -- The numbers of one series, in the form of `metrics`.
+  local function numbers(metric, buckets)
+    local value = metric.cell:get()
+    if not buckets then return { value = value } end
+    local counts, count = metric.cell:buckets(), 0
+    for _, n in ipairs(counts) do count = count + n end
+    return { buckets = buckets, bucketcounts = counts, sum = value, count = count }
+  end
+
+  --- `metric:collect(list)`: appends the present numbers, of the label sets that this worker has used.
+  local function collect(self, list)
+    local found = { metrics = not self.cell and {} or nil }
+    if self.cell then found = numbers(self, self.buckets) end
+    for _, child in pairs(self.children) do
+      found.metrics[metrics.labels.key(nil, self.names, child.values)] = numbers(child, self.buckets)
+    end
+    found.name, found.help, found.kind = self.name, self.help, self.kind
+    list[#list + 1] = found
+  end
+
+  for _, methods in pairs(kinds) do
+    methods.get, methods.labels, methods.collect = get, labels, collect
+  end
 
   local function strings(list)
     for at, name in ipairs(list) do
@@ -71,69 +93,46 @@ return function(raw)
     end
     names = strings(names or {})
     registry:declare(name, kind, help or "", names, buckets or {})
-    local metric = { name = name, registry = registry, width = #names, children = {} }
+    local metric = {
+      name = name, kind = kind, help = help or "", names = names, buckets = buckets,
+      registry = registry, width = #names, children = {},
+    }
     if #names == 0 then metric.cell = registry:cell(name, {}) end
     return setmetatable(metric, kinds[kind])
   end
 
-  --- The functions of a registry.
-  local function functions(registry)
-    local collectors = {}
-    local made = {}
+  local default = metrics.registry.new()
+  default:register(require "silly.metrics.collector.silly".new())
+  default:register(require "silly.metrics.collector.process".new())
 
-    --- `counter(name[, help[, labels]])`, `gauge(…)` → metric
-    function made.counter(name, help, names)
-      return declare(registry, "counter", name, help, names)
-    end
+  local prometheus = { CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8" }
 
-    function made.gauge(name, help, names)
-      return declare(registry, "gauge", name, help, names)
-    end
-
-    --- `histogram(name[, help[, labels[, buckets]]])`; as in Silly, buckets may stand in place of labels
-    function made.histogram(name, help, names, buckets)
-      if not buckets and names and type(names[1]) == "number" then names, buckets = nil, names end
-      return declare(registry, "histogram", name, help, names, buckets or DEFAULT_BUCKETS)
-    end
-
-    --- `register(fn)`: called before the numbers are gathered, to set some.
-    function made.register(fn)
-      if type(fn) ~= "function" then
-        error("bad argument #1 to 'register' (function expected, got " .. type(fn) .. ")", 2)
-      end
-      table.insert(collectors, fn)
-    end
-
-    function made.text()
-      for _, collect in ipairs(collectors) do collect() end
-      return registry:write()
-    end
-
-    return made
+  --- `counter(name[, help[, labels]])`, `gauge(…)` → metric
+  function prometheus.counter(name, help, names)
+    return declare(raw.own, "counter", name, help, names)
   end
 
-  local own = functions(raw.own)
-  local prometheus = {
-    counter = own.counter,
-    gauge = own.gauge,
-    histogram = own.histogram,
-    register = own.register,
-    CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8",
-  }
-
-  --- `registry()`: numbers of its own, which the server does not show; methods as the functions here.
-  function prometheus.registry()
-    local made = functions(raw.registry())
-    local registry = { text = made.text }
-    for _, name in ipairs{ "counter", "gauge", "histogram", "register" } do
-      registry[name] = function(_, ...) return made[name](...) end
-    end
-    return registry
+  function prometheus.gauge(name, help, names)
+    return declare(raw.own, "gauge", name, help, names)
   end
+
+  --- `histogram(name[, help[, labels[, buckets]]])`; as in Silly, buckets may stand in place of labels
+  function prometheus.histogram(name, help, names, buckets)
+    if not buckets and names and type(names[1]) == "number" then names, buckets = nil, names end
+    return declare(raw.own, "histogram", name, help, names, buckets or metrics.DEFAULT_BUCKETS)
+  end
+
+  --- `register(collector)` is `registry():register(collector)`.
+  function prometheus.register(collector) default:register(collector) end
+
+  --- `registry()`: the registry of the collectors that `gather()` asks.
+  function prometheus.registry() return default end
 
   --- `gather([registry])` → text
   function prometheus.gather(registry)
-    return (registry or own).text()
+    local list = (registry or default):collect()
+    if registry and registry ~= default then return metrics.format(list) end
+    return raw.own:write() .. metrics.format(list)
   end
 
   return prometheus

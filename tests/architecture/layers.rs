@@ -99,7 +99,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("pyo3-build-config", &["wheel"]),
     ("quote", &["settings-derive"]),
     // Keys and requests of certificates; certificates for tests and measurements.
-    ("rcgen", &["acme", "net", "tls-settings", "scenarios", "bench"]),
+    ("rcgen", &["acme", "lua-std", "net", "tls-settings", "scenarios", "bench"]),
     // The load generator is a client of its own.
     ("rustls", &["net", "bench"]),
     ("rustls-native-certs", &["net"]),

@@ -41,6 +41,7 @@ mod lua_http;
 mod lua_metrics;
 mod lua_soak;
 mod lua_subrequests;
+mod lua_tls;
 mod many_idle;
 mod no_body_statuses;
 mod paths;

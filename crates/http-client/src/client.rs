@@ -59,6 +59,10 @@ impl ClientConnection {
     pub fn address(&self) -> SocketAddr {
         self.address
     }
+
+    pub fn is_http2(&self) -> bool {
+        self.lease.is_shared()
+    }
 }
 
 impl Client {

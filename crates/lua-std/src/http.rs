@@ -15,7 +15,7 @@ mod server_exchange;
 mod stream;
 #[cfg(test)]
 mod tests;
-pub(super) mod url;
+mod url;
 mod waker_set;
 
 use mlua::{Lua, Result, Table};

@@ -44,6 +44,7 @@ mod testing;
 #[cfg(test)]
 mod tests;
 mod time;
+mod tls;
 mod trace;
 mod udp;
 mod vm_message;
@@ -93,12 +94,23 @@ pub const MODULES: &[Module] = &[
     ("errno", &["core.errno"], errno::open),
     ("fs", &[], fs::open),
     ("logger", &["core.logger"], logger::open),
+    ("metrics", &[], prometheus::open_metrics),
+    ("metrics.collector.jemalloc", &[], |lua| prometheus::open_part(lua, "jemalloc")),
+    ("metrics.collector.process", &[], |lua| prometheus::open_part(lua, "process")),
+    ("metrics.collector.silly", &[], |lua| prometheus::open_part(lua, "silly")),
+    ("metrics.counter", &[], |lua| prometheus::open_part(lua, "counter")),
+    ("metrics.gauge", &[], |lua| prometheus::open_part(lua, "gauge")),
+    ("metrics.histogram", &[], |lua| prometheus::open_part(lua, "histogram")),
+    ("metrics.labels", &[], |lua| prometheus::open_part(lua, "labels")),
     ("metrics.prometheus", &[], prometheus::open),
+    ("metrics.registry", &[], |lua| prometheus::open_part(lua, "registry")),
+    ("net", &["core.net"], script!("net")),
     ("net.addr", &["core.net.addr"], addr::open),
     ("net.dns", &["core.dns", "core.net.dns"], dns::open),
     ("net.http", &["core.http", "core.net.http"], http::open),
     ("net.http.helper", &["core.http.helper"], http::open_helper),
     ("net.tcp", &["core.net.tcp", "core.tcp"], tcp::open),
+    ("net.tls", &["core.net.tls", "core.tls"], tls::open),
     ("net.udp", &["core.net.udp", "core.udp"], udp::open),
     ("net.websocket", &["core.net.websocket", "core.websocket"], websocket::open),
     ("patch", &["core.patch"], script!("patch")),
@@ -117,6 +129,7 @@ pub const MODULES: &[Module] = &[
     ("sync.waitgroup", &["core.sync.waitgroup"], script!("waitgroup")),
     ("task", &["core.task"], task::open),
     ("time", &["core.time"], time::open),
+    ("tls.ctx", &[], tls::open_ctx),
     ("trace", &["core.trace"], trace::open),
     ("worker", &[], worker::open),
 ];

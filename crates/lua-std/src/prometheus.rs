@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use mlua::{Error, Lua, LuaString, Result, Table, UserData, UserDataMethods};
+use mlua::{Error, Function, Lua, LuaString, Result, Table, UserData, UserDataMethods};
 use telemetry::{Kind, MetricDeclaration, Scripted, ScriptedCell};
 
 use crate::context::VmContext;
@@ -26,9 +26,24 @@ pub(crate) fn open(lua: &Lua) -> Result<Table> {
     let own = told.or_else(|| VmContext::of(&vm).member.map(|member| member.group.metrics()));
     let raw = lua.create_table()?;
     raw.set("own", lua.create_userdata(Registry(own.unwrap_or_default()))?)?;
-    let registry = |_: &Lua, ()| Ok(Registry(Arc::default()));
-    raw.set("registry", lua.create_function(registry)?)?;
     script::open(lua, "prometheus", include_str!("../../../lua/prometheus.lua"), raw)
+}
+
+/// `metrics`: the metrics of one VM, and collectors.
+pub(crate) fn open_metrics(lua: &Lua) -> Result<Table> {
+    let raw = lua.create_table()?;
+    let connections = |lua: &Lua, ()| Ok(Vm::of(lua)?.connection_count());
+    raw.set("connections", lua.create_function(connections)?)?;
+    // timers() → set now, set so far
+    let timers = |lua: &Lua, ()| Ok(Vm::of(lua)?.timer_counts());
+    raw.set("timers", lua.create_function(timers)?)?;
+    script::open(lua, "metrics", include_str!("../../../lua/metrics.lua"), raw)
+}
+
+/// A module that is a field of `metrics`.
+pub(crate) fn open_part(lua: &Lua, name: &str) -> Result<Table> {
+    let require: Function = lua.globals().get("require")?;
+    require.call::<Table>("tide.metrics")?.get(name)
 }
 
 struct Registry(Arc<Scripted>);
@@ -81,6 +96,7 @@ impl UserData for Cell {
             Ok(())
         });
         methods.add_method("get", |_, this, ()| Ok(this.0.get()));
+        methods.add_method("buckets", |_, this, ()| Ok(this.0.bucket_counts().collect::<Vec<_>>()));
     }
 }
 

@@ -12,7 +12,7 @@ mod tests;
 use std::rc::Rc;
 use std::time::Duration;
 
-use http_client::{ClientOptions, PoolLimits};
+use http_client::{ClientOptions, PoolLimits, Url};
 use message::{Body, Fault, Headers};
 use mlua::{
     Error, IntoLuaMulti, Lua, LuaString, MultiValue, Result, Table, UserData, UserDataMethods,
@@ -20,8 +20,9 @@ use mlua::{
 };
 use wire::websocket::{CONTROL_BYTES_MAX, Message, Opcode, is_close_code};
 
-use super::http::{Stream, client_of, fields, url};
+use super::http::{Stream, client_of, fields};
 use crate::limits::{HTTP_CONNECT_MS, WEBSOCKET_BYTES};
+use crate::tls::client_tls;
 use lua_vm::Vm;
 use lua_vm::errno;
 use lua_vm::script;
@@ -89,19 +90,27 @@ fn upgrade(
 /// `connect(url, header, options) → socket, remoteaddr | nil, err`
 fn connect(lua: &Lua) -> Result<mlua::Function> {
     type Asked = (LuaString, Option<Table>, Option<Table>);
-    let client = Rc::new(client_of(PoolLimits::default(), options_of_client()));
+    let plain = Rc::new(client_of(PoolLimits::default(), options_of_client(), None));
     waits::function(lua, move |lua, (text, table, options): Asked| {
-        let url = url::parse(&text.to_string_lossy(), "ws", "wss");
+        let url = Url::parse(&text.to_string_lossy(), "ws", "wss");
+        let tls = match &url {
+            Ok(url) if url.is_secure => Some(client_tls(options.as_ref(), &[b"http/1.1"])?),
+            _ => None,
+        };
         let headers = match &table {
             Some(table) => fields::of_table("connect", 2, table)?,
             None => Headers::new(),
         };
         let limit = limit(options.as_ref())?;
         let reason = |fault: Fault| super::http::reason(&fault);
-        let (client, names) = (client.clone(), Vm::of(lua)?.names());
+        let (plain, names) = (plain.clone(), Vm::of(lua)?.names());
         Ok(async move {
             let reached = async {
                 let url = url?;
+                let client = match tls.transpose()? {
+                    None => plain,
+                    tls => Rc::new(client_of(PoolLimits::default(), options_of_client(), tls)),
+                };
                 let (request, accept) = handshake::request(&url, headers)?;
                 let connection = client.connect(&names, &url).await.map_err(reason)?;
                 let address = connection.address().to_string();
@@ -125,14 +134,14 @@ fn connect(lua: &Lua) -> Result<mlua::Function> {
     })
 }
 
-fn options_of_client() -> ClientOptions {
-    ClientOptions {
+fn options_of_client() -> Rc<ClientOptions> {
+    Rc::new(ClientOptions {
         response: Duration::from_millis(HTTP_CONNECT_MS),
         // A WebSocket has no idle time-out.
         tunnel_idle: Duration::from_millis(u64::from(u32::MAX)),
         via: false,
         ..ClientOptions::default()
-    }
+    })
 }
 
 /// Becomes data and type, or `nil, reason, ""`.

@@ -66,6 +66,7 @@ pub fn of_number(number: i32) -> String {
 pub fn of_error(error: &io::Error) -> String {
     match (error.raw_os_error(), error.kind()) {
         (Some(number), _) => of_number(number),
+        _ if net::tls::is_tls_error(error) => TLS.to_owned(),
         (None, io::ErrorKind::UnexpectedEof) => EOF.to_owned(),
         (None, io::ErrorKind::TimedOut) => of_number(libc::ETIMEDOUT),
         (None, io::ErrorKind::AddrInUse) => of_number(libc::EADDRINUSE),

@@ -57,6 +57,12 @@ pub const EXHAUSTED_MS: u64 = 50;
 /// Connections the kernel may queue for a listener, unless told otherwise.
 pub const BACKLOG: u32 = 4096;
 
+/// How long a handshake of TLS with a client may take, unless told otherwise.
+pub const TLS_HANDSHAKE_MS: u64 = 10_000;
+
+/// Handshakes in progress of one listener; further connections are closed.
+pub(crate) const TLS_HANDSHAKES: usize = 4096;
+
 /// How long `connect` tries, unless told otherwise.
 pub(crate) const CONNECT_MS: u64 = 30_000;
 

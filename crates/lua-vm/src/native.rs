@@ -8,3 +8,4 @@ pub mod silly;
 pub mod task;
 pub mod tcp;
 pub mod time;
+pub mod tls;

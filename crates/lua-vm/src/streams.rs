@@ -25,7 +25,7 @@ mod listening;
 mod socket;
 mod turns;
 
-pub use listening::address as peer_address;
+pub use listening::{TlsListener, address as peer_address};
 
 use connection::Connection;
 use input::ReadRequest;
@@ -233,6 +233,13 @@ impl Streams {
     /// Connections that are not closed, or not sent to their last byte.
     pub(crate) fn count(&self) -> usize {
         self.inner.borrow().connections.len()
+    }
+
+    /// What ALPN has agreed on; `None` without TLS or agreement.
+    pub(crate) fn protocol(&self, handle: StreamHandle) -> Option<Box<str>> {
+        let inner = &mut *self.inner.borrow_mut();
+        let key = inner.open(handle)?.key?;
+        inner.driver.stream(key)?.0.tls()?.protocol.clone()
     }
 
     /// The object of a handle was collected.

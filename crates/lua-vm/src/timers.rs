@@ -76,6 +76,12 @@ pub fn now_ms() -> u64 {
 }
 
 impl Timers {
+    /// Timers that are set, and how many were set so far.
+    pub(crate) fn counts(&self) -> (usize, u64) {
+        let heap = self.heap.borrow();
+        (heap.slots.len() - heap.vacant.len(), heap.set)
+    }
+
     /// Sets a timer for `span_ms` from now.
     pub(crate) fn set(&self, span_ms: u64, due: TimerAction) -> TimerId {
         // One more than the whole milliseconds that have passed: never early.

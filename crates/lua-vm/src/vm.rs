@@ -311,6 +311,11 @@ impl Vm {
         self.streams.count()
     }
 
+    /// Timers that are set, and how many were set so far.
+    pub fn timer_counts(&self) -> (usize, u64) {
+        self.timers.counts()
+    }
+
     /// Closes the listeners; the program exits with its last connection. True if there is none.
     pub fn begin_drain(&self) -> bool {
         self.streams.begin_drain(self)

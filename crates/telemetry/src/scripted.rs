@@ -57,6 +57,11 @@ impl ScriptedCell {
         f64::from_bits(self.number.load(Ordering::Relaxed))
     }
 
+    /// The counts of a histogram's buckets, not cumulative; the last is above all bounds.
+    pub fn bucket_counts(&self) -> impl Iterator<Item = u64> {
+        self.buckets.iter().map(|bucket| bucket.load(Ordering::Relaxed))
+    }
+
     pub fn observe(&self, number: f64) {
         // NaN is above all bounds.
         let at = self.bounds.iter().position(|bound| number <= *bound);

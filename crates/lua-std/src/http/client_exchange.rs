@@ -40,6 +40,7 @@ pub(super) struct ClientExchange {
     pub(super) input: Rc<BodyReader>,
     answer: Rc<ResponseHead>,
     pub(super) address: SocketAddr,
+    pub(super) is_http2: bool,
 }
 
 /// The result of the exchange's task, for the script.
@@ -68,6 +69,7 @@ impl ClientExchange {
         output.declared.set(fields::length(&request.headers));
         ClientExchange {
             address: connection.address(),
+            is_http2: connection.is_http2(),
             client,
             stage: RefCell::new(ClientStage::Fresh(request, connection)),
             output: Rc::new(output),

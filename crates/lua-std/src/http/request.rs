@@ -1,5 +1,6 @@
 //! The client's functions for `lua/http.lua`: `client`, `open`, and those of the stream.
 
+use std::cell::OnceCell;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use mlua::{
     Error, IntoLua, IntoLuaMulti, Lua, LuaString, MultiValue, Result, Table, UserData,
     UserDataMethods, UserDataRef, Value,
 };
+use net::tls::ClientTls;
 use plugin::WorkerContext;
 use wire::{Known, Method};
 
@@ -21,12 +23,37 @@ use crate::limits::{
     HTTP_CLIENT_IDLE_MS, HTTP_CONNECT_MS, HTTP_IDLE_PER_HOST, HTTP_READ_MS, HTTP_REDIRECTS,
     HTTP_UNSENT_BYTES,
 };
+use crate::tls::client_tls;
 use lua_vm::Vm;
 use lua_vm::errno;
 use lua_vm::waits;
 
 /// The userdata of a client.
-struct Handle(Rc<Client>);
+struct Handle {
+    plain: Rc<Client>,
+    /// For https; made when it is needed, because it reads the certificate authorities of the
+    /// system.
+    secure: OnceCell<std::result::Result<Rc<Client>, String>>,
+    /// The script's options.
+    options: Option<Table>,
+    limits: PoolLimits,
+    exchange: Rc<ClientOptions>,
+}
+
+impl Handle {
+    /// The client for a URL, or why it has none.
+    fn client(&self, url: &Url) -> Result<std::result::Result<Rc<Client>, String>> {
+        if !url.is_secure {
+            return Ok(Ok(self.plain.clone()));
+        }
+        if let Some(made) = self.secure.get() {
+            return Ok(made.clone());
+        }
+        let tls = client_tls(self.options.as_ref(), &[b"http/1.1", b"h2"])?;
+        let make = |tls| Rc::new(client_of(self.limits, self.exchange.clone(), Some(tls)));
+        Ok(self.secure.get_or_init(|| tls.map(make)).clone())
+    }
+}
 
 impl UserData for Handle {}
 
@@ -46,19 +73,25 @@ fn client(_: &Lua, options: Option<Table>) -> Result<Handle> {
     };
     let read = Duration::from_millis(number("read_timeout", HTTP_READ_MS)?);
     // A program sends its own request: no client's address is forwarded.
-    let options = ClientOptions { response: read, read, via: false, ..ClientOptions::default() };
-    Ok(Handle(Rc::new(client_of(limits, options))))
+    let exchange = ClientOptions { response: read, read, via: false, ..ClientOptions::default() };
+    let exchange = Rc::new(exchange);
+    let plain = Rc::new(client_of(limits, exchange.clone(), None));
+    Ok(Handle { plain, secure: OnceCell::new(), options, limits, exchange })
 }
 
 /// A client with connections of its own, which appear in no metrics.
-pub(crate) fn client_of(limits: PoolLimits, options: ClientOptions) -> Client {
+pub(crate) fn client_of(
+    limits: PoolLimits,
+    options: Rc<ClientOptions>,
+    tls: Option<ClientTls>,
+) -> Client {
     let settings = ClientSettings {
         name: "lua".to_owned(),
-        tls: None,
+        tls,
         server_name: None,
         connect: Duration::from_millis(HTTP_CONNECT_MS),
         limits,
-        options: Rc::new(options),
+        options,
     };
     Client::new(&WorkerContext::default(), settings)
 }
@@ -87,7 +120,7 @@ pub(super) fn add(lua: &Lua, table: &Table) -> Result<()> {
     table.set("redirects", HTTP_REDIRECTS)?;
     let follow = |_: &Lua, (from, location): (LuaString, LuaString)| {
         let (from, location) = (from.to_string_lossy(), location.to_string_lossy());
-        Ok(match url::follow(&from, &location, "http", "https") {
+        Ok(match url::follow(&from, &location) {
             Ok((to, same_origin)) => (Some(to), Some(same_origin), None),
             Err(reason) => (None, None, Some(reason)),
         })
@@ -95,16 +128,19 @@ pub(super) fn add(lua: &Lua, table: &Table) -> Result<()> {
     table.set("follow", lua.create_function(follow)?)?;
     type Asked = (UserDataRef<Handle>, String, LuaString, Option<Table>);
     let open = waits::function(lua, |lua, (client, method, text, table): Asked| {
-        let client = client.0.clone();
-        let url = url::parse(&text.to_string_lossy(), "http", "https");
+        let url: std::result::Result<Url, String> = text.to_string_lossy().parse();
+        let url = match url {
+            Ok(url) => client.client(&url)?.map(|client| (client, url)),
+            Err(reason) => Err(reason),
+        };
         let request = match &url {
-            Ok(url) => Some(made_up(&method, url, table.as_ref())?),
+            Ok((_, url)) => Some(made_up(&method, url, table.as_ref())?),
             Err(_) => None,
         };
         let names = Vm::of(lua)?.names();
         Ok(async move {
-            let url = match url {
-                Ok(url) => url,
+            let (client, url) = match url {
+                Ok(found) => found,
                 Err(reason) => return Ok((None, Some(reason))),
             };
             let connected = client.connect(&names, &url).await;
@@ -196,6 +232,8 @@ impl UserData for Stream {
         });
         methods.add_method("get", |lua, Stream(outbound), key: LuaString| match &*key.as_bytes() {
             b"eof" => Ok(Value::Boolean(outbound.input.is_ended())),
+            b"version" if outbound.is_http2 => "HTTP/2".into_lua(lua),
+            b"version" => "HTTP/1.1".into_lua(lua),
             _ => outbound.address.to_string().into_lua(lua),
         });
         methods.add_method("isalive", |_, Stream(outbound), ()| Ok(outbound.is_open()));

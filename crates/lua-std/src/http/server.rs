@@ -22,7 +22,6 @@ use message::{
     Bounds, ConnectionFacts, Fault, FaultKind, HandlerResult, Protocol, Request, RouteBounds,
 };
 use mlua::{Function, Lua, Result, Table, UserData, UserDataMethods, Value};
-use net::tls::{CertificateKey, ServerOptions, ServerTls, TlsVersion};
 use net::{Accepted, Bind, BoundSocket, Listener};
 use plugin::problem::ErrorPages;
 use plugin::{Dispatch, Handler, MaybeFuture, Route};
@@ -34,6 +33,7 @@ use super::stream::Stream;
 use super::waker_set::WakerSet;
 use crate::context::VmContext;
 use crate::limits;
+use crate::tls::server_tls;
 use lua_vm::TaskEnd;
 use lua_vm::Vm;
 use lua_vm::errno;
@@ -164,34 +164,12 @@ impl HttpListenOptions {
     }
 }
 
-/// Reads `tls` and `certs`, a list of certificates with their keys as PEM text.
+/// The TLS of a listener with `tls = true`.
 fn listener_tls(conf: &Table) -> Result<std::result::Result<Option<ListenerTls>, String>> {
     if !conf.get::<Option<bool>>("tls")?.unwrap_or_default() {
         return Ok(Ok(None));
     }
-    let mut certificates = Vec::new();
-    for pair in conf.get::<Table>("certs")?.sequence_values::<Table>() {
-        let pair = pair?;
-        let (cert, key) =
-            (pair.get::<mlua::LuaString>("cert")?, pair.get::<mlua::LuaString>("key")?);
-        let now = net::clock::wall_secs();
-        match CertificateKey::load(&cert.as_bytes(), &key.as_bytes(), None, now) {
-            Ok(certificate) => certificates.push(certificate),
-            Err(error) => return Ok(Err(format!("certs[{}]: {error}", certificates.len() + 1))),
-        }
-    }
-    if certificates.is_empty() {
-        return Ok(Err("certs: no certificate".to_owned()));
-    }
-    let server = ServerTls::new(ServerOptions {
-        certificates,
-        answers_challenges: false,
-        reject_unknown_names: false,
-        min_version: TlsVersion::Tls12,
-        protocols: vec![b"h2".to_vec(), b"http/1.1".to_vec()],
-        client_auth: None,
-        ticket_keys: Vec::new(),
-    });
+    let server = server_tls(conf, &[b"h2", b"http/1.1"])?;
     Ok(server.map(|server| Some(ListenerTls { server, redirects_plain: false, hsts: None })))
 }
 

@@ -18,6 +18,7 @@ use crate::limits::HTTP_UNSENT_BYTES;
 use lua_vm::errno;
 use lua_vm::streams::peer_address;
 use lua_vm::waits;
+use wire::Version;
 
 #[derive(Clone)]
 pub(crate) struct Stream(pub(crate) Rc<ServerExchange>);
@@ -95,6 +96,7 @@ fn get(lua: &Lua, inbound: &ServerExchange, key: &[u8]) -> Result<Value> {
         b"method" => text(inbound.method.as_bytes()),
         b"path" => text(inbound.target.path_bytes()),
         b"target" => text(inbound.target.raw()),
+        b"version" if inbound.version == Version::Http2 => text(b"HTTP/2"),
         b"version" => text(inbound.version.as_str().as_bytes()),
         b"remoteaddr" => text(peer_address(&inbound.peer).as_bytes()),
         b"scheme" => text(inbound.scheme.as_str().as_bytes()),

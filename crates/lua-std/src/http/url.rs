@@ -2,24 +2,11 @@
 
 use http_client::Url;
 
-/// Reads a URL, where `scheme` is supported and `later` needs TLS.
-pub(crate) fn parse(text: &str, scheme: &str, later: &str) -> Result<Url, String> {
-    let url = Url::parse(text, scheme, later)?;
-    match url.is_secure {
-        true => Err(format!("{later} comes in a later version: TLS is not built in yet")),
-        false => Ok(url),
-    }
-}
-
 /// The URL of the redirect `location` in the response to `from` (RFC 9110 10.2.2, RFC 3986 5.2),
 /// and whether it is of the same origin.
-pub(crate) fn follow(
-    from: &str,
-    location: &str,
-    scheme: &str,
-    later: &str,
-) -> Result<(String, bool), String> {
-    let base = parse(from, scheme, later)?;
+pub(crate) fn follow(from: &str, location: &str) -> Result<(String, bool), String> {
+    let base: Url = from.parse()?;
+    let scheme = if base.is_secure { "https" } else { "http" };
     let location = location.split('#').next().unwrap_or_default();
     let names_scheme = location.split_once("://").is_some_and(|(scheme, _)| {
         !scheme.is_empty() && scheme.bytes().all(|byte| byte.is_ascii_alphanumeric())
@@ -42,8 +29,9 @@ pub(crate) fn follow(
         };
         format!("{scheme}://{}{raw}", base.authority)
     };
-    let led = parse(&to, scheme, later)?;
-    let same = led.host.eq_ignore_ascii_case(&base.host) && led.port == base.port;
+    let led: Url = to.parse()?;
+    let same = led.host.eq_ignore_ascii_case(&base.host)
+        && (led.is_secure, led.port) == (base.is_secure, base.port);
     Ok((to, same))
 }
 
@@ -71,7 +59,7 @@ fn without_dots(target: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{follow, parse};
+    use super::follow;
 
     #[test]
     fn locations_lead_where_they_say() {
@@ -79,6 +67,7 @@ mod tests {
             ("http://b/x", "http://b/x", false),
             ("HTTP://A.example:80/x", "HTTP://A.example:80/x", true),
             ("http://a.example:81/", "http://a.example:81/", false),
+            ("https://a.example:80/", "https://a.example:80/", false),
             ("//b", "http://b", false),
             ("/y?z#f", "http://a.example/y?z", true),
             ("c", "http://a.example/one/c", true),
@@ -88,16 +77,13 @@ mod tests {
             ("", "http://a.example/one/two?q=://", true),
             ("c?d=http://e", "http://a.example/one/c?d=http://e", true),
         ] {
-            let led = follow("http://a.example/one/two?q=://", location, "http", "https");
+            let led = follow("http://a.example/one/two?q=://", location);
             assert_eq!(led, Ok((to.to_owned(), same)), "{location}");
         }
-        for location in ["https://a/", "ftp://a/", "http://", "/a b"] {
-            assert!(follow("http://a/", location, "http", "https").is_err(), "{location}");
+        let secure = follow("https://a.example/one", "//a.example/two");
+        assert_eq!(secure, Ok(("https://a.example/two".to_owned(), true)));
+        for location in ["ftp://a/", "http://", "/a b"] {
+            assert!(follow("http://a/", location).is_err(), "{location}");
         }
-    }
-
-    #[test]
-    fn urls_with_tls_are_rejected() {
-        assert!(parse("https://a", "http", "https").unwrap_err().contains("later"));
     }
 }

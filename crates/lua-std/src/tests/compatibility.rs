@@ -87,3 +87,75 @@ fn patches_join_with_two_and_four_arguments() {
     "#;
     assert_eq!(program(text), ["11 10 hit.step more", "11 10 hit.step more", "step 11", "step"]);
 }
+
+#[test]
+fn sockets_by_number_call_back() {
+    let text = r#"
+        local net, errno = require "silly.net", require "silly.errno"
+        local closed
+        local buffer = require "silly.adt.buffer".new()
+        local listener = assert(net.tcplisten("127.0.0.1:0", {
+            accept = function(fd, listenid, from) say(fd ~= listenid, from:match("^127")) end,
+            data = function(fd, ptr, size)
+                buffer:append(ptr, size)
+                net.tcpsend(fd, { "re:", silly.tostring(ptr, size), ";" })
+                if ptr == "bad" then error("logged, and the connection continues") end
+            end,
+            close = function(fd, why) closed = why say(net.tcpsend(fd, "last")) end,
+        }, 16))
+        local got, addr = "", net.localaddr(listener)
+        local fd = assert(net.tcpconnect(addr, {
+            data = function(_, ptr, size) got = got .. ptr:sub(1, size) end,
+        }, nil, 5000))
+        local function await(text) while got ~= text do time.sleep(1) end end
+        say(net.tcpsend(fd, "hello", 4))
+        await "re:hell;"
+        -- Two receivers of one buffer, while the first does not receive.
+        net.readenable(fd, false)
+        local ptr, size = net.multipack("multi", 2)
+        say(net.tcpmulticast(fd, ptr, size), net.sendsize(fd))
+        while buffer:size() < 9 do time.sleep(1) end
+        time.sleep(5)
+        say(got)
+        net.readenable(fd, true)
+        await "re:hell;re:multi;"
+        net.tcpsend(fd, "bad")
+        await "re:hell;re:multi;re:bad;"
+        say(net.close(fd))
+        say(net.close(fd))
+        say(net.tcpsend(fd, "x"))
+        while not closed do time.sleep(1) end
+        say(closed, net.close(listener))
+        say(net.tcpconnect(addr, {}))
+        local answered
+        local server = assert(net.udpbind("127.0.0.1:0", {
+            data = function(fd, ptr, size, from) net.udpsend(fd, ptr:upper(), from) end,
+        }))
+        addr = net.localaddr(server)
+        local client = assert(net.udpconnect(addr, { data = function(_, ptr) answered = ptr end }))
+        say(net.udpsend(client, { "pi", "ng" }))
+        while not answered do time.sleep(1) end
+        say(answered, net.close(client), net.close(server), net.udpsend(client, "x"))
+        say(pcall(net.tcpconnect, addr, 1))
+    "#;
+    let output: Vec<String> = program(text).iter().map(|line| line.trim_end().to_owned()).collect();
+    let expected = [
+        "true 127",
+        "true",
+        "true 5",
+        "re:hell;",
+        "true",
+        "false Socket is closed (10003)",
+        "false Socket is closed (10003)",
+        "true",
+        "End of file (10004) true",
+        "nil Connection refused (111)",
+        "true",
+        "PING true true false Socket is closed (10003)",
+        "false bad argument #2 to 'tcpconnect' (table expected, got number)",
+    ];
+    let plain = |line: &str| line.replace(" nil", "").replace("program:", "");
+    let output: Vec<String> = output.iter().map(|line| plain(line)).collect();
+    let expected: Vec<String> = expected.iter().map(|line| plain(line)).collect();
+    assert_eq!(output, expected);
+}

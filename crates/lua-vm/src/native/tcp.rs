@@ -9,7 +9,7 @@
 use std::ffi::{c_int, c_void};
 use std::rc::Rc;
 
-use mlua::{Function, Lua, Result, Table, ffi};
+use mlua::{Function, Lua, Result, Table, Value, ffi};
 use net::Accepted;
 
 use crate::calls::FunctionRef;
@@ -25,6 +25,7 @@ mod listen;
 mod read;
 mod write;
 
+pub use connect::{ServerIdentity, connector};
 pub use listen::bind;
 
 /// The object of a listener: a userdata with two user values, its address and a table of the
@@ -66,7 +67,8 @@ pub fn open(lua: &Lua, extend: impl FnOnce(Table) -> Result<Table>) -> Result<Ta
     register(lua, &LISTENER_META, listener_metatable(lua, &vm, &listener)?)?;
     let listen = raw_function::table(lua, &vm, &[(c"listen", listen::listen)])?;
     table.set("listen", listen.get::<Function>("listen")?)?;
-    table.set("connect", connect::function(lua)?)?;
+    table.set("connect", connector(lua, |_, _, _| Ok(Ok(None)))?)?;
+    table.set("alpnproto", alpn_protocol(lua)?)?;
     Ok(table)
 }
 
@@ -161,7 +163,7 @@ pub fn serve_connection(
 
 /// # Safety
 /// As [`push_connection`], with the listener's own address.
-unsafe fn push_listener(state: LuaState, handle: StreamHandle) {
+pub(super) unsafe fn push_listener(state: LuaState, handle: StreamHandle) {
     // SAFETY: the userdata has room for an `Object`, which needs no drop; Lua aligns it for any
     // scalar.
     unsafe {
@@ -321,6 +323,19 @@ unsafe extern "C-unwind" fn set_field(state: LuaState) -> c_int {
         ffi::lua_rawset(state, -3);
     }
     0
+}
+
+/// `conn:alpnproto() → protocol | nil`: what ALPN has agreed on.
+fn alpn_protocol(lua: &Lua) -> Result<Function> {
+    lua.create_function(|lua, connection: Table| {
+        let Value::LightUserData(bits) = connection.raw_get(HANDLE)? else {
+            let text = "bad argument #1 to 'alpnproto' (a connection expected)";
+            return Err(mlua::Error::runtime(text));
+        };
+        let bits = bits.0.addr() as u64;
+        let handle = StreamHandle { index: bits as u32, generation: (bits >> 32) as u32 };
+        Ok(Vm::of(lua)?.streams.protocol(handle).map(String::from))
+    })
 }
 
 /// `conn:isalive()`: neither closed nor broken, and the peer has not ended.

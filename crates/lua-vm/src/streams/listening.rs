@@ -1,19 +1,24 @@
-//! Listeners of a VM: each accepted connection begins a coroutine.
+//! Listeners of a VM: each accepted connection begins a coroutine, with TLS after the handshake.
 //!
 //! Promises that a listener lives until it is closed, even if its object is collected, that an
-//! accept error never ends it, and that it pauses when the process has no free descriptors.
+//! accept error never ends it, that it pauses when the process has no free descriptors, and that
+//! handshakes are bounded in number and time.
 
+use std::cell::{Cell, RefCell};
 use std::ffi::c_int;
 use std::io;
+use std::rc::Rc;
+use std::time::Duration;
 
 use mlua::ffi;
-use net::{Accepted, Interest, Key, Listener, Peer};
+use net::tls::ServerTls;
+use net::{Accepted, Interest, Key, Listener, Peer, Stream};
 use telemetry::event_limited;
 use telemetry::log::Level;
 
 use super::{StreamSource, Streams};
 use crate::ids::StreamHandle;
-use crate::limits::EXHAUSTED_MS;
+use crate::limits::{EXHAUSTED_MS, TLS_HANDSHAKES};
 use crate::native::tcp::push_connection;
 use crate::stack;
 use crate::timers::TimerAction;
@@ -24,6 +29,32 @@ pub(super) struct ListenerEntry {
     generation: u32,
     /// The registry reference of the accept function.
     accept: c_int,
+    /// `None` in the clear.
+    tls: Option<Rc<TlsListener>>,
+}
+
+/// The TLS of a listener.
+pub struct TlsListener {
+    server: RefCell<ServerTls>,
+    timeout: Duration,
+    handshakes: Cell<usize>,
+}
+
+impl TlsListener {
+    /// `timeout` is that of a handshake.
+    pub fn new(server: ServerTls, timeout: Duration) -> TlsListener {
+        TlsListener { server: RefCell::new(server), timeout, handshakes: Cell::new(0) }
+    }
+
+    /// Replaces the settings; connections keep those of their handshake.
+    pub fn replace(&self, server: ServerTls) {
+        *self.server.borrow_mut() = server;
+    }
+
+    async fn handshake(&self, stream: Stream) -> Option<Stream> {
+        let server = self.server.borrow().clone();
+        net::timer::within(self.timeout, stream.accept_tls(&server)).await?.ok()
+    }
 }
 
 /// The address of a peer as scripts see it.
@@ -38,13 +69,18 @@ pub fn address(peer: &Peer) -> String {
 
 impl Streams {
     /// Adds a listener; `accept` is the registry reference of its accept function.
-    pub(crate) fn listen(&self, listener: Listener, accept: c_int) -> StreamHandle {
+    pub(crate) fn listen(
+        &self,
+        listener: Listener,
+        accept: c_int,
+        tls: Option<Rc<TlsListener>>,
+    ) -> StreamHandle {
         let mut inner = self.inner.borrow_mut();
         inner.generation = inner.generation.wrapping_add(1);
         let generation = inner.generation;
         let index = inner.listeners.vacant_key() as u32;
         let key = inner.driver.listen(listener, StreamSource::Listener(index));
-        inner.listeners.insert(ListenerEntry { key, generation, accept });
+        inner.listeners.insert(ListenerEntry { key, generation, accept, tls });
         StreamHandle { index, generation }
     }
 
@@ -87,7 +123,8 @@ impl Streams {
     pub(super) fn accepted(&self, turn: &Turn<'_>, key: Key, accepted: io::Result<Accepted>) {
         let mut inner = self.inner.borrow_mut();
         let Some(StreamSource::Listener(index)) = inner.driver.data(key).copied() else { return };
-        let ListenerEntry { generation, accept, .. } = inner.listeners[index as usize];
+        let ListenerEntry { generation, accept, tls, .. } = &inner.listeners[index as usize];
+        let (generation, accept, tls) = (*generation, *accept, tls.clone());
         match accepted {
             Err(error) if net::is_exhausted(&error) => {
                 event_limited!(
@@ -106,10 +143,24 @@ impl Streams {
             Err(_) => {}
             Ok(Accepted { stream, peer }) => {
                 drop(inner);
-                let connection = self.insert(stream);
-                self.begin(turn, accept, connection, &peer);
+                match tls {
+                    None => self.begin(turn, accept, self.insert(stream), &peer),
+                    Some(tls) => {
+                        secure(turn, StreamHandle { index, generation }, tls, stream, peer);
+                    }
+                }
             }
         }
+    }
+
+    /// Begins a connection whose handshake is complete, unless its listener is closed.
+    fn begin_secure(&self, turn: &Turn<'_>, of: StreamHandle, stream: Stream, peer: &Peer) {
+        let inner = self.inner.borrow();
+        let entry = inner.listeners.get(of.index as usize);
+        let Some(entry) = entry.filter(|entry| entry.generation == of.generation) else { return };
+        let accept = entry.accept;
+        drop(inner);
+        self.begin(turn, accept, self.insert(stream), peer);
     }
 
     /// Calls `accept(connection, address)` in a new coroutine.
@@ -127,4 +178,27 @@ impl Streams {
         drop(address);
         turn.run(index, 2);
     }
+}
+
+/// Performs the handshake with a client in a task of its own.
+fn secure(turn: &Turn<'_>, of: StreamHandle, tls: Rc<TlsListener>, stream: Stream, peer: Peer) {
+    if tls.handshakes.get() >= TLS_HANDSHAKES {
+        event_limited!(
+            1,
+            Level::Warn,
+            "too many TLS handshakes in progress, closing further connections of the listener",
+            event = "tls_handshakes_limit",
+            limit = TLS_HANDSHAKES
+        );
+        return;
+    }
+    tls.handshakes.set(tls.handshakes.get() + 1);
+    let vm = turn.weak();
+    net::task::spawn_local(async move {
+        let stream = tls.handshake(stream).await;
+        tls.handshakes.set(tls.handshakes.get() - 1);
+        if let (Some(stream), Some(vm)) = (stream, vm.upgrade()) {
+            vm.turn(|turn| turn.streams.begin_secure(turn, of, stream, &peer));
+        }
+    });
 }

@@ -36,7 +36,11 @@ impl StreamTable {
                 return None;
             }
             Err(error) => {
-                connection.broken = Some(errno::of_error(&error).into());
+                // A stream with TLS that ends without close_notify may be incomplete.
+                let is_truncated = error.kind() == ErrorKind::UnexpectedEof;
+                let reason =
+                    if is_truncated { errno::TLS.to_owned() } else { errno::of_error(&error) };
+                connection.broken = Some(reason.into());
                 self.touch(index);
             }
         }
@@ -186,6 +190,9 @@ impl StreamTable {
             return None;
         }
         if connection.unsent() == 0 {
+            if let Some((stream, _)) = connection.key.and_then(|key| self.driver.stream(key)) {
+                stream.close_notify();
+            }
             self.remove(index);
             return None;
         }

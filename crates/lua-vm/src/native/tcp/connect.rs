@@ -1,14 +1,16 @@
-//! `tcp.connect`: by name or number, over TCP or a Unix socket.
+//! `connect`: by name or number, over TCP or a Unix socket, in the clear or with TLS.
 //!
-//! Promises to try the addresses of a name one after the other, within one time-out for all.
+//! Promises to try the addresses of a name one after the other, within one time-out for all and for
+//! the handshake.
 
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use mlua::{Function, IntoLua, IntoLuaMulti, Lua, MultiValue, Result, Table, Value, ffi};
-use net::{Peer, Stream};
+use mlua::{Function, IntoLuaMulti, Lua, MultiValue, Result, Table, Value, ffi};
+use net::tls::{CertificateName, ClientTls};
+use net::{Peer, Resolver, Stream};
 
 use crate::address;
 use crate::errno;
@@ -31,37 +33,61 @@ enum ConnectTarget {
     Name(String, u16),
 }
 
-/// `connect(address[, { bind =, timeout = } | bind]) → conn | nil, err`
-pub(super) fn function(lua: &Lua) -> Result<Function> {
-    waits::function(lua, |lua, (to, options): (String, Value)| {
+/// The TLS settings of a connection, and the name that the server must prove.
+pub type ServerIdentity = (ClientTls, CertificateName);
+
+/// The TLS of a connection, `None` in the clear; or why it cannot be made.
+type IdentityResult = std::result::Result<Option<ServerIdentity>, String>;
+
+/// `connect(address[, { bind =, timeout = } | bind]) → conn | nil, err[, detail]`. `identity`
+/// makes the TLS of a connection from the host and the options.
+pub fn connector(
+    lua: &Lua,
+    identity: impl Fn(&Lua, &str, &Value) -> Result<IdentityResult> + 'static,
+) -> Result<Function> {
+    waits::function(lua, move |lua, (to, options): (String, Value)| {
         let plan = plan(&to, &options)?;
+        let host = address::split(&to).0.unwrap_or("localhost");
+        let identity = identity(lua, host, &options)?;
         let names = Vm::of(lua)?.names();
         Ok(async move {
-            let patience = plan.patience;
-            let made = match plan.to {
-                ConnectTarget::Unix(path) => {
-                    let connected = Stream::connect_unix(&path);
-                    net::timer::within(patience, connected).await.map(|made| {
-                        made.map(|stream| (stream, Peer::Unix)).map_err(|e| errno::of_error(&e))
-                    })
-                }
-                ConnectTarget::Address(address) => {
-                    net::timer::within(patience, reach(&[address], plan.from)).await
-                }
-                ConnectTarget::Name(host, port) => {
-                    net::timer::within(patience, async move {
-                        match names.resolve(&host, port).await {
-                            Ok(answer) => reach(&answer.addresses, plan.from).await,
-                            Err(_) => Err(errno::RESOLVE.to_owned()),
-                        }
-                    })
-                    .await
+            let identity = match identity {
+                Ok(identity) => identity,
+                Err(reason) => return Ok(ConnectResult(Err((reason, None)))),
+            };
+            let connecting = async {
+                let (stream, peer) =
+                    open(plan.to, plan.from, &names).await.map_err(|why| (why, None))?;
+                let Some((tls, name)) = identity else { return Ok((stream, peer)) };
+                match stream.connect_tls(&tls, &name).await {
+                    Ok(stream) => Ok((stream, peer)),
+                    Err(error) => Err((errno::of_error(&error), Some(error.to_string()))),
                 }
             };
-            let made = made.unwrap_or_else(|| Err(errno::of_number(libc::ETIMEDOUT)));
-            Ok(ConnectResult(made))
+            let made = net::timer::within(plan.patience, connecting).await;
+            let timed_out = || Err((errno::of_number(libc::ETIMEDOUT), None));
+            Ok(ConnectResult(made.unwrap_or_else(timed_out)))
         })
     })
+}
+
+/// Connects in the clear.
+async fn open(
+    to: ConnectTarget,
+    from: Option<SocketAddr>,
+    names: &Resolver,
+) -> std::result::Result<(Stream, Peer), String> {
+    match to {
+        ConnectTarget::Unix(path) => {
+            let stream = Stream::connect_unix(&path).await;
+            stream.map(|stream| (stream, Peer::Unix)).map_err(|error| errno::of_error(&error))
+        }
+        ConnectTarget::Address(address) => reach(&[address], from).await,
+        ConnectTarget::Name(host, port) => match names.resolve(&host, port).await {
+            Ok(resolved) => reach(&resolved.addresses, from).await,
+            Err(_) => Err(errno::RESOLVE.to_owned()),
+        },
+    }
 }
 
 fn plan(to: &str, options: &Value) -> Result<ConnectRequest> {
@@ -141,14 +167,15 @@ async fn reach(
     Err(errno::of_error(&failed))
 }
 
-/// Becomes a connection of the VM, or `nil, err`.
-struct ConnectResult(std::result::Result<(Stream, Peer), String>);
+/// Becomes a connection of the VM, or `nil, err, detail`.
+struct ConnectResult(std::result::Result<(Stream, Peer), (String, Option<String>)>);
 
 impl IntoLuaMulti for ConnectResult {
     fn into_lua_multi(self, lua: &Lua) -> Result<MultiValue> {
         let (stream, peer) = match self.0 {
             Ok(made) => made,
-            Err(reason) => return (Value::Nil, reason.into_lua(lua)?).into_lua_multi(lua),
+            Err((reason, None)) => return (Value::Nil, reason).into_lua_multi(lua),
+            Err((reason, detail)) => return (Value::Nil, reason, detail).into_lua_multi(lua),
         };
         let handle = Vm::of(lua)?.streams.insert(stream);
         let address = peer_address(&peer);

@@ -72,7 +72,7 @@ unsafe fn begin(state: LuaState, accept: c_int, backlog: u32) -> c_int {
         match listener {
             Ok(listener) => {
                 let local = listener.local().to_string();
-                let handle = vm.streams.listen(listener, accept);
+                let handle = vm.streams.listen(listener, accept, None);
                 stack::push(state, local.as_bytes());
                 super::push_listener(state, handle);
                 1
