@@ -6,8 +6,9 @@
 mod worker;
 
 use std::ffi::OsString;
+use std::sync::Arc;
 
-use pyo3::prelude::{Python, pyfunction, pymodule};
+use pyo3::prelude::{Py, PyAny, Python, pyfunction, pymodule};
 use tidegate::Host;
 
 // Only for Rust's memory: Python's objects stay with Python's allocator. See docs/design/wheel.md.
@@ -15,10 +16,27 @@ use tidegate::Host;
 static ALLOCATOR: net::Allocator = net::Allocator;
 
 /// Runs a command line, the program's name first, and returns the exit code. `command` starts
-/// another process of this interpreter.
+/// another process of this interpreter; `configured` has the options of a file with its name;
+/// `on_ready` is called once an application is served.
 #[pyfunction]
-fn main(py: Python<'_>, arguments: Vec<OsString>, command: Vec<OsString>) -> u8 {
-    let host = Host { python: Some(command) };
+#[pyo3(signature = (arguments, command, configured=None, on_ready=None))]
+fn main(
+    py: Python<'_>,
+    arguments: Vec<OsString>,
+    command: Vec<OsString>,
+    configured: Option<(String, Vec<String>)>,
+    on_ready: Option<Py<PyAny>>,
+) -> u8 {
+    let on_ready = on_ready.map(|called| {
+        Arc::new(move || {
+            Python::attach(|py| {
+                if let Err(error) = called.call0(py) {
+                    error.print(py);
+                }
+            });
+        }) as Arc<dyn Fn() + Send + Sync>
+    });
+    let host = Host { python: Some(command), configured, on_ready };
     py.detach(|| tidegate::run(arguments, &host))
 }
 

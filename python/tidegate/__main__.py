@@ -23,7 +23,38 @@ def main() -> None:
     # directory (-P), not from the current one.
     options = subprocess._args_from_interpreter_flags()
     command = [sys.executable, *options, "-P", "-m", "tidegate"]
+    if sys.argv[1:2] == ["run"]:
+        sys.exit(run(sys.argv[1:], command))
     sys.exit(_tidegate.main(["tidegate", *sys.argv[1:]], command))
+
+
+def run(arguments: list[str], command: list[str]) -> int:
+    """``tidegate run``, which may have a gunicorn.conf.py."""
+    from tidegate import _gunicorn
+
+    try:
+        arguments, configuration = _gunicorn.take(arguments)
+        if configuration is None:
+            return _tidegate.main(["tidegate", *arguments], command)
+        words, notes = configuration.options()
+    except _gunicorn.ConfigurationError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    for note in notes:
+        print(f"note: {note}", file=sys.stderr)
+    supervisor = _gunicorn.Supervisor(configuration)
+    serves = not {"--print-config", "--check-config"} & set(arguments)
+    if serves:
+        configuration.call("on_starting", supervisor)
+    code = _tidegate.main(
+        ["tidegate", *arguments],
+        command,
+        configured=(configuration.path, words),
+        on_ready=lambda: configuration.call("when_ready", supervisor),
+    )
+    if serves:
+        configuration.call("on_exit", supervisor)
+    return code
 
 
 if __name__ == "__main__":

@@ -14,10 +14,14 @@ import os
 import signal
 import sys
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from tidegate import _lifespan, _log, _serve, _store, _tidegate, _wsgi
 from tidegate._interface import is_asgi
 from tidegate._log import logger
+
+if TYPE_CHECKING:
+    from tidegate import _gunicorn
 
 
 class StartupError(Exception):
@@ -38,12 +42,21 @@ def main() -> int:
     _store.connect(worker.store)
     try:
         configure_logging(worker, settings.get("log_config"))
+        hooks = gunicorn_hooks(settings.get("gunicorn"), worker.slot)
+        if hooks is not None:
+            hooks.before_import()
         application = load(settings)
+        if hooks is not None:
+            hooks.after_import()
         interface = settings.get("interface") or "auto"
         if interface == "asgi" or (interface == "auto" and is_asgi(application)):
             run_asgi(worker, application, settings)
         else:
+            if hooks is not None:
+                application = hooks.around(application)
             ended = run_wsgi(worker, application, settings)
+        if hooks is not None:
+            hooks.at_exit()
     except StartupError as error:
         worker.failed(str(error))
     except BaseException as error:
@@ -56,6 +69,18 @@ def main() -> int:
         # A thread that still runs Python cannot be stopped.
         os._exit(code)
     return code
+
+
+def gunicorn_hooks(path: str | None, slot: int) -> "_gunicorn.Worker | None":
+    """Executes the gunicorn.conf.py of ``-c`` for its hooks."""
+    if path is None:
+        return None
+    from tidegate import _gunicorn
+
+    try:
+        return _gunicorn.Worker(_gunicorn.Configuration(path), slot)
+    except _gunicorn.ConfigurationError as error:
+        raise StartupError(str(error)) from None
 
 
 def check(settings: str) -> int:

@@ -65,7 +65,10 @@ pub(crate) enum Command {
 
 impl Tidegate {
     /// Parses a command line, which starts with the program's name.
-    pub(crate) fn read(typed: &[OsString]) -> Result<Self, clap::Error> {
+    pub(crate) fn read(
+        typed: &[OsString],
+        configured: Option<&(String, Vec<String>)>,
+    ) -> Result<Self, clap::Error> {
         let command = typed.get(1).and_then(|word| word.to_str());
         let parse = |words: &[OsString]| {
             Tidegate::parse_words(words).map_err(|refused| other_servers::advise(refused, command))
@@ -78,7 +81,8 @@ impl Tidegate {
         let text = |(name, value): (OsString, OsString)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
         };
-        let completed = run::complete(typed, &std::env::vars_os().filter_map(text).collect())?;
+        let variables = std::env::vars_os().filter_map(text).collect();
+        let completed = run::complete(typed, configured, &variables)?;
         for ignored in &completed.ignored {
             eprintln!("note: {ignored}");
         }

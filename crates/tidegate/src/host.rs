@@ -3,11 +3,17 @@
 //! No other module of this crate depends on how it was started. Never calls Python.
 
 use std::ffi::OsString;
+use std::sync::Arc;
 
 /// The process that runs the command line.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Host {
     /// The command that starts another process like this one if it is a Python interpreter: the
     /// interpreter, `-m`, `tidegate`. `None` in the plain binary.
     pub python: Option<Vec<OsString>>,
+    /// The name of a gunicorn.conf.py that the interpreter has executed, and its settings as
+    /// options of `run`.
+    pub configured: Option<(String, Vec<String>)>,
+    /// Called once an application is served.
+    pub on_ready: Option<Arc<dyn Fn() + Send + Sync>>,
 }

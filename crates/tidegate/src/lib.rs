@@ -22,7 +22,7 @@ use crate::failure::Failure;
 /// Runs the command of `arguments`, which start with the program's name, and returns the exit code.
 pub fn run(arguments: impl IntoIterator<Item = OsString>, host: &Host) -> u8 {
     let arguments: Vec<_> = arguments.into_iter().collect();
-    let ended = match commands::Tidegate::read(&arguments) {
+    let ended = match commands::Tidegate::read(&arguments, host.configured.as_ref()) {
         Ok(read) => read.command.run(host),
         Err(refused) => return explain(&refused),
     };

@@ -59,6 +59,10 @@ const ANY: &[Row] = &[
             "--http2-max-frame-size",
             "--http2-max-headers-size",
             "--http2-max-send-buffer-size",
+            "--http-protocols",
+            "--http2-cleartext",
+            "--http2-initial-window-size",
+            "--http2-max-header-list-size",
             "--http3",
         ],
         HTTP2,
@@ -69,15 +73,13 @@ const ANY: &[Row] = &[
 /// Options of Python servers, for `tidegate run`.
 const RUN: &[Row] = &[
     (
-        &["-c", "--config"],
-        "a gunicorn.conf.py is not read: write its settings as options (tidegate run --help), or \
-         write a tidegate.yaml with apps and start it with tidegate up",
-    ),
-    (
         &["--preload", "--preload-app", "--no-preload-app"],
         "preloading is not supported yet: each worker process imports the application itself",
     ),
-    (&["--http"], "leave it out: HTTP/1.1 and HTTP/2 are both served, by parsers of their own"),
+    (
+        &["--http", "--http-parser"],
+        "leave it out: HTTP/1.1 and HTTP/2 are both served, by parsers of their own",
+    ),
     (&["--ws", "--no-ws", "--websockets"], "leave it out: WebSocket is built in"),
     (
         &["--no-access-log", "--disable-access-log"],
@@ -139,6 +141,7 @@ const RUN: &[Row] = &[
     (&["--log", "--no-log"], "write --log-level LEVEL"),
     (
         &[
+            "--enable-backlog-metric",
             "--statsd-host",
             "--statsd-prefix",
             "--dogstatsd-tags",
@@ -205,6 +208,24 @@ const RUN: &[Row] = &[
             "--rss-samples",
         ],
         "leave it out: workers that end are always replaced, later if they end again and again",
+    ),
+    (
+        &["--control-socket", "--control-socket-mode", "--no-control-socket"],
+        "leave it out: tidegate ctl has a socket of its own, for this user alone",
+    ),
+    (
+        &[
+            "--dirty-app",
+            "--dirty-workers",
+            "--dirty-timeout",
+            "--dirty-threads",
+            "--dirty-graceful-timeout",
+        ],
+        "dirty workers are not supported: run such an application as a server of its own",
+    ),
+    (
+        &["--asgi-disconnect-grace-period"],
+        "leave it out: an application is told at once that its client has gone",
     ),
     (&["--workers-max-rss"], "write --max-rss SIZE"),
     (&["-g"], SUPERVISED),

@@ -97,7 +97,7 @@ const UVICORN: &[&str] = &[
     "--reset-contextvars",
 ];
 
-/// The settings of gunicorn that have an option (23).
+/// The settings of gunicorn that have an option (27).
 const GUNICORN: &[&str] = &[
     "-c",
     "--config",
@@ -186,6 +186,29 @@ const GUNICORN: &[&str] = &[
     "--casefold-http-method",
     "--forwarder-headers",
     "--header-map",
+    "--enable-backlog-metric",
+    "--protocol",
+    "--uwsgi-allow-from",
+    "--http-protocols",
+    "--http2-cleartext",
+    "--http2-max-concurrent-streams",
+    "--http2-initial-window-size",
+    "--http2-max-frame-size",
+    "--http2-max-header-list-size",
+    "--asgi-loop",
+    "--asgi-lifespan",
+    "--asgi-disconnect-grace-period",
+    "--websocket-max-message-size",
+    "--http-parser",
+    "--root-path",
+    "--dirty-app",
+    "--dirty-workers",
+    "--dirty-timeout",
+    "--dirty-threads",
+    "--dirty-graceful-timeout",
+    "--control-socket",
+    "--control-socket-mode",
+    "--no-control-socket",
 ];
 
 #[test]
@@ -209,7 +232,7 @@ fn what_is_not_there_is_reported_on_either_side_of_the_application() {
         (&["run", "app:app", "-keventlet"], "eventlet is not supported: write gthread"),
         (&["run", "app:app", "-p", "8000"], "did you mean --port 8000?"),
         (&["run", "app:app", "-u", "www-data"], "does not change its user"),
-        (&["run", "-c", "gunicorn.conf.py", "app:app"], "gunicorn.conf.py is not read"),
+        (&["run", "-c", "gunicorn.conf.py", "app:app"], "gunicorn.conf.py is executed by Python"),
         (&["run", "app:app", "--preload"], "preloading is not supported yet"),
         (&["run", "app:app", "--http", "h2"], "HTTP/1.1 and HTTP/2 are both served"),
         (&["up", "-c", "site.yaml"], "tidegate up FILE"),

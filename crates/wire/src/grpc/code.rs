@@ -131,9 +131,8 @@ mod tests {
     #[test]
     fn codes_have_the_status_of_google_rpc_code() {
         // All of google/rpc/code.proto, in the order of the numbers.
-        let statuses = [
-            200, 499, 500, 400, 504, 404, 409, 403, 429, 400, 409, 400, 501, 500, 503, 500, 401,
-        ];
+        let statuses =
+            [200, 499, 500, 400, 504, 404, 409, 403, 429, 400, 409, 400, 501, 500, 503, 500, 401];
         assert!(Code::ALL.iter().map(|code| code.http_status()).eq(statuses));
         let server_errors = Code::ALL.iter().filter(|code| code.is_server_error());
         let slugs: Vec<_> = server_errors.map(|code| code.slug()).collect();

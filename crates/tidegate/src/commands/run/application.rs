@@ -24,6 +24,10 @@ pub(super) struct ApplicationOptions {
     )]
     pub(super) worker_class: Option<Interface>,
 
+    /// Read the settings and hooks of a gunicorn.conf.py; options win over its settings
+    #[arg(short = 'c', long, value_name = "FILE")]
+    pub(super) config: Option<PathBuf>,
+
     /// APP is a function without arguments that creates the application
     #[arg(long)]
     pub(super) factory: bool,
@@ -45,7 +49,7 @@ pub(super) struct ApplicationOptions {
     pub(super) root_path: Option<String>,
 
     /// The event loop of ASGI; `auto` is uvloop if it is installed [default: auto]
-    #[arg(long = "loop", value_name = "WHICH")]
+    #[arg(long = "loop", value_name = "WHICH", alias = "asgi-loop")]
     pub(super) event_loop: Option<EventLoop>,
 
     /// Maximum WSGI threads per worker; `auto` adds threads while requests wait
@@ -59,7 +63,7 @@ pub(super) struct ApplicationOptions {
     pub(super) threads: Option<Threads>,
 
     /// Send ASGI lifespan events; `auto` does if the application supports them [default: auto]
-    #[arg(long, value_name = "WHICH")]
+    #[arg(long, value_name = "WHICH", alias = "asgi-lifespan")]
     pub(super) lifespan: Option<Lifespan>,
 
     /// Configure Python's logging from this file: JSON or YAML for dictConfig, INI for fileConfig

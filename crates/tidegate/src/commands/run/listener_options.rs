@@ -129,7 +129,12 @@ pub(super) struct ListenerOptions {
     pub(super) pause_timeout: Option<Duration>,
 
     /// Longest message of a WebSocket; a longer one closes it with 1009 [default: 16MiB]
-    #[arg(long, value_name = "SIZE", value_parser = values::size)]
+    #[arg(
+        long,
+        value_name = "SIZE",
+        alias = "websocket-max-message-size",
+        value_parser = values::size
+    )]
     pub(super) ws_max_size: Option<Size>,
 
     /// Messages of a WebSocket that may wait, each way [default: 32]

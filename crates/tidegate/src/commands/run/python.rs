@@ -27,7 +27,15 @@ const WORKERS_VARIABLE: &str = "WEB_CONCURRENCY";
 
 impl Run {
     pub(super) fn run_python(self, host: &Host) -> Result<(), Failure> {
-        let python = self.python()?;
+        if let Some(file) = &self.application.config {
+            // An interpreter has taken the option before.
+            return Err(Failure::Wrong(format!(
+                "{} is executed by Python: `pip install tidegate` gives the command that has it",
+                file.display()
+            )));
+        }
+        let mut python = self.python()?;
+        python["gunicorn"] = json!(host.configured.as_ref().map(|(file, _)| file));
         let sources = self.listeners()?;
         let binds: Vec<_> = sources.iter().map(written).collect();
         let access = self.access()?;
@@ -58,18 +66,17 @@ impl Run {
         if self.check_config {
             return self.check(command, &python, &configuration);
         }
-        if let Some(mask) = self.lifecycle.umask {
-            net::set_umask(mask);
-        }
-        let _pid_file = self.pid_file()?;
-        if let Some(name) = &self.lifecycle.name {
-            net::set_title(&format!("tidegate: supervisor [{name}]"))
-                .map_err(|error| Failure::Failed(format!("--name {name}: {error}")))?;
-        }
+        let _pid_file = self.prepare_process()?;
         let app_dir = self.application.app_dir.as_deref().unwrap_or(Path::new("."));
         let program = self.program.clone();
         let scheme = self.tls.scheme();
-        let told = move |bound: &[Bound]| greeting(&program, scheme, bound);
+        let on_ready = host.on_ready.clone();
+        let told = move |bound: &[Bound]| {
+            if let Some(called) = on_ready {
+                called();
+            }
+            greeting(&program, scheme, bound)
+        };
         let spec = RunSpec {
             command: command.clone(),
             environment: self.environment()?,
@@ -169,7 +176,15 @@ impl Run {
         }
     }
 
-    fn pid_file(&self) -> Result<Option<PidFile>, Failure> {
+    /// Sets the mask and the title of this process, and claims its file.
+    fn prepare_process(&self) -> Result<Option<PidFile>, Failure> {
+        if let Some(mask) = self.lifecycle.umask {
+            net::set_umask(mask);
+        }
+        if let Some(name) = &self.lifecycle.name {
+            net::set_title(&format!("tidegate: supervisor [{name}]"))
+                .map_err(|error| Failure::Failed(format!("--name {name}: {error}")))?;
+        }
         let Some(path) = &self.lifecycle.pid else { return Ok(None) };
         let failed = |why| format!("cannot use the pid file {}: {why}", path.display());
         PidFile::claim(path).map(Some).map_err(|why| Failure::Failed(failed(why)))

@@ -1,8 +1,8 @@
 //! Options of `tidegate run MODULE:APP` from the environment: variables of gunicorn and uvicorn.
 //!
-//! The command line wins over `GUNICORN_CMD_ARGS`, which wins over `UVICORN_*`, as where those come
-//! from. An option that changes nothing here is reported and ignored; one whose effect would be
-//! missing is an error.
+//! The command line wins over `GUNICORN_CMD_ARGS`, which wins over a gunicorn.conf.py, which wins
+//! over `UVICORN_*`: the order of those servers. An option that changes nothing here is reported
+//! and ignored; one whose effect would be missing is an error.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -34,6 +34,7 @@ pub(crate) struct Completed {
 /// Adds the options of the environment to a command line that is known to be right.
 pub(crate) fn complete(
     typed: &[OsString],
+    configured: Option<&(String, Vec<String>)>,
     variables: &BTreeMap<String, String>,
 ) -> Result<Completed, Error> {
     let mut completed = Completed { words: typed.to_vec(), ignored: Vec::new() };
@@ -47,6 +48,9 @@ pub(crate) fn complete(
         let words = shlex::split(line)
             .ok_or_else(|| wrong(ErrorKind::ValueValidation, GUNICORN, "its quote does not end"))?;
         completed.add(&run, GUNICORN, words)?;
+    }
+    if let Some((file, words)) = configured {
+        completed.add(&run, file, words.clone())?;
     }
     for (name, value) in variables.range(UVICORN.to_owned()..) {
         let Some(option) = name.strip_prefix(UVICORN) else { break };
@@ -193,7 +197,7 @@ mod tests {
         let variables =
             variables.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
         let completed =
-            complete(&words, &variables.collect()).map_err(|refused| refused.to_string())?;
+            complete(&words, None, &variables.collect()).map_err(|refused| refused.to_string())?;
         let words: Vec<_> = completed.words.iter().map(|word| word.to_string_lossy()).collect();
         Ok((words.join(" "), completed.ignored))
     }
@@ -223,6 +227,20 @@ mod tests {
             words("tidegate run --workers=4 app:app --port 9", &both),
             "tidegate run --workers=4 app:app --port 9"
         );
+    }
+
+    #[test]
+    fn options_of_a_file_stand_between_those_of_the_variables() {
+        let words = ["tidegate", "run", "app:app"].map(OsString::from);
+        let file = ("shop.py".to_owned(), vec!["--threads=2".to_owned(), "-w3".to_owned()]);
+        let variables = [("GUNICORN_CMD_ARGS", "-w 4"), ("UVICORN_FACTORY", "1")];
+        let variables = variables.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let completed = complete(&words, Some(&file), &variables.into()).unwrap();
+        let all = ["tidegate", "run", "--factory", "--threads=2", "--workers=4", "app:app"];
+        assert_eq!(completed.words, all);
+        let file = ("shop.py".to_owned(), vec!["--timeout=x".to_owned()]);
+        let said = complete(&words, Some(&file), &BTreeMap::new()).unwrap_err().to_string();
+        assert!(said.starts_with("error: in shop.py: invalid value 'x'"), "{said}");
     }
 
     #[test]

@@ -1,0 +1,325 @@
+"""gunicorn.conf.py: its settings as options of ``tidegate run``, and its hooks.
+
+The file is Python, executed by the supervisor for the settings and ``on_starting``, ``when_ready``
+and ``on_exit``, and by each worker for the other hooks. ``options`` names every setting that has no
+counterpart.
+"""
+
+import os
+import runpy
+import sys
+from types import SimpleNamespace
+
+from tidegate._log import logger
+
+#: Settings whose value becomes the value of an option.
+OPTIONS = {
+    "backlog": "--backlog",
+    "workers": "--workers",
+    "threads": "--threads",
+    "timeout": "--timeout",
+    "graceful_timeout": "--graceful-timeout",
+    "keepalive": "--keep-alive",
+    "max_requests": "--max-requests",
+    "max_requests_jitter": "--max-requests-jitter",
+    "limit_request_line": "--limit-request-line",
+    "limit_request_fields": "--limit-request-fields",
+    "chdir": "--app-dir",
+    "pidfile": "--pid",
+    "proc_name": "--name",
+    "accesslog": "--access-log",
+    "loglevel": "--log-level",
+    "logconfig": "--log-config",
+    "proxy_allow_ips": "--proxy-allow-from",
+    "forwarded_allow_ips": "--forwarded-allow-ips",
+    "certfile": "--ssl-certfile",
+    "keyfile": "--ssl-keyfile",
+    "ca_certs": "--ssl-ca-certs",
+    "asgi_loop": "--loop",
+    "asgi_lifespan": "--lifespan",
+    "websocket_max_message_size": "--ws-max-size",
+    "root_path": "--root-path",
+}
+#: Settings with a list of values, each with an option of its own.
+REPEATED = {"bind": "--bind", "raw_env": "--env", "reload_extra_files": "--reload-extra-file"}
+#: Settings that are true or false.
+FLAGS = {"reload": "--reload", "proxy_protocol": "--proxy-protocol"}
+#: Settings that are converted below.
+CONVERTED = {"wsgi_app", "worker_class", "umask", "cert_reqs"}
+#: Hooks of the supervisor, and those of workers.
+HOOKS = {"on_starting", "when_ready", "on_exit"}
+HOOKS_OF_WORKERS = {"post_fork", "post_worker_init", "pre_request", "post_request", "worker_exit"}
+#: What else gunicorn knows, and why it does nothing here.
+WITHOUT_COUNTERPART = {
+    "worker_connections": "write --limit-concurrency for the requests in the application",
+    "worker_tmp_dir": "workers have no heartbeat files",
+    "worker_int": "workers are stopped over a socket, not by SIGINT",
+    "worker_abort": "a stuck worker is killed, with its stack in the log",
+    "pre_fork": "workers are started by a program that runs no Python",
+    "pre_exec": "a new version of the program is started by a service manager",
+    "child_exit": "the log and /metrics have why workers end",
+    "nworkers_changed": "the log has it",
+    "on_reload": "the log has it",
+    "ssl_context": "TLS 1.2 and 1.3 are served with the ciphers that are safe today",
+    "ciphers": "TLS 1.2 and 1.3 are served with the ciphers that are safe today",
+    "ssl_version": "TLS 1.2 and 1.3 are served with the ciphers that are safe today",
+    "do_handshake_on_connect": "handshakes never block a worker",
+    "suppress_ragged_eofs": "a truncated connection is an error",
+    "preload_app": "each worker imports the application itself",
+    "daemon": "the process stays in the foreground",
+    "initgroups": "the process does not change its user",
+    "limit_request_field_size": "write --limit-headers for all header lines together",
+    "access_log_format": "write --access-log-format json or combined",
+    "errorlog": "the log goes to standard error",
+    "capture_output": "standard output and error of the application go there",
+    "disable_redirect_access_to_syslog": "there is no syslog",
+    "logger_class": "write --log-config FILE",
+    "logconfig_dict": "write --log-config FILE",
+    "logconfig_json": "write --log-config FILE",
+    "syslog": "there is no syslog",
+    "syslog_addr": "there is no syslog",
+    "syslog_prefix": "there is no syslog",
+    "syslog_facility": "there is no syslog",
+    "enable_stdio_inheritance": "standard output and error are inherited",
+    "statsd_host": "write --admin ADDRESS for /metrics",
+    "statsd_prefix": "write --admin ADDRESS for /metrics",
+    "dogstatsd_tags": "write --admin ADDRESS for /metrics",
+    "default_proc_name": "write --name",
+    "pythonpath": "write --app-dir, or set PYTHONPATH",
+    "paste": "Paste Deploy is not supported",
+    "raw_paste_global_conf": "Paste Deploy is not supported",
+    "reload_engine": "changed files are noticed without polling",
+    "reuse_port": "the workers share the listening sockets",
+    "sendfile": "files are sent with sendfile where the system can",
+    "spew": "use a profiler",
+    "check_config": "write --check-config",
+    "print_config": "write --print-config",
+    "strip_header_spaces": "malformed requests are always rejected",
+    "permit_obsolete_folding": "malformed requests are always rejected",
+    "permit_unconventional_http_method": "malformed requests are always rejected",
+    "permit_unconventional_http_version": "malformed requests are always rejected",
+    "casefold_http_method": "malformed requests are always rejected",
+    "secure_scheme_headers": "write --forwarded-allow-ips",
+    "forwarder_headers": "malformed requests are always rejected",
+    "header_map": "malformed requests are always rejected",
+    "enable_backlog_metric": "write --admin ADDRESS for /metrics",
+    "protocol": "let the proxy send HTTP",
+    "uwsgi_allow_ips": "let the proxy send HTTP",
+    "http_protocols": "HTTP/1.1 and HTTP/2 are served",
+    "http2_cleartext": "HTTP/2 in the clear is served to clients with prior knowledge",
+    "http2_max_concurrent_streams": "HTTP/2 has fixed bounds",
+    "http2_initial_window_size": "HTTP/2 has fixed bounds",
+    "http2_max_frame_size": "HTTP/2 has fixed bounds",
+    "http2_max_header_list_size": "write --limit-headers",
+    "http_parser": "there is one parser",
+    "asgi_disconnect_grace_period": "an application is told at once that its client has gone",
+    **dict.fromkeys(
+        ["dirty_apps", "dirty_workers", "dirty_timeout", "dirty_threads", "dirty_graceful_timeout",
+         "on_dirty_starting", "dirty_post_fork", "dirty_worker_init", "dirty_worker_exit"],
+        "there are no dirty workers",
+    ),
+    "control_socket": "tidegate ctl has its own socket",
+    "control_socket_mode": "tidegate ctl has its own socket",
+    "control_socket_disable": "tidegate ctl has its own socket",
+    "tmp_upload_dir": "request bodies above 256 KiB are in files without a name in $TMPDIR",
+}
+#: Settings that a deployment relies on for its safety: they are not ignored.
+REFUSED = {
+    "user": "the process does not change its user: systemd does that (User=)",
+    "group": "the process does not change its group: systemd does that (Group=)",
+}
+
+
+class ConfigurationError(Exception):
+    """The file cannot be used; the text is shown to the operator."""
+
+
+class Configuration:
+    """A gunicorn.conf.py that has been executed."""
+
+    def __init__(self, path: str) -> None:
+        # gunicorn has these forms too.
+        path = path.removeprefix("file:")
+        if path.startswith("python:"):
+            raise ConfigurationError(f"{path!r} is a module: write the name of its file")
+        self.path = os.path.abspath(path)
+        if not os.path.isfile(self.path):
+            raise ConfigurationError(f"there is no file {path}")
+        sys.path.insert(0, os.getcwd())
+        try:
+            self.values = runpy.run_path(self.path, run_name="__config__")
+        except BaseException as error:
+            kind = type(error).__name__
+            raise ConfigurationError(f"{path} cannot be executed: {kind}: {error}") from error
+        finally:
+            sys.path.remove(os.getcwd())
+        #: What hooks read of ``server.cfg``: a setting that is not in the file is ``None``.
+        self.cfg = _Settings(self.values)
+
+    def call(self, hook: str, *arguments) -> None:
+        """Calls a hook, if the file has it. What it raises ends the process, as in gunicorn."""
+        function = self.values.get(hook)
+        if callable(function):
+            function(*arguments)
+
+    def options(self) -> tuple[list[str], list[str]]:
+        """The settings as words of a command line, and a note for each that does nothing here."""
+        words, notes = [], []
+        for name, value in self.values.items():
+            if name in REFUSED and value is not None and os.geteuid() == 0:
+                raise ConfigurationError(f"{self.path} has {name}: {REFUSED[name]}")
+            if value is None or name in CONVERTED:
+                continue
+            if name in OPTIONS:
+                words.append(f"{OPTIONS[name]}={value}")
+            elif name in REPEATED:
+                each = [value] if isinstance(value, str) else value
+                words.extend(f"{REPEATED[name]}={one}" for one in each)
+            elif name in FLAGS:
+                words.extend([FLAGS[name]] if value else [])
+            elif name in WITHOUT_COUNTERPART and value is not False:
+                notes.append(f"{self.path} has {name}: {WITHOUT_COUNTERPART[name]}")
+        words.extend(self._converted())
+        return words, notes
+
+    def _converted(self) -> list[str]:
+        words = []
+        if (kind := self.cfg.worker_class) is not None:
+            if not isinstance(kind, str):
+                kind = f"{kind.__module__}.{kind.__qualname__}"
+            words.append(f"--worker-class={kind}")
+        if (mask := self.cfg.umask) is not None:
+            words.append(f"--umask=0{mask:o}" if isinstance(mask, int) else f"--umask={mask}")
+        if (required := self.cfg.cert_reqs) is not None and self.cfg.certfile:
+            words.append(f"--ssl-cert-reqs={int(required)}")
+        return words
+
+
+class _Settings:
+    def __init__(self, values: dict) -> None:
+        self.__dict__.update(values)
+
+    def __getattr__(self, name: str):
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return None
+
+
+class Supervisor:
+    """The ``server`` of hooks: gunicorn's arbiter."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self.cfg = configuration.cfg
+        self.log = logger
+        self.pid = os.getpid()
+
+
+class Worker:
+    """The ``worker`` of hooks, and the calls of these around an application."""
+
+    def __init__(self, configuration: Configuration, age: int) -> None:
+        self.cfg = configuration.cfg
+        self.log = logger
+        self.age = age
+        self.pid = os.getpid()
+        self.ppid = os.getppid()
+        self.nr = 0
+        self._configuration = configuration
+        self._server = Supervisor(configuration)
+        self._server.pid = self.ppid
+
+    def before_import(self) -> None:
+        self._configuration.call("post_fork", self._server, self)
+
+    def after_import(self) -> None:
+        self._configuration.call("post_worker_init", self)
+
+    def at_exit(self) -> None:
+        self._configuration.call("worker_exit", self._server, self)
+
+    def around(self, application):
+        """A WSGI application that calls the hooks of requests, if there are any."""
+        before = self._configuration.values.get("pre_request")
+        after = self._configuration.values.get("post_request")
+        if not callable(before) and not callable(after):
+            return application
+
+        def called(environ, start_response):
+            request, response = _request(environ), SimpleNamespace(status=None, headers=[])
+            self.nr += 1
+
+            def start(status, headers, exc_info=None):
+                response.status, response.headers = status, headers
+                return start_response(status, headers, exc_info)
+
+            if callable(before):
+                before(self, request)
+            body = application(environ, start)
+            if not callable(after):
+                return body
+            return _Body(body, lambda: after(self, request, environ, response))
+
+        return called
+
+
+class _Body:
+    """A response body that calls a function once it is closed."""
+
+    def __init__(self, body, closed) -> None:
+        self._body = body
+        self._closed = closed
+
+    def __iter__(self):
+        return iter(self._body)
+
+    def close(self) -> None:
+        try:
+            if hasattr(self._body, "close"):
+                self._body.close()
+        finally:
+            self._closed()
+
+
+def _request(environ: dict) -> SimpleNamespace:
+    """The ``req`` of hooks: what they read of it for logs and measurements."""
+    path, query = environ.get("PATH_INFO", ""), environ.get("QUERY_STRING", "")
+    fields = [(name[5:].replace("_", "-"), value) for name, value in environ.items()
+              if name.startswith("HTTP_")]
+    return SimpleNamespace(
+        method=environ["REQUEST_METHOD"],
+        path=path,
+        query=query,
+        uri=f"{path}?{query}" if query else path,
+        headers=fields,
+        remote_addr=(environ.get("REMOTE_ADDR", ""), environ.get("REMOTE_PORT", "")),
+    )
+
+
+def take(arguments: list[str]) -> tuple[list[str], Configuration | None]:
+    """Removes ``-c FILE`` of ``run`` from a command line, and executes the file."""
+    if arguments[:1] != ["run"] or any(word.endswith(".lua") for word in arguments):
+        return arguments, None
+    for at, word in enumerate(arguments):
+        rest = arguments[at + 1:]
+        if word in ("-c", "--config") and rest:
+            path, rest = rest[0], rest[1:]
+        elif word.startswith("--config="):
+            path = word.removeprefix("--config=")
+        elif word.startswith("-c") and len(word) > 2:
+            path = word[2:].removeprefix("=")
+        else:
+            continue
+        configuration = Configuration(path)
+        arguments = arguments[:at] + rest
+        application = configuration.cfg.wsgi_app
+        # The application of the command line wins; one has a colon, as no option's name has.
+        if application and not any(_is_application(word) for word in arguments[1:]):
+            arguments.append(application)
+        return arguments, configuration
+    return arguments, None
+
+
+def _is_application(word: str) -> bool:
+    module, colon, name = word.partition(":")
+    return bool(colon) and module.replace(".", "_").isidentifier() and name[:1].isidentifier()
+
