@@ -16,6 +16,7 @@ mod descriptors;
 mod dev_tls;
 mod drain;
 mod expect_continue;
+mod forward_auth;
 mod forwarded;
 mod generated;
 mod grpc;

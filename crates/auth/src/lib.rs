@@ -13,6 +13,7 @@ mod cert_auth;
 mod consumers;
 mod credential;
 mod credential_forms;
+mod forward_auth;
 mod geo;
 mod identity;
 mod jwt;
@@ -37,6 +38,7 @@ pub static ALL: &[FilterKind] = &[
     any::KIND,
     basic_auth::KIND,
     cert_auth::KIND,
+    forward_auth::KIND,
     jwt::KIND,
     key_auth::KIND,
 ];

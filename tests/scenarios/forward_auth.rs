@@ -1,0 +1,114 @@
+//! `forward_auth` with a server that decides, by URL and as an upstream.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use scenarios::{HttpResponse, Tidegate, Upstream};
+
+fn config(server: &str, api: &Upstream) -> String {
+    let api = api.address();
+    format!(
+        r#"
+workers: 1
+listeners: {{ web: {{ bind: "127.0.0.1:0" }} }}
+admin: {{ bind: "127.0.0.1:0" }}
+upstreams:
+  api: {{ servers: ["{api}"] }}
+  unused: {{ servers: ["{api}"] }}
+routes:
+  - match: {{ path: /unused }}
+    handler: {{ upstream: unused }}
+  - match: {{}}
+    filters: [{{ forward_auth: {{ {server}, copy: [remote-user], consumer: remote-user }} }}]
+    handler: {{ upstream: api }}
+"#
+    )
+}
+
+/// Says which user it sees.
+fn api() -> Upstream {
+    Upstream::start(|peer| {
+        let head = peer.read_head().to_ascii_lowercase();
+        let users: Vec<_> =
+            head.lines().filter_map(|line| line.strip_prefix("remote-user: ")).collect();
+        let body = users.join("+");
+        let length = body.len();
+        peer.send(format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n{body}"));
+    })
+}
+
+/// Allows requests with a cookie, and counts connections' requests.
+fn auth(requests: &Arc<AtomicUsize>) -> Upstream {
+    let requests = requests.clone();
+    Upstream::start(move |peer| {
+        for _ in 0..2 {
+            let head = peer.read_head();
+            requests.fetch_add(1, Ordering::Relaxed);
+            let lower = head.to_ascii_lowercase();
+            assert!(head.starts_with("GET /verify?app=a HTTP/1.1\r\n"), "{head}");
+            assert!(lower.contains("\r\nx-forwarded-for: 127.0.0.1\r\n"), "{head}");
+            assert!(lower.contains("\r\nx-forwarded-uri: /shop?x=1\r\n"), "{head}");
+            assert!(lower.contains("\r\nx-forwarded-host: shop.test\r\n"), "{head}");
+            peer.send(match lower.contains("cookie: session=1") {
+                true => "HTTP/1.1 200 OK\r\nremote-user: ann\r\ncontent-length: 0\r\n\r\n",
+                false => {
+                    "HTTP/1.1 302 Found\r\nlocation: https://login.test/\r\n\
+                     set-cookie: attempt=1\r\ncontent-length: 5\r\n\r\nlogin"
+                }
+            });
+        }
+    })
+}
+
+fn get(server: &Tidegate, fields: &str) -> HttpResponse {
+    let head = format!("GET /shop?x=1 HTTP/1.1\r\nhost: shop.test\r\n{fields}\r\n");
+    server.exchange("web", head)
+}
+
+#[test]
+fn the_server_decides_over_a_connection_that_is_reused() {
+    for by_url in [true, false] {
+        let requests = Arc::default();
+        let (auth, api) = (auth(&requests), api());
+        let decides = match by_url {
+            true => format!("url: \"http://{}/verify?app=a\"", auth.address()),
+            false => "to: { upstream: auth }, path: \"/verify?app=a\"".to_owned(),
+        };
+        let mut text = config(&decides, &api);
+        if !by_url {
+            let upstream = format!("  auth: {{ servers: [\"{}\"] }}\n", auth.address());
+            text = text.replace("upstreams:\n", &format!("upstreams:\n{upstream}"));
+        }
+        let server = Tidegate::start(&text);
+        let allowed = get(&server, "cookie: session=1\r\nremote-user: root\r\nRemote_User: x\r\n");
+        assert_eq!((allowed.status, allowed.text().as_str()), (200, "ann"));
+        let denied = get(&server, "remote-user: root\r\n");
+        assert_eq!((denied.status, denied.text().as_str()), (302, "login"));
+        assert_eq!(denied.header("location"), Some("https://login.test/"));
+        assert_eq!(denied.header("set-cookie"), Some("attempt=1"));
+        assert_eq!((requests.load(Ordering::Relaxed), auth.accepted()), (2, 1));
+        let rejected = [("filter", "forward_auth"), ("reason", "denied")];
+        assert_eq!(server.metrics().sum("tidegate_policy_rejections_total", &rejected), 1.0);
+    }
+}
+
+#[test]
+fn a_server_that_fails_rejects_requests_until_a_reload_names_another() {
+    let requests = Arc::default();
+    let (auth, api) = (auth(&requests), api());
+    let by = |address: &str| format!("url: \"http://{address}/verify?app=a\"");
+    let server = Tidegate::start(&config(&by("127.0.0.1:1"), &api));
+    let failed = get(&server, "cookie: session=1\r\n");
+    assert_eq!(failed.status, 503);
+    server.wait_for_log("the server of forward_auth has not decided");
+    let rejected = [("filter", "forward_auth"), ("reason", "failed")];
+    assert_eq!(server.metrics().sum("tidegate_policy_rejections_total", &rejected), 1.0);
+    let before = server.metrics().sum("tidegate_config_reloads_total", &[]);
+    server.rewrite_config(&config(&by(&auth.address().to_string()), &api));
+    server.wait_for_metric("tidegate_config_reloads_total", &[], before + 1.0);
+    assert_eq!(get(&server, "cookie: session=1\r\n").text(), "ann");
+    // What is invalid leaves the configuration in use.
+    server.rewrite_config(&config("to: { upstream: nowhere }", &api));
+    server.wait_for_log("there is no upstream");
+    assert_eq!(get(&server, "cookie: session=1\r\n").text(), "ann");
+}
