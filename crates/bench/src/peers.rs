@@ -120,6 +120,8 @@ pub enum Role {
     Gateway { backend: SocketAddr, keep: bool },
     /// The same with keep-alive, for clients with [`KEY`] below the rate limit.
     Guarded { backend: SocketAddr },
+    /// The same with these filters of Tidegate, as its configuration writes them.
+    Filtered { backend: SocketAddr, filters: &'static str },
     /// Passes gRPC calls on to one backend, over HTTP/2 without TLS.
     GrpcGateway { backend: SocketAddr },
     /// The same as hello, from a Lua handler.
@@ -179,6 +181,7 @@ impl Role {
             Self::Gateway { keep: true, .. } => "gateway, kept-alive",
             Self::Gateway { keep: false, .. } => "gateway, not kept-alive",
             Self::Guarded { .. } => "gateway with a key and a rate limit",
+            Self::Filtered { .. } => "gateway with other filters",
             Self::GrpcGateway { .. } => "gateway of gRPC",
             Self::LuaHello => "hello from a Lua handler",
             Self::Routes { .. } => "many routes",

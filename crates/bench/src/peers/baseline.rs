@@ -10,7 +10,9 @@ pub(super) const PEER: Peer =
 
 fn setup(site: &Site) -> Option<Setup> {
     let role = match &site.role {
-        Role::Guarded { backend } => Role::Gateway { backend: *backend, keep: true },
+        Role::Guarded { backend } | Role::Filtered { backend, .. } => {
+            Role::Gateway { backend: *backend, keep: true }
+        }
         Role::Routes { .. } => Role::Routes { count: ROUTES },
         Role::LuaHello => Role::Hello,
         Role::AppCached { backend, root } => {

@@ -29,6 +29,7 @@ fn setup(site: &Site) -> Option<Setup> {
         Role::Gateway { backend, keep } => gateway(*backend, "1.1", *keep),
         Role::GrpcGateway { backend } => gateway(*backend, "h2c", true),
         Role::Guarded { .. }
+        | Role::Filtered { .. }
         | Role::LuaHello
         | Role::Cached { .. }
         | Role::Canned { .. }

@@ -35,6 +35,7 @@ fn setup(site: &Site) -> Option<Setup> {
             cluster(*backend, *keep),
         ),
         Role::Guarded { .. }
+        | Role::Filtered { .. }
         | Role::GrpcGateway { .. }
         | Role::LuaHello
         | Role::Cached { .. }

@@ -28,6 +28,7 @@ fn setup(site: &Site) -> Option<Setup> {
             (guard() + &rules, backend)
         }
         Role::LuaHello
+        | Role::Filtered { .. }
         | Role::Cached { .. }
         | Role::Canned { .. }
         | Role::App(_)

@@ -34,6 +34,7 @@ fn setup(site: &Site) -> Option<Setup> {
         }
         Role::Cached { backend, .. } => cached(*backend, &directory.to_string()),
         Role::LuaHello
+        | Role::Filtered { .. }
         | Role::Ping
         | Role::Json { .. }
         | Role::Canned { .. }

@@ -32,6 +32,9 @@ pub(super) fn setup(site: &Site) -> Option<Setup> {
         Role::Guarded { .. } => {
             route("/{*rest}", &format!("{{ upstream: backend }}, filters: {}", filters()))
         }
+        Role::Filtered { filters, .. } => {
+            route("/{*rest}", &format!("{{ upstream: backend }}, filters: [{{ {filters} }}]"))
+        }
         Role::LuaHello => route(HELLO_PATH, "{ lua: hello.lua }"),
         Role::Routes { count } => routes(*count, &respond),
         Role::Ping => return ping(site),
@@ -86,6 +89,7 @@ fn upstreams(role: &Role) -> String {
     match role {
         Role::Gateway { backend, keep: true }
         | Role::Guarded { backend }
+        | Role::Filtered { backend, .. }
         | Role::Cached { backend, .. } => {
             format!("upstreams: {{ backend: {{ servers: [\"{backend}\"] }} }}\n")
         }

@@ -30,6 +30,7 @@ sub vcl_recv {{ return (pass); }}
         ),
         Role::Cached { backend, asked, .. } => cached(*backend, *asked),
         Role::Guarded { .. }
+        | Role::Filtered { .. }
         | Role::GrpcGateway { .. }
         | Role::Canned { .. }
         | Role::App(_)

@@ -79,7 +79,9 @@ impl Fixture {
         };
         let backend = match serve {
             Serve::Gateway { delay, keep } => Some(Floor::Backend(behaviour(delay, keep))),
-            Serve::Guarded => Some(Floor::Backend(behaviour(Duration::ZERO, true))),
+            Serve::Guarded | Serve::Filtered(_) => {
+                Some(Floor::Backend(behaviour(Duration::ZERO, true)))
+            }
             Serve::Grpc { message_bytes } => Some(Floor::Grpc { message_bytes }),
             _ => serve.listed_bytes().map(|bytes| {
                 let (body_bytes, content) = (bytes, Content::Listing);
@@ -279,7 +281,7 @@ impl CaseRequest {
             Serve::App(_) => get(HELLO_PATH, HELLO_BODY.into()),
             Serve::Routes { .. } => get(ROUTED_PATH, HELLO_BODY.into()),
             Serve::Gateway { .. } => get(DOCUMENT_PATH, floor::body(DOCUMENT_BYTES)),
-            Serve::Guarded => Self::Get {
+            Serve::Guarded | Serve::Filtered(_) => Self::Get {
                 path: DOCUMENT_PATH.to_owned(),
                 fields: format!("{KEY_FIELD}: {KEY}\r\n"),
                 body: floor::body(DOCUMENT_BYTES).into(),
