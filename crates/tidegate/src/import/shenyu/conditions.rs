@@ -55,9 +55,15 @@ fn text<'v>(value: &'v Value, field: &str) -> &'v str {
     value[field].as_str().unwrap_or_default().trim()
 }
 
+/// The longest value of a condition.
+const VALUE_BYTES: usize = 1024;
+
 fn test(condition: &Value) -> Result<Test, String> {
     let (kind, operator) = (text(condition, "paramType"), text(condition, "operator"));
     let (name, value) = (text(condition, "paramName"), text(condition, "paramValue"));
+    if value.len() > VALUE_BYTES {
+        return Err(format!("a value is longer than {VALUE_BYTES} bytes"));
+    }
     if ["TimeBefore", "TimeAfter"].contains(&operator) && name.is_empty() {
         let minute = value.replace(' ', "T");
         let minute = minute.get(..16).ok_or_else(|| format!("{value:?} is not a time"))?;

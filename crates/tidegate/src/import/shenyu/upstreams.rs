@@ -39,7 +39,7 @@ impl Upstreams {
             upstream["timeouts"] = json!({ "response": format!("{ms}ms") });
         }
         if let Some(retry) = handle["retry"].as_u64() {
-            upstream["retries"] = json!({ "attempts": (retry + 1).min(10) });
+            upstream["retries"] = json!({ "attempts": retry.saturating_add(1).min(10) });
         }
         if !keeps_host {
             upstream["host"] = "server".into();
@@ -83,6 +83,10 @@ fn servers(entry: &Entry, export: &Export, notes: &mut Vec<String>) -> Vec<Value
             _ => "http://",
         };
         let address = format!("{scheme}{url}");
+        if url.is_empty() {
+            notes.push(format!("{}: a server has no address", entry.place));
+            continue;
+        }
         if let Err(error) = address.parse::<upstream::ServerAddress>() {
             notes.push(format!("{}: the server {url:?} {error}", entry.place));
             continue;
