@@ -107,33 +107,22 @@ const ROUTES: &str = r#"
     handler: { HANDLER }
 "#;
 
-/// The same numbers each time (xorshift).
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 % end as u64) as usize
-    }
-}
-
 fn targets() -> Vec<String> {
-    let mut numbers = Numbers(0x7469_6465_6761_7465);
+    // The same numbers in every run.
+    let mut numbers = fastrand::Rng::with_seed(0x7469_6465_6761_7465);
     let mut targets = BTreeSet::new();
     while targets.len() < TARGETS {
         let mut target = String::new();
-        for _ in 0..=numbers.below(6) {
-            target.push_str(match numbers.below(25) {
-                0 => REJECTED[numbers.below(REJECTED.len())],
-                _ => PIECES[numbers.below(PIECES.len())],
+        for _ in 0..=numbers.usize(..6) {
+            target.push_str(match numbers.usize(..25) {
+                0 => REJECTED[numbers.usize(..REJECTED.len())],
+                _ => PIECES[numbers.usize(..PIECES.len())],
             });
         }
         if !target.starts_with('/') {
             target.insert(0, '/');
         }
-        if numbers.below(20) == 0 {
+        if numbers.usize(..20) == 0 {
             target.insert_str(0, "http://h");
         }
         targets.insert(target);

@@ -49,34 +49,9 @@ routes:
     )
 }
 
-/// xorshift64*: the same in every run.
-struct Dice(u64);
-
-impl Dice {
-    fn of(seed: u64) -> Self {
-        Self((seed + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15))
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
-    }
-
-    fn below(&mut self, most: u64) -> u64 {
-        (self.next() >> 33) % most
-    }
-
-    /// From 0 to 1.
-    fn part(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1u64 << 53) as f64
-    }
-
-    /// A URL: the n-th is asked for about 1/n as often as the first (Zipf).
-    fn url(&mut self) -> u64 {
-        ((URLS as f64).powf(self.part()) as u64).min(URLS) - 1
-    }
+/// A URL: the n-th is asked for about 1/n as often as the first (Zipf).
+fn random_url(random: &mut fastrand::Rng) -> u64 {
+    ((URLS as f64).powf(random.f64()) as u64).min(URLS) - 1
 }
 
 /// What bodies are cut from: text that compresses, and noise that does not.
@@ -87,23 +62,23 @@ struct Content {
 
 impl Content {
     fn new() -> Self {
-        let mut dice = Dice::of(7);
+        let mut random = fastrand::Rng::with_seed(7);
         let length = BODY_BYTES_MAX as usize + URLS as usize * 8;
         let (mut text, mut noise) = (Vec::new(), Vec::new());
         while text.len() < length {
-            text.extend_from_slice(format!("word {:x}, ", dice.below(5_000)).as_bytes());
+            text.extend_from_slice(format!("word {:x}, ", random.u64(..5_000)).as_bytes());
         }
         while noise.len() < length {
-            noise.extend_from_slice(&dice.next().to_le_bytes());
+            noise.extend_from_slice(&random.u64(..).to_le_bytes());
         }
         Self { text, noise }
     }
 
     /// The body of a URL, which no other has, and whether it is text.
     fn body(&self, url: u64) -> (Vec<u8>, bool) {
-        let mut dice = Dice::of(url);
-        let length = BODY_BYTES_MIN * (BODY_BYTES_MAX / BODY_BYTES_MIN).powf(dice.part());
-        let is_text = dice.below(2) == 0;
+        let mut random = fastrand::Rng::with_seed(url);
+        let length = BODY_BYTES_MIN * (BODY_BYTES_MAX / BODY_BYTES_MIN).powf(random.f64());
+        let is_text = random.u64(..2) == 0;
         let pool = if is_text { &self.text } else { &self.noise };
         let from = url as usize * 8;
         let mark = format!("<{url}>");
@@ -155,10 +130,10 @@ fn unzipped(response: &HttpResponse) -> Vec<u8> {
 }
 
 /// One request, in one of the ways that clients ask.
-fn visit(client: &mut Connection, way: &str, dice: &mut Dice, content: &Content) {
-    let url = dice.url();
+fn visit(client: &mut Connection, way: &str, random: &mut fastrand::Rng, content: &Content) {
+    let url = random_url(random);
     let (body, _) = content.body(url);
-    let (fields, part) = match dice.below(16) {
+    let (fields, part) = match random.u64(..16) {
         0 => (format!("if-none-match: \"{url}\"\r\n"), None),
         1 => ("range: bytes=100-899\r\n".to_owned(), Some(100..900)),
         2..=8 => ("accept-encoding: gzip\r\n".to_owned(), None),
@@ -183,9 +158,9 @@ fn visit(client: &mut Connection, way: &str, dice: &mut Dice, content: &Content)
 }
 
 /// Asks and goes before it has read the response.
-fn leave(server: &Tidegate, way: &str, dice: &mut Dice) {
+fn leave(server: &Tidegate, way: &str, random: &mut fastrand::Rng) {
     let mut client = server.connect("web");
-    client.send(format!("GET /{way}/{} HTTP/1.1\r\nhost: soak\r\n\r\n", dice.url()));
+    client.send(format!("GET /{way}/{} HTTP/1.1\r\nhost: soak\r\n\r\n", random_url(random)));
     client.read_exactly(500);
 }
 
@@ -196,13 +171,13 @@ fn load(server: &Tidegate, way: &str, content: &Content, span: Duration) -> u64 
         for number in 0..CLIENTS {
             let (over, requests) = (&over, &requests);
             scope.spawn(move || {
-                let mut dice = Dice::of(number);
+                let mut random = fastrand::Rng::with_seed(number);
                 let mut client = server.connect("web");
                 while !over.load(Ordering::Relaxed) {
-                    match dice.below(64) {
-                        0 => leave(server, way, &mut dice),
+                    match random.u64(..64) {
+                        0 => leave(server, way, &mut random),
                         1 => client = server.connect("web"),
-                        _ => visit(&mut client, way, &mut dice, content),
+                        _ => visit(&mut client, way, &mut random, content),
                     }
                     requests.fetch_add(1, Ordering::Relaxed);
                 }

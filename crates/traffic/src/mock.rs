@@ -18,7 +18,7 @@ use telemetry::{CachePadded, Counter, families};
 use wire::Known;
 
 use crate::share::{Share, Spread};
-use template::{Escape, MockTemplate, Random};
+use template::{Escape, MockTemplate};
 
 pub(crate) const KIND: FilterKind = FilterKind { name: "mock", schema: Mock::schema, read };
 
@@ -111,7 +111,6 @@ impl FilterPlan for MockPlan {
             response: self.0.clone(),
             share: Share::new(self.0.share),
             points: Spread::new(),
-            random: Random::new(),
             responses: worker.telemetry.worker_counter(worker.index, &families::MOCKED, &[route]),
         }))
     }
@@ -126,7 +125,6 @@ struct MockFilter {
     response: Arc<MockResponse>,
     share: Share,
     points: Spread,
-    random: Random,
     responses: Arc<CachePadded<Counter>>,
 }
 
@@ -163,11 +161,11 @@ impl MockFilter {
         let mut fields = Headers::new();
         for (name, value) in headers {
             let mut text = Vec::new();
-            value.append(request, &self.random, Escape::None, &mut text);
+            value.append(request, Escape::None, &mut text);
             fields.append(name, text);
         }
         let mut content = Vec::new();
-        body.append(request, &self.random, *escape, &mut content);
+        body.append(request, *escape, &mut content);
         if content.is_empty() {
             fields.remove(Known::ContentType);
         }

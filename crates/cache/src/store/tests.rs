@@ -132,23 +132,3 @@ pub(super) fn varies() -> ObjectKind {
 pub(super) fn left(store: &Store, reason: RemovalReason) -> u64 {
     store.stats().left[RemovalReason::ALL.iter().position(|one| *one == reason).unwrap()]
 }
-
-/// Numbers that are the same in every run.
-pub(super) struct Dice(u64);
-
-impl Dice {
-    pub(super) fn new(seed: u64) -> Dice {
-        Dice(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
-    }
-
-    pub(super) fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 16
-    }
-
-    pub(super) fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
-    }
-}

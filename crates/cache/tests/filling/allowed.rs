@@ -11,15 +11,12 @@ use crate::site::{Call, Site, begin, request, response_with};
 const WORLDS: u64 = 120;
 const STEPS: usize = 60;
 
-/// xorshift64*: the same in every run.
-struct Dice(u64);
+/// Choices that are the same in every run.
+struct Random(fastrand::Rng);
 
-impl Dice {
+impl Random {
     fn below(&mut self, most: usize) -> usize {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) as usize % most
+        self.0.usize(..most)
     }
 
     fn of(&mut self, choices: &[&'static str]) -> &'static str {
@@ -143,7 +140,7 @@ fn is_allowed(declared: &OriginResponse, wanted: &Wanted) -> bool {
 }
 
 struct World {
-    dice: Dice,
+    random: Random,
     declared: Vec<OriginResponse>,
     hits: usize,
 }
@@ -154,7 +151,7 @@ impl World {
         let known = call.field("if-none-match").map(|tag| tag.trim_matches('"').to_owned());
         if let Some(number) = known.and_then(|tag| tag.parse::<usize>().ok())
             && self.declared.get(number).is_some_and(|declared| declared.is_derived_from(&call))
-            && self.dice.below(2) == 0
+            && self.random.below(2) == 0
         {
             // RFC 9111 4.3.4: as of now.
             self.declared[number].age_s = 0;
@@ -165,15 +162,15 @@ impl World {
             ));
             return number;
         }
-        let dice = &mut self.dice;
-        let control = [vec![dice.of(&SAID)], dice.some(&SAID)].concat();
-        let (age, number) = (dice.of(&AGES), self.declared.len());
+        let random = &mut self.random;
+        let control = [vec![random.of(&SAID)], random.some(&SAID)].concat();
+        let (age, number) = (random.of(&AGES), self.declared.len());
         let declared = OriginResponse {
             path: if call.target == "/a" { "/a" } else { "/b" },
-            status: [200, 200, 200, 404][dice.below(4)],
+            status: [200, 200, 200, 404][random.below(4)],
             age_s: age.parse().unwrap(),
-            vary: dice.of(&["", "x", "x", "*", ""]),
-            cookie: dice.below(8) == 0,
+            vary: random.of(&["", "x", "x", "*", ""]),
+            cookie: random.below(8) == 0,
             x: call.field("x").unwrap_or_default().to_owned(),
             authorized: call.field("authorization").is_some(),
             no_store: call
@@ -193,13 +190,13 @@ impl World {
     }
 
     fn wanted(&mut self) -> Wanted {
-        let dice = &mut self.dice;
+        let random = &mut self.random;
         Wanted {
-            path: dice.of(&["/a", "/b"]),
-            x: dice.of(&["1", "2"]),
-            authorized: dice.below(6) == 0,
-            control: dice.some(&ASKED),
-            more: dice.of(&["", "", "", "range", "if-none-match"]),
+            path: random.of(&["/a", "/b"]),
+            x: random.of(&["1", "2"]),
+            authorized: random.below(6) == 0,
+            control: random.some(&ASKED),
+            more: random.of(&["", "", "", "range", "if-none-match"]),
         }
     }
 
@@ -214,11 +211,11 @@ impl World {
 async fn run(seed: u64) -> usize {
     let (site, mut origin) = Site::plain();
     let routes = [site.worker(0), site.worker(1)];
-    let dice = Dice(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15));
-    let mut world = World { dice, declared: Vec::new(), hits: 0 };
+    let random = Random(fastrand::Rng::with_seed(seed));
+    let mut world = World { random, declared: Vec::new(), hits: 0 };
     for step in 0..STEPS {
         let wanted = world.wanted();
-        let kind = world.dice.below(16);
+        let kind = world.random.below(16);
         if kind == 0 {
             let url = format!("http://a{}", wanted.path);
             site.cache().store().purge(&Purge::Url(url.as_bytes()), false);
@@ -236,7 +233,7 @@ async fn run(seed: u64) -> usize {
             _ => {}
         }
         let method = [Method::Get, Method::Get, Method::Head][kind % 3].clone();
-        let route = &routes[world.dice.below(2)];
+        let route = &routes[world.random.below(2)];
         let mut client = begin(route, request(method, wanted.path, &fields)).await;
         let (mut answered, mut got) = (None, None);
         while got.is_none() {

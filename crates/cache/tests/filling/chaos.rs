@@ -22,18 +22,6 @@ const STEPS: usize = 4000;
 const PATHS: [&str; 3] = ["/a", "/b", "/c"];
 const LANGUAGES: [&str; 2] = ["en", "de"];
 
-/// xorshift64*: the same in every run.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, most: usize) -> usize {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 33) as usize % most
-    }
-}
-
 /// What the origin has said once.
 struct OriginResponse {
     path: String,
@@ -53,7 +41,7 @@ struct World {
 type Client = JoinHandle<Result<Got, Fault>>;
 
 struct Chaos {
-    dice: Dice,
+    random: fastrand::Rng,
     world: Rc<RefCell<World>>,
     calls: Vec<(Call, usize)>,
     bodies: Vec<(SharedBodyWriter, SharedBody, String)>,
@@ -66,9 +54,9 @@ impl Chaos {
         if self.calls.is_empty() {
             return;
         }
-        let at = self.dice.below(self.calls.len());
+        let at = self.random.usize(..self.calls.len());
         let (call, purges) = self.calls.swap_remove(at);
-        let kind = self.dice.below(12);
+        let kind = self.random.usize(..12);
         let private = kind == 0;
         let mut world = self.world.borrow_mut();
         let number = world.produced.len();
@@ -84,9 +72,9 @@ impl Chaos {
         };
         let tag = format!("\"{number}\"");
         let fields = [("cache-control", produced), ("vary", "accept-language"), ("etag", &tag)];
-        let body = format!("answer {number} {}", "x".repeat(self.dice.below(50)));
+        let body = format!("answer {number} {}", "x".repeat(self.random.usize(..50)));
         let condition = call.field("if-none-match").map(str::to_owned);
-        let reply: ClientResponse = match (self.dice.below(8), condition) {
+        let reply: ClientResponse = match (self.random.usize(..8), condition) {
             (0, _) => fault(502),
             (1, _) => response_with(503, &[], "busy"),
             // What the cache has is still so.
@@ -94,7 +82,7 @@ impl Chaos {
                 response_with(304, &[("etag", &tag), ("cache-control", produced)], "")
             }
             _ => {
-                let length = (self.dice.below(2) == 0).then_some(body.len() as u64);
+                let length = (self.random.usize(..2) == 0).then_some(body.len() as u64);
                 let (writer, content) = shared_body(1 << 20, length);
                 self.bodies.push((writer, content.clone(), body));
                 growing_response(&fields, &content)
@@ -108,15 +96,15 @@ impl Chaos {
         if self.bodies.is_empty() {
             return;
         }
-        let at = self.dice.below(self.bodies.len());
-        let end = self.dice.below(4) == 0;
+        let at = self.random.usize(..self.bodies.len());
+        let end = self.random.usize(..4) == 0;
         let (writer, content, body) = &mut self.bodies[at];
         let sent = content.length() as usize;
         let next = if end { body.len() } else { body.len().min(sent + 5) };
         writer.push(Bytes::copy_from_slice(&body.as_bytes()[sent..next])).unwrap();
         if end {
             let (writer, _, _) = self.bodies.swap_remove(at);
-            match self.dice.below(6) {
+            match self.random.usize(..6) {
                 0 => writer.fail(Fault::internal("on purpose")),
                 _ => writer.finish(None),
             }
@@ -156,17 +144,17 @@ fn run(seed: u64) {
     block_on_local(async move {
         let (site, mut origin) = Site::plain();
         let routes = [site.worker(0), site.worker(1)];
-        let dice = Dice(seed);
+        let random = fastrand::Rng::with_seed(seed);
         let (world, calls, bodies) = (Rc::default(), Vec::new(), Vec::new());
-        let mut chaos = Chaos { dice, world, calls, bodies, clients: Vec::new() };
+        let mut chaos = Chaos { random, world, calls, bodies, clients: Vec::new() };
         for _ in 0..STEPS {
-            let path = PATHS[chaos.dice.below(PATHS.len())];
-            let language = LANGUAGES[chaos.dice.below(LANGUAGES.len())];
-            match chaos.dice.below(20) {
+            let path = PATHS[chaos.random.usize(..PATHS.len())];
+            let language = LANGUAGES[chaos.random.usize(..LANGUAGES.len())];
+            match chaos.random.usize(..20) {
                 0..=8 => {
-                    let route = &routes[chaos.dice.below(routes.len())];
+                    let route = &routes[chaos.random.usize(..routes.len())];
                     let client = get_with(route, path, &[("accept-language", language)]).await;
-                    match chaos.dice.below(10) {
+                    match chaos.random.usize(..10) {
                         0 => client.abort(),
                         _ => chaos.watch(client, path, language),
                     }
@@ -174,7 +162,7 @@ fn run(seed: u64) {
                 9..=12 => chaos.respond(),
                 13..=17 => chaos.pour(),
                 18 => tokio::task::yield_now().await,
-                _ if chaos.dice.below(8) == 0 => {
+                _ if chaos.random.usize(..8) == 0 => {
                     // Requests so far were sent before the purge.
                     tokio::task::yield_now().await;
                     chaos.hear(&mut origin);

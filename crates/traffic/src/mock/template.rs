@@ -1,9 +1,7 @@
 //! Templates with generators: `{path.id}` is a variable as everywhere, `{random.int 1 100}` is made
 //! up for each response.
 
-use std::cell::Cell;
 use std::fmt::Write;
-use std::hash::{BuildHasher, RandomState};
 
 use message::Request;
 use plugin::variables;
@@ -75,18 +73,12 @@ impl MockTemplate {
     }
 
     /// Adds the filled-in text to a buffer.
-    pub(super) fn append(
-        &self,
-        request: &Request,
-        random: &Random,
-        escape: Escape,
-        out: &mut Vec<u8>,
-    ) {
+    pub(super) fn append(&self, request: &Request, escape: Escape, out: &mut Vec<u8>) {
         for piece in &self.0 {
             match piece {
                 Piece::Generator(generator) => {
                     let mut text = String::new();
-                    generator.write(random, &mut text);
+                    generator.write(&mut text);
                     append_value(text.as_bytes(), escape, out);
                 }
                 Piece::Template(template) => {
@@ -226,19 +218,18 @@ impl Generator {
         }
     }
 
-    fn write(&self, random: &Random, out: &mut String) {
+    fn write(&self, out: &mut String) {
         // Writing to a string cannot fail.
         let _ = match self {
             Generator::Int(low, high) => {
-                let count = high.abs_diff(*low).saturating_add(1);
-                write!(out, "{}", low.wrapping_add_unsigned(random.below(count)))
+                write!(out, "{}", fastrand::i64(*low..=*high))
             }
             Generator::Float(low, high) => {
-                write!(out, "{:.3}", low + (high - low) * random.fraction())
+                write!(out, "{:.3}", low + (high - low) * fastrand::f64())
             }
-            Generator::Bool => write!(out, "{}", random.below(2) == 0),
+            Generator::Bool => write!(out, "{}", fastrand::bool()),
             Generator::Uuid => {
-                let (high, low) = (random.next(), random.next());
+                let (high, low) = (fastrand::u64(..), fastrand::u64(..));
                 let (time, version) = (high >> 32, high >> 16 & 0xffff);
                 // Version 4 and its variant (RFC 9562 5.4).
                 let (random_a, variant) = (high & 0xfff | 0x4000, low >> 48 & 0x3fff | 0x8000);
@@ -249,23 +240,21 @@ impl Generator {
                 )
             }
             Generator::Hex(digits) => {
-                out.extend(
-                    (0..*digits).filter_map(|_| char::from_digit(random.below(16) as u32, 16)),
-                );
+                out.extend((0..*digits).filter_map(|_| char::from_digit(fastrand::u32(..16), 16)));
                 Ok(())
             }
-            Generator::Word => write!(out, "{}", random.one(&WORDS)),
+            Generator::Word => write!(out, "{}", one_of(&WORDS)),
             Generator::Name => {
-                write!(out, "{} {}", random.one(&FIRST_NAMES), random.one(&LAST_NAMES))
+                write!(out, "{} {}", one_of(&FIRST_NAMES), one_of(&LAST_NAMES))
             }
             // A reserved domain (RFC 2606) and numbers reserved for fiction.
             Generator::Email => {
-                write!(out, "{}{}@example.com", random.one(&WORDS), random.below(1000))
+                write!(out, "{}{}@example.com", one_of(&WORDS), fastrand::u64(..1000))
             }
-            Generator::Phone => write!(out, "+1-555-01{:02}", random.below(100)),
-            Generator::Of(list) => write!(out, "{}", random.one(list)),
+            Generator::Phone => write!(out, "+1-555-01{:02}", fastrand::u64(..100)),
+            Generator::Of(list) => write!(out, "{}", one_of(list)),
             Generator::Time => {
-                let secs = net::clock::wall_secs().saturating_sub(random.below(YEAR_SECS));
+                let secs = net::clock::wall_secs().saturating_sub(fastrand::u64(..YEAR_SECS));
                 let time =
                     i64::try_from(secs).ok().and_then(|s| jiff::Timestamp::from_second(s).ok());
                 write!(out, "{}", time.unwrap_or_default())
@@ -274,32 +263,7 @@ impl Generator {
     }
 }
 
-/// Numbers that look random; none is a secret (SplitMix64).
-pub(super) struct Random(Cell<u64>);
-
-impl Random {
-    pub(super) fn new() -> Random {
-        Random(Cell::new(RandomState::new().hash_one(0)))
-    }
-
-    fn next(&self) -> u64 {
-        let at = self.0.get().wrapping_add(0x9e37_79b9_7f4a_7c15);
-        self.0.set(at);
-        let bits = (at ^ (at >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        bits ^ (bits >> 31)
-    }
-
-    fn below(&self, count: u64) -> u64 {
-        ((u128::from(self.next()) * u128::from(count)) >> 64) as u64
-    }
-
-    /// From 0 to 1.
-    fn fraction(&self) -> f64 {
-        self.next() as f64 / u64::MAX as f64
-    }
-
-    fn one<'l, T>(&self, list: &'l [T]) -> &'l T {
-        &list[self.below(list.len() as u64) as usize]
-    }
+/// Random, but no secret.
+fn one_of<T>(list: &[T]) -> &T {
+    &list[fastrand::usize(..list.len())]
 }

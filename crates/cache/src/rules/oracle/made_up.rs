@@ -21,15 +21,12 @@ pub(super) struct World {
     pub(super) policy: Policy,
 }
 
-/// Numbers from a seed (xorshift64*).
-struct Dice(u64);
+/// Choices that are the same in every run.
+struct Random(fastrand::Rng);
 
-impl Dice {
+impl Random {
     fn below(&mut self, sides: u64) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) % sides
+        self.0.u64(..sides)
     }
 
     fn one_in(&mut self, sides: u64) -> bool {
@@ -108,22 +105,22 @@ const REQUESTS: [&str; 10] = [
     "max-age=#",
 ];
 
-fn answer(dice: &mut Dice) -> Vec<(String, String)> {
+fn answer(random: &mut Random) -> Vec<(String, String)> {
     let mut fields = Vec::new();
     let mut add = |name: &str, value: String| fields.push((name.to_owned(), value));
-    if !dice.one_in(5) {
-        add("Cache-Control", dice.cache_control(&ANSWERS));
+    if !random.one_in(5) {
+        add("Cache-Control", random.cache_control(&ANSWERS));
     }
-    if dice.one_in(6) {
-        add("cache-control", dice.cache_control(&ANSWERS));
+    if random.one_in(6) {
+        add("cache-control", random.cache_control(&ANSWERS));
     }
     for (name, sides) in [("Date", 2), ("Expires", 4), ("Expires", 20), ("Last-Modified", 4)] {
-        if dice.one_in(sides) {
-            add(name, dice.date());
+        if random.one_in(sides) {
+            add(name, random.date());
         }
     }
-    if dice.one_in(3) {
-        add("Age", dice.seconds());
+    if random.one_in(3) {
+        add("Age", random.seconds());
     }
     for (name, value, sides) in [
         ("Age", "7, 9", 9),
@@ -133,47 +130,47 @@ fn answer(dice: &mut Dice) -> Vec<(String, String)> {
         ("Vary", "X", 5),
         ("Pragma", "no-cache", 9),
     ] {
-        if dice.one_in(sides) {
+        if random.one_in(sides) {
             add(name, value.to_owned());
         }
     }
     fields
 }
 
-fn world(dice: &mut Dice) -> World {
+fn world(random: &mut Random) -> World {
     let mut request = Vec::new();
-    if dice.one_in(6) {
+    if random.one_in(6) {
         request.push(("Authorization".to_owned(), "Basic a".to_owned()));
     }
-    if dice.one_in(12) {
+    if random.one_in(12) {
         request.push(("Cache-Control".to_owned(), "no-store".to_owned()));
     }
     const STATUSES: [u16; 18] =
         [200, 200, 200, 200, 200, 203, 204, 206, 301, 302, 304, 404, 410, 500, 503, 599, 416, 429];
-    let half = |dice: &mut Dice, number: u32| if dice.one_in(2) { number } else { 0 };
-    let heuristic = dice.one_in(3).then_some(Heuristic { percent: 10, ttl_max_s: 15 });
+    let half = |random: &mut Random, number: u32| if random.one_in(2) { number } else { 0 };
+    let heuristic = random.one_in(3).then_some(Heuristic { percent: 10, ttl_max_s: 15 });
     World {
         request,
-        status: STATUSES[dice.below(18) as usize],
-        response: answer(dice),
-        delay_s: if dice.one_in(3) { dice.below(10) } else { 0 },
+        status: STATUSES[random.below(18) as usize],
+        response: answer(random),
+        delay_s: if random.one_in(3) { random.below(10) } else { 0 },
         policy: Policy {
-            default_ttl_s: half(dice, 5),
-            while_revalidate_s: half(dice, 8),
-            if_error_s: half(dice, 12),
-            honour_request: !dice.one_in(4),
+            default_ttl_s: half(random, 5),
+            while_revalidate_s: half(random, 8),
+            if_error_s: half(random, 12),
+            honour_request: !random.one_in(4),
             heuristic,
             ..Policy::default()
         },
     }
 }
 
-fn client(dice: &mut Dice) -> Vec<(String, String)> {
+fn client(random: &mut Random) -> Vec<(String, String)> {
     let mut fields = Vec::new();
-    if dice.one_in(2) {
-        fields.push(("Cache-Control".to_owned(), dice.cache_control(&REQUESTS)));
+    if random.one_in(2) {
+        fields.push(("Cache-Control".to_owned(), random.cache_control(&REQUESTS)));
     }
-    if dice.one_in(8) {
+    if random.one_in(8) {
         fields.push(("Pragma".to_owned(), "no-cache".to_owned()));
     }
     fields
@@ -230,15 +227,15 @@ fn verdict(reuse: Reuse) -> OracleDecision {
 fn the_rules_and_the_oracle_agree() {
     let (mut stored_count, mut verdicts) = (0, [0; 5]);
     for seed in 1..=4_000u64 {
-        let mut dice = Dice(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        let world = world(&mut dice);
+        let mut random = Random(fastrand::Rng::with_seed(seed));
+        let world = world(&mut random);
         let (ours, expected) = (evaluate(&world), store(&world));
         assert_eq!(ours.as_ref().map(|ours| facts(&ours.meta)), expected, "{seed}: {world:?}");
         let (Some(ours), Some(expected)) = (ours, expected) else { continue };
         stored_count += 1;
         for _ in 0..8 {
-            let later_s = dice.below(90);
-            let client = client(&mut dice);
+            let later_s = random.below(90);
+            let client = client(&mut random);
             let requested = requested(&client, &world.policy);
             let declared = verdict(reusing::evaluate(&ours.meta, false, &requested, NOW + later_s));
             let right = reuse(&expected, &world, &client, later_s);

@@ -15,9 +15,9 @@ fn hit_percent(part: usize) -> f64 {
             sum
         })
         .collect();
-    let mut dice = Dice::new(7);
+    let mut random = fastrand::Rng::with_seed(7);
     let mut pick = || {
-        let at = (dice.next() % (1 << 40)) as f64 / (1u64 << 40) as f64 * sum;
+        let at = (random.u64(..1 << 40)) as f64 / (1u64 << 40) as f64 * sum;
         weights.partition_point(|weight| *weight < at).min(OBJECTS - 1)
     };
     let all = Store::new(MIB * 64);

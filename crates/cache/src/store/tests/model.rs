@@ -20,18 +20,18 @@ type Meant<'a> = dyn Fn(&Known) -> bool + 'a;
 struct Run {
     store: Store,
     model: HashMap<Vec<u8>, Known>,
-    dice: Dice,
+    random: fastrand::Rng,
     /// The store may only lack what the model lacks.
     roomy: bool,
 }
 
 impl Run {
     fn url(&mut self) -> String {
-        format!("http://{}/{}", self.dice.below(3), self.dice.below(40))
+        format!("http://{}/{}", self.random.u64(..3), self.random.u64(..40))
     }
 
     fn step(&mut self) {
-        match self.dice.below(100) {
+        match self.random.u64(..100) {
             0..40 => self.look(),
             40..75 => self.insert(),
             75..85 => self.derive(),
@@ -43,7 +43,7 @@ impl Run {
 
     fn look(&mut self) {
         let url = self.url();
-        let variant = self.dice.below(3).to_string();
+        let variant = self.random.u64(..3).to_string();
         let wanted = sample(&url).variant(&variant);
         let known = self.model.get(wanted.key().text());
         match (wanted.found(&self.store), known) {
@@ -60,9 +60,9 @@ impl Run {
 
     fn insert(&mut self) {
         let url = self.url();
-        let tags = [self.dice.below(5), 100 + self.dice.below(50)];
-        let mut new = sample(&url).variant(&self.dice.below(3).to_string()).tagged(&tags);
-        new.body = self.dice.below(2000) as usize;
+        let tags = [self.random.u64(..5), 100 + self.random.u64(..50)];
+        let mut new = sample(&url).variant(&self.random.u64(..3).to_string()).tagged(&tags);
+        new.body = self.random.usize(..2000);
         let stored = new.put(&self.store).unwrap();
         let key = new.key();
         let known = Known {
@@ -83,7 +83,7 @@ impl Run {
 
     fn derive(&mut self) {
         let url = self.url();
-        let canonical = sample(&url).variant(&self.dice.below(3).to_string());
+        let canonical = sample(&url).variant(&self.random.u64(..3).to_string());
         let version = self.model.get(canonical.key().text()).map_or(1, |known| known.version);
         let derived = canonical.derived("br", version);
         match derived.put(&self.store) {
@@ -113,10 +113,10 @@ impl Run {
     }
 
     fn purge(&mut self) {
-        let (url, soft) = (self.url(), self.dice.below(2) == 0);
-        let tags = [self.dice.below(5), 100 + self.dice.below(50)];
+        let (url, soft) = (self.url(), self.random.u64(..2) == 0);
+        let tags = [self.random.u64(..5), 100 + self.random.u64(..50)];
         let prefix = &url[..url.len() - 1];
-        let (purge, meant): (_, Box<Meant<'_>>) = match self.dice.below(20) {
+        let (purge, meant): (_, Box<Meant<'_>>) = match self.random.u64(..20) {
             0 => (Purge::All, Box::new(|_| true)),
             1..8 => (Purge::Url(url.as_bytes()), Box::new(|known| known.url == url)),
             8..14 => {
@@ -162,7 +162,8 @@ impl Run {
 
 fn run(memory_bytes: u64, roomy: bool, seed: u64, steps: usize) -> Run {
     let store = Store::new(memory_bytes);
-    let mut run = Run { store, model: HashMap::new(), dice: Dice::new(seed), roomy };
+    let mut run =
+        Run { store, model: HashMap::new(), random: fastrand::Rng::with_seed(seed), roomy };
     for step in 0..steps {
         run.step();
         if step % 500 == 0 {

@@ -52,18 +52,18 @@ fn after_a_purge_earlier_objects_are_not_found() {
         for seed in 1..=3 {
             let (done, fetch, look) = (&done, &fetch, &look);
             scope.spawn(move || {
-                let mut dice = Dice::new(seed);
+                let mut random = fastrand::Rng::with_seed(seed);
                 while !done.load(Ordering::Relaxed) {
-                    let at = dice.below(URLS as u64) as usize;
+                    let at = random.usize(..URLS);
                     if !look(at) {
                         fetch(at);
                     }
                 }
             });
         }
-        let mut dice = Dice::new(99);
+        let mut random = fastrand::Rng::with_seed(99);
         for _ in 0..3000 {
-            purge(dice.below(URLS as u64) as usize, dice.below(4));
+            purge(random.usize(..URLS), random.u64(..4));
             thread::yield_now();
         }
         done.store(true, Ordering::Relaxed);
@@ -80,16 +80,16 @@ fn readers_writers_purges_and_resizes_leave_the_sums_right() {
         for seed in 1..=4 {
             let store = &store;
             scope.spawn(move || {
-                let mut dice = Dice::new(seed);
+                let mut random = fastrand::Rng::with_seed(seed);
                 for step in 0..4000 {
-                    let url = format!("http://a/{}", dice.below(3000));
-                    let mut wanted = sample(&url).tagged(&[dice.below(4), 9]);
-                    wanted.body = dice.below(3000) as usize;
-                    match dice.below(40) {
-                        0 => drop(store.purge(&Purge::Tags(&[dice.below(4)]), step % 2 == 0)),
+                    let url = format!("http://a/{}", random.u64(..3000));
+                    let mut wanted = sample(&url).tagged(&[random.u64(..4), 9]);
+                    wanted.body = random.usize(..3000);
+                    match random.u64(..40) {
+                        0 => drop(store.purge(&Purge::Tags(&[random.u64(..4)]), step % 2 == 0)),
                         1 => drop(store.purge(&Purge::Prefix(url.as_bytes()), false)),
                         2 => drop(store.purge(&Purge::All, step % 3 != 0)),
-                        3 => store.set_memory(MIB + dice.below(MIB)),
+                        3 => store.set_memory(MIB + random.u64(..MIB)),
                         4 => drop(store.sweep()),
                         5..25 => drop(wanted.put(store)),
                         _ => drop(wanted.found(store)),

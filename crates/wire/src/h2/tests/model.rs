@@ -2,18 +2,6 @@
 
 use super::*;
 
-/// A small generator: the tests are the same in every run.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % bound
-    }
-}
-
 /// What one direction of a stream has sent, and what has arrived of it.
 #[derive(Default)]
 struct Direction {
@@ -40,7 +28,7 @@ struct Exchange {
 }
 
 struct World {
-    random: Random,
+    random: fastrand::Rng,
     pair: Pair,
     exchanges: Vec<Exchange>,
     finished: usize,
@@ -48,13 +36,13 @@ struct World {
 
 impl World {
     fn step(&mut self) {
-        match self.random.below(8) {
+        match self.random.u64(..8) {
             0 => self.open(),
             1 | 2 => self.send(true),
             3 | 4 => self.send(false),
             5 => self.deliver(true),
             6 => self.deliver(false),
-            _ if self.random.below(20) == 0 => self.reset(),
+            _ if self.random.u64(..20) == 0 => self.reset(),
             _ => {}
         }
     }
@@ -72,7 +60,7 @@ impl World {
 
     fn pick(&mut self) -> Option<usize> {
         let bound = self.exchanges.len() as u64;
-        (bound > 0).then(|| self.random.below(bound) as usize)
+        (bound > 0).then(|| self.random.u64(..bound) as usize)
     }
 
     fn send(&mut self, up: bool) {
@@ -91,15 +79,15 @@ impl World {
         if !connection.is_ready(key) {
             return;
         }
-        let len = self.random.below(40_000) as usize >> self.random.below(12);
+        let len = self.random.usize(..40_000) >> self.random.u64(..12);
         let data: Bytes = (0..len).map(|byte| (byte * 7 + at) as u8).collect();
         // A response ends after its request, so that nothing is cut off.
         let may_end = up || exchange.up.end_arrived;
-        let ends = may_end && self.random.below(4) == 0;
+        let ends = may_end && self.random.u64(..4) == 0;
         let direction = if up { &mut exchange.up } else { &mut exchange.down };
         direction.sent.extend_from_slice(&data);
         direction.ended = ends;
-        if ends && self.random.below(3) == 0 && data.is_empty() {
+        if ends && self.random.u64(..3) == 0 && data.is_empty() {
             connection.send_trailers(key, [field("x-sum", "1")]).unwrap();
         } else {
             connection.send_data(key, data, ends).unwrap();
@@ -112,7 +100,7 @@ impl World {
         while from.take_drained().is_some() {}
         let mut rest = &bytes[..];
         while !rest.is_empty() {
-            let len = (1 + self.random.below(20_000) as usize).min(rest.len());
+            let len = (1 + self.random.usize(..20_000)).min(rest.len());
             let (chunk, after) = rest.split_at(len);
             rest = after;
             let to = if to_server { &mut self.pair.server } else { &mut self.pair.client };
@@ -162,7 +150,7 @@ impl World {
         let Some(at) = self.pick() else { return };
         let exchange = &mut self.exchanges[at];
         exchange.is_reset = true;
-        match exchange.server.filter(|_| self.random.below(2) == 0) {
+        match exchange.server.filter(|_| self.random.u64(..2) == 0) {
             Some(key) => self.pair.server.reset(key, ErrorCode::CANCEL),
             None => self.pair.client.reset(exchange.client, ErrorCode::CANCEL),
         }
@@ -175,7 +163,7 @@ fn bodies_arrive_whole_and_in_order_whatever_the_order_of_operations() {
     for seed in 1..=30 {
         let config = Config { max_streams: 12, stream_window: 65_535, ..Config::default() };
         let mut world = World {
-            random: Random(seed * 0x9e37_79b9),
+            random: fastrand::Rng::with_seed(seed),
             pair: Pair::new(config),
             exchanges: Vec::new(),
             finished: 0,

@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use bytes::Bytes;
 
 use super::{brought, open};
-use crate::store::tests::{Dice, MIB, sample};
+use crate::store::tests::{MIB, sample};
 use crate::{Content, Object, ObjectKind};
 
 /// Tells the test's second process where to write.
@@ -16,7 +16,7 @@ const SIZE: u64 = 32 * MIB;
 
 /// The content of a page says which it is, at every location.
 fn content(number: u64) -> Vec<u8> {
-    let length = 200 + Dice::new(number).below(60_000) as usize;
+    let length = 200 + fastrand::Rng::with_seed(number).usize(..60_000);
     number.to_le_bytes().into_iter().cycle().take(length).collect()
 }
 
@@ -43,7 +43,7 @@ fn writes_until_it_is_killed() {
 #[test]
 fn surviving_records_are_complete() {
     let directory = tempfile::tempdir().unwrap();
-    let mut dice = Dice::new(7);
+    let mut random = fastrand::Rng::with_seed(7);
     for _ in 0..6 {
         let name = "store::disk::tests::killed::writes_until_it_is_killed";
         let mut child = Command::new(std::env::current_exe().unwrap())
@@ -55,7 +55,7 @@ fn surviving_records_are_complete() {
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let numbers = lines.filter_map(|line| line.unwrap().strip_prefix("written ")?.parse().ok());
         // Killed behind a line: somewhere in the one after it.
-        let last: u64 = numbers.take(1 + dice.below(200) as usize).last().unwrap();
+        let last: u64 = numbers.take(1 + random.usize(..200)).last().unwrap();
         child.kill().unwrap();
         child.wait().unwrap();
         let store = open(directory.path(), SIZE);
