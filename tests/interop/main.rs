@@ -8,6 +8,7 @@ mod grpc;
 mod http2;
 mod http2_servers;
 mod nginx;
+mod oidc;
 mod openssl;
 mod paths;
 mod python_server;

@@ -45,6 +45,7 @@ mod lua_subrequests;
 mod lua_tls;
 mod many_idle;
 mod no_body_statuses;
+mod oidc;
 mod paths;
 mod pipelining;
 mod policies;

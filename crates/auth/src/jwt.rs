@@ -8,7 +8,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use message::{Claims, Consumer, Fault, FaultKind, Request};
+use message::{Claims, Fault, FaultKind, Request};
 use plugin::{FilterKind, FilterPlan, HeaderName, WorkerContext};
 use settings::{Duration, Node, OneOrMany, Reader, Setting};
 use wire::Known;
@@ -347,19 +347,8 @@ impl Verification {
     /// The consumer of a token now: its entry may change while the token is remembered.
     fn consumer(&self, token: &RememberedToken) -> Result<Identity, token::Invalid> {
         let (id, name) = &token.subject;
-        let claims = Some(token.claims.clone());
-        if let Some(consumer) = self.directory.find(id) {
-            return Ok(Identity { consumer, claims });
-        }
-        if self.consumers_only {
-            return Err("the consumer of the token is not known");
-        }
-        // An issuer must not be able to name a consumer whose entry does not name the subject.
-        let declared = CredentialId::of(CredentialKind::Name, name.as_bytes());
-        match self.directory.find(&declared) {
-            Some(_) => Err("the token is not one of the consumer with this name"),
-            None => Ok(Identity { consumer: Consumer::named(name), claims }),
-        }
+        let consumer = self.directory.subject(id, name, self.consumers_only)?;
+        Ok(Identity { consumer, claims: Some(token.claims.clone()) })
     }
 }
 

@@ -19,6 +19,7 @@ mod identity;
 mod jwt;
 mod key_auth;
 mod method;
+mod oidc;
 mod password;
 mod registry;
 mod token;
@@ -41,6 +42,7 @@ pub static ALL: &[FilterKind] = &[
     forward_auth::KIND,
     jwt::KIND,
     key_auth::KIND,
+    oidc::KIND,
 ];
 
 #[cfg(test)]

@@ -123,7 +123,11 @@ impl FilterPlan for AuthPlan {
 }
 
 /// The counter of one reason for which a filter rejects requests.
-fn rejections(worker: &WorkerContext, filter: &str, reason: &str) -> Arc<CachePadded<Counter>> {
+pub(crate) fn rejections(
+    worker: &WorkerContext,
+    filter: &str,
+    reason: &str,
+) -> Arc<CachePadded<Counter>> {
     worker.telemetry.worker_counter(worker.index, &families::AUTH_REFUSALS, &[filter, reason])
 }
 

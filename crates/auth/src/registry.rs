@@ -20,7 +20,7 @@ use telemetry::event;
 use telemetry::log::Level;
 
 use crate::consumers::{ConsumerSet, ConsumerSettings, Entry};
-use crate::credential::{ByCredential, CredentialId};
+use crate::credential::{ByCredential, CredentialId, CredentialKind};
 
 /// How many credentials a worker remembers the consumer of.
 const REMEMBERED: usize = 4096;
@@ -258,6 +258,28 @@ impl Directory {
     pub(crate) fn named(&self, id: &CredentialId, name: &str) -> Rc<Consumer> {
         let consumer = self.with(id, Some(name), |known| known.consumer.clone());
         consumer.unwrap_or_else(|| Consumer::named(name))
+    }
+
+    /// The consumer of a token's subject, whose identity is `id`; one without an entry has only the
+    /// name, unless only those with an entry are accepted.
+    pub(crate) fn subject(
+        &self,
+        id: &CredentialId,
+        name: &str,
+        entries_only: bool,
+    ) -> Result<Rc<Consumer>, &'static str> {
+        if let Some(consumer) = self.find(id) {
+            return Ok(consumer);
+        }
+        if entries_only {
+            return Err("the consumer of the token is not known");
+        }
+        // An issuer must not be able to name a consumer whose entry does not name the subject.
+        let declared = CredentialId::of(CredentialKind::Name, name.as_bytes());
+        match self.find(&declared) {
+            Some(_) => Err("the token is not one of the consumer with this name"),
+            None => Ok(Consumer::named(name)),
+        }
     }
 
     /// The consumer with a credential, and its entry.

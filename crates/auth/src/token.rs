@@ -16,6 +16,7 @@ use keys::Algorithm;
 #[cfg(test)]
 pub(crate) use keys::key_set;
 pub(crate) use keys::{Key, KeySetFile, KeySettings, provided_key_set};
+pub(crate) use strict_json::object as json_object;
 
 /// The longest token.
 pub(crate) const TOKEN_BYTES_MAX: usize = 16 * 1024;
@@ -40,7 +41,7 @@ pub(crate) struct Rules {
 #[derive(Debug, PartialEq)]
 pub(crate) struct VerifiedToken {
     /// As pairs: see [`message::Claims`].
-    pub(crate) claims: Vec<(Box<str>, Box<str>)>,
+    pub(crate) claims: ClaimPairs,
     /// The second, since 1970, from which it is invalid.
     pub(crate) expires_s: u64,
 }
@@ -57,7 +58,7 @@ const TRIED_KEYS_MAX: usize = 8;
 
 /// Verifies a token at a time, in seconds since 1970, with the keys of a set, as the filter does
 /// without an issuer and an audience. `None` if the token or the set is invalid.
-pub fn verify_token(token: &[u8], key_set: &[u8], now_s: u64) -> Option<Vec<(Box<str>, Box<str>)>> {
+pub fn verify_token(token: &[u8], key_set: &[u8], now_s: u64) -> Option<ClaimPairs> {
     let keys = keys::key_set(key_set).ok()?;
     verify(token, &keys, &Rules::default(), now_s).ok().map(|verified| verified.claims)
 }
@@ -74,11 +75,19 @@ pub(crate) fn verify(
         .ok_or("the payload of the token is no JSON object with unique names")?;
     let expires_s = check_time(&claims, rules, now_s)?;
     check_parties(&claims, rules)?;
+    Ok(VerifiedToken { claims: claim_pairs(&claims)?, expires_s })
+}
+
+/// Claims as pairs of name and text: see [`message::Claims`].
+pub(crate) type ClaimPairs = Vec<(Box<str>, Box<str>)>;
+
+/// Claims as pairs.
+pub(crate) fn claim_pairs(claims: &Map<String, Json>) -> Result<ClaimPairs, Invalid> {
     let mut pairs = Vec::new();
-    for (name, value) in &claims {
+    for (name, value) in claims {
         flatten(name, value, &mut pairs)?;
     }
-    Ok(VerifiedToken { claims: pairs, expires_s })
+    Ok(pairs)
 }
 
 /// Verifies the signature and returns the payload.

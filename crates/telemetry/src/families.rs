@@ -158,7 +158,10 @@ families! {
         "1 if so few servers are healthy that all are used.";
 
     AUTH_REFUSALS = "tidegate_auth_refusals_total", Counter, Number, ["filter", "reason"],
-        "Requests rejected by an authentication filter, by reason: missing or invalid.";
+        "Requests rejected by an authentication filter, by reason: missing or invalid; oidc \
+         also: provider (not available) or loop.";
+    OIDC_EVENTS = "tidegate_oidc_events_total", Counter, Number, ["event"],
+        "Events of sessions of the filter oidc: login, refresh, refresh_failed or logout.";
     IDENTITY_FETCHES = "tidegate_identity_fetches_total", Counter, Number, ["identity", "result"],
         "Fetches of an identity provider's key set, by result: fetched or failed.";
     IDENTITY_KEYS = "tidegate_identity_keys", Gauge, Number, ["identity"],
