@@ -198,7 +198,8 @@ fn a_browser_loads_reloads_and_comes_back() {
         }
     });
     let server = cached(&origin.address().to_string());
-    let page = |profile: &str| browser.shown(profile, &server);
+    let page =
+        |profile: &str| browser.shown(profile, &format!("http://{}/", server.address("web")), &[]);
     // `no-store` and `reload` ask the origin for news (Cache-Control: no-cache); `no-cache` takes
     // what is no older than this second (max-age=0), so its number depends on when it comes.
     let shown = page("one");

@@ -2,6 +2,7 @@
 //! test whose program is not installed says so and passes.
 
 mod ab;
+mod browser;
 mod cache;
 mod curl;
 mod grpc;

@@ -160,8 +160,9 @@ fn chromium_logs_in_at_oidc_provider() {
     let Some(packages) = packages() else { return };
     let Some(browser) = Browser::found() else { return };
     let login = Login::start(&packages, "client_secret_basic", 3600);
-    assert_eq!(browser.shown("ann", &login.server), "ann ann@example.com");
+    let page = format!("http://{}/", login.server.address("web"));
+    assert_eq!(browser.shown("ann", &page, &[]), "ann ann@example.com");
     // The session is in the profile: there is no second login.
-    assert_eq!(browser.shown("ann", &login.server), "ann ann@example.com");
+    assert_eq!(browser.shown("ann", &page, &[]), "ann ann@example.com");
     assert_eq!(login.events("login"), 1.0);
 }

@@ -101,14 +101,14 @@ impl Browser {
         found.map(|name| Browser { name, directory })
     }
 
-    /// What the page at `/` has written into its element `said`.
-    pub(crate) fn shown(&self, profile: &str, server: &Tidegate) -> String {
+    /// What the page has written into its element `said`.
+    pub(crate) fn shown(&self, profile: &str, url: &str, more: &[&str]) -> String {
         let mut command = command("timeout", self.directory.path());
         command.args(["--kill-after=5", "60", self.name, "--headless", "--no-sandbox"]);
         command.args(["--disable-gpu", "--disable-background-networking", "--no-first-run"]);
         command.args(["--dump-dom", "--virtual-time-budget=20000"]);
         command.arg(format!("--user-data-dir={}", self.directory.path().join(profile).display()));
-        command.arg(format!("http://{}/", server.address("web")));
+        command.args(more).arg(url);
         let output = command.output().expect("timeout(1) starts");
         let page = String::from_utf8_lossy(&output.stdout).into_owned();
         let shown = page.split("<pre id=\"said\">").nth(1).unwrap_or_else(|| panic!("{page}"));

@@ -49,10 +49,8 @@ socket.onclose = event => { hear('closed ' + event.code + ' ' + event.wasClean);
 (async () => { for (let n = 0; open && n < 1000; n++) await fetch('/wait?' + n); })();
 </script>";
 
-/// The page comes from a route, the conversation goes through the gateway to the example program.
-#[test]
-fn a_browser_talks_with_a_lua_program_through_the_gateway() {
-    let Some(browser) = Browser::found() else { return };
+/// The example program of a chat, and its address.
+pub(crate) fn chat() -> (Process, String) {
     let example = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/lua/chat.lua");
     let mut chat = Command::new(tidegate_binary());
     let chat = Process::start(chat.arg("run").arg(example).arg("--listen=127.0.0.1:0"));
@@ -60,6 +58,14 @@ fn a_browser_talks_with_a_lua_program_through_the_gateway() {
         Some(line.split_once("listens on ")?.1.split_whitespace().next()?.to_owned())
     });
     let address = address.unwrap_or_else(|| panic!("the chat ended: {:?}", chat.log()));
+    (chat, address)
+}
+
+/// The page comes from a route, the conversation goes through the gateway to the example program.
+#[test]
+fn a_browser_talks_with_a_lua_program_through_the_gateway() {
+    let Some(browser) = Browser::found() else { return };
+    let (_chat, address) = chat();
     let page: String = PAGE.lines().map(|line| format!("        {line}\n")).collect();
     let server = gateway(&format!(
         "upstreams: {{ chat: {{ servers: [\"{address}\"] }} }}\n\
@@ -76,6 +82,7 @@ fn a_browser_talks_with_a_lua_program_through_the_gateway() {
         let expected = format!(
             "guest {guest} is here|guest {guest}: from a browser: gr\u{fc}\u{df}e|closed 1000 true|"
         );
-        assert_eq!(browser.shown(&format!("guest-{guest}"), &server), expected);
+        let url = format!("http://{}/", server.address("web"));
+        assert_eq!(browser.shown(&format!("guest-{guest}"), &url, &[]), expected);
     }
 }

@@ -25,6 +25,8 @@ mod header_names;
 mod hop_by_hop;
 mod http10;
 mod http2;
+mod http2_load;
+mod http2_tunnel;
 mod identity;
 mod import_shenyu;
 mod keep_alive;
