@@ -16,7 +16,7 @@ use wire::authorization::bearer;
 
 use crate::credential::{ByCredential, CredentialId, CredentialKind};
 use crate::identity::{IdentityName, IdentityProvider, KeySource, KeyUse};
-use crate::method::{Attempt, AuthPlan, Identity, Method, MethodPlan, check_realm};
+use crate::method::{Attempt, AuthPlan, Identity, Method, MethodPlan, check_realm, remove_cookies};
 use crate::registry::Directory;
 use crate::token::{self, Key, KeySetFile, KeySettings, Rules, VerifiedToken, verify};
 
@@ -81,7 +81,7 @@ enum TokenSource {
     Bearer,
     /// In a header of this name.
     Header(HeaderName),
-    /// In a cookie of this name. `hide` does not remove it.
+    /// In a cookie of this name.
     Cookie(String),
 }
 
@@ -263,7 +263,9 @@ impl Method for JwtMethod {
                 TokenSource::Header(name) => {
                     request.headers.remove(name);
                 }
-                TokenSource::Cookie(_) => {}
+                TokenSource::Cookie(name) => {
+                    remove_cookies(request, |cookie| cookie == name.as_bytes());
+                }
             }
         }
     }

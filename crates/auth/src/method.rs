@@ -276,3 +276,15 @@ pub(crate) fn check_realm(realm: &str, node: &Node, reader: &mut Reader<'_>) {
         reader.error(node.span, "the realm is ASCII text without quotes and backslashes");
     }
 }
+/// Removes cookies from a request, by their names.
+pub(crate) fn remove_cookies(request: &mut Request, is_gone: impl Fn(&[u8]) -> bool) {
+    let pairs = request.headers.get_all(Known::Cookie).flat_map(wire::cookie::pairs);
+    let kept: Vec<Vec<u8>> = pairs
+        .filter(|(name, _)| !is_gone(name))
+        .map(|(name, value)| [name, b"=", value].concat())
+        .collect();
+    request.headers.remove(Known::Cookie);
+    if !kept.is_empty() {
+        request.headers.append(Known::Cookie, kept.join(&b"; "[..]));
+    }
+}

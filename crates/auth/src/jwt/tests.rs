@@ -158,6 +158,18 @@ fn tokens_come_from_the_places_that_are_named() {
 }
 
 #[test]
+fn a_cookie_with_a_token_is_hidden_and_others_are_not() {
+    let filter = filter(&KIND, &with_secret(&[("from", node!({ "cookie": "session" }))]));
+    let cookies = format!("a=1; session={}; sessions=2", current(&[]));
+    let mut request = get("/", &[("cookie", &cookies)]);
+    passed(filter.on_request(&mut request)).unwrap();
+    assert_eq!(request.headers.get_str("cookie"), Some("a=1; sessions=2"));
+    let mut alone = get("/", &[("cookie", &format!("session={}", current(&[])))]);
+    passed(filter.on_request(&mut alone)).unwrap();
+    assert_eq!(alone.headers.get_str("cookie"), None);
+}
+
+#[test]
 fn keys_come_from_files() {
     let dir = tempfile::tempdir().unwrap();
     let (pem, set) = (dir.path().join("key.pem"), dir.path().join("set.json"));

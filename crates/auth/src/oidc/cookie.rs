@@ -10,9 +10,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use message::Request;
 use plugin::variables::cookies;
-use wire::Known;
 
 use crate::credential::digest;
+use crate::method::remove_cookies;
 
 /// The longest value of one cookie: browsers store 4096 bytes with the name and the attributes.
 const CHUNK_BYTES: usize = 3800;
@@ -125,14 +125,7 @@ pub(super) fn hide(request: &mut Request, name: &str) {
         let rest = cookie.strip_prefix(name.as_bytes());
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"."))
     };
-    let pairs = request.headers.get_all(Known::Cookie).flat_map(wire::cookie::pairs);
-    let others = pairs.filter(|(cookie, _)| !ours(cookie));
-    let others: Vec<Vec<u8>> =
-        others.map(|(cookie, value)| [cookie, b"=", value].concat()).collect();
-    request.headers.remove(Known::Cookie);
-    if !others.is_empty() {
-        request.headers.append(Known::Cookie, others.join(&b"; "[..]));
-    }
+    remove_cookies(request, ours);
 }
 
 /// A Set-Cookie field.
@@ -143,6 +136,7 @@ pub(super) fn set(name: &str, value: &str, max_age_s: u64) -> String {
 #[cfg(test)]
 mod tests {
     use plugin::testing::get;
+    use wire::Known;
 
     use super::*;
 
