@@ -166,7 +166,7 @@ families! {
         "Fetches of an identity provider's key set, by result: fetched or failed.";
     IDENTITY_KEYS = "tidegate_identity_keys", Gauge, Number, ["identity"],
         "Keys of an identity provider that are in use.";
-    IDENTITY_FETCHED_AT = "tidegate_identity_keys_fetched_timestamp_seconds", Gauge, Number,
+    IDENTITY_FETCHED_AT = "tidegate_identity_keys_fetched_timestamp_seconds", Gauge, Seconds,
         ["identity"], "When an identity provider's keys were last fetched, in seconds since 1970.";
     POLICY_REJECTIONS = "tidegate_policy_rejections_total", Counter, Number,
         ["filter", "reason"], "Requests rejected by a policy filter, by reason.";

@@ -8,6 +8,7 @@ use plugin::{Filter, Step};
 use prost_reflect::prost::Message;
 use prost_reflect::{DynamicMessage, MessageDescriptor, Value};
 use settings::{Node, node};
+use std::collections::VecDeque;
 use std::task::{Context, Poll};
 use wire::grpc::{self, Code};
 use wire::{Known, Method};
@@ -211,11 +212,11 @@ fn a_grpc_request_passes_unchanged() {
 }
 
 /// Frames in order, then the end.
-struct Frames(Vec<Result<Frame, Fault>>);
+struct Frames(VecDeque<Result<Frame, Fault>>);
 
 impl BodyStream for Frames {
     fn poll_frame(&mut self, _: &mut Context<'_>) -> Poll<Option<Result<Frame, Fault>>> {
-        Poll::Ready((!self.0.is_empty()).then(|| self.0.remove(0)))
+        Poll::Ready(self.0.pop_front())
     }
 
     fn length(&self) -> Option<u64> {

@@ -95,7 +95,7 @@ fn compressed_messages_are_decoded() {
     };
     let get = |encoding: Option<&'static str>, bytes: Vec<u8>| {
         let frames = vec![Ok(Frame::Data(Bytes::from(bytes))), Ok(Frame::Trailers(trailers(&OK)))];
-        let body = Body::stream(Frames(frames));
+        let body = Body::stream(Frames(frames.into()));
         let mut response = Response::with_body(200, "application/grpc", body);
         if let Some(encoding) = encoding {
             response.headers.append(grpc::ENCODING, encoding);
