@@ -14,10 +14,12 @@ pub use backend::{Behaviour, Content, body};
 pub use grpc::message;
 pub use listing::listing;
 
+use crate::epoll::Epoll;
 use crate::peers::BACKLOG;
 use socket2::{Domain, Socket, Type};
 use std::io::{self, Write};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 /// The arguments of [`serve`].
@@ -113,6 +115,30 @@ fn parse(arguments: &[String]) -> Option<(SocketAddr, Floor)> {
         _ => return None,
     };
     Some((address.parse().ok()?, floor))
+}
+
+/// Accepts all connections that wait; the client of each is stored under its descriptor.
+fn accept<C>(
+    listener: &TcpListener,
+    epoll: &Epoll,
+    clients: &mut Vec<Option<C>>,
+    mut client: impl FnMut(TcpStream) -> C,
+) -> io::Result<()> {
+    loop {
+        let stream = match listener.accept() {
+            Ok((stream, _)) => stream,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        stream.set_nonblocking(true)?;
+        stream.set_nodelay(true)?;
+        epoll.add(&stream)?;
+        let slot = stream.as_raw_fd() as usize;
+        if clients.len() <= slot {
+            clients.resize_with(slot + 1, || None);
+        }
+        clients[slot] = Some(client(stream));
+    }
 }
 
 #[cfg(test)]

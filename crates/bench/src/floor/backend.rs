@@ -5,6 +5,7 @@
 //! of the load, so it is as bare as the floors: never parses, and drops a client that sends more
 //! than it reads.
 
+use super::accept;
 use super::hello::count_heads;
 use super::listing::listing;
 use crate::epoll::{Epoll, Event};
@@ -131,22 +132,10 @@ fn answer(behaviour: Behaviour) -> Vec<u8> {
 
 impl Backend {
     fn accept(&mut self, listener: &TcpListener) -> io::Result<()> {
-        loop {
-            let stream = match listener.accept() {
-                Ok((stream, _)) => stream,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                Err(error) => return Err(error),
-            };
-            stream.set_nonblocking(true)?;
-            stream.set_nodelay(true)?;
-            self.epoll.add(&stream)?;
-            let slot = stream.as_raw_fd() as usize;
-            if self.clients.len() <= slot {
-                self.clients.resize_with(slot + 1, || None);
-            }
+        accept(listener, &self.epoll, &mut self.clients, |stream| {
             self.accepted += 1;
-            self.clients[slot] = Some(Client { stream, matched: 0, number: self.accepted });
-        }
+            Client { stream, matched: 0, number: self.accepted }
+        })
     }
 
     /// Reads the available requests; on an error the client is dropped.

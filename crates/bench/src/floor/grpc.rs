@@ -4,6 +4,7 @@
 //! if that is all), and trailers at its end; takes as many streams of a connection as clients use.
 //! Never looks at a message, and drops a client that sends more than it reads.
 
+use super::accept;
 use super::backend::body;
 use crate::epoll::{Epoll, Event as Ready};
 use crate::load::{GRPC_TYPE, STREAMS_MAX, Unsent};
@@ -44,7 +45,10 @@ pub(super) fn serve(listener: &TcpListener, message_bytes: usize) -> io::Result<
         for index in 0..epoll.wait()? {
             let event = epoll.event(index);
             if event.fd == listener.as_raw_fd() {
-                accept(listener, &epoll, &mut clients)?;
+                accept(listener, &epoll, &mut clients, |stream| {
+                    let config = Config { max_streams: STREAMS_MAX, ..Config::default() };
+                    Client { stream, connection: Connection::server(config), held: Vec::new() }
+                })?;
             } else if let Some(slot) = clients.get_mut(event.fd as usize)
                 && let Some(client) = slot
                 && client.take(event, &mut buffer, &response).is_err()
@@ -52,30 +56,6 @@ pub(super) fn serve(listener: &TcpListener, message_bytes: usize) -> io::Result<
                 *slot = None;
             }
         }
-    }
-}
-
-fn accept(
-    listener: &TcpListener,
-    epoll: &Epoll,
-    clients: &mut Vec<Option<Client>>,
-) -> io::Result<()> {
-    loop {
-        let stream = match listener.accept() {
-            Ok((stream, _)) => stream,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-            Err(error) => return Err(error),
-        };
-        stream.set_nonblocking(true)?;
-        stream.set_nodelay(true)?;
-        epoll.add(&stream)?;
-        let slot = stream.as_raw_fd() as usize;
-        if clients.len() <= slot {
-            clients.resize_with(slot + 1, || None);
-        }
-        let config = Config { max_streams: STREAMS_MAX, ..Config::default() };
-        let (connection, held) = (Connection::server(config), Vec::new());
-        clients[slot] = Some(Client { stream, connection, held });
     }
 }
 

@@ -5,6 +5,7 @@
 //! parses, checks or times anything, and drops a client that sends more than it reads: it is a
 //! yardstick, not a server.
 
+use super::accept;
 use crate::epoll::{Epoll, Event};
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -46,7 +47,7 @@ pub(super) fn serve(listener: &TcpListener, canned: &Canned) -> io::Result<()> {
         for index in 0..epoll.wait()? {
             let event = epoll.event(index);
             if event.fd == listener.as_raw_fd() {
-                accept(listener, &epoll, &mut clients)?;
+                accept(listener, &epoll, &mut clients, |stream| Client { stream, matched: 0 })?;
             } else if let Some(slot) = clients.get_mut(event.fd as usize)
                 && let Some(client) = slot
                 && answer(client, event, &mut buffer, (canned, &answers)).is_err()
@@ -54,28 +55,6 @@ pub(super) fn serve(listener: &TcpListener, canned: &Canned) -> io::Result<()> {
                 *slot = None;
             }
         }
-    }
-}
-
-fn accept(
-    listener: &TcpListener,
-    epoll: &Epoll,
-    clients: &mut Vec<Option<Client>>,
-) -> io::Result<()> {
-    loop {
-        let stream = match listener.accept() {
-            Ok((stream, _)) => stream,
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-            Err(error) => return Err(error),
-        };
-        stream.set_nonblocking(true)?;
-        stream.set_nodelay(true)?;
-        epoll.add(&stream)?;
-        let slot = stream.as_raw_fd() as usize;
-        if clients.len() <= slot {
-            clients.resize_with(slot + 1, || None);
-        }
-        clients[slot] = Some(Client { stream, matched: 0 });
     }
 }
 
