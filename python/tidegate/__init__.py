@@ -16,3 +16,12 @@ from tidegate._serve import serve, serving  # noqa: E402
 from tidegate._tidegate import __version__  # noqa: E402
 
 __all__ = ["__version__", "broadcast", "cache", "serve", "serving"]
+
+
+def __getattr__(name: str):
+    # gunicorn is imported only where it is the program.
+    if name == "Worker":
+        from tidegate._gunicorn_worker import Worker
+
+        return Worker
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

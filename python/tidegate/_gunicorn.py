@@ -46,6 +46,12 @@ REPEATED = {"bind": "--bind", "raw_env": "--env", "reload_extra_files": "--reloa
 FLAGS = {"reload": "--reload", "proxy_protocol": "--proxy-protocol"}
 #: Settings that are converted below.
 CONVERTED = {"wsgi_app", "worker_class", "umask", "cert_reqs"}
+#: Settings of connections and requests, which are not gunicorn's with ``-k tidegate.Worker``.
+SETTINGS_OF_WORKERS = [
+    "keepalive", "limit_request_line", "limit_request_fields", "accesslog", "proxy_protocol",
+    "proxy_allow_ips", "forwarded_allow_ips", "certfile", "keyfile", "ca_certs", "root_path",
+    "websocket_max_message_size",
+]
 #: Hooks of the supervisor, and those of workers.
 HOOKS = {"on_starting", "when_ready", "on_exit"}
 HOOKS_OF_WORKERS = {"post_fork", "post_worker_init", "pre_request", "post_request", "worker_exit"}
@@ -168,16 +174,8 @@ class Configuration:
         for name, value in self.values.items():
             if name in REFUSED and value is not None and os.geteuid() == 0:
                 raise ConfigurationError(f"{self.path} has {name}: {REFUSED[name]}")
-            if value is None or name in CONVERTED:
-                continue
-            if name in OPTIONS:
-                words.append(f"{OPTIONS[name]}={value}")
-            elif name in REPEATED:
-                each = [value] if isinstance(value, str) else value
-                words.extend(f"{REPEATED[name]}={one}" for one in each)
-            elif name in FLAGS:
-                words.extend([FLAGS[name]] if value else [])
-            elif name in WITHOUT_COUNTERPART and value is not False:
+            words.extend(_words(name, value))
+            if name in WITHOUT_COUNTERPART and value is not None and value is not False:
                 notes.append(f"{self.path} has {name}: {WITHOUT_COUNTERPART[name]}")
         words.extend(self._converted())
         return words, notes
@@ -193,6 +191,36 @@ class Configuration:
         if (required := self.cfg.cert_reqs) is not None and self.cfg.certfile:
             words.append(f"--ssl-cert-reqs={int(required)}")
         return words
+
+
+def _words(name: str, value: object) -> list[str]:
+    """A setting as words of a command line."""
+    if value is None:
+        return []
+    if name in OPTIONS:
+        return [f"{OPTIONS[name]}={value}"]
+    if name in REPEATED:
+        each = [value] if isinstance(value, str) else value
+        return [f"{REPEATED[name]}={one}" for one in each]
+    if name in FLAGS and isinstance(value, str):
+        return [f"{FLAGS[name]}={value}"]
+    return [FLAGS[name]] if name in FLAGS and value else []
+
+
+def words_of_worker(settings: dict) -> list[str]:
+    """Those of gunicorn's settings that concern connections and requests; ``settings`` is its
+    ``cfg.settings``."""
+    words = []
+    for name in SETTINGS_OF_WORKERS:
+        setting = settings.get(name)
+        if setting is None or setting.get() == type(setting)().get():
+            continue
+        value = setting.get()
+        joined = ",".join(map(str, value)) if isinstance(value, list | tuple) else value
+        words.extend(_words(name, joined))
+    if settings["certfile"].get():
+        words.append(f"--ssl-cert-reqs={int(settings['cert_reqs'].get())}")
+    return words
 
 
 class _Settings:
@@ -239,27 +267,32 @@ class Worker:
 
     def around(self, application):
         """A WSGI application that calls the hooks of requests, if there are any."""
-        before = self._configuration.values.get("pre_request")
-        after = self._configuration.values.get("post_request")
-        if not callable(before) and not callable(after):
-            return application
+        values = self._configuration.values
+        hooks = [values.get(name) for name in ("pre_request", "post_request")]
+        return with_hooks(self, application, *(hook if callable(hook) else None for hook in hooks))
 
-        def called(environ, start_response):
-            request, response = _request(environ), SimpleNamespace(status=None, headers=[])
-            self.nr += 1
 
-            def start(status, headers, exc_info=None):
-                response.status, response.headers = status, headers
-                return start_response(status, headers, exc_info)
+def with_hooks(worker, application, before, after):
+    """A WSGI application that calls ``pre_request`` and ``post_request``; each may be None."""
+    if before is None and after is None:
+        return application
 
-            if callable(before):
-                before(self, request)
-            body = application(environ, start)
-            if not callable(after):
-                return body
-            return _Body(body, lambda: after(self, request, environ, response))
+    def called(environ, start_response):
+        request, response = _request(environ), SimpleNamespace(status=None, headers=[])
+        worker.nr += 1
 
-        return called
+        def start(status, headers, exc_info=None):
+            response.status, response.headers = status, headers
+            return start_response(status, headers, exc_info)
+
+        if before is not None:
+            before(worker, request)
+        body = application(environ, start)
+        if after is None:
+            return body
+        return _Body(body, lambda: after(worker, request, environ, response))
+
+    return called
 
 
 class _Body:

@@ -57,8 +57,10 @@ async def serving(
     await events.startup()
     listener = _listen(host, port, uds, backlog)
     control, worker_end = socket.socketpair()
-    spec = _spec(listener, worker_end, configuration or {}, graceful_timeout)
-    worker = _tidegate.embedded(json.dumps(spec))
+    worker = embedded(
+        _configuration(listener, configuration or {}), {"web": listener}, worker_end,
+        graceful_timeout,
+    )
     stopped = asyncio.Event()
     server = worker.asgi(
         application,
@@ -106,40 +108,51 @@ def _listen(host: str, port: int, uds: str | None, backlog: int) -> socket.socke
     return listener
 
 
-def _spec(
-    listener: socket.socket,
-    control: socket.socket,
-    configuration: dict,
-    graceful_timeout: float,
-) -> dict:
-    """The specification with which a supervisor would start a worker process."""
-    address = listener.getsockname()
-    if listener.family == socket.AF_UNIX:
-        bind = f"unix:{address}"
-    else:
-        bind = Serving(listener).url.removeprefix("http://")
+def _configuration(listener: socket.socket, added: dict) -> dict:
+    """The configuration of a program that serves one application on one address."""
     routes = [{"name": "app", "match": {"path": "/{*rest}"}, "handler": {"app": "main"}}]
-    merged = {
-        **configuration,
-        "listeners": {"web": {"bind": bind}},
-        "apps": {"main": {"python": "embedded:app"}},
-        "routes": [*configuration.get("routes", []), *routes],
-    }
     return {
+        **added,
+        "listeners": {"web": {"bind": bind_of(listener)}},
+        "apps": {"main": {"python": "embedded:app"}},
+        "routes": [*added.get("routes", []), *routes],
+    }
+
+
+def bind_of(listener: socket.socket) -> str:
+    """The address of a listening socket as a configuration writes it."""
+    if listener.family == socket.AF_UNIX:
+        return f"unix:{listener.getsockname()}"
+    return Serving(listener).url.removeprefix("http://")
+
+
+def embedded(
+    configuration: dict,
+    listeners: dict[str, socket.socket],
+    control: socket.socket,
+    graceful_timeout: float,
+    level: str = "warn",
+) -> "_tidegate.Worker":
+    """A worker inside of this process, from the specification that a supervisor would write."""
+    spec = {
         "version": _tidegate.__version__,
         "role": "http",
         "app": "main",
         "slot": 0,
         "generation": 1,
         "python": {},
-        "config": json.dumps(merged),
+        "config": json.dumps(configuration),
         "control_fd": _inheritable(control.detach()),
-        "listen": [{"name": "web", "fd": _inheritable(os.dup(listener.fileno()))}],
+        "listen": [
+            {"name": name, "fd": _inheritable(os.dup(listener.fileno()))}
+            for name, listener in listeners.items()
+        ],
         "store": None,
-        "log": {"level": "warn", "format": "text"},
+        "log": {"level": level, "format": "text"},
         "graceful_ms": int(graceful_timeout * 1000),
         "stall_ms": 0,
     }
+    return _tidegate.embedded(json.dumps(spec))
 
 
 def _inheritable(descriptor: int) -> int:
@@ -155,15 +168,9 @@ async def _await_ready(
 ) -> None:
     """Waits until the server accepts connections; ignores its later reports."""
     control.setblocking(False)
-    received = b""
+    reports = Reports()
     while data := await loop.sock_recv(control, 65536):
-        received += data
-        while len(received) >= 4:
-            (length,) = struct.unpack_from("<I", received)
-            if len(received) < 4 + length:
-                break
-            report = json.loads(received[4 : 4 + length])
-            received = received[4 + length :]
+        for report in reports.take(data):
             if ready.done():
                 continue
             if "ready" in report:
@@ -172,3 +179,21 @@ async def _await_ready(
                 ready.set_exception(RuntimeError(report["failed"]))
     if not ready.done():
         ready.set_exception(RuntimeError("the server ended before it was ready"))
+
+
+class Reports:
+    """Splits what a worker writes to its control socket into its reports."""
+
+    def __init__(self) -> None:
+        self._received = b""
+
+    def take(self, data: bytes) -> list[dict]:
+        self._received += data
+        reports = []
+        while len(self._received) >= 4:
+            (length,) = struct.unpack_from("<I", self._received)
+            if len(self._received) < 4 + length:
+                break
+            reports.append(json.loads(self._received[4 : 4 + length]))
+            self._received = self._received[4 + length :]
+        return reports

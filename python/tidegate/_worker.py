@@ -176,9 +176,14 @@ def new_loop(kind: str) -> asyncio.AbstractEventLoop:
     return asyncio.new_event_loop()
 
 
-def run_asgi(worker: "_tidegate.Worker", application, settings: dict) -> None:
+def run_asgi(
+    worker: "_tidegate.Worker",
+    application,
+    settings: dict,
+    loop: asyncio.AbstractEventLoop | None = None,
+) -> None:
     """Runs an ASGI application until the process ends."""
-    loop = new_loop(settings.get("loop") or "auto")
+    loop = loop or new_loop(settings.get("loop") or "auto")
     asyncio.set_event_loop(loop)
     lifespan = _lifespan.Lifespan(application, settings.get("lifespan") or "auto")
     try:
