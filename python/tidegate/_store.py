@@ -7,6 +7,7 @@ with the same calls. A call from a coroutine never blocks its event loop.
 import asyncio
 import math
 import os
+import pickle
 import weakref
 from datetime import timedelta
 
@@ -63,6 +64,18 @@ async def acall(*commands: tuple) -> list:
     future = loop.create_future()
     calls(loop).begin(commands, future)
     return await future
+
+
+def dump(value: object) -> bytes | int:
+    """Any value as one of the store's: an integer stays one, so that it can be incremented."""
+    if type(value) is int and -(2**63) <= value < 2**63:
+        return value
+    return pickle.dumps(value, protocol=5)
+
+
+def load(value: bytes | str | int) -> object:
+    """The value that ``dump`` was given. Only this application writes to its store."""
+    return pickle.loads(value) if isinstance(value, bytes) else value
 
 
 def value_arguments(value: object) -> tuple:

@@ -13,7 +13,10 @@ full. Nothing is written to disk: it is a cache.
 Outside a server, in a test for example, the store is in the process itself.
 """
 
+import functools
+import hashlib
 import inspect
+import pickle
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import timedelta
 from typing import TypeVar
@@ -22,9 +25,10 @@ from tidegate import _store
 from tidegate._tidegate import StoreError
 
 __all__ = [
-    "StoreError", "get", "set", "add", "delete", "incr", "decr", "touch", "get_many", "set_many",
-    "delete_many", "get_or_set", "clear", "aget", "aset", "aadd", "adelete", "aincr", "adecr",
-    "atouch", "aget_many", "aset_many", "adelete_many", "aget_or_set", "aclear",
+    "StoreError", "get", "set", "add", "delete", "delete_if", "incr", "decr", "touch", "get_many",
+    "set_many", "delete_many", "get_or_set", "clear", "aget", "aset", "aadd", "adelete",
+    "adelete_if", "aincr", "adecr", "atouch", "aget_many", "aset_many", "adelete_many",
+    "aget_or_set", "aclear", "cached",
 ]
 
 Value = bytes | str | int
@@ -194,11 +198,98 @@ async def aget_or_set(
     return value
 
 
-def clear() -> None:
-    """Deletes every key of the application."""
-    _store.call(("FLUSHALL",))
+def delete_if(key: str, value: Value) -> bool:
+    """Deletes a key if it has this value, and returns whether it did: a lock is released only by
+    its holder."""
+    [count] = _store.call(("DELEX", key, "IFEQ", _store.value_arguments(value)[0]))
+    return count > 0
 
 
-async def aclear() -> None:
+async def adelete_if(key: str, value: Value) -> bool:
+    """As ``delete_if``."""
+    [count] = await _store.acall(("DELEX", key, "IFEQ", _store.value_arguments(value)[0]))
+    return count > 0
+
+
+def clear(prefix: str = "") -> None:
+    """Deletes every key of the application, or those that begin with a prefix."""
+    if not prefix:
+        _store.call(("FLUSHALL",))
+        return
+    cursor = None
+    while cursor != b"0":
+        [[cursor, keys]] = _store.call(_scan(cursor or b"0", prefix))
+        if keys:
+            _store.call(("DEL", *keys))
+
+
+async def aclear(prefix: str = "") -> None:
     """As ``clear``."""
-    await _store.acall(("FLUSHALL",))
+    if not prefix:
+        await _store.acall(("FLUSHALL",))
+        return
+    cursor = None
+    while cursor != b"0":
+        [[cursor, keys]] = await _store.acall(_scan(cursor or b"0", prefix))
+        if keys:
+            await _store.acall(("DEL", *keys))
+
+
+def _scan(cursor: bytes, prefix: str) -> tuple:
+    return ("SCAN", cursor, "MATCH", prefix + "*", "COUNT", _BATCH)
+
+
+def cached(
+    function: Callable | None = None, *, ttl: Ttl = None, key: Callable[..., str] | None = None
+) -> Callable:
+    """Decorates a function or coroutine function: its result is stored, for all workers.
+
+        @cache.cached(ttl=60)
+        def report(year): ...
+
+        report(2026)                # calls the function at most once a minute
+        report.forget(2026)         # the next call does so again
+
+    ``key`` makes the key from the arguments; without it the key has the function's name and a hash
+    of the pickled arguments. Results are pickled.
+    """
+    if function is None:
+        return functools.partial(cached, ttl=ttl, key=key)
+    name = f"{function.__module__}.{function.__qualname__}"
+
+    def key_of(*arguments, **named) -> str:
+        if key is not None:
+            return f"{name}:{key(*arguments, **named)}"
+        pickled = pickle.dumps((arguments, sorted(named.items())), protocol=5)
+        return f"{name}:{hashlib.sha256(pickled).hexdigest()}"
+
+    if inspect.iscoroutinefunction(function):
+
+        @functools.wraps(function)
+        async def wrapper(*arguments, **named):
+            at = key_of(*arguments, **named)
+            found = await aget(at)
+            if found is None:
+                found = _store.dump(await function(*arguments, **named))
+                await aset(at, found, ttl)
+            return _store.load(found)
+
+        async def forget(*arguments, **named) -> bool:
+            return await adelete(key_of(*arguments, **named))
+
+    else:
+
+        @functools.wraps(function)
+        def wrapper(*arguments, **named):
+            at = key_of(*arguments, **named)
+            found = get(at)
+            if found is None:
+                found = _store.dump(function(*arguments, **named))
+                set(at, found, ttl)
+            return _store.load(found)
+
+        def forget(*arguments, **named) -> bool:
+            return delete(key_of(*arguments, **named))
+
+    wrapper.forget = forget
+    return wrapper

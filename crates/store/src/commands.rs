@@ -42,6 +42,7 @@ const COMMANDS: &[CommandSpec] = &[
     ("GET", 2, 2, keys::get),
     ("SET", 3, ANY, keys::set),
     ("DEL", 2, ANY, keys::delete),
+    ("DELEX", 2, 4, keys::delete_if),
     ("EXISTS", 2, ANY, keys::exists),
     ("MGET", 2, ANY, keys::get_many),
     ("MSET", 3, ANY, keys::set_many),

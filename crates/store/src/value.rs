@@ -22,6 +22,14 @@ impl Value {
         }
     }
 
+    /// True if `GET` would reply with these bytes.
+    pub fn is(&self, shown: &[u8]) -> bool {
+        match self {
+            Value::Bytes(bytes) | Value::Text(bytes) => bytes == shown,
+            Value::Integer(number) => parse_integer(shown) == Some(*number),
+        }
+    }
+
     /// The number that this is or reads as: decimal, without spaces, plus sign or leading zeros.
     pub fn integer(&self) -> Option<i64> {
         match self {

@@ -72,16 +72,37 @@ pub(super) fn get_many(call: &mut Call<'_>) -> CommandResult {
     Ok(())
 }
 
+/// What a key must have, so that `SET` and `DELEX` change it.
+enum Condition {
+    /// `NX`
+    Absent,
+    /// `XX`
+    Present,
+    /// `IFEQ`, followed by the value at this index.
+    Equal(usize),
+}
+
+impl Condition {
+    fn holds(&self, call: &mut Call<'_>, key: &[u8]) -> bool {
+        let expected = if let Condition::Equal(at) = self { call.word(*at) } else { b"" };
+        let found = call.state.map.get(key, call.now_ms);
+        match self {
+            Condition::Absent => found.is_none(),
+            Condition::Present => found.is_some(),
+            Condition::Equal(_) => found.is_some_and(|(value, _)| value.is(expected)),
+        }
+    }
+}
+
 /// The options of `SET`.
 struct Options {
     until_ms: u64,
-    /// `XX` (true): only if the key exists; `NX` (false): only if not.
-    must_exist: Option<bool>,
+    condition: Option<Condition>,
     value: fn(Bytes) -> Result<Value, CommandError>,
 }
 
 fn options(call: &Call<'_>) -> Result<Options, CommandError> {
-    let mut options = Options { until_ms: NEVER, must_exist: None, value: |b| Ok(Value::Bytes(b)) };
+    let mut options = Options { until_ms: NEVER, condition: None, value: |b| Ok(Value::Bytes(b)) };
     let (mut at, mut resp3) = (3, false);
     while at < call.len() {
         match () {
@@ -93,11 +114,18 @@ fn options(call: &Call<'_>) -> Result<Options, CommandError> {
                 at += 1;
                 options.until_ms = call.deadline_ms(at, 1)?;
             }
-            () if call.is_word(at, "NX") && options.must_exist.is_none() => {
-                options.must_exist = Some(false)
+            () if call.is_word(at, "NX") && options.condition.is_none() => {
+                options.condition = Some(Condition::Absent);
             }
-            () if call.is_word(at, "XX") && options.must_exist.is_none() => {
-                options.must_exist = Some(true)
+            () if call.is_word(at, "XX") && options.condition.is_none() => {
+                options.condition = Some(Condition::Present);
+            }
+            () if call.is_word(at, "IFEQ")
+                && options.condition.is_none()
+                && at + 1 < call.len() =>
+            {
+                at += 1;
+                options.condition = Some(Condition::Equal(at));
             }
             () if call.is_word(at, "TEXT") && !resp3 => {
                 (options.value, resp3) = (as_text, true);
@@ -128,9 +156,7 @@ pub(super) fn set(call: &mut Call<'_>) -> CommandResult {
     let key = call.key(1)?;
     let options = options(call)?;
     let value = (options.value)(call.bytes_at(2)?)?;
-    if let Some(must_exist) = options.must_exist
-        && must_exist != call.state.map.get(key, call.now_ms).is_some()
-    {
+    if options.condition.is_some_and(|condition| !condition.holds(call, key)) {
         call.out.nil();
         return Ok(());
     }
@@ -175,6 +201,19 @@ fn count(
 
 pub(super) fn delete(call: &mut Call<'_>) -> CommandResult {
     count(call, |call, key| call.state.map.remove(key, call.now_ms))
+}
+
+/// `DELEX key [IFEQ value]`, as in Redis 8.4.
+pub(super) fn delete_if(call: &mut Call<'_>) -> CommandResult {
+    let key = call.key(1)?;
+    let condition = match call.len() {
+        2 => Condition::Present,
+        4 if call.is_word(2, "IFEQ") => Condition::Equal(3),
+        _ => return Err(SYNTAX),
+    };
+    let is_deleted = condition.holds(call, key) && call.state.map.remove(key, call.now_ms);
+    call.out.count(usize::from(is_deleted));
+    Ok(())
 }
 
 pub(super) fn exists(call: &mut Call<'_>) -> CommandResult {

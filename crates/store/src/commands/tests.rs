@@ -81,6 +81,30 @@ fn values() {
 }
 
 #[test]
+fn values_change_only_if_they_are_what_the_client_has_read() {
+    StoreConnection::new().expect(&[
+        ("SET a 1 IFEQ 1", "$-1"),
+        ("SET a 1", "+OK"),
+        ("SET a 2 IFEQ 01", "$-1"),
+        ("SET a 2 ifeq 1 PX 60000", "+OK"),
+        ("TTL a", ":60"),
+        ("SET n 7 INT", "+OK"),
+        ("SET n 8 IFEQ 07", "$-1"),
+        ("SET n 8 IFEQ 7", "+OK"),
+        ("DELEX a IFEQ 1", ":0"),
+        ("DELEX a IFEQ 2", ":1"),
+        ("DELEX a IFEQ 2", ":0"),
+        ("DELEX n", ":1"),
+        ("DELEX n", ":0"),
+        ("SET a 1 IFEQ", SYNTAX),
+        ("SET a 1 NX IFEQ 1", SYNTAX),
+        ("SET a 1 IFEQ 1 XX", SYNTAX),
+        ("DELEX a IFEQ", SYNTAX),
+        ("DELEX a IFNE 1", SYNTAX),
+    ]);
+}
+
+#[test]
 fn numbers() {
     StoreConnection::new().expect(&[
         ("INCR n", ":1"),
