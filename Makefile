@@ -25,8 +25,9 @@ RUNS ?= 20
 # How long each fuzz target runs in `make fuzz`.
 FUZZ_SECONDS ?= 300
 
-# Built and tested by scripts/python, because they need a Python.
-WITHOUT_PYTHON := --exclude python --exclude wheel
+# The crates that are built without a Python, with the features that the wheel gives them: so
+# `make test-python` finds them built. scripts/stress has the same.
+TESTED := --workspace --exclude python --exclude wheel --features net/loaded_late
 
 .PHONY: help
 help: ## list the targets
@@ -65,7 +66,7 @@ deny: ## check licences, sources and banned crates of the dependencies
 
 .PHONY: rustdoc
 rustdoc: ## build the documentation of our crates; a warning is an error
-	RUSTDOCFLAGS="-D warnings" cargo doc --quiet --workspace $(WITHOUT_PYTHON) --no-deps
+	RUSTDOCFLAGS="-D warnings" cargo doc --quiet $(TESTED) --no-deps
 
 .PHONY: wheel
 wheel: prepare-build ## build a release wheel for each CPython here, into dist/
@@ -148,7 +149,7 @@ prepare-build prepare-test prepare-bench prepare-peers prepare-fuzz: prepare-%:
 # What `cargo test` builds, so that one build serves both; clippy checks the benches.
 .PHONY: build-debug
 build-debug:
-	cargo build --workspace $(WITHOUT_PYTHON) --lib --bins --tests --examples
+	cargo build $(TESTED) --lib --bins --tests --examples
 
 .PHONY: format-check
 format-check:
@@ -158,12 +159,12 @@ format-check:
 
 .PHONY: lint
 lint:
-	cargo clippy --quiet --workspace $(WITHOUT_PYTHON) --all-targets -- -D warnings
+	@scripts/python cargo clippy --quiet --all-targets -- -D warnings
 	@scripts/python lint
 
 .PHONY: test-rust
 test-rust: build-debug
-	TIDEGATE_BINARY=$(DEBUG_BINARY) scripts/rust $(WITHOUT_PYTHON)
+	TIDEGATE_BINARY=$(DEBUG_BINARY) scripts/rust $(TESTED)
 
 # Checks that `bench` works; the figures of a debug binary mean nothing. Fails if a request failed.
 .PHONY: perf-smoke

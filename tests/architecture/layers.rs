@@ -98,6 +98,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("pyo3", &["python", "wheel"]),
     ("pyo3-build-config", &["wheel"]),
     ("quote", &["settings-derive"]),
+    ("regex-automata", &["wheel"]),
     // Keys and requests of certificates; certificates for tests and measurements.
     ("rcgen", &["acme", "lua-std", "net", "tls-settings", "scenarios", "bench"]),
     // The load generator is a client of its own.
