@@ -36,7 +36,7 @@ pub trait Control {
         expect: Expect,
     ) -> LocalFuture<'_, Result<Applied, Refusal>>;
 
-    /// Reads the source again; resolves when the new Plan serves, or says why not.
+    /// Reads the source again; resolves when the new plan serves, or says why not.
     fn reload(&self) -> LocalFuture<'_, Result<Applied, Refusal>>;
 
     /// Asks for a reload and does not wait for it.

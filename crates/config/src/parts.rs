@@ -48,7 +48,7 @@ impl std::fmt::Display for Part {
     }
 }
 
-/// The parts of a tree that has no errors; routes are named as the Plan names them.
+/// The parts of a tree that has no errors; routes are named as the plan names them.
 pub(crate) fn parts<'r>(
     root: &Node,
     routes: impl Iterator<Item = &'r str>,

@@ -159,7 +159,7 @@ impl Pool {
         &self.parking.slow
     }
 
-    /// Takes the bounds of a new Plan.
+    /// Takes the bounds of a new plan.
     pub fn set_limits(&self, limits: PoolLimits) {
         self.limits.set(limits);
     }

@@ -4,7 +4,7 @@
 //! Both directions with back-pressure: a direction holds one chunk and reads no further until that
 //! is gone. An end is passed on as a half-close; the tunnel is over when both have ended, when
 //! either side breaks, or when nothing has moved for longer than allowed. It holds the connection
-//! and nothing of the Plan, so it lives through reloads.
+//! and nothing of the plan, so it lives through reloads.
 
 use std::future::poll_fn;
 use std::task::{Context, Poll};

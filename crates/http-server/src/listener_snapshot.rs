@@ -1,7 +1,7 @@
-//! What a serving loop works with: the snapshot of the current Plan, and what outlives it.
+//! What a serving loop works with: the snapshot of the current plan, and what outlives it.
 //!
 //! A connection belongs to a [`Service`], which lives as long as its listener on this worker. What
-//! a Plan decides is its [`ListenerSnapshot`]; an exchange takes the current one when it begins and
+//! a plan decides is its [`ListenerSnapshot`]; an exchange takes the current one when it begins and
 //! finishes on it.
 
 use std::cell::{Cell, RefCell};
@@ -35,7 +35,7 @@ pub struct ConnectionTimeouts {
     pub idle: Duration,
 }
 
-/// What the current Plan says about a listener's connections.
+/// What the current plan says about a listener's connections.
 pub struct ListenerSnapshot {
     /// Proxies in front of the listener; `None` where clients connect themselves.
     pub proxy_protocol: Option<ProxyProtocol>,

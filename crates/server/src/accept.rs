@@ -1,7 +1,7 @@
 //! Accepting on one listener of one worker.
 //!
-//! Survives whatever accepting can fail with; answers connections above the limit with a 503; ends
-//! with its queue drained, so that no connection that the kernel has taken is reset.
+//! Continues after every error of `accept`. Connections above the limit get a 503. The loop ends
+//! with an empty accept queue, so that no connection which the kernel has accepted is reset.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -20,9 +20,10 @@ use crate::balance::Balance;
 use crate::connection_limiter::{ConnectionLimiter, Permit};
 use crate::descriptors::IdleCloser;
 
-/// Pause after accepting failed for want of descriptors or memory.
+/// Pause after accepting failed for lack of descriptors or memory.
 pub(crate) const EXHAUSTED_PAUSE: Duration = Duration::from_millis(50);
-/// Connections above the limit that one listener answers at the same time; more are just closed.
+/// Connections above the limit that one listener responds to at the same time; further ones are
+/// closed.
 const REFUSALS_AT_ONCE: usize = 64;
 
 /// Ends an accept loop.
@@ -33,7 +34,7 @@ pub(crate) struct StopSignal {
 }
 
 impl StopSignal {
-    /// Whether it is; if not, the waker is woken when it will be.
+    /// Returns true if the loop is stopped; otherwise registers the waker.
     pub(crate) fn is_stopped(&self, waker: &Waker) -> bool {
         if !self.stopped.get() {
             self.waker.set(Some(waker.clone()));
@@ -49,31 +50,31 @@ impl StopSignal {
     }
 }
 
-/// What the connections of a listener need.
+/// The context of a listener's connections.
 pub(crate) struct AcceptContext {
-    /// The listener's name in the current Plan.
+    /// The listener's name in the current plan.
     pub(crate) name: Rc<RefCell<Rc<str>>>,
     pub(crate) service: Rc<Service>,
-    /// Seats of this listener and of the whole server.
+    /// The limits of this listener and of the whole server.
     pub(crate) limiters: [Arc<ConnectionLimiter>; 2],
     pub(crate) reserve: Option<ReserveCapacity>,
-    /// What frees descriptors, on a worker.
+    /// Closes idle connections to free descriptors; workers only.
     pub(crate) idle_closer: Option<Rc<IdleCloser>>,
     pub(crate) stop: Rc<StopSignal>,
-    /// With other processes that accept on the same socket.
+    /// Balances connections with other processes that accept on the same socket.
     pub(crate) balance: Option<Arc<Balance>>,
 }
 
-/// What a connection holds: in the reserve it is one seat.
+/// The permits of a connection: listener and server, or one of the reserve.
 type Permits = (Permit, Option<Permit>);
 
-/// Where connections sit for which there is no seat, and on which terms.
+/// The service and the limit for connections that have no permit.
 pub(crate) struct ReserveCapacity {
     pub(crate) service: Rc<Service>,
     pub(crate) limiter: Arc<ConnectionLimiter>,
 }
 
-/// Accepts until it is stopped; then takes what is queued and closes the listener.
+/// Accepts until the loop is stopped; then accepts what is queued and closes the listener.
 pub(crate) async fn accept(listener: Listener, context: AcceptContext) {
     let local = Rc::new(listener.local().clone());
     let refusals = Rc::new(Cell::new(0));
@@ -129,7 +130,7 @@ pub(crate) async fn accept(listener: Listener, context: AcceptContext) {
     }
 }
 
-/// Returns when there may be a connection, or there shall be no more.
+/// Returns when there may be a connection, or when the loop is stopped.
 async fn pending(listener: &Listener, context: &AcceptContext) {
     poll_fn(|cx| {
         if context.stop.is_stopped(cx.waker()) {
@@ -142,7 +143,7 @@ async fn pending(listener: &Listener, context: &AcceptContext) {
 }
 
 impl AcceptContext {
-    /// A seat of the listener and of the server, or one in the reserve.
+    /// Acquires permits of the listener and the server, or one of the reserve.
     fn acquire(&self) -> Option<(Rc<Service>, Permits)> {
         let [own, all] = &self.limiters;
         let of_all = || match &self.idle_closer {
@@ -156,7 +157,7 @@ impl AcceptContext {
         Some((reserve.service.clone(), (reserve.limiter.acquire()?, None)))
     }
 
-    /// Refused connections hold descriptors while their clients read the answer.
+    /// Rejected connections hold descriptors until their clients have read the response.
     fn refusals_at_once(&self) -> usize {
         let all = &self.limiters[1];
         if all.is_capped() { REFUSALS_AT_ONCE.min(all.limit() / 16 + 1) } else { REFUSALS_AT_ONCE }
@@ -167,7 +168,7 @@ impl AcceptContext {
             self.service.metrics.hit(LimitHit::Connections);
             self.service.metrics.closed(CloseReason::ConnectionLimit);
             self.service.metrics.count_response(503);
-            // Under TLS it would take a handshake to tell: the connection is only closed.
+            // Under TLS a response would need a handshake: the connection is only closed.
             let in_the_clear = self.service.snapshot().tls.is_none();
             if in_the_clear && refusals.get() < self.refusals_at_once() {
                 refusals.set(refusals.get() + 1);

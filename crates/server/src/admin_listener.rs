@@ -1,8 +1,8 @@
-//! The admin listener: on the control thread, with a serving loop like any other.
+//! The admin listener, which runs on the control thread.
 //!
-//! Takes the sockets over that were bound for the Plan in use (`admin_sockets`) and closes those
-//! that it does not name. Idle connections do not lock other clients out:
-//! there are short time-outs, and when all seats are taken some more whose holders must hurry.
+//! Takes over the sockets that were bound for the current plan (`admin_sockets`) and closes those
+//! that the plan does not name. Idle connections cannot lock out other clients: time-outs are
+//! short, and when all permits are taken a reserve with shorter time-outs remains.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -25,14 +25,14 @@ use crate::instance::{self, head_limits, http2_config};
 use crate::listeners::SocketFile;
 use crate::options::Bound;
 
-/// Largest request body: a configuration.
+/// Maximum size of a request body: a configuration.
 const BODY_BYTES_MAX: u64 = 8 * 1024 * 1024;
-/// Longest time to a first byte, to the end of a head, and in which a body or an answer stands
-/// still; the configuration's are shorter where it says so.
+/// Maximum time to a first byte, to the end of the headers, and between two parts of a body;
+/// shorter if the configuration says so.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// Longest time between two requests: scrapers come every fifteen seconds.
+/// Maximum time between two requests: scrapers send one every fifteen seconds.
 const IDLE: Duration = Duration::from_secs(30);
-/// All of these for connections in the reserve.
+/// Replaces all of these for connections in the reserve.
 const HURRY: Duration = Duration::from_secs(1);
 
 /// The listeners of the admin API.
@@ -49,7 +49,7 @@ struct OpenListener {
     stop: Rc<StopSignal>,
 }
 
-/// What the Plan says about connections, and about those in the reserve.
+/// The settings of ordinary connections, and of those in the reserve.
 struct ListenerSnapshots([Rc<ListenerSnapshot>; 2]);
 
 impl OpenListener {
@@ -69,15 +69,15 @@ impl AdminListener {
     pub(crate) fn new(control: Rc<Control>) -> AdminListener {
         AdminListener {
             control,
-            // Not one of the workers': what the API itself is asked is not counted with the rest.
+            // Requests to the API are not counted with those to workers.
             metrics: Arc::new(WorkerMetrics::new()),
             unix: RefCell::new(None),
             tcp: RefCell::new(None),
         }
     }
 
-    /// Opens, moves and closes what the Plan says. The address of the TCP listener, where there is
-    /// one.
+    /// Opens, moves and closes listeners as the plan says. Returns the address of the TCP listener,
+    /// if there is one.
     pub(crate) fn follow(&self, plan: &ServerPlan) -> Result<Option<Bound>, String> {
         let snapshots = self.snapshots(plan, None);
         let fresh = self.control.admin_sockets.take();
@@ -133,12 +133,12 @@ impl AdminListener {
         let service = Service::new(snapshot.clone(), self.metrics.clone());
         let reserve = Service::new(hurried.clone(), self.metrics.clone());
         let stop = Rc::new(StopSignal::default());
-        // It must not starve the workers of descriptors, and they leave it as many as this.
+        // The admin API and the workers each have a share of the descriptors.
         let (most, hurried) = self.control.descriptors.get().admin;
         let context = AcceptContext {
             name: Rc::new(RefCell::new(Rc::from("admin"))),
             service: service.clone(),
-            // Two of their own: a connection takes one of each.
+            // A connection takes a permit of each.
             limiters: [ConnectionLimiter::new(most), ConnectionLimiter::new(most)],
             reserve: Some(ReserveCapacity {
                 service: reserve.clone(),
@@ -175,7 +175,7 @@ fn hurried(patience: Patience, most: Duration) -> Patience {
     Patience { pause: patience.pause.min(most), ..patience }
 }
 
-/// `most` bounds whatever the configuration allows a client to take its time for.
+/// Returns the settings of connections; `most` bounds all time-outs.
 fn snapshot(plan: &ServerPlan, route: Rc<Route>, most: Duration) -> ListenerSnapshot {
     let timeouts = &plan.timeouts;
     let idle = if most == HURRY { HURRY } else { IDLE };

@@ -1,9 +1,9 @@
-//! The sockets of the admin API: bound while a Plan is prepared, so that an address that cannot be
-//! had is known before anything has changed.
+//! The sockets of the admin API. They are bound while a plan is prepared, so that an unavailable
+//! address is reported before anything has changed.
 //!
-//! The Unix socket always exists. Where the configuration names its path, not to get it is a
-//! failure; the one we choose, in a directory of the user's, may be missing where the user has no
-//! such directory, and then only a warning says so. Files of sockets that are not used are removed.
+//! There is always a Unix socket. If the configuration names its path, failing to bind it is an
+//! error. The default path, in a directory of the user, may be unavailable: then a warning is
+//! logged. Files of unused sockets are removed.
 
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use telemetry::log::Level;
 
 use crate::listeners::SocketFile;
 
-/// Where the Unix admin sockets of this user's servers are, one `PID.sock` each.
+/// The directory of the admin sockets of this user's servers: one `PID.sock` each.
 pub fn admin_socket_dir() -> PathBuf {
     match std::env::var_os("XDG_RUNTIME_DIR").filter(|directory| !directory.is_empty()) {
         Some(directory) => PathBuf::from(directory).join("tidegate"),
@@ -23,7 +23,7 @@ pub fn admin_socket_dir() -> PathBuf {
     }
 }
 
-/// Sockets that a Plan needs and that were not open: bound, but not yet given to a worker.
+/// New sockets of a plan: bound, but not yet given to the listener.
 #[derive(Default)]
 pub(crate) struct AdminSockets {
     pub(crate) tcp: Option<Listening>,
@@ -31,7 +31,7 @@ pub(crate) struct AdminSockets {
 }
 
 impl AdminSockets {
-    /// Binds what the Plan names and the one before it did not.
+    /// Binds the addresses that the plan names and the previous one did not.
     pub(crate) fn bind(
         plan: &AdminPlan,
         before: Option<&AdminPlan>,
@@ -48,7 +48,7 @@ impl AdminSockets {
         Ok(sockets)
     }
 
-    /// Replaces these with newer ones; those not taken by the listener yet are closed.
+    /// Adds newer sockets; those that they replace are closed if the listener has not taken them.
     pub(crate) fn add(&mut self, newer: AdminSockets) {
         let AdminSockets { tcp, unix } = newer;
         self.tcp = tcp.or(self.tcp.take());
@@ -89,7 +89,7 @@ fn open(path: &Path) -> Result<(Listening, Option<SocketFile>), String> {
     Ok((listening, file))
 }
 
-/// The directory of this user's servers, made where it is not there.
+/// Returns the directory of this user's servers and creates it if it is missing.
 pub(crate) fn own_directory() -> Result<PathBuf, String> {
     let directory = admin_socket_dir();
     make(&directory)?;
@@ -98,14 +98,14 @@ pub(crate) fn own_directory() -> Result<PathBuf, String> {
     Ok(directory)
 }
 
-/// A directory for this user alone.
+/// Creates a directory that only this user can access.
 pub(crate) fn make(directory: &Path) -> Result<(), String> {
     let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory);
     made.map_err(|error| format!("{}: {error}", directory.display()))
 }
 
-/// The parent may be writable by all users: another user's directory of that name could otherwise
-/// read what `ctl` sends, or respond in the server's name.
+/// Rejects a directory of another user: the parent may be writable by all users, and the owner
+/// could read what `ctl` sends, or respond in the server's name.
 fn check_ours(directory: &Path) -> Result<(), String> {
     let is_ours = std::fs::symlink_metadata(directory).is_ok_and(|found| {
         found.is_dir() && found.uid() == net::user_id() && found.mode() & 0o077 == 0
@@ -114,8 +114,8 @@ fn check_ours(directory: &Path) -> Result<(), String> {
     is_ours.then_some(()).ok_or_else(|| format!("{shown} is not a directory of this user's alone"))
 }
 
-/// Removes what killed servers have left behind, where /proc shows which processes live:
-/// `PID.sock`, and directories `PID-N.apps`.
+/// Removes what killed servers have left: `PID.sock` and directories `PID-N.apps` of processes that
+/// are not in /proc.
 fn sweep(directory: &Path) {
     let processes = Path::new("/proc");
     if !processes.join("self").exists() {

@@ -1,4 +1,4 @@
-//! What the admin API asks of the server: `admin::Control` on the control thread.
+//! Implements `admin::Control` for the admin API on the control thread.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -14,8 +14,8 @@ use telemetry::{FamilySamples, Telemetry};
 use crate::control::Control;
 use crate::history::History;
 
-/// Carries a change to its end as a task of its own: a client that goes away must not leave it half
-/// done.
+/// Completes a change in a task of its own, so that a client that disconnects does not leave it
+/// half done.
 fn to_its_end<T: 'static>(
     change: impl Future<Output = Result<T, Refusal>> + 'static,
 ) -> LocalFuture<'static, Result<T, Refusal>> {
@@ -81,7 +81,7 @@ impl admin::Control for Api {
             Some(_) => None,
             None => Some("this server's configuration is no file".to_owned()),
         };
-        // What cannot be read now is shown as empty; PUT and reload say why.
+        // An unreadable source is shown as empty; PUT and reload report the reason.
         let (name, text, version) = match source.main() {
             Ok(document) => (document.name.clone(), document.text.clone(), document.version()),
             Err(error) => (error, String::new(), String::from("unreadable")),
@@ -105,7 +105,7 @@ impl admin::Control for Api {
         _: Syntax,
         expect: Expect,
     ) -> LocalFuture<'_, Result<Applied, Refusal>> {
-        // JSON is YAML: one reader serves both.
+        // JSON is a subset of YAML: one parser reads both.
         let control = self.0.clone();
         to_its_end(async move { control.apply_text(text, &expect).await })
     }

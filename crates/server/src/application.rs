@@ -1,8 +1,7 @@
-//! `tidegate run MODULE:APP`: a supervisor of worker processes that serve HTTP themselves.
+//! `tidegate run MODULE:APP`: a supervisor of worker processes that serve HTTP.
 //!
-//! Owns their listening sockets, which are bound before anything is started, and the directories
-//! whose changes are watched. The rest is a server like any other: with an admin API, a log,
-//! signals, and no routes of its own.
+//! Owns their listening sockets, which are bound before a process is started, and the watched
+//! directories. Like any server it has an admin API, a log and signals, but no routes.
 
 pub(crate) mod lifecycle;
 
@@ -24,7 +23,7 @@ use crate::supervise::{DevReload, GroupSettings, Policy};
 pub use lifecycle::APPLICATION;
 use lifecycle::PreparedApplication;
 
-/// The application that `run_application` serves, and how.
+/// The application that `run_application` serves, and its settings.
 pub struct RunSpec {
     /// The command that starts a worker: the interpreter, `-m`, `tidegate`.
     pub command: Vec<OsString>,
@@ -37,14 +36,14 @@ pub struct RunSpec {
     /// The configuration that each worker serves, its routes with `handler: { app: main }`. The
     /// application itself is declared in it (`apps`), its listeners are those below.
     pub configuration: Value,
-    /// By their names in the configuration.
+    /// Listeners by their names in the configuration.
     pub listeners: Vec<(String, ListenerSource)>,
     pub workers: usize,
     pub policy: Policy,
     pub reload: Option<DevReload>,
-    /// An address of the admin API in addition to its Unix socket.
+    /// The address of the admin API in addition to its Unix socket.
     pub admin: Option<Bind>,
-    /// Options of the command line, which the configuration does not have.
+    /// Options of the command line that the configuration does not have.
     pub log_level: Option<Level>,
     pub log_format: Option<Format>,
     /// Called once, when the first worker is ready.
@@ -59,11 +58,11 @@ pub enum ListenerSource {
     Descriptor(i32),
 }
 
-/// The longest that `timeouts.drain` may be.
+/// Maximum of `timeouts.drain`.
 const DRAIN_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Serves until a signal or the API ends it. A first start that fails is a failure; later ones are
-/// repeated.
+/// Serves until a signal or the API stops the server. If the first start fails the server ends;
+/// later failures are retried.
 pub fn run_application(spec: RunSpec) -> Result<(), Failure> {
     let (mut listening, mut files) = (Vec::new(), Vec::new());
     for (name, source) in &spec.listeners {
@@ -129,7 +128,7 @@ fn store_memory(configuration: &Value) -> Size {
     written.and_then(|written| written.parse().ok()).unwrap_or(default)
 }
 
-/// The supervisor's own configuration: the admin API.
+/// The supervisor's own configuration: the admin API only.
 fn own_configuration(spec: &RunSpec) -> Value {
     let drain = spec.policy.graceful.min(DRAIN_MAX);
     let drain = format!("{}ms", drain.as_millis());

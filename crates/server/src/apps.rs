@@ -1,9 +1,9 @@
-//! The applications of the process: a group of worker processes each.
+//! The applications of the process: a group of worker processes for each.
 //!
-//! Owns which groups there are and, for a gateway, the directory of their sockets. Promises that a
-//! Plan which changes nothing of an application leaves its processes alone, that one which changes
-//! something replaces them without a gap, and that workers of this server only ever see processes
-//! that are ready. Never loads a language.
+//! Owns the groups and, for a gateway, the directory of their sockets. A plan that changes nothing
+//! of an application leaves its processes running, one that changes something replaces them without
+//! an interruption, and workers of this server only see processes that are ready. Independent of
+//! the application's language.
 
 mod launch;
 mod show;
@@ -28,34 +28,34 @@ use crate::supervise::{GroupSettings, WorkerGroup, WorkerSockets};
 
 pub(crate) use launch::{LogOptions, settings_of};
 
-/// Servers of this process that have had directories of sockets: more than one in tests.
+/// Number of servers in this process that have created socket directories: more than one in tests.
 static SERVERS: AtomicU64 = AtomicU64::new(0);
 
-/// All of them, by name.
+/// All applications, by name.
 pub(crate) struct Apps {
     shared: Arc<Shared>,
     telemetry: Arc<Telemetry>,
     groups: RefCell<BTreeMap<String, App>>,
     directory: RefCell<Option<SocketDirectory>>,
-    /// Numbers the directories of sockets.
+    /// Numbers the socket directories.
     count: std::cell::Cell<u64>,
 }
 
 struct App {
     group: Rc<WorkerGroup>,
     target: String,
-    /// What the configuration says; none of one that is run without a configuration.
+    /// The configured settings; `None` for an application that is run without a configuration.
     settings: Option<Arc<AppSettings>>,
-    /// What its processes share.
+    /// The store that the application's processes share.
     store: StoreServer,
 }
 
-/// The directory of the sockets; gone with this.
+/// The directory of the sockets; removed on drop.
 struct SocketDirectory(PathBuf);
 
 impl Drop for SocketDirectory {
     fn drop(&mut self) {
-        // The next server of this user removes the rest.
+        // The next server of this user removes what is left over.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
@@ -66,20 +66,21 @@ impl Apps {
         Apps { shared, telemetry, groups, directory, count: std::cell::Cell::new(0) }
     }
 
-    /// The one application that this process is there for.
+    /// Sets the application of `tidegate run`.
     pub(crate) fn run(&self, target: &str, group: Rc<WorkerGroup>, store: StoreServer) {
         let name = group.name.clone();
         let app = App { group, target: target.to_owned(), settings: None, store };
         self.groups.borrow_mut().insert(name, app);
     }
 
-    /// That one's group, where there is one.
+    /// Returns the group of the application of `tidegate run`.
     pub(crate) fn running(&self) -> Option<Rc<WorkerGroup>> {
         let groups = self.groups.borrow();
         groups.values().find(|app| app.settings.is_none()).map(|app| app.group.clone())
     }
 
-    /// Starts what a Plan names, before it is served; replaces what has changed in the background.
+    /// Starts new applications of a plan before it is served; replaces changed ones in the
+    /// background.
     pub(crate) fn follow(
         &self,
         plan: &[(String, Arc<AppSettings>)],
@@ -105,7 +106,7 @@ impl Apps {
         }
     }
 
-    /// Ends the groups that a Plan does not name, once all workers serve that Plan.
+    /// Stops the groups that a plan does not name, after all workers serve that plan.
     pub(crate) fn stop_removed(&self, plan: &[(String, Arc<AppSettings>)]) {
         if self.running().is_some() {
             return;
@@ -117,7 +118,7 @@ impl Apps {
             if let Some(app) = groups.remove(&name) {
                 net::task::spawn_local(async move {
                     app.group.stop().await;
-                    // What they share, they share to the end.
+                    // The store outlives the processes.
                     drop(app.store);
                 });
             }
@@ -148,7 +149,7 @@ impl Apps {
         Ok(App { group, target, settings: Some(settings.clone()), store })
     }
 
-    /// What the processes of an application share.
+    /// Starts the store that the processes of an application share.
     pub(crate) fn store(
         &self,
         app: &str,
@@ -157,11 +158,11 @@ impl Apps {
     ) -> Result<StoreServer, String> {
         let database = Database::new(memory.bytes_usize(), StoreMetrics::of(&self.telemetry, app));
         let started = StoreServer::start(&sockets.join("store.sock"), database);
-        // Without it each process would have a store of its own, unnoticed.
+        // Without it each process would silently have a store of its own.
         started.map_err(|error| format!("the store that its processes share: {error}"))
     }
 
-    /// A directory for the sockets of one group.
+    /// Creates a directory for the sockets of one group.
     pub(crate) fn sockets(&self) -> Result<PathBuf, String> {
         let mut directory = self.directory.borrow_mut();
         if directory.is_none() {
@@ -171,7 +172,7 @@ impl Apps {
         }
         let number = self.count.get();
         self.count.set(number + 1);
-        // Not by the app's name: paths of Unix sockets are short.
+        // The app's name is not part of the path: paths of Unix sockets are short.
         let root = directory.as_ref().map(|directory| directory.0.clone()).unwrap_or_default();
         let path = root.join(number.to_string());
         make(&path)?;
@@ -186,24 +187,24 @@ impl Apps {
         self.groups.borrow().get(name).map(|app| app.group.clone())
     }
 
-    /// Replaces the processes of one, or says why that was given up.
+    /// Replaces the processes of an application; the error says why that failed.
     pub(crate) async fn reload(&self, name: &str) -> Result<(), String> {
         let group = self.find(name).ok_or_else(|| format!("there is no app \"{name}\""))?;
         group.reload().await
     }
 
-    /// Connections of clients that the processes have themselves.
+    /// Returns the number of client connections that the processes have accepted themselves.
     pub(crate) fn connections(&self) -> u64 {
         self.all().iter().map(|group| group.connections()).sum()
     }
 
-    /// Closes the sockets on which the processes accept clients themselves.
+    /// Closes the sockets on which the processes accept clients.
     pub(crate) fn stop_listening(&self) {
         self.all().iter().for_each(|group| group.stop_listening());
     }
 
-    /// Ends all processes when their requests in flight have ended; how many connections were cut
-    /// off because that took too long.
+    /// Stops all processes after their requests in flight. Returns the number of connections that
+    /// were cut off by the time-out.
     pub(crate) async fn stop(&self) -> u64 {
         let stopping: Vec<_> = self
             .all()
@@ -212,7 +213,7 @@ impl Apps {
             .collect();
         let mut cut_off = 0;
         for group in stopping {
-            // One that panicked has ended as well.
+            // A group that panicked has ended as well.
             cut_off += group.await.unwrap_or_default();
         }
         self.groups.borrow_mut().clear();
@@ -220,7 +221,7 @@ impl Apps {
         cut_off
     }
 
-    /// Ends all processes at once.
+    /// Kills all processes.
     pub(crate) fn kill(&self) {
         self.all().iter().for_each(|group| group.kill());
     }
@@ -248,7 +249,7 @@ fn update_app(
     group.set_workers(settings.workers as usize);
 }
 
-/// The processes that take exchanges, or soon will.
+/// Returns the processes that accept requests, or soon will.
 fn live_slots(group: &WorkerGroup, directory: &Path) -> Vec<LiveWorker> {
     let live = group.slots().into_iter().filter_map(|slot| {
         let generation = slot.expected()?;

@@ -1,9 +1,9 @@
-//! Processes that accept on the same socket take turns: one with more connections than another lets
-//! that one go first.
+//! Balances accepting between processes that share a socket: a process with more connections than
+//! another waits before it accepts.
 //!
-//! Without it a process that runs already takes all that come at the same moment, and the core of
-//! another stays idle. Promises that a connection waits for another process once, for [`HOLD`], and
-//! is then taken here.
+//! Without it a running process accepts all connections of a burst, and the core of another one
+//! stays idle. A connection waits for another process once, for [`HOLD`], and is then accepted
+//! here.
 
 use std::time::Duration;
 
@@ -11,14 +11,15 @@ use net::SharedCounts;
 
 use crate::supervise::WORKERS_MAX;
 
-/// How long another process is given: the second of these milliseconds may have begun already.
+/// The time given to another process: two ticks, because the current millisecond may be nearly
+/// over.
 const HOLD: Duration = Duration::from_millis(2);
-/// In the place of a process that accepts nothing.
+/// The connection count of a process that accepts nothing.
 pub(crate) const ABSENT: u32 = u32::MAX;
-/// So many connections more than another has are no reason to wait.
+/// Maximum surplus of connections for which a process does not wait.
 const SLACK: u32 = 2;
 
-/// One process's part in it.
+/// The view of one process.
 #[derive(Debug)]
 pub(crate) struct Balance {
     counts: SharedCounts,
@@ -30,17 +31,17 @@ impl Balance {
         Balance { counts, place }
     }
 
-    /// Says how many connections this process has.
+    /// Publishes the number of connections of this process.
     pub(crate) fn publish(&self, connections: usize) {
         let connections = u32::try_from(connections).unwrap_or(ABSENT - 1);
         self.counts.set(self.place, connections.min(ABSENT - 1));
     }
 
-    /// Lets others go first, where that is fair.
+    /// Waits if another process has fewer connections.
     pub(crate) async fn turn(&self, connections: usize) {
         self.publish(connections);
         if self.has_more() {
-            // A tick of the time-outs is longer than a burst of connections.
+            // A tick of the timer queue is longer than a burst of connections.
             net::timer::sleep_precisely(HOLD).await;
         }
     }

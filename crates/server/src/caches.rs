@@ -1,8 +1,7 @@
-//! The caches of the process, for the control thread: their standing, purges, and why something
-//! was a miss.
+//! The caches of the process, for the control thread: status, purges, and the explanation of a
+//! miss.
 //!
-//! What is slow (a purge by prefix, the upkeep of a million objects) is done off the control
-//! thread.
+//! Slow work (a purge by prefix, the maintenance of a million objects) runs on other threads.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -27,10 +26,10 @@ use telemetry::log::Level;
 
 use crate::explain::request;
 
-/// How often a slice of every store is looked through for what is of no use any more.
+/// Interval at which a part of every store is searched for expired objects.
 const SWEEP_EVERY: Duration = Duration::from_millis(500);
 
-/// The upkeep of the stores: it runs as long as this lives.
+/// The task that maintains the stores; dropping it stops the task.
 pub(crate) struct CacheSweeper(JoinHandle<()>);
 
 impl CacheSweeper {
@@ -48,7 +47,7 @@ impl CacheSweeper {
                         cache.store().sweep();
                     }
                 };
-                // A pool that is gone: the process ends.
+                // The thread pool has ended: the process is exiting.
                 if net::blocking(sweep).await.is_err() {
                     return;
                 }
@@ -63,7 +62,7 @@ impl Drop for CacheSweeper {
     }
 }
 
-/// The filter of a route that keeps answers in that cache, and what stands before it.
+/// Returns the filter of a route that stores responses in that cache, and the filters before it.
 fn plan_on<'p>(route: &'p RoutePlan, name: &str) -> Option<(&'p CachePlan, Vec<&'static str>)> {
     let at = route.filters.iter().position(|filter| {
         CachePlan::of(&**filter).is_some_and(|plan| plan.store().value == name)
@@ -72,13 +71,13 @@ fn plan_on<'p>(route: &'p RoutePlan, name: &str) -> Option<(&'p CachePlan, Vec<&
     CachePlan::of(&*route.filters[at]).map(|plan| (plan, before))
 }
 
-/// The plans of all routes that keep answers in a cache.
+/// Returns the cache plans of all routes that use a cache.
 fn plans<'p>(plan: &'p ServerPlan, name: &str) -> Vec<(&'p RoutePlan, &'p CachePlan)> {
     let on = |route: &'p RoutePlan| Some((route, plan_on(route, name)?.0));
     plan.routes.iter().filter_map(on).collect()
 }
 
-/// How every cache is doing, in the words of the admin API.
+/// Returns the status of every cache in the format of the admin API.
 pub(crate) fn status(caches: &Caches, plan: &ServerPlan) -> Vec<CacheStatus> {
     let status = |cache: Arc<Cache>| {
         let stats = cache.store().stats();
@@ -113,7 +112,7 @@ pub(crate) fn entries(
     let cache = caches.get(name).ok_or(CacheRequestError::NoCache)?;
     let prefix = wanted.prefix.as_bytes();
     let mut after = wanted.after;
-    // A look takes one slice of a shard; an empty one is no page.
+    // Each step lists one part of a shard; an empty part is skipped.
     loop {
         let page =
             cache.store().list(after, wanted.limit, |object| object.key.url().starts_with(prefix));
@@ -146,7 +145,7 @@ fn row(entry: &ObjectDescription) -> Value {
     })
 }
 
-/// Purges; the count comes when it is done.
+/// Purges objects and returns their number.
 pub(crate) async fn purge(
     caches: &Caches,
     plan: &ServerPlan,
@@ -172,7 +171,7 @@ pub(crate) async fn purge(
     Ok(purged)
 }
 
-/// What is purged, owned.
+/// Owned form of the purge request.
 enum PurgeTarget {
     Url(Box<[u8]>),
     Prefix(Box<[u8]>),
@@ -195,7 +194,7 @@ fn targets(
     plans: &[(&RoutePlan, &CachePlan)],
     what: PurgeWhat,
 ) -> Result<Vec<PurgeTarget>, CacheRequestError> {
-    // Routes may compare URLs in different ways: each is asked what it calls this one.
+    // Routes may normalise URLs differently: each computes its own key.
     let urls = |text: &str| -> Result<BTreeSet<Box<[u8]>>, CacheRequestError> {
         let urls: BTreeSet<_> =
             plans.iter().filter_map(|(route, plan)| plan.url(&route.name, text)).collect();
@@ -220,7 +219,7 @@ fn targets(
     })
 }
 
-/// Whether a request would be answered from a cache; what is stored for its URL.
+/// Returns whether a request would be a cache hit, and what is stored for its URL.
 pub(crate) fn explain_cache(
     caches: &Caches,
     plan: &ServerPlan,
@@ -291,7 +290,7 @@ fn told(
     Explanation { text, json }
 }
 
-/// One stored object, for people.
+/// Describes one stored object in a line of text.
 fn line(entry: &ObjectDescription) -> String {
     let mut parts = vec![entry.kind.to_owned()];
     parts.extend(entry.status.map(|status| status.to_string()));

@@ -1,5 +1,5 @@
-//! The certificates of listeners: how long they are valid, as a metric and as warnings, and
-//! those that are obtained from certificate authorities.
+//! The certificates of listeners: their expiry as a metric and as warnings, and the certificates
+//! that are obtained by ACME.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -12,11 +12,11 @@ use telemetry::{FamilySamples, Sample, Value, event, families};
 
 use crate::control::Control;
 
-/// A certificate that is valid for less is warned of.
+/// Remaining validity below which a warning is logged.
 const WARNING_SECS: i64 = 14 * DAY_SECS;
 const DAY_SECS: i64 = 24 * 60 * 60;
 
-/// The certificates of a plan, each with the name of its listener or stream.
+/// Returns the certificates of a plan, each with the name of its listener or stream.
 fn certificates(plan: &ServerPlan) -> impl Iterator<Item = (&str, &CertificateDetails)> {
     let listeners = plan.listeners.iter().map(|listener| (&*listener.name, &listener.tls));
     let of_http = listeners.chain([("admin", &plan.admin.tls)]);
@@ -28,7 +28,7 @@ fn certificates(plan: &ServerPlan) -> impl Iterator<Item = (&str, &CertificateDe
     })
 }
 
-/// What a certificate is called: its subject, or its first name where that is empty.
+/// Returns the subject of a certificate, or its first alternative name if the subject is empty.
 fn title(certificate: &CertificateDetails) -> &str {
     let first = || certificate.names.first().map_or("", |name| name.as_str());
     if certificate.subject.is_empty() { first() } else { &certificate.subject }
@@ -38,7 +38,8 @@ fn left_secs(certificate: &CertificateDetails) -> i64 {
     certificate.not_after as i64 - net::clock::wall_secs() as i64
 }
 
-/// Time until each certificate expires; of those with one title, the first to expire.
+/// Exports the time until each certificate expires; of certificates with the same title, the
+/// earliest.
 pub(crate) fn samples(plan: &ServerPlan) -> Option<FamilySamples> {
     let mut left = BTreeMap::new();
     for (listener, certificate) in certificates(plan) {
@@ -54,8 +55,8 @@ pub(crate) fn samples(plan: &ServerPlan) -> Option<FamilySamples> {
         .then_some(FamilySamples { family: &families::CERTIFICATE_EXPIRY, samples })
 }
 
-/// Obtains the certificates of the plan in use. An issued one is presented after a reload, like any
-/// other that has changed.
+/// Starts ACME for the current plan. An issued certificate is presented after a reload, like any
+/// other changed certificate.
 pub(crate) fn obtain(control: &Rc<Control>) {
     let of_server = Rc::downgrade(control);
     let reload: Rc<dyn Fn()> = Rc::new(move || {
@@ -66,7 +67,7 @@ pub(crate) fn obtain(control: &Rc<Control>) {
     control.acme.follow(control.plan().acme(), &reload);
 }
 
-/// Warns now, and repeats it once a day.
+/// Logs warnings now and once a day.
 pub(crate) async fn warn_daily(control: Rc<Control>) {
     loop {
         warn(&control.plan());
@@ -74,7 +75,7 @@ pub(crate) async fn warn_daily(control: Rc<Control>) {
     }
 }
 
-/// Warns of certificates that expire soon or have expired.
+/// Logs a warning for each certificate that expires soon or has expired.
 pub(crate) fn warn(plan: &ServerPlan) {
     for (listener, certificate) in certificates(plan) {
         let left = left_secs(certificate);

@@ -1,4 +1,4 @@
-//! What a new Plan changes, for the log and the admin API.
+//! Describes the difference between two plans, for the log and the admin API.
 
 use std::collections::HashMap;
 
@@ -6,8 +6,8 @@ use config::{ListenerPlan, Part, ServerPlan};
 
 use crate::listeners::key;
 
-/// One line per thing that came, went or is another: `route "shop" added`, `timeouts changed`. None
-/// where the texts differ in nothing but their layout.
+/// Returns a line for each added, removed or changed item: `route "shop" added`, `timeouts
+/// changed`. Empty if the texts differ only in layout.
 pub(crate) fn changes(before: &ServerPlan, after: &ServerPlan) -> Vec<String> {
     let (old, new) = (named(before), named(after));
     let mut lines = Vec::new();
@@ -27,7 +27,7 @@ pub(crate) fn changes(before: &ServerPlan, after: &ServerPlan) -> Vec<String> {
     lines
 }
 
-/// What a new Plan says otherwise and only the next start takes over, a sentence each.
+/// Returns a sentence for each change that takes effect only after a restart.
 pub(crate) fn waiting(before: &ServerPlan, after: &ServerPlan) -> Vec<String> {
     let mut lines = Vec::new();
     if before.workers != after.workers {
@@ -52,7 +52,7 @@ fn named(plan: &ServerPlan) -> Named<'_> {
     plan.parts.iter().map(|part| (part.identity(), part)).collect()
 }
 
-/// The routes that the other Plan has as well, in this one's order.
+/// Returns the routes that both plans have, in this plan's order.
 fn kept_routes<'p>(
     plan: &'p ServerPlan,
     other: &Named<'p>,
@@ -62,7 +62,7 @@ fn kept_routes<'p>(
     both.map(|part| part.name.as_deref())
 }
 
-/// A minimal Plan, shared by tests of this crate.
+/// A minimal plan, shared by tests of this crate.
 #[cfg(test)]
 pub(crate) fn plan_of(text: &str) -> std::sync::Arc<ServerPlan> {
     let source = config::TextSource::new("test.yaml", text);
@@ -118,7 +118,7 @@ routes:
         );
         let before = plan_of(&chained);
         for (old, new, said) in [
-            // What no description shows.
+            // Not visible in any description.
             ("body: c", "body: d", "route \"other\" changed"),
             ("min_size: 1KiB", "min_size: 2KiB", "chain \"public\" changed"),
             ("idle: 70s", "idle: 71s", "timeouts changed"),

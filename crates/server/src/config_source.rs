@@ -1,6 +1,6 @@
 //! The configuration source of the running server: reading, writing and watching it.
 //!
-//! Nothing here waits for a disk on the control thread.
+//! Disk access never blocks the control thread.
 
 use std::cell::RefCell;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use telemetry::log::Level;
 
 use crate::history::History;
 
-/// How long the source may take to be read.
+/// Time-out of reading the source.
 const READ_WITHIN: Duration = Duration::from_secs(30);
 /// The content of the source as last read: equal fingerprints need no reload.
 #[derive(PartialEq, Eq)]
@@ -40,10 +40,10 @@ impl SourceFingerprint {
     }
 }
 
-/// The source, and what was read of it last.
+/// The source, and its content as last read.
 pub(crate) struct ConfigSource {
     source: Arc<dyn Source>,
-    /// Files whose change is worth a reload.
+    /// Files whose change triggers a reload.
     watched: RefCell<Vec<PathBuf>>,
     last_fingerprint: RefCell<SourceFingerprint>,
 }
@@ -71,7 +71,7 @@ impl ConfigSource {
         self.last_fingerprint.replace(fingerprint);
     }
 
-    /// The history of the file, where the source is one.
+    /// Returns the history of the configuration file, if the source is a file.
     pub(crate) fn history(&self) -> Option<History> {
         self.source.file().map(History::of)
     }
@@ -119,20 +119,20 @@ impl ConfigSource {
         }
     }
 
-    /// Whether the source says something else by now than when it was read last: asked when more of
-    /// it is watched than before, because changes between the two were not noticed.
+    /// Returns true if the content differs from what was read last. Called when further files are
+    /// watched, because earlier changes of these were not noticed.
     pub(crate) async fn has_changed(&self) -> bool {
         let read = self.read(|source| SourceFingerprint::of(load(source)).1).await;
         read.is_ok_and(|fingerprint| fingerprint != *self.last_fingerprint.borrow())
     }
 
-    /// Watches the main file and what was read or looked for besides.
+    /// Watches the main file and all files that were read or looked for.
     pub(crate) fn watch(&self, files: Vec<PathBuf>) {
         let main = self.source.file().map(PathBuf::from);
         self.watched.replace(main.into_iter().chain(files).collect());
     }
 
-    /// Where applications start by default: the directory of the configuration file.
+    /// Returns the default working directory of applications: that of the configuration file.
     pub(crate) fn directory(&self) -> PathBuf {
         let file = self.source.file().and_then(|file| std::path::absolute(file).ok());
         let directory = file.and_then(|file| file.parent().map(PathBuf::from));
@@ -140,7 +140,7 @@ impl ConfigSource {
     }
 }
 
-/// Reads, checks and freezes what a source has.
+/// Reads, validates and freezes a configuration.
 pub(crate) fn load(source: &dyn Source) -> Result<Loaded, Report> {
     config::load(source, &config::process_environment, &Kinds::all())
 }

@@ -1,19 +1,19 @@
-//! How many connections are open at once, and how many may be.
+//! Limits the number of open connections.
 //!
-//! Counted once when a connection is accepted and once when it ends, never while it is served.
+//! Updated when a connection is accepted and when it ends, never while it is served.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// A number of seats that workers share.
+/// A connection limit that workers share.
 #[derive(Debug)]
 pub(crate) struct ConnectionLimiter {
     open: AtomicUsize,
     limit: AtomicUsize,
-    /// The limit is that of descriptors, below that of the configuration.
+    /// True if the limit is that of descriptors, which is below the configured one.
     is_capped: AtomicBool,
-    /// When all were taken for want of descriptors; 0 is never.
+    /// Time at which descriptors last ran out; 0 is never.
     full_ms: AtomicU64,
 }
 
@@ -32,7 +32,7 @@ impl ConnectionLimiter {
         self.limit.store(limit, Ordering::Relaxed);
     }
 
-    /// The limit of the configuration, or that of descriptors where it is lower.
+    /// Sets the configured limit, or that of descriptors if it is lower.
     pub(crate) fn set_limit_within(&self, limit: usize, descriptors: usize) {
         self.set_limit(limit.min(descriptors));
         self.is_capped.store(descriptors < limit, Ordering::Relaxed);
@@ -46,19 +46,19 @@ impl ConnectionLimiter {
         self.limit.load(Ordering::Relaxed)
     }
 
-    /// Notes that there was no descriptor for one more.
+    /// Records that there was no descriptor for another connection.
     pub(crate) fn note_full(&self) {
         self.full_ms.store(net::clock::now().as_ms().max(1), Ordering::Relaxed);
     }
 
-    /// Whether there was no descriptor for one more within that time.
+    /// Returns true if descriptors ran out within that time.
     pub(crate) fn was_full_within(&self, time: Duration) -> bool {
         let full_ms = self.full_ms.load(Ordering::Relaxed);
         let age_ms = net::clock::now().as_ms().saturating_sub(full_ms);
         full_ms != 0 && u128::from(age_ms) <= time.as_millis()
     }
 
-    /// A seat above the limit, for a connection for which another one is being closed.
+    /// Acquires a permit above the limit, for a connection that replaces one that is being closed.
     pub(crate) fn acquire_over_limit(self: &Arc<Self>) -> Permit {
         self.open.fetch_add(1, Ordering::Relaxed);
         Permit { limiter: self.clone() }
@@ -68,7 +68,7 @@ impl ConnectionLimiter {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// A seat, unless all are taken.
+    /// Acquires a permit if the limit is not reached.
     pub(crate) fn acquire(self: &Arc<Self>) -> Option<Permit> {
         let before = self.open.fetch_add(1, Ordering::Relaxed);
         let permit = Permit { limiter: self.clone() };
@@ -76,7 +76,7 @@ impl ConnectionLimiter {
     }
 }
 
-/// One connection's seat.
+/// The permit of one connection.
 #[derive(Debug)]
 pub(crate) struct Permit {
     limiter: Arc<ConnectionLimiter>,

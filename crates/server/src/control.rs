@@ -1,10 +1,9 @@
-//! The control thread: start, reload, drain, and what the admin API asks.
+//! The control thread: start, reload, drain, and the requests of the admin API.
 //!
-//! Owns what lives as long as the process: the Plan in use, sockets, workers, logs. Everything that
-//! changes the Plan goes through [`Control::put_into_use`], one at a time, and is carried to its
-//! end once it has begun (so it must not be given up half-way: see `api`); a Plan that cannot be
-//! put into use leaves the one before it serving. Nothing here waits for a disk: what is read and
-//! written is so on other threads.
+//! Owns what lives as long as the process: the current plan, sockets, workers, logs. Every change
+//! of the plan goes through [`Control::put_into_use`], one at a time, and is completed once it has
+//! begun (it must not be cancelled: see `api`). If a plan cannot be put into use the previous one
+//! keeps serving. Disk access runs on other threads.
 
 use std::cell::{Cell, RefCell};
 use std::path::PathBuf;
@@ -37,31 +36,30 @@ use crate::reload_result::ReloadResult;
 use crate::upstreams::UpstreamTasks;
 use crate::worker_threads::WorkerThreads;
 
-/// How long a Plan waits for the names of its upstreams' servers.
+/// Time-out of resolving the names of a plan's upstream servers.
 const RESOLVE_WITHIN: Duration = Duration::from_secs(2);
-/// How long a change waits for those ahead of it.
+/// Time-out of waiting for earlier changes.
 const TURN_WITHIN: Duration = Duration::from_secs(30);
 
-/// What a Plan needs of this machine, in our hands before anything else happens.
+/// The resources of a plan, acquired before anything is changed.
 struct Prepared {
     listeners: NewSockets,
     admin: AdminSockets,
 }
 
-/// What a server finds when it starts.
+/// What a server is started with.
 pub(crate) struct StartContext {
     pub(crate) shared: Arc<Shared>,
-    /// Sockets that it was started with.
+    /// Inherited sockets.
     pub(crate) inherited: Vec<net::Inherited>,
-    /// Whether it is one of several processes that a supervisor looks after: then that one has the
-    /// admin API.
+    /// True for a process of a supervisor, which has the admin API.
     pub(crate) is_worker_process: bool,
-    /// With other processes that accept on the same sockets.
+    /// Balances connections with processes that accept on the same sockets.
     pub(crate) balance: Option<Arc<Balance>>,
 }
 
 impl StartContext {
-    /// Of a process of its own.
+    /// The context of a process without a supervisor.
     pub(crate) fn own() -> Result<StartContext, Failure> {
         let inherited = net::inherited().map_err(|error| Failure::Start(error.to_string()))?;
         Ok(StartContext {
@@ -78,14 +76,14 @@ pub(crate) struct Control {
     pub(crate) source: ConfigSource,
     pub(crate) telemetry: Arc<Telemetry>,
     pub(crate) shared: Arc<Shared>,
-    /// Held for the whole life of the process: the shared state keeps it only for its holders.
+    /// Kept for the life of the process: the shared state holds only weak references.
     pub(crate) upstreams: Arc<Upstreams>,
-    /// Held likewise.
+    /// Kept likewise.
     pub(crate) consumers: Arc<auth::Registry>,
     pub(crate) identity_tasks: auth::IdentityTasks,
-    /// Held likewise.
+    /// Kept likewise.
     pub(crate) quotas: Arc<traffic::Quotas>,
-    /// Held likewise.
+    /// Kept likewise.
     pub(crate) caches: Arc<Caches>,
     _cache_sweeper: CacheSweeper,
     /// Health checks and name resolution; taken when the server has drained.
@@ -93,31 +91,31 @@ pub(crate) struct Control {
     pub(crate) started_ms: u64,
     pub(crate) worker_threads: WorkerThreads,
     pub(crate) server_limiter: Arc<ConnectionLimiter>,
-    /// Measured when the first Plan is put into use.
+    /// Measured when the first plan is put into use.
     pub(crate) descriptors: Cell<Descriptors>,
     plan: RefCell<Arc<ServerPlan>>,
     listeners: RefCell<Listeners>,
-    /// Bound for the Plan in use and not yet taken by the reception.
+    /// Bound for the current plan and not yet taken by the admin listener.
     pub(crate) admin_sockets: RefCell<AdminSockets>,
     logs: RefCell<Logs>,
-    /// Held while the Plan is changed.
+    /// Held while the plan is changed.
     changing: Mutex<()>,
     pub(crate) state: Cell<ServerState>,
     pub(crate) reload_result: ReloadResult,
     /// Requested over the admin API.
     pub(crate) drain_requested: Notify,
     pub(crate) reload_requested: Notify,
-    /// The Plan in use or the watched files have changed: wakes the main loop on
-    /// the control thread.
+    /// The current plan or the watched files have changed: wakes the main loop on the control
+    /// thread.
     pub(crate) plan_changed: Notify,
     is_worker_process: bool,
     pub(crate) apps: Apps,
     pub(crate) acme: Acme,
-    /// What the command line says of events.
+    /// Log settings of the command line.
     log_overrides: (Option<Level>, Option<Format>),
 }
 
-/// Under a limit on addresses, threads that cannot be started end the server later.
+/// Checks the limit on address space: threads that cannot be started would end the server later.
 fn enough_addresses(workers: usize) -> Result<(), Failure> {
     let (Some(limit), Some(used)) = (net::address_space_limit(), net::address_space_bytes()) else {
         return Ok(());
@@ -136,7 +134,7 @@ fn enough_addresses(workers: usize) -> Result<(), Failure> {
 }
 
 impl Control {
-    /// Starts workers and puts the first Plan into use.
+    /// Starts workers and puts the first plan into use.
     pub(crate) async fn start(
         source: Arc<dyn Source>,
         loaded: Loaded,
@@ -205,7 +203,7 @@ impl Control {
         self.plan.borrow().clone()
     }
 
-    /// Where the server listens.
+    /// Returns the bound addresses.
     pub(crate) fn bound(&self) -> Vec<Bound> {
         self.listeners.borrow().bound(&self.plan.borrow())
     }
@@ -219,7 +217,7 @@ impl Control {
         self.logs.borrow().reopen();
     }
 
-    /// Waits until no other change is in progress. Draining workers take no Plan any more.
+    /// Waits until no other change is in progress. A draining server takes no new plan.
     async fn begin_change(&self) -> Result<MutexGuard<'_, ()>, Refusal> {
         let turn = net::timer::within(TURN_WITHIN, self.changing.lock()).await;
         match self.state.get() {
@@ -228,7 +226,7 @@ impl Control {
         }
     }
 
-    /// Reads the source again and puts what it says into use.
+    /// Reads the source again and puts it into use.
     pub(crate) async fn reload_now(&self) -> Result<Applied, Refusal> {
         let _changing = self.begin_change().await?;
         let result = self.reload_alone().await;
@@ -298,7 +296,7 @@ impl Control {
                 Ok(applied)
             }
             Err(refusal) => {
-                // The file must say what is served.
+                // The file must contain what is served.
                 if let Err(error) = self.source.write(before.text).await {
                     let error = error.errors().join("; ");
                     event!(
@@ -327,14 +325,14 @@ impl Control {
         Ok(Applied { version, changes })
     }
 
-    /// Watches what the latest attempt depends on, also where it was refused: what was wrong may be
-    /// fixed in a file that the Plan in use does not depend on.
+    /// Watches the files of the latest attempt, also if it was rejected: the error may be fixed in
+    /// a file that the current plan does not depend on.
     fn watch(&self, files: Vec<PathBuf>) {
         self.source.watch(files);
         self.plan_changed.notify_waiters();
     }
 
-    /// Gets what a Plan needs of this machine; on failure nothing has changed.
+    /// Acquires the resources of a plan; on failure nothing has changed.
     fn prepare(&self, plan: &ServerPlan, before: Option<&ServerPlan>) -> Result<Prepared, String> {
         let listeners = self.listeners.borrow().bind(plan, self.worker_threads.len())?;
         let admin = if self.is_worker_process {
@@ -359,16 +357,16 @@ impl Control {
             let log_options = LogOptions::of(&plan.log, self.log_overrides);
             self.apps.follow(&plan.apps, &self.source.directory(), &log_options);
         }
-        // So that the first request finds a server; names that take longer come when they come.
+        // The first request should find a server; names that resolve later are added later.
         self.upstreams.wait_resolved(RESOLVE_WITHIN).await;
         if self.state.get() == ServerState::Starting {
-            // By now the sockets, logs and caches of the Plan are open.
+            // The sockets, logs and caches of the plan are open now.
             self.descriptors.set(Descriptors::measure());
         }
         let connections = plan.limits.connections as usize;
         self.server_limiter
             .set_limit_within(connections, self.descriptors.get().connections(&plan));
-        // Taken out for the wait, while the admin API may look at the listeners.
+        // Taken for the duration of the wait, because the admin API may read the listeners.
         let mut listeners = self.listeners.take();
         let logs = self.logs.take();
         let served = self

@@ -1,9 +1,9 @@
-//! File descriptors: how many client connections the process's limit allows, and what is closed
-//! when there are none left.
+//! File descriptors: the number of client connections that the process's limit allows, and what is
+//! closed when descriptors run out.
 //!
-//! Promises that clients alone never use up the descriptors of the admin API, of connections to
-//! upstreams, of files and of logs; that a client which has said nothing for a while gives way to a
-//! new one; and that running out is counted, logged and shown by `/readyz`.
+//! Clients alone never use up the descriptors of the admin API, of upstream connections, of files
+//! and of logs. An idle client connection is closed in favour of a new one. Running out is counted,
+//! logged and shown by `/readyz`.
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
@@ -18,23 +18,23 @@ use telemetry::{LimitHit, event, event_limited};
 
 use crate::connection_limiter::{ConnectionLimiter, Permit};
 
-/// Descriptors that are enough for the connections of both admin listeners.
+/// Descriptors that suffice for the connections of both admin listeners.
 const ADMIN_MAX: u64 = 640;
-/// The share of the free descriptors that the admin API has, where that is less.
+/// The admin API gets this fraction of the free descriptors, if that is less.
 const ADMIN_SHARE: u64 = 8;
-/// A connection that has waited for a request this long may be closed for a new one.
+/// Idle time after which a connection may be closed for a new one.
 const IDLE_FOR: Duration = Duration::from_secs(1);
 
-/// How long `/readyz` speaks of file descriptors that ran out.
+/// Time for which `/readyz` reports that descriptors ran out.
 const TROUBLE_FOR: Duration = Duration::from_secs(30);
 
-/// What the limit of the process is divided into, measured when it starts.
+/// The division of the process's limit, measured at the start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Descriptors {
     pub(crate) limit: u64,
-    /// What is free for client connections and everything they need.
+    /// Descriptors for client connections and everything these need.
     shared: usize,
-    /// Connections of one admin listener, and those above them that must hurry.
+    /// Connections of one admin listener, and those of its reserve.
     pub(crate) admin: (usize, usize),
 }
 
@@ -54,8 +54,8 @@ impl Descriptors {
         }
     }
 
-    /// Client connections of a Plan: half of what is free where each may need another descriptor
-    /// for an upstream, an application or Lua, else three quarters.
+    /// Client connections of a plan: half of the free descriptors if each may need another one for
+    /// an upstream, an application or Lua, else three quarters.
     pub(crate) fn connections(&self, plan: &ServerPlan) -> usize {
         let needs_more = !plan.upstreams.is_empty()
             || !plan.apps.is_empty()
@@ -68,14 +68,14 @@ impl Descriptors {
         self.connections_where(needs_more)
     }
 
-    /// Logs what the limit allows.
+    /// Logs the limit.
     pub(crate) fn log(&self, limiter: &ConnectionLimiter, is_worker_process: bool) {
         let level = if is_worker_process { Level::Debug } else { Level::Info };
         let (limit, connections) = (self.limit, limiter.limit());
         event!(level, "file descriptors", limit = limit, client_connections = connections);
     }
 
-    /// What `/readyz` says when file descriptors have run out.
+    /// The message of `/readyz` if descriptors have run out.
     pub(crate) fn trouble(&self, limiter: &ConnectionLimiter) -> Option<String> {
         let (limit, connections) = (self.limit, limiter.limit());
         limiter.was_full_within(TROUBLE_FOR).then(|| {
@@ -92,11 +92,11 @@ impl Descriptors {
     }
 }
 
-/// A worker's way to free descriptors: its services, whose idle connections can be closed.
+/// Frees descriptors on a worker by closing idle connections of its services.
 pub(crate) struct IdleCloser {
     context: WorkerContext,
     services: RefCell<Vec<Weak<Service>>>,
-    /// Connections that were told to close and whose permits have not been used yet.
+    /// Connections that were told to close and whose permits have not been reused yet.
     owed: Cell<usize>,
 }
 
@@ -115,8 +115,8 @@ impl IdleCloser {
         services.push(Rc::downgrade(service));
     }
 
-    /// A permit for one more connection. Where descriptors are what limits their number, the
-    /// connections that have been idle longest make room.
+    /// Acquires a permit for another connection. If descriptors limit the number, the connections
+    /// that have been idle longest are closed.
     pub(crate) fn acquire(&self, all: &Arc<ConnectionLimiter>) -> Option<Permit> {
         if let Some(permit) = all.acquire() {
             self.owed.set(0);
@@ -133,7 +133,7 @@ impl IdleCloser {
         Some(all.acquire_over_limit())
     }
 
-    /// Accepting failed because there are no descriptors: closes what can be closed.
+    /// Closes idle connections after accepting failed for lack of descriptors.
     pub(crate) fn exhausted(&self, all: &ConnectionLimiter) {
         if self.close_clients(all) == 0 {
             http_client::close_idle(&self.context);

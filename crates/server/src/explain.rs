@@ -1,7 +1,7 @@
-//! Which way a request would go under a Plan: for `tidegate explain` and `POST /v1/explain`.
+//! Explains how a request would be handled under a plan: `tidegate explain` and `POST /v1/explain`.
 //!
-//! The router says which route and why not the others; here the filters and the handler behind the
-//! chosen route are added. The request is made up from what was asked: nothing is sent anywhere.
+//! The router explains the choice of the route; this module adds its filters and handler. The
+//! request is constructed from the question: nothing is sent.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -17,7 +17,7 @@ use router::{Candidate, Input, RuleVerdict};
 use serde_json::{Value, json};
 use wire::{Known, Method};
 
-/// The way a request would go; the error says what is wrong with the question.
+/// Explains a request; the error describes what is wrong with the question.
 pub fn explain(plan: &ServerPlan, question: &Question) -> Result<Explanation, String> {
     let mut request = request(plan, question)?;
     let slashes = slashes(plan, &mut request);
@@ -89,7 +89,7 @@ fn other(other: &Candidate) -> Value {
     })
 }
 
-/// What the listener does where the host is unknown: for programs and for people.
+/// Returns what the listener does if the host is unknown: for programs and as text.
 fn unknown_host(plan: &ServerPlan, request: &Request) -> Option<(Value, String)> {
     let listener = plan.listener(&request.facts.listener)?;
     if plan.router.names_host(&Input::from(request)) {
@@ -111,13 +111,13 @@ fn unknown_host(plan: &ServerPlan, request: &Request) -> Option<(Value, String)>
     Some((verdict, said))
 }
 
-/// What became of a path with encoded slashes.
+/// The result of applying `encoded_slashes` to a path.
 struct Slashes {
     refused: bool,
     said: String,
 }
 
-/// Reads the path as the listener does; `None` where there is nothing to read otherwise.
+/// Applies the listener's rule to the path; `None` if the path has no encoded slash.
 fn slashes(plan: &ServerPlan, request: &mut Request) -> Option<Slashes> {
     if !request.target.has_encoded_slash() {
         return None;
@@ -165,7 +165,7 @@ fn describe(text: &mut String, route: &RoutePlan) {
     let _ = write!(text, "\nhandler: {} {}", route.handler.name(), route.handler.describe());
 }
 
-/// The request that was asked about.
+/// Constructs the request.
 pub(crate) fn request(plan: &ServerPlan, question: &Question) -> Result<Request, String> {
     let method = Method::parse(question.method.as_bytes())
         .ok_or_else(|| format!("{:?} is no method", question.method))?;
@@ -205,7 +205,7 @@ pub(crate) fn request(plan: &ServerPlan, question: &Question) -> Result<Request,
     Ok(request)
 }
 
-/// The listener a client of that URL would come to: the one on its port, else the first.
+/// Returns the listener for that URL: the one on its port, else the first.
 fn listener_of(plan: &ServerPlan, port: Option<u16>) -> Option<&ListenerPlan> {
     let on_port = |listener: &&ListenerPlan| match &listener.bind {
         Bind::Tcp(address) => Some(address.port()) == port,
@@ -231,8 +231,8 @@ fn listener<'p>(
     }
 }
 
-/// Scheme, authority and target of a URL, or of a path alone. A fragment stays with the client (RFC
-/// 9110 7.1).
+/// Splits a URL, or a path alone, into scheme, authority and target. The fragment is not part of a
+/// request (RFC 9110 7.1).
 fn split(url: &str) -> Result<(Scheme, Option<&str>, Cow<'_, str>), String> {
     let url = url.split('#').next().unwrap_or(url);
     let (scheme, rest) = if let Some(rest) = url.strip_prefix("http://") {

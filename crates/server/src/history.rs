@@ -1,9 +1,10 @@
 //! Earlier configurations, next to the configuration file.
 //!
-//! `tidegate.yaml` has its past in `tidegate.yaml.history/`, one file per version that was put into
-//! use over the admin API or replaced by it, named `UNIX_MS-VERSION.yaml`. Bounded; the oldest go.
-//! Only the server's user can read them: a configuration may hold secrets in clear, and its own
-//! rights may be narrower than what new files get.
+//! The versions of `tidegate.yaml` are in `tidegate.yaml.history/`: one file, named
+//! `UNIX_MS-VERSION.yaml`, for each version that was applied or replaced over the admin API. The
+//! number is bounded; the oldest are deleted. Only the server's user can read them, because a
+//! configuration may contain secrets and the permissions of the file itself may be narrower than
+//! those of new files.
 
 use std::fs;
 use std::io::{self, Write};
@@ -12,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use admin::ConfigVersion;
 
-/// Versions that are kept.
+/// Number of stored versions.
 const KEPT: usize = 20;
 
 pub(crate) struct History {
@@ -20,14 +21,14 @@ pub(crate) struct History {
 }
 
 impl History {
-    /// The history of a configuration file.
+    /// Returns the history of a configuration file.
     pub(crate) fn of(file: &Path) -> History {
         let mut name = file.as_os_str().to_owned();
         name.push(".history");
         History { directory: PathBuf::from(name) }
     }
 
-    /// Keeps a version; one that is kept already only becomes the newest.
+    /// Stores a version; one that is stored already becomes the newest.
     pub(crate) fn keep(&self, version: &str, text: &str, at_ms: u64) -> io::Result<()> {
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.directory)?;
         for (_, known, path) in self.entries() {
@@ -46,7 +47,7 @@ impl History {
         Ok(())
     }
 
-    /// The kept versions, the newest first.
+    /// Returns the stored versions, the newest first.
     pub(crate) fn versions(&self, current: &str) -> Vec<ConfigVersion> {
         let entries = self.entries().into_iter();
         entries
@@ -58,7 +59,7 @@ impl History {
             .collect()
     }
 
-    /// The text of a version.
+    /// Returns the text of a version.
     pub(crate) fn text(&self, version: &str) -> Option<String> {
         let (_, _, path) = self.entries().into_iter().find(|(_, known, _)| known == version)?;
         fs::read_to_string(path).ok()

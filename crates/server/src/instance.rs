@@ -25,15 +25,15 @@ use crate::slashes;
 /// The routes of a plan as one worker runs them.
 pub(crate) struct Instance {
     plan: Arc<ServerPlan>,
-    /// The worker's own handle on the table: what a lookup counts references of is not shared.
+    /// The worker's own handle of the table, so that workers do not share a reference count.
     router: Router,
     routes: Vec<Rc<Route>>,
     /// Filters that change generated responses to requests without a route.
     unrouted: Vec<Stage>,
     access: Option<Rc<AccessLog>>,
-    /// True if a listener keeps encoded slashes: then each request has to know whether its does.
+    /// True if a listener keeps encoded slashes: then the listener of each request is looked up.
     keeps_encoded_slashes: bool,
-    /// Where challenges are, if a listener obtains certificates.
+    /// The ACME challenges, if a listener obtains certificates.
     challenges: Option<Arc<Shared>>,
 }
 

@@ -1,13 +1,13 @@
-//! Plan → workers: start, reload, drain, and the control thread that does it.
+//! Puts plans into use: start, reload, drain, and the control thread that does it.
 //!
 //! ```text
 //!  control thread                                    worker threads
-//!  source ▶ Plan ▶ sockets ──Order::Serve(Plan, sockets)──▶ instance ▶ services ▶ accept loops
+//!  source ▶ plan ▶ sockets ──ThreadCommand::Serve──────────▶ instance ▶ services ▶ accept loops
 //!  signals, file watch, admin API, health checks     ◀──────────── done ────────────┘
 //! ```
 //!
-//! Promises: a Plan is put into use whole or not at all; a socket that two successive Plans name is
-//! never closed; nothing that runs is cut off by a reload.
+//! A plan is put into use as a whole or not at all. A socket that two successive plans name is never
+//! closed. A reload cuts off nothing that runs.
 
 mod accept;
 mod admin_listener;

@@ -1,9 +1,9 @@
-//! The listening sockets of the process, across Plans.
+//! The listening sockets of the process, across plans.
 //!
-//! A socket is known by its address and not by its listener's name, so that a listener that is
-//! renamed keeps its socket. Sockets that a new Plan does not name are closed by the workers that
-//! hold them; those that it keeps are never touched. The file of a Unix socket goes when the socket
-//! does, unless another process has replaced it.
+//! A socket is identified by its address and not by its listener's name, so that a renamed listener
+//! keeps its socket. Sockets that a new plan does not name are closed by the workers; those that it
+//! keeps are not touched. The file of a Unix socket is removed with the socket, unless another
+//! process has replaced it.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -17,14 +17,14 @@ use net::{Bind, BoundSocket, Inherited, Listening};
 use crate::connection_limiter::ConnectionLimiter;
 use crate::options::Bound;
 
-/// One open socket (on each worker).
+/// An open socket; each worker has a handle of it.
 struct OpenSocket {
     local: Bind,
     limiter: Arc<ConnectionLimiter>,
     file: Option<SocketFile>,
 }
 
-/// The file of a Unix socket that we made; removed with this.
+/// The file of a Unix socket that this process created; removed on drop.
 pub(crate) struct SocketFile {
     path: PathBuf,
     identity: (u64, u64),
@@ -42,26 +42,26 @@ impl Drop for SocketFile {
     fn drop(&mut self) {
         let found = std::fs::symlink_metadata(&self.path);
         if found.is_ok_and(|found| (found.dev(), found.ino()) == self.identity) {
-            // What cannot be removed is found stale by the next server.
+            // A file that cannot be removed is recognised as stale by the next server.
             let _ = std::fs::remove_file(&self.path);
         }
     }
 }
 
-/// All of them, by [`key`].
+/// All sockets, by [`key`].
 #[derive(Default)]
 pub(crate) struct Listeners {
     open: BTreeMap<String, OpenSocket>,
-    /// Sockets that the process was started with and no listener has asked for yet (extension point
-    /// 12).
+    /// Inherited sockets that no listener has claimed yet (extension point 12).
     inherited: RefCell<Vec<Inherited>>,
 }
 
-/// Why a reload cannot widen an address: the old socket must not be closed before there is another.
+/// Explains why a reload cannot widen an address: the old socket is only closed once there is a new
+/// one.
 const OURS: &str = " (by this server: a reload opens new sockets before it closes old ones, so \
                     this needs a restart)";
 
-/// What a socket is known by. Any free port is another one for each listener that asks for it.
+/// Returns the identity of a socket. Port 0 is a socket of its own for each listener.
 pub(crate) fn key(listener: &ListenerPlan) -> String {
     let protocol = if listener.options.datagrams { "udp:" } else { "" };
     match &listener.bind {
@@ -72,16 +72,16 @@ pub(crate) fn key(listener: &ListenerPlan) -> String {
     }
 }
 
-/// Sockets that a Plan needs and that were not open: bound, but not yet given to a worker.
+/// New sockets of a plan: bound, but not yet given to a worker.
 pub(crate) struct NewSockets {
     bound: BTreeMap<String, (Listening, Option<SocketFile>)>,
 }
 
-/// What is known of fresh sockets while the workers take them. Dropped, their files go.
+/// The records of new sockets while the workers adopt them. Dropping it removes their files.
 pub(crate) struct OpenedSockets(BTreeMap<String, OpenSocket>);
 
 impl NewSockets {
-    /// Each worker's share of the sockets.
+    /// Returns each worker's handles of the sockets.
     pub(crate) fn share(
         self,
         workers: usize,
@@ -101,18 +101,18 @@ impl NewSockets {
 }
 
 impl Listeners {
-    /// With the sockets that systemd or a parent process handed over.
+    /// Starts with the sockets that systemd or a parent process passed.
     pub(crate) fn inheriting(inherited: Vec<Inherited>) -> Listeners {
         Listeners { open: BTreeMap::new(), inherited: RefCell::new(inherited) }
     }
 
-    /// Inherited sockets that no listener of the configuration asked for.
+    /// Returns the inherited sockets that no listener of the configuration has claimed.
     pub(crate) fn unclaimed(&self) -> Vec<String> {
         let inherited = self.inherited.borrow();
         inherited.iter().map(|one| format!("{} ({})", one.name(), one.local())).collect()
     }
 
-    /// The inherited socket that has the listener's name or listens where it wants to.
+    /// Returns the inherited socket that has the listener's name or address.
     fn claim(&self, listener: &ListenerPlan) -> Option<Inherited> {
         let mut inherited = self.inherited.borrow_mut();
         let wanted = |one: &Inherited| one.name() == listener.name || *one.local() == listener.bind;
@@ -125,7 +125,7 @@ impl Listeners {
         listener: &ListenerPlan,
         workers: usize,
     ) -> Result<(Listening, Option<SocketFile>), String> {
-        // Only listening sockets are inherited, and UDP has none.
+        // Only listening sockets are inherited; UDP has none.
         let inherited = if listener.options.datagrams { None } else { self.claim(listener) };
         if let Some(inherited) = inherited {
             // The file belongs to the process that created it.
@@ -144,7 +144,7 @@ impl Listeners {
         Ok((listening, file))
     }
 
-    /// Whether one of our own sockets already covers the address.
+    /// Returns true if one of the open sockets already covers the address.
     fn overlaps(&self, wanted: &Bind) -> bool {
         self.open.values().any(|open| match (&open.local, wanted) {
             (Bind::Tcp(ours), Bind::Tcp(wanted)) => {
@@ -155,7 +155,7 @@ impl Listeners {
         })
     }
 
-    /// Binds what the Plan names and is not open. On failure everything stays as it was.
+    /// Binds the sockets of the plan that are not open. On failure nothing changes.
     pub(crate) fn bind(&self, plan: &ServerPlan, workers: usize) -> Result<NewSockets, String> {
         let mut bound = BTreeMap::new();
         for listener in plan.sockets() {
@@ -168,7 +168,8 @@ impl Listeners {
         Ok(NewSockets { bound })
     }
 
-    /// Takes over what the workers have, and forgets what the Plan does not name.
+    /// Records the sockets that the workers have adopted, and removes those that the plan does not
+    /// name.
     pub(crate) fn take_over(&mut self, plan: &ServerPlan, opened: OpenedSockets) {
         self.open.extend(opened.0);
         let wanted: Vec<String> = plan.sockets().map(key).collect();
@@ -190,7 +191,7 @@ impl Listeners {
         self.open.iter().map(|(key, open)| (key.clone(), open.limiter.clone())).collect()
     }
 
-    /// Every listener of the Plan with its real address.
+    /// Returns every listener of the plan with its bound address.
     pub(crate) fn bound(&self, plan: &ServerPlan) -> Vec<Bound> {
         let bound = plan.sockets().filter_map(|listener| {
             let open = self.open.get(&key(listener))?;

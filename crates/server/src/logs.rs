@@ -7,9 +7,8 @@ use http_server::AccessFormat;
 use telemetry::log::{self, Level};
 use telemetry::{LogRing, LogWriter, Sink, Telemetry, event};
 
-/// Events on their way to standard error, while this lives: over a thread of their own, because a
-/// pipe without a reader blocks its writer, and that must be neither a worker nor the control
-/// thread.
+/// Writes events to standard error until it is dropped. Writing has a thread of its own, because a
+/// pipe without a reader blocks its writer, which must be neither a worker nor the control thread.
 pub(crate) struct Events(LogWriter);
 
 impl Events {
@@ -19,7 +18,7 @@ impl Events {
         Ok(Events(writer))
     }
 
-    /// Waits a moment for what has been said so far to be out.
+    /// Waits briefly until the events so far are written.
     pub(crate) fn flush(&self) {
         self.0.flush();
     }
@@ -31,14 +30,14 @@ impl Drop for Events {
     }
 }
 
-/// One worker's end of the access log, on its way to the worker.
+/// One worker's end of the access log, to be sent to the worker.
 pub(crate) struct AccessEnd {
     pub(crate) ring: Arc<LogRing>,
     pub(crate) format: AccessFormat,
     pub(crate) sample: f64,
 }
 
-/// The access log's writer, while there is one.
+/// The writer of the access log, if there is one.
 #[derive(Default)]
 pub(crate) struct Logs {
     writer: Option<LogWriter>,
@@ -46,7 +45,7 @@ pub(crate) struct Logs {
 }
 
 impl Logs {
-    /// Whether what the settings name can be written, before anything is changed.
+    /// Checks that the files of the settings can be written, before anything is changed.
     pub(crate) fn check(&self, settings: &LogSettings) -> Result<(), String> {
         match settings.access.as_ref().map(|access| &access.path) {
             Some(target @ LogTarget::File(path)) if self.target.as_ref() != Some(target) => {
@@ -57,8 +56,8 @@ impl Logs {
         }
     }
 
-    /// Opens what the settings name, so that a path that cannot be written is an error of the
-    /// configuration and not a silent loss.
+    /// Opens the files of the settings; a path that cannot be written is an error of the
+    /// configuration.
     pub(crate) fn apply(
         &mut self,
         settings: &LogSettings,
@@ -88,7 +87,7 @@ impl Logs {
         Ok(())
     }
 
-    /// A ring for one worker.
+    /// Creates the ring of one worker.
     pub(crate) fn end(&self, settings: &LogSettings) -> Option<AccessEnd> {
         let (writer, access) = self.writer.as_ref().zip(settings.access.as_ref())?;
         let format = match access.format {
@@ -98,7 +97,7 @@ impl Logs {
         Some(AccessEnd { ring: writer.ring(), format, sample: access.sample })
     }
 
-    /// Opens the file again: after a rotation.
+    /// Reopens the file after a rotation.
     pub(crate) fn reopen(&self) {
         if let Some(Err(error)) = self.writer.as_ref().map(LogWriter::reopen) {
             event!(Level::Error, "the access log cannot be opened again", error = error);

@@ -1,13 +1,13 @@
-//! What a server is started with besides its configuration.
+//! The settings of a server that are not in its configuration.
 
 use net::Bind;
 use telemetry::log::{Format, Level};
 
-/// Settings of the command line; they win over the configuration's, across reloads.
+/// Settings of the command line, which take precedence over the configuration, also after reloads.
 #[derive(Default)]
 pub struct Options {
     pub workers: Option<config::Workers>,
-    /// Bind each worker to a core of its own.
+    /// Pin each worker to a core of its own.
     pub cpu_affinity: bool,
     pub log_level: Option<Level>,
     pub log_format: Option<Format>,
@@ -15,21 +15,21 @@ pub struct Options {
     pub on_ready: Option<OnReady>,
 }
 
-/// Told where the server listens.
+/// Receives the bound addresses.
 pub type OnReady = Box<dyn FnOnce(&[Bound])>;
 
-/// A listener and the address it really has.
+/// A listener and its bound address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bound {
     pub name: String,
     pub address: Bind,
 }
 
-/// Why a server did not start.
+/// The reason why a server did not start.
 #[derive(Debug)]
 pub enum Failure {
-    /// The configuration is wrong: every error, rendered.
+    /// The configuration is invalid: all errors, rendered.
     Configuration(String),
-    /// Something else is: one sentence.
+    /// Another failure, in one sentence.
     Start(String),
 }

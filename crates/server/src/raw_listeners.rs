@@ -1,8 +1,8 @@
-//! Listeners whose connections are not HTTP, on one worker, across Plans: those of streams and of
+//! Listeners whose connections are not HTTP, on one worker, across plans: those of streams and of
 //! raw TCP programs.
 //!
-//! A socket that a new Plan keeps is never touched: its next connection goes to the new handler,
-//! those that are open stay with the one they began with.
+//! A socket that a new plan keeps is not touched: its next connection goes to the new handler, open
+//! connections stay with their handler.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -41,12 +41,12 @@ impl AdoptedSocket {
 /// The permits of a connection: of its listener and of the whole server.
 pub(crate) type Permits = (Permit, Permit);
 
-/// What serves the connections of a socket.
+/// Serves the connections of a socket.
 pub(crate) trait RawHandler {
     /// Serves a connection; `permits` are dropped when it ends.
     fn admit(self: &Rc<Self>, accepted: Accepted, local: &Rc<Bind>, permits: Permits);
 
-    /// Passes a datagram on; `acquire` gives the permits of a new session.
+    /// Forwards a datagram; `acquire` provides the permits of a new session.
     fn pass_datagram(
         self: &Rc<Self>,
         _: &Rc<Sessions>,
@@ -55,10 +55,10 @@ pub(crate) trait RawHandler {
     ) {
     }
 
-    /// Connections that have not ended.
+    /// Returns the number of open connections.
     fn connections(&self) -> usize;
 
-    /// Counts a connection that is closed because there are too many.
+    /// Counts a connection that is closed because of a limit.
     fn count_refused(&self) {}
 }
 
@@ -95,10 +95,10 @@ impl RawHandler for StreamService {
     }
 }
 
-/// The listeners of a worker for one kind of handler, by the key of their sockets.
+/// A worker's listeners for one kind of handler, by the key of their sockets.
 pub(crate) struct RawListeners<H> {
     open: BTreeMap<String, Rc<OpenSocket<H>>>,
-    /// Handlers that get no connections any more but have some.
+    /// Replaced handlers with open connections.
     closing: RefCell<Vec<Rc<H>>>,
 }
 
@@ -116,7 +116,8 @@ struct OpenSocket<H> {
 }
 
 impl<H: RawHandler + 'static> RawListeners<H> {
-    /// Opens, replaces and closes what the Plan says; `take` gives what belongs to a socket's key.
+    /// Opens, replaces and closes listeners as the plan says; `take` returns the adopted socket of
+    /// a key.
     pub(crate) fn follow(
         &mut self,
         handlers: Vec<(String, Rc<H>)>,
@@ -161,7 +162,7 @@ impl<H: RawHandler + 'static> RawListeners<H> {
         }
     }
 
-    /// Takes no more connections.
+    /// Stops accepting.
     pub(crate) fn close(&mut self) {
         let keys: Vec<String> = self.open.keys().cloned().collect();
         for key in keys {
@@ -169,7 +170,7 @@ impl<H: RawHandler + 'static> RawListeners<H> {
         }
     }
 
-    /// Connections of handlers that were closed.
+    /// Returns the number of connections of replaced handlers.
     pub(crate) fn connections(&self) -> usize {
         self.closing.borrow().iter().map(|handler| handler.connections()).sum()
     }
@@ -180,7 +181,7 @@ impl<H: RawHandler> OpenSocket<H> {
         let handler = self.handler.borrow().clone();
         match self.acquire() {
             Some(permits) => handler.admit(accepted, local, permits),
-            // There is nothing to say in a protocol that is not known.
+            // The protocol is unknown, so there is no way to report an error.
             None => handler.count_refused(),
         }
     }
@@ -191,7 +192,7 @@ impl<H: RawHandler> OpenSocket<H> {
     }
 }
 
-/// Accepts until it is stopped; then takes what is queued.
+/// Accepts until the loop is stopped; then accepts what is queued.
 async fn accept<H: RawHandler>(listener: Listener, open: Rc<OpenSocket<H>>) {
     let local = Rc::new(listener.local().clone());
     loop {
@@ -219,7 +220,7 @@ async fn accept<H: RawHandler>(listener: Listener, open: Rc<OpenSocket<H>>) {
     }
 }
 
-/// Receives datagrams until it is stopped.
+/// Receives datagrams until the loop is stopped.
 async fn receive<H: RawHandler>(socket: Datagram, open: Rc<OpenSocket<H>>) {
     let sessions = Sessions::new(socket);
     loop {

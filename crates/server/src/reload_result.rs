@@ -16,7 +16,8 @@ pub(crate) struct ReloadResult {
 impl ReloadResult {
     /// Exports the counters of reloads.
     pub(crate) fn new(telemetry: &Arc<Telemetry>) -> ReloadResult {
-        // A counter is exported from the start, or its first step is no increase to Prometheus.
+        // A counter is exported from the start: Prometheus does not see the first increment of a
+        // new one.
         for family in [&families::CONFIG_RELOADS, &families::CONFIG_RELOAD_FAILURES] {
             telemetry.counter(family, &[]);
         }

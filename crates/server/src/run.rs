@@ -20,16 +20,16 @@ use crate::options::{Bound, Failure, Options};
 use crate::signals::{SignalAction, Signals};
 use crate::watch::Watch;
 
-/// How long other threads may take to finish reading and writing when all else has ended.
+/// Time-out for the reads and writes of other threads at the end of the process.
 const END_WITHIN: Duration = Duration::from_secs(1);
 
-/// Serves until a signal or the API ends it and every connection has ended, or the time to drain is
-/// over.
+/// Serves until a signal or the API stops the server and every connection has ended, or until the
+/// drain time-out.
 pub fn run(source: Arc<dyn Source>, options: Options) -> Result<(), Failure> {
     run_with(source, options, None)
 }
 
-/// The same as the supervisor of an application, if there is one: then its processes serve.
+/// Runs a server, or the supervisor of an application, whose processes then serve.
 pub(crate) fn run_with(
     source: Arc<dyn Source>,
     options: Options,
@@ -45,7 +45,7 @@ pub(crate) fn run_with(
         .map_err(|error| Failure::Start(format!("the event loop cannot be started: {error}")))?;
     let served = runtime.block_on(async {
         tokio::task::spawn_local(net::timer::drive());
-        // Before a socket listens: a signal sent once it accepts must not end the process.
+        // Before a socket listens: a signal sent once the server accepts must not kill the process.
         let signals = Signals::new(program.is_some())
             .map_err(|error| Failure::Start(format!("signals: {error}")))?;
         let start_context = StartContext::own()?;
@@ -57,7 +57,7 @@ pub(crate) fn run_with(
         control.worker_threads.end().await;
         served
     });
-    // A disk that does not respond does not delay the end.
+    // A disk that does not respond does not delay the exit.
     runtime.shutdown_timeout(END_WITHIN);
     served
 }
@@ -144,7 +144,7 @@ async fn serve(
             () = control.drain_requested.notified() => break,
         };
         if reload && program.is_some() {
-            // Its processes start slowly: signals are handled while they do.
+            // The processes start slowly: signals are handled in the meantime.
             let control = control.clone();
             net::task::spawn_local(async move { reload_now(&control).await });
         } else if reload {
@@ -157,8 +157,8 @@ async fn serve(
     Ok(())
 }
 
-/// The result is logged and shown by the admin API. A change that is in progress may have read
-/// the source before it became what it is now: then this one comes after it.
+/// Reloads; the result is logged and shown by the admin API. A change in progress may have read an
+/// older state of the source, so this reload comes after it.
 async fn reload_now(control: &Control) {
     while let Err(Refusal::Busy) = control.reload_now().await {}
 }
@@ -167,7 +167,7 @@ fn log_listening(bound: &Bound) {
     event!(Level::Info, "listening", name = bound.name, address = bound.address);
 }
 
-/// Lets what is not a worker follow the Plan in use; says where the server listens now and did not.
+/// Applies the current plan to everything except the workers, and announces new addresses.
 async fn follow(
     admin_listener: &AdminListener,
     options: &Options,
@@ -194,7 +194,7 @@ async fn follow(
     follow_files(watch, control).await;
 }
 
-/// Watches what the Plan depends on; what has changed before it was watched is read again.
+/// Watches the files of the plan; reads those again that changed before they were watched.
 async fn follow_files(watch: &mut Watch, control: &Control) {
     let is_wider = watch.set(&control.source.watched());
     if is_wider && control.source.has_changed().await {
@@ -202,8 +202,8 @@ async fn follow_files(watch: &mut Watch, control: &Control) {
     }
 }
 
-/// Ends the applications, which get no more requests. Returns how many connections were cut
-/// off, or `None` if a second interrupt ended the wait.
+/// Stops the applications, which get no more requests. Returns the number of connections that were
+/// cut off, or `None` if a second interrupt ended the wait.
 async fn stop_apps(control: &Control, signals: &mut Signals) -> Option<u64> {
     let stopped = control.apps.stop();
     tokio::pin!(stopped);
@@ -217,9 +217,9 @@ async fn stop_apps(control: &Control, signals: &mut Signals) -> Option<u64> {
     }
 }
 
-/// Lets connections end: listening sockets are closed after `timeouts.drain_delay`, what is under
-/// way is finished, idle connections are closed, and after `timeouts.drain` the rest is cut off. A
-/// second interrupt cuts at once.
+/// Drains: listening sockets are closed after `timeouts.drain_delay`, requests in flight are
+/// finished, idle connections are closed, and after `timeouts.drain` the remaining ones are cut
+/// off. A second interrupt cuts them off at once.
 async fn drain(control: &Rc<Control>, signals: &mut Signals, program: Option<RunningApplication>) {
     control.state.set(ServerState::Draining);
     let timeouts = control.plan().timeouts.clone();
@@ -227,10 +227,10 @@ async fn drain(control: &Rc<Control>, signals: &mut Signals, program: Option<Run
     let open = || control.server_limiter.open() as u64 + control.apps.connections();
     event!(Level::Info, "draining", connections = open(), within = timeouts.drain);
     let finished = async {
-        // Still accepting: load balancers need a moment to notice that /readyz has changed.
+        // Still accepting: load balancers need time to notice that /readyz has changed.
         net::timer::sleep(timeouts.drain_delay.get()).await;
         control.remove_socket_files();
-        // With the files of its sockets.
+        // Removes the files of its sockets as well.
         drop(program);
         control.apps.stop_listening();
         net::timer::within(timeouts.drain.get(), control.worker_threads.drain()).await.is_some()

@@ -1,17 +1,17 @@
 //! Signals of the process, as events of the control loop.
 //!
-//! SIGTERM and the first SIGINT drain, a second SIGINT stops at once, SIGHUP reloads, SIGUSR1 opens
-//! log files again, SIGTTIN and SIGTTOU ask for one worker process more and one less.
+//! SIGTERM and the first SIGINT drain, a second SIGINT stops at once, SIGHUP reloads, SIGUSR1
+//! reopens log files, SIGTTIN and SIGTTOU add and remove a worker process.
 
 use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// signal(7): the same on every system that we build for.
+/// The number is the same on every supported system (signal(7)).
 const TTIN: i32 = 21;
 const TTOU: i32 = 22;
 
-/// What a signal asks for.
+/// The meaning of a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SignalAction {
     Drain,
@@ -27,8 +27,7 @@ pub(crate) struct Signals {
     interrupt: Signal,
     hangup: Signal,
     user: Signal,
-    /// Only where there are processes to be more or fewer: a job in the background of a terminal
-    /// gets them from there as well.
+    /// Only for supervisors: a background job of a terminal receives these signals as well.
     of_processes: Option<[Signal; 2]>,
 }
 

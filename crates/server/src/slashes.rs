@@ -1,6 +1,6 @@
-//! What `%2F` in a path means on a listener: `encoded_slashes`.
+//! The meaning of `%2F` in a path on a listener: `encoded_slashes`.
 //!
-//! Decided before a route is looked up, so that routes, filters, files and upstreams see the same
+//! Applied before a route is looked up, so that routes, filters, files and upstreams see the same
 //! path.
 
 use config::{EncodedSlashes, ServerPlan};
@@ -8,11 +8,11 @@ use message::{Fault, FaultKind, Request, Target};
 use telemetry::event_limited;
 use telemetry::log::Level;
 
-/// Lines a second; the next one says how many were held back.
+/// Maximum of log lines in a second; the next line has the number of those that were suppressed.
 const LINES_PER_SECOND: u32 = 10;
 
-/// Applies the rule of the listener the request came in by. A request of a script counts as one of
-/// the listener that its client came in by.
+/// Applies the rule of the request's listener. A subrequest of a script belongs to the listener of
+/// its client.
 #[cold]
 pub(crate) fn apply_rule_of(plan: &ServerPlan, request: &mut Request) -> Result<(), Fault> {
     let listener = plan.listener(&request.facts.listener);
@@ -32,7 +32,7 @@ pub(crate) fn apply_rule_of(plan: &ServerPlan, request: &mut Request) -> Result<
     })
 }
 
-/// Applies the rule to a target.
+/// Applies the rule to a request target.
 pub(crate) fn apply(rule: EncodedSlashes, target: &mut Target) -> Result<(), Fault> {
     let refused = |kind, why: &'static str| Err(Fault::new(kind, why));
     match rule {

@@ -1,8 +1,8 @@
-//! What a worker process is started with: one JSON object in `TIDEGATE_WORKER`.
+//! The specification of a worker process: a JSON object in `TIDEGATE_WORKER`.
 //!
-//! Written by the supervisor, read by the process that it starts; both are of one version, or the
-//! process says so and ends. Knows what belongs to Tidegate; what the application's language needs
-//! lies in [`WorkerSpec::python`] and is passed on as it is.
+//! Written by the supervisor and read by the process that it starts; a process of another version
+//! reports that and exits. [`WorkerSpec::python`] has the settings of the application's language
+//! and is passed unchanged.
 
 use std::path::PathBuf;
 
@@ -11,12 +11,12 @@ use serde_json::{Value, json};
 /// The environment variable.
 pub const VARIABLE: &str = "TIDEGATE_WORKER";
 
-/// How requests reach the application.
+/// The transport of requests to the application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// The process serves HTTP itself, on listeners that it inherits.
+    /// The process serves HTTP on inherited listeners.
     Http,
-    /// A gateway sends frames over a Unix socket that it inherits.
+    /// The gateway sends frames over an inherited Unix socket.
     Frames,
 }
 
@@ -29,49 +29,50 @@ impl Role {
     }
 }
 
-/// A listening socket that is inherited.
+/// An inherited listening socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PassedDescriptor {
     pub name: String,
     pub descriptor: i32,
 }
 
-/// The whole of it.
+/// The specification.
 #[derive(Clone, Debug, PartialEq)]
 pub struct WorkerSpec {
-    /// Of the supervisor.
+    /// The version of the supervisor.
     pub version: String,
     pub role: Role,
     /// The application's name in the configuration.
     pub app: String,
-    /// Which of the application's workers, from 0; a replacement has the number of the one before.
+    /// The index of the worker, from 0; a replacement has the index of its predecessor.
     pub slot: usize,
-    /// Which process of that slot, from 1.
+    /// The number of the process with this index, from 1.
     pub generation: u64,
-    /// What runs the application: target, interface, loop, threads and the like.
+    /// Settings of the application: target, interface, event loop, threads and others.
     pub python: Value,
-    /// The configuration that it serves, role `http` only.
+    /// The configuration of the process; role `http` only.
     pub config: Option<String>,
-    /// The control socket.
+    /// The descriptor of the control socket.
     pub control: i32,
     pub listen: Vec<PassedDescriptor>,
-    /// The connections of all processes that share these sockets, a place for each.
+    /// A shared memory file with the connection count of each process that accepts on these
+    /// sockets.
     pub counts: Option<i32>,
     /// The socket of the store that all processes share.
     pub store: Option<PathBuf>,
-    /// Words of `telemetry::log`, for roles that have no configuration.
+    /// Level and format of the log, for roles without a configuration.
     pub log_level: String,
     pub log_format: String,
-    /// It is part of a program that minds its own signals.
+    /// True if the worker is part of a program that handles its own signals.
     pub embedded: bool,
-    /// How long it may drain when the supervisor has given no time.
+    /// The drain time-out in milliseconds if the supervisor has not sent one.
     pub graceful_ms: u64,
-    /// A lag of the application from which on it is logged with its stack; 0 for never.
+    /// Event-loop lag in milliseconds from which the stack is logged; 0 for never.
     pub stall_ms: u64,
 }
 
 impl WorkerSpec {
-    /// What this process was started with; none where it is no worker.
+    /// Reads the specification of this process; `None` if it is no worker.
     pub fn from_environment() -> Option<Result<WorkerSpec, String>> {
         let text = std::env::var(VARIABLE).ok()?;
         Some(WorkerSpec::from_json(&text))
@@ -103,7 +104,8 @@ impl WorkerSpec {
         .to_string()
     }
 
-    /// Reads it. A version other than ours is for the reader to refuse: it has the control socket.
+    /// Parses a specification. The version is checked by the caller, which has the control socket
+    /// to report it.
     pub fn from_json(text: &str) -> Result<WorkerSpec, String> {
         let whole: Value =
             serde_json::from_str(text).map_err(|error| format!("{VARIABLE}: {error}"))?;
@@ -142,7 +144,7 @@ impl WorkerSpec {
         })
     }
 
-    /// Checks that this process is of the version that wrote it; the error is a sentence.
+    /// Checks that the supervisor has the version of this process; the error is a sentence.
     pub fn check_version(&self) -> Result<(), String> {
         let ours = env!("CARGO_PKG_VERSION");
         if self.version == ours {

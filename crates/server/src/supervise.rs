@@ -1,4 +1,4 @@
-//! Groups of worker processes: started, watched, replaced, ended.
+//! Groups of worker processes: starting, monitoring, replacing and stopping them.
 
 mod back_off;
 mod control_channel;

@@ -1,4 +1,4 @@
-//! The upstreams of the process, for the control thread: their upkeep and their standing.
+//! The upstreams of the process, for the control thread: background tasks and status.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use net::task::JoinHandle;
 use plugin::Shared;
 use upstream::{ServerState, Upstreams};
 
-/// Health checks and name resolution: they run as long as this lives.
+/// Health checks and name resolution; dropping it stops them.
 pub(crate) struct UpstreamTasks(JoinHandle<()>);
 
 impl UpstreamTasks {
@@ -24,7 +24,7 @@ impl Drop for UpstreamTasks {
     }
 }
 
-/// How every upstream is doing, in the words of the admin API.
+/// Returns the status of every upstream in the format of the admin API.
 pub(crate) fn status(
     upstreams: &Upstreams,
     shared: &Shared,
@@ -44,7 +44,7 @@ pub(crate) fn status(
 
 fn server(server: upstream::ServerStatus) -> ServerStatus {
     let connections = &server.connections;
-    // A gauge summed over workers may be read between two of their writes.
+    // A gauge summed over workers may be read between two of their updates.
     let count = |gauge: i64| u64::try_from(gauge).unwrap_or_default();
     let last_error =
         (server.failures > 0).then(|| format!("{} failures in a row", server.failures));

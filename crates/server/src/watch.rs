@@ -1,8 +1,8 @@
-//! Notices when a configuration file has changed.
+//! Detects changes of configuration files.
 //!
-//! Watches the directory and not the file: editors and `PUT /v1/config` replace a file by renaming
-//! another over it, which ends a watch on the file itself. A thread of its own waits for the
-//! kernel's events and hands them over; it lives as long as the process.
+//! Watches the directory instead of the file: editors and `PUT /v1/config` replace a file by
+//! renaming another over it, which ends a watch of the file. A thread waits for the kernel's events
+//! and forwards them; it runs as long as the process.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -15,29 +15,29 @@ use telemetry::event;
 use telemetry::log::Level;
 use tokio::sync::mpsc;
 
-/// Changes that come together (an editor writes, renames, sets times) are one change.
+/// Changes within this time (an editor writes, renames, sets times) are one change.
 const SETTLE: Duration = Duration::from_millis(100);
-/// Files that never come to rest are taken as they are after this many times [`SETTLE`].
+/// A file that keeps changing is read after this many times [`SETTLE`].
 const SETTLES: usize = 20;
 
-/// What changes a file, however it is written.
+/// The events of a changed file.
 const MASK: WatchMask = WatchMask::CLOSE_WRITE
     .union(WatchMask::MOVED_TO)
     .union(WatchMask::MOVED_FROM)
     .union(WatchMask::CREATE)
     .union(WatchMask::DELETE);
 
-/// Something happened to this name in the directory watched under that number.
+/// A watch descriptor and the name that changed in its directory.
 type Happened = (i32, Option<OsString>);
 
-/// Watches the directories of some files.
+/// Watches the directories of files.
 pub(crate) struct Watch {
-    /// None where the system has no inotify instance left.
+    /// `None` if the system has no inotify instance left.
     watches: Option<Watches>,
     events: mpsc::UnboundedReceiver<Happened>,
     directories: BTreeMap<i32, (WatchDescriptor, PathBuf)>,
     names: Vec<(PathBuf, Option<OsString>)>,
-    /// Something has changed and has not been reported yet.
+    /// A change that has not been reported yet.
     pending: bool,
 }
 
@@ -53,18 +53,18 @@ impl Watch {
         Ok(Watch { watches: Some(watches), events, directories, names, pending: false })
     }
 
-    /// One that notices nothing. Users may have few instances of inotify (inotify(7),
-    /// `max_user_instances`), and to serve without one is better than not to serve.
+    /// A watch that detects nothing. The number of inotify instances of a user is limited
+    /// (inotify(7), `max_user_instances`); serving without one is better than not serving.
     pub(crate) fn blind() -> Watch {
         let (_, events) = mpsc::unbounded_channel();
         let (directories, names) = (BTreeMap::new(), Vec::new());
         Watch { watches: None, events, directories, names, pending: false }
     }
 
-    /// Watches exactly these from now on: files by name, directories for whatever happens in them,
-    /// and the symbolic links on the way there. Directories that were watched before stay so
-    /// without a gap: changes in them while a reload is reading are not missed. Returns whether
-    /// there is a directory that was not watched: earlier changes there were missed.
+    /// Watches exactly these paths from now on: files by name, directories with all their entries,
+    /// and the symbolic links in a path. Directories that are watched already stay watched, so that
+    /// changes during a reload are not missed. Returns true if a directory was not watched before:
+    /// earlier changes there were missed.
     pub(crate) fn set(&mut self, paths: &[PathBuf]) -> bool {
         let Some(watches) = &mut self.watches else { return false };
         self.names =
@@ -75,15 +75,15 @@ impl Watch {
             std::mem::take(&mut self.directories).into_iter().partition(|(_, (_, f))| is_wanted(f));
         self.directories = kept;
         for (_, (descriptor, _)) in gone {
-            // The directory may be gone, and its watch with it.
+            // The watch ends with its directory.
             let _ = watches.remove(descriptor);
         }
         let wanted: BTreeSet<PathBuf> =
             self.names.iter().map(|(directory, _)| directory.clone()).collect();
         let mut is_wider = false;
         for directory in wanted {
-            // A directory that was removed and made again is another one, so it is asked for again:
-            // the kernel knows those that it has.
+            // A directory that was removed and created again needs a new watch; adding an existing
+            // one has no effect.
             match watches.add(&directory, MASK) {
                 Ok(descriptor) => {
                     let id = descriptor.get_watch_descriptor_id();
@@ -98,12 +98,12 @@ impl Watch {
         is_wider
     }
 
-    /// Returns after one of the files has changed and then been left alone for a moment. Dropping
-    /// this future forgets no change.
+    /// Returns after a file has changed and then not changed for a moment. Dropping this future
+    /// loses no change.
     pub(crate) async fn changed(&mut self) {
         while !self.pending {
             match self.events.recv().await {
-                // Without its thread nothing can be watched any more; SIGHUP still reloads.
+                // Without the thread nothing is watched any more; SIGHUP still reloads.
                 None => std::future::pending().await,
                 Some(happened) => self.pending = self.concerns(&happened),
             }
@@ -115,8 +115,8 @@ impl Watch {
             while let Ok(happened) = self.events.try_recv() {
                 again |= self.concerns(&happened);
             }
-            // Not every program renames a finished file into place: one that is being written
-            // right now tells so by its length and its time only.
+            // Not every program renames a finished file into place: a file that is being written
+            // shows it only by its length and time.
             if !again && before == self.stamps() {
                 break;
             }
@@ -124,7 +124,7 @@ impl Watch {
         self.pending = false;
     }
 
-    /// What tells that a file has been written to.
+    /// Returns length and time of each file.
     fn stamps(&self) -> Vec<Option<(u64, SystemTime)>> {
         let stamp = |(directory, name): &(PathBuf, Option<OsString>)| {
             let found = std::fs::metadata(directory.join(name.as_ref()?)).ok()?;
@@ -141,8 +141,9 @@ impl Watch {
     }
 }
 
-/// The directory to watch for a path, and the name in it that matters; every name for a directory.
-/// The kernel counts the watches of directories, not of their spellings: so there is one spelling.
+/// Returns the directory to watch for a path and the name in it; `None` for all names of a
+/// directory. Different spellings of a directory are one watch of the kernel, so the spelling is
+/// canonical.
 fn place(path: &Path) -> (PathBuf, Option<OsString>) {
     let (directory, name) = if path.is_dir() && !path.is_symlink() {
         (path, None)
@@ -153,13 +154,13 @@ fn place(path: &Path) -> (PathBuf, Option<OsString>) {
     (directory.canonicalize().unwrap_or(directory.to_owned()), name)
 }
 
-/// A path, and before it the links that it leads over, each as a path of its own. A mounted
-/// ConfigMap or Secret of Kubernetes changes by a link that is exchanged next to the file, and
-/// `current -> releases/7` by one above it.
+/// Returns a path, preceded by the symbolic links in it, each as a path. A mounted ConfigMap or
+/// Secret of Kubernetes changes by a link that is exchanged next to the file, and `current ->
+/// releases/7` by one above it.
 fn with_links(path: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut whole = path.to_owned();
-    // Each turn resolves one link; as many as the kernel would follow (path_resolution(7)).
+    // Each iteration resolves one link; the bound is the kernel's (path_resolution(7)).
     for _ in 0..40 {
         let Some((link, rest)) = first_link(&whole) else { break };
         let Ok(target) = std::fs::read_link(&link) else { break };
@@ -170,7 +171,7 @@ fn with_links(path: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The first part of a path that is a symbolic link, and what comes behind it.
+/// Splits a path at its first symbolic link.
 fn first_link(path: &Path) -> Option<(PathBuf, PathBuf)> {
     let mut parts = path.components();
     let mut walked = PathBuf::new();
@@ -183,7 +184,7 @@ fn first_link(path: &Path) -> Option<(PathBuf, PathBuf)> {
     None
 }
 
-/// Waits for events until the receiver is dropped.
+/// Forwards events until the receiver is dropped.
 fn hand_over(mut inotify: Inotify, sender: &mpsc::UnboundedSender<Happened>) {
     let mut buffer = [0; 4096];
     loop {
@@ -231,7 +232,7 @@ mod tests {
             assert!(quiet.is_none());
             std::fs::write(directory.path().join("new"), "two").unwrap();
             std::fs::rename(directory.path().join("new"), &path).unwrap();
-            // Given up while it lets the change settle: the next one that asks hears of it.
+            // Cancelled while it waits for the change to settle: the next call reports it.
             while !watch.pending {
                 assert!(net::timer::within(SETTLE / 4, watch.changed()).await.is_none());
             }

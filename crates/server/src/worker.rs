@@ -1,7 +1,8 @@
-//! A worker's main loop: it carries out the commands of the control thread.
+//! A worker's main loop, which executes the commands of the control thread.
 //!
-//! Owns the worker's instance of the Plan, its services and its accept loops. An order is answered
-//! when it is carried out, which is how the control thread knows that a new Plan serves.
+//! Owns the worker's instance of the plan, its services and its accept loops. A command is
+//! acknowledged when it has been executed, which is how the control thread knows that a new plan is
+//! served.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -29,24 +30,24 @@ use crate::listeners::key;
 use crate::logs::AccessEnd;
 use crate::raw_listeners::{AdoptedSocket, RawListeners};
 
-/// How often a draining worker looks whether its connections have ended.
+/// Interval at which a draining worker checks whether its connections have ended.
 const DRAIN_LOOK: Duration = Duration::from_millis(20);
 
-/// What a worker is told.
+/// A command for a worker.
 pub(crate) enum ThreadCommand {
-    /// Hold these sockets, by `listeners::key`, for the Plan that comes: all of them or none.
+    /// Adopt these sockets, by `listeners::key`, for the next plan: all of them or none.
     Adopt(BTreeMap<String, BoundSocket>, oneshot::Sender<Result<(), String>>),
-    /// The Plan does not come.
+    /// Close the adopted sockets: the plan was rejected.
     Forget,
-    /// Serve this Plan from now on.
+    /// Serve this plan from now on.
     Serve(Box<Serving>),
-    /// Take no more connections and let those that are open end; answered when none is left.
+    /// Stop accepting and wait for open connections; acknowledged when all have ended.
     Drain(oneshot::Sender<()>),
-    /// End now, whatever is in flight.
+    /// Stop at once.
     End,
 }
 
-/// A Plan; its new sockets were adopted before.
+/// A plan; its new sockets were adopted before.
 pub(crate) struct Serving {
     pub(crate) plan: Arc<ServerPlan>,
     pub(crate) limiters: BTreeMap<String, Arc<ConnectionLimiter>>,
@@ -61,26 +62,26 @@ struct OpenListener {
     stop: Rc<StopSignal>,
 }
 
-/// The state of the loop.
+/// The state of the main loop.
 pub(crate) struct Worker {
     context: WorkerContext,
     metrics: Arc<WorkerMetrics>,
     listeners: BTreeMap<String, OpenListener>,
-    /// Sockets for the next Plan.
+    /// Sockets of the next plan.
     adopted: BTreeMap<String, AdoptedSocket>,
     /// Services of closed listeners whose connections have not all ended.
     closing: Vec<Rc<Service>>,
     streams: RawListeners<StreamService>,
     programs: RawListeners<RawProgram>,
-    /// Held so that it is there; requests in flight hold the previous one.
+    /// Keeps the generation alive; requests in flight hold the previous one.
     lua: Option<Rc<lua_host::Generation>>,
-    /// The version served, for the control thread to look at.
+    /// The version that is served, read by the control thread.
     version: Arc<Mutex<String>>,
     balance: Option<Arc<Balance>>,
     idle_closer: Rc<IdleCloser>,
 }
 
-/// Nothing else is told to a worker that drains.
+/// A draining worker takes no other command than `End`.
 async fn until_end(commands: &mut mpsc::UnboundedReceiver<ThreadCommand>) {
     while let Some(command) = commands.recv().await {
         if let ThreadCommand::End = command {
@@ -111,7 +112,7 @@ impl Worker {
         }
     }
 
-    /// Carries out commands until it is to end, or the control thread is gone.
+    /// Executes commands until `End`, or until the control thread has exited.
     pub(crate) async fn run(mut self, mut commands: mpsc::UnboundedReceiver<ThreadCommand>) {
         while let Some(command) = commands.recv().await {
             match command {
@@ -232,7 +233,7 @@ impl Worker {
         self.streams.close();
         self.programs.close();
         loop {
-            // Let the accept loops take what was queued before anything is counted.
+            // Lets the accept loops take queued connections before connections are counted.
             net::timer::sleep(DRAIN_LOOK).await;
             let open: usize = self.closing.iter().map(|service| service.open_connections()).sum();
             if open + self.streams.connections() + self.programs.connections() == 0 {

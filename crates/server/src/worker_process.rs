@@ -1,10 +1,10 @@
-//! A worker process: what its I/O thread does while the application runs on a thread of its own.
+//! A worker process: its I/O thread serves while the application runs on a thread of its own.
 //!
-//! Owns the control socket's end of the process, its heart (a report every second), its listeners
-//! and connections. Promises that nothing is accepted before the application is ready; that what is
-//! in flight is finished when the process is told to drain, when it gets SIGTERM and when its
-//! supervisor has died; and that the application is told to stop after its last request. Knows the
-//! application as an [`Application`] and a desk, and no language.
+//! Owns the process's end of the control socket, the report that is sent every second, its
+//! listeners and connections. Nothing is accepted before the application is ready. Requests in
+//! flight are finished on a drain command, on SIGTERM and when the supervisor has died. The
+//! application is stopped after its last request. Independent of the application's language: see
+//! [`Application`] and `RequestQueue`.
 
 mod commands;
 mod frames;
@@ -27,53 +27,54 @@ use commands::{CommandQueue, LeaveMode};
 use readiness::StartupState;
 pub use readiness::{ReadinessReceiver, ReadinessSender, readiness_channel};
 
-/// How long what other threads read and write may take when all else has ended.
+/// Time-out for the reads and writes of other threads at the end of the process.
 const END_WITHIN: Duration = Duration::from_secs(1);
-/// It did what it was told.
+/// Exit code: stopped on command.
 const DONE: u8 = 0;
-/// It could not begin, or its application ended by itself.
+/// Exit code: the application could not start, or ended by itself.
 const FAILED: u8 = 1;
-/// It is of another version than its supervisor.
+/// Exit code: the supervisor has another version.
 const WRONG_VERSION: u8 = 2;
 
-/// The application of this process. Called on the I/O thread; none of it waits for the interpreter.
+/// The application of this process. Its methods are called on the I/O thread and never wait for the
+/// interpreter.
 pub trait Application: Send + Sync {
-    /// What it has done so far. `rss_bytes` and `stalls` are filled in here.
+    /// Returns the statistics so far. `rss_bytes` and `stalls` are filled in by the caller.
     fn stats(&self) -> Stats;
 
-    /// For how long it has not responded although there was something to do, in milliseconds: its
-    /// loop has not heard the bell, or none of its threads takes what waits.
+    /// Returns for how many milliseconds the application has not responded although requests wait:
+    /// its event loop has not handled the notification, or no thread has taken a request.
     fn lag_ms(&self) -> u64;
 
-    /// Whether one call holds up what waits since the last time that this was asked, and not many
-    /// short ones.
+    /// Returns true if one call, and not many short ones, has blocked the event loop since the
+    /// previous query.
     fn is_in_one_call(&self) -> bool {
         true
     }
 
-    /// For how long its oldest call that blocks a thread has not got on, in milliseconds; 0 where
-    /// there is none.
+    /// Returns the age of the oldest call that blocks a thread without progress, in milliseconds; 0
+    /// if there is none.
     fn oldest_call_ms(&self) -> u64 {
         0
     }
 
-    /// All requests have ended, or may be cut off: shut down and let the process end.
+    /// Stops the application: all requests have ended, or may be cut off.
     fn stop(&self);
 
-    /// Where its threads stand, as one line for the log.
+    /// Returns the stacks of its threads as one line for the log.
     fn dump(&self) -> String;
 }
 
-/// What the I/O thread has of the application.
+/// The application as the I/O thread sees it.
 pub struct HostedApplication {
     pub application: Arc<dyn Application>,
-    /// Where its requests are put.
+    /// The queue of its requests.
     pub queue: Arc<RequestQueue>,
-    /// Its word on whether it is ready: the other end of an [`ReadinessSender`].
+    /// Reports the result of its start: the other end of a [`ReadinessSender`].
     pub readiness: ReadinessReceiver,
 }
 
-/// The process, for the tasks of its I/O thread.
+/// The state of the process, for the tasks of its I/O thread.
 struct Process {
     application: Arc<dyn Application>,
     channel: ControlChannel,
@@ -81,14 +82,14 @@ struct Process {
     stalls: std::cell::Cell<u64>,
 }
 
-/// Serves the application until the process is told to leave; the exit code. Call it on a thread of
-/// its own. The application has been told to stop when this returns.
+/// Serves the application until the process is told to stop; returns the exit code. Runs on a
+/// thread of its own. The application has been stopped when this returns.
 pub fn run_worker(spec: &WorkerSpec, hosted: HostedApplication) -> u8 {
     net::raise_descriptor_limit();
     log::set_level(Level::parse(&spec.log_level).unwrap_or(Level::Info));
     log::set_format(if spec.log_format == "json" { Format::Json } else { Format::Text });
     if !spec.embedded {
-        // What `ps` and `top` show; where the system has no such file, nothing.
+        // The name that `ps` and `top` show, where the system has this file.
         let _ = std::fs::write("/proc/self/comm", format!("tg {:.8} {}", spec.app, spec.slot));
     }
     let application = hosted.application.clone();
@@ -146,7 +147,7 @@ async fn host(spec: &WorkerSpec, hosted: HostedApplication) -> u8 {
     code
 }
 
-/// From the start to the end of the last request.
+/// Serves from the start to the end of the last request.
 async fn live(
     spec: &WorkerSpec,
     process: &Rc<Process>,
@@ -178,7 +179,7 @@ async fn live(
 }
 
 impl Process {
-    /// Returns when the process is to leave, or its application has ended by itself.
+    /// Returns when the process is told to stop, or when its application has ended.
     async fn until_leaving(&self, mut readiness: ReadinessReceiver) -> LeaveMode {
         tokio::select! {
             leave = self.commands.leave() => leave,

@@ -1,4 +1,4 @@
-//! The worker threads, seen from the control thread.
+//! The worker threads, as the control thread sees them.
 
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,7 +16,7 @@ use crate::listeners::{Listeners, NewSockets, OpenedSockets};
 use crate::logs::Logs;
 use crate::worker::{Serving, ThreadCommand, Worker};
 
-/// How long the workers may take to end, and how often it is looked whether they have.
+/// Time-out of stopping the workers, and the interval of checks.
 const END_WITHIN: Duration = Duration::from_secs(1);
 const END_LOOK: Duration = Duration::from_millis(2);
 
@@ -35,7 +35,7 @@ struct WorkerThread {
 }
 
 impl WorkerThreads {
-    /// Starts the threads; each on a core of its own if that is asked for.
+    /// Starts the threads, each pinned to a core if requested.
     pub(crate) fn start(
         count: usize,
         affinity: bool,
@@ -70,7 +70,7 @@ impl WorkerThreads {
         self.workers.get(index)?.core
     }
 
-    /// The version of the configuration that a worker serves.
+    /// Returns the version of the configuration that a worker serves.
     pub(crate) fn version(&self, index: usize) -> String {
         let version = self.workers.get(index).map(|worker| &worker.version);
         version
@@ -78,7 +78,7 @@ impl WorkerThreads {
             .unwrap_or_default()
     }
 
-    /// Lets every worker serve a Plan, whose new sockets they have adopted; returns when all do.
+    /// Makes every worker serve a plan, whose new sockets they have adopted; returns when all do.
     pub(crate) async fn serve(
         &self,
         plan: &Arc<ServerPlan>,
@@ -99,7 +99,7 @@ impl WorkerThreads {
                 access: logs.end(&plan.log),
                 done,
             };
-            // A worker that has ended answers nothing, which is noticed below.
+            // A worker that has exited does not acknowledge, which is detected below.
             let _ = worker.commands.send(ThreadCommand::Serve(Box::new(serving)));
             answers.push(answer);
         }
@@ -109,8 +109,8 @@ impl WorkerThreads {
         Ok(())
     }
 
-    /// Gives each worker its share of new sockets, before anything is changed; if one cannot take
-    /// them, none keeps any.
+    /// Gives each worker its handles of new sockets, before anything is changed; if one worker
+    /// cannot adopt them, all close them.
     pub(crate) async fn adopt(&self, fresh: NewSockets) -> Result<OpenedSockets, String> {
         let (shares, opened) = fresh.share(self.workers.len());
         let mut answers = Vec::new();
@@ -126,14 +126,14 @@ impl WorkerThreads {
         outcome.map(|()| opened).inspect_err(|_| self.forget())
     }
 
-    /// The Plan for which sockets were adopted does not come.
+    /// Closes the adopted sockets: the plan was rejected.
     pub(crate) fn forget(&self) {
         for worker in &self.workers {
             let _ = worker.commands.send(ThreadCommand::Forget);
         }
     }
 
-    /// Returns when every connection of every worker has ended.
+    /// Waits until every connection of every worker has ended.
     pub(crate) async fn drain(&self) {
         let mut answers = Vec::new();
         for worker in &self.workers {
@@ -146,8 +146,8 @@ impl WorkerThreads {
         }
     }
 
-    /// Ends the threads, whatever is in flight: each connection ends as its own task says and
-    /// not as the kernel closes what a process leaves. One that blocks is left to that.
+    /// Stops the threads without waiting for requests in flight: each connection is ended by its
+    /// own task, and not by the kernel. A blocked thread is abandoned.
     pub(crate) async fn end(&self) {
         for worker in &self.workers {
             let _ = worker.commands.send(ThreadCommand::End);

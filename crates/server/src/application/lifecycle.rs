@@ -1,4 +1,4 @@
-//! Starts the processes of an application, waits for the first and replaces them.
+//! Starts the processes of an application, waits for the first one and replaces them.
 
 use std::rc::Rc;
 
@@ -15,12 +15,12 @@ use crate::supervise::{DevReload, DevWatch, GroupSettings, WorkerGroup, WorkerSo
 /// The application's name in configurations, in logs and in metrics.
 pub const APPLICATION: &str = "main";
 
-/// An application that is about to be run.
+/// An application whose resources are acquired.
 pub(crate) struct PreparedApplication {
     pub(super) target: String,
     pub(super) settings: GroupSettings,
     pub(super) listening: Vec<(String, Listening)>,
-    /// The files of Unix sockets that this process has created; removed with this.
+    /// The files of Unix sockets that this process has created; removed on drop.
     pub(super) files: Vec<SocketFile>,
     pub(super) workers: usize,
     pub(super) reload: Option<DevReload>,
@@ -74,7 +74,7 @@ impl RunningApplication {
         }
     }
 
-    /// Returns when files have changed that are worth new processes.
+    /// Returns when files have changed for which new processes are needed.
     pub(crate) async fn changed(begun: &mut Option<RunningApplication>) {
         match begun.as_mut().and_then(|begun| begun.watch.as_mut()) {
             Some(watch) => {

@@ -1,4 +1,4 @@
-//! How the processes of an application are started: which Python, in which directory, with what.
+//! How an application's processes are started: interpreter, directory, settings.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -12,7 +12,7 @@ use telemetry::log::{Format, Level};
 
 use crate::supervise::{GroupSettings, Policy};
 
-/// How the server speaks, for its processes to speak likewise.
+/// Level and format of the log, which the processes share.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LogOptions {
     pub(crate) level: Level,
@@ -20,7 +20,7 @@ pub(crate) struct LogOptions {
 }
 
 impl LogOptions {
-    /// What the configuration says, where the command line says nothing.
+    /// Combines the configuration with the command line, which takes precedence.
     pub(crate) fn of(settings: &LogSettings, typed: (Option<Level>, Option<Format>)) -> LogOptions {
         let level = typed.0.unwrap_or(match settings.level {
             LevelWord::Error => Level::Error,
@@ -43,7 +43,7 @@ impl LogOptions {
     }
 }
 
-/// What the processes of an application of the configuration are started with.
+/// Returns the settings of the processes of a configured application.
 pub(crate) fn settings_of(
     app: &AppSettings,
     directory: &Path,
@@ -72,7 +72,7 @@ pub(crate) fn settings_of(
     }
 }
 
-/// What the Python side is told; `tidegate run` tells it the same.
+/// Returns the settings for the Python side, in the format of `tidegate run`.
 fn python(app: &AppSettings, dir: &Path) -> Value {
     json!({
         "target": app.python,

@@ -1,4 +1,4 @@
-//! How the applications are, for the admin API and for metrics.
+//! The status of applications, for the admin API and for metrics.
 
 use std::rc::Rc;
 
@@ -21,7 +21,7 @@ impl Apps {
         groups.iter().map(status).collect()
     }
 
-    /// What is wrong with applications, a sentence each.
+    /// Returns a sentence for each application that does not work.
     pub(crate) fn troubles(&self) -> Vec<String> {
         let mut troubles = Vec::new();
         for group in self.all() {
@@ -37,7 +37,7 @@ impl Apps {
         troubles
     }
 
-    /// What was counted.
+    /// Returns the samples of all applications.
     pub(crate) fn samples(&self) -> Vec<FamilySamples> {
         let groups = self.all();
         let mut all = Vec::new();
@@ -69,7 +69,7 @@ impl Apps {
         all
     }
 
-    /// The metrics of processes that serve HTTP themselves, each by its place.
+    /// Returns the metrics of processes that serve HTTP themselves, by slot.
     pub(crate) async fn processes_metrics(&self) -> Vec<(String, String)> {
         let Some(group) = self.running() else { return Vec::new() };
         let asked: Vec<_> = group
@@ -101,7 +101,7 @@ fn level(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
-/// What the processes of a place have counted, and the one at work now.
+/// Sums the statistics of all processes of a slot.
 fn sum(slot: &WorkerSlot) -> Stats {
     let earlier = slot.earlier.borrow();
     match &*slot.current.borrow() {
@@ -110,7 +110,8 @@ fn sum(slot: &WorkerSlot) -> Stats {
     }
 }
 
-/// Every reason is exported from the start, so that its first step is an increase to Prometheus.
+/// Every reason is exported from the start: Prometheus does not see the first increment of a new
+/// counter.
 fn restarts(group: &Rc<WorkerGroup>) -> Vec<Sample> {
     let of_slot = |slot: Rc<WorkerSlot>| {
         let counted = slot.restarts.borrow().clone();

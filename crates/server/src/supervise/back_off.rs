@@ -1,18 +1,17 @@
-//! How long to wait before a worker that did not live is started again.
+//! The pause before a worker that ended early is started again.
 
 use std::time::Duration;
 
 use super::limits::{BACK_OFF_MAX, BACK_OFF_MIN, LIVED};
 
-/// Doubles from failure to failure, until a worker has lived.
+/// Doubles after each failure, until a worker has run for [`LIVED`](super::limits::LIVED).
 #[derive(Debug, Default)]
 pub(crate) struct BackOff {
     failures: u32,
 }
 
 impl BackOff {
-    /// A worker has ended after this time: the pause before the next one. One that has lived is
-    /// replaced at once.
+    /// Returns the pause after a worker of this age has ended; none if it has run long enough.
     pub(crate) fn after(&mut self, age: Duration) -> Duration {
         if age >= LIVED {
             self.failures = 0;
@@ -23,7 +22,7 @@ impl BackOff {
         doubled.min(BACK_OFF_MAX)
     }
 
-    /// Forgets earlier failures: the next try is made at once.
+    /// Forgets earlier failures: the next start has no pause.
     pub(crate) fn forget(&mut self) {
         self.failures = 0;
     }

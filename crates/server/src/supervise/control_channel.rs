@@ -1,8 +1,8 @@
-//! The control socket between a supervisor and a worker process: messages both ways.
+//! The control socket between a supervisor and a worker process: messages in both directions.
 //!
-//! A frame is its length (four bytes, little-endian) and a JSON object with one key. Owned by both
-//! ends, which are of one version. Promises that a frame too long or unreadable ends the
-//! conversation, and that a message which is not received in time does not hold the sender up.
+//! A frame is its length (four bytes, little-endian) and a JSON object with one key. Both ends have
+//! the same version. A frame that is too long or malformed ends the connection, and a message that
+//! is not received in time does not block the sender.
 
 use std::cell::RefCell;
 use std::io;
@@ -15,37 +15,37 @@ use serde_json::{Value, json};
 use super::limits::{FRAME_BYTES, SEND_WITHIN};
 use super::stats::Stats;
 
-/// What a worker says.
+/// A message of a worker.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum WorkerMessage {
-    /// It accepts.
+    /// It accepts requests.
     Ready,
-    /// It cannot begin: why, in a sentence.
+    /// It could not start; the reason is a sentence.
     Failed(String),
-    /// Every second: the heart of its I/O thread.
+    /// The periodic report of its I/O thread.
     Stats(Box<Stats>),
-    /// Where its application stands.
+    /// The stacks of its application.
     Stalled(String),
-    /// It takes nothing new; the number of requests in flight.
+    /// It has stopped accepting; the number of requests in flight.
     Draining(u64),
-    /// Its time to drain is over: so many connections are cut off.
+    /// The drain time-out is over: the number of connections that are cut off.
     CutOff(u64),
     /// Its metrics, in the Prometheus text format.
     Metrics(String),
 }
 
-/// What a worker is told.
+/// A command for a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SupervisorCommand {
-    /// Take nothing new, finish requests in flight within this time, and end.
+    /// Stop accepting, finish requests in flight within this time, and exit.
     Drain(Duration),
-    /// End now.
+    /// Exit at once.
     Stop,
-    /// Say where the application stands.
+    /// Send the stacks of the application.
     Dump,
-    /// Say what was counted.
+    /// Send the metrics.
     Metrics,
-    /// Open log files again: after a rotation.
+    /// Reopen log files after a rotation.
     ReopenLogs,
 }
 
@@ -107,11 +107,11 @@ impl SupervisorCommand {
     }
 }
 
-/// One end.
+/// One end of the socket.
 pub(crate) struct ControlChannel {
     stream: Stream,
     received: RefCell<BytesMut>,
-    /// Held while a frame goes out, so that frames do not mix.
+    /// Held while a frame is sent, so that frames do not mix.
     sending: tokio::sync::Mutex<()>,
 }
 
@@ -124,22 +124,23 @@ impl ControlChannel {
         }
     }
 
-    /// Sends a message to the supervisor. An error means that it is gone.
+    /// Sends a message to the supervisor. An error means that it has exited.
     pub(crate) async fn send_message(&self, message: &WorkerMessage) -> io::Result<()> {
         self.send(&message.to_json()).await
     }
 
-    /// The supervisor's end speaks.
+    /// Sends a command to the worker.
     pub(crate) async fn send_command(&self, command: SupervisorCommand) -> io::Result<()> {
         self.send(&command.to_json()).await
     }
 
-    /// What the worker says next; `None` at the end. Dropping this loses nothing.
+    /// Receives the worker's next message; `None` at the end. Dropping this future loses nothing.
     pub(crate) async fn next_message(&self) -> io::Result<Option<WorkerMessage>> {
         self.next(WorkerMessage::from_json).await
     }
 
-    /// What the supervisor tells next; `None` at the end. Dropping this loses nothing.
+    /// Receives the supervisor's next command; `None` at the end. Dropping this future loses
+    /// nothing.
     pub(crate) async fn next_command(&self) -> io::Result<Option<SupervisorCommand>> {
         self.next(SupervisorCommand::from_json).await
     }
@@ -158,7 +159,7 @@ impl ControlChannel {
         net::timer::within(SEND_WITHIN, sent).await.unwrap_or_else(|| Err(late()))
     }
 
-    /// Messages that this version does not know are passed over.
+    /// Skips messages that this version does not know.
     async fn next<T>(&self, read: impl Fn(&Value) -> Option<T>) -> io::Result<Option<T>> {
         loop {
             while let Some(frame) = self.frame()? {

@@ -1,7 +1,7 @@
-//! Notices that a file of an application has changed: for development.
+//! Detects changes of an application's files during development.
 //!
-//! Watches directories with all that is beneath them, and then looks at the files: what is written
-//! next to them (logs, databases, compiled code) changes nothing.
+//! Watches directory trees and compares the source files: other files there (logs, databases,
+//! compiled code) are ignored.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -15,10 +15,10 @@ use super::limits::{WATCHED_DEPTH, WATCHED_FILES, WATCHED_FOLDERS};
 use super::policy::DevReload;
 use crate::watch::Watch;
 
-/// What tells that a file has been written to.
+/// Length and modification time of a file.
 type Stamp = (u64, Option<SystemTime>);
 
-/// The watched directories and their files as last seen.
+/// The watched directories and the state of their files.
 pub(crate) struct DevWatch {
     rules: DevReload,
     watch: Watch,
@@ -36,10 +36,10 @@ impl DevWatch {
         this
     }
 
-    /// Returns when one of the files is another, or gone, or new: which one.
+    /// Returns the path of a file that has changed, or was added or removed.
     pub(crate) async fn changed(&mut self) -> PathBuf {
         loop {
-            // What happened while it was looked is seen at this look.
+            // A change during the previous scan is detected by this one.
             let now = self.look();
             let changed = now.iter().find(|(path, stamp)| self.seen.get(*path) != Some(stamp));
             let gone = || self.seen.keys().find(|path| !now.contains_key(*path));
@@ -52,7 +52,7 @@ impl DevWatch {
         }
     }
 
-    /// Every file that counts; the directories of all are watched from now on.
+    /// Returns the state of every source file, and watches the directories of all.
     fn look(&mut self) -> BTreeMap<PathBuf, Stamp> {
         loop {
             let (mut directories, mut files) = (Vec::new(), BTreeMap::new());
@@ -63,7 +63,7 @@ impl DevWatch {
                 files.extend(stamp(file).map(|stamp| (file.clone(), stamp)));
                 directories.push(directory_of(file).to_owned());
             }
-            // Changes in a directory before it was watched were missed: look once more.
+            // Changes in a directory before it was watched were missed: scan again.
             if !self.watch.set(&directories) {
                 return files;
             }
@@ -96,7 +96,7 @@ fn walk(
     }
 }
 
-/// Directories without sources: hidden ones, compiled code, environments of Python.
+/// Returns true for directories without sources: hidden ones, compiled code, Python environments.
 fn is_foreign(name: &OsStr, path: &Path) -> bool {
     let name = name.to_string_lossy();
     name.starts_with('.')
@@ -122,7 +122,7 @@ impl DevReload {
     }
 }
 
-/// Whether a name fits a pattern in which `*` stands for any text and `?` for one character.
+/// Returns true if a name matches a pattern in which `*` is any text and `?` any character.
 fn fits(pattern: &str, name: &str) -> bool {
     let mut rest = pattern.chars();
     match rest.next() {

@@ -1,5 +1,5 @@
-//! What the slots of a group share: how a process is started, the turn to replace one, and the
-//! processes that drain.
+//! The state that the slots of a group share: how a process is started, the lock for replacements,
+//! and draining processes.
 
 use std::cell::{Cell, RefCell};
 use std::os::fd::BorrowedFd;
@@ -16,19 +16,19 @@ use crate::balance::ABSENT;
 use crate::listeners::SocketFile;
 use crate::spec::{PassedDescriptor, Role, WorkerSpec};
 
-/// What starts a worker of Python.
+/// The Python module of a worker.
 const MODULE: [&str; 2] = ["-m", "tidegate"];
-/// Asks a Python whether it has us, and how it says that it has not.
+/// A Python program that checks whether tidegate is installed; its exit code is the result.
 const PROBE: &str =
     "import importlib.util, sys; sys.exit(0 if importlib.util.find_spec('tidegate') else 3)";
 const NOT_FOUND: i32 = 3;
 
-/// How requests come in.
+/// How requests reach the processes.
 pub(crate) enum WorkerSockets {
-    /// Sockets that all processes share, by name: each serves HTTP. None once the server takes no
-    /// more connections.
+    /// Listening sockets that all processes share, by name: each serves HTTP. `None` once the
+    /// server stops accepting.
     Shared(RefCell<Option<Vec<(String, Listening)>>>),
-    /// A Unix socket for each process, in this directory: each is sent frames.
+    /// A Unix socket for each process, in this directory: each receives frames.
     Own(PathBuf),
 }
 
@@ -37,14 +37,14 @@ impl WorkerSockets {
         WorkerSockets::Shared(RefCell::new(Some(listening)))
     }
 
-    /// The socket of one process: no other ever has it, so that no worker connects to one that
-    /// drains.
+    /// Returns the path of a process's socket, which no other process ever has, so that no worker
+    /// connects to a draining process.
     pub(crate) fn path(directory: &Path, slot: usize, generation: u64) -> PathBuf {
         directory.join(format!("{slot}.{generation}.sock"))
     }
 }
 
-/// What became of the first start.
+/// The result of the first start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum FirstStart {
     Coming,
@@ -57,20 +57,20 @@ pub(super) struct GroupContext {
     pub(super) name: String,
     settings: RefCell<Rc<GroupSettings>>,
     sockets: WorkerSockets,
-    /// The connections of those that share sockets.
+    /// The connection counts of processes that share sockets.
     counts: Option<SharedCounts>,
     /// Held while a process is replaced.
     turn: Mutex<()>,
     leaving: RefCell<Vec<Rc<RunningProcess>>>,
     left: Notify,
-    /// Connections that processes cut off because they took too long to end.
+    /// Connections that were cut off by the drain time-out.
     cut_off: Cell<u64>,
     pub(super) first: watch::Sender<FirstStart>,
     on_change: Box<dyn Fn()>,
 }
 
 impl GroupContext {
-    /// `on_change` is called whenever a slot has another process than before, or none.
+    /// `on_change` is called whenever a slot's process is replaced or ends.
     pub(super) fn new(
         name: &str,
         settings: GroupSettings,
@@ -78,7 +78,7 @@ impl GroupContext {
         on_change: impl Fn() + 'static,
     ) -> Rc<GroupContext> {
         let counts = match sockets {
-            // Without it they share as the kernel lets them.
+            // Without it the kernel distributes the connections.
             WorkerSockets::Shared(_) => SharedCounts::new(ABSENT).ok(),
             WorkerSockets::Own(_) => None,
         };
@@ -100,7 +100,7 @@ impl GroupContext {
         self.settings.borrow().clone()
     }
 
-    /// Sets what processes are started with from now on.
+    /// Sets the settings of processes that are started from now on.
     pub(super) fn set_settings(&self, settings: GroupSettings) {
         self.settings.replace(Rc::new(settings));
     }
@@ -112,20 +112,20 @@ impl GroupContext {
         }
     }
 
-    /// The connections of the process of a slot, as it last reported them.
+    /// Returns the number of connections of a slot's process, as last reported.
     pub(super) fn connections(&self, index: usize) -> u64 {
         let count = self.counts.as_ref().map(|counts| counts.get(index));
         count.filter(|count| *count != ABSENT).map_or(0, u64::from)
     }
 
-    /// Notes that no process of a slot accepts connections.
+    /// Records that no process of a slot accepts connections.
     pub(super) fn clear_connections(&self, index: usize) {
         if let Some(counts) = &self.counts {
             counts.set(index, ABSENT);
         }
     }
 
-    /// Reports that a slot has another process than before, or none.
+    /// Reports that a slot's process was replaced or has ended.
     pub(super) fn changed(&self) {
         (self.on_change)();
     }
@@ -162,7 +162,7 @@ impl GroupContext {
             (None, Some(Some(shared))) => {
                 shared.iter().map(|(name, listening)| (name.as_str(), listening)).collect()
             }
-            // It would open sockets of its own.
+            // A process without inherited sockets would open its own.
             (None, _) => return Err("the server takes no more connections".to_owned()),
         };
         let descriptors: Vec<(&str, BorrowedFd<'_>)> = named
@@ -179,7 +179,7 @@ impl GroupContext {
             .map_err(|error| unable(&settings.launch, &error))
     }
 
-    /// Why a process ended that said nothing, where it is for want of ourselves.
+    /// Explains the exit of a process that reported nothing: tidegate may not be installed there.
     pub(super) async fn diagnose(&self) -> Option<String> {
         let launch = self.settings().launch.clone();
         if !launch.arguments.iter().map(|message| message.as_os_str()).eq(MODULE) {
@@ -241,7 +241,7 @@ impl GroupContext {
         }
     }
 
-    /// Processes that drain.
+    /// Returns the draining processes.
     pub(super) fn leaving(&self) -> Vec<Rc<RunningProcess>> {
         self.leaving.borrow().clone()
     }
@@ -250,14 +250,14 @@ impl GroupContext {
         self.leaving.borrow_mut().push(running);
     }
 
-    /// Forgets a process that has drained.
+    /// Removes a process that has drained.
     pub(super) fn has_left(&self, running: &Rc<RunningProcess>) {
         self.cut_off.set(self.cut_off.get() + running.cut_off.get());
         self.leaving.borrow_mut().retain(|other| !Rc::ptr_eq(other, running));
         self.left.notify_waiters();
     }
 
-    /// Waits until no process drains; returns how many connections they have cut off.
+    /// Waits until no process drains; returns the number of connections that were cut off.
     pub(super) async fn until_all_left(&self) -> u64 {
         loop {
             let left = self.left.notified();
@@ -269,11 +269,11 @@ impl GroupContext {
     }
 }
 
-/// Why a program was not started.
+/// Describes why a program could not be started.
 fn unable(launch: &ChildCommand, error: &std::io::Error) -> String {
     let program = launch.program.display();
     match &launch.directory {
-        // The system says the same of both.
+        // The system reports the same error for both.
         Some(directory) if !directory.is_dir() => {
             format!("there is no directory {}", directory.display())
         }
@@ -288,7 +288,7 @@ fn milliseconds(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// A socket that only this user may connect to.
+/// Opens a socket that only this user can connect to.
 fn open(path: PathBuf) -> Result<(Listening, PathBuf), String> {
     let options = ListenOptions { mode: Some(0o600), ..ListenOptions::default() };
     let listening = Listening::bind(&Bind::Unix(path.clone()), 1, &options);

@@ -7,12 +7,12 @@ use serde_json::Value;
 
 use super::policy::Policy;
 
-/// What the processes of a group are started with. Two that are equal need no new processes.
+/// The settings of a group's processes. Processes are replaced only if these differ.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct GroupSettings {
     pub(crate) launch: ChildCommand,
     pub(crate) python: Value,
-    /// What each serves, role `http` only.
+    /// The configuration of each process; role `http` only.
     pub(crate) config: Option<String>,
     pub(crate) store: Option<PathBuf>,
     pub(crate) policy: Policy,

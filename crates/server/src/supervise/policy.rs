@@ -1,4 +1,4 @@
-//! When worker processes are given up, replaced and ended.
+//! When worker processes are killed, replaced and stopped.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -6,15 +6,16 @@ use std::time::Duration;
 /// The rules of one group of worker processes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// From its start to its being ready; one that takes longer is killed.
+    /// Time-out of the start; a process that takes longer is killed.
     pub start_within: Duration,
-    /// How long requests in flight may take when a worker leaves; then it is killed.
+    /// Time-out of requests in flight when a worker is stopped; then it is killed.
     pub graceful: Duration,
-    /// A worker whose application, or whose I/O thread, does not respond for so long is killed.
+    /// A worker whose application or I/O thread does not respond for this time is killed.
     pub stuck_after: Option<Duration>,
-    /// A lag of the application from which on it is logged with its stack.
+    /// Event-loop lag from which the stack is logged.
     pub stall: Option<Duration>,
-    /// After so many requests it is replaced, and up to so many more: no two at once.
+    /// Replaces a worker after this many requests, and up to so many more, so that no two are
+    /// replaced at once.
     pub max_requests: Option<u64>,
     pub max_requests_jitter: u64,
     pub max_rss_bytes: Option<u64>,
@@ -36,12 +37,12 @@ impl Default for Policy {
     }
 }
 
-/// Which files are watched, so that a change of them replaces the workers: for development.
+/// The files that are watched: a change replaces the workers. For development.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DevReload {
-    /// With all that is beneath them, except hidden directories and environments of Python.
+    /// Directory trees, without hidden directories and Python environments.
     pub directories: Vec<PathBuf>,
-    /// Names of files, with stars.
+    /// Patterns of file names, with `*`.
     pub include: Vec<String>,
     pub exclude: Vec<String>,
     /// Files that are watched whatever their names are.

@@ -1,15 +1,15 @@
-//! What is to be done with a worker, from what is known of it: a pure function.
+//! Decides whether a worker is replaced or killed: a pure function of its state.
 
 use std::time::Duration;
 
 use super::policy::Policy;
 use super::stats::Stats;
 
-/// What is known of a worker that is ready.
+/// The state of a worker that is ready.
 #[derive(Clone, Debug)]
 pub(crate) struct WorkerFacts<'s> {
     pub(crate) age: Duration,
-    /// Since it was heard last.
+    /// Time since its last report.
     pub(crate) silence: Duration,
     pub(crate) stats: &'s Stats,
     /// Its share of the jitter.
@@ -19,22 +19,22 @@ pub(crate) struct WorkerFacts<'s> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RestartDecision {
     Fine,
-    /// Another one takes its place, then it drains.
+    /// Start a replacement, then drain it.
     Replace(RestartReason),
-    /// It is killed.
+    /// Kill it.
     Kill(RestartReason),
 }
 
-/// Why a process was started in the place of another.
+/// The reason why a process was replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum RestartReason {
-    /// It ended by itself.
+    /// It exited by itself.
     Exit,
-    /// It could not begin.
+    /// It could not start.
     Start,
     /// Its application did not respond.
     Stuck,
-    /// Its I/O thread was not heard any more.
+    /// Its I/O thread sent no reports.
     Silent,
     MaxRequests,
     MaxRss,

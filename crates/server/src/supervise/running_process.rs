@@ -1,7 +1,7 @@
-//! One worker process: its start, what it says, its end.
+//! One worker process: its start, its messages, its end.
 //!
-//! Owns the child and the control socket. Promises that it is told to leave before it is killed,
-//! and that it is killed when this is dropped.
+//! Owns the child process and the control socket. It is told to stop before it is killed, and
+//! killed when this is dropped.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -24,7 +24,7 @@ use super::group_settings::GroupSettings;
 use super::limits::ANSWER_WITHIN;
 use super::stats::Stats;
 
-/// Where a process is in its life.
+/// The phase of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     Starting,
@@ -42,29 +42,29 @@ impl Phase {
     }
 }
 
-/// The process.
+/// A worker process.
 pub(crate) struct RunningProcess {
     pub(crate) generation: u64,
-    /// What it was started with.
+    /// The settings that it was started with.
     pub(crate) settings: Rc<GroupSettings>,
     pub(crate) started_ms: u64,
     child: Child,
     channel: Rc<ControlChannel>,
-    /// The file of a socket of its own.
+    /// The file of its own socket.
     _file: Option<SocketFile>,
     began_ms: u64,
     heard_ms: Cell<u64>,
     pub(crate) phase: Cell<Phase>,
-    /// Why it cannot begin, if it said so.
+    /// The reported reason why it could not start.
     failed: RefCell<Option<String>>,
     pub(crate) stats: RefCell<Stats>,
-    /// Connections that it cut off when its time to drain was over.
+    /// Connections that were cut off by its drain time-out.
     pub(crate) cut_off: Cell<u64>,
     /// Pending requests for its metrics, in order.
     asked: RefCell<VecDeque<oneshot::Sender<String>>>,
-    /// The pending request for its stack.
+    /// The pending request for its stacks.
     stack: RefCell<Option<oneshot::Sender<String>>>,
-    /// It said something, or nothing any more.
+    /// Notified of each message and of the end of the connection.
     pub(crate) changed: Notify,
     is_silent: Cell<bool>,
     listening: RefCell<Option<AbortHandle>>,
@@ -75,7 +75,7 @@ fn now_ms() -> u64 {
 }
 
 impl RunningProcess {
-    /// Starts a process; `spec` makes what it is told from the number of its control socket.
+    /// Starts a process; `spec` makes the specification from the descriptor of its control socket.
     pub(crate) fn start(
         settings: Rc<GroupSettings>,
         generation: u64,
@@ -115,7 +115,7 @@ impl RunningProcess {
         Ok(running)
     }
 
-    /// Why it gave up, where it said so.
+    /// Returns the reason of its failure, if it reported one.
     pub(crate) fn failure(&self) -> Option<String> {
         self.failed.borrow().clone()
     }
@@ -132,7 +132,7 @@ impl RunningProcess {
         Duration::from_millis(now_ms().saturating_sub(self.heard_ms.get()))
     }
 
-    /// Returns when it has ended. One task may wait.
+    /// Waits for the exit and describes it. Only one task may wait.
     pub(crate) async fn ended(&self) -> String {
         match self.child.wait().await {
             Ok(status) => said(status),
@@ -140,13 +140,13 @@ impl RunningProcess {
         }
     }
 
-    /// Waits until it is ready, or says why it is not; then it has ended.
+    /// Waits until it is ready; otherwise it has exited, and the error is the reason.
     pub(crate) async fn until_ready(&self, within: Duration) -> Result<(), String> {
         let begun = net::timer::within(within, async {
             tokio::select! {
                 () = self.until(|running| running.phase.get() != Phase::Starting) => Ok(()),
                 how = self.ended() => {
-                    // What it said last may not be read yet.
+                    // Its last message may not have been read yet.
                     let heard = self.until(|running| running.is_silent.get());
                     net::timer::within(ANSWER_WITHIN, heard).await;
                     Err(how)
@@ -162,7 +162,7 @@ impl RunningProcess {
         Err(self.failed.borrow().clone().unwrap_or(outcome))
     }
 
-    /// Returns when it has said why it cannot begin.
+    /// Returns when it has reported why it could not start.
     async fn refused(&self) -> String {
         self.until(|running| running.failed.borrow().is_some()).await;
         self.failed.borrow().clone().unwrap_or_default()
@@ -178,12 +178,12 @@ impl RunningProcess {
         }
     }
 
-    /// Tells it something. One that does not listen any more is noticed by its end.
+    /// Sends a command. A process that does not read any more is detected by its exit.
     pub(crate) async fn send_command(&self, command: SupervisorCommand) -> bool {
         self.channel.send_command(command).await.is_ok()
     }
 
-    /// What it counted, in the Prometheus text format.
+    /// Requests its metrics, in the Prometheus text format.
     pub(crate) async fn metrics(&self) -> Option<String> {
         let (sender, answer) = oneshot::channel();
         self.asked.borrow_mut().push_back(sender);
@@ -191,7 +191,7 @@ impl RunningProcess {
         net::timer::within(ANSWER_WITHIN, answer).await?.ok()
     }
 
-    /// Where its application stands.
+    /// Requests the stacks of its application.
     pub(crate) async fn stack(&self) -> Option<String> {
         let (sender, answer) = oneshot::channel();
         self.stack.replace(Some(sender));
@@ -199,7 +199,8 @@ impl RunningProcess {
         net::timer::within(ANSWER_WITHIN, answer).await?.ok()
     }
 
-    /// Lets it finish requests in flight, for so long; `extra` more for what comes after that.
+    /// Lets it finish requests in flight within this time; `extra` is the time for its own
+    /// shutdown.
     pub(crate) async fn leave(&self, within: Duration, extra: Duration) {
         self.phase.set(Phase::Draining);
         self.changed.notify_waiters();
@@ -217,13 +218,13 @@ impl RunningProcess {
         }
     }
 
-    /// Ends it.
+    /// Kills it and waits for the exit.
     pub(crate) async fn kill(&self) {
         self.child.kill();
         self.ended().await;
     }
 
-    /// The same, without waiting.
+    /// Kills it without waiting.
     pub(crate) fn kill_now(&self) {
         self.child.kill();
     }
@@ -244,7 +245,7 @@ impl RunningProcess {
             }
             WorkerMessage::Stalled(stack) => {
                 if let Some(asked) = self.stack.take() {
-                    // The receiver may have given up.
+                    // The requester may have timed out.
                     let _ = asked.send(stack);
                 }
             }
@@ -268,7 +269,7 @@ impl Drop for RunningProcess {
     }
 }
 
-/// Takes what it says, to the end of the conversation.
+/// Handles its messages until the connection ends.
 async fn listen(channel: Rc<ControlChannel>, running: Weak<RunningProcess>) {
     loop {
         let heard = channel.next_message().await;
@@ -288,7 +289,7 @@ async fn listen(channel: Rc<ControlChannel>, running: Weak<RunningProcess>) {
     }
 }
 
-/// How a process ended, in a sentence without its subject.
+/// Describes an exit status, in a sentence without its subject.
 fn said(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("it ended with exit code {code}"),

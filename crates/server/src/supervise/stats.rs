@@ -1,30 +1,30 @@
-//! What a worker process says of itself, every second.
+//! The statistics that a worker process reports every second.
 //!
-//! Counters count from the start of the process; a sum over several processes keeps what the
-//! earlier ones had ([`Stats::then`]).
+//! Counters start with the process; a sum over consecutive processes includes the earlier ones
+//! ([`Stats::then`]).
 
 use serde_json::{Value, json};
 use telemetry::Snapshot;
 
-/// The numbers of one process, and of those before it in its slot.
+/// The statistics of one process, or the sum over those of its slot.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Stats {
-    /// Exchanges and sessions that the application took.
+    /// Requests and sessions that the application has taken.
     pub requests: u64,
-    /// Of these, in flight.
+    /// Requests and sessions in flight.
     pub in_flight: u64,
     /// WebSocket sessions that are open.
     pub websockets: u64,
-    /// Stalls: times that the application did not respond for a while.
+    /// Number of stalls: times in which the application did not respond.
     pub stalls: u64,
-    /// For how long it has not responded now.
+    /// Current time without a response of the application.
     pub loop_lag_ms: u64,
     pub rss_bytes: u64,
-    /// From a request's coming to its being taken.
+    /// Time from the arrival of a request until the application takes it.
     pub queue: Snapshot,
-    /// From there to the head of its answer.
+    /// Time from there to the response headers.
     pub call: Snapshot,
-    /// What the application's threads waited for the interpreter.
+    /// Time that the application's threads waited for the GIL.
     pub gil_wait: Snapshot,
 }
 
@@ -58,7 +58,7 @@ impl Stats {
         })
     }
 
-    /// The numbers of a slot whose earlier processes had these: what counts adds up, what is, is.
+    /// Adds the counters of earlier processes in the slot; gauges are those of the later process.
     pub(crate) fn then(&self, later: &Stats) -> Stats {
         let mut sum = later.clone();
         sum.requests += self.requests;
@@ -69,7 +69,7 @@ impl Stats {
         sum
     }
 
-    /// The counters of a process that has ended.
+    /// The counters of a process that has exited; its gauges are zero.
     pub(crate) fn ended(mut self) -> Stats {
         (self.in_flight, self.websockets, self.loop_lag_ms, self.rss_bytes) = (0, 0, 0, 0);
         self
@@ -80,7 +80,7 @@ fn histogram(snapshot: &Snapshot) -> Value {
     json!({ "counts": snapshot.buckets, "sum": snapshot.sum_us })
 }
 
-/// Buckets that are not there count nothing.
+/// Missing buckets are zero.
 fn snapshot(value: &Value) -> Snapshot {
     let mut snapshot =
         Snapshot { sum_us: value["sum"].as_u64().unwrap_or(0), ..Snapshot::default() };

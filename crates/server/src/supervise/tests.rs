@@ -1,4 +1,4 @@
-//! Groups of processes that are this very test program, started again: what goes wrong with one.
+//! Groups of processes, each this test program started again: what happens when one misbehaves.
 
 mod gateway;
 mod serving;
@@ -18,7 +18,7 @@ use super::restart::RestartReason;
 use super::running_process::{Phase, RunningProcess};
 use super::{GroupSettings, WorkerGroup, WorkerSockets};
 
-/// Longer than a slow machine takes.
+/// Longer than a slow machine needs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Settings of processes that behave in a way that [`worker`] knows.
@@ -39,10 +39,10 @@ fn settings(behaviour: &str, policy: Policy) -> GroupSettings {
     }
 }
 
-/// A group under test, ended with it.
+/// A group under test; ended on drop.
 struct Stage {
     group: Rc<WorkerGroup>,
-    /// How many were ready, whenever that changed.
+    /// The numbers of ready processes, at each change.
     seen: Rc<RefCell<Vec<usize>>>,
     directory: TempDir,
 }
@@ -96,7 +96,7 @@ impl Stage {
         self.group.change(changed);
     }
 
-    /// Ends the group, and sees that nothing of it is left.
+    /// Ends the group, and checks that no process survives.
     async fn end(self) {
         let stopped = net::timer::within(PATIENCE, self.group.stop()).await;
         assert!(stopped.is_some() && self.group.leaving().is_empty(), "it does not end");
@@ -111,7 +111,7 @@ fn exists(process: u32) -> bool {
     std::path::Path::new(&format!("/proc/{process}")).exists()
 }
 
-/// Rules that a slow machine does not break.
+/// A policy whose time-outs a slow machine keeps.
 fn patient() -> Policy {
     Policy { start_within: PATIENCE, graceful: PATIENCE, stuck_after: None, ..Policy::default() }
 }
@@ -197,7 +197,7 @@ fn a_python_without_tidegate_gets_an_error_with_what_to_install() {
     run(async {
         let directory = TempDir::new().unwrap();
         let python = directory.path().join("python");
-        // Asked whether it has us (`-c`), it says that it has not.
+        // Called with `-c` to look for tidegate, it reports that there is none.
         std::fs::write(&python, "#!/bin/sh\n[ \"$1\" = -c ] && exit 3\nexit 1\n").unwrap();
         std::fs::set_permissions(&python, std::fs::Permissions::from_mode(0o700)).unwrap();
         let stage = Stage::new("good", patient(), 0);
@@ -280,7 +280,7 @@ fn a_worker_that_ignores_drain_is_killed() {
         let stage = Stage::new("stays", policy, 1);
         stage.until_ready(1).await;
         let process = stage.process(0).id();
-        // The time for the application's own end comes on top.
+        // The time for the application's own shutdown is added.
         stage.end().await;
         assert!(!exists(process));
     });

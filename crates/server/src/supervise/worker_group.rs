@@ -1,7 +1,7 @@
-//! A group: the worker processes of one application.
+//! The group of worker processes of one application.
 //!
-//! Owns how many there are. Promises that one at a time is replaced, that the group ends when it is
-//! told to and within the time it is given, and that no process of it survives its end.
+//! Owns their number. Processes are replaced one at a time, the group ends within the given time,
+//! and no process survives it.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -16,19 +16,18 @@ use super::restart::RestartReason;
 use super::running_process::{Phase, RunningProcess};
 use super::worker_slot::{WorkerSlot, keep_filled};
 
-/// The group.
+/// A group of worker processes.
 pub(crate) struct WorkerGroup {
     pub(crate) name: String,
     context: Rc<GroupContext>,
     slots: RefCell<Vec<(Rc<WorkerSlot>, JoinHandle<()>)>>,
     on_change: Box<dyn Fn(&WorkerGroup)>,
-    /// Changes are not reported any more: another group may have the name.
+    /// True if changes are no longer reported: another group may have the name.
     is_over: Cell<bool>,
 }
 
 impl WorkerGroup {
-    /// Starts the processes. `on_change` is called whenever other processes are at work than
-    /// before.
+    /// Starts the processes. `on_change` is called whenever a process is replaced or ends.
     pub(crate) fn start(
         name: &str,
         settings: GroupSettings,
@@ -59,23 +58,23 @@ impl WorkerGroup {
         self.slots.borrow().iter().map(|(slot, _)| slot.clone()).collect()
     }
 
-    /// Processes that are leaving.
+    /// Returns the draining processes.
     pub(crate) fn leaving(&self) -> Vec<Rc<RunningProcess>> {
         self.context.leaving()
     }
 
-    /// Connections of clients that the processes have, as they last reported them.
+    /// Returns the number of client connections, as last reported by the processes.
     pub(crate) fn connections(&self) -> u64 {
         self.slots().iter().map(|slot| self.context.connections(slot.index)).sum()
     }
 
-    /// Closes the sockets that the processes share, so that those which drain are the last to have
-    /// them, and no client waits for a server that ends.
+    /// Closes the shared sockets, so that only draining processes hold them, and no client waits
+    /// for a server that is stopping.
     pub(crate) fn stop_listening(&self) {
         self.context.stop_listening();
     }
 
-    /// Processes that take requests.
+    /// Returns the number of processes that accept requests.
     pub(crate) fn ready(&self) -> usize {
         let is_ready = |slot: &Rc<WorkerSlot>| {
             let current = slot.current.borrow();
@@ -84,7 +83,7 @@ impl WorkerGroup {
         self.slots().iter().filter(|slot| is_ready(slot)).count()
     }
 
-    /// Lets so many processes run: more are started, the last ones leave.
+    /// Sets the number of processes: more are started, or the last ones are stopped.
     pub(crate) fn set_workers(self: &Rc<Self>, workers: usize) {
         let workers = workers.min(WORKERS_MAX);
         let mut slots = self.slots.borrow_mut();
@@ -99,17 +98,17 @@ impl WorkerGroup {
             slots.push((slot, task));
         }
         drop(slots);
-        // Requests may come before a new process has been started: they are queued for it.
+        // Requests that arrive before a new process has started are queued for it.
         self.changed();
     }
 
-    /// Adds or removes workers; one always stays.
+    /// Adds or removes workers; at least one remains.
     pub(crate) fn add_workers(self: &Rc<Self>, more: isize) {
         let now = self.slots.borrow().len();
         self.set_workers(now.saturating_add_signed(more).max(1));
     }
 
-    /// Returns when the first process is ready, or says why it cannot be.
+    /// Returns when the first process is ready, or the reason why it could not start.
     pub(crate) async fn first(&self) -> Result<(), String> {
         let mut first = self.context.first.subscribe();
         match first.wait_for(|first| *first != FirstStart::Coming).await.as_deref() {
@@ -118,14 +117,14 @@ impl WorkerGroup {
         }
     }
 
-    /// Returns when the first process is ready, however many could not be.
+    /// Returns when the first process is ready, however many could not start.
     pub(crate) async fn until_ready(&self) {
         let mut first = self.context.first.subscribe();
         // The other end is ours.
         let _ = first.wait_for(|first| *first == FirstStart::Ready).await;
     }
 
-    /// Others are at work than before.
+    /// Reports that a process was replaced or has ended.
     fn changed(&self) {
         for slot in self.slots() {
             if slot.current.borrow().is_none() {
@@ -144,7 +143,7 @@ impl WorkerGroup {
         }
     }
 
-    /// Replaces every process, one after the other; stops at the first that cannot be.
+    /// Replaces every process, one after the other; stops at the first failure.
     pub(crate) async fn reload(&self) -> Result<(), String> {
         for slot in self.slots() {
             if !slot.is_given_up() {
@@ -154,7 +153,7 @@ impl WorkerGroup {
         Ok(())
     }
 
-    /// Replaces those that were started with other settings than those of now.
+    /// Replaces the processes that were started with other settings than the current ones.
     pub(crate) async fn renew(&self) -> Result<(), String> {
         for slot in self.slots() {
             let is_new = {
@@ -168,7 +167,7 @@ impl WorkerGroup {
         Ok(())
     }
 
-    /// Lets every process open its log files again.
+    /// Tells every process to reopen its log files.
     pub(crate) fn reopen_logs(&self) {
         for running in self.slots().iter().filter_map(|slot| slot.current.borrow().clone()) {
             net::task::spawn_local(async move {
@@ -177,20 +176,20 @@ impl WorkerGroup {
         }
     }
 
-    /// Starts processes with these settings from now on; running ones continue.
+    /// Sets the settings of processes that are started from now on; running ones continue.
     pub(crate) fn change(&self, settings: GroupSettings) {
         self.context.set_settings(settings);
     }
 
-    /// Ends the group: requests in flight are finished, what does not end in time is killed. How
-    /// many connections its processes have cut off so far.
+    /// Stops the group: requests in flight are finished, processes that time out are killed.
+    /// Returns the number of connections that its processes have cut off.
     pub(crate) async fn stop(&self) -> u64 {
         let slots = self.slots.take();
         self.changed();
         self.is_over.set(true);
         slots.iter().for_each(|(slot, _)| slot.give_up());
         for (_, task) in slots {
-            // One that panicked has ended as well.
+            // A task that panicked has ended as well.
             let _ = task.await;
         }
         self.context.until_all_left().await

@@ -1,8 +1,7 @@
-//! One place of a group: the worker process in it, what came before it and what comes next.
+//! One slot of a group: its current worker process, its predecessors and its successor.
 //!
-//! Promises that the place is filled again whatever becomes of its process, that a replacement is
-//! ready before what it replaces drains, and that a replacement which fails leaves the one before
-//! it at work.
+//! A process that ends is replaced, a replacement is ready before its predecessor drains, and if a
+//! replacement fails to start its predecessor keeps serving.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -20,18 +19,18 @@ use super::restart::{RestartDecision, RestartReason, WorkerFacts};
 use super::running_process::{Phase, RunningProcess};
 use super::stats::Stats;
 
-/// The place.
+/// A slot of a group.
 pub(crate) struct WorkerSlot {
     pub(crate) index: usize,
     generation: Cell<u64>,
-    /// The process that is at work.
+    /// The process that serves.
     pub(crate) current: RefCell<Option<Rc<RunningProcess>>>,
-    /// One that is being started.
+    /// The process that is being started.
     pub(crate) coming: RefCell<Option<Rc<RunningProcess>>>,
-    /// What the processes before it have counted.
+    /// The sum of the statistics of earlier processes.
     pub(crate) earlier: RefCell<Stats>,
     pub(crate) last_failure: RefCell<Option<String>>,
-    /// The latest start has failed.
+    /// True if the latest start failed.
     is_failing: Cell<bool>,
     pub(crate) restarts: RefCell<BTreeMap<RestartReason, u64>>,
     request: RefCell<Option<ReplaceRequest>>,
@@ -45,14 +44,14 @@ struct ReplaceRequest {
     done: oneshot::Sender<Result<(), String>>,
 }
 
-/// Why a process is not simply left at work.
+/// The reason why a process does not keep serving.
 enum ExitReason {
     Ended(String),
     Kill(RestartReason),
     Replace(RestartReason, Option<oneshot::Sender<Result<(), String>>>),
-    /// It drains without having been told.
+    /// It drains without a command.
     Leaves,
-    /// The place is given up.
+    /// The slot is removed.
     GivenUp,
 }
 
@@ -73,8 +72,8 @@ impl WorkerSlot {
         })
     }
 
-    /// The process that requests are for: one that is at work, or else the next one as long as
-    /// it is not known to fail.
+    /// Returns the generation of the process that gets requests: the current one, or else the next
+    /// one unless its start has failed.
     pub(crate) fn expected(&self) -> Option<u64> {
         if let Some(current) = &*self.current.borrow() {
             return Some(current.generation);
@@ -93,7 +92,7 @@ impl WorkerSlot {
         self.generation.get()
     }
 
-    /// Wants a new process; says what became of it.
+    /// Requests a new process; returns the result of its start.
     pub(crate) async fn replace(&self, reason: RestartReason) -> Result<(), String> {
         let (done, result) = oneshot::channel();
         self.request.replace(Some(ReplaceRequest { reason, done }));
@@ -101,7 +100,7 @@ impl WorkerSlot {
         result.await.unwrap_or_else(|_| Err("it was not replaced".to_owned()))
     }
 
-    /// Gives the place up.
+    /// Removes the slot.
     pub(crate) fn give_up(&self) {
         self.is_leaving.set(true);
         self.request.take();
@@ -126,14 +125,14 @@ impl WorkerSlot {
         *self.restarts.borrow_mut().entry(reason).or_default() += 1;
     }
 
-    /// Keeps what a process that has ended has counted.
+    /// Adds the statistics of a process that has ended.
     pub(crate) fn remember(&self, running: &RunningProcess) {
         let ended = running.stats.borrow().clone().ended();
         let sum = self.earlier.borrow().then(&ended);
         self.earlier.replace(sum);
     }
 
-    /// Waits before another try, unless one is requested.
+    /// Waits before the next start, unless one is requested.
     async fn pause(&self, pause: Duration) {
         let wished = async {
             loop {
@@ -147,7 +146,7 @@ impl WorkerSlot {
         net::timer::within(pause, wished).await;
     }
 
-    /// Returns when something is to be done about the process.
+    /// Returns when the process has ended, or has to be replaced or killed.
     async fn until_exit(
         &self,
         group: &GroupContext,
@@ -177,7 +176,7 @@ impl WorkerSlot {
                 requests_extra,
             });
             match decision {
-                // Where we have slept as well, it is heard before the next look.
+                // If this process was suspended too, a report may be waiting: check once more.
                 RestartDecision::Kill(RestartReason::Silent) if !looks_silent => {
                     looks_silent = true
                 }
@@ -197,7 +196,7 @@ impl WorkerSlot {
     }
 }
 
-/// Keeps a place filled until it is given up.
+/// Keeps a process in the slot until the slot is removed.
 pub(crate) async fn keep_filled(group: Rc<GroupContext>, slot: Rc<WorkerSlot>) {
     let mut back_off = BackOff::default();
     while !slot.is_given_up() {
@@ -220,7 +219,7 @@ pub(crate) async fn keep_filled(group: Rc<GroupContext>, slot: Rc<WorkerSlot>) {
                     because = why
                 );
                 if let Some(request) = request {
-                    // The requester may have gone.
+                    // The requester may have timed out.
                     let _ = request.done.send(result);
                 }
                 back_off.after(Duration::ZERO)
@@ -281,8 +280,8 @@ async fn start_and_wait(
     }
 }
 
-/// Puts a process to work, and the next one in its place, until the place is empty; how long that
-/// is to stay so.
+/// Serves with a process and its replacements until there is none; returns the pause before the
+/// next start.
 async fn serve(
     group: &Rc<GroupContext>,
     slot: &Rc<WorkerSlot>,
@@ -389,7 +388,7 @@ fn log_replacement_failed(
     );
 }
 
-/// The process has ended.
+/// Records the exit of a process.
 fn process_ended(
     group: &GroupContext,
     slot: &WorkerSlot,
@@ -404,7 +403,7 @@ fn process_ended(
     back_off.after(running.age())
 }
 
-/// Ends a process that does not answer, and says where it stood.
+/// Kills a process that does not respond, and logs its stacks.
 async fn kill_unresponsive(
     group: &GroupContext,
     slot: &WorkerSlot,

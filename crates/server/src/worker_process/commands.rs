@@ -1,4 +1,5 @@
-//! What a worker process is told: by its supervisor, by a signal, by the end of the control socket.
+//! Commands to a worker process: of its supervisor, by a signal, or by the end of the control
+//! socket.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -12,7 +13,7 @@ use tokio::sync::Notify;
 use super::Process;
 use crate::supervise::{SHUT_DOWN_WITHIN, SupervisorCommand, WorkerMessage};
 
-/// How to leave.
+/// How to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LeaveMode {
     /// Finish requests in flight within this time.
@@ -20,19 +21,20 @@ pub(super) enum LeaveMode {
     Now,
 }
 
-/// The order to leave, once there is one. A stricter one replaces it.
+/// The command to stop, once there is one. A stricter one replaces it.
 pub(super) struct CommandQueue {
     graceful: Duration,
     embedded: bool,
     leave: Cell<Option<LeaveMode>>,
     given: Notify,
-    /// Makes the text of the metrics, where there are any.
+    /// Renders the metrics, if the role has any.
     metrics: Cell<Option<Box<dyn Fn() -> String>>>,
     pub(super) reopen_logs: Notify,
 }
 
 impl CommandQueue {
-    /// `embedded` leaves signals to the program around us, and expects the end of the socket.
+    /// With `embedded`, signals are left to the surrounding program, which closes the socket to
+    /// stop.
     pub(super) fn new(graceful: Duration, embedded: bool) -> CommandQueue {
         CommandQueue {
             graceful,
@@ -55,7 +57,7 @@ impl CommandQueue {
         self.given.notify_waiters();
     }
 
-    /// Returns when the process is to leave.
+    /// Returns when the process is told to stop.
     pub(super) async fn leave(&self) -> LeaveMode {
         loop {
             let given = self.given.notified();
@@ -66,7 +68,7 @@ impl CommandQueue {
         }
     }
 
-    /// Returns when it is to leave at once.
+    /// Returns when the process is told to stop at once.
     pub(super) async fn at_once(&self) {
         loop {
             let given = self.given.notified();
@@ -78,7 +80,7 @@ impl CommandQueue {
     }
 }
 
-/// Takes orders as long as the process lives.
+/// Handles commands as long as the process lives.
 pub(super) async fn listen(process: Rc<Process>) {
     let commands = &process.commands;
     let graceful = LeaveMode::Within(commands.graceful);
@@ -90,7 +92,7 @@ pub(super) async fn listen(process: Rc<Process>) {
             Ok(mut terminate) => {
                 terminate.recv().await;
             }
-            // Then it ends the process as it would any other.
+            // SIGTERM then ends the process without draining.
             Err(_) => std::future::pending().await,
         }
     };
@@ -122,7 +124,7 @@ pub(super) async fn listen(process: Rc<Process>) {
     }
 }
 
-/// Ends the process after this time, if it still runs: it has no supervisor.
+/// Ends the process after this time if it still runs: it has no supervisor.
 fn end_within(span: Duration) {
     let ending = std::thread::Builder::new().name("orphan".to_owned()).spawn(move || {
         std::thread::sleep(span);
@@ -148,6 +150,6 @@ async fn carry_out(process: &Process, command: SupervisorCommand) {
             WorkerMessage::Metrics(said)
         }
     };
-    // Where this fails the supervisor has gone, which is noticed at the next read.
+    // An error means that the supervisor has exited, which the next read detects.
     let _ = process.channel.send_message(&answer).await;
 }

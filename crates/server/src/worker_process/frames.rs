@@ -14,7 +14,7 @@ use super::{Process, ReadinessReceiver};
 use crate::spec::WorkerSpec;
 use crate::supervise::WorkerMessage;
 
-/// Serves until the process is to leave and its exchanges have ended.
+/// Serves until the process is told to stop and its requests have ended.
 pub(super) async fn serve(
     spec: &WorkerSpec,
     process: &Rc<Process>,

@@ -1,4 +1,4 @@
-//! Role `http`: the process serves a configuration of its own on listeners that it inherits.
+//! Role `http`: the process serves its own configuration on inherited listeners.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -23,10 +23,10 @@ use crate::options::{Failure, Options};
 use crate::spec::WorkerSpec;
 use crate::supervise::WorkerMessage;
 
-/// Between two looks at how many connections there are, for the other processes.
+/// Interval at which the number of connections is published to the other processes.
 const PUBLISH_EVERY: Duration = Duration::from_millis(100);
 
-/// Serves until the process is to leave and its connections have ended.
+/// Serves until the process is told to stop and its connections have ended.
 pub(super) async fn serve(
     spec: &WorkerSpec,
     process: &Rc<Process>,
@@ -40,7 +40,7 @@ pub(super) async fn serve(
     let telemetry = Arc::new(Telemetry::new());
     let events = Events::start(&telemetry).map_err(|error| format!("the log: {error}"))?;
     let shared = Arc::new(Shared::default());
-    // Held as long as the process serves: the shared state keeps it only for its holders.
+    // Kept while the process serves: the shared state holds only a weak reference.
     let in_process = InProcess::of(&shared, &spec.app);
     in_process.set(queue);
     let balance = match spec.counts {
@@ -90,7 +90,7 @@ pub(super) async fn serve(
     Ok(())
 }
 
-/// Says how many connections there are, also when they end.
+/// Publishes the number of connections, also when some end.
 async fn publish(balance: Option<&Balance>, control: &Control) {
     let Some(balance) = balance else { return std::future::pending().await };
     loop {
@@ -99,7 +99,7 @@ async fn publish(balance: Option<&Balance>, control: &Control) {
     }
 }
 
-/// Opens log files again whenever that is asked for.
+/// Reopens log files on command.
 async fn reopen_logs(process: &Process, control: &Control) {
     loop {
         process.commands.reopen_logs.notified().await;
@@ -107,7 +107,7 @@ async fn reopen_logs(process: &Process, control: &Control) {
     }
 }
 
-/// The listeners, under the names that the configuration has for them.
+/// The inherited listeners, under their names in the configuration.
 pub(super) fn inherited(spec: &WorkerSpec) -> Result<Vec<Inherited>, String> {
     let take = |one: &crate::spec::PassedDescriptor| {
         net::inherited_listener(one.descriptor, &one.name).map_err(|error| error.to_string())

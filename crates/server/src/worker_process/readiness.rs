@@ -1,20 +1,20 @@
-//! The application's word on whether it is ready, from its own thread to the I/O thread.
+//! The readiness of the application, reported by its thread to the I/O thread.
 
 use tokio::sync::watch;
 
-/// Where an application is in its life.
+/// The phase of an application.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum StartupState {
     Starting,
-    /// It may be sent requests.
+    /// It accepts requests.
     Ready,
-    /// It cannot begin: why, in a sentence.
+    /// It could not start; the reason is a sentence.
     Failed(String),
-    /// It is gone.
+    /// It has ended.
     Ended,
 }
 
-/// The application's end. Dropped, the application has ended.
+/// The application's end. Dropping it means that the application has ended.
 #[derive(Debug)]
 pub struct ReadinessSender(watch::Sender<StartupState>);
 
@@ -22,7 +22,7 @@ pub struct ReadinessSender(watch::Sender<StartupState>);
 #[derive(Clone, Debug)]
 pub struct ReadinessReceiver(watch::Receiver<StartupState>);
 
-/// Both ends.
+/// Creates both ends.
 pub fn readiness_channel() -> (ReadinessSender, ReadinessReceiver) {
     let (sender, receiver) = watch::channel(StartupState::Starting);
     (ReadinessSender(sender), ReadinessReceiver(receiver))
@@ -33,7 +33,7 @@ impl ReadinessSender {
         self.0.send_replace(StartupState::Ready);
     }
 
-    /// It cannot begin: `why` is shown by the supervisor.
+    /// Reports that the application could not start; the supervisor shows the reason.
     pub fn failed(&self, why: String) {
         self.0.send_replace(StartupState::Failed(why));
     }
@@ -52,7 +52,7 @@ impl Drop for ReadinessSender {
 }
 
 impl ReadinessReceiver {
-    /// What became of the start.
+    /// Waits for the result of the start.
     pub(super) async fn started(&mut self) -> StartupState {
         match self.0.wait_for(|state| *state != StartupState::Starting).await {
             Ok(state) => state.clone(),
@@ -60,11 +60,11 @@ impl ReadinessReceiver {
         }
     }
 
-    /// Returns when it has ended.
+    /// Returns when the application has ended.
     pub(crate) async fn ended(&mut self) {
         let gone =
             |state: &StartupState| matches!(state, StartupState::Ended | StartupState::Failed(_));
-        // The other end is gone, too, where this fails.
+        // An error means that the other end was dropped.
         let _ = self.0.wait_for(gone).await;
     }
 }

@@ -1,4 +1,4 @@
-//! The heart of a worker process, and its eye on the application.
+//! The periodic report of a worker process, and the detection of stalls of its application.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use telemetry::{event, event_limited};
 use super::Process;
 use crate::supervise::{REPORT_EVERY, WorkerMessage};
 
-/// Reports every second that the I/O thread lives, and what was counted.
+/// Sends the statistics every second.
 pub(super) async fn report(process: Rc<Process>) {
     loop {
         let mut stats = process.application.stats();
@@ -24,8 +24,8 @@ pub(super) async fn report(process: Rc<Process>) {
     }
 }
 
-/// Logs each stall once, with the stack of the call that blocks. A loop that is merely busy, with
-/// many short calls, is none.
+/// Logs each stall once, with the stack of the call that blocks. An event loop that is busy with
+/// many short calls is not a stall.
 pub(super) async fn watch(process: Rc<Process>, app: String, slot: usize, stall_ms: u64) {
     if stall_ms == 0 {
         return;
@@ -35,7 +35,7 @@ pub(super) async fn watch(process: Rc<Process>, app: String, slot: usize, stall_
     loop {
         net::timer::sleep(look).await;
         let lag_ms = process.application.lag_ms();
-        // Looks begin early, because it takes some to tell one call from many.
+        // Checks begin early, because it takes several to distinguish one call from many.
         let is_one_call = lag_ms >= stall_ms / 4 && process.application.is_in_one_call();
         if lag_ms < stall_ms {
             is_told = false;
@@ -56,14 +56,14 @@ pub(super) async fn watch(process: Rc<Process>, app: String, slot: usize, stall_
     }
 }
 
-/// Resident memory of this process (proc_pid_statm(5)); none where the system does not say.
+/// Resident memory of this process (proc_pid_statm(5)); `None` if the system does not report it.
 fn rss_bytes() -> Option<u64> {
     let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
     let pages: u64 = statm.split_ascii_whitespace().nth(1)?.parse().ok()?;
     Some(pages * net::page_bytes())
 }
 
-/// Says that the process takes nothing new, and what it still has to finish.
+/// Reports that the process has stopped accepting, and the number of requests in flight.
 pub(super) async fn report_draining(process: &Process, open: usize) {
     let stats = process.application.stats();
     event!(
@@ -76,7 +76,7 @@ pub(super) async fn report_draining(process: &Process, open: usize) {
     let _ = process.channel.send_message(&WorkerMessage::Draining(stats.in_flight)).await;
 }
 
-/// Says how many connections are cut off because the time to drain is over.
+/// Reports the number of connections that the drain time-out cuts off.
 pub(super) async fn report_cut_off(process: &Process, connections: usize) {
     let _ = process.channel.send_message(&WorkerMessage::CutOff(connections as u64)).await;
 }

@@ -1,4 +1,4 @@
-//! A gateway with an application of its configuration: frames, changes of the Plan, the end.
+//! A gateway with a configured application: frames, changes of the plan, the end.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -14,7 +14,7 @@ use super::serving::converse;
 use super::{exists, run, settings};
 use crate::{Bound, Options};
 
-/// An environment of Python whose interpreter is this test program.
+/// A Python environment whose interpreter is this test program.
 fn environment(directory: &Path) {
     let launch = settings("serves", super::patient()).launch;
     let messages: Vec<_> =
@@ -78,7 +78,7 @@ async fn scene(gateway: &Gateway, directory: &Path) -> Vec<u32> {
     assert!(before.contains(&first.parse().unwrap()));
     assert_eq!(converse(&gateway.web, "GET", "/quick").await, (200, "quick".to_owned()));
 
-    // What changes nothing of the application leaves its processes alone.
+    // A plan that changes nothing of the application leaves its processes running.
     let reload = || converse(&gateway.control, "POST", "/v1/reload?wait");
     let other = CONFIG.replace("body: quick", "body: fast");
     std::fs::write(directory.join("tidegate.yaml"), &other).unwrap();
@@ -86,7 +86,7 @@ async fn scene(gateway: &Gateway, directory: &Path) -> Vec<u32> {
     assert_eq!(converse(&gateway.web, "GET", "/quick").await, (200, "fast".to_owned()));
     assert_eq!(processes(&gateway.app().await), before);
 
-    // What changes it replaces them, and one is always there.
+    // A plan that changes it replaces them without an interruption.
     let changed = other.replace("workers: 2 ", "workers: 2, env: { A: b } ");
     assert_ne!(changed, other);
     std::fs::write(directory.join("tidegate.yaml"), &changed).unwrap();
@@ -110,7 +110,7 @@ async fn scene(gateway: &Gateway, directory: &Path) -> Vec<u32> {
     assert_eq!(reloaded.0, 200, "{}", reloaded.1);
     assert_eq!(converse(&gateway.control, "POST", "/v1/apps/none/reload").await.0, 404);
     let last = processes(&gateway.app().await);
-    // An application that is not named any more is let go, and may come back.
+    // An application that is no longer named is stopped, and may be added again.
     let without: String =
         changed.lines().filter(|line| !line.contains("shop")).collect::<Vec<_>>().join("\n");
     std::fs::write(directory.join("tidegate.yaml"), without).unwrap();

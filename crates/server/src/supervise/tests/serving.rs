@@ -16,7 +16,7 @@ use super::{PATIENCE, patient, run, settings};
 use crate::spec::WorkerSpec;
 use crate::{Application, HostedApplication, readiness_channel, run_worker};
 
-/// A thread that answers with the number of its process.
+/// A thread that responds with its process id.
 struct Program {
     served: AtomicU64,
     is_over: AtomicBool,
@@ -88,14 +88,14 @@ pub(super) const CONFIG: &str = r#"{
     ]
 }"#;
 
-/// One request on a connection of its own; the body of a 200.
+/// Sends a request on a new connection; returns the body of a 200.
 async fn ask(address: SocketAddr, path: &str) -> String {
     let (status, body) = converse(&Bind::Tcp(address), "GET", path).await;
     assert_eq!(status, 200, "{body}");
     body
 }
 
-/// One request on a connection of its own: status and body.
+/// Sends a request on a new connection; returns status and body.
 pub(super) async fn converse(bind: &Bind, method: &str, path: &str) -> (u16, String) {
     let asking = async {
         let stream = match bind {

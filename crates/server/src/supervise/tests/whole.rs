@@ -36,7 +36,7 @@ fn spec(behaviour: &str) -> RunSpec {
     }
 }
 
-/// Both would have the admin socket of this process.
+/// Both tests would have the admin socket of this process.
 static ONE: Mutex<()> = Mutex::new(());
 
 #[test]
@@ -120,7 +120,7 @@ fn during_development_an_error_can_be_fixed() {
         }
         assert_eq!(converse(&control, "GET", "/readyz").await.0, 503);
     });
-    // In one step: a process that is being started reads the one or the other.
+    // Renamed into place: a process that is being started reads one or the other.
     std::fs::write(directory.path().join("next"), "serves").unwrap();
     std::fs::rename(directory.path().join("next"), &file).unwrap();
     let bound = listens.recv().unwrap();

@@ -1,4 +1,4 @@
-//! The processes of these tests: the test program itself, started for one test that is none.
+//! The worker processes of these tests: the test program itself, started to run one test.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ use super::super::stats::Stats;
 use super::super::{WorkerGroup, WorkerSockets};
 use crate::spec::WorkerSpec;
 
-/// A worker process, where it is started as one; nothing otherwise.
+/// A worker process if started as one; otherwise this test does nothing.
 #[test]
 fn worker() {
     let Some(spec) = WorkerSpec::from_environment() else { return };
     let mut spec = spec.expect("a spec of ours");
-    // Of a configuration only the name of the application is told: `serves:app`.
+    // The configuration only selects the behaviour by the application's name: `serves:app`.
     let target = spec.python["target"].as_str().and_then(|target| target.split(':').next());
     let mut behaviour =
         spec.python["behaviour"].as_str().or(target).expect("a behaviour").to_owned();
@@ -28,11 +28,11 @@ fn worker() {
         }
         _ => net::worker::block_on_local(act(&spec, &behaviour)),
     };
-    // Not the way out of a test: what the harness says would be in the way.
+    // Skips the output of the test harness.
     std::process::exit(code);
 }
 
-/// Speaks the control protocol by hand, as wrong as it is told to.
+/// Speaks the control protocol by hand, with the requested errors.
 async fn act(spec: &WorkerSpec, behaviour: &str) -> i32 {
     let channel = ControlChannel::new(
         net::inherited_stream(spec.control, "control").expect("a control socket"),
@@ -89,7 +89,7 @@ async fn act(spec: &WorkerSpec, behaviour: &str) -> i32 {
     }
 }
 
-/// Has a worker of its own, tells its number, and waits to be killed.
+/// Starts a worker of its own, reports its process id, and waits to be killed.
 async fn supervise(spec: &WorkerSpec, channel: &ControlChannel) -> i32 {
     let directory = spec.python["directory"].as_str().expect("a directory").into();
     let settings = super::settings("serves", super::patient());
