@@ -42,6 +42,7 @@ fn a_body_of_unknown_length_ends_with_the_connection() {
         client.send(format!("GET / HTTP/1.0\r\nhost: a\r\n{keep}\r\n"));
         let response = client.read_response();
         assert_eq!(response.header("transfer-encoding"), None);
+        assert_eq!(response.header("trailer"), None);
         // If the whole body was there at once its length is known, and the connection may persist.
         let expected = match response.header("content-length") {
             Some(length) => {

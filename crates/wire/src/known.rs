@@ -356,8 +356,8 @@ impl Known {
     }
 
     /// True if the field is hop-by-hop and never forwarded (RFC 9110 7.6.1), in addition to fields
-    /// named by `Connection`. `TE` and `Trailer` are included: an intermediary that re-frames
-    /// bodies generates its own.
+    /// named by `Connection`. `TE` is included: an intermediary generates its own. So is `Trailer`,
+    /// which is forwarded only where trailers are.
     #[inline]
     pub fn is_hop_by_hop(self) -> bool {
         matches!(

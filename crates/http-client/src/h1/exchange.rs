@@ -324,6 +324,8 @@ fn strip(head: &[u8], fields: &mut Vec<FieldSpan>, upgrade: bool) {
             false
         }
         Some(Known::Upgrade) => upgrade,
+        // The serving loop removes it where it sends no trailers.
+        Some(Known::Trailer) => true,
         Some(known) => !known.is_hop_by_hop(),
     });
     if !named.is_empty() {

@@ -101,7 +101,7 @@ pub(crate) fn write_head(
         HostField::Preserve => authority,
     });
     out.extend_from_slice(b"\r\n");
-    let seen = copy_fields(out, request);
+    let seen = copy_fields(out, request, framing);
     if seen.te || request.upgrade {
         write_connection(out, request);
     }
@@ -141,7 +141,7 @@ struct Seen {
     host: bool,
 }
 
-fn copy_fields(out: &mut Vec<u8>, request: &Request) -> Seen {
+fn copy_fields(out: &mut Vec<u8>, request: &Request, framing: RequestFraming) -> Seen {
     let mut seen = Seen::default();
     // Asked when the first field is met that Connection could name.
     let mut names = None;
@@ -166,6 +166,8 @@ fn copy_fields(out: &mut Vec<u8>, request: &Request) -> Seen {
             Some(Known::XForwardedProto) => seen.proto = true,
             Some(Known::XForwardedHost) => seen.host = true,
             Some(Known::Forwarded) => {}
+            // Announces trailers (RFC 9110 6.6.2), which only content of unknown length has.
+            Some(Known::Trailer) if framing == RequestFraming::Chunked => {}
             Some(known) if known.is_hop_by_hop() => return false,
             _ if *names.get_or_insert_with(|| connection_names_fields(request)) => {
                 return !is_named_by_connection(request, field.name);

@@ -120,6 +120,8 @@ pub(crate) fn write(
             | Known::ContentLength,
         ) => false,
         Some(Known::Upgrade) => persistence == Persistence::Upgrade,
+        // RFC 9110 6.6.2: it announces trailers, which only chunked content has.
+        Some(Known::Trailer) => framing == Framing::Chunked,
         Some(Known::Date) => {
             dated = true;
             true
