@@ -203,3 +203,49 @@ fn node_serves_http_2_and_its_refusals_are_retried() {
     load(&server, "/load", 15, 4);
     assert_eq!(errors(&server), 0.0);
 }
+
+#[test]
+fn a_server_that_demands_http_1_1_gets_it() {
+    if !has("node") {
+        return;
+    }
+    let directory = TempDir::new().expect("a temporary directory");
+    let authority = Authority::new();
+    let issued = authority.issue(&["a.test"]);
+    for (name, content) in [
+        ("server.pem", issued.chain.as_str()),
+        ("server.key", &issued.key),
+        ("server.js", include_str!("http2_servers/http1.js")),
+    ] {
+        fs::write(directory.path().join(name), content).expect("a file");
+    }
+    let process = Process::start(command("node", directory.path()).arg("server.js"));
+    let port: Option<u16> =
+        process.wait_for_line(|line| line.strip_prefix("listening ")?.parse().ok());
+    let port = port.expect("it listens");
+    let start = |protocols: &str| {
+        Launch::new(&format!(
+            "workers: 1\nlisteners: {{ web: {{ bind: \"127.0.0.1:0\" }} }}\n\
+             admin: {{ bind: \"127.0.0.1:0\" }}\n\
+             upstreams: {{ u: {{ servers: [\"https://127.0.0.1:{port}\"], {protocols} \
+             tls: {{ ca: ca.pem, server_name: a.test }} }} }}\n\
+             routes: [{{ match: {{ path: \"/{{*rest}}\" }}, handler: {{ upstream: u }} }}]\n"
+        ))
+        .file("ca.pem", authority.pem())
+        .start()
+    };
+    let both = "protocols: [h2, http/1.1],";
+    let send = |server: &Tidegate, method: &str| {
+        let request = format!("{method} / HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\n\r\n");
+        let response = server.exchange("web", request);
+        (response.status, response.text())
+    };
+    // A request whose method is idempotent is sent again; the next ones begin with HTTP/1.1.
+    let server = start(both);
+    assert_eq!(send(&server, "PUT"), (200, "HTTP/1.1 PUT".to_owned()));
+    assert_eq!(send(&server, "POST"), (200, "HTTP/1.1 POST".to_owned()));
+    let server = start(both);
+    assert_eq!(send(&server, "POST").0, 502);
+    assert_eq!(send(&server, "POST"), (200, "HTTP/1.1 POST".to_owned()));
+    assert_eq!(send(&start("protocols: [h2],"), "PUT").0, 502);
+}

@@ -8,6 +8,7 @@
 mod body;
 mod connection;
 mod exchange;
+mod http1_demand;
 mod request;
 mod response;
 mod shared;

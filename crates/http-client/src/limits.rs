@@ -30,6 +30,8 @@ pub(super) const HTTP2_TURNS: usize = 4;
 pub(super) const PING_AFTER: Duration = Duration::from_secs(10);
 /// ... after which something must arrive within this time.
 pub(super) const PING_WITHIN: Duration = Duration::from_secs(10);
+/// A server that demands HTTP/1.1 is sent no request over HTTP/2 for this time.
+pub(super) const HTTP1_DEMANDED: Duration = Duration::from_secs(600);
 /// Content that one call writes for the streams of a connection.
 pub(super) const HTTP2_WRITE: usize = 256 * 1024;
 /// Idle connections that are closed at once when there are no descriptors left.

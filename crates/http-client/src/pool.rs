@@ -173,7 +173,8 @@ impl Pool {
     /// more request.
     pub fn take(self: &Rc<Self>, upgrade: Upgrade) -> Option<Lease> {
         self.take_http1().or_else(|| {
-            if upgrade == Upgrade::Other && !self.endpoint.prior_knowledge {
+            let is_http1 = upgrade == Upgrade::Other && !self.endpoint.prior_knowledge;
+            if is_http1 || self.shared.is_awaited() {
                 return None;
             }
             let connection = self.shared.find(upgrade, self.limits.get().max_requests)?;
@@ -182,6 +183,12 @@ impl Pool {
             lease.set_http2(connection);
             Some(lease)
         })
+    }
+
+    /// True if the server has refused a request because it demands HTTP/1.1, which new connections
+    /// therefore carry.
+    pub fn demands_http1(&self) -> bool {
+        self.shared.http1_demand.holds()
     }
 
     fn take_http1(self: &Rc<Self>) -> Option<Lease> {
@@ -443,6 +450,7 @@ impl Drop for Lease {
     fn drop(&mut self) {
         if self.http2.is_some() {
             self.pool.count_stream(-1);
+            self.pool.shared.request_ended();
         }
         self.pool.count_request(-1);
         self.pool.room.request_ended();

@@ -154,6 +154,8 @@ table! {
         SlowUpstream, "slow_upstream", Upstream, "an upstream time-out expired (504)";
         UpstreamHeaders, "upstream_headers", Upstream,
             "the response head of an upstream was too large (502)";
+        UpstreamFlood, "upstream_flood", Upstream,
+            "an upstream exceeded a limit of HTTP/2 that ends its connection";
         UpstreamConnections, "upstream_connections", Upstream,
             "all connections to the upstream were in use (503)";
     }

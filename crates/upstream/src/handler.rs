@@ -12,7 +12,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use http_client::{Call, Lease, Upgrade, send_request};
+use http_client::{Call, Lease, Pool, Upgrade, send_request};
 use message::{Fault, FaultKind, HandlerResult, Request, Response, Retry, Side};
 use net::clock;
 use plugin::{Handler, HandlerKind, HandlerPlan, MaybeFuture, WorkerContext};
@@ -201,7 +201,7 @@ async fn attempt(
         let outcome = send_request(lease, request, body.play(), &call).await;
         match &outcome {
             Err(fault)
-                if (reused || shared && fault.retry == Retry::Unsent)
+                if (reused || shared && may_repeat(fault, &peer.stats.pool))
                     && attempts < CONNECTION_ATTEMPTS
                     && closed_in_pool(fault, request)
                     && body.is_playable() => {}
@@ -219,6 +219,12 @@ async fn connect(
 ) -> Result<Lease, Fault> {
     let header = proxy_header(view, request);
     peer.stats.pool.connect(connect_within(&view.settings), header.as_ref(), upgrade).await
+}
+
+/// True if a shared connection's server takes the same request on another one: it has refused the
+/// stream, or demanded HTTP/1.1, which the next connection carries.
+fn may_repeat(fault: &Fault, pool: &Pool) -> bool {
+    fault.retry == Retry::Unsent || pool.demands_http1()
 }
 
 /// The server closed a pooled connection at the moment it was used, or refused the stream.

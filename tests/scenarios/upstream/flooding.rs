@@ -11,7 +11,7 @@ const FLOOD_BYTES: usize = 1 << 30;
 /// What the buffers between the two, and a bound of 64 KiB, can swallow of that.
 const SWALLOWED_BYTES_MAX: usize = 32 << 20;
 /// How much the memory of the gateway may move for any reason.
-const MEMORY_BYTES_MAX: f64 = 16e6;
+pub(super) const MEMORY_BYTES_MAX: f64 = 16e6;
 
 /// Sends `opening`, then `more` again and again, up to a gigabyte; counts what was taken.
 fn flooding(opening: &'static str, more: Vec<u8>) -> (Upstream, Arc<AtomicUsize>) {
@@ -27,7 +27,7 @@ fn flooding(opening: &'static str, more: Vec<u8>) -> (Upstream, Arc<AtomicUsize>
     (upstream, taken)
 }
 
-fn memory(server: &Tidegate) -> f64 {
+pub(super) fn memory(server: &Tidegate) -> f64 {
     server.metrics().sum("process_resident_memory_bytes", &[])
 }
 

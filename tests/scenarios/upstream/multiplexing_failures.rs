@@ -1,5 +1,6 @@
 //! HTTP/2 to servers that refuse, go away, lie and flood; and tunnels.
 
+use super::flooding::{MEMORY_BYTES_MAX, memory};
 use super::multiplexing::{GET, h2c, respond_with_path};
 use super::{assert_fault, gateway, sent_to, settle};
 use scenarios::{Connection, Http2Peer, Tidegate, Upstream, frame};
@@ -135,46 +136,69 @@ fn the_limits_of_response_heads_hold() {
     assert_eq!(upstream.accepted(), 1);
 }
 
-/// A server that sends this again and again once it has a request.
-fn flooding(bytes: Vec<u8>) -> Upstream {
+/// A server that sends `first` once it has a request, and then `again` until the connection ends.
+fn flooding(first: Vec<u8>, again: &[u8]) -> Upstream {
+    let many = again.repeat(100);
     Upstream::http2(Config::default(), move |peer| {
         if peer.request().is_none() {
             return;
         }
         peer.flush();
-        let many = bytes.repeat(100);
-        while peer.connection.try_send(&many) {}
+        let mut is_open = peer.connection.try_send(&first);
+        while is_open && !many.is_empty() {
+            is_open = peer.connection.try_send(&many);
+        }
+        peer.until_end();
     })
 }
 
 #[test]
 fn floods_of_a_server_end_its_connection() {
-    let unfinished = frame(9, 0, 1, b"");
     // A literal field `:status: 103`, and the end of the section.
     let interim = frame(1, 4, 1, b"\x08\x03103");
-    for (what, flood) in [
-        ("PING", frame(6, 0, 0, &[0; 8])),
-        ("SETTINGS", frame(4, 0, 0, b"")),
-        ("CONTINUATION", [frame(1, 0, 1, b"\x88"), unfinished].concat()),
-        ("unknown", frame(0x77, 0, 0, b"")),
-        ("PUSH_PROMISE", frame(5, 4, 1, &[0, 0, 0, 2, 0x82])),
-        ("interim", interim),
-        ("DATA without a head", frame(0, 0, 1, &[0; 1000])),
-        ("not HTTP/2", b"HTTP/1.1 400 Bad Request\r\n\r\n".to_vec()),
+    // One entry of 4000 bytes in the table of HPACK, and thousands of references to it.
+    let entry = [&b"\x88\x40\x01a\x7f\xa1\x1e"[..], &[b'v'; 4000]].concat();
+    let bomb = frame(1, 4, 1, &[&entry[..], &[0xbe; 10_000]].concat());
+    let unfinished = |more: Vec<u8>| [frame(1, 0, 1, b"\x88"), more.repeat(100)].concat();
+    let head = frame(1, 4, 1, b"\x88");
+    let once = |bytes: &[u8]| flooding(bytes.to_vec(), b"");
+    let again = |bytes: &[u8]| flooding(Vec::new(), bytes);
+    // Those that run into a limit of HTTP/2 are counted.
+    for (what, upstream, expected, hits) in [
+        ("PING", again(&frame(6, 0, 0, &[0; 8])), 502, 1.0),
+        ("SETTINGS", again(&frame(4, 0, 0, b"")), 502, 1.0),
+        ("PRIORITY", again(&frame(2, 0, 1, &[0, 0, 0, 0, 16])), 502, 1.0),
+        ("WINDOW_UPDATE", again(&frame(8, 0, 0, &[0, 0, 0, 1])), 502, 1.0),
+        ("GOAWAY", again(&frame(7, 0, 0, &[0, 0, 0, 1, 0, 0, 0, 0])), 502, 1.0),
+        ("RST_STREAM", again(&frame(3, 0, 1, &[0, 0, 0, 8])), 502, 1.0),
+        ("empty DATA", flooding(head, &frame(0, 0, 1, b"")), 200, 1.0),
+        ("CONTINUATION", once(&unfinished(frame(9, 0, 1, b""))), 502, 1.0),
+        ("fields without an end", once(&unfinished(frame(9, 0, 1, &[0x88; 16_384]))), 502, 1.0),
+        ("HPACK", once(&bomb), 502, 1.0),
+        ("unknown", again(&frame(0x77, 0, 0, b"")), 502, 1.0),
+        ("PUSH_PROMISE", again(&frame(5, 4, 1, &[0, 0, 0, 2, 0x82])), 502, 0.0),
+        ("interim", again(&interim), 502, 0.0),
+        ("DATA without a head", again(&frame(0, 0, 1, &[0; 1000])), 502, 0.0),
+        ("not HTTP/2", again(b"HTTP/1.1 400 Bad Request\r\n\r\n"), 502, 0.0),
     ] {
-        let upstream = flooding(flood);
         let server = gateway(&format!("{}, retries: {{ attempts: 1 }}", h2c(&upstream)));
+        let before = memory(&server);
         let mut client = server.connect("web");
         client.send(GET);
         let status = loop {
-            let response = client.read_response();
-            if response.status >= 200 {
-                break response.status;
+            let head = client.read_head();
+            let status: u16 = head[9..12].parse().expect("a status");
+            if status >= 200 {
+                break status;
             }
         };
-        assert_eq!(status, 502, "{what}");
+        assert_eq!(status, expected, "{what}");
+        let limit = [("limit", "upstream_flood")];
+        server.wait_for_metric("tidegate_limits_hit_total", &limit, hits);
         drop(client);
         settle(&server);
+        assert_eq!(server.metrics().sum("tidegate_limits_hit_total", &limit), hits, "{what}");
+        assert!(memory(&server) - before < MEMORY_BYTES_MAX, "{what}: {before}");
     }
 }
 

@@ -14,10 +14,11 @@ use message::Fault;
 use message::http2::{self, Chunk, SendQueue};
 use net::clock::{self, Moment};
 use net::{Outgoing, Stream, Timer};
-use telemetry::{CachePadded, Gauge};
+use telemetry::{CachePadded, Gauge, LimitHit, WorkerMetrics};
 use wire::h1::HeadLimits;
 use wire::h2::{Config, Connection, ErrorCode, Event, StreamKey, Unavailable, Violation};
 
+use super::http1_demand::Http1Demand;
 use super::stream::Http2Stream;
 use crate::faults;
 use crate::limits::{
@@ -50,6 +51,8 @@ pub(crate) struct Http2Connection {
     /// A PING was sent since the last frame that was not its acknowledgement: some servers end
     /// connections that only send PING.
     is_pinged: Cell<bool>,
+    /// Of its pool, if the server may be sent HTTP/1.1.
+    http1_demand: Option<Rc<Http1Demand>>,
 }
 
 /// Counts a connection as long as it is open.
@@ -85,7 +88,9 @@ impl Http2Connection {
         head: HeadLimits,
         retires: Moment,
         idle: Option<Duration>,
+        http1_demand: Option<Rc<Http1Demand>>,
         count: ConnectionCount,
+        metrics: Arc<WorkerMetrics>,
     ) -> Rc<Http2Connection> {
         let config = Config {
             head,
@@ -110,6 +115,7 @@ impl Http2Connection {
             heard: Cell::new(now),
             heard_until: Cell::new(Moment::NEVER),
             is_pinged: Cell::new(false),
+            http1_demand,
         });
         let driven = connection.clone();
         net::task::spawn_local(async move {
@@ -118,6 +124,7 @@ impl Http2Connection {
                 outgoing: Outgoing::default(),
                 timer: Timer::new(),
                 refunded: clock::now(),
+                metrics,
             };
             let fault = poll_fn(|cx| driver.poll(&driven, cx)).await;
             driven.end(&fault);
@@ -261,6 +268,12 @@ impl Http2Connection {
     }
 
     fn handle(&self, event: Event) {
+        if let (Event::Reset { code, .. } | Event::GoAway { code }, Some(demand)) =
+            (&event, &self.http1_demand)
+            && *code == ErrorCode::HTTP_1_1_REQUIRED
+        {
+            demand.note();
+        }
         let key = match &event {
             Event::Response { stream, .. }
             | Event::Data { stream, .. }
@@ -282,6 +295,7 @@ struct Driver {
     timer: Timer,
     /// When the protocol was last told that time has passed.
     refunded: Moment,
+    metrics: Arc<WorkerMetrics>,
 }
 
 impl Driver {
@@ -347,6 +361,9 @@ impl Driver {
             .protocol
             .borrow_mut()
             .write(&mut SendQueue(&mut self.outgoing, http2::take), HTTP2_WRITE);
+        if why.code() == ErrorCode::ENHANCE_YOUR_CALM {
+            self.metrics.hit(LimitHit::UpstreamFlood);
+        }
         // The connection is closed whether or not this is sent.
         let _ = socket.try_send(&mut self.outgoing);
         faults::protocol(why.text())

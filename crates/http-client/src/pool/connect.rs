@@ -57,20 +57,27 @@ impl Pool {
         header: Option<&ProxyHeader>,
         upgrade: Upgrade,
     ) -> Result<(), Fault> {
-        let http1 = if upgrade == Upgrade::None { None } else { self.endpoint.over_http1() };
+        let demands_http1 = self.demands_http1();
+        let may_be_http1 = demands_http1 || upgrade != Upgrade::None;
+        let http1 = if may_be_http1 { self.endpoint.over_http1() } else { None };
+        let is_http1 = demands_http1 || upgrade == Upgrade::Other;
         if let Some(endpoint) = &http1
-            && (upgrade == Upgrade::Other || self.shared.lacks_extended_connect())
+            && (is_http1 || self.shared.lacks_extended_connect())
         {
             return self.connect_http1(lease, endpoint, within, header).await;
         }
         let may_share = header.is_none() && !self.shared.is_http1.get();
-        let turn = if may_share { Some(self.shared.connecting.lock().await) } else { None };
-        if header.is_none()
-            && let Some(connection) = self.shared.find(upgrade, self.limits.get().max_requests)
-        {
-            lease.set_http2(connection);
-            return Ok(());
-        }
+        let turn = if may_share {
+            match self.shared.wait(upgrade, self.limits.get().max_requests).await {
+                Ok(connection) => {
+                    lease.set_http2(connection);
+                    return Ok(());
+                }
+                Err(turn) => Some(turn),
+            }
+        } else {
+            None
+        };
         // The settings of the server come first, unasked.
         let is_http2 = |stream: &Stream| self.endpoint.is_http2(stream);
         let early = |stream: &Stream| match is_http2(stream) {
@@ -151,10 +158,13 @@ impl Pool {
 
     fn start_http2(&self, stream: Stream, for_one_client: bool) -> Rc<Http2Connection> {
         let limits = self.limits.get();
+        let worker = self.metrics.worker.clone();
         let count = ConnectionCount::new(&self.metrics.shared, &self.parking, self.worker);
         // Without idle connections it ends with its last exchange.
         let idle = (limits.max_idle > 0 && !for_one_client).then(|| self.jittered(limits.idle));
-        Http2Connection::start(stream, limits.head, self.retires(), idle, count)
+        let may_be_http1 = self.endpoint.over_http1().is_some();
+        let demand = may_be_http1.then(|| self.shared.http1_demand.clone());
+        Http2Connection::start(stream, limits.head, self.retires(), idle, demand, count, worker)
     }
 
     fn retires(&self) -> Moment {

@@ -2,6 +2,9 @@
 
 mod lifetime;
 
+use std::future::poll_fn;
+use std::task::Poll;
+
 use bytes::BytesMut;
 use message::{FaultKind, Frame, Retry};
 use net::worker::block_on_local;
@@ -317,6 +320,45 @@ fn a_full_connection_gets_a_companion() {
             assert_eq!((body(one).await, body(two).await), (b"one".to_vec(), b"two".to_vec()));
         };
         tokio::join!(serve, ask);
+    });
+}
+
+#[test]
+fn a_free_stream_goes_to_the_request_that_waits_longest() {
+    block_on_local(async {
+        let (server, pool) = shared();
+        let config = Config { max_streams: 1, ..Config::default() };
+        let serve = async {
+            let mut one = Peer::accept(&server, config.clone()).await;
+            let (stream, _) = one.request().await;
+            one.core.respond(stream, 200, [], false).unwrap();
+            one.flush().await;
+            let mut two = Peer::accept(&server, config.clone()).await;
+            let (leader, _) = two.request().await;
+            two.respond(leader, b"leader").await;
+            let (stream, text) = one.request().await;
+            one.respond(stream, b"waiting").await;
+            (one, two, text)
+        };
+        let ask = async {
+            let held = get(&pool).await.unwrap();
+            let (leader, post) = (request(Method::Get), request(Method::Post));
+            let mut leader = Box::pin(ask(&pool, &leader, Body::Empty));
+            let mut waiting = Box::pin(ask(&pool, &post, Body::from("abc")));
+            let is_pending = poll_fn(|cx| {
+                let leader = leader.as_mut().poll(cx).is_pending();
+                Poll::Ready(leader && waiting.as_mut().poll(cx).is_pending())
+            });
+            assert!(is_pending.await);
+            drop(held);
+            assert!(pool.take(Upgrade::None).is_none(), "a new request overtakes those that wait");
+            let (leader, waiting) = tokio::join!(leader, waiting);
+            assert_eq!(body(leader).await, b"leader");
+            assert_eq!(body(waiting).await, b"waiting");
+            assert!(pool.take(Upgrade::None).is_some());
+        };
+        let ((.., text), ()) = tokio::join!(serve, ask);
+        assert!(text.contains("content-length: 3\r\n"), "{text}");
     });
 }
 
