@@ -4,6 +4,7 @@
 mod ab;
 mod browser;
 mod cache;
+mod cluster;
 mod curl;
 mod grpc;
 mod http2;

@@ -9,6 +9,7 @@
 
 mod addr;
 mod base64;
+mod cluster;
 mod compress;
 mod context;
 mod crypto;
@@ -106,6 +107,7 @@ pub const MODULES: &[Module] = &[
     ("metrics.registry", &[], |lua| prometheus::open_part(lua, "registry")),
     ("net", &["core.net"], script!("net")),
     ("net.addr", &["core.net.addr"], addr::open),
+    ("net.cluster", &[], cluster::open),
     ("net.dns", &["core.dns", "core.net.dns"], dns::open),
     ("net.http", &["core.http", "core.net.http"], http::open),
     ("net.http.helper", &["core.http.helper"], http::open_helper),
