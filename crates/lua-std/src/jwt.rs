@@ -14,8 +14,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use subtle::ConstantTimeEq;
 
 const SECRET_ALGORITHMS: &[&str] = &["HS256", "HS384", "HS512"];
-const ALGORITHMS: [&str; 9] =
-    ["HS256", "HS384", "HS512", "RS256", "RS384", "RS512", "ES256", "ES384", "ES512"];
+const ALGORITHMS: [&str; 10] =
+    ["HS256", "HS384", "HS512", "RS256", "RS384", "RS512", "ES256", "ES384", "ES512", "ES256K"];
 
 type JwtResult<T> = std::result::Result<T, String>;
 
@@ -102,9 +102,9 @@ fn borrow(key: &AnyUserData) -> JwtResult<mlua::UserDataRef<pkey::Key>> {
     key.borrow::<pkey::Key>().map_err(|error| error.to_string())
 }
 
-/// The hash of an algorithm's name.
+/// The hash of an algorithm's name; that of secp256k1 ends with a letter (RFC 8812).
 fn hash_of(name: &str) -> String {
-    format!("sha{}", name.get(2..).unwrap_or(""))
+    format!("sha{}", name.get(2..5).unwrap_or(""))
 }
 
 /// The caller's requirements of a token.

@@ -1,4 +1,4 @@
-//! `crypto.cipher`: AES and ChaCha20-Poly1305, in streams.
+//! `crypto.cipher`: AES, Camellia, SM4, 3DES and ChaCha20-Poly1305, in streams.
 //!
 //! An authenticated cipher buffers its input until `final`: no byte of a message is returned before
 //! its tag was verified, so its `update` returns nothing.
@@ -6,7 +6,7 @@
 mod engine;
 
 use crate::limits;
-use engine::{ALGORITHMS, Algorithm, BLOCK_BYTES, Engine, TAG_BYTES, Tag};
+use engine::{ALGORITHMS, Algorithm, Engine, TAG_BYTES, Tag};
 use lua_vm::arguments::{add_methods, function};
 use mlua::{Error, IntoLua, Lua, LuaString, Result, Table, UserData, UserDataMethods, Value};
 
@@ -91,17 +91,17 @@ impl Cipher {
         match &mut self.engine {
             Engine::Stream(stream) => {
                 let mut out = data.to_vec();
-                stream.apply(&mut out);
+                stream(&mut out);
                 Ok(out)
             }
-            Engine::Blocks(blocks) => {
+            Engine::Blocks(size, blocks) => {
                 self.pending.extend_from_slice(data);
                 // The last block may be padding, which only `final` can tell.
                 let held = usize::from(!self.encrypt && self.padding);
-                let whole = self.pending.len().saturating_sub(held) / BLOCK_BYTES * BLOCK_BYTES;
+                let whole = self.pending.len().saturating_sub(held) / *size * *size;
                 let rest = self.pending.split_off(whole);
                 let mut out = std::mem::replace(&mut self.pending, rest);
-                blocks.apply(&mut out);
+                blocks(&mut out);
                 Ok(out)
             }
             Engine::Sealed(_) => {
@@ -119,21 +119,21 @@ impl Cipher {
         let mut rest = std::mem::take(&mut self.pending);
         match &mut self.engine {
             Engine::Stream(_) => Ok(Ok(rest)),
-            Engine::Blocks(blocks) if self.encrypt => {
+            Engine::Blocks(size, blocks) if self.encrypt => {
                 if self.padding {
-                    let missing = BLOCK_BYTES - rest.len();
-                    rest.resize(BLOCK_BYTES, missing as u8);
-                    blocks.apply(&mut rest);
+                    let missing = *size - rest.len();
+                    rest.resize(*size, missing as u8);
+                    blocks(&mut rest);
                 } else if !rest.is_empty() {
                     return Ok(Err("the data ends within a block, and padding is off"));
                 }
                 Ok(Ok(rest))
             }
-            Engine::Blocks(blocks) => {
-                if rest.len() != if self.padding { BLOCK_BYTES } else { 0 } {
+            Engine::Blocks(size, blocks) => {
+                if rest.len() != if self.padding { *size } else { 0 } {
                     return Ok(Err("the data ends within a block"));
                 }
-                blocks.apply(&mut rest);
+                blocks(&mut rest);
                 if self.padding {
                     let Some(length) = unpadded(&rest) else { return Ok(Err("bad padding")) };
                     rest.truncate(length);
@@ -166,7 +166,7 @@ impl Cipher {
 /// How much of the last block is data (PKCS #7). Reads every byte in any case.
 fn unpadded(block: &[u8]) -> Option<usize> {
     let count = usize::from(*block.last()?);
-    let mut wrong = u8::from(count == 0 || count > BLOCK_BYTES);
+    let mut wrong = u8::from(count == 0 || count > block.len());
     for (at, byte) in block.iter().rev().enumerate() {
         wrong |= u8::from(at < count) & u8::from(usize::from(*byte) != count);
     }

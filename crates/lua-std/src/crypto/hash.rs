@@ -10,6 +10,7 @@ use ripemd::Ripemd160;
 use sha1::Sha1;
 use sha2::{Sha224, Sha256, Sha384, Sha512, Sha512_256};
 use sha3::{Sha3_224, Sha3_256, Sha3_384, Sha3_512};
+use sm3::Sm3;
 
 /// A hash function by name, and the message authentication made of it.
 pub(super) struct Algorithm {
@@ -47,6 +48,7 @@ const ALGORITHMS: &[Algorithm] = &[
     algorithm::<Sha3_512>("sha3512"),
     algorithm::<Blake2b512>("blake2b512"),
     algorithm::<Blake2s256>("blake2s256"),
+    algorithm::<Sm3>("sm3"),
 ];
 
 /// Finds an algorithm by name in any case, with or without dashes; an unknown one is an error of

@@ -16,6 +16,7 @@ fn lua() -> Lua {
         pems.set(name, text).unwrap();
     }
     globals.set("pems", pems).unwrap();
+    globals.set("vectors", include_str!("fixtures/ciphers.txt")).unwrap();
     lua.load(
         r#"
         function hex(s) return (s:gsub(".", function(c) return ("%02x"):format(c:byte()) end)) end
@@ -27,7 +28,10 @@ fn lua() -> Lua {
     lua
 }
 
-const PEMS: [(&str, &str); 13] = [
+const PEMS: [(&str, &str); 16] = [
+    ("k256", include_str!("fixtures/k256.pem")),
+    ("k256 public", include_str!("fixtures/k256.public.pem")),
+    ("k256 traditional", include_str!("fixtures/k256.traditional.pem")),
     ("rsa", include_str!("fixtures/rsa.pem")),
     ("rsa public", include_str!("fixtures/rsa.public.pem")),
     ("rsa traditional", include_str!("fixtures/rsa.traditional.pem")),
@@ -77,6 +81,7 @@ fn every_hash_of_abc() {
                 "7d87c5392aab792dc252d5de4533cc9518d38aa8dbf1925ab92386edd4009923",
             ["blake2s256"] = "508c5e8c327c14e2e1a72ba34eeb452f37458b209ed63a294d999b4c86675982",
             ["sha512-256"] = "53048e2681941ef99b2e29b76b4c7dabe4c2d0c634fc6d46e0e2f13107e7af23",
+            ["sm3"] = "66c7f0f462eeedd9d1f2d46bdc10e4e24167c4875cf2f7a2297da02b8f4ba8e0",
             ["ripemd160"] = "8eb208f7e05d987a9b044a8e98c6b087f15a0bfc",
         }
         for name, digest in pairs(known) do
@@ -163,6 +168,45 @@ fn aes_of_sp_800_38a() {
                 assert(table.concat(back) .. dec:final() == text:sub(1, -2), name .. size)
             end
         end"#,
+    );
+}
+
+/// Names, bytes of key and iv, and what OpenSSL 3.0 made of the text.
+#[test]
+fn other_modes_and_ciphers_of_openssl() {
+    holds(
+        r#"
+        local key = raw "2b7e151628aed2a6abf7158809cf4f3c762e7160f38b4da56a784d9045190cfe"
+        local iv = raw "000102030405060708090a0b0c0d0e0f"
+        local text = raw [[6bc1bee22e409f96e93d7e117393172aae2d8a571e03ac9c
+            9eb76fac45af8e5130c81c46a35ce4]]
+        local count = 0
+        for name, key_bytes, iv_bytes, coded in vectors:gmatch("(%S+) (%d+) (%d+) (%x+)") do
+            coded, count = raw(coded), count + 1
+            local key, iv = key:sub(1, key_bytes), iv:sub(1, iv_bytes)
+            for size = 1, #coded, 5 do
+                local enc, dec = cipher.encryptor(name, key, iv), cipher.decryptor(name, key, iv)
+                local out, back = "", ""
+                for at = 1, #text, size do out = out .. enc:update(text:sub(at, at + size - 1)) end
+                assert(out .. enc:final() == coded, name)
+                for at = 1, #coded, size do
+                    back = back .. dec:update(coded:sub(at, at + size - 1))
+                end
+                assert(back .. dec:final() == text, name)
+            end
+        end
+        assert(count == 30)
+        assert(cipher.encryptor("DES-EDE3", key:sub(1, 24)):final(text)
+            == cipher.encryptor("des-ede3-ecb", key:sub(1, 24)):final(text))
+        -- GB/T 32907 appendix A and RFC 3713 appendix A have the same key and text.
+        local both = raw "0123456789abcdeffedcba9876543210"
+        local function first(name) return hex(cipher.encryptor(name, both):update(both)) end
+        assert(first "sm4-ecb" == "681edf34d206965e86b3e94f536e4246")
+        assert(first "camellia-128-ecb" == "67673138549669730857065648eabe43")"#,
+    );
+    raises(
+        "cipher.encryptor('des-ede3-cbc', ('k'):rep(24), ('i'):rep(16))",
+        "bad argument #3 to 'encryptor' (des-ede3-cbc needs an iv of 8 bytes, got 16)",
     );
 }
 
@@ -342,6 +386,14 @@ fn keys_and_signatures_of_openssl() {
             306402307fc3deaf50e36a0046a6b5a3949122ccb44081c25b09f73b9d0d9841370aef47af2c9361
             6cb805d525c834b229835e36023017e38d66f3bc6a199756879bfe926cc87ec3ae4624fb1516eac5
             cf9d2d45079749d358065cfbe27153fcb6b39aadb2a2]], "sha384") == true)
+        -- s in the lower half of its range, and in the upper one.
+        local k256 = pkey.new(pems["k256 public"])
+        assert(k256:verify("signed data", raw [[
+            3045022100da468ab048bcda9d15e0fec6997990f4bebbdf29d82b853e0c0e7f0d8b10b1f102204e
+            51ad9567cfeea803ceea1a17a1e8eb56d588a93db94dccd78c342f82c6af01]], "sha256") == true)
+        assert(k256:verify("signed data", raw [[
+            3046022100d7fb9e88fab0542997e6ff42dd5d27c6999a628555ed31c9f72578e1367b6e8d022100
+            ac49a66f0bd7c67ef37f48e285c0a3fb03c767977d40a9c9a8eeea4b9cb9739a]], "sha256") == true)
         local sealed = raw [[
             4d8beec2d0a4b8ce8d5b3ffdf0338324e0bdb212fbfb67b6ec214c8c3f74d432c786425a962a7f83
             f037ddfcaabfaafbef20bb19b552c3adb22abd91bf1f4b78d88b1bc0b7c19bbf12ec51599f3bfd4b

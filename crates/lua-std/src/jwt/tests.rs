@@ -18,6 +18,7 @@ fn lua() -> Lua {
     for (name, text) in [
         ("rsa", include_str!("../crypto/fixtures/rsa.pem")),
         ("rsa_public", include_str!("../crypto/fixtures/rsa.public.pem")),
+        ("k256", include_str!("../crypto/fixtures/k256.pem")),
         ("p256", include_str!("../crypto/fixtures/p256.pem")),
         ("p384", include_str!("../crypto/fixtures/p384.pem")),
         ("p521", include_str!("../crypto/fixtures/p521.pem")),
@@ -118,6 +119,9 @@ fn a_token_cannot_choose_its_algorithm() {
         refuses(forged, pkey.new(rsa_public), "Unsupported algorithm: HS256")
         refuses(jwt.encode({}, pkey.new(p256), "ES256"), pkey.new(p384),
             "Unsupported algorithm: ES256")
+        refuses(jwt.encode({}, pkey.new(k256), "ES256K"), pkey.new(p256),
+            "Unsupported algorithm: ES256K")
+        assert(jwt.decode(jwt.encode({ n = 1 }, pkey.new(k256), "ES256K"), pkey.new(k256)).n == 1)
         refuses(token '{"alg":"HS256","crit":["exp"]}', "k", "Invalid header")
         refuses(token '{"typ":"JWT"}', "k", "Invalid header")
         refuses(token '["HS256"]', "k", "Invalid header")

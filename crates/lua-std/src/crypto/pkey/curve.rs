@@ -1,4 +1,5 @@
-//! Elliptic curves: ECDSA on P-256, P-384 and P-521 (FIPS 186-5), deterministic (RFC 6979).
+//! Elliptic curves: ECDSA on P-256, P-384 and P-521 (FIPS 186-5) and secp256k1 (SEC 2),
+//! deterministic (RFC 6979).
 
 use super::KeyResult;
 use p256::ecdsa::signature::hazmat::{PrehashSigner, PrehashVerifier};
@@ -53,7 +54,10 @@ macro_rules! curve {
                 } else {
                     $library::ecdsa::Signature::from_slice(signature)
                 };
-                let verified = signature.map(|s| self.verifying.verify_prehash(digest, &s));
+                // The library of secp256k1 accepts the lower one of the two equivalent values of s
+                // only, and OpenSSL signs with either.
+                let verified =
+                    signature.map(|s| self.verifying.verify_prehash(digest, &s.normalize_s()));
                 matches!(verified, Ok(Ok(())))
             }
         }
@@ -64,6 +68,7 @@ fn unfit(digest: &[u8]) -> String {
     format!("a digest of {} bytes is too short for this curve", digest.len())
 }
 
+curve!(K256, k256, "ES256K");
 curve!(P256, p256, "ES256");
 curve!(P384, p384, "ES384");
 curve!(P521, p521, "ES512");

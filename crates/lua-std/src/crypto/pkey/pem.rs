@@ -1,6 +1,6 @@
 //! Keys in PEM (RFC 7468), in OpenSSL's old and new formats.
 
-use super::curve::{Curve, P256, P384, P521};
+use super::curve::{Curve, K256, P256, P384, P521};
 use super::{Key, KeyResult};
 use rsa::pkcs1::{DecodeRsaPrivateKey, DecodeRsaPublicKey};
 use rsa::pkcs8::{DecodePrivateKey, DecodePublicKey};
@@ -60,6 +60,7 @@ fn public(block: &str) -> Option<Key> {
         .or_else(|| on::<P256, _, _>(p256::PublicKey::from_public_key_pem(block)))
         .or_else(|| on::<P384, _, _>(p384::PublicKey::from_public_key_pem(block)))
         .or_else(|| on::<P521, _, _>(p521::PublicKey::from_public_key_pem(block)))
+        .or_else(|| on::<K256, _, _>(k256::PublicKey::from_public_key_pem(block)))
 }
 
 fn private(block: &str) -> Option<Key> {
@@ -67,12 +68,14 @@ fn private(block: &str) -> Option<Key> {
         .or_else(|| on::<P256, _, _>(p256::SecretKey::from_pkcs8_pem(block)))
         .or_else(|| on::<P384, _, _>(p384::SecretKey::from_pkcs8_pem(block)))
         .or_else(|| on::<P521, _, _>(p521::SecretKey::from_pkcs8_pem(block)))
+        .or_else(|| on::<K256, _, _>(k256::SecretKey::from_pkcs8_pem(block)))
 }
 
 fn elliptic(block: &str) -> Option<Key> {
     on::<P256, _, _>(p256::SecretKey::from_sec1_pem(block))
         .or_else(|| on::<P384, _, _>(p384::SecretKey::from_sec1_pem(block)))
         .or_else(|| on::<P521, _, _>(p521::SecretKey::from_sec1_pem(block)))
+        .or_else(|| on::<K256, _, _>(k256::SecretKey::from_sec1_pem(block)))
 }
 
 /// Deriving the key from the password is slow, so it is done once.
@@ -85,4 +88,5 @@ fn encrypted(block: &str, password: &[u8]) -> Option<Key> {
         .or_else(|| on::<P256, _, _>(p256::SecretKey::from_pkcs8_der(der)))
         .or_else(|| on::<P384, _, _>(p384::SecretKey::from_pkcs8_der(der)))
         .or_else(|| on::<P521, _, _>(p521::SecretKey::from_pkcs8_der(der)))
+        .or_else(|| on::<K256, _, _>(k256::SecretKey::from_pkcs8_der(der)))
 }
