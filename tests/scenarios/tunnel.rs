@@ -215,3 +215,39 @@ fn a_server_whose_tunnels_have_ended_does_not_wait_for_the_deadline() {
     let exit = server.wait();
     assert!(exit.stderr.contains("drained"), "{}", exit.stderr);
 }
+
+#[test]
+fn the_messages_of_a_websocket_are_counted() {
+    let upstream = Upstream::start(|peer| {
+        accept_upgrade(peer);
+        // A text message in two frames with a ping between them, a binary one, and the close frame.
+        peer.expect("\x01\u{0}");
+        peer.send(b"\x82\x7e\x00\x80");
+        peer.send([7; 128]);
+        peer.send(b"\x88\x02\x03\xe8");
+        peer.read_until_gone();
+    });
+    let server = Tidegate::start(&behind(&upstream, ""));
+    let mut client = upgrade(&server);
+    let fragments: [&[u8]; 5] =
+        [b"\x01\x00", b"\x89\x80mask", b"\x80\x81", b"mas", b"kx\x81\x00\x88\x80mask"];
+    for fragment in fragments {
+        client.send(fragment);
+    }
+    client.read_exactly(136);
+    let count = |direction, kind, least| {
+        let labels = [("direction", direction), ("type", kind)];
+        server.wait_for_metric("tidegate_websocket_messages_total", &labels, least);
+        assert_eq!(server.metrics().sum("tidegate_websocket_messages_total", &labels), least);
+    };
+    count("received", "close", 1.0);
+    count("received", "text", 2.0);
+    count("received", "binary", 0.0);
+    count("sent", "text", 0.0);
+    count("sent", "binary", 1.0);
+    count("sent", "close", 1.0);
+    let bytes = |direction| {
+        server.metrics().sum("tidegate_websocket_bytes_total", &[("direction", direction)])
+    };
+    assert_eq!((bytes("received"), bytes("sent")), (23.0, 136.0));
+}

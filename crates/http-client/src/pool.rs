@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use net::clock::{self, Moment};
-use telemetry::{CachePadded, Gauge, LimitHit};
+use telemetry::{CachePadded, Gauge, LimitHit, WorkerMetrics};
 use wire::h1::HeadLimits;
 
 use crate::connection::{Connection, Endpoint};
@@ -436,6 +436,10 @@ impl Lease {
 
     pub(super) fn pool(&self) -> &Rc<Pool> {
         &self.pool
+    }
+
+    pub(super) fn worker_metrics(&self) -> Arc<WorkerMetrics> {
+        self.pool.metrics.worker.clone()
     }
 
     /// Gives the connection back for the next request.

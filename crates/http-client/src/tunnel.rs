@@ -7,24 +7,32 @@
 //! and nothing of the plan, so it lives through reloads.
 
 use std::future::poll_fn;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
 use net::Timer;
+use telemetry::{WebSocketMetrics, WorkerMetrics};
+use wire::websocket::{FrameCounter, Opcode};
 
 use message::duplex::{Duplex, Ending};
 
 /// Carries bytes between client and server to the end; `early` are bytes that the server sent after
-/// its head.
+/// its head. `counted` counts the messages of a WebSocket.
 pub(super) async fn carry(
     mut client: Box<dyn Duplex>,
     server: &mut dyn Duplex,
     early: Bytes,
     idle: Duration,
+    counted: Option<Arc<WorkerMetrics>>,
 ) -> Ending {
-    let mut to_client = Direction { chunk: early, ..Direction::default() };
-    let mut to_server = Direction::default();
+    let counted = counted.as_deref();
+    let messages = counted.map(|metrics| Messages::of(&metrics.websocket_sent));
+    let mut to_client = Direction { messages, ..Direction::default() };
+    to_client.received(early);
+    let messages = counted.map(|metrics| Messages::of(&metrics.websocket_received));
+    let mut to_server = Direction { messages, ..Direction::default() };
     let timer = Timer::new();
     timer.set(idle);
     poll_fn(|cx| {
@@ -62,8 +70,30 @@ impl Broken {
     }
 }
 
+/// The messages of one direction of a WebSocket.
+struct Messages<'a> {
+    frames: FrameCounter,
+    metrics: &'a WebSocketMetrics,
+}
+
+impl Messages<'_> {
+    fn of(metrics: &WebSocketMetrics) -> Messages<'_> {
+        Messages { frames: FrameCounter::default(), metrics }
+    }
+
+    fn count(&mut self, bytes: &[u8]) {
+        self.metrics.bytes.add(bytes.len() as u64);
+        self.frames.take(bytes, |head| match head.opcode {
+            Opcode::Text => self.metrics.text.inc(),
+            Opcode::Binary => self.metrics.binary.inc(),
+            Opcode::Close => self.metrics.close.inc(),
+            Opcode::Continuation | Opcode::Ping | Opcode::Pong => {}
+        });
+    }
+}
+
 #[derive(Default)]
-struct Direction {
+struct Direction<'a> {
     /// Received and not yet taken by the other side.
     chunk: Bytes,
     /// The other side has taken a chunk and is still sending it.
@@ -72,9 +102,17 @@ struct Direction {
     ended: bool,
     /// The end has been passed on.
     finished: bool,
+    messages: Option<Messages<'a>>,
 }
 
-impl Direction {
+impl Direction<'_> {
+    fn received(&mut self, chunk: Bytes) {
+        if let Some(messages) = &mut self.messages {
+            messages.count(&chunk);
+        }
+        self.chunk = chunk;
+    }
+
     /// Carries bytes until one side is not ready; whether any moved.
     fn poll(
         &mut self,
@@ -90,7 +128,7 @@ impl Direction {
                     Poll::Ready(Err(_)) => return Err(Broken::Source),
                     Poll::Ready(Ok(chunk)) => {
                         self.ended = chunk.is_empty();
-                        self.chunk = chunk;
+                        self.received(chunk);
                     }
                 }
             }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http_client::{Lease, tunnel};
+use http_client::{Lease, Upgrade, tunnel};
 use http_server::{AccessLog, StreamEntry};
 use message::{ConnectionFacts, Ending, Fault, Protocol, Request};
 use net::{Accepted, Bind, Outgoing, Peer, Stream};
@@ -251,7 +251,9 @@ impl StreamService {
             traffic: connection.traffic.clone(),
             metrics: self.metrics.clone(),
         };
-        match tunnel(lease, Bytes::new(), self.idle(upstream))(Box::new(client)).await {
+        match tunnel(lease, Bytes::new(), self.idle(upstream), Upgrade::None)(Box::new(client))
+            .await
+        {
             Ending::Finished => CloseReason::StreamFinished,
             Ending::Idle => CloseReason::TunnelIdle,
             Ending::ClientGone => CloseReason::ClientReset,

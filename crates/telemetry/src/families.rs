@@ -94,6 +94,11 @@ families! {
         "Time until a certificate of a listener expires; negative afterwards.";
     TUNNELS_ACTIVE = "tidegate_tunnels_active", Gauge, Number, [],
         "Tunnels open now (upgraded connections).";
+    WEBSOCKET_MESSAGES = "tidegate_websocket_messages_total", Counter, Number,
+        ["direction", "type"],
+        "Messages of WebSocket tunnels to upstreams, as they begin, and close frames.";
+    WEBSOCKET_BYTES = "tidegate_websocket_bytes_total", Counter, Bytes, ["direction"],
+        "Bytes of WebSocket tunnels to upstreams, with the frame headers.";
     BYTES_RECEIVED = "tidegate_received_bytes_total", Counter, Bytes, [],
         "Bytes received from clients.";
     BYTES_SENT = "tidegate_sent_bytes_total", Counter, Bytes, [], "Bytes sent to clients.";

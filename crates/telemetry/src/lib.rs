@@ -37,5 +37,5 @@ pub use registry::{FamilySamples, Telemetry};
 pub use ring::LogRing;
 pub use scripted::{MetricDeclaration, Scripted, ScriptedCell};
 pub use series::{Sample, Value};
-pub use worker::{RouteMetrics, WorkerMetrics, class_index};
+pub use worker::{RouteMetrics, WebSocketMetrics, WorkerMetrics, class_index};
 pub use writer::{LogWriter, Sink};

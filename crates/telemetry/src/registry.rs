@@ -12,7 +12,7 @@ use crate::limits::{LABEL_BYTES, OTHER, ROUTES};
 use crate::reasons::{CloseReason, LimitHit};
 use crate::scripted::Scripted;
 use crate::series::{Sample, SeriesSet, Stored, Value};
-use crate::worker::{RouteMetrics, WorkerMetrics};
+use crate::worker::{RouteMetrics, WebSocketMetrics, WorkerMetrics};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use wire::grpc::Code;
@@ -162,6 +162,9 @@ fn push(samples: &mut SamplesByFamily, family: &'static Family, labels: &[&str],
     samples.entry(family.name).or_default().push(Sample { labels, value });
 }
 
+/// The counters of one direction.
+type WebSocketDirection = fn(&WorkerMetrics) -> &WebSocketMetrics;
+
 fn worker_samples(workers: &BTreeMap<usize, Arc<WorkerMetrics>>, samples: &mut SamplesByFamily) {
     let count = |read: &dyn Fn(&WorkerMetrics) -> u64| {
         Value::Counter(workers.values().map(|worker| read(worker)).sum())
@@ -187,6 +190,16 @@ fn worker_samples(workers: &BTreeMap<usize, Arc<WorkerMetrics>>, samples: &mut S
         push(samples, &families::TLS_HANDSHAKES, &[result], handshakes);
     }
     push(samples, &families::TUNNELS_ACTIVE, &[], level(&|w| w.tunnels_active.get()));
+    let websocket: [(&str, WebSocketDirection); 2] =
+        [("received", |w| &w.websocket_received), ("sent", |w| &w.websocket_sent)];
+    for (direction, of) in websocket {
+        let messages = &families::WEBSOCKET_MESSAGES;
+        push(samples, messages, &[direction, "text"], count(&|w| of(w).text.get()));
+        push(samples, messages, &[direction, "binary"], count(&|w| of(w).binary.get()));
+        push(samples, messages, &[direction, "close"], count(&|w| of(w).close.get()));
+        let bytes = &families::WEBSOCKET_BYTES;
+        push(samples, bytes, &[direction], count(&|w| of(w).bytes.get()));
+    }
     push(samples, &families::BYTES_RECEIVED, &[], count(&|w| w.bytes_received.get()));
     push(samples, &families::BYTES_SENT, &[], count(&|w| w.bytes_sent.get()));
     for &limit in LimitHit::ALL {

@@ -22,6 +22,15 @@ pub fn class_index(status: u16) -> usize {
     }
 }
 
+/// One direction of the WebSocket tunnels of a worker.
+#[derive(Debug, Default)]
+pub struct WebSocketMetrics {
+    pub text: Counter,
+    pub binary: Counter,
+    pub close: Counter,
+    pub bytes: Counter,
+}
+
 /// The counters of one worker.
 #[derive(Debug)]
 #[repr(align(128))] // two lines, because of the adjacent-line prefetcher
@@ -32,6 +41,9 @@ pub struct WorkerMetrics {
     pub connections_idle: Gauge,
     /// Upgraded connections.
     pub tunnels_active: Gauge,
+    /// Of WebSocket tunnels: from clients, and to them.
+    pub websocket_received: WebSocketMetrics,
+    pub websocket_sent: WebSocketMetrics,
     pub requests_in_flight: Gauge,
     pub bytes_received: Counter,
     pub bytes_sent: Counter,
@@ -51,6 +63,8 @@ impl WorkerMetrics {
             connections_active: Gauge::new(),
             connections_idle: Gauge::new(),
             tunnels_active: Gauge::new(),
+            websocket_received: WebSocketMetrics::default(),
+            websocket_sent: WebSocketMetrics::default(),
             requests_in_flight: Gauge::new(),
             bytes_received: Counter::new(),
             bytes_sent: Counter::new(),

@@ -8,11 +8,13 @@
 
 mod extension;
 mod frame;
+mod frame_counter;
 mod handshake;
 mod message;
 
 pub use extension::PerMessageDeflate;
 pub use frame::{FrameHead, HEAD_BYTES_MAX, Opcode, parse_head, unmask, write_frame};
+pub use frame_counter::FrameCounter;
 pub use handshake::{accept_key, encode_key};
 pub use message::{Decoder, Inflate, Message};
 

@@ -233,9 +233,13 @@ fn a_websocket_is_an_extended_connect_where_the_server_announces_it() {
     let accept = Some("s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
     assert_eq!(response.header("sec-websocket-accept"), accept);
     let long = "x".repeat(300_000);
-    for text in ["ping", &long] {
-        client.send(text);
-        assert_eq!(client.read_exactly(text.len()), text.as_bytes());
+    for bytes in [b"\x81\x02hi", long.as_bytes()] {
+        client.send(bytes);
+        assert_eq!(client.read_exactly(bytes.len()), bytes);
+    }
+    for direction in ["received", "sent"] {
+        let labels = [("direction", direction), ("type", "text")];
+        server.wait_for_metric("tidegate_websocket_messages_total", &labels, 1.0);
     }
     assert_eq!(server.metrics().sum("tidegate_upstream_streams", &[]), 1.0);
     client.finish_sending();

@@ -14,6 +14,7 @@ use super::body::{ResponseBody, whole_chunked};
 use super::exchange::ServerExchange;
 use super::tunnel::tunnel;
 use crate::faults::{self, Wait};
+use crate::upgrade::Upgrade;
 
 /// The response, once its head has arrived.
 #[inline(never)]
@@ -52,7 +53,8 @@ fn answer(
             return Err(faults::protocol(detail));
         }
         if let Some(ServerExchange { lease, received, options, .. }) = exchange.take() {
-            response.takeover = Some(tunnel(lease, received, options.tunnel_idle));
+            response.takeover =
+                Some(tunnel(lease, received, options.tunnel_idle, Upgrade::of(request)));
         }
         return Ok(response);
     }

@@ -8,14 +8,17 @@ use bytes::Bytes;
 
 use crate::pool::Lease;
 use crate::tunnel::carry;
+use crate::upgrade::Upgrade;
 use message::duplex::{Duplex, Ending, Takeover};
 
-/// The tunnel between client and server; `early` are bytes that the server sent after its head.
-pub fn tunnel(lease: Lease, early: Bytes, idle: Duration) -> Takeover {
+/// The tunnel between client and server; `early` are bytes that the server sent after its head. The
+/// messages of a WebSocket are counted.
+pub fn tunnel(lease: Lease, early: Bytes, idle: Duration, upgrade: Upgrade) -> Takeover {
     Box::new(move |client| {
         Box::pin(async move {
+            let counted = (upgrade == Upgrade::WebSocket).then(|| lease.worker_metrics());
             let mut server = ServerDuplex(lease);
-            let ending = carry(client, &mut server, early, idle).await;
+            let ending = carry(client, &mut server, early, idle, counted).await;
             if ending == Ending::ClientGone {
                 // An ordinary close would tell the server that it has received everything.
                 server.0.connection().stream.reset_on_close();

@@ -24,7 +24,7 @@ pub(crate) struct Http2Exchange {
     pub(super) connection: Rc<Http2Connection>,
     pub(super) stream: Rc<Http2Stream>,
     pub(super) options: Rc<ClientOptions>,
-    lease: Lease,
+    pub(super) lease: Lease,
     began: Moment,
     /// What remains of the request's body.
     body: Option<Body>,

@@ -16,7 +16,8 @@ pub(super) fn tunnel(exchange: Box<Http2Exchange>) -> Takeover {
     Box::new(move |client| {
         Box::pin(async move {
             let idle = exchange.options.tunnel_idle;
-            carry(client, &mut StreamDuplex(exchange), Bytes::new(), idle).await
+            let counted = Some(exchange.lease.worker_metrics());
+            carry(client, &mut StreamDuplex(exchange), Bytes::new(), idle, counted).await
         })
     })
 }
