@@ -82,6 +82,7 @@ impl Streams {
         }
         let exchange = Exchange::new(snapshot, request, &self.connection.io.metrics);
         let stream = self.open(key, ends);
+        // A future cannot move once it was polled, and one that waits becomes a task: boxed first.
         let mut serving = Box::pin(exchange::serve(stream, exchange, incoming));
         if serving.as_mut().poll(cx).is_pending() {
             net::task::spawn_local(serving);

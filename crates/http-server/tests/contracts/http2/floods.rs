@@ -20,6 +20,7 @@ const PRIORITY: u8 = 2;
 const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
 const PING: u8 = 6;
+const GOAWAY: u8 = 7;
 const WINDOW_UPDATE: u8 = 8;
 const CONTINUATION: u8 = 9;
 const PRIORITY_UPDATE: u8 = 16;
@@ -108,6 +109,16 @@ fn control_frames() {
     ] {
         flood(LimitHit::ControlFrames, 1100, |_| frames.clone());
     }
+    // A stream in flight holds the connection that the client wants to end.
+    flood(LimitHit::ControlFrames, 1100, |round| match round {
+        0 => get(0, END_STREAM),
+        _ => frame(GOAWAY, 0, 0, &[0; 8]),
+    });
+    let cancel = frame(RST_STREAM, 0, 1, &8u32.to_be_bytes());
+    flood(LimitHit::ControlFrames, 1100, |round| match round {
+        0 => [get(0, END_STREAM), cancel.clone()].concat(),
+        _ => cancel.clone(),
+    });
 }
 
 #[test]
