@@ -2,7 +2,7 @@
 //! stapling. And nginx as the server that gets a PROXY header.
 
 use crate::tools::{has, nginx, run};
-use scenarios::{Launch, Tidegate};
+use scenarios::{Launch, Tidegate, eventually};
 use tempfile::TempDir;
 
 /// Makes an authority, certificates of a server and a client, and the OCSP response of the
@@ -26,8 +26,19 @@ openssl ocsp -index index.txt -CA ca.pem -rsigner ca.pem -rkey ca.key -ndays 7 \
   -reqin request.der -respout a.test.ocsp
 "#;
 
+/// Replaces the response with that of the second certificate.
+const OTHER_RESPONSE: &str = r#"
+set -e
+printf 'V\t491231235959Z\t\t1235\tunknown\t/CN=b.test\n' > index.txt
+openssl ocsp -issuer ca.pem -cert b.test.crt -no_nonce -reqout request.der
+openssl ocsp -index index.txt -CA ca.pem -rsigner ca.pem -rkey ca.key -ndays 7 \
+  -reqin request.der -respout other.ocsp
+mv other.ocsp a.test.ocsp
+"#;
+
 const CONFIG: &str = r#"
 workers: 2
+admin: { bind: "127.0.0.1:0" }
 listeners:
   web:
     bind: "127.0.0.1:0"
@@ -101,6 +112,31 @@ fn versions_names_and_protocols_are_agreed_on() {
     assert!(said.contains("no peer certificate available"), "{said}");
     let said = site.client("required", &["-tls1_2"]);
     assert!(said.contains("alert protocol version"), "{said}");
+}
+
+#[test]
+fn an_ocsp_response_of_another_certificate_is_not_stapled() {
+    let Some(site) = Site::start() else { return };
+    let stapled = |value| {
+        let labels = [("listener", "web"), ("subject", "CN=a.test")];
+        eventually("the metric tells whether the response is sent", || {
+            site.0.metrics().sum("tidegate_ocsp_stapled", &labels) == value
+        });
+    };
+    stapled(1.0);
+    let status = || site.client("web", &["-servername", "a.test", "-status"]);
+    assert!(status().contains("Cert Status: good"));
+    let right = std::fs::read(site.0.path("a.test.ocsp")).expect("the response");
+    run("sh", &site.0.path(""), &["-c", OTHER_RESPONSE]);
+    let line = site.0.wait_for_log("event=ocsp_not_stapled");
+    assert!(line.contains("it is the response of another certificate"), "{line}");
+    stapled(0.0);
+    let without = status();
+    assert!(without.contains("OCSP response: no response sent"), "{without}");
+    assert!(without.contains("x-tls: TLSv1.3"), "{without}");
+    site.0.write("a.test.ocsp", right);
+    stapled(1.0);
+    assert!(status().contains("Cert Status: good"));
 }
 
 #[test]

@@ -10,7 +10,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 
-use scenarios::{Authority, Exit, Launch, Process, Tidegate, command_exists, eventually_some};
+use scenarios::{
+    Authority, Exit, Launch, Process, Tidegate, Upstream, command_exists, eventually_some,
+};
 use tempfile::TempDir;
 
 /// Pebble, as scripts/prepare installs it.
@@ -237,6 +239,37 @@ fn http_01_is_answered_by_a_plain_listener_before_its_routes() {
 #[test]
 fn tls_alpn_01_is_answered_by_the_listener() {
     obtains("tls-alpn-01", "[a.test, b.test]");
+}
+
+#[test]
+fn tls_alpn_01_is_answered_by_a_stream() {
+    let Some(program) = pebble() else { return };
+    let site = Site::new();
+    let _pebble = site.pebble(&program, 60 * 60 * 24 * 90);
+    let upstream = Upstream::responding("HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello");
+    let config = format!(
+        r#"
+streams:
+  - name: secure
+    bind: "127.0.0.1:{}"
+    upstream: u
+    tls:
+      acme:
+        {{ domains: [a.test], email: ops@a.test, directory: "https://127.0.0.1:{}/dir", ca: ca.pem,
+          storage: state, challenge: tls-alpn-01 }}
+upstreams: {{ u: {{ servers: ["{}"] }} }}
+admin: {{ bind: "127.0.0.1:0" }}
+"#,
+        site.ports["tls"],
+        site.ports["ca"],
+        upstream.address()
+    );
+    let server = Launch::new(&config).file("ca.pem", site.authority.pem()).start();
+    eventually_some("a certificate is presented", || presented(&server, "a.test"));
+    // curl offers protocols, of which the stream knows none.
+    assert_eq!(fetch(&server).stdout, "hello");
+    let labels = [("result", "issued")];
+    server.wait_for_metric("tidegate_acme_orders_total", &labels, 1.0);
 }
 
 #[test]

@@ -161,6 +161,24 @@ fn clients_are_limited_and_denied() {
 }
 
 #[test]
+fn a_client_that_connects_too_often_is_closed_also_after_a_reload() {
+    let upstream = echo();
+    let rate = |rate: &str| format!(", limits: {{ connection_rate_per_client: {rate} }}");
+    let server = start(&upstream, &rate("1/h"));
+    let mut first = server.connect("raw");
+    echoes(&mut first, "a");
+    assert_eq!(server.connect("raw").read_until_gone(), b"");
+    closed(&server, "client_rate");
+    let limit = [("limit", "client_rate")];
+    assert_eq!(server.metrics().sum("tidegate_limits_hit_total", &limit), 1.0);
+    reload(&server, &config(&quoted(&upstream), &rate("2/h")));
+    assert_eq!(server.connect("raw").read_until_gone(), b"");
+    echoes(&mut first, "b");
+    reload(&server, &config(&quoted(&upstream), ""));
+    echoes(&mut server.connect("raw"), "c");
+}
+
+#[test]
 fn a_stream_without_a_byte_is_closed() {
     let upstream = echo();
     let server = start(&upstream, ", timeouts: { idle: 200ms }");
@@ -245,6 +263,60 @@ admin: {{ bind: "127.0.0.1:0" }}
     silent.send(b"\x16\x03\x01");
     assert_eq!(silent.read_until_gone(), b"");
     closed(&server, "handshake_timeout");
+}
+
+/// A ClientHello that offers protocols and names no server.
+fn hello(protocols: &[&str]) -> Vec<u8> {
+    let sized = |content: &[u8]| {
+        let length = u16::try_from(content.len()).expect("a short message").to_be_bytes();
+        [&length[..], content].concat()
+    };
+    let one = |name: &&str| [&[name.len() as u8], name.as_bytes()].concat();
+    let names: Vec<u8> = protocols.iter().flat_map(one).collect();
+    let extension = [&[0, 16][..], &sized(&sized(&names))].concat();
+    let suites = [0, 0, 2, 0x13, 1, 1, 0];
+    let content = [&[3, 3][..], &[7; 32], &suites, &sized(&extension)].concat();
+    [&[22, 3, 1][..], &sized(&[&[1, 0][..], &sized(&content)].concat())].concat()
+}
+
+#[test]
+fn an_upstream_is_selected_by_protocol() {
+    let greeting = |text: &'static str| {
+        Upstream::start(move |peer| {
+            peer.send(text);
+        })
+    };
+    let (named, h2, imap) = (greeting("named"), greeting("h2"), greeting("imap"));
+    let choosing = |more: &str| {
+        Tidegate::start(&format!(
+            r#"
+streams: [{{ name: raw, bind: "127.0.0.1:0", alpn: {{ h2: h2, imap: imap }}{more} }}]
+upstreams:
+  named: {{ servers: [{}] }}
+  h2: {{ servers: [{}] }}
+  imap: {{ servers: [{}] }}
+admin: {{ bind: "127.0.0.1:0" }}
+"#,
+            quoted(&named),
+            quoted(&h2),
+            quoted(&imap)
+        ))
+    };
+    for more in [", upstream: named", ", sni: { \"*\": named }"] {
+        let server = choosing(more);
+        for (offered, expected) in
+            [(&["imap", "h2"][..], "imap"), (&["http/1.1", "h2"], "h2"), (&["http/1.1"], "named")]
+        {
+            let mut client = server.connect("raw");
+            client.send(hello(offered));
+            client.expect(expected);
+        }
+    }
+    let server = choosing(", sni: { a.test: named }");
+    let mut other = server.connect("raw");
+    other.send(hello(&["http/1.1"]));
+    assert_eq!(other.read_until_gone(), b"");
+    closed(&server, "unknown_server_name");
 }
 
 #[test]

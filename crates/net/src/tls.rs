@@ -11,6 +11,7 @@ mod challenge;
 mod client;
 mod handshake;
 mod layer;
+mod ocsp;
 mod resolver;
 mod server;
 mod session;

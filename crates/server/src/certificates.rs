@@ -1,12 +1,12 @@
-//! The certificates of listeners: their expiry as a metric and as warnings, and the certificates
-//! that are obtained by ACME.
+//! The certificates of listeners: their expiry and the use of their OCSP responses as metrics and as
+//! warnings, and the certificates that are obtained by ACME.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
 use config::ServerPlan;
-use net::tls::CertificateDetails;
+use net::tls::{CertificateDetails, CertificateKey};
 use telemetry::log::Level;
 use telemetry::{FamilySamples, Sample, Value, event, families};
 
@@ -17,14 +17,14 @@ const WARNING_SECS: i64 = 14 * DAY_SECS;
 const DAY_SECS: i64 = 24 * 60 * 60;
 
 /// Returns the certificates of a plan, each with the name of its listener or stream.
-fn certificates(plan: &ServerPlan) -> impl Iterator<Item = (&str, &CertificateDetails)> {
+fn certificates(plan: &ServerPlan) -> impl Iterator<Item = (&str, &CertificateKey)> {
     let listeners = plan.listeners.iter().map(|listener| (&*listener.name, &listener.tls));
     let of_http = listeners.chain([("admin", &plan.admin.tls)]);
     let of_http = of_http.map(|(name, tls)| (name, tls.as_ref().map(|tls| &tls.server)));
     let streams = plan.streams.iter().map(|(_, stream)| (&*stream.name, stream.tls.as_ref()));
     of_http.chain(streams).flat_map(|(name, tls)| {
         let certificates = tls.into_iter().flat_map(|tls| &tls.options().certificates);
-        certificates.map(move |certificate| (name, &certificate.details))
+        certificates.map(move |certificate| (name, certificate))
     })
 }
 
@@ -38,21 +38,34 @@ fn left_secs(certificate: &CertificateDetails) -> i64 {
     certificate.not_after as i64 - net::clock::wall_secs() as i64
 }
 
-/// Exports the time until each certificate expires; of certificates with the same title, the
-/// earliest.
-pub(crate) fn samples(plan: &ServerPlan) -> Option<FamilySamples> {
-    let mut left = BTreeMap::new();
+/// Exports the time until each certificate expires and whether its OCSP response is sent; of
+/// certificates with the same title, the least value.
+pub(crate) fn samples(plan: &ServerPlan) -> impl Iterator<Item = FamilySamples> {
+    let (mut left, mut stapled) = (BTreeMap::new(), BTreeMap::new());
+    let now = net::clock::wall_secs();
     for (listener, certificate) in certificates(plan) {
-        let left: &mut i64 = left.entry((listener, title(certificate))).or_insert(i64::MAX);
-        *left = left_secs(certificate).min(*left);
+        let labels = (listener, title(&certificate.details));
+        note_least(&mut left, labels, left_secs(&certificate.details));
+        if let Some(stapling) = certificate.stapling(now) {
+            note_least(&mut stapled, labels, i64::from(stapling.is_ok()));
+        }
     }
-    let samples = left.into_iter().map(|((listener, title), left)| Sample {
-        labels: vec![listener.to_owned(), title.to_owned()],
-        value: Value::Gauge(left),
-    });
-    let samples: Vec<Sample> = samples.collect();
-    (!samples.is_empty())
-        .then_some(FamilySamples { family: &families::CERTIFICATE_EXPIRY, samples })
+    let families = [(&families::CERTIFICATE_EXPIRY, left), (&families::OCSP_STAPLED, stapled)];
+    let families = families.into_iter().filter(|(_, values)| !values.is_empty());
+    families.map(|(family, values)| {
+        let samples = values.into_iter().map(|((listener, title), value)| Sample {
+            labels: vec![listener.to_owned(), title.to_owned()],
+            value: Value::Gauge(value),
+        });
+        FamilySamples { family, samples: samples.collect() }
+    })
+}
+
+type Labels<'p> = (&'p str, &'p str);
+
+fn note_least<'p>(values: &mut BTreeMap<Labels<'p>, i64>, labels: Labels<'p>, value: i64) {
+    let least = values.entry(labels).or_insert(i64::MAX);
+    *least = value.min(*least);
 }
 
 /// Starts ACME for the current plan. An issued certificate is presented after a reload, like any
@@ -75,18 +88,31 @@ pub(crate) async fn warn_daily(control: Rc<Control>) {
     }
 }
 
-/// Logs a warning for each certificate that expires soon or has expired.
+/// Logs a warning for each certificate that expires soon or has expired, and for each OCSP response
+/// that is not sent.
 pub(crate) fn warn(plan: &ServerPlan) {
+    let now = net::clock::wall_secs();
     for (listener, certificate) in certificates(plan) {
-        let left = left_secs(certificate);
+        let details = &certificate.details;
+        let left = left_secs(details);
         if left < WARNING_SECS {
             event!(
                 Level::Warn,
                 "a certificate expires soon: replace its files, they are watched",
                 event = "certificate_expires",
                 listener = listener,
-                certificate = title(certificate),
+                certificate = title(details),
                 days = left / DAY_SECS
+            );
+        }
+        if let Some(Err(reason)) = certificate.stapling(now) {
+            event!(
+                Level::Warn,
+                "an OCSP response is not sent: replace its file, which is watched",
+                event = "ocsp_not_stapled",
+                listener = listener,
+                certificate = title(details),
+                reason = reason
             );
         }
     }

@@ -32,7 +32,7 @@ impl Clients {
 }
 
 /// A client of IPv6 has a whole /64, and counts as one.
-fn network(client: IpAddr) -> IpAddr {
+pub(crate) fn network(client: IpAddr) -> IpAddr {
     match client.to_canonical() {
         IpAddr::V6(address) => {
             Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into()

@@ -12,15 +12,17 @@ use bytes::{Bytes, BytesMut};
 use http_client::{Lease, Upgrade, tunnel};
 use http_server::{AccessLog, StreamEntry};
 use message::{ConnectionFacts, Ending, Fault, Protocol, Request};
+use net::tls::TlsInfo;
 use net::{Accepted, Bind, Outgoing, Peer, Stream};
 use plugin::WorkerContext;
 use telemetry::log::Level;
 use telemetry::{CloseReason, LimitHit, event_limited};
+use traffic::ClientRate;
 use upstream::StreamUpstream;
-use wire::client_hello::HelloReader;
+use wire::client_hello::{ClientHello, HelloReader};
 
 use crate::client_stream::{ClientStream, Traffic};
-use crate::clients::{ClientPermit, Clients};
+use crate::clients::{ClientPermit, Clients, network};
 use crate::metrics::StreamMetrics;
 use crate::stream_plan::{StreamPlan, UpstreamChoice};
 
@@ -30,6 +32,7 @@ pub struct StreamService {
     upstreams: BTreeMap<String, StreamUpstream>,
     /// Where the plan limits the connections of a client.
     clients: Arc<Clients>,
+    rate: Option<ClientRate>,
     pub(crate) metrics: Rc<StreamMetrics>,
     access: Option<Rc<AccessLog>>,
     connections: Cell<usize>,
@@ -59,6 +62,9 @@ impl StreamService {
         Rc::new(StreamService {
             upstreams: plan.upstreams().filter_map(upstream).collect(),
             clients: worker.shared.get(ClientsKey(plan.name.clone()), Clients::default),
+            rate: plan
+                .connection_rate_per_client
+                .map(|rate| ClientRate::new(rate, &format!("stream {}", plan.name), worker)),
             metrics: Rc::new(StreamMetrics::of(&plan.name, worker)),
             plan: plan.clone(),
             access,
@@ -121,6 +127,10 @@ impl StreamService {
         if !self.plan.allows(client) {
             return Err(CloseReason::ClientDenied);
         }
+        if self.rate.as_ref().is_some_and(|rate| !rate.allows(network(client))) {
+            self.metrics.worker.hit(LimitHit::ClientRate);
+            return Err(CloseReason::ClientRate);
+        }
         let Some(most) = self.plan.connections_per_client else { return Ok(None) };
         let permit = self.clients.acquire(client, most);
         if permit.is_none() {
@@ -133,11 +143,11 @@ impl StreamService {
         self.plan.idle.unwrap_or_else(|| upstream.idle())
     }
 
-    /// The upstream that does not depend on a server name.
+    /// The upstream that does not depend on a ClientHello.
     pub(crate) fn only_upstream(&self) -> Option<&StreamUpstream> {
         match &self.plan.choice {
             UpstreamChoice::Always(upstream) => self.upstreams.get(upstream),
-            UpstreamChoice::ByServerName(_) => None,
+            UpstreamChoice::ByHello(_) => None,
         }
     }
 
@@ -168,7 +178,7 @@ impl StreamService {
         self.carry(stream, early, lease, upstream, connection).await
     }
 
-    /// Ends TLS, or reads the name in the ClientHello; returns the stream, what was read of it, and
+    /// Ends TLS, or reads the ClientHello; returns the stream, what was read of it, and
     /// the upstream.
     async fn open(
         &self,
@@ -190,6 +200,10 @@ impl StreamService {
                         let stream = stream.map_err(|_| CloseReason::TlsFailed)?;
                         let is_resumed = stream.tls().is_some_and(|tls| tls.is_resumed);
                         self.metrics.worker.count_handshake(is_resumed);
+                        if stream.tls().is_some_and(TlsInfo::is_challenge) {
+                            // A certificate authority has seen the challenge certificate.
+                            return Err(CloseReason::ClientClosed);
+                        }
                         stream
                     }
                 };
@@ -197,11 +211,11 @@ impl StreamService {
                 connection.server_name.replace(name);
                 (stream, Bytes::new(), Some(upstream.as_str()))
             }
-            UpstreamChoice::ByServerName(names) => {
-                let hello = net::timer::within(within, read_server_name(&stream)).await;
-                let (name, early) = hello.ok_or_else(late)??;
-                let upstream = names.find(name.as_deref());
-                connection.server_name.replace(name);
+            UpstreamChoice::ByHello(choice) => {
+                let received = net::timer::within(within, read_hello(&stream)).await;
+                let (hello, early) = received.ok_or_else(late)??;
+                let upstream = choice.find(&hello);
+                connection.server_name.replace(hello.server_name);
                 (stream, early, upstream)
             }
         };
@@ -294,8 +308,8 @@ impl Connection {
     }
 }
 
-/// Reads the ClientHello; returns the name in it, and everything that was read.
-async fn read_server_name(stream: &Stream) -> Result<(Option<Box<str>>, Bytes), CloseReason> {
+/// Reads the ClientHello; returns it, and everything that was read.
+async fn read_hello(stream: &Stream) -> Result<(ClientHello, Bytes), CloseReason> {
     let mut reader = HelloReader::default();
     let mut received = BytesMut::new();
     loop {
@@ -306,7 +320,7 @@ async fn read_server_name(stream: &Stream) -> Result<(Option<Box<str>>, Bytes), 
         received.extend_from_slice(&chunk);
         match reader.feed(&chunk) {
             Ok(None) => {}
-            Ok(Some(hello)) => return Ok((hello.server_name, received.freeze())),
+            Ok(Some(hello)) => return Ok((hello, received.freeze())),
             Err(malformed) => {
                 event_limited!(
                     1,

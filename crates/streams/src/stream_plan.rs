@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use http_server::ProxyProtocol;
 use net::tls::ServerTls;
-use settings::{Cidr, any_contains};
+use settings::{Cidr, Rate, any_contains};
 use tls_settings::AcmePlan;
+use wire::client_hello::ClientHello;
 
 /// One stream.
 #[derive(Debug)]
@@ -25,6 +26,8 @@ pub struct StreamPlan {
     pub deny: Vec<Cidr>,
     /// Connections of one client address at the same time, over all workers.
     pub connections_per_client: Option<u32>,
+    /// How often a client address may connect, over all workers.
+    pub connection_rate_per_client: Option<Rate>,
     /// For a PROXY header, a ClientHello and a TLS handshake, each.
     pub handshake: Duration,
     /// Overrides the upstream's.
@@ -35,8 +38,26 @@ pub struct StreamPlan {
 #[derive(Debug)]
 pub enum UpstreamChoice {
     Always(String),
-    /// By the name in the ClientHello, which is passed on.
-    ByServerName(ServerNames),
+    /// By the ClientHello, which is passed on.
+    ByHello(HelloChoice),
+}
+
+/// Upstreams by the ClientHello of TLS.
+#[derive(Debug, Default)]
+pub struct HelloChoice {
+    /// By a protocol that the client offers.
+    pub protocols: BTreeMap<String, String>,
+    /// For clients that offer none of these.
+    pub names: ServerNames,
+}
+
+impl HelloChoice {
+    /// The upstream of a client; of several protocols that are listed, the client's first counts.
+    pub fn find(&self, hello: &ClientHello) -> Option<&str> {
+        let mut offered = hello.protocols.iter().filter_map(|name| std::str::from_utf8(name).ok());
+        let by_protocol = offered.find_map(|name| self.protocols.get(name));
+        by_protocol.map(String::as_str).or_else(|| self.names.find(hello.server_name.as_deref()))
+    }
 }
 
 /// Upstreams by the server names of TLS.
@@ -94,7 +115,10 @@ impl StreamPlan {
     pub fn upstreams(&self) -> Box<dyn Iterator<Item = &str> + '_> {
         match &self.choice {
             UpstreamChoice::Always(upstream) => Box::new(std::iter::once(upstream.as_str())),
-            UpstreamChoice::ByServerName(names) => Box::new(names.upstreams()),
+            UpstreamChoice::ByHello(choice) => {
+                let by_protocol = choice.protocols.values().map(String::as_str);
+                Box::new(choice.names.upstreams().chain(by_protocol))
+            }
         }
     }
 
@@ -106,7 +130,26 @@ impl StreamPlan {
 
 #[cfg(test)]
 mod tests {
-    use super::ServerNames;
+    use super::{ClientHello, HelloChoice, ServerNames};
+
+    #[test]
+    fn the_first_listed_protocol_of_the_client_wins_over_its_name() {
+        let mut choice = HelloChoice::default();
+        for protocol in ["h2", "imap"] {
+            choice.protocols.insert(protocol.into(), protocol.into());
+        }
+        assert!(choice.names.add("a.test", "named"));
+        for (offered, name, upstream) in [
+            (&[&b"imap"[..], b"h2"][..], Some("a.test"), Some("imap")),
+            (&[b"\xff", b"http/1.1", b"h2"], None, Some("h2")),
+            (&[b"http/1.1"], Some("a.test"), Some("named")),
+            (&[], Some("b.test"), None),
+        ] {
+            let protocols = offered.iter().map(|name| (*name).into()).collect();
+            let hello = ClientHello { server_name: name.map(Into::into), protocols };
+            assert_eq!(choice.find(&hello), upstream, "{hello:?}");
+        }
+    }
 
     #[test]
     fn the_most_exact_name_wins() {

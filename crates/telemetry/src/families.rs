@@ -92,6 +92,8 @@ families! {
     CERTIFICATE_EXPIRY = "tidegate_certificate_expiry_seconds", Gauge, Seconds,
         ["listener", "subject"],
         "Time until a certificate of a listener expires; negative afterwards.";
+    OCSP_STAPLED = "tidegate_ocsp_stapled", Gauge, Number, ["listener", "subject"],
+        "1 while the OCSP response of a certificate is sent, 0 while it is not valid for it.";
     TUNNELS_ACTIVE = "tidegate_tunnels_active", Gauge, Number, [],
         "Tunnels open now (upgraded connections).";
     WEBSOCKET_MESSAGES = "tidegate_websocket_messages_total", Counter, Number,

@@ -85,8 +85,10 @@ table! {
         ProxyHeader, "proxy_header", Client, "the PROXY header was missing or malformed";
         TlsFailed, "tls_failed", Client, "the TLS handshake failed";
         UnknownServerName, "unknown_server_name", Client,
-            "`sni` of the stream does not list the name that the client asks for";
+            "`sni` and `alpn` of the stream do not list what the client asks for";
         ClientDenied, "client_denied", Client, "`allow` or `deny` of the stream exclude the client";
+        ClientRate, "client_rate", Client,
+            "the client connected more often than `connection_rate_per_client`";
         ClientLimit, "client_limit", Client,
             "the client had as many connections as `connections_per_client`";
         HeadTimeout, "head_timeout", Client, "the request head was incomplete after `head`";
@@ -136,6 +138,8 @@ table! {
         Body, "body", Client, "larger than `limits.body` (413)";
         Trailers, "trailers", Client, "trailers larger than `limits.headers`";
         Connections, "connections", Ours, "more connections than `limits.connections` (503)";
+        ClientRate, "client_rate", Client,
+            "connected more often than `connection_rate_per_client` of a stream";
         ClientConnections, "client_connections", Client,
             "more connections of one client than `connections_per_client`";
         Descriptors, "descriptors", Ours,

@@ -20,7 +20,8 @@ struct CertificateFiles {
     /// The private key of the first certificate; not encrypted.
     #[setting(example = "site.key")]
     key: Spanned<String>,
-    /// An OCSP response in DER that is stapled to the certificate.
+    /// An OCSP response in DER that is stapled to the certificate; watched as well. One that has
+    /// expired, is of another certificate or does not report it as good is not sent.
     #[setting(example = "site.ocsp")]
     ocsp: Option<Spanned<String>>,
 }

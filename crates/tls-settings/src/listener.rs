@@ -180,8 +180,7 @@ impl ListenerTlsSettings {
         }
         let built = ServerTls::new(ServerOptions {
             certificates,
-            // Without protocols a client may offer any; with only the challenge's it could not.
-            answers_challenges: acme.is_some() && !protocols.is_empty(),
+            answers_challenges: acme.is_some(),
             reject_unknown_names: self.unknown_name == UnknownName::Reject,
             min_version: self.min_version.into(),
             protocols: protocols.iter().map(|protocol| protocol.to_vec()).collect(),

@@ -7,6 +7,7 @@
 
 mod bandwidth;
 mod circuit_breaker;
+mod client_rate;
 mod concurrency;
 mod cost;
 mod fault;
@@ -22,6 +23,7 @@ mod split;
 
 use plugin::FilterKind;
 
+pub use client_rate::ClientRate;
 pub use quota::{QuotaInfo, QuotaUse, Quotas};
 
 /// Every filter of this crate, by name.

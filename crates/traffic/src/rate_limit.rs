@@ -21,7 +21,7 @@ use crate::cost::{self, Cost};
 use crate::keyed_state;
 use crate::limit_fields::{LimitFields, Remaining, check_name};
 use crate::request_key::RequestKey;
-use gcra::Gcra;
+pub(crate) use gcra::Gcra;
 use sliding::SlidingWindow;
 
 pub(crate) const KIND: FilterKind =
@@ -137,7 +137,7 @@ impl RateLimit {
 impl OneLimit {
     /// How many requests may come at once.
     fn burst(&self) -> u32 {
-        burst(self.window, self.rate, self.burst)
+        window_burst(self.window, self.rate, self.burst)
     }
 
     fn label(&self) -> String {
@@ -145,11 +145,16 @@ impl OneLimit {
     }
 }
 
-fn burst(window: Window, rate: Rate, burst: Option<u32>) -> u32 {
+fn window_burst(window: Window, rate: Rate, own: Option<u32>) -> u32 {
     match window {
-        Window::Bucket => burst.unwrap_or_else(|| (rate.per_second() as u32).max(1)),
+        Window::Bucket => own.unwrap_or_else(|| burst(rate)),
         Window::Sliding => rate.count,
     }
+}
+
+/// The burst of a bucket without its own.
+pub(crate) fn burst(rate: Rate) -> u32 {
+    (rate.per_second() as u32).max(1)
 }
 
 fn check(settings: &RateLimit, node: &Node, reader: &mut Reader<'_>) {
@@ -339,7 +344,7 @@ enum Algorithm {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum RateDecision {
+pub(crate) enum RateDecision {
     Allowed(Remaining),
     Refused { remaining: Remaining, wait_s: u32 },
 }
@@ -347,7 +352,9 @@ enum RateDecision {
 impl Algorithm {
     fn new(window: Window, rate: Rate, own_burst: Option<u32>) -> Algorithm {
         match window {
-            Window::Bucket => Algorithm::Bucket(Gcra::new(rate, burst(window, rate, own_burst))),
+            Window::Bucket => {
+                Algorithm::Bucket(Gcra::new(rate, window_burst(window, rate, own_burst)))
+            }
             Window::Sliding => Algorithm::Sliding(SlidingWindow::new(rate)),
         }
     }

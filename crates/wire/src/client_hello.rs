@@ -1,4 +1,5 @@
-//! The first message of a TLS client (RFC 8446 4.1.2), read only for the name that it asks for.
+//! The first message of a TLS client (RFC 8446 4.1.2), read only for the name and the protocols
+//! that it asks for.
 //!
 //! [`HelloReader`] takes the first bytes of a connection, in pieces of any size, and the records of
 //! any size that the message may be split into. Reads no further than the message, keeps only it,
@@ -16,6 +17,7 @@ const RECORD_BYTES_MAX: usize = 1 << 14;
 const HANDSHAKE: u8 = 22;
 const CLIENT_HELLO: u8 = 1;
 const SERVER_NAME: u16 = 0;
+const PROTOCOLS: u16 = 16;
 const HOST_NAME: u8 = 0;
 /// Longest name of a host.
 const NAME_BYTES_MAX: usize = 253;
@@ -25,6 +27,8 @@ const NAME_BYTES_MAX: usize = 253;
 pub struct ClientHello {
     /// The name of the server (SNI), in lower case; `None` if the client sends none.
     pub server_name: Option<Box<str>>,
+    /// The protocols of ALPN (RFC 7301), the client's preferred one first.
+    pub protocols: Vec<Box<[u8]>>,
 }
 
 /// Why the first bytes of a connection are rejected.
@@ -181,7 +185,15 @@ fn parse(message: &[u8]) -> Result<ClientHello, Malformed> {
     while !extensions.is_empty() {
         let kind = extensions.u16()?;
         let content = extensions.vector()?;
-        if kind == SERVER_NAME && hello.server_name.replace(server_name(content)?).is_some() {
+        let is_repeated = match kind {
+            SERVER_NAME => hello.server_name.replace(server_name(content)?).is_some(),
+            PROTOCOLS => {
+                let protocols = protocols(content)?;
+                !std::mem::replace(&mut hello.protocols, protocols).is_empty()
+            }
+            _ => false,
+        };
+        if is_repeated {
             return Err(Malformed::Message);
         }
     }
@@ -207,6 +219,23 @@ fn server_name(mut extension: Fields<'_>) -> Result<Box<str>, Malformed> {
     Ok(name.to_ascii_lowercase().into_boxed_str())
 }
 
+/// The list of protocols, none of which is empty (RFC 7301 3.1).
+fn protocols(mut extension: Fields<'_>) -> Result<Vec<Box<[u8]>>, Malformed> {
+    let mut list = extension.vector()?;
+    if list.is_empty() || !extension.is_empty() {
+        return Err(Malformed::Message);
+    }
+    let mut protocols = Vec::new();
+    while !list.is_empty() {
+        let length = usize::from(list.u8()?);
+        match list.take(length)? {
+            [] => return Err(Malformed::Message),
+            protocol => protocols.push(protocol.into()),
+        }
+    }
+    Ok(protocols)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -226,6 +255,20 @@ mod tests {
     fn name_extension(name: &[u8]) -> Vec<u8> {
         let entry = [&[0][..], &vector(name)].concat();
         extension(0, &vector(&entry))
+    }
+
+    fn protocols_extension(protocols: &[&[u8]]) -> Vec<u8> {
+        let one = |name: &&[u8]| [&[u8::try_from(name.len()).unwrap()], *name].concat();
+        extension(16, &vector(&protocols.iter().flat_map(one).collect::<Vec<_>>()))
+    }
+
+    #[test]
+    fn the_protocols_are_in_the_order_of_the_client() {
+        let extensions = protocols_extension(&[b"h2", b"\xff", b"http/1.1"]);
+        let hello = read(&records(&message(Some(&extensions)), 1000)).unwrap().unwrap();
+        let expected: Vec<Box<[u8]>> =
+            vec![b"h2"[..].into(), b"\xff"[..].into(), b"http/1.1"[..].into()];
+        assert_eq!(hello, ClientHello { server_name: None, protocols: expected });
     }
 
     /// A message with these extensions; `None` has none.
@@ -250,12 +293,14 @@ mod tests {
     }
 
     fn named(name: &str) -> ClientHello {
-        ClientHello { server_name: Some(name.into()) }
+        ClientHello { server_name: Some(name.into()), protocols: vec![b"h2"[..].into()] }
     }
 
     fn with_name() -> Vec<u8> {
         let grease = [extension(0x0a0a, b""), extension(0xdada, &[0])].concat();
-        message(Some(&[grease, name_extension(b"A.Example.com"), extension(16, b"x")].concat()))
+        message(Some(
+            &[grease, name_extension(b"A.Example.com"), protocols_extension(&[b"h2"])].concat(),
+        ))
     }
 
     #[test]
@@ -295,6 +340,14 @@ mod tests {
             (listed, Malformed::Message),
             (other_type, Malformed::Message),
             (longer, Malformed::Message),
+            (
+                [protocols_extension(&[b"h2"]), protocols_extension(&[b"h2"])].concat(),
+                Malformed::Message,
+            ),
+            (protocols_extension(&[]), Malformed::Message),
+            (protocols_extension(&[b""]), Malformed::Message),
+            (extension(16, b"\0\x03\x03h2"), Malformed::Message),
+            (extension(16, b"\0\x03\x02h2x"), Malformed::Message),
             (extension(0, b""), Malformed::Message),
             (vec![0, 0, 0, 9], Malformed::Message),
             (vec![0], Malformed::Message),

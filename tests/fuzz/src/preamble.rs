@@ -79,7 +79,7 @@ fn client_hello(data: &[u8]) {
         let (left, right) = data.split_at(cut);
         assert_eq!(hello(&[left, right]), whole, "cut at {cut}");
     }
-    if let Ok(Some(ClientHello { server_name: Some(name) })) = whole {
+    if let Ok(Some(ClientHello { server_name: Some(name), .. })) = whole {
         assert!(!name.is_empty() && !name.bytes().any(|byte| byte.is_ascii_uppercase()));
     }
 }

@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use net::ListenOptions;
 use settings::{Address, Reader, Spanned, quote};
-use streams::{ServerNames, StreamPlan, UpstreamChoice};
-use tls_settings::{AcmeChallenge, AcmePlan};
+use streams::{HelloChoice, StreamPlan, UpstreamChoice};
 use upstream::ServerSettings;
 
 use super::{check_name, listeners};
@@ -25,7 +24,6 @@ pub(super) fn compile(
         let choice = choice(stream, settings, reader);
         let tls = stream.tls.as_ref().and_then(|tls| tls.build(&[], tls.span, reader));
         let (tls, acme) = tls.map_or((None, None), |tls| (Some(tls.server), tls.acme));
-        let acme = acme.map(|plan| without_alpn(plan, stream, reader));
         let Some(bind) = listeners::bind(&stream.bind, reader) else { continue };
         let others = listeners.iter().chain(plans.iter().map(|(listener, _)| listener));
         let is_udp = stream.protocol == StreamProtocol::Udp;
@@ -43,6 +41,7 @@ pub(super) fn compile(
             allow: stream.allow.clone(),
             deny: stream.deny.clone(),
             connections_per_client: stream.limits.connections_per_client,
+            connection_rate_per_client: stream.limits.connection_rate_per_client,
             handshake: stream.timeouts.handshake.unwrap_or(timeouts.handshake).get(),
             idle: stream.timeouts.idle.map(settings::Duration::get),
         };
@@ -64,22 +63,6 @@ pub(super) fn compile(
         plans.push((listener, Arc::new(plan)));
     }
     plans
-}
-
-/// A stream accepts every protocol of ALPN, so the challenge that depends on one is not for it.
-fn without_alpn(plan: AcmePlan, stream: &StreamSettings, reader: &mut Reader<'_>) -> AcmePlan {
-    let challenge = match plan.challenge {
-        Some(AcmeChallenge::TlsAlpn01) => {
-            let span = stream.tls.as_ref().map_or(stream.bind.span, |tls| tls.span);
-            reader
-                .error(span, "a stream cannot answer the challenge tls-alpn-01")
-                .help("write challenge: http-01, and a listener on port 80");
-            None
-        }
-        None if plan.dns_hook.is_none() => Some(AcmeChallenge::Http01),
-        other => other,
-    };
-    AcmePlan { challenge, ..plan }
 }
 
 fn name(
@@ -106,18 +89,27 @@ fn choice(
         if stream.protocol == StreamProtocol::Udp {
             check_datagrams(upstream, settings, reader);
         }
-        return Some(UpstreamChoice::Always(upstream.value.clone()));
+        if stream.alpn.is_none() {
+            return Some(UpstreamChoice::Always(upstream.value.clone()));
+        }
     }
-    let mut names = ServerNames::default();
-    for (pattern, upstream) in &stream.sni.as_ref()?.entries {
+    let mut choice = HelloChoice::default();
+    if let Some(upstream) = &stream.upstream {
+        choice.names.add("*", upstream);
+    }
+    for (pattern, upstream) in stream.sni.iter().flat_map(|sni| &sni.entries) {
         check_upstream(upstream, settings, reader);
-        if !names.add(pattern, upstream) {
+        if !choice.names.add(pattern, upstream) {
             let message = format!("{} is no server name, or is repeated", quote(pattern));
             let help = "write a name such as a.example.com, *.example.com for names below it, or *";
             reader.error(pattern.span, message).help(help);
         }
     }
-    Some(UpstreamChoice::ByServerName(names))
+    for (protocol, upstream) in stream.alpn.iter().flat_map(|alpn| &alpn.entries) {
+        check_upstream(upstream, settings, reader);
+        choice.protocols.insert(protocol.value.clone(), upstream.value.clone());
+    }
+    (stream.sni.is_some() || stream.alpn.is_some()).then_some(UpstreamChoice::ByHello(choice))
 }
 
 /// Reports what a server of datagrams cannot be.

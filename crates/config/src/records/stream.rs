@@ -1,6 +1,6 @@
 //! `streams`: connections that are passed to an upstream byte by byte (layer 4).
 
-use settings::{Address, Cidr, Duration, Named, Node, Reader, Setting, Spanned};
+use settings::{Address, Cidr, Duration, Named, Node, Rate, Reader, Setting, Spanned};
 use tls_settings::{ListenerTlsSettings, PlainHttp};
 
 use super::ProxyProtocolSettings;
@@ -28,6 +28,11 @@ pub struct StreamSettings {
     /// names and clients that send none; without `*` these are closed.
     #[setting(example = { "a.example.com": "a", "*": "b" })]
     pub sni: Option<Named<Spanned<String>>>,
+    /// Upstreams by the protocol that the client offers in the TLS ClientHello (ALPN); of several,
+    /// the first that is listed. `sni` or `upstream` is for clients that offer none of these;
+    /// without both they are closed. TLS is passed through.
+    #[setting(example = { "acme-tls/1": "acme", "h2": "grpc" })]
+    pub alpn: Option<Named<Spanned<String>>>,
     /// TLS that ends here: the upstream receives what is inside.
     pub tls: Option<Spanned<ListenerTlsSettings>>,
     /// Proxies that connect for clients and name them in a PROXY header.
@@ -68,6 +73,11 @@ pub struct StreamLimits {
     /// Connections of one client address open at once, of IPv6 those of one /64; more are closed.
     #[setting(range = 1..=1000000, example = 20)]
     pub connections_per_client: Option<u32>,
+    /// How often one client address may connect, of IPv6 one /64, over all workers; more are
+    /// closed. As many connections as the rate has per second may come at once. A reload keeps
+    /// what was counted.
+    #[setting(example = "10/s")]
+    pub connection_rate_per_client: Option<Rate>,
 }
 
 /// Time-outs of a stream.
@@ -88,7 +98,7 @@ fn check_stream(stream: &StreamSettings, node: &Node, reader: &mut Reader<'_>) {
         check_udp(stream, node, reader);
     }
     match (&stream.upstream, &stream.sni) {
-        (None, None) => {
+        (None, None) if stream.alpn.is_none() => {
             reader
                 .error(node.span, "a stream needs an upstream")
                 .help("write upstream: NAME, or sni: { NAME: UPSTREAM }");
@@ -100,9 +110,12 @@ fn check_stream(stream: &StreamSettings, node: &Node, reader: &mut Reader<'_>) {
         _ => {}
     }
     let Some(tls) = &stream.tls else { return };
-    if stream.sni.is_some() {
-        let message = "`sni` passes TLS through, so there is none that could end here";
-        reader.error(tls.span, message).help("leave out tls or sni");
+    for (key, is_set) in [("sni", stream.sni.is_some()), ("alpn", stream.alpn.is_some())] {
+        if is_set {
+            let message =
+                format!("`{key}` passes TLS through, so there is none that could end here");
+            reader.error(tls.span, message).help(format!("leave out tls or {key}"));
+        }
     }
     if tls.plain_http == PlainHttp::Redirect || tls.redirect_from.is_some() {
         reader.error(tls.span, "a stream cannot redirect: it does not speak HTTP");
@@ -117,6 +130,7 @@ fn check_udp(stream: &StreamSettings, node: &Node, reader: &mut Reader<'_>) {
     let keys = [
         ("tls", stream.tls.is_some()),
         ("sni", stream.sni.is_some()),
+        ("alpn", stream.alpn.is_some()),
         ("proxy_protocol", stream.proxy_protocol.is_some()),
         ("keepalive", stream.keepalive.is_some()),
     ];

@@ -12,13 +12,15 @@ use rustls::crypto::aws_lc_rs::default_provider;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::{CertifiedKey, SigningKey};
-use rustls::{Error, InconsistentKeys};
+use rustls::{Error, InconsistentKeys, SignatureScheme};
 use x509_cert::Certificate;
-use x509_cert::der::asn1::AnyRef;
+use x509_cert::der::Decode;
 use x509_cert::der::pem::{LineEnding, encode_string};
-use x509_cert::der::{Decode, Tag, Tagged};
 use x509_cert::ext::pkix::name::GeneralName;
 use x509_cert::ext::pkix::{AuthorityKeyIdentifier, SubjectAltName};
+
+use super::ocsp::Staple;
+use crate::clock;
 
 /// What a certificate says of its owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -128,6 +130,7 @@ fn alternative_name(name: &GeneralName) -> Option<AlternativeName> {
 #[derive(Clone)]
 pub struct CertificateKey {
     pub(super) certified: Arc<CertifiedKey>,
+    staple: Option<Staple>,
     /// Of the first certificate.
     pub details: CertificateDetails,
 }
@@ -141,7 +144,8 @@ impl fmt::Debug for CertificateKey {
 /// Two are equal when they present the same certificate and the same revocation status.
 impl PartialEq for CertificateKey {
     fn eq(&self, other: &Self) -> bool {
-        self.certified.cert == other.certified.cert && self.certified.ocsp == other.certified.ocsp
+        let ocsp = |one: &CertificateKey| one.staple.as_ref()?.certified.ocsp.clone();
+        self.certified.cert == other.certified.cert && ocsp(self) == ocsp(other)
     }
 }
 
@@ -170,7 +174,8 @@ impl fmt::Display for PairError {
 
 impl CertificateKey {
     /// Checks a chain and its key, both in PEM, the owner's certificate first, and a stapled OCSP
-    /// response in DER. `now` is in seconds since 1970.
+    /// response in DER, which is not sent while it does not fit: see
+    /// [`CertificateKey::stapling`]. `now` is in seconds since 1970.
     pub fn load(
         chain: &[u8],
         key: &[u8],
@@ -183,7 +188,7 @@ impl CertificateKey {
         check_order(&chain).map_err(PairError::Certificate)?;
         check_time(&details, now).map_err(PairError::Certificate)?;
         let key = signing_key(key).map_err(PairError::Key)?;
-        let mut certified = CertifiedKey::new(chain, key);
+        let certified = CertifiedKey::new(chain, key);
         match certified.keys_match() {
             // Unknown: a key that does not tell its public half, which none of ours is.
             Ok(()) | Err(Error::InconsistentKeys(InconsistentKeys::Unknown)) => {}
@@ -192,11 +197,26 @@ impl CertificateKey {
                 return Err(PairError::Key(why.to_owned()));
             }
         }
-        if let Some(ocsp) = &ocsp {
-            check_ocsp(ocsp).map_err(PairError::Ocsp)?;
-        }
-        certified.ocsp = ocsp;
-        Ok(CertificateKey { certified: Arc::new(certified), details })
+        let staple = ocsp.map(|ocsp| Staple::new(ocsp, &certified)).transpose();
+        let staple = staple.map_err(PairError::Ocsp)?;
+        Ok(CertificateKey { certified: Arc::new(certified), staple, details })
+    }
+
+    pub(super) fn can_sign(&self, schemes: &[SignatureScheme]) -> bool {
+        self.certified.key.choose_scheme(schemes).is_some()
+    }
+
+    /// What a client is presented now.
+    pub(super) fn presented(&self) -> Arc<CertifiedKey> {
+        let staple = self.staple.as_ref();
+        let staple = staple.filter(|staple| staple.problem(clock::wall_secs()).is_none());
+        staple.map_or(&self.certified, |staple| &staple.certified).clone()
+    }
+
+    /// Whether the OCSP response is sent at a time, in seconds since 1970, or why not; `None` if
+    /// there is no response.
+    pub fn stapling(&self, now: u64) -> Option<Result<(), &'static str>> {
+        self.staple.as_ref().map(|staple| staple.problem(now).map_or(Ok(()), Err))
     }
 
     /// The key identifier of the issuer and the serial number, which renewal information is asked
@@ -274,17 +294,4 @@ fn check_time(details: &CertificateDetails, now: u64) -> Result<(), String> {
         return Err(format!("the certificate is not valid before {}", day(details.not_before)));
     }
     Ok(())
-}
-
-/// An OCSP response begins with its status, which must be `successful` (RFC 6960 4.2.1).
-fn check_ocsp(response: &[u8]) -> Result<(), String> {
-    let outer = AnyRef::from_der(response)
-        .ok()
-        .filter(|outer| outer.tag() == Tag::Sequence)
-        .ok_or("not an OCSP response in DER")?;
-    match outer.value() {
-        [0x0a, 1, 0, ..] => Ok(()),
-        [0x0a, 1, status, ..] => Err(format!("the OCSP response is an error, status {status}")),
-        _ => Err("not an OCSP response in DER".to_owned()),
-    }
 }

@@ -11,7 +11,7 @@ use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
 use super::certificate::CertificateKey;
-use super::challenge::{self, CHALLENGE_PROTOCOL};
+use super::challenge;
 
 /// What the client hello asked for, and what it is presented.
 #[derive(Debug, Default)]
@@ -31,7 +31,7 @@ pub(super) fn take_resolved() -> Option<Resolved> {
     RESOLVED.take()
 }
 
-type Candidates = Vec<Arc<CertifiedKey>>;
+type Candidates = Vec<Arc<CertificateKey>>;
 
 #[derive(Debug)]
 pub(super) struct Resolver {
@@ -46,13 +46,14 @@ impl Resolver {
     pub(super) fn new(certificates: &[CertificateKey], reject_unknown: bool) -> Resolver {
         let mut resolver =
             Resolver { exact: HashMap::new(), wildcard: HashMap::new(), default: Vec::new() };
-        for certificate in certificates {
+        let certificates: Vec<_> = certificates.iter().cloned().map(Arc::new).collect();
+        for certificate in &certificates {
             for name in certificate.details.dns_names() {
                 let (names, name) = match name.strip_prefix("*.") {
                     Some(parent) => (&mut resolver.wildcard, parent),
                     None => (&mut resolver.exact, name),
                 };
-                names.entry(name.into()).or_default().push(certificate.certified.clone());
+                names.entry(name.into()).or_default().push(certificate.clone());
             }
         }
         // The default is the first certificate; others for the same names may have other keys.
@@ -61,7 +62,7 @@ impl Resolver {
             let alike = certificates
                 .iter()
                 .filter(|other| other.details.dns_names().eq(names.iter().copied()));
-            resolver.default = alike.map(|one| one.certified.clone()).collect();
+            resolver.default = alike.cloned().collect();
         }
         resolver
     }
@@ -76,7 +77,7 @@ impl Resolver {
         covering.any(|one| presented.iter().any(|other| Arc::ptr_eq(one, other)))
     }
 
-    fn candidates(&self, name: &str) -> &[Arc<CertifiedKey>] {
+    fn candidates(&self, name: &str) -> &[Arc<CertificateKey>] {
         // A wildcard stands for exactly one label (RFC 9525 6.3).
         let wildcard = || self.wildcard.get(name.split_once('.')?.1);
         self.exact.get(name).or_else(wildcard).unwrap_or(&self.default)
@@ -87,15 +88,13 @@ impl ResolvesServerCert for Resolver {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         // rustls passes a DNS name without a final dot; its case is the client's.
         let name = hello.server_name().map(|name| name.to_ascii_lowercase().into_boxed_str());
-        // Asked for with this protocol alone, never by clients (RFC 8737 3).
-        let mut protocols = hello.alpn().into_iter().flatten();
-        if protocols.next() == Some(CHALLENGE_PROTOCOL) && protocols.next().is_none() {
+        if challenge::is_challenge(hello.alpn().into_iter().flatten()) {
             return challenge::certificate(&name?);
         }
         let candidates = name.as_deref().map_or(&*self.default, |name| self.candidates(name));
         let schemes = hello.signature_schemes();
-        let verifiable = candidates.iter().find(|one| one.key.choose_scheme(schemes).is_some());
-        let certificate = verifiable.cloned();
+        let verifiable = candidates.iter().find(|one| one.can_sign(schemes));
+        let certificate = verifiable.map(|one| one.presented());
         RESOLVED.set(Some(Resolved { server_name: name, certificate: certificate.clone() }));
         certificate
     }

@@ -62,6 +62,9 @@ pub struct ServerOptions {
 #[derive(Clone)]
 pub struct ServerTls {
     pub(super) config: Arc<ServerConfig>,
+    /// For connections of a certificate authority, where `config` selects no protocol: with the
+    /// challenge's alone, it would reject the clients that offer others.
+    pub(super) challenge: Option<Arc<ServerConfig>>,
     resolver: Arc<Resolver>,
     options: Arc<ServerOptions>,
 }
@@ -101,9 +104,8 @@ impl ServerTls {
         let resolver = Arc::new(resolver);
         let mut config = builder.with_cert_resolver(resolver.clone());
         config.alpn_protocols = options.protocols.clone();
-        if options.answers_challenges {
-            config.alpn_protocols.push(CHALLENGE_PROTOCOL.to_vec());
-        }
+        // One connection needs one ticket to be resumed; each costs an encryption and an HKDF.
+        config.send_tls13_tickets = 1;
         // Sessions are in the tickets: no table is shared by workers or bounded by their number.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         let context = ticket_context(options.client_auth.as_ref());
@@ -113,7 +115,15 @@ impl ServerTls {
             FileKeys::new(&options.ticket_keys, context).map(|keys| Arc::new(keys) as _)
         };
         config.ticketer = ticketer.map_err(|error| error.to_string())?;
-        Ok(ServerTls { config: Arc::new(config), resolver, options: Arc::new(options) })
+        let mut challenge = None;
+        if options.answers_challenges {
+            let offers_none = config.alpn_protocols.is_empty();
+            let of_challenge =
+                if offers_none { challenge.insert(config.clone()) } else { &mut config };
+            of_challenge.alpn_protocols.push(CHALLENGE_PROTOCOL.to_vec());
+        }
+        let (config, challenge) = (Arc::new(config), challenge.map(Arc::new));
+        Ok(ServerTls { config, challenge, resolver, options: Arc::new(options) })
     }
 
     /// True if a request for `host`, in lower case, may come on a connection that was made for

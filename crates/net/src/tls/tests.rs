@@ -1,6 +1,8 @@
 //! Both sides of TLS over a pair of streams; the certificates are made for each test.
 
+mod challenge;
 mod client;
+mod ocsp;
 
 use std::future::poll_fn;
 use std::io;

@@ -16,7 +16,7 @@ const CLOCKS_DIFFER_NS: u64 = 1_000_000_000;
 const LATE_NS_MAX: u64 = 10_000_000;
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Gcra {
+pub(crate) struct Gcra {
     /// The cost of one request.
     interval_ns: u64,
     /// How far the debt of a key may be ahead of the clock.
@@ -28,14 +28,14 @@ pub(super) struct Gcra {
 }
 
 impl Gcra {
-    pub(super) fn new(rate: Rate, burst: u32) -> Gcra {
+    pub(crate) fn new(rate: Rate, burst: u32) -> Gcra {
         let interval_ns = (rate.interval().as_nanos() as u64).max(1);
         let late_ns = if burst == 1 { (interval_ns / 10 * 9).min(LATE_NS_MAX) } else { 0 };
         Gcra { interval_ns, burst_ns: interval_ns * u64::from(burst), late_ns }
     }
 
     /// Takes the cost of a request from a cell.
-    pub(super) fn take(&self, cell: &AtomicU64, cost: u32, now_ns: u64) -> RateDecision {
+    pub(crate) fn take(&self, cell: &AtomicU64, cost: u32, now_ns: u64) -> RateDecision {
         let cost_ns = self.interval_ns * u64::from(cost);
         let mut cell_ns = cell.load(Ordering::Relaxed);
         loop {
