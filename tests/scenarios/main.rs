@@ -29,6 +29,7 @@ mod http2_load;
 mod http2_tunnel;
 mod identity;
 mod import_shenyu;
+mod introspection;
 mod keep_alive;
 mod keepalive_probes;
 mod limits;

@@ -7,6 +7,7 @@ use settings::{Node, Reader, Setting};
 
 use crate::basic_auth::BasicAuth;
 use crate::cert_auth::CertAuth;
+use crate::introspection::Introspection;
 use crate::jwt::Jwt;
 use crate::key_auth::KeyAuth;
 use crate::method::{AuthPlan, MethodPlan};
@@ -34,6 +35,8 @@ enum MethodSettings {
     BasicAuth(BasicAuth),
     /// A signed token.
     Jwt(Jwt),
+    /// A token that its issuer is asked about.
+    Introspection(Introspection),
     /// A client certificate.
     CertAuth(CertAuth),
 }
@@ -56,6 +59,7 @@ impl MethodSettings {
             MethodSettings::KeyAuth(settings) => Box::new(settings.plan()),
             MethodSettings::BasicAuth(settings) => Box::new(settings.plan()),
             MethodSettings::Jwt(settings) => Box::new(settings.plan()),
+            MethodSettings::Introspection(settings) => Box::new(settings),
             MethodSettings::CertAuth(settings) => Box::new(settings.plan()),
         }
     }

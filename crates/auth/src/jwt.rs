@@ -9,16 +9,16 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use message::{Claims, Fault, FaultKind, Request};
-use plugin::{FilterKind, FilterPlan, HeaderName, WorkerContext};
+use plugin::{FilterKind, FilterPlan, WorkerContext};
 use settings::{Duration, Node, OneOrMany, Reader, Setting};
 use wire::Known;
-use wire::authorization::bearer;
 
 use crate::credential::{ByCredential, CredentialId, CredentialKind};
 use crate::identity::{IdentityName, IdentityProvider, KeySource, KeyUse};
-use crate::method::{Attempt, AuthPlan, Identity, Method, MethodPlan, check_realm, remove_cookies};
+use crate::method::{Attempt, AuthPlan, Identity, Method, MethodPlan, check_realm};
 use crate::registry::Directory;
 use crate::token::{self, Key, KeySetFile, KeySettings, Rules, VerifiedToken, verify};
+use crate::token_source::{self, TokenSource};
 
 pub(crate) const KIND: FilterKind = FilterKind { name: "jwt", schema: Jwt::schema, read };
 
@@ -74,17 +74,6 @@ pub(crate) struct Jwt {
     realm: String,
 }
 
-/// Where a token is looked for.
-#[derive(Clone, Debug, PartialEq, Setting)]
-enum TokenSource {
-    /// In `Authorization: Bearer TOKEN` (RFC 6750).
-    Bearer,
-    /// In a header of this name.
-    Header(HeaderName),
-    /// In a cookie of this name.
-    Cookie(String),
-}
-
 fn check(settings: &Jwt, node: &Node, reader: &mut Reader<'_>) {
     let has_keys = !settings.keys.is_empty() || settings.key_set.is_some();
     match (has_keys, &settings.identity) {
@@ -98,12 +87,7 @@ fn check(settings: &Jwt, node: &Node, reader: &mut Reader<'_>) {
         }
         _ => {}
     }
-    if settings.from.is_empty() {
-        reader.error(node.span, "there is no place to look for a token");
-    }
-    if settings.consumer_claim.is_empty() {
-        reader.error(node.span, "the name of the claim is empty");
-    }
+    token_source::check(&settings.from, &settings.consumer_claim, node, reader);
     check_realm(&settings.realm, node, reader);
 }
 
@@ -125,6 +109,7 @@ impl Jwt {
             audiences: own_or(&self.audience, IdentityProvider::audiences),
             leeway_s: self.leeway.get().as_secs(),
             allow_without_expiry: self.allow_without_expiry,
+            allow_any_audience: false,
         };
         JwtPlan { keys, rules: Arc::new(rules), settings: self }
     }
@@ -217,11 +202,10 @@ impl Method for JwtMethod {
     }
 
     fn attempt(&self, request: &Request) -> Attempt {
-        let mut tokens = self.places.iter().flat_map(|place| place.tokens(request));
-        let Some(token) = tokens.next() else { return Attempt::Missing("there is no token") };
-        if tokens.next().is_some() {
-            return Attempt::Invalid("there are several tokens");
-        }
+        let token = match token_source::only_token(&self.places, request) {
+            Ok(token) => token,
+            Err(attempt) => return attempt,
+        };
         let verification = &self.verification;
         let (attempt, needed) = match verification.attempt(token) {
             Ok(identity) => return Attempt::Accepted(identity),
@@ -255,25 +239,12 @@ impl Method for JwtMethod {
     }
 
     fn hide(&self, request: &mut Request) {
-        for place in &self.places {
-            match place {
-                TokenSource::Bearer => {
-                    request.headers.remove(Known::Authorization);
-                }
-                TokenSource::Header(name) => {
-                    request.headers.remove(name);
-                }
-                TokenSource::Cookie(name) => {
-                    remove_cookies(request, |cookie| cookie == name.as_bytes());
-                }
-            }
-        }
+        token_source::hide(&self.places, request);
     }
 
     /// RFC 6750 3.1.
     fn challenge(&self, invalid: bool) -> Option<String> {
-        let error = if invalid { ", error=\"invalid_token\"" } else { "" };
-        Some(format!("Bearer realm=\"{}\"{error}", self.realm))
+        Some(token_source::challenge(&self.realm, invalid))
     }
 }
 
@@ -327,11 +298,7 @@ impl Verification {
         }
         let keys = self.keys.keys().ok_or(NotVerified::NoKeys)?;
         let VerifiedToken { claims, expires_s } = verify(token, &keys, &self.rules, now_s)?;
-        let named = claims.iter().find(|(name, value)| {
-            **name == *self.consumer_claim && !value.is_empty() && !value.contains(char::is_control)
-        });
-        let subject = named.map(|(_, value)| value.clone());
-        let subject = subject.ok_or("the token names no consumer")?;
+        let subject = token::subject(&claims, &self.consumer_claim)?;
         let known = RememberedToken {
             expires_s,
             claims: claims.into(),
@@ -351,18 +318,6 @@ impl Verification {
         let (id, name) = &token.subject;
         let consumer = self.directory.subject(id, name, self.consumers_only)?;
         Ok(Identity { consumer, claims: Some(token.claims.clone()) })
-    }
-}
-
-impl TokenSource {
-    fn tokens<'r>(&'r self, request: &'r Request) -> Box<dyn Iterator<Item = &'r [u8]> + 'r> {
-        match self {
-            TokenSource::Bearer => {
-                Box::new(request.headers.get_all(Known::Authorization).filter_map(bearer))
-            }
-            TokenSource::Header(name) => Box::new(request.headers.get_all(name)),
-            TokenSource::Cookie(name) => Box::new(plugin::variables::cookies(request, name)),
-        }
     }
 }
 

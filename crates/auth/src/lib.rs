@@ -13,9 +13,11 @@ mod cert_auth;
 mod consumers;
 mod credential;
 mod credential_forms;
+mod form_client;
 mod forward_auth;
 mod geo;
 mod identity;
+mod introspection;
 mod jwt;
 mod key_auth;
 mod method;
@@ -23,6 +25,7 @@ mod oidc;
 mod password;
 mod registry;
 mod token;
+mod token_source;
 
 use plugin::FilterKind;
 
@@ -40,6 +43,7 @@ pub static ALL: &[FilterKind] = &[
     basic_auth::KIND,
     cert_auth::KIND,
     forward_auth::KIND,
+    introspection::KIND,
     jwt::KIND,
     key_auth::KIND,
     oidc::KIND,

@@ -23,6 +23,7 @@ use settings::{Duration, Node, OneOrMany, Reader, Secret, Setting, Spanned};
 use tls_settings::UpstreamTlsSettings;
 
 use crate::credential::digest;
+use crate::form_client::ClientAuth;
 use crate::identity::client_tls;
 use crate::method::check_realm;
 use cookie::{CookieKeys, SECRET_BYTES_MIN};
@@ -128,15 +129,6 @@ struct Endpoints {
     /// Where a session at the provider is ended.
     #[setting(example = "https://id.example.com/logout")]
     end_session: Option<Url>,
-}
-
-/// How a client proves its name to the token end point (OpenID Connect Core 9).
-#[derive(Clone, Copy, Debug, PartialEq, Setting)]
-enum ClientAuth {
-    /// In `Authorization: Basic` (`client_secret_basic`).
-    Basic,
-    /// In the form (`client_secret_post`).
-    Post,
 }
 
 fn check(settings: &Oidc, node: &Node, reader: &mut Reader<'_>) {

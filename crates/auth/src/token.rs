@@ -35,6 +35,8 @@ pub(crate) struct Rules {
     pub(crate) leeway_s: u64,
     /// A token without `exp` is valid for ever.
     pub(crate) allow_without_expiry: bool,
+    /// Without `audiences` a token may name any.
+    pub(crate) allow_any_audience: bool,
 }
 
 /// The claims of a verified token.
@@ -73,9 +75,27 @@ pub(crate) fn verify(
     let payload = verify_signature(token, keys)?;
     let claims = strict_json::object(&payload)
         .ok_or("the payload of the token is no JSON object with unique names")?;
-    let expires_s = check_time(&claims, rules, now_s)?;
-    check_parties(&claims, rules)?;
+    let expires_s = check_claims(&claims, rules, now_s)?;
     Ok(VerifiedToken { claims: claim_pairs(&claims)?, expires_s })
+}
+
+/// Checks the claims of a token; returns the second, since 1970, from which it is invalid.
+pub(crate) fn check_claims(
+    claims: &Map<String, Json>,
+    rules: &Rules,
+    now_s: u64,
+) -> Result<u64, Invalid> {
+    let expires_s = check_time(claims, rules, now_s)?;
+    check_parties(claims, rules)?;
+    Ok(expires_s)
+}
+
+/// The consumer that a claim names.
+pub(crate) fn subject(claims: &ClaimPairs, consumer_claim: &str) -> Result<Box<str>, Invalid> {
+    let named = claims.iter().find(|(name, value)| {
+        **name == *consumer_claim && !value.is_empty() && !value.contains(char::is_control)
+    });
+    named.map(|(_, value)| value.clone()).ok_or("the token names no consumer")
 }
 
 /// Claims as pairs of name and text: see [`message::Claims`].
@@ -160,6 +180,7 @@ fn check_parties(claims: &Map<String, Json>, rules: &Rules) -> Result<(), Invali
         return Err("the token is of another issuer");
     }
     let for_us = match claims.get("aud") {
+        _ if rules.audiences.is_empty() && rules.allow_any_audience => true,
         None => rules.audiences.is_empty(),
         Some(Json::Array(names)) => names.iter().any(|name| listed(&rules.audiences, name)),
         Some(name) => listed(&rules.audiences, name),

@@ -169,6 +169,8 @@ families! {
          also: provider (not available) or loop.";
     OIDC_EVENTS = "tidegate_oidc_events_total", Counter, Number, ["event"],
         "Events of sessions of the filter oidc: login, refresh, refresh_failed or logout.";
+    INTROSPECTIONS = "tidegate_introspections_total", Counter, Number, ["server", "result"],
+        "Tokens of the filter introspection, by result: remembered, active, inactive or failed.";
     IDENTITY_FETCHES = "tidegate_identity_fetches_total", Counter, Number, ["identity", "result"],
         "Fetches of an identity provider's key set, by result: fetched or failed.";
     IDENTITY_KEYS = "tidegate_identity_keys", Gauge, Number, ["identity"],

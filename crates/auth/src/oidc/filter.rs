@@ -103,6 +103,7 @@ impl OidcFilter {
                 audiences: vec![settings.client_id.clone()],
                 leeway_s: settings.leeway.get().as_secs(),
                 allow_without_expiry: false,
+                allow_any_audience: false,
             },
             provider: worker.local.get(identity, provider),
             refreshes: worker.shared.get((), Refreshes::default),

@@ -12,8 +12,9 @@ use super::cookie::HeldCookies;
 use super::filter::{OidcFilter, with_cookies};
 use super::id_token::{self, Expected, only};
 use super::login::{self, Login};
-use super::provider::{ProviderError, form_of};
+use super::provider::ProviderError;
 use super::session::Session;
+use crate::form_client::form_of;
 use crate::token::{self, ClaimPairs, VerifiedToken, claim_pairs, verify};
 
 impl OidcFilter {

@@ -16,8 +16,9 @@ use subtle::ConstantTimeEq;
 use wire::Known;
 
 use super::cookie::{self, CookieKeys};
-use super::provider::{Metadata, form_of};
+use super::provider::Metadata;
 use crate::credential::digest;
+use crate::form_client::form_of;
 
 /// How long a user may take to log in.
 const LOGIN_S: u64 = 600;

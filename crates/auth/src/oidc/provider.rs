@@ -9,19 +9,16 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use http_client::{Client, ClientOptions, ClientSettings, PoolLimits, Url};
 use message::{Body, Fault, FaultKind, Headers, Request, Response};
 use net::Resolver;
 use net::tls::ClientTls;
 use plugin::WorkerContext;
-use plugin::variables::percent_encode;
 use serde_json::{Map, Value as Json};
-use settings::Secret;
 use wire::{Known, Method};
 
-use super::{ClientAuth, Endpoints, Oidc};
+use super::{Endpoints, Oidc};
+use crate::form_client::authenticated_form;
 use crate::token::{Key, json_object, provided_key_set};
 
 /// The longest response of a provider.
@@ -207,28 +204,8 @@ impl Provider {
     pub(super) async fn token(&self, grant: &[(&str, &str)]) -> Result<Map<String, Json>> {
         let metadata = self.metadata().await?;
         let Oidc { client_id, client_secret, client_auth, .. } = &*self.settings;
-        let mut form = grant.to_vec();
-        let mut authorization = None;
-        let secret = client_secret.as_ref().map(Secret::expose);
-        let secret = secret.map(String::from_utf8_lossy);
-        match (&secret, client_auth) {
-            (Some(secret), ClientAuth::Basic) => {
-                // RFC 6749 2.3.1: both are encoded as in a form before they are joined.
-                let joined = format!("{}:{}", form_text(client_id), form_text(secret));
-                authorization = Some(format!("Basic {}", STANDARD.encode(joined)));
-            }
-            (Some(secret), ClientAuth::Post) => {
-                form.push(("client_id", client_id.as_str()));
-                form.push(("client_secret", &**secret));
-            }
-            (None, _) => form.push(("client_id", client_id.as_str())),
-        }
-        let mut headers = Headers::new();
-        headers.append(Known::ContentType, "application/x-www-form-urlencoded");
-        if let Some(authorization) = authorization {
-            headers.append(Known::Authorization, authorization);
-        }
-        let body = Body::Bytes(form_of(&form).into());
+        let (headers, body) =
+            authenticated_form(grant, client_id, client_secret.as_ref(), *client_auth);
         let (status, content) = self.send(Method::Post, &metadata.token, headers, body).await?;
         let Some(document) = json_object(&content) else {
             return Err(ProviderError::Unavailable(format!("status {status} without JSON")));
@@ -328,18 +305,6 @@ fn store<T>(place: &RefCell<Option<Fetched<T>>>, value: T) -> Rc<T> {
     value
 }
 
-/// A form of these fields, as a query has it, too.
-pub(super) fn form_of(fields: &[(&str, &str)]) -> String {
-    let pairs = fields.iter().map(|(name, value)| format!("{name}={}", form_text(value)));
-    pairs.collect::<Vec<_>>().join("&")
-}
-
-fn form_text(text: &str) -> String {
-    let mut out = Vec::with_capacity(text.len());
-    percent_encode(text.as_bytes(), b"", &mut out);
-    String::from_utf8_lossy(&out).into_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -372,10 +337,5 @@ mod tests {
         ] {
             assert!(discovered(change.clone()).is_err(), "{change:?}");
         }
-    }
-
-    #[test]
-    fn forms_are_encoded() {
-        assert_eq!(form_of(&[("a", "x y&z=ü"), ("b", "")]), "a=x%20y%26z%3D%C3%BC&b=");
     }
 }

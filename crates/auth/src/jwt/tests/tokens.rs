@@ -23,6 +23,7 @@ fn rules() -> Rules {
         audiences: vec!["shop".into()],
         leeway_s: 0,
         allow_without_expiry: false,
+        allow_any_audience: false,
     }
 }
 

@@ -1,0 +1,83 @@
+//! Where the filters that accept tokens look for them.
+
+use message::Request;
+use plugin::HeaderName;
+use settings::{Node, Reader, Setting};
+use wire::Known;
+use wire::authorization::bearer;
+
+use crate::method::{Attempt, remove_cookies};
+
+/// Where a token is looked for.
+#[derive(Clone, Debug, PartialEq, Setting)]
+pub(crate) enum TokenSource {
+    /// In `Authorization: Bearer TOKEN` (RFC 6750).
+    Bearer,
+    /// In a header of this name.
+    Header(HeaderName),
+    /// In a cookie of this name.
+    Cookie(String),
+}
+
+/// Reports settings without which no token is accepted.
+pub(crate) fn check(
+    sources: &[TokenSource],
+    consumer_claim: &str,
+    node: &Node,
+    reader: &mut Reader<'_>,
+) {
+    if sources.is_empty() {
+        reader.error(node.span, "there is no place to look for a token");
+    }
+    if consumer_claim.is_empty() {
+        reader.error(node.span, "the name of the claim is empty");
+    }
+}
+
+/// The token of a request, or why there is not exactly one.
+pub(crate) fn only_token<'r>(
+    sources: &'r [TokenSource],
+    request: &'r Request,
+) -> Result<&'r [u8], Attempt> {
+    let mut tokens = sources.iter().flat_map(|source| source.tokens(request));
+    let token = tokens.next().ok_or(Attempt::Missing("there is no token"))?;
+    match tokens.next() {
+        None => Ok(token),
+        Some(_) => Err(Attempt::Invalid("there are several tokens")),
+    }
+}
+
+/// Removes the token from a request.
+pub(crate) fn hide(sources: &[TokenSource], request: &mut Request) {
+    for source in sources {
+        match source {
+            TokenSource::Bearer => {
+                request.headers.remove(Known::Authorization);
+            }
+            TokenSource::Header(name) => {
+                request.headers.remove(name);
+            }
+            TokenSource::Cookie(name) => {
+                remove_cookies(request, |cookie| cookie == name.as_bytes());
+            }
+        }
+    }
+}
+
+/// The challenge of RFC 6750 3.1.
+pub(crate) fn challenge(realm: &str, invalid: bool) -> String {
+    let error = if invalid { ", error=\"invalid_token\"" } else { "" };
+    format!("Bearer realm=\"{realm}\"{error}")
+}
+
+impl TokenSource {
+    fn tokens<'r>(&'r self, request: &'r Request) -> Box<dyn Iterator<Item = &'r [u8]> + 'r> {
+        match self {
+            TokenSource::Bearer => {
+                Box::new(request.headers.get_all(Known::Authorization).filter_map(bearer))
+            }
+            TokenSource::Header(name) => Box::new(request.headers.get_all(name)),
+            TokenSource::Cookie(name) => Box::new(plugin::variables::cookies(request, name)),
+        }
+    }
+}
