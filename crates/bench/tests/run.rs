@@ -305,6 +305,19 @@ fn a_server_that_breaks_is_an_error_and_not_the_end_of_the_run() {
     assert!(data.notes.iter().any(|note| note.starts_with("FAILED hello: floor")), "{data:?}");
 }
 
+#[test]
+fn a_start_that_the_end_of_the_run_cuts_short_is_no_error() {
+    let directory = tempfile::tempdir().unwrap();
+    let script = directory.path().join("never-listens");
+    fs::write(&script, "#!/bin/sh\nexec sleep 600\n").unwrap();
+    fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let mut options = with(&["hello"], &["floor"]);
+    options.finder.floor = vec![script.display().to_string()];
+    let data = run(options);
+    assert!(!data.complete);
+    assert_eq!(data.records.iter().map(|record| record.errors).sum::<u64>(), 0, "{data:?}");
+}
+
 /// Not a test of its own: what the interrupted tests start.
 #[test]
 fn child_that_is_interrupted() {

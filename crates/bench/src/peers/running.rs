@@ -54,7 +54,8 @@ impl<'a> RunContext<'a> {
         self.directory.join("tls")
     }
 
-    fn is_over(&self) -> bool {
+    /// True if the run was stopped or its time is over: what fails from then on, its end cut short.
+    pub(crate) fn is_over(&self) -> bool {
         self.stop.load(Ordering::Relaxed) || Instant::now() >= self.deadline
     }
 }

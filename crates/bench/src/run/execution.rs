@@ -211,7 +211,8 @@ impl Execution<'_> {
                     let tree = running.tree();
                     servers.push(Server { running, tree, gathered, reloads: 0 });
                 }
-                Err(_) if self.schedule.stopped() => break,
+                // The end of the run cut it short: it failed at nothing.
+                Err(_) if self.over(0.0) => break,
                 Err(why) => {
                     self.note(format!("FAILED {}: {why}", step.case.name));
                     gathered.fail("start", &why);
@@ -328,7 +329,9 @@ impl Execution<'_> {
             let (measured, reloads) =
                 reloading(running, || measure::round(tool, &target, &plan, Some(tree), others));
             server.reloads += reloads.count;
-            if let Some(why) = reloads.failed {
+            if let Some(why) = reloads.failed
+                && !self.context.is_over()
+            {
                 server.gathered.fail("reload", &why);
             }
             measured
@@ -366,6 +369,7 @@ impl Execution<'_> {
         match measured {
             Ok(measured) if !warm && !self.schedule.stopped() => gathered.add(measured),
             Ok(_) => {}
+            Err(_) if self.context.is_over() => {}
             Err(why) => gathered.fail("generator", &why.to_string()),
         }
     }

@@ -50,7 +50,7 @@ impl Execution<'_> {
                         self.note_run(step, server, &done.command, &done.configuration);
                         self.take(Ok(measured), warm, &mut gathered[at]);
                     }
-                    Err(_) if self.schedule.stopped() => {}
+                    Err(_) if self.over(0.0) => {}
                     Err(why) => gathered[at].fail("start", &why),
                 }
                 self.pass(seconds);
