@@ -58,14 +58,14 @@ mod _tidegate {
     #[pymodule_export]
     use python::asgi::Server;
     #[pymodule_export]
-    use python::store::{Calls, ChannelSubscription, Store};
+    use python::store_client::{Calls, ChannelSubscription, Store};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         let py = module.py();
-        module.add("StoreError", py.get_type::<python::store::StoreError>())?;
-        module.add("SlowSubscriber", py.get_type::<python::store::SlowSubscriber>())?;
-        module.add("LostMessages", py.get_type::<python::store::LostMessages>())?;
+        module.add("StoreError", py.get_type::<python::store_client::StoreError>())?;
+        module.add("SlowSubscriber", py.get_type::<python::store_client::SlowSubscriber>())?;
+        module.add("LostMessages", py.get_type::<python::store_client::LostMessages>())?;
         module.add("__version__", env!("CARGO_PKG_VERSION"))
     }
 }

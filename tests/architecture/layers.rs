@@ -3,7 +3,9 @@
 //! Read from `cargo metadata`, so a dependency counts wherever it is declared: for building, for
 //! tests, for one target or behind a feature.
 
+use crate::tidy::visit;
 use serde_json::Value;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// A crate imports only crates of a lower level, and none of its own level.
@@ -141,8 +143,13 @@ const OWNERS: &[(&str, &[&str])] = &[
 pub(crate) const EMPTY_NAMES: &[&str] =
     &["core", "common", "util", "utils", "misc", "helper", "helpers", "types"];
 
+/// A module may be named after these although a crate is: the settings of its crate, a section of
+/// the configuration, a command.
+const NAMED_AFTER_SOMETHING_ELSE: &[&str] = &["settings.rs", "compile/", "commands/"];
+
 struct Package {
     name: String,
+    directory: PathBuf,
     /// Name, and whether it lies in this repository.
     imports: Vec<(String, bool)>,
 }
@@ -150,6 +157,30 @@ struct Package {
 #[test]
 fn crates_import_only_what_their_level_allows() {
     let broken = complaints(&workspace());
+    assert!(broken.is_empty(), "\n{}", broken.join("\n"));
+}
+
+/// Else a path that begins with the name may mean the crate or the module.
+#[test]
+fn no_module_is_named_like_a_crate_that_its_crate_imports() {
+    let mut broken = Vec::new();
+    for package in workspace() {
+        let source = package.directory.join("src");
+        if !source.is_dir() {
+            continue;
+        }
+        visit(&source, &mut |path| {
+            let inside = path.strip_prefix(&source).expect("inside").to_string_lossy();
+            let module = inside.rsplit('/').next().and_then(|file| file.strip_suffix(".rs"));
+            let same = |(import, ours): &(String, bool)| {
+                *ours && module == Some(import.replace('-', "_").as_str())
+            };
+            let excused = |part: &&str| inside.starts_with(*part) || inside.ends_with(*part);
+            if package.imports.iter().any(same) && !NAMED_AFTER_SOMETHING_ELSE.iter().any(excused) {
+                broken.push(format!("{} has the name of a crate that it imports", path.display()));
+            }
+        });
+    }
     assert!(broken.is_empty(), "\n{}", broken.join("\n"));
 }
 
@@ -179,6 +210,7 @@ fn workspace() -> Vec<Package> {
             let imports = package["dependencies"].as_array().expect("dependencies").iter();
             Package {
                 name: text(&package["name"]),
+                directory: Path::new(&text(&package["manifest_path"])).with_file_name(""),
                 imports: imports
                     .map(|import| (text(&import["name"]), import["path"].is_string()))
                     .collect(),
@@ -233,7 +265,7 @@ fn owner(name: &str, import: &str) -> Option<String> {
 fn a_broken_rule_is_seen() {
     let complain = |name: &str, import: &str, ours: bool| {
         let imports = vec![(import.to_owned(), ours)];
-        complaints(&[Package { name: name.to_owned(), imports }]).len()
+        complaints(&[Package { name: name.to_owned(), directory: PathBuf::new(), imports }]).len()
     };
     assert_eq!(complain("message", "wire", true), 0);
     assert_eq!(complain("wire", "message", true), 1, "upwards");

@@ -13,7 +13,7 @@ use telemetry::event;
 use telemetry::log::Level;
 use wire::{Known, target};
 
-use crate::config::{errors, expect};
+use crate::configuration::{errors, expect};
 use crate::control::{Control, Expect};
 use crate::limits::{ENTRIES, ENTRIES_MAX, REQUEST_BYTES};
 use crate::messages::{ApiResult, body_text, json_response};

@@ -5,7 +5,7 @@ use crate::control::{Control, Refusal};
 use crate::endpoints::{self, Action};
 use crate::messages::{ApiResult, json_response};
 use crate::problem::Problem;
-use crate::{apps, caches, config, consumers, explain, health, prometheus, quotas, views};
+use crate::{apps, caches, configuration, consumers, explain, health, prometheus, quotas, views};
 use message::{HandlerResult, Request, Response};
 use plugin::{Handler, MaybeFuture};
 use serde_json::json;
@@ -43,8 +43,8 @@ impl Admin {
             Action::Metrics => Ok(prometheus::answer(&prometheus::of(control))),
             Action::Apps => Ok(apps::all(control)),
             Action::Status => Ok(views::status(&control.status())),
-            Action::GetConfig => config::get(&self.access, control, request),
-            Action::History => Ok(config::history(&control.history())),
+            Action::GetConfig => configuration::get(&self.access, control, request),
+            Action::History => Ok(configuration::history(&control.history())),
             Action::Routes => Ok(views::routes(&control.routes(), &control.telemetry())),
             Action::Upstreams => Ok(views::upstreams(&control.upstreams())),
             Action::Streams => Ok(views::streams(control)),
@@ -80,10 +80,10 @@ impl Admin {
             Action::AppReload => apps::reload(&*self.control, name).await,
             Action::CachePurge => caches::purge(&*self.control, name, request).await,
             Action::PutConsumer => consumers::put(&*self.control, name, request).await,
-            Action::PutConfig => config::put(&*self.control, request).await,
-            Action::Rollback => config::rollback(&*self.control, request).await,
+            Action::PutConfig => configuration::put(&*self.control, request).await,
+            Action::Rollback => configuration::rollback(&*self.control, request).await,
             Action::Explain => explain::answer(&*self.control, request).await,
-            Action::Reload => config::applied(self.control.reload().await),
+            Action::Reload => configuration::applied(self.control.reload().await),
             other => self
                 .respond_now(other, name, request)
                 .unwrap_or_else(|| Err(Problem::new(500, "this endpoint has no handler"))),
@@ -133,7 +133,7 @@ impl Handler for Admin {
 impl From<Refusal> for Problem {
     fn from(refusal: Refusal) -> Self {
         match refusal {
-            Refusal::Invalid(report) => config::errors(&report),
+            Refusal::Invalid(report) => configuration::errors(&report),
             Refusal::Stale { current } => Problem::new(
                 412,
                 "the configuration has changed since the version that If-Match names",

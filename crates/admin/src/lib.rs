@@ -8,7 +8,7 @@
 mod access;
 mod apps;
 mod caches;
-mod config;
+mod configuration;
 mod consumers;
 mod control;
 mod endpoints;

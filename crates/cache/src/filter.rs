@@ -4,7 +4,7 @@
 //! unchanged; unsafe requests are forwarded, and the stored responses that they change are purged
 //! (RFC 9111 4.4). A miss is passed on, with its lookup, to [`MissHandler`].
 
-mod coding;
+mod encoding;
 mod miss;
 mod purge_method;
 mod serve_stored;
@@ -23,7 +23,7 @@ use crate::rules::{
 use crate::serve::{self, StatusHeaders};
 use crate::store::Purge;
 use crate::worker_filter::{CacheFilter, Lookup, StoredLookup};
-use coding::PreferredCoding;
+use encoding::PreferredCoding;
 use miss::MissHandler;
 use purge_method::PURGE;
 

@@ -14,7 +14,7 @@ mod gil;
 mod names;
 mod path;
 mod stack;
-pub mod store;
+pub mod store_client;
 pub mod wsgi;
 
 pub use gil::GilCell as Guarded;

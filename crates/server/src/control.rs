@@ -22,7 +22,7 @@ use tokio::sync::{Mutex, MutexGuard, Notify};
 use upstream::Upstreams;
 
 use crate::admin_sockets::AdminSockets;
-use crate::apps::{Apps, LogOptions};
+use crate::app_processes::{Apps, LogOptions};
 use crate::balance::Balance;
 use crate::caches::CacheSweeper;
 use crate::changes::{changes, waiting};

@@ -6,15 +6,15 @@
 //!  signals, file watch, admin API, health checks     ◀──────────── done ────────────┘
 //! ```
 //!
-//! A plan is put into use as a whole or not at all. A socket that two successive plans name is never
-//! closed. A reload cuts off nothing that runs.
+//! A plan is put into use as a whole or not at all. A socket that two successive plans name is
+//! never closed. A reload cuts off nothing that runs.
 
 mod accept;
 mod admin_listener;
 mod admin_sockets;
 mod api;
+mod app_processes;
 mod application;
-mod apps;
 mod balance;
 mod caches;
 mod certificates;

@@ -10,8 +10,8 @@ use telemetry::log::{self, Level};
 use telemetry::{Telemetry, event};
 
 use crate::admin_listener::AdminListener;
+use crate::app_processes::LogOptions;
 use crate::application::lifecycle::{PreparedApplication, RunningApplication};
-use crate::apps::LogOptions;
 use crate::certificates;
 use crate::config_source::load;
 use crate::control::{Control, StartContext};

@@ -241,7 +241,7 @@ impl<'a> MissHandler<'a> {
             leader,
             primary,
             key,
-            request: self.request.apart(),
+            request: self.request.for_background(),
             directives: self.directives,
             stale,
             next: self.next.clone(),

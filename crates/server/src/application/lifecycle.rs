@@ -7,7 +7,7 @@ use settings::Size;
 use telemetry::event;
 use telemetry::log::Level;
 
-use crate::apps::Apps;
+use crate::app_processes::Apps;
 use crate::listeners::SocketFile;
 use crate::options::{Bound, Failure};
 use crate::supervise::{DevReload, DevWatch, GroupSettings, WorkerGroup, WorkerSockets};

@@ -1,10 +1,10 @@
 //! Converts Python values to commands and replies to Python values.
 
-use ::store::{CallResult, Message, QueueClosed, Reply, Request, StoreError as ClientError};
 use pyo3::create_exception;
 use pyo3::exceptions::{PyException, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyInt, PyList, PyString, PyTuple};
+use store::{CallResult, Message, QueueClosed, Reply, Request, StoreError as ClientError};
 
 create_exception!(tidegate, StoreError, PyException, "The shared store did not reply.");
 create_exception!(

@@ -15,7 +15,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use ::apps::{AppSettings, LiveWorker, LiveWorkers};
+use apps::{AppSettings, LiveWorker, LiveWorkers};
 use plugin::Shared;
 use settings::Size;
 use store::{Database, StoreMetrics, StoreServer};
@@ -55,7 +55,7 @@ struct SocketDirectory(PathBuf);
 
 impl Drop for SocketDirectory {
     fn drop(&mut self) {
-        // The next server of this user removes what is left over.
+        // The next server of this user removes the rest.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

@@ -9,10 +9,10 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Wake;
 
-use ::store::{CallResult, Client, StoreError};
 use net::EventFd;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
+use store::{CallResult, Client, StoreError};
 
 use super::{ChannelSubscription, convert};
 use crate::gil::GilCell;

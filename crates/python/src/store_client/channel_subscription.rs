@@ -2,10 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use ::store::{Message, QueueClosed, SubscriberQueue, Subscription};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use std::sync::Arc;
+use store::{Message, QueueClosed, SubscriberQueue, Subscription};
 
 use super::{Calls, SIGNAL_CHECK_INTERVAL, convert};
 use crate::gil::GilCell;

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ::apps::{AppSettings, EventLoop, Interface, Lifespan};
+use apps::{AppSettings, EventLoop, Interface, Lifespan};
 use config::{LevelWord, LogFormatWord, LogSettings};
 use net::ChildCommand;
 use serde_json::{Value, json};

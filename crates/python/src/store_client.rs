@@ -11,9 +11,9 @@ mod convert;
 use std::path::Path;
 use std::time::Duration;
 
-use ::store::{CallResult, Client, Database, PendingReply};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
+use store::{CallResult, Client, Database, PendingReply};
 
 pub use calls::Calls;
 pub use channel_subscription::ChannelSubscription;
