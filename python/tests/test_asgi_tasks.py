@@ -177,6 +177,7 @@ def test_a_task_that_was_spawned_outlives_its_request(server):
 async def background(scope, receive, send):
     await reply(send, b"response")
     note("answered")
+    # Work after the response; nothing waits for its length.
     await asyncio.sleep(0.05)
     note("worked", VARIABLE.get())
 

@@ -117,6 +117,7 @@ def test_keys_expire():
     assert gone("count")
     cache.incr("count", ttl=1000)
     cache.incr("count", ttl=0.001)
+    # Longer than the second time, which must have no effect.
     time.sleep(0.01)
     assert cache.get("count") == 2, "the time of a counter is set when it begins"
 

@@ -126,6 +126,7 @@ def call_that(function):
     return function()
 
 
+# Both block the loop for longer than the server tolerates in silence.
 def compute():
     end = time.monotonic() + 0.7
     while time.monotonic() < end:

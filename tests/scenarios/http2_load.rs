@@ -105,14 +105,14 @@ routes:
     )
 }
 
-/// Runs the load and `meanwhile`; the responses, and the requests that were refused.
-fn run(server: &Tidegate, requests: usize, meanwhile: impl FnOnce(&AtomicUsize)) -> (usize, usize) {
+/// Runs the load and `during`; the responses, and the requests that were refused.
+fn run(server: &Tidegate, requests: usize, during: impl FnOnce(&AtomicUsize)) -> (usize, usize) {
     let (address, progress) = (server.address("web"), &AtomicUsize::new(0));
     let tallies: Vec<Tally> = std::thread::scope(|scope| {
         let clients: Vec<_> = (0..CONNECTIONS)
             .map(|name| scope.spawn(move || load(address, name, requests, progress)))
             .collect();
-        meanwhile(progress);
+        during(progress);
         clients.into_iter().map(|client| client.join().expect("a client")).collect()
     });
     let sum = |count: fn(&Tally) -> usize| tallies.iter().map(count).sum();

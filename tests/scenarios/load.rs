@@ -137,6 +137,7 @@ fn drive(
             }
         }
         if !think.is_zero() {
+            // The pauses of a client are a part of the load.
             std::thread::sleep(think);
         }
     }

@@ -23,8 +23,8 @@ use std::time::{Duration, Instant};
 fn finder() -> Finder {
     let tidegate = std::env::var("TIDEGATE_BINARY").map_or_else(
         |_| {
-            let beside = std::env::current_exe().unwrap();
-            beside.parent().and_then(Path::parent).unwrap().join("tidegate")
+            let test = std::env::current_exe().unwrap();
+            test.parent().and_then(Path::parent).unwrap().join("tidegate")
         },
         PathBuf::from,
     );

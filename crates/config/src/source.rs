@@ -131,12 +131,13 @@ fn write_whole(path: &Path, text: &str) -> io::Result<()> {
     let path = fs::canonicalize(path)?;
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}.new", std::process::id()));
-    let beside = path.with_file_name(name);
+    let temporary = path.with_file_name(name);
     let written = (|| {
         let before = fs::metadata(&path)?;
         // Only its owner may read it until its permissions are set.
         let mut options = fs::OpenOptions::new();
-        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&beside)?;
+        let mut file =
+            options.write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
         if (before.uid(), before.gid()) != owner(&file)? {
             fchown(&file, Some(before.uid()), Some(before.gid()))
                 .map_err(|error| io::Error::new(error.kind(), "its owner cannot be kept"))?;
@@ -144,11 +145,11 @@ fn write_whole(path: &Path, text: &str) -> io::Result<()> {
         file.set_permissions(before.permissions())?;
         file.write_all(text.as_bytes())?;
         file.sync_all()?;
-        fs::rename(&beside, &path)
+        fs::rename(&temporary, &path)
     })();
     if written.is_err() {
         // The first error is the one to report; a leftover is harmless.
-        let _ = fs::remove_file(&beside);
+        let _ = fs::remove_file(&temporary);
     }
     written
 }

@@ -242,15 +242,15 @@ mod tests {
 
     #[test]
     fn only_valid_ids_of_trusted_peers_are_accepted() {
-        let everybody = node!({ "trust": ["0.0.0.0/0", "::/0"] });
+        let all_clients = node!({ "trust": ["0.0.0.0/0", "::/0"] });
         let given = |id| ("x-request-id", id);
-        assert_eq!(id(&everybody, &[given("abc-1_2.3~:/+=@")]), "abc-1_2.3~:/+=@");
+        assert_eq!(id(&all_clients, &[given("abc-1_2.3~:/+=@")]), "abc-1_2.3~:/+=@");
         let long = "x".repeat(129);
         for bad in ["", "a b", "a\"b", "a,b", "\u{e9}", &long] {
-            assert_eq!(id(&everybody, &[given(bad)]).len(), 32, "{bad}");
+            assert_eq!(id(&all_clients, &[given(bad)]).len(), 32, "{bad}");
         }
-        assert_eq!(id(&everybody, &[given("a"), given("a")]).len(), 32, "which one?");
-        let ids = filter(&KIND, &everybody);
+        assert_eq!(id(&all_clients, &[given("a"), given("a")]).len(), 32, "which one?");
+        let ids = filter(&KIND, &all_clients);
         let mut request = get("/", &[given("abc"), ("X_Request_ID", "evil")]);
         passed(ids.on_request(&mut request)).unwrap();
         assert_eq!(request.headers.len(), 1, "another spelling is removed too");

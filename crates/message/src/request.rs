@@ -251,7 +251,7 @@ impl Request {
 
     /// The same request for a background run: without its body, without interim responses and
     /// without a connection to take over. An upstream learns which client it is for.
-    pub fn apart(&self) -> Request {
+    pub fn for_background(&self) -> Request {
         let facts = ConnectionFacts { protocol: Protocol::Background, ..(*self.facts).clone() };
         Request {
             facts: Rc::new(facts),

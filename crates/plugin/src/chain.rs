@@ -330,7 +330,8 @@ fn show_fault(passed: &[Stage], request: &mut Request, mut fault: Fault) -> Faul
 
 /// The rest of the route behind a [`Middleware`] (extension point 6): an owned handle that may run
 /// in the background (as a task of its own: [`crate::BackgroundPermit`]), more than once, with
-/// another request ([`Request::apart`]) and a deadline. Dropping the future it gives cancels it.
+/// another request ([`Request::for_background`]) and a deadline. Dropping the future it gives
+/// cancels it.
 #[derive(Clone)]
 pub struct Next {
     route: Rc<Route>,

@@ -180,7 +180,7 @@ impl RequestCopy {
             return None;
         }
         target.in_flight.inc();
-        let mut copy = request.apart();
+        let mut copy = request.for_background();
         for framing in [Known::ContentLength, Known::TransferEncoding, Known::Expect] {
             copy.headers.remove(framing);
         }

@@ -53,8 +53,8 @@ fn a_soft_purge_makes_it_stale() {
     let stale = get(&server, "/", "");
     assert_eq!(stale.text(), "answer 0", "served while it is fetched again: {stale:?}");
     server.wait_for_metric("tidegate_cache_stored_total", &[("cache", "pages")], 2.0);
-    let anew = get(&server, "/", "");
-    assert!(is_hit(&anew) && anew.text() == "answer 1", "{anew:?}");
+    let again = get(&server, "/", "");
+    assert!(is_hit(&again) && again.text() == "answer 1", "{again:?}");
 }
 
 #[test]

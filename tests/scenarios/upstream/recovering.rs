@@ -48,6 +48,7 @@ impl LoadRate {
                     // A 502 at the moment of the kill is none of this test's business.
                     connection.read_response();
                     sent += 1;
+                    // Keeps the rate, which decides how soon a server has its share.
                     let due = began + Duration::from_secs(1) * CLIENTS * sent / rate;
                     std::thread::sleep(due.saturating_duration_since(Instant::now()));
                 }
@@ -93,6 +94,7 @@ fn a_restarted_server_soon_has_its_full_share() {
         let mut shares = Vec::new();
         loop {
             let before = answered(&gateway.metrics(), &first);
+            // A share is counted over a span.
             std::thread::sleep(WINDOW);
             let after = answered(&gateway.metrics(), &first);
             let share = (after.0 - before.0) / (after.1 - before.1);

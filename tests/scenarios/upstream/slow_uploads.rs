@@ -105,6 +105,7 @@ fn a_body_may_take_only_so_long_in_all() {
     post(&mut client, "content-length: 10000000");
     let mut sending = client.clone_for_reading();
     let sender = std::thread::spawn(move || {
+        // Never idle, and yet not done in the total time.
         let block = [b'x'; 100];
         while sending.try_send(block) {
             std::thread::sleep(Duration::from_millis(20));

@@ -30,7 +30,7 @@ pub(super) fn origin_request(
     stored: Option<&Headers>,
     config: &FetchConfig,
 ) -> Request {
-    let mut sent = request.apart();
+    let mut sent = request.for_background();
     sent.method = Method::Get;
     sent.headers.retain(|field| {
         let own = field.known.is_some_and(|known| CONDITIONS_AND_RANGE.contains(&known));

@@ -122,15 +122,15 @@ struct PaddedShard {
 }
 
 impl Memory {
-    /// Makes the shards; `beside` is the other memory of the store.
-    pub(super) fn new(limit: u64, beside: u64) -> Memory {
+    /// Makes the shards; `others` is the other memory of the store.
+    pub(super) fn new(limit: u64, others: u64) -> Memory {
         let count = (limit / SHARD_MEMORY_MIN).clamp(1, SHARDS_MAX as u64);
         // Rounded down to a power of two, so that a mask selects the shard.
         let count = 1usize << count.ilog2();
         let place = || PaddedShard { shard: RwLock::new(Shard::new()), live: AtomicU32::new(0) };
         let shards: Box<[PaddedShard]> = (0..count).map(|_| place()).collect();
         Memory {
-            used: AtomicU64::new(size_of_val(&*shards) as u64 + beside),
+            used: AtomicU64::new(size_of_val(&*shards) as u64 + others),
             shards,
             epochs: AtomicU64::new(0),
             limit: AtomicU64::new(limit),

@@ -75,9 +75,9 @@ fn s4_4_what_is_found_by_no_vary_search_goes_with_each_url_it_serves() {
                 origin.next_call().await.respond(response_with(200, &[], "changed"));
                 assert_eq!(text(post).await, "changed");
             }
-            let anew = get(&route, "/?a=1&u=2").await;
+            let again = get(&route, "/?a=1&u=2").await;
             origin.next_call().await.respond(response_with(200, &searched, "new"));
-            assert_eq!(text(anew).await, "new");
+            assert_eq!(text(again).await, "new");
             site.cache().store().purge(&Purge::All, false);
         }
     });

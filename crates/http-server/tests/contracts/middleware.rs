@@ -27,7 +27,7 @@ impl Middleware for Again {
             let body = request.collect_body(1024).await?;
             let mut outcome = Err(Fault::internal("not run"));
             for _ in 0..3 {
-                let mut copy = request.apart();
+                let mut copy = request.for_background();
                 copy.body = Body::from(body.clone());
                 outcome = next.clone().run(&mut copy).await;
                 if outcome.is_ok() {

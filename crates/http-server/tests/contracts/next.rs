@@ -27,7 +27,7 @@ impl Middleware for Mirror {
         request: &'a mut Request,
         next: Next,
     ) -> MaybeFuture<'a, HandlerResult> {
-        let mut copy = request.apart();
+        let mut copy = request.for_background();
         let ended = self.ended.take().unwrap();
         let within = self.within;
         BackgroundPermit::take()
@@ -122,7 +122,7 @@ fn its_client_going_away_drops_it_unless_it_runs_apart() {
             request: &'a mut Request,
             next: Next,
         ) -> MaybeFuture<'a, HandlerResult> {
-            let mut copy = request.apart();
+            let mut copy = request.for_background();
             MaybeFuture::of(async move { next.run(&mut copy).await })
         }
     }
@@ -164,7 +164,7 @@ fn what_the_handler_notes_for_the_log_comes_back_from_the_clients_own_run() {
             next: Next,
         ) -> MaybeFuture<'a, HandlerResult> {
             MaybeFuture::of(async move {
-                let mut copy = request.apart();
+                let mut copy = request.for_background();
                 copy.target.replace_path(b"/copy").unwrap();
                 let outcome = next.clone().run(request).await;
                 next.run(&mut copy).await?;

@@ -67,7 +67,7 @@ fn append(path: &Path, data: &[u8]) -> io::Result<bool> {
 fn replace(path: &Path, data: &[u8]) -> io::Result<bool> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let folder = folder.unwrap_or(Path::new("."));
-    let (beside, mut file) = unused(folder, ".tidegate-", |path| {
+    let (temporary, mut file) = unused(folder, ".tidegate-", |path| {
         OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
     })?;
     let mut finish = || {
@@ -79,12 +79,12 @@ fn replace(path: &Path, data: &[u8]) -> io::Result<bool> {
         };
         file.set_permissions(mode)?;
         file.sync_all()?;
-        fs::rename(&beside, path)
+        fs::rename(&temporary, path)
     };
     let done = finish();
     if done.is_err() {
         // The first error is reported; a failed removal changes nothing.
-        let _ = fs::remove_file(&beside);
+        let _ = fs::remove_file(&temporary);
     }
     done.map(|()| true)
 }

@@ -38,8 +38,8 @@ fn start_with(name: &str, text: &str, directory: &Path, options: &[&str]) -> (Ru
             None => line.to_owned(),
         })
         .collect();
-    for beside in ["site", "handlers", "grpc"] {
-        copy(&examples().join(beside), &directory.join(beside));
+    for part in ["site", "handlers", "grpc"] {
+        copy(&examples().join(part), &directory.join(part));
     }
     std::fs::write(directory.join(name), moved.join("\n")).unwrap();
     let mut command = tidegate(directory, &["up", name, "--workers", "1"]);

@@ -51,7 +51,7 @@ fn a_middleware_that_takes_the_request_leaves_its_permit() {
     drop(request.take());
     assert_eq!(begun(&*limit, 1, &[]).len(), 0);
     // A request in the background is not in flight for a client.
-    drop(request.apart());
+    drop(request.for_background());
     assert_eq!(begun(&*limit, 1, &[]).len(), 0);
     drop(request);
     assert_eq!(begun(&*limit, 1, &[]).len(), 1);
