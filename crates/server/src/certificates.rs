@@ -1,5 +1,5 @@
-//! The certificates of listeners: their expiry and the use of their OCSP responses as metrics and as
-//! warnings, and the certificates that are obtained by ACME.
+//! The certificates of listeners: their expiry and the use of their OCSP responses as metrics and
+//! as warnings, and the certificates that are obtained by ACME.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
