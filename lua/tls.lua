@@ -8,6 +8,20 @@ return function(raw)
   --- timeout = }]) → conn | nil, err, detail`
   tls.connect = raw.connect
 
+  --- `upgrade(conn[, { hostname =, ca =, … as of connect }]) → conn | nil, err, detail`: TLS on a
+  --- connection in use, as its client; `accept(conn, { certs =, … as of listen })` as its server.
+  --- What was written before is sent in the clear.
+  for _, side in ipairs{ "upgrade", "accept" } do
+    tls[side] = function(conn, options)
+      local ok, err = tcp.flush(conn)
+      if not ok then return nil, err end
+      local detail
+      ok, err, detail = raw[side](conn, options)
+      if not ok then return nil, err, detail end
+      return conn
+    end
+  end
+
   local SETTINGS = { "certs", "alpnprotos", "alpn", "ctx" }
 
   --- `listen{ addr =, accept =, certs =, alpnprotos =, ctx =, backlog =, handshake_timeout = } →

@@ -17,7 +17,7 @@ use net::tls::{
 };
 
 use lua_vm::limits::{BACKLOG, TLS_HANDSHAKE_MS};
-use lua_vm::native::tls::{ServerIdentity, connector, listen};
+use lua_vm::native::tls::{ServerIdentity, TlsSide, connector, listen, upgrader};
 use lua_vm::script;
 use lua_vm::streams::TlsListener;
 
@@ -54,7 +54,17 @@ impl UserData for ListenerContext {
 
 pub(crate) fn open(lua: &Lua) -> Result<Table> {
     let raw = lua.create_table()?;
-    raw.set("connect", connector(lua, |_, host, options| identity(host, options))?)?;
+    let connected =
+        |_: &Lua, host: &str, options: &Value| Ok(identity(host, options.as_table())?.map(Some));
+    raw.set("connect", connector(lua, connected)?)?;
+    let client =
+        |host: &str, options: Option<&Table>| Ok(identity(host, options)?.map(TlsSide::Client));
+    raw.set("upgrade", upgrader(lua, client)?)?;
+    let server = |_: &str, conf: Option<&Table>| match conf {
+        Some(conf) => Ok(server_tls(conf, &[])?.map(TlsSide::Server)),
+        None => Err(Error::runtime("bad argument #2 to 'accept' (table expected)")),
+    };
+    raw.set("accept", upgrader(lua, server)?)?;
     let listen = |lua: &Lua, (address, accept, conf): (String, Function, Table)| {
         let server = match server_tls(&conf, &[])? {
             Ok(server) => server,
@@ -95,12 +105,8 @@ pub(crate) fn open_ctx(lua: &Lua) -> Result<Table> {
     Ok(table)
 }
 
-/// The TLS of `connect(addr, options)`, and the name that the server must prove.
-fn identity(host: &str, options: &Value) -> Checked<Option<ServerIdentity>> {
-    let options = match options {
-        Value::Table(options) => Some(options),
-        _ => None,
-    };
+/// The TLS of a client with these options, and the name that the server must prove.
+fn identity(host: &str, options: Option<&Table>) -> Checked<ServerIdentity> {
     let tls = match client_tls(options, &[])? {
         Ok(tls) => tls,
         Err(reason) => return Ok(Err(reason)),
@@ -111,7 +117,7 @@ fn identity(host: &str, options: &Value) -> Checked<Option<ServerIdentity>> {
     };
     let name = name.as_deref().unwrap_or(host);
     let proven = CertificateName::new(name);
-    Ok(proven.map(|name| Some((tls, name))).ok_or_else(|| format!("\"{name}\" is no host name")))
+    Ok(proven.map(|name| (tls, name)).ok_or_else(|| format!("\"{name}\" is no host name")))
 }
 
 /// The first of these fields that is set.

@@ -221,6 +221,48 @@ impl Streams {
         }
     }
 
+    /// Takes the socket of a connection, which keeps its handle: until [`Streams::put_stream`],
+    /// reads wait and writes are stored. Requires that nothing is unread or unsent, because bytes
+    /// received before a handshake must not be taken for bytes protected by it.
+    pub(crate) fn take_stream(&self, handle: StreamHandle) -> Result<Stream, String> {
+        let inner = &mut *self.inner.borrow_mut();
+        let connection = inner.open(handle).ok_or(errno::CLOSED)?;
+        if let Some(reason) = connection.broken.as_deref() {
+            return Err(reason.to_owned());
+        }
+        let busy = connection.reader.is_some() || connection.unsent() > 0;
+        let Some(key) = connection.key.filter(|_| !busy) else {
+            return Err(errno::of_number(libc::EBUSY));
+        };
+        if connection.finished || connection.ended || connection.input.len() > 0 {
+            return Err(errno::of_number(libc::EPROTO));
+        }
+        connection.key = None;
+        match inner.driver.remove(key) {
+            Some((net::Source::Stream(stream), _)) => Ok(stream),
+            _ => Err(errno::CLOSED.to_owned()),
+        }
+    }
+
+    /// Gives a connection its socket again, or the reason why it has none any more. False if the
+    /// connection was closed; then the socket is too.
+    pub(crate) fn put_stream(&self, handle: StreamHandle, stream: Result<Stream, &str>) -> bool {
+        let inner = &mut *self.inner.borrow_mut();
+        if open(&mut inner.connections, handle).is_none() {
+            return false;
+        }
+        let made = stream
+            .map(|stream| inner.driver.insert(stream, StreamSource::Connection(handle.index)));
+        let connection = &mut inner.connections[handle.index as usize];
+        match made {
+            Ok(key) => connection.key = Some(key),
+            Err(reason) => connection.broken = Some(reason.into()),
+        }
+        inner.watch(handle.index);
+        inner.touch(handle.index);
+        true
+    }
+
     /// Removes a closed connection that has not sent its last bytes in time.
     pub(crate) fn drop_lingering(&self, handle: StreamHandle) {
         let mut inner = self.inner.borrow_mut();

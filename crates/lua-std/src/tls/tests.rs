@@ -219,6 +219,94 @@ fn silent_truncated_and_plain_peers() {
 }
 
 #[test]
+fn connections_in_use_change_to_tls() {
+    let text = r#"
+        local function serve_plain(accept)
+            return assert(tcp.listen("127.0.0.1:0", accept)).addr
+        end
+        local addr = serve_plain(function(conn)
+            say(conn:read("\n"))
+            conn:write("go\n")
+            local same, err, detail = tls.accept(conn, { certs = { pair "a.test" }, timeout = 60000 })
+            if not same then return say("server", err) end
+            say(same == conn, conn:read("\n"))
+            conn:write("secret " .. ("x"):rep(100000) .. "\n")
+            conn:close()
+        end)
+        local function begin(to)
+            local conn = assert(tcp.connect(to or addr))
+            conn:write("STARTTLS\n")
+            say(conn:read("\n"))
+            return conn
+        end
+        local conn = begin()
+        say(tls.upgrade(conn, { ca = ca, hostname = "a.test" }) == conn)
+        conn:write("hello\n")
+        say(#conn:read("\n"), conn:read(1))
+        -- The server's certificate is not of this name: both sides are told, and it is unusable.
+        conn = begin()
+        local ok, err, detail = tls.upgrade(conn, { ca = ca, hostname = "b.test" })
+        say(ok, err == errno.TLS, detail:match("not valid for name"))
+        say(conn:write("x"))
+        say(conn:isalive(), conn:read(1))
+        -- Bytes that came before the handshake are not of the session.
+        local early = serve_plain(function(conn)
+            conn:read("\n")
+            conn:write("go\ninjected\n")
+            conn:read(1)
+        end)
+        conn = begin(early)
+        say(tls.upgrade(conn, { insecure = true }))
+        say(conn:read("\n"))
+        -- A server that is silent, and one that goes away.
+        local mute = serve_plain(function(conn)
+            conn:read("\n")
+            conn:write("go\n")
+            conn:read(100000)
+        end)
+        conn = begin(mute)
+        say(tls.upgrade(conn, { insecure = true, timeout = 20 }))
+        conn = begin(mute)
+        task.fork(function() conn:read(1) end)
+        time.sleep(0)
+        say(tls.upgrade(conn, { insecure = true }))
+        conn = begin(mute)
+        task.fork(function() conn:close() end)
+        say(tls.upgrade(conn, { insecure = true, timeout = 20 }))
+        say(tls.upgrade(conn))
+        say((select(2, pcall(tls.accept, begin(mute)))):match("table expected"))
+    "#;
+    let output = program(text);
+    let output: Vec<&str> = output.iter().map(|line| line.trim_end_matches(" nil")).collect();
+    let expected = [
+        "STARTTLS\n",
+        "go\n",
+        "true",
+        "true hello\n",
+        "100008 nil End of file (10004)",
+        "STARTTLS\n",
+        "go\n",
+        "nil true not valid for name",
+        "false TLS error (10005)",
+        "false nil TLS error (10005)",
+        "server TLS error (10005)",
+        "go\n",
+        "nil Protocol error (71)",
+        "injected\n",
+        "go\n",
+        "nil Connection timed out (110) timed out",
+        "go\n",
+        "nil Device or resource busy (16)",
+        "go\n",
+        "nil Connection timed out (110) timed out",
+        "nil Socket is closed (10003)",
+        "go\n",
+        "table expected",
+    ];
+    assert_eq!(output, expected);
+}
+
+#[test]
 fn https_and_wss() {
     let text = r#"
         local listener = assert(http.listen {

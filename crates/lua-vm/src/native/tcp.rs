@@ -23,10 +23,12 @@ use crate::vm::{Turn, Vm};
 mod connect;
 mod listen;
 mod read;
+mod upgrade;
 mod write;
 
 pub use connect::{ServerIdentity, connector};
 pub use listen::bind;
+pub use upgrade::{TlsSide, upgrader};
 
 /// The object of a listener: a userdata with two user values, its address and a table of the
 /// script's own fields. A connection is a table instead, so that a method is found without a call:
@@ -328,14 +330,19 @@ unsafe extern "C-unwind" fn set_field(state: LuaState) -> c_int {
 /// `conn:alpnproto() → protocol | nil`: what ALPN has agreed on.
 fn alpn_protocol(lua: &Lua) -> Result<Function> {
     lua.create_function(|lua, connection: Table| {
-        let Value::LightUserData(bits) = connection.raw_get(HANDLE)? else {
-            let text = "bad argument #1 to 'alpnproto' (a connection expected)";
-            return Err(mlua::Error::runtime(text));
-        };
-        let bits = bits.0.addr() as u64;
-        let handle = StreamHandle { index: bits as u32, generation: (bits >> 32) as u32 };
+        let handle = handle_of(&connection, "alpnproto")?;
         Ok(Vm::of(lua)?.streams.protocol(handle).map(String::from))
     })
+}
+
+/// The handle of a connection, the first argument of `function`.
+fn handle_of(connection: &Table, function: &str) -> Result<StreamHandle> {
+    let Value::LightUserData(bits) = connection.raw_get(HANDLE)? else {
+        let text = format!("bad argument #1 to '{function}' (a connection expected)");
+        return Err(mlua::Error::runtime(text));
+    };
+    let bits = bits.0.addr() as u64;
+    Ok(StreamHandle { index: bits as u32, generation: (bits >> 32) as u32 })
 }
 
 /// `conn:isalive()`: neither closed nor broken, and the peer has not ended.

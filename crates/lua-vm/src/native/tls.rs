@@ -13,7 +13,7 @@ use crate::stack;
 use crate::streams::TlsListener;
 use crate::vm::Vm;
 
-pub use tcp::{ServerIdentity, connector};
+pub use tcp::{ServerIdentity, TlsSide, connector, upgrader};
 
 /// Listens with TLS: `listener | nil, err`. Calls `accept(conn, address)` after each handshake.
 pub fn listen(
