@@ -9,6 +9,7 @@ mod curl;
 mod grpc;
 mod http2;
 mod http2_servers;
+mod mysql;
 mod nginx;
 mod oidc;
 mod openssl;

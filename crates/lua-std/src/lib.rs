@@ -27,6 +27,7 @@ mod json;
 mod jwt;
 mod limits;
 mod logger;
+mod mysql;
 mod perf;
 mod pool;
 mod process;
@@ -123,6 +124,7 @@ pub const MODULES: &[Module] = &[
     ("security.jwt", &[], jwt::open),
     ("shared", &[], shared::open),
     ("signal", &["core.signal"], signal::open),
+    ("store.mysql", &["core.db.mysql"], mysql::open),
     ("store.redis", &["core.db.redis"], redis::open),
     ("stream", &[], stream::open),
     ("sync.channel", &["core.sync.channel"], script!("channel")),

@@ -19,6 +19,7 @@ pub mod frames;
 pub mod grpc;
 pub mod h1;
 pub mod h2;
+pub mod mysql;
 pub mod negotiate;
 pub mod proxy_protocol;
 pub mod range;
