@@ -3,7 +3,8 @@
 use crate::testing::output;
 
 /// `serve(options)` serves strings: the handler is `handlers[command](data, peer)`, and lost
-/// connections are said. `connect(fn)` is a peer whose other end runs `fn(conn)`.
+/// connections are said. It returns a listener, and a function that changes a setting.
+/// `connect(fn)` is a peer whose other end runs `fn(conn)`.
 const HEAD: &str = r#"
     local silly, task, time = require "silly", require "silly.task", require "silly.time"
     local tcp, trace = require "silly.net.tcp", require "silly.trace"
@@ -16,7 +17,11 @@ const HEAD: &str = r#"
         options.call = function(peer, command, data) return handlers[command](data, peer) end
         options.close = function(_, why) say("closed: " .. why) end
         cluster.serve(options)
-        return assert(cluster.listen("127.0.0.1:0"))
+        local function change(name, value)
+            options[name] = value
+            cluster.serve(options)
+        end
+        return assert(cluster.listen("127.0.0.1:0")), change
     end
     local function connect(fn)
         local listener = assert(tcp.listen("127.0.0.1:0", fn))
@@ -65,17 +70,24 @@ fn peers_call_each_other() {
         local stat = cluster.stat()
         say(stat.connections, stat.waiting, stat.timeouts)
         -- A call that is cancelled is forgotten.
-        handlers[5] = function() time.sleep(20) return "late" end
+        local released
+        handlers[5] = function()
+            await(function() return released end)
+            return "late"
+        end
         local caller = task.fork(function() cluster.call(peer, 5, "") end)
         await(function() return cluster.stat().waiting == 1 end)
         cancel(caller)
         await(function() return cluster.stat().waiting == 0 end)
+        released = true
         await(function() return cluster.stat().running == 0 end)
         say(cluster.call(peer, 2, "on"))
+        released = false
         -- Closed here: waiting calls fail at once; the next one connects again.
         task.fork(function() say(cluster.call(peer, 5, "")) end)
         await(function() return cluster.stat().waiting == 1 end)
         cluster.close(peer)
+        released = true
         say(cluster.call(peer, 2, "again"))
         await(function() return cluster.stat().connections == 2 end)
         say(cluster.close(listener))
@@ -144,7 +156,7 @@ fn packets_have_the_format_of_silly() {
 #[test]
 fn damaged_and_slow_packets_end_their_connection() {
     let text = r#"
-        local listener = serve { hardlimit = 100, softlimit = 50, packettimeout = 20 }
+        local listener, change = serve { hardlimit = 100, softlimit = 50, packettimeout = 20 }
         handlers[1] = function(data) return data end
         handlers[2] = function() error("broken") end
         handlers[3] = function() return ("x"):rep(97) end
@@ -160,6 +172,7 @@ fn damaged_and_slow_packets_end_their_connection() {
             say(conn:read(1))
         end
         -- Half a packet, and the end.
+        change("packettimeout", 60000)
         local conn = tcp.connect(listener.addr)
         conn:write("\x14\0\0\0\1\0\0\0")
         await(function() return cluster.stat().connections == 1 end)
@@ -196,8 +209,8 @@ fn damaged_and_slow_packets_end_their_connection() {
 #[test]
 fn calls_fail_when_there_is_no_response() {
     let text = r#"
-        local listener = serve {
-            timeout = 30,
+        local listener, change = serve {
+            timeout = 60000,
             hardlimit = 100,
             softlimit = 100,
             marshal = function(kind, command, data)
@@ -214,10 +227,19 @@ fn calls_fail_when_there_is_no_response() {
         handlers[3] = function() return ("x"):rep(97) end
         handlers[4] = function() return "unfit" end
         handlers[5] = function() return "odd" end
-        handlers[6] = function() time.sleep(60) return "late" end
+        local released
+        handlers[6] = function()
+            await(function() return released end)
+            return "late"
+        end
         local peer = cluster.connect(listener.addr)
         say(cluster.call(peer, 1, "unfit"))
-        for command = 1, 6 do say(cluster.call(peer, command, command == 1 and "odd" or "")) end
+        for command = 1, 6 do
+            change("timeout", command == 5 and 60000 or 30)
+            say(cluster.call(peer, command, command == 1 and "odd" or ""))
+        end
+        released = true
+        change("timeout", 60000)
         await(function() return cluster.stat().running == 0 end)
         say(cluster.call(peer, 1, "still"), cluster.stat().timeouts)
         -- A lost connection ends its calls, and the next call opens another.
