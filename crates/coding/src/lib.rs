@@ -6,11 +6,13 @@
 //! I/O, and does not decide what is worth compressing.
 
 mod decoder;
+mod deflate;
 mod encoder;
 pub mod limits;
 mod messages;
 
 pub use decoder::{Decode, DecodeError, Decoder, Step, decode_all};
+pub use deflate::decode_deflate;
 pub use encoder::{EncodeError, Encoder, encode_all};
 pub use messages::{DEFLATE_WINDOW_BITS, Deflater, Inflater};
 
