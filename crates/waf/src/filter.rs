@@ -3,7 +3,6 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use coding::{Coding, Decode, Decoder};
 use message::{Body, Fault, FaultKind, Request};
 use plugin::{Condition, Filter, FilterKind, FilterPlan, MaybeFuture, Stage, Step, WorkerContext};
 use settings::{Node, OneOrMany, Reader, Setting, Size};
@@ -11,9 +10,9 @@ use telemetry::log::Level;
 use telemetry::{CachePadded, Counter};
 
 use crate::body::peek;
-use crate::inputs::{PARAMETERS_MAX, body_coding, body_kind, inspect_body, inspect_head};
+use crate::inputs::{BodyCoding, PARAMETERS_MAX, body_kind, inspect_body, inspect_head};
 use crate::rules::{CATEGORIES, RULES};
-use crate::score::{Exclusion, Scanner, WafVerdict};
+use crate::score::{Exclusion, Scanner, WafVerdict, compile_rules};
 
 pub const KIND: FilterKind = FilterKind { name: "waf", schema: Waf::schema, read };
 
@@ -33,8 +32,8 @@ struct Waf {
     #[setting(default = 5, range = 1..=100)]
     threshold: u32,
     /// Inspects this much of bodies that are forms, also in parts, JSON, XML or text; `0B` inspects
-    /// none. The rest of a body passes. Bodies in gzip, br or zstd are decoded for it; in another
-    /// coding, or damaged, they are rejected.
+    /// none. The rest of a body passes. Bodies in gzip, br, zstd or deflate are decoded for it; in
+    /// another coding, or damaged, they are rejected.
     #[setting(default = "64KiB", range = "0B"..="1MiB")]
     body: Size,
     /// Built-in rules that do not count, everywhere or for single parameters.
@@ -112,20 +111,22 @@ fn check(settings: &Waf, node: &Node, reader: &mut Reader<'_>) {
 
 fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Arc<dyn FilterPlan>> {
     let settings = Waf::read(node, reader)?;
-    let exclusions = settings.exclude.iter().map(|exclude| Exclusion {
-        rules: exclude.rules.0.iter().flat_map(|name| rules_named(name)).collect(),
-        parameters: exclude.parameters.clone(),
+    let exclusions = settings.exclude.iter().map(|exclude| {
+        Arc::new(Exclusion {
+            rules: exclude.rules.0.iter().flat_map(|name| rules_named(name)).collect(),
+            parameters: exclude.parameters.clone(),
+        })
     });
     let exclusions = exclusions.collect();
-    // Compiles the expressions now, not for the first request.
-    drop(Scanner::new());
+    // Now, not for the first request.
+    compile_rules();
     Some(Arc::new(WafPlan(Arc::new(Prepared { settings, exclusions }))))
 }
 
 struct Prepared {
     settings: Waf,
     /// In the order of `exclude`.
-    exclusions: Vec<Exclusion>,
+    exclusions: Vec<Arc<Exclusion>>,
 }
 
 struct WafPlan(Arc<Prepared>);
@@ -159,11 +160,11 @@ struct WafFilter {
 }
 
 impl WafFilter {
-    fn scanner(&self, request: &Request) -> Scanner<'_> {
+    fn scanner(&self, request: &Request) -> Scanner {
         let all = self.plan.settings.exclude.iter().zip(&self.plan.exclusions);
         let applies = |exclude: &Exclude| exclude.when.as_ref().is_none_or(|c| c.holds(request));
-        let applying = all.filter(|(exclude, _)| applies(exclude)).map(|(_, prepared)| prepared);
-        Scanner::with_exclusions(applying.collect())
+        let applying = all.filter(|(exclude, _)| applies(exclude));
+        Scanner::with_exclusions(applying.map(|(_, prepared)| prepared.clone()).collect())
     }
 
     fn decide(&self, verdict: &WafVerdict, request: &Request) -> Step {
@@ -213,38 +214,33 @@ impl WafFilter {
 
     async fn inspect_body(&self, verdict: WafVerdict, request: &mut Request) -> Step {
         let Some(kind) = body_kind(request) else { return Step::Continue };
-        let Ok(coding) = body_coding(request) else { return self.unreadable(request) };
+        let Some(coding) = BodyCoding::of(request) else { return self.unreadable(request) };
         // At most 1 MiB.
         let max = self.plan.settings.body.bytes() as usize;
         let (content, body) = peek(std::mem::take(&mut request.body), max).await;
         request.body = body;
-        let content = match coding {
-            None => Some(content),
-            Some(coding) if max <= ON_WORKER_BYTES => decoded(coding, &content, max),
-            Some(coding) => {
-                net::blocking(move || decoded(coding, &content, max)).await.unwrap_or_default()
-            }
-        };
-        let Some(content) = content else { return self.unreadable(request) };
+        let decoded_max = if coding == BodyCoding::Identity { content.len() } else { max };
         let mut scanner = self.scanner(request);
         scanner.verdict = verdict;
-        inspect_body(&kind, &content, &mut scanner);
-        let verdict = std::mem::take(&mut scanner.verdict);
-        self.decide(&verdict, request)
+        let inspect = move || {
+            let content = coding.decode(content, max)?;
+            inspect_body(&kind, &content, &mut scanner);
+            Some(scanner.verdict)
+        };
+        let verdict = match decoded_max > ON_WORKER_BYTES {
+            true => net::blocking(inspect).await.unwrap_or_default(),
+            false => inspect(),
+        };
+        match verdict {
+            Some(verdict) => self.decide(&verdict, request),
+            None => self.unreadable(request),
+        }
     }
 }
 
-/// More than this is decoded on the blocking pool, so that it does not delay the worker.
+/// More than this is decoded and inspected on the blocking pool, so that it does not delay the
+/// worker.
 const ON_WORKER_BYTES: usize = 64 * 1024;
-
-/// The first bytes of a compressed body, decoded; `None` if they are damaged.
-fn decoded(coding: Coding, content: &[u8], max: usize) -> Option<Vec<u8>> {
-    // Decoding stops at `max` bytes of output, however dense the body is.
-    let allowed = Decode { output_bytes: u64::MAX, ratio: u64::MAX };
-    let mut out = Vec::new();
-    Decoder::new(coding, allowed).ok()?.decode_some(content, &mut out, max).ok()?;
-    Some(out)
-}
 
 /// True if the query has more parameters than are inspected.
 fn has_too_many_parameters(request: &Request) -> bool {
@@ -281,8 +277,7 @@ impl Filter for WafFilter {
         }
         let mut scanner = self.scanner(request);
         inspect_head(request, &mut scanner);
-        let verdict = std::mem::take(&mut scanner.verdict);
-        drop(scanner);
+        let verdict = scanner.verdict;
         if verdict.score >= self.plan.settings.threshold {
             return self.decide(&verdict, request).into();
         }

@@ -1,18 +1,16 @@
 //! The inputs of a request: parameters, cookies, the path, headers and texts of the body.
 
-use coding::Coding;
+use coding::{Coding, Decode, Decoder};
 use memchr::memmem;
 use message::Request;
 use wire::Known;
 
+use crate::normalize::is_ordinary_form;
 use crate::rules::Part;
 use crate::score::Scanner;
 
 /// Parameters that are looked at; more are an attack by themselves.
 pub(crate) const PARAMETERS_MAX: usize = 512;
-
-/// Headers whose values applications and their loggers read.
-const HEADERS: [Known; 3] = [Known::Referer, Known::XForwardedFor, Known::Origin];
 
 /// How a body is inspected.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,15 +22,42 @@ pub(crate) enum BodyKind {
     Text,
 }
 
-/// The content coding of a body, if it has one; an error for one that cannot be decoded here.
-pub(crate) fn body_coding(request: &Request) -> Result<Option<Coding>, ()> {
-    match request.headers.joined(Known::ContentEncoding) {
-        None => Ok(None),
-        Some(value) => match std::str::from_utf8(&value).map(str::trim) {
-            Ok("" | "identity") => Ok(None),
-            Ok(token) => Coding::parse(token).map(Some).ok_or(()),
-            Err(_) => Err(()),
-        },
+/// A content coding that can be decoded for inspection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BodyCoding {
+    Identity,
+    /// `deflate`, which only requests of some clients have.
+    Deflate,
+    Other(Coding),
+}
+
+impl BodyCoding {
+    /// Of a request; `None` for one that cannot be decoded here.
+    pub(crate) fn of(request: &Request) -> Option<BodyCoding> {
+        let Some(value) = request.headers.joined(Known::ContentEncoding) else {
+            return Some(BodyCoding::Identity);
+        };
+        match std::str::from_utf8(&value).ok()?.trim() {
+            "" => Some(BodyCoding::Identity),
+            token if token.eq_ignore_ascii_case("identity") => Some(BodyCoding::Identity),
+            token if token.eq_ignore_ascii_case("deflate") => Some(BodyCoding::Deflate),
+            token => Coding::parse(token).map(BodyCoding::Other),
+        }
+    }
+
+    /// The first `max` bytes that a received body stands for; `None` if it is damaged.
+    pub(crate) fn decode(self, content: Vec<u8>, max: usize) -> Option<Vec<u8>> {
+        match self {
+            BodyCoding::Identity => Some(content),
+            BodyCoding::Deflate => coding::decode_deflate(&content, max).ok(),
+            BodyCoding::Other(coding) => {
+                // Decoding stops at `max` bytes of output, however dense the body is.
+                let allowed = Decode { output_bytes: u64::MAX, ratio: u64::MAX };
+                let mut out = Vec::new();
+                Decoder::new(coding, allowed).ok()?.decode_some(&content, &mut out, max).ok()?;
+                Some(out)
+            }
+        }
     }
 }
 
@@ -59,27 +84,29 @@ pub(crate) fn body_kind(request: &Request) -> Option<BodyKind> {
 }
 
 /// Inspects everything but the body.
-pub(crate) fn inspect_head(request: &Request, scanner: &mut Scanner<'_>) {
+pub(crate) fn inspect_head(request: &Request, scanner: &mut Scanner) {
     scanner.inspect(Part::Path, b"", request.target.received_path());
     if let Some(query) = request.target.query() {
         inspect_form(query, scanner);
     }
-    for cookies in request.headers.get_all(Known::Cookie) {
-        for (name, value) in wire::cookie::pairs(cookies) {
-            scanner.inspect(Part::Cookie, name, value);
+    for field in request.headers.iter() {
+        match field.known {
+            Some(Known::Cookie) => {
+                for (name, value) in wire::cookie::pairs(field.value) {
+                    scanner.inspect(Part::Cookie, name, value);
+                }
+            }
+            // Applications and their loggers read these values.
+            Some(name @ (Known::Referer | Known::XForwardedFor | Known::Origin)) => {
+                scanner.inspect(Part::Header, name.as_str().as_bytes(), field.value);
+            }
+            Some(Known::UserAgent) => scanner.inspect_agent(field.value),
+            _ => {}
         }
-    }
-    for name in HEADERS {
-        for value in request.headers.get_all(name) {
-            scanner.inspect(Part::Header, name.as_str().as_bytes(), value);
-        }
-    }
-    for agent in request.headers.get_all(Known::UserAgent) {
-        scanner.inspect(Part::UserAgent, b"User-Agent", agent);
     }
 }
 
-pub(crate) fn inspect_body(kind: &BodyKind, content: &[u8], scanner: &mut Scanner<'_>) {
+pub(crate) fn inspect_body(kind: &BodyKind, content: &[u8], scanner: &mut Scanner) {
     match kind {
         BodyKind::Form => inspect_form(content, scanner),
         BodyKind::Multipart(delimiter) => inspect_multipart(delimiter, content, scanner),
@@ -88,7 +115,10 @@ pub(crate) fn inspect_body(kind: &BodyKind, content: &[u8], scanner: &mut Scanne
     }
 }
 
-fn inspect_form(form: &[u8], scanner: &mut Scanner<'_>) {
+fn inspect_form(form: &[u8], scanner: &mut Scanner) {
+    if is_ordinary_form(form) {
+        return;
+    }
     for (name, value) in wire::target::query_pairs(form).take(PARAMETERS_MAX) {
         scanner.inspect(Part::Argument, &name, &name);
         scanner.inspect(Part::Argument, &name, &value);
@@ -96,7 +126,7 @@ fn inspect_form(form: &[u8], scanner: &mut Scanner<'_>) {
 }
 
 /// Inspects names, values and names of files; not the content of files.
-fn inspect_multipart(delimiter: &[u8], content: &[u8], scanner: &mut Scanner<'_>) {
+fn inspect_multipart(delimiter: &[u8], content: &[u8], scanner: &mut Scanner) {
     let mut starts =
         memmem::find_iter(content, delimiter).map(|at| at + delimiter.len()).peekable();
     let mut count = 0;
@@ -114,7 +144,7 @@ fn inspect_multipart(delimiter: &[u8], content: &[u8], scanner: &mut Scanner<'_>
 }
 
 /// Inspects a part: header lines, an empty line, and the value.
-fn inspect_part(part: &[u8], scanner: &mut Scanner<'_>) {
+fn inspect_part(part: &[u8], scanner: &mut Scanner) {
     let mut rest = part.trim_ascii_start();
     let (mut name, mut is_file) = (Vec::new(), false);
     while let Some(end) = memchr::memchr(b'\n', rest) {
@@ -163,7 +193,7 @@ fn parameter<'h>(field: &'h [u8], name: &[u8]) -> Option<&'h [u8]> {
 }
 
 /// Inspects the strings of a JSON text, also of one that ends early or is damaged.
-fn inspect_json(content: &[u8], scanner: &mut Scanner<'_>) {
+fn inspect_json(content: &[u8], scanner: &mut Scanner) {
     let mut rest = content;
     let mut strings = 0;
     while let Some(from) = rest.iter().position(|byte| *byte == b'"') {

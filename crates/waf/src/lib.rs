@@ -6,6 +6,7 @@
 //! time, and an input of ordinary characters meets no expression at all. Never changes a request,
 //! and never logs a value of it.
 
+mod agents;
 mod body;
 mod filter;
 mod inputs;

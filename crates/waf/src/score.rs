@@ -1,9 +1,11 @@
 //! Inputs against the rules.
 
-use std::sync::OnceLock;
+use std::cell::RefCell;
+use std::sync::{Arc, OnceLock};
 
 use regex::bytes::{RegexSet, RegexSetBuilder};
 
+use crate::agents::HarmlessAgents;
 use crate::normalize::{is_ordinary, normalize};
 use crate::rules::{Part, RULES};
 
@@ -28,57 +30,82 @@ pub struct WafVerdict {
 }
 
 /// Inspects the inputs of one request.
-pub struct Scanner<'a> {
-    expressions: &'static [PartRules],
-    exclusions: Vec<&'a Exclusion>,
-    text: Vec<u8>,
+#[derive(Default)]
+pub struct Scanner {
+    exclusions: Vec<Arc<Exclusion>>,
     pub verdict: WafVerdict,
 }
 
-impl Scanner<'_> {
-    /// A scanner without exclusions.
-    pub fn new() -> Scanner<'static> {
-        Scanner::with_exclusions(Vec::new())
-    }
-}
-
-impl Default for Scanner<'static> {
-    fn default() -> Self {
-        Scanner::new()
-    }
-}
-
-impl<'a> Scanner<'a> {
-    pub(crate) fn with_exclusions(exclusions: Vec<&'a Exclusion>) -> Scanner<'a> {
-        let expressions = expressions();
-        Scanner { expressions, exclusions, text: Vec::new(), verdict: WafVerdict::default() }
+impl Scanner {
+    pub(crate) fn with_exclusions(exclusions: Vec<Arc<Exclusion>>) -> Scanner {
+        Scanner { exclusions, verdict: WafVerdict::default() }
     }
 
     /// Inspects an input; each rule counts once for a request.
     pub fn inspect(&mut self, part: Part, name: &[u8], input: &[u8]) {
-        if part != Part::UserAgent && part != Part::Path && is_ordinary(input) {
+        if part != Part::Path && is_ordinary(input) {
             return;
         }
-        normalize(&input[..input.len().min(INPUT_BYTES_MAX)], &mut self.text);
-        self.count_matches(part, name);
-        // A path is also inspected as it was written: its rules look for escapes.
-        if part == Part::Path && input.contains(&b'%') {
-            self.text.clear();
-            self.text.extend(input.iter().take(INPUT_BYTES_MAX).map(u8::to_ascii_lowercase));
-            self.count_matches(part, name);
-        }
+        TOOLS.with_borrow_mut(|tools| {
+            let has_escapes =
+                normalize(&input[..input.len().min(INPUT_BYTES_MAX)], &mut tools.text);
+            self.count_matches(part, name, tools);
+            // A path is also inspected as it was written: its rules look for escapes.
+            if part == Part::Path && has_escapes {
+                tools.text.clear();
+                tools.text.extend(input.iter().take(INPUT_BYTES_MAX).map(u8::to_ascii_lowercase));
+                self.count_matches(part, name, tools);
+            }
+        });
     }
 
-    fn count_matches(&mut self, part: Part, name: &[u8]) {
-        let PartRules { expressions, rules } = &self.expressions[part as usize];
-        for at in expressions.matches(&self.text).into_iter().map(|at| rules[at]) {
+    /// Inspects a value of `User-Agent`.
+    pub(crate) fn inspect_agent(&mut self, agent: &[u8]) {
+        TOOLS.with_borrow_mut(|tools| {
+            if tools.agents.contains(agent) {
+                return;
+            }
+            normalize(&agent[..agent.len().min(INPUT_BYTES_MAX)], &mut tools.text);
+            if !self.count_matches(Part::UserAgent, b"User-Agent", tools) {
+                tools.agents.remember(agent);
+            }
+        });
+    }
+
+    /// True if a rule matches, also one that is excluded.
+    fn count_matches(&mut self, part: Part, name: &[u8], tools: &Tools) -> bool {
+        let PartRules { expressions, rules } = &tools.rules[part as usize];
+        // To find which rules match takes an allocation and several times as long.
+        if !expressions.is_match(&tools.text) {
+            return false;
+        }
+        for at in expressions.matches(&tools.text).into_iter().map(|at| rules[at]) {
             let is_excluded = || self.exclusions.iter().any(|one| one.covers(at, name));
             if !self.verdict.matched.contains(&at) && !is_excluded() {
                 self.verdict.score += RULES[at].score;
                 self.verdict.matched.push(at);
             }
         }
+        true
     }
+}
+
+/// What a thread needs for inspections.
+struct Tools {
+    /// The thread's own copies of the expressions: threads that share one wait for each other to
+    /// borrow its memory.
+    rules: Vec<PartRules>,
+    /// The normalized text of an input.
+    text: Vec<u8>,
+    agents: HarmlessAgents,
+}
+
+thread_local! {
+    static TOOLS: RefCell<Tools> = RefCell::new(Tools {
+        rules: compiled_rules().to_vec(),
+        text: Vec::new(),
+        agents: HarmlessAgents::new(),
+    });
 }
 
 impl Exclusion {
@@ -90,13 +117,19 @@ impl Exclusion {
 }
 
 /// The rules for one part: their expressions, and their indices in [`RULES`].
+#[derive(Clone)]
 struct PartRules {
     expressions: RegexSet,
     rules: Vec<usize>,
 }
 
+/// Compiles the rules unless that is done.
+pub(crate) fn compile_rules() {
+    compiled_rules();
+}
+
 /// The rules of each part, compiled once in the process.
-fn expressions() -> &'static [PartRules] {
+fn compiled_rules() -> &'static [PartRules] {
     static COMPILED: OnceLock<Vec<PartRules>> = OnceLock::new();
     COMPILED.get_or_init(|| Part::ALL.into_iter().map(compile).collect())
 }
@@ -118,7 +151,7 @@ mod tests {
     #[test]
     fn every_rule_compiles_and_has_a_category() {
         for (at, part) in Part::ALL.into_iter().enumerate() {
-            let PartRules { expressions, rules } = &expressions()[part as usize];
+            let PartRules { expressions, rules } = &compiled_rules()[part as usize];
             assert!(part as usize == at && expressions.len() == rules.len() && !rules.is_empty());
         }
         for (at, rule) in RULES.iter().enumerate() {
@@ -131,13 +164,13 @@ mod tests {
     #[test]
     fn a_rule_counts_once_and_may_be_excluded_by_name() {
         let attack = b"<script>";
-        let mut scanner = Scanner::new();
+        let mut scanner = Scanner::default();
         scanner.inspect(Part::Argument, b"a", attack);
         scanner.inspect(Part::Argument, b"b", attack);
         assert_eq!((scanner.verdict.score, scanner.verdict.matched.len()), (5, 1));
         let script = RULES.iter().position(|rule| rule.name == "xss-script").unwrap();
         let exclusion = Exclusion { rules: vec![script], parameters: vec!["a".to_owned()] };
-        let mut scanner = Scanner::with_exclusions(vec![&exclusion]);
+        let mut scanner = Scanner::with_exclusions(vec![Arc::new(exclusion)]);
         scanner.inspect(Part::Argument, b"a", attack);
         assert_eq!(scanner.verdict.score, 0);
         scanner.inspect(Part::Argument, b"b", attack);
