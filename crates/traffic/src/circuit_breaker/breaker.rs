@@ -277,6 +277,21 @@ mod tests {
     }
 
     #[test]
+    fn the_ratio_is_exact_over_100_000_requests() {
+        let thresholds = Thresholds { failure_ratio: 0.05, min_requests: 10_000, ..THRESHOLDS };
+        for (percent, opens) in [("4.95%", false), ("5.05%", true)] {
+            let failing = crate::share::Share::new(percent.parse().unwrap());
+            let (points, breaker) = (crate::share::Spread::new(), Breaker::new(10_000));
+            // Evenly over the window of ten seconds.
+            let opened = (0..100_000).any(|request| {
+                let result = CallResult { failed: failing.contains(points.next()), slow: false };
+                breaker.ended(result, 1_000 + request / 10_001, &thresholds).is_some()
+            });
+            assert_eq!(opened, opens, "{percent}");
+        }
+    }
+
+    #[test]
     fn results_leave_the_window() {
         let breaker = Breaker::new(10_000);
         assert_eq!(run(&breaker, &[(FAILED, 19)], 1_000), None);
