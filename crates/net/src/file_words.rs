@@ -16,14 +16,11 @@ use memmap2::{MmapOptions, MmapRaw};
 /// Permissions of a new file.
 const MODE: u32 = 0o600;
 
-/// An array of words in a file, or in memory only.
+/// An array of words in a file.
 #[derive(Debug)]
-pub struct FileWords(Storage);
-
-#[derive(Debug)]
-enum Storage {
-    File { memory: MmapRaw, words: usize },
-    Memory(Box<[AtomicU64]>),
+pub struct FileWords {
+    memory: MmapRaw,
+    words: usize,
 }
 
 impl FileWords {
@@ -43,26 +40,16 @@ impl FileWords {
             }
         }
         let memory = MmapOptions::new().len(words * size_of::<u64>()).map_raw(&file)?;
-        Ok(FileWords(Storage::File { memory, words }))
-    }
-
-    /// Zeros in the memory of this process.
-    pub fn in_memory(words: usize) -> FileWords {
-        FileWords(Storage::Memory((0..words).map(|_| AtomicU64::new(0)).collect()))
+        Ok(FileWords { memory, words })
     }
 
     /// The words.
     #[inline]
     pub fn words(&self) -> &[AtomicU64] {
-        match &self.0 {
-            Storage::Memory(words) => words,
-            Storage::File { memory, words } => {
-                let first = memory.as_ptr().cast::<AtomicU64>();
-                // SAFETY: the mapping lives as long as `self`, has `words` words and the alignment
-                // of a page; every process accesses them by atomic operations only.
-                unsafe { std::slice::from_raw_parts(first, *words) }
-            }
-        }
+        let first = self.memory.as_ptr().cast::<AtomicU64>();
+        // SAFETY: the mapping lives as long as `self`, has `words` words and the alignment of a
+        // page; every process accesses them by atomic operations only.
+        unsafe { std::slice::from_raw_parts(first, self.words) }
     }
 }
 
@@ -97,12 +84,6 @@ mod tests {
         assert_eq!((again.words().len(), again.words()[0].load(Ordering::Relaxed)), (600, 0));
         let why = FileWords::open(&path, 601).unwrap_err().to_string();
         assert_eq!(why, "the file has 4800 bytes, not 4808");
-    }
-
-    #[test]
-    fn words_in_memory_are_zero() {
-        let words = FileWords::in_memory(3);
-        assert!(words.words().iter().all(|word| word.load(Ordering::Relaxed) == 0));
         assert!(FileWords::open("/no/such/directory".as_ref(), 3).is_err());
     }
 }

@@ -211,7 +211,7 @@ families! {
     MOCKED = "tidegate_mock_responses_total", Counter, Number, ["route"],
         "Responses made up by the filter mock.";
     QUOTA_STORED = "tidegate_quota_stored", Gauge, Number, ["quota"],
-        "1 if a quota counts in its file, 0 if only in memory because the file cannot be used.";
+        "1 if a quota has its file, 0 if it rejects requests because the file cannot be used.";
     STATE_ENTRIES = "tidegate_keyed_state_entries", Gauge, Number, ["state"],
         "Keys stored by a limit now, by its name.";
     STATE_EVICTIONS = "tidegate_keyed_state_evictions_total", Counter, Number, ["state"],

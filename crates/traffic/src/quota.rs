@@ -2,7 +2,7 @@
 //!
 //! Counts are words of a file that is shared as memory ([`table`]): all workers and processes count
 //! together, and neither a reload, a restart nor a killed process loses a request. Without its file
-//! a quota counts in memory, and an error is logged.
+//! a quota cannot be exact: an error is logged, and requests are rejected until a reload opens it.
 
 mod period;
 mod registry;
@@ -10,13 +10,13 @@ mod table;
 
 use std::path::PathBuf;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use message::{Fault, FaultKind, Headers, Request, Response};
 use plugin::{Filter, FilterKind, FilterPlan, MaybeFuture, Stage, Step, WorkerContext};
 use settings::{FilePath, Key, Node, Reader, Setting};
 use telemetry::log::Level;
-use telemetry::{CachePadded, Counter, LimitHit, WorkerMetrics, event, families};
+use telemetry::{CachePadded, Counter, LimitHit, SharedGauge, WorkerMetrics, event, families};
 
 use crate::cost::{self, Cost};
 use crate::limit_fields::{LimitFields, Remaining};
@@ -37,7 +37,8 @@ const NAME_BYTES_MAX: usize = 64;
 ///
 /// Requests above the limit get 429 with `Retry-After`. Counts are stored in a file: they survive
 /// restarts and killed processes, and all workers count together. Only a crash of the operating
-/// system can lose the requests of the last half minute.
+/// system can lose the requests of the last half minute. While the file cannot be opened, requests
+/// get 503; a reload tries again.
 #[derive(Clone, Debug, PartialEq, Setting)]
 #[setting(check = check)]
 struct Quota {
@@ -107,6 +108,15 @@ fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Arc<dyn FilterPlan>> {
 
 struct QuotaPlan(Quota);
 
+/// The counts of a quota, once its file could be opened.
+pub(super) struct StoredTable {
+    opened: OnceLock<QuotaTable>,
+    /// Held to open the file.
+    opening: Mutex<()>,
+    /// Whether the file is open. Held here, because it is removed with its last holder.
+    stored: Arc<SharedGauge>,
+}
+
 /// Identifies the counts of a quota across reloads.
 #[derive(PartialEq, Eq, Hash)]
 struct TableKey {
@@ -124,30 +134,41 @@ impl QuotaPlan {
         Some(directory.join(format!("{}.quota", self.0.name)))
     }
 
-    /// The table in its file, or in memory if that fails.
-    fn open(&self, worker: &WorkerContext) -> QuotaTable {
+    /// The counts, whose file is opened unless it is open. Every worker of every plan comes here,
+    /// so that a reload tries again what failed before.
+    fn table(&self, worker: &WorkerContext) -> Arc<StoredTable> {
         let (name, entries) = (&*self.0.name, self.0.entries);
-        let stored = worker.telemetry.gauge(&families::QUOTA_STORED, &[name]);
-        let metrics = || TableMetrics {
-            _stored: stored.clone(),
-            entries: worker.telemetry.gauge(&families::STATE_ENTRIES, &[name]),
-            evictions: worker.telemetry.counter(&families::STATE_EVICTIONS, &[name]),
-        };
-        let opened = match self.path() {
-            Some(path) => QuotaTable::open(&path, entries, metrics())
-                .map_err(|error| format!("{}: {error}", path.display())),
-            None => Err("there is no state directory: set `directory`".to_owned()),
-        };
-        stored.set(opened.is_ok().into());
-        opened.unwrap_or_else(|error| {
-            event!(
-                Level::Error,
-                "quota file cannot be used: counts are in memory and end with the process",
-                quota = name,
-                error = error
-            );
-            QuotaTable::in_memory(entries, metrics())
-        })
+        let path = self.path();
+        let identity = TableKey { path: path.clone(), name: name.to_owned(), entries };
+        let table = worker.shared.get(identity, || StoredTable {
+            opened: OnceLock::new(),
+            opening: Mutex::new(()),
+            stored: worker.telemetry.gauge(&families::QUOTA_STORED, &[name]),
+        });
+        let opening = table.opening.lock().unwrap_or_else(PoisonError::into_inner);
+        if table.opened.get().is_none() {
+            let metrics = TableMetrics {
+                entries: worker.telemetry.gauge(&families::STATE_ENTRIES, &[name]),
+                evictions: worker.telemetry.counter(&families::STATE_EVICTIONS, &[name]),
+            };
+            let opened = match path {
+                Some(path) => QuotaTable::open(&path, entries, metrics)
+                    .map_err(|error| format!("{}: {error}", path.display())),
+                None => Err("there is no state directory: set `directory`".to_owned()),
+            };
+            table.stored.set(opened.is_ok().into());
+            match opened {
+                Ok(opened) => drop(table.opened.set(opened)),
+                Err(error) => event!(
+                    Level::Error,
+                    "quota file cannot be used: requests get 503 until a reload can open it",
+                    quota = name,
+                    error = error
+                ),
+            }
+        }
+        drop(opening);
+        table
     }
 }
 
@@ -158,9 +179,7 @@ impl FilterPlan for QuotaPlan {
 
     fn build(&self, worker: &WorkerContext) -> Stage {
         let settings = &self.0;
-        let identity =
-            TableKey { path: self.path(), name: settings.name.clone(), entries: settings.entries };
-        let table = worker.shared.get(identity, || self.open(worker));
+        let table = self.table(worker);
         let quotas = worker.shared.get((), Quotas::default);
         quotas.register(
             &settings.name,
@@ -182,6 +201,7 @@ impl FilterPlan for QuotaPlan {
                 .then(|| LimitFields::new(&settings.name, settings.limit, window_s)),
             worker: worker.telemetry.worker(worker.index),
             rejected: worker.policy_rejections(KIND.name, &settings.name),
+            without_file: worker.policy_rejections(KIND.name, "no_file"),
             settings: settings.clone(),
             table,
             _quotas: quotas,
@@ -200,12 +220,14 @@ impl FilterPlan for QuotaPlan {
 
 struct QuotaFilter {
     settings: Quota,
-    table: Arc<QuotaTable>,
+    table: Arc<StoredTable>,
     calendar: Calendar,
     key: RequestKey,
     fields: Option<LimitFields>,
     worker: Arc<WorkerMetrics>,
     rejected: Arc<CachePadded<Counter>>,
+    /// Requests rejected because the file cannot be used.
+    without_file: Arc<CachePadded<Counter>>,
     /// The register lives as long as a quota does.
     _quotas: Arc<Quotas>,
 }
@@ -220,12 +242,17 @@ impl Filter for QuotaFilter {
     }
 
     fn on_request<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, Step> {
+        let Some(table) = self.table.opened.get() else {
+            self.without_file.inc();
+            let detail = "the file of the quota cannot be used";
+            return Step::Fail(Fault::new(FaultKind::Unavailable, detail)).into();
+        };
         let now_s = net::clock::wall_secs();
         let own = self.own_limit(request);
         let limit = own.unwrap_or(self.settings.limit);
         let cost = cost::of(&self.settings.cost, request);
         let key = self.key.with(request, Fingerprint::of);
-        let taken = self.table.take(key, self.calendar.at(now_s), limit, cost);
+        let taken = table.take(key, self.calendar.at(now_s), limit, cost);
         let remaining = remaining(taken, limit, now_s);
         if taken.is_allowed {
             if self.fields.is_some() {

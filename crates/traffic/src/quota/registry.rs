@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use super::StoredTable;
 use super::period::{Calendar, Period, Zone};
-use super::table::{Fingerprint, QuotaTable};
+use super::table::Fingerprint;
 use crate::request_key::RequestKey;
 
 /// The quotas in use: there is one such register, under the key `()` of `plugin::Shared`.
@@ -15,7 +16,7 @@ pub struct Quotas {
 
 #[derive(Clone)]
 pub(super) struct Registered {
-    pub(super) table: Weak<QuotaTable>,
+    pub(super) table: Weak<StoredTable>,
     pub(super) limit: u32,
     pub(super) period: Period,
     pub(super) zone: Zone,
@@ -51,7 +52,7 @@ impl Quotas {
         quotas.insert(name.to_owned(), quota);
     }
 
-    fn find(&self, name: &str) -> Option<(Arc<QuotaTable>, Registered)> {
+    fn find(&self, name: &str) -> Option<(Arc<StoredTable>, Registered)> {
         let quotas = self.by_name.lock().unwrap_or_else(PoisonError::into_inner);
         let found = quotas.get(name)?;
         Some((found.table.upgrade()?, found.clone()))
@@ -71,19 +72,20 @@ impl Quotas {
             .collect()
     }
 
-    /// The count of a key at a time; `None` if there is no such quota.
+    /// The count of a key at a time; `None` if there is no such quota, or it has no file.
     pub fn read(&self, name: &str, key: &str, now_s: u64) -> Option<QuotaUse> {
         let (table, quota) = self.find(name)?;
         let calendar = Calendar::new(quota.period, &quota.zone);
-        let (used, period_end_s) = table.used(quota.fingerprint(key), calendar.at(now_s));
+        let (used, period_end_s) =
+            table.opened.get()?.used(quota.fingerprint(key), calendar.at(now_s));
         Some(QuotaUse { used, period_end_s })
     }
 
-    /// Sets the count of a key to zero; false if there is no such quota.
+    /// Sets the count of a key to zero; false if there is no such quota, or it has no file.
     pub fn reset(&self, name: &str, key: &str) -> bool {
         let Some((table, quota)) = self.find(name) else { return false };
-        table.reset(quota.fingerprint(key));
-        true
+        let table = table.opened.get();
+        table.inspect(|table| table.reset(quota.fingerprint(key))).is_some()
     }
 }
 

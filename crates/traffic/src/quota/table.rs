@@ -94,8 +94,6 @@ pub(super) struct Taken {
 pub(super) struct TableMetrics {
     pub(super) entries: Arc<SharedGauge>,
     pub(super) evictions: Arc<SharedCounter>,
-    /// Held, because it is removed with its last holder: whether the table has its file.
-    pub(super) _stored: Arc<SharedGauge>,
 }
 
 /// The table.
@@ -132,11 +130,6 @@ impl QuotaTable {
         let table = QuotaTable::of(file, metrics);
         table.verify(path);
         Ok(table)
-    }
-
-    /// A table without a file: its counts end with the process.
-    pub(super) fn in_memory(entries: u32, metrics: TableMetrics) -> QuotaTable {
-        QuotaTable::of(FileWords::in_memory(words_of(entries)), metrics)
     }
 
     fn of(words: FileWords, metrics: TableMetrics) -> QuotaTable {

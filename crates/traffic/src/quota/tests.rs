@@ -145,13 +145,26 @@ fn the_register_reads_and_resets_one_key() {
 }
 
 #[test]
-fn without_its_file_a_quota_counts_in_memory() {
-    let context = context();
-    let settings = node!({ "name": "calls", "limit": 1, "directory": "/proc/none" });
+fn without_its_file_a_quota_rejects_until_a_reload_opens_it() {
+    let (directory, context) = (tempfile::tempdir().unwrap(), context());
+    // A file where the directory of the quota should be.
+    let path = directory.path().join("quotas");
+    std::fs::write(&path, "").unwrap();
+    let path = path.to_str().unwrap();
+    let settings = node!({ "name": "calls", "limit": 1, "directory": path });
     let limit = filter_in(&KIND, &settings, &context);
-    assert_eq!(exchange(&*limit, &mut from("a", None)).0, 200);
-    assert_eq!(exchange(&*limit, &mut from("a", None)).0, 429);
-    assert_eq!(context.telemetry.gauge(&families::QUOTA_STORED, &["calls"]).get(), 0);
+    let stored = context.telemetry.gauge(&families::QUOTA_STORED, &["calls"]);
+    assert_eq!(exchange(&*limit, &mut from("a", None)).0, 503);
+    assert_eq!((stored.get(), context.policy_rejections("quota", "no_file").get()), (0, 1));
+    let quotas = context.shared.get((), Quotas::default);
+    assert!(quotas.read("calls", "10.0.0.1", 0).is_none() && !quotas.reset("calls", "10.0.0.1"));
+    std::fs::remove_file(path).unwrap();
+    assert_eq!(exchange(&*limit, &mut from("a", None)).0, 503);
+    let reloaded = filter_in(&KIND, &settings, &context);
+    assert_eq!(exchange(&*reloaded, &mut from("a", None)).0, 200);
+    assert_eq!(exchange(&*reloaded, &mut from("a", None)).0, 429);
+    // What still runs on the plan before counts in the same file.
+    assert_eq!((exchange(&*limit, &mut from("a", None)).0, stored.get()), (429, 1));
 }
 
 #[test]

@@ -13,13 +13,20 @@ fn open(path: &std::path::Path, entries: u32) -> QuotaTable {
     QuotaTable::open(path, entries, TableMetrics::default()).unwrap()
 }
 
+/// A table in a new file, and its directory.
+fn new_table(entries: u32) -> (tempfile::TempDir, QuotaTable) {
+    let directory = tempfile::tempdir().unwrap();
+    let table = open(&directory.path().join("a.quota"), entries);
+    (directory, table)
+}
+
 fn key(number: usize) -> Fingerprint {
     Fingerprint::of(&number.to_be_bytes())
 }
 
 #[test]
 fn a_key_has_its_limit_in_each_period() {
-    let table = QuotaTable::in_memory(100, TableMetrics::default());
+    let (_directory, table) = new_table(100);
     let taken = |used, is_allowed| Taken { is_allowed, used, end_s: DAY.end_s(DAY.start) };
     assert_eq!(table.take(key(1), DAY, 5, 3), taken(3, true));
     assert_eq!(table.take(key(1), DAY, 5, 3), taken(3, false), "takes nothing");
@@ -38,7 +45,7 @@ fn a_key_has_its_limit_in_each_period() {
 
 #[test]
 fn a_rolling_period_begins_with_the_first_request_of_a_key() {
-    let table = QuotaTable::in_memory(100, TableMetrics::default());
+    let (_directory, table) = new_table(100);
     let hour = |now: u64| Span { start: now, first: now + 1 - 60, minutes: 60 };
     assert_eq!(table.take(key(1), hour(10_000), 2, 1).end_s, 10_060 * 60);
     assert!(table.take(key(1), hour(10_059), 2, 1).is_allowed);
@@ -52,7 +59,7 @@ fn a_rolling_period_begins_with_the_first_request_of_a_key() {
 
 #[test]
 fn a_month_takes_over_the_count_of_its_day() {
-    let table = QuotaTable::in_memory(100, TableMetrics::default());
+    let (_directory, table) = new_table(100);
     let month = Span { start: 10_000, first: 10_000, minutes: 44_640 };
     assert_eq!(table.take(key(1), DAY, 9, 4).used, 4);
     let taken = table.take(key(1), month, 9, 1);
@@ -83,7 +90,7 @@ fn threads_and_processes_count_together() {
 
 #[test]
 fn a_full_table_evicts_what_has_ended_and_then_what_was_used_least() {
-    let table = QuotaTable::in_memory(1, TableMetrics::default());
+    let (_directory, table) = new_table(1);
     for number in 0..BUCKET {
         table.take(key(number), DAY, 1000, 10 + number as u32);
     }
