@@ -210,17 +210,12 @@ impl Policy {
         response
     }
 
-    /// Sets the fields of a response to any other request.
+    /// Sets the fields of a response to any other request; those of an upstream are removed.
     fn mark(&self, request: &Request, fields: &mut Headers) {
-        for name in [
-            Known::AccessControlAllowOrigin,
-            Known::AccessControlAllowCredentials,
-            Known::AccessControlExposeHeaders,
-            Known::AccessControlAllowMethods,
-            Known::AccessControlAllowHeaders,
-            Known::AccessControlMaxAge,
-        ] {
-            fields.remove(name);
+        if fields.contains_any(&OURS) {
+            for name in OURS {
+                fields.remove(name);
+            }
         }
         let origin = origin(&request.headers);
         if self.mark_origin(origin, fields) && !self.expose.is_empty() {
@@ -244,6 +239,16 @@ impl Policy {
         true
     }
 }
+
+/// The fields that a response to a request other than a preflight has from this filter only.
+const OURS: [Known; 6] = [
+    Known::AccessControlAllowOrigin,
+    Known::AccessControlAllowCredentials,
+    Known::AccessControlExposeHeaders,
+    Known::AccessControlAllowMethods,
+    Known::AccessControlAllowHeaders,
+    Known::AccessControlMaxAge,
+];
 
 /// The request's origin; `None` if it has none or several.
 fn origin(headers: &Headers) -> Option<&[u8]> {
