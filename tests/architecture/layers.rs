@@ -38,6 +38,7 @@ const LEVELS: &[(&str, u8)] = &[
     ("cache", 6),
     ("apps", 6),
     ("python", 6),
+    ("import", 7),
     ("lua-std", 7),
     ("streams", 7),
     ("lua-host", 8),

@@ -9,7 +9,6 @@ mod ctl;
 mod demo;
 mod failure;
 mod host;
-mod import;
 mod output;
 mod serving;
 

@@ -26,6 +26,12 @@ pub struct ServerAddress {
 }
 
 impl ServerAddress {
+    /// True if the address names a host and a port, or a socket.
+    pub fn is_connectable(&self) -> bool {
+        let is_anywhere = matches!(self.address, Address::Tcp { host: Host::Any, .. });
+        !is_anywhere && self.address.port() != Some(0)
+    }
+
     /// The value of `Host` for this server. A Unix socket has no authority of its own.
     pub fn authority(&self) -> String {
         match (&self.address, self.protocol) {

@@ -1,6 +1,6 @@
 //! The settings under `upstreams`.
 
-use settings::{Address, Duration, Host, Key, Node, Percent, Reader, Setting, Size, Spanned};
+use settings::{Duration, Key, Node, Percent, Reader, Setting, Size, Spanned};
 use tls_settings::UpstreamTlsSettings;
 use wire::proxy_protocol::Version;
 
@@ -315,8 +315,7 @@ fn check_upstream(upstream: &UpstreamSettings, node: &Node, reader: &mut Reader<
             let message = format!("the server {} is listed twice", server.address);
             reader.error(span, message);
         }
-        let anywhere = matches!(address, Address::Tcp { host: Host::Any, .. });
-        if anywhere || address.port() == Some(0) {
+        if !server.address.is_connectable() {
             let message = format!("{} is not an address to connect to", server.address);
             reader.error(span, message).help("name a host and a port");
         }

@@ -15,6 +15,7 @@ mod generated;
 mod grpc_protocol;
 mod http1;
 mod http2;
+mod importers;
 mod json_edit;
 mod jwt;
 mod lua_json;
@@ -62,6 +63,9 @@ targets! {
     h2_connection: http2::CONNECTION,
     h2_frames: http2::FRAMES,
     hpack: http2::HPACK,
+    import_nginx: importers::NGINX,
+    import_openapi: importers::OPENAPI,
+    import_shenyu: importers::SHENYU,
     json_edit: json_edit::TARGET,
     jwt: jwt::TARGET,
     lua_json: lua_json::TARGET,

@@ -6,8 +6,8 @@ use config::{FileSource, TextSource};
 
 use super::up::exists;
 use crate::failure::Failure;
-use crate::import::{nginx, openapi, pike, shenyu};
 use crate::output::print;
+use import::{nginx, openapi, pike, shenyu};
 
 const EXAMPLES: &str = "\
 What has no counterpart is said in comments that begin with \"note:\". What comes out has been

@@ -276,10 +276,12 @@ pub(super) fn route_match(clauses: &[Clause], priority: usize) -> Value {
 /// The path pattern of a route for a test, if it has one.
 fn route_path(test: &Test) -> Option<Value> {
     let Subject::Path(segments) = &test.subject else { return None };
+    // Another pattern matches no path.
+    let is_absolute = |ant: &Value| ant.as_str().is_some_and(|ant| ant.starts_with('/'));
     if let Some(ant) = test.when.get("ant")
         && segments.iter().any(|segment| matches!(segment, Segment::Glob(_)))
     {
-        return ant.as_str().is_some_and(|ant| ant.starts_with('/')).then(|| json!({ "ant": ant }));
+        return is_absolute(ant).then(|| json!({ "ant": ant }));
     }
     let mut path = String::new();
     for (at, segment) in segments.iter().enumerate() {
@@ -289,7 +291,9 @@ fn route_path(test: &Test) -> Option<Value> {
             Segment::Literal(text) if text.is_empty() && at + 1 == segments.len() => {}
             Segment::One => path.push_str(&format!("{{p{at}}}")),
             Segment::Rest if at + 1 == segments.len() => path.push_str("{*rest}"),
-            _ if test.when["ant"].is_string() => return Some(json!({ "ant": test.when["ant"] })),
+            _ if is_absolute(&test.when["ant"]) => {
+                return Some(json!({ "ant": test.when["ant"] }));
+            }
             _ => return None,
         }
     }

@@ -17,7 +17,7 @@ match whole segments; upstreams receive the client's Host, X-Forwarded-For and X
 without a setting; upgrades to WebSocket pass; connections to upstreams are kept.";
 
 /// Returns our configuration as YAML, or why the input is no configuration of nginx.
-pub(crate) fn convert(text: &str, from: &str) -> Result<String, String> {
+pub fn convert(text: &str, from: &str) -> Result<String, String> {
     let main = parse(text).map_err(|error| format!("{from}:{error}"))?;
     let mut out = Writer::default();
     let origin = format!("Converted from {from} by `tidegate import nginx`.");
@@ -50,14 +50,19 @@ pub(crate) fn convert(text: &str, from: &str) -> Result<String, String> {
         locations::write(server, level, &listeners, &mut upstreams, &mut routes, number + 1);
     }
     write_upstreams(level, &upstreams, &mut out);
-    let caches = policies::caches(level);
+    let routes = routes.finish();
+    if !routes.contains("- name: ") {
+        return Err(format!("{from} has no server with an address that can be converted"));
+    }
+    let mut caches = policies::caches(level);
+    caches.retain(|name| routes.contains(&policies::stored_in(name)));
     if !caches.is_empty() {
         out.line(0, "caches:");
         caches.iter().for_each(|name| out.line(2, &format!("{name}: {{}}")));
         out.empty_line();
     }
     out.line(0, "routes:");
-    Ok(out.finish() + &routes.finish())
+    Ok(out.finish() + &routes)
 }
 
 /// A listener, and the server that gets requests for unknown hosts.
@@ -132,7 +137,12 @@ fn certificate(server: &Directive) -> Option<String> {
 /// Writes the upstreams that routes use: those of the file, and addresses in `proxy_pass`.
 fn write_upstreams(level: &[Directive], used: &[(String, String)], out: &mut Writer) {
     let declared = level.iter().filter(|one| one.name == "upstream");
-    let declared: Vec<&Directive> = declared.collect();
+    let is_used = |one: &&Directive| {
+        let name = super::pike::name_of(one.arguments.first().map_or("", |name| name));
+        used.iter().any(|(known, _)| *known == name)
+    };
+    let (declared, unused): (Vec<&Directive>, Vec<&Directive>) = declared.partition(is_used);
+    out.notes(0, &unused.iter().map(|one| one.not_converted()).collect::<Vec<_>>());
     if declared.is_empty() && used.is_empty() {
         return;
     }
@@ -154,27 +164,37 @@ fn write_upstreams(level: &[Directive], used: &[(String, String)], out: &mut Wri
 }
 
 fn write_upstream(upstream: &Directive, name: &str, scheme: &str, out: &mut Writer) {
-    let mut servers = Vec::new();
+    let (mut servers, mut known) = (Vec::new(), Vec::new());
     let mut balance = "round_robin".to_owned();
+    let has = |one: &Directive, word: &str| one.arguments.iter().any(|own| own == word);
     for directive in &upstream.block {
         match (&*directive.name, directive.arguments.first()) {
             ("server", Some(address)) => {
                 let address = format!("{scheme}{address}");
                 let mut settings = vec![format!("address: {}", quoted(&address))];
+                let mut is_backup = false;
                 for option in &directive.arguments[1..] {
                     match option.split_once('=') {
-                        Some(("weight", weight)) => settings.push(format!("weight: {weight}")),
-                        None if option == "backup" => settings.push("backup: true".to_owned()),
+                        Some(("weight", weight))
+                            if weight
+                                .parse()
+                                .is_ok_and(|weight: u32| (1..=1000).contains(&weight)) =>
+                        {
+                            settings.push(format!("weight: {weight}"));
+                        }
+                        None if option == "backup" => is_backup = true,
                         _ => out.note(2, &directive.part_not_converted(option)),
                     }
                 }
-                let is_down = directive.arguments.iter().any(|option| option == "down");
-                let is_address = address.parse::<upstream::ServerAddress>().is_ok();
-                if is_down || !is_address {
+                let is_down = has(directive, "down");
+                let parsed = crate::server_address(&address).ok();
+                let Some(parsed) = parsed.filter(|one| !is_down && !known.contains(&one.address))
+                else {
                     out.note(2, &directive.not_converted());
-                } else {
-                    servers.push(format!("{{ {} }}", settings.join(", ")));
-                }
+                    continue;
+                };
+                known.push(parsed.address);
+                servers.push((settings.join(", "), is_backup));
             }
             ("least_conn", _) => balance = "least_requests".to_owned(),
             ("ip_hash", _) => balance = "{ hash: client_ip }".to_owned(),
@@ -185,8 +205,15 @@ fn write_upstream(upstream: &Directive, name: &str, scheme: &str, out: &mut Writ
     }
     if servers.is_empty() {
         out.note(2, &format!("the upstream {name} has no server that can be converted"));
-        servers.push("\"127.0.0.1:1\"".to_owned());
+        servers.push(("address: \"127.0.0.1:1\"".to_owned(), false));
     }
+    // Without another server the backups serve all requests.
+    let has_first_choice = servers.iter().any(|(_, is_backup)| !is_backup);
+    let show = |(settings, is_backup): &(String, bool)| match *is_backup && has_first_choice {
+        true => format!("{{ {settings}, backup: true }}"),
+        false => format!("{{ {settings} }}"),
+    };
+    let servers: Vec<String> = servers.iter().map(show).collect();
     out.line(2, &format!("{name}: {{ servers: {}, balance: {balance} }}", list(&servers)));
 }
 

@@ -1,7 +1,6 @@
 //! Converts `upstreams` of Pike and their servers.
 
 use settings::Duration;
-use upstream::ServerAddress;
 
 use super::super::writer::{Writer, list, quoted};
 use super::model::Entry;
@@ -84,7 +83,7 @@ fn address(url: &str) -> Result<String, String> {
     // Without a scheme, Pike's port is that of http.
     let has_scheme = url.len() > rest.len();
     let written = if has_scheme { url.to_owned() } else { format!("http://{url}") };
-    match written.parse::<ServerAddress>() {
+    match crate::server_address(&written) {
         Ok(address) => Ok(address.to_string()),
         Err(why) => Err(format!("{url} {why}, so it is left out")),
     }

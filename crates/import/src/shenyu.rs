@@ -22,7 +22,7 @@ limits are counted by this gateway, without Redis; bodies are counted, also with
 Content-Length; responses are cached as RFC 9111 says.";
 
 /// Returns our configuration as YAML, or why the input is no export of ShenYu.
-pub(crate) fn convert(content: &[u8], from: &str) -> Result<String, String> {
+pub fn convert(content: &[u8], from: &str) -> Result<String, String> {
     let export = Export::new(archive::documents(content, from)?);
     if export.objects(&["selector.json"]).next().is_none() {
         return Err(format!("{from} has no selectors: it is not an export of ShenYu's admin"));

@@ -74,7 +74,7 @@ fn servers(entry: &Entry, export: &Export, notes: &mut Vec<String>) -> Vec<Value
     let lists = [&handle, &handle["divideUpstreams"], &selector["discoveryUpstreams"]];
     let listed = lists.into_iter().find_map(|list| list.as_array().filter(|list| !list.is_empty()));
     let listed = listed.cloned().unwrap_or_else(|| discovered().collect());
-    let mut servers = Vec::new();
+    let (mut servers, mut known) = (Vec::new(), Vec::new());
     for server in &listed {
         let url = ["upstreamUrl", "url"].map(|field| text(server, field));
         let url = url.into_iter().find(|url| !url.is_empty()).unwrap_or_default();
@@ -87,10 +87,13 @@ fn servers(entry: &Entry, export: &Export, notes: &mut Vec<String>) -> Vec<Value
             notes.push(format!("{}: a server has no address", entry.place));
             continue;
         }
-        if let Err(error) = address.parse::<upstream::ServerAddress>() {
-            notes.push(format!("{}: the server {url:?} {error}", entry.place));
-            continue;
-        }
+        let parsed = match crate::server_address(&address) {
+            Ok(parsed) => parsed,
+            Err(error) => {
+                notes.push(format!("{}: the server {url:?} {error}", entry.place));
+                continue;
+            }
+        };
         // `status` is true or 0 for a server in use.
         if server["status"] == false || server["status"] == 1 || server["weight"] == 0 {
             notes.push(format!("{}: the server {url} is not in use", entry.place));
@@ -101,6 +104,11 @@ fn servers(entry: &Entry, export: &Export, notes: &mut Vec<String>) -> Vec<Value
             notes.push(format!("{place}: the server {url} is for grey releases, use `split`"));
             continue;
         }
+        if known.contains(&parsed.address) {
+            notes.push(format!("{}: the server {url} is listed twice", entry.place));
+            continue;
+        }
+        known.push(parsed.address);
         let weight = server["weight"].as_u64().unwrap_or(1).clamp(1, 1000);
         servers.push(json!({ "address": address, "weight": weight }));
     }

@@ -25,7 +25,7 @@ which Pike does not look at; methods that change things invalidate; what is stal
 with the origin instead of fetched again; caches have a size in bytes.";
 
 /// Returns our configuration as YAML, or why the input is not a configuration of Pike.
-pub(crate) fn convert(pike: &Value, from: &str) -> Result<String, String> {
+pub fn convert(pike: &Value, from: &str) -> Result<String, String> {
     let servers = section(pike, "servers");
     if servers.is_empty() {
         return Err(format!("{from} has no servers: it is not a configuration of Pike"));

@@ -79,6 +79,19 @@ const POLICIES: &str = r#"http {
         location /mixed/ { deny 10.0.0.1; allow 10.0.0.0/8; deny all; return 200; }
         location /users/ { auth_basic "a"; auth_basic_user_file users.htpasswd; return 200; }
         location /asked/ { auth_request /auth; return 200; }
+        location /checked/ {
+            auth_request /verify;
+            auth_request_set $user $upstream_http_x_user;
+            proxy_set_header X-User $user;
+            proxy_set_header X-Role $role;
+            proxy_pass http://127.0.0.1:9000;
+        }
+        location = /verify {
+            internal;
+            proxy_pass http://127.0.0.1:9001/check;
+            proxy_pass_request_body off;
+            proxy_set_header X-Original-URI $request_uri;
+        }
     }
 }
 "#;
@@ -100,6 +113,15 @@ fn access_limits_and_caches_become_filters() {
         "line 5: map $http_x $y is not converted",
         "line 16: proxy_cache_valid 404 1m is not converted",
         "line 24: auth_request /auth is not converted",
+        "line 26: auth_request: its server finds the URI in X-Forwarded-Uri",
+        "path: \"/checked/{*rest}\" } filters: \
+         - forward_auth: { to: { upstream: n127-0-0-1-9001 }, path: \"/check\", \
+         copy: [\"x-user\"] } \
+         - request_headers: { remove: [\"x-role\"] } \
+         handler: { upstream: n127-0-0-1-9000 }",
+        "line 29: proxy_set_header X-Role $role is not converted",
+        "line 36: proxy_set_header X-Original-URI $request_uri is not converted",
+        "path: \"/verify\" } handler: { respond: { status: 404 } }",
     ] {
         assert!(found.contains(wanted), "{wanted}\n{text}");
     }

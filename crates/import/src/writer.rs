@@ -12,7 +12,13 @@ const COLUMNS: usize = 100;
 impl Writer {
     pub(super) fn line(&mut self, indent: usize, text: &str) {
         self.text.extend(std::iter::repeat_n(' ', indent));
-        self.text.push_str(text);
+        for c in text.chars() {
+            // YAML has these only as escapes; outside of comments they are within quotes.
+            match c.is_control() || ['\u{fffe}', '\u{ffff}'].contains(&c) {
+                true => self.text.push_str(&format!("\\u{:04x}", u32::from(c))),
+                false => self.text.push(c),
+            }
+        }
         self.text.push('\n');
     }
 

@@ -5,7 +5,7 @@
 
 use super::super::pike::name_of;
 use super::super::writer::{list, quoted};
-use super::locations::{Location, template};
+use super::locations::{Location, UsedUpstream, template, used};
 use super::parser::Directive;
 
 /// Rejects every request.
@@ -13,10 +13,15 @@ const CLOSED: &str = "deny: { ip: [\"0.0.0.0/0\", \"::/0\"] }";
 
 impl Location<'_> {
     /// The filters, and notes about what has no counterpart.
-    pub(super) fn policies(&self, notes: &mut Vec<String>) -> Vec<String> {
+    pub(super) fn policies(
+        &self,
+        upstreams: &mut Vec<UsedUpstream>,
+        notes: &mut Vec<String>,
+    ) -> Vec<String> {
         let mut filters = Vec::new();
         self.access(&mut filters, notes);
         self.authentication(&mut filters, notes);
+        self.auth_request(&mut filters, upstreams, notes);
         self.limits(&mut filters, notes);
         self.cache(&mut filters, notes);
         self.rewrites(&mut filters, notes);
@@ -70,7 +75,7 @@ impl Location<'_> {
                 None => closed(filters, notes, "auth_basic"),
             }
         }
-        for name in ["auth_request", "auth_jwt", "ssl_verify_client", "satisfy"] {
+        for name in ["auth_jwt", "ssl_verify_client", "satisfy"] {
             if let Some(one) = self.nearest(name).first()
                 && one.arguments.first().is_none_or(|word| word != "off" && word != "all")
             {
@@ -78,6 +83,77 @@ impl Location<'_> {
                 closed(filters, notes, name);
             }
         }
+    }
+
+    /// `auth_request`, if its location passes requests to a server.
+    fn auth_request(
+        &self,
+        filters: &mut Vec<String>,
+        upstreams: &mut Vec<UsedUpstream>,
+        notes: &mut Vec<String>,
+    ) {
+        let nearest = self.nearest("auth_request");
+        let Some(one) = nearest.first() else { return };
+        if one.arguments == ["off"] {
+            return;
+        }
+        let Some((upstream, path)) = self.auth_server(one, upstreams) else {
+            notes.push(one.not_converted());
+            return closed(filters, notes, "auth_request");
+        };
+        notes.push(format!(
+            "line {}: auth_request: its server finds the URI in X-Forwarded-Uri, and responses \
+             other than 401 and 403 also go to the client",
+            one.line
+        ));
+        let mut copy = Vec::new();
+        for header in self.nearest("proxy_set_header") {
+            if let [name, value] = header.arguments.as_slice()
+                && let Some(field) = self.auth_field(&name.to_ascii_lowercase(), value)
+                && !copy.contains(&quoted(&field))
+            {
+                copy.push(quoted(&field));
+            }
+        }
+        let copy = match copy.is_empty() {
+            true => String::new(),
+            false => format!(", copy: {}", list(&copy)),
+        };
+        filters.push(format!(
+            "forward_auth: {{ to: {{ upstream: {upstream} }}, path: {}{copy} }}",
+            quoted(&path)
+        ));
+    }
+
+    /// The upstream that `auth_request` asks, and the path that it gets.
+    fn auth_server(
+        &self,
+        directive: &Directive,
+        upstreams: &mut Vec<UsedUpstream>,
+    ) -> Option<(String, String)> {
+        let uri = directive.arguments.first()?;
+        let is_location = |one: &&Directive| {
+            one.name == "location"
+                && (one.arguments == ["=", uri] || one.arguments == [uri.as_str()])
+        };
+        let mut all = self.levels.iter().flat_map(|level| level.iter());
+        let pass = all.find(is_location)?.all("proxy_pass").next()?;
+        let (upstream, path) = self.proxy_target(pass)?;
+        let path = if path.is_empty() { uri } else { path };
+        let is_plain = |byte: u8| byte.is_ascii_graphic() && byte != b'#';
+        let is_path = path.starts_with('/') && path.bytes().all(is_plain);
+        is_path.then(|| (used(upstream, upstreams), path.to_owned()))
+    }
+
+    /// The name of a header of requests, if its value is the header of this name in the response of
+    /// the server of `auth_request`.
+    pub(super) fn auth_field(&self, name: &str, value: &str) -> Option<String> {
+        let variable = format!("$upstream_http_{}", name.replace('-', "_"));
+        let is_set = |one: &&Directive| one.arguments == [value, &*variable];
+        let is_on = self.word("auth_request").is_some_and(|uri| uri != "off");
+        let is_copied = is_on && self.nearest("auth_request_set").iter().any(is_set);
+        let is_copied = is_copied && wire::token::is_token(name.as_bytes());
+        is_copied.then(|| name.to_owned())
     }
 
     /// The zone of a limit, and the argument of its declaration with this prefix.
@@ -155,7 +231,7 @@ impl Location<'_> {
             }
         }
         let ttl = lifetime.map_or(String::new(), |time| format!(", ttl: {{ default: {time} }}"));
-        filters.push(format!("cache: {{ store: {}{ttl} }}", quoted(&name_of(zone))));
+        filters.push(format!("{}{ttl} }}", stored_in(&quoted(&name_of(zone)))));
     }
 
     /// `rewrite` within a location, if the location handles the new path itself.
@@ -209,6 +285,11 @@ fn duration(time: &str) -> Option<String> {
         if time.bytes().all(|b| b.is_ascii_digit()) { format!("{time}s") } else { time.into() };
     time.parse::<settings::Duration>().ok()?;
     Some(time)
+}
+
+/// How the filter of a location with a cache begins.
+pub(super) fn stored_in(cache: &str) -> String {
+    format!("cache: {{ store: {cache}")
 }
 
 /// The names of caches that locations use.

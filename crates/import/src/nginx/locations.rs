@@ -17,12 +17,13 @@ const INHERITED: [&str; 7] = [
 ];
 
 /// Directives of `http` and `server` whose filters each location has (`policies`).
-const POLICIES: [&str; 18] = [
+const POLICIES: [&str; 19] = [
     "allow",
     "deny",
     "auth_basic",
     "auth_basic_user_file",
     "auth_request",
+    "auth_request_set",
     "auth_jwt",
     "satisfy",
     "ssl_verify_client",
@@ -47,6 +48,17 @@ pub(super) fn is_inherited(name: &str) -> bool {
 const OF_SERVER: [&str; 6] =
     ["listen", "server_name", "ssl_certificate", "ssl_certificate_key", "location", "return"];
 
+/// Directives of a location that are converted elsewhere.
+const OF_LOCATION: [&str; 5] =
+    ["proxy_pass", "return", "alias", "proxy_http_version", "proxy_buffering"];
+
+/// Directives of an internal location that have a counterpart: `auth_request` reads its
+/// `proxy_pass`, and sends no body.
+const OF_INTERNAL: [&str; 3] = ["internal", "proxy_pass", "proxy_pass_request_body"];
+
+/// The handler of a location that serves nothing.
+const NOT_FOUND: &str = "{ respond: { status: 404 } }";
+
 /// Fields that upstreams receive without a setting, with the value that says so.
 const SENT_ANYWAY: [(&str, &str); 8] = [
     ("host", "$host"),
@@ -58,6 +70,19 @@ const SENT_ANYWAY: [(&str, &str); 8] = [
     ("connection", "upgrade"),
     ("connection", ""),
 ];
+
+/// The name of an upstream that a route uses, and its address, or the scheme of an upstream of the
+/// file.
+pub(super) type UsedUpstream = (String, String);
+
+/// Adds an upstream to those in use and returns its name.
+pub(super) fn used(upstream: UsedUpstream, upstreams: &mut Vec<UsedUpstream>) -> String {
+    let name = upstream.0.clone();
+    if !upstreams.iter().any(|(known, _)| *known == name) {
+        upstreams.push(upstream);
+    }
+    name
+}
 
 /// A location with the levels that it inherits from, the innermost first.
 pub(super) struct Location<'d> {
@@ -77,7 +102,7 @@ pub(super) fn write(
     server: &Directive,
     http: &[Directive],
     listeners: &[Listener<'_>],
-    upstreams: &mut Vec<(String, String)>,
+    upstreams: &mut Vec<UsedUpstream>,
     out: &mut Writer,
     server_number: usize,
 ) {
@@ -133,17 +158,16 @@ pub(super) fn write(
 
 fn hosts(server: &Directive, out: &mut Writer) -> Vec<String> {
     let mut hosts = Vec::new();
+    let is_host = |name: &str| name.parse::<router::HostPattern>().is_ok();
     for directive in server.all("server_name") {
         for name in &directive.arguments {
             match name.strip_prefix('.') {
                 _ if name == "_" || name.is_empty() => {}
-                Some(domain) => {
+                Some(domain) if is_host(domain) => {
                     hosts.extend([quoted(domain), quoted(&format!("*.{domain}"))]);
                 }
-                None if name.starts_with('~') || name.trim_start_matches("*.").contains('*') => {
-                    out.note(2, &directive.part_not_converted(name));
-                }
-                None => hosts.push(quoted(name)),
+                None if is_host(name) => hosts.push(quoted(name)),
+                _ => out.note(2, &directive.part_not_converted(name)),
             }
         }
     }
@@ -157,7 +181,8 @@ fn location_path(location: &Directive) -> Option<(String, String, bool)> {
         [modifier, path] => (&**modifier, path),
         _ => return None,
     };
-    let is_plain = path.starts_with('/') && !path.contains(['{', '}', '*', '?', '#', '%']);
+    let is_special = |c: char| "{}*?#%".contains(c) || c.is_control();
+    let is_plain = path.starts_with('/') && !path.contains(is_special);
     if !is_plain || !["", "=", "^~"].contains(&modifier) {
         return None;
     }
@@ -181,14 +206,23 @@ impl<'d> Location<'d> {
         self.levels[0].iter().find(|one| one.name == name)
     }
 
-    fn write(&self, matched: &[String], upstreams: &mut Vec<(String, String)>, out: &mut Writer) {
+    fn write(&self, matched: &[String], upstreams: &mut Vec<UsedUpstream>, out: &mut Writer) {
         let mut notes = Vec::new();
-        let mut filters = self.policies(&mut notes);
-        filters.extend(self.headers(&mut notes));
-        let handler = self.handler(&mut filters, upstreams, &mut notes);
+        let mut filters = Vec::new();
+        let is_internal = self.own("internal").is_some();
+        let handler = if is_internal {
+            // Clients get 404 from nginx, too.
+            NOT_FOUND.to_owned()
+        } else {
+            filters = self.policies(upstreams, &mut notes);
+            filters.extend(self.headers(&mut notes));
+            self.handler(&mut filters, upstreams, &mut notes)
+        };
         if self.path.is_some() {
-            let known = ["proxy_pass", "return", "alias", "proxy_http_version", "proxy_buffering"];
-            let other = |one: &&Directive| !known.contains(&&*one.name) && !is_inherited(&one.name);
+            let known: &[&str] = if is_internal { &OF_INTERNAL } else { &OF_LOCATION };
+            let other = |one: &&Directive| {
+                !known.contains(&&*one.name) && (is_internal || !is_inherited(&one.name))
+            };
             notes.extend(self.levels[0].iter().filter(other).map(Directive::not_converted));
         }
         out.notes(2, &notes);
@@ -232,6 +266,8 @@ impl<'d> Location<'d> {
             [("proxy_set_header", "request_headers"), ("add_header", "response_headers")]
         {
             let mut set: Vec<(String, String)> = Vec::new();
+            // The client's own value must not pass where nginx replaces it.
+            let mut remove: Vec<String> = Vec::new();
             let mut always = false;
             for one in self.nearest(directive) {
                 let [name, value, rest @ ..] = one.arguments.as_slice() else {
@@ -245,21 +281,41 @@ impl<'d> Location<'d> {
                 if filter == "request_headers" && SENT_ANYWAY.iter().any(|one| is_sent(&one)) {
                     continue;
                 }
+                if filter == "request_headers" && self.auth_field(&lower, value).is_some() {
+                    continue;
+                }
                 let is_repeated = set.iter().any(|(known, _)| *known == lower);
                 let is_name = wire::token::is_token(lower.as_bytes())
                     && !["connection", "upgrade", "content-length", "transfer-encoding"]
                         .contains(&&*lower);
                 match template(value).filter(|_| is_name && !is_repeated) {
                     Some(value) => set.push((lower, value)),
-                    None => notes.push(one.not_converted()),
+                    None => {
+                        notes.push(one.not_converted());
+                        let name = quoted(&lower);
+                        if filter == "request_headers"
+                            && is_name
+                            && lower != "host"
+                            && !remove.contains(&name)
+                        {
+                            remove.push(name);
+                        }
+                    }
                 }
                 always |= rest.iter().any(|word| word == "always");
             }
             let set: Vec<String> =
                 set.iter().map(|(name, v)| format!("{}: {}", quoted(name), quoted(v))).collect();
+            let mut settings = Vec::new();
             if !set.is_empty() {
-                let always = if always { ", always: true" } else { "" };
-                filters.push(format!("{filter}: {{ set: {{ {} }}{always} }}", set.join(", ")));
+                settings.push(format!("set: {{ {} }}", set.join(", ")));
+                settings.extend(always.then(|| "always: true".to_owned()));
+            }
+            if !remove.is_empty() {
+                settings.push(format!("remove: {}", list(&remove)));
+            }
+            if !settings.is_empty() {
+                filters.push(format!("{filter}: {{ {} }}", settings.join(", ")));
             }
         }
         filters
@@ -268,10 +324,10 @@ impl<'d> Location<'d> {
     fn handler(
         &self,
         filters: &mut Vec<String>,
-        upstreams: &mut Vec<(String, String)>,
+        upstreams: &mut Vec<UsedUpstream>,
         notes: &mut Vec<String>,
     ) -> String {
-        let nothing = "{ respond: { status: 404 } }".to_owned();
+        let nothing = NOT_FOUND.to_owned();
         if let Some(one) = self.own("return") {
             return returned(one).unwrap_or_else(|| {
                 notes.push(one.not_converted());
@@ -319,24 +375,9 @@ impl<'d> Location<'d> {
         &self,
         directive: &Directive,
         filters: &mut Vec<String>,
-        upstreams: &mut Vec<(String, String)>,
+        upstreams: &mut Vec<UsedUpstream>,
     ) -> Option<String> {
-        let url = directive.arguments.first().filter(|url| !url.contains('$'))?;
-        let (scheme, rest) = url.split_once("://")?;
-        let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-        let is_address = format!("{scheme}://{host}").parse::<upstream::ServerAddress>().is_ok();
-        if !["http", "https"].contains(&scheme) || host.is_empty() || !is_address {
-            return None;
-        }
-        // The value is the address, or the scheme of an upstream of the file.
-        let (name, value) = match (self.declares(host), scheme) {
-            (true, "http") => (name_of(host), String::new()),
-            (true, _) => (name_of(host), "https://".to_owned()),
-            (false, _) => (name_of(&host.replace('.', "-")), format!("{scheme}://{host}")),
-        };
-        if !upstreams.iter().any(|(known, _)| *known == name) {
-            upstreams.push((name.clone(), value));
-        }
+        let (upstream, path) = self.proxy_target(directive)?;
         if !path.is_empty() && path != self.prefix {
             if self.is_exact || self.prefix.ends_with('/') != path.ends_with('/') {
                 return None;
@@ -347,7 +388,27 @@ impl<'d> Location<'d> {
             let parts: Vec<String> = strip.into_iter().chain(add).collect();
             filters.push(format!("rewrite: {{ {} }}", parts.join(", ")));
         }
-        Some(format!("{{ upstream: {name} }}"))
+        Some(format!("{{ upstream: {} }}", used(upstream, upstreams)))
+    }
+
+    /// The upstream of `proxy_pass`, and the path of its URL.
+    pub(super) fn proxy_target<'p>(
+        &self,
+        directive: &'p Directive,
+    ) -> Option<(UsedUpstream, &'p str)> {
+        let url = directive.arguments.first().filter(|url| !url.contains('$'))?;
+        let (scheme, rest) = url.split_once("://")?;
+        let (host, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+        let is_address = crate::server_address(&format!("{scheme}://{host}")).is_ok();
+        if !["http", "https"].contains(&scheme) || host.is_empty() || !is_address {
+            return None;
+        }
+        let (name, value) = match (self.declares(host), scheme) {
+            (true, "http") => (name_of(host), String::new()),
+            (true, _) => (name_of(host), "https://".to_owned()),
+            (false, _) => (name_of(&host.replace('.', "-")), format!("{scheme}://{host}")),
+        };
+        Some(((name, value), path))
     }
 
     /// True if the file has an upstream of this name.

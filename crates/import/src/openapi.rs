@@ -19,7 +19,7 @@ validated, responses are not.";
 const METHODS: [&str; 8] = ["get", "put", "post", "delete", "options", "head", "patch", "trace"];
 
 /// Returns our configuration as YAML, or why the input is no OpenAPI document.
-pub(crate) fn convert(document: &Value, from: &str) -> Result<String, String> {
+pub fn convert(document: &Value, from: &str) -> Result<String, String> {
     let version = document["openapi"].as_str().unwrap_or_default();
     let dialect = match version {
         _ if version.starts_with("3.0") => Dialect::V30,
@@ -95,11 +95,11 @@ fn upstream(document: &Value, out: &mut Writer) -> String {
     for other in servers.iter().skip(1) {
         out.note(2, &format!("servers: {} is not used", url_of(other)));
     }
-    let is_address = |text: &String| text.parse::<upstream::ServerAddress>().is_ok();
-    let address = authority.filter(is_address).unwrap_or_else(|| {
-        out.note(2, "servers: there is no absolute URL, write the address of the API here");
-        "http://127.0.0.1:8000".to_owned()
-    });
+    let address =
+        authority.filter(|text| super::server_address(text).is_ok()).unwrap_or_else(|| {
+            out.note(2, "servers: there is no absolute URL, write the address of the API here");
+            "http://127.0.0.1:8000".to_owned()
+        });
     out.line(2, &format!("api: {{ servers: [{}] }}", quoted(&address)));
     out.empty_line();
     path.trim_end_matches('/').to_owned()
@@ -196,7 +196,7 @@ impl Operation<'_> {
             else {
                 continue;
             };
-            if properties.contains_key(name) {
+            if name.is_empty() || properties.contains_key(name) {
                 continue;
             }
             let style = parameter["style"].as_str().unwrap_or("form");

@@ -1,0 +1,282 @@
+//! Configurations of other products: what an importer writes is a valid configuration.
+
+use config::{Kinds, TextSource, load};
+use serde_json::{Value, json};
+
+use crate::FuzzTarget;
+
+pub(crate) const NGINX: FuzzTarget = FuzzTarget {
+    check: |data| {
+        let text = String::from_utf8_lossy(data);
+        assert_valid(import::nginx::convert(&text, "nginx.conf"));
+    },
+    seeds: || crate::owned(&[SITE, POLICIES]),
+    dictionary: &[
+        "{",
+        "}",
+        ";",
+        " ",
+        "\n",
+        "'",
+        "\"",
+        "\\",
+        "$",
+        "${",
+        "$host",
+        "$1",
+        "~ ",
+        "= ",
+        "^~ ",
+        "/",
+        "*",
+        "@a",
+        "default_server",
+        "location /a",
+        "return 301 ",
+        "proxy_pass http://",
+        "auth_request /auth",
+        "allow ",
+        "deny all",
+        "listen [::]:80",
+        "server_name *.a.b",
+        "unix:/a",
+        "0",
+        "99999999999",
+        "ü",
+    ],
+    cases: 300,
+};
+
+pub(crate) const OPENAPI: FuzzTarget = FuzzTarget {
+    check: |data| {
+        if let Some(document) = document(data, api) {
+            assert_valid(import::openapi::convert(&document, "openapi.json"));
+        }
+    },
+    seeds: || changes(&api()),
+    dictionary: JSON,
+    cases: 150,
+};
+
+pub(crate) const SHENYU: FuzzTarget = FuzzTarget {
+    check: |data| match document(data, export) {
+        Some(document) => {
+            let text = document.to_string();
+            assert_valid(import::shenyu::convert(text.as_bytes(), "export.json"));
+        }
+        None => assert_valid(import::shenyu::convert(data, "export.zip")),
+    },
+    seeds: || changes(&export()),
+    dictionary: JSON,
+    cases: 100,
+};
+
+const JSON: &[&str] = &[
+    "/",
+    "\n",
+    "{",
+    "}",
+    "[",
+    "]",
+    ":",
+    ",",
+    "\"",
+    "\"a\"",
+    "null",
+    "true",
+    "-1",
+    "1e300",
+    "0.5",
+    "18446744073709551615",
+    "\"/{a}${b}\"",
+    "\"(?=x)\"",
+    "\"**\"",
+    "\"http://a b\"",
+    "\"\\u0000\"",
+    "\"#/x\"",
+];
+
+/// A server with locations, and with a redirect.
+const SITE: &str = r#"http {
+    upstream app { least_conn; server 10.0.0.1:8000 weight=2; server 10.0.0.2:8000 backup; }
+    gzip on;
+    server { listen 80 default_server; server_name _; return 301 https://$host$request_uri; }
+    server {
+        listen 80;
+        server_name shop.example.com .shop.example.org;
+        client_max_body_size 10m;
+        location /api/ {
+            proxy_pass http://app/v1/;
+            proxy_set_header X-Real-IP $remote_addr;
+            add_header X-Old "$arg_x" always;
+        }
+        location = /health { return 200 "ok"; }
+        location ~ \.php$ { fastcgi_pass unix:/run/php.sock; }
+        location /other/ { proxy_pass http://127.0.0.1:9000; }
+    }
+}
+"#;
+
+/// Locations with access rules, limits, a cache and rewrites.
+const POLICIES: &str = r#"limit_req_zone $binary_remote_addr zone=each:10m rate=10r/s;
+limit_conn_zone $server_name zone=site:10m;
+server {
+    listen 8080;
+    location /limited/ {
+        limit_req zone=each burst=20 nodelay;
+        limit_conn site 100;
+        limit_conn_status 429;
+        proxy_cache pages;
+        proxy_cache_valid 200 10m;
+        rewrite ^/limited/(.*)$ /$1 break;
+        proxy_pass http://127.0.0.1:9000;
+    }
+    location /inside/ { allow 10.0.0.0/8; allow ::1; deny all; return 200; }
+    location /mixed/ { deny 10.0.0.1; allow 10.0.0.0/8; deny all; return 200; }
+    location /asked/ { auth_request /auth; return 200; }
+    location = /auth { internal; proxy_pass http://127.0.0.1:9001/verify; }
+}
+"#;
+
+/// An OpenAPI document.
+fn api() -> Value {
+    json!({
+        "openapi": "3.0.3",
+        "info": { "title": "Shop" },
+        "servers": [{ "url": "https://{host}:8443/v1/",
+            "variables": { "host": { "default": "api.example" } } }],
+        "security": [{ "key": [] }],
+        "components": {
+            "schemas": { "Item": { "type": "object", "properties": {
+                "price": { "type": "number", "minimum": 0, "exclusiveMinimum": true },
+                "parent": { "$ref": "#/components/schemas/Item" } } } },
+            "securitySchemes": { "key": { "type": "apiKey", "in": "header", "name": "X-Key" } },
+        },
+        "paths": { "/items/{id}": {
+            "parameters": [{ "name": "id", "in": "path", "schema": { "type": "integer" } }],
+            "put": { "operationId": "put", "requestBody": { "required": true, "content": {
+                "application/json": { "schema": { "$ref": "#/components/schemas/Item" } } } } },
+            "get": { "parameters": [{ "name": "q", "in": "query", "required": true,
+                "schema": { "type": "string", "pattern": "^a", "maxLength": 5 } }] },
+        } },
+    })
+}
+
+fn condition(kind: &str, operator: &str, value: &str) -> Value {
+    json!({ "paramType": kind, "operator": operator, "paramName": "x", "paramValue": value })
+}
+
+/// An export of ShenYu's admin, with a selector and a rule of each plugin that is converted.
+fn export() -> Value {
+    let names = [
+        "divide",
+        "mock",
+        "redirect",
+        "keyAuth",
+        "jwt",
+        "rateLimiter",
+        "sentinel",
+        "resilience4j",
+        "hystrix",
+        "request",
+        "contextPath",
+        "rewrite",
+        "modifyResponse",
+        "cache",
+    ];
+    let handle = json!({
+        "loadBalance": "hash", "retry": 3, "timeout": 3000, "requestMaxSize": 10,
+        "responseContent": "${int|1-2}", "httpStatusCode": 200,
+        "redirectURI": "https://a.example/", "keyName": "key", "key": "k", "replenishRate": 1,
+        "burstCapacity": 2, "requestCount": 1, "algorithmName": "tokenBucket",
+        "limitForPeriod": 50, "limitRefreshPeriod": 500, "circuitEnable": 1, "flowRuleEnable": 1,
+        "flowRuleCount": 10, "degradeRuleEnable": 1, "degradeRuleGrade": 0, "degradeRuleCount": 5,
+        "contextPath": "/a", "addPrefix": "/b", "regex": "/a", "replace": "/b",
+        "timeoutSeconds": 10, "setHeaders": { "x-a": "b" }, "removeBodyKeys": ["$.c"],
+        "header": { "setHeaders": { "x-a": "b" }, "removeHeaderKeys": ["x-c"] },
+        "addBodyKeys": [{ "path": "$", "key": "a", "value": "b" }],
+    });
+    let plugins = names.map(|name| {
+        json!({ "id": name, "name": name, "sort": 1, "enabled": true,
+            "config": { "secretKey": "a-secret-of-at-least-32-bytes-to-sign" } })
+    });
+    let selectors = names.map(|name| {
+        let path = if name == "divide" { "/**" } else { "/a/**" };
+        json!({ "id": name, "pluginId": name, "name": name, "type": 1, "matchMode": 0, "sort": 1,
+            "enabled": true, "continued": true,
+            "handle": [{ "protocol": "http://", "upstreamUrl": "127.0.0.1:1", "weight": 5 }],
+            "conditionList": [condition("uri", "match", path)] })
+    });
+    let rules = names.map(|name| {
+        json!({ "id": name, "selectorId": name, "name": name, "matchMode": 0, "sort": 1,
+            "enabled": true, "handle": handle, "conditionDataList": [
+                condition("uri", "startsWith", "/a"), condition("header", "=", "1")] })
+    });
+    json!({ "plugin": plugins, "selector": selectors, "rule": rules })
+}
+
+/// Inputs that each change one value of a document, and the document itself.
+fn changes(document: &Value) -> Vec<Vec<u8>> {
+    let odd = [
+        "18446744073709551615",
+        "-1",
+        "1e300",
+        "\"\"",
+        "\"/{a}${b}\\\"\\n: [*\"",
+        "\"x.*(?=y)\"",
+        "null",
+        "[1]",
+        "{}",
+        "\"a\\u0000b\"",
+    ];
+    let mut pointers = Vec::new();
+    collect_pointers(document, "", &mut pointers);
+    let values = odd.iter().cycle();
+    let change = |(pointer, value): (&String, &&str)| format!("{pointer}\n{value}").into_bytes();
+    let mut inputs: Vec<Vec<u8>> = pointers.iter().zip(values).map(change).collect();
+    inputs.push(document.to_string().into_bytes());
+    inputs
+}
+
+/// Collects the JSON Pointers of all values that are neither maps nor lists.
+fn collect_pointers(value: &Value, pointer: &str, all: &mut Vec<String>) {
+    match value {
+        Value::Object(members) => members.iter().for_each(|(name, value)| {
+            let name = name.replace('~', "~0").replace('/', "~1");
+            collect_pointers(value, &format!("{pointer}/{name}"), all);
+        }),
+        Value::Array(items) => items.iter().enumerate().for_each(|(index, value)| {
+            collect_pointers(value, &format!("{pointer}/{index}"), all);
+        }),
+        _ => all.push(pointer.to_owned()),
+    }
+}
+
+/// The document of an input: JSON, or a JSON Pointer, a line break and the value that replaces the
+/// one at this place of the seed.
+fn document(data: &[u8], seed: fn() -> Value) -> Option<Value> {
+    if !data.starts_with(b"/") {
+        return serde_json::from_slice(data).ok();
+    }
+    let at = data.iter().position(|byte| *byte == b'\n')?;
+    let pointer = std::str::from_utf8(&data[..at]).ok()?;
+    let mut document = seed();
+    *document.pointer_mut(pointer)? = serde_json::from_slice(&data[at + 1..]).ok()?;
+    Some(document)
+}
+
+/// Asserts that the output of an importer passes `check`, unless the importer rejects the input.
+///
+/// What `check` reports by design: files that do not exist, so that no listener starts without its
+/// certificate and no route without its users; and schemas that are invalid in the document.
+fn assert_valid(imported: Result<String, String>) {
+    let Ok(text) = imported else { return };
+    let loaded = load(&TextSource::new("imported.yaml", &text), &|_| None, &Kinds::all());
+    let Err(report) = loaded else { return };
+    let report = report.render();
+    let is_expected = |error: &str| {
+        error.starts_with("error: this is no valid JSON Schema") || error.contains("cannot read")
+    };
+    let mut errors = report.lines().filter(|line| line.starts_with("error"));
+    assert!(errors.all(is_expected), "{report}\n{text}");
+}
