@@ -1,7 +1,7 @@
 //! gRPC with grpcio and google.golang.org/grpc, each as client and as server: every kind of call
 //! through the gateway.
 
-use crate::tools::{command, gateway, has, skip};
+use crate::tools::{command, gateway, has, python_with, skip};
 use scenarios::{Authority, Launch, Process, Tidegate};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ enum Implementation {
 impl Implementation {
     /// The ones that are here.
     fn all() -> Vec<Implementation> {
-        python().map(Implementation::Python).into_iter().chain(go()).collect()
+        python_with("grpc").map(Implementation::Python).into_iter().chain(go()).collect()
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
@@ -58,19 +58,6 @@ fn go() -> Option<Implementation> {
         return None;
     }
     Some(Implementation::Go(prepared))
-}
-
-/// A Python that has grpcio: the one of `scripts/prepare`, or the machine's.
-fn python() -> Option<PathBuf> {
-    let prepared = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tools/venv/bin/python");
-    let found = [prepared, PathBuf::from("python3")].into_iter().find(|python| {
-        let has_grpc = Command::new(python).args(["-c", "import grpc"]).output();
-        has_grpc.is_ok_and(|output| output.status.success())
-    });
-    if found.is_none() {
-        skip("no Python here has grpcio");
-    }
-    found
 }
 
 fn before(port: &str, settings: &str) -> Tidegate {
@@ -123,7 +110,7 @@ fn a_deadline_reaches_the_server() {
 
 #[test]
 fn a_killed_server_is_unavailable() {
-    let Some(python) = python().map(Implementation::Python) else { return };
+    let Some(python) = python_with("grpc").map(Implementation::Python) else { return };
     let (service, port) = python.serve(&[]);
     let server = before(&port, "");
     let client = python.calls(&server, "unavailable");
@@ -138,7 +125,7 @@ fn a_killed_server_is_unavailable() {
 
 #[test]
 fn health_checks_ask_for_a_service() {
-    let Some(python) = python().map(Implementation::Python) else { return };
+    let Some(python) = python_with("grpc").map(Implementation::Python) else { return };
     let (_service, port) = python.serve(&[]);
     let checks = |server: &Tidegate, result: &str| {
         let labels = [("upstream", "orders"), ("result", result)];
@@ -204,7 +191,7 @@ fn the_client_of_browsers_makes_calls() {
     if !has("node") || !tools.join("grpc-web").is_dir() {
         return skip("the package grpc-web is not installed");
     }
-    let Some(python) = python().map(Implementation::Python) else { return };
+    let Some(python) = python_with("grpc").map(Implementation::Python) else { return };
     let (_service, port) = python.serve(&[]);
     let server = gateway(&format!(
         "upstreams: {{ orders: {{ servers: [\"h2c://127.0.0.1:{port}\"] }} }}\n\
@@ -229,7 +216,7 @@ fn the_client_of_browsers_makes_calls() {
 /// service, called in three ways.
 #[test]
 fn grpcurl_browsers_and_json_reach_one_service() {
-    let Some(python) = python().map(Implementation::Python) else { return };
+    let Some(python) = python_with("grpc").map(Implementation::Python) else { return };
     let (_service, port) = python.serve(&[]);
     let shop = Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples/grpc/shop.pb");
     let server = gateway(&format!(

@@ -16,6 +16,8 @@ mod openssl;
 mod paths;
 mod python_server;
 mod redis;
+mod signatures;
+mod tokens;
 mod tools;
 mod translation;
 mod websocket;

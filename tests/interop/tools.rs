@@ -3,7 +3,7 @@
 use scenarios::{Exit, Process, Tidegate, command_exists};
 use std::fs;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
 
@@ -19,6 +19,20 @@ pub(crate) fn has(name: &str) -> bool {
 /// Says why something is not tested, past the harness, which hides the words of a test that passes.
 pub(crate) fn skip(why: &str) {
     let _ = writeln!(std::io::stderr(), "skipped: {why}");
+}
+
+/// A Python that can import a module: the one of `scripts/prepare`, or the machine's.
+pub(crate) fn python_with(module: &str) -> Option<PathBuf> {
+    let prepared = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tools/venv/bin/python");
+    let import = format!("import {module}");
+    let found = [prepared, PathBuf::from("python3")].into_iter().find(|python| {
+        let imported = Command::new(python).args(["-c", &import]).output();
+        imported.is_ok_and(|output| output.status.success())
+    });
+    if found.is_none() {
+        skip(&format!("no Python here has {module}"));
+    }
+    found
 }
 
 /// A command, also one from the directories of the administrator, run in `directory`.

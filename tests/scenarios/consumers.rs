@@ -1,7 +1,11 @@
 //! Consumers: found by their credentials, changed over the admin API and by reloads, and decided
 //! about by `allow`; the upstream sees no credential.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use hmac::{Hmac, KeyInit as _, Mac as _};
 use scenarios::{HttpResponse, Tidegate, Upstream};
+use sha2::Sha256;
 
 /// `sesame` for `bob`, by htpasswd.
 const BCRYPT: &str = "$2y$04$ry.yb/gg5EeymKWaWk.7Suz.8R9PwrFdpwcl/XW24EGFRt/XODclK";
@@ -115,4 +119,67 @@ fn a_consumer_is_changed_without_a_reload() {
         server.metrics().sum("tidegate_policy_rejections_total", &[("filter", "allow")]),
         1.0
     );
+}
+
+/// The fields of a GET that a secret signs.
+fn signed(secret: &str, path: &str, nonce: &str) -> String {
+    let now_s = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let now_s = now_s.expect("a time after 1970").as_secs();
+    let components = "(\"@method\" \"@authority\" \"@path\" \"@query\")";
+    let input = format!("{components};created={now_s};keyid=\"k-1\";nonce=\"{nonce}\"");
+    let base = format!(
+        "\"@method\": GET\n\"@authority\": a\n\"@path\": {path}\n\"@query\": ?\n\
+         \"@signature-params\": {input}"
+    );
+    let mut mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes()).expect("a key");
+    mac.update(base.as_bytes());
+    let signature = STANDARD.encode(mac.finalize().into_bytes());
+    format!("signature-input: s={input}\r\nsignature: s=:{signature}:\r\n")
+}
+
+#[test]
+fn signed_requests_are_accepted_once_and_keys_change_without_a_reload() {
+    let config = r#"
+workers: 2
+listeners: { web: { bind: "127.0.0.1:0" } }
+admin: { bind: "127.0.0.1:0", token: s3cret-token }
+routes:
+  - match: {}
+    filters: [{ hmac_auth: {} }]
+    handler: { respond: { headers: { x-seen: "{consumer}" } } }
+"#;
+    let server = Tidegate::start(config);
+    let (one, two) = ("secret-one-secret-one-secret-one", "secret-two-secret-two-secret-two");
+    let entry = |secret: &str| {
+        format!(
+            "{{ \"signature_keys\": [{{ \"id\": \"k-1\", \"algorithm\": \"hmac-sha256\", \
+             \"secret\": \"{secret}\" }}] }}"
+        )
+    };
+    assert_eq!(get(&server, "/a", &signed(one, "/a", "n-0")).status, 401);
+    let added = admin(&server, "PUT /v1/consumers/alice", "", &entry(one));
+    assert_eq!(added.status, 201);
+    let first = signed(one, "/a", "n-1");
+    let response = get(&server, "/a", &first);
+    assert_eq!((response.status, response.header("x-seen")), (200, Some("alice")));
+    // The same nonce again, a signature of another path, and one with another secret.
+    assert_eq!(get(&server, "/a", &first).status, 401);
+    assert_eq!(get(&server, "/b", &signed(one, "/a", "n-2")).status, 401);
+    assert_eq!(get(&server, "/a", &signed(two, "/a", "n-3")).status, 401);
+    // Another secret is another version, although the API masks both.
+    let shown = admin(&server, "GET /v1/consumers/alice", "", "");
+    assert!(!shown.text().contains("secret-one") && shown.text().contains("***"));
+    let tag = format!("if-match: {}\r\n", added.header("etag").expect("an ETag"));
+    let changed = admin(&server, "PUT /v1/consumers/alice", &tag, &entry(two));
+    assert_eq!(changed.status, 200);
+    assert_ne!(changed.header("etag"), added.header("etag"));
+    assert_eq!(get(&server, "/a", &signed(two, "/a", "n-4")).status, 200);
+    // A nonce outlives a reload.
+    let before = server.metrics().sum("tidegate_config_reloads_total", &[]);
+    server.rewrite_config(&config.replace("hmac_auth: {}", "hmac_auth: { nonce: true }"));
+    server.wait_for_metric("tidegate_config_reloads_total", &[], before + 1.0);
+    assert_eq!(get(&server, "/a", &signed(two, "/a", "n-4")).status, 401);
+    assert_eq!(get(&server, "/a", &signed(two, "/a", "n-5")).status, 200);
+    let labels = [("filter", "hmac_auth"), ("reason", "invalid")];
+    assert_eq!(server.metrics().sum("tidegate_auth_refusals_total", &labels), 5.0);
 }

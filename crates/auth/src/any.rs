@@ -7,6 +7,7 @@ use settings::{Node, Reader, Setting};
 
 use crate::basic_auth::BasicAuth;
 use crate::cert_auth::CertAuth;
+use crate::hmac_auth::HmacAuth;
 use crate::introspection::Introspection;
 use crate::jwt::Jwt;
 use crate::key_auth::KeyAuth;
@@ -39,6 +40,8 @@ enum MethodSettings {
     Introspection(Introspection),
     /// A client certificate.
     CertAuth(CertAuth),
+    /// A signature of the request.
+    HmacAuth(HmacAuth),
 }
 
 fn check(settings: &AnyAuth, node: &Node, reader: &mut Reader<'_>) {
@@ -61,6 +64,7 @@ impl MethodSettings {
             MethodSettings::Jwt(settings) => Box::new(settings.plan()),
             MethodSettings::Introspection(settings) => Box::new(settings),
             MethodSettings::CertAuth(settings) => Box::new(settings.plan()),
+            MethodSettings::HmacAuth(settings) => Box::new(settings.plan()),
         }
     }
 }

@@ -13,6 +13,7 @@ use settings::{Node, Reader, Setting, Spanned, quote};
 use crate::credential::{ByCredential, CredentialId, CredentialKind};
 use crate::credential_forms::{CertificateForm, KeyForm, TokenForm};
 use crate::password::PasswordHash;
+use crate::signature_key::{SignatureKey, SignatureKeySettings};
 
 /// How many characters a name may have: it stands in logs and in URLs of the admin API.
 const NAME_CHARS: usize = 100;
@@ -39,6 +40,9 @@ pub struct ConsumerSettings {
     pub(crate) password: Option<PasswordHash>,
     /// Its tokens, for `jwt`.
     pub(crate) jwt: Option<TokenForm>,
+    /// The keys that sign its requests, for `hmac_auth`. Several allow rotation without a gap.
+    #[setting(default = [])]
+    pub(crate) signature_keys: Vec<SignatureKeySettings>,
     /// Limits of its own, for `rate_limit` and `quota` with `consumer_limits`.
     #[setting(example = { "rate": "100/s", "quotas": { "monthly": 100000 } })]
     pub(crate) limits: Option<ConsumerLimits>,
@@ -99,6 +103,10 @@ impl ConsumerSettings {
         if let Some(jwt) = &self.jwt {
             add("jwt", json!({ "subject": jwt.subject }));
         }
+        if !self.signature_keys.is_empty() {
+            let keys = self.signature_keys.iter().map(SignatureKeySettings::to_json);
+            add("signature_keys", keys.collect());
+        }
         if let Some(limits) = &self.limits {
             add("limits", limits_to_json(limits));
         }
@@ -126,6 +134,7 @@ pub(crate) struct Entry {
     pub(crate) consumer: Consumer,
     /// Its name is the first.
     pub(crate) credentials: Vec<CredentialId>,
+    pub(crate) signature_keys: Vec<SignatureKey>,
 }
 
 impl Entry {
@@ -151,7 +160,17 @@ impl Entry {
                 .iter()
                 .map(|jwt| CredentialId::of(CredentialKind::Subject, jwt.subject.as_bytes())),
         );
-        Entry { settings, consumer, credentials }
+        let named = |key: &SignatureKeySettings| {
+            CredentialId::of(CredentialKind::SignatureKey, key.id.as_bytes())
+        };
+        credentials.extend(settings.signature_keys.iter().map(named));
+        let keys = settings.signature_keys.iter().filter_map(SignatureKeySettings::key);
+        let signature_keys = keys.collect();
+        Entry { settings, consumer, credentials, signature_keys }
+    }
+
+    pub(crate) fn signature_key(&self, id: &str) -> Option<&SignatureKey> {
+        self.signature_keys.iter().find(|key| *key.id == *id)
     }
 }
 

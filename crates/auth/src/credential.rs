@@ -31,6 +31,10 @@ pub(crate) enum CredentialKind {
     Subject,
     /// A token as a client sends it.
     Token,
+    /// The name of a key that signs requests.
+    SignatureKey,
+    /// The nonce of a signed request.
+    Nonce,
 }
 
 impl CredentialKind {
@@ -42,6 +46,8 @@ impl CredentialKind {
             CredentialKind::Password => "password",
             CredentialKind::Subject => "subject",
             CredentialKind::Token => "token",
+            CredentialKind::SignatureKey => "signature key",
+            CredentialKind::Nonce => "nonce",
             CredentialKind::CertificateFingerprint
             | CredentialKind::CertificateName
             | CredentialKind::CertificateSubject => "certificate",
@@ -65,6 +71,10 @@ impl CredentialId {
     /// Of a key whose digest is known.
     pub(crate) fn of_key(digest: Sha256Digest) -> CredentialId {
         CredentialId { kind: CredentialKind::Key, digest }
+    }
+
+    pub(crate) fn digest(&self) -> &Sha256Digest {
+        &self.digest
     }
 
     pub(crate) fn kind(&self) -> CredentialKind {

@@ -249,9 +249,7 @@ impl ForwardAuthFilter {
     /// The body that is sent, which the request keeps.
     async fn body(&self, request: &mut Request) -> Result<Option<Body>, Fault> {
         let Some(limit) = self.body_bytes_max else { return Ok(None) };
-        let bytes = request.collect_body(limit).await?;
-        request.body = Body::from(bytes.clone());
-        Ok(Some(Body::from(bytes)))
+        request.buffer_body(limit).await.map(|bytes| Some(Body::from(bytes)))
     }
 
     /// The request about a request.

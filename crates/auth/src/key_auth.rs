@@ -15,7 +15,7 @@ use wire::target::{QueryPair, query_pairs};
 
 use crate::credential::{ByCredential, CredentialId, CredentialKind, Fingerprint, digest};
 use crate::credential_forms::{check_key_form, check_listed_name};
-use crate::method::{Attempt, AuthPlan, Identity, Method, MethodPlan, check_realm};
+use crate::method::{Attempt, AuthPlan, Identity, Method, MethodPlan, check_realm, only};
 use crate::registry::Directory;
 
 pub(crate) const KIND: FilterKind = FilterKind { name: "key_auth", schema: KeyAuth::schema, read };
@@ -262,11 +262,6 @@ impl KeySource {
 
 fn is_named(pair: &[u8], name: &str) -> bool {
     query_pairs(pair).any(|(written, _)| written[..] == *name.as_bytes())
-}
-
-fn only<T>(mut values: impl Iterator<Item = T>) -> Option<T> {
-    let first = values.next()?;
-    values.next().is_none().then_some(first)
 }
 
 #[cfg(test)]

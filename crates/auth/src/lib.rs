@@ -16,6 +16,7 @@ mod credential_forms;
 mod form_client;
 mod forward_auth;
 mod geo;
+mod hmac_auth;
 mod identity;
 mod introspection;
 mod jwt;
@@ -24,6 +25,7 @@ mod method;
 mod oidc;
 mod password;
 mod registry;
+mod signature_key;
 mod token;
 mod token_source;
 
@@ -31,6 +33,7 @@ use plugin::FilterKind;
 
 pub use consumers::{ConsumerSet, ConsumerSettings};
 pub use geo::{CountryFile, GeoSettings};
+pub use hmac_auth::verify_message;
 pub use identity::{IdentitySet, IdentitySettings, IdentityTasks};
 pub use registry::{ChangeError, Registry};
 pub use token::verify_token;
@@ -43,6 +46,7 @@ pub static ALL: &[FilterKind] = &[
     basic_auth::KIND,
     cert_auth::KIND,
     forward_auth::KIND,
+    hmac_auth::KIND,
     introspection::KIND,
     jwt::KIND,
     key_auth::KIND,

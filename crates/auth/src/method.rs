@@ -4,6 +4,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use message::{Claims, Consumer, Fault, FaultKind, LocalFuture, Request};
 use plugin::{Filter, FilterPlan, MaybeFuture, Stage, Step, WorkerContext};
 use settings::{Node, Reader};
@@ -58,6 +59,15 @@ pub(crate) enum Attempt {
     Failed(Fault),
     /// The result has to be waited for.
     Wait(LocalFuture<'static, Attempt>),
+    /// The result depends on the body.
+    Body(BodyCheck),
+}
+
+/// A check of a body that is received as a whole, and forwarded afterwards.
+pub(crate) struct BodyCheck {
+    /// A longer body is rejected with 413.
+    pub(crate) bytes_max: u64,
+    pub(crate) check: Box<dyn FnOnce(Bytes) -> LocalFuture<'static, Attempt>>,
 }
 
 /// What a credential proves.
@@ -173,8 +183,8 @@ impl Filter for AuthFilter {
         let mut tried = Tried::default();
         for (at, counted) in self.methods.iter().enumerate() {
             match counted.method.attempt(request) {
-                Attempt::Wait(future) => {
-                    return MaybeFuture::of(self.wait(at, future, request, tried));
+                attempt @ (Attempt::Wait(_) | Attempt::Body(_)) => {
+                    return MaybeFuture::of(self.wait(at, attempt, request, tried));
                 }
                 attempt => {
                     if let Some(step) = self.conclude(at, attempt, request, &mut tried) {
@@ -192,15 +202,25 @@ impl AuthFilter {
     async fn wait(
         &self,
         mut at: usize,
-        future: LocalFuture<'static, Attempt>,
+        mut attempt: Attempt,
         request: &mut Request,
         mut tried: Tried,
     ) -> Step {
-        let mut attempt = Attempt::Wait(future);
         loop {
-            while let Attempt::Wait(future) = attempt {
-                attempt = future.await;
-            }
+            attempt = match attempt {
+                Attempt::Wait(future) => {
+                    attempt = future.await;
+                    continue;
+                }
+                Attempt::Body(BodyCheck { bytes_max, check }) => {
+                    attempt = match request.buffer_body(bytes_max).await {
+                        Ok(body) => check(body).await,
+                        Err(fault) => Attempt::Failed(fault),
+                    };
+                    continue;
+                }
+                other => other,
+            };
             if let Some(step) = self.conclude(at, attempt, request, &mut tried) {
                 return step;
             }
@@ -234,7 +254,7 @@ impl AuthFilter {
             }
             Attempt::Missing(why) => (false, why),
             Attempt::Invalid(why) => (true, why),
-            Attempt::Wait(_) => unreachable!("the caller waits"),
+            Attempt::Wait(_) | Attempt::Body(_) => unreachable!("the caller waits"),
         };
         if invalid {
             tried.invalid.push(at);
@@ -270,12 +290,19 @@ impl AuthFilter {
     }
 }
 
+/// The only one of several values: which one of two would the upstream use?
+pub(crate) fn only<T>(mut values: impl Iterator<Item = T>) -> Option<T> {
+    let first = values.next()?;
+    values.next().is_none().then_some(first)
+}
+
 /// A realm is written in quotes (RFC 9110 11.5).
 pub(crate) fn check_realm(realm: &str, node: &Node, reader: &mut Reader<'_>) {
     if !realm.bytes().all(|b| b == b' ' || b.is_ascii_graphic() && !b"\"\\".contains(&b)) {
         reader.error(node.span, "the realm is ASCII text without quotes and backslashes");
     }
 }
+
 /// Removes cookies from a request, by their names.
 pub(crate) fn remove_cookies(request: &mut Request, is_gone: impl Fn(&[u8]) -> bool) {
     let pairs = request.headers.get_all(Known::Cookie).flat_map(wire::cookie::pairs);

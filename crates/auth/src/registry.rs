@@ -222,6 +222,7 @@ fn version(entry: &Entry) -> String {
     entry.settings.to_json().to_string().hash(&mut hasher);
     // What the JSON masks.
     entry.settings.password.hash(&mut hasher);
+    entry.settings.signature_keys.iter().for_each(|key| key.hash_secret(&mut hasher));
     format!("{:016x}", hasher.finish())
 }
 

@@ -12,10 +12,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Map, Value as Json};
 
-use keys::Algorithm;
 #[cfg(test)]
 pub(crate) use keys::key_set;
-pub(crate) use keys::{Key, KeySetFile, KeySettings, provided_key_set};
+pub(crate) use keys::{Algorithm, Key, KeySetFile, KeySettings, PublicKey, provided_key_set};
 pub(crate) use strict_json::object as json_object;
 
 /// The longest token.

@@ -266,4 +266,11 @@ impl Request {
     pub async fn collect_body(&mut self, limit: u64) -> Result<Bytes, Fault> {
         self.body.collect(limit).await
     }
+
+    /// Receives the body as one piece, at most `limit` bytes, and keeps it.
+    pub async fn buffer_body(&mut self, limit: u64) -> Result<Bytes, Fault> {
+        let bytes = self.body.collect(limit).await?;
+        self.body = Body::from(bytes.clone());
+        Ok(bytes)
+    }
 }

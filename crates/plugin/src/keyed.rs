@@ -42,6 +42,16 @@ pub struct KeyedMetrics {
     pub evictions: Arc<SharedCounter>,
 }
 
+/// The result of [`Keyed::claim`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Claim {
+    Added,
+    /// The key is in the table already.
+    Known,
+    /// There is no place for another key.
+    Full,
+}
+
 /// The table.
 pub struct Keyed<V> {
     shards: Box<[Padded<V>]>,
@@ -138,6 +148,28 @@ impl<V> Keyed<V> {
             }
             result
         })
+    }
+
+    /// Adds a key that is not known, or whose value is over. Unlike [`Keyed::with`] it evicts only
+    /// a value that is over: what must not be forgotten early is not added to a full table.
+    pub fn claim(&self, key: &[u8], value: V, is_over: impl Fn(&V) -> bool) -> Claim {
+        let hash = self.hasher.hash_one(key);
+        let mut shard = self.write(hash);
+        if let Some(at) = shard.place(hash, key) {
+            let slot = &mut shard.slots[at];
+            if !is_over(&slot.value) {
+                return Claim::Known;
+            }
+            slot.value = value;
+            return Claim::Added;
+        }
+        if shard.slots.len() < shard.limit {
+            self.metrics.entries.inc();
+        } else if !shard.evict_over(is_over) {
+            return Claim::Full;
+        }
+        shard.insert(hash, key, value);
+        Claim::Added
     }
 
     /// Uses the value of a key if there is one.
@@ -331,6 +363,18 @@ impl<V> Shard<V> {
             }
         }
         self.slots.swap_remove(at);
+    }
+
+    /// Evicts a value that is over, if there is one among the next.
+    fn evict_over(&mut self, is_over: impl Fn(&V) -> bool) -> bool {
+        for _ in 0..EVICTION_STEPS {
+            self.hand = (self.hand + 1) % self.slots.len();
+            if is_over(&self.slots[self.hand].value) {
+                self.remove(self.hand);
+                return true;
+            }
+        }
+        false
     }
 
     fn evict(&mut self) {

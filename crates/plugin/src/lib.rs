@@ -83,7 +83,7 @@ pub use condition::{CONDITION_DEPTH, CONDITION_TESTS, Condition};
 pub use country_code::CountryCode;
 pub use handler_setting::HandlerSetting;
 pub use header_name::HeaderName;
-pub use keyed::{Keyed, KeyedLimits, KeyedMetrics};
+pub use keyed::{Claim, Keyed, KeyedLimits, KeyedMetrics};
 pub use kinds::{
     FilterKind, FilterPlan, HandlerKind, HandlerPlan, Local, Mention, Mentions, Shared,
     WorkerContext,

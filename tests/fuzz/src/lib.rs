@@ -19,6 +19,7 @@ mod importers;
 mod json_edit;
 mod jwt;
 mod lua_json;
+mod message_signature;
 mod path;
 mod preamble;
 mod redis_reply;
@@ -69,6 +70,7 @@ targets! {
     json_edit: json_edit::TARGET,
     jwt: jwt::TARGET,
     lua_json: lua_json::TARGET,
+    message_signature: message_signature::TARGET,
     path: path::TARGET,
     proxy_protocol: preamble::PROXY_PROTOCOL,
     redis_reply: redis_reply::TARGET,

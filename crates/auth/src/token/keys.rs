@@ -135,7 +135,7 @@ impl fmt::Debug for Key {
 
 impl Key {
     /// A shared secret. One that is shorter than the digest is refused (RFC 7518 3.2).
-    fn secret(id: Option<Box<str>>, algorithm: Algorithm, secret: &[u8]) -> Option<Key> {
+    pub(crate) fn secret(id: Option<Box<str>>, algorithm: Algorithm, secret: &[u8]) -> Option<Key> {
         let mac = algorithm.mac()?;
         let is_long = secret.len() >= mac.digest_algorithm().output_len;
         let verifier = Verifier::Mac(Box::new(hmac::Key::new(mac, secret)));
@@ -143,7 +143,7 @@ impl Key {
     }
 
     /// A public key as SubjectPublicKeyInfo, or as the bytes that RFC 7518 6.2 and RFC 8037 2 have.
-    fn public(id: Option<Box<str>>, algorithm: Algorithm, bytes: &[u8]) -> Option<Key> {
+    pub(crate) fn public(id: Option<Box<str>>, algorithm: Algorithm, bytes: &[u8]) -> Option<Key> {
         let parsed = ParsedPublicKey::new(algorithm.signature()?, bytes).ok()?;
         Some(Key { id, algorithm, verifier: Verifier::Signature(parsed) })
     }
@@ -273,8 +273,8 @@ pub(crate) struct KeySettings {
     id: Option<String>,
     /// The shared secret of HS256 to HS512: at least as long as the digest.
     secret: Option<Secret>,
-    /// A file with the public key in PEM, `PUBLIC KEY`.
-    public_key: Option<PublicKeyFile>,
+    /// A file with the public key in PEM, `PUBLIC KEY`, or that text itself.
+    public_key: Option<PublicKey>,
 }
 
 impl KeySettings {
@@ -301,30 +301,48 @@ fn check_key(settings: &KeySettings, node: &Node, reader: &mut Reader<'_>) {
     }
 }
 
-/// A public key from a file.
-#[derive(Clone, Debug, PartialEq)]
-struct PublicKeyFile(Vec<u8>);
+/// A public key: SubjectPublicKeyInfo in DER.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct PublicKey(pub(crate) Vec<u8>);
 
-impl Setting for PublicKeyFile {
+const PEM_BEGIN: &str = "-----BEGIN PUBLIC KEY-----";
+const PEM_END: &str = "-----END PUBLIC KEY-----";
+
+impl PublicKey {
+    fn of_pem(text: &str) -> Option<PublicKey> {
+        let (_, rest) = text.split_once(PEM_BEGIN)?;
+        let (body, _) = rest.split_once(PEM_END)?;
+        let body: String = body.split_ascii_whitespace().collect();
+        STANDARD.decode(body).ok().map(PublicKey)
+    }
+
+    pub(crate) fn to_pem(&self) -> String {
+        format!("{PEM_BEGIN}\n{}\n{PEM_END}\n", STANDARD.encode(&self.0))
+    }
+}
+
+impl Setting for PublicKey {
     fn schema(_: &mut SchemaBuilder) -> Schema {
-        Schema::text("path")
+        Schema::text("path or PEM")
     }
 
     fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
-        let path = String::read(node, reader)?;
-        let content = reader.read_file(node.span, &PathBuf::from(&path))?;
-        let text = String::from_utf8_lossy(&content);
-        let body = text
-            .split_once("-----BEGIN PUBLIC KEY-----")
-            .and_then(|(_, rest)| rest.split_once("-----END PUBLIC KEY-----"))
-            .map(|(body, _)| body.split_ascii_whitespace().collect::<String>());
-        let key = body.and_then(|body| STANDARD.decode(body).ok());
+        let written = String::read(node, reader)?;
+        // The admin API has no files.
+        let (place, text) = match written.contains(PEM_BEGIN) {
+            true => ("the text".to_owned(), written),
+            false => {
+                let content = reader.read_file(node.span, &PathBuf::from(&written))?;
+                (written, String::from_utf8_lossy(&content).into_owned())
+            }
+        };
+        let key = PublicKey::of_pem(&text);
         if key.is_none() {
             reader
-                .error(node.span, format!("{path} has no public key in PEM"))
+                .error(node.span, format!("{place} has no public key in PEM"))
                 .help("openssl pkey -in KEY -pubout writes one");
         }
-        key.map(PublicKeyFile)
+        key
     }
 }
 

@@ -92,7 +92,7 @@ impl Filters {
     fn closed(&mut self, plugin: &str, rule: &Entry) {
         let instead = match plugin {
             "basicAuth" => "write `basic_auth` with the hash of the password (htpasswd -nB)",
-            "sign" => "write another method of authentication",
+            "sign" => "write `hmac_auth` with `format: shenyu`",
             _ => "write `jwt` with the keys of the provider",
         };
         self.note(rule, &format!("{plugin} is not carried over, the route is closed: {instead}"));

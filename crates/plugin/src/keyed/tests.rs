@@ -5,7 +5,7 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use super::{Keyed, KeyedLimits, KeyedMetrics, NEWS_BATCH, Remote};
+use super::{Claim, Keyed, KeyedLimits, KeyedMetrics, NEWS_BATCH, Remote};
 use crate::Shared;
 
 fn table(entries: usize, changes: usize) -> Keyed<AtomicU64> {
@@ -208,4 +208,21 @@ fn the_queue_and_the_batches_are_bounded() {
     });
     assert_eq!(neighbour.known.lock().unwrap().len(), 3000);
     assert_eq!(neighbour.largest_batch.load(Ordering::Relaxed), NEWS_BATCH as u64);
+}
+
+#[test]
+fn a_claim_is_kept_until_it_is_over() {
+    let table: Keyed<u64> =
+        Keyed::new(KeyedLimits { entries: 4, changes: 0 }, KeyedMetrics::default());
+    let claim = |key: u8, until: u64, now: u64| table.claim(&[key], until, |until| *until <= now);
+    for key in 0..4 {
+        assert_eq!(claim(key, 10 + u64::from(key), 0), Claim::Added);
+    }
+    assert_eq!(claim(0, 99, 9), Claim::Known);
+    assert_eq!(claim(4, 99, 9), Claim::Full);
+    assert_eq!(claim(0, 20, 10), Claim::Added);
+    assert_eq!(claim(4, 99, 10), Claim::Full);
+    assert_eq!(claim(4, 99, 11), Claim::Added);
+    assert_eq!((claim(1, 99, 11), claim(4, 99, 11)), (Claim::Full, Claim::Known));
+    assert_eq!(table.len(), 4);
 }
