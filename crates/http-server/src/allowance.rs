@@ -1,4 +1,5 @@
-//! How long a client may make its exchange wait: a longest pause and a minimum rate in one number.
+//! Limits how long a client may keep its exchange waiting: a maximum pause and a minimum rate in
+//! one number.
 
 use std::time::Duration;
 
@@ -41,7 +42,7 @@ impl Allowance {
         }
     }
 
-    /// The exchange waits for the client: when to look again at the latest.
+    /// Called while the exchange waits for the client: returns when to check again.
     pub(super) fn wait(&mut self) -> Moment {
         self.account();
         let now = *self.since.get_or_insert_with(clock::now);

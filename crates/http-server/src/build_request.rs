@@ -1,4 +1,4 @@
-//! From a parsed head to a [`Request`]: target, body, and the address of the client.
+//! Builds a [`Request`] from parsed request headers: target, body, and the address of the client.
 
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -16,7 +16,7 @@ use message::{Fault, FaultKind, Headers, Request, Target};
 /// Fields that Connection may name: each is looked for among all that there are.
 const NAMED_MAX: usize = 64;
 
-/// Makes the request whose head was parsed. Its body comes later: its bounds are the route's.
+/// Builds the request. Its body is added later, because its limits are the route's.
 pub(crate) fn request(
     head: RequestHead,
     mut headers: Headers,
@@ -73,9 +73,9 @@ fn drop_forwarding(headers: &mut Headers, trusted: bool) {
     });
 }
 
-/// What Connection names is meant for this connection alone (RFC 9110 7.6.1). It goes before a
-/// filter runs: later a field of the client could not be distinguished from one that a filter
-/// has set, and no client may strip those.
+/// Removes the fields that Connection names, which are meant for this connection only (RFC 9110
+/// 7.6.1). This happens before the filters run: later a field of the client could not be
+/// distinguished from one that a filter has set, and clients must not remove those.
 fn drop_named_by_connection(headers: &mut Headers) -> Result<(), Fault> {
     let is_option = |option: &[u8]| {
         let own = [&b"keep-alive"[..], b"close", b"upgrade", b"te"];
@@ -140,9 +140,9 @@ fn believed_client(headers: &Headers, peer: IpAddr, trusted: &TrustedProxies) ->
     (client, hops)
 }
 
-/// The nodes a request came by, the nearest first: of X-Forwarded-For, else of Forwarded (RFC
-/// 7239). Most proxies write only the first and pass the other on as the client wrote it: where
-/// there are both, `Forwarded` is ignored.
+/// Returns the proxies of a request, the nearest first: from X-Forwarded-For, else from Forwarded
+/// (RFC 7239). Most proxies write only the first and pass the other on unchanged: `Forwarded` is
+/// ignored when `X-Forwarded-For` is present.
 fn forwarders(headers: &Headers) -> Vec<Option<IpAddr>> {
     if headers.contains(Known::XForwardedFor) {
         let values: Vec<_> = headers.get_all(Known::XForwardedFor).collect();
@@ -162,9 +162,9 @@ fn forwarded(headers: &Headers) -> Option<Vec<Element>> {
     Some(elements)
 }
 
-/// What the proxy that the client came to says of how it came. Each that adds to the field says so
-/// behind what the one before it said; one that replaces it speaks for all before it. Forwarded is
-/// asked where neither of the older fields is there, as for the client ([`forwarders`]).
+/// Returns the scheme that the outermost trusted proxy reported. Proxies that append to the field
+/// do so in order; one that replaces it speaks for all before it. Forwarded is used only if neither
+/// of the older fields is present, as for the client's address ([`forwarders`]).
 fn believed_scheme(headers: &Headers, hops: usize) -> Option<Scheme> {
     let of_hop = |listed: usize| listed.saturating_sub(hops + 1);
     if headers.contains(Known::XForwardedProto) {

@@ -1,8 +1,7 @@
-//! One connection of a client, whichever version of HTTP it speaks: from the accepted socket to its
-//! end.
+//! One client connection with any version of HTTP, from the accepted socket to its end.
 //!
-//! The version is decided once: by ALPN under TLS, by the preface of HTTP/2 in the clear. Every end
-//! has a row of [`CloseReason`].
+//! The version is decided once: by ALPN under TLS, by the preface of HTTP/2 without it. Every end
+//! has a [`CloseReason`].
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -17,18 +16,18 @@ use crate::listener_snapshot::{ConnectionGuard, Service};
 use crate::secure;
 use message::ConnectionFacts;
 
-/// How long a client may take to read the last response of a connection that the server ends, and
-/// how much of its further bytes is discarded during that time: closing a socket with unread bytes
-/// would reset it (RFC 9112 9.6). Many clients read no response before they have sent all
-/// of a body that is too large.
+/// How long a client may take to read the last response of a connection that the server closes, and
+/// how many of its further bytes are discarded during that time: closing a socket with unread bytes
+/// would reset it (RFC 9112 9.6). Many clients read no response before they have sent a whole body,
+/// even one that is too large.
 pub(crate) const LINGER: Duration = Duration::from_secs(2);
 pub(crate) const LINGER_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// The same for a connection that is refused: there may be very many of them.
+/// The same for a rejected connection, of which there may be very many.
 const REFUSED_LINGER_BYTES_MAX: usize = 64 * 1024;
 
-/// When the server drains, a connection that was active this short a time ago is given one more
-/// request, whose response says close: the client may be sending it just now, and a close would
-/// meet it on its way (RFC 9112 9.3.1).
+/// When the server drains, a connection that was active within this time may send one more request,
+/// whose response closes the connection: the client may already be sending it, and a close would
+/// cross it (RFC 9112 9.3.1).
 pub(crate) const DRAIN_GRACE: Duration = Duration::from_millis(500);
 
 /// A connection of a client.
@@ -41,9 +40,10 @@ pub(crate) struct Connection {
 /// How a connection ends.
 pub(crate) enum End {
     Close(CloseReason),
-    /// It closes, but lets the client read what was sent: it may still be sending itself.
+    /// The connection closes after the client has had time to read the response: it may still be
+    /// sending.
     Linger(CloseReason),
-    /// It closes with a reset: what was sent must not pass for a whole response.
+    /// The connection is reset: what was sent must not be taken for a complete response.
     Abort(CloseReason),
 }
 
@@ -55,7 +55,7 @@ pub async fn serve(accepted: Accepted, service: Rc<Service>, mut facts: Connecti
         let in_progress = service.begin_handshake();
         let patience = snapshot.timeouts.handshake;
         let received = proxies.receive(&accepted.stream, &mut facts, patience, &service.metrics);
-        // Boxed: it must not make the task of every connection larger.
+        // Boxed to keep every connection's task small.
         if let Err(reason) = Box::pin(received).await {
             return service.metrics.closed(reason);
         }
@@ -68,7 +68,7 @@ pub async fn serve(accepted: Accepted, service: Rc<Service>, mut facts: Connecti
         Some(tls) => {
             let in_progress = service.begin_handshake();
             let secured = secure::handshake(accepted.stream, &tls, &mut facts, &service);
-            // Boxed: it must not make the task of every connection larger.
+            // Boxed to keep every connection's task small.
             let secured = Box::pin(secured).await;
             drop(in_progress);
             match secured {
@@ -83,7 +83,7 @@ pub async fn serve(accepted: Accepted, service: Rc<Service>, mut facts: Connecti
     let connection = Connection { io, service: service.clone(), facts: Rc::new(facts) };
     let io = Rc::downgrade(&connection.io);
     let reason = connection.live().await;
-    // A request that a handler keeps does not keep its connection open.
+    // A request that a handler holds does not keep its connection open.
     if let Some(io) = io.upgrade() {
         io.stream.finish();
     }
@@ -102,7 +102,7 @@ impl Connection {
         };
         let end = match end {
             Ok(end) => end,
-            // Boxed: it must not make the task of every connection larger.
+            // Boxed to keep every connection's task small.
             Err(connection) => Box::pin(h2::serve(connection)).await,
         };
         match end {

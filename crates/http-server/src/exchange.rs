@@ -1,8 +1,7 @@
-//! One request while it is served, over any version of HTTP.
+//! One request and its response, over any version of HTTP.
 //!
-//! Owns what is the same however the request came: its route, the response that comes of it, the
-//! counters and the access log. The siblings `h1` and `h2` receive the request, watch the client
-//! and send the response.
+//! Has everything that does not depend on the version: the route, the response, the counters and
+//! the access log. `h1` and `h2` receive the request, watch the client and send the response.
 
 use std::rc::Rc;
 
@@ -29,12 +28,12 @@ pub(crate) struct Exchange {
     pub(crate) instant: bool,
 }
 
-/// What a request becomes.
+/// The result of a request.
 pub(crate) struct Conclusion {
     pub(crate) response: Response,
-    /// Why the connection ends with the response, if a fault says so.
+    /// The reason why the connection closes after the response, if a fault requires it.
     pub(crate) close: Option<CloseReason>,
-    /// Nothing is sent.
+    /// True if nothing is sent.
     pub(crate) is_unanswered: bool,
 }
 
@@ -49,8 +48,8 @@ impl Exchange {
         Exchange { snapshot, request, route: None, bounds, instant: false }
     }
 
-    /// Finds the route and has `attach` put the request's body in place, or gives what comes of the
-    /// request before any filter sees it: no route, `OPTIONS *`, a body above the limit.
+    /// Finds the route and lets `attach` add the request's body, or returns the response to a
+    /// request that reaches no filter: no route, `OPTIONS *`, a body above the limit.
     pub(crate) fn dispatch(
         &mut self,
         informer: &Rc<impl Inform + 'static>,
@@ -112,7 +111,7 @@ impl Exchange {
                 if let Some(call) = &self.request.notes.grpc {
                     call.note_head(&response);
                     // The other forms have their trailers in a message: the filter that writes it
-                    // guards the body.
+                    // protects the body.
                     if call.form == Some(Form::Grpc) {
                         response.body = call.guard(response.body);
                     }

@@ -1,18 +1,18 @@
-//! What the event log says of faults: one line each, at most so many a second from each place.
+//! Logs faults: one line each, with a maximum rate per call site.
 //!
-//! Owns the choice of level: faults of ours are errors, those of servers are warnings. Bytes that
-//! were no request are told for information; what a client asks for in vain (404, 401, 429) is not
-//! told here, the access log has it. A line never holds a query or a header of a request.
+//! Faults of the server are errors, those of upstreams are warnings, malformed requests are
+//! informational. Requests that fail because of the client (404, 401, 429) are only in the access
+//! log. No line contains a query or a header of a request.
 
 use telemetry::event_limited;
 use telemetry::log::Level;
 
 use message::{ConnectionFacts, Fault, Request, Side};
 
-/// Lines a second of one kind; the next one says how many were held back.
+/// Maximum rate of lines of one kind; the next line has the number of those that were suppressed.
 const LINES_PER_SECOND: u32 = 10;
 
-/// A fault became the answer to a request.
+/// Logs a fault that became the response to a request.
 pub(super) fn answered(request: &Request, fault: &Fault) {
     match fault.side() {
         Side::Client => {}
@@ -40,7 +40,7 @@ pub(super) fn answered(request: &Request, fault: &Fault) {
     }
 }
 
-/// An answer broke off whose head the client has.
+/// Logs a response that was aborted after its headers were sent.
 pub(super) fn broke_off(request: &Request, fault: &Fault) {
     let level = match fault.side() {
         Side::Client => return,
@@ -59,7 +59,7 @@ pub(super) fn broke_off(request: &Request, fault: &Fault) {
     );
 }
 
-/// What came on a connection was no request.
+/// Logs bytes on a connection that were no request.
 pub(super) fn refused(facts: &ConnectionFacts, fault: &Fault) {
     event_limited!(
         LINES_PER_SECOND,

@@ -1,8 +1,8 @@
-//! What a serving loop works with: the snapshot of the current plan, and what outlives it.
+//! The settings of a serving loop: a snapshot of the current plan, and the state that outlives it.
 //!
-//! A connection belongs to a [`Service`], which lives as long as its listener on this worker. What
-//! a plan decides is its [`ListenerSnapshot`]; an exchange takes the current one when it begins and
-//! finishes on it.
+//! A connection belongs to a [`Service`], which lives as long as its listener on this worker. The
+//! plan's part is the [`ListenerSnapshot`]; an exchange takes the current one when it begins and
+//! keeps it to its end.
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
@@ -29,13 +29,13 @@ use plugin::problem::ErrorPages;
 pub struct ConnectionTimeouts {
     /// To the first byte of a new connection.
     pub handshake: Duration,
-    /// From the first byte of a head to its last.
+    /// Maximum time from the first byte of the headers to the last.
     pub head: Duration,
-    /// Between requests.
+    /// Maximum time between requests.
     pub idle: Duration,
 }
 
-/// What the current plan says about a listener's connections.
+/// The settings of a listener's connections under the current plan.
 pub struct ListenerSnapshot {
     /// Proxies in front of the listener; `None` where clients connect themselves.
     pub proxy_protocol: Option<ProxyProtocol>,
@@ -53,13 +53,13 @@ pub struct ListenerSnapshot {
     /// A client that has finished sending still gets its answer.
     pub half_close: bool,
     pub trusted_proxies: TrustedProxies,
-    /// Where the countries of clients are looked up.
+    /// The database for the countries of clients.
     pub countries: Option<Rc<dyn CountryDatabase>>,
     pub pages: Arc<ErrorPages>,
     pub access: Option<Rc<AccessLog>>,
 }
 
-/// What the connections of one listener on one worker share.
+/// The state that the connections of one listener on one worker share.
 pub struct Service {
     snapshot: RefCell<Rc<ListenerSnapshot>>,
     pub metrics: Arc<WorkerMetrics>,
@@ -121,10 +121,10 @@ impl Service {
     }
 }
 
-/// Closes the connections of these services that have waited longest for a request, at least
-/// `idle_for`: a share of them, so that the next calls find nothing to look through. How many.
+/// Closes the connections that have waited longest for a request, at least `idle_for`. Closes a
+/// fraction of them, so that the next calls do not search in vain. Returns their number.
 pub fn close_longest_idle(services: &[Rc<Service>], idle_for: Duration) -> usize {
-    /// Of so many idle connections one is closed.
+    /// The fraction of idle connections that is closed.
     const SHARE: usize = 32;
     let now = net::clock::now();
     let mut idle: Vec<(Moment, WakeHandle, Rc<ConnectionIo>)> = Vec::new();

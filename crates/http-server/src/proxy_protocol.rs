@@ -34,7 +34,7 @@ impl ProxyProtocol {
                 metrics.hit(LimitHit::SlowHandshake);
                 Err(CloseReason::HandshakeTimeout)
             }
-            // As load balancers do that look whether the port is open.
+            // Load balancers close the connection when they only check the port.
             Some(Err(ProxyHeaderError::Closed)) => Err(CloseReason::ClientClosed),
             Some(Err(ProxyHeaderError::Malformed(malformed))) => {
                 Err(rejected(facts, CloseReason::ProxyHeader, malformed.as_str()))

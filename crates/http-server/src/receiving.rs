@@ -1,5 +1,5 @@
-//! What bounds the body of a request while it arrives, over any version of HTTP: its length, and
-//! the time that the client may take. And what the exchange holds during that time.
+//! Limits of a request's body while it arrives, over any version of HTTP: its length, and the time
+//! that the client may take. Also what the exchange holds during that time.
 
 use std::cell::RefCell;
 use std::rc::Weak;
@@ -76,7 +76,7 @@ impl BodyProgress {
     }
 }
 
-/// What an exchange holds that others wait for, if anything.
+/// Resources of an exchange that other requests wait for.
 #[derive(Default)]
 pub(crate) struct HeldByExchange(RefCell<Option<Weak<dyn HeldResource>>>);
 

@@ -22,8 +22,8 @@ pub struct ListenerTls {
     pub hsts: Option<String>,
 }
 
-/// Performs the handshake and notes what it has agreed on. Returns the stream, and the bytes of a
-/// client that speaks plain HTTP.
+/// Performs the handshake and records its result. Returns the stream, and the bytes of a client
+/// that speaks plain HTTP.
 pub(crate) async fn handshake(
     stream: Stream,
     tls: &ServerTls,
@@ -58,14 +58,14 @@ pub(crate) async fn handshake(
             );
             Err(CloseReason::TlsFailed)
         }
-        // The client closed, as load balancers do that look whether the port is open.
+        // Load balancers close the connection when they only check the port.
         Some(Err(AcceptError::Failed(_))) => Err(CloseReason::ClientClosed),
     }
 }
 
-/// What becomes of a request that must not be served on its connection: one in the clear on a
-/// listener with TLS, and one for a host that the connection's certificate does not name (RFC 9110
-/// 7.4), which would get around what the listener demands for that host.
+/// Rejects a request that must not be served on its connection: one in the clear on a listener with
+/// TLS, and one for a host that the connection's certificate does not name (RFC 9110 7.4), because
+/// it would bypass the listener's requirements for that host.
 pub(crate) fn unsuitable(request: &Request, listener: &ListenerTls) -> Option<Box<HandlerResult>> {
     let Some(connection) = &request.facts.tls else {
         return Some(Box::new(plain_http(request, listener.redirects_plain)));

@@ -1,5 +1,5 @@
-//! What sending a response is bounded by, over any version of HTTP: the patience with the client,
-//! and the length that the head announced.
+//! Limits of sending a response, over any version of HTTP: the time that the client may take, and
+//! the announced length.
 
 use std::io;
 use std::task::{Context, Poll};
@@ -43,10 +43,11 @@ impl Broken {
         }
     }
 
-    /// How the connection ends.
+    /// Returns how the connection ends.
     pub(crate) fn end(&self) -> End {
         match self {
-            // Without a length the client takes the close for the end: only a reset tells it.
+            // Without a length the close would be taken for the end of the body: only a reset
+            // reports the error.
             Broken::Body { delimited: false, .. } | Broken::WriteTimeout | Broken::SlowClient => {
                 End::Abort(self.reason())
             }
@@ -55,12 +56,12 @@ impl Broken {
     }
 }
 
-/// How slowly the client takes the response, while there is something for it to take.
+/// Measures how fast the client reads the response.
 pub(crate) struct WriteProgress {
     allowance: Allowance,
-    /// What the kernel had taken when it was last looked at.
+    /// The bytes that the kernel had taken at the last check.
     sent: u64,
-    /// What of it the client's kernel had confirmed.
+    /// The bytes that the client's kernel had acknowledged at the last check.
     confirmed: u64,
 }
 
@@ -77,8 +78,8 @@ impl WriteProgress {
         let mut again = self.allowance.wait();
         let rate = self.allowance.noted();
         if rate.is_some() || self.allowance.is_over() {
-            // The kernel says that there is room again only after a good part of its buffer has
-            // gone: a client that reads slowly is not one that does not read.
+            // The socket becomes writable only after a good part of its buffer is free: a client
+            // that reads slowly still makes progress.
             self.look(io);
             again = self.allowance.wait();
         }
@@ -90,7 +91,7 @@ impl WriteProgress {
             return Poll::Ready(Broken::SlowClient);
         }
         io.write_timer.set_at(again);
-        // Never ready: it is later than now. It registers the task.
+        // Never ready, because its time is in the future. This registers the task.
         io.write_timer.poll(cx).map(|()| Broken::WriteTimeout)
     }
 

@@ -17,8 +17,8 @@ use crate::exchange::{close_reason, refused, rejection};
 use crate::listener_snapshot::ListenerSnapshot;
 use message::Fault;
 
-/// Requests of one connection that are answered before the worker's other tasks run: a client may
-/// send faster than it can be served.
+/// Requests of one connection that are served before the worker's other tasks run: a client may
+/// send faster than the server responds.
 const REQUESTS_IN_A_ROW: u32 = 256;
 
 /// Serves requests until none is buffered and everything is sent, or the connection ends.
@@ -45,7 +45,8 @@ pub(super) async fn serve_requests(connection: &Connection) -> NextStep {
             return step;
         }
         let snapshot = connection.service.snapshot();
-        // In a block of its own: what is matched takes no room while the request is served.
+        // A block of its own, so that the matched value takes no space in the future while the
+        // request is served.
         let mut exchange = {
             let received = match read::take(connection, &snapshot) {
                 Ok(None) if !io.input.borrow().is_empty() => {
@@ -85,8 +86,8 @@ async fn flush(connection: &Connection) -> Result<(), NextStep> {
     respond::flush(&connection.io, patience).await.map_err(|broken| NextStep::End(broken.end()))
 }
 
-/// Whether what is no request of HTTP/1.1 is the preface of HTTP/2, sent with prior knowledge (RFC
-/// 9113 3.3): in the clear, as the first bytes. One that is malformed ends as HTTP/2 (3.4).
+/// Returns true if the input is the preface of HTTP/2 with prior knowledge (RFC 9113 3.3): in the
+/// clear, as the first bytes. A malformed preface ends as HTTP/2 (3.4).
 #[cold]
 fn speaks_http2(connection: &Connection, snapshot: &ListenerSnapshot) -> bool {
     let input = connection.io.input.borrow();

@@ -1,7 +1,7 @@
-//! The body of a request, as a stream over the connection it comes on.
+//! The body of a request, as a stream over its connection.
 //!
-//! Nothing is read before it is asked for. The first poll sends 100 Continue to a client that waits
-//! for it (RFC 9110 10.1.1). When the body is dropped half-read, its rest is noted on the
+//! Nothing is read before the first poll, which sends 100 Continue to a client that waits for it
+//! (RFC 9110 10.1.1). If the body is dropped before its end, the remainder is recorded on the
 //! connection, which discards it or closes.
 
 use std::rc::Rc;
@@ -15,7 +15,7 @@ use super::remainder::Remainder;
 use crate::receiving::BodyProgress;
 use message::{Body, BodyStream, Bounds, Fault, Frame, Headers, Request};
 
-/// How the body is delimited, and what of it is still to come.
+/// How the body is delimited, and how much is left.
 pub(crate) enum Decoder {
     Length(u64),
     Chunked(ChunkDecoder),
@@ -162,7 +162,7 @@ impl Drop for RequestBody {
     fn drop(&mut self) {
         let decoder = std::mem::replace(&mut self.decoder, Decoder::Done);
         let remainder = match decoder {
-            // `finish` has said so already, and the next request may have begun since.
+            // `finish` has recorded it already, and the next request may have begun.
             Decoder::Done if !self.failed => return,
             _ if self.failed => Remainder::Lost,
             // A client without its 100 Continue may or may not send its body: it is unknown what

@@ -21,14 +21,14 @@ use super::next_step::NextStep;
 use super::tunnel;
 use crate::connection::{Connection, DRAIN_GRACE, End};
 
-/// Serves a connection until its end; gives it back if the client speaks HTTP/2.
+/// Serves a connection until its end; returns it if the client speaks HTTP/2.
 pub(crate) async fn serve(connection: Connection) -> Result<End, Connection> {
     let timeouts = connection.service.snapshot();
     let mut patience = timeouts.timeouts.handshake;
     let mut fresh = true;
     drop(timeouts);
     loop {
-        // What a client sent in the clear to a port for TLS is there already.
+        // The first bytes of a plaintext client on a TLS port were read already.
         let is_waiting = connection.io.input.borrow().is_empty();
         if is_waiting && let Some(reason) = connection.idle(patience, fresh).await {
             return Ok(End::Close(reason));
@@ -63,7 +63,7 @@ impl Connection {
                 return Poll::Ready(ready.err().map(|_| CloseReason::ClientReset));
             }
             if !io.out.borrow().is_empty() {
-                // Of a deferred answer, which the socket did not take.
+                // The rest of a deferred response that the socket did not take.
                 return Poll::Ready(None);
             }
             if io.is_shed.get() {

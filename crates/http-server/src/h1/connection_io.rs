@@ -42,15 +42,15 @@ pub(crate) struct ConnectionIo {
     pub(crate) write_timer: Timer,
     /// The unread rest of the request's body, once the body was dropped.
     pub(crate) remainder: RefCell<Remainder>,
-    /// A final head has been written: interim responses come too late.
+    /// The final headers have been written: interim responses are too late.
     pub(crate) answering: Cell<bool>,
     /// The client knows interim responses.
     pub(crate) interim: Cell<bool>,
-    /// What the exchange holds that others wait for.
+    /// Resources of the exchange that other requests wait for.
     pub(crate) held: HeldByExchange,
     /// Since when the connection waits for a request; `None` while it has one.
     pub(crate) idle_since: Cell<Option<Moment>>,
-    /// Its descriptor is needed elsewhere: it closes instead of waiting on.
+    /// Its descriptor is needed: the connection closes instead of waiting for a request.
     pub(crate) is_shed: Cell<bool>,
     pub(crate) metrics: Arc<WorkerMetrics>,
 }
@@ -100,7 +100,8 @@ impl ConnectionIo {
         *self.input.borrow_mut() = rest;
     }
 
-    /// Has what `write` writes sent at the end of the worker's turn; nothing waits ahead of it.
+    /// Defers sending what `write` writes to the end of the worker's turn; the output buffer is
+    /// empty.
     pub(crate) fn defer(
         self: &Rc<ConnectionIo>,
         room_min: usize,
@@ -131,7 +132,7 @@ impl ConnectionIo {
         Poll::Ready(Ok(()))
     }
 
-    /// Sends what the socket takes now, whatever comes of it: a failure shows at the next flush.
+    /// Sends what the socket takes now; an error is reported by the next flush.
     pub(crate) fn push_out(&self) {
         self.send_deferred();
         if let Ok(sent) = self.stream.try_send(&mut self.out.borrow_mut()) {
@@ -166,7 +167,7 @@ impl ConnectionIo {
             if buffered >= PIPELINE_BYTES_MAX {
                 return Poll::Pending;
             }
-            // Mostly there is nothing: the event loop knows without being asked twice.
+            // Usually there is nothing: the event loop's readiness avoids a system call.
             if self.stream.poll_readable(cx).is_pending() {
                 return Poll::Pending;
             }
@@ -182,7 +183,7 @@ impl ConnectionIo {
                     self.metrics.bytes_received.add(chunk.len() as u64);
                     let mut input = self.input.borrow_mut();
                     *input = if input.is_empty() {
-                        // It has to wait for the exchange to end: it must not pin a whole block.
+                        // It waits for the end of the exchange: it must not pin a whole block.
                         net::detach(&chunk).freeze()
                     } else {
                         let mut joined = net::detach(&input);

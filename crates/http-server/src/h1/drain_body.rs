@@ -48,7 +48,7 @@ fn skip_to_end(decoder: &mut ChunkDecoder, input: &mut Bytes) -> bool {
     false
 }
 
-/// Whether the request has been read to its end: the next one may begin.
+/// Returns true if the request has been read to its end, so that the next one may begin.
 pub(super) fn is_settled(io: &ConnectionIo) -> bool {
     matches!(*io.remainder.borrow(), Remainder::None)
 }

@@ -44,7 +44,7 @@ pub(super) struct Http1Exchange<'c> {
 struct QueuedResponse {
     status: u16,
     persistence: Persistence,
-    /// Why the connection ends with this response, if a fault says so.
+    /// The reason why the connection closes after this response, if a fault requires it.
     close: Option<CloseReason>,
     /// The rest of the request's body does not allow another request.
     unread: bool,
@@ -114,13 +114,14 @@ impl<'c> Http1Exchange<'c> {
         })
     }
 
-    /// Runs the request on its route; `None` if the client has gone before there was a response.
+    /// Runs the request on its route; `None` if the client disconnected before there was a
+    /// response.
     async fn outcome(&mut self) -> Option<HandlerResult> {
         let exchange = &mut self.exchange;
         let route = exchange.route.as_ref()?;
         exchange.instant = route.is_instant();
         if !exchange.instant {
-            // Responses to other connections must not wait for what may take its time.
+            // Responses to other connections must not wait for a handler that may be slow.
             net::task::send_deferred();
         }
         let io = &self.connection.io;
@@ -135,7 +136,7 @@ impl<'c> Http1Exchange<'c> {
                 // Nor for what may happen before this one continues.
                 net::task::send_deferred();
             }
-            // Responses to requests ahead of this one must not wait for it.
+            // Responses to earlier requests must not wait for this one.
             if !io.out.borrow().is_empty() && matches!(io.poll_flush(cx), Poll::Ready(Err(_))) {
                 return Poll::Ready(None);
             }
@@ -213,14 +214,15 @@ impl<'c> Http1Exchange<'c> {
             drop(stream);
             sent?;
         }
-        // Nothing is sent later on a connection that ends; and a client whose body is still to be
-        // read away may wait for the response before it sends more.
+        // Sent at once if the connection ends, because nothing is sent later; and if the client's
+        // body is still to be discarded, because the client may wait for the response before it
+        // sends more.
         let now = queued.takeover.is_some()
             || queued.persistence == Persistence::Close
             || !drain_body::is_settled(io);
         let is_waiting = || !io.out.borrow().is_empty();
         if is_waiting() && (now || must_flush(self.connection)) {
-            // It may be long.
+            // Reading the rest may take long.
             net::task::send_deferred();
             io.push_out();
             if is_waiting() {
@@ -265,8 +267,8 @@ impl<'c> Http1Exchange<'c> {
     }
 }
 
-/// Whether the queue has to be sent now: nothing else is in the buffer to be answered first, or
-/// enough has gathered.
+/// Returns true if the queue has to be sent now: no further request is in the buffer, or enough has
+/// accumulated.
 fn must_flush(connection: &Connection) -> bool {
     let waiting = connection.io.out.borrow().length();
     waiting > GATHER_BYTES_MAX || connection.io.input.borrow().is_empty()

@@ -26,7 +26,7 @@ thread_local! {
 /// How the content of a response is delimited (RFC 9112 6.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Framing {
-    /// There is none, and no field says how long it would be.
+    /// There is no content, and no field announces a length.
     None,
     Length(u64),
     /// By itself: in chunks, or as the frames of HTTP/2.
@@ -35,7 +35,7 @@ pub(crate) enum Framing {
     Close,
 }
 
-/// What the connection does after the response.
+/// Whether the connection stays open after the response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Persistence {
     /// HTTP/1.1's default: nothing is said.
@@ -52,8 +52,8 @@ pub(crate) fn compose(room_min: usize, write: impl FnOnce(&mut BytesMut)) -> Byt
     compose_and_send(room_min, write, |_| 0)
 }
 
-/// Runs `write` on a buffer of the worker, and gives `send` what it wrote, which says how many
-/// bytes of it are gone; the others. Where all are gone nothing is counted and nothing is kept.
+/// Runs `write` on a buffer of the worker and passes the result to `send`, which returns the number
+/// of bytes sent; returns the others. If all are sent nothing is counted or copied.
 pub(crate) fn compose_and_send(
     room_min: usize,
     write: impl FnOnce(&mut BytesMut),
@@ -61,7 +61,7 @@ pub(crate) fn compose_and_send(
 ) -> Bytes {
     ROOM.with(|room| {
         let mut room = room.borrow_mut();
-        // Where panics unwind, a writer may have left its half of a head.
+        // After a caught panic the buffer may contain a partial response.
         room.clear();
         if room.capacity() < room_min.max(512) {
             room.reserve(room_min.max(BLOCK));
@@ -148,8 +148,8 @@ pub(crate) fn write(
     });
 }
 
-/// An interim response (RFC 9110 15.2): it has no content, says nothing of its length (8.6) and
-/// does not end the connection.
+/// An interim response (RFC 9110 15.2): it has no content and no length (8.6), and does not end the
+/// connection.
 pub(crate) fn interim(status: u16, headers: &Headers) -> Bytes {
     compose(1024, |out| {
         put_status(out, status);
@@ -181,7 +181,7 @@ fn put_reason(out: &mut BytesMut, status: u16, reason: &[u8]) {
     out.put_slice(b"\r\n");
 }
 
-/// How the content of `response` to such a request is delimited, and whether it is sent at all.
+/// Returns how the content of `response` is delimited, and whether it is sent at all.
 pub(crate) fn framing(response: &Response, to_head: bool, version: Version) -> (Framing, bool) {
     let length = response.body.length();
     match response.status {

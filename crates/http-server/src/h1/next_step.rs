@@ -1,17 +1,17 @@
-//! What a connection of HTTP/1.1 does after an exchange, or instead of one.
+//! The next step of an HTTP/1.1 connection after an exchange, or instead of one.
 
 use telemetry::CloseReason;
 
 use crate::connection::End;
 use message::Takeover;
 
-/// What a connection does next.
+/// The next step of a connection.
 pub(super) enum NextStep {
-    /// It serves the next request, or waits for one.
+    /// The connection serves the next request, or waits for one.
     Continue,
-    /// What was upgraded to uses it; the 101 is out.
+    /// The upgraded protocol takes over; the 101 has been sent.
     Tunnel(Takeover),
-    /// The client speaks HTTP/2; what it has sent was not consumed.
+    /// The client speaks HTTP/2; its bytes were not consumed.
     Http2,
     End(End),
 }

@@ -17,7 +17,7 @@ use message::{Fault, FaultKind, Headers, Request};
 
 /// Why no request head is to be expected.
 pub(super) enum HeadError {
-    /// What came is no request head, or came too late: it gets a response, and the connection ends.
+    /// The input is no request, or was too late: it gets a response, and the connection ends.
     Rejected(Fault),
     /// The connection ends without a response.
     Ended(CloseReason),
@@ -155,8 +155,8 @@ pub(super) async fn rest_of_head(
     }
 }
 
-/// A head ends with a line: without one in the news there is nothing to parse again, unless this
-/// says that it has outgrown what it may be. That keeps a client that sends byte by byte cheap.
+/// Headers end with a line: without a new line in the input there is nothing to parse again, unless
+/// the input exceeds a limit. That makes a client that sends byte by byte cheap.
 fn has_outgrown(length: usize, has_line: bool, limits: &HeadLimits) -> bool {
     length >= limits.request_line + if has_line { limits.headers } else { 0 }
 }

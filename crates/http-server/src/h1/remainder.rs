@@ -10,7 +10,7 @@ pub(crate) enum Remainder {
     None,
     Bytes(u64),
     Chunks(ChunkDecoder),
-    /// It cannot be known where the next request begins.
+    /// The start of the next request cannot be determined.
     Lost,
     /// The body is still in use.
     Held,

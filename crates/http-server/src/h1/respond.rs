@@ -1,7 +1,8 @@
-//! Sending a response: head and body, with back-pressure, time-out, and the client watched.
+//! Sends a response: headers and body, with back-pressure, time-out, and detection of a closed
+//! client.
 //!
-//! A body that is there goes into the queue with its head and leaves in one call. A streamed body
-//! is asked for more only while the queue is short, so a slow client slows its source.
+//! A body in memory is queued with its headers and sent in one call. A streamed body is polled only
+//! while the queue is short, so a slow client slows its source.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -18,10 +19,10 @@ use super::head::{self, Framing, Persistence};
 use crate::sending::{Broken, ContentCount, WriteProgress};
 use message::{Body, BodyStream, Fault, Frame, Headers, Patience, Response};
 
-/// Bytes that may wait for the client before a streamed body is no longer asked for more.
+/// Queued bytes above which a streamed body is not polled.
 const QUEUE_BYTES_MAX: u64 = 64 * 1024;
 
-/// How a response is to be sent.
+/// How a response is sent.
 #[derive(Clone, Copy)]
 pub(super) struct SendOptions {
     pub(super) to_head: bool,
@@ -29,15 +30,15 @@ pub(super) struct SendOptions {
     pub(super) persistence: Persistence,
     pub(super) patience: Patience,
     pub(super) half_close: bool,
-    /// Nothing else is there to be answered first: no reason to gather.
+    /// No further request is in the buffer: there is no reason to accumulate responses.
     pub(super) at_once: bool,
-    /// The next answers are expected in no time, so it may leave together with them.
+    /// Further responses are expected soon, so this one may be sent together with them.
     pub(super) deferrable: bool,
 }
 
 /// A response in the queue.
 pub(super) struct Queued {
-    /// What its head says about the connection.
+    /// The connection option of the response.
     pub(super) persistence: Persistence,
     /// Length of the body that was queued.
     pub(super) body_bytes: u64,
@@ -55,7 +56,7 @@ pub(super) fn queue(io: &Rc<ConnectionIo>, response: Response, options: &SendOpt
         Body::Kept(bytes) if with_body && bytes.len() <= Body::COPIED_BYTES_MAX => bytes,
         _ => &[],
     };
-    // Where nothing waits and nothing follows, it leaves from where it was written.
+    // If nothing is queued and nothing follows, it is sent from where it was written.
     let whole = !with_body || response.body.is_empty() || !copied.is_empty();
     let at_once = options.at_once && whole && io.out.borrow().is_empty();
     let room_min = 1024 + copied.len();
@@ -113,8 +114,8 @@ pub(super) struct Streaming {
     ended: bool,
 }
 
-/// Dropped before the end of a body that ends with its connection, as when the time to drain is
-/// over: the client must not take the close for that end.
+/// Resets the connection if a body that ends with its connection is dropped before its end, as
+/// after the drain time-out: the client must not take the close for that end.
 struct Cut<'w>(Option<&'w ConnectionIo>);
 
 impl Drop for Cut<'_> {
@@ -167,7 +168,7 @@ impl Streaming {
             let flushed = match io.poll_flush(cx) {
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(Broken::Write(error))),
                 Poll::Ready(Ok(())) => {
-                    // What follows waits for the body, not for the client.
+                    // The following part waits for the body, not for the client.
                     progress.stop();
                     true
                 }
@@ -184,7 +185,7 @@ impl Streaming {
             match frame {
                 Poll::Ready(frame) => {
                     if let Err(broken) = self.take(io, frame) {
-                        // What came before the failure is the client's.
+                        // The client gets what preceded the failure.
                         io.push_out();
                         return Poll::Ready(Err(broken));
                     }

@@ -54,7 +54,7 @@ impl BodyStream for RequestBody {
         }
         if self.expects && self.stream.is_body_awaited() {
             if self.stream.connection.has_more_events() {
-                // RFC 9110 10.1.1: content that came with the head needs no 100 Continue.
+                // Content that arrived with the headers needs no 100 Continue (RFC 9110 10.1.1).
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }

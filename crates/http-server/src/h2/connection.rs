@@ -1,4 +1,4 @@
-//! What the driver of a connection and its streams share.
+//! The state that the driver of a connection and its streams share.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -22,14 +22,14 @@ pub(super) struct Http2Connection {
 }
 
 impl Http2Connection {
-    /// Has the driver send what the protocol was given.
+    /// Makes the driver send what was given to the protocol.
     pub(super) fn wake(&self) {
         if !self.is_running.get() {
             self.driver.wake();
         }
     }
 
-    /// Whether the driver is handling events, and there are more of what it has received.
+    /// Returns true if the driver is handling events and more input is pending.
     pub(super) fn has_more_events(&self) -> bool {
         self.is_running.get() && self.protocol.borrow().has_input()
     }

@@ -1,8 +1,7 @@
-//! Moves bytes between the protocol of one connection and its socket, and watches its time.
+//! Moves bytes between the protocol of one connection and its socket, and monitors its time-outs.
 //!
-//! A turn takes what has arrived, handles its events, and sends everything that came of them at
-//! once. Exchanges that wait are tasks of their own; they wake the driver when they have given the
-//! protocol something to send.
+//! A turn takes the input, handles its events, and sends all output at once. Exchanges that wait
+//! are tasks of their own; they wake the driver when they have output for the protocol.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -29,11 +28,11 @@ use message::ConnectionFacts;
 /// Bytes that may wait for the client before no more are taken from the protocol, which then stops
 /// reading.
 const QUEUE_BYTES_MAX: u64 = 64 * 1024;
-/// Events that are handled before what came of them is sent, and turns before the worker's other
-/// tasks run: a client may send faster than it can be served.
+/// Events that are handled before output is sent, and turns before the worker's other tasks run: a
+/// client may send faster than the server responds.
 const EVENTS_IN_A_ROW: usize = 256;
 const TURNS_IN_A_ROW: usize = 4;
-/// How long an idle connection keeps the memory of its last requests for the next ones.
+/// How long an idle connection keeps the memory of its last requests.
 const MEMORY_KEPT: Duration = Duration::from_secs(1);
 
 /// Serves a connection to its end.
@@ -76,9 +75,9 @@ struct Driver {
     has_events: bool,
     violation: Option<Violation>,
     progress: WriteProgress,
-    /// Nothing has come yet.
+    /// Nothing has been received yet.
     is_fresh: bool,
-    /// Something has come since the memory was last released.
+    /// Something has been received since the memory was last released.
     holds_memory: bool,
     /// A frame, or a field section, is incomplete, and since when.
     is_within_frame: bool,
@@ -87,7 +86,7 @@ struct Driver {
     ending: Option<CloseReason>,
     /// When streams are no longer accepted.
     drain_ends: Moment,
-    /// When the protocol was last told that time has passed.
+    /// When the protocol last refunded its budgets.
     refunded: Moment,
 }
 
@@ -216,7 +215,7 @@ impl Driver {
         Ok(flushed)
     }
 
-    /// How the connection ends, if it does, now that everything is sent.
+    /// Returns how the connection ends, if it does, now that all output is sent.
     fn end(&self, connection: &Http2Connection) -> Option<End> {
         if !connection.protocol.borrow().is_finished() {
             return None;
@@ -254,7 +253,7 @@ impl Driver {
         }
         self.set_idle(flushed && !is_busy);
         if self.announce_end(connection) {
-            // There is something to send.
+            // There is output.
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }

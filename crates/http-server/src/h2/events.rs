@@ -1,4 +1,4 @@
-//! From the events of the protocol to the streams and their exchanges.
+//! Dispatches the events of the protocol to streams and their exchanges.
 
 use std::task::Context;
 

@@ -17,7 +17,7 @@ use crate::exchange::{CLIENT_GONE, Conclusion, Exchange};
 use crate::sending::Broken;
 use message::{Body, Fault, HandlerResult, Response, Takeover};
 
-/// What of a request's head concerns its stream.
+/// The properties of a request that concern its stream.
 #[derive(Clone, Copy)]
 pub(super) struct Incoming {
     pub(super) framing: Framing,
@@ -54,7 +54,7 @@ pub(super) async fn serve(stream: Rc<Stream>, mut exchange: Exchange, incoming: 
     let Conclusion { mut response, is_unanswered, .. } = exchange.conclude(outcome, metrics);
     if is_unanswered {
         exchange.log(metrics, response.status, 0);
-        // Not REFUSED_STREAM, after which clients send the request again.
+        // Not REFUSED_STREAM, because clients would send the request again.
         stream.reset(ErrorCode::CANCEL);
         return exchange.request.retire();
     }
@@ -72,7 +72,7 @@ pub(super) async fn serve(stream: Rc<Stream>, mut exchange: Exchange, incoming: 
             }
             exchange.log(metrics, status, body_bytes);
             exchange.request.retire();
-            // What lingers holds neither route nor plan.
+            // A lingering stream holds neither route nor plan.
             drop((exchange.route, exchange.snapshot));
             match sent {
                 Ok(()) if is_incomplete => Box::pin(stream.linger()).await,
@@ -84,12 +84,12 @@ pub(super) async fn serve(stream: Rc<Stream>, mut exchange: Exchange, incoming: 
     }
 }
 
-/// Runs the request on its route; `None` if the client has gone before there was a response.
+/// Runs the request on its route; `None` if the client disconnected before there was a response.
 async fn run(stream: &Stream, exchange: &mut Exchange) -> Option<HandlerResult> {
     let route = exchange.route.as_ref()?;
     exchange.instant = route.is_instant();
     if !exchange.instant {
-        // Responses to other connections must not wait for what may take its time.
+        // Responses to other connections must not wait for a handler that may be slow.
         net::task::send_deferred();
     }
     let instant = &mut exchange.instant;

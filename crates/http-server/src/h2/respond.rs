@@ -21,7 +21,7 @@ pub(super) struct SentBody {
     progress: StreamProgress,
     /// `None` once the protocol has all of it.
     body: Option<Box<dyn BodyStream>>,
-    /// What follows the frame that is being sent.
+    /// The content after the frame that is being sent.
     next: Option<Option<Result<Frame, Fault>>>,
 }
 
@@ -141,7 +141,7 @@ impl SentBody {
         };
         let length = wire::h2::Payload::len(&chunk);
         self.count.add(length)?;
-        // The last chunk says that it is: a frame less, and no second wait.
+        // The last chunk carries END_STREAM, which saves a frame and a wait.
         let next = match (&mut self.body, length) {
             (Some(body), 1..) => body.poll_frame(cx),
             _ => Poll::Ready(None),

@@ -1,7 +1,7 @@
-//! One stream, as its exchange and the driver of its connection share it.
+//! One stream, shared by its exchange and the driver of its connection.
 //!
-//! The driver writes what arrives and the exchange reads it; both run on one worker, so cells are
-//! enough. A stream is used again for another request once nothing else refers to it.
+//! The driver writes input and the exchange reads it; both run on one worker, so cells are
+//! sufficient. A stream is reused for another request once nothing else refers to it.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -27,22 +27,22 @@ pub(super) struct Stream {
     pub(super) connection: Rc<Http2Connection>,
     key: Cell<StreamKey>,
     received: RefCell<Received>,
-    /// Of the task that reads the body.
+    /// The waker of the task that reads the body.
     reader: Cell<Option<Waker>>,
-    /// Of the task that runs the exchange.
+    /// The waker of the task that runs the exchange.
     exchange: Cell<Option<Waker>>,
     /// The body time-out.
     pub(super) read_timer: Timer,
     /// The write time-out.
     write_timer: Timer,
-    /// A final head was sent: interim responses come too late.
+    /// The final headers were sent: interim responses are too late.
     is_answered: Cell<bool>,
     /// The stream, or its connection, ended before the exchange did.
     is_gone: Cell<bool>,
     pub(super) held: HeldByExchange,
 }
 
-/// What the exchange has not read.
+/// Input that the exchange has not read.
 #[derive(Default)]
 struct Received {
     data: ReceivedData,
@@ -96,7 +96,7 @@ impl Stream {
         self.key.get()
     }
 
-    // Of the driver.
+    // Called by the driver.
 
     /// Content has arrived; `ends` if it is the last.
     pub(super) fn push(&self, data: Bytes, ends: bool) {
@@ -135,7 +135,7 @@ impl Stream {
         wake(&self.exchange);
     }
 
-    // Of the exchange.
+    // Called by the exchange.
 
     /// Ready once the client or the connection has gone.
     pub(super) fn poll_gone(&self, cx: &mut Context<'_>) -> Poll<()> {
@@ -215,7 +215,7 @@ impl Stream {
         self.is_answered.set(true);
     }
 
-    /// Sends an interim response, unless it comes too late.
+    /// Sends an interim response, unless the final headers were sent.
     pub(super) fn send_interim<'a>(&self, status: u16, fields: impl Iterator<Item = Field<'a>>) {
         if !self.is_answered.get() {
             // A stream that has ended needs none.
@@ -267,13 +267,13 @@ impl Stream {
     }
 }
 
-/// How slowly the client takes the content of one stream. The stream waits for its client while its
-/// own window is closed, and while the whole connection does: then what any stream sends is
-/// progress, because the client chose the order.
+/// Measures how fast the client reads the content of one stream. The stream waits for its client
+/// while its own window is closed, and while that of the connection is: then progress of any stream
+/// counts, because the client chose the order.
 pub(super) struct StreamProgress {
     allowance: Allowance,
     is_waiting: bool,
-    /// What was pending, and what the connection had sent, when it was last looked at.
+    /// The pending bytes, and the total sent on the connection, at the last check.
     pending: u64,
     sent: u64,
 }

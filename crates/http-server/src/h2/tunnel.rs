@@ -1,7 +1,7 @@
 //! The client's side of a tunnel on a stream (RFC 8441; extension point 3).
 //!
-//! An extended CONNECT for WebSocket becomes the request for an upgrade that HTTP/1.1 would have,
-//! so that routes, filters and handlers know one form of it. Its 101 becomes a 200.
+//! An extended CONNECT for WebSocket is converted to the upgrade request of HTTP/1.1, so that
+//! routes, filters and handlers handle one form. Its 101 becomes a 200.
 
 use std::io;
 use std::rc::Rc;
@@ -77,7 +77,7 @@ impl Duplex for StreamDuplex {
         if self.stream.connection.service.is_draining() {
             return Poll::Ready(());
         }
-        // Of a drain the driver tells every exchange.
+        // The driver notifies every exchange of a drain.
         self.stream.poll_gone(cx)
     }
 }

@@ -1,4 +1,4 @@
-//! What the end of a connection by a violation of the protocol is counted as.
+//! The metrics of a connection that ends by a violation of the protocol.
 
 use telemetry::{CloseReason, LimitHit};
 use wire::h2::Violation;
@@ -22,7 +22,7 @@ fn limit(violation: Violation) -> Option<LimitHit> {
     })
 }
 
-/// Whether the violation is a flood, and the limit that it ran into.
+/// Returns the close reason, and the limit if the violation is a flood.
 pub(super) fn close_reason(violation: Violation) -> (CloseReason, Option<LimitHit>) {
     match limit(violation) {
         Some(limit) => (CloseReason::Http2Flood, Some(limit)),
