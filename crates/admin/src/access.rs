@@ -1,8 +1,8 @@
 //! Access control: which clients may use which endpoints.
 //!
-//! The Unix socket is guarded by the rights of its file. Over TCP a bearer token (RFC 6750) is
-//! asked for; without one configured nothing but the open endpoints is served. The token is
-//! compared in constant time and appears in no answer and no log.
+//! The Unix socket is protected by the permissions of its file. Over TCP a bearer token (RFC 6750)
+//! is required; without a configured token only the open endpoints are served. The token is
+//! compared in constant time and appears in no response and no log.
 
 use crate::endpoints::Guard;
 use crate::limits::REFUSALS_LOGGED_PER_SECOND;
@@ -20,18 +20,18 @@ use wire::authorization::bearer;
 /// The locks of the admin API.
 #[derive(Debug, Clone)]
 pub struct Access {
-    /// The bearer token; without one the API answers on the Unix socket only.
+    /// The bearer token; without one only the Unix socket is served.
     pub token: Option<Secret>,
-    /// Whether `/metrics` needs no token.
+    /// True if `/metrics` needs no token.
     pub metrics_open: bool,
     /// Names that `Host` may say besides IP addresses and names without a dot.
     pub hosts: Vec<String>,
-    /// Whether secrets of the configuration are shown over TCP where that is asked for.
+    /// True if secrets of the configuration are shown over TCP on request.
     pub config_secrets: bool,
 }
 
 impl Access {
-    /// Lets a request through or says why not.
+    /// Allows a request, or returns the reason for its rejection.
     pub(crate) fn check(&self, guard: Guard, request: &Request) -> Result<(), Problem> {
         let open = match guard {
             Guard::Open => true,
@@ -84,7 +84,7 @@ impl Access {
             .advice("use its IP address, or list the name in `admin.hosts`"))
     }
 
-    /// Lets secrets of the configuration be shown, or says why not.
+    /// Allows secrets of the configuration to be shown, or returns the reason for the rejection.
     pub(crate) fn check_secrets(&self, request: &Request) -> Result<(), Problem> {
         if self.config_secrets || matches!(request.facts.peer, Peer::Unix) {
             return Ok(());

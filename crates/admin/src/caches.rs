@@ -14,7 +14,7 @@ use crate::limits::{ENTRIES, ENTRIES_MAX, EXPLAIN_FIELDS, PURGE_NAMES, REQUEST_B
 use crate::messages::{ApiResult, body_text, json_response};
 use crate::problem::Problem;
 
-/// What is counted of a cache, and what it is called here.
+/// The counters of a cache, and their names here.
 const COUNTED: [(&Family, &str); 9] = [
     (&families::CACHE_HITS, "hits"),
     (&families::CACHE_STALE, "stale"),
@@ -71,7 +71,7 @@ fn row(cache: &CacheStatus, counted: Map<String, Json>) -> Json {
     row
 }
 
-/// What each cache did: a number, or numbers by reason.
+/// Returns the counters of each cache: numbers, or numbers by reason.
 fn numbers(telemetry: &Telemetry) -> BTreeMap<String, Map<String, Json>> {
     let mut numbers: BTreeMap<String, Map<String, Json>> = BTreeMap::new();
     for found in telemetry.collect() {
@@ -158,7 +158,7 @@ pub(crate) async fn purge(control: &dyn Control, name: &str, request: &mut Reque
 
 const KINDS: [&str; 5] = ["url", "prefix", "tags", "groups", "all"];
 
-/// What a body asks to purge, and whether softly.
+/// Parses the body of a purge: what to purge, and whether softly.
 fn meant(text: &str) -> Result<(PurgeWhat, bool), Problem> {
     let body: Json = serde_json::from_str(text)
         .map_err(|e| Problem::new(400, format!("the body is no JSON: {e}")))?;
@@ -215,7 +215,7 @@ fn unknown(key: &str) -> Problem {
     }
 }
 
-/// One name or several.
+/// Parses one name or a list of names.
 fn names(key: &str, value: &Json) -> Result<Vec<String>, Problem> {
     let wrong = || Problem::new(400, format!("\"{key}\" must be strings, not {value}"));
     let values = match value {

@@ -42,7 +42,7 @@ fn answer(document: &ConfigDocument, request: &Request) -> Response {
         _ => Response::with_body(200, document.syntax.media_type(), document.text.clone()),
     };
     response.headers.append(Known::Etag, &tag);
-    // To be asked about every time, but then the tag may say that nothing changed.
+    // Revalidated on each use; the entity tag avoids a transfer.
     response.headers.append(Known::CacheControl, "private, no-cache");
     if let Some(why) = &document.read_only {
         response.headers.append("tidegate-read-only", why);
@@ -92,7 +92,7 @@ pub(crate) async fn rollback(control: &dyn Control, request: &mut Request) -> Ap
     applied(control.rollback(version.to_owned(), expect).await)
 }
 
-/// The answer to a change, whichever way it was asked for.
+/// Responds to a change, for every kind of request.
 pub(crate) fn applied(result: Result<Applied, Refusal>) -> ApiResult {
     let applied = result?;
     let body = json!({ "version": applied.version, "changes": applied.changes });
@@ -156,7 +156,7 @@ fn syntax(request: &Request) -> Result<Syntax, Problem> {
     Err(Problem::new(415, detail).advice("send Content-Type: application/yaml or application/json"))
 }
 
-/// What If-Match allows to be replaced; `None` without the field.
+/// Parses If-Match; `None` without the field.
 pub(crate) fn expect(request: &Request) -> Result<Option<Expect>, Problem> {
     let Some(value) = request.headers.joined(Known::IfMatch) else { return Ok(None) };
     let mut tags = token::list(&value).peekable();

@@ -179,7 +179,7 @@ mod tests {
         assert_eq!((status, &read), (200, &tag));
         assert!(body.contains("\"gold\"") && body.contains("sha256"), "{body}");
         assert!(!body.contains("sesame"), "{body}");
-        // What was read can be put back, and is the same version.
+        // The response of GET can be sent back by PUT, and is the same version.
         assert_eq!(api.send(Method::Put, path, Some(&tag), &body).1, tag);
         let (status, other, _) = api.send(Method::Put, path, Some("*"), "{}");
         assert!(status == 200 && other != tag);

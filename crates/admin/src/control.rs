@@ -1,6 +1,6 @@
-//! What the admin API asks of the server, and the words they share.
+//! The interface between the admin API and the server.
 //!
-//! `server` implements [`Control`] on the control thread. Nothing here says how anything is done.
+//! `server` implements [`Control`] on the control thread.
 
 use message::LocalFuture;
 use serde_json::Value;
@@ -17,7 +17,7 @@ pub trait Control {
     /// The configuration as its source has it, with `${…}` unexpanded.
     fn config(&self) -> ConfigDocument;
 
-    /// Earlier versions that can be gone back to, newest first.
+    /// Returns the earlier versions that can be restored, the newest first.
     fn history(&self) -> Vec<ConfigVersion>;
 
     /// Checks a configuration, writes it to its source and puts it into use, or does none of it.
@@ -36,7 +36,8 @@ pub trait Control {
         expect: Expect,
     ) -> LocalFuture<'_, Result<Applied, Refusal>>;
 
-    /// Reads the source again; resolves when the new plan serves, or says why not.
+    /// Reads the source again; resolves when the new plan serves, or with the reason why it does
+    /// not.
     fn reload(&self) -> LocalFuture<'_, Result<Applied, Refusal>>;
 
     /// Asks for a reload and does not wait for it.
@@ -59,7 +60,7 @@ pub trait Control {
     /// A page of what a cache holds.
     fn entries(&self, cache: &str, wanted: &EntriesWanted) -> Result<Entries, CacheRequestError>;
 
-    /// Its text with its secrets masked; `None` where they cannot be found for its errors.
+    /// Returns the text with its secrets masked; `None` if errors prevent finding them.
     fn masked_config(&self) -> Option<String>;
 
     /// Takes out what is meant, or makes it stale; how many responses that were.
@@ -81,12 +82,12 @@ pub trait Control {
         Vec::new()
     }
 
-    /// Replaces the processes of an application; the error says why that was given up.
+    /// Replaces the processes of an application; the error is the reason of the failure.
     fn reload_app(&self, _name: &str) -> LocalFuture<'_, Result<(), String>> {
         Box::pin(std::future::ready(Err("there are no applications".to_owned())))
     }
 
-    /// What is counted elsewhere than in the telemetry.
+    /// Returns metrics that are not in the telemetry.
     fn samples(&self) -> Vec<FamilySamples> {
         Vec::new()
     }
@@ -96,18 +97,19 @@ pub trait Control {
         None
     }
 
-    /// Whether a request would be answered from a cache.
+    /// Returns whether a request would be a cache hit.
     fn explain_cache(
         &self,
         cache: &str,
         question: &Question,
     ) -> Result<Explanation, CacheRequestError>;
 
-    /// Which way a request would go. The error says what is wrong with the question.
+    /// Explains how a request would be handled. The error describes what is wrong with the
+    /// question.
     fn explain(&self, question: &Question) -> Result<Explanation, String>;
 }
 
-/// Where the server is in its life.
+/// The phase of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ServerState {
     Starting,
@@ -129,17 +131,17 @@ impl ServerState {
 #[derive(Debug, Clone)]
 pub struct Status {
     pub state: ServerState,
-    /// Of the program.
+    /// The build of the program.
     pub build: String,
     pub pid: u32,
     /// Unix time in milliseconds.
     pub started_ms: u64,
-    /// Of the configuration in use.
+    /// The version of the current configuration.
     pub config_version: String,
     pub listeners: Vec<ListenerStatus>,
     /// The latest attempt to change the configuration since the start.
     pub last_reload: Option<ReloadStatus>,
-    /// What does not work as it should, a sentence each.
+    /// Malfunctions, in a sentence each.
     pub troubles: Vec<String>,
 }
 
@@ -180,7 +182,7 @@ pub struct ConfigDocument {
     pub syntax: Syntax,
     /// Changes whenever the text does; only letters, digits and `-._`, so that it can be an ETag.
     pub version: String,
-    /// Where it came from, for people: a path.
+    /// Where the configuration was read from, as text: a path.
     pub source: String,
     /// Why it cannot be changed from here, when it cannot.
     pub read_only: Option<String>,
@@ -191,7 +193,7 @@ pub struct ConfigVersion {
     pub version: String,
     /// When it was put into use, Unix time in milliseconds.
     pub at_ms: u64,
-    /// Whether it is the one in use.
+    /// True for the current version.
     pub current: bool,
 }
 
@@ -215,32 +217,32 @@ impl Expect {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Applied {
     pub version: String,
-    /// What it changed, a line each: `route "shop" added`. Empty when nothing did.
+    /// The changes, a line each: `route "shop" added`. Empty if there are none.
     pub changes: Vec<String>,
 }
 
 /// Why a configuration was not put into use; the one before still serves.
 #[derive(Debug)]
 pub enum Refusal {
-    /// It is wrong.
+    /// The configuration is invalid.
     Invalid(Box<settings::Report>),
     /// Another version is in use than the one expected.
     Stale { current: String },
-    /// It cannot be changed from here: the sentence says why.
+    /// The configuration cannot be changed by the API; the sentence has the reason.
     ReadOnly(String),
     /// No such version in the history.
     NoVersion,
     /// Another change is in progress.
     Busy,
-    /// It is right, but this machine does not have what it asks for: an address is taken, a log
+    /// The configuration is valid, but a resource is not available: an address is in use, a log
     /// cannot be written. Nothing has changed.
     Unable(String),
-    /// It could not be put into use, by no fault of its own: a disk is full.
+    /// The configuration could not be applied for another reason, such as a full disk.
     Failed(String),
 }
 
 impl Refusal {
-    /// What is wrong, a line each, for the log and for `/readyz`.
+    /// Returns the errors, a line each, for the log and for `/readyz`.
     pub fn errors(&self) -> Vec<String> {
         match self {
             Self::Invalid(report) => report.one_line_each(),
@@ -255,9 +257,9 @@ impl Refusal {
 #[derive(Debug, Clone)]
 pub struct RouteStatus {
     pub name: String,
-    /// Its conditions in one line, as `explain` writes them.
+    /// Its conditions in one line, in the format of `explain`.
     pub rule: String,
-    /// Its filters in the order they run.
+    /// Its filters in the order in which they run.
     pub filters: Vec<String>,
     pub handler: String,
 }
@@ -280,7 +282,7 @@ pub struct StreamStatus {
 pub struct UpstreamStatus {
     pub name: String,
     pub balance: String,
-    /// So few servers are healthy that all are used.
+    /// True if so few servers are healthy that all are used.
     pub panic: bool,
     pub servers: Vec<ServerStatus>,
 }
@@ -290,9 +292,9 @@ pub struct ServerStatus {
     pub address: String,
     pub weight: u32,
     pub backup: bool,
-    /// In rotation.
+    /// True if it gets requests.
     pub healthy: bool,
-    /// In a word: `healthy`, `unhealthy`, `ejected`, `recovering`, `warming`, `unknown`.
+    /// One of `healthy`, `unhealthy`, `ejected`, `recovering`, `warming`, `unknown`.
     pub state: String,
     pub in_flight: u64,
     pub connections: u64,
@@ -304,10 +306,10 @@ pub struct ServerStatus {
 #[derive(Debug, Clone, Default)]
 pub struct CacheStatus {
     pub name: String,
-    /// The routes that keep answers in it.
+    /// The routes that store responses in it.
     pub routes: Vec<String>,
     pub objects: u64,
-    /// Their memory, and what it may come to.
+    /// Memory of the objects, and its limit.
     pub bytes: u64,
     pub memory_bytes: u64,
     /// The tier on disk, where there is one.
@@ -328,7 +330,7 @@ pub struct CacheDisk {
 #[derive(Debug, Clone, Default)]
 pub struct AppStatus {
     pub name: String,
-    /// What is run: `shop.web:app`.
+    /// The application: `shop.web:app`.
     pub target: String,
     /// Processes that take requests.
     pub ready: usize,
@@ -337,23 +339,23 @@ pub struct AppStatus {
     pub workers: Vec<AppWorkerStatus>,
 }
 
-/// One place among them, and the process in it.
+/// A slot of the group, and its current process.
 #[derive(Debug, Clone, Default)]
 pub struct AppWorkerStatus {
     pub index: usize,
-    /// In a word: `starting`, `ready`, `draining`, `absent`.
+    /// One of `starting`, `ready`, `draining`, `absent`.
     pub state: String,
     pub process: Option<u32>,
     /// Which process of this place, from 1.
     pub generation: Option<u64>,
     pub started_ms: Option<u64>,
-    /// Of all processes of this place.
+    /// Sum over all processes of this slot.
     pub requests: u64,
     pub in_flight: u64,
     pub websockets: u64,
     pub rss_bytes: u64,
     pub loop_lag_ms: u64,
-    /// How often it was started again, by reason.
+    /// Number of restarts, by reason.
     pub restarts: Vec<(&'static str, u64)>,
     pub last_failure: Option<String>,
 }
@@ -361,9 +363,9 @@ pub struct AppWorkerStatus {
 /// Which part of what a cache holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EntriesWanted {
-    /// Only what has a URL that begins so.
+    /// Only objects whose URL begins with this.
     pub prefix: String,
-    /// Where the page before ended.
+    /// The end of the previous page.
     pub after: Option<u64>,
     pub limit: usize,
 }
@@ -372,11 +374,11 @@ pub struct EntriesWanted {
 pub struct Entries {
     /// An object each.
     pub entries: Vec<Value>,
-    /// Where the next page begins, if there is one.
+    /// The start of the next page, if there is one.
     pub next: Option<u64>,
 }
 
-/// What is to be purged.
+/// The objects of a purge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PurgeWhat {
     Url(String),
@@ -389,13 +391,13 @@ pub enum PurgeWhat {
 /// Why a question about a cache has no answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CacheRequestError {
-    /// There is no cache of that name.
+    /// There is no cache with that name.
     NoCache,
     /// What is wrong with the question.
     Wrong(String),
 }
 
-/// What is not counted by the worker itself.
+/// Metrics that are not counted by a worker.
 #[derive(Debug, Clone)]
 pub struct WorkerStatus {
     pub index: usize,
@@ -418,7 +420,7 @@ pub struct Question {
 
 #[derive(Debug, Clone)]
 pub struct Explanation {
-    /// As `tidegate explain` prints it.
+    /// The output of `tidegate explain`.
     pub text: String,
     pub json: Value,
 }

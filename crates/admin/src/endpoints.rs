@@ -7,7 +7,7 @@ use crate::problem::Problem;
 use settings::nearest;
 use wire::Method;
 
-/// What has to be shown to use an endpoint.
+/// The access that an endpoint requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Guard {
     Open,
@@ -63,7 +63,7 @@ pub(crate) struct Endpoint {
 const NAME: &str = "{name}";
 
 impl Endpoint {
-    /// Whether it is for this path; with the name in it, if its path has one.
+    /// Matches a path; returns the name in it, if the endpoint's path has one.
     fn takes<'p>(&self, path: &'p str) -> Option<&'p str> {
         let Some((before, after)) = self.path.split_once(NAME) else {
             return (self.path == path).then_some("");
@@ -73,7 +73,8 @@ impl Endpoint {
     }
 }
 
-/// Those for a path. Of names with slashes the longer path counts: `/v1/caches/a/purge` purges `a`.
+/// Returns the endpoints of a path. Of several matches the longer path counts: `/v1/caches/a/purge`
+/// purges `a`.
 fn at(path: &str) -> impl Iterator<Item = (&'static Endpoint, &str)> {
     let taking = move |endpoint: &'static Endpoint| Some((endpoint, endpoint.takes(path)?));
     let longest =
@@ -239,7 +240,7 @@ fn names(query: Option<&[u8]>) -> impl Iterator<Item = &[u8]> {
         .map(|pair| pair.split(|b| *b == b'=').next().unwrap_or(pair))
 }
 
-/// Whether a parameter is set: `?wait`, `?wait=true`, `?wait=1`.
+/// Returns true if a parameter is set: `?wait`, `?wait=true`, `?wait=1`.
 pub(crate) fn flag(query: Option<&[u8]>, name: &str) -> bool {
     let set = |pair: &[u8]| match pair.strip_prefix(name.as_bytes()) {
         Some(rest) => matches!(rest, b"" | b"=" | b"=1" | b"=true" | b"=yes"),

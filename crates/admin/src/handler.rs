@@ -1,4 +1,4 @@
-//! From a request to its endpoint: find it, check access, respond.
+//! Dispatches a request to its endpoint and checks access.
 
 use crate::access::Access;
 use crate::control::{Control, Refusal};

@@ -1,6 +1,6 @@
-//! Is the process alive, and should requests be sent to it.
+//! Liveness and readiness.
 //!
-//! A refused reload does not make a server unready, because the configuration before it serves; the
+//! A rejected reload does not make a server unready, because the previous configuration serves; the
 //! detail shows it.
 
 use crate::control::{ServerState, Status};

@@ -8,7 +8,7 @@ pub const REQUEST_BYTES: u64 = 256 * 1024;
 pub const EXPLAIN_FIELDS: usize = 128;
 /// Refused tokens logged per second; the rest is counted.
 pub const REFUSALS_LOGGED_PER_SECOND: u32 = 5;
-/// Entries of a cache on a page, unless asked otherwise, and at most.
+/// Default and maximum number of cache entries on a page.
 pub const ENTRIES: usize = 100;
 pub const ENTRIES_MAX: usize = 1000;
 /// Most tags or groups that one purge may name.

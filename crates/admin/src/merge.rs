@@ -9,7 +9,7 @@ use std::fmt::Write;
 
 use telemetry::escape::prometheus;
 
-/// A family: what is said of it, and its samples.
+/// A metric family: its description and its samples.
 #[derive(Default)]
 struct Family {
     head: String,

@@ -1,6 +1,6 @@
 //! Errors of the API: problem+json (RFC 9457).
 //!
-//! Operators read them, so it says what was wrong and what to do about it.
+//! They are read by operators, so they describe the error and what to do.
 
 use message::Response;
 use serde_json::{Map, Value, json};
@@ -23,7 +23,7 @@ impl Problem {
         Self { status, members, fields: Vec::new() }
     }
 
-    /// What to do about it.
+    /// Adds what to do about the error.
     pub(crate) fn advice(self, advice: impl Into<String>) -> Self {
         self.member("advice", json!(advice.into()))
     }

@@ -1,6 +1,6 @@
-//! What the system says of our process, read from /proc at each scrape.
+//! Metrics of the process, read from /proc at each scrape.
 //!
-//! Elsewhere than on Linux these families are simply absent.
+//! On systems other than Linux these families are absent.
 
 use std::fs;
 use telemetry::{Family, FamilySamples, Sample, Value, families};

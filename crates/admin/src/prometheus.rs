@@ -1,7 +1,7 @@
-//! The exporter: everything counted, in the Prometheus text format 0.0.4.
+//! The exporter: all metrics in the Prometheus text format 0.0.4.
 //!
 //! Families, help and types come from `telemetry::families`. Values are read one by one, so a
-//! scrape is no snapshot; a histogram's buckets and count always agree with each other.
+//! scrape is not a snapshot; a histogram's buckets and count always agree.
 
 use crate::control::Control;
 use crate::merge::merge;
@@ -29,7 +29,7 @@ pub(crate) fn of(control: &dyn Control) -> String {
     text(&control.telemetry(), control.samples())
 }
 
-/// Those, and the metrics of the processes that serve for it.
+/// Returns the metrics of this process and of its worker processes.
 pub(crate) async fn of_all(control: &dyn Control) -> Response {
     let others = match control.processes_metrics() {
         Some(asked) => asked.await,

@@ -1,4 +1,4 @@
-//! The reference pages that come from our tables: metrics, reasons, endpoints.
+//! The reference pages that are generated from tables: metrics, reasons, endpoints.
 
 use crate::endpoints::{ENDPOINTS, Guard};
 use std::fmt::Write;

@@ -31,7 +31,7 @@ pub(crate) struct FakeServer {
     pub(crate) reloads_requested: Cell<u32>,
     consumers: Arc<auth::Registry>,
     pub(crate) quotas: Arc<traffic::Quotas>,
-    /// What was purged, and whether softly.
+    /// The purges, and whether they were soft.
     pub(crate) purged: RefCell<Vec<(PurgeWhat, bool)>>,
 }
 

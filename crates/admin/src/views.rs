@@ -1,4 +1,4 @@
-//! What the server is made of, as JSON: status, routes, upstreams, workers.
+//! The parts of the server as JSON: status, routes, upstreams, workers.
 
 use crate::control::{Control, RouteStatus, Status, UpstreamStatus, WorkerStatus};
 use crate::messages::{json_response, time};
@@ -35,7 +35,7 @@ pub(crate) fn status(status: &Status) -> Response {
     json_response(200, &body)
 }
 
-/// What is counted about one route.
+/// The counters of one route.
 #[derive(Default)]
 struct RouteNumbers {
     classes: Map<String, Json>,
@@ -126,7 +126,7 @@ pub(crate) fn upstreams(upstreams: &[UpstreamStatus]) -> Response {
     json_response(200, &json!({ "upstreams": rows }))
 }
 
-/// What is counted about one stream.
+/// The counters of one stream.
 #[derive(Default)]
 struct StreamNumbers {
     active: i64,

@@ -18,8 +18,8 @@ pub enum Body {
     #[default]
     Empty,
     Bytes(Bytes),
-    /// Bytes that the worker keeps and sends again and again, such as those of its configuration:
-    /// they are counted without a locked instruction.
+    /// Bytes that the worker keeps and sends repeatedly, such as those of its configuration: their
+    /// reference count needs no atomic instruction.
     Kept(Rc<[u8]>),
     File(FileRange),
     Stream(Box<dyn BodyStream>),
@@ -52,7 +52,7 @@ impl Body {
         Body::Stream(Box::new(stream))
     }
 
-    /// The same content, with what the worker keeps as bytes of its own.
+    /// Returns the same content without references to the worker's data.
     pub fn owned(self) -> Body {
         match self {
             Body::Kept(bytes) => Body::from(Bytes::copy_from_slice(&bytes)),
@@ -122,11 +122,11 @@ impl Body {
     }
 }
 
-/// A piece that may be kept for long is copied where it is shorter than this, because it may pin a
-/// whole block of its worker (extension point 1).
+/// A chunk that may be stored for long is copied below this size, because it may pin a whole block
+/// of its worker (extension point 1).
 const DETACHED_BYTES_MAX: usize = 16 * 1024;
 
-/// The same bytes, in memory that is worth keeping for them.
+/// Returns the bytes in memory that is worth keeping for them.
 pub fn detach_small(data: Bytes) -> Bytes {
     if data.len() < DETACHED_BYTES_MAX { net::detach(&data).freeze() } else { data }
 }

@@ -49,7 +49,7 @@ impl Content {
         }
     }
 
-    /// The bytes from `first` on, `length` of them, as a body; what lies beyond the end is not.
+    /// Returns `length` bytes from `first` on as a body, limited by the end of the content.
     pub fn part(&self, first: u64, length: u64) -> Body {
         match self {
             Content::Memory(bytes) => Body::from(slice(bytes, first, length)),
@@ -89,7 +89,7 @@ pub(crate) struct Pieces {
     waiting: VecDeque<Piece>,
     length: u64,
     warming: Option<Blocking<io::Result<()>>>,
-    /// `net::files::is_resident`, except where a test wants a slow disk.
+    /// `net::files::is_resident`, except in tests that simulate a slow disk.
     is_resident: fn(&File, u64, u64) -> bool,
 }
 

@@ -16,13 +16,13 @@ pub type LocalFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 /// Why a duplex connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// Both sides said that they were done.
+    /// Both sides have ended regularly.
     Finished,
     /// The client broke off.
     ClientGone,
-    /// The other side (upstream, script, application) broke off.
+    /// The other side (upstream, script, application) broke the connection.
     OtherGone,
-    /// Nothing moved for longer than allowed.
+    /// Nothing was transferred for longer than allowed.
     Idle,
 }
 
@@ -37,13 +37,14 @@ pub trait Duplex {
     /// Says that nothing more will be sent.
     fn finish(&mut self);
 
-    /// Ready once the server drains: what can say goodbye should. Not every connection hears of it.
+    /// Ready once the server drains, so that a protocol can close regularly. Not every connection
+    /// reports it.
     fn poll_draining(&mut self, _cx: &mut Context<'_>) -> Poll<()> {
         Poll::Pending
     }
 }
 
-/// What a handler does with the client's connection once its 101 is out.
+/// Uses the client's connection after its 101 was sent.
 pub type Takeover = Box<dyn FnOnce(Box<dyn Duplex>) -> LocalFuture<'static, Ending>>;
 
 /// Receives from a duplex; an empty chunk is the end.

@@ -1,4 +1,4 @@
-//! What an exchange knows of the connection it came on (extension point 2): never a socket.
+//! The properties of an exchange's connection (extension point 2): never a socket.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::rc::Rc;
@@ -6,7 +6,7 @@ use std::rc::Rc;
 use net::tls::TlsInfo;
 use net::{Bind, Peer};
 
-/// Whether the client spoke to us in the clear.
+/// Whether the connection of the client is encrypted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Scheme {
     Http,
@@ -29,11 +29,11 @@ pub enum Protocol {
     Http2,
     /// A copy of a client's request that runs apart from the client.
     Background,
-    /// A request that came from no client: a health check, a warm-up, a test.
+    /// A request without a client: a health check, a warm-up, a test.
     Internal,
 }
 
-/// One connection, seen from its exchanges.
+/// A connection, as its exchanges see it.
 #[derive(Clone, Debug)]
 pub struct ConnectionFacts {
     pub peer: Peer,
@@ -41,7 +41,7 @@ pub struct ConnectionFacts {
     /// The name of the listener in the configuration.
     pub listener: Rc<str>,
     pub protocol: Protocol,
-    /// What the TLS handshake has agreed on; `None` in the clear.
+    /// The result of the TLS handshake; `None` in the clear.
     pub tls: Option<Rc<TlsInfo>>,
 }
 

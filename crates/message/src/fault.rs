@@ -1,7 +1,7 @@
-//! What went wrong with one exchange: whose fault, may it be tried again, what the log says.
+//! The failure of an exchange: its origin, whether a retry is allowed, its text for the log.
 //!
-//! A fault becomes a response in exactly one place (`problem`). Its detail goes to the log and
-//! never to the client.
+//! A fault becomes a response in exactly one place (`problem`). Its detail is logged and never sent
+//! to the client.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,7 +11,7 @@ use wire::Reject;
 
 use crate::Headers;
 
-/// Whose fault.
+/// The origin of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Side {
     Client,
@@ -23,7 +23,7 @@ pub enum Side {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retry {
     Never,
-    /// Nothing of the request was sent: any request may be.
+    /// Nothing of the request was sent: any request may be repeated.
     Unsent,
     /// Something may have been done with it: only an idempotent request (RFC 9110 9.2.2).
     IfIdempotent,
@@ -46,9 +46,9 @@ macro_rules! fault_kinds {
     ($(
         $variant:ident = $slug:literal $side:ident $status:literal $retry:ident $($close:path)?;
     )*) => {
-        /// What failed. One row per kind says what follows from it: the word for logs, counters and
-        /// scripts, whose fault it is, the status, whether the request may be sent again, and why
-        /// the client's connection ends if it does.
+        /// The kinds of faults. The table has, for each kind, the name for logs, counters and
+        /// scripts, the origin, the status, whether the request may be sent again, and the reason
+        /// for closing the client's connection, if it is closed.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum FaultKind {
             /// The bytes are not a request.
@@ -164,7 +164,7 @@ impl FaultKind {
         self.row().0
     }
 
-    /// Whose fault it is.
+    /// Returns the origin.
     pub fn side(self) -> Side {
         self.row().1
     }
@@ -202,14 +202,14 @@ fn close_of_rejected(reject: Reject) -> CloseReason {
     }
 }
 
-/// One failure.
+/// A failure.
 #[derive(Clone, Debug)]
 pub struct Fault {
     pub kind: FaultKind,
     /// The status it becomes.
     pub status: u16,
     pub retry: Retry,
-    /// For the log only.
+    /// The detail, for the log only.
     pub detail: Cow<'static, str>,
     /// The client's connection cannot be used any more.
     pub close: bool,
@@ -249,17 +249,17 @@ impl Fault {
         self.kind.slug()
     }
 
-    /// Whose fault it is.
+    /// Returns the origin.
     pub fn side(&self) -> Side {
         self.kind.side()
     }
 
-    /// The same fault with another status than its kind's.
+    /// Returns the fault with another status than its kind's.
     pub fn with_status(self, status: u16) -> Fault {
         Fault { status, ..self }
     }
 
-    /// The same fault, which allows other requests to be sent again than its kind does.
+    /// Returns the fault with another retry rule than its kind's.
     pub fn with_retry(self, retry: Retry) -> Fault {
         Fault { retry, ..self }
     }
@@ -304,7 +304,7 @@ impl Fault {
         Fault::new(FaultKind::Rejected(reject), reject.text()).closing()
     }
 
-    /// The same fault with one more field for its response.
+    /// Returns the fault with an additional field for its response.
     pub fn with_field<'n>(
         mut self,
         name: impl Into<crate::Name<'n>>,
@@ -314,7 +314,7 @@ impl Fault {
         self
     }
 
-    /// The same fault, after which the connection ends.
+    /// Returns the fault; the connection closes after its response.
     pub fn closing(self) -> Fault {
         Fault { close: true, ..self }
     }

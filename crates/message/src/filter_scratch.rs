@@ -1,12 +1,12 @@
-//! A word that each filter may keep in a request between its two hooks.
+//! A word that each filter may store in a request between its two hooks.
 //!
-//! A filter is one instance for many requests, so what it found out about one of them lies here and
-//! not in itself. Costs nothing where no filter keeps anything.
+//! A filter is one instance for many requests, so its results for one of them are stored here.
+//! Costs nothing if no filter stores a word.
 
 /// The words, each found by the filter instance that left it.
 #[derive(Clone, Debug, Default)]
 pub struct FilterScratch {
-    /// In place, because most requests carry one and it must not cost an allocation.
+    /// Inline, because most requests have one, which must not cost an allocation.
     first: Option<(usize, u64)>,
     more: Vec<(usize, u64)>,
 }

@@ -1,7 +1,7 @@
-//! A gRPC call: what its exchange knows in addition to a request of HTTP.
+//! A gRPC call: the properties of its exchange in addition to those of an HTTP request.
 //!
-//! Owns the deadline of the call and its status, wherever that came from: a trailer, a response
-//! that is only trailers, or a fault. The content of messages is not looked at.
+//! Owns the deadline of the call and its status, which comes from a trailer, a response with only
+//! trailers, or a fault. The content of messages is not inspected.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -24,7 +24,7 @@ pub struct GrpcCall {
     /// When its time is over, in microseconds on the worker's clock.
     deadline_us: Cell<Option<u64>>,
     status: Cell<Option<Code>>,
-    /// What ended the response after its head.
+    /// The fault that ended the response after its headers.
     fault: RefCell<Option<Fault>>,
 }
 
@@ -43,7 +43,7 @@ impl GrpcCall {
         }
     }
 
-    /// Makes a request a call; without a form, faults become responses of plain HTTP.
+    /// Marks a request as a call; without a form, faults become plain HTTP responses.
     pub fn begin(request: &mut Request, form: Option<Form>) -> Result<(), Fault> {
         let content_type = request.headers.get(Known::ContentType).unwrap_or_default();
         let timeout = request.headers.get(grpc::TIMEOUT).map(grpc::parse_timeout);
@@ -94,7 +94,7 @@ impl GrpcCall {
         self.status.set(Some(code));
     }
 
-    /// What ended the response after its head, for the log.
+    /// Returns the fault that ended the response after its headers, for the log.
     pub fn take_fault(&self) -> Option<Fault> {
         self.fault.take()
     }
@@ -120,11 +120,12 @@ impl GrpcCall {
         Some(response)
     }
 
-    /// A body whose trailers give the call its status. A fault and the deadline become trailers.
+    /// Wraps a body whose trailers contain the status of the call. A fault and the deadline become
+    /// trailers.
     pub fn guard(self: &Rc<Self>, body: Body) -> Body {
         match body {
             Body::Stream(inner) => {
-                // What the call ends with if the client leaves before the trailers.
+                // The status of the call if the client disconnects before the trailers.
                 self.set_status(Code::Cancelled);
                 let deadline = self.deadline();
                 let call = self.clone();

@@ -27,7 +27,7 @@ pub struct Headers {
     room: Option<Box<Room>>,
 }
 
-/// A field name to look up: by id, or as text that is compared without case.
+/// A field name for lookups: an id, or text that is compared case-insensitively.
 #[derive(Clone, Copy, Debug)]
 pub enum Name<'a> {
     Known(Known),
@@ -75,7 +75,7 @@ impl<'a> Name<'a> {
     }
 }
 
-/// One field, as it was received or set.
+/// A field, as it was received or set.
 #[derive(Clone, Copy)]
 pub struct Field<'a> {
     pub known: Option<Known>,
@@ -84,8 +84,8 @@ pub struct Field<'a> {
 }
 
 impl Field<'_> {
-    /// Whether the field, in whatever spelling, states something about the client or its request
-    /// that only a trusted proxy may state.
+    /// Returns true for a field that describes the client or its request and may only be set by a
+    /// trusted proxy.
     pub fn is_forwarding(&self) -> bool {
         self.known.map_or_else(|| alias::is_forwarding(self.name), Known::is_forwarding)
     }
@@ -111,7 +111,7 @@ impl Headers {
         Headers::default()
     }
 
-    /// The list for a parser to fill; then comes [`Headers::keep_head`].
+    /// Returns the list that a parser fills; [`Headers::keep_head`] follows.
     pub fn spans(&mut self) -> &mut Vec<FieldSpan> {
         &mut self.room().fields
     }
@@ -207,18 +207,18 @@ impl Headers {
         self.get(name).is_some()
     }
 
-    /// Whether there is a field of any of these names.
+    /// Returns true if there is a field with any of these names.
     #[inline]
     pub fn contains_any(&self, names: &[Known]) -> bool {
         self.fields().iter().any(|field| field.known.is_some_and(|known| names.contains(&known)))
     }
 
-    /// Adds a field behind the others. A value may hold no CR, LF or NUL: such bytes become spaces,
-    /// because a value from a variable must never end the field (RFC 9110 5.5).
+    /// Appends a field. CR, LF and NUL in a value become spaces, because a value from a variable
+    /// must never end the field (RFC 9110 5.5).
     pub fn append<'n>(&mut self, name: impl Into<Name<'n>>, value: impl AsRef<[u8]>) {
         let name = name.into();
         let Room { text, fields } = self.room();
-        // As a whole line, so that it can be sent together with its neighbours.
+        // Written as a complete line, so that it can be sent together with its neighbours.
         let name_span = keep(text, name.text());
         text.extend_from_slice(b": ");
         let value_span = keep(text, value.as_ref());

@@ -35,13 +35,13 @@ struct ChannelState {
     answer: Option<Result<OffloadedResponse, Fault>>,
     /// Interim responses that are to go before it.
     interim: Interim,
-    /// The other side wants the body: a client may be told to send it.
+    /// The other side waits for the body: a client may be sent 100 Continue.
     asked: bool,
     /// The other side has dropped its end of the body.
     unwanted: bool,
     /// The response is not needed any more.
     gone: bool,
-    /// Whether the worker waits for room in `inward`.
+    /// True if the worker waits for space in `inward`.
     stalled: bool,
     worker: Option<Waker>,
     reader: Option<Waker>,
@@ -58,7 +58,7 @@ pub(super) struct OffloadedResponse {
 
 pub(super) enum Content {
     Whole(Bytes),
-    /// It comes through the queue, and is that long.
+    /// The body comes through the queue and has this length, if it is known.
     Stream(Option<u64>),
 }
 
@@ -102,7 +102,7 @@ impl Lane {
         matches!(self.end, End::Open)
     }
 
-    /// What is next; a fault is said once.
+    /// Takes the next frame; a fault is returned once.
     fn take(&mut self) -> Poll<Option<Result<Frame, Fault>>> {
         if let Some(frame) = self.pop() {
             return Poll::Ready(Some(Ok(frame)));
@@ -128,7 +128,7 @@ fn weight(frame: &Frame) -> u64 {
 /// Whether the worker may pass on more of the body.
 pub(super) enum Room {
     Free,
-    /// Not now; it is woken.
+    /// Not now; the worker is woken when there is space.
     Stalled,
     /// The response is not needed.
     Unwanted,
@@ -191,7 +191,7 @@ impl ExchangeChannel {
         wake(waker);
     }
 
-    /// The answer, and the interim responses that came before it.
+    /// Polls for the response, and for the interim responses that precede it.
     pub(super) fn poll_answer(
         &self,
         cx: &Context<'_>,
@@ -241,7 +241,7 @@ impl ExchangeChannel {
         wake(writer);
     }
 
-    // The other side.
+    // Methods of the other side.
 
     pub(super) fn poll_inward(&self, cx: &Context<'_>) -> Poll<Option<Result<Frame, Fault>>> {
         let mut state = self.state();
@@ -266,7 +266,7 @@ impl ExchangeChannel {
         taken
     }
 
-    /// Whether all of the body is here that is still to be read; one that broke is never whole.
+    /// Returns true if the rest of the body has arrived; never for a body that failed.
     pub(super) fn is_inward_whole(&self, left: Option<u64>) -> bool {
         let ChannelState { inward, .. } = &*self.state();
         let is_file = matches!(inward.frames.front(), Some(Frame::File(_)));
@@ -280,7 +280,7 @@ impl ExchangeChannel {
         state.reader = None;
         let frames = std::mem::take(&mut state.inward.frames);
         state.inward.bytes = 0;
-        // So that the worker drops the body and learns how much of it is unread.
+        // Makes the worker drop the body and determine how much of it is unread.
         let waker = if state.inward.is_open() { state.worker.take() } else { None };
         drop(state);
         drop(frames);
@@ -298,7 +298,7 @@ impl ExchangeChannel {
         wake(waker);
     }
 
-    /// Has an interim response sent; more than a few are not kept.
+    /// Sends an interim response; more than a few pending ones are discarded.
     pub(super) fn inform(&self, status: u16, headers: Headers) {
         let mut state = self.state();
         if state.gone || state.interim.len() >= INTERIM_MAX {

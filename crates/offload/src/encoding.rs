@@ -33,12 +33,12 @@ impl<'a> Reader<'a> {
         Reader(bytes)
     }
 
-    /// What has not been read.
+    /// Returns true if all input has been read.
     pub fn is_at_end(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Nothing may be left.
+    /// Checks that no input is left.
     pub fn end(self) -> Result<(), Unreadable> {
         if self.0.is_empty() { Ok(()) } else { Err(Unreadable) }
     }
@@ -65,7 +65,7 @@ impl<'a> Reader<'a> {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// A tag that says whether something follows.
+    /// Reads a tag: whether a value follows.
     pub fn flag(&mut self) -> Result<bool, Unreadable> {
         match self.u8()? {
             0 => Ok(false),
@@ -147,7 +147,7 @@ pub fn put_fields(out: &mut Vec<u8>, headers: &Headers) {
     put_length(out, headers.len());
     for field in headers.iter() {
         match field.known {
-            // There are fewer known names than a byte has values; a test sees to that.
+            // There are fewer known names than a byte has values, which a test checks.
             Some(known) => out.push(known as u8 + 1),
             None => {
                 out.push(0);
@@ -313,7 +313,7 @@ fn put_address(out: &mut Vec<u8>, address: &SocketAddr) {
     }
 }
 
-/// `None` where a zero says that there is no address.
+/// Reads an address; zero stands for `None`.
 fn address(from: &mut Reader<'_>) -> Result<Option<SocketAddr>, Unreadable> {
     match from.u8()? {
         0 => Ok(None),

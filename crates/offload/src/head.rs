@@ -9,7 +9,7 @@ use wire::{Method, Version};
 
 use message::{Headers, Request, Scheme, Target};
 
-/// What the server knows of a request, without its body and with nothing of its worker.
+/// Everything about a request except its body, without references to its worker.
 #[derive(Clone, Debug)]
 pub struct Head {
     pub method: Method,

@@ -51,9 +51,9 @@ pub struct Limits {
     /// Bytes that may be on their way, each way. A piece is let in while there are fewer, so the
     /// last one may go beyond.
     pub bytes: u64,
-    /// From the last of the request that was taken to the head of the answer.
+    /// Maximum time from the end of the request to the response headers.
     pub answer: Duration,
-    /// Longest pause while the body of the answer comes.
+    /// Maximum pause while the body of the response arrives.
     pub pause: Duration,
 }
 
@@ -68,7 +68,7 @@ impl Default for Limits {
     }
 }
 
-/// What a [`RequestQueue`] or another process is given to answer.
+/// A request that a [`RequestQueue`] or another process has to serve.
 pub enum Arrival {
     /// A request.
     Exchange(Box<OffloadedRequest>),
@@ -76,22 +76,23 @@ pub enum Arrival {
     Session(Box<HandedSession>),
 }
 
-/// Parts a request. Its body goes with what is handed over, beginning with what has arrived; the
-/// rest of the request stays for the filters on the way back and for the log.
+/// Splits a request. Its body is passed to the other side, beginning with what has arrived; the
+/// rest of the request stays for the filters of the response and for the log.
 pub fn leave(request: &mut Request, limits: Limits) -> (OffloadedRequest, Local) {
     let body = std::mem::take(&mut request.body);
     begin(Head::of(request, body.length()), body, request.informer.clone(), limits)
 }
 
-/// As [`leave`], for a head that came from another process, with its body and the sender of
-/// interim responses.
+/// As [`leave`], for a request from another process, with its body and the sender of interim
+/// responses.
 pub fn begin(
     head: Head,
     body: Body,
     informer: Option<Rc<dyn Inform>>,
     limits: Limits,
 ) -> (OffloadedRequest, Local) {
-    // RFC 9110 10.1.1: a client that waits for 100 Continue is told when the other side asks.
+    // A client that waits for 100 Continue gets it when the other side reads the body (RFC 9110
+    // 10.1.1).
     let asked = !matches!(body, Body::Stream(_))
         || !head.headers.lists_token(Known::Expect, "100-continue");
     let link = ExchangeChannel::new(limits, asked, body.is_empty());
@@ -100,12 +101,12 @@ pub fn begin(
     (OffloadedRequest::new(head, link), local)
 }
 
-/// The other side went away without an answer, or in the middle of one.
+/// The other side was dropped before or during its response.
 fn dropped() -> Fault {
     Fault::new(FaultKind::OffloadDropped, "the other side dropped the exchange")
 }
 
-/// The other side took too long.
+/// The other side exceeded a time-out.
 fn late(what: &'static str) -> Fault {
     Fault::new(FaultKind::OffloadTimeout, what)
 }

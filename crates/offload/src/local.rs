@@ -1,4 +1,4 @@
-//! The side of a hand-over that stays on the worker: passes the body on, and becomes the outcome.
+//! The worker's side of an offloaded request: passes the body on and produces the result.
 
 use std::pin::Pin;
 use std::rc::Rc;
@@ -14,7 +14,7 @@ use message::{
     Body, BodyStream, Fault, FaultKind, Frame, HandlerResult, Inform, Response, detach_small,
 };
 
-/// The future result. Dropping it tells the other side that no response is needed any more.
+/// The future result. Dropping it tells the other side that no response is needed.
 pub struct Local {
     /// Gone once there is an outcome.
     sides: Option<Sides>,
@@ -22,7 +22,7 @@ pub struct Local {
     limits: Limits,
 }
 
-/// What the outcome and the body of the answer need alike: while an answer streams, the rest of the
+/// Shared by the result and the response's body: while a response is streamed, the rest of the
 /// request's body still has to be passed on.
 struct Sides {
     link: Hold,
@@ -136,7 +136,7 @@ impl Sides {
         self.fault.as_ref().is_some_and(|fault| fault.kind == FaultKind::ClientGone)
     }
 
-    /// If the body failed, the other side could not but give up: that is the fault to tell.
+    /// If the body failed, the other side had to give up: returns the fault of the body.
     fn cause(&mut self, fault: Fault) -> Fault {
         if fault.kind == FaultKind::OffloadDropped {
             self.fault.take().unwrap_or(fault)
@@ -167,10 +167,10 @@ fn owned(frame: Frame) -> Frame {
     }
 }
 
-/// The body of an answer that the other side sends piece by piece.
+/// The body of a response that the other side streams.
 struct Coming {
     sides: Sides,
-    /// What is still to come, where the other side has said so.
+    /// The number of bytes to come, if the other side has announced it.
     left: Option<u64>,
     pause: Duration,
     ended: bool,

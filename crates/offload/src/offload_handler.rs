@@ -1,7 +1,7 @@
-//! A handler whose requests are answered by another thread.
+//! A handler whose requests are served by another thread.
 //!
-//! Owns the sending end of a bounded queue and nothing of what is behind it. A full queue is 503 at
-//! once: to wait for a place would hold the client's request in a second, unbounded queue.
+//! Owns the sending end of a bounded queue. A full queue is 503 at once: waiting would hold the
+//! client's request in a second, unbounded queue.
 
 use std::sync::mpsc::{SyncSender, TrySendError};
 

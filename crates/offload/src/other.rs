@@ -1,4 +1,4 @@
-//! The side of a hand-over that goes to another thread.
+//! The side of an offloaded request on another thread.
 
 use std::cell::OnceCell;
 use std::future::poll_fn;
@@ -13,8 +13,7 @@ use crate::channel::{Content, ExchangeChannel, OffloadedResponse, Watcher};
 use crate::head::Head;
 use message::{BodyStream, Fault, Frame, Headers};
 
-/// An exchange as plain data: to be taken apart and answered wherever it arrives. Dropping what is
-/// in it unanswered answers 500.
+/// A request as plain data, to be served on any thread. Dropping it without a response sends 500.
 pub struct OffloadedRequest {
     pub head: Head,
     pub body: Incoming,
@@ -28,7 +27,7 @@ impl OffloadedRequest {
     }
 }
 
-/// The request's body. Dropping it tells the worker to pass on no more.
+/// The request's body. Dropping it tells the worker to discard the rest.
 pub struct Incoming {
     link: Arc<ExchangeChannel>,
     left: Option<u64>,
@@ -37,12 +36,12 @@ pub struct Incoming {
 }
 
 impl Incoming {
-    /// The next frame; `None` at the end. A fault is what became of the client, and is said once.
+    /// Returns the next frame; `None` at the end. A fault is returned once.
     pub async fn frame(&mut self) -> Option<Result<Frame, Fault>> {
         poll_fn(|cx| self.poll_frame(cx)).await
     }
 
-    /// Whether nothing of it is still to come.
+    /// Returns true if the whole body has arrived.
     pub fn is_whole(&self) -> bool {
         self.left == Some(0) || self.kept.is_some() || self.link.is_inward_whole(self.left)
     }
@@ -69,7 +68,7 @@ impl Incoming {
     }
 }
 
-/// So that another worker can put it into a request of its own.
+/// Another worker can use it as the body of its own request.
 impl BodyStream for Incoming {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, Fault>>> {
         let polled = match self.kept.take() {
@@ -104,12 +103,12 @@ impl Answering {
         Answering { link: Some(link), reason: None }
     }
 
-    /// Gives the right up: the exchange has become something that needs no answer.
+    /// Gives up the right to respond: the request needs no response any more.
     pub(super) fn let_be(mut self) {
         self.link = None;
     }
 
-    /// The phrase that goes with the status: see [`message::Response::reason`].
+    /// Sets the reason phrase of the status: see [`message::Response::reason`].
     pub fn set_reason(&mut self, reason: Option<Box<[u8]>>) {
         self.reason = reason;
     }
@@ -142,7 +141,7 @@ impl Answering {
         self.give(Err(fault));
     }
 
-    /// Whether the response is not needed any more: work for it is wasted.
+    /// Returns true if the response is no longer needed: further work is wasted.
     pub fn is_unwanted(&self) -> bool {
         self.link.as_ref().is_none_or(|link| link.is_gone())
     }
@@ -225,7 +224,7 @@ impl Sending {
         link.poll_gone(cx, Watcher::Writer)
     }
 
-    /// Whether the response is not needed any more.
+    /// Returns true if the response is no longer needed.
     pub fn is_unwanted(&self) -> bool {
         self.0.as_ref().is_none_or(|link| link.is_gone())
     }

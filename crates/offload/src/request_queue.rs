@@ -12,7 +12,7 @@ use std::task::{Wake, Waker};
 use crate::sync::{ArrayQueue, AtomicBool, AtomicU64, Ordering, SegQueue, fence};
 use crate::{Arrival, clock};
 
-/// What the reader takes.
+/// An event for the reader.
 pub enum Event {
     /// An exchange, and when it was put here (microseconds of [`clock::precise_us`]).
     Arrived(Arrival, u64),
@@ -57,13 +57,13 @@ impl RequestQueue {
         self.whole.store(true, Ordering::Release);
     }
 
-    /// Whether [`RequestQueue::serve_threads`] was said.
+    /// Returns true after [`RequestQueue::serve_threads`].
     pub fn serves_threads(&self) -> bool {
         self.whole.load(Ordering::Acquire)
     }
 
-    /// Adds an exchange; returns it if the queue is full or closed. The reader is told by the next
-    /// [`RequestQueue::alert`]: a caller that adds several alerts it once.
+    /// Adds a request; returns it if the queue is full or closed. The reader is notified by the
+    /// next [`RequestQueue::alert`]: a caller that adds several alerts it once.
     pub fn put(&self, arrival: Arrival) -> Result<(), Arrival> {
         if self.closed.load(Ordering::Acquire) {
             return Err(arrival);
@@ -72,7 +72,8 @@ impl RequestQueue {
         self.arrivals.push(entry).map_err(|(arrival, _)| arrival)
     }
 
-    /// What has come, if anything has. Waits that ended go first: they belong to older exchanges.
+    /// Takes the next event, if there is one. Completed waits precede new requests, because they
+    /// belong to older ones.
     pub fn take(&self) -> Option<Event> {
         if let Some(number) = self.ended.pop() {
             return Some(Event::Ended(number));
@@ -85,19 +86,19 @@ impl RequestQueue {
         self.arrivals.pop().map(|(arrival, at_us)| Event::Arrived(arrival, at_us))
     }
 
-    /// How many exchanges wait.
+    /// Returns the number of waiting requests.
     pub fn waiting(&self) -> usize {
         self.arrivals.len()
     }
 
-    /// The reader goes to sleep until it is alarmed; `false` if something has arrived before, and
+    /// Marks the reader as sleeping until it is alerted. Returns false if an event has arrived:
     /// then it stays awake.
     pub fn sleep(&self) -> bool {
         // A swap, as in `awake`: a store would do, but loom knows no order of it and a worker's
         // swap.
         self.asleep.swap(true, Ordering::Acquire);
-        // Between saying that we sleep and looking a last time; its counterpart is in `alert`. One
-        // of the two sides sees what the other one did.
+        // Between the mark and the last check; its counterpart is in `alert`. At least one of the
+        // two sides sees the other's write.
         fence(Ordering::SeqCst);
         let is_empty = self.arrivals.is_empty() && self.ended.is_empty();
         if !is_empty && self.asleep.swap(false, Ordering::AcqRel) {
@@ -106,18 +107,18 @@ impl RequestQueue {
         true
     }
 
-    /// The reader has heard the alarm.
+    /// Marks the reader as awake after an alert.
     pub fn awake(&self) {
         self.asleep.swap(false, Ordering::Acquire);
         self.alarmed_us.store(NEVER, Ordering::Relaxed);
     }
 
-    /// One of several readers has heard the alarm; others may sleep on.
+    /// Records that one of several readers has handled the alert; others may keep sleeping.
     pub fn heard(&self) {
         self.alarmed_us.store(NEVER, Ordering::Relaxed);
     }
 
-    /// For how many microseconds an alarm has not been heard.
+    /// Returns for how many microseconds an alert has not been handled.
     pub fn unheard_us(&self) -> u64 {
         match self.alarmed_us.load(Ordering::Relaxed) {
             NEVER => 0,
@@ -125,19 +126,19 @@ impl RequestQueue {
         }
     }
 
-    /// Alarms the reader although nothing was put here: there is something to look at elsewhere.
+    /// Alerts the reader although nothing was added: another source has an event.
     pub fn wake_driver(&self) {
         self.asleep.store(false, Ordering::Relaxed);
         (self.alarm)();
     }
 
-    /// A waker for the reader's own waits, such as for a piece of a body: what it wakes comes out
-    /// of the desk as [`Event::Ended`].
+    /// Creates a waker for the reader's own waits, such as for a part of a body: waking it adds an
+    /// [`Event::Ended`].
     pub fn waker(self: &Arc<Self>, number: u64) -> Waker {
         Waker::from(Arc::new(Wait { desk: self.clone(), number, told: AtomicBool::new(false) }))
     }
 
-    /// Refuses what comes from now on.
+    /// Rejects further requests.
     pub fn close(&self) {
         self.closed.store(true, Ordering::Release);
     }
@@ -152,11 +153,11 @@ impl RequestQueue {
     }
 }
 
-/// One wait of the reader.
+/// A wait of the reader.
 struct Wait {
     desk: Arc<RequestQueue>,
     number: u64,
-    /// Whether it was told: once is enough.
+    /// Whether the event was added: once is enough.
     told: AtomicBool,
 }
 

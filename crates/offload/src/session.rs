@@ -28,7 +28,7 @@ pub fn leave(request: &Request, limits: Limits) -> (HandedSession, LocalSession)
     begin(Head::of(request, Some(0)), limits)
 }
 
-/// As [`leave`], of a head that came from another process.
+/// As [`leave`], for a request from another process.
 pub fn begin(head: Head, limits: Limits) -> (HandedSession, LocalSession) {
     let answer = ExchangeChannel::new(limits, true, true);
     let line = Line::new(limits);
@@ -43,7 +43,7 @@ pub struct HandedSession {
     pub session: Session,
 }
 
-/// One message. The creator of a text promises that it is UTF-8.
+/// A message. The creator of a text guarantees that it is UTF-8.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
     Text(Bytes),
@@ -58,8 +58,8 @@ impl Message {
     }
 }
 
-/// How a session ends or has ended. As the end that is received: 1005 where the client gave no
-/// code, 1006 where the connection broke (RFC 6455 7.4.1).
+/// How a session ends. On the receiving side: 1005 if the client sent no code, 1006 if the
+/// connection broke (RFC 6455 7.4.1).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Closed {
     pub code: u16,
@@ -69,11 +69,11 @@ pub struct Closed {
 impl Closed {
     /// Done with it.
     pub const NORMAL: u16 = 1000;
-    /// The connection has gone without a word.
+    /// The connection ended without a close frame.
     pub const ABNORMAL: u16 = 1006;
     /// The other side failed.
     pub const INTERNAL: u16 = 1011;
-    /// What serves the session ends, or restarts (registered by IANA).
+    /// The server of the session stops or restarts (registered by IANA).
     pub const RESTART: u16 = 1012;
 
     pub fn new(code: u16, reason: impl Into<Box<str>>) -> Closed {
@@ -81,17 +81,17 @@ impl Closed {
     }
 }
 
-/// What one side of a session hears from the other one.
+/// A message or event from the other side of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Received {
     Message(Message),
     Closed(Closed),
 }
 
-/// What the client is told with the 101.
+/// The handshake response to the client.
 #[derive(Default)]
 pub struct Accepted {
-    /// One of those that the client has offered.
+    /// One of the subprotocols that the client offered.
     pub subprotocol: Option<Box<str>>,
     /// More fields; those of the handshake itself are left out.
     pub headers: Headers,
@@ -114,12 +114,13 @@ impl Session {
         told
     }
 
-    /// Denies it: the client is answered as any request would be. `None` once it has been decided.
+    /// Denies the session: the client gets an ordinary response. `None` if the decision was made
+    /// before.
     pub fn deny(&mut self) -> Option<Answering> {
         self.answering.take()
     }
 
-    /// Whether it has neither been accepted nor denied.
+    /// Returns true if the session has neither been accepted nor denied.
     pub fn is_undecided(&self) -> bool {
         self.answering.is_some()
     }
@@ -145,7 +146,7 @@ impl Session {
         self.line.close(closed)
     }
 
-    /// Whether the session has ended: nothing that is sent will arrive.
+    /// Returns true if the session has ended: messages no longer arrive.
     pub fn is_gone(&self) -> bool {
         self.line.is_gone()
     }

@@ -34,7 +34,7 @@ fn request(body: Body) -> Request {
     request
 }
 
-/// A thread that answers each exchange with `serve`; it ends when its queue does.
+/// Starts a thread that serves each request with `serve`, until its queue is closed.
 fn thread(
     serve: impl Fn(OffloadedRequest) + Send + 'static,
 ) -> (SyncSender<OffloadedRequest>, JoinHandle<()>) {
@@ -43,7 +43,7 @@ fn thread(
     (queue, std::thread::spawn(serving))
 }
 
-/// What comes of a request that `serve` answers on another thread.
+/// Returns the result of a request that `serve` handles on another thread.
 fn answered(
     mut request: Request,
     serve: impl Fn(OffloadedRequest) + Send + 'static,
@@ -57,7 +57,7 @@ fn answered(
         response.body = Body::from(response.body.collect(1 << 30).await?);
         Ok(response)
     });
-    // A thread that panicked on purpose has said so by what it dropped.
+    // The panic of a thread is intended, and visible by what it dropped.
     let _ = thread.join();
     outcome
 }
@@ -66,7 +66,7 @@ async fn text(response: &mut Response) -> String {
     String::from_utf8_lossy(&response.body.collect(1 << 20).await.unwrap()).into_owned()
 }
 
-/// Pieces of 1000 bytes, counted when they are asked for.
+/// Chunks of 1000 bytes, counted when they are polled.
 struct Source {
     left: usize,
     given: Arc<AtomicUsize>,
@@ -135,7 +135,7 @@ fn a_long_body_is_requested_only_as_fast_as_it_is_read() {
         handed.answer.whole(200, Headers::new(), taken.to_string());
     });
     assert_eq!(block_on_local(text(&mut outcome.unwrap())), PIECES.to_string());
-    // One more than the queue holds may be on its way out of it.
+    // One chunk more than the queue holds may have been taken.
     let most = most.load(Ordering::SeqCst);
     assert!((2..=SMALL.chunks + 1).contains(&most), "{most} were in flight");
 }
@@ -228,7 +228,7 @@ fn the_other_side_learns_that_the_client_has_gone() {
     let (queue, thread) = thread(move |handed| {
         let OffloadedRequest { mut body, mut answer, .. } = handed;
         ready.send(()).unwrap();
-        // One after the other: the first wait is ended by the client's going.
+        // In sequence: the first wait ends because the client disconnects.
         told.send(wait(body.frame()).unwrap().unwrap_err().slug()).unwrap();
         wait(body.unwanted());
         wait(answer.unwanted());
@@ -301,7 +301,7 @@ fn a_body_that_fails_is_reported_and_is_the_cause() {
     };
     let outcome = answered(request(Body::stream(TooLong)), gives_up);
     assert_eq!(outcome.err().unwrap().status, 413);
-    // It need not give up.
+    // The other side may ignore that the response is not needed.
     let does_not_care = |handed: OffloadedRequest| handed.answer.whole(202, Headers::new(), "");
     assert_eq!(answered(request(Body::stream(TooLong)), does_not_care).unwrap().status, 202);
 }

@@ -9,7 +9,7 @@ use std::cell::Cell;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
-/// What one thread keeps back.
+/// The wakes that one thread has deferred.
 #[derive(Default)]
 pub struct WakeBatch(Mutex<Vec<Waker>>);
 
@@ -23,7 +23,7 @@ impl WakeBatch {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wakes what was kept back. Any thread may call it.
+    /// Performs the deferred wakes. Any thread may call it.
     pub fn flush(&self) {
         // Taken out first: a waker may be anything.
         let mut wakers = std::mem::take(&mut *self.wakers());
@@ -40,12 +40,12 @@ pub fn hold() {
     HOLDING.set(true);
 }
 
-/// What this thread keeps back, for a thread that looks after it.
+/// Returns the batch of this thread, for a thread that monitors it.
 pub fn mine() -> Arc<WakeBatch> {
     HELD.with(Arc::clone)
 }
 
-/// How many wakes are kept back.
+/// Returns the number of deferred wakes.
 pub fn held() -> usize {
     HELD.with(|held| held.wakers().len())
 }
@@ -55,7 +55,7 @@ pub fn flush() {
     HELD.with(|held| held.flush());
 }
 
-/// Wakes what was kept back, and keeps back no more.
+/// Performs the deferred wakes and stops deferring.
 pub fn release() {
     HOLDING.set(false);
     flush();

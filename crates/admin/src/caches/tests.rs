@@ -1,4 +1,4 @@
-//! What a purge may say, and what purges nothing.
+//! Valid purges, and requests that purge nothing.
 
 use super::{meant, pairs};
 use crate::control::PurgeWhat;

@@ -34,7 +34,7 @@ impl Bench {
         Self { admin: Admin::new(access, server.clone()), server }
     }
 
-    /// With the token, as an operator would.
+    /// Sends a request with the operator's token.
     fn send_request(
         &self,
         line: &str,
@@ -178,7 +178,7 @@ fn a_foreign_name_reads_nothing() {
     for path in ["/metrics", "/readyz", "/healthz"] {
         assert_eq!(status(path, "rebound.example:9180"), 421, "{path}");
     }
-    // With the token there is nothing to fear.
+    // The token protects against DNS rebinding.
     let answer = bench.send_request("GET /v1/status", &[("host", "rebound.example")], "");
     assert_eq!(answer.status, 200);
 }

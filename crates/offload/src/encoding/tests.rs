@@ -97,7 +97,7 @@ fn encoded(head: &Head) -> Vec<u8> {
 fn every_field_comes_back() {
     for head in heads() {
         let back = Head::decode(&encoded(&head)).unwrap();
-        // What is private of a target is shown as well.
+        // The debug form also shows private fields.
         assert_eq!(format!("{back:?}"), format!("{head:?}"));
         assert_eq!(back.target.is_asterisk(), head.target.is_asterisk());
         let names = |head: &Head| head.headers.iter().map(|field| field.known).collect::<Vec<_>>();
@@ -115,7 +115,7 @@ fn other_bytes_are_unreadable_and_cause_no_panic() {
         }
         let longer = [&bytes[..], b"x"].concat();
         assert!(Head::decode(&longer).is_err());
-        // What a flipped byte makes may be a head, but then it is one that comes back.
+        // A changed byte may give a valid head, which must survive another round trip.
         for at in 0..bytes.len() {
             for flip in [0x01, 0x80, 0xFF] {
                 let mut bytes = bytes.clone();

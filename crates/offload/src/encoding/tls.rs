@@ -1,4 +1,4 @@
-//! What a TLS handshake has agreed on, as bytes. Our own certificate is not among them: it is the
+//! The result of a TLS handshake, as bytes. The server's certificate is not included: it is the
 //! same for all connections, and the process of the application does not terminate TLS.
 
 use net::tls::{AlternativeName, CertificateDetails, PeerCertificate, TlsInfo};

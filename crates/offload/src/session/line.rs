@@ -25,13 +25,13 @@ struct SessionState {
     inward: Lane,
     /// To the client.
     outward: Lane,
-    /// How the session has ended; it is heard behind what is in `inward`.
+    /// How the session has ended; received after the content of `inward`.
     ended: Option<Closed>,
-    /// The other side's goodbye; it goes behind what is in `outward`, once.
+    /// The other side's close, sent once after the content of `outward`.
     goodbye: Option<Closed>,
-    /// The other side has said goodbye, or has gone: it sends nothing more.
+    /// The other side has closed or was dropped: it sends nothing more.
     left: bool,
-    /// Whether the worker waits for room in `inward`.
+    /// True if the worker waits for space in `inward`.
     stalled: bool,
     worker: Option<Waker>,
     reader: Option<Waker>,
@@ -138,7 +138,7 @@ impl Line {
         wake(writer);
     }
 
-    // The other side.
+    // Methods of the other side.
 
     pub(super) fn accept(&self, accepted: Accepted) -> Result<(), Gone> {
         let mut state = self.state();
@@ -217,7 +217,7 @@ impl Line {
 
     pub(super) fn leave_other(&self) {
         let closed = Closed::new(Closed::INTERNAL, "");
-        // It may have said goodbye, or the client may have gone.
+        // The session may be closed already, or the client may have disconnected.
         let _ = self.close(closed);
         let mut state = self.state();
         state.left = true;

@@ -10,17 +10,17 @@ use crate::channel::ExchangeChannel;
 use crate::{Limits, Local};
 use message::{Body, HandlerResult};
 
-/// What has been decided.
+/// The decision about a session.
 pub enum Decision {
     /// The client gets 101, and the session continues.
     Accepted(Accepted, OpenSession),
-    /// The client is answered this.
+    /// The client gets this response.
     Denied(HandlerResult),
 }
 
-/// The decision to come. Dropping it tells the other side that the client has gone.
+/// The future decision. Dropping it tells the other side that the client has disconnected.
 pub struct LocalSession {
-    /// What denies it.
+    /// Produces the response of a denial.
     answer: Local,
     /// Gone once it is decided.
     open: Option<OpenSession>,
@@ -53,15 +53,15 @@ impl Future for LocalSession {
     }
 }
 
-/// The worker's end of a session that was accepted. Dropping it tells the other side that the
-/// connection broke, unless it has been told another end.
+/// The worker's end of an accepted session. Dropping it reports a broken connection to the other
+/// side, unless another end was reported.
 pub struct OpenSession {
     line: Arc<Line>,
 }
 
 impl OpenSession {
-    /// Ready when a message of the client may be passed on; the other side takes none of it any
-    /// more once it has said goodbye.
+    /// Ready when a message of the client may be passed on; after its close the other side takes
+    /// none.
     pub fn poll_room(&mut self, cx: &Context<'_>) -> Poll<()> {
         self.line.poll_room(cx)
     }
@@ -71,7 +71,7 @@ impl OpenSession {
         self.line.give(message);
     }
 
-    /// What the other side says: messages, then its goodbye, once.
+    /// Polls for the other side's messages, then for its close, once.
     pub fn poll_said(&mut self, cx: &Context<'_>) -> Poll<Received> {
         self.line.poll_outward(cx)
     }

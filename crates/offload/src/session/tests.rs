@@ -126,7 +126,7 @@ fn what_is_not_accepted_is_denied() {
         answering.whole(418, Headers::new(), "teapot");
     };
     assert_eq!(denied(answers).unwrap().status, 418);
-    // The right to answer is dropped: that is no 403, it is a failure.
+    // The right to respond is dropped: that is a failure and not a 403.
     assert_eq!(denied(|mut session| drop(session.deny())).err().unwrap().status, 500);
 }
 
