@@ -1,8 +1,7 @@
-//! Many documents become one tree: `include` is followed and what the files say is put together.
+//! Assembles documents into one tree: follows `include` and merges the files.
 //!
-//! Promises: maps of names are merged and no name is declared twice; lists are appended in the
-//! order of the files; everything else stands in one file only. Never does: knowing what a name
-//! means.
+//! Maps of names are merged and no name is declared twice; lists are appended in the order of the
+//! files; everything else is in one file only. Independent of the meaning of names.
 
 use std::path::{Path, PathBuf};
 
@@ -54,7 +53,7 @@ pub(crate) fn assemble(
                 return None;
             }
             if document.name == main.name || included.contains(&document.name) {
-                // Whole, unlike other quotes: the end of a path is what tells it.
+                // Untruncated, unlike other quotes: the end of a path identifies it.
                 report.error(span, format!("{:?} is included twice", document.name));
                 continue;
             }
@@ -81,7 +80,7 @@ fn tree(document: &Document, environment: &Environment<'_>, report: &mut Report)
     let id = report.add_document(&document.name, &document.text, document.dir.as_deref());
     let before = report.len();
     let Some(mut node) = yaml::parse(&document.text, id, report) else {
-        // An empty file is a configuration that says nothing; a broken one is not.
+        // An empty file is a configuration without settings; a malformed one is not.
         return (report.len() == before).then(|| empty(id));
     };
     match node.value {
@@ -101,7 +100,7 @@ fn empty(source: SourceId) -> Node {
     Node { value: Value::Map(Vec::new()), span }
 }
 
-/// What `include` names. That it is a list of texts is checked again when the record is read.
+/// Returns the patterns of `include`. The type is checked again when the record is read.
 fn patterns(root: &Node, report: &mut Report) -> Vec<(String, Span)> {
     let Some(include) = root.get("include") else { return Vec::new() };
     let Some(items) = include.list() else {

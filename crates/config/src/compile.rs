@@ -29,7 +29,7 @@ use crate::server_plan::{AdminPlan, ServerPlan};
 use chains::Chains;
 use handlers::Declared;
 
-/// How long the name of something may be: it stands in every line of the log and of the metrics.
+/// Maximum length of a name, which is in every line of the log and of the metrics.
 const NAME_CHARS: usize = 100;
 
 /// Puts a plan together. `None` when there is an error; more may be in the report either way.
@@ -110,7 +110,7 @@ fn unused_providers(identity: &IdentitySet, reader: &mut Reader<'_>) {
     }
 }
 
-/// A country that nothing can look up would never match.
+/// A country condition without a database would never match.
 fn check_geo(settings: &Settings, reader: &mut Reader<'_>) {
     if settings.geo.country.is_some() {
         return;

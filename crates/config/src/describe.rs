@@ -1,5 +1,4 @@
-//! What may be written, for editors and readers: the JSON Schema and the reference page, from the
-//! declarations alone.
+//! Generates the JSON Schema and the reference page from the declarations of the settings.
 
 use settings::{SchemaBuilder, Setting};
 

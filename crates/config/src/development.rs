@@ -5,8 +5,8 @@ use std::path::Path;
 
 use settings::{MapKey, Node, Report, Value, node};
 
-/// Has every listener and stream with TLS, and the admin API, present this certificate; the file
-/// also has its key.
+/// Makes every listener and stream with TLS, and the admin API, present this certificate; the file
+/// also contains its key.
 pub(crate) fn use_certificate(root: &mut Node, file: &Path, report: &mut Report) {
     let Some(file) = file.to_str() else {
         let why = format!("the name of {} is not UTF-8 text", file.display());

@@ -1,14 +1,13 @@
-//! `${NAME}` in texts becomes the environment variable NAME; `$${` is a plain `${`.
+//! Replaces `${NAME}` in values by the environment variable NAME; `$${` is a literal `${`.
 //!
-//! Promises: only values are expanded, never keys; once (a value is not looked into again); the
-//! document itself stays as typed, so that it can be written back; the content of the environment
-//! is in no error.
+//! Keys are not expanded, and values are expanded once. The document itself stays as written, so
+//! that it can be saved again. No error contains a value of the environment.
 
 use settings::{Node, Report, Scalar, Span, Value, Variable, quote};
 
 use crate::limits::EXPANDED_BYTES;
 
-/// Where environment variables come from: the process, or a test.
+/// The source of environment variables: the process, or a test.
 pub type Environment<'e> = dyn Fn(&str) -> Option<String> + 'e;
 
 /// The environment of this process. What is not text counts as not set.

@@ -80,8 +80,8 @@ impl Kinds {
     }
 }
 
-/// Reports an unknown kind and returns the one that was probably meant: what stands under it is
-/// read all the same, because it may have errors too.
+/// Reports an unknown kind and returns the one that was probably meant: its settings are read as
+/// well, because they may contain errors too.
 fn refuse<'k>(
     what: &str,
     name: &Spanned<String>,
@@ -98,7 +98,7 @@ fn refuse<'k>(
     nearest(&name.value, known)
 }
 
-/// One entry of a list of filters, read further when the tables and the chains are at hand.
+/// An entry of a list of filters, compiled when the tables and the chains are available.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FilterEntry {
     /// `{ chain: NAME }`: the filters of a chain stand here.
@@ -149,7 +149,7 @@ impl Setting for FilterEntry {
     }
 }
 
-/// What a route ends in, read further when the tables are at hand.
+/// The handler of a route, compiled when the tables are available.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HandlerEntry {
     pub(crate) name: Spanned<String>,
@@ -179,7 +179,7 @@ impl Setting for HandlerEntry {
     }
 }
 
-/// The kind's own prose, up to its first empty line, is what a list of kinds says of it.
+/// Lists of kinds show a kind's documentation up to its first empty line.
 fn variant(name: &'static str, schema: Schema, defs: &SchemaBuilder) -> Variant {
     let doc = match &schema {
         Schema::Ref(def) => match defs.get(def) {

@@ -1,15 +1,14 @@
-//! How large a configuration may be. Past these a document is an error, never an exhausted
-//! machine.
+//! Limits of a configuration's size. A larger document is an error and cannot exhaust the machine.
 
 /// Bytes of one document.
 pub const DOCUMENT_BYTES: usize = 32 << 20;
 /// Nodes of all documents after aliases were replaced: a million stand for about 100 000 routes.
 pub const NODES: usize = 2_000_000;
-/// How deep maps and lists may stand in each other.
+/// Maximum nesting of maps and lists.
 pub const DEPTH: usize = 64;
 /// Files that `include` may name in all.
 pub const INCLUDED_FILES: usize = 10_000;
 /// Bytes of one text after `${NAME}` was replaced.
 pub const EXPANDED_BYTES: usize = 1 << 20;
-/// Bytes of the answer that an error page may be.
+/// Maximum size of an error page.
 pub const ERROR_PAGE_BYTES: usize = 1 << 20;

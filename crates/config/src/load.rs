@@ -1,4 +1,4 @@
-//! From a source to a [`ServerPlan`], or to all of its errors.
+//! Loads a [`ServerPlan`] from a source, or returns all errors.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -73,8 +73,8 @@ pub fn read_consumer(text: &str) -> Result<ConsumerSettings, Report> {
     consumer.filter(|_| report.is_empty()).ok_or(report)
 }
 
-/// The main document with `***` in place of every secret that stands in it in clear. `None` where
-/// it has errors: then it is not known where its secrets are.
+/// Returns the main document with `***` in place of every secret in clear. `None` if it has errors,
+/// because then the positions of its secrets are unknown.
 pub fn masked(source: &dyn Source, environment: &Environment<'_>, kinds: &Kinds) -> Option<String> {
     let mut report = Report::new();
     try_load(source, environment, kinds, &mut report)?;

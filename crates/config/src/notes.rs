@@ -1,6 +1,6 @@
-//! What is right in a configuration and may surprise all the same: for `check`.
+//! Notes of `check`: valid settings that may be surprising.
 //!
-//! Promises that a note says what to write where it is not meant. Never refuses anything.
+//! A note says what to write if the setting is not intended. Nothing is rejected here.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -52,7 +52,7 @@ fn writable(path: &Path) -> io::Result<()> {
     }
 }
 
-/// What the admin API shows to other machines.
+/// Notes access to the admin API from other machines.
 fn admin(plan: &ServerPlan) -> Option<String> {
     let beyond = matches!(&plan.admin.bind, Some(Bind::Tcp(at)) if !at.ip().is_loopback());
     (beyond && plan.admin.metrics == MetricsAccess::Open).then(|| {
@@ -110,14 +110,14 @@ fn with_encoded_slash(pattern: &PathPattern) -> Option<String> {
     (!names.is_empty()).then(|| format!("/{}%2Fx", names.join("/")))
 }
 
-/// Whether a route takes a path of the hosts of another one.
+/// Returns true if a route matches a path on the hosts of another one.
 fn takes(matches: &Match, other: &Match, path: &str) -> bool {
     let (hosts, others) = (&matches.host, &other.host);
     let shared = hosts.is_empty() || others.is_empty() || hosts.iter().any(|h| others.contains(h));
     shared && (matches.path.is_empty() || matches.path.iter().any(|pattern| pattern.covers(path)))
 }
 
-/// What the handler of a route notes about its settings.
+/// Returns the notes about the handler of a route.
 fn handler(route: &RoutePlan) -> impl Iterator<Item = String> {
     let notes = route.handlers().filter_map(|handler| handler.note());
     notes.map(|note| format!("route {}: {note}", quote(&route.name)))
@@ -159,7 +159,7 @@ fn order(route: &RoutePlan) -> Vec<String> {
     notes
 }
 
-/// What a cache may give to those it was not meant for.
+/// Notes caches that may send responses to unintended clients.
 fn caching(route: &RoutePlan) -> Vec<String> {
     let is_cache = |filter: &_| CachePlan::of(filter).is_some();
     let Some(at) = route.filters.iter().position(|filter| is_cache(&**filter)) else {

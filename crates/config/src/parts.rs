@@ -1,8 +1,7 @@
-//! What a configuration consists of, so that two can be compared.
+//! The parts of a configuration, for comparing two configurations.
 //!
-//! Owns one digest per named thing, per section and per file that settings were read from. What
-//! stands in them is not kept: secrets are among it. Two texts that mean the same however they are
-//! laid out have the same parts.
+//! Keeps a digest per named item, per section and per file that settings were read from, but not
+//! the content, because it includes secrets. Two texts that differ only in layout have equal parts.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
@@ -19,21 +18,21 @@ const NAMED: &[(&str, &str)] = &[
     ("chains", "chain"),
     ("errors", "error page"),
 ];
-/// Not a part: what it names is.
+/// Not a part itself, because the files it names are.
 const INCLUDE: &str = "include";
 
-/// One thing a configuration says.
+/// An item of a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
     /// `route`, `chain`, `file`; of what has no name, its key: `timeouts`.
     pub kind: String,
-    /// Its name, quoted where it is spoken of.
+    /// Its name, quoted in messages.
     pub name: Option<String>,
     digest: u64,
 }
 
 impl Part {
-    /// What it is about, whatever is said of it.
+    /// Returns what identifies the item.
     pub fn identity(&self) -> (&str, Option<&str>) {
         (&self.kind, self.name.as_deref())
     }

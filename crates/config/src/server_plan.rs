@@ -46,7 +46,7 @@ pub struct ServerPlan {
     pub geo: GeoSettings,
     pub identity: Arc<IdentitySet>,
     pub router: Arc<Router>,
-    /// In the order of the router's rules: [`ServerPlan::route`].
+    /// In the order of the router's rules: see [`ServerPlan::route`].
     pub routes: Vec<RoutePlan>,
     /// Filters of `defaults` that change responses the server generates for requests without a
     /// route.
@@ -54,11 +54,11 @@ pub struct ServerPlan {
     pub errors: Arc<ErrorPages>,
     pub admin: AdminPlan,
     pub log: LogSettings,
-    /// Of the server; a listener has its own.
+    /// Limits of the server; a listener has its own.
     pub limits: Limits,
-    /// Of the server; a listener has its own.
+    /// Time-outs of the server; a listener has its own.
     pub timeouts: Timeouts,
-    /// What it was made from, to be compared with the next one's.
+    /// The parts of the configuration, for the comparison with the next one.
     pub parts: Vec<Part>,
 }
 
@@ -70,13 +70,13 @@ impl ServerPlan {
         tls.flatten().filter_map(|tls| tls.acme.as_ref()).chain(of_streams)
     }
 
-    /// Where the countries of clients are looked up.
+    /// Returns the database for the countries of clients.
     pub fn countries(&self) -> Option<Rc<dyn CountryDatabase>> {
         let file = self.geo.country.clone()?;
         Some(Rc::new(file))
     }
 
-    /// What the router's answer means.
+    /// Returns the route of the router's result.
     pub fn route(&self, id: RouteId) -> &RoutePlan {
         &self.routes[id.index()]
     }
@@ -93,7 +93,7 @@ impl ServerPlan {
     }
 }
 
-/// Where clients come in. Two that are equal need no change of the running one.
+/// A listener. A running one stays unchanged if its settings are equal.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ListenerPlan {
     pub name: String,
@@ -128,10 +128,10 @@ pub struct ListenerTls {
 /// Which way requests go.
 pub struct RoutePlan {
     pub name: String,
-    /// In the order requests go through them; those of `defaults` come first.
+    /// In the order of requests; those of `defaults` come first.
     pub filters: Vec<Arc<dyn FilterPlan>>,
     pub handler: Arc<dyn HandlerPlan>,
-    /// Where they say nothing, the listener's count.
+    /// Limits of the route; unset ones are the listener's.
     pub limits: RouteLimits,
     pub timeouts: RouteTimeouts,
 }
@@ -143,14 +143,14 @@ impl RoutePlan {
         std::iter::once(&self.handler).chain(of_filters.filter_map(|handler| handler.plan()))
     }
 
-    /// Whether a filter rejects clients without valid credentials.
+    /// Returns true if a filter rejects clients without valid credentials.
     pub fn authenticates(&self) -> bool {
         self.filters.iter().any(|filter| filter.authenticates())
     }
 
-    /// Whether a handler of another route serves the same as one of this route: an upstream, a
-    /// directory, a script. Those among the settings of filters count, but not the responses that
-    /// these generate, such as a fallback's.
+    /// Returns true if a handler of another route serves the same as one of this route: an
+    /// upstream, a directory, a script. Handlers in the settings of filters count, except those of
+    /// generated responses, such as a fallback's.
     pub fn has_handler_of(&self, other: &RoutePlan) -> bool {
         let same = |one: &Arc<dyn HandlerPlan>, other: &Arc<dyn HandlerPlan>| {
             one.name() == other.name() && one.describe() == other.describe()
@@ -175,7 +175,7 @@ impl RoutePlan {
     }
 }
 
-/// How the admin API answers.
+/// The settings of the admin API.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AdminPlan {
     pub bind: Option<Bind>,
@@ -184,7 +184,7 @@ pub struct AdminPlan {
     pub metrics: MetricsAccess,
     /// Names that `Host` may say.
     pub hosts: Vec<String>,
-    /// Secrets are shown over TCP where that is asked for.
+    /// True if secrets are shown over TCP on request.
     pub config_secrets: bool,
     pub socket: Option<FilePath>,
 }

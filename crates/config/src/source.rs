@@ -1,8 +1,6 @@
-//! Where configuration comes from (extension point 10): documents with a version, from a file now,
-//! from elsewhere later.
+//! Configuration sources (extension point 10): documents with a version.
 //!
-//! Promises: a document's version changes when its text does; a file is replaced whole or not at
-//! all.
+//! A document's version changes with its text. A file is replaced as a whole or not at all.
 
 use std::fs;
 use std::io::{self, Read, Write};
@@ -13,13 +11,13 @@ use sha2::{Digest, Sha256};
 
 use crate::limits::DOCUMENT_BYTES;
 
-/// One document as it was typed.
+/// A document as it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Document {
-    /// What errors call it.
+    /// Its name in errors.
     pub name: String,
     pub text: String,
-    /// Where its relative paths start.
+    /// The base of its relative paths.
     pub dir: Option<PathBuf>,
 }
 
@@ -77,7 +75,7 @@ impl FileSource {
         FileSource { path: path.into(), development_certificate: None }
     }
 
-    /// The same documents with this certificate: see [`Source::development_certificate`].
+    /// Returns the documents with this certificate: see [`Source::development_certificate`].
     #[must_use]
     pub fn with_development_certificate(self, file: PathBuf) -> Self {
         FileSource { development_certificate: Some(file), ..self }
@@ -115,7 +113,7 @@ fn read(path: &Path) -> Result<Document, String> {
     };
     let file = fs::File::open(path).map_err(explain)?;
     let mut bytes = Vec::new();
-    // One byte more than allowed, so that the reader can tell.
+    // One byte more than allowed, so that the parser detects an oversized file.
     file.take(DOCUMENT_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(explain)?;
     let text =
         String::from_utf8(bytes).map_err(|_| format!("{} is not UTF-8 text", path.display()))?;
@@ -179,7 +177,7 @@ fn matching(pattern: &Path) -> Result<Vec<PathBuf>, String> {
     for entry in entries {
         let entry = entry.map_err(|e| format!("cannot read {}: {e}", dir.display()))?;
         let name = entry.file_name();
-        // As in shells, hidden files (and editors' leftovers) are not meant by a star.
+        // As in shells, a star does not match hidden files (and leftovers of editors).
         let meant = name.to_str().is_some_and(|name| !name.starts_with('.') && glob(last, name));
         if meant && entry.path().is_file() {
             found.push(entry.path());
@@ -235,7 +233,7 @@ impl TextSource {
         }
     }
 
-    /// Where relative paths of the main document start.
+    /// Sets the base of relative paths in the main document.
     pub fn in_dir(mut self, dir: impl Into<PathBuf>) -> Self {
         self.main.dir = Some(dir.into());
         self
@@ -342,7 +340,7 @@ mod tests {
         let path = dir.path().join("t.yaml");
         fs::write(&path, "a: 1").unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
-        // Only root may give a file away; anybody else sees their own come back.
+        // Only root may give a file to another user.
         let _ = std::os::unix::fs::chown(&path, Some(4711), Some(4712));
         let before = fs::metadata(&path).unwrap();
         FileSource::new(&path).replace("a: 2").unwrap();

@@ -92,7 +92,7 @@ impl<'t> Lines<'t> {
 fn syntax_error(error: &ScanError, text: &str, source: SourceId, report: &mut Report) {
     let mark = *error.marker();
     let mut span = place(source, saphyr_parser::Span::empty(mark));
-    // At the end of the text the caret stands after its last line.
+    // At the end of the text the marker is after its last line.
     let lines = u32::try_from(text.lines().count()).unwrap_or(u32::MAX);
     if span.line > lines {
         let last = text.lines().last().unwrap_or("");
@@ -145,7 +145,7 @@ struct Open {
 
 enum Content {
     List(Vec<Node>),
-    /// The key that waits for its value stands apart; keys seen so far with their lines.
+    /// The key whose value follows, and the keys so far with their lines.
     Map {
         entries: Vec<(MapKey, Node)>,
         seen: HashMap<String, u32>,
@@ -226,7 +226,7 @@ impl Builder<'_> {
         Some(())
     }
 
-    /// Block maps and lists are shown at the key that holds them: their own first line says little.
+    /// Block maps and lists are shown at the key that contains them: their first line says little.
     fn shown_at(&self, span: Span) -> Span {
         match self.stack.last().map(|open| &open.content) {
             Some(Content::Map { key: Some(PendingKey(_, key)), .. }) if span.line > key.line => {
@@ -278,7 +278,7 @@ impl Builder<'_> {
         self.nodes_left = left;
         if anchor > 0 {
             let size = count(&node);
-            // The copy kept for aliases counts too.
+            // The copy that is stored for aliases counts too.
             let Some(left) = self.nodes_left.checked_sub(size) else {
                 self.too_many(node.span);
                 return None;

@@ -22,11 +22,11 @@ use crate::{
     Upgrade, Url, send_request,
 };
 
-/// What the requests of a client share.
+/// The settings that the requests of a client share.
 pub struct ClientSettings {
     /// The name of the client, in the place of an upstream's name in the metrics of connections.
     pub name: String,
-    /// What servers have to prove; `None` if the client uses no TLS.
+    /// Verification of servers; `None` if the client uses no TLS.
     pub tls: Option<ClientTls>,
     /// The name that their certificates must have; the host of each URL unless set.
     pub server_name: Option<CertificateName>,
@@ -84,7 +84,7 @@ impl Client {
         pools.entry(key).or_insert_with(make).clone()
     }
 
-    /// What the server of a URL has to prove.
+    /// Returns the identity that the server of a URL must prove.
     fn identity(&self, url: &Url) -> Result<Option<TlsIdentity>, Fault> {
         if !url.is_secure {
             return Ok(None);

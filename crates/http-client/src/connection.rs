@@ -9,7 +9,7 @@ use net::tls::{CertificateName, ClientTls};
 use net::{Outgoing, Stream, Timer};
 use wire::proxy_protocol::{Endpoints, Version};
 
-/// Where a server is, with names resolved.
+/// The address of a server, with names resolved.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Destination {
     Tcp(SocketAddr),
@@ -55,13 +55,13 @@ impl Endpoint {
         self.prior_knowledge || protocol == Some("h2")
     }
 
-    /// The same server over HTTP/1.1 alone, if ALPN may choose it.
+    /// Returns the same server with HTTP/1.1 only, if ALPN may choose it.
     pub(super) fn over_http1(&self) -> Option<Endpoint> {
         let offered = self.tls.as_ref().is_some_and(|identity| identity.tls.offers(b"http/1.1"));
         offered.then(|| self.with_protocols(&[b"http/1.1"]))
     }
 
-    /// The same server, with these protocols in ALPN; none is no ALPN.
+    /// Returns the same server with these protocols in ALPN; without any, ALPN is not used.
     pub(super) fn with_protocols(&self, protocols: &[&[u8]]) -> Endpoint {
         let tls = self.tls.as_ref().map(|identity| TlsIdentity {
             tls: identity.tls.with_protocols(protocols),
@@ -88,7 +88,7 @@ impl Endpoint {
     }
 }
 
-/// Without TLS.
+/// An endpoint without TLS.
 impl From<Destination> for Endpoint {
     fn from(destination: Destination) -> Endpoint {
         Endpoint { destination, tls: None, prior_knowledge: false }
@@ -100,20 +100,22 @@ impl From<Destination> for Endpoint {
 #[derive(Clone, Copy, Debug)]
 pub struct ProxyHeader {
     pub version: Version,
-    /// `None` if the server speaks for itself.
+    /// `None` if the server is its own endpoint.
     pub endpoints: Option<Endpoints>,
 }
 
-/// One connection with what it keeps between exchanges, so that an exchange allocates none of it.
+/// A connection with the buffers that it keeps between exchanges, so that an exchange does not
+/// allocate them.
 pub(super) struct Connection {
     pub(super) stream: Stream,
     /// Time-outs of the exchange in flight.
     pub(super) timer: Timer,
-    /// What the socket did not take at once.
+    /// Data that the socket has not taken yet.
     pub(super) outgoing: Outgoing,
     /// When the connection is too old to be used again.
     pub(super) retires: Moment,
-    /// It began with the name of a client, and is never used for another.
+    /// The PROXY header contained a client's address: the connection is never used for another
+    /// client.
     pub(super) for_one_client: bool,
     /// Requests it has carried.
     pub(super) requests: u32,

@@ -1,4 +1,4 @@
-//! What can go wrong with a server, as [`Fault`]s with the error types of RFC 9209 2.3.
+//! Failures of servers, as [`Fault`]s with the error types of RFC 9209 2.3.
 
 use std::borrow::Cow;
 use std::io;
@@ -9,7 +9,7 @@ use wire::Reject;
 use crate::connection::Endpoint;
 use message::{Fault, FaultKind, Retry};
 
-/// What an exchange waited for when its time ran out.
+/// The event that an exchange was waiting for when it timed out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wait {
     Nothing,
@@ -59,14 +59,14 @@ pub(super) fn connect_timeout() -> Fault {
     Fault::new(FaultKind::ConnectionTimeout, "no connection within `connect`")
 }
 
-/// The server speaks HTTP/2 alone, without tunnels. That is how it is configured, not a failure.
+/// The server is configured to speak HTTP/2 only, without tunnels: this is not a failure.
 pub(super) fn no_websocket() -> Fault {
     let detail = "WebSocket needs a server with HTTP/1.1, or one that announces extended CONNECT";
     Fault::new(FaultKind::WebSocketUnsupported, detail)
 }
 
-/// What arrived on a fresh connection before anything was sent; `None` if nothing did. An answer to
-/// no request would be taken for the answer to the first one.
+/// Data that arrived on a new connection before a request was sent; `None` if there is none. It
+/// would be taken for the response to the first request.
 pub(super) fn early(has_bytes: io::Result<bool>) -> Option<Fault> {
     match has_bytes {
         Ok(true) => Some(
@@ -98,8 +98,8 @@ pub(super) fn timeout(wait: Wait) -> Fault {
     Fault::new(kind, detail)
 }
 
-/// The connection ended or failed before the first byte of an answer. `sent` tells whether any byte
-/// of the request had been taken.
+/// The connection ended or failed before the first byte of a response. `sent` is true if any byte
+/// of the request was sent.
 pub(super) fn no_answer(error: Option<&io::Error>, sent: bool) -> Fault {
     let retry = if sent { Retry::IfIdempotent } else { Retry::Unsent };
     let detail: Cow<'static, str> = match error {
@@ -125,7 +125,7 @@ pub(super) fn cut_short(error: Option<&io::Error>, within: &str) -> Fault {
     Fault::new(FaultKind::ResponseIncomplete, detail)
 }
 
-/// The head of the answer is not HTTP, or too large.
+/// The response headers are not HTTP, or too large.
 pub(super) fn bad_head(reject: Reject) -> Fault {
     let kind = match reject {
         Reject::HeadersTooLarge | Reject::TooManyFields | Reject::FieldNameTooLong => {

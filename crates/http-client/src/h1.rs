@@ -1,4 +1,4 @@
-//! One exchange over HTTP/1.1: how a request is written and its response is read.
+//! One exchange over HTTP/1.1: writing the request and reading the response.
 
 mod body;
 mod exchange;

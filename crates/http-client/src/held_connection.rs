@@ -10,7 +10,7 @@ use crate::pool::{Lease, Pool};
 /// The connection of one exchange.
 pub(super) struct HeldConnection {
     pool: Rc<Pool>,
-    /// Its place in the list, once the exchange has waited for its client.
+    /// Its key in the list, after the exchange has waited for its client.
     key: Cell<Option<usize>>,
 }
 

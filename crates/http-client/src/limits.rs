@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-/// Addresses to which a client of URLs keeps idle connections.
+/// Addresses for which a client of URLs keeps idle connections.
 pub(super) const CLIENT_POOLS: usize = 1024;
 /// Interim responses (1xx) accepted before the final one.
 pub(super) const INTERIM_MAX: u32 = 16;
@@ -13,20 +13,21 @@ pub(super) const INLINE_BODY: usize = 16 * 1024;
 pub(super) const KEPT_SCRATCH: usize = 64 * 1024;
 /// Bytes of a trailer section.
 pub(super) const TRAILERS: usize = 16 * 1024;
-/// A chunked body that came whole with its head is joined into one piece up to this size.
+/// A chunked body that arrived as a whole with its headers is joined into one piece up to this
+/// size.
 pub(super) const JOINED_BODY: usize = 64 * 1024;
 /// A connection idle for longer leaves its worker.
 pub(super) const PARK_AFTER: Duration = Duration::from_secs(1);
-/// How often a worker with idle connections looks them through.
+/// Interval at which a worker checks its idle connections.
 pub(super) const SWEEP_EVERY: Duration = Duration::from_secs(1);
-/// Data of a response that its client has not taken. A stream gets no more of it, and so a client
-/// that does not read holds up no other.
+/// Data of a response that its client has not read. A stream gets no more of it, so a client that
+/// does not read blocks no other.
 pub(super) const HTTP2_STREAM_WINDOW: u32 = 128 * 1024;
 /// Requests at once on one connection of HTTP/2, if the server allows as many.
 pub(super) const HTTP2_STREAMS: usize = 128;
 /// Rounds of receiving and sending before other tasks of the worker run.
 pub(super) const HTTP2_TURNS: usize = 4;
-/// A request after such a silence goes with a PING ...
+/// A request after this silence is accompanied by a PING ...
 pub(super) const PING_AFTER: Duration = Duration::from_secs(10);
 /// ... after which something must arrive within this time.
 pub(super) const PING_WITHIN: Duration = Duration::from_secs(10);
@@ -36,5 +37,5 @@ pub(super) const HTTP1_DEMANDED: Duration = Duration::from_secs(600);
 pub(super) const HTTP2_WRITE: usize = 256 * 1024;
 /// Idle connections that are closed at once when there are no descriptors left.
 pub(super) const SHED_AT_ONCE: usize = 16;
-/// How often the kernel is asked whether a parked connection still lives.
+/// Interval at which the kernel is queried whether a parked connection is alive.
 pub(super) const PARKED_LOOK: Duration = Duration::from_secs(10);

@@ -20,7 +20,7 @@ pub(super) struct ParkedConnection {
     pub(super) retires: Moment,
     pub(super) requests: u32,
     pub(super) idle_until: Moment,
-    /// When the kernel was last asked whether it lives.
+    /// When the kernel was last queried.
     pub(super) looked_at: Moment,
 }
 
@@ -28,7 +28,7 @@ pub(super) struct ParkedConnection {
 pub(super) struct Parking {
     /// The most recently parked last.
     places: Mutex<VecDeque<ParkedConnection>>,
-    /// How many there are, to be asked without the lock.
+    /// The number of parked connections, readable without the lock.
     count: AtomicUsize,
     /// Idle connections of each worker's own pool, for metrics and the admin API.
     pub(super) idle: Box<[CachePadded<Gauge>]>,

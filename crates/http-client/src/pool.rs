@@ -28,7 +28,7 @@ use crate::upgrade::Upgrade;
 use metrics::Metrics;
 use plugin::WorkerContext;
 
-/// What may be kept.
+/// The limits of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolLimits {
     /// Idle connections to one peer, over all workers.
@@ -41,7 +41,7 @@ pub struct PoolLimits {
     pub max_requests: u32,
     /// Connections in use that may wait for slow clients, over all workers.
     pub max_slow: Option<usize>,
-    /// Of heads that a server sends over HTTP/2; each request has those of HTTP/1.1.
+    /// Limits of headers over HTTP/2; each request has those of HTTP/1.1.
     pub head: HeadLimits,
 }
 
@@ -95,7 +95,8 @@ struct PoolKey {
 }
 
 impl Pool {
-    /// The pool of this worker to `endpoint` on behalf of `upstream`, with what it kept before.
+    /// Returns this worker's pool to `endpoint` on behalf of `upstream`, with the connections it
+    /// has.
     pub fn of(
         context: &WorkerContext,
         upstream: &str,
@@ -132,7 +133,7 @@ impl Pool {
         shared.get(key, || Parking::new(workers))
     }
 
-    /// How many connections all workers have to that peer.
+    /// Returns the number of connections of all workers to that peer.
     pub fn state(
         shared: &plugin::Shared,
         upstream: &str,
@@ -253,7 +254,7 @@ impl Pool {
         self.parking.active[self.worker].get()
     }
 
-    /// The same of all workers.
+    /// The same for all workers.
     pub fn active_everywhere(&self) -> i64 {
         self.parking.active.iter().map(|lane| lane.get()).sum()
     }
@@ -276,7 +277,7 @@ impl Pool {
         let now = clock::now();
         connection.idle_since = now;
         connection.idle_until = now.after(self.jittered(limits.idle));
-        // At least one, and at most this worker's share: without a division.
+        // At least one, and at most this worker's share; computed without a division.
         let kept = self.idle.borrow().len();
         if kept == 0 || (kept + 1) * self.workers <= limits.max_idle {
             self.idle.borrow_mut().push(connection);
@@ -298,7 +299,8 @@ impl Pool {
 
     /// A span shortened by up to an eighth.
     fn jittered(&self, span: Duration) -> Duration {
-        // In whole milliseconds: dividing a `Duration` costs more than all else here, at every use.
+        // In whole milliseconds: dividing a `Duration` would cost more than everything else here,
+        // at every use.
         let span_ms = u64::try_from(span.as_millis()).unwrap_or(u64::MAX).min(u64::MAX >> 8);
         let jitter = u64::from(self.rng.borrow_mut().u8(..));
         Duration::from_millis(span_ms - span_ms * jitter / 2048)
@@ -379,7 +381,7 @@ pub fn close_idle(context: &WorkerContext) -> usize {
     context.local.get((), IdleSweeper::default).close_idle()
 }
 
-/// What counts as a connection in use.
+/// Counts as a connection in use.
 pub struct Reservation {
     _lease: Lease,
 }
@@ -407,7 +409,7 @@ impl Lease {
         self.http2.as_ref()
     }
 
-    /// Whether the connection carried a request before: it may have been closed in this moment.
+    /// Returns true if the connection carried a request before: the server may be closing it.
     pub fn is_reused(&self) -> bool {
         match &self.http2 {
             Some(connection) => connection.is_reused(),
@@ -415,7 +417,8 @@ impl Lease {
         }
     }
 
-    /// Whether the request shares the connection: the server may refuse it for the sake of others.
+    /// Returns true if the request shares the connection: the server may refuse it because of the
+    /// others.
     pub fn is_shared(&self) -> bool {
         self.http2.is_some()
     }

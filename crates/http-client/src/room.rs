@@ -41,7 +41,7 @@ impl RoomSignal {
         }
     }
 
-    /// Wakes every waiting request; each looks again.
+    /// Wakes every waiting request; each checks again.
     pub fn announce(&self) {
         // Pairs with the fence of the waiter: either it sees what is announced or this sees it.
         fence(SeqCst);
@@ -50,7 +50,7 @@ impl RoomSignal {
         }
     }
 
-    /// Waits for the next announcement, unless `has_room` says that none is needed.
+    /// Waits for the next announcement, unless `has_room` returns true.
     pub async fn announced_unless(&self, has_room: impl FnOnce() -> bool) {
         struct Waiting<'a>(&'a AtomicUsize);
         impl Drop for Waiting<'_> {

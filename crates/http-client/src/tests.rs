@@ -52,7 +52,7 @@ impl Server {
         stream
     }
 
-    /// The same, and then waits for the client to close; what else it sent.
+    /// The same, and then waits for the client to close; returns what else it sent.
     async fn answer_to_the_end(&self, answer: impl AsRef<[u8]>) -> Vec<u8> {
         read_end(&self.answer(answer).await).await
     }
@@ -90,7 +90,7 @@ async fn read_head(stream: &Stream) -> String {
     read_to(stream, "\r\n\r\n").await
 }
 
-/// Waits for the end of the connection; what came before it.
+/// Waits for the end of the connection; returns what preceded it.
 async fn read_end(stream: &Stream) -> Vec<u8> {
     let mut rest = Vec::new();
     loop {
@@ -152,7 +152,8 @@ async fn get(pool: &Rc<Pool>) -> Result<Response, Fault> {
     ask(pool, &request(Method::Get), Body::Empty).await
 }
 
-/// What a GET gets from a server that sends `answer` and closes; the whole body, if there is one.
+/// Returns the result of a GET to a server that sends `answer` and closes, with the whole body, if
+/// there is one.
 async fn get_answered(answer: impl AsRef<[u8]>) -> (Result<Response, Fault>, Result<Bytes, Fault>) {
     let (server, pool) = alone();
     let serve = async { drop(server.answer(answer).await) };

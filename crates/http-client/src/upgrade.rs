@@ -1,4 +1,4 @@
-//! What the upgrade of a request demands of its connection.
+//! The requirements of an upgrade on the connection.
 
 use message::Request;
 use wire::Known;
@@ -9,7 +9,7 @@ pub enum Upgrade {
     None,
     /// Over HTTP/2 it is an extended CONNECT (RFC 8441), if the server announces that.
     WebSocket,
-    /// Only HTTP/1.1 has it; over HTTP/2 the request is sent without it (RFC 9110 7.8).
+    /// Only in HTTP/1.1; over HTTP/2 the request is sent without it (RFC 9110 7.8).
     Other,
 }
 

@@ -8,7 +8,7 @@ use settings::{Report, Spanned};
 
 use crate::records::Settings;
 
-/// Those declared, by name.
+/// The declared applications, by name.
 pub(super) type Apps = Vec<(String, Arc<AppSettings>)>;
 
 pub(super) fn compile(settings: &Settings) -> Apps {

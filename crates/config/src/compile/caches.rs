@@ -8,7 +8,8 @@ use settings::{Reader, quote};
 
 use crate::records::Settings;
 
-/// No two caches share a directory, and none lies within another's: each owns all files there.
+/// Checks that no two caches share a directory or have nested directories: each owns all files
+/// there.
 pub(super) fn check(settings: &Settings, reader: &mut Reader<'_>) {
     let disks: Vec<_> = (settings.caches.entries.iter())
         .filter_map(|(name, cache)| Some((name, &*cache.disk.as_ref()?.path)))
@@ -34,7 +35,7 @@ pub(super) fn check_name(filter: &dyn FilterPlan, settings: &Settings, reader: &
     }
 }
 
-/// A route has one cache, and authentication comes before it.
+/// Checks that a route has one cache, and authentication before it.
 pub(super) fn check_order(filters: &[Arc<dyn FilterPlan>], reader: &mut Reader<'_>) {
     let mut cached: Option<&CachePlan> = None;
     for filter in filters {
@@ -55,7 +56,7 @@ pub(super) fn check_order(filters: &[Arc<dyn FilterPlan>], reader: &mut Reader<'
     }
 }
 
-/// Whether one of the filters keeps things in that cache.
+/// Returns true if one of the filters stores responses in that cache.
 pub(super) fn uses(filters: &[Arc<dyn FilterPlan>], name: &str) -> bool {
     filters
         .iter()

@@ -1,4 +1,4 @@
-//! Chains and lists of filters: entries become plans of their kind.
+//! Compiles chains and lists of filters.
 
 use std::sync::Arc;
 
@@ -86,7 +86,7 @@ impl Chains {
         list
     }
 
-    /// Whether a chain keeps anything in that cache.
+    /// Returns true if a chain stores responses in that cache.
     pub(super) fn use_cache(&self, name: &str) -> bool {
         self.entries.iter().any(|chain| caches::uses(&chain.list.filters, name))
     }

@@ -1,5 +1,4 @@
-//! Handlers of routes and of filters: entries become plans of their kind, and what they name must
-//! be declared.
+//! Compiles the handlers of routes and filters; names in their settings must be declared.
 
 use std::sync::Arc;
 
@@ -10,7 +9,7 @@ use super::apps::{self, Apps};
 use crate::kinds::Kinds;
 use crate::records::Settings;
 
-/// What the plan of a handler is read with.
+/// The context in which a handler is compiled.
 #[derive(Clone, Copy)]
 pub(super) struct Declared<'d> {
     pub(super) settings: &'d Settings,

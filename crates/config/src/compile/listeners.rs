@@ -163,7 +163,7 @@ fn redirect(
     })
 }
 
-/// What a listener with TLS uses.
+/// Compiles the TLS settings of a listener.
 pub(super) fn tls(
     written: &Spanned<ListenerTlsSettings>,
     protocols: &[HttpVersion],

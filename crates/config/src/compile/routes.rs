@@ -48,7 +48,7 @@ pub(super) fn compile(
         }
         // A route without `match` is shown as a whole.
         let unwritten = route.r#match.span == Span::NOWHERE;
-        // What is wrong in a match has left defaults in it, which take more than was meant.
+        // An invalid `match` contains defaults, which match more than intended.
         if route.r#match.complete {
             rules.push(Rule {
                 name: name.clone(),

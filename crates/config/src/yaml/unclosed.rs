@@ -11,7 +11,7 @@ struct Opener {
     mark: char,
     line: usize,
     column: usize,
-    /// What its content has to be indented more than; `None` for the outermost value.
+    /// The minimum indentation of its content; `None` for the outermost value.
     indent: Option<usize>,
 }
 
@@ -44,7 +44,7 @@ fn closer(mark: char) -> char {
     }
 }
 
-/// What is open at the end of a line.
+/// The brackets and quotes that are open at the end of a line.
 #[derive(Default)]
 struct Scan {
     open: Vec<Opener>,
@@ -81,7 +81,7 @@ impl Scan {
             let indent = indent.checked_sub(usize::from(at == indent));
             Opener { mark: chars[at], line: number, column: at + 1, indent }
         };
-        // Where the value on this line is held: its key, or the dash before it.
+        // The parent of the value on this line: its key, or the dash before it.
         let (mut at, mut holder, mut begins) = (indent, indent, true);
         while at < chars.len() {
             if let Some(quote) = &self.quote {
@@ -130,7 +130,7 @@ impl Scan {
     }
 }
 
-/// Where on this line a quoted text ends; `from` is within it.
+/// Returns the end of a quoted text on this line; `from` is inside it.
 fn end_of_quote(mark: char, chars: &[char], mut from: usize) -> Option<usize> {
     while from < chars.len() {
         match chars[from] {

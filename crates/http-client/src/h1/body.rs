@@ -1,6 +1,6 @@
-//! The body of an answer as it arrives (RFC 9112 6.3).
+//! The body of a response as it arrives (RFC 9112 6.3).
 //!
-//! Reads from the server only when it is asked for a frame. A body that ends before its framing
+//! Reads from the server only when it is polled for a frame. A body that ends before its framing
 //! says so is a fault, never an end; bytes after the end make the connection unusable.
 
 use std::task::{Context, Poll, ready};
@@ -19,7 +19,7 @@ enum Rest {
     UntilClose,
 }
 
-/// A body that did not come whole with its head.
+/// A body that did not arrive as a whole with its headers.
 pub(super) struct ResponseBody {
     /// Gone once the body has ended.
     link: Option<ServerExchange>,
@@ -110,8 +110,9 @@ impl BodyStream for ResponseBody {
     }
 }
 
-/// The body, if all of it is there and it has no trailers; `received` is left as it was otherwise.
-/// Small answers of applications come like this, and then go out with a length and in one piece.
+/// Returns the body if all of it has arrived and it has no trailers; otherwise leaves `received`
+/// unchanged. Small responses of applications arrive like this, and are sent with a length and in
+/// one piece.
 pub(super) fn whole_chunked(received: &mut Bytes) -> Option<Bytes> {
     if !received.ends_with(LAST_CHUNK) || received.len() > JOINED_BODY {
         return None;

@@ -23,7 +23,7 @@ use crate::pool::Lease;
 use message::{Body, Fault, Headers, Request};
 
 thread_local! {
-    /// Where heads are written: one buffer per worker, warm in the cache.
+    /// The buffer for request headers: one per worker, warm in the processor's cache.
     static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -33,16 +33,16 @@ pub(crate) struct ServerExchange {
     pub(super) sender: Sender,
     pub(super) options: Rc<ClientOptions>,
     wait: Wait,
-    /// Whether the server took any byte of the request.
+    /// True if the server took any byte of the request.
     sent: bool,
-    /// Whether the answer has been looked for.
+    /// True if a read of the response was attempted.
     looked: bool,
     /// Interim responses so far, and whether one was passed on.
     interim: u32,
     pub(super) informed: bool,
     /// The beginning of a head that is not whole yet.
     partial: BytesMut,
-    /// What was received and not read yet.
+    /// Data that was received and not parsed yet.
     pub(super) received: Bytes,
     /// The connection may carry another exchange after this one.
     pub(super) reusable: bool,
@@ -200,8 +200,8 @@ impl ServerExchange {
         }
     }
 
-    /// Bytes of the answer. The first look comes right after the request has left and finds
-    /// nothing as a rule: it asks the event loop alone.
+    /// Reads data of the response. The first attempt follows the request immediately and usually
+    /// finds nothing: it only queries the event loop.
     fn poll_chunk(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
         let stream = &self.lease.connection().stream;
         if !std::mem::replace(&mut self.looked, true) {
@@ -210,7 +210,7 @@ impl ServerExchange {
         stream.poll_receive(cx)
     }
 
-    /// The connection ended before the head of an answer was whole.
+    /// The connection ended before the response headers were complete.
     fn ended(&self, error: Option<&io::Error>) -> Fault {
         if !self.partial.is_empty() || self.interim > 0 {
             return faults::cut_short(error, "head");
@@ -233,7 +233,8 @@ impl ServerExchange {
         } else {
             let ends_a_line = chunk.contains(&b'\n');
             self.partial.extend_from_slice(&chunk);
-            // Only a line's end can make a head whole; parsing at every byte would be quadratic.
+            // Only the end of a line can complete the headers; parsing at every byte would be
+            // quadratic.
             if !ends_a_line && self.partial.len() <= limits.request_line + limits.headers {
                 return Ok(None);
             }
@@ -245,7 +246,7 @@ impl ServerExchange {
             let head = h1::parse_response(&self.received, &limits, headers.spans(), to_head)
                 .map_err(faults::bad_head)?;
             let Some(head) = head else {
-                // Kept apart from the worker's block, which a slow server must not pin.
+                // Detached from the worker's block, which a slow server must not pin.
                 self.partial = net::detach(&self.received);
                 self.received = Bytes::new();
                 return Ok(None);
@@ -261,7 +262,8 @@ impl ServerExchange {
             if self.interim > INTERIM_MAX {
                 return Err(faults::protocol("too many interim responses"));
             }
-            // RFC 9110 15.2: all are forwarded but 100, which answers an expectation of our own.
+            // All are forwarded except 100, which responds to an expectation of this client (RFC
+            // 9110 15.2).
             if head.status != 100 {
                 request.inform(head.status, &headers);
                 self.informed = true;

@@ -13,10 +13,10 @@ use wire::{Known, Version, alias, token};
 use message::{Body, Request};
 use message::{Protocol, Scheme};
 
-/// What Host says to the server.
+/// The Host header for the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HostField {
-    /// What the client said.
+    /// The client's.
     Preserve,
     /// The same for every request.
     Fixed(Box<str>),
@@ -25,7 +25,7 @@ pub enum HostField {
 /// Behaviour towards one upstream.
 #[derive(Clone, Debug)]
 pub struct ClientOptions {
-    /// From the last byte of the request to the head of its answer.
+    /// From the last byte of the request to the response headers.
     pub response: Duration,
     /// Longest pause within an answer.
     pub read: Duration,
@@ -55,11 +55,11 @@ impl Default for ClientOptions {
     }
 }
 
-/// What one request needs besides itself.
+/// The parameters of one request.
 pub struct Call<'a> {
     pub options: &'a std::rc::Rc<ClientOptions>,
     pub host: &'a HostField,
-    /// What Host says when the client said nothing: the server's address.
+    /// The Host header if the client sent none: the server's address.
     pub server: &'a str,
 }
 
@@ -147,8 +147,8 @@ fn copy_fields(out: &mut Vec<u8>, request: &Request, framing: RequestFraming) ->
     let mut names = None;
     request.headers.write_lines(out, |field| {
         match field.known {
-            // Ours to write. Expect is ours to answer: the body is asked for when the server is
-            // ready for it.
+            // Written by this module. Expect is handled by this client: the body is polled when the
+            // server is ready for it.
             Some(Known::Host | Known::Expect) => return false,
             Some(Known::ContentLength) => {
                 seen.length = true;
@@ -187,7 +187,7 @@ fn write_field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Whether Connection names anything but its own options (RFC 9110 7.6.1).
+/// Returns true if Connection names anything except its own options (RFC 9110 7.6.1).
 fn connection_names_fields(request: &Request) -> bool {
     request.headers.get_all(Known::Connection).flat_map(token::list).any(|option| {
         ![&b"keep-alive"[..], b"close", b"upgrade", b"te"]
@@ -239,7 +239,7 @@ fn write_forwarded(
         }
     }
     write_ip(out, peer);
-    // Whole lines that never change are one copy of a known length each.
+    // Constant lines are copied as one block of a known length.
     match request.scheme {
         _ if seen.proto => out.extend_from_slice(b"\r\n"),
         Scheme::Http => out.extend_from_slice(b"\r\nX-Forwarded-Proto: http\r\n"),
@@ -295,7 +295,7 @@ fn write_ipv4(out: &mut Vec<u8>, ip: Ipv4Addr) {
             end += 1;
         }
         text[end] = b'0' + ones;
-        // The separator stands there already: digits never reach the place behind them.
+        // The separator is there already: digits never reach the position after it.
         end += 2;
     }
     out.extend_from_slice(&text[..end - 1]);

@@ -1,7 +1,7 @@
-//! Makes a response of what the server sends.
+//! Converts the server's data into a response.
 //!
-//! When the whole body came with the head, the connection is back in its pool before the client
-//! gets its response.
+//! If the whole body arrived with the headers, the connection is in its pool again before the
+//! client gets the response.
 
 use std::task::{Context, Poll, ready};
 
@@ -28,13 +28,14 @@ pub(crate) fn poll_response(
     };
     Poll::Ready(match ready!(link.poll_head(cx, request)) {
         Ok((head, headers)) => answer(exchange, head, headers, request),
-        // The client has hints of a response that will not come: it must not get another.
+        // The client has interim responses of a final one that will not arrive: it must not get
+        // another.
         Err(fault) if link.informed => Err(Fault { retry: Retry::Never, ..fault }),
         Err(fault) => Err(fault),
     })
 }
 
-/// The response whose head has arrived. A body that has not keeps the exchange.
+/// Returns the response whose headers have arrived. An incomplete body keeps the exchange.
 fn answer(
     exchange: &mut Option<ServerExchange>,
     head: ResponseHead,
@@ -81,8 +82,8 @@ fn answer(
     Ok(response)
 }
 
-/// Whether the client offered every protocol that the server switches to, and the server names one
-/// (RFC 9110 7.8).
+/// Returns true if the client offered every protocol that the server switches to, and the server
+/// names one (RFC 9110 7.8).
 fn is_offered(request: &Request, headers: &Headers) -> bool {
     let offers = |protocol: &[u8]| {
         let mut offered = request.headers.get_all(Known::Upgrade).flat_map(token::list);

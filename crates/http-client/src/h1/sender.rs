@@ -15,9 +15,9 @@ use super::head::RequestFraming;
 use crate::connection::Connection;
 use message::{Body, Fault, Frame, Headers};
 
-/// What remains to be sent besides the connection's queue.
+/// The data to be sent in addition to the connection's queue.
 pub(super) enum Sender {
-    /// Nothing: the queue holds the rest, or is empty.
+    /// Nothing: the queue has the rest, or is empty.
     Done,
     /// The body continues.
     Going { body: Body, framing: RequestFraming, left: u64 },
@@ -34,7 +34,7 @@ pub(super) enum Sending {
     Room,
     /// The next piece of the body.
     Body,
-    /// It will not continue: the server takes no more.
+    /// Sending cannot continue: the server takes no more.
     Broken,
 }
 

@@ -45,7 +45,7 @@ pub(crate) struct Http2Connection {
     /// Requests that it has carried.
     requests: Cell<u32>,
     has_ended: Cell<bool>,
-    /// When bytes came last, and until when the next are awaited after a PING.
+    /// Time of the last data, and the deadline of the next after a PING.
     heard: Cell<Moment>,
     heard_until: Cell<Moment>,
     /// A PING was sent since the last frame that was not its acknowledgement: some servers end
@@ -95,7 +95,7 @@ impl Http2Connection {
         let config = Config {
             head,
             stream_window: HTTP2_STREAM_WINDOW,
-            // A client that does not read its response holds up no other.
+            // A client that does not read its response blocks no other.
             connection_window: HTTP2_STREAM_WINDOW * HTTP2_STREAMS as u32,
             ..Config::default()
         };
