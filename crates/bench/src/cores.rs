@@ -14,7 +14,7 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 pub(crate) struct Cores(CpuSet);
 
 impl Cores {
-    /// Those that the calling thread may run on.
+    /// Returns the cores that the calling thread may run on.
     pub(crate) fn allowed() -> io::Result<Self> {
         Ok(Self(sched_getaffinity(None)?))
     }
@@ -42,7 +42,7 @@ impl Cores {
         Self::of(&numbers[..count.min(numbers.len())])
     }
 
-    /// From now on the calling thread, and whatever it starts, runs here. May be called after fork.
+    /// Pins the calling thread, and what it starts, to these cores. May be called after fork.
     pub(crate) fn enter(&self) -> io::Result<()> {
         Ok(sched_setaffinity(None, &self.0)?)
     }

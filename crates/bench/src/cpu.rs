@@ -179,7 +179,7 @@ pub fn ticks_per_second() -> u64 {
 pub(crate) struct Stat {
     pub(crate) user_ticks: u64,
     pub(crate) system_ticks: u64,
-    /// Of children that ended and were waited for.
+    /// Ticks of children that ended and were waited for.
     pub(crate) reaped_ticks: u64,
     pub(crate) parent: u32,
     /// In ticks since boot.

@@ -10,7 +10,7 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
-/// How many descriptors one `wait` can report.
+/// Maximum number of descriptors that one `wait` reports.
 const BATCH: usize = 512;
 
 /// One descriptor that has something to read.

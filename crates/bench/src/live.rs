@@ -10,7 +10,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// How often the view is drawn.
+/// Interval at which the view is drawn.
 const DRAW_EVERY: Duration = Duration::from_millis(250);
 /// Cells of the bar.
 const BAR_CELLS: usize = 16;

@@ -40,7 +40,7 @@ pub(crate) use tls::SERVER_NAME;
 pub use tls::{Handshakes, Tls};
 pub(crate) use websocket::{answers, frame, greeting};
 
-/// The body of one response in so many is compared byte by byte, unless the plan says all.
+/// One in this many bodies is compared byte by byte, unless the plan compares all.
 pub const BODY_COMPARED_ONE_IN: u32 = 16;
 /// The longest latency a histogram can hold; a longer one is recorded as this.
 pub const LATENCY_MAX: Duration = Duration::from_secs(120);
@@ -59,7 +59,7 @@ enum Sent {
     Part,
 }
 
-/// Where a server listens.
+/// The address of a server.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Address {
     Tcp(SocketAddr),
@@ -96,13 +96,13 @@ pub enum Traffic {
         streams: u32,
         expect: Expect,
     },
-    /// `PING`, answered by `+PONG`.
+    /// `PING`, with the response `+PONG`.
     Resp {
         command: Command,
-        /// How many commands are sent in one write and answered before the next.
+        /// Number of commands in one write; their responses precede the next write.
         pipeline: u32,
     },
-    /// A text, said back by the server; one outstanding on each connection.
+    /// A text that the server echoes; one is outstanding on each connection.
     WebSocket {
         /// The request that asks for a WebSocket, from `greeting`.
         greeting: Vec<u8>,
@@ -151,7 +151,7 @@ pub enum Mode {
     Open { rate: f64 },
 }
 
-/// How a target is loaded.
+/// The load on a target.
 #[derive(Clone, Debug)]
 pub struct LoadPlan {
     pub connections: usize,

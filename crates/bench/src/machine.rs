@@ -84,7 +84,7 @@ struct Process {
     name: String,
     parent: u32,
     ticks: u64,
-    /// Of children that it waited for, in all their lives.
+    /// Ticks of the children that it waited for, over their whole lives.
     reaped_ticks: u64,
 }
 
@@ -194,8 +194,8 @@ fn processes() -> BTreeMap<u32, Process> {
     found
 }
 
-/// What those processes used in between. Ended processes are missing now, and what it had
-/// used before is in the sum of its parent, so it is taken off together with the rest.
+/// Returns what those processes used in between. A process that has ended is missing now, and its
+/// earlier use is in the sum of its parent, so it is subtracted with the rest.
 fn grown(
     before: &BTreeMap<u32, Process>,
     now: &BTreeMap<u32, Process>,

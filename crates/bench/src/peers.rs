@@ -45,17 +45,17 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// What `hello` and `gateway` ask for.
+/// The path that `hello` and `gateway` request.
 pub const HELLO_PATH: &str = "/ping";
 pub const HELLO_BODY: &str = "pong";
 pub const DOCUMENT_PATH: &str = "/document";
 /// The method that gRPC calls name.
 pub const CALL_PATH: &str = "/bench.v1.Bench/Call";
 
-/// What `filters` brings, and in which field.
+/// The header field of `filters` with the API key.
 pub const KEY_FIELD: &str = "X-API-Key";
 pub const KEY: &str = "bench-key-0123456789abcdef";
-/// What `routes` asks for, among the others.
+/// The path that `routes` requests, among many others.
 pub const ROUTED_PATH: &str = "/api/v1/asked/items/42";
 /// Requests a second that one client may make: more than any can.
 const RATE_MAX: u32 = 10_000_000;
@@ -98,7 +98,7 @@ enum Program {
 }
 
 impl Program {
-    /// What is typed for it.
+    /// Returns the name on the command line.
     fn name(&self, peer: &'static str) -> &'static str {
         match self {
             Self::Installed { names: [name, ..], .. } => name,
@@ -130,13 +130,13 @@ pub enum Role {
     Routes { count: usize },
     /// Responds to the PING of RESP, inline and as an array.
     Ping,
-    /// Has no clients: does that to a document for a time, and ends with a line that says how
-    /// often.
+    /// Has no clients: performs the operation on a document for a time, and ends with a line that
+    /// has the count.
     Json { document: PathBuf, operation: Operation, time: Duration },
     /// Serves the files of a directory.
     Files { root: PathBuf },
-    /// Stores the backend's response to [`DOCUMENT_PATH`] and serves it from memory; the same
-    /// lies in the directory under that name, and compressed next to it.
+    /// Caches the backend's response to [`DOCUMENT_PATH`] in memory; the directory has the same
+    /// content under that name, and compressed next to it.
     Cached { backend: SocketAddr, root: PathBuf, asked: CacheRequest },
     /// Responds to [`DOCUMENT_PATH`] with that file, which it has read into memory.
     Canned { file: PathBuf },
@@ -147,7 +147,7 @@ pub enum Role {
     /// Keeps what [`App::AsgiDocument`] responds and serves it from memory. A server without a
     /// application has a backend and a directory as in `Cached`.
     AppCached { backend: SocketAddr, root: PathBuf },
-    /// Has no clients: calls [`App::FastApi`] for a time, and ends with a line that says how often.
+    /// Has no clients: calls [`App::FastApi`] for a time, and ends with a line that has the count.
     AppLoop { time: Duration },
 }
 
@@ -168,8 +168,8 @@ pub enum Operation {
     Encode,
 }
 
-/// The path of a route that is not requested, up to what a parameter stands for: services with
-/// versions, as a gateway has.
+/// Returns the path of a route that is not requested, up to its parameter: services with versions,
+/// as in a gateway.
 fn routed(number: usize) -> String {
     format!("/api/v{}/service-{number:05}/items/", number % 3)
 }
@@ -229,7 +229,7 @@ pub struct Site {
     pub workers: u32,
     /// Grows with every reload, so that there is something new to load.
     pub revision: u32,
-    /// It must be possible to reload.
+    /// The server must be able to reload.
     pub reloads: bool,
     /// The interpreter of the run.
     pub python: PathBuf,
@@ -268,12 +268,12 @@ pub struct Setup {
     reload: Option<Reload>,
     /// Arguments and environment that are settings, and the pages that say so.
     notes: Vec<(&'static str, &'static str)>,
-    /// What runs the arguments instead of the peer's own program.
+    /// Runs the arguments instead of the peer's own program.
     program: Option<Vec<String>>,
     /// Distributions that the Python of the run has to have.
     needs: Vec<&'static str>,
     behind: Option<Behind>,
-    /// The protocol that it serves: another one has to be asked for.
+    /// The protocol that it serves; another one has to be requested.
     serves: Protocol,
 }
 
@@ -281,7 +281,7 @@ pub struct Setup {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Behind {
     words: Vec<String>,
-    /// Where it listens.
+    /// The socket that it listens on.
     socket: PathBuf,
 }
 
@@ -289,7 +289,7 @@ struct Behind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Reload {
     Signal(i32),
-    /// Its own program with these arguments.
+    /// Runs its own program with these arguments.
     Run(Vec<String>),
 }
 
@@ -314,7 +314,7 @@ impl Setup {
         self
     }
 
-    /// The page for a setting that stands in no file.
+    /// Adds the documentation page of a setting that is in no file.
     fn note(mut self, setting: &'static str, page: &'static str) -> Self {
         self.notes.push((setting, page));
         self
@@ -370,7 +370,7 @@ impl Peer {
         self.setup(site).is_some_and(|setup| !site.reloads || setup.reload.is_some())
     }
 
-    /// What it is started with, if it supports role and protocol.
+    /// Returns the command line and files, if it supports role and protocol.
     fn setup(&self, site: &Site) -> Option<Setup> {
         (self.setup)(site).filter(|setup| setup.serves == site.protocol)
     }
@@ -380,7 +380,7 @@ impl Peer {
         self.setup(site).map_or_else(Vec::new, |setup| setup.needs)
     }
 
-    /// Whether it is one of the small servers whose source is ours.
+    /// Returns true for the small servers whose source is in this repository.
     pub fn is_built(&self) -> bool {
         matches!(self.program, Program::Built(_))
     }
@@ -438,14 +438,14 @@ impl Peer {
 }
 
 impl Setup {
-    /// The command line, `program` being the program and what always goes before the rest.
+    /// Returns the command line; `program` is the program and its first arguments.
     fn line(&self, program: &[String]) -> process::Line {
         let program = self.program.as_deref().unwrap_or(program);
         let words = program.iter().chain(&self.arguments).cloned().collect();
         process::Line { words, environment: self.environment.clone() }
     }
 
-    /// The same as it can be typed, with what stands behind it.
+    /// Returns the command line as text, with its redirections.
     fn typed(&self, program: &[String]) -> String {
         let line = self.line(program).typed();
         match &self.behind {

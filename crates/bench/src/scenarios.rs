@@ -46,7 +46,7 @@ pub struct Scenario {
     /// One line for the list of scenarios.
     pub about: &'static str,
     pub cases: &'static [Case],
-    /// It is run when none is named.
+    /// True if it runs when no scenario is named.
     pub by_default: bool,
 }
 
@@ -55,7 +55,7 @@ pub struct Scenario {
 pub struct Case {
     /// As in `Record::scenario`.
     pub name: &'static str,
-    /// What is asked, what is answered.
+    /// The request and the response.
     pub about: &'static str,
     /// The published page it replays.
     pub replays: Option<&'static str>,
@@ -85,7 +85,7 @@ pub(crate) enum Serve {
 }
 
 impl Serve {
-    /// What a server has to be for that, with this backend and these files, if it has any.
+    /// Returns the role of a server for this backend and these files, if it has any.
     pub(crate) fn role(self, backend: SocketAddr, root: PathBuf) -> Role {
         match self {
             Self::Hello => Role::Hello,
@@ -117,17 +117,17 @@ pub(crate) enum Kind {
     Reload,
     /// Load along with many idle connections.
     Idle,
-    /// No load: a program that does something over and over, and says how often.
+    /// No load: a program that repeats an operation and prints the count.
     Program,
 }
 
 impl Case {
-    /// Whether the peer can be measured in it.
+    /// Returns true if the peer can be measured in it.
     pub(crate) fn is_for(&self, peer: &Peer, workers: u32) -> bool {
         peer.can(&self.site(workers))
     }
 
-    /// What the peer needs of Python in it, besides its own program.
+    /// Returns the Python packages that the peer needs, in addition to its own program.
     pub(crate) fn needs(&self, peer: &Peer) -> Vec<&'static str> {
         peer.needs(&self.site(1))
     }
@@ -140,7 +140,7 @@ impl Case {
         Site { workers, reloads, protocol, ..Site::new(role, address, PathBuf::new()) }
     }
 
-    /// Where it says most, if that is not where all the others do.
+    /// Returns the numbers of connections that show most, if these are not the usual ones.
     pub(crate) fn connections(&self) -> Option<&'static [usize]> {
         match self.serve {
             Serve::App(App::AsgiSleep) => Some(&[512]),
@@ -158,14 +158,14 @@ impl Case {
         LoadPlan::default().timeout + Duration::from_millis(100) * (streams - 1)
     }
 
-    /// It is for one worker and for one on each core.
+    /// Returns true if it is measured with one worker and with one on each core.
     pub(crate) fn scales(&self) -> bool {
         self.serve == Serve::App(App::Page)
     }
 }
 
-/// Those that the program under test can do: the others wait for it. What a program does alone is
-/// not for it.
+/// Returns the scenarios that the program under test supports; scenarios without a server are
+/// excluded.
 pub fn listed() -> impl Iterator<Item = &'static Scenario> {
     let can = |case: &Case| case.serve == Serve::AppLoop || case.is_for(SUBJECT, 1);
     let can = move |scenario: &&Scenario| scenario.cases.iter().all(can);

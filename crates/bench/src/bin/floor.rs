@@ -1,4 +1,4 @@
-//! Floors and backend as one program, told by its arguments which to be: see `bench::floor`.
+//! Floors and backend as one program, selected by its arguments: see `bench::floor`.
 
 fn main() -> std::io::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

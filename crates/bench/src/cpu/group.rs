@@ -92,7 +92,7 @@ impl Entry {
     /// stays outside, which [`Group::holds`] tells.
     pub(crate) fn enter(self) {
         // SAFETY: write(2) may be called after fork; the descriptor is open as long as the group
-        // is, and a byte of a constant is read. cgroups(7): 0 stands for the writing process.
+        // exists, and a byte of a constant is read. 0 is the writing process (cgroups(7)).
         unsafe { libc::write(self.0, b"0".as_ptr().cast(), 1) };
     }
 }

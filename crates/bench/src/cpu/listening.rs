@@ -32,7 +32,7 @@ pub(crate) fn listener_at(address: SocketAddr) -> Option<u32> {
     root(&holders, parent)
 }
 
-/// What a descriptor of each socket that listens there links to: proc_net(5).
+/// Returns the link targets of the descriptors of each socket that listens there: proc_net(5).
 fn listening(table: &str, address: SocketAddr) -> BTreeSet<String> {
     let is_there = |local: &str| {
         let (ip, port) = local.split_once(':')?;

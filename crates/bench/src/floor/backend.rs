@@ -22,7 +22,7 @@ const READ_BYTES: usize = 16 * 1024;
 pub struct Behaviour {
     pub body_bytes: usize,
     pub delay: Duration,
-    /// The connection is kept after a response.
+    /// True if the connection stays open after a response.
     pub keep: bool,
     pub content: Content,
 }
@@ -63,7 +63,7 @@ pub fn body(bytes: usize) -> Vec<u8> {
 
 struct Client {
     stream: TcpStream,
-    /// How many bytes of CR LF CR LF the last read ended with.
+    /// The number of bytes of CR LF CR LF at the end of the last read.
     matched: usize,
     /// Distinguishes it from an earlier one with the same descriptor.
     number: u64,

@@ -31,7 +31,7 @@ const READ_BYTES: usize = 16 * 1024;
 
 struct Client {
     stream: TcpStream,
-    /// How many bytes of CR LF CR LF the last read ended with.
+    /// The number of bytes of CR LF CR LF at the end of the last read.
     matched: usize,
 }
 
@@ -107,7 +107,7 @@ fn count_pings(bytes: &[u8], matched: &mut usize) -> usize {
     const END: &[u8] = b"PING\r\n";
     let mut pings = 0;
     for &byte in bytes {
-        // It repeats only from its first byte.
+        // The sequence repeats only from its first byte.
         *matched = if byte == END[*matched] { *matched + 1 } else { usize::from(byte == END[0]) };
         if *matched == END.len() {
             pings += 1;

@@ -21,7 +21,7 @@ pub fn listing(bytes: usize) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// Numbers that look random keep it from being compressed to nothing.
+/// Numbers that look random, so that it does not compress to nothing.
 fn entry(number: u64) -> String {
     let id = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 34;
     let name = format!("repository-{}", id % 9973);

@@ -34,7 +34,7 @@ struct Proxy {
     links: Vec<Option<ProxiedConnection>>,
     /// Upstream connections without an exchange, the warmest last.
     idle: Vec<RawFd>,
-    /// Upstream connections are kept for the next exchange.
+    /// True if upstream connections are reused.
     keep: bool,
 }
 

@@ -64,7 +64,7 @@ impl<'a> BlockingClient<'a> {
                 _ if self.plain.is_empty() => continue,
                 _ => connection.feed(rules, &self.plain),
             };
-            // What a protocol replies by itself.
+            // Sends the protocol's own replies.
             connection.flush(&[])?;
             match fed {
                 FeedResult::More { .. } => {}
@@ -92,14 +92,15 @@ impl<'a> BlockingClient<'a> {
     }
 }
 
-/// Asks twice, on one connection if the load keeps it; the error is half a sentence.
+/// Sends two requests, on one connection if the load reuses connections; the error is half a
+/// sentence.
 pub(crate) fn check(target: &Target, deadline: Instant) -> Result<(), String> {
     let plan = LoadPlan { verify: true, ..LoadPlan::default() };
     let asked = || -> io::Result<()> {
         let mut client = BlockingClient::new(target, &plan)?;
         let times = if client.state.keep_alive { 2 } else { 1 };
         if target.tls.as_ref().is_some_and(|tls| tls.handshakes() == Handshakes::Resumed) {
-            // Its tickets are those of the next one.
+            // The second request uses its session tickets.
             client.asked(1, deadline)?;
         }
         match client.asked(times, deadline)?.is_secured_as_expected() {

@@ -55,7 +55,7 @@ pub(super) struct Connection {
     pub(super) since_ns: u64,
     /// When it was sent, or connecting began.
     pub(super) asked_ns: u64,
-    /// Whether it is among the free connections of an open loop.
+    /// True if it is among the free connections of an open loop.
     pub(super) listed: bool,
     /// Bytes of the request that are not sent yet, from its end.
     unsent: usize,
@@ -254,7 +254,7 @@ impl Connection {
         }
         while self.unsent > 0 {
             let rest = &request[request.len() - self.unsent..];
-            // A peer that is gone is an error to count, not a signal to die of.
+            // A closed peer is an error to count, and not a signal that ends the process.
             match socket.send_with_flags(rest, libc::MSG_NOSIGNAL) {
                 Ok(count) => self.unsent -= count,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}

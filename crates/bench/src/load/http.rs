@@ -26,7 +26,7 @@ pub(super) enum FeedResult {
     Broken { right: u32, kind: Kind },
 }
 
-/// What is expected of every response, made once for a run.
+/// The expectation for every response, computed once for a run.
 #[derive(Debug)]
 pub(super) struct Rules {
     pub(super) status: u16,
@@ -49,8 +49,8 @@ impl Rules {
         }
     }
 
-    /// True if the bytes are those of the expected body from there on. What goes beyond it is found
-    /// by its length.
+    /// Returns true if the bytes are those of the expected body at this position. A longer body is
+    /// detected by its length.
     pub(super) fn is_in_body(&self, from: u64, bytes: &[u8]) -> bool {
         let Some(expected) = &self.body else { return true };
         let from = (from as usize).min(expected.len());
@@ -63,9 +63,9 @@ impl Rules {
 #[derive(Debug, Default)]
 pub(super) struct ResponseParser {
     at: At,
-    /// The beginning of a line or a head that did not come in one piece.
+    /// The beginning of a line or of headers that did not arrive in one piece.
     held: Vec<u8>,
-    /// Whether fields and body of this response are compared.
+    /// True if headers and body of this response are compared.
     compared: bool,
     wrong: Option<Kind>,
     close: bool,
@@ -245,7 +245,7 @@ impl ResponseParser {
         Ok(Step::Took(count))
     }
 
-    /// Keeps the bytes of an unfinished line; `held` of them are kept already, or none.
+    /// Stores the bytes of an unfinished line; `held` of them are stored already.
     fn hold(&mut self, held: usize, bytes: &[u8], longest: usize) -> Result<Step, Kind> {
         if held == 0 {
             self.held.extend_from_slice(bytes);
@@ -407,7 +407,7 @@ fn chunk_size(line: &[u8]) -> Result<u64, Kind> {
     })
 }
 
-/// Whether these are among the field lines of a head.
+/// Returns true if these fields are in the headers.
 pub(super) fn has_fields(head: &[u8], fields: &[(String, String)]) -> bool {
     fields.iter().all(|(name, value)| {
         let mut rest = head;

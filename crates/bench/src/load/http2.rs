@@ -61,7 +61,7 @@ struct Awaited {
     since_ns: u64,
     body_bytes: u64,
     compared: bool,
-    /// Those that are expected.
+    /// True if the expected trailers have arrived.
     has_trailers: bool,
     wrong: Option<Kind>,
 }
@@ -157,7 +157,7 @@ impl Streams {
         self.connection.write(&mut self.out, usize::MAX);
     }
 
-    /// What is to be sent.
+    /// Returns the bytes to be sent.
     pub(super) fn unsent(&self) -> &[u8] {
         self.out.rest()
     }
@@ -243,7 +243,8 @@ impl Streams {
                 awaited.has_trailers = has_fields(fields, &rules.trailers);
                 self.finish_if(rules, stream, true);
             }
-            // It had no effect: the server may refuse requests when it closes.
+            // The request had no effect: a server may refuse requests when it closes the
+            // connection.
             Event::Reset { stream, unprocessed: true, .. } => self.end(stream, None),
             Event::Reset { stream, .. } => self.end(stream, Some(Kind::Read)),
             Event::Malformed { stream: Some(stream), .. } => self.end(stream, Some(Kind::Framing)),

@@ -33,7 +33,7 @@ pub(crate) fn request(command: Command, pipeline: u32) -> Vec<u8> {
 #[derive(Debug, Default)]
 pub(super) struct ReplyCounter {
     outstanding: u32,
-    /// How many bytes of the next response are here.
+    /// The number of bytes of the next response that have arrived.
     begun: usize,
 }
 

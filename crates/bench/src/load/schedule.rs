@@ -17,13 +17,13 @@ pub(super) const TICK_NS: u64 = TICK.as_nanos() as u64;
 #[derive(Debug)]
 pub(super) struct Schedule {
     between_ns: f64,
-    /// Of this thread's first request, in the order of all threads.
+    /// The number of this thread's first request, in the order of all threads.
     first: u64,
     threads: u64,
     pub(super) sent: u64,
     /// When the timer expires.
     armed_ns: u64,
-    /// Connections that may be asked, in the order they became free.
+    /// Connections that are free, in the order in which they became free.
     pub(super) free: VecDeque<usize>,
 }
 
@@ -40,7 +40,7 @@ impl Schedule {
         }
     }
 
-    /// How many that are due between two times were not sent.
+    /// Returns how many requests that were due between two times were not sent.
     pub(super) fn unsent(&self, go_ns: u64, begin_ns: u64, end_ns: u64) -> u64 {
         let due_before = |at_ns: u64| {
             let numbers = (at_ns.saturating_sub(go_ns) as f64 / self.between_ns).ceil() as u64;

@@ -34,7 +34,8 @@ pub enum Handshakes {
     Resumed,
 }
 
-/// How connections are secured. Tickets of a server are used by all loads with the same value.
+/// The TLS settings of connections. All loads with the same value share the session tickets of a
+/// server.
 #[derive(Debug)]
 pub struct Tls {
     root: Arc<RootCertStore>,
@@ -43,7 +44,7 @@ pub struct Tls {
 }
 
 impl Tls {
-    /// For servers with this certificate, which is its own issuer.
+    /// For servers with this self-signed certificate.
     pub fn new(certificate: Vec<u8>, handshakes: Handshakes) -> io::Result<Self> {
         let mut root = RootCertStore::empty();
         root.add(CertificateDer::from(certificate)).map_err(io::Error::other)?;

@@ -62,7 +62,7 @@ impl Tool {
         Self::ALL.into_iter().find(|tool| tool.name() == name)
     }
 
-    /// Where it is installed, if it is.
+    /// Returns the path of the program, if it is installed.
     pub fn program(self) -> Option<PathBuf> {
         let path = std::env::var_os("PATH")?;
         std::env::split_paths(&path)
@@ -70,7 +70,7 @@ impl Tool {
             .find(|p| p.is_file())
     }
 
-    /// Whether it can make this load; an error says why not.
+    /// Checks that the tool supports this load; the error is the reason why not.
     pub fn can(self, target: &Target, plan: &LoadPlan) -> io::Result<()> {
         let refuse = |why: &str| {
             let name = self.name();

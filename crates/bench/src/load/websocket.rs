@@ -59,7 +59,7 @@ pub(crate) fn frame(text: &[u8]) -> Vec<u8> {
 #[derive(Debug)]
 pub(super) struct Rules {
     text: Vec<u8>,
-    /// Of the handshake.
+    /// The header fields of the handshake.
     fields: Vec<(String, String)>,
 }
 
@@ -74,11 +74,11 @@ impl Rules {
 #[derive(Debug, Default)]
 pub(super) struct EchoParser {
     at: At,
-    /// A head that did not come in one piece.
+    /// A frame header that did not arrive in one piece.
     held: Vec<u8>,
     /// A first frame came.
     begun: bool,
-    /// How much of the text is there.
+    /// The number of bytes of the text that have arrived.
     heard: usize,
 }
 
@@ -91,7 +91,7 @@ enum At {
     Head,
     /// The payload of a frame of the message, perhaps its last.
     Payload { left: usize, last: bool },
-    /// That of a ping or pong.
+    /// The content of a ping or pong.
     Control { left: usize },
 }
 
@@ -129,7 +129,7 @@ impl EchoParser {
         }
     }
 
-    /// Whether the handshake is over; section 4.1 says what is to be checked.
+    /// Returns true after the handshake, which is checked as section 4.1 says.
     fn greeted(&mut self, rules: &Rules, bytes: &[u8]) -> Result<bool, Kind> {
         self.held.extend_from_slice(bytes);
         let Some(end) = self.held.windows(4).position(|four| four == b"\r\n\r\n") else {
@@ -149,7 +149,7 @@ impl EchoParser {
         Ok(true)
     }
 
-    /// Whether the message is whole.
+    /// Returns true when the message is complete.
     fn frames(&mut self, rules: &Rules, mut bytes: &[u8]) -> Result<bool, Kind> {
         loop {
             match self.at {
@@ -228,7 +228,8 @@ impl EchoParser {
     }
 }
 
-/// How far a server has answered a handshake, if it was one, or a text; `None`: wrongly.
+/// Compares a server's response with the expected one, of a handshake or of a text: true when it is
+/// complete, `None` if it is wrong.
 pub(crate) fn answers(text: &[u8], greets: bool, received: &[u8]) -> Option<bool> {
     let (rules, mut answer) = (Rules::new(text), EchoParser::default());
     if !greets {

@@ -19,7 +19,7 @@ use super::system::{Timer, thread_cpu};
 use super::{BODY_COMPARED_ONE_IN, Errors, Kind, LoadOutcome, Mode, Sent};
 use crate::epoll::{Epoll, Event};
 
-/// How long to wait after a connection could not be made.
+/// The pause after a connection could not be opened.
 const RETRY_NS: u64 = 10_000_000;
 const READ_BYTES: usize = 64 * 1024;
 
@@ -132,7 +132,7 @@ impl<'a> Worker<'a> {
         for index in 0..count {
             let event = self.epoll.event(index);
             if event.fd == self.timer.as_raw_fd() {
-                // What is due next sets it again anyway.
+                // The next due request sets it again.
                 if self.schedule.is_none() || !self.going {
                     self.timer.clear();
                 }
@@ -320,7 +320,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Counts what was found; says whether the connection can be read on.
+    /// Counts the result; returns false if the connection cannot be read further.
     fn take(&mut self, index: usize, fed: FeedResult) -> bool {
         match fed {
             FeedResult::More { right: 0 } => true,
@@ -346,7 +346,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// The one look at the clock for a response: the next request is due at the same moment.
+    /// Reads the clock once for a response: the next request is due at the same moment.
     fn record(&mut self, index: usize, right: u32) {
         self.now_ns = self.state.now_ns();
         let since_ns = self.connections[index].since_ns;
@@ -358,7 +358,8 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// All that was asked is answered: on to the next. False: not on this socket.
+    /// All responses have arrived: sends the next requests. Returns false if the connection must be
+    /// replaced.
     fn answered(&mut self, index: usize, close: bool) -> bool {
         self.asking -= 1;
         let connection = &mut self.connections[index];

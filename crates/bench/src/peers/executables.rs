@@ -6,7 +6,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Where distributions install servers; not on the PATH of ordinary users.
+/// Directories where distributions install servers; not on the PATH of ordinary users.
 const SERVER_DIRECTORIES: &[&str] = &["/usr/local/sbin", "/usr/sbin", "/sbin"];
 
 /// Runs a command; returns its output, or an error if it fails or exceeds the time-out.

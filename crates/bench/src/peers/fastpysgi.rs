@@ -11,7 +11,7 @@ pub(super) const PEER: Peer = Peer {
     setup,
 };
 
-/// Its command line has no backlog and no workers.
+/// Its command line has no option for the backlog and the workers.
 const RUN: &str = "\
 # https://github.com/remittor/fastpysgi#example-usage-of-fastpysgi; it logs no access
 import importlib

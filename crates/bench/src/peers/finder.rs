@@ -10,19 +10,19 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long a program may take to tell its version.
+/// Time-out of querying a version.
 const VERSION_WAIT: Duration = Duration::from_secs(10);
 
-/// Where programs are searched.
+/// The directories and paths where programs are searched.
 #[derive(Clone, Debug)]
 pub struct Finder {
-    /// The program under test, and what goes before its own arguments.
+    /// The program under test, with its first arguments.
     pub subject: Vec<String>,
-    /// What runs [`crate::floor::serve`] with the arguments that follow.
+    /// The command that runs [`crate::floor::serve`] with the arguments that follow.
     pub floor: Vec<String>,
     /// Programs given by the user: `--peer nginx=/opt/nginx/sbin/nginx`.
     pub given: BTreeMap<String, PathBuf>,
-    /// Where the small servers are built; `None` if they are not.
+    /// The directory where the small servers are built; `None` if they are not.
     pub cache: Option<PathBuf>,
     /// The interpreter that runs everything that is Python.
     pub python: Option<PathBuf>,
@@ -34,7 +34,7 @@ pub struct FoundPeer {
     pub peer: &'static Peer,
     /// As reported by the program.
     pub version: String,
-    /// The program, and what goes before the arguments of its setup.
+    /// The program, with the arguments that precede those of its setup.
     pub(super) program: Vec<String>,
     /// The interpreter of the run; that of its own environment for another Tidegate.
     pub(super) python: PathBuf,
@@ -61,7 +61,7 @@ impl FoundPeer {
 }
 
 impl Finder {
-    /// For a program that has the commands `up`, `version` and `bench floor`: tidegate's own.
+    /// For a program with the commands `up`, `version` and `bench floor`, as tidegate has.
     pub fn new(tidegate: &Path, given: BTreeMap<String, PathBuf>) -> Self {
         let program = tidegate.display().to_string();
         let floor = vec![program.clone(), "bench".to_owned(), "floor".to_owned()];

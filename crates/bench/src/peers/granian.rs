@@ -33,7 +33,7 @@ fn one_thread(site: &Site) -> Option<Setup> {
     }
 }
 
-/// Without the address. No access log unless asked for.
+/// The arguments except the address. Without `--access-log` there is no access log.
 pub(super) fn asgi(app: App, workers: u32) -> Vec<String> {
     let (workers, backlog) = (workers.to_string(), BACKLOG.to_string());
     let websockets = if app == App::WebSocket { "--ws" } else { "--no-ws" };

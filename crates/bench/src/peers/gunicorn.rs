@@ -42,7 +42,7 @@ fn gevent(site: &Site) -> Option<Setup> {
     }
 }
 
-/// No access log unless asked for.
+/// Without an access log option there is no access log.
 fn with(site: &Site, app: App, worker: &[&str]) -> Setup {
     let address = site.address.to_string();
     let (workers, backlog) = (site.workers.to_string(), BACKLOG.to_string());

@@ -1,4 +1,4 @@
-//! h2o: four bytes and files from a directory, which it keeps open, and a proxy.
+//! h2o: serves four bytes and files from a directory, which it keeps open, and as a proxy.
 
 use super::{
     CERTIFICATE, CONNECTIONS_MAX, HELLO_BODY, HELLO_PATH, PRIVATE_KEY, Peer, Program, Protocol,
@@ -21,7 +21,7 @@ fn setup(site: &Site) -> Option<Setup> {
     let Site { address, workers, .. } = site;
     let directory = site.directory.display();
     let handler = match &site.role {
-        // It has no handler for a text but mruby, which costs more than a file.
+        // Its only handler for a fixed text is mruby, which costs more than a file.
         Role::Hello => format!("file.dir: {directory}  # configure/file_directives.html#file.dir"),
         Role::Files { root } => {
             format!("file.dir: {}  # configure/file_directives.html", root.display())
@@ -34,7 +34,7 @@ fn setup(site: &Site) -> Option<Setup> {
         _ => return None,
     };
     let tls = match site.protocol {
-        // It finds HTTP/2 by its preface.
+        // It detects HTTP/2 by its preface.
         Protocol::Http1 | Protocol::Http2 { .. } => String::new(),
         Protocol::Https { .. } => {
             let certificates = site.certificates.display();

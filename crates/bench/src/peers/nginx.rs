@@ -1,4 +1,4 @@
-//! nginx, kept alive to the upstream as its documentation says.
+//! nginx, with persistent upstream connections as its documentation recommends.
 
 use super::{
     BACKLOG, BURST_MAX, CERTIFICATE, CONNECTIONS_MAX, CacheRequest, HELLO_BODY, KEY, KEY_FIELD,
@@ -182,8 +182,8 @@ fn files(root: &str) -> String {
     )
 }
 
-/// The same document as a file that was compressed beforehand: nginx keeps no compressed variants
-/// of what it caches, so this is the least it can do.
+/// The same document as a precompressed file: nginx stores no compressed variants of cached
+/// responses, so this is its best case.
 fn compressed_file(root: &str) -> String {
     format!(
         "    location / {{\n      \
@@ -216,7 +216,7 @@ fn cached(backend: std::net::SocketAddr, directory: &str) -> (String, String) {
     (zone, location)
 }
 
-/// Started by root its workers become `nobody`, which may not read our directory.
+/// Started by root its workers would run as another user, which may not read the directory.
 fn as_root_stay_root() -> &'static str {
     if super::executables::is_root() {
         "user root;  # https://nginx.org/en/docs/ngx_core_module.html#user\n"

@@ -1,5 +1,5 @@
-//! Pike: the compressing cache whose published page `cache` replays. Its sources have gone from the
-//! registries: it is run if it is installed.
+//! Pike: the compressing cache whose published page `cache` repeats. Its sources are no longer in
+//! the registries: it is measured if it is installed.
 
 use super::{Peer, Program, Role, Setup, Site};
 

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 /// Time-out for a graceful exit.
 const STOP_WAIT: Duration = Duration::from_secs(3);
-/// How often a process that is to end is checked.
+/// Interval at which a process that is to end is checked.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 /// Minimum time-out, also after the deadline.
 const STOP_WAIT_MIN: Duration = Duration::from_millis(200);
@@ -56,7 +56,7 @@ impl Line {
                 }
                 placement.group.into_iter().for_each(Entry::enter);
                 placement.cores.map_or(Ok(()), |cores| cores.enter())?;
-                // We may have vanished before the kernel was told to say so: prctl(2).
+                // This process may have ended before prctl(2) took effect.
                 match libc::getppid() == parent {
                     true => Ok(()),
                     false => Err(io::ErrorKind::Interrupted.into()),
@@ -67,7 +67,7 @@ impl Line {
     }
 }
 
-/// Where a process is put before it begins.
+/// The cores and the cgroup of a process.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ProcessPlacement {
     pub group: Option<Entry>,
@@ -91,7 +91,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts it in `directory`; what it writes goes to the file `log`.
+    /// Starts it in `directory`; its output goes to the file `log`.
     pub(crate) fn start(line: &Line, directory: &Path, log: &Path) -> io::Result<Self> {
         Self::start_in(ProcessPlacement::default(), line, directory, log)
     }
@@ -121,7 +121,7 @@ impl Process {
         self.child.id() as i32
     }
 
-    /// It may take less time to end when that is near.
+    /// Gives it less time to end if this deadline is near.
     pub(crate) fn until(&mut self, deadline: Instant) {
         self.until = Some(deadline);
     }
@@ -169,7 +169,8 @@ impl Process {
             // SAFETY: numbers only. The group is ours: its leader is not reaped, or it is empty.
             unsafe { libc::kill(-group, signal) };
             for member in descendants.iter().filter(|member| member.runs()) {
-                // SAFETY: numbers only, and the start time says that it is still the same process.
+                // SAFETY: numbers only, and the start time proves that it is still the same
+                // process.
                 unsafe { libc::kill(member.id, signal) };
             }
             let left = self.until.map(|until| until.saturating_duration_since(Instant::now()));
@@ -197,7 +198,7 @@ impl Drop for Process {
     }
 }
 
-/// A process, told from a later one with the same number by when it started.
+/// A process, identified by its number and its start time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Member {
     id: i32,
@@ -215,7 +216,7 @@ impl Member {
     }
 }
 
-/// Whether a process of the group runs; one that ended and waits to be reaped does not.
+/// Returns true if a process of the group runs; an unreaped one does not count.
 fn group_runs(group: i32) -> bool {
     let Ok(processes) = fs::read_dir("/proc") else { return false };
     let ids = processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());

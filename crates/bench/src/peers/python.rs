@@ -23,7 +23,7 @@ else: print(', '.join([*found, f'CPython {platform.python_version()}']))
 ";
 
 pub(super) const HOW: &str = "make bench-peers, or --python";
-/// What the endpoint of FastAPI receives and returns.
+/// The path of the FastAPI endpoint.
 pub(crate) const ITEM_PATH: &str = "/items/42";
 pub(crate) const ITEM: &str = r#"{"number":42,"name":"tide","price":9.5,"tags":["low","high"]}"#;
 
@@ -50,7 +50,7 @@ pub enum App {
     Page,
 }
 
-/// How a server calls an application.
+/// The interface between a server and an application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Interface {
     Asgi,
@@ -95,7 +95,7 @@ impl App {
         }
     }
 
-    /// Whether servers of that interface can have it.
+    /// Returns true if servers with that interface can run it.
     pub(super) fn is_of(self, interface: Interface) -> bool {
         self.interface().is_none_or(|only| only == interface)
     }
@@ -125,7 +125,7 @@ impl App {
         (name, text.to_owned())
     }
 
-    /// What it imports.
+    /// Returns the packages that it imports.
     fn needs(self) -> &'static [&'static str] {
         if self == Self::FastApi { &["fastapi"] } else { &[] }
     }

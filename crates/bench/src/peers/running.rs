@@ -24,7 +24,7 @@ const START_WAIT: Duration = Duration::from_secs(10);
 const ASK_EVERY: Duration = Duration::from_millis(5);
 /// The port that was free may be taken before the server gets there: then another one is tried.
 const START_ATTEMPTS: u32 = 3;
-/// How long a program may take to tell its server to reload.
+/// Time-out of the command that makes a server reload.
 const RELOAD_WAIT: Duration = Duration::from_secs(10);
 
 /// The context shared by all servers of a run.
@@ -35,7 +35,7 @@ pub struct RunContext<'a> {
     pub stop: &'a AtomicBool,
     /// The deadline of all waits.
     pub deadline: Instant,
-    /// Where servers run, if they are pinned.
+    /// The cores of servers, if they are pinned.
     cores: Option<Cores>,
 }
 
@@ -49,7 +49,7 @@ impl<'a> RunContext<'a> {
         self
     }
 
-    /// Where the certificate of servers is that need one.
+    /// Returns the directory of the servers' certificates.
     pub(crate) fn certificates(&self) -> PathBuf {
         self.directory.join("tls")
     }
@@ -70,7 +70,7 @@ pub struct Running {
     site: Site,
     deadline: Instant,
     process: Process,
-    /// What it asks, if that is a process of its own; ends after it.
+    /// Its upstream, if that is a process of its own; ended after it.
     behind: Option<Process>,
     /// After the processes, which have to end first.
     group: Option<Arc<Group>>,
@@ -165,7 +165,7 @@ impl Running {
         })
     }
 
-    /// Writes the next revision of the configuration and tells the server.
+    /// Writes the next revision of the configuration and makes the server read it.
     pub fn reload(&mut self) -> Result<(), String> {
         let name = self.peer.name;
         self.site.revision += 1;
@@ -199,7 +199,7 @@ impl Running {
         self.process.id()
     }
 
-    /// What it uses.
+    /// Returns the CPU time and memory of its process tree.
     pub fn tree(&self) -> Tree {
         let roots = [self.id()].into_iter().chain(self.behind.iter().map(Process::id)).collect();
         Tree::grouped(roots, self.group.clone())

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// Fetching and building mio takes longest.
 const BUILD_WAIT: Duration = Duration::from_secs(300);
-/// What the program is called in its directory.
+/// The file name of the program in its directory.
 const PROGRAM: &str = "peer";
 
 /// A server that is built.
@@ -26,7 +26,7 @@ pub(super) struct Source {
     tool: &'static str,
     /// Arguments that build `peer`.
     build: &'static [&'static str],
-    /// Where the tool puts it.
+    /// The output path of the build tool.
     output: &'static str,
     version: &'static str,
     how: &'static str,
@@ -97,7 +97,8 @@ fn setup(site: &Site) -> Option<Setup> {
 }
 
 impl Source {
-    /// The program and the version of what built it, or the line that says what is missing.
+    /// Builds the program and returns its path and the version of the tool, or a line that names
+    /// what is missing.
     pub(super) fn build(&self, cache: &Path) -> Result<(PathBuf, String), String> {
         let tool = on_path(&[self.tool])
             .ok_or_else(|| format!("not built: no {} ({})", self.tool, self.how))?;
@@ -134,7 +135,7 @@ impl Source {
     }
 }
 
-/// The line of a compiler's output that says what is wrong.
+/// Returns the line of a compiler's output that has the error.
 fn error_line(said: &str) -> &str {
     let wrong = said.lines().find(|line| line.contains("error"));
     wrong.or(said.lines().last()).unwrap_or_default().trim()

@@ -125,7 +125,7 @@ fn filters() -> String {
     )
 }
 
-/// The one that is asked for is the last.
+/// The requested route is the last one.
 fn routes(count: usize, handler: &str) -> String {
     let others = (1..count).map(routed);
     let asked = "/api/v1/asked/items/".to_owned();

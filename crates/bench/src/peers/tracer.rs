@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How long it may take to attach to every task, or to let go.
+/// Time-out of attaching to every task, and of detaching.
 const WAIT: Duration = Duration::from_secs(2);
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
@@ -49,7 +49,7 @@ impl Tracer {
         self.process.signal(libc::SIGINT);
     }
 
-    /// What it counted, once it let go.
+    /// Returns its counts after it has detached.
     pub(crate) fn summary(mut self) -> Result<String, String> {
         match self.process.wait(WAIT) {
             Ok(Some(_)) => Ok(self.process.output()),

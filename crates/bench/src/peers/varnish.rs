@@ -66,9 +66,8 @@ sub vcl_recv {{ return (pass); }}
     )
 }
 
-/// What is large is stored as gzip, as it is when a backend compresses; then clients that cannot
-/// take
-/// it have it decompressed for each response.
+/// Large objects are stored as gzip, as they are when a backend compresses; clients that do not
+/// accept it cause a decompression for each response.
 fn cached(backend: SocketAddr, asked: CacheRequest) -> String {
     let gzip = asked != CacheRequest::Small;
     format!(

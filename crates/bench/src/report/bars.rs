@@ -10,7 +10,7 @@ use super::data::{
     AGAINST, BARE_LOOP, BASELINE, Data, FLOOR, NoVerdict, OURS, ROUNDS_MIN, Record, Round,
 };
 
-/// Where the bars hold that say nothing else.
+/// The number of connections of bars that name none.
 pub(crate) const CONNECTIONS: u32 = 100;
 /// The reference of a bar against every other server of the run.
 const EVERYBODY: &str = "everybody";
@@ -231,7 +231,7 @@ impl Bar {
         format!("{}{at}{workers}{figure}", self.scenario)
     }
 
-    /// What was found of the servers in the place of the bar.
+    /// Returns the records of the servers to which the bar applies.
     fn records<'a>(&self, data: &'a Data) -> impl Iterator<Item = &'a Record> {
         let Self { scenario, connections, .. } = *self;
         let workers = match self.workers {
@@ -267,8 +267,8 @@ impl Bar {
     }
 }
 
-/// What a run says about one bar; `None` where it measured one of the two not. With errors it is
-/// missed whatever the figures say.
+/// Evaluates one bar; `None` if the run did not measure both sides. With errors it is missed
+/// whatever the figures are.
 pub(crate) fn judge(data: &Data, bar: &Bar) -> Option<(Interval, BarOutcome)> {
     let ours = bar.records(data).find(|record| record.server == OURS)?;
     let figures = bar.figures(data, ours)?;
@@ -349,7 +349,7 @@ mod tests {
         }
     }
 
-    /// Ours and the other Tidegate on a machine that becomes slower with every round.
+    /// This Tidegate and the other one on a machine that becomes slower with every round.
     fn drifting(rounds: i32) -> [Record; 2] {
         [(OURS, 0.98), (AGAINST, 1.0)].map(|(server, factor)| {
             let mut record = sample::record(server, "hello", 100, 5.0);

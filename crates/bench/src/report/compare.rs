@@ -53,7 +53,7 @@ pub enum ComparisonVerdict {
     Unknown,
 }
 
-/// Compares what both runs measured. `bound` is the share by which ours may become dearer.
+/// Compares the measurements that are in both runs. `bound` is the allowed increase of our cost.
 pub fn compare<'a>(before: &'a Data, after: &'a Data, bound: f64) -> Comparison<'a> {
     let pairs =
         after.records.iter().filter_map(|record| Some((before.find(&record.key())?, record)));

@@ -20,11 +20,11 @@ use super::results::{self, Room};
 use super::table::Table;
 
 const STYLE: &str = include_str!("html/style.css");
-/// Nothing is loaded from anywhere; the style stands in the page.
+/// Nothing is loaded; the style is in the page.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
-/// The number of connections that a tile speaks of, when it was measured.
+/// The number of connections in the tiles, if it was measured.
 const TILE_CONNECTIONS: u32 = 100;
-/// How many colours there are for the peers; more than those have dashed lines.
+/// The number of colours for peers; further ones have dashed lines.
 const COLOURS: usize = 7;
 
 /// The page of a run.
@@ -56,7 +56,7 @@ pub fn render(data: &Data) -> String {
     out
 }
 
-/// Text that stands for itself in HTML, also between quotes.
+/// Escapes text for HTML, also between quotes.
 fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {
@@ -290,7 +290,7 @@ server on epoll can cost less. A ratio below 1 means that Tidegate costs less.</
 </section>
 ";
 
-/// What a record is called where its number of workers matters.
+/// Returns the label of a record, with the number of workers if it matters.
 fn record_label(record: &Record) -> String {
     format!("{} at {} connections", record.server, record.connections)
 }

@@ -14,7 +14,7 @@ pub struct Table {
     pub title: &'static str,
     /// Tool, run and machine, as the page names them.
     pub setting: &'static str,
-    /// What its set-up hides or flatters.
+    /// What its set-up hides or favours.
     pub trap: &'static str,
     pub columns: &'static [&'static str],
     pub rows: &'static [&'static [&'static str]],

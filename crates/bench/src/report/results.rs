@@ -7,7 +7,7 @@ use super::data::{AGAINST, Data, FLOOR, Key, NoVerdict, OURS, Record, TICKS};
 use super::figures::{bytes, count, grouped, ms, percent, ratio, us};
 use super::table::Table;
 
-/// How many columns there is room for.
+/// The available width of a table.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Room {
     /// About a hundred characters.
@@ -90,7 +90,7 @@ impl Columns {
     }
 }
 
-/// What a record costs over what the floor costs in the same place.
+/// Returns the cost of a record relative to that of the floor under the same conditions.
 pub(crate) fn times_floor(data: &Data, record: &Record) -> Option<f64> {
     let mut key = record.key();
     key.server = FLOOR;
@@ -98,8 +98,8 @@ pub(crate) fn times_floor(data: &Data, record: &Record) -> Option<f64> {
     times.is_finite().then_some(times)
 }
 
-/// Our cost over that of each other server, at every number of connections. `~` stands where the
-/// interval holds 1: no difference is seen.
+/// Returns our cost relative to that of each other server, at every number of connections. `~`
+/// marks an interval that contains 1: no difference is shown.
 pub(crate) fn ratios(data: &Data, room: Room) -> Table {
     let measured = |name: &str| data.records.iter().any(|record| record.server == name);
     let others = data.peers.iter().map(|peer| peer.name.as_str());
@@ -109,7 +109,7 @@ pub(crate) fn ratios(data: &Data, room: Room) -> Table {
         let cells = others.iter().map(|server| {
             let other = data.find(&Key { server, ..ours.key() });
             let found = other.and_then(|other| {
-                // It is what the run was made for, and the only column.
+                // The run was made for this column, and it is the only one.
                 let room = if *server == AGAINST { Room::Page } else { room };
                 Some(ratio_cell(&bars::ratio(ours, other)?, bars::no_verdict(ours, other), room))
             });
@@ -217,7 +217,7 @@ fn verdict(outcome: BarOutcome, value: f64, at_most: f64) -> String {
     }
 }
 
-/// What a reader has to know before trusting the figures.
+/// Returns what a reader has to know before trusting the figures.
 pub(crate) fn notes(data: &Data) -> Vec<String> {
     let mut notes = Vec::new();
     if !data.complete {
@@ -284,7 +284,7 @@ fn no_verdict(data: &Data) -> Option<String> {
     })
 }
 
-/// How many measurements are doubtful, and why the first of them is; the tables mark each.
+/// Returns the number of doubtful measurements and the reason of the first; the tables mark each.
 fn disturbed(data: &Data) -> Option<String> {
     let mut disturbed = data.records.iter().filter(|record| record.disturbed.is_some());
     let number = disturbed.clone().count();

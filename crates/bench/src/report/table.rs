@@ -65,7 +65,7 @@ impl Table {
         rows.map(|row| row[column].chars().count()).max().unwrap_or(0)
     }
 
-    /// Whether all cells begin with a digit, or say that there is none.
+    /// Returns true if all cells begin with a digit, or show that there is none.
     pub(crate) fn is_figure(&self, column: usize) -> bool {
         let digit = |cell: &str| cell == "–" || cell.starts_with(|c: char| c.is_ascii_digit());
         let mut cells = self.rows.iter().map(|row| row[column].as_str());

@@ -12,11 +12,11 @@ use std::time::{Duration, Instant};
 
 use crate::load::LoadPlan;
 
-/// How often it is looked whether the tool ended.
+/// Interval at which the end of the tool is checked.
 const LOOK: Duration = Duration::from_millis(5);
-/// What a tool may take beyond its time and the time-outs at both ends.
+/// Time that a tool may take beyond its run time and the time-outs at both ends.
 const LATE_MAX: Duration = Duration::from_secs(10);
-/// How much of what it says on the way out is passed on.
+/// Maximum size of its final output that is shown.
 const SAID_BYTES_MAX: usize = 2000;
 
 pub(super) struct Ended {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::{process, record_cumulated};
 use crate::load::{self, Address, LoadOutcome, LoadPlan, Moment, Target, Traffic};
 
-/// Requests of the first run, which tells how many the second needs.
+/// Requests of the first run, which determines the number for the second.
 const FIRST_REQUESTS: u64 = 20_000;
 /// The most that one run is given: at the fastest, some minutes.
 const REQUESTS_MAX: u64 = 1 << 30;
@@ -83,7 +83,7 @@ fn read(output: &str) -> Option<LoadOutcome> {
         let rest = line.trim().strip_prefix("throughput summary: ")?;
         rest.split(' ').next()?.parse().ok()
     })?;
-    // Its own "completed in" is to a hundredth of a second only.
+    // Its own "completed in" has a resolution of a hundredth of a second.
     outcome.elapsed = Duration::try_from_secs_f64(outcome.requests as f64 / rate).ok()?;
     outcome.bytes = outcome.requests * ANSWER_BYTES;
     Some(outcome)

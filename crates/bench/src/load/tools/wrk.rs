@@ -26,7 +26,7 @@ function done(summary, latency, requests)
   end
 end
 "#;
-/// What `AT` counts in.
+/// The unit of `AT`.
 const PARTS: f64 = 10_000.0;
 
 pub(super) fn run(
@@ -42,7 +42,7 @@ pub(super) fn run(
     let mut file = tempfile::Builder::new().suffix(".lua").tempfile()?;
     file.write_all(script(request)?.as_bytes())?;
     let load = |time: Duration| {
-        // Seconds are all it knows, and it wants a connection for each thread.
+        // It takes whole seconds only, and needs a connection for each thread.
         let seconds = time.as_secs_f64().round().max(1.0);
         let threads = plan.threads.clamp(1, plan.connections.max(1));
         let mut command = Command::new(program);

@@ -95,7 +95,7 @@ impl Worker<'_> {
         }
     }
 
-    /// It can be asked.
+    /// The connection is open: it can be used.
     pub(super) fn opened(&mut self, index: usize) {
         self.connections[index].stage = ConnectionStage::Idle;
         if self.is_at_end() {

@@ -4,7 +4,7 @@ use super::super::python::{Interface, environment_of};
 use super::super::{App, DOCUMENT_PATH, Role, Setup, Site};
 use std::fmt::Write as _;
 
-/// What the Python of the run has to have.
+/// The packages that the Python of the run needs.
 const WHEEL: [&str; 2] = ["tidegate", "uvloop"];
 
 /// The wheel serves the application itself, as shipped.
@@ -18,7 +18,7 @@ pub(super) fn served(site: &Site, app: App) -> Setup {
     setup.note("all arguments", "docs/guide/python.md")
 }
 
-/// What runs next to a gateway in this role.
+/// Returns the application that runs next to a gateway in this role.
 fn app_of(role: &Role) -> Option<App> {
     match role {
         Role::AppGateway => Some(App::AsgiHello),

@@ -15,9 +15,10 @@ use super::{escape, render};
 
 const NAMES: [&str; 4] =
     ["chromium", "chromium-headless-shell", "chromium-browser", "google-chrome"];
-/// A browser that does not come back is killed by timeout(1).
+/// A browser that hangs is killed by timeout(1).
 const PATIENCE: &str = "60";
-/// What WCAG 2.2 wants of text (1.4.3), and about the smallest size that is read on a phone.
+/// The contrast that WCAG 2.2 requires of text (1.4.3), and about the smallest size that is
+/// readable on a phone.
 const CONTRAST_MIN: f64 = 4.5;
 const TEXT_PX_MIN: f64 = 9.0;
 const PHONE_PX: u32 = 390;
