@@ -20,6 +20,7 @@ mod json_edit;
 mod jwt;
 mod lua_json;
 mod message_signature;
+mod mysql;
 mod path;
 mod preamble;
 mod redis_reply;
@@ -71,6 +72,7 @@ targets! {
     jwt: jwt::TARGET,
     lua_json: lua_json::TARGET,
     message_signature: message_signature::TARGET,
+    mysql: mysql::TARGET,
     path: path::TARGET,
     proxy_protocol: preamble::PROXY_PROTOCOL,
     redis_reply: redis_reply::TARGET,
