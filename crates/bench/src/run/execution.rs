@@ -211,8 +211,13 @@ impl Execution<'_> {
                     let tree = running.tree();
                     servers.push(Server { running, tree, gathered, reloads: 0 });
                 }
-                // The end of the run cut it short: it failed at nothing.
-                Err(_) if self.over(0.0) => break,
+                // The end of the run cut it short, which is no error.
+                Err(why) if self.over(0.0) => {
+                    if !self.schedule.stopped() {
+                        self.note(format!("{}: {why}", step.case.name));
+                    }
+                    break;
+                }
                 Err(why) => {
                     self.note(format!("FAILED {}: {why}", step.case.name));
                     gathered.fail("start", &why);
