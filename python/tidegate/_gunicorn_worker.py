@@ -74,8 +74,11 @@ class Worker(base.Worker):
         sys.exit(_BOOT_ERROR if self._has_failed else 0)
 
     def _run_asgi(self, worker: "_tidegate.Worker") -> bool:
-        settings = {"root_path": self.cfg.root_path or "", "lifespan": self._lifespan()}
-        loop = _worker.new_loop(self._loop())
+        settings = {
+            "root_path": self._setting("root_path", ""),
+            "lifespan": self._setting("asgi_lifespan", "auto"),
+        }
+        loop = _worker.new_loop(self._setting("asgi_loop", "auto"))
 
         def beat() -> None:
             self._beat()
@@ -88,7 +91,7 @@ class Worker(base.Worker):
     def _run_wsgi(self, worker: "_tidegate.Worker") -> bool:
         """Serves until the worker stops; returns whether all threads of the application ended."""
         settings = {
-            "root_path": self.cfg.root_path or "",
+            "root_path": self._setting("root_path", ""),
             # An application that ran in one thread may rely on it.
             "threads": self.cfg.threads,
             "processes": self.cfg.workers,
@@ -118,13 +121,10 @@ class Worker(base.Worker):
         setting = self.cfg.settings[name]
         return setting.get() if setting.get() is not setting.default else None
 
-    def _loop(self) -> str:
-        setting = self.cfg.settings.get("asgi_loop")
-        return setting.get() if setting else "auto"
-
-    def _lifespan(self) -> str:
-        setting = self.cfg.settings.get("asgi_lifespan")
-        return setting.get() if setting else "auto"
+    def _setting(self, name: str, default: str) -> str:
+        """A setting that not every version of gunicorn has."""
+        setting = self.cfg.settings.get(name)
+        return (setting.get() if setting else None) or default
 
     def _beat(self) -> None:
         self.notify()
