@@ -4,7 +4,10 @@
 //! waits for ever: what does not come in time is a panic with the bytes that did come.
 
 use crate::{HttpResponse, PATIENCE};
-use std::io::{ErrorKind, Read, Write};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use socket2::{Domain, Socket, Type};
+use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
@@ -31,8 +34,8 @@ pub(crate) enum End {
 
 impl Connection {
     pub fn to(address: SocketAddr) -> Self {
-        let stream = TcpStream::connect_timeout(&address, PATIENCE)
-            .unwrap_or_else(|error| panic!("connecting to {address}: {error}"));
+        let stream =
+            connect(address).unwrap_or_else(|error| panic!("connecting to {address}: {error}"));
         Self::new(Arc::new(stream), 0)
     }
 
@@ -274,6 +277,25 @@ impl Connection {
         let from = self.seen.len().saturating_sub(2000);
         format!("{} bytes: {:?}", self.seen.len(), text(&self.seen[from..]))
     }
+}
+
+/// Connects. A server that accepts and resets at once may be faster than `connect` of std, which
+/// would report the reset; here the first read or write does.
+fn connect(address: SocketAddr) -> io::Result<TcpStream> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    socket.set_nonblocking(true)?;
+    if let Err(error) = socket.connect(&address.into())
+        && error.raw_os_error() != Some(Errno::INPROGRESS.raw_os_error())
+    {
+        return Err(error);
+    }
+    let timeout = Timespec::try_from(PATIENCE).expect("a short time");
+    let mut connecting = [PollFd::new(&socket, PollFlags::OUT)];
+    if rustix::io::retry_on_intr(|| poll(&mut connecting, Some(&timeout)))? == 0 {
+        return Err(ErrorKind::TimedOut.into());
+    }
+    socket.set_nonblocking(false)?;
+    Ok(socket.into())
 }
 
 pub(crate) fn find(bytes: &[u8], mark: &[u8]) -> Option<usize> {

@@ -78,6 +78,12 @@ impl GrpcCall {
         Some(Duration::from_micros(deadline_us.saturating_sub(clock::now_us())))
     }
 
+    /// True once the time of the call is over. A server that was told the deadline cancels the call
+    /// by itself, often before the timer of this worker fires; its clock may be a little fast.
+    pub fn is_over(&self) -> bool {
+        self.remaining().is_some_and(|left| left < Duration::from_millis(1))
+    }
+
     /// A timer that is ready at the deadline.
     pub fn deadline(&self) -> Option<Timer> {
         let timer = Timer::new();
@@ -196,7 +202,10 @@ impl BodyStream for CallBody {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, Fault>>> {
         let Some(inner) = &mut self.inner else { return Poll::Ready(None) };
         match inner.poll_frame(cx) {
-            Poll::Ready(Some(Err(fault))) => Poll::Ready(Some(Ok(self.fail(fault)))),
+            Poll::Ready(Some(Err(fault))) => {
+                let fault = if self.call.is_over() { Fault::deadline() } else { fault };
+                Poll::Ready(Some(Ok(self.fail(fault))))
+            }
             Poll::Ready(Some(Ok(Frame::Trailers(trailers)))) => {
                 let status = trailers.get(grpc::STATUS).map_or(Code::Unknown, Code::parse);
                 self.call.set_status(status);
@@ -220,5 +229,47 @@ impl BodyStream for CallBody {
 
     fn length(&self) -> Option<u64> {
         self.inner.as_ref().map_or(Some(0), |inner| inner.length())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Target;
+    use bytes::Bytes;
+
+    /// A body of a server that has reset the stream.
+    struct IsReset;
+
+    impl BodyStream for IsReset {
+        fn poll_frame(&mut self, _: &mut Context<'_>) -> Poll<Option<Result<Frame, Fault>>> {
+            Poll::Ready(Some(Err(Fault::new(FaultKind::ConnectionTerminated, "CANCEL"))))
+        }
+
+        fn length(&self) -> Option<u64> {
+            None
+        }
+    }
+
+    #[test]
+    fn a_stream_that_is_reset_after_the_deadline_has_exceeded_it() {
+        for (timeout, code) in [("0n", Code::DeadlineExceeded), ("1H", Code::Unavailable)] {
+            let mut headers = Headers::new();
+            headers.append(Known::ContentType, "application/grpc");
+            headers.append(grpc::TIMEOUT, timeout);
+            let target = Target::new(Bytes::from_static(b"/shop.v1.Orders/Get")).unwrap();
+            let mut request = Request::made_up(Method::Post, target, headers);
+            GrpcCall::note(&mut request).unwrap();
+            let call = request.notes.grpc.clone().unwrap();
+            let Body::Stream(mut body) = call.guard(Body::stream(IsReset)) else {
+                panic!("a body")
+            };
+            let mut cx = Context::from_waker(std::task::Waker::noop());
+            let Poll::Ready(Some(Ok(Frame::Trailers(trailers)))) = body.poll_frame(&mut cx) else {
+                panic!("{timeout}: trailers")
+            };
+            let status = trailers.get(grpc::STATUS).map(Code::parse);
+            assert_eq!((status, call.status()), (Some(code), Some(code)), "{timeout}");
+        }
     }
 }

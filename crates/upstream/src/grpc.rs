@@ -62,6 +62,11 @@ pub(crate) fn forward_deadline(request: &mut Request) {
     }
 }
 
+/// True if a request is a call whose time is over.
+pub(crate) fn is_over(request: &Request) -> bool {
+    request.notes.grpc.as_ref().is_some_and(|call| call.is_over())
+}
+
 /// The time until the deadline of a call that a filter made. The route observes that of the others.
 pub(crate) fn remaining_of_translated(request: &Request) -> Option<Duration> {
     let call = request.notes.grpc.as_ref()?;

@@ -147,6 +147,10 @@ async fn forward(local: &LocalCluster, request: &mut Request) -> HandlerResult {
         request.notes.upstream_attempts += 1;
         grpc::forward_deadline(request);
         let mut outcome = attempt(&view, peer, request, &mut body).await;
+        if outcome.is_err() && grpc::is_over(request) {
+            // The server observed the deadline, and is not at fault.
+            return Err(Fault::deadline());
+        }
         record_result(local, &view, peer, trial.is_some(), now_us, request, &mut outcome);
         drop(trial);
         let last = request.notes.upstream_attempts as u32 >= view.settings.retries.attempts;

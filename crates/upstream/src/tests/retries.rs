@@ -170,3 +170,18 @@ fn a_slow_server_is_504_and_a_client_that_leaves_ends_its_request() {
         assert_eq!(status[0].servers[0].failures, 0);
     });
 }
+
+#[test]
+fn a_server_that_ends_a_call_at_its_deadline_has_not_failed() {
+    block_on_local(async {
+        let server = Server::start(Does::Close);
+        let more = node!({ "ejection": { "failures": 1 } });
+        let gateway = Gateway::new(with(&[&server.text()], more));
+        let mut call = request(Method::Post, Body::from("the end"));
+        call.headers.append("grpc-timeout", "0n");
+        message::GrpcCall::begin(&mut call, Some(wire::grpc::Form::Grpc)).unwrap();
+        let fault = gateway.send(&mut call).await.err().unwrap();
+        assert_eq!((fault.slug(), server.requests.get()), ("deadline", 1));
+        assert_eq!(gateway.states(), ["healthy"]);
+    });
+}
