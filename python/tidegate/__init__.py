@@ -11,11 +11,11 @@ if sysconfig.get_config_var("Py_GIL_DISABLED"):
         "use one that has the GIL, such as python3.13"
     )
 
-from tidegate import broadcast, cache  # noqa: E402
+from tidegate import broadcast, cache, http_cache  # noqa: E402
 from tidegate._serve import serve, serving  # noqa: E402
 from tidegate._tidegate import __version__  # noqa: E402
 
-__all__ = ["__version__", "broadcast", "cache", "serve", "serving"]
+__all__ = ["__version__", "broadcast", "cache", "http_cache", "serve", "serving"]
 
 
 def __getattr__(name: str):
