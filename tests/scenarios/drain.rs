@@ -3,7 +3,7 @@
 
 use crate::load::{AfterClose, Load, Tally};
 use crate::setup::{behind, patient, responding};
-use scenarios::{Connection, Tidegate, Upstream};
+use scenarios::{Connection, Tidegate, Upstream, eventually};
 use std::sync::Mutex;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
@@ -50,6 +50,8 @@ fn a_request_in_flight_is_finished_and_its_response_is_the_last() {
     // Load balancers are notified, and no new connection is accepted.
     let ready = server.exchange("admin", "GET /readyz HTTP/1.1\r\nhost: a\r\n\r\n");
     assert_eq!(ready.status, 503, "{}", ready.text());
+    let web = server.address("web");
+    eventually("every worker drains", || Connection::is_refused(web));
     go_on.send(()).expect("the upstream waits");
     let response = client.read_response();
     assert_eq!((response.text().as_str(), response.header("connection")), ("late", Some("close")));

@@ -39,6 +39,11 @@ impl Connection {
         Self::new(Arc::new(stream), 0)
     }
 
+    /// True if nothing listens at an address.
+    pub fn is_refused(address: SocketAddr) -> bool {
+        TcpStream::connect(address).is_err_and(|error| error.kind() == ErrorKind::ConnectionRefused)
+    }
+
     pub(crate) fn new(stream: Arc<TcpStream>, number: usize) -> Self {
         stream.set_nodelay(true).expect("TCP_NODELAY");
         stream.set_write_timeout(Some(PATIENCE)).expect("a write time-out");
