@@ -13,6 +13,9 @@ use std::fs;
 use std::panic::catch_unwind;
 use std::path::{Path, PathBuf};
 
+/// How many seeds a test runs as they are, evenly chosen; libFuzzer runs all of them.
+const SEEDS_MAX: usize = 300;
+
 /// One change of an input.
 #[derive(Clone, Debug)]
 enum Edit {
@@ -82,7 +85,9 @@ fn input(target: &FuzzTarget) -> impl Strategy<Value = Vec<u8>> + use<> {
 
 /// Fails with the smallest input found that breaks the target.
 pub(crate) fn check(name: &str, target: &FuzzTarget) {
-    for data in (target.seeds)().into_iter().chain(stored(name)) {
+    let seeds = (target.seeds)();
+    let step = seeds.len().div_ceil(SEEDS_MAX).max(1);
+    for data in seeds.into_iter().step_by(step).chain(stored(name)) {
         if catch_unwind(|| (target.check)(&data)).is_err() {
             fail(name, "an invariant is broken", &data);
         }
