@@ -71,3 +71,4 @@ mod unknown_host;
 mod unread_bodies;
 mod upstream;
 mod vanishing_client;
+mod websocket_drain;

@@ -173,7 +173,7 @@ fn an_unrequested_upgrade_is_a_bad_gateway() {
 }
 
 #[test]
-fn a_tunnel_lives_until_the_time_to_drain_is_over() {
+fn a_tunnel_without_frames_lives_until_the_time_to_drain_is_over() {
     let upstream = Upstream::start(|peer| {
         accept_upgrade(peer);
         while !peer.at_end() {
@@ -185,6 +185,11 @@ fn a_tunnel_lives_until_the_time_to_drain_is_over() {
     });
     let server = Tidegate::start(&behind(&upstream, "timeouts: { drain: 3s }"));
     let (mut first, mut second) = (upgrade(&server), upgrade(&server));
+    // No frame of WebSocket: a Close frame would be no frame either.
+    for client in [&mut first, &mut second] {
+        client.send("hello");
+        client.expect("hello");
+    }
     let begin = Instant::now();
     server.signal("TERM");
     server.wait_for_log("draining");
@@ -204,10 +209,12 @@ fn a_tunnel_lives_until_the_time_to_drain_is_over() {
 fn a_server_whose_tunnels_have_ended_does_not_wait_for_the_deadline() {
     let upstream = Upstream::start(|peer| {
         accept_upgrade(peer);
+        peer.send("hello");
         peer.read_until_gone();
     });
     let server = Tidegate::start(&behind(&upstream, ""));
     let mut client = upgrade(&server);
+    client.expect("hello");
     server.signal("TERM");
     server.wait_for_log("draining");
     client.finish_sending();

@@ -39,3 +39,5 @@ pub(super) const HTTP2_WRITE: usize = 256 * 1024;
 pub(super) const SHED_AT_ONCE: usize = 16;
 /// Interval at which the kernel is queried whether a parked connection is alive.
 pub(super) const PARKED_LOOK: Duration = Duration::from_secs(10);
+/// How long a WebSocket may take to end after a Close frame to both of its sides.
+pub(super) const WEBSOCKET_CLOSE: Duration = Duration::from_secs(2);

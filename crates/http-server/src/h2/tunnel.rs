@@ -77,7 +77,8 @@ impl Duplex for StreamDuplex {
         if self.stream.connection.service.is_draining() {
             return Poll::Ready(());
         }
-        // The driver notifies every exchange of a drain.
-        self.stream.poll_gone(cx)
+        // The driver notifies every exchange of a drain. That the client has gone is none.
+        let _ = self.stream.poll_gone(cx);
+        Poll::Pending
     }
 }

@@ -17,13 +17,20 @@ pub struct FrameCounter {
 impl FrameCounter {
     /// Takes the next bytes and calls `each` with every header that they complete.
     pub fn take(&mut self, mut bytes: &[u8], mut each: impl FnMut(&FrameHead)) {
-        while !self.is_lost {
-            let payload = self.payload_left.min(bytes.len() as u64);
-            self.payload_left -= payload;
-            bytes = &bytes[payload as usize..];
-            if bytes.is_empty() {
-                return;
-            }
+        while !bytes.is_empty() {
+            let taken = self.take_frame(bytes, &mut each);
+            bytes = &bytes[taken..];
+        }
+    }
+
+    /// Takes the next bytes up to the end of their first frame and returns how many these are;
+    /// calls `each` with the header if they complete it.
+    pub fn take_frame(&mut self, bytes: &[u8], each: impl FnOnce(&FrameHead)) -> usize {
+        if self.is_lost {
+            return bytes.len();
+        }
+        let mut read = 0;
+        if self.payload_left == 0 {
             // Mostly a header is in one piece, and is not copied.
             let held = self.head_len;
             let taken = bytes.len().min(HEAD_BYTES_MAX - held);
@@ -35,7 +42,7 @@ impl FrameCounter {
             };
             match parse_head(head, true) {
                 Ok(Some(head)) => {
-                    bytes = &bytes[head.size - held..];
+                    read = head.size - held;
                     self.head_len = 0;
                     self.payload_left = head.length;
                     each(&head);
@@ -44,11 +51,27 @@ impl FrameCounter {
                 Ok(None) => {
                     self.head[held..held + taken].copy_from_slice(bytes);
                     self.head_len = held + taken;
-                    return;
+                    return taken;
                 }
-                Err(_) => self.is_lost = true,
+                Err(_) => {
+                    self.is_lost = true;
+                    return bytes.len();
+                }
             }
         }
+        let payload = self.payload_left.min((bytes.len() - read) as u64);
+        self.payload_left -= payload;
+        read + payload as usize
+    }
+
+    /// True if there were bytes that are no frame.
+    pub fn is_lost(&self) -> bool {
+        self.is_lost
+    }
+
+    /// True if the bytes so far end where a frame does, so that another one may follow.
+    pub fn is_between_frames(&self) -> bool {
+        !self.is_lost && self.payload_left == 0 && self.head_len == 0
     }
 }
 
@@ -98,8 +121,30 @@ mod tests {
     }
 
     #[test]
+    fn a_frame_ends_with_its_payload() {
+        let (text, ping) = (frame(Opcode::Text, 3, false, Some([1; 4])), [0x89, 0]);
+        let bytes = [&text[..], &ping, &text].concat();
+        let mut counter = FrameCounter::default();
+        assert!(counter.is_between_frames());
+        for end in 1..text.len() {
+            assert_eq!(counter.take_frame(&bytes[end - 1..end], |_| ()), 1);
+            assert!(!counter.is_between_frames(), "{end}");
+        }
+        // The rest of a frame, a frame without payload, and a whole one.
+        let mut rest = &bytes[text.len() - 1..];
+        for size in [1, ping.len(), text.len()] {
+            assert_eq!(counter.take_frame(rest, |_| ()), size);
+            assert!(counter.is_between_frames(), "{size}");
+            rest = &rest[size..];
+        }
+    }
+
+    #[test]
     fn nothing_is_found_after_bytes_that_are_no_frame() {
         let text = frame(Opcode::Text, 1, true, None);
         assert_eq!(found([&text[..], b"\x83\x01a", &text]), [(Opcode::Text, 1)]);
+        let mut counter = FrameCounter::default();
+        counter.take(b"\x83\x00", |_| ());
+        assert!(counter.is_lost() && !counter.is_between_frames());
     }
 }
