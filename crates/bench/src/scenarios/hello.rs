@@ -5,7 +5,7 @@ use crate::peers::Protocol;
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "hello",
-    about: "a four-byte answer from the configuration",
+    about: "a four-byte response from the configuration",
     cases: &[Case {
         name: "hello",
         about: "GET of four bytes that the server has in its configuration.",

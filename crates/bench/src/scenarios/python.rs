@@ -35,7 +35,7 @@ pub(super) const WSGI_HELLO: Scenario = scenario(
 
 pub(super) const ECHO: Scenario = scenario(
     "app-echo",
-    "10 KB said back by applications of ASGI and of WSGI",
+    "10 KB echoed by applications of ASGI and of WSGI",
     &[
         case(
             "app-echo-asgi",
@@ -52,7 +52,7 @@ pub(super) const ECHO: Scenario = scenario(
 
 pub(super) const ASGI_SLEEP: Scenario = scenario(
     "asgi-sleep",
-    "four bytes after 10 ms of asyncio.sleep, asked for by 512 connections",
+    "four bytes after 10 ms of asyncio.sleep, for 512 connections",
     &[case(
         "asgi-sleep",
         "GET of four bytes after 10 ms of asyncio.sleep.",
@@ -89,7 +89,7 @@ pub(super) const FASTAPI: Scenario = scenario(
 
 pub(super) const WEBSOCKET: Scenario = scenario(
     "websocket-echo",
-    "texts said back over WebSocket by an application of ASGI",
+    "texts echoed over WebSocket by an application of ASGI",
     &[case(
         "websocket-echo",
         "A text of 64 bytes, which an application of ASGI says back over WebSocket.",

@@ -13,8 +13,8 @@ use crate::output::print;
 
 const EXAMPLES: &str = "\
 An error is shown with its file, line and column, and the word that was probably meant. A note is
-about something that is valid and may surprise. Nothing is bound or connected: what only this
-machine can tell is known when the server starts.
+about something that is valid and may surprise. Nothing is bound or connected: an address
+in use, for example, is found when the server starts.
 
 Examples:
   tidegate check

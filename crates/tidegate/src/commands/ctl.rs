@@ -11,9 +11,9 @@ use crate::failure::Failure;
 use crate::output::print;
 
 const EXAMPLES: &str = "\
-Every server has an admin API on a Unix socket of its user. When one server runs
-on this machine it is meant; otherwise say which with --admin, or TIDEGATE_ADMIN. Over TCP the API
-wants the token of `admin.token`.
+Every server has an admin API on a Unix socket that only its user can open. If one server runs on
+this machine, it is used; otherwise --admin or TIDEGATE_ADMIN names one. Over TCP the API requires
+the token of `admin.token`.
 
 Examples:
   tidegate ctl status

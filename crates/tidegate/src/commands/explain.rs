@@ -17,7 +17,7 @@ Arguments:
   URL     A URL, or a path";
 
 const EXAMPLES: &str = "\
-Nothing is sent: the configuration is asked. A running server answers the same at POST /v1/explain.
+No request is sent. A running server explains its configuration at POST /v1/explain.
 
 Examples:
   tidegate explain GET http://shop.example.com/api/catalog/7

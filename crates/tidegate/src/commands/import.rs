@@ -10,8 +10,8 @@ use crate::output::print;
 use import::{nginx, openapi, pike, shenyu};
 
 const EXAMPLES: &str = "\
-What has no counterpart is said in comments that begin with \"note:\". What comes out has been
-checked.
+Settings without a counterpart are named in comments that begin with \"note:\". The result is
+checked before it is printed.
 
 Examples:
   tidegate import pike pike.yml > tidegate.yaml
@@ -30,22 +30,22 @@ pub(crate) struct Import {
 
 #[derive(Debug, clap::Subcommand)]
 enum From {
-    /// Of Pike, version 4
+    /// Convert a configuration of Pike, version 4
     Pike {
         /// Its configuration
         file: PathBuf,
     },
-    /// Of nginx: the common subset
+    /// Convert the common subset of a configuration of nginx
     Nginx {
         /// Its configuration, or a file of sites-enabled
         file: PathBuf,
     },
-    /// Of an OpenAPI document, version 3.0 or 3.1: routes that validate requests
+    /// Make routes that validate requests from an OpenAPI document, version 3.0 or 3.1
     Openapi {
         /// The document, in YAML or JSON
         file: PathBuf,
     },
-    /// Of Apache ShenYu: an export of its admin
+    /// Convert an export of Apache ShenYu's admin
     Shenyu {
         /// The ZIP archive of "Export configs", or the JSON of the admin's /configs/fetch
         file: PathBuf,

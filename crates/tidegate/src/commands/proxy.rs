@@ -15,9 +15,9 @@ const CACHE_MEMORY: Size = Size::from_bytes(256 << 20);
 const EXAMPLES: &str = "\
 Requests are forwarded with X-Forwarded-For, -Proto and -Host; WebSocket passes through.
 A certificate of an https server is verified against the authorities of the system.
-With --cache, answers that the origin allows to keep are kept in memory and given in gzip, br or
-zstd as clients prefer; however many ask at once, the origin is asked once. What it says nothing of
-is not kept. `tidegate ctl purge pages --all` empties the cache.
+With --cache, responses that the server allows to be stored are stored in memory and served in gzip,
+br or zstd as clients prefer; concurrent requests for a missing one cause one request to the server.
+Responses without a lifetime are not stored. `tidegate ctl purge pages --all` empties the cache.
 For several servers, health checks, routes or filters, write a configuration: see
 examples/gateway.yaml.
 

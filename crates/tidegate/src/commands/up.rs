@@ -8,9 +8,9 @@ use crate::failure::Failure;
 use crate::serving::{DevelopmentOptions, ServingOptions, serve};
 
 const EXAMPLES: &str = "\
-The file is watched: a change that is right goes into use without losing a request, one that is
-wrong is rejected and its errors are logged. SIGHUP reloads at once, SIGTERM finishes what is under
-way and ends, a second SIGINT ends at once.
+The file is watched: a valid change is applied without losing a request, an invalid one is rejected
+and its errors are logged. SIGHUP reloads at once, SIGTERM finishes the requests in flight and
+exits, a second SIGINT exits at once.
 With --dev-tls every listener with `tls` presents a certificate for development in place of its own,
 also where `tls: {}` names none.
 

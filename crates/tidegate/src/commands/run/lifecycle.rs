@@ -13,8 +13,8 @@ const WATCHED: &str = "*.py";
 #[derive(Clone, Debug, Default, PartialEq, clap::Args)]
 #[command(next_help_heading = "Worker processes of Python")]
 pub(super) struct LifecycleOptions {
-    /// Kill a worker whose loop or whose WSGI request stands still this long, with its stack in the
-    /// log; 0 is never [default: 30s]
+    /// Kill a worker whose event loop or WSGI request is blocked for this long, with its stack in
+    /// the log; 0 is never [default: 30s]
     #[arg(short = 't', long, value_name = "TIME", value_parser = values::seconds)]
     pub(super) timeout: Option<Duration>,
 
