@@ -255,9 +255,6 @@ return function(raw, check)
     if type(handler) ~= "function" then
       error("bad argument #1 to 'listen' (handler is no function)", 2)
     end
-    if conf.tls and type(conf.certs) ~= "table" then
-      error("bad argument #1 to 'listen' (tls without certs)", 2)
-    end
     return raw.listen(conf.addr, function(exchange)
       return handler(setmetatable({ exchange = exchange }, meta))
     end, conf)

@@ -33,9 +33,6 @@ return function(raw)
     local accept = conf.accept or conf.callback
     if type(conf.addr) ~= "string" then error("bad argument #1 to 'listen' (addr is no string)", 2) end
     if type(accept) ~= "function" then error("bad argument #1 to 'listen' (accept is no function)", 2) end
-    if conf.ctx == nil and type(conf.certs) ~= "table" then
-      error("bad argument #1 to 'listen' (certs is no table)", 2)
-    end
     local listener, context = raw.listen(conf.addr, accept, conf)
     if not listener then return nil, context end
     local current = {}

@@ -61,7 +61,8 @@ def files(tmp_path_factory):
     return directory
 
 
-def ask(server, files, client=None, request="GET /scope HTTP/1.1", version=None):
+def ask(server, files, client=None, request="GET /scope HTTP/1.1", version=None,
+        name="localhost"):
     """The response to one request: its head and its body."""
     context = ssl.create_default_context(cafile=files / "ca.pem")
     if client is not None:
@@ -69,7 +70,7 @@ def ask(server, files, client=None, request="GET /scope HTTP/1.1", version=None)
     if version is not None:
         context.maximum_version = version
     with socket.create_connection(("127.0.0.1", server.port), 30) as plain, \
-            context.wrap_socket(plain, server_hostname="localhost") as connection:
+            context.wrap_socket(plain, server_hostname=name) as connection:
         connection.sendall(f"{request}\r\nhost: localhost\r\nconnection: close\r\n\r\n".encode())
         received = b""
         while piece := connection.recv(65536):
@@ -114,6 +115,20 @@ def test_gunicorns_names_a_combined_file_and_a_required_certificate(files):
         assert json.loads(ask(server, files, client="alice")[1]) == ["https", "on"]
         with pytest.raises(OSError):
             ask(server, files)
+
+
+def test_a_certificate_for_development(tmp_path):
+    environment = {"STATE_DIRECTORY": str(tmp_path)}
+    with serve("test_tls:app", environment=environment, dev_tls="shop.test").ready() as server:
+        authority = tmp_path / "dev-tls"
+        server.line("valid for clients that trust " + str(authority / "ca.pem"))
+        for name in ("localhost", "shop.test"):
+            told = json.loads(ask(server, authority, name=name)[1])
+            assert told["scheme"] == "https"
+    both = {"dev_tls": "shop.test", "ssl_certfile": tmp_path / "site.pem"}
+    with serve("test_tls:app", environment=environment, **both) as server:
+        assert server.wait() == 2
+        server.line("cannot be used with")
 
 
 def test_plain_http_has_no_extension(server):

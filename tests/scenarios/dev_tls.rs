@@ -73,6 +73,63 @@ fn a_directory_is_served_with_it() {
     assert_eq!(body(&exit), "page", "{exit:?}");
 }
 
+/// Listeners without certificates, and with a context of unusable ones: the option replaces them.
+const PROGRAM: &str = r#"
+local http, tls = require "silly.net.http", require "silly.net.tls"
+local function handler(stream)
+    stream:respond(200)
+    stream:closewrite(stream.scheme)
+end
+local secure = assert(http.listen { addr = "127.0.0.1:0", tls = true, handler = handler })
+local context = assert(require "silly.tls.ctx".server({ { cert = "", key = "" } }))
+local raw = assert(tls.listen {
+    addr = "127.0.0.1:0",
+    ctx = context,
+    accept = function(conn)
+        conn:read("\r\n\r\n")
+        conn:write("HTTP/1.0 200 OK\r\n\r\nraw")
+        conn:close()
+    end,
+})
+assert(raw:reload { certs = {} })
+require "silly.logger".info("listening " .. secure.addr .. " " .. raw.addr)
+"#;
+
+#[test]
+fn a_lua_program_presents_it_instead_of_its_certificates() {
+    let state = tempfile::tempdir().expect("a directory");
+    std::fs::write(state.path().join("shop.lua"), PROGRAM).expect("a file");
+    let run = |options: &[&str]| {
+        let mut command = Command::new(tidegate_binary());
+        command.arg("run").args(options).arg("shop.lua");
+        command.env("STATE_DIRECTORY", state.path()).current_dir(state.path());
+        command
+    };
+    let program = Process::start(&mut run(&["--dev-tls=shop.test", "--workers", "2"]));
+    let addresses = program.wait_for_line(|line| {
+        let mut addresses = line.split_once("listening ")?.1.split_whitespace();
+        Some((addresses.next()?.parse().ok()?, addresses.next()?.parse().ok()?))
+    });
+    let (secure, raw) = addresses.unwrap_or_else(|| panic!("{:?}", program.log()));
+    let authority = state.path().join("dev-tls/ca.pem");
+    for (address, name, expected) in
+        [(secure, "localhost", "https"), (secure, "shop.test", "https"), (raw, "shop.test", "raw")]
+    {
+        let exit = curl(address, name, &authority);
+        assert_eq!(body(&exit), expected, "{name}: {exit:?}");
+    }
+    let without = Process::start(&mut run(&[]));
+    let why = "certs: table expected; or start the program with tidegate run --dev-tls";
+    assert!(without.wait_for_line(|line| line.contains(why).then_some(())).is_some());
+    for (options, code, why) in [
+        (&["--dev-tls=a b"], 1, "\"a b\" is neither a DNS name nor an IP address"),
+        (&["--ssl-certfile=a.pem"], 2, "an option of https is for Python applications"),
+    ] {
+        let exit = Process::run(&mut run(options));
+        assert!(exit.code == Some(code) && exit.stderr.contains(why), "{exit:?}");
+    }
+}
+
 #[test]
 fn what_cannot_be_certified_is_an_error() {
     let state = tempfile::tempdir().expect("a directory");

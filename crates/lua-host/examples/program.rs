@@ -14,8 +14,14 @@ fn main() -> ExitCode {
     let file = words.next().unwrap_or_default().into();
     let words: Vec<String> = words.collect();
     let ended = Arguments::parse(&words).and_then(|arguments| {
-        let program =
-            Program { file, arguments, workers: 1, cpu_affinity: false, access_log: None };
+        let program = Program {
+            file,
+            arguments,
+            workers: 1,
+            cpu_affinity: false,
+            access_log: None,
+            development: None,
+        };
         run(program).map_err(|refusal| format!("{refusal:?}"))
     });
     match ended {

@@ -114,7 +114,7 @@ impl Generation {
     }
 
     fn make(self: &Rc<Self>) -> mlua::Result<Rc<RunningVm>> {
-        let context = VmContext { shared: Some(self.shared.clone()), member: None };
+        let context = VmContext { shared: Some(self.shared.clone()), ..Default::default() };
         let vm = lua_std::open_vm(VmOptions::default(), context)?;
         lua_std::count_into(&vm, self.metrics.clone());
         observe(&vm, self.observed.clone());

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use http_server::{AccessFormat, AccessLog};
 use mlua::Function;
+use net::tls::CertificateKey;
 use telemetry::log;
 use telemetry::{LogWriter, Sink, Telemetry};
 
@@ -36,6 +37,9 @@ pub struct Program {
     pub cpu_affinity: bool,
     /// The access log of its HTTP listeners.
     pub access_log: Option<PathBuf>,
+    /// A file with the certificate for development and its key, which listeners with TLS present
+    /// in place of their own.
+    pub development: Option<PathBuf>,
 }
 
 /// Why a program could not start; one sentence.
@@ -59,6 +63,7 @@ pub fn run(program: Program) -> Result<i32, StartError> {
     let _pid_file = program.arguments.claim_pid_file().map_err(StartError::Failed)?;
     let writer = Arc::new(open_log(&program.arguments)?);
     let access = program.access_log.map(open_access_log).transpose()?.map(Arc::new);
+    let development = program.development.as_deref().map(load_certificate).transpose()?;
     let text: Arc<[u8]> = read(&program.file)?.into();
     let group = Arc::new(WorkerGroup::new(program.workers.max(1)));
     let cores = if program.cpu_affinity { net::worker::allowed_cores() } else { Vec::new() };
@@ -68,10 +73,16 @@ pub fn run(program: Program) -> Result<i32, StartError> {
             program.arguments.core.or_else(|| cores.get(index % cores.len().max(1)).copied());
         let (group, log) = (group.clone(), Some(writer.clone()));
         let member = GroupMember { index, group, log, access: access.clone() };
+        let context = VmContext {
+            shared: Some(member.group.table()),
+            member: Some(member),
+            development: development.clone(),
+        };
         let options = options(&program.arguments);
         let (text, file, tell) = (text.clone(), program.file.clone(), tell.clone());
-        net::worker::spawn(format!("lua-{index}"), core, move || async move {
-            let ended = work(options, member, &text, &file).await;
+        let name = format!("lua-{index}");
+        net::worker::spawn(name.clone(), core, move || async move {
+            let ended = work(options, context, &name, &text, &file).await;
             // Another worker may have ended the process.
             let _ = tell.send(ended);
         })
@@ -112,6 +123,13 @@ fn read(file: &Path) -> Result<Vec<u8>, StartError> {
     })
 }
 
+fn load_certificate(file: &Path) -> Result<CertificateKey, StartError> {
+    let failed = |why: String| StartError::Failed(format!("{}: {why}", file.display()));
+    let pem = std::fs::read(file).map_err(|error| failed(error.to_string()))?;
+    CertificateKey::load(&pem, &pem, None, net::clock::wall_secs())
+        .map_err(|why| failed(why.to_string()))
+}
+
 fn options(arguments: &Arguments) -> VmOptions {
     VmOptions {
         arguments: arguments.environment.clone(),
@@ -122,16 +140,20 @@ fn options(arguments: &Arguments) -> VmOptions {
 }
 
 /// One worker: its VM, from the program's first line to the last byte.
-async fn work(options: VmOptions, member: GroupMember, text: &[u8], file: &Path) -> ProgramEnd {
-    let name = format!("lua-{}", member.index);
-    let access = member.access.clone();
-    let context = VmContext { shared: Some(member.group.table()), member: Some(member) };
+async fn work(
+    options: VmOptions,
+    context: VmContext,
+    name: &str,
+    text: &[u8],
+    file: &Path,
+) -> ProgramEnd {
+    let access = context.member.as_ref().and_then(|member| member.access.clone());
     let failed = |error: mlua::Error| StartError::Failed(errors::text(&error));
     let vm = match open_vm(options, context) {
         Ok(vm) => vm,
         Err(error) => return ProgramEnd::Refused(failed(error)),
     };
-    let _watched = watchdog::watch_program(&vm, &name);
+    let _watched = watchdog::watch_program(&vm, name);
     if let Some(access) = access {
         let log = AccessLog::new(access.ring(), AccessFormat::Json, 1.0, []);
         let access = Some(Rc::new(log));

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use lua_vm::{Vm, VmOptions};
 use mlua::Result;
+use net::tls::CertificateKey;
 
 use crate::MODULES;
 use crate::group::GroupMember;
@@ -17,6 +18,8 @@ pub struct VmContext {
     pub shared: Option<Arc<SharedTable>>,
     /// The VM's membership in the group of a program; `None` in a server.
     pub member: Option<GroupMember>,
+    /// The certificate that listeners with TLS present in place of their own, of `run --dev-tls`.
+    pub development: Option<CertificateKey>,
 }
 
 /// Makes a VM with the standard library.

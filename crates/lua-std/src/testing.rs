@@ -35,7 +35,7 @@ pub(crate) fn run_example(program: &str) -> (i32, Vec<String>) {
     net::worker::block_on_local(async {
         let group = Arc::new(WorkerGroup::new(1));
         let member = GroupMember { index: 0, group, log: None, access: None };
-        let context = VmContext { shared: None, member: Some(member) };
+        let context = VmContext { member: Some(member), ..Default::default() };
         let vm = open_vm(VmOptions::default(), context).unwrap();
         crate::open_mailbox(&vm);
         let (code, mut output) = run_in(vm.clone(), program, true).await;

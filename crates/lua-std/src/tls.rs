@@ -18,8 +18,10 @@ use net::tls::{
 
 use lua_vm::limits::{BACKLOG, TLS_HANDSHAKE_MS};
 use lua_vm::native::tls::{ServerIdentity, TlsSide, connector, listen, upgrader};
-use lua_vm::script;
 use lua_vm::streams::TlsListener;
+use lua_vm::{Vm, script};
+
+use crate::context::VmContext;
 
 /// A result whose error is of the settings; the outer error is of an argument.
 type Checked<T> = Result<std::result::Result<T, String>>;
@@ -40,8 +42,8 @@ impl UserData for ServerContext {}
 
 impl UserData for ListenerContext {
     fn add_methods<M: UserDataMethods<Self>>(methods: &mut M) {
-        methods.add_method("replace", |_, ListenerContext(listener), conf: Table| {
-            Ok(match server_tls(&conf, &[])? {
+        methods.add_method("replace", |lua, ListenerContext(listener), conf: Table| {
+            Ok(match server_tls(lua, &conf, &[])? {
                 Ok(server) => {
                     listener.replace(server);
                     (true, None)
@@ -57,16 +59,17 @@ pub(crate) fn open(lua: &Lua) -> Result<Table> {
     let connected =
         |_: &Lua, host: &str, options: &Value| Ok(identity(host, options.as_table())?.map(Some));
     raw.set("connect", connector(lua, connected)?)?;
-    let client =
-        |host: &str, options: Option<&Table>| Ok(identity(host, options)?.map(TlsSide::Client));
+    let client = |_: &Lua, host: &str, options: Option<&Table>| {
+        Ok(identity(host, options)?.map(TlsSide::Client))
+    };
     raw.set("upgrade", upgrader(lua, client)?)?;
-    let server = |_: &str, conf: Option<&Table>| match conf {
-        Some(conf) => Ok(server_tls(conf, &[])?.map(TlsSide::Server)),
+    let server = |lua: &Lua, _: &str, conf: Option<&Table>| match conf {
+        Some(conf) => Ok(server_tls(lua, conf, &[])?.map(TlsSide::Server)),
         None => Err(Error::runtime("bad argument #2 to 'accept' (table expected)")),
     };
     raw.set("accept", upgrader(lua, server)?)?;
     let listen = |lua: &Lua, (address, accept, conf): (String, Function, Table)| {
-        let server = match server_tls(&conf, &[])? {
+        let server = match server_tls(lua, &conf, &[])? {
             Ok(server) => server,
             Err(reason) => return (Value::Nil, reason).into_lua_multi(lua),
         };
@@ -91,12 +94,12 @@ pub(crate) fn open_ctx(lua: &Lua) -> Result<Table> {
         Err(reason) => (Value::Nil, reason).into_lua_multi(lua),
     };
     table.set("client", lua.create_function(client)?)?;
-    type Server = (Table, Option<LuaString>, Option<Vec<LuaString>>);
+    type Server = (Option<Table>, Option<LuaString>, Option<Vec<LuaString>>);
     let server = |lua: &Lua, (certs, _, alpnprotos): Server| {
         let conf = lua.create_table()?;
         conf.set("certs", certs)?;
         conf.set("alpnprotos", alpnprotos)?;
-        match server_tls(&conf, &[])? {
+        match server_tls(lua, &conf, &[])? {
             Ok(tls) => ServerContext(tls).into_lua_multi(lua),
             Err(reason) => (Value::Nil, reason).into_lua_multi(lua),
         }
@@ -203,15 +206,19 @@ fn load(cert: &LuaString, key: &LuaString) -> std::result::Result<CertificateKey
         .map_err(|why| why.to_string())
 }
 
-/// Reads `certs`, a list of certificates with their keys as PEM text, and `alpnprotos`, or `ctx`
-/// with both. `ciphers` has no effect: all suites that are offered are authenticated and forward
-/// secret.
-pub(crate) fn server_tls(conf: &Table, default_protocols: &[&[u8]]) -> Checked<ServerTls> {
-    if let Some(ServerContext(tls)) = context::<ServerContext>(conf)? {
-        return Ok(Ok(tls));
+/// The certificates of a listener: those in `certs`, each with its key, as PEM text, or the one
+/// for development of `run --dev-tls` instead.
+fn certificates(lua: &Lua, conf: &Table) -> Checked<Vec<CertificateKey>> {
+    let vm = Vm::of(lua)?;
+    if let Some(development) = VmContext::of(&vm).development {
+        return Ok(Ok(vec![development]));
     }
+    let Some(certs) = conf.get::<Option<Table>>("certs")? else {
+        let why = "certs: table expected; or start the program with tidegate run --dev-tls";
+        return Err(Error::runtime(why));
+    };
     let mut certificates = Vec::new();
-    for pair in conf.get::<Table>("certs")?.sequence_values::<Table>() {
+    for pair in certs.sequence_values::<Table>() {
         let pair = pair?;
         match load(&pair.get("cert")?, &pair.get("key")?) {
             Ok(certificate) => certificates.push(certificate),
@@ -221,6 +228,24 @@ pub(crate) fn server_tls(conf: &Table, default_protocols: &[&[u8]]) -> Checked<S
     if certificates.is_empty() {
         return Ok(Err("certs: no certificate".to_owned()));
     }
+    Ok(Ok(certificates))
+}
+
+/// Reads `certs`, or the certificate for development in their place, and `alpnprotos`, or `ctx`
+/// with both. `ciphers` has no effect: all suites that are offered are authenticated and forward
+/// secret.
+pub(crate) fn server_tls(
+    lua: &Lua,
+    conf: &Table,
+    default_protocols: &[&[u8]],
+) -> Checked<ServerTls> {
+    if let Some(ServerContext(tls)) = context::<ServerContext>(conf)? {
+        return Ok(Ok(tls));
+    }
+    let certificates = match certificates(lua, conf)? {
+        Ok(certificates) => certificates,
+        Err(reason) => return Ok(Err(reason)),
+    };
     let default = || default_protocols.iter().map(|one| one.to_vec()).collect();
     Ok(ServerTls::new(ServerOptions {
         certificates,

@@ -165,11 +165,14 @@ impl HttpListenOptions {
 }
 
 /// The TLS of a listener with `tls = true`.
-fn listener_tls(conf: &Table) -> Result<std::result::Result<Option<ListenerTls>, String>> {
+fn listener_tls(
+    lua: &Lua,
+    conf: &Table,
+) -> Result<std::result::Result<Option<ListenerTls>, String>> {
     if !conf.get::<Option<bool>>("tls")?.unwrap_or_default() {
         return Ok(Ok(None));
     }
-    let server = server_tls(conf, &[b"h2", b"http/1.1"])?;
+    let server = server_tls(lua, conf, &[b"h2", b"http/1.1"])?;
     Ok(server.map(|server| Some(ListenerTls { server, redirects_plain: false, hsts: None })))
 }
 
@@ -180,7 +183,7 @@ pub(super) fn listen(
 ) -> Result<(Value, Option<String>)> {
     let vm = Vm::of(lua)?;
     let options = HttpListenOptions::read(&conf)?;
-    let tls = match listener_tls(&conf)? {
+    let tls = match listener_tls(lua, &conf)? {
         Ok(tls) => tls,
         Err(why) => return Ok((Value::Nil, Some(why))),
     };

@@ -160,6 +160,8 @@ fn certificates_are_replaced_for_later_handshakes() {
         listener:close()
         say(tls.listen { addr = "127.0.0.1:0", accept = echo, certs = {} })
         say(pcall(tls.listen, { addr = "127.0.0.1:0", certs = {} }))
+        say(pcall(tls.listen, { addr = "127.0.0.1:0", accept = echo }))
+        say(pcall(http.listen, { addr = "127.0.0.1:0", handler = echo, tls = true }))
     "#;
     let output = program(text);
     let expected = [
@@ -174,6 +176,10 @@ fn certificates_are_replaced_for_later_handshakes() {
     ];
     assert_eq!(output[..8], expected);
     assert!(output[8].contains("accept is no function"), "{output:?}");
+    for line in &output[9..] {
+        assert!(line.contains("certs: table expected"), "{output:?}");
+    }
+    assert_eq!(output.len(), 11);
 }
 
 #[test]
@@ -343,6 +349,11 @@ fn https_and_wss() {
         socket:write("hello", "text")
         say(socket:read())
         say((select(2, websocket.connect(address))):match("UnknownIssuer"))
+        local shared = assert(http.listen {
+            addr = "127.0.0.1:0", tls = true, ctx = assert(ctx.server { pair "a.test" }),
+            handler = function(stream) stream:respond(200) stream:closewrite(stream.version) end,
+        })
+        say(client:get("https://" .. shared.addr).body)
     "#;
     let expected = [
         "UnknownIssuer",
@@ -354,6 +365,7 @@ fn https_and_wss() {
         "true",
         "hello text",
         "UnknownIssuer",
+        "HTTP/1.1",
     ];
     assert_eq!(program(text), expected);
 }

@@ -40,6 +40,7 @@ and end a worker.
 Examples:
   tidegate run echo.lua
   tidegate run --workers auto ping.lua --port=6379
+  tidegate run --dev-tls shop.lua
   tidegate run app:app
   tidegate run shop.web:create --factory --workers 4 --bind :8000
   tidegate run app:app --bind :443 --ssl-certfile site.pem --ssl-keyfile site.key
@@ -146,6 +147,7 @@ impl Run {
             workers: self.serving.workers_or(1),
             cpu_affinity: self.serving.cpu_affinity(),
             access_log: self.access_log,
+            development: self.tls.development()?,
         };
         match program::run(program) {
             Ok(0) => Ok(()),
@@ -163,7 +165,7 @@ impl Run {
         if self.listeners != listener_options::ListenerOptions::default() {
             return Some("what was said about its clients");
         }
-        if self.tls != tls_options::TlsOptions::default() {
+        if self.tls.has_files() {
             return Some("an option of https");
         }
         if self.lifecycle != lifecycle::LifecycleOptions::default() {

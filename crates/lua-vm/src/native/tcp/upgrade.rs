@@ -24,16 +24,18 @@ pub enum TlsSide {
     Server(ServerTls),
 }
 
+type SideResult = std::result::Result<TlsSide, String>;
+
 /// `upgrade(conn, options) → true | nil, err[, detail]`. `side` makes the settings from the peer's
 /// host and the options. Nothing may be unsent.
 pub fn upgrader(
     lua: &Lua,
-    side: impl Fn(&str, Option<&Table>) -> Result<std::result::Result<TlsSide, String>> + 'static,
+    side: impl Fn(&Lua, &str, Option<&Table>) -> Result<SideResult> + 'static,
 ) -> Result<Function> {
     waits::function(lua, move |lua, (connection, options): (Table, Option<Table>)| {
         let handle = super::handle_of(&connection, "upgrade")?;
         let peer: String = connection.raw_get("remoteaddr")?;
-        let side = side(address::split(&peer).0.unwrap_or("localhost"), options.as_ref())?;
+        let side = side(lua, address::split(&peer).0.unwrap_or("localhost"), options.as_ref())?;
         let default = match side {
             Ok(TlsSide::Server(_)) => TLS_HANDSHAKE_MS,
             _ => CONNECT_MS,

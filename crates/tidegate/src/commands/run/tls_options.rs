@@ -58,6 +58,16 @@ impl TlsOptions {
         if is_set { "https" } else { "http" }
     }
 
+    /// True if an option other than `--dev-tls` is given.
+    pub(super) fn has_files(&self) -> bool {
+        *self != TlsOptions { development: self.development.clone(), ..TlsOptions::default() }
+    }
+
+    /// Returns the file of the certificate for development and its key, if it is requested.
+    pub(super) fn development(&self) -> Result<Option<PathBuf>, Failure> {
+        self.development.certificate()
+    }
+
     /// Returns `tls` of the listeners, without errors: workers would report them one by one.
     pub(super) fn settings(&self) -> Result<Option<Value>, Failure> {
         let development = self.development.certificate()?;
