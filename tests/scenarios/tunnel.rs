@@ -258,3 +258,71 @@ fn the_messages_of_a_websocket_are_counted() {
     };
     assert_eq!((bytes("received"), bytes("sent")), (23.0, 136.0));
 }
+
+/// The line of the access log that contains this text.
+fn logged(server: &Tidegate, text: &str) -> String {
+    scenarios::eventually_some("a line of the access log", || {
+        let log = std::fs::read_to_string(server.path("access.log")).unwrap_or_default();
+        log.lines().find(|line| line.contains(text)).map(str::to_owned)
+    })
+}
+
+fn logging(upstream: &Upstream, format: &str, more: &str) -> Tidegate {
+    let log = format!("log: {{ access: {{ format: {format}, path: access.log }} }}\n{more}");
+    Tidegate::start(&behind(upstream, &log))
+}
+
+#[test]
+fn the_line_of_a_websocket_has_what_it_carried_in_both_directions() {
+    for (upgrade, messages) in
+        [(UPGRADE.to_owned(), true), (UPGRADE.replace("websocket", "x"), false)]
+    {
+        let upstream = Upstream::start(|peer| {
+            let head = peer.read_head();
+            let protocol = if head.contains("websocket") { "websocket" } else { "x" };
+            peer.send(SWITCHING.replace("websocket", protocol));
+            peer.expect(b"\x81\x80mask\x82\x81maskx");
+            peer.send(b"\x81\x02hi\x89\0");
+        });
+        let server = logging(&upstream, "json", "");
+        let mut client = server.connect("web");
+        client.send(upgrade);
+        assert_eq!(client.read_response().status, 101);
+        client.send(b"\x81\x80mask\x82\x81maskx");
+        client.expect(b"\x81\x02hi\x89\0");
+        let log = std::fs::read_to_string(server.path("access.log")).unwrap_or_default();
+        assert!(!log.contains("/chat"), "the line is written at the end: {log}");
+        client.finish_sending();
+        client.expect_closed();
+        let line = logged(&server, "/chat");
+        assert!(line.starts_with("{\"time\":\"2"), "{line}");
+        assert!(line.contains(",\"status\":101,\"bytes\":6,\"duration_us\":"), "{line}");
+        let carried = match messages {
+            true => {
+                ",\"received_bytes\":13,\"sent_bytes\":6,\
+                 \"received_messages\":2,\"sent_messages\":1,\"route\":\"app\""
+            }
+            false => ",\"received_bytes\":13,\"sent_bytes\":6,\"route\":\"app\"",
+        };
+        assert!(line.contains(carried) && line.ends_with('}'), "{line}");
+    }
+}
+
+#[test]
+fn a_tunnel_that_is_cut_off_is_logged() {
+    let upstream = Upstream::start(|peer| {
+        accept_upgrade(peer);
+        peer.send("no frame");
+        peer.read_until_gone();
+    });
+    let server = logging(&upstream, "combined", "timeouts: { drain: 1s }");
+    let mut client = upgrade(&server);
+    client.expect("no frame");
+    server.signal("TERM");
+    client.expect_closed();
+    let line = logged(&server, "/chat");
+    assert!(line.starts_with("127.0.0.1 - - ["), "{line}");
+    assert!(line.ends_with("] \"GET /chat HTTP/1.1\" 101 8 \"-\" \"-\""), "{line}");
+    let exit = server.wait();
+    assert!(exit.stderr.contains("cut off connections=1"), "{}", exit.stderr);
+}

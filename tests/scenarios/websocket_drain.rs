@@ -2,7 +2,7 @@
 //! frames and never inside one.
 
 use crate::setup::behind;
-use scenarios::{Connection, Http2Peer, Tidegate, Upstream, gate};
+use scenarios::{Connection, Exit, Http2Peer, Tidegate, Upstream, gate};
 use wire::h2::{Config, Event, StreamKey};
 
 const UPGRADE: &str = "GET /chat HTTP/1.1\r\nhost: a\r\nconnection: Upgrade\r\n\
@@ -58,10 +58,11 @@ fn drain(server: &Tidegate) {
     server.wait_for_log("draining");
 }
 
-fn ends_drained(server: Tidegate) {
+fn ends_drained(server: Tidegate) -> Exit {
     let exit = server.wait();
     assert_eq!(exit.code, Some(0));
     assert!(exit.stderr.contains("drained took_ms"), "{}", exit.stderr);
+    exit
 }
 
 /// Sends a message, waits for the Close frame, responds to it and expects the end.
@@ -211,7 +212,8 @@ fn streams_of_http_2_get_close_frames_on_both_sides() {
         peer.send(stream, GOING_AWAY, true);
         peer.until_end();
     });
-    let config = behind(&upstream, "").replace("servers: [\"", "servers: [\"h2c://");
+    let config = behind(&upstream, "log: { access: { format: json, path: stderr } }")
+        .replace("servers: [\"", "servers: [\"h2c://");
     let server = Tidegate::start(&config);
     let mut connection = server.connect("web");
     let mut client = Http2Peer::client(&mut connection);
@@ -224,5 +226,10 @@ fn streams_of_http_2_get_close_frames_on_both_sides() {
     client.send(stream, MASKED_CLOSE, true);
     assert_eq!(read_data(&mut client, stream, 1), (Vec::new(), true));
     client.until_end();
-    ends_drained(server);
+    let exit = ends_drained(server);
+    let line = exit.stderr.lines().find(|line| line.contains("/chat")).expect("a line of the log");
+    assert!(line.contains("\"status\":200,\"bytes\":8,"), "{line}");
+    let carried = "\"received_bytes\":8,\"sent_bytes\":8,\
+                   \"received_messages\":0,\"sent_messages\":1,";
+    assert!(line.contains(carried), "{line}");
 }

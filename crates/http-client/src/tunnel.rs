@@ -11,6 +11,7 @@
 //! bytes that are no frames, or if either side has sent a Close frame already.
 
 use std::future::poll_fn;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -21,7 +22,7 @@ use telemetry::{WebSocketMetrics, WorkerMetrics};
 use wire::websocket::{FrameCounter, Opcode, write_frame};
 
 use crate::limits::WEBSOCKET_CLOSE;
-use message::duplex::{Duplex, Ending};
+use message::duplex::{DirectionTraffic, Duplex, Ending};
 
 /// The close code of an endpoint that shuts down (RFC 6455 7.4.1).
 const GOING_AWAY: u16 = 1001;
@@ -36,12 +37,14 @@ pub(super) async fn carry(
     counted: Option<Arc<WorkerMetrics>>,
 ) -> Ending {
     let counted = counted.as_deref();
-    let messages = counted.map(|metrics| Messages::of(&metrics.websocket_sent));
+    let traffic = client.traffic();
+    let messages = counted.map(|metrics| Messages::new(&metrics.websocket_sent, traffic.sent));
     let mut to_client = Direction { messages, ..Direction::default() };
     if !early.is_empty() {
         to_client.received(early);
     }
-    let messages = counted.map(|metrics| Messages::of(&metrics.websocket_received));
+    let messages =
+        counted.map(|metrics| Messages::new(&metrics.websocket_received, traffic.received));
     let mut to_server = Direction { messages, ..Direction::default() };
     let timer = Timer::new();
     timer.set(idle);
@@ -106,11 +109,13 @@ struct Messages<'a> {
     frames: FrameCounter,
     has_close: bool,
     metrics: &'a WebSocketMetrics,
+    traffic: Rc<DirectionTraffic>,
 }
 
 impl Messages<'_> {
-    fn of(metrics: &WebSocketMetrics) -> Messages<'_> {
-        Messages { frames: FrameCounter::default(), has_close: false, metrics }
+    fn new(metrics: &WebSocketMetrics, traffic: Rc<DirectionTraffic>) -> Messages<'_> {
+        traffic.messages.set(Some(0));
+        Messages { frames: FrameCounter::default(), has_close: false, metrics, traffic }
     }
 
     fn count(&mut self, mut bytes: &[u8]) {
@@ -122,14 +127,19 @@ impl Messages<'_> {
 
     /// Counts up to the end of the first frame and returns where that is.
     fn count_frame(&mut self, bytes: &[u8]) -> usize {
-        let taken = self.frames.take_frame(bytes, |head| match head.opcode {
-            Opcode::Text => self.metrics.text.inc(),
-            Opcode::Binary => self.metrics.binary.inc(),
-            Opcode::Close => {
-                self.has_close = true;
-                self.metrics.close.inc();
+        let Messages { frames, has_close, metrics, traffic } = self;
+        let taken = frames.take_frame(bytes, |head| {
+            let counter = match head.opcode {
+                Opcode::Text => &metrics.text,
+                Opcode::Binary => &metrics.binary,
+                Opcode::Close => &metrics.close,
+                Opcode::Continuation | Opcode::Ping | Opcode::Pong => return,
+            };
+            counter.inc();
+            match head.opcode {
+                Opcode::Close => *has_close = true,
+                _ => traffic.messages.update(|count| count.map(|count| count + 1)),
             }
-            Opcode::Continuation | Opcode::Ping | Opcode::Pong => {}
         });
         self.metrics.bytes.add(taken as u64);
         taken

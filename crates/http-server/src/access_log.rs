@@ -1,9 +1,12 @@
-//! The access log: one line per exchange, as JSON or in the combined format.
+//! The access log: one line per exchange, as JSON or in the combined format. The line of an upgrade
+//! is written when its tunnel ends.
 //!
 //! A line is formatted on the worker only after the sampling decision and handed to a ring; writing
 //! is another thread's. Secrets are masked: the values of `MASKED_QUERY` and of what filters take
 //! keys from never appear in a query, also that of Referer, and no request field but User-Agent and
 //! Referer is logged at all.
+
+mod tunnel_entry;
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -18,6 +21,8 @@ use wire::grpc::Code;
 use wire::target::query_pairs;
 
 use message::{ConnectionFacts, Fault, Request};
+
+pub(crate) use tunnel_entry::TunnelEntry;
 
 /// Query parameters whose values are secrets more often than not.
 const MASKED_QUERY: [&str; 8] =
@@ -73,11 +78,26 @@ impl AccessLog {
         let mut line = self.ring.buffer();
         match self.format {
             AccessFormat::Json => {
-                self.masks.json(&mut line, request, status, body_bytes, duration_us);
+                let mut object = Object::begin(&mut line);
+                object.time();
+                self.masks.json(&mut object, request, status, |object| {
+                    object.number("bytes", body_bytes);
+                    object.number("duration_us", duration_us);
+                });
+                object.end();
             }
-            AccessFormat::Combined => self.masks.combined(&mut line, request, status, body_bytes),
+            AccessFormat::Combined => {
+                let bytes = |line: &mut Vec<u8>| write_to(line, format_args!("{body_bytes}"));
+                let time = |line: &mut Vec<u8>| common_log(now_ms(), line);
+                self.masks.combined(&mut line, request, status, time, bytes);
+            }
         }
         self.ring.push(line);
+    }
+
+    /// The line of an exchange whose connection becomes a tunnel, if it is logged.
+    pub(crate) fn tunnel(&self, request: &Request, status: u16) -> Option<Box<TunnelEntry>> {
+        self.is_drawn(status).then(|| Box::new(TunnelEntry::new(self, request, status)))
     }
 
     /// Logs the end of a stream.
@@ -184,16 +204,14 @@ fn write_to(line: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
 struct Masks(Box<[String]>);
 
 impl Masks {
+    /// The fields of an exchange after the time; `numbers` appends what its end tells.
     fn json(
         &self,
-        line: &mut Vec<u8>,
+        object: &mut Object<'_>,
         request: &Request,
         status: u16,
-        body_bytes: u64,
-        duration_us: u64,
+        numbers: impl FnOnce(&mut Object<'_>),
     ) {
-        let mut object = Object::begin(line);
-        object.time();
         object.text("client_ip", request.client_ip.to_string().as_bytes());
         if request.countries.is_some() {
             object.text("country", plugin::variables::country(request).as_bytes());
@@ -220,8 +238,7 @@ impl Masks {
         if let Some(code) = request.notes.grpc.as_ref().and_then(|call| call.status()) {
             object.text("grpc_status", code.slug().as_bytes());
         }
-        object.number("bytes", body_bytes);
-        object.number("duration_us", duration_us);
+        numbers(object);
         if let Some(route) = &request.route {
             object.text("route", route.name.as_bytes());
         }
@@ -247,14 +264,20 @@ impl Masks {
         if let Some(referer) = request.headers.get(Known::Referer) {
             object.text("referer", &self.masked_url(referer));
         }
-        object.end();
     }
 
-    /// The combined format of Apache and nginx.
-    fn combined(&self, line: &mut Vec<u8>, request: &Request, status: u16, body_bytes: u64) {
+    /// The combined format of Apache and nginx; `time` and `bytes` append what its end tells.
+    fn combined(
+        &self,
+        line: &mut Vec<u8>,
+        request: &Request,
+        status: u16,
+        time: impl FnOnce(&mut Vec<u8>),
+        bytes: impl FnOnce(&mut Vec<u8>),
+    ) {
         let consumer = request.consumer_name().unwrap_or("-");
         write_to(line, format_args!("{} - {consumer} [", request.client_ip));
-        common_log(now_ms(), line);
+        time(line);
         line.extend_from_slice(b"] \"");
         escape_quoted(line, request.method.as_bytes());
         line.push(b' ');
@@ -263,7 +286,8 @@ impl Masks {
             line.push(b'?');
             escape_quoted(line, &self.masked(query));
         }
-        write_to(line, format_args!(" {}\" {status} {body_bytes}", request.version.as_str()));
+        write_to(line, format_args!(" {}\" {status} ", request.version.as_str()));
+        bytes(line);
         line.extend_from_slice(b" \"");
         escape_quoted(line, &self.masked_url(request.headers.get(Known::Referer).unwrap_or(b"-")));
         line.extend_from_slice(b"\" \"");
@@ -410,7 +434,8 @@ mod tests {
         request.notes.upstream = Some("10.0.0.1:80".into());
         request.notes.cache = Some("miss");
         let mut line = Vec::new();
-        Masks::default().json(&mut line, &request, 200, 1, 1);
+        let mut object = Object::begin(&mut line);
+        Masks::default().json(&mut object, &request, 200, |_| ());
         let line = String::from_utf8(line).unwrap();
         let said = "\"upstream\":\"10.0.0.1:80\",\"attempts\":0,\"cache\":\"miss\"";
         assert!(line.contains(said), "{line}");

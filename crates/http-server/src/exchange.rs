@@ -9,6 +9,7 @@ use telemetry::{CloseReason, WorkerMetrics};
 use wire::Known;
 use wire::grpc::{Code, Form};
 
+use crate::access_log::TunnelEntry;
 use crate::fault_log;
 use crate::listener_snapshot::ListenerSnapshot;
 use crate::secure;
@@ -146,6 +147,25 @@ impl Exchange {
 
     /// Counts and logs the end of the exchange.
     pub(crate) fn log(&mut self, metrics: &WorkerMetrics, status: u16, body_bytes: u64) {
+        let duration_us = self.count(metrics, status);
+        if let Some(access) = &self.snapshot.access {
+            access.answered(&self.request, status, body_bytes, duration_us);
+        }
+    }
+
+    /// Counts the end of an exchange whose connection becomes a tunnel. Returns its line of the
+    /// access log, which is written when the tunnel ends.
+    pub(crate) fn begin_tunnel(
+        &mut self,
+        metrics: &WorkerMetrics,
+        status: u16,
+    ) -> Option<Box<TunnelEntry>> {
+        self.count(metrics, status);
+        self.snapshot.access.as_ref()?.tunnel(&self.request, status)
+    }
+
+    /// Counts the end of the exchange and returns its duration.
+    fn count(&mut self, metrics: &WorkerMetrics, status: u16) -> u64 {
         metrics.requests_in_flight.add(-1);
         metrics.count_response(status);
         if self.request.notes.grpc.is_some() {
@@ -160,9 +180,7 @@ impl Exchange {
             route.metrics.in_flight.add(-1);
             route.metrics.finished(status, duration_us);
         }
-        if let Some(access) = &self.snapshot.access {
-            access.answered(&self.request, status, body_bytes, duration_us);
-        }
+        duration_us
     }
 
     /// Counts the status of a gRPC call and logs what ended its response.

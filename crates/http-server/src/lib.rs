@@ -9,6 +9,7 @@ mod access_log;
 mod allowance;
 mod build_request;
 mod connection;
+mod counted_tunnel;
 mod exchange;
 mod fault_log;
 mod h1;

@@ -3,9 +3,11 @@
 //! Tunnels, WebSocket, Lua and applications use only this; none of them sees a socket, so the same
 //! code will run over an HTTP/2 stream.
 
+use std::cell::Cell;
 use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -42,6 +44,27 @@ pub trait Duplex {
     fn poll_draining(&mut self, _cx: &mut Context<'_>) -> Poll<()> {
         Poll::Pending
     }
+
+    /// The counters of the connection's line in the access log, for the new owner to add what it
+    /// knows.
+    fn traffic(&self) -> TunnelTraffic {
+        TunnelTraffic::default()
+    }
+}
+
+/// What an upgraded connection has carried: from the client, and to it.
+#[derive(Clone, Debug, Default)]
+pub struct TunnelTraffic {
+    pub received: Rc<DirectionTraffic>,
+    pub sent: Rc<DirectionTraffic>,
+}
+
+/// What one direction of an upgraded connection has carried.
+#[derive(Debug, Default)]
+pub struct DirectionTraffic {
+    pub bytes: Cell<u64>,
+    /// Text and binary messages, if the owner counts them.
+    pub messages: Cell<Option<u64>>,
 }
 
 /// Uses the client's connection after its 101 was sent.

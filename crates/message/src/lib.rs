@@ -37,7 +37,7 @@ use net::FileRange;
 pub use body::{Body, BodyStream, Frame, detach_small};
 pub use consumer::{Claims, Consumer, ConsumerLimits};
 pub use content::{Content, WINDOW_BYTES, in_pieces};
-pub use duplex::{Duplex, Ending, LocalFuture, Takeover};
+pub use duplex::{Duplex, Ending, LocalFuture, Takeover, TunnelTraffic};
 pub use facts::{ConnectionFacts, Protocol, Scheme};
 pub use fault::{Fault, FaultKind, Retry, Side};
 pub use filter_scratch::FilterScratch;

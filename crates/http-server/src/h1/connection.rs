@@ -41,8 +41,9 @@ pub(crate) async fn serve(connection: Connection) -> Result<End, Connection> {
                 patience = connection.service.snapshot().timeouts.idle;
             }
             // The tunnel holds neither route nor plan.
-            NextStep::Tunnel(takeover) => {
-                return Ok(End::Close(Box::pin(tunnel::run(&connection, takeover)).await));
+            NextStep::Tunnel(takeover, entry) => {
+                let tunnel = Box::pin(tunnel::run(&connection, takeover, entry));
+                return Ok(End::Close(tunnel.await));
             }
             NextStep::Http2 => return Err(connection),
             NextStep::End(end) => return Ok(end),

@@ -86,8 +86,8 @@ impl<'c> Http1Exchange<'c> {
         if sent.is_ok()
             && let Some(takeover) = queued.takeover.take()
         {
-            self.exchange.log(&io.metrics, queued.status, queued.body_bytes);
-            return NextStep::Tunnel(takeover);
+            let entry = self.exchange.begin_tunnel(&io.metrics, queued.status);
+            return NextStep::Tunnel(takeover, entry);
         }
         match self.conclude(&queued, sent) {
             Some(step) => step,

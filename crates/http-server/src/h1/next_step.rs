@@ -2,6 +2,7 @@
 
 use telemetry::CloseReason;
 
+use crate::access_log::TunnelEntry;
 use crate::connection::End;
 use message::Takeover;
 
@@ -9,8 +10,8 @@ use message::Takeover;
 pub(super) enum NextStep {
     /// The connection serves the next request, or waits for one.
     Continue,
-    /// The upgraded protocol takes over; the 101 has been sent.
-    Tunnel(Takeover),
+    /// The upgraded protocol takes over; the 101 has been sent. The entry is written at its end.
+    Tunnel(Takeover, Option<Box<TunnelEntry>>),
     /// The client speaks HTTP/2; its bytes were not consumed.
     Http2,
     End(End),

@@ -8,18 +8,21 @@ use bytes::Bytes;
 use telemetry::CloseReason;
 
 use super::connection_io::ConnectionIo;
+use crate::access_log::TunnelEntry;
 use crate::connection::Connection;
+use crate::counted_tunnel;
 use crate::listener_snapshot::Service;
 use message::{Duplex, Ending, Takeover};
 
 /// Gives a connection to what it was upgraded to.
-pub(super) async fn run(connection: &Connection, takeover: Takeover) -> CloseReason {
+pub(super) async fn run(
+    connection: &Connection,
+    takeover: Takeover,
+    entry: Option<Box<TunnelEntry>>,
+) -> CloseReason {
     let io = connection.io.clone();
     let duplex = ClientDuplex { io: io.clone(), service: connection.service.clone() };
-    io.metrics.tunnels_active.add(1);
-    let ending = takeover(Box::new(duplex)).await;
-    io.metrics.tunnels_active.add(-1);
-    match ending {
+    match counted_tunnel::run(duplex, takeover, entry, &io.metrics).await {
         Ending::Finished | Ending::OtherGone => CloseReason::UpgradeFinished,
         Ending::ClientGone => CloseReason::ClientGone,
         Ending::Idle => CloseReason::TunnelIdle,

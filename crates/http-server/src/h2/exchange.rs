@@ -13,6 +13,7 @@ use super::body;
 use super::respond;
 use super::stream::Stream;
 use super::tunnel::{self, StreamDuplex};
+use crate::counted_tunnel;
 use crate::exchange::{CLIENT_GONE, Conclusion, Exchange};
 use crate::sending::Broken;
 use message::{Body, Fault, HandlerResult, Response, Takeover};
@@ -130,14 +131,13 @@ async fn open_tunnel(
     tunnel::accept(&mut response);
     let status = response.status;
     let accepted = respond::accept_tunnel(&stream, &response);
-    exchange.log(&metrics, status, 0);
+    let entry = exchange.begin_tunnel(&metrics, status);
     exchange.request.retire();
     drop(exchange.route);
     drop(exchange.snapshot);
     if accepted.is_ok() {
-        metrics.tunnels_active.add(1);
-        takeover(Box::new(StreamDuplex::new(stream.clone()))).await;
-        metrics.tunnels_active.add(-1);
+        let duplex = StreamDuplex::new(stream.clone());
+        counted_tunnel::run(duplex, takeover, entry, &metrics).await;
     }
     // Unless both directions have ended.
     stream.reset(ErrorCode::CANCEL);

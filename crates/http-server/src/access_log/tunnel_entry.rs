@@ -1,0 +1,97 @@
+//! The line of a request whose connection became a tunnel.
+
+use std::sync::Arc;
+
+use message::{Request, TunnelTraffic};
+use telemetry::LogRing;
+use telemetry::timestamp::{common_log, now_ms};
+
+use super::{AccessFormat, AccessLog, Object, write_to};
+
+/// A line that is written when the tunnel ends, which drops the entry. It holds text instead of the
+/// request, so that a tunnel keeps neither its route nor its plan alive.
+pub(crate) struct TunnelEntry {
+    ring: Arc<LogRing>,
+    format: AccessFormat,
+    /// The line without what its end tells.
+    text: Vec<u8>,
+    /// Where in the text the time belongs, and where the numbers.
+    time_at: usize,
+    numbers_at: usize,
+    began_us: u64,
+    traffic: TunnelTraffic,
+}
+
+impl TunnelEntry {
+    pub(super) fn new(log: &AccessLog, request: &Request, status: u16) -> TunnelEntry {
+        let (mut text, mut time_at, mut numbers_at) = (Vec::new(), 0, 0);
+        match log.format {
+            AccessFormat::Json => {
+                // It follows the time.
+                let mut object = Object { line: &mut text, empty: false };
+                log.masks.json(&mut object, request, status, |so_far| {
+                    numbers_at = so_far.line.len();
+                });
+            }
+            AccessFormat::Combined => log.masks.combined(
+                &mut text,
+                request,
+                status,
+                |so_far| time_at = so_far.len(),
+                |so_far| numbers_at = so_far.len(),
+            ),
+        }
+        TunnelEntry {
+            ring: log.ring.clone(),
+            format: log.format,
+            text,
+            time_at,
+            numbers_at,
+            began_us: request.began_us,
+            traffic: TunnelTraffic::default(),
+        }
+    }
+
+    /// The counters that are logged.
+    pub(crate) fn traffic(&self) -> &TunnelTraffic {
+        &self.traffic
+    }
+
+    fn numbers(&self, object: &mut Object<'_>) {
+        let TunnelTraffic { received, sent } = &self.traffic;
+        object.number("bytes", sent.bytes.get());
+        object.number("duration_us", net::clock::precise_us().saturating_sub(self.began_us));
+        object.number("received_bytes", received.bytes.get());
+        object.number("sent_bytes", sent.bytes.get());
+        if let (Some(received), Some(sent)) = (received.messages.get(), sent.messages.get()) {
+            object.number("received_messages", received);
+            object.number("sent_messages", sent);
+        }
+    }
+}
+
+impl Drop for TunnelEntry {
+    fn drop(&mut self) {
+        let mut line = self.ring.buffer();
+        let (before, after) = self.text.split_at(self.numbers_at);
+        let (client, request) = before.split_at(self.time_at);
+        match self.format {
+            AccessFormat::Json => {
+                let mut object = Object::begin(&mut line);
+                object.time();
+                object.line.extend_from_slice(request);
+                self.numbers(&mut object);
+                object.line.extend_from_slice(after);
+                object.end();
+            }
+            AccessFormat::Combined => {
+                line.extend_from_slice(client);
+                common_log(now_ms(), &mut line);
+                line.extend_from_slice(request);
+                write_to(&mut line, format_args!("{}", self.traffic.sent.bytes.get()));
+                line.extend_from_slice(after);
+            }
+        }
+        self.ring.push(line);
+    }
+}
