@@ -79,7 +79,8 @@ targets! {
     request_head: http1::REQUEST_HEAD,
     response_head: http1::RESPONSE_HEAD,
     route_table: route_table::TARGET,
-    websocket: websocket::TARGET,
+    websocket: websocket::MESSAGES,
+    websocket_frames: websocket::FRAMES,
 }
 
 fn owned<T: AsRef<[u8]>>(seeds: &[T]) -> Vec<Vec<u8>> {

@@ -1,18 +1,34 @@
 //! Frames and messages of WebSocket.
 
 use crate::{FuzzTarget, cuts, owned};
-use wire::websocket::{Decoder, Message, Opcode, Violation, write_frame};
+use wire::websocket::{Decoder, FrameCounter, FrameHead, Message, Opcode, Violation};
+use wire::websocket::{parse_head, write_frame};
 
-pub(crate) const TARGET: FuzzTarget = FuzzTarget {
-    check: websocket,
+pub(crate) const MESSAGES: FuzzTarget =
+    FuzzTarget { check: websocket, seeds: || owned(SEEDS), dictionary: DICTIONARY, cases: 10_000 };
+
+pub(crate) const FRAMES: FuzzTarget = FuzzTarget {
+    check: frames,
     seeds: || {
-        let masked = b"\x81\x85\x37\xfa\x21\x3d\x7f\x9f\x4d\x51\x58\x8a\x80\0\0\0\0";
-        let unmasked = b"\x01\x03Hel\x89\x01?\x80\x02lo\x88\x05\x03\xe8bye";
-        owned(&[&masked[..], unmasked])
+        let mut seeds = owned(SEEDS);
+        // Compressed; lengths of two and of eight bytes; a reserved opcode behind a frame.
+        seeds.extend(owned(&[
+            &b"\xc1\x07\xf2\x48\xcd\xc9\xc9\x07\0\x80\0"[..],
+            &[b"\x82\x7e\0\x80", &[7; 128][..], b"\x88\0"].concat(),
+            b"\x82\x7f\0\0\0\0\0\0\0\x03abc\x82\xff\0\0\0\0\x01\0\0\0maskrest",
+            b"\x81\x01a\x83\0\x81\x01a",
+        ]));
+        seeds
     },
-    dictionary: &["\u{1}", "\u{2}", "\u{8}", "\u{9}", "\u{a}", "~", "\0\0"],
+    dictionary: DICTIONARY,
     cases: 10_000,
 };
+
+const SEEDS: &[&[u8]] = &[
+    b"\x81\x85\x37\xfa\x21\x3d\x7f\x9f\x4d\x51\x58\x8a\x80\0\0\0\0",
+    b"\x01\x03Hel\x89\x01?\x80\x02lo\x88\x05\x03\xe8bye",
+];
+const DICTIONARY: &[&str] = &["\u{1}", "\u{2}", "\u{8}", "\u{9}", "\u{a}", "~", "\0\0"];
 
 /// Any bytes as WebSocket frames, split anywhere; then the same bytes as a message.
 fn websocket(data: &[u8]) {
@@ -53,4 +69,54 @@ fn messages(masked: bool, pieces: &[&[u8]]) -> (Vec<Message>, Option<Violation>)
         }
     }
     (messages, None)
+}
+
+/// Any bytes as the frames of one direction, split anywhere, against a parser of whole frames.
+fn frames(data: &[u8]) {
+    let whole = counted(&[data]);
+    assert_eq!(whole, parsed(data), "against the parser");
+    let single: Vec<&[u8]> = data.chunks(1).collect();
+    assert_eq!(counted(&single), whole, "byte by byte");
+    for cut in cuts(data.len()) {
+        let (left, right) = data.split_at(cut);
+        assert_eq!(counted(&[left, right]), whole, "cut at {cut}");
+    }
+    // Frame by frame, each from where the one before ended.
+    let (mut counter, mut heads, mut rest) = (FrameCounter::default(), Vec::new(), data);
+    while !rest.is_empty() {
+        let taken = counter.take_frame(rest, |head| heads.push(*head));
+        assert!(taken > 0, "bytes are taken");
+        assert!(taken == rest.len() || counter.is_between_frames(), "a frame ends at {taken}");
+        rest = &rest[taken..];
+    }
+    assert_eq!((heads, counter.is_between_frames(), counter.is_lost()), whole, "by frames");
+}
+
+/// The headers in these pieces, whether the last one ends a frame, and whether one is no frame.
+fn counted(pieces: &[&[u8]]) -> (Vec<FrameHead>, bool, bool) {
+    let (mut counter, mut heads) = (FrameCounter::default(), Vec::new());
+    for piece in pieces {
+        counter.take(piece, |head| heads.push(*head));
+    }
+    (heads, counter.is_between_frames(), counter.is_lost())
+}
+
+/// The same of all bytes at once.
+fn parsed(mut data: &[u8]) -> (Vec<FrameHead>, bool, bool) {
+    let mut heads = Vec::new();
+    while !data.is_empty() {
+        match parse_head(data, true) {
+            Ok(Some(head)) => {
+                heads.push(head);
+                let end = (head.size as u64).saturating_add(head.length);
+                if end > data.len() as u64 {
+                    return (heads, false, false);
+                }
+                data = &data[end as usize..];
+            }
+            Ok(None) => return (heads, false, false),
+            Err(_) => return (heads, false, true),
+        }
+    }
+    (heads, true, false)
 }
