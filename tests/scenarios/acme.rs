@@ -15,6 +15,8 @@ use scenarios::{
 };
 use tempfile::TempDir;
 
+use crate::setup::fingerprint;
+
 /// Pebble, as scripts/prepare installs it.
 fn pebble() -> Option<PathBuf> {
     let installed = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target/tools/bin/pebble");
@@ -156,10 +158,11 @@ listeners:
       acme:
         {{ email: ops@a.test, directory: "https://127.0.0.1:{}/dir", ca: ca.pem,
           storage: state, {acme} }}
+      client_auth: {{ ca: ca.pem, mode: optional }}
 admin: {{ bind: "127.0.0.1:0" }}
 routes:
   - match: {{ host: a.test, path: "/{{*rest}}" }}
-    handler: {{ respond: {{ body: hello }} }}
+    handler: {{ respond: {{ headers: {{ x-client: "{{tls.client_fingerprint}}" }}, body: hello }} }}
 "#,
             self.ports["http"], self.ports["tls"], self.ports["ca"]
         ))
@@ -178,11 +181,11 @@ fn presented(server: &Tidegate, name: &str) -> Option<String> {
     exit.stdout.contains("does match").then_some(exit.stdout)
 }
 
-fn fetch(server: &Tidegate) -> Exit {
+fn fetch(server: &Tidegate, more: &[&str]) -> Exit {
     let port = server.address("secure").port();
     let (resolve, url) = (format!("a.test:{port}:127.0.0.1"), format!("https://a.test:{port}/"));
     let mut command = Command::new("curl");
-    Process::run(command.args(["-sSk", "--max-time", "20", "--resolve", &resolve, &url]))
+    Process::run(command.args(["-sSk", "--max-time", "20", "--resolve", &resolve, &url]).args(more))
 }
 
 fn stored(server: &Tidegate) -> Vec<PathBuf> {
@@ -205,7 +208,12 @@ fn obtains(challenge: &str, domains: &str) {
     };
     let server = site.launch(&format!("domains: {domains}, {hook}")).start();
     let first = eventually_some("a certificate is presented", || presented(&server, "a.test"));
-    assert_eq!(fetch(&server).stdout, "hello");
+    assert_eq!(fetch(&server, &[]).stdout, "hello");
+    let alice = site.authority.issue_client("alice");
+    server.write("alice.pem", alice.chain + &alice.key);
+    let alice = server.path("alice.pem");
+    let exit = fetch(&server, &["-i", "--cert", alice.to_str().expect("a path")]);
+    assert!(exit.stdout.contains(&format!("x-client: {}\r\n", fingerprint(&alice))), "{exit:?}");
     let labels = [("result", "issued")];
     server.wait_for_metric("tidegate_acme_orders_total", &labels, 1.0);
     let labels = [("listener", "secure")];
@@ -267,7 +275,7 @@ admin: {{ bind: "127.0.0.1:0" }}
     let server = Launch::new(&config).file("ca.pem", site.authority.pem()).start();
     eventually_some("a certificate is presented", || presented(&server, "a.test"));
     // curl offers protocols, of which the stream knows none.
-    assert_eq!(fetch(&server).stdout, "hello");
+    assert_eq!(fetch(&server, &[]).stdout, "hello");
     let labels = [("result", "issued")];
     server.wait_for_metric("tidegate_acme_orders_total", &labels, 1.0);
 }

@@ -1,6 +1,8 @@
 //! Configurations that many pages begin with, as text: a page adds what it is about.
 
-use scenarios::{Exit, Upstream};
+use scenarios::{Exit, Process, Upstream};
+use std::path::Path;
+use std::process::Command;
 
 /// Everything goes to `upstream`; `more` are further lines of the top level.
 pub(crate) fn behind(upstream: &Upstream, more: &str) -> String {
@@ -44,6 +46,15 @@ routes:
 {more}
 "#
     )
+}
+
+/// The SHA-256 fingerprint of a certificate in a PEM file as 64 hex digits, by OpenSSL.
+pub(crate) fn fingerprint(file: &Path) -> String {
+    let mut command = Command::new("openssl");
+    command.args(["x509", "-noout", "-fingerprint", "-sha256", "-in"]).arg(file);
+    let exit = Process::run(&mut command);
+    let (_, digits) = exit.stdout.trim().split_once('=').unwrap_or_else(|| panic!("{exit:?}"));
+    digits.replace(':', "").to_lowercase()
 }
 
 /// The body of the last response that `curl -i` has printed.

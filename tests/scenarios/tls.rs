@@ -1,7 +1,7 @@
 //! Listeners with TLS, seen by curl and by raw sockets: names, client certificates, protocols that
 //! are not TLS, slow handshakes, and certificates that are replaced while the server runs.
 
-use crate::setup::body;
+use crate::setup::{body, fingerprint};
 use scenarios::{Authority, Exit, Issued, Launch, Process, Tidegate, eventually, tidegate_binary};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -13,6 +13,10 @@ const ROUTES: &str = r#"
     handler: { respond: { body: "alice" } }
   - match: { path: /client }
     handler: { respond: { body: "other" } }
+  - match: { path: /known, when: { variable: tls.client_fingerprint, equals: "$known" } }
+    handler: { respond: { body: known } }
+  - match: { path: /known }
+    handler: { respond: { body: unknown } }
   - match: { path: /hsts }
     handler: { respond: { headers: { strict-transport-security: max-age=1 } } }
   - match: { path: "/{*rest}" }
@@ -20,7 +24,7 @@ const ROUTES: &str = r#"
       - response_headers:
           set:
             x-tls: "{tls.version} {tls.server_name} {tls.protocol}"
-            x-client: "{tls.client_subject} {tls.client_name}"
+            x-client: "{tls.client_subject} {tls.client_name} {tls.client_fingerprint}."
             x-scheme: "{scheme}"
     handler: { respond: { body: hello } }
 "#;
@@ -88,9 +92,7 @@ fn a_request_is_served_and_knows_its_connection() {
 #[test]
 fn client_certificates_are_verified_and_decide() {
     let authority = Authority::new();
-    let server = launch(&authority, "      client_auth: { ca: ca.pem, mode: optional }")
-        .file("alice.pem", authority.issue_client("alice").chain)
-        .start();
+    let server = start(&authority, "      client_auth: { ca: ca.pem, mode: optional }");
     let anonymous = curl(&server, "a.test", "/client", &[]);
     assert_eq!(body(&anonymous), "other", "{anonymous:?}");
     for (issuer, name, accepted) in [
@@ -107,10 +109,51 @@ fn client_certificates_are_verified_and_decide() {
         assert_eq!(exit.code == Some(0) && body(&exit) == wanted, accepted, "{exit:?}");
         if accepted {
             let exit = curl(&server, "a.test", "/", &certificate);
-            let said = format!("x-client: CN={name} {name}.clients.test");
+            let digits = fingerprint(&server.path("client.pem"));
+            let said = format!("x-client: CN={name} {name}.clients.test {digits}.\r\n");
             assert!(exit.stdout.contains(&said), "{exit:?}");
+            let fields = format!(
+                "\"tls_client_subject\":\"CN={name}\",\
+                 \"tls_client_name\":\"{name}.clients.test\",\
+                 \"tls_client_fingerprint\":\"{digits}\""
+            );
+            eventually("the access log has the client's certificate", || {
+                let log = std::fs::read_to_string(server.path("access.log"));
+                log.unwrap_or_default().contains(&fields)
+            });
         }
     }
+}
+
+#[test]
+fn a_fingerprint_selects_a_route_also_over_a_resumed_session() {
+    let authority = Authority::new();
+    let tls = "      client_auth: { ca: ca.pem, mode: optional }";
+    let [known, other] = ["known", "other"].map(|name| {
+        let Issued { chain, key } = authority.issue_client(name);
+        chain + &key
+    });
+    let launch = launch(&authority, tls).file("known.pem", known).file("other.pem", other);
+    let digits = fingerprint(&launch.path("known.pem"));
+    let server = launch.start();
+    let text = std::fs::read_to_string(server.path("tidegate.yaml")).expect("the configuration");
+    server.rewrite_config(&text.replace("$known", &digits));
+    let fetch = |name: &str| {
+        let certificate = server.path(&format!("{name}.pem"));
+        // curl uses the session of the first connection for the second one.
+        let certificate =
+            ["--cert", certificate.to_str().expect("a path"), "-H", "connection: close"];
+        let both = format!("https://a.test:{}/known", server.address("web").port());
+        curl(&server, "a.test", "/known", &[&certificate[..], &["--http1.1", &both]].concat())
+    };
+    eventually("the configuration is reloaded", || body(&fetch("known")) == "known");
+    let twice = fetch("known");
+    assert_eq!(twice.stdout.matches("\r\n\r\nknown").count(), 2, "{twice:?}");
+    let resumed =
+        || server.metrics().sum("tidegate_tls_handshakes_total", &[("result", "resumed")]);
+    assert!(resumed() > 0.0, "{twice:?}");
+    assert_eq!(body(&fetch("other")), "unknown");
+    assert_eq!(body(&curl(&server, "a.test", "/known", &[])), "unknown", "without a certificate");
 }
 
 #[test]

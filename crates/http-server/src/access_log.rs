@@ -231,6 +231,8 @@ impl Masks {
             }
             if let Some(peer) = &tls.peer {
                 object.text("tls_client_subject", peer.details.subject.as_bytes());
+                let names: Vec<_> = plugin::variables::client_names(request).collect();
+                object.text("tls_client_name", names.join(",").as_bytes());
                 object.text("tls_client_fingerprint", peer.details.fingerprint.as_bytes());
             }
         }
