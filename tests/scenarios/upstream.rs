@@ -16,6 +16,7 @@ mod lying;
 mod mixing;
 mod multiplexing;
 mod multiplexing_failures;
+mod multiplexing_floods;
 mod outliving;
 mod places;
 mod pressing;

@@ -103,7 +103,7 @@ violations! {
     PingFlood = ENHANCE_YOUR_CALM "ping_flood" "too many PING frames",
     PriorityFlood = ENHANCE_YOUR_CALM "priority_flood" "too many priority frames",
     WindowFlood = ENHANCE_YOUR_CALM "window_flood" "too many WINDOW_UPDATE frames for the data",
-    ResetFlood = ENHANCE_YOUR_CALM "reset_flood" "too many RST_STREAM frames on closed streams",
+    ResetFlood = ENHANCE_YOUR_CALM "reset_flood" "too many frames on closed streams",
     GoawayFlood = ENHANCE_YOUR_CALM "goaway_flood" "too many GOAWAY frames",
     UnknownFrames = ENHANCE_YOUR_CALM "unknown_frames" "too many frames of unknown types",
     EmptyFrames = ENHANCE_YOUR_CALM "empty_frames" "too many DATA frames without data",

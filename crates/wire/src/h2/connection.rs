@@ -139,7 +139,7 @@ pub struct Connection<P = Bytes> {
     next_stream: u32,
     /// Streams that this side has reset, the last of them: frames that the peer sent before it knew
     /// are ignored.
-    reset_streams: VecDeque<u32>,
+    reset_streams: VecDeque<ResetStream>,
     /// A priority that came before its request.
     early_priority: Option<(u32, Priority)>,
     refused: u32,
@@ -155,6 +155,14 @@ pub struct Connection<P = Bytes> {
     schedule: Schedule,
     /// Streams whose chunk has been sent and that can take another.
     drained: VecDeque<StreamKey>,
+}
+
+/// A stream that this side has reset.
+#[derive(Clone, Copy, Debug)]
+struct ResetStream {
+    id: u32,
+    /// What the peer may still send: its window is not opened any more.
+    window: i64,
 }
 
 /// Streams remembered as reset by this side.
@@ -320,8 +328,9 @@ impl<P: Payload> Connection<P> {
 
     /// Ends a stream at once, for example because the application gave it up.
     pub fn reset(&mut self, key: StreamKey, code: ErrorCode) {
-        if self.streams.get(key).is_some() {
-            self.reset_number(key.id, code);
+        if let Some(stream) = self.streams.get(key) {
+            let window = stream.receive_window;
+            self.reset_number(key.id, window, code);
             self.remove(key);
         }
     }
@@ -389,19 +398,21 @@ impl<P: Payload> Connection<P> {
             self.remove(key);
         } else if self.is_server && !stream.ends_separately {
             // RFC 9113 8.1: the client need not send the rest of a request that was responded to.
+            let window = stream.receive_window;
             self.budgets.stream_ended();
-            self.reset_number(key.id, ErrorCode::NO_ERROR);
+            self.reset_number(key.id, window, ErrorCode::NO_ERROR);
             self.remove(key);
         }
     }
 
-    /// Sends RST_STREAM and ignores what the peer has sent before it knows.
-    fn reset_number(&mut self, id: u32, code: ErrorCode) {
+    /// Sends RST_STREAM and ignores what the peer has sent before it knows, as far as its window
+    /// allows.
+    fn reset_number(&mut self, id: u32, window: i64, code: ErrorCode) {
         frame::write(&mut self.out, frame::RST_STREAM, 0, id, &code.0.to_be_bytes());
         if self.reset_streams.len() == RESET_STREAMS_MAX {
             self.reset_streams.pop_front();
         }
-        self.reset_streams.push_back(id);
+        self.reset_streams.push_back(ResetStream { id, window });
     }
 
     fn write_goaway(&mut self, last: u32, code: ErrorCode) {

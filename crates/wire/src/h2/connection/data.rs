@@ -38,7 +38,7 @@ impl<P: Payload> Connection<P> {
         } else {
             self.budgets.data_received();
         }
-        let stream = self.stream_of_data(header.stream)?;
+        let stream = self.stream_of_data(header)?;
         let mut event = None;
         let mut accepted = None;
         if let Some(key) = stream {
@@ -57,13 +57,18 @@ impl<P: Payload> Connection<P> {
     }
 
     /// The stream of a DATA frame; `None` if the frame is to be ignored.
-    fn stream_of_data(&mut self, id: u32) -> Result<Option<StreamKey>, Violation> {
-        match self.streams.find(id) {
-            Some(key) => Ok(Some(key)),
-            None if self.is_idle(id) => Err(Violation::IdleStream),
-            None if self.was_reset(id) => Ok(None),
-            None => Err(Violation::ClosedStream),
+    fn stream_of_data(&mut self, header: FrameHeader) -> Result<Option<StreamKey>, Violation> {
+        let id = header.stream;
+        if let Some(key) = self.streams.find(id) {
+            return Ok(Some(key));
         }
+        if self.is_idle(id) {
+            return Err(Violation::IdleStream);
+        }
+        let reset = self.reset_streams.iter_mut().find(|stream| stream.id == id);
+        let stream = reset.ok_or(Violation::ClosedStream)?;
+        stream.window -= header.len as i64;
+        if stream.window < 0 { Err(Violation::ResetFlood) } else { Ok(None) }
     }
 
     /// Counts the data of a frame against the windows and Content-Length.

@@ -113,12 +113,16 @@ impl<P: Payload> Connection<P> {
         ends: bool,
         block: &[u8],
     ) -> Result<Option<Event>, Violation> {
-        self.budgets.head_received();
-        match self.target(id)? {
+        let target = self.target(id)?;
+        if !matches!(target, Target::Ignored | Target::Ended(_)) {
+            self.budgets.head_received();
+        }
+        match target {
             Target::NewRequest => self.new_request(id, ends, block),
             Target::Response(key) => self.response(key, ends, block),
             Target::Trailers(key) => self.trailers(key, ends, block),
             Target::Ignored => {
+                self.budgets.control(Violation::ResetFlood)?;
                 self.skip(block)?;
                 Ok(None)
             }
@@ -126,7 +130,8 @@ impl<P: Payload> Connection<P> {
                 self.skip(block)?;
                 self.refused += 1;
                 self.budgets.provoked()?;
-                self.reset_number(id, ErrorCode::REFUSED_STREAM);
+                let window = i64::from(self.config.stream_window());
+                self.reset_number(id, window, ErrorCode::REFUSED_STREAM);
                 Ok(None)
             }
             Target::Ended(key) => {
@@ -183,7 +188,8 @@ impl<P: Payload> Connection<P> {
             && is_malformed(reject)
         {
             self.budgets.provoked()?;
-            self.reset_number(id, ErrorCode::PROTOCOL_ERROR);
+            let window = i64::from(self.config.stream_window());
+            self.reset_number(id, window, ErrorCode::PROTOCOL_ERROR);
             return Ok(Some(Event::Malformed { stream: None, reject }));
         }
         let window = self.config.stream_window();
@@ -262,7 +268,7 @@ impl<P: Payload> Connection<P> {
 
     /// Whether this side reset a stream a short time ago.
     pub(super) fn was_reset(&self, id: u32) -> bool {
-        self.reset_streams.contains(&id)
+        self.reset_streams.iter().any(|stream| stream.id == id)
     }
 
     /// Applies a priority to a stream that is open, or will be.

@@ -204,3 +204,128 @@ fn schedule_entries_of_reset_streams_do_not_accumulate() {
         assert!(server.scheduled() <= 12, "{}", server.scheduled());
     }
 }
+
+/// A client that a server made by hand has sent its settings.
+fn client() -> Connection {
+    let mut client = Connection::client(Config::default());
+    sent(&mut client);
+    assert!(events(&mut client, &frame_of(frame::SETTINGS, 0, 0, b"")).unwrap().is_empty());
+    sent(&mut client);
+    client
+}
+
+/// A client whose request number `round` is in flight, as its stream.
+fn send_request(client: &mut Connection) -> StreamKey {
+    let stream = client.request(line(&Method::Get, "/"), [], true).unwrap();
+    sent(client);
+    stream
+}
+
+#[test]
+fn control_frames_of_a_server() {
+    let window = |stream: u32| frame_of(frame::WINDOW_UPDATE, 0, stream, &1u32.to_be_bytes());
+    for (frames, violation) in [
+        (frame_of(frame::SETTINGS, 0, 0, b"\0\x04\0\0\0\0"), Violation::SettingsFlood),
+        (frame_of(frame::PING, 0, 0, b"12345678"), Violation::PingFlood),
+        (frame_of(frame::PRIORITY, 0, 1, b"\0\0\0\0\x10"), Violation::PriorityFlood),
+        (window(0), Violation::WindowFlood),
+        (window(1), Violation::WindowFlood),
+        (frame_of(0xbe, 0, 0, b""), Violation::UnknownFrames),
+        // The request is in flight, and holds the connection.
+        (frame_of(frame::GOAWAY, 0, 0, &[0, 0, 0, 1, 0, 0, 0, 0]), Violation::GoawayFlood),
+    ] {
+        let mut client = client();
+        send_request(&mut client);
+        // The settings of the beginning count.
+        assert_eq!(flood(client, 2000, |_| frames.clone()), (999, Some(violation)));
+    }
+}
+
+/// A server that opens the window of a request byte by byte gets a bounded number of frames.
+#[test]
+fn tiny_windows_of_a_server() {
+    let mut client = client();
+    events(&mut client, &frame_of(frame::SETTINGS, 0, 0, b"\0\x04\0\0\0\0")).unwrap();
+    let stream = client.request(line(&Method::Post, "/"), [], false).unwrap();
+    client.send_data(stream, Bytes::from(vec![0; 100_000]), true).unwrap();
+    sent(&mut client);
+    assert!(client.is_stalled());
+    let byte = frame_of(frame::WINDOW_UPDATE, 0, 1, &1u32.to_be_bytes());
+    let (rounds, violation) = flood(client, 5000, |_| byte.clone());
+    assert_eq!(violation, Some(Violation::WindowFlood));
+    assert!(rounds < 1010, "{rounds}");
+}
+
+/// MadeYouReset by a server: each of its responses makes this side reset the stream.
+#[test]
+fn resets_that_a_server_provokes() {
+    let zero_window = |id| frame_of(frame::WINDOW_UPDATE, 0, id, &0u32.to_be_bytes());
+    let overflow = |id| frame_of(frame::WINDOW_UPDATE, 0, id, &0x7fff_ffffu32.to_be_bytes());
+    let without_status = |id| headers(id, true, &[("x", "y")]);
+    let data_first = |id| frame_of(frame::DATA, 0, id, b"data");
+    let provocations: [&dyn Fn(u32) -> Vec<u8>; 4] =
+        [&zero_window, &overflow, &without_status, &data_first];
+    for (index, provoke) in provocations.into_iter().enumerate() {
+        let mut client = client();
+        let mut resets = 0;
+        let violation = loop {
+            let id = send_request(&mut client).id;
+            match events(&mut client, &provoke(id)) {
+                Err(violation) => break violation,
+                Ok(_) => {
+                    let frames = frames(&sent(&mut client));
+                    assert_eq!(frames.last().map(|frame| frame.0), Some(frame::RST_STREAM));
+                    resets += 1;
+                }
+            }
+        };
+        assert_eq!((resets, violation), (100, Violation::ProvokedResets), "{index}");
+        assert_eq!(client.streams(), 1, "the last one is not reset any more");
+    }
+}
+
+#[test]
+fn field_sections_and_empty_frames_of_a_server() {
+    let mut first = client();
+    send_request(&mut first);
+    events(&mut first, &headers(1, false, &[(":status", "200")])).unwrap();
+    let empty = |_: u32| frame_of(frame::DATA, 0, 1, b"");
+    assert_eq!(flood(first, 2000, empty), (100, Some(Violation::EmptyFrames)));
+
+    let mut second = client();
+    send_request(&mut second);
+    let continued = |round: u32| match round {
+        0 => frame_of(frame::HEADERS, 0, 1, b""),
+        _ => frame_of(frame::CONTINUATION, 0, 1, b""),
+    };
+    assert_eq!(flood(second, 2000, continued), (17, Some(Violation::ContinuationFlood)));
+}
+
+/// Frames that cross a reset are ignored, but not for ever.
+#[test]
+fn frames_on_a_stream_that_was_reset() {
+    for is_server in [true, false] {
+        let reset = || {
+            let mut side = if is_server { server() } else { client() };
+            let stream = if is_server {
+                let received = events(&mut side, &headers(1, false, POST)).unwrap();
+                let [Event::Request { stream, .. }] = received[..] else { panic!("{received:?}") };
+                stream
+            } else {
+                send_request(&mut side)
+            };
+            side.reset(stream, ErrorCode::CANCEL);
+            sent(&mut side);
+            side
+        };
+        let section = headers(1, false, &[("x", "y")]);
+        let (rounds, violation) = flood(reset(), 2000, |_| section.clone());
+        assert_eq!(violation, Some(Violation::ResetFlood));
+        assert!((999..=1000).contains(&rounds), "{rounds}");
+        // What the window allowed when the stream was reset, and no more.
+        let data = frame_of(frame::DATA, 0, 1, &[0; 1024]);
+        let (rounds, violation) = flood(reset(), 2000, |_| data.clone());
+        let window = Config::default().stream_window / 1024;
+        assert_eq!((rounds, violation), (window, Some(Violation::ResetFlood)));
+    }
+}
