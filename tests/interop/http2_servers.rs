@@ -204,48 +204,95 @@ fn node_serves_http_2_and_its_refusals_are_retried() {
     assert_eq!(errors(&server), 0.0);
 }
 
+/// A server of a script with TLS and both versions of HTTP, and what gateways before it are sent.
+struct DemandingServer {
+    process: Process,
+    _directory: TempDir,
+    authority: Authority,
+    port: u16,
+}
+
+impl DemandingServer {
+    fn start(program: &str, script: &str, argument: &str) -> DemandingServer {
+        let directory = TempDir::new().expect("a temporary directory");
+        let authority = Authority::new();
+        let issued = authority.issue(&["a.test"]);
+        for (name, content) in
+            [("server.pem", issued.chain.as_str()), ("server.key", &issued.key), ("script", script)]
+        {
+            fs::write(directory.path().join(name), content).expect("a file");
+        }
+        let mut server = command(program, directory.path());
+        let process = Process::start(server.args(["script", argument]));
+        let port: Option<u16> =
+            process.wait_for_line(|line| line.strip_prefix("listening ")?.parse().ok());
+        let port = port.expect("it listens");
+        DemandingServer { process, _directory: directory, authority, port }
+    }
+
+    fn gateway(&self, protocols: &str) -> Tidegate {
+        let port = self.port;
+        Launch::new(&format!(
+            "workers: 1\nlisteners: {{ web: {{ bind: \"127.0.0.1:0\" }} }}\n\
+             admin: {{ bind: \"127.0.0.1:0\" }}\n\
+             upstreams: {{ u: {{ servers: [\"https://127.0.0.1:{port}\"], protocols: {protocols}, \
+             tls: {{ ca: ca.pem, server_name: a.test }} }} }}\n\
+             routes: [{{ match: {{ path: \"/{{*rest}}\" }}, handler: {{ upstream: u }} }}]\n"
+        ))
+        .file("ca.pem", self.authority.pem())
+        .start()
+    }
+}
+
+fn send(server: &Tidegate, method: &str) -> (u16, String) {
+    let request = format!("{method} / HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\n\r\n");
+    let response = server.exchange("web", request);
+    (response.status, response.text())
+}
+
+fn over_http1(method: &str) -> (u16, String) {
+    (200, format!("HTTP/1.1 {method}"))
+}
+
+const BOTH: &str = "[h2, http/1.1]";
+
 #[test]
 fn a_server_that_demands_http_1_1_gets_it() {
     if !has("node") {
         return;
     }
-    let directory = TempDir::new().expect("a temporary directory");
-    let authority = Authority::new();
-    let issued = authority.issue(&["a.test"]);
-    for (name, content) in [
-        ("server.pem", issued.chain.as_str()),
-        ("server.key", &issued.key),
-        ("server.js", include_str!("http2_servers/http1.js")),
-    ] {
-        fs::write(directory.path().join(name), content).expect("a file");
-    }
-    let process = Process::start(command("node", directory.path()).arg("server.js"));
-    let port: Option<u16> =
-        process.wait_for_line(|line| line.strip_prefix("listening ")?.parse().ok());
-    let port = port.expect("it listens");
-    let start = |protocols: &str| {
-        Launch::new(&format!(
-            "workers: 1\nlisteners: {{ web: {{ bind: \"127.0.0.1:0\" }} }}\n\
-             admin: {{ bind: \"127.0.0.1:0\" }}\n\
-             upstreams: {{ u: {{ servers: [\"https://127.0.0.1:{port}\"], {protocols} \
-             tls: {{ ca: ca.pem, server_name: a.test }} }} }}\n\
-             routes: [{{ match: {{ path: \"/{{*rest}}\" }}, handler: {{ upstream: u }} }}]\n"
-        ))
-        .file("ca.pem", authority.pem())
-        .start()
-    };
-    let both = "protocols: [h2, http/1.1],";
-    let send = |server: &Tidegate, method: &str| {
-        let request = format!("{method} / HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\n\r\n");
-        let response = server.exchange("web", request);
-        (response.status, response.text())
-    };
+    let script = include_str!("http2_servers/http1.js");
+    let upstream = DemandingServer::start("node", script, "");
     // A request whose method is idempotent is sent again; the next ones begin with HTTP/1.1.
-    let server = start(both);
-    assert_eq!(send(&server, "PUT"), (200, "HTTP/1.1 PUT".to_owned()));
-    assert_eq!(send(&server, "POST"), (200, "HTTP/1.1 POST".to_owned()));
-    let server = start(both);
+    let server = upstream.gateway(BOTH);
+    assert_eq!(send(&server, "PUT"), over_http1("PUT"));
+    assert_eq!(send(&server, "POST"), over_http1("POST"));
+    let server = upstream.gateway(BOTH);
     assert_eq!(send(&server, "POST").0, 502);
-    assert_eq!(send(&server, "POST"), (200, "HTTP/1.1 POST".to_owned()));
-    assert_eq!(send(&start("protocols: [h2],"), "PUT").0, 502);
+    assert_eq!(send(&server, "POST"), over_http1("POST"));
+    assert_eq!(send(&upstream.gateway("[h2]"), "PUT").0, 502);
+}
+
+#[test]
+fn a_server_that_demands_http_1_1_by_goaway_gets_it() {
+    if !has("python3") {
+        return;
+    }
+    let script = include_str!("http2_servers/goaway.py");
+    // The server has processed no stream: any request is sent again.
+    let upstream = DemandingServer::start("python3", script, "0");
+    let server = upstream.gateway(BOTH);
+    for method in ["POST", "PUT"] {
+        assert_eq!(send(&server, method), over_http1(method));
+    }
+    let connections =
+        |version: &str| upstream.process.log().iter().filter(|line| *line == version).count();
+    assert_eq!((connections("http2"), connections("http1")), (1, 1), "the demand is remembered");
+    // It may have processed the first one: only an idempotent one is sent again.
+    let upstream = DemandingServer::start("python3", script, "1");
+    let server = upstream.gateway(BOTH);
+    assert_eq!(send(&server, "POST").0, 502);
+    assert_eq!(send(&server, "POST"), over_http1("POST"));
+    assert_eq!(send(&upstream.gateway(BOTH), "PUT"), over_http1("PUT"));
+    assert_eq!(send(&upstream.gateway("[h2]"), "PUT").0, 502);
 }
