@@ -252,6 +252,35 @@ fn forged_and_odd_forms() {
     assert!(verify(b"\xff.\xff.\xff", &key_set(set.as_bytes()).unwrap(), &rules(), NOW).is_err());
 }
 
+#[test]
+fn odd_signatures_of_public_keys() {
+    let pair = EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).unwrap();
+    let (x, y) = point(pair.public_key().as_ref());
+    let set = json!({ "keys": [{ "kty": "EC", "crv": "P-256", "x": x, "y": y }] }).to_string();
+    let sign = |data: &[u8]| pair.sign(&SystemRandom::new(), data).unwrap().as_ref().to_vec();
+    let header = r#"{"alg":"ES256"}"#;
+    assert_eq!(check(&set, &signed(header, &payload(), sign)), Ok(()));
+    let der = |data: &[u8]| {
+        let fixed = sign(data);
+        let integer = |bytes: &[u8]| [&[2, 33, 0], bytes].concat();
+        [&[0x30, 70][..], &integer(&fixed[..32]), &integer(&fixed[32..])].concat()
+    };
+    // The psychic signature of CVE-2022-21449 first.
+    let odd: [(&str, &dyn Fn(&[u8]) -> Vec<u8>); 8] = [
+        ("zero", &|_| vec![0; 64]),
+        ("r of zero", &|data| [&[0; 32], &sign(data)[32..]].concat()),
+        ("s of zero", &|data| [&sign(data)[..32], &[0; 32]].concat()),
+        ("largest numbers", &|_| vec![0xff; 64]),
+        ("swapped", &|data| [&sign(data)[32..], &sign(data)[..32]].concat()),
+        ("half", &|data| sign(data)[..32].to_vec()),
+        ("one byte more", &|data| [&sign(data)[..], &[0]].concat()),
+        ("DER", &der),
+    ];
+    for (name, sign) in odd {
+        assert!(check(&set, &signed(header, &payload(), sign)).is_err(), "{name}");
+    }
+}
+
 /// A text that a decoder which ignores superfluous bits reads as the same bytes.
 fn other_last_character(signature: &str) -> String {
     let alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
