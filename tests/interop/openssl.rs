@@ -21,6 +21,7 @@ issue a.test 4660
 issue b.test 4661
 issue alice 4662
 printf 'V\t491231235959Z\t\t1234\tunknown\t/CN=a.test\n' > index.txt
+openssl rand -out tickets.key 80
 openssl ocsp -issuer ca.pem -cert a.test.crt -no_nonce -reqout request.der
 openssl ocsp -index index.txt -CA ca.pem -rsigner ca.pem -rkey ca.key -ndays 7 \
   -reqin request.der -respout a.test.ocsp
@@ -52,6 +53,11 @@ listeners:
     tls:
       certificates: [{ cert: a.test.pem, key: a.test.key }]
       client_auth: { ca: ca.pem, mode: optional }
+  shared:
+    bind: "127.0.0.1:0"
+    tls:
+      certificates: [{ cert: a.test.pem, key: a.test.key }]
+      ticket_keys: [tickets.key]
   required:
     bind: "127.0.0.1:0"
     tls:
@@ -146,11 +152,44 @@ fn sessions_are_resumed() {
         let options = |file| [version, "-servername", "a.test", file, "session.pem"];
         let first = site.client("web", &options("-sess_out"));
         assert!(first.contains("New, TLSv1") && first.contains("x-tls: "), "{first}");
+        let tickets = first.matches("Post-Handshake New Session Ticket arrived").count();
+        assert_eq!(tickets, usize::from(version == "-tls1_3"), "{first}");
         for _ in 0..4 {
             let again = site.client("web", &options("-sess_in"));
             assert!(again.contains("Reused, TLSv1") && again.contains("x-tls: "), "{again}");
         }
     }
+}
+
+#[test]
+fn machines_with_a_key_file_resume_sessions_and_replace_it_without_a_restart() {
+    let (Some(site), Some(other)) = (Site::start(), Site::start()) else { return };
+    let reloads = |site: &Site| site.0.metrics().sum("tidegate_config_reloads_total", &[]);
+    let replace = |site: &Site, key: &[u8]| {
+        let before = reloads(site);
+        site.0.write("tickets.key", key);
+        eventually("the key is in use", || reloads(site) > before);
+    };
+    let key = std::fs::read(site.0.path("tickets.key")).expect("the key");
+    replace(&other, &key);
+    let begin = |site: &Site, file| site.client("shared", &["-sess_out", file]);
+    let resumes = |site: &Site, file| {
+        let said = site.client("shared", &["-sess_in", file]);
+        assert!(said.contains("x-tls: TLSv1.3"), "{said}");
+        said.contains("Reused, TLSv1")
+    };
+    begin(&site, "first.pem");
+    let session = std::fs::read(site.0.path("first.pem")).expect("a session");
+    other.0.write("first.pem", &session);
+    assert!(resumes(&site, "first.pem") && resumes(&other, "first.pem"));
+    replace(&site, &[7; 80]);
+    assert!(!resumes(&site, "first.pem"), "its key is gone");
+    assert!(resumes(&other, "first.pem"));
+    begin(&site, "second.pem");
+    site.0.write("tickets.key", [8; 31]);
+    let line = site.0.wait_for_log("a key of session tickets has 32 bytes or more");
+    assert!(line.contains("tickets.key"), "{line}");
+    assert!(resumes(&site, "second.pem"), "the key before is in use");
 }
 
 #[test]

@@ -158,8 +158,10 @@ impl ListenerTlsSettings {
         for path in &self.ticket_keys {
             let key = read_file(path, reader)?;
             if key.len() < TICKET_KEY_BYTES_MIN {
-                let why =
-                    format!("a key of session tickets has {TICKET_KEY_BYTES_MIN} bytes or more");
+                let why = format!(
+                    "{}: a key of session tickets has {TICKET_KEY_BYTES_MIN} bytes or more",
+                    path.value
+                );
                 reader.error(path.span, why).help("make one with `openssl rand 80`");
                 return None;
             }

@@ -104,7 +104,7 @@ fn errors_of_the_second_step_name_the_file() {
         ),
         (
             node!({ "certificates": [{ "cert": cert, "key": key }], "ticket_keys": [short] }),
-            "a key of session tickets has 32 bytes or more",
+            "short: a key of session tickets has 32 bytes or more",
         ),
     ] {
         let settings: ListenerTlsSettings = read(&node).unwrap();

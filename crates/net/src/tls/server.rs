@@ -12,7 +12,7 @@ use rustls::{RootCertStore, SupportedProtocolVersion};
 use super::certificate::{CertificateKey, read_chain};
 use super::challenge::CHALLENGE_PROTOCOL;
 use super::resolver::Resolver;
-use super::tickets::{self, FileKeys};
+use super::tickets::{self, TicketKeys};
 
 /// A protocol version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -112,7 +112,7 @@ impl ServerTls {
         let ticketer = if options.ticket_keys.is_empty() {
             tickets::shared(context)
         } else {
-            FileKeys::new(&options.ticket_keys, context).map(|keys| Arc::new(keys) as _)
+            TicketKeys::of_files(&options.ticket_keys, context).map(|keys| Arc::new(keys) as _)
         };
         config.ticketer = ticketer.map_err(|error| error.to_string())?;
         let mut challenge = None;

@@ -3,6 +3,7 @@
 mod challenge;
 mod client;
 mod ocsp;
+mod resumption;
 
 use std::future::poll_fn;
 use std::io;
@@ -215,35 +216,6 @@ fn client_certificates_are_demanded_and_verified() {
                 assert_eq!(details.names, [AlternativeName::Dns("client.test".into())]);
                 assert_eq!(details.fingerprint.len(), 64);
             }
-        }
-    });
-}
-
-#[test]
-fn a_session_is_resumed_with_the_keys_of_another_machine_and_after_a_reload() {
-    block_on_local(async {
-        let issuer = authority("ca");
-        let options = server_options(&issuer);
-        let shared = ServerOptions { ticket_keys: vec![vec![7; 48]], ..options.clone() };
-        let auth = ClientAuth { authorities: issuer.pem().into_bytes(), required: false };
-        let stricter = ServerOptions { client_auth: Some(auth), ..options.clone() };
-        // (first, second, whether the second resumes the session of the first)
-        for (first, second, resumed) in [
-            (&options, &options, true),
-            (&shared, &shared, true),
-            (&options, &shared, false),
-            (&options, &stricter, false),
-        ] {
-            let client = client(&issuer);
-            let (first, second) =
-                (ServerTls::new(first.clone()).unwrap(), ServerTls::new(second.clone()).unwrap());
-            let (one, other) = connect(&first, &client, "a.test").await;
-            let (one, other) = (one.unwrap(), other.unwrap());
-            // The tickets come before this.
-            send(&one, "x").await;
-            assert_eq!(other.receive().await.unwrap(), "x");
-            let (one, _other) = connect(&second, &client, "a.test").await;
-            assert_eq!(one.unwrap().tls().unwrap().is_resumed, resumed);
         }
     });
 }

@@ -1,20 +1,25 @@
-//! Session tickets: keys that all workers share, and keys that machines share by files.
+//! Session tickets: keys that all workers share, and keys that machines share by files. Both
+//! encrypt with AES-256-GCM.
 //!
 //! A ticket of one listener must not resume a session on another that asks more of its clients, so
 //! keys depend on a context: what the listener requires of client certificates.
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
+use std::time::Duration;
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, NONCE_LEN, Nonce, RandomizedNonceKey};
-use aws_lc_rs::hmac;
-use rustls::crypto::aws_lc_rs::Ticketer;
+use aws_lc_rs::{hmac, rand};
 use rustls::server::ProducesTickets;
 
-/// How long a ticket made with a key file is offered, in seconds. A key must stay in the list of
-/// files for as long.
+use crate::clock::{self, Moment};
+
+/// How long a client may use a ticket, in seconds. The file of a key must stay in the list for as
+/// long after the key has encrypted its last ticket.
 const LIFETIME_SECS: u32 = 12 * 60 * 60;
+/// How long a random key encrypts. It decrypts for as long again.
+const ROTATION: Duration = Duration::from_secs(6 * 60 * 60);
 /// Shortest content of a key file, in bytes.
 pub const TICKET_KEY_BYTES_MIN: usize = 32;
 const NAME_BYTES: usize = 16;
@@ -25,55 +30,59 @@ type Shared = Mutex<HashMap<[u8; 32], Weak<dyn ProducesTickets>>>;
 /// sessions.
 static SHARED: std::sync::LazyLock<Shared> = std::sync::LazyLock::new(Mutex::default);
 
-/// Returns the random keys of this process for a context. They are replaced every six hours.
+/// Returns the random keys of this process for a context.
 pub(super) fn shared(context: [u8; 32]) -> Result<Arc<dyn ProducesTickets>, rustls::Error> {
     let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(keys) = shared.get(&context).and_then(Weak::upgrade) {
         return Ok(keys);
     }
-    let keys = Ticketer::new()?;
+    let keys: Arc<dyn ProducesTickets> = Arc::new(RandomKeys::new()?);
     shared.retain(|_, keys| keys.strong_count() > 0);
     shared.insert(context, Arc::downgrade(&keys));
     Ok(keys)
 }
 
-/// Keys from files: the first encrypts, all decrypt.
-pub(super) struct FileKeys(Vec<FileKey>);
+/// Keys that only this process has: the current one and the one before it.
+#[derive(Debug)]
+struct RandomKeys(RwLock<Rotation>);
 
-struct FileKey {
-    name: [u8; NAME_BYTES],
-    key: RandomizedNonceKey,
+#[derive(Debug)]
+struct Rotation {
+    keys: TicketKeys,
+    /// When the current key is replaced.
+    ends: Moment,
 }
 
-impl fmt::Debug for FileKeys {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "FileKeys({})", self.0.len())
+impl RandomKeys {
+    fn new() -> Result<RandomKeys, rustls::Error> {
+        let keys = TicketKeys(vec![TicketKey::random()?]);
+        Ok(RandomKeys(RwLock::new(Rotation { keys, ends: clock::now().after(ROTATION) })))
+    }
+
+    /// Calls `using` with the keys of this time; `None` if there is no randomness for a new one.
+    fn with<R>(&self, using: impl FnOnce(&TicketKeys) -> Option<R>) -> Option<R> {
+        let now = clock::now();
+        let rotation = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        if now < rotation.ends {
+            return using(&rotation.keys);
+        }
+        drop(rotation);
+        let mut rotation = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        // Another worker may have replaced it.
+        if now >= rotation.ends {
+            let key = TicketKey::random().ok()?;
+            let next_end = rotation.ends.after(ROTATION);
+            // Without handshakes nothing is replaced: the current key may be too old as well.
+            let is_previous_usable = now < next_end;
+            rotation.keys.0.truncate(usize::from(is_previous_usable));
+            rotation.keys.0.insert(0, key);
+            rotation.ends = if is_previous_usable { next_end } else { now.after(ROTATION) };
+        }
+        using(&rotation.keys)
     }
 }
 
-impl FileKeys {
-    /// Derives the keys of a context from the contents of files.
-    pub(super) fn new(files: &[Vec<u8>], context: [u8; 32]) -> Result<FileKeys, rustls::Error> {
-        let keys = files.iter().map(|content| {
-            let secret = hmac::Key::new(hmac::HMAC_SHA256, content);
-            let derive = |purpose: &[u8]| {
-                let mut derivation = hmac::Context::with_key(&secret);
-                derivation.update(purpose);
-                derivation.update(&context);
-                derivation.sign()
-            };
-            let mut name = [0; NAME_BYTES];
-            name.copy_from_slice(&derive(b"tidegate session ticket name").as_ref()[..NAME_BYTES]);
-            let key = derive(b"tidegate session ticket key");
-            let key = RandomizedNonceKey::new(&AES_256_GCM, key.as_ref())
-                .map_err(|_| rustls::Error::General("session ticket key".to_owned()))?;
-            Ok(FileKey { name, key })
-        });
-        keys.collect::<Result<_, _>>().map(FileKeys)
-    }
-}
-
-impl ProducesTickets for FileKeys {
+impl ProducesTickets for RandomKeys {
     fn enabled(&self) -> bool {
         true
     }
@@ -83,7 +92,74 @@ impl ProducesTickets for FileKeys {
     }
 
     fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
-        let FileKey { name, key } = self.0.first()?;
+        self.with(|keys| keys.encrypt(plain))
+    }
+
+    fn decrypt(&self, ticket: &[u8]) -> Option<Vec<u8>> {
+        self.with(|keys| keys.decrypt(ticket))
+    }
+}
+
+/// A list of keys: the first encrypts, all decrypt.
+pub(super) struct TicketKeys(Vec<TicketKey>);
+
+struct TicketKey {
+    name: [u8; NAME_BYTES],
+    key: RandomizedNonceKey,
+}
+
+impl fmt::Debug for TicketKeys {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TicketKeys({})", self.0.len())
+    }
+}
+
+impl TicketKeys {
+    /// Derives the keys of a context from the contents of files.
+    pub(super) fn of_files(
+        files: &[Vec<u8>],
+        context: [u8; 32],
+    ) -> Result<TicketKeys, rustls::Error> {
+        let keys = files.iter().map(|content| TicketKey::derive(content, context));
+        keys.collect::<Result<_, _>>().map(TicketKeys)
+    }
+}
+
+impl TicketKey {
+    fn derive(content: &[u8], context: [u8; 32]) -> Result<TicketKey, rustls::Error> {
+        let secret = hmac::Key::new(hmac::HMAC_SHA256, content);
+        let derive = |purpose: &[u8]| {
+            let mut derivation = hmac::Context::with_key(&secret);
+            derivation.update(purpose);
+            derivation.update(&context);
+            derivation.sign()
+        };
+        let mut name = [0; NAME_BYTES];
+        name.copy_from_slice(&derive(b"tidegate session ticket name").as_ref()[..NAME_BYTES]);
+        let key = derive(b"tidegate session ticket key");
+        let key = RandomizedNonceKey::new(&AES_256_GCM, key.as_ref())
+            .map_err(|_| rustls::Error::General("session ticket key".to_owned()))?;
+        Ok(TicketKey { name, key })
+    }
+
+    fn random() -> Result<TicketKey, rustls::Error> {
+        let mut content = [0; TICKET_KEY_BYTES_MIN];
+        rand::fill(&mut content).map_err(|_| rustls::Error::FailedToGetRandomBytes)?;
+        TicketKey::derive(&content, [0; 32])
+    }
+}
+
+impl ProducesTickets for TicketKeys {
+    fn enabled(&self) -> bool {
+        true
+    }
+
+    fn lifetime(&self) -> u32 {
+        LIFETIME_SECS
+    }
+
+    fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
+        let TicketKey { name, key } = self.0.first()?;
         let mut sealed = plain.to_vec();
         let nonce = key.seal_in_place_append_tag(Aad::from(name), &mut sealed).ok()?;
         Some([name, nonce.as_ref().as_slice(), &sealed].concat())
@@ -92,7 +168,7 @@ impl ProducesTickets for FileKeys {
     fn decrypt(&self, ticket: &[u8]) -> Option<Vec<u8>> {
         let (name, rest) = ticket.split_first_chunk::<NAME_BYTES>()?;
         let (nonce, sealed) = rest.split_first_chunk::<NONCE_LEN>()?;
-        let FileKey { key, .. } = self.0.iter().find(|key| key.name == *name)?;
+        let TicketKey { key, .. } = self.0.iter().find(|key| key.name == *name)?;
         let mut plain = sealed.to_vec();
         let nonce = Nonce::assume_unique_for_key(*nonce);
         let length = key.open_in_place(nonce, Aad::from(name), &mut plain).ok()?.len();
@@ -108,12 +184,12 @@ mod tests {
     #[test]
     fn a_ticket_is_read_by_every_machine_with_its_key_and_in_its_context_only() {
         let (old, new) = (vec![1; 48], vec![2; 48]);
-        let one = FileKeys::new(std::slice::from_ref(&old), [0; 32]).unwrap();
-        let other = FileKeys::new(&[new, old.clone()], [0; 32]).unwrap();
+        let one = TicketKeys::of_files(std::slice::from_ref(&old), [0; 32]).unwrap();
+        let other = TicketKeys::of_files(&[new, old.clone()], [0; 32]).unwrap();
         let ticket = one.encrypt(b"session").unwrap();
         assert_eq!(other.decrypt(&ticket).unwrap(), b"session");
         assert_eq!(one.decrypt(&other.encrypt(b"session").unwrap()), None, "a newer key");
-        let stricter = FileKeys::new(&[old], [1; 32]).unwrap();
+        let stricter = TicketKeys::of_files(&[old], [1; 32]).unwrap();
         assert_eq!(stricter.decrypt(&ticket), None);
         for end in 0..ticket.len() {
             assert_eq!(other.decrypt(&ticket[..end]), None);
