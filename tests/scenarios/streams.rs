@@ -6,6 +6,8 @@ use scenarios::{Authority, Connection, Launch, PATIENCE, Process, Tidegate, Upst
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::process::Command;
 
+mod health;
+
 /// A server with one stream `raw` to the upstream `u`; `more` is added to the stream.
 fn config(servers: &str, more: &str) -> String {
     format!(

@@ -351,6 +351,18 @@ fn check_health(upstream: &UpstreamSettings, node: &Node, reader: &mut Reader<'_
         let place = node.get("health").and_then(|health| health.get("path")).unwrap_or(node);
         reader.error(place.span, "the path of a health check begins with / and has no spaces");
     }
+    if upstream.health.as_ref().is_some_and(|health| health.path.is_none()) {
+        let written = |key| node.get("health").and_then(|health| health.get(key));
+        let is_connection = written("grpc").is_none();
+        for (key, is_useless) in [("status", true), ("host", is_connection)] {
+            if let (Some(place), true) = (written(key), is_useless) {
+                let by = if is_connection { "that only connects" } else { "by gRPC" };
+                reader
+                    .error(place.span, format!("a health check {by} has no `{key}`"))
+                    .help(format!("leave out {key}, or write the path of a GET request"));
+            }
+        }
+    }
     if let Some(place) = node.get("health").and_then(|health| health.get("grpc")) {
         if upstream.health.as_ref().is_some_and(|health| health.path.is_some()) {
             reader.error(place.span, "a health check has either grpc or path");
@@ -412,6 +424,13 @@ mod tests {
                 "all servers are backups",
             ),
             (node!({ "servers": ["a:1"], "health": { "path": "healthz" } }), "begins with /"),
+            (node!({ "servers": ["a:1"], "health": { "status": "204" } }), "has no `status`"),
+            (node!({ "servers": ["a:1"], "health": { "host": "a" } }), "has no `host`"),
+            (
+                node!({ "servers": ["h2c://a:1"], "health": { "grpc": "", "status": "204" } }),
+                "a health check by gRPC has no `status`",
+            ),
+            (node!({ "servers": ["a:1"], "health": { "interval": "0s" } }), "100ms"),
             (node!({ "servers": ["a:1"], "health": { "grpc": "" } }), "needs HTTP/2"),
             (node!({ "servers": ["https://a"], "health": { "grpc": "" } }), "needs HTTP/2"),
             (

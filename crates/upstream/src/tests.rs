@@ -4,6 +4,7 @@ mod balancing;
 mod checks;
 mod ejection;
 mod recovering;
+mod resets;
 mod retries;
 
 use std::cell::Cell;
@@ -47,8 +48,7 @@ impl Drop for Server {
 
 impl Server {
     fn start(does: Does) -> Server {
-        let anywhere = Bind::Tcp(SocketAddr::from(([127, 0, 0, 1], 0)));
-        let listening = Listening::bind(&anywhere, 1, &ListenOptions::default()).unwrap();
+        let listening = listening();
         let Bind::Tcp(address) = *listening.local() else { panic!("the listener has TCP") };
         let listener = listening.into_sockets().remove(0).adopt().unwrap();
         let does = Rc::new(Cell::new(does));
@@ -72,11 +72,15 @@ impl Server {
     }
 }
 
+/// A listener from which nothing accepts.
+fn listening() -> Listening {
+    let anywhere = Bind::Tcp(SocketAddr::from(([127, 0, 0, 1], 0)));
+    Listening::bind(&anywhere, 1, &ListenOptions::default()).unwrap()
+}
+
 /// An address without a listener.
 fn nowhere() -> String {
-    let anywhere = Bind::Tcp(SocketAddr::from(([127, 0, 0, 1], 0)));
-    let listening = Listening::bind(&anywhere, 1, &ListenOptions::default()).unwrap();
-    listening.local().to_string()
+    listening().local().to_string()
 }
 
 async fn serve(stream: Stream, does: Rc<Cell<Does>>, requests: Rc<Cell<usize>>) {
