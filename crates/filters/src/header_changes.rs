@@ -129,21 +129,6 @@ impl Changes {
         })
     }
 
-    /// Removes fields whose name differs from a removed or set one only by `_` for `-`. CGI and
-    /// WSGI (RFC 3875 4.1.18) pass both to an application under one name, and the client's may win.
-    fn drop_doubles(&self, headers: &mut Headers) {
-        let unify = |byte: u8| if byte == b'_' { b'-' } else { byte.to_ascii_lowercase() };
-        headers.retain(|field| {
-            let same =
-                |name: &str| name.bytes().map(unify).eq(field.name.iter().copied().map(unify));
-            !field.name.contains(&b'_')
-                || !self
-                    .0
-                    .iter()
-                    .any(|(name, change)| !matches!(change, Change::Add(_)) && same(name.as_str()))
-        });
-    }
-
     /// `headers` are taken out of the request if they are its own.
     fn apply(&self, request: &Request, headers: &mut Headers) {
         for (name, change) in &self.0 {
@@ -258,7 +243,6 @@ impl Filter for OfRequest {
             true => request.headers.clone(),
             false => std::mem::take(&mut request.headers),
         };
-        self.0.drop_doubles(&mut headers);
         self.0.apply(request, &mut headers);
         request.headers = headers;
         Step::Continue.into()
