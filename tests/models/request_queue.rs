@@ -92,7 +92,7 @@ fn read(count: usize, senders: &'static [fn(&Arc<RequestQueue>)]) {
         }
         let (mut arrived, mut ended) = (0, 0);
         sleep.until(|_| {
-            queue.awake();
+            queue.mark_awake();
             loop {
                 match queue.take() {
                     Some(Event::Arrived(..)) => arrived += 1,

@@ -1,8 +1,9 @@
 //! The upstream side: what clients see of servers that fail, lie, stall, come and go.
 //!
 //! Owns the configuration these pages begin with and the check they end with: whatever happened,
-//! nothing is in flight and nothing is leaked afterwards ([`settle`]).
+//! nothing is in flight and nothing is leaked afterwards ([`wait_until_released`]).
 
+mod addresses;
 mod cancelling;
 mod checking;
 mod choosing;
@@ -18,7 +19,6 @@ mod multiplexing;
 mod multiplexing_failures;
 mod multiplexing_floods;
 mod outliving;
-mod places;
 mod pressing;
 mod recovering;
 mod refusing;
@@ -77,7 +77,7 @@ fn wait_until(server: &Tidegate, what: &str, are: impl Fn(&Metrics) -> bool) {
 
 /// Every connection of the client is gone by now: nothing may be in flight, and no connection to a
 /// server may be held by anybody.
-fn settle(server: &Tidegate) {
+fn wait_until_released(server: &Tidegate) {
     const GAUGES: [&str; 5] = [
         "tidegate_connections_active",
         "tidegate_exchanges_in_flight",
@@ -96,7 +96,7 @@ fn settle(server: &Tidegate) {
 
 /// The same, and not even a kept connection is left.
 fn settle_without_connections(server: &Tidegate) {
-    settle(server);
+    wait_until_released(server);
     assert_eq!(server.metrics().sum("tidegate_upstream_connections", &[]), 0.0);
 }
 

@@ -47,7 +47,7 @@ pub(crate) struct HttpResponse {
 }
 
 impl HttpResponse {
-    pub(crate) fn give(
+    pub(crate) fn publish(
         challenges: &Arc<HttpChallenges>,
         token: &str,
         response: &str,

@@ -146,7 +146,7 @@ impl Attempt<'_> {
             Ok(order) => order,
             Err(error) => return Err(self.refused(error).await),
         };
-        self.prove(&mut order).await?;
+        self.prove_control(&mut order).await?;
         self.wait_until_ready(&mut order).await?;
         let failed = |error: rcgen::Error| IssueError::Failed(error.to_string());
         let key = KeyPair::generate().map_err(failed)?;
@@ -175,7 +175,7 @@ impl Attempt<'_> {
         error.into()
     }
 
-    async fn prove(&mut self, order: &mut Order) -> Result<(), IssueError> {
+    async fn prove_control(&mut self, order: &mut Order) -> Result<(), IssueError> {
         let wanted = match self.challenge {
             AcmeChallenge::Http01 => ChallengeType::Http01,
             AcmeChallenge::TlsAlpn01 => ChallengeType::TlsAlpn01,
@@ -205,7 +205,7 @@ impl Attempt<'_> {
         };
         Ok(match self.challenge {
             AcmeChallenge::Http01 => ChallengeAnswer::Http {
-                _response: HttpResponse::give(
+                _response: HttpResponse::publish(
                     self.challenges,
                     &challenge.token,
                     authorization.as_str(),

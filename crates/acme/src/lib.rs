@@ -79,7 +79,7 @@ impl Acme {
                 continue;
             }
             let stop = Rc::new(Notify::new());
-            let keeper = Keeper {
+            let keeper = CertificateRenewer {
                 plan: plan.clone(),
                 challenges: self.challenges.clone(),
                 telemetry: self.telemetry.clone(),
@@ -97,7 +97,7 @@ impl Acme {
 }
 
 /// Keeps one certificate valid.
-struct Keeper {
+struct CertificateRenewer {
     plan: AcmePlan,
     challenges: Arc<HttpChallenges>,
     telemetry: Arc<Telemetry>,
@@ -105,7 +105,7 @@ struct Keeper {
     stop: Rc<Notify>,
 }
 
-impl Keeper {
+impl CertificateRenewer {
     async fn run(self) {
         let mut back_off = BackOff::default();
         let mut issued_secs = None;

@@ -150,7 +150,7 @@ pub(crate) fn explain(control: &dyn Control, name: &str, request: &Request) -> A
 
 pub(crate) async fn purge(control: &dyn Control, name: &str, request: &mut Request) -> ApiResult {
     let text = body_text(request, REQUEST_BYTES).await?;
-    let (what, soft) = meant(&text)?;
+    let (what, soft) = parse_purge(&text)?;
     let purged = control.purge(name, what, soft).await;
     let purged = purged.map_err(|why| refused(control, name, why))?;
     Ok(json_response(200, &json!({ "purged": purged })))
@@ -159,7 +159,7 @@ pub(crate) async fn purge(control: &dyn Control, name: &str, request: &mut Reque
 const KINDS: [&str; 5] = ["url", "prefix", "tags", "groups", "all"];
 
 /// Parses the body of a purge: what to purge, and whether softly.
-fn meant(text: &str) -> Result<(PurgeWhat, bool), Problem> {
+fn parse_purge(text: &str) -> Result<(PurgeWhat, bool), Problem> {
     let body: Json = serde_json::from_str(text)
         .map_err(|e| Problem::new(400, format!("the body is no JSON: {e}")))?;
     let Json::Object(members) = body else {
@@ -175,8 +175,8 @@ fn meant(text: &str) -> Result<(PurgeWhat, bool), Problem> {
             }
             ("url", Json::String(url)) => PurgeWhat::Url(url.clone()),
             ("prefix", Json::String(prefix)) => PurgeWhat::Prefix(prefix.clone()),
-            ("tags", value) => PurgeWhat::Tags(names("tags", value)?),
-            ("groups", value) => PurgeWhat::Groups(names("groups", value)?),
+            ("tags", value) => PurgeWhat::Tags(parse_names("tags", value)?),
+            ("groups", value) => PurgeWhat::Groups(parse_names("groups", value)?),
             ("all", Json::Bool(true)) => PurgeWhat::All,
             ("all", _) => return Err(Problem::new(400, "\"all\" must be true, or be left out")),
             ("soft", _) => return Err(Problem::new(400, "\"soft\" must be true or false")),
@@ -216,7 +216,7 @@ fn unknown(key: &str) -> Problem {
 }
 
 /// Parses one name or a list of names.
-fn names(key: &str, value: &Json) -> Result<Vec<String>, Problem> {
+fn parse_names(key: &str, value: &Json) -> Result<Vec<String>, Problem> {
     let wrong = || Problem::new(400, format!("\"{key}\" must be strings, not {value}"));
     let values = match value {
         Json::Array(values) => values.as_slice(),

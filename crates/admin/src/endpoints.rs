@@ -219,7 +219,7 @@ fn unknown_path(path: &str) -> Problem {
 }
 
 fn check_query(endpoint: &Endpoint, query: Option<&[u8]>) -> Result<(), Problem> {
-    for name in names(query) {
+    for name in parameter_names(query) {
         if endpoint.query.iter().any(|known| known.as_bytes() == name) {
             continue;
         }
@@ -233,7 +233,7 @@ fn check_query(endpoint: &Endpoint, query: Option<&[u8]>) -> Result<(), Problem>
     Ok(())
 }
 
-fn names(query: Option<&[u8]>) -> impl Iterator<Item = &[u8]> {
+fn parameter_names(query: Option<&[u8]>) -> impl Iterator<Item = &[u8]> {
     let pairs = query.unwrap_or_default().split(|byte| *byte == b'&');
     pairs
         .filter(|pair| !pair.is_empty())

@@ -37,17 +37,17 @@ pub(crate) fn samples() -> Vec<FamilySamples> {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Times {
+struct ProcessTimes {
     cpu_s: f64,
     since_boot_s: f64,
 }
 
 /// Fields 14, 15 and 22 of proc_pid_stat(5); the name in field 2 may hold spaces and brackets.
-fn times(stat: &str) -> Option<Times> {
+fn times(stat: &str) -> Option<ProcessTimes> {
     let (_, rest) = stat.rsplit_once(')')?;
     let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
     let ticks = |field: usize| fields.get(field - 3)?.parse::<f64>().ok();
-    Some(Times {
+    Some(ProcessTimes {
         cpu_s: (ticks(14)? + ticks(15)?) / TICKS_PER_SECOND,
         since_boot_s: ticks(22)? / TICKS_PER_SECOND,
     })

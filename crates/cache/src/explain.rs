@@ -22,7 +22,7 @@ pub struct Explanation {
     pub url: Option<String>,
 }
 
-/// What the cache would do with a request.
+/// How the cache would handle a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CacheDecision {
     /// The stored response is sent.

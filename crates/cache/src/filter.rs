@@ -27,11 +27,11 @@ use encoding::PreferredCoding;
 use miss::MissHandler;
 use purge_method::PURGE;
 
-/// How a request is answered.
+/// The result of classifying a request.
 pub(crate) enum Classified {
-    /// From the store, without waiting.
+    /// The stored response, without waiting.
     Hit(HandlerResult),
-    /// From the store after waiting, or from the origin.
+    /// A response after waiting, from the store or from the origin.
     Miss(RequestDirectives, Lookup),
     Pass(UncachedReason),
     NoKey(KeyError),
@@ -96,7 +96,7 @@ impl CacheFilter {
         next: Next,
         reason: UncachedReason,
     ) -> HandlerResult {
-        self.metrics().passed(reason);
+        self.metrics().count_forwarded(reason);
         request.notes.cache = Some("pass");
         precondition::restore_tags(&mut request.headers);
         let outcome = next.run(request).await;
@@ -119,7 +119,7 @@ impl CacheFilter {
 
     /// Forwards an unsafe request, and purges what its response invalidates.
     async fn forward_unsafe(&self, request: &mut Request, next: Next) -> HandlerResult {
-        self.metrics().passed(UncachedReason::Method);
+        self.metrics().count_forwarded(UncachedReason::Method);
         request.notes.cache = Some("pass");
         precondition::restore_tags(&mut request.headers);
         let mut origin = format!("{}://", request.scheme.as_str()).into_bytes();
@@ -166,8 +166,8 @@ impl Middleware for CacheFilter {
                 outcome.into()
             }
             classified => MaybeFuture::of(async move {
-                // What the cache changes is for the rest of the route: filters before it do not
-                // see it.
+                // Changes by the cache apply to the rest of the route only: filters before it see
+                // the original.
                 let mut own = request.take();
                 let outcome = self.respond(classified, &mut own, next).await;
                 request.notes = own.notes;

@@ -19,7 +19,7 @@ pub struct FilterConfig {
     pub codings: CodingSettings,
     /// The longest body that is stored.
     pub body_bytes_max: u64,
-    /// How long the cache remembers that a response could not be stored.
+    /// Seconds for which the cache remembers that a response could not be stored.
     pub hit_for_miss_s: u32,
     /// Clients that may use PURGE; if empty, the method does not exist.
     pub purge: Vec<Cidr>,
@@ -27,12 +27,12 @@ pub struct FilterConfig {
     pub x_status: bool,
 }
 
-/// How fetches are made.
+/// The settings of fetches.
 #[derive(Debug)]
 pub struct FetchConfig {
-    /// How long a request waits for the response head of another request's fetch.
+    /// The time a request waits for the response head of another request's fetch.
     pub wait: Duration,
-    /// How long a fetch continues without a client that waits for it, and how much it reads.
+    /// The time, and the bytes, for which a fetch continues without a client.
     pub outlive: Duration,
     pub outlive_bytes: u64,
     /// Request fields that are not forwarded (`fetch.drop_headers`), except those in the key.

@@ -90,8 +90,8 @@ impl CachePlan {
         self.keys.iter().any(|key| key.template().variables().any(|own| own == variable))
     }
 
-    /// Fields that origins are known to answer by without listing them in Vary, and that reach the
-    /// origin although they are not in the key.
+    /// Fields that are not in the key, reach the origin, and select its response on known origins
+    /// without being listed in Vary.
     pub fn unkeyed_reflected_headers(&self) -> Vec<HeaderName> {
         let known = FetchSettings::default().drop_headers.into_iter();
         let dropped = &self.config.fetch.drop;

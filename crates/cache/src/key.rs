@@ -215,7 +215,8 @@ fn write_joined<T: AsRef<[u8]>>(
 ) -> Result<(), KeyError> {
     for (at, value) in values.into_iter().enumerate() {
         out.extend_from_slice(if at == 0 { b"=" } else { between });
-        // Other control characters than tab could make one value look like two, or like components.
+        // Control characters other than tab could make one value look like two, or like several
+        // components.
         if value.as_ref().iter().any(|byte| *byte < b' ' && *byte != b'\t') {
             return Err(KeyError::ControlCharacter);
         }

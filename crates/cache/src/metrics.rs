@@ -17,7 +17,7 @@ use crate::store::{self, DiskState, DiskStats, StoreStats};
 
 type WorkerCounter = Arc<CachePadded<Counter>>;
 
-/// What a worker counts of one cache; all its filters on that cache share it.
+/// The counters of one cache on one worker; all its filters on that cache share them.
 pub(crate) struct CacheMetrics {
     pub(crate) hits: WorkerCounter,
     /// Stale responses served during a revalidation in the background.
@@ -31,11 +31,11 @@ pub(crate) struct CacheMetrics {
     pub(crate) revalidation_failed: WorkerCounter,
     /// Stored parts that newer parts have displaced.
     pub(crate) parts_dropped: WorkerCounter,
-    misses: ByLabel<{ Forward::ALL.len() }>,
-    passes: ByLabel<{ UncachedReason::ALL.len() }>,
-    keyless: ByLabel<KEYLESS>,
-    unstored: ByLabel<{ UncachedReason::ALL.len() }>,
-    derived: ByLabel<DERIVED>,
+    misses: LabelledCounters<{ Forward::ALL.len() }>,
+    passes: LabelledCounters<{ UncachedReason::ALL.len() }>,
+    keyless: LabelledCounters<KEYLESS>,
+    unstored: LabelledCounters<{ UncachedReason::ALL.len() }>,
+    derived: LabelledCounters<DERIVED>,
     took: [OnceCell<Arc<Histogram>>; DERIVED],
 }
 
@@ -46,7 +46,7 @@ const DERIVED: usize = Coding::ALL.len() + 1;
 
 /// Counters of one family by its second label. Each is registered when it is first needed, so that
 /// `/metrics` shows no rows of zeros.
-struct ByLabel<const N: usize> {
+struct LabelledCounters<const N: usize> {
     source: MetricSource,
     family: &'static Family,
     cells: [OnceCell<WorkerCounter>; N],
@@ -59,10 +59,10 @@ struct MetricSource {
     cache: Rc<str>,
 }
 
-impl<const N: usize> ByLabel<N> {
+impl<const N: usize> LabelledCounters<N> {
     fn new(source: &MetricSource, family: &'static Family) -> Self {
         let cells = std::array::from_fn(|_| OnceCell::new());
-        ByLabel { source: source.clone(), family, cells }
+        LabelledCounters { source: source.clone(), family, cells }
     }
 
     fn add(&self, at: usize, label: &str, n: u64) {
@@ -97,11 +97,11 @@ impl CacheMetrics {
             replaced: labelled(&families::CACHE_REVALIDATIONS, "replaced"),
             revalidation_failed: labelled(&families::CACHE_REVALIDATIONS, "failed"),
             parts_dropped: plain(&families::CACHE_PARTS_DROPPED),
-            misses: ByLabel::new(&source, &families::CACHE_MISSES),
-            passes: ByLabel::new(&source, &families::CACHE_PASSES),
-            keyless: ByLabel::new(&source, &families::CACHE_PASSES),
-            unstored: ByLabel::new(&source, &families::CACHE_UNSTORED),
-            derived: ByLabel::new(&source, &families::CACHE_DERIVED),
+            misses: LabelledCounters::new(&source, &families::CACHE_MISSES),
+            passes: LabelledCounters::new(&source, &families::CACHE_PASSES),
+            keyless: LabelledCounters::new(&source, &families::CACHE_PASSES),
+            unstored: LabelledCounters::new(&source, &families::CACHE_UNSTORED),
+            derived: LabelledCounters::new(&source, &families::CACHE_DERIVED),
             took: std::array::from_fn(|_| OnceCell::new()),
         }
     }
@@ -112,7 +112,7 @@ impl CacheMetrics {
     }
 
     /// Counts a request that is forwarded.
-    pub(crate) fn passed(&self, why: UncachedReason) {
+    pub(crate) fn count_forwarded(&self, why: UncachedReason) {
         self.passes.add(why as usize, why.slug(), 1);
     }
 

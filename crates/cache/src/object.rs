@@ -33,7 +33,7 @@ impl Object {
     }
 }
 
-/// What kind of object this is.
+/// The kind of an object.
 pub enum ObjectKind {
     /// A response in one coding: the canonical one, as the origin sent it, or one transcoded from
     /// it.
@@ -138,7 +138,7 @@ impl ObjectState {
     }
 
     /// The codings that were tried, a bit for each.
-    pub fn tried(&self) -> u8 {
+    pub fn tried_codings(&self) -> u8 {
         self.tried.load(Ordering::Relaxed)
     }
 

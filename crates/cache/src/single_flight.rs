@@ -53,7 +53,7 @@ struct InFlight {
 
 /// The part of a request in the fetch for its key.
 pub(crate) enum Join {
-    /// It has to fetch.
+    /// The request becomes the leader and fetches.
     Leader(Leader),
     /// Another request fetches.
     Follower(Follower),

@@ -253,7 +253,7 @@ impl Store {
     ) -> Option<Arc<Object>> {
         let removed = self.memory.change(self.memory.shard_of(hash), |shard, now, removed| {
             shard.get(hash, key, now.epochs)?;
-            let at = shard.place(hash, key)?;
+            let at = shard.find_slot(hash, key)?;
             shard.remove(at, reason, removed)
         });
         if let (Some(disk), Some(object)) = (&*self.disk(), &removed) {
@@ -321,7 +321,7 @@ impl Store {
                 known.set_size(size, self.memory.limit());
             }
             (_, tier) => {
-                // Its queue is still written, in the background.
+                // The background thread still writes the queue of the old one.
                 let old = disk.take();
                 std::thread::spawn(move || drop(old));
                 let open = |(directory, size)| {
@@ -338,7 +338,7 @@ impl Store {
         Ok(())
     }
 
-    /// Where to read an object from that is on disk and not in memory.
+    /// The location of an object that is on disk and not in memory.
     pub(crate) fn find_on_disk(&self, key: &Key) -> Option<(StoredRecord, PurgeEpoch)> {
         let begun = self.purge_epoch();
         let stored = self.disk().as_ref()?.find(key)?;
@@ -392,7 +392,7 @@ impl Store {
             inserted: self.inserted.load(Ordering::Relaxed),
             refused: InsertError::ALL
                 .map(|reason| self.refused[reason as usize].load(Ordering::Relaxed)),
-            left: RemovalReason::ALL.map(|reason| self.memory.left(reason)),
+            left: RemovalReason::ALL.map(|reason| self.memory.removed_count(reason)),
         }
     }
 }

@@ -1,5 +1,5 @@
-//! What a store says that it takes against what the process takes: many small objects, the
-//! product's allocator, nothing else in the process.
+//! Compares the memory that a store reports with the memory of the process: many small objects, the
+//! product's allocator, and nothing else in the process.
 
 use std::time::SystemTime;
 
@@ -12,12 +12,12 @@ use message::{Headers, SharedHeaders};
 #[global_allocator]
 static ALLOCATOR: net::Allocator = net::Allocator;
 
-/// `make soak` sets more.
+/// The number of objects; `make soak` sets a larger one.
 const OBJECTS: usize = 100_000;
-/// What an object may take in addition to its key, headers and body.
+/// The memory that an object may take in addition to its key, headers and body.
 const OVERHEAD_BYTES: usize = 400;
 
-/// Memory of this process that is there.
+/// The resident memory of this process, in bytes.
 fn resident_bytes() -> usize {
     let pages = std::fs::read_to_string("/proc/self/statm")
         .ok()
@@ -28,8 +28,8 @@ fn resident_bytes() -> usize {
 /// An object, and the bytes of its key, head and body.
 fn object(version: usize, now_secs: u64) -> (Object, usize) {
     let url = format!("http://www.example.org/articles/{version}/index.html");
-    // Copied, as all that is kept for long is: text that has grown sits in a larger block, and
-    // stays in it when it is cut.
+    // The text is copied, as for every object that is stored: a buffer that has grown is in a
+    // larger block, and truncating it does not release that block.
     let key = Key::new(format!("{url}\0catalog").as_bytes(), url.len());
     let mut head = Headers::new();
     head.append("content-type", "text/html; charset=utf-8");
@@ -52,7 +52,7 @@ fn object(version: usize, now_secs: u64) -> (Object, usize) {
         meta,
         head,
         hidden: None,
-        // As it is once it has been sent.
+        // The body has the form that it has after it was sent.
         content: Content::Memory(Bytes::from(body).clone()),
         coding: None,
         derived: false,
@@ -87,7 +87,7 @@ fn a_store_of_small_objects_takes_what_it_says_and_little_besides_them() {
     );
     assert_eq!(store.stats().objects, count as u64);
     assert!(overhead <= OVERHEAD_BYTES, "{overhead} bytes of overhead each");
-    // What the allocator has not given back yet, and pages that are larger than asked for.
+    // Memory that the allocator has not returned yet, and pages that are larger than requested.
     let apart = counted.abs_diff(resident).saturating_sub(8 << 20) * 100 / resident;
     assert!(apart <= 5, "counted {counted}, resident {resident}: {apart} % apart");
 

@@ -1,4 +1,4 @@
-//! docs/reference/cache-rules.md names every test of a rule, and none that is not there.
+//! docs/reference/cache-rules.md names every test of a rule, and no test that does not exist.
 
 #![allow(clippy::unwrap_used)] // clippy knows test functions as such, and not their helpers
 

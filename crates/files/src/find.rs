@@ -37,7 +37,7 @@ pub(crate) fn find(files: &Files, path: &str) -> Result<Located, OpenError> {
         OpenedPath::Directory(_) => Ok(Located::NeedsSlash),
         OpenedPath::File(file, about) => {
             let mut probes = Probes::default();
-            probes.saw(&relative, Some(about.clone()));
+            probes.record_path(&relative, Some(about.clone()));
             resource(files, &name, &relative, (file, about), probes)
         }
     }
@@ -51,7 +51,7 @@ pub(crate) fn find_fallback(files: &Files) -> Result<Located, OpenError> {
         OpenedPath::Directory(_) => Err(OpenError::Missing),
         OpenedPath::File(file, about) => {
             let mut probes = Probes::default();
-            probes.saw(relative, Some(about.clone()));
+            probes.record_path(relative, Some(about.clone()));
             resource(files, spa, relative, (file, about), probes)
         }
     }
@@ -63,10 +63,12 @@ fn find_in_directory(files: &Files, directory: PathBuf) -> Result<Located, OpenE
         let relative = directory.join(name);
         match open_beneath(&files.root, &relative, files.links()) {
             Ok(OpenedPath::File(file, about)) => {
-                probes.saw(&relative, Some(about.clone()));
+                probes.record_path(&relative, Some(about.clone()));
                 return resource(files, name, &relative, (file, about), probes);
             }
-            Ok(OpenedPath::Directory(_)) | Err(OpenError::Missing) => probes.saw(&relative, None),
+            Ok(OpenedPath::Directory(_)) | Err(OpenError::Missing) => {
+                probes.record_path(&relative, None)
+            }
             Err(refusal) => return Err(refusal),
         }
     }
@@ -89,7 +91,8 @@ fn resource(
     let mut coded = Vec::new();
     for precompressed in &files.precompressed {
         let coding = precompressed.coding();
-        if let Some(neighbour) = neighbour(files, relative, &found.1, coding, &mut probes) {
+        if let Some(neighbour) = precompressed_file(files, relative, &found.1, coding, &mut probes)
+        {
             coded.push((coding, neighbour));
         }
     }
@@ -98,7 +101,7 @@ fn resource(
 }
 
 /// The same file in a content coding: `app.js.br` next to `app.js`.
-fn neighbour(
+fn precompressed_file(
     files: &Files,
     relative: &Path,
     source: &Metadata,
@@ -111,14 +114,14 @@ fn neighbour(
     let path = Path::new(&path);
     match open_beneath(&files.root, path, files.links()) {
         Ok(OpenedPath::File(file, about)) => {
-            probes.saw(path, Some(about.clone()));
+            probes.record_path(path, Some(about.clone()));
             // Left over from an older version of the file.
             let is_current = about.mtime() + OLDER_SECS >= source.mtime();
             is_current.then_some((file, about))
         }
         // Anything else in its place is no reason not to send the file itself.
         _ => {
-            probes.saw(path, None);
+            probes.record_path(path, None);
             None
         }
     }

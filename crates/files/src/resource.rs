@@ -48,7 +48,7 @@ pub(crate) struct Probes {
 }
 
 impl Probes {
-    pub(crate) fn saw(&mut self, path: &Path, about: Option<Metadata>) {
+    pub(crate) fn record_path(&mut self, path: &Path, about: Option<Metadata>) {
         self.seen.push((path.to_owned(), about));
     }
 

@@ -36,7 +36,7 @@ pub(crate) fn respond(resource: &Resource, request: &Request) -> HandlerResult {
     }
     match asked_range(request, &validators) {
         Some(requested) => ranged(requested, &variant.content, variant.fields.clone()),
-        None => Ok(whole(variant)),
+        None => Ok(full_response(variant)),
     }
 }
 
@@ -59,7 +59,7 @@ fn choose<'r>(resource: &'r Resource, headers: &Headers) -> &'r Variant {
     }
 }
 
-fn whole(variant: &Variant) -> Response {
+fn full_response(variant: &Variant) -> Response {
     Response {
         status: 200,
         headers: variant.fields.clone(),

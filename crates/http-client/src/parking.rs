@@ -60,7 +60,7 @@ impl Parking {
         self.count.load(Ordering::Relaxed)
     }
 
-    fn places(&self) -> MutexGuard<'_, VecDeque<ParkedConnection>> {
+    fn lock(&self) -> MutexGuard<'_, VecDeque<ParkedConnection>> {
         self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -71,7 +71,7 @@ impl Parking {
     /// Leaves a connection here; the one that has been here longest makes room. How many more there
     /// are afterwards.
     pub(super) fn park(&self, connection: ParkedConnection, at_most: usize) -> i64 {
-        let mut places = self.places();
+        let mut places = self.lock();
         places.push_back(connection);
         let evicted = if places.len() > at_most { places.pop_front() } else { None };
         self.changed(&places);
@@ -85,7 +85,7 @@ impl Parking {
         if self.len() == 0 {
             return None;
         }
-        let mut places = self.places();
+        let mut places = self.lock();
         let taken = places.pop_back();
         self.changed(&places);
         taken
@@ -96,7 +96,7 @@ impl Parking {
         if self.len() == 0 {
             return false;
         }
-        let mut places = self.places();
+        let mut places = self.lock();
         let oldest = places.pop_front();
         self.changed(&places);
         drop(places);
@@ -109,7 +109,7 @@ impl Parking {
             return 0;
         }
         let mut closed = Vec::new();
-        let mut places = self.places();
+        let mut places = self.lock();
         let mut at = 0;
         while at < places.len() {
             let place = &mut places[at];

@@ -29,7 +29,7 @@ const GOING_AWAY: u16 = 1001;
 
 /// Carries bytes between client and server to the end; `early` are bytes that the server sent after
 /// its head. `counted` counts the messages of a WebSocket.
-pub(super) async fn carry(
+pub(super) async fn relay(
     mut client: Box<dyn Duplex>,
     server: &mut dyn Duplex,
     early: Bytes,
@@ -60,12 +60,12 @@ pub(super) async fn carry(
         let sent = to_server.poll(cx, &mut *client, server);
         let received = sent.and_then(|sent| {
             let received = to_client.poll(cx, server, &mut *client);
-            received.map(|received| sent | received).map_err(Broken::reversed)
+            received.map(|received| sent | received).map_err(FailedSide::reversed)
         });
         let is_closed = to_client.is_complete() && to_server.is_complete();
         match received {
-            Err(Broken::Source) => return Poll::Ready(Ending::ClientGone),
-            Err(Broken::Sink) => return Poll::Ready(Ending::OtherGone),
+            Err(FailedSide::Source) => return Poll::Ready(Ending::ClientGone),
+            Err(FailedSide::Sink) => return Poll::Ready(Ending::OtherGone),
             Ok(_) if is_draining && is_closed => {
                 if !std::mem::replace(&mut is_closing, true) {
                     timer.set(WEBSOCKET_CLOSE);
@@ -90,16 +90,16 @@ fn going_away(mask: Option<[u8; 4]>) -> Bytes {
 }
 
 /// The side of a direction that has failed.
-enum Broken {
+enum FailedSide {
     Source,
     Sink,
 }
 
-impl Broken {
-    fn reversed(self) -> Broken {
+impl FailedSide {
+    fn reversed(self) -> FailedSide {
         match self {
-            Broken::Source => Broken::Sink,
-            Broken::Sink => Broken::Source,
+            FailedSide::Source => FailedSide::Sink,
+            FailedSide::Sink => FailedSide::Source,
         }
     }
 }
@@ -230,13 +230,13 @@ impl Direction<'_> {
         cx: &mut Context<'_>,
         source: &mut dyn Duplex,
         sink: &mut dyn Duplex,
-    ) -> Result<bool, Broken> {
+    ) -> Result<bool, FailedSide> {
         let mut moved = false;
         loop {
             if self.chunk.is_empty() && !self.sending && !self.ended {
                 match source.poll_receive(cx) {
                     Poll::Pending => return Ok(moved),
-                    Poll::Ready(Err(_)) => return Err(Broken::Source),
+                    Poll::Ready(Err(_)) => return Err(FailedSide::Source),
                     Poll::Ready(Ok(chunk)) => self.received(chunk),
                 }
                 if self.is_closed && self.chunk.is_empty() && !self.ended {
@@ -249,7 +249,7 @@ impl Direction<'_> {
             if self.sending {
                 match sink.poll_send(cx, &mut self.chunk) {
                     Poll::Pending => return Ok(moved),
-                    Poll::Ready(Err(_)) => return Err(Broken::Sink),
+                    Poll::Ready(Err(_)) => return Err(FailedSide::Sink),
                     Poll::Ready(Ok(())) => {
                         self.sending = false;
                         moved = true;

@@ -57,7 +57,7 @@ impl Allowance {
     }
 
     /// The client has sent or taken so many bytes.
-    pub(super) fn moved(&mut self, bytes: u64) {
+    pub(super) fn credit(&mut self, bytes: u64) {
         self.account();
         self.moved += bytes;
         if bytes == 0 {
@@ -89,7 +89,7 @@ impl Allowance {
 
     /// The client's bytes a second, each time the exchange has waited for it for a further second;
     /// after [`Allowance::wait`].
-    pub(super) fn noted(&mut self) -> Option<u64> {
+    pub(super) fn slow_rate(&mut self) -> Option<u64> {
         if self.waited_ms < self.noted_ms + NOTED_MS {
             return None;
         }
@@ -117,7 +117,7 @@ mod tests {
                 break;
             }
             assert!(waited < 40, "one byte a second was enough");
-            slow.moved(1);
+            slow.credit(1);
         }
         assert!(waited >= 30, "{waited}");
     }
@@ -128,10 +128,10 @@ mod tests {
         for _ in 0..1000 {
             steady.charge(1000);
             assert!(!steady.is_over());
-            steady.moved(240);
+            steady.credit(240);
         }
         // Earned time does not add up beyond the longest pause.
-        steady.moved(1_000_000);
+        steady.credit(1_000_000);
         steady.charge(2999);
         assert!(!steady.is_over());
         steady.charge(1);
@@ -144,7 +144,7 @@ mod tests {
         for _ in 0..100 {
             any.charge(999);
             assert!(!any.is_over());
-            any.moved(1);
+            any.credit(1);
         }
     }
 
@@ -152,11 +152,11 @@ mod tests {
     fn time_in_which_nothing_is_expected_of_the_client_does_not_count() {
         let mut quiet = allowance(1000, 240);
         quiet.charge(900);
-        quiet.moved(0);
+        quiet.credit(0);
         assert_eq!((quiet.left_ms, quiet.waited_ms), (100, 900));
-        assert!(quiet.noted().is_none());
+        assert!(quiet.slow_rate().is_none());
         quiet.charge(100);
-        assert_eq!(quiet.noted(), Some(0));
-        assert!(quiet.noted().is_none());
+        assert_eq!(quiet.slow_rate(), Some(0));
+        assert!(quiet.slow_rate().is_none());
     }
 }

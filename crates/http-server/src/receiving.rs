@@ -33,9 +33,9 @@ impl BodyProgress {
     }
 
     /// The client has sent so many bytes of the body.
-    pub(crate) fn moved(&mut self, bytes: usize) {
+    pub(crate) fn credit(&mut self, bytes: usize) {
         self.allowance.stop();
-        self.allowance.moved(bytes as u64);
+        self.allowance.credit(bytes as u64);
     }
 
     /// Counts content against the limit.
@@ -57,7 +57,7 @@ impl BodyProgress {
         metrics: &WorkerMetrics,
     ) -> Poll<Fault> {
         let again = self.allowance.wait();
-        if self.allowance.noted().is_some_and(|rate| held.must_give_way(rate, metrics)) {
+        if self.allowance.slow_rate().is_some_and(|rate| held.must_give_way(rate, metrics)) {
             let detail = "too many slow clients hold connections of the server";
             return Poll::Ready(Fault::new(FaultKind::SlowClient, detail));
         }

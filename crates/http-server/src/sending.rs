@@ -12,7 +12,7 @@ use crate::h1::ConnectionIo;
 use message::{Fault, Patience, Side};
 
 /// Why a response did not reach its client.
-pub(crate) enum Broken {
+pub(crate) enum SendError {
     Write(io::Error),
     WriteTimeout,
     /// Too many slow clients held connections of the server, and this one was the slowest.
@@ -25,17 +25,17 @@ pub(crate) enum Broken {
     },
 }
 
-impl Broken {
+impl SendError {
     pub(crate) fn reason(&self) -> CloseReason {
         match self {
-            Broken::Write(error) if error.kind() == io::ErrorKind::ConnectionReset => {
+            SendError::Write(error) if error.kind() == io::ErrorKind::ConnectionReset => {
                 CloseReason::ClientReset
             }
-            Broken::Write(_) => CloseReason::WriteFailed,
-            Broken::WriteTimeout => CloseReason::WriteTimeout,
-            Broken::SlowClient => CloseReason::SlowClient,
-            Broken::ClientGone => CloseReason::ClientGone,
-            Broken::Body { fault, .. } => match fault.side() {
+            SendError::Write(_) => CloseReason::WriteFailed,
+            SendError::WriteTimeout => CloseReason::WriteTimeout,
+            SendError::SlowClient => CloseReason::SlowClient,
+            SendError::ClientGone => CloseReason::ClientGone,
+            SendError::Body { fault, .. } => match fault.side() {
                 Side::Upstream => CloseReason::UpstreamAborted,
                 Side::Client => CloseReason::ClientGone,
                 Side::Us => CloseReason::ResponseAborted,
@@ -48,9 +48,9 @@ impl Broken {
         match self {
             // Without a length the close would be taken for the end of the body: only a reset
             // reports the error.
-            Broken::Body { delimited: false, .. } | Broken::WriteTimeout | Broken::SlowClient => {
-                End::Abort(self.reason())
-            }
+            SendError::Body { delimited: false, .. }
+            | SendError::WriteTimeout
+            | SendError::SlowClient => End::Abort(self.reason()),
             _ => End::Close(self.reason()),
         }
     }
@@ -71,28 +71,28 @@ impl WriteProgress {
     }
 
     /// The client has to take something: ready once it is too slow.
-    pub(crate) fn poll(&mut self, io: &ConnectionIo, cx: &mut Context<'_>) -> Poll<Broken> {
+    pub(crate) fn poll(&mut self, io: &ConnectionIo, cx: &mut Context<'_>) -> Poll<SendError> {
         if io.sent.get() != self.sent {
-            self.look(io);
+            self.credit_confirmed(io);
         }
         let mut again = self.allowance.wait();
-        let rate = self.allowance.noted();
+        let rate = self.allowance.slow_rate();
         if rate.is_some() || self.allowance.is_over() {
             // The socket becomes writable only after a good part of its buffer is free: a client
             // that reads slowly still makes progress.
-            self.look(io);
+            self.credit_confirmed(io);
             again = self.allowance.wait();
         }
         if self.allowance.is_over() {
             io.metrics.hit(LimitHit::SlowReader);
-            return Poll::Ready(Broken::WriteTimeout);
+            return Poll::Ready(SendError::WriteTimeout);
         }
         if rate.is_some_and(|rate| io.held.must_give_way(rate, &io.metrics)) {
-            return Poll::Ready(Broken::SlowClient);
+            return Poll::Ready(SendError::SlowClient);
         }
         io.write_timer.set_at(again);
         // Never ready, because its time is in the future. This registers the task.
-        io.write_timer.poll(cx).map(|()| Broken::WriteTimeout)
+        io.write_timer.poll(cx).map(|()| SendError::WriteTimeout)
     }
 
     /// The client has nothing to take.
@@ -101,10 +101,10 @@ impl WriteProgress {
     }
 
     /// Credits the client with what it has confirmed.
-    fn look(&mut self, io: &ConnectionIo) {
+    fn credit_confirmed(&mut self, io: &ConnectionIo) {
         self.sent = io.sent.get();
         let confirmed = self.sent.saturating_sub(io.stream.unacknowledged() as u64);
-        self.allowance.moved(confirmed.saturating_sub(self.confirmed));
+        self.allowance.credit(confirmed.saturating_sub(self.confirmed));
         self.confirmed = self.confirmed.max(confirmed);
     }
 }

@@ -61,7 +61,7 @@ pub fn convert(pike: &Value, from: &str) -> Result<String, String> {
             };
             let uses = |server: &&Entry<'_>| server.texts("locations").contains(&name);
             serving.several = servers.iter().filter(uses).count() > 1;
-            let mut once = location.again();
+            let mut once = location.without_notes();
             routes::write(&mut once, &serving, origin, &mut out);
             written += 1;
         }
@@ -269,7 +269,7 @@ fn codings(upstream: &mut Entry<'_>) -> Option<Vec<String>> {
 }
 
 fn serving(pike: &Value, server: &Entry<'_>, listener: &str, out: &mut Writer) -> Serving {
-    let mut server = server.again();
+    let mut server = server.without_notes();
     server.expect(&[
         "addr",
         "locations",

@@ -82,7 +82,7 @@ pub fn run(program: Program) -> Result<i32, StartError> {
         let (text, file, tell) = (text.clone(), program.file.clone(), tell.clone());
         let name = format!("lua-{index}");
         net::worker::spawn(name.clone(), core, move || async move {
-            let ended = work(options, context, &name, &text, &file).await;
+            let ended = run_worker(options, context, &name, &text, &file).await;
             // Another worker may have ended the process.
             let _ = tell.send(ended);
         })
@@ -140,7 +140,7 @@ fn options(arguments: &Arguments) -> VmOptions {
 }
 
 /// One worker: its VM, from the program's first line to the last byte.
-async fn work(
+async fn run_worker(
     options: VmOptions,
     context: VmContext,
     name: &str,

@@ -94,7 +94,7 @@ fn sender(lua: &Lua, subrequests: Rc<Subrequests>) -> Result<Function> {
     let taken = Rc::new(Cell::new(0));
     lua.create_function(move |lua, (name, upstream, parent, table, body): SendArguments| {
         let mut request = match parent {
-            Some(object) => beneath(lua, &object)?,
+            Some(object) => script_subrequest(lua, &object)?,
             None => {
                 let root = Target::new("/".into());
                 let root = root.map_err(|_| Error::runtime("the path / cannot be read"))?;
@@ -125,7 +125,7 @@ fn sender(lua: &Lua, subrequests: Rc<Subrequests>) -> Result<Function> {
 }
 
 /// Makes a subrequest of the script's request.
-fn beneath(lua: &Lua, object: &AnyUserData) -> Result<Request> {
+fn script_subrequest(lua: &Lua, object: &AnyUserData) -> Result<Request> {
     calls::with_request(lua, object, Request::beneath)
         .ok_or_else(|| Error::runtime("this request is over"))
 }

@@ -41,10 +41,10 @@ struct Format {
     pack: NewCompressor,
     unpack: NewDecompressor,
     /// Functions for whole strings, if they are not a stream with one write.
-    whole: Option<Whole>,
+    whole: Option<OneShotCodec>,
 }
 
-struct Whole {
+struct OneShotCodec {
     compress: fn(&[u8]) -> std::result::Result<Vec<u8>, String>,
     decompress: fn(&[u8], usize) -> std::result::Result<Vec<u8>, String>,
 }

@@ -15,8 +15,8 @@ use net::{Resolver, ResolverSettings, ServiceRecord};
 use tokio::sync::OnceCell;
 
 use lua_vm::Vm;
+use lua_vm::async_function;
 use lua_vm::errno;
-use lua_vm::waits;
 
 /// Record types by the names scripts use.
 const A: i64 = 1;
@@ -55,14 +55,14 @@ pub(crate) fn open(lua: &Lua) -> Result<Table> {
     let (one, all) = (own.clone(), own.clone());
     table.set(
         "lookup",
-        waits::function(lua, move |lua, query: Query| {
+        async_function::create(lua, move |lua, query: Query| {
             let found = find(lua, &one, query)?;
             Ok(async move { Ok(FirstRecord(found.await)) })
         })?,
     )?;
     table.set(
         "resolve",
-        waits::function(lua, move |lua, query: Query| {
+        async_function::create(lua, move |lua, query: Query| {
             let found = find(lua, &all, query)?;
             Ok(async move { Ok(AllRecords(found.await)) })
         })?,
@@ -110,7 +110,7 @@ fn find(
         let mut own = own.borrow_mut();
         let names = match &own.names {
             Some(names) => names.clone(),
-            None => Vm::of(lua)?.names(),
+            None => Vm::of(lua)?.resolver(),
         };
         let hosts = own.hosts.get(&key.0).filter(|_| kind != SRV).cloned();
         (names, hosts, own.in_flight.entry(key.clone()).or_default().clone())

@@ -19,9 +19,9 @@ use mlua::{
 };
 use net::blocking;
 
+use lua_vm::async_function;
 use lua_vm::errno;
 use lua_vm::script;
-use lua_vm::waits;
 
 pub(crate) fn open(lua: &Lua) -> Result<Table> {
     let raw = lua.create_table()?;
@@ -54,7 +54,7 @@ where
     W: FnOnce() -> io::Result<T> + Send + 'static,
     T: IntoLua + Send + 'static,
 {
-    waits::function(lua, move |_, arguments: A| {
+    async_function::create(lua, move |_, arguments: A| {
         let work = begin(arguments)?;
         Ok(async move { Ok(FsResult(blocking(work).await.and_then(|done| done))) })
     })

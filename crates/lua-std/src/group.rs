@@ -119,7 +119,7 @@ impl WorkerGroup {
     }
 
     /// Takes the mailbox of a VM; `None` the second time.
-    pub(crate) fn mailbox(&self, index: usize) -> Option<mpsc::Receiver<WorkerMessage>> {
+    pub(crate) fn take_receiver(&self, index: usize) -> Option<mpsc::Receiver<WorkerMessage>> {
         self.readers.lock().unwrap_or_else(PoisonError::into_inner).get_mut(index)?.take()
     }
 }

@@ -8,7 +8,7 @@ use crate::shared_table::SharedValue;
 use lua_vm::Vm;
 use lua_vm::timers::now_ms;
 
-fn until(ttl_s: Option<f64>, name: &str) -> Result<u64> {
+fn expires_at(ttl_s: Option<f64>, name: &str) -> Result<u64> {
     match ttl_s {
         None => Ok(0),
         Some(ttl) if ttl > 0.0 && ttl.is_finite() => {
@@ -25,7 +25,7 @@ fn short<'a>(bytes: &'a [u8], name: &str) -> Result<&'a [u8]> {
     Err(Error::runtime(format!("'{name}' takes keys and texts of up to {SHARED_BYTES} bytes")))
 }
 
-fn kept(value: &Value) -> Result<SharedValue> {
+fn to_shared_value(value: &Value) -> Result<SharedValue> {
     Ok(match value {
         Value::Nil => SharedValue::Nothing,
         Value::Integer(number) => SharedValue::Integer(*number),
@@ -64,7 +64,11 @@ pub(crate) fn open(lua: &Lua) -> Result<mlua::Table> {
     module.set(
         "set",
         lua.create_function(move |_, (key, value, ttl): (mlua::LuaString, Value, Option<f64>)| {
-            table.set(short(&key.as_bytes(), "set")?, kept(&value)?, until(ttl, "set")?);
+            table.set(
+                short(&key.as_bytes(), "set")?,
+                to_shared_value(&value)?,
+                expires_at(ttl, "set")?,
+            );
             Ok(())
         })?,
     )?;
@@ -73,7 +77,7 @@ pub(crate) fn open(lua: &Lua) -> Result<mlua::Table> {
         "add",
         lua.create_function(
             move |_, (key, by, ttl): (mlua::LuaString, Option<i64>, Option<f64>)| {
-                let (key, until) = (key.as_bytes(), until(ttl, "add")?);
+                let (key, until) = (key.as_bytes(), expires_at(ttl, "add")?);
                 table
                     .add(short(&key, "add")?, by.unwrap_or(1), until)
                     .ok_or_else(|| Error::runtime("'add' counts what is a whole number"))

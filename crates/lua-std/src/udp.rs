@@ -21,8 +21,8 @@ use lua_vm::TaskId;
 use lua_vm::Vm;
 use lua_vm::address;
 use lua_vm::arguments::add_methods;
+use lua_vm::async_function;
 use lua_vm::errno;
-use lua_vm::waits;
 
 /// A socket and its queues.
 struct Socket {
@@ -68,8 +68,8 @@ pub(crate) fn open(lua: &Lua) -> Result<Table> {
             begin(lua, own, Some(peer))
         })?,
     )?;
-    let receive = waits::function(lua, |lua, (socket, ms): (Value, Option<u64>)| {
-        let socket = held(lua, socket, "recvfrom")?;
+    let receive = async_function::create(lua, |lua, (socket, ms): (Value, Option<u64>)| {
+        let socket = to_socket(lua, socket, "recvfrom")?;
         let vm = Vm::of(lua)?;
         // A reader that was closed or woken otherwise no longer waits.
         let waits = |task: TaskId| vm.is_waiting(task);
@@ -142,7 +142,7 @@ fn begin(lua: &Lua, own: SocketAddr, peer: Option<SocketAddr>) -> Result<(Value,
     Ok((Value::UserData(object), None))
 }
 
-fn held(_: &Lua, value: Value, name: &str) -> Result<Rc<Socket>> {
+fn to_socket(_: &Lua, value: Value, name: &str) -> Result<Rc<Socket>> {
     let socket = match &value {
         Value::UserData(object) => {
             object.borrow::<SocketHandle>().ok().map(|handle| handle.0.clone())
@@ -177,14 +177,14 @@ impl Socket {
                 biased;
                 () = self.changed.notified() => {}
                 got = self.datagram.receive_from() => match got {
-                    Ok(got) => self.arrived(got),
+                    Ok(got) => self.enqueue(got),
                     Err(error) => return Err(errno::of_error(&error)),
                 },
             }
         }
     }
 
-    fn arrived(&self, (data, from): (Bytes, SocketAddr)) {
+    fn enqueue(&self, (data, from): (Bytes, SocketAddr)) {
         if self.peer.is_none_or(|peer| peer == from) {
             self.waiting.borrow_mut().push_back((data, from));
         }
@@ -194,7 +194,7 @@ impl Socket {
     fn fill(&self) {
         while self.waiting.borrow().len() < DATAGRAMS {
             match self.datagram.try_receive_from() {
-                Ok(got) => self.arrived(got),
+                Ok(got) => self.enqueue(got),
                 Err(_) => return,
             }
         }
@@ -211,7 +211,7 @@ impl Socket {
         if self.unsent.get() >= DATAGRAM_BYTES {
             return Err(io::ErrorKind::WouldBlock.into());
         }
-        self.unsent.set(self.unsent.get() + takes(data));
+        self.unsent.set(self.unsent.get() + queued_size(data));
         self.queue.borrow_mut().push_back((data.to_vec(), to));
         if !self.sending.replace(true) {
             let socket = self.clone();
@@ -225,7 +225,7 @@ impl Socket {
             let Some((data, to)) = self.queue.borrow_mut().pop_front() else { break };
             // UDP may lose datagrams; this one is lost here.
             let _ = self.datagram.send_to(&data, to).await;
-            self.unsent.set(self.unsent.get() - takes(&data));
+            self.unsent.set(self.unsent.get() - queued_size(&data));
         }
         self.sending.set(false);
     }
@@ -239,7 +239,7 @@ impl Socket {
 }
 
 /// The size of a queued datagram; an empty one takes memory too.
-fn takes(data: &[u8]) -> usize {
+fn queued_size(data: &[u8]) -> usize {
     data.len() + DATAGRAM_TAKES
 }
 

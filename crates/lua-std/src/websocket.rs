@@ -24,9 +24,9 @@ use super::http::{Stream, client_of, fields};
 use crate::limits::{HTTP_CONNECT_MS, WEBSOCKET_BYTES};
 use crate::tls::client_tls;
 use lua_vm::Vm;
+use lua_vm::async_function;
 use lua_vm::errno;
 use lua_vm::script;
-use lua_vm::waits;
 use socket::Socket;
 
 /// A socket, as a script holds it.
@@ -42,19 +42,20 @@ pub(crate) fn open(lua: &Lua) -> Result<Table> {
     let raw = lua.create_table()?;
     raw.set("upgrade", lua.create_function(upgrade)?)?;
     raw.set("connect", connect(lua)?)?;
-    let read = waits::function(lua, |_, (handle, ms): (UserDataRef<Handle>, Option<u64>)| {
-        let socket = handle.0.clone();
-        Ok(async move {
-            let span = Duration::from_millis(ms.unwrap_or(u64::from(u32::MAX)));
-            let read = net::timer::within(span, socket.read()).await;
-            Ok(Read(read.unwrap_or_else(|| Err(errno::of_number(libc::ETIMEDOUT)))))
-        })
-    })?;
+    let read =
+        async_function::create(lua, |_, (handle, ms): (UserDataRef<Handle>, Option<u64>)| {
+            let socket = handle.0.clone();
+            Ok(async move {
+                let span = Duration::from_millis(ms.unwrap_or(u64::from(u32::MAX)));
+                let read = net::timer::within(span, socket.read()).await;
+                Ok(Read(read.unwrap_or_else(|| Err(errno::of_number(libc::ETIMEDOUT)))))
+            })
+        })?;
     raw.set("read", read)?;
-    let room = waits::function(lua, |_, handle: UserDataRef<Handle>| {
+    let room = async_function::create(lua, |_, handle: UserDataRef<Handle>| {
         let socket = handle.0.clone();
         Ok(async move {
-            Ok(match socket.room().await {
+            Ok(match socket.wait_for_room().await {
                 true => (true, None),
                 false => (false, Some(errno::CLOSED)),
             })
@@ -89,9 +90,9 @@ fn upgrade(
 
 /// `connect(url, header, options) → socket, remoteaddr | nil, err`
 fn connect(lua: &Lua) -> Result<mlua::Function> {
-    type Asked = (LuaString, Option<Table>, Option<Table>);
+    type CallArguments = (LuaString, Option<Table>, Option<Table>);
     let plain = Rc::new(client_of(PoolLimits::default(), options_of_client(), None));
-    waits::function(lua, move |lua, (text, table, options): Asked| {
+    async_function::create(lua, move |lua, (text, table, options): CallArguments| {
         let url = Url::parse(&text.to_string_lossy(), "ws", "wss");
         let tls = match &url {
             Ok(url) if url.is_secure => Some(client_tls(options.as_ref(), &[b"http/1.1"])?),
@@ -103,7 +104,7 @@ fn connect(lua: &Lua) -> Result<mlua::Function> {
         };
         let limit = limit(options.as_ref())?;
         let reason = |fault: Fault| super::http::reason(&fault);
-        let (plain, names) = (plain.clone(), Vm::of(lua)?.names());
+        let (plain, names) = (plain.clone(), Vm::of(lua)?.resolver());
         Ok(async move {
             let reached = async {
                 let url = url?;
@@ -179,8 +180,8 @@ impl UserData for Handle {
             })
         });
         methods.add_method("isalive", |_, Handle(socket), ()| Ok(socket.is_open()));
-        type Goodbye = (Option<u16>, Option<LuaString>);
-        methods.add_method("close", |_, Handle(socket), (code, reason): Goodbye| {
+        type CloseArguments = (Option<u16>, Option<LuaString>);
+        methods.add_method("close", |_, Handle(socket), (code, reason): CloseArguments| {
             let code = code.unwrap_or(1000);
             let reason = reason.map(|reason| reason.as_bytes().to_vec()).unwrap_or_default();
             if !is_close_code(code) {

@@ -32,7 +32,7 @@ pub(crate) fn open(lua: &Lua) -> Result<Table> {
 /// Turns messages to this VM into events.
 pub fn open_mailbox(vm: &Vm) {
     let Some(member) = VmContext::of(vm).member else { return };
-    let Some(mut mailbox) = member.group.mailbox(member.index) else { return };
+    let Some(mut mailbox) = member.group.take_receiver(member.index) else { return };
     let weak = vm.weak();
     net::task::spawn_local(async move {
         while let Some(letter) = mailbox.recv().await {

@@ -120,7 +120,7 @@ impl Guard {
         meter.used() >= meter.limit()
     }
 
-    fn look(&self, meter: &Meter, state: LuaState) -> Option<ExceededLimit> {
+    fn exceeded_limit(&self, meter: &Meter, state: LuaState) -> Option<ExceededLimit> {
         self.spent.set(self.spent.get() + u64::from(HOOK_STEP));
         if self.spent.get() > self.budget.get() {
             return Some(ExceededLimit::Instructions);

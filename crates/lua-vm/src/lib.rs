@@ -1,19 +1,19 @@
 //! A Lua VM with a scheduler, for one worker.
 //!
 //! Owns the state, its coroutines, timers, sockets, memory meter and instruction budget, and every
-//! function that speaks Lua's C stack: all `unsafe` code of the Lua crates is here. Promises
-//! Silly's scheduling contract: the coroutines that one event makes ready run, first in first out,
-//! before the next event is handled. Never blocks its worker, and a script's error never ends the
-//! process.
+//! function that uses Lua's C stack: all `unsafe` code of the Lua crates is here. Promises Silly's
+//! scheduling contract: the coroutines that one event makes ready run, first in first out, before
+//! the next event is handled. Never blocks its worker, and a script's error never ends the process.
 //!
-//! [`Vm`] is the VM and [`drive`] its event loop; [`waits`] suspends a coroutine until a future is
-//! done; [`calls`] runs a script's function for an HTTP request; [`native`] has the functions of
-//! the standard library that are called too often, or do too much with the scheduler, for mlua's
-//! safe API. The standard library itself is the crate `lua-std`: it gives [`Vm::new`] a table of
-//! modules.
+//! [`Vm`] is the VM and [`drive`] its event loop; [`async_function`] suspends a coroutine until a
+//! future is done; [`calls`] runs a script's function for an HTTP request; [`native`] has the
+//! functions of the standard library that are called too often, or do too much with the scheduler,
+//! for mlua's safe API. The standard library itself is the crate `lua-std`: it gives [`Vm::new`] a
+//! table of modules.
 
 pub mod address;
 pub mod arguments;
+pub mod async_function;
 pub mod calls;
 mod drive;
 pub mod errno;
@@ -32,7 +32,6 @@ pub mod streams;
 mod tasks;
 pub mod timers;
 mod vm;
-pub mod waits;
 pub mod watchdog;
 
 pub use drive::drive;

@@ -101,11 +101,11 @@ impl MeterState {
     /// True if Lua should collect first: it asks again if this is an object's block.
     #[inline]
     fn collects_first(&self) -> bool {
-        (self.large.get() > self.next.get() || self.asked.get()) && self.asks()
+        (self.large.get() > self.next.get() || self.asked.get()) && self.collects_now()
     }
 
     #[cold]
-    fn asks(&self) -> bool {
+    fn collects_now(&self) -> bool {
         if self.asked.replace(false) {
             self.next.set((self.large.get() * 2).max(METER_FREE_BYTES));
             return false;
@@ -117,7 +117,7 @@ impl MeterState {
 
     /// True if Lua code, not a C function, asks for so much that the VM would exceed its limit.
     #[inline]
-    fn refuses(&self, more: usize) -> bool {
+    fn exceeds_limit(&self, more: usize) -> bool {
         more >= METER_REFUSED_BYTES
             && self.used.get() + more > self.limit.get()
             && runs_lua(self.running.get())
@@ -153,7 +153,7 @@ unsafe extern "C" fn allocate_metered(
     let before = if block.is_null() { 0 } else { old };
     if new > before {
         let is_object = block.is_null() && old != 0;
-        if (is_object && meter.collects_first()) || meter.refuses(new - before) {
+        if (is_object && meter.collects_first()) || meter.exceeds_limit(new - before) {
             return std::ptr::null_mut();
         }
     }

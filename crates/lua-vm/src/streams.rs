@@ -158,7 +158,7 @@ impl Streams {
         if connection.unsent() + bytes.len() > connection.output_limit {
             let reason = errno::of_number(libc::ENOBUFS);
             connection.broken = Some(reason.as_str().into());
-            inner.touch(handle.index);
+            inner.mark_touched(handle.index);
             return Err(reason.into());
         }
         if connection.output.capacity() == 0
@@ -167,7 +167,7 @@ impl Streams {
             connection.output = spare;
         }
         connection.append(bytes);
-        inner.touch(handle.index);
+        inner.mark_touched(handle.index);
         Ok(())
     }
 
@@ -192,7 +192,7 @@ impl Streams {
         let inner = &mut *self.inner.borrow_mut();
         let Some(connection) = inner.open(handle) else { return false };
         let first = !std::mem::replace(&mut connection.finished, true);
-        inner.touch(handle.index);
+        inner.mark_touched(handle.index);
         first
     }
 
@@ -259,7 +259,7 @@ impl Streams {
             Err(reason) => connection.broken = Some(reason.into()),
         }
         inner.watch(handle.index);
-        inner.touch(handle.index);
+        inner.mark_touched(handle.index);
         true
     }
 

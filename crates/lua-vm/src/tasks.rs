@@ -219,7 +219,7 @@ impl TaskTable {
     }
 
     /// The thread at an index and its status; `None` past the end.
-    pub(crate) fn look(&self, index: usize) -> Option<(LuaState, Option<&'static str>)> {
+    pub(crate) fn thread_at(&self, index: usize) -> Option<(LuaState, Option<&'static str>)> {
         self.slots.get(index).map(|task| (task.thread, task.status.word()))
     }
 }

@@ -13,8 +13,8 @@
 //! not fail.
 //!
 //! For modules: [`Vm::of`] finds the VM of a `&Lua`; [`Vm::fork`] queues a coroutine from anywhere;
-//! [`Turn::start`] runs one at once, from an event; [`crate::waits`] parks one until a future is
-//! done.
+//! [`Turn::start`] runs one at once, from an event; [`crate::async_function`] parks one until a
+//! future is done.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::ffi::c_int;
@@ -91,7 +91,7 @@ impl Vm {
     }
 
     /// The resolver of host names.
-    pub fn names(&self) -> Rc<net::Resolver> {
+    pub fn resolver(&self) -> Rc<net::Resolver> {
         self.names.get_or_init(|| Rc::new(net::Resolver::system())).clone()
     }
 

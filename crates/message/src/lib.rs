@@ -49,5 +49,5 @@ pub use ranges::ranged;
 pub use request::{CountryDatabase, HeldResource, Inform, Notes, Request};
 pub use response::{HandlerResult, Response};
 pub use route_info::{Bounds, Patience, RouteBounds, RouteInfo};
-pub use shared_body::{Full, SharedBody, SharedBodyReader, SharedBodyWriter, shared_body};
+pub use shared_body::{SharedBody, SharedBodyReader, SharedBodyWriter, TooLong, shared_body};
 pub use target::{Target, TargetParts};

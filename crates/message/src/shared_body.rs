@@ -30,7 +30,7 @@ const PIECE_BYTES: u64 = 64;
 
 /// The next piece would be beyond the bound; it was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Full;
+pub struct TooLong;
 
 /// A handle to the body, for any thread.
 #[derive(Clone)]
@@ -38,7 +38,7 @@ pub struct SharedBody(Arc<Shared>);
 
 struct Shared {
     /// Taken after `readers`, where both are needed.
-    grown: RwLock<Grown>,
+    grown: RwLock<SharedBodyState>,
     readers: Mutex<Readers>,
     /// Length of the whole, where it was known from the start.
     length: Option<u64>,
@@ -46,7 +46,7 @@ struct Shared {
 }
 
 #[derive(Default)]
-struct Grown {
+struct SharedBodyState {
     pieces: VecDeque<Piece>,
     /// Pieces that were let go of before the first that is kept.
     gone: usize,
@@ -91,7 +91,7 @@ impl From<Piece> for Frame {
     }
 }
 
-impl Grown {
+impl SharedBodyState {
     fn has_room(&self, piece: &Piece, limit: u64) -> bool {
         self.counted + piece.counted() <= limit
     }
@@ -114,17 +114,17 @@ impl Grown {
 
 /// A new body that may come to `limit` bytes; `length` is its length, where that is known.
 pub fn shared_body(limit: u64, length: Option<u64>) -> (SharedBodyWriter, SharedBody) {
-    let grown = RwLock::new(Grown::default());
+    let grown = RwLock::new(SharedBodyState::default());
     let shared = Arc::new(Shared { grown, readers: Mutex::default(), length, limit });
     (SharedBodyWriter { shared: shared.clone(), window: limit }, SharedBody(shared))
 }
 
 impl Shared {
-    fn read(&self) -> RwLockReadGuard<'_, Grown> {
+    fn read(&self) -> RwLockReadGuard<'_, SharedBodyState> {
         self.grown.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn write(&self) -> RwLockWriteGuard<'_, Grown> {
+    fn write(&self) -> RwLockWriteGuard<'_, SharedBodyState> {
         self.grown.write().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -152,19 +152,19 @@ pub struct SharedBodyWriter {
 
 impl SharedBodyWriter {
     /// Adds a piece.
-    pub fn push(&mut self, data: Bytes) -> Result<(), Full> {
+    pub fn push(&mut self, data: Bytes) -> Result<(), TooLong> {
         if data.is_empty() { Ok(()) } else { self.add(Piece::Data(detach_small(data))) }
     }
 
     /// Adds a part of a file, which takes no memory.
-    pub fn push_file(&mut self, range: FileRange) -> Result<(), Full> {
+    pub fn push_file(&mut self, range: FileRange) -> Result<(), TooLong> {
         self.add(Piece::File(range))
     }
 
-    fn add(&mut self, piece: Piece) -> Result<(), Full> {
+    fn add(&mut self, piece: Piece) -> Result<(), TooLong> {
         let mut grown = self.shared.write();
         if !grown.has_room(&piece, self.shared.limit) {
-            return Err(Full);
+            return Err(TooLong);
         }
         grown.add(piece);
         drop(grown);
@@ -287,7 +287,7 @@ impl SharedBody {
     }
 
     /// Every piece, once it has ended well and if it was not too long to be kept.
-    pub fn whole(&self) -> Option<Vec<Frame>> {
+    pub fn complete_frames(&self) -> Option<Vec<Frame>> {
         let grown = self.0.read();
         let whole = matches!(grown.end, Some(Ok(_))) && !grown.is_window;
         whole.then(|| grown.pieces.iter().cloned().map(Frame::from).collect())

@@ -29,9 +29,9 @@ pub(super) struct ExchangeChannel {
 #[derive(Default)]
 struct ChannelState {
     /// The request's body, to the other side.
-    inward: Lane,
+    inward: DirectionQueue,
     /// The answer's body, to the worker.
-    outward: Lane,
+    outward: DirectionQueue,
     answer: Option<Result<OffloadedResponse, Fault>>,
     /// Interim responses that are to go before it.
     interim: Interim,
@@ -64,7 +64,7 @@ pub(super) enum Content {
 
 /// A queue one way.
 #[derive(Default)]
-struct Lane {
+struct DirectionQueue {
     frames: VecDeque<Frame>,
     bytes: u64,
     end: End,
@@ -78,7 +78,7 @@ enum End {
     Broken(Fault),
 }
 
-impl Lane {
+impl DirectionQueue {
     fn push(&mut self, frame: Frame) {
         self.bytes += weight(&frame);
         self.frames.push_back(frame);

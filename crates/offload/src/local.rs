@@ -17,15 +17,15 @@ use message::{
 /// The future result. Dropping it tells the other side that no response is needed.
 pub struct Local {
     /// Gone once there is an outcome.
-    sides: Option<Sides>,
+    sides: Option<WorkerExchange>,
     informer: Option<Rc<dyn Inform>>,
     limits: Limits,
 }
 
 /// Shared by the result and the response's body: while a response is streamed, the rest of the
 /// request's body still has to be passed on.
-struct Sides {
-    link: Hold,
+struct WorkerExchange {
+    link: WorkerEnd,
     /// The rest of the request's body.
     body: Option<Body>,
     /// Why the body ended early.
@@ -36,9 +36,9 @@ struct Sides {
 }
 
 /// Tells the other side when it is dropped.
-struct Hold(Arc<ExchangeChannel>);
+struct WorkerEnd(Arc<ExchangeChannel>);
 
-impl Drop for Hold {
+impl Drop for WorkerEnd {
     fn drop(&mut self) {
         self.0.leave_worker();
     }
@@ -53,7 +53,8 @@ impl Local {
     ) -> Local {
         let body = (!body.is_empty()).then_some(body);
         let timer = Timer::new();
-        let sides = Sides { link: Hold(link), body, fault: None, timer, counting: false };
+        let sides =
+            WorkerExchange { link: WorkerEnd(link), body, fault: None, timer, counting: false };
         Local { sides: Some(sides), informer, limits }
     }
 
@@ -73,7 +74,8 @@ impl Local {
             (Content::Stream(length), Some(mut sides)) => {
                 sides.counting = false;
                 let pause = self.limits.pause;
-                response.body = Body::stream(Coming { sides, left: length, pause, ended: false });
+                response.body =
+                    Body::stream(StreamedResponseBody { sides, left: length, pause, ended: false });
             }
             (Content::Stream(_), None) => {}
         }
@@ -106,7 +108,7 @@ impl Future for Local {
     }
 }
 
-impl Sides {
+impl WorkerExchange {
     /// Passes the body on as far as there is room; whether more of it waits for the client.
     fn pass_on(&mut self, cx: &mut Context<'_>) -> bool {
         while let Some(body) = &mut self.body {
@@ -168,15 +170,15 @@ fn owned(frame: Frame) -> Frame {
 }
 
 /// The body of a response that the other side streams.
-struct Coming {
-    sides: Sides,
+struct StreamedResponseBody {
+    sides: WorkerExchange,
     /// The number of bytes to come, if the other side has announced it.
     left: Option<u64>,
     pause: Duration,
     ended: bool,
 }
 
-impl BodyStream for Coming {
+impl BodyStream for StreamedResponseBody {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, Fault>>> {
         if self.ended {
             return Poll::Ready(None);

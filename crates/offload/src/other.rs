@@ -17,13 +17,13 @@ use message::{BodyStream, Fault, Frame, Headers};
 pub struct OffloadedRequest {
     pub head: Head,
     pub body: Incoming,
-    pub answer: Answering,
+    pub answer: Responder,
 }
 
 impl OffloadedRequest {
     pub(super) fn new(head: Head, link: Arc<ExchangeChannel>) -> OffloadedRequest {
         let body = Incoming { link: link.clone(), left: head.body_length, kept: None };
-        OffloadedRequest { head, body, answer: Answering::new(link) }
+        OffloadedRequest { head, body, answer: Responder::new(link) }
     }
 }
 
@@ -93,14 +93,14 @@ impl Drop for Incoming {
 }
 
 /// The right to answer, once.
-pub struct Answering {
+pub struct Responder {
     link: Option<Arc<ExchangeChannel>>,
     reason: Option<Box<[u8]>>,
 }
 
-impl Answering {
-    pub(super) fn new(link: Arc<ExchangeChannel>) -> Answering {
-        Answering { link: Some(link), reason: None }
+impl Responder {
+    pub(super) fn new(link: Arc<ExchangeChannel>) -> Responder {
+        Responder { link: Some(link), reason: None }
     }
 
     /// Gives up the right to respond: the request needs no response any more.
@@ -114,7 +114,7 @@ impl Answering {
     }
 
     /// Answers with a body that is there: one message, one wake-up.
-    pub fn whole(mut self, status: u16, headers: Headers, body: impl Into<Bytes>) {
+    pub fn respond(mut self, status: u16, headers: Headers, body: impl Into<Bytes>) {
         let (body, reason) = (Content::Whole(body.into()), self.reason.take());
         self.give(Ok(OffloadedResponse { status, headers, reason, body }));
     }
@@ -164,7 +164,7 @@ impl Answering {
     }
 }
 
-impl Drop for Answering {
+impl Drop for Responder {
     fn drop(&mut self) {
         if let Some(link) = self.link.take() {
             link.answer(Err(crate::dropped()));

@@ -108,13 +108,13 @@ impl RequestQueue {
     }
 
     /// Marks the reader as awake after an alert.
-    pub fn awake(&self) {
+    pub fn mark_awake(&self) {
         self.asleep.swap(false, Ordering::Acquire);
         self.alarmed_us.store(NEVER, Ordering::Relaxed);
     }
 
     /// Records that one of several readers has handled the alert; others may keep sleeping.
-    pub fn heard(&self) {
+    pub fn acknowledge(&self) {
         self.alarmed_us.store(NEVER, Ordering::Relaxed);
     }
 

@@ -18,7 +18,7 @@ use bytes::Bytes;
 pub use local::{Decision, LocalSession, OpenSession};
 
 use crate::channel::ExchangeChannel;
-use crate::{Answering, Gone, Head, Limits};
+use crate::{Gone, Head, Limits, Responder};
 use line::Line;
 use message::{Fault, FaultKind, Headers, Request};
 
@@ -33,7 +33,7 @@ pub fn begin(head: Head, limits: Limits) -> (HandedSession, LocalSession) {
     let answer = ExchangeChannel::new(limits, true, true);
     let line = Line::new(limits);
     let local = LocalSession::new(answer.clone(), line.clone(), limits);
-    let session = Session { line, answering: Some(Answering::new(answer)) };
+    let session = Session { line, answering: Some(Responder::new(answer)) };
     (HandedSession { head, session }, local)
 }
 
@@ -102,7 +102,7 @@ pub struct Accepted {
 pub struct Session {
     line: Arc<Line>,
     /// While it is undecided.
-    answering: Option<Answering>,
+    answering: Option<Responder>,
 }
 
 impl Session {
@@ -116,7 +116,7 @@ impl Session {
 
     /// Denies the session: the client gets an ordinary response. `None` if the decision was made
     /// before.
-    pub fn deny(&mut self) -> Option<Answering> {
+    pub fn deny(&mut self) -> Option<Responder> {
         self.answering.take()
     }
 

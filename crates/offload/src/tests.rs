@@ -113,7 +113,7 @@ fn the_head_leaves_by_value() {
     assert!(matches!(wait(body.frame()), Some(Ok(Frame::Data(data))) if data == "first"));
     assert!(wait(body.frame()).is_none());
     assert!(request.headers.contains("x-own"), "the log still needs the head");
-    answer.whole(200, Headers::new(), "done");
+    answer.respond(200, Headers::new(), "done");
     let mut response = block_on_local(local).unwrap();
     assert_eq!(response.body.length(), Some(4));
     assert_eq!(block_on_local(text(&mut response)), "done");
@@ -132,7 +132,7 @@ fn a_long_body_is_requested_only_as_fast_as_it_is_read() {
             peak.fetch_max(counted.load(Ordering::SeqCst) - taken, Ordering::SeqCst);
             taken += 1;
         }
-        handed.answer.whole(200, Headers::new(), taken.to_string());
+        handed.answer.respond(200, Headers::new(), taken.to_string());
     });
     assert_eq!(block_on_local(text(&mut outcome.unwrap())), PIECES.to_string());
     // One chunk more than the queue holds may have been taken.
@@ -302,7 +302,7 @@ fn a_body_that_fails_is_reported_and_is_the_cause() {
     let outcome = answered(request(Body::stream(TooLong)), gives_up);
     assert_eq!(outcome.err().unwrap().status, 413);
     // The other side may ignore that the response is not needed.
-    let does_not_care = |handed: OffloadedRequest| handed.answer.whole(202, Headers::new(), "");
+    let does_not_care = |handed: OffloadedRequest| handed.answer.respond(202, Headers::new(), "");
     assert_eq!(answered(request(Body::stream(TooLong)), does_not_care).unwrap().status, 202);
 }
 
@@ -365,7 +365,7 @@ fn a_client_that_waits_for_100_gets_it_when_the_other_side_polls() {
         let OffloadedRequest { mut body, answer, .. } = handed;
         assert!(matches!(body.frame().await, Some(Ok(Frame::Data(data))) if data == "body"));
         assert!(asked.get());
-        answer.whole(200, Headers::new(), "");
+        answer.respond(200, Headers::new(), "");
         assert_eq!(local.await.unwrap().unwrap().status, 200);
     });
 }
@@ -416,7 +416,7 @@ fn a_full_queue_is_503_and_a_closed_one_500() {
         let fault = handler.handle(&mut second).resolve().await.err().unwrap();
         assert_eq!((fault.status, fault.slug()), (503, "handover_full"));
         assert_eq!(fault.retry_after_s, Some(1));
-        exchanges.recv().unwrap().answer.whole(200, Headers::new(), "");
+        exchanges.recv().unwrap().answer.respond(200, Headers::new(), "");
         assert_eq!(waiting.resolve().await.unwrap().status, 200);
         drop(exchanges);
         let fault = handler.handle(&mut second).resolve().await.err().unwrap();
@@ -432,7 +432,7 @@ fn another_worker_can_continue_the_exchange() {
         let mut request = Request::made_up(head.method, head.target, head.headers);
         request.body = Body::stream(body);
         let body = request.collect_body(1 << 20).await.unwrap();
-        answer.whole(200, Headers::new(), body);
+        answer.respond(200, Headers::new(), body);
     };
     let other = net::worker::spawn("other".to_owned(), None, work).unwrap();
     let given = Arc::default();

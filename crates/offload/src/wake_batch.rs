@@ -46,7 +46,7 @@ pub fn mine() -> Arc<WakeBatch> {
 }
 
 /// Returns the number of deferred wakes.
-pub fn held() -> usize {
+pub fn deferred_count() -> usize {
     HELD.with(|held| held.wakers().len())
 }
 

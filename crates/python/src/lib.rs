@@ -9,9 +9,9 @@
 pub mod app_status;
 pub mod asgi;
 mod bytes;
+mod field_names;
 mod fields;
 mod gil;
-mod names;
 mod path;
 mod stack;
 pub mod store_client;

@@ -59,12 +59,12 @@ pub struct Candidate {
     pub name: String,
     /// Which of its hosts and paths came closest.
     pub matched: String,
-    pub why: Why,
+    pub why: MismatchReason,
 }
 
 /// Why a route was not chosen.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Why {
+pub enum MismatchReason {
     /// It is limited to these listeners.
     Listener(String),
     /// It is limited to this host.
@@ -78,28 +78,28 @@ pub enum Why {
     Later(RuleOrder),
 }
 
-impl Why {
+impl MismatchReason {
     /// The reason as an identifier.
     pub fn slug(&self) -> &'static str {
         match self {
-            Why::Listener(_) => "listener",
-            Why::Host(_) => "host",
-            Why::Path(_) => "path",
-            Why::Method(_) => "method",
-            Why::Condition(_) => "condition",
-            Why::Later(_) => "later",
+            MismatchReason::Listener(_) => "listener",
+            MismatchReason::Host(_) => "host",
+            MismatchReason::Path(_) => "path",
+            MismatchReason::Method(_) => "method",
+            MismatchReason::Condition(_) => "condition",
+            MismatchReason::Later(_) => "later",
         }
     }
 
     /// How close the route came: the number of the first criterion that fails.
-    fn closeness(&self) -> (u8, usize) {
+    fn criteria_met(&self) -> (u8, usize) {
         match self {
-            Why::Listener(_) => (0, 0),
-            Why::Host(_) => (1, 0),
-            Why::Path(differs) => (2, differs.segment),
-            Why::Method(_) => (3, 0),
-            Why::Condition(_) => (4, 0),
-            Why::Later(_) => (5, 0),
+            MismatchReason::Listener(_) => (0, 0),
+            MismatchReason::Host(_) => (1, 0),
+            MismatchReason::Path(differs) => (2, differs.segment),
+            MismatchReason::Method(_) => (3, 0),
+            MismatchReason::Condition(_) => (4, 0),
+            MismatchReason::Later(_) => (5, 0),
         }
     }
 }
@@ -158,7 +158,7 @@ impl Router {
         chosen: Option<u32>,
     ) -> (Vec<Candidate>, usize) {
         let rule_of = |rank: u32| self.table.entries[rank as usize].rule;
-        let mut closest: Vec<Option<(u32, Why)>> = vec![None; self.table.rules.len()];
+        let mut closest: Vec<Option<(u32, MismatchReason)>> = vec![None; self.table.rules.len()];
         for rank in 0..self.table.entries.len() as u32 {
             if chosen.is_some_and(|chosen| rule_of(chosen) == rule_of(rank)) {
                 continue;
@@ -166,17 +166,17 @@ impl Router {
             // Another route that matches comes after the chosen one.
             let later = |by: u32| {
                 let positions = &self.table.positions;
-                Why::Later(positions[by as usize].decided(&positions[rank as usize]))
+                MismatchReason::Later(positions[by as usize].decided(&positions[rank as usize]))
             };
             let why = self.why_not(rank, input, host).or_else(|| chosen.map(later));
             let Some(why) = why else { continue };
             let place = &mut closest[rule_of(rank) as usize];
-            if place.as_ref().is_none_or(|(_, other)| other.closeness() < why.closeness()) {
+            if place.as_ref().is_none_or(|(_, other)| other.criteria_met() < why.criteria_met()) {
                 *place = Some((rank, why));
             }
         }
-        let mut closest: Vec<(u32, Why)> = closest.into_iter().flatten().collect();
-        closest.sort_by_key(|(rank, why)| (std::cmp::Reverse(why.closeness()), *rank));
+        let mut closest: Vec<(u32, MismatchReason)> = closest.into_iter().flatten().collect();
+        closest.sort_by_key(|(rank, why)| (std::cmp::Reverse(why.criteria_met()), *rank));
         let left_out = closest.len().saturating_sub(CANDIDATES_SHOWN);
         closest.truncate(CANDIDATES_SHOWN);
         closest.sort_by_key(|(rank, _)| *rank);
@@ -189,7 +189,7 @@ impl Router {
     }
 
     /// Why this host and path of a rule do not match.
-    fn why_not(&self, rank: u32, input: &Input<'_>, host: &[u8]) -> Option<Why> {
+    fn why_not(&self, rank: u32, input: &Input<'_>, host: &[u8]) -> Option<MismatchReason> {
         let table = &*self.table;
         let entry = &table.entries[rank as usize];
         let written = &table.rules[entry.rule as usize].matches;
@@ -197,12 +197,12 @@ impl Router {
         let listener = listeners.position(|name| **name == *input.listener());
         if entry.listeners & (1 << listener.unwrap_or(LISTENERS_MAX)) == 0 {
             let names: Vec<_> = written.listener.iter().map(|name| name.value.as_str()).collect();
-            return Some(Why::Listener(names.join(", ")));
+            return Some(MismatchReason::Listener(names.join(", ")));
         }
         if let Some(pattern) = self.host(rank)
             && !pattern.matches(host)
         {
-            return Some(Why::Host(pattern.to_string()));
+            return Some(MismatchReason::Host(pattern.to_string()));
         }
         let differs = match self.path(rank) {
             Some(pattern) => compare(pattern, input.path()).err(),
@@ -210,13 +210,13 @@ impl Router {
             None => Some(PathDiffers { segment: 1, wanted: Some("/".to_owned()), found: None }),
         };
         if let Some(differs) = differs {
-            return Some(Why::Path(differs));
+            return Some(MismatchReason::Path(differs));
         }
         if entry.methods & table.methods.bit(input.method()) == 0 {
-            return Some(Why::Method(table.methods.list(entry.methods)));
+            return Some(MismatchReason::Method(table.methods.list(entry.methods)));
         }
         let condition = self.conditions.get(entry.condition as usize)?;
-        condition.why_not(input.request, input.unix_secs).map(Why::Condition)
+        condition.why_not(input.request, input.unix_secs).map(MismatchReason::Condition)
     }
 
     fn matched(&self, rank: u32) -> String {
@@ -226,15 +226,15 @@ impl Router {
     }
 }
 
-impl fmt::Display for Why {
+impl fmt::Display for MismatchReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Why::Listener(names) => write!(f, "only on listener {names}"),
-            Why::Host(host) => write!(f, "the host is not {host}"),
-            Why::Path(differs) => write!(f, "{differs}"),
-            Why::Method(methods) => write!(f, "only for {methods}"),
-            Why::Condition(failing) => write!(f, "its condition fails: {failing}"),
-            Why::Later(order) => write!(f, "fits too, but {order}"),
+            MismatchReason::Listener(names) => write!(f, "only on listener {names}"),
+            MismatchReason::Host(host) => write!(f, "the host is not {host}"),
+            MismatchReason::Path(differs) => write!(f, "{differs}"),
+            MismatchReason::Method(methods) => write!(f, "only for {methods}"),
+            MismatchReason::Condition(failing) => write!(f, "its condition fails: {failing}"),
+            MismatchReason::Later(order) => write!(f, "fits too, but {order}"),
         }
     }
 }

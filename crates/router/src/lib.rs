@@ -56,7 +56,7 @@ mod testing;
 mod tree;
 
 pub use compare::PathDiffers;
-pub use explain::{Candidate, Chosen, Explanation, RuleVerdict, Why};
+pub use explain::{Candidate, Chosen, Explanation, MismatchReason, RuleVerdict};
 pub use find::{Input, RouteLookup};
 pub use host::HostPattern;
 pub use limits::{

@@ -171,7 +171,7 @@ impl AdminListener {
     }
 }
 
-fn hurried(patience: Patience, most: Duration) -> Patience {
+fn with_shorter_timeouts(patience: Patience, most: Duration) -> Patience {
     Patience { pause: patience.pause.min(most), ..patience }
 }
 
@@ -193,9 +193,9 @@ fn snapshot(plan: &ServerPlan, route: Rc<Route>, most: Duration) -> ListenerSnap
         },
         bounds: Bounds {
             body: BODY_BYTES_MAX,
-            body_patience: hurried(timeouts.body_patience(), most),
+            body_patience: with_shorter_timeouts(timeouts.body_patience(), most),
             body_total: None,
-            write_patience: hurried(timeouts.write_patience(), most),
+            write_patience: with_shorter_timeouts(timeouts.write_patience(), most),
         },
         half_close: false,
         trusted_proxies: TrustedProxies::default(),

@@ -61,7 +61,7 @@ impl admin::Control for Api {
             troubles: {
                 let mut troubles = self.0.apps.troubles();
                 troubles.extend(self.0.identity_tasks.troubles());
-                troubles.extend(self.0.descriptors.get().trouble(&self.0.server_limiter));
+                troubles.extend(self.0.descriptors.get().problem(&self.0.server_limiter));
                 troubles
             },
         }

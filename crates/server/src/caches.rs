@@ -230,11 +230,11 @@ pub(crate) fn explain_cache(
     let asked = request(plan, question).map_err(CacheRequestError::Wrong)?;
     let Some(route) = routed(plan, &asked) else {
         let said = format!("no route takes {} {}", question.method, question.url);
-        return Ok(told("pass", &said, None, None, &[]));
+        return Ok(explanation("pass", &said, None, None, &[]));
     };
     let Some((filter, before)) = plan_on(route, name) else {
         let said = format!("its route {} keeps nothing in {name}", settings::quote(&route.name));
-        return Ok(told("pass", &said, Some(&route.name), None, &[]));
+        return Ok(explanation("pass", &said, Some(&route.name), None, &[]));
     };
     let now_secs = wall_secs();
     let found = explain(&cache, filter, &route.name, &asked, now_secs);
@@ -250,7 +250,7 @@ pub(crate) fn explain_cache(
         why.push_str(&format!(" (what stands before the cache may change it: {names})"));
     }
     let key = found.key.as_deref();
-    Ok(told(found.verdict.slug(), &why, Some(&route.name), key, &stored))
+    Ok(explanation(found.verdict.slug(), &why, Some(&route.name), key, &stored))
 }
 
 fn routed<'p>(plan: &'p ServerPlan, asked: &Request) -> Option<&'p RoutePlan> {
@@ -260,7 +260,7 @@ fn routed<'p>(plan: &'p ServerPlan, asked: &Request) -> Option<&'p RoutePlan> {
     }
 }
 
-fn told(
+fn explanation(
     verdict: &str,
     why: &str,
     route: Option<&str>,

@@ -42,7 +42,7 @@ const RESOLVE_WITHIN: Duration = Duration::from_secs(2);
 const TURN_WITHIN: Duration = Duration::from_secs(30);
 
 /// The resources of a plan, acquired before anything is changed.
-struct Prepared {
+struct PreparedPlan {
     listeners: NewSockets,
     admin: AdminSockets,
 }
@@ -310,7 +310,7 @@ impl Control {
         }
     }
 
-    async fn replace(&self, loaded: Loaded, prepared: Prepared) -> Result<Applied, Refusal> {
+    async fn replace(&self, loaded: Loaded, prepared: PreparedPlan) -> Result<Applied, Refusal> {
         let plan = loaded.plan.clone();
         let mut changes = changes(&self.plan.borrow(), &plan);
         let waiting = waiting(&self.plan.borrow(), &plan);
@@ -333,7 +333,11 @@ impl Control {
     }
 
     /// Acquires the resources of a plan; on failure nothing has changed.
-    fn prepare(&self, plan: &ServerPlan, before: Option<&ServerPlan>) -> Result<Prepared, String> {
+    fn prepare(
+        &self,
+        plan: &ServerPlan,
+        before: Option<&ServerPlan>,
+    ) -> Result<PreparedPlan, String> {
         let listeners = self.listeners.borrow().bind(plan, self.worker_threads.len())?;
         let admin = if self.is_worker_process {
             AdminSockets::default()
@@ -341,10 +345,14 @@ impl Control {
             AdminSockets::bind(&plan.admin, before.map(|before| &before.admin))?
         };
         self.logs.borrow().check(&plan.log)?;
-        Ok(Prepared { listeners, admin })
+        Ok(PreparedPlan { listeners, admin })
     }
 
-    async fn put_into_use(&self, plan: Arc<ServerPlan>, prepared: Prepared) -> Result<(), String> {
+    async fn put_into_use(
+        &self,
+        plan: Arc<ServerPlan>,
+        prepared: PreparedPlan,
+    ) -> Result<(), String> {
         let opened = self.worker_threads.adopt(prepared.listeners).await?;
         let logs = self.logs.borrow_mut().apply(&plan.log, &self.telemetry);
         logs.inspect_err(|_| self.worker_threads.forget())?;

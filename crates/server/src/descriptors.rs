@@ -76,7 +76,7 @@ impl Descriptors {
     }
 
     /// The message of `/readyz` if descriptors have run out.
-    pub(crate) fn trouble(&self, limiter: &ConnectionLimiter) -> Option<String> {
+    pub(crate) fn problem(&self, limiter: &ConnectionLimiter) -> Option<String> {
         let (limit, connections) = (self.limit, limiter.limit());
         limiter.was_full_within(TROUBLE_FOR).then(|| {
             format!(

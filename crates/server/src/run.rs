@@ -98,7 +98,7 @@ async fn serve(
     // Before the listeners are announced: a change made in response must not be missed.
     let mut watch = Watch::new().unwrap_or_else(|error| {
         event!(Level::Warn, "files cannot be watched, SIGHUP reloads", error = error);
-        Watch::blind()
+        Watch::detecting_nothing()
     });
     follow_files(&mut watch, control).await;
     net::task::spawn_local(certificates::warn_daily(control.clone()));

@@ -28,13 +28,13 @@ const MASK: WatchMask = WatchMask::CLOSE_WRITE
     .union(WatchMask::DELETE);
 
 /// A watch descriptor and the name that changed in its directory.
-type Happened = (i32, Option<OsString>);
+type ChangedName = (i32, Option<OsString>);
 
 /// Watches the directories of files.
 pub(crate) struct Watch {
     /// `None` if the system has no inotify instance left.
     watches: Option<Watches>,
-    events: mpsc::UnboundedReceiver<Happened>,
+    events: mpsc::UnboundedReceiver<ChangedName>,
     directories: BTreeMap<i32, (WatchDescriptor, PathBuf)>,
     names: Vec<(PathBuf, Option<OsString>)>,
     /// A change that has not been reported yet.
@@ -55,7 +55,7 @@ impl Watch {
 
     /// A watch that detects nothing. The number of inotify instances of a user is limited
     /// (inotify(7), `max_user_instances`); serving without one is better than not serving.
-    pub(crate) fn blind() -> Watch {
+    pub(crate) fn detecting_nothing() -> Watch {
         let (_, events) = mpsc::unbounded_channel();
         let (directories, names) = (BTreeMap::new(), Vec::new());
         Watch { watches: None, events, directories, names, pending: false }
@@ -67,8 +67,11 @@ impl Watch {
     /// earlier changes there were missed.
     pub(crate) fn set(&mut self, paths: &[PathBuf]) -> bool {
         let Some(watches) = &mut self.watches else { return false };
-        self.names =
-            paths.iter().flat_map(|path| with_links(path)).map(|path| place(&path)).collect();
+        self.names = paths
+            .iter()
+            .flat_map(|path| with_links(path))
+            .map(|path| watch_target(&path))
+            .collect();
         let names = &self.names;
         let is_wanted = |directory: &Path| names.iter().any(|(wanted, _)| wanted == directory);
         let (kept, gone): (BTreeMap<_, _>, BTreeMap<_, _>) =
@@ -105,7 +108,7 @@ impl Watch {
             match self.events.recv().await {
                 // Without the thread nothing is watched any more; SIGHUP still reloads.
                 None => std::future::pending().await,
-                Some(happened) => self.pending = self.concerns(&happened),
+                Some(happened) => self.pending = self.matches(&happened),
             }
         }
         for _ in 0..SETTLES {
@@ -113,7 +116,7 @@ impl Watch {
             net::timer::sleep(SETTLE).await;
             let mut again = false;
             while let Ok(happened) = self.events.try_recv() {
-                again |= self.concerns(&happened);
+                again |= self.matches(&happened);
             }
             // Not every program renames a finished file into place: a file that is being written
             // shows it only by its length and time.
@@ -133,7 +136,7 @@ impl Watch {
         self.names.iter().map(stamp).collect()
     }
 
-    fn concerns(&self, (id, name): &Happened) -> bool {
+    fn matches(&self, (id, name): &ChangedName) -> bool {
         let directory = self.directories.get(id).map(|(_, directory)| directory);
         self.names.iter().any(|(watched, wanted)| {
             Some(watched) == directory && (wanted.is_none() || wanted == name)
@@ -144,7 +147,7 @@ impl Watch {
 /// Returns the directory to watch for a path and the name in it; `None` for all names of a
 /// directory. Different spellings of a directory are one watch of the kernel, so the spelling is
 /// canonical.
-fn place(path: &Path) -> (PathBuf, Option<OsString>) {
+fn watch_target(path: &Path) -> (PathBuf, Option<OsString>) {
     let (directory, name) = if path.is_dir() && !path.is_symlink() {
         (path, None)
     } else {
@@ -185,7 +188,7 @@ fn first_link(path: &Path) -> Option<(PathBuf, PathBuf)> {
 }
 
 /// Forwards events until the receiver is dropped.
-fn hand_over(mut inotify: Inotify, sender: &mpsc::UnboundedSender<Happened>) {
+fn hand_over(mut inotify: Inotify, sender: &mpsc::UnboundedSender<ChangedName>) {
     let mut buffer = [0; 4096];
     loop {
         let events = match inotify.read_events_blocking(&mut buffer) {
@@ -213,7 +216,7 @@ mod tests {
     #[test]
     fn without_inotify_no_change_is_reported() {
         net::worker::block_on_local(async {
-            let mut watch = Watch::blind();
+            let mut watch = Watch::detecting_nothing();
             watch.set(&[std::env::temp_dir()]);
             assert!(net::timer::within(SETTLE, watch.changed()).await.is_none());
         });

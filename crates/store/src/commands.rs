@@ -89,7 +89,7 @@ pub(crate) fn execute(
         metrics.refused.inc();
         out.error(&refusal);
     }
-    database.housekeep(&mut state, now_ms);
+    database.expire_some(&mut state, now_ms);
 }
 
 impl<'a> Call<'a> {

@@ -44,7 +44,7 @@ impl Database {
         let (mut state, now_ms) = (self.lock(), Database::now_ms());
         state.map.resize(memory_bytes, now_ms);
         self.metrics.limit(memory_bytes);
-        self.housekeep(&mut state, now_ms);
+        self.expire_some(&mut state, now_ms);
     }
 
     pub(crate) fn now_ms() -> u64 {
@@ -56,7 +56,7 @@ impl Database {
     }
 
     /// Removes some expired entries and updates the metrics.
-    pub(crate) fn housekeep(&self, state: &mut DatabaseState, now_ms: u64) {
+    pub(crate) fn expire_some(&self, state: &mut DatabaseState, now_ms: u64) {
         state.map.expire(EXPIRE_ENTRIES, now_ms);
         let losses = state.map.take_removals();
         self.metrics.evicted.add(losses.evicted);

@@ -38,7 +38,7 @@ impl Drop for Session {
             for channel in &self.channels {
                 state.pubsub.unsubscribe(channel, &self.queue);
             }
-            self.database.housekeep(&mut state, Database::now_ms());
+            self.database.expire_some(&mut state, Database::now_ms());
         }
         self.queue.close(QueueClosed::Left);
     }

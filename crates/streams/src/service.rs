@@ -175,7 +175,7 @@ impl StreamService {
                 return self.unconnected(connection, &fault);
             }
         };
-        self.carry(stream, early, lease, upstream, connection).await
+        self.relay(stream, early, lease, upstream, connection).await
     }
 
     /// Ends TLS, or reads the ClientHello; returns the stream, what was read of it, and
@@ -249,7 +249,7 @@ impl StreamService {
         CloseReason::StreamUnconnected
     }
 
-    async fn carry(
+    async fn relay(
         self: &Rc<Self>,
         stream: Stream,
         early: Bytes,

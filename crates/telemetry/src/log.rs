@@ -58,7 +58,7 @@ pub enum Format {
     Json,
 }
 
-mod foreign;
+mod tracing_events;
 
 static LEVEL: AtomicU8 = AtomicU8::new(Level::Info as u8);
 static FORMAT: AtomicU8 = AtomicU8::new(Format::Text as u8);
@@ -84,7 +84,7 @@ pub fn enabled(level: Level) -> bool {
 /// Sends events, including those of foreign crates, through a ring from now on; `None` writes them
 /// to stderr directly.
 pub fn install(ring: Option<Arc<LogRing>>) {
-    foreign::subscribe();
+    tracing_events::subscribe();
     *RING.write().unwrap_or_else(PoisonError::into_inner) = ring;
 }
 

@@ -27,17 +27,17 @@ impl HarmlessAgents {
     }
 
     pub(crate) fn contains(&self, value: &[u8]) -> bool {
-        value.len() <= AGENT_BYTES_MAX && *self.values[self.place(value)] == *value
+        value.len() <= AGENT_BYTES_MAX && *self.values[self.slot(value)] == *value
     }
 
     pub(crate) fn remember(&mut self, value: &[u8]) {
         if value.len() <= AGENT_BYTES_MAX {
-            let place = self.place(value);
+            let place = self.slot(value);
             self.values[place] = value.into();
         }
     }
 
-    fn place(&self, value: &[u8]) -> usize {
+    fn slot(&self, value: &[u8]) -> usize {
         self.hasher.hash_one(value) as usize % AGENTS
     }
 }

@@ -73,7 +73,7 @@ impl Scanner {
     }
 
     /// True if a rule matches, also one that is excluded.
-    fn count_matches(&mut self, part: Part, name: &[u8], tools: &Tools) -> bool {
+    fn count_matches(&mut self, part: Part, name: &[u8], tools: &Inspector) -> bool {
         let PartRules { expressions, rules } = &tools.rules[part as usize];
         // To find which rules match takes an allocation and several times as long.
         if !expressions.is_match(&tools.text) {
@@ -91,7 +91,7 @@ impl Scanner {
 }
 
 /// What a thread needs for inspections.
-struct Tools {
+struct Inspector {
     /// The thread's own copies of the expressions: threads that share one wait for each other to
     /// borrow its memory.
     rules: Vec<PartRules>,
@@ -101,7 +101,7 @@ struct Tools {
 }
 
 thread_local! {
-    static TOOLS: RefCell<Tools> = RefCell::new(Tools {
+    static TOOLS: RefCell<Inspector> = RefCell::new(Inspector {
         rules: compiled_rules().to_vec(),
         text: Vec::new(),
         agents: HarmlessAgents::new(),

@@ -240,12 +240,12 @@ fn protocols(mut extension: Fields<'_>) -> Result<Vec<Box<[u8]>>, Malformed> {
 mod tests {
     use super::*;
 
-    fn sized(length: usize) -> [u8; 2] {
+    fn length_prefixed(length: usize) -> [u8; 2] {
         u16::try_from(length).unwrap().to_be_bytes()
     }
 
     fn vector(content: &[u8]) -> Vec<u8> {
-        [&sized(content.len())[..], content].concat()
+        [&length_prefixed(content.len())[..], content].concat()
     }
 
     fn extension(kind: u16, content: &[u8]) -> Vec<u8> {
@@ -284,7 +284,7 @@ mod tests {
     }
 
     fn records(message: &[u8], size: usize) -> Vec<u8> {
-        let record = |part: &[u8]| [&[22, 3, 1][..], &sized(part.len()), part].concat();
+        let record = |part: &[u8]| [&[22, 3, 1][..], &length_prefixed(part.len()), part].concat();
         message.chunks(size).flat_map(record).collect()
     }
 

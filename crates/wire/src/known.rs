@@ -232,28 +232,28 @@ const CASE: u64 = 0x2020_2020_2020_2020;
 /// The first and the last bytes of a name as words, which overlap in names shorter than two words:
 /// all of a name of up to sixteen bytes.
 #[derive(Clone, Copy)]
-struct Ends {
+struct EdgeWords {
     first: u64,
     last: u64,
     len: usize,
 }
 
-impl Ends {
+impl EdgeWords {
     /// Returns `None` for names too short to be known.
     #[inline(always)]
-    const fn of(name: &[u8]) -> Option<Ends> {
+    const fn of(name: &[u8]) -> Option<EdgeWords> {
         let len = name.len();
         if let (Some(first), Some(last)) = (name.first_chunk(), name.last_chunk()) {
             let (first, last) = (u64::from_le_bytes(*first), u64::from_le_bytes(*last));
-            return Some(Ends { first, last, len });
+            return Some(EdgeWords { first, last, len });
         }
         if let (Some(first), Some(last)) = (name.first_chunk(), name.last_chunk()) {
             let (first, last) = (u32::from_le_bytes(*first), u32::from_le_bytes(*last));
-            return Some(Ends { first: first as u64, last: last as u64, len });
+            return Some(EdgeWords { first: first as u64, last: last as u64, len });
         }
         if let (Some(first), Some(last)) = (name.first_chunk(), name.last_chunk()) {
             let (first, last) = (u16::from_le_bytes(*first), u16::from_le_bytes(*last));
-            return Some(Ends { first: first as u64, last: last as u64, len });
+            return Some(EdgeWords { first: first as u64, last: last as u64, len });
         }
         None
     }
@@ -271,7 +271,7 @@ impl Ends {
 /// The ends of a known name in lower case, and the case bits of the letters in them.
 #[derive(Clone, Copy)]
 struct Pattern {
-    lower: Ends,
+    lower: EdgeWords,
     first_case: u64,
     last_case: u64,
 }
@@ -280,7 +280,7 @@ impl Pattern {
     /// True if these are the ends of the name, in any case. Bytes other than letters must be equal
     /// in all bits.
     #[inline(always)]
-    fn fits(&self, ends: Ends) -> bool {
+    fn fits(&self, ends: EdgeWords) -> bool {
         let first = (ends.first | self.first_case) ^ self.lower.first;
         let last = (ends.last | self.last_case) ^ self.lower.last;
         first | last | (ends.len ^ self.lower.len) as u64 == 0
@@ -288,7 +288,7 @@ impl Pattern {
 }
 
 const fn patterns() -> [Pattern; Known::COUNT] {
-    let empty = Ends { first: 0, last: 0, len: 0 };
+    let empty = EdgeWords { first: 0, last: 0, len: 0 };
     let mut table = [Pattern { lower: empty, first_case: 0, last_case: 0 }; Known::COUNT];
     let mut i = 0;
     while i < TEXT.len() {
@@ -301,7 +301,7 @@ const fn patterns() -> [Pattern; Known::COUNT] {
             assert!(matches!(name[at], b'a'..=b'z' | b'0'..=b'9' | b'-'), "see `letters`");
             at += 1;
         }
-        match Ends::of(name) {
+        match EdgeWords::of(name) {
             Some(lower) => {
                 let (first_case, last_case) = (letters(lower.first), letters(lower.last));
                 table[i] = Pattern { lower, first_case, last_case };
@@ -336,7 +336,7 @@ impl Known {
     /// Returns the known name with this spelling in any case.
     #[inline]
     pub fn from_bytes(name: &[u8]) -> Option<Known> {
-        let ends = Ends::of(name)?;
+        let ends = EdgeWords::of(name)?;
         let candidate = SLOTS[ends.slot()]?;
         let same = PATTERNS[candidate.index()].fits(ends)
             && (name.len() <= 16 || name.eq_ignore_ascii_case(candidate.as_str().as_bytes()));

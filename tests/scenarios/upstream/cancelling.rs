@@ -1,6 +1,8 @@
 //! A client that goes away takes its request to the server with it.
 
-use super::{GET, closed, gateway, servers, settle, settle_without_connections, wait_until};
+use super::{
+    GET, closed, gateway, servers, settle_without_connections, wait_until, wait_until_released,
+};
 use scenarios::{Tidegate, Upstream};
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -143,6 +145,6 @@ fn a_client_that_has_read_its_response_cancels_nothing() {
         assert_eq!(client.read_response().status, 200);
         drop(client);
     }
-    settle(&server);
+    wait_until_released(&server);
     assert_eq!(upstream.accepted(), 1, "the connection to the server stayed");
 }

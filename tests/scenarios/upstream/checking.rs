@@ -1,6 +1,9 @@
 //! Active health checks: they take a server out and bring it back, and metrics show it.
 
-use super::{OK, ask, assert_fault, gateway, sent_to, settle, shown, wait_for_states, wait_until};
+use super::{
+    OK, ask, assert_fault, gateway, sent_to, shown, wait_for_states, wait_until,
+    wait_until_released,
+};
 use scenarios::{Connection, Tidegate, Upstream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -82,7 +85,7 @@ fn checks_take_a_server_out_and_bring_it_back() {
         server.metrics().sum("tidegate_upstream_health_checks_total", &labels)
     };
     assert!(checks("failed") >= 2.0 && checks("ok") >= 4.0);
-    settle(&server);
+    wait_until_released(&server);
 }
 
 #[test]
@@ -97,7 +100,7 @@ fn without_a_healthy_server_the_response_is_503_until_one_is_back() {
     only.be(true);
     wait_for_states(&server, &["healthy"]);
     assert_eq!(ask(&server).status, 200);
-    settle(&server);
+    wait_until_released(&server);
 }
 
 #[test]
@@ -144,7 +147,7 @@ fn backups_are_used_only_while_no_primary_is() {
     wait_for_states(&server, &["healthy", "healthy"]);
     ask(&server);
     assert_eq!((primary.requests(&server), backup.requests(&server)), (2.0, 1.0));
-    settle(&server);
+    wait_until_released(&server);
 }
 
 #[test]
@@ -187,5 +190,5 @@ fn standing_and_connections_outlive_a_reload() {
     }
     assert_eq!(one.requests(&server), 0.0, "it is still ill");
     assert!(reused(&server) - before >= 4.0, "no connection was lost");
-    settle(&server);
+    wait_until_released(&server);
 }

@@ -1,6 +1,6 @@
 //! Which server gets a request.
 
-use super::{Tidegate, Upstream, gateway, sent_to, settle};
+use super::{Tidegate, Upstream, gateway, sent_to, wait_until_released};
 
 const WAYS: [&str; 4] = ["p2c", "least_requests", "random", "round_robin"];
 
@@ -47,7 +47,7 @@ fn round_robin_goes_round() {
     for upstream in &upstreams {
         assert_eq!(sent_to(&server, upstream, "2xx"), 3.0);
     }
-    settle(&server);
+    wait_until_released(&server);
 }
 
 #[test]
@@ -126,5 +126,5 @@ fn the_one_with_the_fewest_requests_gets_the_next() {
     assert_eq!(order, "aaaaaaaaaa");
     opener.open();
     drop(waiting);
-    settle(&server);
+    wait_until_released(&server);
 }

@@ -1,7 +1,7 @@
 //! Servers that response before they have read the request: the response reaches the client that is
 //! still sending, and the rest of the body never becomes a request.
 
-use super::{OK, gateway, servers, settle, wait_until};
+use super::{OK, gateway, servers, wait_until, wait_until_released};
 use scenarios::{Connection, Opener, Tidegate, Upstream, gate};
 
 /// More than the buffers of the kernel on the way can hold.
@@ -66,7 +66,7 @@ fn a_refusal_reaches_the_client_that_is_still_sending() {
             drop(client);
             sender.join().expect("the sender ends");
             assert_serves(&server, &upstream);
-            settle(&server);
+            wait_until_released(&server);
         }
     }
 }
@@ -88,7 +88,7 @@ fn after_a_refusal_a_short_rest_is_read_away() {
     client.send("GET /next HTTP/1.1\r\nhost: a\r\n\r\n");
     assert_eq!(client.read_response().text(), "ok");
     drop(client);
-    settle(&server);
+    wait_until_released(&server);
     assert_eq!(server.metrics().sum("tidegate_requests_total", &[]), 2.0);
 }
 
@@ -119,7 +119,7 @@ fn a_response_that_begins_early_continues_while_the_body_is_read() {
     }
     assert_eq!(upstream.accepted(), 1, "both ended well, so the connection was used again");
     drop(client);
-    settle(&server);
+    wait_until_released(&server);
 }
 
 #[test]
@@ -137,5 +137,5 @@ fn a_whole_early_response_is_not_held_back_by_the_body() {
         metrics.sum("tidegate_connections_active", &[]) == 0.0
     });
     assert_serves(&server, &upstream);
-    settle(&server);
+    wait_until_released(&server);
 }

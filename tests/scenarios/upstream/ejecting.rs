@@ -1,7 +1,9 @@
 //! Passive health: a server whose requests keep failing is left alone for a while, then one request
 //! shows whether it is back.
 
-use super::{OK, ask, assert_fault, gateway, sent_to, servers, settle, shown, wait_for_states};
+use super::{
+    OK, ask, assert_fault, gateway, sent_to, servers, shown, wait_for_states, wait_until_released,
+};
 use scenarios::{Connection, Tidegate, Upstream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -57,7 +59,7 @@ fn a_failing_server_is_left_alone_until_one_request_shows_that_it_is_back() {
     wait_for_states(&server, &["healthy", "healthy"]);
     server.wait_for_log("an ejected server is back");
     assert!(sent_to(&server, &bad, "2xx") >= 2.0);
-    settle(&server);
+    wait_until_released(&server);
 }
 
 #[test]
@@ -73,7 +75,7 @@ fn responses_of_chosen_statuses_are_failures_and_others_are_not() {
     let seen = statuses(&server, 8);
     assert_eq!(seen.iter().filter(|status| **status == 503).count(), 2, "{seen:?}");
     wait_for_states(&server, &["ejected", "healthy"]);
-    settle(&server);
+    wait_until_released(&server);
 }
 
 #[test]
@@ -86,7 +88,7 @@ fn no_more_than_the_allowed_share_is_left_alone() {
     ));
     assert_eq!(statuses(&server, 6), [502; 6]);
     assert_eq!(server.metrics().sum("tidegate_upstream_ejections_total", &[]), 1.0);
-    settle(&server);
+    wait_until_released(&server);
 }
 
 #[test]
@@ -100,7 +102,7 @@ fn when_all_are_left_alone_the_response_is_503_at_once() {
     assert_fault(&ask(&server), 503, "destination_unavailable");
     // An ejected server is connected to, to see whether it was restarted, and sent nothing.
     assert_eq!(sent_to(&server, &only, "error"), 1.0);
-    settle(&server);
+    wait_until_released(&server);
 }
 
 #[test]
@@ -131,5 +133,5 @@ fn a_full_server_is_passed_over_and_full_servers_are_503() {
     }
     assert_eq!(ask(&server).status, 200);
     drop(waiting);
-    settle(&server);
+    wait_until_released(&server);
 }

@@ -2,8 +2,8 @@
 //! that says why; after it, a response that cannot be taken for a whole one.
 
 use super::{
-    GET, Refusing, ask, assert_fault, closed, config, gateway, sent_to, servers, settle,
-    settle_without_connections,
+    GET, Refusing, ask, assert_fault, closed, config, gateway, sent_to, servers,
+    settle_without_connections, wait_until_released,
 };
 use scenarios::{Launch, Upstream, gate};
 
@@ -196,5 +196,5 @@ fn a_body_that_ends_with_the_connection_is_whole_if_it_was_closed_and_not_if_it_
     third.open();
     old.expect_reset();
     drop((client, old));
-    settle(&server);
+    wait_until_released(&server);
 }

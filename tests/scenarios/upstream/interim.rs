@@ -1,7 +1,9 @@
 //! Interim responses (RFC 9110 15.2): all but 100 Continue are forwarded, and a server that sends
 //! no final response is given up.
 
-use super::{GET, assert_fault, config, gateway, servers, settle, settle_without_connections};
+use super::{
+    GET, assert_fault, config, gateway, servers, settle_without_connections, wait_until_released,
+};
 use scenarios::{Tidegate, Upstream};
 
 #[test]
@@ -36,7 +38,7 @@ fn early_hints_reach_the_client_and_filters_see_the_final_response() {
     // HTTP/1.0 knows no interim answers (RFC 9110 15.2).
     assert_eq!(server.exchange("web", "GET / HTTP/1.0\r\n\r\n").status, 200);
     drop(client);
-    settle(&server);
+    wait_until_released(&server);
 }
 
 /// RFC 9110 15.2: a proxy forwards interim responses, except a 100 that it has asked for itself.

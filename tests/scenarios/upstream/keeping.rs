@@ -1,7 +1,7 @@
 //! Connections kept between requests: used again, bounded, and never the reason why a request
 //! fails.
 
-use super::{GET, OK, ask, assert_fault, gateway, servers, settle, wait_until};
+use super::{GET, OK, ask, assert_fault, gateway, servers, wait_until, wait_until_released};
 use scenarios::gate;
 use scenarios::{Connection, Metrics, Tidegate, Upstream};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -29,7 +29,7 @@ fn one_connection_carries_request_after_request_of_any_client() {
     let metrics = server.metrics();
     assert_eq!(metrics.sum("tidegate_upstream_connection_reuses_total", &[]), 4.0);
     assert_eq!(kept(&metrics), 1.0);
-    settle(&server);
+    wait_until_released(&server);
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn a_kept_connection_that_the_server_closes_is_not_used() {
     let failed = [("class", "error")];
     assert_eq!(server.metrics().sum("tidegate_upstream_requests_total", &failed), 0.0);
     drop(client);
-    settle(&server);
+    wait_until_released(&server);
 }
 
 /// Serves one request on a connection and hangs up at the second, after reading it. Counts
@@ -91,7 +91,7 @@ fn a_connection_that_dies_at_the_moment_of_use_fails_no_idempotent_request() {
     let metrics = server.metrics();
     assert_eq!(metrics.sum("tidegate_upstream_retries_total", &[]), 0.0, "it is the same server");
     drop(client);
-    settle(&server);
+    wait_until_released(&server);
 }
 
 #[test]
@@ -106,7 +106,7 @@ fn a_request_that_is_not_idempotent_is_not_sent_twice() {
     assert_fault(&client.read_response(), 502, "connection_terminated");
     assert_eq!(requests.load(Ordering::SeqCst), 2);
     drop(client);
-    settle(&server);
+    wait_until_released(&server);
 }
 
 #[test]
@@ -218,5 +218,5 @@ fn a_connection_that_its_worker_does_not_need_is_there_for_all() {
     closing.recv_timeout(scenarios::PATIENCE).expect("the server closes");
     assert_eq!(server.exchange("web", GET.replace("GET", "POST")).status, 200);
     assert_eq!(upstream.accepted(), 2);
-    settle(&server);
+    wait_until_released(&server);
 }

@@ -1,7 +1,7 @@
 //! Servers that announce one length and send another, or unrequested responses. What is behind
 //! a response never becomes the next one: such a connection is not used again.
 
-use super::{GET, OK, ask, gateway, servers, settle};
+use super::{GET, OK, ask, gateway, servers, wait_until_released};
 use scenarios::{PATIENCE, Upstream};
 use std::sync::Mutex;
 use std::sync::mpsc::channel;
@@ -52,7 +52,7 @@ fn bytes_behind_a_response_are_nobodys() {
         assert_eq!(client.read_response().text(), "ok", "{wrong:?}");
         assert_eq!(upstream.accepted(), 2, "{wrong:?}");
         drop(client);
-        settle(&server);
+        wait_until_released(&server);
     }
 }
 
@@ -98,7 +98,7 @@ fn a_second_response_that_comes_late_is_nobodys() {
     assert_eq!(client.read_response().text(), "ok");
     assert_eq!(upstream.accepted(), 2);
     drop(client);
-    settle(&server);
+    wait_until_released(&server);
 }
 
 #[test]
@@ -118,7 +118,7 @@ fn a_length_that_is_too_long_leaves_the_response_unfinished() {
     assert_eq!(client.read_until_gone(), b"short");
     assert_eq!(ask(&server).text(), "ok");
     drop(client);
-    settle(&server);
+    wait_until_released(&server);
 }
 
 #[test]
@@ -142,5 +142,5 @@ fn responses_that_wait_in_one_segment_go_to_their_own_clients() {
     }
     assert!(upstream.accepted() <= 2);
     drop((one, two));
-    settle(&server);
+    wait_until_released(&server);
 }

@@ -1,7 +1,7 @@
 //! Many clients, few connections, servers that fail in every way at once: a client that gets a
 //! whole response gets his own, and afterwards nothing is left.
 
-use super::{gateway, servers, settle};
+use super::{gateway, servers, wait_until_released};
 use scenarios::{Connection, Tidegate, Upstream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -106,7 +106,7 @@ fn every_client_gets_its_own_response() {
         }
     });
     assert!(good.load(Ordering::SeqCst) > CLIENTS * REQUESTS / 2);
-    settle(&server);
+    wait_until_released(&server);
     // Descriptors: what was open before, and the connections that are kept.
     let kept = server.metrics().sum("tidegate_upstream_connections", &[]);
     super::wait_until(&server, "no descriptor too many", |metrics| {

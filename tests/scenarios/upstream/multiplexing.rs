@@ -1,6 +1,6 @@
 //! HTTP/2 to servers: what a request and its response become, and how connections are shared.
 
-use super::{gateway, settle, shown, wait_until};
+use super::{gateway, shown, wait_until, wait_until_released};
 use scenarios::{Connection, Http2Peer, Tidegate, Upstream, gate};
 use wire::Method;
 use wire::h2::{Config, ErrorCode, Event, RequestLine};
@@ -70,7 +70,7 @@ fn a_request_of_http_1_1_becomes_one_of_http_2() {
     client.send(GET);
     assert_eq!(client.read_response().text(), "/a?b=c");
     drop(client);
-    settle(&server);
+    wait_until_released(&server);
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn requests_share_a_connection_and_are_served_in_any_order() {
     assert_eq!(server.metrics().sum("tidegate_upstream_streams", &[]), 0.0);
     assert_eq!(shown(&server)["servers"][0]["connections"], 1);
     drop(clients);
-    settle(&server);
+    wait_until_released(&server);
 }
 
 #[test]
@@ -170,7 +170,7 @@ fn a_client_that_leaves_or_does_not_read_holds_up_no_other() {
     });
     assert_eq!(server.exchange("web", GET).text(), "/a?b=c");
     assert_eq!(upstream.accepted(), 1);
-    settle(&server);
+    wait_until_released(&server);
 }
 
 #[test]

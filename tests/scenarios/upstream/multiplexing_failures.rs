@@ -2,7 +2,7 @@
 
 use super::flooding::{MEMORY_BYTES_MAX, memory};
 use super::multiplexing::{GET, h2c, respond_with_path};
-use super::{assert_fault, gateway, sent_to, settle};
+use super::{assert_fault, gateway, sent_to, wait_until_released};
 use scenarios::{Connection, Http2Peer, Tidegate, Upstream, frame};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -36,7 +36,7 @@ fn what_the_server_has_not_processed_is_sent_again() {
     assert_eq!(server.exchange("web", POST).text(), "second");
     assert_eq!(upstream.accepted(), 2);
     assert_eq!(sent_to(&server, &upstream, "error"), 0.0);
-    settle(&server);
+    wait_until_released(&server);
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn a_server_that_always_refuses_is_given_up() {
     });
     let server = gateway(&h2c(&upstream));
     assert_fault(&server.exchange("web", GET), 502, "connection_terminated");
-    settle(&server);
+    wait_until_released(&server);
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn a_malformed_response_is_a_502_and_ends_its_stream_alone() {
         assert_eq!(server.exchange("web", GET).text(), "/a?b=c", "{path}");
     }
     assert_eq!(upstream.accepted(), 1);
-    settle(&server);
+    wait_until_released(&server);
 }
 
 #[test]
@@ -196,7 +196,7 @@ fn floods_of_a_server_end_its_connection() {
         let limit = [("limit", "upstream_flood")];
         server.wait_for_metric("tidegate_limits_hit_total", &limit, hits);
         drop(client);
-        settle(&server);
+        wait_until_released(&server);
         assert_eq!(server.metrics().sum("tidegate_limits_hit_total", &limit), hits, "{what}");
         assert!(memory(&server) - before < MEMORY_BYTES_MAX, "{what}: {before}");
     }
@@ -246,7 +246,7 @@ fn a_websocket_is_an_extended_connect_where_the_server_announces_it() {
     assert_eq!(client.read_to_end(), b"goodbye");
     assert_eq!(server.exchange("web", GET).text(), "/a?b=c");
     assert_eq!(upstream.accepted(), 1);
-    settle(&server);
+    wait_until_released(&server);
 }
 
 /// Sends everything back until the tunnel's end, and then one word more.
@@ -278,5 +278,5 @@ fn a_websocket_without_a_server_that_has_it_is_a_502() {
     // Any other upgrade is an offer that may be ignored (RFC 9110 7.8).
     let other = "GET /other HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: other\r\n\r\n";
     assert_eq!(server.exchange("web", other).text(), "/other");
-    settle(&server);
+    wait_until_released(&server);
 }

@@ -2,7 +2,7 @@
 
 use super::flooding::{MEMORY_BYTES_MAX, memory};
 use super::multiplexing::{GET, h2c};
-use super::{assert_fault, gateway, settle};
+use super::{assert_fault, gateway, wait_until_released};
 use scenarios::{Http2Peer, Tidegate, Upstream, frame};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -56,7 +56,7 @@ fn a_server_that_provokes_resets_again_and_again_loses_its_connection() {
         assert_eq!(server.metrics().sum("tidegate_limits_hit_total", &FLOOD), 1.0, "{what}");
         assert_eq!(upstream.accepted(), 2, "{what}");
         drop(client);
-        settle(&server);
+        wait_until_released(&server);
         assert!(memory(&server) - before < MEMORY_BYTES_MAX, "{what}");
     }
 }
@@ -118,7 +118,7 @@ fn windows_that_a_server_never_opens_end_in_a_time_out_with_bounded_memory() {
         });
         assert_eq!(server.exchange("web", GET).text(), "ok", "{what}: the connection is usable");
         assert_eq!(upstream.accepted(), 1, "{what}");
-        settle(&server);
+        wait_until_released(&server);
         assert!(memory(&server) - before < MEMORY_BYTES_MAX, "{what}");
     }
 }

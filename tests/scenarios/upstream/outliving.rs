@@ -1,7 +1,7 @@
 //! Across reloads: an exchange ends with the servers it began with, what stays is kept, and what
 //! the plan no longer names is closed.
 
-use super::{GET, OK, ask, config, gateway, servers, settle, wait_until};
+use super::{GET, OK, ask, config, gateway, servers, wait_until, wait_until_released};
 use scenarios::gate;
 use scenarios::{Tidegate, Upstream};
 use std::sync::Mutex;
@@ -38,7 +38,7 @@ fn an_exchange_ends_where_it_began() {
     assert_eq!(client.read_response().text(), "ok");
     assert_eq!(old.accepted(), 1);
     drop(client);
-    settle(&server);
+    wait_until_released(&server);
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn kept_connections_stay_with_servers_that_stay() {
         assert_eq!(ask(&server).status, 200);
     }
     assert_eq!((stays.accepted(), goes.accepted()), (1, 1));
-    settle(&server);
+    wait_until_released(&server);
 }
 
 #[test]
@@ -78,5 +78,5 @@ fn connections_to_removed_servers_are_closed() {
     wait_until(&server, "one kept connection", |metrics| {
         metrics.sum("tidegate_upstream_connections", &[]) == 1.0
     });
-    settle(&server);
+    wait_until_released(&server);
 }

@@ -1,7 +1,7 @@
 //! Back-pressure: a slow side slows the other one down, and what is between them stays small
 //! and whole.
 
-use super::{gateway, servers, settle, wait_until};
+use super::{gateway, servers, wait_until, wait_until_released};
 use scenarios::gate;
 use scenarios::{Connection, Tidegate, Upstream, current_thread, eventually_some};
 use std::path::PathBuf;
@@ -33,7 +33,7 @@ struct Sender {
 }
 
 /// Sends the body in pieces and counts them.
-fn pour(connection: &mut Connection, chunked: bool, sender: &Sender) {
+fn send_body_in_pieces(connection: &mut Connection, chunked: bool, sender: &Sender) {
     let size = 64 << 10;
     sender.thread.set(current_thread()).expect("one thread sends");
     while sender.sent.load(Ordering::SeqCst) < BODY_BYTES {
@@ -75,7 +75,7 @@ fn a_slow_client_slows_a_fast_server() {
             } else {
                 peer.send(format!("HTTP/1.1 200 OK\r\ncontent-length: {BODY_BYTES}\r\n\r\n"));
             }
-            pour(peer, chunked, &sends);
+            send_body_in_pieces(peer, chunked, &sends);
         });
         let server = gateway(&servers(&[&upstream]));
         let before = memory(&server);
@@ -88,7 +88,7 @@ fn a_slow_client_slows_a_fast_server() {
         let response = client.read_response();
         assert!(response.body == body(), "{} bytes", response.body.len());
         drop(client);
-        settle(&server);
+        wait_until_released(&server);
     }
 }
 
@@ -118,7 +118,7 @@ fn a_slow_server_slows_a_fast_client() {
                 format!("content-length: {BODY_BYTES}")
             };
             sending.send(format!("PUT / HTTP/1.1\r\nhost: a\r\n{framing}\r\n\r\n"));
-            pour(&mut sending, chunked, &sends);
+            send_body_in_pieces(&mut sending, chunked, &sends);
         });
         let pending = standstill(&server, &sender);
         assert!(pending < BODY_BYTES / 2, "{pending} bytes went somewhere");
@@ -128,7 +128,7 @@ fn a_slow_server_slows_a_fast_client() {
         assert_eq!(client.read_response().text(), "ok");
         sending_thread.join().expect("everything was sent");
         drop(client);
-        settle(&server);
+        wait_until_released(&server);
     }
 }
 
@@ -160,5 +160,5 @@ fn many_slow_clients_cost_little_each() {
     let each = (memory(&server) - before) / CLIENTS as f64;
     assert!(each < 1e6, "{each} bytes for each client");
     drop(clients);
-    settle(&server);
+    wait_until_released(&server);
 }

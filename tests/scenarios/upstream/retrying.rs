@@ -1,7 +1,7 @@
 //! Trying again: on another server, only where nothing can happen twice, within bounds, and never
 //! once the client has seen anything of a response.
 
-use super::{GET, OK, Refusing, ask, assert_fault, gateway, settle};
+use super::{GET, OK, Refusing, ask, assert_fault, gateway, wait_until_released};
 use scenarios::{Connection, Tidegate, Upstream};
 use std::net::SocketAddr;
 
@@ -59,7 +59,7 @@ fn a_refused_connection_is_tried_elsewhere_whatever_the_method() {
     }
     assert!(count(&server, RETRIES) >= 3.0);
     drop(client);
-    settle(&server);
+    wait_until_released(&server);
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn what_was_sent_is_sent_again_only_if_the_method_is_idempotent() {
             assert_eq!((good.accepted(), count(&server, RETRIES)), (0, 0.0), "{method}");
         }
         drop(client);
-        settle(&server);
+        wait_until_released(&server);
     }
 }
 
@@ -109,7 +109,7 @@ fn a_body_is_sent_again_as_long_as_it_is_remembered() {
             assert_eq!(good.accepted(), 0);
         }
         drop(client);
-        settle(&server);
+        wait_until_released(&server);
     }
 }
 
@@ -123,7 +123,7 @@ fn attempts_are_bounded_and_each_goes_to_another_server() {
         let accepted: Vec<_> = servers.iter().map(Upstream::accepted).collect();
         assert_eq!(accepted.iter().sum::<usize>(), tried, "{accepted:?}");
         assert!(accepted.iter().all(|count| *count <= 1), "{accepted:?}");
-        settle(&server);
+        wait_until_released(&server);
     }
 }
 
@@ -142,7 +142,7 @@ fn retries_end_with_the_budget() {
     // A few are always allowed, and one comes back each second.
     assert!((3.0..=10.0).contains(&retries), "{retries} retries");
     drop(client);
-    settle(&server);
+    wait_until_released(&server);
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn nothing_is_tried_again_once_a_response_has_begun() {
         assert!(!rest.contains("ok") && !rest.contains("HTTP/"), "{head}{rest}");
         assert_eq!((good.accepted(), count(&server, RETRIES)), (0, 0.0));
         drop(client);
-        settle(&server);
+        wait_until_released(&server);
     }
 }
 
@@ -185,7 +185,7 @@ fn chosen_statuses_are_tried_again_if_the_method_is_idempotent() {
     // Without another server the response is that of the last one.
     let alone = in_turn(&[first.address()], more);
     assert_eq!(ask(&alone).text(), "busy");
-    settle(&server);
+    wait_until_released(&server);
 }
 
 #[test]
@@ -202,7 +202,7 @@ fn a_server_that_stalls_is_given_up_for_another() {
     }
     assert!(count(&server, RETRIES) >= 1.0);
     server.wait_for_metric("tidegate_limits_hit_total", &[("limit", "slow_upstream")], 1.0);
-    settle(&server);
+    wait_until_released(&server);
 }
 
 #[test]
@@ -221,5 +221,5 @@ fn a_request_without_a_body_is_not_held_back_by_one_that_failed() {
     assert_eq!(client.read_response().text(), "4");
     assert_eq!((first.accepted(), good.accepted()), (1, 1));
     drop(client);
-    settle(&server);
+    wait_until_released(&server);
 }

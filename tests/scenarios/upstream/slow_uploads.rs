@@ -1,6 +1,6 @@
 //! Clients that send slowly or read slowly: they occupy no server that others need.
 
-use super::{GET, OK, ask, closed, gateway, servers, settle, shown, wait_until};
+use super::{GET, OK, ask, closed, gateway, servers, shown, wait_until, wait_until_released};
 use scenarios::{Connection, Tidegate, Upstream};
 use std::time::Duration;
 
@@ -66,7 +66,7 @@ fn a_body_that_does_not_come_occupies_no_server() {
         assert_eq!(waiting[at].read_response().status, 200);
     }
     drop(waiting);
-    settle(&server);
+    wait_until_released(&server);
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn a_body_below_the_minimum_rate_is_cut_off() {
     let limit = [("limit", "slow_body")];
     server.wait_for_metric("tidegate_limits_hit_total", &limit, 1.0);
     closed(&server, "body_timeout");
-    settle(&server);
+    wait_until_released(&server);
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn a_body_may_take_only_so_long_in_all() {
     drop(client);
     sender.join().expect("the sender ends");
     server.wait_for_metric("tidegate_limits_hit_total", &[("limit", "body_total")], 1.0);
-    settle(&server);
+    wait_until_released(&server);
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn a_response_below_the_minimum_rate_is_cut_off() {
     closed(&server, "write_timeout");
     reader.join().expect("the reader ends");
     drop(client);
-    settle(&server);
+    wait_until_released(&server);
 }
 
 #[test]
@@ -169,5 +169,5 @@ fn slow_clients_hold_at_most_their_share_of_the_connections() {
         assert_eq!(ask(&server).status, 200);
     }
     drop(waiting);
-    settle(&server);
+    wait_until_released(&server);
 }

@@ -1,7 +1,7 @@
 //! Servers with TLS: whose certificate is accepted, what is presented to them, what fails and how,
 //! and which connections are used again.
 
-use super::{GET, ask, assert_fault, config, settle};
+use super::{GET, ask, assert_fault, config, wait_until_released};
 use scenarios::{Authority, Connection, Launch, Tidegate, TlsUpstream, Upstream, eventually};
 
 /// A gateway to these servers whose `tls` is this; the authority's certificate is `ca.pem`.
@@ -49,7 +49,7 @@ fn a_certificate_is_verified_for_the_name_of_the_server() {
             assert!(text.contains(&format!("sni={sni} client=None")), "{tls}: {response:?}");
             assert!(text.contains("Host: a"), "the client's Host: {text}");
         }
-        settle(&server);
+        wait_until_released(&server);
     }
 }
 
@@ -123,7 +123,7 @@ fn a_handshake_that_fails_or_takes_too_long_has_its_own_fault() {
         let more = format!("timeouts: {{ connect: {connect} }}");
         let server = gateway(&authority, &[&url], &more);
         assert_fault(&ask(&server), status, error);
-        settle(&server);
+        wait_until_released(&server);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Trailers (RFC 9110 6.5): passed on both ways, without what may not stand there.
 
 use super::multiplexing::h2c;
-use super::{gateway, servers, settle};
+use super::{gateway, servers, wait_until_released};
 use scenarios::{Connection, Http2Peer, Tidegate, Upstream};
 use wire::h2::{Config, Event};
 
@@ -93,7 +93,7 @@ fn they_pass_between_all_versions_and_are_announced() {
         let mut connection = server.connect("web");
         assert_eq!(exchange_over_http2(&mut connection), expected(), "from HTTP/2; {is_http2}");
         drop(connection);
-        settle(&server);
+        wait_until_released(&server);
     }
 }
 
@@ -123,7 +123,7 @@ fn those_of_a_response_reach_the_client() {
     let old = server.exchange("web", "GET / HTTP/1.0\r\n\r\n");
     assert_eq!((old.text().as_str(), old.trailers.len()), ("body", 0));
     drop(client);
-    settle(&server);
+    wait_until_released(&server);
 }
 
 #[test]
@@ -154,5 +154,5 @@ fn those_of_a_request_reach_the_server() {
         assert_eq!(client.read_response().text(), "ok");
     }
     drop(client);
-    settle(&server);
+    wait_until_released(&server);
 }

@@ -96,7 +96,7 @@ fn a_tunnel_survives_reloads() {
     client.expect("bye\n");
     client.expect_closed();
     drop(client);
-    super::settle(&server);
+    super::wait_until_released(&server);
 }
 
 #[test]
@@ -210,5 +210,5 @@ fn a_server_that_declines_responds_as_usual() {
     }
     assert_eq!((tunnels(&server), upstream.accepted()), (0.0, 1));
     drop(client);
-    super::settle(&server);
+    super::wait_until_released(&server);
 }

@@ -1,12 +1,12 @@
 //! Valid purges, and requests that purge nothing.
 
-use super::{meant, pairs};
+use super::{pairs, parse_purge};
 use crate::control::PurgeWhat;
 use crate::testing::text;
 use message::Response;
 
 fn wrong(body: &str) -> String {
-    let mut response = Response::from(meant(body).unwrap_err());
+    let mut response = Response::from(parse_purge(body).unwrap_err());
     assert_eq!(response.status, 400);
     text(&mut response)
 }
@@ -14,12 +14,12 @@ fn wrong(body: &str) -> String {
 #[test]
 fn one_thing_is_purged_hard_or_softly() {
     let url = PurgeWhat::Url("http://a/".to_owned());
-    assert_eq!(meant(r#"{"url": "http://a/"}"#).unwrap(), (url, false));
+    assert_eq!(parse_purge(r#"{"url": "http://a/"}"#).unwrap(), (url, false));
     let tags = PurgeWhat::Tags(vec!["a".to_owned(), "b".to_owned()]);
-    assert_eq!(meant(r#"{"soft": true, "tags": ["a", "b"]}"#).unwrap(), (tags, true));
+    assert_eq!(parse_purge(r#"{"soft": true, "tags": ["a", "b"]}"#).unwrap(), (tags, true));
     let groups = PurgeWhat::Groups(vec!["g".to_owned()]);
-    assert_eq!(meant(r#"{"groups": "g"}"#).unwrap(), (groups, false));
-    assert_eq!(meant(r#"{"all": true}"#).unwrap(), (PurgeWhat::All, false));
+    assert_eq!(parse_purge(r#"{"groups": "g"}"#).unwrap(), (groups, false));
+    assert_eq!(parse_purge(r#"{"all": true}"#).unwrap(), (PurgeWhat::All, false));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use message::{BodyStream, Fault, FaultKind, Frame};
-use offload::{Answering, Incoming, OffloadedRequest, Sending};
+use offload::{Incoming, OffloadedRequest, Responder, Sending};
 use wire::Known;
 use wire::frames::{self, INLINE_BYTES_MAX, Kind, Malformed};
 
@@ -23,7 +23,7 @@ pub(super) struct Exchange {
 }
 
 enum ResponseState {
-    Awaited(Answering),
+    Awaited(Responder),
     Streamed(Sending),
     /// The response is complete.
     Complete,
@@ -69,7 +69,7 @@ impl Exchange {
     }
 
     /// An exchange for a denied session.
-    pub(super) fn denied(answering: Answering) -> Exchange {
+    pub(super) fn denied(answering: Responder) -> Exchange {
         let answer = ResponseState::Awaited(answering);
         Exchange {
             body: None,
@@ -139,7 +139,7 @@ impl Exchange {
         };
         answering.set_reason(head.reason);
         if end {
-            answering.whole(head.status, head.headers, Bytes::copy_from_slice(body));
+            answering.respond(head.status, head.headers, Bytes::copy_from_slice(body));
             return Ok(StreamStep::Done);
         }
         self.answer =

@@ -5,7 +5,7 @@ use std::task::{Context, Poll, Waker};
 use message::{Fault, FaultKind};
 use offload::encoding::Reader;
 use offload::session::{Accepted, HandedSession, Session};
-use offload::{Answering, Head};
+use offload::{Head, Responder};
 use wire::frames::{self, Kind, Malformed};
 
 use crate::limits::FRAMES_WINDOW;
@@ -91,7 +91,7 @@ impl WsSession {
     }
 
     /// The handle that denies it, if it is undecided.
-    pub(super) fn deny(&mut self) -> Option<Answering> {
+    pub(super) fn deny(&mut self) -> Option<Responder> {
         self.session.deny()
     }
 

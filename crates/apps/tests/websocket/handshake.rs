@@ -82,7 +82,7 @@ fn an_invalid_handshake_gets_a_reason() {
 fn a_denied_session_gets_its_response_and_the_connection_is_reused() {
     let deny = |mut handed: HandedSession| match handed.head.headers.get_str("x-how") {
         Some("whole") => {
-            handed.session.deny().unwrap().whole(401, Headers::new(), "whole");
+            handed.session.deny().unwrap().respond(401, Headers::new(), "whole");
         }
         Some("streamed") => {
             let mut sending = handed.session.deny().unwrap().stream(418, Headers::new(), Some(8));

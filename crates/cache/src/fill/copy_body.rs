@@ -19,9 +19,9 @@ const PIECE_BYTES: u64 = 64;
 const WINDOW_BYTES: u64 = 1024 * 1024;
 /// With no more than this missing, a fetch without readers continues for longer.
 const LITTLE_LEFT_BYTES: u64 = 64 * 1024;
-/// How often readers are counted while no data arrives, at most.
+/// The minimum interval at which readers are counted while no data arrives.
 const LOOK_AGAIN_MIN: Duration = Duration::from_millis(100);
-/// How many times longer a nearly complete fetch continues.
+/// The factor by which a nearly complete fetch may continue longer.
 const NEARLY_DONE: u32 = 4;
 
 /// The result of copying content.

@@ -24,7 +24,7 @@ use crate::{Cache, Object};
 const ON_WORKER_BYTES: usize = 256 * 1024;
 const RETRY_AFTER_S: u32 = 1;
 
-/// What is decoded, and within which bound.
+/// The source of decoded content, and its bound.
 #[derive(Clone)]
 pub(crate) struct DecodeContext {
     pub(crate) cache: Arc<Cache>,
@@ -160,7 +160,7 @@ impl DecodingBody {
     }
 
     /// Takes the output of a step.
-    fn made(&mut self, done: DecodedStep) -> Result<Option<Bytes>, Fault> {
+    fn take_output(&mut self, done: DecodedStep) -> Result<Option<Bytes>, Fault> {
         let DecodedStep { decoder, input, out, step } = done;
         if self.input.is_empty() {
             self.input = input;
@@ -236,7 +236,7 @@ impl DecodingBody {
             };
             match done {
                 Ok(None) => {}
-                Ok(Some(done)) => match self.made(done) {
+                Ok(Some(done)) => match self.take_output(done) {
                     Ok(None) => {}
                     made => return Poll::Ready(made),
                 },

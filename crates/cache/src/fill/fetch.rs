@@ -225,9 +225,9 @@ impl Fetch {
                 self.report(FetchOutcome::Revalidated(object, storing.private), notes);
             }
             Err(reason) => {
-                // The origin no longer wants it stored: this client gets it for the last time. A
-                // response that only Authorization keeps from being stored had been shared before
-                // and stays.
+                // The origin no longer allows storing it: this client is the last to get it. A
+                // response that only Authorization keeps from being stored was shared before, and
+                // stays stored.
                 if reason != UncachedReason::Authorization {
                     self.cache.store().remove(stale.key.hash(), stale.key.text());
                 }
@@ -375,7 +375,7 @@ impl Fetch {
             true => self.leader.publish(FetchResult::Streaming(streaming.clone())),
             false => self.leader.publish_last(FetchResult::Unshared),
         }
-        // The reader goes along: it counts from the first piece on.
+        // The reader starts with the copy: it counts from the first piece.
         let private = std::mem::take(&mut storing.private);
         self.report(FetchOutcome::Streaming(streaming.clone(), reader, private), notes);
         let mut body = std::mem::take(&mut response.body);
@@ -392,7 +392,7 @@ impl Fetch {
     }
 
     async fn store(&mut self, streaming: &StreamingResponse, storing: &StorableResponse) {
-        let Some(pieces) = streaming.content.whole() else { return };
+        let Some(pieces) = streaming.content.complete_frames() else { return };
         let Ok(content) = build_object::join_pieces(pieces).await else { return };
         if streaming.is_damaged() {
             return;

@@ -43,7 +43,7 @@ pub(super) fn origin_request(
             .known
             .is_some_and(|known| known.is_client_address() && known != Known::XForwardedFor);
         let ours = matches!(field.known, Some(Known::AcceptEncoding | Known::Expect));
-        // The origin may take `If_None_Match` for a field that the cache has answered or removed.
+        // The origin may read `If_None_Match` as the field that the cache has evaluated or removed.
         let alias = || field.known.is_none() && wire::alias::alias_of(field.name).is_some();
         !own && !ours && !address && !alias() && !dropped()
     });
@@ -201,7 +201,7 @@ mod tests {
         }
     }
 
-    /// What the client wrote into X-Forwarded-For is not in the key.
+    /// The part of X-Forwarded-For that the client wrote is not in the key.
     #[test]
     fn the_chain_of_forwarders_begins_at_the_client() {
         for (chain, client, expected) in [

@@ -44,7 +44,7 @@ impl CacheFilter {
                 && hot.count().checked_rem(self.config().codings.best_after) == Some(0)
                 && left_s >= BEST_FRESH_S_MIN
             {
-                self.transcode_request(object, target).improve(existing.object());
+                self.transcode_request(object, target).transcode_at_best(existing.object());
             }
             return PreferredCoding::Other(existing);
         }

@@ -35,7 +35,7 @@ pub(super) struct MissHandler<'a> {
     deadline: Moment,
 }
 
-/// What a lookup leads to.
+/// The decision after a lookup.
 enum MissDecision {
     Done(HandlerResult),
     /// A fetch; with it the stored response that may be revalidated.
@@ -103,7 +103,7 @@ impl<'a> MissHandler<'a> {
                     None if stale.is_none()
                         && self.filter.load_from_disk(self.request, &lookup.key).await =>
                     {
-                        // The followers look it up too.
+                        // Followers repeat the lookup too.
                         drop(leader);
                     }
                     None => return self.fetch_as_leader(leader, lookup, why, stale).await,
@@ -222,7 +222,7 @@ impl<'a> MissHandler<'a> {
 
     /// Forwards the request because of something in it or in the stored response.
     async fn pass(self, reason: UncachedReason) -> HandlerResult {
-        self.filter.metrics().passed(reason);
+        self.filter.metrics().count_forwarded(reason);
         self.bypass(&Status::passed(reason)).await
     }
 

@@ -79,7 +79,7 @@ impl CacheFilter {
         match outcome {
             Ok(mut response) => {
                 remove_cache_fields(&mut response.headers, &self.config().policy);
-                self.say(&mut response.headers, status);
+                self.add_status(&mut response.headers, status);
                 Ok(response)
             }
             // RFC 9211 2: a response that the server generates has no Cache-Status.
@@ -87,7 +87,7 @@ impl CacheFilter {
         }
     }
 
-    fn say(&self, headers: &mut Headers, status: &Status<'_>) {
+    fn add_status(&self, headers: &mut Headers, status: &Status<'_>) {
         serve::add_status(headers, status, self.config().x_status);
     }
 }

@@ -56,7 +56,7 @@ fn every_setting_reaches_the_rules() {
         "heuristic": { "fraction": "29%", "max": "1m" } });
     let found = policy("ttl", ttl);
     assert_eq!((found.default_ttl_s, found.ttl_min_s, found.ttl_max_s), (10, 2, 3600));
-    // What is shorter than a second is one; a status counts before its class.
+    // A duration below a second becomes one second; a status takes precedence over its class.
     let ceilings: Vec<_> = [404, 503, 200].map(|status| found.ttl_max_s(status)).into();
     assert_eq!(ceilings, [2, 0, 3600]);
     let guess = found.heuristic.unwrap();

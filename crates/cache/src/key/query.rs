@@ -89,7 +89,7 @@ mod tests {
         Some(String::from_utf8(out).unwrap())
     }
 
-    fn names(names: &[&str]) -> Box<[Box<[u8]>]> {
+    fn boxed_names(names: &[&str]) -> Box<[Box<[u8]>]> {
         names.iter().map(|name| name.as_bytes().into()).collect()
     }
 
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn insignificant_parameters_are_left_out_unless_a_server_could_read_them_as_significant() {
-        let only = || SignificantParams::Only(names(&["a", "q r"]));
+        let only = || SignificantParams::Only(boxed_names(&["a", "q r"]));
         for (query, wanted) in [
             ("a=1&b=2&A=3&%61=4&ab=5", "?a=1&A=3&%61=4"),
             ("q+r=1&q%20r=2&q=3", "?q+r=1&q%20r=2"),
@@ -128,7 +128,7 @@ mod tests {
         ] {
             assert_eq!(text(Some(query), false, only()).as_deref(), Some(wanted), "{query}");
         }
-        let without = || SignificantParams::Except(names(&["utm_source"]));
+        let without = || SignificantParams::Except(boxed_names(&["utm_source"]));
         for (query, wanted) in [
             ("utm_source=x&a=1&utm%5Fsource=y", "?a=1"),
             ("UTM_SOURCE=x&utm_source[]=1", "?UTM_SOURCE=x&utm_source[]=1"),

@@ -8,7 +8,7 @@ use wire::Known;
 use super::{KeyBuffer, KeyError, cookie, path, query, write_joined};
 use crate::limits::KEY_BYTES_MAX;
 
-/// How a route builds keys.
+/// The key rules of a route.
 #[derive(Clone, Debug)]
 pub struct KeyRules {
     path: KeyPath,
@@ -20,7 +20,7 @@ pub struct KeyRules {
     route: Box<[u8]>,
 }
 
-/// How paths are compared.
+/// The form in which paths are compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum KeyPath {
     /// In canonical form; a path with an encoded slash has no key.
@@ -30,7 +30,7 @@ pub enum KeyPath {
     Raw,
 }
 
-/// How queries are compared.
+/// The form in which queries are compared.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct KeyQuery {
     /// Whether the order of parameters is ignored.
@@ -150,8 +150,8 @@ impl KeyRules {
     }
 }
 
-/// Key rules as text. The hash of it is in the keys of objects on disk, so it must not change
-/// between releases: it has the spellings of the configuration, and no name of this code.
+/// Key rules as text. Its hash is part of the keys of objects on disk, so it must not change
+/// between releases: it contains the spellings of the configuration, and no name of this code.
 fn identity(path: KeyPath, query: &KeyQuery, parts: &[Variable]) -> Vec<u8> {
     let mut text = match path {
         KeyPath::Normal => b"path normal".to_vec(),

@@ -5,7 +5,7 @@
 mod made_up;
 
 use super::tests::{NOW, date};
-use made_up::World;
+use made_up::RandomExchange;
 
 /// The oracle's decision about a response.
 #[derive(Debug, PartialEq, Eq)]
@@ -70,8 +70,8 @@ fn seconds(text: &str) -> Option<u64> {
 const CACHEABLE_BY_DEFAULT: [u16; 12] =
     [200, 203, 204, 300, 301, 308, 404, 405, 410, 414, 451, 501];
 
-/// RFC 9111 3: whether the answer is stored, and how.
-fn store(world: &World) -> Option<Stored> {
+/// True, with the facts to store, if the response may be stored (RFC 9111 3).
+fn store(world: &RandomExchange) -> Option<Stored> {
     let declared = directives(&world.response);
     let has = |name: &str| first(&declared, name).is_some();
     let bare = |name: &str| declared.iter().any(|(found, text)| found == name && text.is_none());
@@ -129,14 +129,14 @@ fn store(world: &World) -> Option<Stored> {
     };
     let validator =
         ["ETag", "Last-Modified"].iter().any(|name| !values(&world.response, name).is_empty());
-    // It must be good for something.
+    // A response that can never be reused is not stored.
     let window_s = stored.while_revalidate_s.max(stored.if_error_s);
     let usable = !stored.no_cache && stored.lifetime_s + window_s > stored.initial_age_s;
     (usable || validator).then_some(stored)
 }
 
 /// RFC 9111 4.2.1.
-fn explicit_lifetime(world: &World) -> Option<u64> {
+fn explicit_lifetime(world: &RandomExchange) -> Option<u64> {
     let declared = directives(&world.response);
     for name in ["s-maxage", "max-age"] {
         if let Some(argument) = first(&declared, name) {
@@ -148,12 +148,12 @@ fn explicit_lifetime(world: &World) -> Option<u64> {
     Some(expires_secs.saturating_sub(made_secs(world)))
 }
 
-fn made_secs(world: &World) -> u64 {
+fn made_secs(world: &RandomExchange) -> u64 {
     values(&world.response, "Date").first().and_then(|date| seconds(date)).unwrap_or(NOW)
 }
 
 /// RFC 9111 4.2.2.
-fn guessed_lifetime(world: &World) -> Option<u64> {
+fn guessed_lifetime(world: &RandomExchange) -> Option<u64> {
     if let (Some(heuristic), Some(modified)) =
         (world.policy.heuristic, values(&world.response, "Last-Modified").first())
         && let Some(modified_secs) = seconds(modified)
@@ -170,7 +170,7 @@ fn guessed_lifetime(world: &World) -> Option<u64> {
 }
 
 /// RFC 9111 4.2.3.
-fn initial_age(world: &World) -> u64 {
+fn initial_age(world: &RandomExchange) -> u64 {
     let apparent_age = NOW.saturating_sub(made_secs(world));
     let age_value = values(&world.response, "Age").first().map(|value| {
         let member = value.split(',').next().unwrap_or("").trim();
@@ -180,7 +180,7 @@ fn initial_age(world: &World) -> u64 {
     apparent_age.max(corrected_age_value).min(GREATEST_S)
 }
 
-/// What may be done with a stored answer.
+/// How a stored response may be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum OracleDecision {
     Use { refresh: bool },
@@ -189,13 +189,18 @@ enum OracleDecision {
 }
 
 /// RFC 9111 4, 4.2.4, 5.2.1; RFC 5861.
-fn reuse(stored: &Stored, world: &World, requested: &Fields, later_s: u64) -> OracleDecision {
+fn reuse(
+    stored: &Stored,
+    world: &RandomExchange,
+    requested: &Fields,
+    later_s: u64,
+) -> OracleDecision {
     let declared = match world.policy.honour_request {
         true => directives(requested),
         false => Vec::new(),
     };
     let has = |name: &str| first(&declared, name).is_some();
-    // Of a request, what cannot be read asks for nothing.
+    // A directive of a request that cannot be parsed is ignored.
     let limit = |name: &str| {
         declared.iter().filter(|(found, _)| found == name).find_map(|(_, text)| number(text))
     };

@@ -50,7 +50,7 @@ pub struct StatusCeiling {
 /// Heuristic freshness.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Heuristic {
-    /// Of the time since the last modification.
+    /// The percentage of the time since the last modification.
     pub percent: u32,
     pub ttl_max_s: u32,
 }
@@ -58,11 +58,11 @@ pub struct Heuristic {
 /// What happens to a response that sets cookies (RFC 9111 7.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetCookie {
-    /// It is not stored.
+    /// The response is not stored.
     Refuse,
-    /// It is stored without its cookies.
+    /// The response is stored without its cookies.
     Strip,
-    /// It is stored with them: all clients get them.
+    /// The response is stored with its cookies: all clients get them.
     Store,
 }
 

@@ -13,7 +13,7 @@ pub enum UncachedReason {
     Precondition,
     /// The key is too long.
     Key,
-    /// The request says no-store (RFC 9111 5.2.1.5).
+    /// The request has no-store (RFC 9111 5.2.1.5).
     RequestNoStore,
     /// The response to a HEAD has no content to store.
     Head,

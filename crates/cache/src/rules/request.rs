@@ -6,7 +6,7 @@ use wire::{Known, Method};
 
 use super::{Policy, UncachedReason};
 
-/// What the cache does with a request.
+/// How the cache handles a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disposition {
     /// The request is looked up.

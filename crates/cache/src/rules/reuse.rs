@@ -6,7 +6,7 @@
 use super::{Flags, Forward, Meta, RequestDirectives};
 use wire::cache_control::SECONDS_MAX;
 
-/// How a stored response may be used.
+/// How a stored response may be used for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reuse {
     /// It is served.

@@ -31,8 +31,8 @@ pub fn parse(value: &[u8]) -> Option<SearchRule> {
             ("params", ListEntry::Item(Item { bare_item: BareItem::Boolean(value), .. })) => {
                 rule.all = value
             }
-            ("params", ListEntry::InnerList(list)) => rule.params = names(list.items)?,
-            ("except", ListEntry::InnerList(list)) => except = Some(names(list.items)?),
+            ("params", ListEntry::InnerList(list)) => rule.params = decode_names(list.items)?,
+            ("except", ListEntry::InnerList(list)) => except = Some(decode_names(list.items)?),
             ("key-order" | "params" | "except", _) => return None,
             _ => {}
         }
@@ -47,7 +47,7 @@ pub fn parse(value: &[u8]) -> Option<SearchRule> {
     (rule.key_order || rule.all || !rule.params.is_empty()).then_some(rule)
 }
 
-fn names(items: Vec<Item>) -> Option<Box<[Box<[u8]>]>> {
+fn decode_names(items: Vec<Item>) -> Option<Box<[Box<[u8]>]>> {
     let names = items.into_iter().map(|item| match item.bare_item {
         BareItem::String(text) => Some(decode(text.as_str().as_bytes()).into_owned().into()),
         _ => None,
@@ -108,7 +108,7 @@ fn decode(text: &[u8]) -> Cow<'_, [u8]> {
     }
 }
 
-/// What two hexadecimal digits at the front stand for.
+/// The byte that two hexadecimal digits at the front encode.
 fn encoded(text: &[u8]) -> Option<u8> {
     let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
     let (&high, &low) = (text.first()?, text.get(1)?);

@@ -36,7 +36,7 @@ pub struct StorableResponse {
     pub hidden: Headers,
     /// Headers that are not stored, for the client that caused the fetch alone.
     pub private: Headers,
-    /// What it varies by, as far as the cache does not normalise it.
+    /// The fields it varies by, except those that the cache normalises.
     pub vary: Option<Vary>,
     pub tags: Box<[u64]>,
     pub search: Option<SearchRule>,

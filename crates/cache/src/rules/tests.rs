@@ -25,7 +25,7 @@ use super::{
 };
 use super::{request, reuse as reusing, store as storage};
 
-/// When all answers come.
+/// The time at which all responses arrive, in seconds since 1970.
 pub(super) const NOW: u64 = 1_800_000_000;
 
 /// Fields, a line each.
@@ -51,7 +51,7 @@ pub(super) fn date(offset_s: i64) -> String {
     String::from_utf8(format_http_date(secs).to_vec()).unwrap()
 }
 
-/// What is judged, with the usual for what a test says nothing about.
+/// A request and a response to evaluate; fields that a test does not set have usual values.
 pub(super) struct Case {
     pub(super) method: Method,
     pub(super) request: Headers,
@@ -119,7 +119,7 @@ impl Case {
     }
 }
 
-/// Whether the default policy stores a 200 with these fields.
+/// True if the default policy stores a 200 with these fields.
 pub(super) fn is_stored(response: &str) -> bool {
     Case::default().evaluate(response).is_ok()
 }
@@ -133,8 +133,8 @@ pub(super) fn requested(cache_control: &str) -> RequestDirectives {
     }
 }
 
-/// What a request with these directives may do, so many seconds later, with an answer that was
-/// stored with these fields.
+/// How a response that was stored with these fields may be reused, so many seconds later, by a
+/// request with these directives.
 pub(super) fn later(response: &str, seconds: u64, cache_control: &str) -> Reuse {
     let meta = Case::default().meta(response);
     reusing::evaluate(&meta, false, &requested(cache_control), NOW + seconds)

@@ -84,7 +84,7 @@ fn get(target: &'static str, fields: &[(&str, &str)]) -> Request {
     request(Method::Get, target, fields)
 }
 
-/// A response that came ten seconds ago and is fresh for another fifty.
+/// A response that arrived ten seconds ago and is fresh for fifty more.
 fn response(content: Content) -> StoredResponse {
     let mut head = Headers::new();
     head.append("Date", "Sun, 06 Nov 1994 08:49:37 GMT");
@@ -163,7 +163,7 @@ fn a_head_gets_the_fields_of_a_get() {
     both(&bench, |whence| {
         let hit = bench.hit(&mut request(Method::Head, "/a", &[]));
         assert_eq!((hit.status, field(&hit, "etag")), (200, "\"a\""), "{whence}");
-        // The serving loop sends no content, and says how long it would be.
+        // The serving loop sends no content, but the length that the content would have.
         assert_eq!(hit.body.length(), Some(CONTENT.len() as u64));
     });
 }
@@ -190,7 +190,7 @@ fn conditions_are_evaluated_on_what_is_stored() {
                 assert!(!hit.headers.contains_any(&[Known::ContentType, Known::LastModified]));
             }
         }
-        // What only the origin can decide is not answered here.
+        // A precondition that only the origin can evaluate is not evaluated here.
         assert!(bench.serve(&mut get("/a", &[("If-Match", "\"a\"")])).is_none());
     });
 }
@@ -314,7 +314,7 @@ fn a_coding_is_for_clients_that_accept_it_and_its_tag_stands_for_the_origins() {
     assert!(bench.serve(&mut get("/a", &[])).is_none());
     assert!(bench.serve(&mut get("/a", &[("accept-encoding", "gzip;q=0, br")])).is_none());
     assert!(bench.serve(&mut get("/a", &[("accept-encoding", "br, gzip")])).is_some());
-    // As the origin's own its tag is what it says; as derived it is the origin's with a suffix.
+    // The canonical response has the origin's tag; a transcoded one has that tag with a suffix.
     let mut answer = |tag: &str, derived: bool| {
         coded.derived = derived;
         let fields = [("accept-encoding", "gzip"), ("if-none-match", tag)];

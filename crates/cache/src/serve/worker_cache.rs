@@ -49,7 +49,7 @@ pub(crate) struct HotEntry {
     body: Option<Rc<[u8]>>,
     /// The response headers, valid for one second.
     head: RefCell<(u64, SharedHeaders)>,
-    /// Its codings, as far as this worker has them in the table.
+    /// Its transcoded responses that this worker has in the table.
     codings: RefCell<[Weak<HotEntry>; CODINGS]>,
     /// Responses served from it.
     given: Cell<u32>,
@@ -105,7 +105,7 @@ impl HotEntry {
         config: &Arc<FilterConfig>,
         choose: impl FnOnce() -> CodingChoice,
     ) -> CodingChoice {
-        let tried = self.object.state.tried();
+        let tried = self.object.state.tried_codings();
         let mut chosen = self.chosen.borrow_mut();
         if let Some(last) = &*chosen
             && *last.accept_encoding == *accept_encoding
@@ -153,7 +153,7 @@ impl TableEntry for Rc<HotEntry> {
 
     fn bytes(&self) -> usize {
         let own = size_of::<HotEntry>() + self.body.as_ref().map_or(0, |body| body.len());
-        // The headers twice: as stored, and as sent in this second.
+        // The headers exist twice: as stored, and as sent in this second.
         let kept = match &self.object.kind {
             ObjectKind::Response(response) => {
                 response.content.len() as usize + 2 * response.head.bytes()

@@ -1,4 +1,4 @@
-//! What may be written of caches, and what is refused.
+//! Settings of caches that are accepted, and those that are rejected.
 
 use settings::{node, read, verify};
 

@@ -13,7 +13,7 @@ fn token() -> PurgeEpoch {
     Store::new(1 << 20).purge_epoch()
 }
 
-fn lead(single_flight: &Arc<SingleFlight>, text: &str) -> Leader {
+fn join_as_leader(single_flight: &Arc<SingleFlight>, text: &str) -> Leader {
     match single_flight.join(&key(text), token(), |_, _| true) {
         Join::Leader(leader) => leader,
         _ => panic!("{text} is in flight"),
@@ -30,7 +30,7 @@ fn wait(single_flight: &Arc<SingleFlight>, text: &str) -> Follower {
 #[test]
 fn one_leads_and_the_others_hear_what_became_of_it_on_whichever_thread() {
     let single_flight = Arc::new(SingleFlight::default());
-    let mut leader = lead(&single_flight, "a");
+    let mut leader = join_as_leader(&single_flight, "a");
     let others: Vec<_> = (0..4)
         .map(|_| {
             let mut follower = wait(&single_flight, "a");
@@ -44,7 +44,7 @@ fn one_leads_and_the_others_hear_what_became_of_it_on_whichever_thread() {
         assert!(matches!(result, Some(FetchResult::Failed(fault)) if fault.status == 500));
     }
     // Its last result is published: the next request becomes a leader.
-    drop(lead(&single_flight, "a"));
+    drop(join_as_leader(&single_flight, "a"));
     drop(leader);
     assert_eq!(single_flight.count(), 0);
 }
@@ -53,7 +53,7 @@ fn one_leads_and_the_others_hear_what_became_of_it_on_whichever_thread() {
 fn an_unshared_fetch_can_be_joined_once_its_key_is_known() {
     let single_flight = Arc::new(SingleFlight::default());
     let mut leader = single_flight.unshared(token());
-    drop(lead(&single_flight, "a"));
+    drop(join_as_leader(&single_flight, "a"));
     assert!(leader.rekey(&key("a")));
     wait(&single_flight, "a");
 }
@@ -62,7 +62,7 @@ fn an_unshared_fetch_can_be_joined_once_its_key_is_known() {
 fn a_leader_that_is_dropped_sets_its_waiters_free() {
     block_on_local(async {
         let single_flight = Arc::new(SingleFlight::default());
-        let leader = lead(&single_flight, "a");
+        let leader = join_as_leader(&single_flight, "a");
         let mut follower = wait(&single_flight, "a");
         drop(leader);
         assert!(follower.result().await.is_none());
@@ -74,7 +74,7 @@ fn a_leader_that_is_dropped_sets_its_waiters_free() {
 fn a_follower_that_joins_after_the_result_gets_it() {
     block_on_local(async {
         let single_flight = Arc::new(SingleFlight::default());
-        let leader = lead(&single_flight, "a");
+        let leader = join_as_leader(&single_flight, "a");
         leader.publish(FetchResult::Unshared);
         assert!(matches!(wait(&single_flight, "a").result().await, Some(FetchResult::Unshared)));
     });
@@ -84,7 +84,7 @@ fn a_follower_that_joins_after_the_result_gets_it() {
 fn a_leader_knows_when_it_has_no_followers() {
     block_on_local(async {
         let single_flight = Arc::new(SingleFlight::default());
-        let leader = lead(&single_flight, "a");
+        let leader = join_as_leader(&single_flight, "a");
         let follower = leader.follower();
         let mut abandoned = tokio::spawn(async move { leader.abandoned().await });
         tokio::task::yield_now().await;
@@ -116,11 +116,11 @@ fn a_flight_that_a_purge_has_overtaken_is_not_joined_and_does_not_take_the_next_
 #[test]
 fn a_flight_moves_to_the_variant_it_turned_out_to_be() {
     let single_flight = Arc::new(SingleFlight::default());
-    let mut leader = lead(&single_flight, "a");
+    let mut leader = join_as_leader(&single_flight, "a");
     assert!(leader.rekey(&key("a\0en")) && leader.rekey(&key("a\0en")));
     wait(&single_flight, "a\0en");
     // The place of another is not taken.
-    let mut other = lead(&single_flight, "a");
+    let mut other = join_as_leader(&single_flight, "a");
     assert!(!other.rekey(&key("a\0en")));
     drop(other);
     assert!(single_flight.has(&key("a\0en")) && !single_flight.has(&key("a")));
@@ -131,10 +131,11 @@ fn a_flight_moves_to_the_variant_it_turned_out_to_be() {
 #[test]
 fn flights_are_bounded() {
     let single_flight = Arc::new(SingleFlight::default());
-    let leads: Vec<Leader> =
-        (0..IN_FLIGHT_MAX).map(|index| lead(&single_flight, &index.to_string())).collect();
+    let leads: Vec<Leader> = (0..IN_FLIGHT_MAX)
+        .map(|index| join_as_leader(&single_flight, &index.to_string()))
+        .collect();
     assert!(matches!(single_flight.join(&key("one more"), token(), |_, _| true), Join::Full));
     wait(&single_flight, "7");
     drop(leads);
-    lead(&single_flight, "one more");
+    join_as_leader(&single_flight, "one more");
 }

@@ -214,7 +214,7 @@ impl DiskTier {
         self.send(WriterJob::Purge(purge_log::encode(purge), time));
     }
 
-    /// Where an object is read from, if it is on disk.
+    /// The location of an object, if it is on disk.
     pub(crate) fn find(&self, key: &Key) -> Option<StoredRecord> {
         StoredRecord::find(&self.shared, key)
     }
@@ -235,7 +235,7 @@ impl DiskTier {
             found: of(&counts.found),
             damaged: of(&counts.damaged),
             errors: of(&counts.failed),
-            failed: shared.why().clone(),
+            failed: shared.reason().clone(),
         }
     }
 }
@@ -278,11 +278,11 @@ impl DiskShared {
     }
 
     fn set_state(&self, state: DiskState, why: Option<String>) {
-        *self.why() = why;
+        *self.reason() = why;
         self.state.store(state as u8, Ordering::Relaxed);
     }
 
-    fn why(&self) -> MutexGuard<'_, Option<String>> {
+    fn reason(&self) -> MutexGuard<'_, Option<String>> {
         self.why.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -298,7 +298,7 @@ fn queue_max(memory_bytes: u64) -> u64 {
     (memory_bytes / DISK_QUEUE_PART).clamp(DISK_QUEUE_BYTES_MIN, DISK_QUEUE_BYTES_MAX)
 }
 
-/// What an object counts in the queue.
+/// The weight of an object in the queue.
 fn weight(object: &Object) -> u64 {
     let content = object.response().map_or(0, |response| response.content.len());
     content + object.key.text().len() as u64 + 1024

@@ -157,7 +157,7 @@ impl Memory {
         self.objects.load(Ordering::Relaxed)
     }
 
-    pub(super) fn left(&self, reason: RemovalReason) -> u64 {
+    pub(super) fn removed_count(&self, reason: RemovalReason) -> u64 {
         self.left[reason as usize].load(Ordering::Relaxed)
     }
 

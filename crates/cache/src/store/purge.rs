@@ -99,7 +99,7 @@ impl Store {
         loop {
             let (places, moves) = {
                 let shard = self.memory.read(shard);
-                (find(&shard), shard.moves())
+                (find(&shard), shard.renumberings())
             };
             let (some, moved) = self.purge_places(shard, &places, moves, soft, &meant);
             purged += some;
@@ -121,7 +121,7 @@ impl Store {
                 let epochs = self.memory.epochs();
                 let slice = from..shard.slots().min(from + SLICE_OBJECTS as u32);
                 let here = |at: &u32| shard.visible(*at, epochs).is_some_and(|o| meant(o));
-                (slice.filter(here).collect::<Vec<_>>(), shard.slots(), shard.moves())
+                (slice.filter(here).collect::<Vec<_>>(), shard.slots(), shard.renumberings())
             };
             let begun = *first.get_or_insert(moves);
             let (some, moved) = self.purge_places(shard, &places, moves, soft, &meant);
@@ -149,7 +149,7 @@ impl Store {
         let mut moved = false;
         for slice in places.chunks(SLICE_OBJECTS) {
             self.memory.change(shard, |shard, now, removed| {
-                moved |= shard.moves() != moves;
+                moved |= shard.renumberings() != moves;
                 for &at in slice {
                     let found = shard.visible(at, now.epochs);
                     let Some(object) = found.filter(|object| meant(object)) else { continue };

@@ -18,14 +18,14 @@ mod races;
 pub(super) const MIB: u64 = 1024 * 1024;
 const ROUTE: &str = "\0route";
 
-/// What a test stores.
+/// An object that a test stores.
 #[derive(Clone, Debug)]
 pub(super) struct Sample<'a> {
     pub(super) url: &'a str,
     pub(super) rest: String,
     pub(super) body: usize,
     pub(super) tags: Vec<u64>,
-    /// That of the canonical response, for a derived coding.
+    /// The version of the canonical response, for a transcoded one.
     pub(super) derived_of: Option<u64>,
     pub(super) lifetime_s: u32,
     pub(super) flags: Flags,
@@ -129,6 +129,6 @@ pub(super) fn varies() -> ObjectKind {
     ObjectKind::Varies(Vary { fields: vec![b"accept-language"[..].into()].into() })
 }
 
-pub(super) fn left(store: &Store, reason: RemovalReason) -> u64 {
+pub(super) fn removed_count(store: &Store, reason: RemovalReason) -> u64 {
     store.stats().left[RemovalReason::ALL.iter().position(|one| *one == reason).unwrap()]
 }

@@ -86,7 +86,7 @@ impl<T: TableEntry> WorkerTable<T> {
         self.puts += 1;
         if self.puts == TIDY_AFTER {
             self.puts = 0;
-            self.tidy();
+            self.drop_removed();
         }
         let bytes = kept.bytes();
         if bytes > self.bytes_max {
@@ -103,7 +103,7 @@ impl<T: TableEntry> WorkerTable<T> {
     }
 
     /// Drops entries whose object was removed from the store.
-    fn tidy(&mut self) {
+    fn drop_removed(&mut self) {
         for at in 0..self.slots.len() {
             let slot = self.slots[at].as_ref();
             if slot.is_some_and(|slot| slot.kept.object().state.is_removed()) {

@@ -116,7 +116,7 @@ impl TranscodeRequest<'_> {
     }
 
     /// Replaces `made` by a transcode at the best level, if no other is running.
-    pub(crate) fn improve(&self, made: &Object) {
+    pub(crate) fn transcode_at_best(&self, made: &Object) {
         let Some(coding) = self.target else { return };
         let level = self.settings.best_levels.of(coding);
         let (Some(of), Some(known)) = (self.canonical.response(), made.response()) else { return };

@@ -1,6 +1,6 @@
-//! Random answers and requests through the whole filter, against what RFC 9111 allows: written
-//! slowly and obviously, of the text alone. Time passes by Age, in steps that a slow run does not
-//! blur.
+//! Sends random requests and responses through the whole filter and compares the results with what
+//! RFC 9111 allows. The expectation is computed slowly and plainly from the text of the RFC alone.
+//! Time passes by Age, in steps that are larger than the delays of a slow run.
 
 use cache::store::Purge;
 use net::worker::block_on_local;
@@ -11,7 +11,7 @@ use crate::site::{Call, Site, begin, request, response_with};
 const WORLDS: u64 = 120;
 const STEPS: usize = 60;
 
-/// Choices that are the same in every run.
+/// A random generator with the same sequence in every run.
 struct Random(fastrand::Rng);
 
 impl Random {
@@ -23,7 +23,7 @@ impl Random {
         choices[self.below(choices.len())]
     }
 
-    /// Some of these, in any number.
+    /// Returns any number of these choices.
     fn some(&mut self, choices: &[&'static str]) -> Vec<&'static str> {
         (0..self.below(3)).map(|_| self.of(choices)).collect()
     }
@@ -67,7 +67,7 @@ struct OriginResponse {
     age_s: u64,
     vary: &'static str,
     cookie: bool,
-    /// Of the request.
+    /// The field `X` of the request.
     x: String,
     authorized: bool,
     no_store: bool,
@@ -75,7 +75,8 @@ struct OriginResponse {
 }
 
 impl OriginResponse {
-    /// Whether the origin may say that this is what it would say now.
+    /// True if the origin may confirm this response for a call: its current response would be the
+    /// same.
     fn is_derived_from(&self, call: &Call) -> bool {
         self.path == call.target && self.x == call.field("x").unwrap_or_default()
     }
@@ -96,11 +97,11 @@ fn number(declared: &[&str], name: &str) -> Option<u64> {
     found.map(|text| text.parse().unwrap())
 }
 
-/// Whether RFC 9111 lets this be the answer without asking the origin.
+/// True if RFC 9111 allows this stored response without a request to the origin.
 fn is_allowed(declared: &OriginResponse, wanted: &Wanted) -> bool {
     let says = |name: &str| declared.control.contains(&name);
     let wants = |name: &str| wanted.control.contains(&name);
-    // 3, 3.1, 3.5: it could be stored.
+    // 3, 3.1, 3.5: the response may be stored.
     let shared = says("public") || says("must-revalidate");
     let shared = shared || number(&declared.control, "s-maxage").is_some();
     if says("no-store") || says("private") || declared.no_store || declared.cookie {
@@ -109,18 +110,18 @@ fn is_allowed(declared: &OriginResponse, wanted: &Wanted) -> bool {
     if declared.authorized && !shared {
         return false;
     }
-    // 4, 4.1, 4.4: it is of this request.
+    // 4, 4.1, 4.4: it belongs to this request.
     if declared.path != wanted.path || declared.purged || declared.vary == "*" {
         return false;
     }
     if declared.vary == "x" && declared.x != wanted.x {
         return false;
     }
-    // 4, 5.2.1.4, 5.2.2.4: it needs not be asked about.
+    // 4, 5.2.1.4, 5.2.2.4: it needs no revalidation.
     if says("no-cache") || wants("no-cache") {
         return false;
     }
-    // 4.2.1, and what a status is given at most: five minutes.
+    // 4.2.1, and the maximum that the configuration sets for a status: five minutes.
     let control = &declared.control;
     let lifetime = number(control, "s-maxage").or_else(|| number(control, "max-age"));
     let lifetime_s = lifetime.unwrap_or(0).min(if declared.status == 404 { 300 } else { u64::MAX });
@@ -146,14 +147,14 @@ struct World {
 }
 
 impl World {
-    /// The origin's answer, and its number.
+    /// Sends the origin's response and returns its number.
     fn reply(&mut self, call: Call) -> usize {
         let known = call.field("if-none-match").map(|tag| tag.trim_matches('"').to_owned());
         if let Some(number) = known.and_then(|tag| tag.parse::<usize>().ok())
             && self.declared.get(number).is_some_and(|declared| declared.is_derived_from(&call))
             && self.random.below(2) == 0
         {
-            // RFC 9111 4.3.4: as of now.
+            // RFC 9111 4.3.4: its age begins again.
             self.declared[number].age_s = 0;
             call.respond(response_with(
                 304,
@@ -255,7 +256,7 @@ async fn run(seed: u64) -> usize {
             assert!(is_allowed(declared, &wanted), "{wrong}: {declared:?}");
             world.hits += 1;
         }
-        // What is refreshed behind the client's back.
+        // Lets refreshes in the background run.
         tokio::task::yield_now().await;
         while let Some(call) = origin.asked_already() {
             world.reply(call);

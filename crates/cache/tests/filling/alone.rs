@@ -1,4 +1,4 @@
-//! Responses for one client alone: no request waits for one twice.
+//! Responses that only one client may get: no request waits for such a response twice.
 
 use message::shared_body;
 use net::worker::block_on_local;
@@ -23,7 +23,7 @@ fn followers_of_an_uncacheable_response_fetch_for_themselves_concurrently() {
             clients.push(get(&route, "/").await);
         }
         origin.next_call().await.respond(response_with(200, &[PRIVATE], "the first one's"));
-        // All of them are there before any is answered.
+        // All three requests reach the origin before any gets a response.
         let calls = [origin.next_call().await, origin.next_call().await, origin.next_call().await];
         for call in calls {
             call.respond(response_with(200, &[PRIVATE], "another one's"));
@@ -34,7 +34,7 @@ fn followers_of_an_uncacheable_response_fetch_for_themselves_concurrently() {
         }
         assert_eq!(texts[0], "the first one's");
         assert!(texts[1..].iter().all(|text| text == "another one's"));
-        // It is remembered: the next ones do not wait for each other.
+        // The cache remembers it: the next requests do not wait for each other.
         let (one, two) = (get(&route, "/").await, get(&route, "/").await);
         let calls = [origin.next_call().await, origin.next_call().await];
         for call in calls {
@@ -86,7 +86,7 @@ fn a_fault_is_shared_by_its_followers_and_not_stored() {
     });
 }
 
-/// A filter behind the cache may allow to one what it refuses to another.
+/// A filter after the cache may allow one client and reject another.
 #[test]
 fn what_one_client_is_refused_is_no_response_for_another() {
     block_on_local(async {
@@ -97,7 +97,7 @@ fn what_one_client_is_refused_is_no_response_for_another() {
         origin.next_call().await.respond(response_with(200, &[KEPT], "his"));
         assert_eq!(done(one).await.err().unwrap().status, 403);
         assert_eq!(text(two).await, "his");
-        // Neither is it a reason to serve something stale.
+        // Nor may a stale response be served because of it.
         let declared = ("cache-control", "max-age=0, stale-if-error=1000");
         let client = get(&route, "/").await;
         origin.next_call().await.respond(response_with(200, &[declared], "stale"));
@@ -108,7 +108,7 @@ fn what_one_client_is_refused_is_no_response_for_another() {
     });
 }
 
-/// A server error is no reason not to wait for each other the next time.
+/// After a server error, the next requests are coalesced again.
 #[test]
 fn an_error_is_not_remembered() {
     block_on_local(async {
@@ -143,7 +143,7 @@ fn a_follower_that_times_out_is_forwarded() {
     });
 }
 
-/// RFC 9111 3.5: the response to one user is not for others, and no request waits for it.
+/// RFC 9111 3.5: a response to an authenticated user is not shared, and no request waits for it.
 #[test]
 fn authenticated_requests_do_not_wait_for_each_other() {
     block_on_local(async {
@@ -180,7 +180,7 @@ fn what_is_not_for_the_cache_goes_by_as_it_came() {
     });
 }
 
-/// RFC 9111 4.4.
+/// An unsafe request invalidates what is stored (RFC 9111 4.4).
 #[test]
 fn what_an_unsafe_request_changes_is_fetched_again() {
     block_on_local(async {
@@ -205,7 +205,7 @@ fn what_an_unsafe_request_changes_is_fetched_again() {
     });
 }
 
-/// One client alone gets what is too long; a fetch of it is not what others wait for.
+/// A response that is too long goes to one client, and other requests do not wait for its fetch.
 #[test]
 fn what_is_known_to_be_too_long_is_not_stored() {
     block_on_local(async {

@@ -22,12 +22,12 @@ const STEPS: usize = 4000;
 const PATHS: [&str; 3] = ["/a", "/b", "/c"];
 const LANGUAGES: [&str; 2] = ["en", "de"];
 
-/// What the origin has said once.
+/// A response that the origin has sent once.
 struct OriginResponse {
     path: String,
     language: String,
     private: bool,
-    /// Purges of its URL before it was asked for.
+    /// Purges of its URL before its request was sent.
     purges: usize,
     given: usize,
 }
@@ -77,7 +77,7 @@ impl Chaos {
         let reply: ClientResponse = match (self.random.usize(..8), condition) {
             (0, _) => fault(502),
             (1, _) => response_with(503, &[], "busy"),
-            // What the cache has is still so.
+            // The stored response is still valid.
             (2..=4, Some(tag)) => {
                 response_with(304, &[("etag", &tag), ("cache-control", produced)], "")
             }
@@ -92,7 +92,7 @@ impl Chaos {
     }
 
     /// One of the bodies continues, ends or breaks.
-    fn pour(&mut self) {
+    fn continue_body(&mut self) {
         if self.bodies.is_empty() {
             return;
         }
@@ -111,7 +111,7 @@ impl Chaos {
         }
     }
 
-    /// A client that checks what it is given.
+    /// Starts a client that checks its response.
     fn watch(&mut self, client: Client, path: &'static str, language: &'static str) {
         let world = self.world.clone();
         let purges = world.borrow().purges.get(path).copied().unwrap_or(0);
@@ -132,7 +132,7 @@ impl Chaos {
     }
 
     /// Notes the requests that reached the origin.
-    fn hear(&mut self, origin: &mut Origin) {
+    fn note_requests(&mut self, origin: &mut Origin) {
         while let Some(call) = origin.asked_already() {
             let purges = self.world.borrow().purges.get(&call.target).copied().unwrap_or(0);
             self.calls.push((call, purges));
@@ -160,25 +160,25 @@ fn run(seed: u64) {
                     }
                 }
                 9..=12 => chaos.respond(),
-                13..=17 => chaos.pour(),
+                13..=17 => chaos.continue_body(),
                 18 => tokio::task::yield_now().await,
                 _ if chaos.random.usize(..8) == 0 => {
-                    // Requests so far were sent before the purge.
+                    // The requests so far were sent before the purge.
                     tokio::task::yield_now().await;
-                    chaos.hear(&mut origin);
+                    chaos.note_requests(&mut origin);
                     let url = format!("http://a{path}");
                     *chaos.world.borrow_mut().purges.entry(path.to_owned()).or_default() += 1;
                     site.cache().store().purge(&Purge::Url(url.as_bytes()), false);
                 }
                 _ => {}
             }
-            chaos.hear(&mut origin);
+            chaos.note_requests(&mut origin);
         }
-        // Everything is answered and ends.
+        // All requests get a response and end.
         while chaos.clients.iter().any(|client| !client.is_finished()) {
-            chaos.hear(&mut origin);
+            chaos.note_requests(&mut origin);
             chaos.respond();
-            chaos.pour();
+            chaos.continue_body();
             tokio::task::yield_now().await;
         }
         for client in chaos.clients {

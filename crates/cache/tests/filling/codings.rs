@@ -1,5 +1,5 @@
-//! Codings, through the whole filter: made once, served to clients that prefer them, removed with
-//! the content they were made of.
+//! Content codings through the whole filter: transcoded once, served to clients that prefer them,
+//! removed with the response they were made from.
 
 use std::os::unix::fs::FileExt;
 use std::rc::Rc;
@@ -18,7 +18,7 @@ const KEPT: (&str, &str) = ("cache-control", "max-age=600");
 const TYPE: (&str, &str) = ("content-type", "text/plain");
 const TAG: (&str, &str) = ("etag", "\"a\"");
 
-/// Text that gets a good deal shorter, but not nothing.
+/// Text that compresses well.
 fn content(length: usize) -> Vec<u8> {
     const WORDS: &[u8] = b"some words, and other words, again and again, now and then and always ";
     let (mut dice, mut text) = (1_u32, Vec::new());
@@ -31,7 +31,7 @@ fn content(length: usize) -> Vec<u8> {
     text
 }
 
-/// A site whose store has an answer with these fields and this body.
+/// A site that has stored a response with these fields and this body.
 async fn stored(fields: &[(&str, &str)], body: Vec<u8>) -> (Site, Origin, Rc<Route>) {
     let (site, mut origin) = Site::plain();
     let route = site.worker(0);
@@ -62,7 +62,7 @@ async fn until(is: impl Fn() -> bool) {
     net::timer::within(PATIENCE, wait).await.expect("it does not happen");
 }
 
-/// Asks until the answer is in that coding, which may have to wait for its turn.
+/// Repeats a request until the response has the wanted coding, because a transcode may be queued.
 async fn encoded(route: &Rc<Route>, accept: &str, wanted: &str) -> Got {
     let requesting = async {
         loop {
@@ -76,7 +76,7 @@ async fn encoded(route: &Rc<Route>, accept: &str, wanted: &str) -> Got {
     net::timer::within(PATIENCE, requesting).await.expect("it is never in that coding")
 }
 
-/// The content, as it was before it was coded.
+/// The decoded content of a response.
 async fn plain(mut got: Got) -> Vec<u8> {
     let mut bytes = Vec::new();
     while let Some(frame) = got.body.frame().await {
@@ -191,7 +191,7 @@ fn a_bomb_is_not_kept_unpacked() {
         let object = site.cache().store().list(None, 10, |_| true).objects.pop().unwrap();
         let tried = async {
             while !object.state.was_tried(3) {
-                // A client without coding gets it decoded while it reads.
+                // A client that accepts no coding gets the content decoded while it is read.
                 let requesting = get_with(&route, "/", &[("accept-encoding", "identity")]).await;
                 drop(done(requesting).await.unwrap());
             }
@@ -255,7 +255,7 @@ fn a_client_learns_that_what_it_has_is_good_by_either_tag() {
         let fields = [("accept-encoding", "br"), ("if-none-match", "\"a-gzip\"")];
         let got = done(get_with(&route, "/", &fields).await).await.unwrap();
         assert_eq!(got.status, 200, "other bytes");
-        // A part is one of the coding that the client would have whole.
+        // A range is one of the coding that the client would get for the whole.
         let fields = [("accept-encoding", "br"), ("range", "bytes=0-9"), ("if-range", "\"a-br\"")];
         let part = done(get_with(&route, "/", &fields).await).await.unwrap();
         let whole = encoded(&route, "br", "br").await;

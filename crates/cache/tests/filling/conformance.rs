@@ -1,21 +1,21 @@
-//! The rules through the whole filter: what a second request gets after a first one, by a table.
-//! Time passes by Age.
+//! Applies the rules through the whole filter: a table of first requests, their responses, and how
+//! a second request is handled. Time passes by Age.
 
 use net::worker::block_on_local;
 
 use super::site::{Site, done, get_with, response_with};
 
-/// What becomes of the second request.
+/// How the second request is handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Then {
-    /// It gets what is stored.
+enum SecondResponse {
+    /// The stored response is sent.
     Hit,
-    /// The origin is asked for the whole.
-    RequestDirectives,
-    /// The origin is asked whether what is stored still holds.
-    Confirmed,
+    /// The origin is requested without a condition.
+    Fetched,
+    /// The stored response is revalidated at the origin.
+    Revalidated,
     /// The origin is not requested: 504.
-    InsertError,
+    GatewayTimeout,
 }
 
 /// Fields, a line each.
@@ -24,7 +24,7 @@ fn fields(text: &str) -> Vec<(&str, &str)> {
     lines.filter_map(|line| line.split_once(": ")).collect()
 }
 
-async fn second(first: &str, (status, declared): (u16, &str), then: &str) -> Then {
+async fn second(first: &str, (status, declared): (u16, &str), then: &str) -> SecondResponse {
     let (site, mut origin) = Site::plain();
     let route = site.worker(0);
     let client = get_with(&route, "/", &fields(first)).await;
@@ -38,7 +38,7 @@ async fn second(first: &str, (status, declared): (u16, &str), then: &str) -> The
             let confirms = call.field("if-none-match").is_some();
             call.respond(response_with(200, &[], "updated"));
             done(client).await.unwrap();
-            return if confirms { Then::Confirmed } else { Then::RequestDirectives };
+            return if confirms { SecondResponse::Revalidated } else { SecondResponse::Fetched };
         }
         got = &mut client => got.unwrap(),
     };
@@ -46,29 +46,30 @@ async fn second(first: &str, (status, declared): (u16, &str), then: &str) -> The
         Ok(got) => {
             assert!(got.field("cache-status").contains("; hit"), "{:?}", got.headers);
             assert!(got.field("age").parse::<u32>().is_ok());
-            Then::Hit
+            SecondResponse::Hit
         }
         Err(fault) => {
             assert_eq!(fault.status, 504);
-            Then::InsertError
+            SecondResponse::GatewayTimeout
         }
     }
 }
 
-/// Section, first request, status, answer to it, second request, what becomes of it.
-type Row = (&'static str, &'static str, u16, &'static str, &'static str, Then);
+/// Section, first request, status and fields of its response, second request, how the second is
+/// handled.
+type Row = (&'static str, &'static str, u16, &'static str, &'static str, SecondResponse);
 
 const TABLE: &[Row] = {
-    use Then::{Confirmed, Hit, InsertError, RequestDirectives};
+    use SecondResponse::{Fetched, GatewayTimeout, Hit, Revalidated};
     &[
         ("3", "", 200, "cache-control: max-age=600", "", Hit),
-        ("3", "", 200, "", "", RequestDirectives),
-        ("3", "", 200, "cache-control: max-age=600, no-store", "", RequestDirectives),
-        ("3", "", 200, "cache-control: max-age=600, private", "", RequestDirectives),
+        ("3", "", 200, "", "", Fetched),
+        ("3", "", 200, "cache-control: max-age=600, no-store", "", Fetched),
+        ("3", "", 200, "cache-control: max-age=600, private", "", Fetched),
         ("3", "", 404, "cache-control: max-age=600", "", Hit),
         ("3", "", 599, "cache-control: max-age=600", "", Hit),
-        ("3", "", 429, "cache-control: max-age=600", "", RequestDirectives),
-        ("3.1", "", 200, "cache-control: max-age=600\nset-cookie: a=b", "", RequestDirectives),
+        ("3", "", 429, "cache-control: max-age=600", "", Fetched),
+        ("3.1", "", 200, "cache-control: max-age=600\nset-cookie: a=b", "", Fetched),
         (
             "3.1",
             "",
@@ -77,24 +78,10 @@ const TABLE: &[Row] = {
             "",
             Hit,
         ),
-        (
-            "3.3",
-            "",
-            206,
-            "cache-control: max-age=600\ncontent-range: bytes 0-6/9",
-            "",
-            RequestDirectives,
-        ),
+        ("3.3", "", 206, "cache-control: max-age=600\ncontent-range: bytes 0-6/9", "", Fetched),
         ("3.3", "", 200, "cache-control: max-age=600\ncontent-range: bytes 0-6/9", "", Hit),
-        ("3.5", "authorization: a", 200, "cache-control: max-age=600", "", RequestDirectives),
-        (
-            "3.5",
-            "authorization: a",
-            200,
-            "cache-control: max-age=600",
-            "authorization: a",
-            RequestDirectives,
-        ),
+        ("3.5", "authorization: a", 200, "cache-control: max-age=600", "", Fetched),
+        ("3.5", "authorization: a", 200, "cache-control: max-age=600", "authorization: a", Fetched),
         (
             "3.5",
             "authorization: a",
@@ -105,9 +92,9 @@ const TABLE: &[Row] = {
         ),
         ("3.5", "authorization: a", 200, "cache-control: s-maxage=600", "", Hit),
         ("4.1", "x: 1", 200, "cache-control: max-age=600\nvary: x", "x: 1", Hit),
-        ("4.1", "x: 1", 200, "cache-control: max-age=600\nvary: x", "x: 2", RequestDirectives),
-        ("4.1", "x: 1", 200, "cache-control: max-age=600\nvary: x", "", RequestDirectives),
-        ("4.1", "", 200, "cache-control: max-age=600\nvary: *", "", RequestDirectives),
+        ("4.1", "x: 1", 200, "cache-control: max-age=600\nvary: x", "x: 2", Fetched),
+        ("4.1", "x: 1", 200, "cache-control: max-age=600\nvary: x", "", Fetched),
+        ("4.1", "", 200, "cache-control: max-age=600\nvary: *", "", Fetched),
         (
             "4.1",
             "accept-encoding: br",
@@ -117,11 +104,11 @@ const TABLE: &[Row] = {
             Hit,
         ),
         ("4.2", "", 200, "cache-control: max-age=600\nage: 500", "", Hit),
-        ("4.2", "", 200, "cache-control: max-age=600\nage: 600\netag: \"a\"", "", Confirmed),
+        ("4.2", "", 200, "cache-control: max-age=600\nage: 600\netag: \"a\"", "", Revalidated),
         ("4.2", "", 200, "expires: Fri, 01 Jan 2100 00:00:00 GMT", "", Hit),
-        ("5.3", "", 200, "expires: 0\netag: \"a\"", "", Confirmed),
+        ("5.3", "", 200, "expires: 0\netag: \"a\"", "", Revalidated),
         ("5.3", "", 200, "cache-control: max-age=600\nexpires: 0", "", Hit),
-        ("4.2.1", "", 200, "cache-control: max-age=x\netag: \"a\"", "", Confirmed),
+        ("4.2.1", "", 200, "cache-control: max-age=x\netag: \"a\"", "", Revalidated),
         (
             "4.2.4",
             "",
@@ -136,7 +123,7 @@ const TABLE: &[Row] = {
             200,
             "cache-control: max-age=600, must-revalidate\nage: 610\netag: \"a\"",
             "cache-control: max-stale",
-            Confirmed,
+            Revalidated,
         ),
         (
             "5.2.1.1",
@@ -144,7 +131,7 @@ const TABLE: &[Row] = {
             200,
             "cache-control: max-age=600\nage: 9\netag: \"a\"",
             "cache-control: max-age=8",
-            Confirmed,
+            Revalidated,
         ),
         (
             "5.2.1.3",
@@ -152,7 +139,7 @@ const TABLE: &[Row] = {
             200,
             "cache-control: max-age=600\nage: 9\netag: \"a\"",
             "cache-control: min-fresh=595",
-            Confirmed,
+            Revalidated,
         ),
         (
             "5.2.1.4",
@@ -160,17 +147,17 @@ const TABLE: &[Row] = {
             200,
             "cache-control: max-age=600\netag: \"a\"",
             "cache-control: no-cache",
-            Confirmed,
+            Revalidated,
         ),
-        ("5.4", "", 200, "cache-control: max-age=600\netag: \"a\"", "pragma: no-cache", Confirmed),
         (
-            "5.2.1.5",
-            "cache-control: no-store",
-            200,
-            "cache-control: max-age=600",
+            "5.4",
             "",
-            RequestDirectives,
+            200,
+            "cache-control: max-age=600\netag: \"a\"",
+            "pragma: no-cache",
+            Revalidated,
         ),
+        ("5.2.1.5", "cache-control: no-store", 200, "cache-control: max-age=600", "", Fetched),
         ("5.2.1.5", "", 200, "cache-control: max-age=600", "cache-control: no-store", Hit),
         ("5.2.1.7", "", 200, "cache-control: max-age=600", "cache-control: only-if-cached", Hit),
         (
@@ -179,11 +166,11 @@ const TABLE: &[Row] = {
             200,
             "cache-control: max-age=9\nage: 9\netag: \"a\"",
             "cache-control: only-if-cached",
-            InsertError,
+            GatewayTimeout,
         ),
-        ("5.2.1.7", "", 200, "", "cache-control: only-if-cached", InsertError),
+        ("5.2.1.7", "", 200, "", "cache-control: only-if-cached", GatewayTimeout),
         ("5.2.2.3", "", 200, "cache-control: max-age=600, no-store, must-understand", "", Hit),
-        ("5.2.2.4", "", 200, "cache-control: max-age=600, no-cache\netag: \"a\"", "", Confirmed),
+        ("5.2.2.4", "", 200, "cache-control: max-age=600, no-cache\netag: \"a\"", "", Revalidated),
         ("5.2.2.4", "", 200, "cache-control: max-age=600, no-cache=\"x\"\nx: 1", "", Hit),
         (
             "RFC 5861 3",
@@ -191,7 +178,7 @@ const TABLE: &[Row] = {
             200,
             "cache-control: max-age=9, stale-while-revalidate=9\nage: 19\netag: \"a\"",
             "",
-            Confirmed,
+            Revalidated,
         ),
         (
             "RFC 8246",
@@ -208,7 +195,7 @@ const TABLE: &[Row] = {
             200,
             "cache-control: max-age=600\ntidegate-cache-control: no-store",
             "",
-            RequestDirectives,
+            Fetched,
         ),
         ("RFC 9213", "", 200, "cache-control: max-age=600\ncdn-cache-control: max-age=,", "", Hit),
     ]

@@ -12,7 +12,7 @@ const KEPT: (&str, &str) = ("cache-control", "max-age=60");
 #[test]
 fn a_response_that_is_cut_off_is_not_stored_and_its_readers_get_an_error() {
     block_on_local(async {
-        // Broken off, ended too early, and longer than it said.
+        // The connection fails, the body ends early, and the body is longer than declared.
         for (length, broken, rest) in [
             (None, true, ""),
             (Some(100), true, ""),
@@ -58,7 +58,7 @@ fn a_response_that_becomes_too_long_continues_for_its_readers_alone() {
         for reader in readers {
             assert_eq!(reader.await.unwrap().unwrap().len(), 2_000_000);
         }
-        // It is remembered: the next ones do not wait for each other.
+        // The cache remembers it: the next requests do not wait for each other.
         let (one, two) = (get(&route, "/").await, get(&route, "/").await);
         let calls = [origin.next_call().await, origin.next_call().await];
         for call in calls {
@@ -97,7 +97,7 @@ fn what_finds_no_room_is_passed_on() {
         let route = site.worker(0);
         let mut writers = Vec::new();
         let mut clients = Vec::new();
-        // Of the 64 MiB for fills, each takes 12.
+        // Each fetch takes 12 of the 64 MiB for fetches in flight.
         for at in 0..6 {
             let client = get(&route, &format!("/{at}")).await;
             let (writer, content) = shared_body(1 << 30, Some(LENGTH));
@@ -117,7 +117,7 @@ fn what_finds_no_room_is_passed_on() {
             writer.finish(None);
             assert_eq!(reading.await.unwrap().unwrap().len() as u64, LENGTH);
         }
-        // It is not remembered, and there is room again.
+        // The shortage is not remembered, and memory is free again.
         let client = get(&route, "/6").await;
         let (writer, content) = shared_body(1 << 30, Some(LENGTH));
         origin.next_call().await.respond(growing_response(&[KEPT], &content));

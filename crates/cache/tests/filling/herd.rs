@@ -1,4 +1,4 @@
-//! Many ask for what is not there, and the origin is asked once.
+//! Many clients request the same URL, which is not stored, and the origin gets one request.
 
 use std::sync::mpsc;
 
@@ -32,8 +32,8 @@ fn a_thousand_clients_make_one_request() {
     });
 }
 
-/// Two workers ask for the same; both read it while it comes, one from the beginning when some of
-/// it was there already.
+/// Two workers request the same URL; both read the response while it arrives, one from its
+/// beginning after a part has arrived.
 #[test]
 fn workers_share_a_fetch_and_each_reads_at_its_own_pace() {
     let (site, origin) = Site::plain();
@@ -120,7 +120,7 @@ fn a_fetch_without_followers_for_longer_is_given_up() {
         let mut call = origin.next_call().await;
         leader.abort();
         call.given_up().await;
-        // So is one whose content has begun.
+        // A response whose content has begun is shared too.
         let reader = get(&route, "/").await;
         let (writer, content) = shared_body(1 << 20, None);
         origin.next_call().await.respond(growing_response(&[KEPT], &content));
@@ -180,7 +180,7 @@ fn a_purge_separates_earlier_requests_from_later_ones() {
     });
 }
 
-/// How much a fetch reads without followers; a nearly complete one is finished.
+/// The bytes that a fetch reads after all followers have left; a nearly complete fetch is finished.
 #[test]
 fn a_fetch_without_followers_reads_a_bounded_amount() {
     block_on_local(async {

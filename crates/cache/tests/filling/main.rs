@@ -1,7 +1,7 @@
-//! How what is not stored is fetched: through the filter as routes have it, with clients and an
-//! origin that do what a test says, on one worker and on two.
+//! Fetches of responses that are not stored: through the filter of a route, with clients and an
+//! origin that follow a script, on one worker and on two.
 
-// Clippy knows test functions as such, and not their helpers.
+// Clippy recognises test functions, but not their helper functions.
 #![allow(clippy::unwrap_used)]
 
 mod allowed;

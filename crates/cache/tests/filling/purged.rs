@@ -1,4 +1,4 @@
-//! What a purge means, and what an answer to one client may not do to what others share.
+//! Purges, and changes by one client's response that must not affect shared responses.
 
 use cache::rules::tags;
 use cache::store::Purge;
@@ -9,8 +9,8 @@ use crate::site::{Site, begin, done, get, get_with, request, response_with, text
 
 const KEPT: (&str, &str) = ("cache-control", "max-age=60");
 
-/// The tags of a response are known when it arrives: a request that came after their purge fetches
-/// again, though it joined a fetch that began before.
+/// The tags of a response are known when it arrives: a request that was sent after a purge of a tag
+/// fetches again, although it joined a fetch that began before the purge.
 #[test]
 fn after_a_purge_by_tag_earlier_fetches_are_not_served() {
     block_on_local(async {
@@ -30,7 +30,7 @@ fn after_a_purge_by_tag_earlier_fetches_are_not_served() {
     });
 }
 
-/// The same where the origin revalidates what was purged during the fetch.
+/// The same if the origin revalidates a response that was purged during the fetch.
 #[test]
 fn after_a_purge_by_tag_earlier_revalidations_are_not_served() {
     block_on_local(async {
@@ -55,7 +55,7 @@ fn after_a_purge_by_tag_earlier_revalidations_are_not_served() {
     });
 }
 
-/// RFC 9111 4.4: what would be the answer to a GET of the URL is what has to go.
+/// RFC 9111 4.4: the stored response to a GET of the URL is removed.
 #[test]
 fn s4_4_what_is_found_by_no_vary_search_goes_with_each_url_it_serves() {
     block_on_local(async {
@@ -83,7 +83,7 @@ fn s4_4_what_is_found_by_no_vary_search_goes_with_each_url_it_serves() {
     });
 }
 
-/// The first answer that says No-Vary-Search is kept under another URL than was purged.
+/// The first response with No-Vary-Search is stored under another URL than the purged one.
 #[test]
 fn what_is_purged_while_it_is_fetched_is_not_kept_under_another_url() {
     block_on_local(async {
@@ -101,7 +101,7 @@ fn what_is_purged_while_it_is_fetched_is_not_kept_under_another_url() {
     });
 }
 
-/// RFC 9111 3.5: what comes of an authenticated request is not stored, and takes nothing away.
+/// RFC 9111 3.5: the response to an authenticated request is not stored and removes nothing.
 #[test]
 fn s3_5_what_one_user_has_confirmed_stays_stored_for_the_others() {
     block_on_local(async {
@@ -121,7 +121,7 @@ fn s3_5_what_one_user_has_confirmed_stays_stored_for_the_others() {
     });
 }
 
-/// RFC 9111 4.1, 4.3.4: a 304 may say that the answer varies from now on.
+/// RFC 9111 4.1, 4.3.4: a 304 may declare that the response varies from now on.
 #[test]
 fn s4_3_4_what_varies_since_it_was_confirmed_is_not_for_others() {
     block_on_local(async {

@@ -1,4 +1,4 @@
-//! What the origin is requested for, and what clients get that requested something else.
+//! Requests that the cache sends to the origin, and responses to clients whose request differed.
 
 use bytes::Bytes;
 use message::{Frame, shared_body};
@@ -81,8 +81,8 @@ fn only_if_cached_gets_504_without_a_stored_response() {
     });
 }
 
-/// The origin is requested for gzip, whatever clients accept: others get it decoded, whether it
-/// is stored or not, and has another tag.
+/// The cache requests gzip whatever clients accept: other clients get the content decoded, stored
+/// or not, under another entity tag.
 #[test]
 fn no_client_gets_a_coding_that_it_does_not_accept() {
     let long = "a line that is repeated\n".repeat(20_000);
@@ -130,7 +130,7 @@ fn no_client_gets_a_coding_that_it_does_not_accept() {
     });
 }
 
-/// No-Vary-Search: URLs that the origin says are the same share what is stored.
+/// No-Vary-Search: URLs that the origin declares equal share a stored response.
 #[test]
 fn parameters_that_do_not_matter_share_what_is_stored() {
     block_on_local(async {
@@ -145,14 +145,15 @@ fn parameters_that_do_not_matter_share_what_is_stored() {
         assert!(origin.is_idle());
         let client = get(&route, "/a?id=2&utm=x").await;
         let call = origin.next_call().await;
-        // The form of the key: what does not matter is not sent.
+        // The target has the form of the key: parameters that do not count are not sent.
         assert_eq!(call.target, "/a?id=2");
         call.respond(response_with(200, &declared, "two"));
         assert_eq!(text(client).await, "two");
     });
 }
 
-/// The log of a route behind a cache still says which server answered, and what the cache did.
+/// The access log of a route with a cache still names the server that responded and how the cache
+/// handled the request.
 #[test]
 fn the_log_says_what_the_cache_did() {
     block_on_local(async {

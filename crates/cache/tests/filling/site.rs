@@ -1,4 +1,4 @@
-//! A route with the filter before an origin that waits for what the test has it answer.
+//! A route with the cache filter and an origin that responds as a test decides.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -22,7 +22,7 @@ use wire::Method;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What all workers of a test share.
+/// State that all workers of a test share.
 #[derive(Clone)]
 pub(crate) struct Site {
     settings: fn() -> Node,
@@ -32,10 +32,10 @@ pub(crate) struct Site {
     calls: mpsc::UnboundedSender<Call>,
 }
 
-/// The origin's end.
+/// The origin's end of the test.
 pub(crate) struct Origin(mpsc::UnboundedReceiver<Call>);
 
-/// A request that has come to the origin.
+/// A request that has reached the origin.
 pub(crate) struct Call {
     pub(crate) method: Method,
     pub(crate) target: String,
@@ -43,7 +43,7 @@ pub(crate) struct Call {
     responder: oneshot::Sender<ClientResponse>,
 }
 
-/// What the origin answers.
+/// The response of the origin.
 pub(crate) struct ClientResponse {
     status: u16,
     headers: Headers,

@@ -85,7 +85,7 @@ impl FieldPath {
 
     /// Sets the field in the JSON of the message; a repeated field gets one more value.
     pub(super) fn insert(&self, root: &mut Map<String, Value>, value: Value) -> Result<(), String> {
-        let place = self.place(root)?;
+        let place = self.value_mut(root)?;
         match place {
             Value::Array(values) if self.is_list() => values.push(value),
             _ if self.is_list() => *place = Value::Array(vec![value]),
@@ -100,12 +100,12 @@ impl FieldPath {
         root: &mut Map<String, Value>,
         value: Value,
     ) -> Result<(), String> {
-        *self.place(root)? = value;
+        *self.value_mut(root)? = value;
         Ok(())
     }
 
     /// Where the field stands in the JSON of the message.
-    fn place<'r>(&self, root: &'r mut Map<String, Value>) -> Result<&'r mut Value, String> {
+    fn value_mut<'r>(&self, root: &'r mut Map<String, Value>) -> Result<&'r mut Value, String> {
         let Some((last, outer)) = self.0.split_last() else {
             return Err("a field without a name".to_owned());
         };

@@ -162,7 +162,7 @@ impl Filter for GrpcJsonFilter {
         MaybeFuture::of(async move {
             let done = match is_stream {
                 true => messages.pieces(response).await,
-                false => messages.only(response).await,
+                false => messages.single_message(response).await,
             };
             match done {
                 Ok(()) => Step::Continue,

@@ -137,7 +137,7 @@ impl Messages {
     }
 
     /// All of a response that has one message.
-    pub(super) async fn only(mut self, response: &mut Response) -> Result<(), Fault> {
+    pub(super) async fn single_message(mut self, response: &mut Response) -> Result<(), Fault> {
         let mut only = None;
         loop {
             match self.next().await? {

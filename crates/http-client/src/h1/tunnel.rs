@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 
 use crate::pool::Lease;
-use crate::tunnel::carry;
+use crate::tunnel::relay;
 use crate::upgrade::Upgrade;
 use message::duplex::{Duplex, Ending, Takeover};
 
@@ -18,7 +18,7 @@ pub fn tunnel(lease: Lease, early: Bytes, idle: Duration, upgrade: Upgrade) -> T
         Box::pin(async move {
             let counted = (upgrade == Upgrade::WebSocket).then(|| lease.worker_metrics());
             let mut server = ServerDuplex(lease);
-            let ending = carry(client, &mut server, early, idle, counted).await;
+            let ending = relay(client, &mut server, early, idle, counted).await;
             if ending == Ending::ClientGone {
                 // An ordinary close would tell the server that it has received everything.
                 server.0.connection().stream.reset_on_close();

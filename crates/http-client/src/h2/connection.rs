@@ -306,7 +306,7 @@ impl Driver {
         let Some(socket) = &*socket else {
             return Poll::Ready(faults::no_answer(None, false));
         };
-        self.tell_time(connection);
+        self.refund_budgets(connection);
         for _ in 0..HTTP2_TURNS {
             let received = match self.receive(connection, socket, cx) {
                 Ok(received) => received,
@@ -422,7 +422,7 @@ impl Driver {
     }
 
     /// Refunds the budgets of the protocol.
-    fn tell_time(&mut self, connection: &Http2Connection) {
+    fn refund_budgets(&mut self, connection: &Http2Connection) {
         let now = clock::now();
         let seconds = now.since(self.refunded).as_secs();
         if seconds > 0 {

@@ -9,7 +9,7 @@ use message::duplex::Duplex;
 use message::http2::Chunk;
 
 use super::exchange::{Http2Exchange, Piece};
-use crate::tunnel::carry;
+use crate::tunnel::relay;
 
 /// The tunnel between client and server. Its end resets the stream unless both sides have finished.
 pub(super) fn tunnel(exchange: Box<Http2Exchange>) -> Takeover {
@@ -17,7 +17,7 @@ pub(super) fn tunnel(exchange: Box<Http2Exchange>) -> Takeover {
         Box::pin(async move {
             let idle = exchange.options.tunnel_idle;
             let counted = Some(exchange.lease.worker_metrics());
-            carry(client, &mut StreamDuplex(exchange), Bytes::new(), idle, counted).await
+            relay(client, &mut StreamDuplex(exchange), Bytes::new(), idle, counted).await
         })
     })
 }

@@ -85,7 +85,12 @@ impl Coalesce {
         Coalesce { flights, bytes_max }
     }
 
-    async fn lead(&self, flight: Flight, request: &mut Request, next: Next) -> HandlerResult {
+    async fn fetch_as_leader(
+        &self,
+        flight: Flight,
+        request: &mut Request,
+        next: Next,
+    ) -> HandlerResult {
         let mut response = match next.run(request).await {
             Ok(response) => response,
             Err(fault) => {
@@ -129,7 +134,7 @@ impl Middleware for Coalesce {
             let Some(key) = key(request) else { return next.run(request).await };
             loop {
                 let mut receiver = match self.flights.lead_or_join(&key) {
-                    Ok(flight) => return self.lead(flight, request, next).await,
+                    Ok(flight) => return self.fetch_as_leader(flight, request, next).await,
                     Err(receiver) => receiver,
                 };
                 let result = match receiver.wait_for(Option::is_some).await {

@@ -24,7 +24,7 @@ fn answer(handed: OffloadedRequest) {
     match words(&mut body) {
         Ok(words) => {
             let text = format!("{}: {words} words\n", head.target.path());
-            answer.whole(200, plain_text(), text);
+            answer.respond(200, plain_text(), text);
         }
         Err(fault) => answer.fail(fault),
     }

@@ -112,7 +112,7 @@ impl BodyStream for RequestBody {
                         .split_to(input.len().min(usize::try_from(*left).unwrap_or(usize::MAX)));
                     *left -= data.len() as u64;
                     let whole = *left == 0;
-                    self.progress.moved(before - input.len());
+                    self.progress.credit(before - input.len());
                     self.io.unread(input);
                     if whole {
                         self.finish();
@@ -124,7 +124,7 @@ impl BodyStream for RequestBody {
                 }
                 Decoder::Chunked(decoder) => {
                     let event = decoder.next(&mut input);
-                    self.progress.moved(before - input.len());
+                    self.progress.credit(before - input.len());
                     self.io.unread(input);
                     match event {
                         Err(reject) => return self.fail(Fault::rejected(reject)),

@@ -24,7 +24,7 @@ use super::respond::{self, SendOptions, Streaming};
 use crate::connection::Connection;
 use crate::exchange::{CLIENT_GONE, Conclusion, Exchange};
 use crate::listener_snapshot::ListenerSnapshot;
-use crate::sending::Broken;
+use crate::sending::SendError;
 use message::{Body, HandlerResult, Takeover};
 
 /// Responses that may gather for a client that sends its requests in one go before they are sent.
@@ -205,7 +205,7 @@ impl<'c> Http1Exchange<'c> {
     }
 
     /// Sends what is queued, unless more responses are about to be queued behind it.
-    async fn send(&mut self, queued: &mut QueuedResponse) -> Result<(), Broken> {
+    async fn send(&mut self, queued: &mut QueuedResponse) -> Result<(), SendError> {
         let io = &self.connection.io;
         if let Some(mut stream) = queued.stream.take() {
             let sent = Box::pin(stream.run(io, &queued.options)).await;
@@ -233,8 +233,12 @@ impl<'c> Http1Exchange<'c> {
     }
 
     /// Logs, and decides what is next; `None` if the rest of a body has to be read away first.
-    fn conclude(&mut self, queued: &QueuedResponse, sent: Result<(), Broken>) -> Option<NextStep> {
-        if let Err(Broken::Body { fault, .. }) = &sent {
+    fn conclude(
+        &mut self,
+        queued: &QueuedResponse,
+        sent: Result<(), SendError>,
+    ) -> Option<NextStep> {
+        if let Err(SendError::Body { fault, .. }) = &sent {
             self.exchange.broke_off(fault);
         }
         let metrics = &self.connection.io.metrics;

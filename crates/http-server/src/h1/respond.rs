@@ -16,7 +16,7 @@ use wire::h1::{CHUNK_END, LAST_CHUNK_LINE, chunk_head, trailer_section};
 
 use super::connection_io::ConnectionIo;
 use super::head::{self, Framing, Persistence};
-use crate::sending::{Broken, ContentCount, WriteProgress};
+use crate::sending::{ContentCount, SendError, WriteProgress};
 use message::{Body, BodyStream, Fault, Frame, Headers, Patience, Response};
 
 /// Queued bytes above which a streamed body is not polled.
@@ -101,10 +101,10 @@ pub(super) fn queue(io: &Rc<ConnectionIo>, response: Response, options: &SendOpt
 }
 
 /// Sends everything that waits, to a client that may be this slow.
-pub(super) async fn flush(io: &ConnectionIo, patience: Patience) -> Result<(), Broken> {
+pub(super) async fn flush(io: &ConnectionIo, patience: Patience) -> Result<(), SendError> {
     let mut progress = WriteProgress::new(patience);
     poll_fn(|cx| match io.poll_flush(cx) {
-        Poll::Ready(sent) => Poll::Ready(sent.map_err(Broken::Write)),
+        Poll::Ready(sent) => Poll::Ready(sent.map_err(SendError::Write)),
         Poll::Pending => progress.poll(io, cx).map(Err),
     })
     .await
@@ -122,9 +122,9 @@ pub(super) struct Streaming {
 
 /// Resets the connection if a body that ends with its connection is dropped before its end, as
 /// after the drain time-out: the client must not take the close for that end.
-struct Cut<'w>(Option<&'w ConnectionIo>);
+struct ResetOnDrop<'w>(Option<&'w ConnectionIo>);
 
-impl Drop for Cut<'_> {
+impl Drop for ResetOnDrop<'_> {
     fn drop(&mut self) {
         if let Some(io) = self.0 {
             io.stream.reset_on_close();
@@ -150,10 +150,10 @@ impl Streaming {
         &mut self,
         io: &ConnectionIo,
         options: &SendOptions,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), SendError> {
         let mut progress = WriteProgress::new(options.patience);
         let mut failed = pin!(io.stream.failed());
-        let mut cut = Cut((self.framing == Framing::Close).then_some(io));
+        let mut cut = ResetOnDrop((self.framing == Framing::Close).then_some(io));
         let run = |cx: &mut Context<'_>| {
             self.poll(cx, io, options.half_close, &mut progress, failed.as_mut())
         };
@@ -169,10 +169,10 @@ impl Streaming {
         half_close: bool,
         progress: &mut WriteProgress,
         failed: Pin<&mut impl Future<Output = ()>>,
-    ) -> Poll<Result<(), Broken>> {
+    ) -> Poll<Result<(), SendError>> {
         loop {
             let flushed = match io.poll_flush(cx) {
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(Broken::Write(error))),
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(SendError::Write(error))),
                 Poll::Ready(Ok(())) => {
                     // The following part waits for the body, not for the client.
                     progress.stop();
@@ -199,10 +199,10 @@ impl Streaming {
                 Poll::Pending if !flushed => return progress.poll(io, cx).map(Err),
                 // The reader of the body finds its end, but stops where its content is not taken.
                 Poll::Pending if io.is_reading_body() => {
-                    return failed.poll(cx).map(|()| Err(Broken::ClientGone));
+                    return failed.poll(cx).map(|()| Err(SendError::ClientGone));
                 }
                 Poll::Pending => {
-                    return io.poll_gone(cx, half_close).map(|()| Err(Broken::ClientGone));
+                    return io.poll_gone(cx, half_close).map(|()| Err(SendError::ClientGone));
                 }
             }
         }
@@ -212,7 +212,7 @@ impl Streaming {
         &mut self,
         io: &ConnectionIo,
         frame: Option<Result<Frame, Fault>>,
-    ) -> Result<(), Broken> {
+    ) -> Result<(), SendError> {
         match frame {
             Some(Ok(Frame::Data(data))) => self.data(io, data),
             Some(Ok(Frame::File(range))) => self.file(io, range),
@@ -229,11 +229,11 @@ impl Streaming {
         }
     }
 
-    fn failed(&self, fault: Fault) -> Broken {
-        Broken::Body { fault: Box::new(fault), delimited: self.framing != Framing::Close }
+    fn failed(&self, fault: Fault) -> SendError {
+        SendError::Body { fault: Box::new(fault), delimited: self.framing != Framing::Close }
     }
 
-    fn data(&mut self, io: &ConnectionIo, data: Bytes) -> Result<(), Broken> {
+    fn data(&mut self, io: &ConnectionIo, data: Bytes) -> Result<(), SendError> {
         if data.is_empty() {
             return Ok(()); // an empty chunk would end the body
         }
@@ -254,7 +254,7 @@ impl Streaming {
         Ok(())
     }
 
-    fn file(&mut self, io: &ConnectionIo, range: FileRange) -> Result<(), Broken> {
+    fn file(&mut self, io: &ConnectionIo, range: FileRange) -> Result<(), SendError> {
         if range.length == 0 {
             return Ok(());
         }

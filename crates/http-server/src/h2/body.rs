@@ -64,7 +64,7 @@ impl BodyStream for RequestBody {
         let metrics = &self.stream.connection.io.metrics;
         let frame = match self.stream.poll_piece(cx) {
             Poll::Ready(Piece::Data(data)) => {
-                self.progress.moved(data.len());
+                self.progress.credit(data.len());
                 if let Some(length) = &mut self.length {
                     // The protocol rejects content that differs from what was announced.
                     *length = length.saturating_sub(data.len() as u64);

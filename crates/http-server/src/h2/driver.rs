@@ -100,13 +100,13 @@ impl Driver {
         // Wakes of streams, and of a drain, arrive by this timer.
         connection.io.read_timer.register(cx);
         connection.is_running.set(true);
-        let polled = self.turns(&connection, cx);
+        let polled = self.take_turns(&connection, cx);
         connection.is_running.set(false);
         polled
     }
 
-    fn turns(&mut self, connection: &Rc<Http2Connection>, cx: &mut Context<'_>) -> Poll<End> {
-        self.tell_time(connection);
+    fn take_turns(&mut self, connection: &Rc<Http2Connection>, cx: &mut Context<'_>) -> Poll<End> {
+        self.refund_budgets(connection);
         for _ in 0..TURNS_IN_A_ROW {
             let received = self.receive(connection, cx);
             if let Poll::Ready(Err(reason)) = received {
@@ -343,7 +343,7 @@ impl Driver {
     }
 
     /// Refunds the budgets of the protocol.
-    fn tell_time(&mut self, connection: &Http2Connection) {
+    fn refund_budgets(&mut self, connection: &Http2Connection) {
         let now = clock::now();
         let seconds = now.since(self.refunded).as_secs();
         if seconds > 0 {

@@ -34,9 +34,9 @@ impl Streams {
             }
             Event::Malformed { stream, reject } => {
                 self.refused(&Fault::rejected(reject));
-                self.gone(stream);
+                self.client_gone(stream);
             }
-            Event::Reset { stream, .. } => self.gone(Some(stream)),
+            Event::Reset { stream, .. } => self.client_gone(Some(stream)),
             // The protocol ends the connection once its streams have. Servers receive no responses.
             Event::GoAway { .. } | Event::Response { .. } => {}
         }
@@ -48,9 +48,9 @@ impl Streams {
         Headers::received(&fields.text, &fields.spans)
     }
 
-    fn gone(&self, stream: Option<StreamKey>) {
+    fn client_gone(&self, stream: Option<StreamKey>) {
         if let Some(stream) = stream.and_then(|key| self.get(key)) {
-            stream.gone();
+            stream.client_gone();
         }
     }
 

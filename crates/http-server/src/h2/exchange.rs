@@ -15,7 +15,7 @@ use super::stream::Stream;
 use super::tunnel::{self, StreamDuplex};
 use crate::counted_tunnel;
 use crate::exchange::{CLIENT_GONE, Conclusion, Exchange};
-use crate::sending::Broken;
+use crate::sending::SendError;
 use message::{Body, Fault, HandlerResult, Response, Takeover};
 
 /// The properties of a request that concern its stream.
@@ -68,7 +68,7 @@ pub(super) async fn serve(stream: Rc<Stream>, mut exchange: Exchange, incoming: 
             exchange.request.body = Body::Empty;
             let is_incomplete = stream.let_client_finish();
             let (body_bytes, sent) = send(&stream, &exchange, response).await;
-            if let Err(Broken::Body { fault, .. }) = &sent {
+            if let Err(SendError::Body { fault, .. }) = &sent {
                 exchange.broke_off(fault);
             }
             exchange.log(metrics, status, body_bytes);
@@ -77,8 +77,8 @@ pub(super) async fn serve(stream: Rc<Stream>, mut exchange: Exchange, incoming: 
             drop((exchange.route, exchange.snapshot));
             match sent {
                 Ok(()) if is_incomplete => Box::pin(stream.linger()).await,
-                Ok(()) | Err(Broken::ClientGone) => {}
-                Err(Broken::Body { .. }) => stream.reset(ErrorCode::INTERNAL_ERROR),
+                Ok(()) | Err(SendError::ClientGone) => {}
+                Err(SendError::Body { .. }) => stream.reset(ErrorCode::INTERNAL_ERROR),
                 Err(_) => stream.reset(ErrorCode::CANCEL),
             }
         }
@@ -110,11 +110,11 @@ async fn send(
     stream: &Stream,
     exchange: &Exchange,
     response: Response,
-) -> (u64, Result<(), Broken>) {
+) -> (u64, Result<(), SendError>) {
     let to_head = exchange.request.method == Method::Head;
     let patience = exchange.bounds.write_patience;
     let Ok(mut body) = respond::begin(stream, response, to_head, patience) else {
-        return (0, Err(Broken::ClientGone));
+        return (0, Err(SendError::ClientGone));
     };
     let sent = poll_fn(|cx| body.poll(stream, cx)).await;
     (body.count.sent, sent)

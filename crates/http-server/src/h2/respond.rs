@@ -12,7 +12,7 @@ use wire::{Known, Version};
 
 use super::stream::{Stream, StreamProgress, content_fields};
 use crate::h1::{Framing, date, framing};
-use crate::sending::{Broken, ContentCount};
+use crate::sending::{ContentCount, SendError};
 use message::{Body, BodyStream, Fault, Frame, Patience, Response};
 
 /// The content of a response while it is sent.
@@ -86,7 +86,7 @@ fn send_head(
     if let Some(own) = response.headers.get(Known::Priority).filter(|_| !ends)
         && let Some(asked) = protocol.priority(stream.key())
     {
-        protocol.set_priority(stream.key(), asked.overridden(own));
+        protocol.set_priority(stream.key(), asked.with_response(own));
     }
     drop(protocol);
     stream.connection.wake();
@@ -99,7 +99,7 @@ impl SentBody {
         &mut self,
         stream: &Stream,
         cx: &mut Context<'_>,
-    ) -> Poll<Result<(), Broken>> {
+    ) -> Poll<Result<(), SendError>> {
         loop {
             match stream.poll_sent(cx) {
                 Poll::Pending => return self.progress.poll(stream, cx).map(Err),
@@ -112,12 +112,15 @@ impl SentBody {
                 None => match body.poll_frame(cx) {
                     Poll::Ready(frame) => frame,
                     Poll::Pending => {
-                        return stream.poll_gone(cx).map(|()| Err(Broken::ClientGone));
+                        return stream.poll_gone(cx).map(|()| Err(SendError::ClientGone));
                     }
                 },
             };
             if let Err(fault) = self.take(stream, frame, cx) {
-                return Poll::Ready(Err(Broken::Body { fault: Box::new(fault), delimited: true }));
+                return Poll::Ready(Err(SendError::Body {
+                    fault: Box::new(fault),
+                    delimited: true,
+                }));
             }
         }
     }

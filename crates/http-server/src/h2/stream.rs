@@ -19,7 +19,7 @@ use super::connection::Http2Connection;
 use crate::allowance::Allowance;
 use crate::connection::{LINGER, LINGER_BYTES_MAX};
 use crate::receiving::HeldByExchange;
-use crate::sending::Broken;
+use crate::sending::SendError;
 use message::{Headers, HeldResource, Inform, Patience};
 
 /// The streams of one connection refer to it until it ends.
@@ -129,7 +129,7 @@ impl Stream {
     }
 
     /// Ends what waits for the client.
-    pub(super) fn gone(&self) {
+    pub(super) fn client_gone(&self) {
         self.is_gone.set(true);
         wake(&self.reader);
         wake(&self.exchange);
@@ -255,9 +255,9 @@ impl Stream {
     }
 
     /// Ready once all content that the protocol was given is sent.
-    pub(super) fn poll_sent(&self, cx: &mut Context<'_>) -> Poll<Result<(), Broken>> {
+    pub(super) fn poll_sent(&self, cx: &mut Context<'_>) -> Poll<Result<(), SendError>> {
         if self.is_gone.get() {
-            return Poll::Ready(Err(Broken::ClientGone));
+            return Poll::Ready(Err(SendError::ClientGone));
         }
         if self.connection.protocol.borrow().pending(self.key()) == 0 {
             return Poll::Ready(Ok(()));
@@ -295,7 +295,7 @@ impl StreamProgress {
     }
 
     /// The client has to take something: ready once it is too slow.
-    pub(super) fn poll(&mut self, stream: &Stream, cx: &mut Context<'_>) -> Poll<Broken> {
+    pub(super) fn poll(&mut self, stream: &Stream, cx: &mut Context<'_>) -> Poll<SendError> {
         let io = &stream.connection.io;
         let (pending, is_blocked) = {
             let protocol = stream.connection.protocol.borrow();
@@ -303,20 +303,20 @@ impl StreamProgress {
         };
         let sent = io.sent.get();
         if std::mem::replace(&mut self.is_waiting, true) {
-            self.allowance.moved(match is_blocked {
+            self.allowance.credit(match is_blocked {
                 true => self.pending.saturating_sub(pending),
                 false => sent - self.sent,
             });
         }
         (self.pending, self.sent) = (pending, sent);
         let again = self.allowance.wait();
-        let rate = self.allowance.noted();
+        let rate = self.allowance.slow_rate();
         if self.allowance.is_over() {
             io.metrics.hit(LimitHit::SlowReader);
-            return Poll::Ready(Broken::WriteTimeout);
+            return Poll::Ready(SendError::WriteTimeout);
         }
         if rate.is_some_and(|rate| stream.held.must_give_way(rate, &io.metrics)) {
-            return Poll::Ready(Broken::SlowClient);
+            return Poll::Ready(SendError::SlowClient);
         }
         stream.write_timer.set_at(again);
         stream.write_timer.register(cx);

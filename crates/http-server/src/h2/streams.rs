@@ -54,6 +54,6 @@ impl Streams {
 
 impl Drop for Streams {
     fn drop(&mut self) {
-        self.streams.iter().for_each(|stream| stream.gone());
+        self.streams.iter().for_each(|stream| stream.client_gone());
     }
 }

@@ -91,7 +91,7 @@ fn a_full_queue_gets_503_at_once() {
         };
         assert!(refused.starts_with("HTTP/1.1 503 "), "{refused}");
         assert!(refused.contains("Retry-After: 1\r\n"), "{refused}");
-        exchanges.recv().unwrap().answer.whole(200, Headers::new(), "late");
+        exchanges.recv().unwrap().answer.respond(200, Headers::new(), "late");
         waiting.head().await;
         assert_eq!(waiting.read(4).await, "late");
     });

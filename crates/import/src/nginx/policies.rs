@@ -250,7 +250,7 @@ impl Location<'_> {
             }) {
                 Some((pattern, replace)) => filters.push(format!(
                     "rewrite: {{ regex: {{ pattern: {}, replace: {} }} }}",
-                    quoted(&whole(pattern)),
+                    quoted(&whole_path_pattern(pattern)),
                     quoted(replace)
                 )),
                 None => notes.push(one.not_converted()),
@@ -260,7 +260,7 @@ impl Location<'_> {
 }
 
 /// nginx replaces the whole path, whatever part of it the expression matches.
-fn whole(pattern: &str) -> String {
+fn whole_path_pattern(pattern: &str) -> String {
     let begin = if pattern.starts_with('^') { "" } else { "^.*?" };
     let end = if pattern.ends_with('$') { "" } else { ".*$" };
     format!("{begin}{pattern}{end}")

@@ -24,7 +24,7 @@ impl<'v> Entry<'v> {
     }
 
     /// Returns the same entry without notes.
-    pub(super) fn again(&self) -> Self {
+    pub(super) fn without_notes(&self) -> Self {
         Entry::new(self.value)
     }
 

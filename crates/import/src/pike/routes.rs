@@ -56,7 +56,7 @@ pub(super) fn write(
         "remark",
     ]);
     let matched = matched(location, &serving.listener);
-    let filters = behind(location);
+    let filters = filters_after_cache(location);
     for added in location.texts("queryStrings") {
         location.note(format!("queryStrings {added}: parameters cannot be added to a query"));
     }
@@ -149,7 +149,7 @@ fn cache(serving: &Serving, origin: &Origin, out: &mut Writer) {
 }
 
 /// Writes the filters after the cache: Pike's changes of requests and responses.
-fn behind(location: &mut Entry<'_>) -> Vec<String> {
+fn filters_after_cache(location: &mut Entry<'_>) -> Vec<String> {
     let mut filters = Vec::new();
     for rewrite in location.texts("rewrites") {
         match rewrite.split_once(':') {

@@ -92,7 +92,7 @@ impl Export {
         selectors.sort_by_key(|selector| rank(selector, &conditions(selector)));
         let mut entries = Vec::new();
         for selector in selectors {
-            let place = place("selector", selector);
+            let place = object_label("selector", selector);
             if selector["enabled"] == false {
                 notes.push(format!("{place} is disabled"));
                 continue;
@@ -135,7 +135,7 @@ impl Export {
             handle,
             selector: selector.clone(),
         };
-        let of_all = place("selector", selector);
+        let of_all = object_label("selector", selector);
         if selector["continued"] == false {
             let handle = Some(Value::Null);
             entries.push(entry(of_selector.to_vec(), name, of_all, handle));
@@ -151,7 +151,7 @@ impl Export {
             false => rules.sort_by_key(|rule| rank(rule, &conditions(rule))),
         }
         for rule in rules {
-            let place = place("rule", rule);
+            let place = object_label("rule", rule);
             if rule["enabled"] == false {
                 notes.push(format!("{place} is disabled"));
                 continue;
@@ -212,7 +212,7 @@ pub(super) fn text(object: &Value, field: &str) -> String {
     object[field].as_str().unwrap_or_default().trim().to_owned()
 }
 
-fn place(kind: &str, object: &Value) -> String {
+fn object_label(kind: &str, object: &Value) -> String {
     let (name, id) = (text(object, "name"), text(object, "id"));
     format!("{kind}.json: {kind} {name:?} ({id})")
 }

@@ -11,8 +11,8 @@ use mlua::{
 use net::task::{AbortHandle, JoinHandle};
 
 use super::response::SubrequestResult;
+use lua_vm::async_function;
 use lua_vm::errno;
-use lua_vm::waits;
 
 pub(crate) struct CancelOnDrop {
     task: RefCell<Option<JoinHandle<SubrequestResult>>>,
@@ -43,7 +43,7 @@ impl UserData for CancelOnDrop {
 
 /// `wait(pending)`: waits for the result, once.
 pub(crate) fn add(lua: &Lua, raw: &Table) -> Result<()> {
-    let wait = waits::function(lua, |_, pending: UserDataRef<CancelOnDrop>| {
+    let wait = async_function::create(lua, |_, pending: UserDataRef<CancelOnDrop>| {
         let task = pending.task.take();
         let task =
             task.ok_or_else(|| Error::runtime("a subrequest can be waited for only once"))?;

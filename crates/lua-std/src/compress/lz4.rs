@@ -29,7 +29,7 @@ fn pack(_: u32) -> Result<Box<dyn StreamCompressor>, String> {
 
 fn unpack(limit: usize) -> Result<Box<dyn StreamDecompressor>, String> {
     Ok(Box::new(Frame {
-        decoder: FrameDecoder::new(Fed::default()),
+        decoder: FrameDecoder::new(InputBytes::default()),
         waiting: Vec::new(),
         next: Next::Header,
         written: 0,
@@ -61,12 +61,12 @@ impl StreamCompressor for FrameEncoder<Vec<u8>> {
 
 /// Input bytes, read once.
 #[derive(Default)]
-struct Fed {
+struct InputBytes {
     bytes: Vec<u8>,
     at: usize,
 }
 
-impl Read for Fed {
+impl Read for InputBytes {
     fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let count = (&self.bytes[self.at..]).read(into)?;
         self.at += count;
@@ -86,7 +86,7 @@ enum Next {
 }
 
 struct Frame {
-    decoder: FrameDecoder<Fed>,
+    decoder: FrameDecoder<InputBytes>,
     waiting: Vec<u8>,
     next: Next,
     written: usize,

@@ -1,6 +1,6 @@
 //! Snappy: whole strings in its plain format, streams in its framing format.
 
-use super::{Format, StreamCompressor, StreamDecompressor, StreamResult, Whole};
+use super::{Format, OneShotCodec, StreamCompressor, StreamDecompressor, StreamResult};
 use snap::raw;
 use snap::read::FrameDecoder;
 use snap::write::FrameEncoder;
@@ -12,7 +12,7 @@ const CHUNK_HEADER_BYTES: usize = 4;
 const IDENTIFIER: &[u8; 10] = b"\xff\x06\x00\x00sNaPpY";
 
 pub(super) fn family() -> Format {
-    let whole = Some(Whole { compress, decompress });
+    let whole = Some(OneShotCodec { compress, decompress });
     Format { levels: 1..=1, level: 1, pack, unpack, whole }
 }
 

@@ -44,7 +44,7 @@ struct Cipher {
 }
 
 /// The result of `final`.
-type Last = std::result::Result<Vec<u8>, &'static str>;
+type FinalResult = std::result::Result<Vec<u8>, &'static str>;
 
 impl Cipher {
     fn new(
@@ -114,7 +114,7 @@ impl Cipher {
         }
     }
 
-    fn finish(&mut self) -> Result<Last> {
+    fn finish(&mut self) -> Result<FinalResult> {
         self.finished = true;
         let mut rest = std::mem::take(&mut self.pending);
         match &mut self.engine {

@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 
 use super::{Bytes, FsResult, PathArgument, text};
 use crate::limits::WATCH_READ_BYTES;
-use lua_vm::waits;
+use lua_vm::async_function;
 
 /// The inotify instance and its readiness.
 struct EventSource {
@@ -63,7 +63,7 @@ pub(super) fn open(lua: &Lua, raw: &Table) -> Result<()> {
         }
     };
     raw.set("watch", lua.create_function(watch)?)?;
-    let read = waits::function(lua, |_, (watch, ms): (AnyUserData, Option<u64>)| {
+    let read = async_function::create(lua, |_, (watch, ms): (AnyUserData, Option<u64>)| {
         let inner = watch.borrow::<Watch>()?.0.clone();
         let source = inner.borrow_mut().source.take();
         let closing = inner.borrow().closing.clone();
@@ -118,7 +118,7 @@ fn begin(path: &std::path::Path) -> io::Result<WatchState> {
         | WatchMask::MOVE_SELF
         | WatchMask::ONLYDIR;
     inotify.watches().add(path, mask)?;
-    let readable = waits::register(inotify.as_fd().try_clone_to_owned()?)?;
+    let readable = async_function::register(inotify.as_fd().try_clone_to_owned()?)?;
     Ok(WatchState { source: Some(EventSource { inotify, readable }), ..WatchState::default() })
 }
 

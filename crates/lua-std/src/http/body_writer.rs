@@ -57,7 +57,7 @@ impl BodyWriter {
     }
 
     /// Waits until there is space; false once the reader is gone.
-    pub(super) async fn room(&self, at_most: usize) -> bool {
+    pub(super) async fn wait_for_room(&self, at_most: usize) -> bool {
         poll_fn(|cx| {
             if self.abandoned.get() {
                 return Poll::Ready(false);

@@ -82,8 +82,8 @@ impl ClientExchange {
         self.output.unsent()
     }
 
-    pub(super) async fn room(&self, at_most: usize) -> bool {
-        self.output.room(at_most).await
+    pub(super) async fn wait_for_room(&self, at_most: usize) -> bool {
+        self.output.wait_for_room(at_most).await
     }
 
     /// Writes a piece of the body.
@@ -102,7 +102,7 @@ impl ClientExchange {
     }
 
     /// Writes the last piece of the body, or all of it.
-    pub(super) fn whole(&self, data: &[u8]) -> Result<(), &'static str> {
+    pub(super) fn write_last(&self, data: &[u8]) -> Result<(), &'static str> {
         self.output.push(Bytes::copy_from_slice(data))?;
         self.finish(None);
         Ok(())

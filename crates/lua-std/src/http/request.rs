@@ -16,7 +16,7 @@ use wire::{Known, Method};
 
 use super::body_reader::ReadAmount;
 use super::client_exchange::ClientExchange;
-use super::stream::{done, taken};
+use super::stream::{done, read_now};
 use super::url;
 use super::{faults, fields};
 use crate::limits::{
@@ -25,8 +25,8 @@ use crate::limits::{
 };
 use crate::tls::client_tls;
 use lua_vm::Vm;
+use lua_vm::async_function;
 use lua_vm::errno;
-use lua_vm::waits;
 
 /// The userdata of a client.
 struct Handle {
@@ -126,8 +126,8 @@ pub(super) fn add(lua: &Lua, table: &Table) -> Result<()> {
         })
     };
     table.set("follow", lua.create_function(follow)?)?;
-    type Asked = (UserDataRef<Handle>, String, LuaString, Option<Table>);
-    let open = waits::function(lua, |lua, (client, method, text, table): Asked| {
+    type CallArguments = (UserDataRef<Handle>, String, LuaString, Option<Table>);
+    let open = async_function::create(lua, |lua, (client, method, text, table): CallArguments| {
         let url: std::result::Result<Url, String> = text.to_string_lossy().parse();
         let url = match url {
             Ok(url) => client.client(&url)?.map(|client| (client, url)),
@@ -137,7 +137,7 @@ pub(super) fn add(lua: &Lua, table: &Table) -> Result<()> {
             Ok((_, url)) => Some(made_up(&method, url, table.as_ref())?),
             Err(_) => None,
         };
-        let names = Vm::of(lua)?.names();
+        let names = Vm::of(lua)?.resolver();
         Ok(async move {
             let (client, url) = match url {
                 Ok(found) => found,
@@ -159,24 +159,27 @@ pub(super) fn add(lua: &Lua, table: &Table) -> Result<()> {
 }
 
 fn add_waiting(lua: &Lua, table: &Table) -> Result<()> {
-    type Asked = (UserDataRef<Stream>, Option<usize>, Option<u64>);
-    let read = waits::function(lua, |_, (stream, count, ms): Asked| {
+    type CallArguments = (UserDataRef<Stream>, Option<usize>, Option<u64>);
+    let read = async_function::create(lua, |_, (stream, count, ms): CallArguments| {
         let (outbound, want) = (stream.0.clone(), ReadAmount::of(count)?);
         Ok(async move { Ok(outbound.input.read(want, ms).await) })
     })?;
     table.set("client_read", read)?;
     type Timed = (UserDataRef<Stream>, Option<u64>);
-    let readall = waits::function(lua, |_, (stream, ms): Timed| {
+    let readall = async_function::create(lua, |_, (stream, ms): Timed| {
         let outbound = stream.0.clone();
         Ok(async move { Ok(outbound.input.read(ReadAmount::All, ms).await) })
     })?;
     table.set("client_readall", readall)?;
-    let room = waits::function(lua, |_, (stream, at_most): (UserDataRef<Stream>, usize)| {
-        let outbound = stream.0.clone();
-        Ok(async move { Ok(done(outbound.room(at_most).await.then_some(()).ok_or(errno::CLOSED))) })
-    })?;
+    let room =
+        async_function::create(lua, |_, (stream, at_most): (UserDataRef<Stream>, usize)| {
+            let outbound = stream.0.clone();
+            Ok(async move {
+                Ok(done(outbound.wait_for_room(at_most).await.then_some(()).ok_or(errno::CLOSED)))
+            })
+        })?;
     table.set("client_room", room)?;
-    let answered = waits::function(lua, |_, (stream, ms): Timed| {
+    let answered = async_function::create(lua, |_, (stream, ms): Timed| {
         let outbound = stream.0.clone();
         outbound.begin_whole();
         Ok(async move {
@@ -211,7 +214,7 @@ impl IntoLuaMulti for Head {
 impl UserData for Stream {
     fn add_methods<M: UserDataMethods<Self>>(methods: &mut M) {
         methods.add_method("take", |lua, Stream(outbound), count: Option<usize>| {
-            taken(lua, &outbound.input, count)
+            read_now(lua, &outbound.input, count)
         });
         methods.add_method("write", |_, Stream(outbound), data: LuaString| {
             let (ok, reason) = done(outbound.write(&data.as_bytes()));
@@ -219,7 +222,7 @@ impl UserData for Stream {
         });
         // The whole body at once, if nothing was written yet: it is sent with its length.
         methods.add_method("whole", |_, Stream(outbound), data: LuaString| {
-            Ok(done(outbound.whole(&data.as_bytes())))
+            Ok(done(outbound.write_last(&data.as_bytes())))
         });
         methods.add_method("finish", |_, Stream(outbound), table: Option<Table>| {
             let trailers = table.map(|table| fields::of_table("closewrite", 2, &table));

@@ -159,11 +159,11 @@ impl ServerExchange {
             return Poll::Ready(outcome);
         }
         self.answered.wait(cx);
-        self.pump(cx);
+        self.poll_input(cx);
         Poll::Pending
     }
 
-    fn pump(&self, cx: &mut Context<'_>) {
+    fn poll_input(&self, cx: &mut Context<'_>) {
         if let Some(bell) = &self.input.pump {
             bell.wait(cx);
             // Its readers are woken either way.
@@ -186,7 +186,7 @@ struct ResponseState(Rc<ServerExchange>);
 
 impl BodyStream for ResponseState {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, Fault>>> {
-        self.0.pump(cx);
+        self.0.poll_input(cx);
         self.0.output.poll_frame(cx)
     }
 

@@ -15,9 +15,9 @@ use super::body_reader::{BodyReader, ReadAmount, ReadResult};
 use super::fields;
 use super::server_exchange::ServerExchange;
 use crate::limits::HTTP_UNSENT_BYTES;
+use lua_vm::async_function;
 use lua_vm::errno;
 use lua_vm::streams::peer_address;
-use lua_vm::waits;
 use wire::Version;
 
 #[derive(Clone)]
@@ -39,7 +39,7 @@ impl UserData for Stream {
             get(lua, inbound, &key.as_bytes())
         });
         methods.add_method("take", |lua, Stream(inbound), count: Option<usize>| {
-            taken(lua, &inbound.input, count)
+            read_now(lua, &inbound.input, count)
         });
         methods.add_method("respond", |_, Stream(inbound), given: (i64, Option<Table>)| {
             let (status, table) = given;
@@ -83,7 +83,7 @@ impl UserData for Stream {
 }
 
 /// The result of a read without waiting; nothing if it has to wait.
-pub(super) fn taken(lua: &Lua, input: &BodyReader, count: Option<usize>) -> Result<MultiValue> {
+pub(super) fn read_now(lua: &Lua, input: &BodyReader, count: Option<usize>) -> Result<MultiValue> {
     match input.take(ReadAmount::of(count)?) {
         Some(read) => ReadResult(read).into_lua_multi(lua),
         None => Ok(MultiValue::new()),
@@ -122,24 +122,25 @@ pub(super) fn query(lua: &Lua, query: &[u8]) -> Result<Table> {
 
 /// Adds the functions that wait: `read`, `readall`, `room`.
 pub(super) fn add_waiting(lua: &Lua, table: &Table) -> Result<()> {
-    type Asked = (mlua::UserDataRef<Stream>, Option<usize>, Option<u64>);
-    let read = waits::function(lua, |_, (stream, count, ms): Asked| {
+    type CallArguments = (mlua::UserDataRef<Stream>, Option<usize>, Option<u64>);
+    let read = async_function::create(lua, |_, (stream, count, ms): CallArguments| {
         let (inbound, want) = (stream.0.clone(), ReadAmount::of(count)?);
         Ok(async move { Ok(inbound.input.read(want, ms).await) })
     })?;
     table.set("read", read)?;
     type All = (mlua::UserDataRef<Stream>, Option<u64>);
-    let readall = waits::function(lua, |_, (stream, ms): All| {
+    let readall = async_function::create(lua, |_, (stream, ms): All| {
         let inbound = stream.0.clone();
         Ok(async move { Ok(inbound.input.read(ReadAmount::All, ms).await) })
     })?;
     table.set("readall", readall)?;
-    let room = waits::function(lua, |_, (stream, at_most): (mlua::UserDataRef<Stream>, usize)| {
-        let inbound = stream.0.clone();
-        Ok(async move {
-            let room = inbound.output.room(at_most).await;
-            Ok(done(room.then_some(()).ok_or(errno::CLOSED)))
-        })
-    })?;
+    let room =
+        async_function::create(lua, |_, (stream, at_most): (mlua::UserDataRef<Stream>, usize)| {
+            let inbound = stream.0.clone();
+            Ok(async move {
+                let room = inbound.output.wait_for_room(at_most).await;
+                Ok(done(room.then_some(()).ok_or(errno::CLOSED)))
+            })
+        })?;
     table.set("room", room)
 }

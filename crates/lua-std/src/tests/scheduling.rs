@@ -224,7 +224,7 @@ fn a_hundred_thousand_coroutines_sleep_and_wake() {
 fn a_wait_for_a_future_parks_the_coroutine_and_gives_values_or_raises() {
     net::worker::block_on_local(async {
         let vm = open_vm(VmOptions::default(), VmContext::default()).unwrap();
-        let later = lua_vm::waits::function(vm.lua(), |_, fail: bool| {
+        let later = lua_vm::async_function::create(vm.lua(), |_, fail: bool| {
             Ok(async move {
                 tokio::task::yield_now().await;
                 if fail { Err(mlua::Error::runtime("no luck")) } else { Ok((1, "two")) }

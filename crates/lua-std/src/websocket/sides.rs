@@ -85,7 +85,7 @@ fn poll_send(
 /// Connects the socket to a tunnel to the server.
 pub(super) fn connect(socket: Rc<Socket>, tunnel: Takeover) {
     net::task::spawn_local(async move {
-        let mut tunnel = pin!(tunnel(Box::new(OurEnd(socket.clone()))));
+        let mut tunnel = pin!(tunnel(Box::new(SocketDuplex(socket.clone()))));
         poll_fn(|cx| match tunnel.as_mut().poll(cx) {
             Poll::Ready(_) => Poll::Ready(()),
             Poll::Pending => {
@@ -99,9 +99,9 @@ pub(super) fn connect(socket: Rc<Socket>, tunnel: Takeover) {
 }
 
 /// Our end of the tunnel.
-struct OurEnd(Rc<Socket>);
+struct SocketDuplex(Rc<Socket>);
 
-impl Duplex for OurEnd {
+impl Duplex for SocketDuplex {
     fn poll_receive(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<Bytes>> {
         if let Some(chunk) = self.0.next_chunk() {
             return Poll::Ready(Ok(chunk));

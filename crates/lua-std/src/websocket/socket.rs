@@ -82,7 +82,7 @@ impl Socket {
     }
 
     /// Waits until little is unsent; false once the connection has ended.
-    pub(super) async fn room(&self) -> bool {
+    pub(super) async fn wait_for_room(&self) -> bool {
         poll_fn(|cx| {
             if self.over.get() {
                 return Poll::Ready(false);
@@ -199,7 +199,7 @@ impl Socket {
         while !self.deaf.get() {
             let next = self.decoder.borrow_mut().message(&mut bytes);
             match next {
-                Ok(Some(message)) => self.hear(message),
+                Ok(Some(message)) => self.on_message(message),
                 Ok(None) => break,
                 Err(violation) => self.violated(violation),
             }
@@ -207,7 +207,7 @@ impl Socket {
         self.readers.wake_all();
     }
 
-    fn hear(&self, message: Message) {
+    fn on_message(&self, message: Message) {
         match &message {
             Message::Ping(payload) if !self.close_sent.get() && !self.is_full() => {
                 self.queue(Opcode::Pong, payload);

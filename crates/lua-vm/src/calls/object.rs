@@ -44,7 +44,7 @@ pub(super) unsafe fn push(state: LuaState, vm: &Vm, kind: ObjectKind, call: Call
 ///
 /// # Safety
 /// `state` is alive.
-unsafe fn look<'a>(state: LuaState, index: c_int) -> Option<&'a ObjectHeader> {
+unsafe fn object_header<'a>(state: LuaState, index: c_int) -> Option<&'a ObjectHeader> {
     // SAFETY: only a full userdata has a length, and one of this length that begins with one of our
     // numbers was made by `push`: scripts cannot write into a userdata. It lives as long as its
     // slot holds it.
@@ -73,7 +73,7 @@ pub(super) struct CallObject<'a> {
 pub(super) unsafe fn call_of_either<'a>(state: LuaState, kinds: [ObjectKind; 2]) -> CallObject<'a> {
     // SAFETY: promised by the caller; the VM of an object owns the state that has the object.
     unsafe {
-        let object = look(state, 1).filter(|object| kinds.contains(&object.kind));
+        let object = object_header(state, 1).filter(|object| kinds.contains(&object.kind));
         if let Some(object) = object
             && let Some(call) = (*object.vm).calls.find(object.call)
         {
@@ -119,7 +119,7 @@ fn call_of_value(lua: &Lua, object: &AnyUserData, kind: ObjectKind) -> Option<*m
     // SAFETY: the object is pushed and popped.
     let looked = unsafe {
         lua.exec_raw::<()>(object, |state| {
-            found = look(state, -1).map(|object| (object.kind, object.call));
+            found = object_header(state, -1).map(|object| (object.kind, object.call));
             ffi::lua_settop(state, -2);
         })
     };

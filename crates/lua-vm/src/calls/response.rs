@@ -221,7 +221,7 @@ unsafe extern "C-unwind" fn stream(state: LuaState) -> c_int {
 ///
 /// # Safety
 /// As [`set_status`]; `content` is the index of the text.
-unsafe fn whole(state: LuaState, call: *mut Call, content: c_int, content_type: &str) {
+unsafe fn set_content(state: LuaState, call: *mut Call, content: c_int, content_type: &str) {
     // SAFETY: promised by the caller.
     unsafe {
         let text = stack::check_bytes(state, content);
@@ -260,7 +260,7 @@ unsafe extern "C-unwind" fn text(state: LuaState) -> c_int {
     unsafe {
         let call = unfinished_call(state);
         take_status(state, call);
-        whole(state, call, 2, "text/plain; charset=utf-8");
+        set_content(state, call, 2, "text/plain; charset=utf-8");
     }
     0
 }
@@ -281,7 +281,7 @@ unsafe extern "C-unwind" fn json(state: LuaState) -> c_int {
             ffi::lua_concat(state, 2);
             ffi::lua_error(state);
         }
-        whole(state, call, 2, "application/json");
+        set_content(state, call, 2, "application/json");
     }
     0
 }

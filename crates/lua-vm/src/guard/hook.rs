@@ -74,7 +74,7 @@ unsafe extern "C-unwind" fn hook(state: LuaState, _: *mut ffi::lua_Debug) {
         if let Some(pulse) = guard.pulse() {
             pulse.log_if_requested(state);
         }
-        let Some(over) = guard.look(&(*vm).meter, state) else {
+        let Some(over) = guard.exceeded_limit(&(*vm).meter, state) else {
             if ffi::lua_gethookcount(state) != HOOK_STEP as c_int {
                 ffi::lua_sethook(state, Some(hook), ffi::LUA_MASKCOUNT, HOOK_STEP as c_int);
             }

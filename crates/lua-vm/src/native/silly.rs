@@ -43,17 +43,17 @@ unsafe extern "C-unwind" fn exit(state: LuaState) -> c_int {
             return ffi::lua_yieldk(state, 0, 0, None);
         }
         // Code that catches the error raises it again with its next instruction.
-        ffi::lua_sethook(state, Some(over), ffi::LUA_MASKCOUNT, 1);
+        ffi::lua_sethook(state, Some(raise_nil), ffi::LUA_MASKCOUNT, 1);
         if let Some(thread) = vm.tasks(|tasks| tasks.current().map(|index| tasks.get(index).thread))
         {
-            ffi::lua_sethook(thread, Some(over), ffi::LUA_MASKCOUNT, 1);
+            ffi::lua_sethook(thread, Some(raise_nil), ffi::LUA_MASKCOUNT, 1);
         }
         ffi::lua_pushnil(state);
         ffi::lua_error(state)
     }
 }
 
-unsafe extern "C-unwind" fn over(state: LuaState, _: *mut ffi::lua_Debug) {
+unsafe extern "C-unwind" fn raise_nil(state: LuaState, _: *mut ffi::lua_Debug) {
     // SAFETY: a hook may raise; nothing here has to be dropped.
     unsafe {
         ffi::lua_pushnil(state);

@@ -131,7 +131,7 @@ unsafe extern "C-unwind" fn inspect(state: LuaState) -> c_int {
         let vm = raw_function::vm(state);
         ffi::lua_createtable(state, 0, 0);
         let mut index = 0;
-        while let Some(task) = vm.tasks(|tasks| tasks.look(index)) {
+        while let Some(task) = vm.tasks(|tasks| tasks.thread_at(index)) {
             index += 1;
             let (thread, Some(word)) = task else { continue };
             ffi::lua_pushthread(thread);

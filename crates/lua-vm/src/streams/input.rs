@@ -69,20 +69,20 @@ impl InputBuffer {
     }
 
     /// Adds bytes that were received into the receive buffer.
-    pub(crate) fn arrived(&mut self, room: &[u8], count: usize) {
+    pub(crate) fn received(&mut self, room: &[u8], count: usize) {
         if self.len() == 0 {
             self.start = 0;
             self.own.clear();
             self.lent = count;
             return;
         }
-        self.settle(room);
+        self.copy_unread(room);
         self.compact(count);
         self.own.extend_from_slice(&room[..count]);
     }
 
     /// Copies unread bytes out of the receive buffer, which is used for another connection next.
-    pub(crate) fn settle(&mut self, room: &[u8]) {
+    pub(crate) fn copy_unread(&mut self, room: &[u8]) {
         if self.lent > 0 {
             self.own.clear();
             self.own.extend_from_slice(&room[self.start..self.lent]);
@@ -149,7 +149,7 @@ impl InputBuffer {
 
     /// Puts bytes before the unread ones.
     pub(crate) fn put_back(&mut self, bytes: &[u8], room: &[u8]) {
-        self.settle(room);
+        self.copy_unread(room);
         self.scanned = 0;
         match self.start.checked_sub(bytes.len()) {
             Some(start) => {
@@ -180,7 +180,7 @@ mod tests {
     fn arrive(input: &mut InputBuffer, bytes: &[u8]) -> Vec<u8> {
         let mut room = vec![0; 64];
         room[..bytes.len()].copy_from_slice(bytes);
-        input.arrived(&room, bytes.len());
+        input.received(&room, bytes.len());
         room
     }
 
@@ -195,7 +195,7 @@ mod tests {
         for piece in [&b"some--boun"[..], b"dary-", b"-rest"] {
             assert_eq!(input.find(&want, &[]), None);
             let room = arrive(&mut input, piece);
-            input.settle(&room);
+            input.copy_unread(&room);
         }
         assert_eq!(input.find(&want, &[]), Some(16));
         input.take(16);
@@ -209,7 +209,7 @@ mod tests {
         assert_eq!(input.find(&delimiter(b"\r\n"), &room), Some(6));
         input.take(6);
         assert!(input.own.is_empty());
-        input.settle(&room);
+        input.copy_unread(&room);
         assert_eq!(input.unread(&[]), b"PI");
         let room = arrive(&mut input, b"NG\r\n");
         assert_eq!(input.find(&ReadRequest::Bytes(6), &room), Some(6));

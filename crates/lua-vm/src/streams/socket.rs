@@ -27,7 +27,7 @@ impl StreamTable {
         match stream.try_receive_into(&mut self.room) {
             Ok(0) => connection.ended = true,
             Ok(count) => {
-                connection.input.arrived(&self.room, count);
+                connection.input.received(&self.room, count);
                 self.lent = Some(index);
             }
             Err(error)
@@ -41,16 +41,16 @@ impl StreamTable {
                 let reason =
                     if is_truncated { errno::TLS.to_owned() } else { errno::of_error(&error) };
                 connection.broken = Some(reason.into());
-                self.touch(index);
+                self.mark_touched(index);
             }
         }
-        let wake = self.satisfy(index, vm);
+        let wake = self.take_satisfied(index, vm);
         self.watch(index);
         wake
     }
 
     /// Takes the waiting reader if its read is satisfied.
-    fn satisfy(&mut self, index: u32, vm: &Vm) -> Option<StreamWake> {
+    fn take_satisfied(&mut self, index: u32, vm: &Vm) -> Option<StreamWake> {
         let connection = self.connections.get_mut(index as usize)?;
         if connection.forget_reader(vm) {
             return None;
@@ -96,7 +96,7 @@ impl StreamTable {
     }
 
     /// Marks the connection for the end of the turn.
-    pub(super) fn touch(&mut self, index: u32) {
+    pub(super) fn mark_touched(&mut self, index: u32) {
         let connection = &mut self.connections[index as usize];
         if !connection.dirty {
             connection.dirty = true;
@@ -121,7 +121,7 @@ impl StreamTable {
                 }
                 Err(error) => {
                     connection.broken = Some(errno::of_error(&error).into());
-                    self.touch(index);
+                    self.mark_touched(index);
                     return;
                 }
             }
@@ -149,7 +149,7 @@ impl StreamTable {
         self.watch(index);
         let Some(connection) = self.connections.get_mut(index as usize) else { return Vec::new() };
         if connection.closed {
-            self.touch(index);
+            self.mark_touched(index);
             return Vec::new();
         }
         // A broken connection is cut at the end of the turn, which wakes all its coroutines.

@@ -80,7 +80,7 @@ impl Streams {
         connection.closed = true;
         let reader = connection.reader.take();
         let flushers = std::mem::take(&mut connection.flushers);
-        inner.touch(handle.index);
+        inner.mark_touched(handle.index);
         drop(inner);
         if let Some(deadline) = reader.as_ref().and_then(|reader| reader.deadline) {
             vm.timers.cancel(deadline);
@@ -134,7 +134,7 @@ impl Streams {
         if let Some(index) = inner.lent.take()
             && let Some(connection) = inner.connections.get_mut(index as usize)
         {
-            connection.input.settle(&inner.room);
+            connection.input.copy_unread(&inner.room);
         }
         while let Some(index) = inner.dirty.pop() {
             let Some(connection) = inner.connections.get_mut(index as usize) else { continue };

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use net::worker::block_on_local;
 
-use crate::{Body, BodyStream, Fault, Frame, Full, Headers, SharedBodyReader, shared_body};
+use crate::{Body, BodyStream, Fault, Frame, Headers, SharedBodyReader, TooLong, shared_body};
 
 async fn text(mut body: Body) -> Result<String, Fault> {
     let whole = body.collect(1 << 20).await?;
@@ -92,7 +92,7 @@ fn trailers_come_last_and_a_known_length_is_reported() {
 fn the_bound_counts_pieces_as_well_as_bytes() {
     let (mut writer, shared) = shared_body(1000, None);
     writer.push(Bytes::from(vec![0; 500])).unwrap();
-    assert_eq!(writer.push(Bytes::from(vec![0; 500])), Err(Full));
+    assert_eq!(writer.push(Bytes::from(vec![0; 500])), Err(TooLong));
     let mut taken = 0;
     while writer.push(piece("x")).is_ok() {
         taken += 1;
@@ -169,7 +169,7 @@ fn a_body_too_long_to_be_stored_continues_at_the_pace_of_the_slowest() {
         let (mut writer, shared) = shared_body(1000, None);
         let (mut quick, mut slow) = (shared.join().unwrap(), shared.join().unwrap());
         writer.push(Bytes::from(vec![1; 900])).unwrap();
-        assert_eq!(writer.push(Bytes::from(vec![2; 900])), Err(Full));
+        assert_eq!(writer.push(Bytes::from(vec![2; 900])), Err(TooLong));
         let writing = tokio::task::spawn_local(async move {
             assert!(writer.push_on(Frame::Data(Bytes::from(vec![2; 900]))).await);
             assert!(writer.push_on(Frame::Data(Bytes::from(vec![3; 900]))).await);
@@ -192,7 +192,7 @@ fn a_body_too_long_to_be_stored_continues_at_the_pace_of_the_slowest() {
         for reader in [&mut quick, &mut slow] {
             assert!(poll_fn(|cx| reader.poll_frame(cx)).await.is_none());
         }
-        assert!(shared.whole().is_none());
+        assert!(shared.complete_frames().is_none());
         let late = text(shared.body()).await.unwrap_err();
         assert_eq!(late.slug(), "growing_late");
     });

@@ -22,9 +22,9 @@ pub(super) struct Line {
 struct SessionState {
     accepted: Option<Accepted>,
     /// To the other side.
-    inward: Lane,
+    inward: DirectionQueue,
     /// To the client.
-    outward: Lane,
+    outward: DirectionQueue,
     /// How the session has ended; received after the content of `inward`.
     ended: Option<Closed>,
     /// The other side's close, sent once after the content of `outward`.
@@ -39,12 +39,12 @@ struct SessionState {
 }
 
 #[derive(Default)]
-struct Lane {
+struct DirectionQueue {
     messages: VecDeque<Message>,
     bytes: u64,
 }
 
-impl Lane {
+impl DirectionQueue {
     fn push(&mut self, message: Message) {
         self.bytes += message.data().len() as u64;
         self.messages.push_back(message);

@@ -123,7 +123,7 @@ fn what_is_not_accepted_is_denied() {
         let answering = session.deny().unwrap();
         assert!(session.deny().is_none());
         assert_eq!(session.accept(Accepted::default()), Err(Gone));
-        answering.whole(418, Headers::new(), "teapot");
+        answering.respond(418, Headers::new(), "teapot");
     };
     assert_eq!(denied(answers).unwrap().status, 418);
     // The right to respond is dropped: that is a failure and not a 403.

@@ -227,7 +227,7 @@ impl AppLoop {
     /// Schedules a wake-up of the worker after the current callback of the event loop.
     pub(super) fn flush_soon(slf: &Py<Self>, py: Python<'_>) -> PyResult<()> {
         let this = slf.get();
-        if this.draining.get() || this.flush_scheduled.get() || wake_batch::held() == 0 {
+        if this.draining.get() || this.flush_scheduled.get() || wake_batch::deferred_count() == 0 {
             return Ok(());
         }
         this.flush_scheduled.set(true);

@@ -55,9 +55,9 @@ fn make_type(py: Python<'_>) -> PyResult<Py<PyType>> {
     let slot = |slot: c_int, pfunc: *mut std::ffi::c_void| ffi::PyType_Slot { slot, pfunc };
     let mut slots = vec![
         slot(ffi::Py_tp_dealloc, dealloc as *mut _),
-        slot(ffi::Py_am_await, itself as *mut _),
+        slot(ffi::Py_am_await, return_self as *mut _),
         slot(ffi::Py_am_send, am_send as *mut _),
-        slot(ffi::Py_tp_iter, itself as *mut _),
+        slot(ffi::Py_tp_iter, return_self as *mut _),
         slot(ffi::Py_tp_iternext, next as *mut _),
         // The type refers to the table until the end of the process.
         slot(ffi::Py_tp_methods, methods.as_mut_ptr().cast()),
@@ -102,7 +102,7 @@ unsafe extern "C" fn dealloc(object: *mut ffi::PyObject) {
     }
 }
 
-unsafe extern "C" fn itself(object: *mut ffi::PyObject) -> *mut ffi::PyObject {
+unsafe extern "C" fn return_self(object: *mut ffi::PyObject) -> *mut ffi::PyObject {
     // SAFETY: as above.
     unsafe { ffi::Py_NewRef(object) }
 }

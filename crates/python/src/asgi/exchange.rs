@@ -13,7 +13,7 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use message::{BodyStream, Fault, FaultKind, Frame};
 use net::FileRange;
-use offload::{Answering, Head, Incoming, OffloadedRequest, Sending};
+use offload::{Head, Incoming, OffloadedRequest, Responder, Sending};
 use pyo3::prelude::*;
 
 use super::app_loop::AppLoop;
@@ -52,9 +52,9 @@ pub(super) struct ExchangeState {
 
 /// The progress of a response.
 pub(super) enum ResponseState {
-    Open(Answering),
+    Open(Responder),
     /// The head is sent with the first piece of the body.
-    Started(Answering, Start),
+    Started(Responder, Start),
     Streaming(Streaming),
     /// The body is complete; trailers follow.
     Trailing(Sending, message::Headers),

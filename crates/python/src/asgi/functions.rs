@@ -114,7 +114,7 @@ impl Bindable for WebSocket {
 /// # Safety
 ///
 /// `object` must be the bound object that Python passed to the function, a `T`.
-unsafe fn called<T: PyClass<Frozen = True> + Sync + Bindable>(
+unsafe fn with_bound_object<T: PyClass<Frozen = True> + Sync + Bindable>(
     object: *mut ffi::PyObject,
     with: impl for<'py> FnOnce(&Bound<'py, T>) -> PyResult<Bound<'py, PyAny>>,
 ) -> *mut ffi::PyObject {
@@ -139,7 +139,11 @@ unsafe extern "C" fn receive_function(
     _nothing: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
     // SAFETY: Python calls it with the exchange it is bound to.
-    unsafe { called(object, |exchange| into_awaitable(exchange.py(), Exchange::receive(exchange))) }
+    unsafe {
+        with_bound_object(object, |exchange| {
+            into_awaitable(exchange.py(), Exchange::receive(exchange))
+        })
+    }
 }
 
 unsafe extern "C" fn send_function(
@@ -148,7 +152,7 @@ unsafe extern "C" fn send_function(
 ) -> *mut ffi::PyObject {
     // SAFETY: as above; the message is alive for as long as the call.
     unsafe {
-        called(object, |exchange| {
+        with_bound_object(object, |exchange| {
             let message = Bound::from_borrowed_ptr(exchange.py(), message);
             into_awaitable(exchange.py(), Exchange::send(exchange, &message))
         })
@@ -160,7 +164,9 @@ unsafe extern "C" fn websocket_receive_function(
     _nothing: *mut ffi::PyObject,
 ) -> *mut ffi::PyObject {
     // SAFETY: Python calls it with the session it is bound to.
-    unsafe { called(object, |socket| into_awaitable(socket.py(), WebSocket::receive(socket))) }
+    unsafe {
+        with_bound_object(object, |socket| into_awaitable(socket.py(), WebSocket::receive(socket)))
+    }
 }
 
 unsafe extern "C" fn websocket_send_function(
@@ -169,7 +175,7 @@ unsafe extern "C" fn websocket_send_function(
 ) -> *mut ffi::PyObject {
     // SAFETY: as above; the message is alive for as long as the call.
     unsafe {
-        called(object, |socket| {
+        with_bound_object(object, |socket| {
             let message = Bound::from_borrowed_ptr(socket.py(), message);
             into_awaitable(socket.py(), WebSocket::send(socket, &message))
         })
@@ -182,7 +188,7 @@ unsafe extern "C" fn websocket_ended_function(
 ) -> *mut ffi::PyObject {
     // SAFETY: as above; the Task is alive for as long as the call.
     unsafe {
-        called(object, |socket| {
+        with_bound_object(object, |socket| {
             let task = Bound::from_borrowed_ptr(socket.py(), task);
             WebSocket::ended(socket, &task)
         })

@@ -24,7 +24,7 @@ impl Guard {
         match step(&self.0, py) {
             Ok(Step::Yielded(yielded)) => Ok(Some(yielded)),
             Ok(Step::Returned) => Ok(None),
-            Err(error) => Err(contain(py, error)),
+            Err(error) => Err(keep_loop_running(py, error)),
         }
     }
 }
@@ -50,7 +50,7 @@ impl Guard {
     #[pyo3(signature = (*arguments))]
     fn throw(&self, py: Python<'_>, arguments: Bound<'_, PyTuple>) -> PyResult<Py<PyAny>> {
         let thrown = self.0.call_method1(py, intern!(py, "throw"), arguments);
-        thrown.map_err(|error| contain(py, error))
+        thrown.map_err(|error| keep_loop_running(py, error))
     }
 
     fn close(&self, py: Python<'_>) -> PyResult<()> {
@@ -59,7 +59,7 @@ impl Guard {
 }
 
 /// Replaces an exception that would end the event loop.
-fn contain(py: Python<'_>, error: PyErr) -> PyErr {
+fn keep_loop_running(py: Python<'_>, error: PyErr) -> PyErr {
     let ends_all =
         error.is_instance_of::<PySystemExit>(py) || error.is_instance_of::<PyKeyboardInterrupt>(py);
     if !ends_all {

@@ -82,7 +82,7 @@ pub(super) fn fields(
 fn field(pair: &Bound<'_, PyAny>, headers: &mut Headers, length: &mut Option<u64>) -> PyResult<()> {
     let (name, value) = match pair.cast::<PyTuple>() {
         Ok(pair) if pair.len() == 2 => (pair.get_item(0)?, pair.get_item(1)?),
-        _ => two(pair)?,
+        _ => pair_items(pair)?,
     };
     match (name.cast::<PyBytes>(), value.cast::<PyBytes>()) {
         (Ok(name), Ok(value)) => append(name.as_bytes(), value.as_bytes(), headers, length),
@@ -95,7 +95,7 @@ fn field(pair: &Bound<'_, PyAny>, headers: &mut Headers, length: &mut Option<u64
 }
 
 /// The two items of a pair that is not a tuple, such as a list.
-fn two<'py>(pair: &Bound<'py, PyAny>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
+fn pair_items<'py>(pair: &Bound<'py, PyAny>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyAny>)> {
     let mut items = pair.try_iter().into_iter().flatten();
     match (items.next(), items.next(), items.next()) {
         (Some(name), Some(value), None) => Ok((name?, value?)),

@@ -14,8 +14,8 @@ use pyo3::{IntoPyObjectExt, intern};
 use wire::{Method, Version};
 
 use super::tls_extension::TlsExtension;
+use crate::field_names::FieldNames;
 use crate::gil::GilCell;
-use crate::names::FieldNames;
 use crate::path::decoded;
 
 /// The version of the specification.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use message::{Frame, Headers};
 use net::FileRange;
-use offload::{Answering, Gone};
+use offload::{Gone, Responder};
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -208,7 +208,7 @@ impl Exchange {
 
 /// Sends a response with a complete body.
 pub(super) fn send_whole(
-    answering: Answering,
+    answering: Responder,
     start: Start,
     data: Bytes,
     is_head: bool,
@@ -222,12 +222,12 @@ pub(super) fn send_whole(
         let shorter = (data.len() as u64) < length;
         return Err(wrong_length(if shorter { "shorter" } else { "longer" }));
     }
-    answering.whole(start.status, start.headers, data);
+    answering.respond(start.status, start.headers, data);
     if is_unwanted { Err(disconnected()) } else { Ok(()) }
 }
 
 /// Sends the head of a response whose body follows in pieces.
-pub(super) fn start_stream(answering: Answering, start: Start) -> Streaming {
+pub(super) fn start_stream(answering: Responder, start: Start) -> Streaming {
     let Start { status, headers, length, trailers } = start;
     let sending = answering.stream(status, headers, length);
     Streaming { sending, left: length, trailers }

@@ -188,7 +188,7 @@ impl Server {
         }
         this.is_scheduled.set(false);
         super::probe::reset();
-        app.queue().awake();
+        app.queue().mark_awake();
         let now_us = net::clock::precise_us();
         app.begin_drain(now_us);
         // A call that blocks from here on blocks after the notification was acknowledged.

@@ -42,7 +42,7 @@ impl Application {
     }
 
     /// Logs a violation of WSGI by the application.
-    pub(super) fn complain(&self, py: Python<'_>, problem: &str) -> PyResult<()> {
+    pub(super) fn log_violation(&self, py: Python<'_>, problem: &str) -> PyResult<()> {
         self.complain.bind(py).call1((problem,)).map(drop)
     }
 }

@@ -17,7 +17,7 @@ pub(super) fn send(reply: &Reply, result: &Bound<'_, PyAny>) -> PyResult<()> {
     let py = result.py();
     if let Ok(list) = result.cast_exact::<PyList>() {
         if list.len() == 1 {
-            return only(py, reply, &list.get_item(0)?);
+            return send_only_piece(py, reply, &list.get_item(0)?);
         }
         let items: Vec<_> = list.iter().collect();
         return several(py, reply, &items);
@@ -34,7 +34,7 @@ pub(super) fn send(reply: &Reply, result: &Bound<'_, PyAny>) -> PyResult<()> {
     iterate(reply, result)
 }
 
-fn only(py: Python<'_>, reply: &Reply, item: &Bound<'_, PyAny>) -> PyResult<()> {
+fn send_only_piece(py: Python<'_>, reply: &Reply, item: &Bound<'_, PyAny>) -> PyResult<()> {
     let data = body_bytes(item)?.as_bytes();
     if !data.is_empty() {
         reply.piece(py, data, true)?;

@@ -151,7 +151,7 @@ impl Environs {
         let keys = &self.keys;
         let raw = text(py, head.target.raw())?;
         let path = decoded_bytes(&head.target);
-        let path = below(&self.root_path, &path);
+        let path = without_mount_point(&self.root_path, &path);
         if path == head.target.raw() {
             environ.set_item(&keys.path_info, &raw)?;
         } else {
@@ -308,7 +308,7 @@ fn reused<'py>(
 }
 
 /// The path without the mount point, which a proxy may have stripped already.
-fn below<'a>(root: &[u8], path: &'a [u8]) -> &'a [u8] {
+fn without_mount_point<'a>(root: &[u8], path: &'a [u8]) -> &'a [u8] {
     match path.strip_prefix(root) {
         Some(rest) if rest.is_empty() || rest.starts_with(b"/") => rest,
         _ => path,

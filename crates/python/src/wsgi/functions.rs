@@ -51,7 +51,7 @@ fn bound<'py>(
 /// # Safety
 ///
 /// The caller is a function of this module that Python calls, and `object` is its bound reply.
-unsafe fn called(
+unsafe fn with_bound_object(
     object: *mut ffi::PyObject,
     with: impl for<'py> FnOnce(&Bound<'py, Reply>) -> PyResult<Bound<'py, PyAny>>,
 ) -> *mut ffi::PyObject {
@@ -82,7 +82,7 @@ unsafe extern "C" fn start_response_function(
     // SAFETY: Python calls it with the reply it is bound to, `count` positional arguments, and
     // after them one for each name in the tuple of keywords, if there is one.
     unsafe {
-        called(object, |reply| {
+        with_bound_object(object, |reply| {
             let py = reply.py();
             let count = usize::try_from(count).unwrap_or_default();
             let names = (!keywords.is_null())
@@ -152,7 +152,7 @@ unsafe extern "C" fn write_function(
 ) -> *mut ffi::PyObject {
     // SAFETY: as above; the data is alive for as long as the call.
     unsafe {
-        called(object, |reply| {
+        with_bound_object(object, |reply| {
             let py = reply.py();
             let data = Bound::from_borrowed_ptr(py, data);
             let data = body_bytes(&data)?.as_bytes();

@@ -12,7 +12,7 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use message::{Fault, FaultKind, Frame};
 use net::FileRange;
-use offload::{Answering, Gone, Sending, wake_batch};
+use offload::{Gone, Responder, Sending, wake_batch};
 use pyo3::exceptions::PyAssertionError;
 use pyo3::prelude::*;
 
@@ -37,7 +37,7 @@ struct ReplyState {
 
 /// The progress of the response.
 enum ResponseState {
-    Open(Answering),
+    Open(Responder),
     /// With the number of bytes that Content-Length still requires.
     Streaming(Sending, Option<u64>),
     /// As many bytes as Content-Length declares have been sent.
@@ -61,7 +61,7 @@ impl Reply {
         Reply { application, state: GilCell::new(state), write: GilCell::default() }
     }
 
-    pub(super) fn begin(&self, answering: Answering, is_head: bool) {
+    pub(super) fn begin(&self, answering: Responder, is_head: bool) {
         *self.state.get() =
             ReplyState { response: ResponseState::Open(answering), start: None, is_head };
     }
@@ -114,12 +114,12 @@ impl Reply {
                 let promised = start.length.unwrap_or(length);
                 if is_head || !start.carries_content() {
                     let data = if start.length.is_none() && is_whole { data } else { &[] };
-                    answering.whole(start.status, start.headers, Bytes::copy_from_slice(data));
+                    answering.respond(start.status, start.headers, Bytes::copy_from_slice(data));
                     return Ok(AfterPiece::Stop);
                 }
                 if length >= promised && (is_whole || start.length.is_some()) {
                     let sent = data.get(..promised as usize).unwrap_or(data);
-                    answering.whole(start.status, start.headers, Bytes::copy_from_slice(sent));
+                    answering.respond(start.status, start.headers, Bytes::copy_from_slice(sent));
                     state.response = ResponseState::Complete;
                     drop(state);
                     return if length > promised {
@@ -182,7 +182,7 @@ impl Reply {
                     if start.length.is_none() && start.status != 204 {
                         headers.append(wire::Known::ContentLength, there.to_string());
                     }
-                    answering.whole(start.status, headers, Bytes::new());
+                    answering.respond(start.status, headers, Bytes::new());
                     return Ok(Some(AfterPiece::Stop));
                 }
                 let length = Some(range.length);
@@ -244,7 +244,8 @@ impl Reply {
 
     fn too_long(&self, py: Python<'_>) -> PyResult<AfterPiece> {
         self.state.get().response = ResponseState::Done;
-        self.application.complain(py, "the body is longer than Content-Length says: it was cut")?;
+        self.application
+            .log_violation(py, "the body is longer than Content-Length says: it was cut")?;
         Ok(AfterPiece::Stop)
     }
 
@@ -265,7 +266,7 @@ impl Reply {
                 let Start { status, reason, headers, length } = start;
                 answering.set_reason(reason);
                 if is_head || matches!(status, 204 | 304) || length.unwrap_or(0) == 0 {
-                    answering.whole(status, headers, Bytes::new());
+                    answering.respond(status, headers, Bytes::new());
                 } else {
                     let sending = answering.stream(status, headers, length);
                     return self.too_short(py, sending);
@@ -283,7 +284,7 @@ impl Reply {
         const SHORT: &str = "the body is shorter than Content-Length says";
         let is_unwanted = sending.is_unwanted();
         sending.fail(fault(SHORT));
-        if is_unwanted { Ok(()) } else { self.application.complain(py, SHORT) }
+        if is_unwanted { Ok(()) } else { self.application.log_violation(py, SHORT) }
     }
 }
 

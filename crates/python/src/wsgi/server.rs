@@ -190,7 +190,7 @@ fn serve(
                 };
                 if unbatched > 0
                     || took_us > QUICK_CALL_US
-                    || wake_batch::held() >= BATCHED_WAKES_MAX
+                    || wake_batch::deferred_count() >= BATCHED_WAKES_MAX
                 {
                     wake_batch::flush();
                 }

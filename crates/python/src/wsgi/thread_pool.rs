@@ -142,7 +142,7 @@ impl ThreadPool {
         let was_removed = threads.idle.len() == before;
         drop(threads);
         if may_sleep {
-            status.queue().heard();
+            status.queue().acknowledge();
         }
         self.wake_watcher();
         if status.is_stopping() {

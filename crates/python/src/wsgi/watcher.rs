@@ -52,7 +52,7 @@ fn sleep(status: &AppStatus, pool: &ThreadPool, timeout: Option<Duration>) {
             }
         }
     }
-    status.queue().heard();
+    status.queue().acknowledge();
 }
 
 enum NextCheck {
@@ -72,7 +72,7 @@ struct Watcher {
 impl Watcher {
     fn check(&mut self, status: &AppStatus, pool: &ThreadPool, start: &impl Fn()) -> NextCheck {
         // The watcher counts as a reader of the queue: this check acknowledges its alarm.
-        status.queue().heard();
+        status.queue().acknowledge();
         let now_us = net::clock::precise_us();
         let interval_us = CHECK_INTERVAL.as_micros() as u64;
         let mut busy: Vec<Arc<PoolThread>> = Vec::new();

@@ -2,7 +2,7 @@
 
 use settings::{Node, Span, node};
 
-use super::{RuleVerdict, Why};
+use super::{MismatchReason, RuleVerdict};
 use crate::testing::request;
 use crate::{CANDIDATES_SHOWN, Input, Router, Rule, RuleOrder};
 
@@ -97,7 +97,7 @@ fn the_rule_of_the_order_is_named() {
         let explanation = router.explain(&Input::from(&request));
         let RuleVerdict::Route(chosen) = &explanation.verdict else { panic!("{explanation}") };
         assert_eq!(chosen.name, "first", "{explanation}");
-        assert_eq!(explanation.others[0].why, Why::Later(order), "{explanation}");
+        assert_eq!(explanation.others[0].why, MismatchReason::Later(order), "{explanation}");
     }
 }
 

@@ -105,7 +105,7 @@ fn level(value: u64) -> i64 {
 fn sum(slot: &WorkerSlot) -> Stats {
     let earlier = slot.earlier.borrow();
     match &*slot.current.borrow() {
-        Some(running) => earlier.then(&running.stats.borrow()),
+        Some(running) => earlier.followed_by(&running.stats.borrow()),
         None => earlier.clone(),
     }
 }

@@ -13,16 +13,16 @@ use super::Instance;
 pub(super) fn ruled(rule: UnknownHost, inner: Rc<Instance>) -> Rc<dyn Dispatch> {
     match rule {
         UnknownHost::NotFound => inner,
-        UnknownHost::Misdirected | UnknownHost::Close => Rc::new(Ruled { rule, inner }),
+        UnknownHost::Misdirected | UnknownHost::Close => Rc::new(HostDispatch { rule, inner }),
     }
 }
 
-struct Ruled {
+struct HostDispatch {
     rule: UnknownHost,
     inner: Rc<Instance>,
 }
 
-impl Dispatch for Ruled {
+impl Dispatch for HostDispatch {
     fn dispatch(&self, request: &mut Request) -> Result<Rc<Route>, Fault> {
         self.inner.dispatch(request).map_err(|fault| match fault.status {
             404 if !self.inner.names_host(request) => unknown(self.rule),

@@ -29,10 +29,10 @@ impl DevWatch {
     pub(crate) fn new(rules: DevReload) -> DevWatch {
         let watch = Watch::new().unwrap_or_else(|error| {
             event!(Level::Warn, "files cannot be watched, SIGHUP reloads", error = error);
-            Watch::blind()
+            Watch::detecting_nothing()
         });
         let mut this = DevWatch { rules, watch, seen: BTreeMap::new() };
-        this.seen = this.look();
+        this.seen = this.scan();
         this
     }
 
@@ -40,7 +40,7 @@ impl DevWatch {
     pub(crate) async fn changed(&mut self) -> PathBuf {
         loop {
             // A change during the previous scan is detected by this one.
-            let now = self.look();
+            let now = self.scan();
             let changed = now.iter().find(|(path, stamp)| self.seen.get(*path) != Some(stamp));
             let gone = || self.seen.keys().find(|path| !now.contains_key(*path));
             let found = changed.map(|(path, _)| path).or_else(gone).cloned();
@@ -53,7 +53,7 @@ impl DevWatch {
     }
 
     /// Returns the state of every source file, and watches the directories of all.
-    fn look(&mut self) -> BTreeMap<PathBuf, Stamp> {
+    fn scan(&mut self) -> BTreeMap<PathBuf, Stamp> {
         loop {
             let (mut directories, mut files) = (Vec::new(), BTreeMap::new());
             for directory in &self.rules.directories {

@@ -176,7 +176,7 @@ impl GroupContext {
             descriptors.iter().map(|(_, one)| *one).chain(counts).collect();
         let file = own.as_ref().and_then(|(listening, _)| SocketFile::of(listening.local()));
         RunningProcess::start(settings.clone(), generation, &passed, file, spec)
-            .map_err(|error| unable(&settings.launch, &error))
+            .map_err(|error| start_error(&settings.launch, &error))
     }
 
     /// Explains the exit of a process that reported nothing: tidegate may not be installed there.
@@ -270,7 +270,7 @@ impl GroupContext {
 }
 
 /// Describes why a program could not be started.
-fn unable(launch: &ChildCommand, error: &std::io::Error) -> String {
+fn start_error(launch: &ChildCommand, error: &std::io::Error) -> String {
     let program = launch.program.display();
     match &launch.directory {
         // The system reports the same error for both.

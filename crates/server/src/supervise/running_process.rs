@@ -128,14 +128,14 @@ impl RunningProcess {
         Duration::from_millis(now_ms().saturating_sub(self.began_ms))
     }
 
-    pub(crate) fn silence(&self) -> Duration {
+    pub(crate) fn since_heartbeat(&self) -> Duration {
         Duration::from_millis(now_ms().saturating_sub(self.heard_ms.get()))
     }
 
     /// Waits for the exit and describes it. Only one task may wait.
     pub(crate) async fn ended(&self) -> String {
         match self.child.wait().await {
-            Ok(status) => said(status),
+            Ok(status) => describe_exit(status),
             Err(error) => format!("cannot be waited for: {error}"),
         }
     }
@@ -144,10 +144,10 @@ impl RunningProcess {
     pub(crate) async fn until_ready(&self, within: Duration) -> Result<(), String> {
         let begun = net::timer::within(within, async {
             tokio::select! {
-                () = self.until(|running| running.phase.get() != Phase::Starting) => Ok(()),
+                () = self.wait_until(|running| running.phase.get() != Phase::Starting) => Ok(()),
                 how = self.ended() => {
                     // Its last message may not have been read yet.
-                    let heard = self.until(|running| running.is_silent.get());
+                    let heard = self.wait_until(|running| running.is_silent.get());
                     net::timer::within(ANSWER_WITHIN, heard).await;
                     Err(how)
                 }
@@ -164,11 +164,11 @@ impl RunningProcess {
 
     /// Returns when it has reported why it could not start.
     async fn refused(&self) -> String {
-        self.until(|running| running.failed.borrow().is_some()).await;
+        self.wait_until(|running| running.failed.borrow().is_some()).await;
         self.failed.borrow().clone().unwrap_or_default()
     }
 
-    async fn until(&self, holds: impl Fn(&RunningProcess) -> bool) {
+    async fn wait_until(&self, holds: impl Fn(&RunningProcess) -> bool) {
         loop {
             let changed = self.changed.notified();
             if holds(self) {
@@ -290,7 +290,7 @@ async fn listen(channel: Rc<ControlChannel>, running: Weak<RunningProcess>) {
 }
 
 /// Describes an exit status, in a sentence without its subject.
-fn said(status: ExitStatus) -> String {
+fn describe_exit(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("it ended with exit code {code}"),
         (None, Some(signal)) => format!("it was ended by signal {signal}"),

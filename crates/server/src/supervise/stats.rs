@@ -1,7 +1,7 @@
 //! The statistics that a worker process reports every second.
 //!
 //! Counters start with the process; a sum over consecutive processes includes the earlier ones
-//! ([`Stats::then`]).
+//! ([`Stats::followed_by`]).
 
 use serde_json::{Value, json};
 use telemetry::Snapshot;
@@ -59,7 +59,7 @@ impl Stats {
     }
 
     /// Adds the counters of earlier processes in the slot; gauges are those of the later process.
-    pub(crate) fn then(&self, later: &Stats) -> Stats {
+    pub(crate) fn followed_by(&self, later: &Stats) -> Stats {
         let mut sum = later.clone();
         sum.requests += self.requests;
         sum.stalls += self.stalls;
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn counters_continue_in_the_next_process_and_levels_do_not() {
-        let sum = stats(3).ended().then(&stats(4));
+        let sum = stats(3).ended().followed_by(&stats(4));
         assert_eq!((sum.requests, sum.in_flight, sum.rss_bytes), (7, 2, 5));
         assert_eq!((sum.queue.buckets[1], sum.queue.sum_us), (7, 70));
         assert_eq!(stats(3).ended().in_flight, 0);

@@ -1,8 +1,8 @@
 //! Groups of processes, each this test program started again: what happens when one misbehaves.
 
 mod gateway;
+mod run_application;
 mod serving;
-mod whole;
 mod worker;
 
 use std::cell::{Cell, RefCell};
@@ -69,7 +69,7 @@ impl Stage {
     }
 
     /// Waits until something holds.
-    async fn until(&self, what: &str, holds: impl Fn(&WorkerGroup) -> bool) {
+    async fn wait_until(&self, what: &str, holds: impl Fn(&WorkerGroup) -> bool) {
         let held = async {
             while !holds(&self.group) {
                 net::timer::sleep(Duration::from_millis(4)).await;
@@ -79,7 +79,7 @@ impl Stage {
     }
 
     async fn until_ready(&self, workers: usize) {
-        self.until("ready", |group| group.ready() == workers).await;
+        self.wait_until("ready", |group| group.ready() == workers).await;
     }
 
     fn restarts(&self, reason: RestartReason) -> u64 {
@@ -150,7 +150,7 @@ fn a_group_starts_grows_shrinks_and_ends() {
         stage.until_ready(3).await;
         stage.group.add_workers(-2);
         stage.until_ready(1).await;
-        stage.until("gone", |_| !exists(second)).await;
+        stage.wait_until("gone", |_| !exists(second)).await;
         stage.group.add_workers(-5);
         assert_eq!(stage.group.slots().len(), 1, "the last stays");
         stage.end().await;
@@ -164,7 +164,7 @@ fn a_killed_worker_is_replaced_and_the_other_continues() {
         stage.until_ready(2).await;
         let other = stage.process(1).id();
         stage.process(0).kill_now();
-        stage.until("noticed", |_| stage.restarts(RestartReason::Exit) == 1).await;
+        stage.wait_until("noticed", |_| stage.restarts(RestartReason::Exit) == 1).await;
         stage.until_ready(2).await;
         assert_eq!((stage.process(1).id(), stage.process(0).generation), (other, 2));
         let slot = &stage.group.slots()[0];
@@ -181,7 +181,7 @@ fn what_fails_to_begin_is_reported_and_tried_again_more_and_more_slowly() {
         {
             let stage = Stage::new(behaviour, patient(), 1);
             assert_eq!(stage.group.first().await, Err(why.to_owned()));
-            stage.until("tried again", |_| stage.restarts(RestartReason::Start) >= 3).await;
+            stage.wait_until("tried again", |_| stage.restarts(RestartReason::Start) >= 3).await;
             assert!(stage.seen.borrow().is_empty(), "never ready");
             stage.behave("good").await;
             stage.until_ready(1).await;
@@ -211,7 +211,7 @@ fn a_python_without_tidegate_gets_an_error_with_what_to_install() {
         changed.launch.program = directory.path().join("none");
         stage.group.change(changed);
         stage
-            .until("missed", |group| {
+            .wait_until("missed", |group| {
                 let failure = group.slots()[0].last_failure.borrow().clone().unwrap_or_default();
                 failure.contains("none; `python3 -m venv` makes")
             })
@@ -231,13 +231,13 @@ fn a_worker_that_loses_its_supervisor_ends() {
         stage.group.set_workers(1);
         stage.until_ready(1).await;
         let process = stage.process(0);
-        stage.until("told", |_| process.stats.borrow().requests > 0).await;
+        stage.wait_until("told", |_| process.stats.borrow().requests > 0).await;
         let worker = u32::try_from(process.stats.borrow().requests).unwrap();
         assert!(exists(worker));
         stage.behave("good").await;
         process.kill_now();
         drop(process);
-        stage.until("ended", |_| !exists(worker)).await;
+        stage.wait_until("ended", |_| !exists(worker)).await;
         stage.end().await;
     });
 }
@@ -267,7 +267,7 @@ fn another_version_is_refused_in_one_sentence() {
 fn a_worker_that_ends_when_it_is_ready_is_started_again() {
     run(async {
         let stage = Stage::new("ends after ready", patient(), 1);
-        stage.until("ended", |_| stage.restarts(RestartReason::Exit) >= 2).await;
+        stage.wait_until("ended", |_| stage.restarts(RestartReason::Exit) >= 2).await;
         assert!(stage.seen.borrow().starts_with(&[1, 0, 1, 0]), "{:?}", stage.seen);
         stage.end().await;
     });
@@ -291,7 +291,7 @@ fn a_silent_worker_is_killed() {
     run(async {
         let policy = Policy { stuck_after: Some(Duration::from_millis(1500)), ..patient() };
         let stage = Stage::new("silent", policy, 1);
-        stage.until("killed", |_| stage.restarts(RestartReason::Silent) >= 1).await;
+        stage.wait_until("killed", |_| stage.restarts(RestartReason::Silent) >= 1).await;
         stage.end().await;
     });
 }
@@ -301,7 +301,7 @@ fn an_application_that_does_not_respond_is_killed() {
     run(async {
         let policy = Policy { stuck_after: Some(PATIENCE), ..patient() };
         let stage = Stage::new("stuck", policy, 1);
-        stage.until("killed", |_| stage.restarts(RestartReason::Stuck) >= 1).await;
+        stage.wait_until("killed", |_| stage.restarts(RestartReason::Stuck) >= 1).await;
         stage.end().await;
     });
 }
@@ -318,9 +318,11 @@ fn limits_replace_a_worker_before_it_leaves() {
             ),
         ] {
             let stage = Stage::new("leaks", policy, 1);
-            stage.until("replaced", |_| stage.restarts(reason) >= 2).await;
+            stage.wait_until("replaced", |_| stage.restarts(reason) >= 2).await;
             assert!(!stage.seen.borrow().contains(&0), "{reason:?}: {:?}", stage.seen);
-            stage.until("gone", |group| group.slots()[0].earlier.borrow().requests >= 50).await;
+            stage
+                .wait_until("gone", |group| group.slots()[0].earlier.borrow().requests >= 50)
+                .await;
             stage.end().await;
         }
     });
@@ -350,9 +352,9 @@ fn a_reload_replaces_all_workers_and_a_broken_one_none() {
 fn one_that_leaves_by_itself_is_replaced_while_it_drains() {
     run(async {
         let stage = Stage::new("drains itself once", patient(), 1);
-        stage.until("replaced", |_| stage.restarts(RestartReason::Exit) == 1).await;
+        stage.wait_until("replaced", |_| stage.restarts(RestartReason::Exit) == 1).await;
         stage
-            .until("ready", |group| {
+            .wait_until("ready", |group| {
                 let current = group.slots()[0].current.borrow().clone();
                 current.is_some_and(|one| one.generation == 2 && one.phase.get() == Phase::Ready)
             })
@@ -369,7 +371,7 @@ fn what_counts_is_reported_and_a_stack_can_be_requested() {
         let process = stage.process(0);
         assert_eq!(process.metrics().await.as_deref(), Some("# nothing\n"));
         assert_eq!(process.stack().await.as_deref(), Some("File \"shop.py\", line 3\n"));
-        stage.until("heard", |_| process.stats.borrow().requests > 0).await;
+        stage.wait_until("heard", |_| process.stats.borrow().requests > 0).await;
         drop(process);
         stage.end().await;
     });

@@ -128,7 +128,7 @@ impl WorkerSlot {
     /// Adds the statistics of a process that has ended.
     pub(crate) fn remember(&self, running: &RunningProcess) {
         let ended = running.stats.borrow().clone().ended();
-        let sum = self.earlier.borrow().then(&ended);
+        let sum = self.earlier.borrow().followed_by(&ended);
         self.earlier.replace(sum);
     }
 
@@ -171,7 +171,7 @@ impl WorkerSlot {
             }
             let decision = policy.decide(&WorkerFacts {
                 age: running.age(),
-                silence: running.silence(),
+                silence: running.since_heartbeat(),
                 stats: &running.stats.borrow(),
                 requests_extra,
             });

@@ -50,7 +50,7 @@ impl CommandQueue {
         self.metrics.set(Some(Box::new(text)));
     }
 
-    fn give(&self, leave: LeaveMode) {
+    fn set_leave_mode(&self, leave: LeaveMode) {
         if self.leave.get() != Some(LeaveMode::Now) {
             self.leave.set(Some(leave));
         }
@@ -103,7 +103,7 @@ pub(super) async fn listen(process: Rc<Process>) {
             told = process.channel.next_command() => told,
             () = &mut terminated, if !is_terminated => {
                 is_terminated = true;
-                commands.give(graceful);
+                commands.set_leave_mode(graceful);
                 continue;
             }
         };
@@ -112,11 +112,11 @@ pub(super) async fn listen(process: Rc<Process>) {
             Ok(None) | Err(_) => {
                 if commands.leave.get().is_none() {
                     if commands.embedded {
-                        return commands.give(graceful);
+                        return commands.set_leave_mode(graceful);
                     }
                     event!(Level::Warn, "the supervisor has gone: this worker drains and ends");
                     end_within(commands.graceful + SHUT_DOWN_WITHIN);
-                    commands.give(graceful);
+                    commands.set_leave_mode(graceful);
                 }
                 return;
             }
@@ -138,9 +138,9 @@ fn end_within(span: Duration) {
 async fn carry_out(process: &Process, command: SupervisorCommand) {
     let answer = match command {
         SupervisorCommand::Drain(within) => {
-            return process.commands.give(LeaveMode::Within(within));
+            return process.commands.set_leave_mode(LeaveMode::Within(within));
         }
-        SupervisorCommand::Stop => return process.commands.give(LeaveMode::Now),
+        SupervisorCommand::Stop => return process.commands.set_leave_mode(LeaveMode::Now),
         SupervisorCommand::ReopenLogs => return process.commands.reopen_logs.notify_one(),
         SupervisorCommand::Dump => WorkerMessage::Stalled(process.application.dump()),
         SupervisorCommand::Metrics => {

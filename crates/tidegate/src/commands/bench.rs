@@ -48,14 +48,14 @@ Examples:
 #[command(after_help = EXAMPLES, args_conflicts_with_subcommands = true)]
 pub(crate) struct Bench {
     #[command(subcommand)]
-    what: Option<What>,
+    what: Option<BenchCommand>,
 
     #[command(flatten)]
     run: Run,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum What {
+enum BenchCommand {
     /// Compare two runs; exit code 1 if tidegate became more expensive by more than the bound
     Compare {
         /// data.json of the first run
@@ -178,9 +178,11 @@ impl Bench {
     pub(crate) fn run(self, host: &Host) -> Result<(), Failure> {
         match self.what {
             None => self.run.run(host),
-            Some(What::Compare { before, after, bound }) => judge(&before, &after, bound),
-            Some(What::Report { data, files }) => report(&read(&data)?, &files),
-            Some(What::Floor { arguments }) => {
+            Some(BenchCommand::Compare { before, after, bound }) => {
+                check_bound(&before, &after, bound)
+            }
+            Some(BenchCommand::Report { data, files }) => report(&read(&data)?, &files),
+            Some(BenchCommand::Floor { arguments }) => {
                 floor::serve(&arguments).map_err(|why| Failure::Failed(why.to_string()))
             }
         }
@@ -297,7 +299,7 @@ fn finder(
     })
 }
 
-fn judge(before: &Path, after: &Path, bound: f64) -> Result<(), Failure> {
+fn check_bound(before: &Path, after: &Path, bound: f64) -> Result<(), Failure> {
     let (before, after) = (read(before)?, read(after)?);
     let found = compare::compare(&before, &after, bound);
     print(&found.render())?;

@@ -37,11 +37,11 @@ pub(crate) struct Ctl {
     token_file: Option<PathBuf>,
 
     #[command(subcommand)]
-    what: What,
+    what: CtlCommand,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum What {
+enum CtlCommand {
     /// Show listeners, workers, upstreams and applications
     Status {
         /// Print the responses of the API as JSON
@@ -69,19 +69,19 @@ impl Ctl {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let client = Client::new(find(address(self.admin)?)?, token(self.token_file)?);
         match self.what {
-            What::Status { json } => status(&client, json),
-            What::Reload { app: Some(app), .. } => {
+            CtlCommand::Status { json } => status(&client, json),
+            CtlCommand::Reload { app: Some(app), .. } => {
                 client.ask("POST", &format!("/v1/apps/{app}/reload"))?;
                 print("its processes are new\n")
             }
-            What::Reload { wait: true, .. } => reload(&client),
-            What::Reload { wait: false, .. } => {
+            CtlCommand::Reload { wait: true, .. } => reload(&client),
+            CtlCommand::Reload { wait: false, .. } => {
                 client.ask("POST", "/v1/reload")?;
                 print("asked for a reload; `reload --wait` says how it ends\n")
             }
-            What::Caches(command) => command.run(&client),
-            What::Purge(command) => command.run(&client),
-            What::Drain => {
+            CtlCommand::Caches(command) => command.run(&client),
+            CtlCommand::Purge(command) => command.run(&client),
+            CtlCommand::Drain => {
                 client.ask("POST", "/v1/drain")?;
                 print("draining\n")
             }

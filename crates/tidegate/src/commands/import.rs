@@ -25,11 +25,11 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Import {
     #[command(subcommand)]
-    from: From,
+    from: SourceFormat,
 }
 
 #[derive(Debug, clap::Subcommand)]
-enum From {
+enum SourceFormat {
     /// Convert a configuration of Pike, version 4
     Pike {
         /// Its configuration
@@ -54,10 +54,10 @@ enum From {
 
 impl Import {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let (From::Pike { file }
-        | From::Nginx { file }
-        | From::Openapi { file }
-        | From::Shenyu { file }) = &self.from;
+        let (SourceFormat::Pike { file }
+        | SourceFormat::Nginx { file }
+        | SourceFormat::Openapi { file }
+        | SourceFormat::Shenyu { file }) = &self.from;
         exists(file)?;
         let name = file.file_name().map(|name| name.to_string_lossy().into_owned());
         let name = name.unwrap_or_default();
@@ -67,12 +67,12 @@ impl Import {
         };
         let unreadable = |error| Failure::Wrong(format!("cannot read {}: {error}", file.display()));
         let text = match &self.from {
-            From::Pike { .. } => pike::convert(&document()?, &name),
-            From::Openapi { .. } => openapi::convert(&document()?, &name),
-            From::Nginx { .. } => {
+            SourceFormat::Pike { .. } => pike::convert(&document()?, &name),
+            SourceFormat::Openapi { .. } => openapi::convert(&document()?, &name),
+            SourceFormat::Nginx { .. } => {
                 nginx::convert(&std::fs::read_to_string(file).map_err(unreadable)?, &name)
             }
-            From::Shenyu { .. } => {
+            SourceFormat::Shenyu { .. } => {
                 shenyu::convert(&std::fs::read(file).map_err(unreadable)?, &name)
             }
         };

@@ -107,7 +107,7 @@ impl Client {
         head.push_str(body.unwrap_or_default());
         worker::block_on_local(async {
             let stream = within(CONNECT_TIMEOUT, connect(&self.address)).await?;
-            within(RESPONSE_TIMEOUT, converse(&stream, head.into())).await
+            within(RESPONSE_TIMEOUT, send_request(&stream, head.into())).await
         })
         .map_err(addressed)
     }
@@ -135,7 +135,7 @@ async fn connect(address: &AdminAddress) -> io::Result<Stream> {
     }
 }
 
-async fn converse(stream: &Stream, request: Bytes) -> io::Result<Reply> {
+async fn send_request(stream: &Stream, request: Bytes) -> io::Result<Reply> {
     let mut outgoing = Outgoing::default();
     outgoing.push(request);
     while !outgoing.is_empty() {

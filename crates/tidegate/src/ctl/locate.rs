@@ -61,7 +61,7 @@ pub(crate) fn find(named: Option<AdminAddress>) -> Result<AdminAddress, Failure>
 }
 
 fn only_one(dir: &Path) -> Result<AdminAddress, Failure> {
-    let mut living = living(dir);
+    let mut living = live_sockets(dir);
     match living.len() {
         0 => Err(Failure::Failed(format!(
             "no server runs here: there is no living socket in {}\n\
@@ -83,7 +83,7 @@ fn only_one(dir: &Path) -> Result<AdminAddress, Failure> {
 
 /// Returns the sockets in a directory that accept connections, sorted. Sockets of dead servers are
 /// skipped.
-fn living(dir: &Path) -> Vec<PathBuf> {
+fn live_sockets(dir: &Path) -> Vec<PathBuf> {
     let Ok(entries) = std::fs::read_dir(dir) else { return Vec::new() };
     let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
     let mut sockets: Vec<_> =
@@ -109,7 +109,7 @@ mod tests {
     use crate::failure::Failure;
 
     #[test]
-    fn places() {
+    fn addresses_are_parsed() {
         let reads = |typed: &str| typed.parse::<AdminAddress>().map(|address| address.to_string());
         assert_eq!(reads("http://127.0.0.1:9180/").as_deref(), Ok("127.0.0.1:9180"));
         assert_eq!(reads("[::1]:9180").as_deref(), Ok("[::1]:9180"));

@@ -75,7 +75,7 @@ impl Budgets {
     }
 
     /// This side resets a stream because of the peer.
-    pub(super) fn provoked(&mut self) -> Result<(), Violation> {
+    pub(super) fn count_reset(&mut self) -> Result<(), Violation> {
         self.provoked.spend(Violation::ProvokedResets)
     }
 

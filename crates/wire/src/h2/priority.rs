@@ -21,12 +21,12 @@ impl Priority {
     /// Parses the value of `Priority` or of PRIORITY_UPDATE. Unknown members and values out of
     /// range are ignored, a value that is no dictionary as a whole (RFC 9218 4).
     pub fn parse(value: &[u8]) -> Priority {
-        Priority::default().overridden(value)
+        Priority::default().with_response(value)
     }
 
     /// The priority with the parameters that a response states of its own, which count more than
     /// the client's (RFC 9218 8).
-    pub fn overridden(mut self, value: &[u8]) -> Priority {
+    pub fn with_response(mut self, value: &[u8]) -> Priority {
         match value {
             // The values that browsers send, without an allocation.
             [b'u', b'=', urgency @ b'0'..=b'7', rest @ ..] if matches!(rest, b"" | b", i") => {
@@ -89,7 +89,7 @@ mod tests {
         for (value, urgency, incremental) in
             [("", 5, true), ("u=1", 1, true), ("i=?0", 5, false), ("u=0, i=?0", 0, false)]
         {
-            let overridden = asked.overridden(value.as_bytes());
+            let overridden = asked.with_response(value.as_bytes());
             assert_eq!(overridden, Priority { urgency, incremental }, "{value}");
         }
     }

@@ -82,7 +82,7 @@ impl Decoder {
                 return control(head.opcode, std::mem::take(&mut self.control)).map(Some);
             }
             if head.last {
-                return self.whole().map(Some);
+                return self.finish_message().map(Some);
             }
         }
     }
@@ -148,7 +148,7 @@ impl Decoder {
         }
     }
 
-    fn whole(&mut self) -> Result<Message, Violation> {
+    fn finish_message(&mut self) -> Result<Message, Violation> {
         let mut payload = std::mem::take(&mut self.pieces);
         let kind = self.kind.take();
         if let (Some((_, true)), Some(inflate)) = (kind, &mut self.inflate) {

@@ -137,7 +137,7 @@ impl Application {
         self.gathered.push((handed, body));
         if self.gathered.len() == many {
             for (handed, body) in self.gathered.drain(..).rev() {
-                handed.answer.whole(200, Headers::new(), body);
+                handed.answer.respond(200, Headers::new(), body);
             }
         }
     }
@@ -160,16 +160,16 @@ fn one(path: &str, mut handed: OffloadedRequest, says: &UnboundedSender<&'static
         "/echo" => {
             let body = read(&mut handed);
             handed.answer.set_reason(Some(b"Fine".as_slice().into()));
-            handed.answer.whole(200, headers, body);
+            handed.answer.respond(200, headers, body);
         }
         "/strict" => {
             let next = wait(handed.body.frame()).unwrap();
             handed.answer.fail(next.err().unwrap());
         }
-        "/ignore" => handed.answer.whole(202, headers, ""),
+        "/ignore" => handed.answer.respond(202, headers, ""),
         "/early" => {
             handed.answer.inform(103, headers);
-            handed.answer.whole(204, Headers::new(), "");
+            handed.answer.respond(204, Headers::new(), "");
         }
         "/fail" => {
             let fault = Fault::new(FaultKind::AppFull, "on purpose");

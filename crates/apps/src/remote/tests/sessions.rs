@@ -21,7 +21,7 @@ pub(super) fn ws_session(handed: HandedSession, says: &UnboundedSender<&'static 
         "/refuse" => return,
         "/deny" => {
             let answering = session.deny().unwrap();
-            return answering.whole(401, headers, "unknown user");
+            return answering.respond(401, headers, "unknown user");
         }
         "/deny-long" => {
             let mut sending = session.deny().unwrap().stream(403, headers, None);

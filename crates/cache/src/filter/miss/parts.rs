@@ -205,7 +205,7 @@ impl MissHandler<'_> {
                 Ok(stored.response(headers))
             }
             Err(reason) => {
-                // As for a whole response: the origin no longer wants it stored.
+                // As for a whole response: the origin no longer allows storing it.
                 if reason != UncachedReason::Authorization {
                     let key = parts_key(&at.key);
                     filter.cache().store().remove(key.hash(), key.text());
@@ -283,7 +283,7 @@ impl MissHandler<'_> {
         key.ok_or(UncachedReason::Failed)
     }
 
-    /// Has a part stored once it has arrived complete.
+    /// Stores a part once it has arrived completely.
     fn capture_part(&self, at: PartFetch, response: &mut Response) -> Result<(), UncachedReason> {
         let filter = &self.filter;
         let policy = &filter.config().policy;
@@ -369,7 +369,7 @@ fn insert_parts(filter: &CacheFilter, at: PartFetch, vary: Option<Vary>, parts: 
     let insert = |key, kind| filter.cache().store().insert(new_object(key, kind), at.begun, most);
     let key = parts_key(&at.key);
     if let Some(vary) = vary.filter(|_| at.key != at.requested) {
-        // From now on the URL is known to vary, and this variant to be too long.
+        // From now on the cache knows that the URL varies and that this variant is too long.
         let until_secs = wall_secs() + u64::from(config.hit_for_miss_s);
         let _ = insert(at.primary, ObjectKind::Varies(vary));
         let why = UncachedReason::ContentLength;

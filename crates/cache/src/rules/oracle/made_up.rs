@@ -1,4 +1,4 @@
-//! Answers and requests that are made up, from seeds; what the oracle says of them, the rules say.
+//! Random responses and requests from fixed seeds, for which the oracle and the rules must agree.
 
 use message::Headers;
 use wire::Method;
@@ -11,9 +11,9 @@ use crate::rules::{
 };
 use crate::rules::{request, reuse as reusing, store as storage};
 
-/// An answer, what it answers, and the policy.
+/// A response, the request it responds to, and the policy.
 #[derive(Debug)]
-pub(super) struct World {
+pub(super) struct RandomExchange {
     pub(super) request: Vec<(String, String)>,
     pub(super) status: u16,
     pub(super) response: Vec<(String, String)>,
@@ -21,7 +21,7 @@ pub(super) struct World {
     pub(super) policy: Policy,
 }
 
-/// Choices that are the same in every run.
+/// A random generator with the same sequence in every run.
 struct Random(fastrand::Rng);
 
 impl Random {
@@ -37,7 +37,7 @@ impl Random {
         choices[self.below(choices.len() as u64) as usize]
     }
 
-    /// A time, mostly small, now and then one that cannot be read.
+    /// A number of seconds: mostly small, sometimes malformed.
     fn seconds(&mut self) -> String {
         match self.below(12) {
             0 => "0".to_owned(),
@@ -137,7 +137,7 @@ fn answer(random: &mut Random) -> Vec<(String, String)> {
     fields
 }
 
-fn world(random: &mut Random) -> World {
+fn world(random: &mut Random) -> RandomExchange {
     let mut request = Vec::new();
     if random.one_in(6) {
         request.push(("Authorization".to_owned(), "Basic a".to_owned()));
@@ -149,7 +149,7 @@ fn world(random: &mut Random) -> World {
         [200, 200, 200, 200, 200, 203, 204, 206, 301, 302, 304, 404, 410, 500, 503, 599, 416, 429];
     let half = |random: &mut Random, number: u32| if random.one_in(2) { number } else { 0 };
     let heuristic = random.one_in(3).then_some(Heuristic { percent: 10, ttl_max_s: 15 });
-    World {
+    RandomExchange {
         request,
         status: STATUSES[random.below(18) as usize],
         response: answer(random),
@@ -191,7 +191,7 @@ fn requested(fields: &[(String, String)], policy: &Policy) -> RequestDirectives 
     }
 }
 
-fn evaluate(world: &World) -> Option<StorableResponse> {
+fn evaluate(world: &RandomExchange) -> Option<StorableResponse> {
     let requested = requested(&world.request, &world.policy);
     let fetch = FetchContext {
         method: &Method::Get,
@@ -247,6 +247,6 @@ fn the_rules_and_the_oracle_agree() {
             }] += 1;
         }
     }
-    // That they agree says something only if everything happened.
+    // Agreement proves something only if every outcome occurred.
     assert!(stored_count > 1000 && verdicts.iter().all(|count| *count > 100), "{verdicts:?}");
 }

@@ -59,7 +59,7 @@ fn s5_2_1_1_max_age_is_the_greatest_age() {
     assert_eq!(validates(TAGGED, 6, "max-age=5"), Some(Forward::Request));
     assert_eq!(validates(TAGGED, 1, "max-age=0"), Some(Forward::Request));
     assert_eq!(validates(TAGGED, 11, "max-age=60"), Some(Forward::Stale));
-    // What cannot be read asks for nothing.
+    // An unreadable argument requests nothing.
     assert!(is_used(later(TAGGED, 6, "max-age=x")));
 }
 

@@ -68,7 +68,7 @@ fn rfc9875_s3_only_responses_that_are_no_errors_to_unsafe_requests_invalidate_gr
     let groups = |status| invalidate::targets(b"http://a", b"/", status, &headers).groups;
     assert_eq!(groups(200), [tags::group_of(b"http://a", b"a")]);
     assert!(groups(500).is_empty());
-    // On answers to safe requests it is not looked at: it is no group of theirs either.
+    // The field is ignored on responses to safe requests, and does not assign a group to them.
     assert!(stored("Cache-Group-Invalidation: \"a\"").is_empty());
 }
 

@@ -1,4 +1,4 @@
-//! RFC 9111 4.4: what unsafe requests make invalid.
+//! RFC 9111 4.4: stored responses that unsafe requests invalidate.
 
 use super::fields;
 use crate::rules::invalidate;

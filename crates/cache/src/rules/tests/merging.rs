@@ -1,4 +1,4 @@
-//! RFC 9111 3.2, 4.3.4: stored answers made fresh.
+//! RFC 9111 3.2, 4.3.4: stored responses that a 304 freshens.
 
 use super::{Case, date, fields, lines};
 use crate::rules::merge;

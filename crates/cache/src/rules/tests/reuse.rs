@@ -1,4 +1,4 @@
-//! RFC 9111 4: which requests are looked for, and what answers them.
+//! RFC 9111 4: which requests are looked up, and which stored response they get.
 
 use wire::Method;
 

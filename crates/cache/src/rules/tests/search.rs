@@ -1,4 +1,4 @@
-//! No-Vary-Search (buffer-ietf-httpbis-no-vary-search).
+//! No-Vary-Search (draft-ietf-httpbis-no-vary-search).
 
 use super::Case;
 use crate::rules::{Policy, search};

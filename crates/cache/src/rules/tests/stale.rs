@@ -1,4 +1,4 @@
-//! RFC 5861, and RFC 9111 4.2.4: answers that have had their time.
+//! RFC 5861, and RFC 9111 4.2.4: stale responses.
 
 use super::{Case, NOW, is_used, later, requested};
 use crate::rules::{Forward, Policy, Reuse, reuse};

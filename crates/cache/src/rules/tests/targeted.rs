@@ -1,4 +1,4 @@
-//! RFC 9213: directives for us.
+//! RFC 9213: cache directives that are targeted at this cache.
 
 use super::{Case, date, is_used, later};
 use crate::rules::{Flags, Policy, UncachedReason};

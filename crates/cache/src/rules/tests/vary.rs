@@ -1,4 +1,4 @@
-//! RFC 9111 4.1: which variant answers a request.
+//! RFC 9111 4.1: which variant is selected for a request.
 
 use super::{Case, fields, is_stored};
 use crate::limits::VARY_FIELDS_MAX;
@@ -139,6 +139,6 @@ fn s4_1_what_varies_by_the_clients_address_is_for_that_client() {
         let declared = format!("Cache-Control: max-age=60\nVary: {field}");
         assert_eq!(Case::default().refusal(&declared), Some(UncachedReason::VaryAny), "{field}");
     }
-    // These are in the key: scheme and host.
+    // Scheme and host are part of the key.
     assert!(is_stored("Cache-Control: max-age=60\nVary: X-Forwarded-Proto, X-Forwarded-Host"));
 }

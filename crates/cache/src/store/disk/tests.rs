@@ -17,12 +17,12 @@ mod killed;
 pub(super) fn open(directory: &Path, size: u64) -> Store {
     let store = Store::new(8 * MIB);
     store.set_disk("test", Some((directory, size))).unwrap();
-    until(&store, |stats| stats.state != DiskState::Loading);
+    wait_for(&store, |stats| stats.state != DiskState::Loading);
     store
 }
 
 /// Waits for the writer thread.
-pub(super) fn until(store: &Store, is: impl Fn(&DiskStats) -> bool) {
+pub(super) fn wait_for(store: &Store, is: impl Fn(&DiskStats) -> bool) {
     let begun = Instant::now();
     while !is(&store.disk_stats().unwrap()) {
         assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", store.disk_stats());
@@ -40,13 +40,13 @@ pub(super) fn brought(store: &Store, key: &Key) -> bool {
 fn forget(store: &Store, sample: &Sample<'_>) {
     // Removes it as eviction does, which the disk tier does not see.
     store.memory.change(store.memory.shard_of(sample.key().hash()), |shard, _, removed| {
-        let at = shard.place(sample.key().hash(), sample.key().text()).unwrap();
+        let at = shard.find_slot(sample.key().hash(), sample.key().text()).unwrap();
         shard.remove(at, crate::store::RemovalReason::Size, removed);
     });
 }
 
 fn written(store: &Store, count: u64) {
-    until(store, |stats| stats.written == count);
+    wait_for(store, |stats| stats.written == count);
 }
 
 #[test]
@@ -224,7 +224,7 @@ fn the_directory_keeps_to_its_size_and_keeps_what_is_read() {
     assert!(!brought(&store, &sample("http://a/1").key()));
     assert!(brought(&store, &sample("http://a/999").key()));
     store.set_disk("test", Some((directory.path(), size / 2))).unwrap();
-    until(&store, |stats| stats.bytes <= size / 2);
+    wait_for(&store, |stats| stats.bytes <= size / 2);
 }
 
 #[test]
@@ -275,7 +275,7 @@ fn a_disk_that_fails_takes_nothing_else_down() {
     assert!(page.found(&store).is_some() && !brought(&store, &page.key()));
     store.purge(&Purge::All, false);
     assert!(page.found(&store).is_none());
-    until(&store, |stats| stats.dropped == 1);
+    wait_for(&store, |stats| stats.dropped == 1);
 }
 
 #[test]

@@ -288,14 +288,14 @@ impl DiskWriter {
             }
             let Some((&oldest, _)) = self.lengths.first_key_value() else { return Ok(()) };
             let begun = self.shared.purge_epochs.purge_epoch();
-            let wanted = self.wanted(oldest)?;
+            let wanted = self.read_records(oldest)?;
             self.delete(oldest)?;
             self.rewrite(wanted, begun)?;
         }
     }
 
     /// Returns records of a segment that were read since they were written, up to a limit.
-    fn wanted(&self, number: u32) -> io::Result<Vec<(RecordHeader, Vec<u8>, Content)>> {
+    fn read_records(&self, number: u32) -> io::Result<Vec<(RecordHeader, Vec<u8>, Content)>> {
         let shared = &self.shared;
         let most = DISK_REWRITTEN_BYTES_MAX.min(self.segment_bytes() / 4);
         let Some(file) = shared.file(number) else { return Ok(Vec::new()) };

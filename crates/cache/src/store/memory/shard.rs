@@ -149,7 +149,7 @@ impl Shard {
         key: &[u8],
         epochs: ClearEpochs,
     ) -> Option<&Arc<Object>> {
-        let at = self.place(hash, key)?;
+        let at = self.find_slot(hash, key)?;
         self.visible(at, epochs)
     }
 
@@ -186,7 +186,7 @@ impl Shard {
     ) {
         self.hand = self.sweep(self.hand, SWEEP_INSERT as u32, now, removed);
         let weight = weigh(&object);
-        if let Some(at) = self.place(hash, object.key.text()) {
+        if let Some(at) = self.find_slot(hash, object.key.text()) {
             self.replace(at, object, weight, now, removed);
             return;
         }
@@ -373,7 +373,7 @@ impl Shard {
         0
     }
 
-    pub(in crate::store) fn place(&self, hash: u64, key: &[u8]) -> Option<u32> {
+    pub(in crate::store) fn find_slot(&self, hash: u64, key: &[u8]) -> Option<u32> {
         let same = |at: &u32| {
             let slot = &self.slots[*at as usize];
             slot.hash == hash && slot.object.as_ref().is_some_and(|o| o.key.text() == key)

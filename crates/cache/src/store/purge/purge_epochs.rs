@@ -75,10 +75,12 @@ impl PurgeEpochs {
     pub(in crate::store) fn note(&self, purge: &Purge<'_>) -> u64 {
         let time = self.count.fetch_add(1, Ordering::AcqRel) + 1;
         match purge {
-            Purge::Url(url) => place(&self.urls, url_hash(url)).fetch_max(time, Ordering::AcqRel),
+            Purge::Url(url) => {
+                purge_time(&self.urls, url_hash(url)).fetch_max(time, Ordering::AcqRel)
+            }
             Purge::Tags(tags) => tags
                 .iter()
-                .map(|tag| place(&self.tags, *tag).fetch_max(time, Ordering::AcqRel))
+                .map(|tag| purge_time(&self.tags, *tag).fetch_max(time, Ordering::AcqRel))
                 .fold(0, u64::max),
             Purge::All => self.all.fetch_max(time, Ordering::AcqRel),
             Purge::Prefix(prefix) => {
@@ -119,8 +121,8 @@ impl PurgeEpochs {
         }
         let later = |time: &AtomicU64| time.load(Ordering::Acquire) > begun.0;
         if later(&self.all)
-            || later(place(&self.urls, url_hash))
-            || tags.iter().any(|tag| later(place(&self.tags, *tag)))
+            || later(purge_time(&self.urls, url_hash))
+            || tags.iter().any(|tag| later(purge_time(&self.tags, *tag)))
         {
             return false;
         }
@@ -136,6 +138,6 @@ impl PurgeEpochs {
     }
 }
 
-fn place(times: &[AtomicU64], hash: u64) -> &AtomicU64 {
+fn purge_time(times: &[AtomicU64], hash: u64) -> &AtomicU64 {
     &times[hash as usize & (PURGE_TIMES - 1)]
 }

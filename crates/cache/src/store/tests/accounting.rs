@@ -11,7 +11,7 @@ fn the_bound_holds_and_moves_live() {
     }
     let full = store.stats();
     assert!(full.bytes > 4 * MIB * 9 / 10, "{}", full.bytes);
-    assert_eq!(left(&store, RemovalReason::Size) + full.objects, 20_000);
+    assert_eq!(removed_count(&store, RemovalReason::Size) + full.objects, 20_000);
     store.set_memory(MIB);
     assert!(store.stats().bytes <= MIB);
     assert!(store.stats().objects > full.objects / 10, "{}", store.stats().objects);
@@ -69,7 +69,7 @@ fn tables_that_have_become_empty_are_given_back_and_nothing_is_lost() {
         }
     }
     while !store.sweep() {}
-    let moved = (0..store.memory.shards()).any(|shard| store.memory.read(shard).moves() > 0);
+    let moved = (0..store.memory.shards()).any(|shard| store.memory.read(shard).renumberings() > 0);
     assert!(moved && store.stats().bytes < full / 3, "{} of {full}", store.stats().bytes);
     let found = |n: &usize| tagged(*n).found(&store).is_some();
     assert_eq!((0..urls.len()).filter(found).count(), 400);

@@ -12,7 +12,10 @@ fn what_is_stored_is_found_by_its_whole_key_and_replaced_by_what_comes_later() {
     assert_eq!(version(&one.found(&store).unwrap()), version(&second));
     assert!(first.state.is_removed() && !second.state.is_removed());
     let stats = store.stats();
-    assert_eq!((stats.objects, stats.inserted, left(&store, RemovalReason::Replaced)), (1, 2, 1));
+    assert_eq!(
+        (stats.objects, stats.inserted, removed_count(&store, RemovalReason::Replaced)),
+        (1, 2, 1)
+    );
 }
 
 #[test]
@@ -81,10 +84,10 @@ fn of_too_many_variants_the_least_used_one_goes() {
     store.insert(variant(&names[0]).object(&store), store.purge_epoch(), 4).unwrap();
     store.insert(marker("http://a/1", varies()), store.purge_epoch(), 4).unwrap();
     sample("http://a/2").put(&store).unwrap();
-    assert_eq!(left(&store, RemovalReason::Variants), 0);
+    assert_eq!(removed_count(&store, RemovalReason::Variants), 0);
 
     store.insert(variant(&names[4]).object(&store), store.purge_epoch(), 4).unwrap();
-    assert_eq!(left(&store, RemovalReason::Variants), 1);
+    assert_eq!(removed_count(&store, RemovalReason::Variants), 1);
     let there = |name| variant(name).found(&store).is_some();
     assert_eq!(names.iter().map(there).collect::<Vec<_>>(), [true, true, false, true, true]);
     assert_eq!(store.of_url(b"http://a/1").len(), 5);
@@ -114,7 +117,7 @@ fn what_is_of_no_use_any_more_is_taken_out() {
     while !store.sweep() {}
     assert!(over.found(&store).is_none());
     assert!(useful.found(&store).is_some(), "the origin can be asked about it");
-    assert_eq!((store.stats().objects, left(&store, RemovalReason::Expired)), (1, 2));
+    assert_eq!((store.stats().objects, removed_count(&store, RemovalReason::Expired)), (1, 2));
 }
 
 #[test]

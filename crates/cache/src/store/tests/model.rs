@@ -32,7 +32,7 @@ impl Run {
 
     fn step(&mut self) {
         match self.random.u64(..100) {
-            0..40 => self.look(),
+            0..40 => self.check_lookup(),
             40..75 => self.insert(),
             75..85 => self.derive(),
             85..90 => self.remove(),
@@ -41,7 +41,7 @@ impl Run {
         }
     }
 
-    fn look(&mut self) {
+    fn check_lookup(&mut self) {
         let url = self.url();
         let variant = self.random.u64(..3).to_string();
         let wanted = sample(&url).variant(&variant);
@@ -186,7 +186,7 @@ fn with_too_little_room_it_holds_nothing_else_and_keeps_its_bound() {
     for seed in 1..=6 {
         let limit = 144 * 1024;
         let run = run(limit, false, seed, 4000);
-        assert!(left(&run.store, RemovalReason::Size) > 100);
+        assert!(removed_count(&run.store, RemovalReason::Size) > 100);
         assert!(run.store.stats().bytes <= limit);
     }
 }

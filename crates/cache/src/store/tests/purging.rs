@@ -25,7 +25,7 @@ fn a_url_goes_with_all_its_variants_and_codings() {
     assert!(de.state.is_removed());
     assert!(other.found(&store).is_some());
     assert_eq!(store.purge(&Purge::Url(b"http://a/1"), false), 0);
-    assert_eq!(left(&store, RemovalReason::Purged), 4);
+    assert_eq!(removed_count(&store, RemovalReason::Purged), 4);
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn all_is_gone_at_once_and_its_memory_comes_back_slice_by_slice() {
     assert_eq!((store.stats().objects, store.purge(&Purge::All, false)), (1, 1));
     while !store.sweep() {}
     assert!(store.stats().bytes < full / 2, "{} of {full}", store.stats().bytes);
-    assert_eq!(left(&store, RemovalReason::Purged), 2002);
+    assert_eq!(removed_count(&store, RemovalReason::Purged), 2002);
 }
 
 #[test]

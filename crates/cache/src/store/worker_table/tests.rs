@@ -4,7 +4,7 @@ use super::*;
 use crate::store::tests::{MIB, Sample, sample};
 use crate::store::{Purge, Store};
 
-fn look(front: &mut WorkerTable<Arc<Object>>, store: &Store, wanted: &Sample<'_>) -> bool {
+fn is_found(front: &mut WorkerTable<Arc<Object>>, store: &Store, wanted: &Sample<'_>) -> bool {
     let key = wanted.key();
     front.get(key.hash(), key.text(), store.clear_epoch()).is_some()
 }
@@ -20,17 +20,17 @@ fn what_is_kept_is_found_until_it_leaves_the_store() {
     let store = Store::new(16 * MIB);
     let mut front = WorkerTable::new(64, 1 << 20);
     let page = sample("http://a/1");
-    assert!(!look(&mut front, &store, &page));
+    assert!(!is_found(&mut front, &store, &page));
     keep(&mut front, &store, &page);
-    assert!(look(&mut front, &store, &page));
+    assert!(is_found(&mut front, &store, &page));
 
     page.put(&store).unwrap();
-    assert!(!look(&mut front, &store, &page), "replaced");
+    assert!(!is_found(&mut front, &store, &page), "replaced");
     assert_eq!(front.bytes(), 0);
 
     keep(&mut front, &store, &page);
     store.purge(&Purge::Url(b"http://a/1"), false);
-    assert!(!look(&mut front, &store, &page), "purged");
+    assert!(!is_found(&mut front, &store, &page), "purged");
 }
 
 #[test]
@@ -41,14 +41,14 @@ fn a_purge_of_everything_empties_it() {
         let page = sample("http://a/1");
         keep(&mut front, &store, &page);
         store.purge(&Purge::All, soft);
-        assert!(!look(&mut front, &store, &page));
+        assert!(!is_found(&mut front, &store, &page));
         assert_eq!(front.bytes(), 0);
         // Looked up before the purge, added after it: not of this epoch.
         let epoch = store.clear_epoch();
         let object = page.put(&store).unwrap();
         store.purge(&Purge::All, soft);
         front.put(object.key.hash(), object, epoch);
-        assert!(!look(&mut front, &store, &page));
+        assert!(!is_found(&mut front, &store, &page));
     }
 }
 
@@ -58,14 +58,14 @@ fn another_key_at_the_same_place_is_not_mistaken_for_it() {
     let mut front = WorkerTable::new(1, 1 << 20);
     let (one, other) = (sample("http://a/1"), sample("http://a/2"));
     keep(&mut front, &store, &one);
-    assert!(!look(&mut front, &store, &other));
+    assert!(!is_found(&mut front, &store, &other));
     let (hash, other_key) = (one.key().hash(), other.key());
     assert!(
         front.get(hash, other_key.text(), store.clear_epoch()).is_none(),
         "same hash, other text"
     );
     keep(&mut front, &store, &other);
-    assert!(look(&mut front, &store, &other) && !look(&mut front, &store, &one));
+    assert!(is_found(&mut front, &store, &other) && !is_found(&mut front, &store, &one));
 }
 
 #[test]
@@ -79,9 +79,9 @@ fn it_keeps_no_more_alive_than_it_may() {
         assert!(front.bytes() <= most && front.bytes() > 0);
     }
     keep(&mut front, &store, &Sample { body: 200_000, ..sample("http://a/large") });
-    assert!(!look(&mut front, &store, &sample("http://a/large")));
+    assert!(!is_found(&mut front, &store, &sample("http://a/large")));
     store.purge(&Purge::Prefix(b"http://a/"), false);
-    front.tidy();
+    front.drop_removed();
     assert_eq!(front.bytes(), 0);
 }
 

@@ -40,7 +40,7 @@ macro_rules! curve {
             fn sign(&self, digest: &[u8], der: bool) -> KeyResult<Vec<u8>> {
                 let key = self.signing.as_ref().ok_or("the key is public")?;
                 let signature: $library::ecdsa::Signature =
-                    key.sign_prehash(digest).map_err(|_| unfit(digest))?;
+                    key.sign_prehash(digest).map_err(|_| wrong_digest_length(digest))?;
                 Ok(if der {
                     signature.to_der().as_bytes().to_vec()
                 } else {
@@ -64,7 +64,7 @@ macro_rules! curve {
     };
 }
 
-fn unfit(digest: &[u8]) -> String {
+fn wrong_digest_length(digest: &[u8]) -> String {
     format!("a digest of {} bytes is too short for this curve", digest.len())
 }
 

@@ -50,32 +50,32 @@ fn rsa<K: Into<super::rsa::Key>, E>(key: Result<K, E>) -> Option<Key> {
     Some(Key::Rsa(Box::new(key.ok()?.into())))
 }
 
-fn on<C: Curve + 'static, K: Into<C>, E>(key: Result<K, E>) -> Option<Key> {
+fn curve<C: Curve + 'static, K: Into<C>, E>(key: Result<K, E>) -> Option<Key> {
     Some(Key::Curve(Box::new(key.ok()?.into())))
 }
 
 /// Each kind rejects the others' keys, so the first that accepts it is right.
 fn public(block: &str) -> Option<Key> {
     rsa(RsaPublicKey::from_public_key_pem(block))
-        .or_else(|| on::<P256, _, _>(p256::PublicKey::from_public_key_pem(block)))
-        .or_else(|| on::<P384, _, _>(p384::PublicKey::from_public_key_pem(block)))
-        .or_else(|| on::<P521, _, _>(p521::PublicKey::from_public_key_pem(block)))
-        .or_else(|| on::<K256, _, _>(k256::PublicKey::from_public_key_pem(block)))
+        .or_else(|| curve::<P256, _, _>(p256::PublicKey::from_public_key_pem(block)))
+        .or_else(|| curve::<P384, _, _>(p384::PublicKey::from_public_key_pem(block)))
+        .or_else(|| curve::<P521, _, _>(p521::PublicKey::from_public_key_pem(block)))
+        .or_else(|| curve::<K256, _, _>(k256::PublicKey::from_public_key_pem(block)))
 }
 
 fn private(block: &str) -> Option<Key> {
     rsa(RsaPrivateKey::from_pkcs8_pem(block))
-        .or_else(|| on::<P256, _, _>(p256::SecretKey::from_pkcs8_pem(block)))
-        .or_else(|| on::<P384, _, _>(p384::SecretKey::from_pkcs8_pem(block)))
-        .or_else(|| on::<P521, _, _>(p521::SecretKey::from_pkcs8_pem(block)))
-        .or_else(|| on::<K256, _, _>(k256::SecretKey::from_pkcs8_pem(block)))
+        .or_else(|| curve::<P256, _, _>(p256::SecretKey::from_pkcs8_pem(block)))
+        .or_else(|| curve::<P384, _, _>(p384::SecretKey::from_pkcs8_pem(block)))
+        .or_else(|| curve::<P521, _, _>(p521::SecretKey::from_pkcs8_pem(block)))
+        .or_else(|| curve::<K256, _, _>(k256::SecretKey::from_pkcs8_pem(block)))
 }
 
 fn elliptic(block: &str) -> Option<Key> {
-    on::<P256, _, _>(p256::SecretKey::from_sec1_pem(block))
-        .or_else(|| on::<P384, _, _>(p384::SecretKey::from_sec1_pem(block)))
-        .or_else(|| on::<P521, _, _>(p521::SecretKey::from_sec1_pem(block)))
-        .or_else(|| on::<K256, _, _>(k256::SecretKey::from_sec1_pem(block)))
+    curve::<P256, _, _>(p256::SecretKey::from_sec1_pem(block))
+        .or_else(|| curve::<P384, _, _>(p384::SecretKey::from_sec1_pem(block)))
+        .or_else(|| curve::<P521, _, _>(p521::SecretKey::from_sec1_pem(block)))
+        .or_else(|| curve::<K256, _, _>(k256::SecretKey::from_sec1_pem(block)))
 }
 
 /// Deriving the key from the password is slow, so it is done once.
@@ -85,8 +85,8 @@ fn encrypted(block: &str, password: &[u8]) -> Option<Key> {
     let plain = info.decrypt(password).ok()?;
     let der = plain.as_bytes();
     rsa(RsaPrivateKey::from_pkcs8_der(der))
-        .or_else(|| on::<P256, _, _>(p256::SecretKey::from_pkcs8_der(der)))
-        .or_else(|| on::<P384, _, _>(p384::SecretKey::from_pkcs8_der(der)))
-        .or_else(|| on::<P521, _, _>(p521::SecretKey::from_pkcs8_der(der)))
-        .or_else(|| on::<K256, _, _>(k256::SecretKey::from_pkcs8_der(der)))
+        .or_else(|| curve::<P256, _, _>(p256::SecretKey::from_pkcs8_der(der)))
+        .or_else(|| curve::<P384, _, _>(p384::SecretKey::from_pkcs8_der(der)))
+        .or_else(|| curve::<P521, _, _>(p521::SecretKey::from_pkcs8_der(der)))
+        .or_else(|| curve::<K256, _, _>(k256::SecretKey::from_pkcs8_der(der)))
 }

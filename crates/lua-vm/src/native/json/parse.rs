@@ -56,7 +56,7 @@ impl Reader<'_> {
         // container that is never closed.
         let mut open = OpenContainer { place: 0, count: 0, object: false };
         loop {
-            let entered = match self.space() {
+            let entered = match self.skip_space() {
                 Some(b'"') => self.string()?,
                 Some(b'-' | b'0'..=b'9') => self.number()?,
                 Some(b'{') => self.enter(&mut open, true)?,
@@ -74,7 +74,7 @@ impl Reader<'_> {
             }
             // After a value: containers that close here, and whether another value follows.
             loop {
-                let next = self.space();
+                let next = self.skip_space();
                 if self.outer.is_empty() {
                     return Ok(self.at);
                 }
@@ -110,7 +110,7 @@ impl Reader<'_> {
 
     /// Skips white space; returns the byte after it.
     #[inline(always)]
-    fn space(&mut self) -> Option<u8> {
+    fn skip_space(&mut self) -> Option<u8> {
         loop {
             let byte = *self.text.get(self.at)?;
             if byte > b' ' || !matches!(byte, b' ' | b'\n' | b'\r' | b'\t') {
@@ -128,7 +128,7 @@ impl Reader<'_> {
         }
         let place = self.tape.open();
         self.at += 1;
-        let next = self.space();
+        let next = self.skip_space();
         if next == Some(if object { b'}' } else { b']' }) {
             self.at += 1;
             self.tape.close(place, object, 0);
@@ -155,11 +155,11 @@ impl Reader<'_> {
 
     #[inline(always)]
     fn key(&mut self) -> Result<(), ParseError> {
-        if self.space() != Some(b'"') {
+        if self.skip_space() != Some(b'"') {
             return Err(ParseError::new(self.at, "a key in quotes is expected"));
         }
         self.string()?;
-        if self.space() != Some(b':') {
+        if self.skip_space() != Some(b':') {
             return Err(ParseError::new(self.at, "':' is expected"));
         }
         self.at += 1;

@@ -103,12 +103,12 @@ impl Tape {
 
     #[inline]
     pub(super) fn plain(&mut self, start: usize, length: usize) {
-        self.words.push(place(start, length) | PLAIN);
+        self.words.push(span_bits(start, length) | PLAIN);
     }
 
     #[inline]
     pub(super) fn unescaped(&mut self, start: usize, length: usize) {
-        self.words.push(place(start, length) | UNESCAPED);
+        self.words.push(span_bits(start, length) | UNESCAPED);
     }
 
     /// Begins a container; its place is told when it is closed.
@@ -153,7 +153,7 @@ fn wide(words: &[u64], at: &mut usize) -> u64 {
     words.get(*at - 1).copied().unwrap_or(0)
 }
 
-fn place(start: usize, length: usize) -> u64 {
+fn span_bits(start: usize, length: usize) -> u64 {
     ((start as u64) << (TAG_BITS + LENGTH_BITS)) | ((length as u64) << TAG_BITS)
 }
 

@@ -13,12 +13,12 @@ use net::tls::{CertificateName, ClientTls};
 use net::{Peer, Resolver, Stream};
 
 use crate::address;
+use crate::async_function;
 use crate::errno;
 use crate::limits::CONNECT_MS;
 use crate::stack;
 use crate::streams::peer_address;
 use crate::vm::Vm;
-use crate::waits;
 
 /// Where to, from where, for how long.
 struct ConnectRequest {
@@ -45,11 +45,11 @@ pub fn connector(
     lua: &Lua,
     identity: impl Fn(&Lua, &str, &Value) -> Result<IdentityResult> + 'static,
 ) -> Result<Function> {
-    waits::function(lua, move |lua, (to, options): (String, Value)| {
+    async_function::create(lua, move |lua, (to, options): (String, Value)| {
         let plan = plan(&to, &options)?;
         let host = address::split(&to).0.unwrap_or("localhost");
         let identity = identity(lua, host, &options)?;
-        let names = Vm::of(lua)?.names();
+        let names = Vm::of(lua)?.resolver();
         Ok(async move {
             let identity = match identity {
                 Ok(identity) => identity,
@@ -82,9 +82,9 @@ async fn open(
             let stream = Stream::connect_unix(&path).await;
             stream.map(|stream| (stream, Peer::Unix)).map_err(|error| errno::of_error(&error))
         }
-        ConnectTarget::Address(address) => reach(&[address], from).await,
+        ConnectTarget::Address(address) => connect_any(&[address], from).await,
         ConnectTarget::Name(host, port) => match names.resolve(&host, port).await {
-            Ok(resolved) => reach(&resolved.addresses, from).await,
+            Ok(resolved) => connect_any(&resolved.addresses, from).await,
             Err(_) => Err(errno::RESOLVE.to_owned()),
         },
     }
@@ -149,7 +149,7 @@ fn target(text: &str) -> Option<ConnectTarget> {
     Some(ConnectTarget::Name(host?.to_owned(), port?.parse().ok()?))
 }
 
-async fn reach(
+async fn connect_any(
     addresses: &[SocketAddr],
     from: Option<SocketAddr>,
 ) -> std::result::Result<(Stream, Peer), String> {

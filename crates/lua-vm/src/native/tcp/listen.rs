@@ -20,7 +20,7 @@ pub(super) unsafe extern "C-unwind" fn listen(state: LuaState) -> c_int {
     // SAFETY: what is held while something may raise are Lua values only.
     unsafe {
         if ffi::lua_type(state, 1) == ffi::LUA_TTABLE {
-            unfold(state);
+            unpack_fields(state);
         }
         if ffi::lua_type(state, 1) != ffi::LUA_TSTRING {
             return ffi::luaL_argerror(state, 1, c"an address expected".as_ptr());
@@ -44,7 +44,7 @@ pub(super) unsafe extern "C-unwind" fn listen(state: LuaState) -> c_int {
 ///
 /// # Safety
 /// The first argument is a table; nothing is held.
-unsafe fn unfold(state: LuaState) {
+unsafe fn unpack_fields(state: LuaState) {
     // SAFETY: promised by the caller.
     unsafe {
         ffi::lua_settop(state, 1);

@@ -56,7 +56,7 @@ unsafe extern "C-unwind" fn read(state: LuaState) -> c_int {
             let Ok(count) = usize::try_from(count) else {
                 return ffi::luaL_argerror(state, 2, c"a negative count".as_ptr());
             };
-            let patience = patience(state, 3);
+            let patience = timeout_argument(state, 3);
             return attempt(state, handle, ReadRequest::Bytes(count), patience).run(state);
         }
         delimited(state, handle, 2)
@@ -69,7 +69,7 @@ unsafe extern "C-unwind" fn read_line(state: LuaState) -> c_int {
     unsafe {
         let handle = connection(state, 1);
         if ffi::lua_type(state, 2) <= ffi::LUA_TNIL {
-            let patience = patience(state, 3);
+            let patience = timeout_argument(state, 3);
             let want = ReadRequest::Delimiter(Delimiter::new(b"\n"));
             return attempt(state, handle, want, patience).run(state);
         }
@@ -89,7 +89,7 @@ unsafe fn delimited(state: LuaState, handle: StreamHandle, index: c_int) -> c_in
         if delimiter.is_empty() {
             return ffi::luaL_argerror(state, index, c"an empty delimiter".as_ptr());
         }
-        let patience = patience(state, index + 1);
+        let patience = timeout_argument(state, index + 1);
         attempt(state, handle, ReadRequest::Delimiter(Delimiter::new(delimiter)), patience)
             .run(state)
     }
@@ -101,7 +101,7 @@ unsafe extern "C-unwind" fn read_all(state: LuaState) -> c_int {
     unsafe {
         let handle = connection(state, 1);
         let at_most = usize::try_from(ffi::luaL_optinteger(state, 2, i64::MAX)).unwrap_or(0);
-        let patience = patience(state, 3);
+        let patience = timeout_argument(state, 3);
         attempt(state, handle, ReadRequest::Some(at_most.max(1)), patience).run(state)
     }
 }
@@ -111,7 +111,7 @@ unsafe extern "C-unwind" fn more(state: LuaState) -> c_int {
     // SAFETY: nothing here has to be dropped.
     unsafe {
         let handle = connection(state, 1);
-        let patience = patience(state, 2);
+        let patience = timeout_argument(state, 2);
         let vm = raw_function::vm(state);
         let unread = vm.streams.with(handle, |c| c.input.len()).unwrap_or(0);
         attempt(state, handle, ReadRequest::More(unread), patience).run(state)
@@ -150,7 +150,7 @@ unsafe extern "C-unwind" fn peek(state: LuaState) -> c_int {
 ///
 /// # Safety
 /// Called from a raw function that holds nothing to drop.
-unsafe fn patience(state: LuaState, index: c_int) -> Option<u64> {
+unsafe fn timeout_argument(state: LuaState, index: c_int) -> Option<u64> {
     // SAFETY: promised by the caller.
     unsafe { (ffi::lua_type(state, index) > ffi::LUA_TNIL).then(|| check_span(state, index)) }
 }

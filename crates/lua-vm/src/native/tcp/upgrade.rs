@@ -12,11 +12,11 @@ use net::tls::{AcceptError, ServerTls};
 
 use super::ServerIdentity;
 use crate::address;
+use crate::async_function;
 use crate::errno;
 use crate::ids::StreamHandle;
 use crate::limits::{CONNECT_MS, TLS_HANDSHAKE_MS};
 use crate::vm::Vm;
-use crate::waits;
 
 /// The side of a handshake, with its settings.
 pub enum TlsSide {
@@ -32,7 +32,7 @@ pub fn upgrader(
     lua: &Lua,
     side: impl Fn(&Lua, &str, Option<&Table>) -> Result<SideResult> + 'static,
 ) -> Result<Function> {
-    waits::function(lua, move |lua, (connection, options): (Table, Option<Table>)| {
+    async_function::create(lua, move |lua, (connection, options): (Table, Option<Table>)| {
         let handle = super::handle_of(&connection, "upgrade")?;
         let peer: String = connection.raw_get("remoteaddr")?;
         let side = side(lua, address::split(&peer).0.unwrap_or("localhost"), options.as_ref())?;

@@ -49,7 +49,7 @@ impl Gateway {
         serde_json::from_str::<Value>(&body).unwrap()["apps"][0].clone()
     }
 
-    async fn until(&self, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
+    async fn wait_until(&self, what: &str, holds: impl Fn(&Value) -> bool) -> Value {
         let held = async {
             loop {
                 let app = self.app().await;
@@ -73,7 +73,7 @@ async fn scene(gateway: &Gateway, directory: &Path) -> Vec<u32> {
     // The first request waits for the first process.
     let (status, first) = converse(&gateway.web, "GET", "/any").await;
     assert_eq!(status, 200, "{first}");
-    let app = gateway.until("ready", |app| processes(app).len() == 2).await;
+    let app = gateway.wait_until("ready", |app| processes(app).len() == 2).await;
     let before = processes(&app);
     assert!(before.contains(&first.parse().unwrap()));
     assert_eq!(converse(&gateway.web, "GET", "/quick").await, (200, "quick".to_owned()));
@@ -119,7 +119,7 @@ async fn scene(gateway: &Gateway, directory: &Path) -> Vec<u32> {
     std::fs::write(directory.join("tidegate.yaml"), &changed).unwrap();
     assert_eq!(reload().await.0, 200);
     assert_eq!(converse(&gateway.web, "GET", "/any").await.0, 200);
-    gateway.until("gone", |_| !last.iter().any(|process| exists(*process))).await;
+    gateway.wait_until("gone", |_| !last.iter().any(|process| exists(*process))).await;
     assert_eq!(converse(&gateway.web, "GET", "/any").await.0, 200);
     let last = processes(&gateway.app().await);
     assert_eq!(converse(&gateway.control, "POST", "/v1/drain").await.0, 202);

@@ -66,12 +66,12 @@ pub(super) fn serve(spec: &WorkerSpec) -> i32 {
         match queue.take() {
             Some(Event::Arrived(Arrival::Exchange(handed), _)) => {
                 program.served.fetch_add(1, Ordering::Relaxed);
-                handed.answer.whole(200, Headers::new(), std::process::id().to_string());
+                handed.answer.respond(200, Headers::new(), std::process::id().to_string());
             }
             Some(_) => {}
             None if queue.sleep() => {
                 rung.recv().unwrap();
-                queue.awake();
+                queue.mark_awake();
             }
             None => {}
         }

@@ -62,7 +62,7 @@ pub(super) fn configuration(
     let mut timeouts = json!({});
     set(&mut timeouts, "idle", options.keep_alive);
     set(&mut timeouts, "body", options.body_timeout);
-    let believed: Vec<_> = options.believed()?.iter().map(ToString::to_string).collect();
+    let believed: Vec<_> = options.trusted_peers()?.iter().map(ToString::to_string).collect();
     let mut configuration = json!({
         "trusted_proxies": believed,
         "listeners": listeners,

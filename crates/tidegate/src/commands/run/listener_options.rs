@@ -191,7 +191,7 @@ impl ListenerOptions {
     }
 
     /// Returns the trusted peers.
-    pub(super) fn believed(&self) -> Result<Vec<Cidr>, Failure> {
+    pub(super) fn trusted_peers(&self) -> Result<Vec<Cidr>, Failure> {
         if self.no_proxy_headers && !self.proxy_headers {
             return Ok(Vec::new());
         }

@@ -29,7 +29,7 @@ impl Target {
             return Ok(Target::Python);
         }
         let attribute = if attribute.is_empty() { "app" } else { attribute };
-        match meant(module).filter(|_| is_dotted(attribute)) {
+        match suggested_module(module).filter(|_| is_dotted(attribute)) {
             Some(meant) => Err(format!(
                 "\"{typed}\" {}: did you mean {meant}:{attribute}?",
                 if meant == module {
@@ -61,7 +61,7 @@ fn call(typed: &str, module: &str, called: &str) -> String {
 
 /// Returns the module of a file: `./src/shop/web.py` is `src.shop.web`; a file elsewhere needs an
 /// option.
-fn meant(typed: &str) -> Option<String> {
+fn suggested_module(typed: &str) -> Option<String> {
     let bare = typed.strip_prefix("./").unwrap_or(typed);
     let bare = bare.strip_suffix(".py").unwrap_or(bare).trim_end_matches('/');
     let bare = bare.strip_suffix("/__init__").unwrap_or(bare);

@@ -58,7 +58,8 @@ pub(crate) fn complete(
         if value.is_empty() || option == "app" {
             continue;
         }
-        let known = run.get_arguments().find(|argument| names(argument).any(|name| name == option));
+        let known =
+            run.get_arguments().find(|argument| option_names(argument).any(|name| name == option));
         let words = match known {
             Some(argument) => option_words(argument, name, &option, value)?,
             // What uvicorn would not take either is not for this program.
@@ -156,7 +157,7 @@ fn unknown(refused: &Error, words: &[String]) -> Option<usize> {
     words.iter().position(|word| word.split('=').next() == option.split('=').next())
 }
 
-fn names(argument: &Arg) -> impl Iterator<Item = &str> {
+fn option_names(argument: &Arg) -> impl Iterator<Item = &str> {
     argument.get_long().into_iter().chain(argument.get_all_aliases().unwrap_or_default())
 }
 

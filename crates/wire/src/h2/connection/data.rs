@@ -149,7 +149,7 @@ impl<P: Payload> Connection<P> {
         stream: StreamKey,
         fault: StreamFault,
     ) -> Result<Option<Event>, Violation> {
-        self.budgets.provoked()?;
+        self.budgets.count_reset()?;
         let code = match fault {
             StreamFault::Message(_) => ErrorCode::PROTOCOL_ERROR,
             StreamFault::Code(code) => code,

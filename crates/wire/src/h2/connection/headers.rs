@@ -129,7 +129,7 @@ impl<P: Payload> Connection<P> {
             Target::Refused => {
                 self.skip(block)?;
                 self.refused += 1;
-                self.budgets.provoked()?;
+                self.budgets.count_reset()?;
                 let window = i64::from(self.config.stream_window());
                 self.reset_number(id, window, ErrorCode::REFUSED_STREAM);
                 Ok(None)
@@ -187,7 +187,7 @@ impl<P: Payload> Connection<P> {
         if let Err(reject) = result
             && is_malformed(reject)
         {
-            self.budgets.provoked()?;
+            self.budgets.count_reset()?;
             let window = i64::from(self.config.stream_window());
             self.reset_number(id, window, ErrorCode::PROTOCOL_ERROR);
             return Ok(Some(Event::Malformed { stream: None, reject }));

@@ -35,7 +35,7 @@ fn writes_until_it_is_killed() {
     let store = open(Path::new(&directory), SIZE);
     for number in 0.. {
         store.insert(page(&store, number), store.purge_epoch(), 32).unwrap();
-        super::until(&store, |stats| stats.written > number);
+        super::wait_for(&store, |stats| stats.written > number);
         println!("\nwritten {number}");
     }
 }

@@ -1,7 +1,7 @@
 //! Shrinking of tables that were once full.
 //!
 //! All objects get new numbers in the order of their queues. Code that remembers numbers across
-//! locks compares [`Shard::moves`].
+//! locks compares [`Shard::renumberings`].
 
 use hashbrown::HashTable;
 
@@ -16,7 +16,7 @@ const PLACES_PER_OBJECT: usize = 4;
 
 impl Shard {
     /// How often objects were renumbered.
-    pub(in crate::store) fn moves(&self) -> u64 {
+    pub(in crate::store) fn renumberings(&self) -> u64 {
         self.moves
     }
 

@@ -1,6 +1,6 @@
 //! Where a server may be: behind a Unix socket, behind a name.
 
-use super::{OK, Refusing, ask, assert_fault, gateway, settle};
+use super::{OK, Refusing, ask, assert_fault, gateway, wait_until_released};
 use scenarios::{Tidegate, Upstream};
 
 /// A gateway to itself over a Unix socket.
@@ -63,7 +63,7 @@ fn a_socket_file_that_is_not_there_is_a_refused_connection() {
     let server = gateway(r#"servers: ["unix:/nowhere/at/all.sock"]"#);
     let response = ask(&server);
     assert_fault(&response, 502, "connection_refused");
-    settle(&server);
+    wait_until_released(&server);
 }
 
 #[test]
@@ -74,7 +74,7 @@ fn a_name_is_resolved_before_the_first_request() {
     for _ in 0..4 {
         assert_eq!(ask(&server).text(), "ok");
     }
-    settle(&server);
+    wait_until_released(&server);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Waiting for a future: how a Rust function suspends the coroutine that calls it.
 //!
 //! ```ignore
-//! table.set("lookup", waits::function(lua, |_, (name, patience): (String, Option<u64>)| {
+//! table.set("lookup", async_function::create(lua, |_, (name, patience): (String, Option<u64>)| {
 //!     // Arguments are checked here, in the call; an error is raised at once.
 //!     Ok(async move {
 //!         // Runs as a task of the worker while other coroutines run. Holds no borrow of the VM.
@@ -32,7 +32,7 @@ use crate::stack::{self, LuaState};
 use crate::vm::Vm;
 
 /// A Lua function that waits for the future `begin` makes of its arguments.
-pub fn function<A, F, W, R>(lua: &Lua, begin: F) -> Result<Function>
+pub fn create<A, F, W, R>(lua: &Lua, begin: F) -> Result<Function>
 where
     A: FromLuaMulti,
     F: Fn(&Lua, A) -> Result<W> + 'static,
