@@ -65,7 +65,7 @@ const ROWS: &[(u16, &str)] = &[
     (501, "Post / HTTP/1.1\r\nHost: a\r\nContent-Length: 0\r\n\r\n"),
     (501, "delete / HTTP/1.1\r\nHost: a\r\n\r\n"),
     (501, "AAAAAAAAAAAAAAAAAAAAAAAAA / HTTP/1.1\r\nHost: a\r\n\r\n"),
-    (501, "CONNECT b:443 HTTP/1.1\r\nHost: b:443\r\n\r\n"),
+    (400, "CONNECT / HTTP/1.1\r\nHost: b:443\r\n\r\n"),
     (400, "\x16\x03\x01\x02\0\x01\0"),
 ];
 

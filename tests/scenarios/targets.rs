@@ -1,8 +1,9 @@
 //! The forms of a request target (RFC 9112 3.2): absolute, `*`, and CONNECT, which is refused.
 
 use crate::setup::{behind, responding};
-use scenarios::{Process, Tidegate, Upstream, command_exists};
+use scenarios::{Http2Peer, Process, Tidegate, Upstream, command_exists};
 use std::process::Command;
+use wire::h2::Event;
 
 #[test]
 fn an_absolute_target_names_host_and_path() {
@@ -107,16 +108,62 @@ fn options_of_an_absolute_target_without_a_path_is_forwarded_as_an_asterisk() {
 #[test]
 fn connect_is_refused_and_nothing_behind_it_is_a_request() {
     let server = Tidegate::start(&responding(""));
-    for target in ["b.example:443", "/ping"] {
+    for (target, status) in [("b.example:443", 501), ("/ping", 400)] {
         let mut client = server.connect("web");
         client.send(format!(
             "CONNECT {target} HTTP/1.1\r\nhost: b.example:443\r\n\r\n\
              GET /ping HTTP/1.1\r\nhost: a\r\n\r\n"
         ));
         let response = client.read_response();
-        assert_eq!((response.status, response.header("connection")), (501, Some("close")));
+        assert_eq!((response.status, response.header("connection")), (status, Some("close")));
         client.expect_closed();
     }
+}
+
+/// Over HTTP/2 also an extended CONNECT for a protocol that is not supported.
+#[test]
+fn connect_is_counted_and_logged_like_any_rejected_request() {
+    let server = Tidegate::start(&responding("log: { access: { format: json, path: stderr } }"));
+    let mut client = server.connect("web");
+    client.send("CONNECT b.example:443 HTTP/1.1\r\nhost: b.example:443\r\nuser-agent: one\r\n\r\n");
+    assert_eq!(client.read_response().status, 501);
+    client.expect_closed();
+    let labels = [("reason", "close_by_answer")];
+    server.wait_for_metric("tidegate_connections_closed_total", &labels, 1.0);
+    let mut connection = server.connect("web");
+    let mut client = Http2Peer::client(&mut connection);
+    let (method, authority) = ((":method", "CONNECT"), (":authority", "b.example:443"));
+    let extended: [(&str, &str); 3] =
+        [(":scheme", "http"), (":path", "/ping"), (":protocol", "connect-udp")];
+    for fields in [vec![method, authority], [vec![method, authority], extended.to_vec()].concat()] {
+        client.open_unchecked(&fields, true);
+        loop {
+            match client.event() {
+                Some(Event::Response { status, .. }) => {
+                    break assert_eq!(status, 501, "{fields:?}");
+                }
+                Some(_) => {}
+                None => panic!("no response to {fields:?}"),
+            }
+        }
+    }
+    let lines = scenarios::eventually_some("three lines of the access log", || {
+        let mut lines = server.log();
+        lines.retain(|line| line.contains("\"method\":\"CONNECT\""));
+        (lines.len() == 3).then_some(lines)
+    });
+    for (line, protocol) in lines.iter().zip(["HTTP/1.1", "HTTP/2", "HTTP/2"]) {
+        let request = format!(
+            "\"method\":\"CONNECT\",\"host\":\"b.example:443\",\"path\":\"b.example:443\",\
+             \"protocol\":\"{protocol}"
+        );
+        assert!(line.contains(&request), "{line}");
+        assert!(line.contains("\"status\":501,\"bytes\":"), "{line}");
+        assert!(line.contains("\"fault\":\"connect_refused\""), "{line}");
+    }
+    let metrics = server.metrics();
+    assert_eq!(metrics.sum("tidegate_responses_total", &[("class", "5xx")]), 3.0);
+    assert_eq!(metrics.sum("tidegate_requests_in_flight", &[]), 0.0);
 }
 
 /// One listener for each reading of an encoded slash, before a protected directory.

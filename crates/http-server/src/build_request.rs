@@ -27,7 +27,9 @@ pub(crate) fn request(
     target(headers.text(), &head, &mut request.target)
         .map_err(|fault| Fault::new(FaultKind::InvalidTarget, fault.as_str()).closing())?;
     let authority = match head.form {
-        TargetForm::Absolute => head.authority.map(|span| span.of(headers.text()).to_vec()),
+        TargetForm::Absolute | TargetForm::Authority => {
+            head.authority.map(|span| span.of(headers.text()).to_vec())
+        }
         _ => None,
     };
     if let Some(authority) = authority {
@@ -106,6 +108,10 @@ fn target(bytes: &[u8], head: &RequestHead, target: &mut Target) -> Result<(), P
         TargetForm::Origin => target.assign(head.target.of(bytes), head.path.len as usize),
         TargetForm::Asterisk => {
             *target = Target::asterisk();
+            Ok(())
+        }
+        TargetForm::Authority => {
+            *target = Target::authority(head.target.of(bytes));
             Ok(())
         }
         TargetForm::Absolute => {

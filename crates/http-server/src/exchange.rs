@@ -6,14 +6,16 @@
 use std::rc::Rc;
 
 use telemetry::{CloseReason, WorkerMetrics};
-use wire::Known;
 use wire::grpc::{Code, Form};
+use wire::{Known, Method};
 
 use crate::access_log::TunnelEntry;
 use crate::fault_log;
 use crate::listener_snapshot::ListenerSnapshot;
 use crate::secure;
-use message::{Bounds, ConnectionFacts, Fault, GrpcCall, HandlerResult, Inform, Request, Response};
+use message::{
+    Bounds, ConnectionFacts, Fault, FaultKind, GrpcCall, HandlerResult, Inform, Request, Response,
+};
 use plugin::{Route, problem};
 
 /// nginx's status for a client that left without a response. It is logged and never sent.
@@ -64,7 +66,7 @@ impl Exchange {
             }
             Err(fault) => Some(Box::new(Err(fault))),
         };
-        let found = if early.is_some() || request.target.is_asterisk() {
+        let found = if early.is_some() || request.target.names_no_resource() {
             None
         } else {
             Some(self.snapshot.dispatch.dispatch(request))
@@ -87,7 +89,7 @@ impl Exchange {
             }
             (_, Err(fault)) | (Some(Err(fault)), _) => Some(Box::new(Err(fault))),
             (None, Ok(())) => {
-                let mut outcome = early.unwrap_or_else(|| Box::new(Ok(options_asterisk())));
+                let mut outcome = early.unwrap_or_else(|| Box::new(without_resource(request)));
                 if let Ok(response) = &mut *outcome {
                     self.snapshot.dispatch.on_generated(request, response);
                 }
@@ -216,11 +218,17 @@ pub(crate) fn rejection(snapshot: &ListenerSnapshot, fault: &Fault) -> Response 
     response
 }
 
-/// `OPTIONS *` asks what the server can do, not any resource (RFC 9110 9.3.7).
-fn options_asterisk() -> Response {
+/// The response to a request for no resource: `OPTIONS *` asks what the server can do (RFC 9110
+/// 9.3.7); CONNECT is not supported, and bytes behind it may be meant for the tunnel.
+#[cold]
+fn without_resource(request: &Request) -> HandlerResult {
+    if request.method == Method::Connect {
+        let fault = Fault::new(FaultKind::ConnectRefused, "CONNECT is not supported");
+        return Err(fault.closing());
+    }
     let mut response = Response::new(204);
     response.headers.append(Known::Allow, "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
-    response
+    Ok(response)
 }
 
 /// The close reason of a fault; counts its limit.

@@ -87,6 +87,7 @@ fault_kinds! {
     PreconditionFailed = "precondition_failed" Client 412 Never CloseReason::Malformed;
     RangeNotSatisfiable = "range_not_satisfiable" Client 416 Never CloseReason::Malformed;
     InvalidTarget = "invalid_target" Client 400 Never CloseReason::Malformed;
+    ConnectRefused = "connect_refused" Client 501 Never CloseReason::CloseByAnswer;
     EncodedSlash = "encoded_slash" Client 400 Never CloseReason::Malformed;
     TooManyFields = "too_many_fields" Client 431 Never CloseReason::HeadersTooLarge;
     HeadTooLarge = "head_too_large" Client 431 Never CloseReason::Malformed;

@@ -97,6 +97,20 @@ impl Target {
         Target { other, ..Target::asterisk() }
     }
 
+    /// The target of CONNECT (RFC 9112 3.2.3), which names no resource.
+    pub fn authority(authority: &[u8]) -> Target {
+        let mut target = Target::asterisk();
+        target.raw.assign(authority);
+        target.path_length = authority.len() as u32;
+        target
+    }
+
+    /// True if it names no resource of the server: that of `OPTIONS *`, and of CONNECT.
+    #[inline]
+    pub fn names_no_resource(&self) -> bool {
+        self.other.is_none() && self.raw.get().first() != Some(&b'/')
+    }
+
     /// Whether it is the target of `OPTIONS *`.
     pub fn is_asterisk(&self) -> bool {
         self.other.is_none() && self.raw.get() == b"*"

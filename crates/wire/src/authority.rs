@@ -46,6 +46,15 @@ impl<'a> Authority<'a> {
     }
 }
 
+/// True if the text is a valid authority with a port, as the target of CONNECT is (RFC 9110 9.3.6).
+pub fn is_valid_with_port(text: &[u8]) -> bool {
+    let has_port = match text.iter().rposition(|&byte| byte == b':') {
+        Some(colon) => text.len() > colon + 1 && text[colon + 1..].iter().all(u8::is_ascii_digit),
+        None => false,
+    };
+    has_port && is_valid(text)
+}
+
 /// True if the text is a valid `host[:port]`.
 #[inline]
 pub fn is_valid(text: &[u8]) -> bool {

@@ -29,7 +29,6 @@ rejects! {
     InvalidMethod = 400 "invalid_method" "the method is not a token",
     MethodTooLong = 501 "method_too_long" "the method is longer than any known one",
     MethodCase = 501 "method_case" "the method is a registered one in other letter case",
-    ConnectRefused = 501 "connect_refused" "CONNECT is not supported",
     InvalidRequestLine = 400 "invalid_request_line" "the request line lacks a part",
     InvalidTarget = 400 "invalid_target" "the request target is malformed",
     UserInfoInTarget = 400 "userinfo_in_target" "the request target carries user information",

@@ -2,8 +2,7 @@
 
 use std::task::Context;
 
-use wire::Reject;
-use wire::h1::{Framing, RequestHead, Span};
+use wire::h1::{Framing, RequestHead, Span, TargetForm};
 use wire::h2::{Event, StreamKey};
 
 use super::exchange::{self, Incoming};
@@ -57,18 +56,20 @@ impl Streams {
     fn request(
         &mut self,
         key: StreamKey,
-        head: RequestHead,
+        mut head: RequestHead,
         protocol: Option<Span>,
         ends: bool,
         cx: &mut Context<'_>,
     ) {
         let snapshot = self.connection.service.snapshot();
         let headers = self.received_fields();
-        let is_tunnel = protocol.is_some();
-        if let Some(protocol) = protocol
-            && !protocol.of(headers.text()).eq_ignore_ascii_case(tunnel::WEBSOCKET)
-        {
-            return self.reject(key, &Fault::rejected(Reject::ConnectRefused));
+        let is_tunnel = protocol.is_some_and(|protocol| {
+            protocol.of(headers.text()).eq_ignore_ascii_case(tunnel::WEBSOCKET)
+        });
+        if protocol.is_some() && !is_tunnel {
+            // Any other protocol is as little supported as a plain CONNECT.
+            head.form = TargetForm::Authority;
+            head.target = head.authority.unwrap_or_default();
         }
         let framing = if is_tunnel { Framing::None } else { head.framing };
         let incoming = Incoming { framing, expects_continue: head.expect_continue, is_tunnel };

@@ -8,12 +8,14 @@ use super::quick;
 use super::strict::{self, RequestLine};
 use crate::{Method, Reject, Version, authority};
 
-/// The form of the target (RFC 9112 3.2). Authority-form belongs to CONNECT, which is rejected.
+/// The form of the target (RFC 9112 3.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TargetForm {
     Origin,
     Absolute,
     Asterisk,
+    /// Of CONNECT only, and of no other form it is: `path` and `authority` are the whole target.
+    Authority,
 }
 
 /// How the body of a request ends (RFC 9112 6.3).
@@ -174,15 +176,12 @@ fn finish(
     if facts.framing_alias {
         return Err(Reject::AliasOfFramingField);
     }
-    if method == Method::Connect {
-        return Err(Reject::ConnectRefused);
-    }
     if method.is_case_variant() {
         return Err(Reject::MethodCase);
     }
     let text = target.of(buf);
     let parts = match text {
-        [b'/', ..] => {
+        [b'/', ..] if method != Method::Connect => {
             let (path, query) = split_query(target, path_len);
             TargetParts { form: TargetForm::Origin, authority: None, path, query }
         }
@@ -239,6 +238,13 @@ fn check_host(buf: &[u8], version: Version, host: Option<Span>) -> Result<(), Re
 /// Parses asterisk-form, for OPTIONS only (RFC 9112 3.2.4), or absolute-form.
 #[cold]
 fn other_parts(text: &[u8], method: &Method, target: Span) -> Result<TargetParts, Reject> {
+    if *method == Method::Connect {
+        if !authority::is_valid_with_port(text) {
+            return Err(Reject::InvalidTarget);
+        }
+        let form = TargetForm::Authority;
+        return Ok(TargetParts { form, authority: Some(target), path: target, query: None });
+    }
     if text != b"*" {
         return absolute_parts(text, target.at as usize);
     }

@@ -2,7 +2,7 @@
 
 use super::section::Section;
 use crate::h1::{Expectation, Framing, RequestHead, Span, TargetForm};
-use crate::{Method, Reject, Version, token};
+use crate::{Method, Reject, Version, authority, token};
 
 /// What a head says in addition to what HTTP/1.1 says too.
 pub(super) struct Request {
@@ -26,18 +26,16 @@ pub(super) fn request(
     if protocol.is_some() && !(extended_connect && is_connect) {
         return Err(Reject::ForbiddenPseudoHeader);
     }
-    let has_target = section.pseudo.has_scheme && section.pseudo.path.is_some();
-    if is_connect && protocol.is_none() {
-        // RFC 9113 8.5: neither, and an authority.
-        if section.pseudo.has_scheme || section.pseudo.path.is_some() {
-            return Err(Reject::ForbiddenPseudoHeader);
-        }
-        section.pseudo.authority.ok_or(Reject::MissingPseudoHeader)?;
-        return Err(Reject::ConnectRefused);
-    }
-    let target = section.pseudo.path.filter(|_| has_target).ok_or(Reject::MissingPseudoHeader)?;
+    let (target, form, path, query) = if is_connect && protocol.is_none() {
+        let target = connect_target(section)?;
+        (target, TargetForm::Authority, target, None)
+    } else {
+        let path = section.pseudo.path.filter(|_| section.pseudo.has_scheme);
+        let target = path.ok_or(Reject::MissingPseudoHeader)?;
+        let (form, path, query) = split_target(target, target.of(&section.fields.text), &method)?;
+        (target, form, path, query)
+    };
     let authority = section.authority().ok_or(Reject::MissingHost)?;
-    let (form, path, query) = split_target(target, target.of(&section.fields.text), &method)?;
     if section.expects_more() {
         return Err(Reject::UnknownExpectation);
     }
@@ -67,6 +65,19 @@ pub(super) fn request(
         len: section.fields.text.len(),
     };
     Ok(Request { head, protocol, length: length.filter(|_| !is_connect) })
+}
+
+/// RFC 9113 8.5: CONNECT has neither scheme nor path, and an authority with a port.
+#[cold]
+fn connect_target(section: &Section<'_>) -> Result<Span, Reject> {
+    if section.pseudo.has_scheme || section.pseudo.path.is_some() {
+        return Err(Reject::ForbiddenPseudoHeader);
+    }
+    let authority = section.pseudo.authority.ok_or(Reject::MissingPseudoHeader)?;
+    match authority::is_valid_with_port(authority.of(&section.fields.text)) {
+        true => Ok(authority),
+        false => Err(Reject::InvalidHost),
+    }
 }
 
 /// RFC 9113 8.3.1: `:path` is origin-form, or `*` for OPTIONS.
