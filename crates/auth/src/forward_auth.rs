@@ -67,9 +67,13 @@ struct ForwardAuth {
     /// sent are removed, also if the response has none.
     #[setting(default = [], example = ["remote-user", "remote-groups"])]
     copy: Vec<HeaderName>,
-    /// The header of a response with 2xx that names the request's `consumer`.
+    /// The header of a response with 2xx that names the request's `consumer`: one of `consumers`,
+    /// or one of which only the name is known. The server is trusted to name any.
     #[setting(example = "remote-user")]
     consumer: Option<HeaderName>,
+    /// Rejects requests whose consumer has no entry in `consumers`, with 403. Needs `consumer`.
+    #[setting(default = false)]
+    consumers_only: bool,
     /// Sends the body too, which has at most this size, with POST instead of GET. A longer one is
     /// rejected with 413.
     #[setting(range = "1B"..="16MiB", example = "64KiB")]
@@ -89,6 +93,9 @@ fn check(settings: &ForwardAuth, node: &Node, reader: &mut Reader<'_>) {
     }
     if settings.to.is_some() && settings.target().is_none() {
         reader.error(node.span, "`path` is not a path that begins with a slash");
+    }
+    if settings.consumers_only && settings.consumer.is_none() {
+        reader.error(node.span, "`consumers_only` needs `consumer`, the header that names it");
     }
     let is_secure = settings.url.as_ref().is_some_and(|url| url.is_secure);
     if let (Some(tls), false) = (&settings.tls, is_secure) {
@@ -149,10 +156,12 @@ impl FilterPlan for ForwardAuthPlan {
             send: settings.send.clone(),
             copy: settings.copy.clone(),
             consumer: settings.consumer.clone(),
+            consumers_only: settings.consumers_only,
             body_bytes_max: settings.body.map(|size| size.bytes()),
             timeout: settings.timeout.get(),
             directory: Directory::of(worker),
             denied: worker.policy_rejections(KIND.name, "denied"),
+            unknown: worker.policy_rejections(KIND.name, "unknown_consumer"),
             failed: worker.policy_rejections(KIND.name, "failed"),
         }))
     }
@@ -208,10 +217,12 @@ struct ForwardAuthFilter {
     send: Option<Vec<HeaderName>>,
     copy: Vec<HeaderName>,
     consumer: Option<HeaderName>,
+    consumers_only: bool,
     body_bytes_max: Option<u64>,
     timeout: std::time::Duration,
     directory: Rc<Directory>,
     denied: Arc<CachePadded<Counter>>,
+    unknown: Arc<CachePadded<Counter>>,
     failed: Arc<CachePadded<Counter>>,
 }
 
@@ -243,6 +254,13 @@ impl ForwardAuthFilter {
             return Step::Respond(response);
         }
         self.accept(request, &response);
+        if self.consumers_only && request.consumer.is_none() {
+            self.unknown.inc();
+            return Step::Fail(Fault::new(
+                FaultKind::Forbidden,
+                "forward_auth named no consumer that has an entry",
+            ));
+        }
         Step::Continue
     }
 
@@ -316,7 +334,10 @@ impl ForwardAuthFilter {
     fn consumer_of(&self, name: Option<&str>) -> Option<Rc<Consumer>> {
         let name = name.filter(|name| !name.is_empty() && !name.contains(char::is_control))?;
         let id = CredentialId::of(CredentialKind::Name, name.as_bytes());
-        Some(self.directory.named(&id, name))
+        match self.consumers_only {
+            true => self.directory.entry(&id).map(|(consumer, _)| consumer),
+            false => Some(self.directory.named(&id, name)),
+        }
     }
 }
 

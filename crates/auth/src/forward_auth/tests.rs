@@ -7,6 +7,7 @@ use plugin::testing::{errors, get, plan, route_with};
 use settings::node;
 
 use super::*;
+use crate::registry::Registry;
 
 type Handled<'a> = MaybeFuture<'a, HandlerResult>;
 
@@ -129,6 +130,29 @@ fn another_response_goes_to_the_client() {
         let count = |reason| context.policy_rejections(KIND.name, reason).get();
         assert_eq!((count("denied"), count("failed")), (1, 0));
     });
+}
+
+#[test]
+fn a_consumer_without_an_entry_can_be_rejected() {
+    manual_time::block_on(async {
+        let context = WorkerContext::default();
+        let registry = context.shared.get((), Registry::default);
+        let strict = settings(&[("consumers_only", node!(true))]);
+        let outcome = async |settings: &settings::Node| {
+            let mut request = get("/a", &[]);
+            let outcome = run(&context, settings, &mut request).await;
+            outcome.map(|(status, ..)| status).unwrap_or_else(|fault| fault.status)
+        };
+        // The name is remembered, and has no entry all the same.
+        assert_eq!(outcome(&settings(&[])).await, 200);
+        assert_eq!(outcome(&strict).await, 403);
+        assert_eq!(context.policy_rejections(KIND.name, "unknown_consumer").get(), 1);
+        let entry = settings::read(&node!({ "name": "ann" })).unwrap();
+        registry.put(entry, |_| true).unwrap();
+        assert_eq!(outcome(&strict).await, 200);
+    });
+    let report = errors(&KIND, &node!({ "url": "https://a.test/", "consumers_only": true }));
+    assert!(report.contains("needs `consumer`"), "{report}");
 }
 
 #[test]
