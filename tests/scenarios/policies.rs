@@ -69,6 +69,14 @@ routes:
           request: [{{ add: /b, value: "{{header.x-from}}" }}, {{ remove: /a }}]
           response: [{{ remove: /secret }}]
     handler: {{ upstream: json }}
+  - match: {{ path: /soap }}
+    filters:
+      - template:
+          request:
+            body: '{{{{"user": {{form user}}, "from": "{{header.x-from}}"}}}}'
+          response: {{ body: "<user>{{json /got/user}}</user>", content_type: text/xml }}
+          max_size: 128B
+    handler: {{ upstream: json }}
   - match: {{ path: /guarded }}
     filters: [{{ waf: {{ exclude: [{{ rules: xss-script, parameters: [html] }}] }} }}]
     handler: {{ upstream: json }}
@@ -175,6 +183,41 @@ fn json_bodies_are_checked_and_edited() {
         metrics.sum("tidegate_policy_rejections_total", &labels)
     };
     assert_eq!((count("body"), count("invalid")), (1.0, 1.0));
+}
+
+#[test]
+fn a_form_becomes_json_and_the_response_xml() {
+    let upstream = json_echo();
+    let server = Tidegate::start(&config(&upstream, "https://a.example"));
+    let post = |media_type: &str, body: &str| {
+        let request = format!(
+            "POST /soap?page=2 HTTP/1.1\r\nhost: a\r\nx-from: x\"y\r\n\
+             content-type: {media_type}\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        server.exchange("web", request)
+    };
+    let form = "application/x-www-form-urlencoded";
+    let response = post(form, "user=A%22+%3Cb%3E&secret=1");
+    assert_eq!(response.status, 200, "{response:?}");
+    assert_eq!(response.text(), "<user>A&quot; &lt;b&gt;</user>");
+    assert_eq!(response.header("content-type"), Some("text/xml"));
+    assert_eq!(post("application/json", "{}").status, 415);
+    assert_eq!(post(form, &"a".repeat(200)).status, 413);
+
+    let before = server.metrics().sum("tidegate_config_reloads_total", &[]);
+    let changed = config(&upstream, "https://b.example").replace("/got/user", "/got/from");
+    server.rewrite_config(&changed);
+    server.wait_for_metric("tidegate_config_reloads_total", &[], before + 1.0);
+    assert_eq!(post(form, "user=a").text(), "<user>x&quot;y</user>");
+    assert_eq!(post(form, "user=%ff").status, 400);
+    let metrics = server.metrics();
+    let count = |reason| {
+        let labels = [("filter", "template"), ("reason", reason)];
+        metrics.sum("tidegate_policy_rejections_total", &labels)
+    };
+    let counts = (count("content_type"), count("too_large"), count("invalid"));
+    assert_eq!(counts, (1.0, 1.0, 1.0), "the counters survive the reload");
 }
 
 #[test]

@@ -10,6 +10,7 @@ use std::path::Path;
 
 use message::{Headers, Response};
 use net::files::{Directory, metadata_beneath};
+use plugin::variables::escape_markup;
 use wire::date::format_http_date;
 use wire::{Known, negotiate, target};
 
@@ -122,16 +123,7 @@ fn html(path: &str, items: &[Item]) -> String {
 
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            c => out.push(c),
-        }
-    }
+    escape_markup(text, &mut out);
     out
 }
 

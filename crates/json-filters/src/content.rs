@@ -1,12 +1,14 @@
 //! The content of a message as bytes: collected up to a limit and decoded.
 
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use coding::{Coding, Decode, DecodeError, decode_all};
 use message::{Body, Fault, FaultKind, Headers};
 use net::FileRange;
-use plugin::MediaPattern;
+use plugin::{MediaPattern, WorkerContext};
+use telemetry::{CachePadded, Counter};
 use wire::Known;
 
 /// A longer body is parsed on the blocking pool, so that it does not delay the worker.
@@ -74,6 +76,24 @@ impl ContentError {
     }
 }
 
+/// The counters of one filter for requests that it rejects, by reason.
+pub(crate) struct Rejections(Vec<(&'static str, Arc<CachePadded<Counter>>)>);
+
+impl Rejections {
+    pub(crate) fn new(worker: &WorkerContext, filter: &str, reasons: &[&'static str]) -> Self {
+        let counter = |reason: &&'static str| (*reason, worker.policy_rejections(filter, reason));
+        Rejections(reasons.iter().map(counter).collect())
+    }
+
+    /// Counts a rejection. A reason that the filter does not count, such as a body that broke off,
+    /// is no decision of the filter.
+    pub(crate) fn count(&self, reason: &str) {
+        if let Some((_, counter)) = self.0.iter().find(|(known, _)| *known == reason) {
+            counter.add(1);
+        }
+    }
+}
+
 /// True if the media type is one of these.
 pub(crate) fn has_type(headers: &Headers, types: &[MediaPattern]) -> bool {
     let media_type = headers.get(Known::ContentType);
@@ -137,5 +157,16 @@ pub(crate) fn forget_encoding(headers: &mut Headers) {
         Known::ReprDigest,
     ] {
         headers.remove(name);
+    }
+}
+
+/// Sets the fields of a response whose content was changed: parts of it are no parts of the
+/// original one.
+pub(crate) fn mark_changed(headers: &mut Headers) {
+    forget_encoding(headers);
+    headers.remove(Known::AcceptRanges);
+    let strong = headers.get(Known::Etag).filter(|etag| !etag.starts_with(b"W/"));
+    if let Some(weak) = strong.map(|etag| [b"W/", etag].concat()) {
+        headers.set(Known::Etag, weak);
     }
 }

@@ -8,15 +8,16 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use message::{Body, Fault, FaultKind, Headers, Request, Response};
+use message::{Body, Fault, FaultKind, Request, Response};
 use plugin::{
     Filter, FilterKind, FilterPlan, MaybeFuture, MediaPattern, Stage, Step, WorkerContext,
 };
 use settings::{Node, Reader, Setting, Size};
-use telemetry::{CachePadded, Counter};
 use wire::{Known, Method};
 
-use crate::content::{ContentError, ON_WORKER_BYTES, forget_encoding, has_type, take};
+use crate::content::{
+    ContentError, ON_WORKER_BYTES, Rejections, forget_encoding, has_type, mark_changed, take,
+};
 use crate::edit;
 use crate::pointer::Pointer;
 use crate::tree::{self, Json};
@@ -105,7 +106,7 @@ impl FilterPlan for JsonBodyPlan {
     }
 
     fn build(&self, worker: &WorkerContext) -> Stage {
-        let rejected = REASONS.map(|reason| worker.policy_rejections(KIND.name, reason));
+        let rejected = Rejections::new(worker, KIND.name, &REASONS);
         Stage::Filter(Rc::new(JsonBodyFilter { settings: self.0.clone(), rejected }))
     }
 
@@ -152,26 +153,20 @@ const REASONS: [&str; 3] = ["too_large", "content_coding", "invalid"];
 
 struct JsonBodyFilter {
     settings: Arc<JsonBody>,
-    /// By [`REASONS`].
-    rejected: [Arc<CachePadded<Counter>>; REASONS.len()],
+    rejected: Rejections,
 }
 
 impl JsonBodyFilter {
     async fn edit_request(&self, request: &mut Request) -> Result<(), Fault> {
         let mut body = std::mem::take(&mut request.body);
-        let count = |reason: &str| {
-            if let Some(at) = REASONS.iter().position(|known| *known == reason) {
-                self.rejected[at].add(1);
-            }
-        };
         let content = take(&request.headers, &mut body, self.settings.max_size.bytes());
         let content = content.await.map_err(|error: ContentError| {
-            count(error.reason());
+            self.rejected.count(error.reason());
             error.of_request()
         })?;
         let edited = edited(content, &self.settings, |own| &own.request, request).await;
         let edited = edited.map_err(|why| {
-            count("invalid");
+            self.rejected.count("invalid");
             Fault::new(FaultKind::InvalidContent, format!("the request body is {why}"))
         })?;
         forget_encoding(&mut request.headers);
@@ -187,7 +182,7 @@ impl JsonBodyFilter {
         let edited = edited.map_err(|why| {
             Fault::new(FaultKind::ProtocolError, format!("the response body is {why}"))
         })?;
-        mark(&mut response.headers);
+        mark_changed(&mut response.headers);
         response.body = Body::from(edited);
         Ok(())
     }
@@ -224,16 +219,6 @@ fn edit_all(
     Ok(Bytes::from(out))
 }
 
-/// Sets the fields of an edited representation: parts of it are no parts of the original one.
-fn mark(headers: &mut Headers) {
-    forget_encoding(headers);
-    headers.remove(Known::AcceptRanges);
-    let strong = headers.get(Known::Etag).filter(|etag| !etag.starts_with(b"W/"));
-    if let Some(weak) = strong.map(|etag| [b"W/", etag].concat()) {
-        headers.set(Known::Etag, weak);
-    }
-}
-
 impl Filter for JsonBodyFilter {
     fn name(&self) -> &'static str {
         KIND.name
@@ -267,7 +252,7 @@ impl Filter for JsonBodyFilter {
         }
         if request.method == Method::Head || response.body.is_empty() {
             // The length that GET would have is not known (RFC 9110 9.3.2).
-            mark(&mut response.headers);
+            mark_changed(&mut response.headers);
             return Step::Continue.into();
         }
         MaybeFuture::of(async move {

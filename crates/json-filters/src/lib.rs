@@ -1,5 +1,5 @@
-//! Filters that read JSON: `json_body` edits the bodies of requests and responses, `validate`
-//! checks requests against JSON Schema.
+//! Filters that read JSON: `json_body` edits the bodies of requests and responses, `template`
+//! replaces them by a filled-in text, `validate` checks requests against JSON Schema.
 //!
 //! A body is collected up to a limit, decoded and parsed once per filter. Promises that no number
 //! and no string changes that no setting names: the tree keeps their spelling. Never decides from
@@ -9,10 +9,11 @@ mod content;
 pub mod edit;
 mod json_body;
 pub mod pointer;
+mod template;
 pub mod tree;
 mod validate;
 
 use plugin::FilterKind;
 
 /// Every filter of this crate.
-pub static ALL: &[FilterKind] = &[json_body::KIND, validate::KIND];
+pub static ALL: &[FilterKind] = &[json_body::KIND, template::KIND, validate::KIND];

@@ -67,6 +67,21 @@ fn quoted(text: &str) -> String {
 }
 
 impl Json<'_> {
+    /// Returns the value as a text: the content of a string, nothing for `null`, and the JSON of
+    /// every other value. `None` for a string that is no text, because it has half a surrogate
+    /// pair.
+    pub fn to_text(&self) -> Option<Cow<'_, str>> {
+        match self {
+            Json::Scalar(text) if text.starts_with('"') => match text.contains('\\') {
+                true => serde_json::from_str(text).ok().map(Cow::Owned),
+                false => Some(Cow::Borrowed(&text[1..text.len() - 1])),
+            },
+            Json::Scalar(text) if text == "null" => Some(Cow::Borrowed("")),
+            Json::Scalar(text) => Some(Cow::Borrowed(text)),
+            composite => Some(Cow::Owned(composite.to_string())),
+        }
+    }
+
     /// Appends the value to a text.
     pub fn write(&self, out: &mut String) {
         match self {

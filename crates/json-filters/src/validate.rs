@@ -16,10 +16,9 @@ use plugin::{
 };
 use settings::{Node, Reader, Setting, Size};
 use telemetry::log::Level;
-use telemetry::{CachePadded, Counter};
 use wire::Known;
 
-use crate::content::{ContentError, ON_WORKER_BYTES, forget_encoding, has_type, take};
+use crate::content::{ContentError, ON_WORKER_BYTES, Rejections, forget_encoding, has_type, take};
 use crate::tree;
 use schema::{JsonSchema, Violation};
 
@@ -90,7 +89,7 @@ impl FilterPlan for ValidatePlan {
     }
 
     fn build(&self, worker: &WorkerContext) -> Stage {
-        let rejected = REASONS.map(|reason| worker.policy_rejections(KIND.name, reason));
+        let rejected = Rejections::new(worker, KIND.name, &REASONS);
         Stage::Filter(Rc::new(ValidateFilter { settings: self.0.clone(), rejected }))
     }
 
@@ -118,17 +117,10 @@ const REASONS: [&str; 9] = [
 
 struct ValidateFilter {
     settings: Arc<Validate>,
-    /// By [`REASONS`].
-    rejected: [Arc<CachePadded<Counter>>; REASONS.len()],
+    rejected: Rejections,
 }
 
 impl ValidateFilter {
-    fn count(&self, reason: &str) {
-        if let Some(at) = REASONS.iter().position(|known| *known == reason) {
-            self.rejected[at].add(1);
-        }
-    }
-
     /// Decides about a request that violates the schema of this part.
     fn decide(&self, part: &'static str, violations: &[Violation], request: &mut Request) -> Step {
         if violations.is_empty() {
@@ -146,10 +138,10 @@ impl ValidateFilter {
             action = action
         );
         if self.settings.log_only {
-            self.count("logged");
+            self.rejected.count("logged");
             return Step::Continue;
         }
-        self.count(part);
+        self.rejected.count(part);
         self.respond(self.settings.status, part, violations, request)
     }
 
@@ -200,7 +192,7 @@ impl ValidateFilter {
         let content = match take(&request.headers, &mut body, max).await {
             Ok(content) => content,
             Err(error) => {
-                self.count(error.reason());
+                self.rejected.count(error.reason());
                 return Step::Fail(ContentError::of_request(error));
             }
         };
@@ -218,7 +210,7 @@ impl ValidateFilter {
         match violations {
             Ok(Ok(violations)) => self.decide("body", &violations, request),
             Ok(Err(keyword)) => {
-                self.count("invalid");
+                self.rejected.count("invalid");
                 let violation = Violation { pointer: String::new(), keyword };
                 self.respond(400, "body", &[violation], request)
             }
@@ -254,7 +246,7 @@ impl Filter for ValidateFilter {
             return self.decide("body", &[missing], request).into();
         }
         if !has_type(&request.headers, &self.settings.types) {
-            self.count("content_type");
+            self.rejected.count("content_type");
             let detail = "the media type of the request is not one that is checked";
             let fault = message::Fault::new(FaultKind::UnsupportedContent, detail);
             return Step::Fail(fault).into();

@@ -283,6 +283,21 @@ pub fn percent_encode(text: &[u8], kept: &[u8], out: &mut Vec<u8>) {
     }
 }
 
+/// Adds text to a page of HTML or XML: the characters of markup become references, so that the text
+/// stays text, also within an attribute.
+pub fn escape_markup(text: &str, out: &mut String) {
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            c => out.push(c),
+        }
+    }
+}
+
 fn append_with(
     template: &Template,
     out: &mut Vec<u8>,

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use super::*;
-use message::Target;
+use message::{Headers, Target};
 use settings::{Report, node};
 
 fn plan(settings: &Node) -> Result<Arc<dyn FilterPlan>, String> {

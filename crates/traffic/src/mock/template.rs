@@ -6,7 +6,7 @@ use std::fmt::Write;
 use message::Request;
 use plugin::variables;
 use settings::{
-    Node, Part, Reader, Scalar, Schema, SchemaBuilder, Setting, Template, Value, nearest,
+    Node, Part, Piece, Reader, Schema, SchemaBuilder, Setting, Template, nearest, read_pieces,
 };
 
 const WORDS: [&str; 16] = [
@@ -26,13 +26,7 @@ const YEAR_SECS: u64 = 365 * 86_400;
 
 /// Text with variables and generators.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct MockTemplate(Vec<Piece>);
-
-#[derive(Clone, Debug, PartialEq)]
-enum Piece {
-    Template(Template),
-    Generator(Generator),
-}
+pub(super) struct MockTemplate(Vec<Piece<Generator>>);
 
 /// What is made up.
 #[derive(Clone, Debug, PartialEq)]
@@ -76,7 +70,7 @@ impl MockTemplate {
     pub(super) fn append(&self, request: &Request, escape: Escape, out: &mut Vec<u8>) {
         for piece in &self.0 {
             match piece {
-                Piece::Generator(generator) => {
+                Piece::Placeholder(generator) => {
                     let mut text = String::new();
                     generator.write(&mut text);
                     append_value(text.as_bytes(), escape, out);
@@ -116,59 +110,10 @@ impl Setting for MockTemplate {
     }
 
     fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
-        let scalar = reader.scalar(node, "text, perhaps with variables such as {host}")?;
-        let mut pieces = Vec::new();
-        let mut rest = scalar.text.as_str();
-        while let Some(at) = find_generator(rest) {
-            let (before, generator) = rest.split_at(at);
-            let inside = &generator["{random.".len()..];
-            let Some((written, after)) = inside.split_once('}') else { break };
-            pieces.extend(template(before, node, scalar, reader)?);
-            match Generator::parse(written) {
-                Ok(generator) => pieces.push(Piece::Generator(generator)),
-                Err(why) => {
-                    reader
-                        .error(node.span, why)
-                        .help(format!("the generators are {}", GENERATORS.join(", ")));
-                    return None;
-                }
-            }
-            rest = after;
-        }
-        pieces.extend(template(rest, node, scalar, reader)?);
-        Some(MockTemplate(pieces))
+        let help = format!("the generators are {}", GENERATORS.join(", "));
+        let parse = |_: &str, written: &str| Generator::parse(written);
+        read_pieces(node, reader, &["{random."], parse, &help).map(MockTemplate)
     }
-}
-
-/// The piece before a generator, read as every other template.
-fn template(
-    text: &str,
-    node: &Node,
-    scalar: &Scalar,
-    reader: &mut Reader<'_>,
-) -> Option<Option<Piece>> {
-    if text.is_empty() {
-        return Some(None);
-    }
-    let value = Value::Scalar(Scalar { text: text.to_owned(), ..scalar.clone() });
-    let template = Template::read(&Node { value, span: node.span }, reader)?;
-    Some(Some(Piece::Template(template)))
-}
-
-/// The position of `{random.`, not of `{{random.`, which is text.
-fn find_generator(text: &str) -> Option<usize> {
-    let mut at = 0;
-    while let Some(brace) = text[at..].find('{') {
-        let here = at + brace;
-        if text[here..].starts_with("{{") {
-            at = here + 2;
-        } else if text[here..].starts_with("{random.") {
-            return Some(here);
-        } else {
-            at = here + 1;
-        }
-    }
-    None
 }
 
 impl Generator {
