@@ -3,6 +3,7 @@
 //! Promises that an address is found in a list of any length in logarithmic time, and that a list
 //! in a file is read again when the file changes, as part of a reload.
 
+use std::any::Any;
 use std::collections::HashSet;
 use std::net::IpAddr;
 use std::path::Path;
@@ -212,6 +213,18 @@ fn plan(name: &'static str, effect: Effect, rules: Rules) -> Arc<dyn FilterPlan>
     Arc::new(AccessPlan { name, effect, rules: Arc::new(rules) })
 }
 
+/// Returns true if a filter is an `allow` or `deny` with rules on what filters that authenticate
+/// set.
+pub fn needs_authentication(filter: &dyn FilterPlan) -> bool {
+    let plan = filter.as_any().and_then(<dyn Any>::downcast_ref::<AccessPlan>);
+    plan.is_some_and(|plan| {
+        let Rules { consumers, groups, when, .. } = &*plan.rules;
+        !consumers.is_empty()
+            || !groups.is_empty()
+            || when.iter().any(Condition::needs_authentication)
+    })
+}
+
 impl FilterPlan for AccessPlan {
     fn name(&self) -> &'static str {
         self.name
@@ -224,6 +237,10 @@ impl FilterPlan for AccessPlan {
             rules: self.rules.clone(),
             rejected: worker.policy_rejections(self.name, "access"),
         }))
+    }
+
+    fn as_any(&self) -> Option<&dyn Any> {
+        Some(self)
     }
 
     fn describe(&self) -> String {

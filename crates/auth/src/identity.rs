@@ -7,6 +7,7 @@
 mod keys;
 mod refresh;
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -183,11 +184,27 @@ impl IdentitySet {
         set
     }
 
+    /// The providers whose keys come over plain HTTP from another machine, so that an attacker on
+    /// the network can replace them and sign tokens.
+    pub fn fetched_in_clear(&self) -> impl Iterator<Item = &Spanned<String>> {
+        let in_clear = |provider: &&Arc<IdentityProvider>| match &provider.settings.jwks {
+            KeySetLocation::Url(url) => !url.is_secure && !is_local(&url.host),
+            KeySetLocation::File(..) => false,
+        };
+        self.providers.iter().filter(in_clear).map(|provider| &provider.name)
+    }
+
     /// The providers that no filter names.
     pub fn unused(&self) -> impl Iterator<Item = &Spanned<String>> {
         let unused = |provider: &&Arc<IdentityProvider>| !provider.is_used.load(Ordering::Relaxed);
         self.providers.iter().filter(unused).map(|provider| &provider.name)
     }
+}
+
+/// True if requests to a host do not leave this machine.
+fn is_local(host: &str) -> bool {
+    let is_name = host == "localhost" || host.ends_with(".localhost");
+    is_name || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
 }
 
 /// The provider of a name under `identity`.

@@ -31,6 +31,7 @@ mod token_source;
 
 use plugin::FilterKind;
 
+pub use access::needs_authentication;
 pub use consumers::{ConsumerSet, ConsumerSettings};
 pub use geo::{CountryFile, GeoSettings};
 pub use hmac_auth::verify_message;

@@ -23,7 +23,20 @@ pub fn notes(plan: &ServerPlan) -> Vec<String> {
         .routes
         .iter()
         .flat_map(|route| handler(route).chain(caching(route)).chain(order(route)));
-    admin(plan).into_iter().chain(slashes).chain(of_routes).chain(access_log(plan)).collect()
+    let keys = plan.identity.fetched_in_clear().map(|provider| {
+        format!(
+            "identity.{} (line {}): danger: jwks is fetched over plain HTTP: an attacker on the \
+             network can replace the keys and sign tokens; write https://",
+            provider.value, provider.span.line
+        )
+    });
+    admin(plan)
+        .into_iter()
+        .chain(keys)
+        .chain(slashes)
+        .chain(of_routes)
+        .chain(access_log(plan))
+        .collect()
 }
 
 /// An access log that this process could not open. The server may run on another machine, or as
@@ -125,6 +138,7 @@ fn handler(route: &RoutePlan) -> impl Iterator<Item = String> {
 
 /// Filters in an order that is surely wrong. Authentication behind a cache is an error already.
 fn order(route: &RoutePlan) -> Vec<String> {
+    let line = |at: usize| route.filter_spans[at].line;
     let first = |is: &dyn Fn(&dyn FilterPlan) -> bool| {
         route.filters.iter().position(|filter| is(&**filter))
     };
@@ -136,24 +150,34 @@ fn order(route: &RoutePlan) -> Vec<String> {
         if let (Some(before), Some(behind)) = (before, behind)
             && before < behind
         {
-            let (before, behind) = (route.filters[before].name(), route.filters[behind].name());
+            let (first, second) = (route.filters[before].name(), route.filters[behind].name());
             notes.push(format!(
-                "route {}: {behind} is behind {before}: {why}; put {behind} before {before}",
-                quote(&route.name)
+                "route {}: {second} (line {}) is behind {first} (line {}): {why}; put {second} \
+                 before {first}",
+                quote(&route.name),
+                line(behind),
+                line(before)
             ));
         }
     };
     note(named("rewrite"), authentication, "conditions of authentication see the rewritten path");
     note(authentication, named("cors"), "a preflight has no credentials and gets 401");
+    note(
+        first(&auth::needs_authentication),
+        authentication,
+        "the consumer is not known yet, so that rules on it apply to no request",
+    );
     note(named("mock"), authentication, "the mock responds to clients without credentials");
     // The cache compresses once for all clients; a filter before it compresses each response.
     if let (Some(compress), Some(cache)) = (named("compress"), cache)
         && compress < cache
     {
         notes.push(format!(
-            "route {}: compress is before cache: every response is compressed again; remove \
-             compress, because the cache stores compressed variants",
-            quote(&route.name)
+            "route {}: compress (line {}) is before cache (line {}): every response is compressed \
+             again; remove compress, because the cache stores compressed variants",
+            quote(&route.name),
+            line(compress),
+            line(cache)
         ));
     }
     notes
@@ -314,14 +338,57 @@ routes:
         let cors = "{ cors: { origins: [\"https://a.example\"] } }";
         let rewrite = "{ rewrite: { strip_prefix: /a } }";
         for (one, other, said) in [
-            (rewrite, key, "key_auth is behind rewrite"),
-            (key, cors, "cors is behind key_auth"),
-            ("{ mock: {} }", key, "key_auth is behind mock"),
-            ("{ compress: {} }", "{ cache: pages }", "compress is before cache"),
+            (rewrite, key, "key_auth (line 4) is behind rewrite (line 3)"),
+            (key, cors, "put cors before key_auth"),
+            ("{ mock: {} }", key, "key_auth (line 4) is behind mock (line 3)"),
+            ("{ allow: { groups: gold } }", key, "key_auth (line 4) is behind allow (line 3)"),
+            ("{ deny: { consumers: bob } }", key, "put key_auth before deny"),
+            (
+                "{ allow: { when: { variable: claim.a, present: true } } }",
+                key,
+                "put key_auth before allow",
+            ),
+            ("{ compress: {} }", "{ cache: pages }", "compress (line 3) is before cache (line 4)"),
         ] {
-            let notes = order_notes(&format!("{one}, {other}"));
+            let notes = order_notes(&format!("{one},\n{other}"));
             assert!(notes.len() == 1 && notes[0].contains(said), "{notes:?}");
-            assert_eq!(order_notes(&format!("{other}, {one}")), [""; 0]);
+            assert_eq!(order_notes(&format!("{other},\n{one}")), [""; 0]);
+        }
+    }
+
+    #[test]
+    fn rules_that_need_no_consumer_stand_anywhere() {
+        let key = "{ key_auth: { keys: [{ consumer: ann, key: k }] } }";
+        for rule in [
+            "{ deny: { ip: 10.0.0.0/8 } }",
+            "{ allow: { when: { header: user-agent, contains: curl } } }",
+        ] {
+            assert_eq!(order_notes(&format!("{rule}, {key}")), [""; 0]);
+        }
+    }
+
+    #[test]
+    fn keys_over_plain_http_are_noted() {
+        let provider = |url: &str| {
+            let text = format!(
+                "listeners: {{ web: {{ bind: ':80' }} }}
+identity: {{ main: {{ jwks: '{url}' }} }}
+routes: [{{ filters: [{{ jwt: {{ identity: main }} }}], handler: {{ respond: {{}} }} }}]
+"
+            );
+            let loaded = load(&TextSource::new("t", &text), &|_| None, &Kinds::all());
+            let notes = super::notes(&loaded.unwrap_or_else(|report| panic!("{report}")).plan);
+            notes.into_iter().filter(|note| note.contains("jwks")).collect::<Vec<_>>()
+        };
+        let notes = provider("http://id.example.com/keys");
+        assert!(notes.len() == 1 && notes[0].starts_with("identity.main (line 2): "), "{notes:?}");
+        for fine in [
+            "https://id.example.com/k",
+            "http://127.0.0.1:1/",
+            "http://[::1]/",
+            "http://localhost/",
+        ] {
+            assert_eq!(provider(fine), [""; 0]);
         }
     }
 

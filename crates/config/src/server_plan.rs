@@ -16,7 +16,7 @@ use net::{Bind, ListenOptions};
 use plugin::problem::ErrorPages;
 use plugin::{FilterPlan, HandlerPlan};
 use router::{RouteId, Router};
-use settings::{Cidr, FilePath, Secret};
+use settings::{Cidr, FilePath, Secret, Span};
 use streams::StreamPlan;
 use tls_settings::{AcmePlan, PlainHttp};
 use upstream::UpstreamPlan;
@@ -130,6 +130,8 @@ pub struct RoutePlan {
     pub name: String,
     /// In the order of requests; those of `defaults` come first.
     pub filters: Vec<Arc<dyn FilterPlan>>,
+    /// Where each of them is written.
+    pub filter_spans: Vec<Span>,
     pub handler: Arc<dyn HandlerPlan>,
     /// Limits of the route; unset ones are the listener's.
     pub limits: RouteLimits,

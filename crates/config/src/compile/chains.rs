@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use plugin::FilterPlan;
-use settings::{Reader, Spanned};
+use settings::{Reader, Span, Spanned};
 
 use super::caches;
 use super::handlers::Declared;
@@ -13,12 +13,15 @@ use crate::kinds::FilterEntry;
 #[derive(Clone, Default)]
 pub(super) struct FilterList {
     pub(super) filters: Vec<Arc<dyn FilterPlan>>,
+    /// Where the filters are written.
+    pub(super) spans: Vec<Span>,
     pub(super) path_variables: Vec<Spanned<String>>,
 }
 
 impl FilterList {
     fn append(&mut self, other: &FilterList) {
         self.filters.extend(other.filters.iter().cloned());
+        self.spans.extend(&other.spans);
         self.path_variables.extend(other.path_variables.iter().cloned());
     }
 }
@@ -108,6 +111,7 @@ fn filter(
             caches::check_name(&**filter, declared.settings, reader);
             declared.handlers_of(&**filter, reader);
         }
+        list.spans.extend(filter.is_some().then_some(name.span));
         list.filters.extend(filter);
         list.path_variables.extend(reader.take_path_variables());
     }

@@ -58,12 +58,14 @@ pub(super) fn compile(
         }
         let Some(handler) = handler else { continue };
         let filters: Vec<_> = defaults.filters.iter().cloned().chain(own.filters).collect();
+        let filter_spans = defaults.spans.iter().copied().chain(own.spans).collect();
         caches::check_order(&filters, reader);
         routes.push(Compiled {
             listeners: route.r#match.listener.iter().map(|name| name.value.clone()).collect(),
             plan: RoutePlan {
                 name,
                 filters,
+                filter_spans,
                 handler,
                 limits: route.limits.clone(),
                 timeouts: route.timeouts.clone(),
