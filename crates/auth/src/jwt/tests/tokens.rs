@@ -265,8 +265,9 @@ fn odd_signatures_of_public_keys() {
         let integer = |bytes: &[u8]| [&[2, 33, 0], bytes].concat();
         [&[0x30, 70][..], &integer(&fixed[..32]), &integer(&fixed[32..])].concat()
     };
+    type Forge<'a> = &'a dyn Fn(&[u8]) -> Vec<u8>;
     // The psychic signature of CVE-2022-21449 first.
-    let odd: [(&str, &dyn Fn(&[u8]) -> Vec<u8>); 8] = [
+    let odd: [(&str, Forge<'_>); 8] = [
         ("zero", &|_| vec![0; 64]),
         ("r of zero", &|data| [&[0; 32], &sign(data)[32..]].concat()),
         ("s of zero", &|data| [&sign(data)[..32], &[0; 32]].concat()),
