@@ -101,48 +101,49 @@ macro_rules! endpoints {
 }
 
 endpoints! {
-    GET "/healthz" [] Open Healthz "Answers 200 as long as the process does its work.";
+    GET "/healthz" [] Open Healthz "200 while the process works.";
     GET "/readyz" [] Open Readyz
-        "200 while requests should be sent here, 503 while starting or draining. The detail says \
-         what was wrong with the latest configuration when it was refused.";
+        "200 while requests should be sent here, 503 while starting or draining. `detail` names the \
+         errors of the latest configuration if it was rejected.";
     GET "/metrics" [] Metrics Metrics "All metrics in the Prometheus text format.";
     GET "/v1/status" [] Token Status "State, build, listeners and the latest reload.";
     GET "/v1/config" ["secrets"] Token GetConfig
-        "The configuration as its source has it, variables unexpanded, `\"***\"` in place of \
-         secrets; its version is the ETag. `?secrets` shows them: on the Unix socket, and over TCP \
-         with `admin.config_secrets`. PUT refuses a text in which they are masked.";
+        "The configuration as in its source, variables unexpanded, `\"***\"` in place of secrets; \
+         the ETag is its version. `?secrets` shows the secrets: on the Unix socket, and over TCP \
+         with `admin.config_secrets`. PUT rejects a text in which they are masked.";
     PUT "/v1/config" [] Token PutConfig
-        "Replaces the configuration: checked, written to its file and in use when this answers, or \
-         nothing is changed. Takes YAML or JSON by Content-Type. If-Match with the ETag that was \
-         read is required; `*` replaces whatever is there.";
-    GET "/v1/config/history" [] Token History "Versions that can be gone back to, newest first.";
+        "Replaces the configuration: a response with 200 means that it is valid, written to its \
+         file and in use; otherwise nothing changes. Accepts YAML or JSON by Content-Type. \
+         If-Match with the ETag that was read is required; `*` replaces any version.";
+    GET "/v1/config/history" [] Token History "Versions for a rollback, newest first.";
     POST "/v1/config/rollback" [] Token Rollback
         "Puts an earlier version into use: `{\"version\": \"…\"}`. If-Match is honoured.";
-    GET "/v1/routes" [] Token Routes "Every route in the order it is tried, with its numbers.";
-    GET "/v1/upstreams" [] Token Upstreams "Upstreams, their servers and how they are.";
+    GET "/v1/routes" [] Token Routes "Every route in the order of matching, with its counters.";
+    GET "/v1/upstreams" [] Token Upstreams "Upstreams, their servers and the health of these.";
     GET "/v1/streams" [] Token Streams
         "Streams (layer 4): their upstreams and how many servers of these are healthy, their \
          connections and bytes.";
-    GET "/v1/workers" [] Token Workers "Workers and their numbers.";
-    GET "/v1/caches" [] Token Caches "Every cache, what is in it and what it did.";
+    GET "/v1/workers" [] Token Workers "Workers and their counters.";
+    GET "/v1/caches" [] Token Caches "Every cache, with its contents in numbers and its counters.";
     GET "/v1/caches/{name}" [] Token Cache "One cache.";
     GET "/v1/caches/{name}/entries" ["prefix", "after", "limit"] Token CacheEntries
-        "What is stored, in no order, a page at a time: `limit` of them (100, at most 1000), those \
-         whose URL begins with `prefix`. `next` of the answer is `after` of the next page; without \
-         it there is none.";
+        "The stored responses whose URL begins with `prefix`, unordered, in pages of `limit` (100, \
+         at most 1000). `next` of the response is `after` of the next page; the last page has \
+         none.";
     POST "/v1/caches/{name}/purge" [] Token CachePurge
-        "Takes out what is stored: `{\"url\": \"http://host/path\"}` with all its variants, \
+        "Removes stored responses: `{\"url\": \"http://host/path\"}` with all its variants, \
          `{\"prefix\": \"http://host/dir/\"}`, `{\"tags\": [\"…\"]}`, `{\"groups\": [\"…\"]}` or \
-         `{\"all\": true}`; with `\"soft\": true` it becomes stale instead. Answers how many \
-         responses that were: `{\"purged\": 3}`.";
+         `{\"all\": true}`; with `\"soft\": true` they become stale instead. The response has their \
+         number: `{\"purged\": 3}`.";
     GET "/v1/caches/{name}/explain" ["url", "header", "method"] Token CacheExplain
-        "Whether a request would be answered from the cache, and why or why not; what is stored \
-         for its URL. `header=name:value` may be repeated. Answers JSON, or text when Accept asks \
-         for it.";
+        "Whether the cache would serve a request, and why or why not; the responses stored for its \
+         URL. `header=name:value` may be repeated. Responds with JSON, or with text if Accept \
+         prefers it.";
     POST "/v1/explain" [] Token Explain
-        "Which way a request would go and why. The body: `{\"method\": \"GET\", \"url\": \
+        "The route, filters and handler of a request, and why. The body: `{\"method\": \"GET\", \"url\": \
          \"http://host/path\", \"headers\": {}, \"client_ip\": \"…\", \"listener\": \"…\"}`; \
-         all but `url` may be left out. Answers JSON, or text when Accept asks for it.";
+         all but `url` is optional. Responds with JSON, or with text if Accept prefers \
+         it.";
     GET "/v1/consumers" ["after", "limit"] Token Consumers
         "Names of consumers in their order, a page at a time: `limit` of them (100, at most 1000). \
          `next` of the response is `after` of the next page.";
@@ -156,7 +157,7 @@ endpoints! {
     DELETE "/v1/consumers/{name}" [] Token DeleteConsumer
         "Deletes a consumer, for as long as PUT changes one. If-Match is required.";
     GET "/v1/quotas" [] Token Quotas
-        "Every filter `quota` by name, with its limit, its period and what it counts by.";
+        "Every filter `quota` by name, with its limit, period and key.";
     GET "/v1/quotas/{name}" ["key"] Token Quota
         "How much of a quota one key has used, and when its period ends. `key` is required: the \
          text that requests are counted by, such as the name of a consumer or an address.";
@@ -169,9 +170,9 @@ endpoints! {
          ready. Responds when all are, or with the reason why one could not be; \
          the previous ones then continue.";
     POST "/v1/reload" ["wait"] Token Reload
-        "Reads the configuration again. With `?wait` it answers when the new one serves, or says \
-         why it does not.";
-    POST "/v1/drain" [] Token Drain "Stops taking connections, finishes requests and ends.";
+        "Reads the configuration again. With `?wait` it responds once the new one serves, or with \
+         the reason why it does not.";
+    POST "/v1/drain" [] Token Drain "Stops accepting connections, finishes requests and ends the process.";
 }
 
 /// The guard of a path: unknown paths are as closed as the API, so that it cannot be mapped.

@@ -21,7 +21,7 @@ pub struct AppSettings {
     /// The attribute is a function without arguments that returns the application.
     #[setting(default = false)]
     pub factory: bool,
-    /// What the application speaks.
+    /// The interface of the application.
     #[setting(default = "auto")]
     pub interface: Interface,
     /// Number of processes, each with an event loop of its own.
@@ -41,7 +41,7 @@ pub struct AppSettings {
     /// The external path prefix of the application: `root_path` of ASGI, `SCRIPT_NAME` of WSGI.
     #[setting(default = "", example = "/shop")]
     pub root_path: String,
-    /// Whether an ASGI application is told of start and end.
+    /// Whether an ASGI application receives lifespan events: startup and shutdown.
     #[setting(default = "auto")]
     pub lifespan: Lifespan,
     /// The event loop of ASGI.
@@ -65,7 +65,7 @@ pub struct AppSettings {
     pub websocket: WebSocketSettings,
 }
 
-/// What an application speaks.
+/// The interface of an application.
 #[derive(Clone, Debug, PartialEq, Setting)]
 pub enum Interface {
     /// Detected by inspection.
@@ -76,7 +76,7 @@ pub enum Interface {
     Wsgi,
 }
 
-/// Whether an ASGI application is told of start and end.
+/// Whether an ASGI application receives lifespan events: startup and shutdown.
 #[derive(Clone, Debug, PartialEq, Setting)]
 pub enum Lifespan {
     /// Lifespan events are sent if the application supports them.

@@ -44,7 +44,8 @@ macro_rules! access_filter {
             /// Groups, one of which the authenticated consumer belongs to.
             #[setting(default = [], example = ["gold"])]
             groups: OneOrMany<String>,
-            /// Client addresses and ranges; what trusted proxies say of the client counts.
+            /// Client addresses and ranges; the client's address is the one that trusted proxies
+            /// report.
             #[setting(default = [], example = ["10.0.0.0/8"])]
             ip: OneOrMany<Cidr>,
             /// Countries of the client's address, by the file that `geo` names: two letters (ISO
@@ -55,7 +56,8 @@ macro_rules! access_filter {
             /// read again.
             #[setting(default = [])]
             ip_files: OneOrMany<AddressFile>,
-            /// Conditions, one of which holds: for user agents, referers, claims and all else.
+            /// Conditions, one of which holds: for user agents, referers, claims and other
+            /// properties.
             #[setting(default = [], example = [{ "header": "user-agent", "contains": "curl/" }])]
             when: OneOrMany<Condition>,
         }
@@ -85,15 +87,16 @@ macro_rules! access_filter {
 access_filter! {
     /// Allows only requests that one of its rules applies to.
     ///
-    /// Other requests get 403. Rules on consumers and groups belong behind the filter that
-    /// authenticates.
+    /// Other requests get 403. A filter with rules on consumers or groups belongs after the one
+    /// that authenticates.
     Allow
 }
 
 access_filter! {
     /// Rejects requests that one of its rules applies to.
     ///
-    /// They get 403. Rules on consumers and groups belong behind the filter that authenticates.
+    /// They get 403. A filter with rules on consumers or groups belongs after the one that
+    /// authenticates.
     Deny
 }
 

@@ -22,7 +22,7 @@ pub(crate) const KIND: FilterKind = FilterKind { name: "auth", schema: AnyAuth::
 #[derive(Clone, Debug, Setting)]
 #[setting(check = check)]
 struct AnyAuth {
-    /// The methods, each as the filter of that name is written.
+    /// The methods, each with the settings of the filter of that name.
     #[setting(example = [{ "cert_auth": {} }, { "key_auth": {} }])]
     any: Vec<MethodSettings>,
 }
@@ -36,7 +36,7 @@ enum MethodSettings {
     BasicAuth(BasicAuth),
     /// A signed token.
     Jwt(Jwt),
-    /// A token that its issuer is asked about.
+    /// A token that its issuer verifies.
     Introspection(Introspection),
     /// A client certificate.
     CertAuth(CertAuth),

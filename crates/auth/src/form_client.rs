@@ -7,7 +7,7 @@ use plugin::variables::percent_encode;
 use settings::{Secret, Setting};
 use wire::Known;
 
-/// How a client proves its name to a provider (OpenID Connect Core 9).
+/// How a client authenticates to a provider (OpenID Connect Core 9).
 #[derive(Clone, Copy, Debug, PartialEq, Setting)]
 pub(crate) enum ClientAuth {
     /// In `Authorization: Basic` (`client_secret_basic`).

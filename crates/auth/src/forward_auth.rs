@@ -48,10 +48,10 @@ const CONDITIONS: [Known; 6] = [
 #[derive(Clone, Debug, PartialEq, Setting)]
 #[setting(check = check)]
 struct ForwardAuth {
-    /// What is requested from the server. Redirects are not followed.
+    /// The URL that is requested. Redirects are not followed.
     #[setting(example = "https://auth.example.com/verify")]
     url: Option<Url>,
-    /// The handler that is asked instead of a URL.
+    /// The handler that receives the request, instead of a URL.
     #[setting(example = { "upstream": "auth" })]
     to: Option<HandlerSetting>,
     /// The path, and perhaps the query, that is requested from `to`.
@@ -63,8 +63,8 @@ struct ForwardAuth {
     /// The headers of the request that are sent; all unless set.
     #[setting(example = ["cookie", "authorization"])]
     send: Option<Vec<HeaderName>>,
-    /// Headers of a response with 2xx that the request gets. Those of these names that the client
-    /// sent are removed, also if the response has none.
+    /// Headers of a response with 2xx that are copied to the request. Headers of these names that
+    /// the client sent are always removed.
     #[setting(default = [], example = ["remote-user", "remote-groups"])]
     copy: Vec<HeaderName>,
     /// The header of a response with 2xx that names the request's `consumer`: one of `consumers`,
@@ -74,8 +74,8 @@ struct ForwardAuth {
     /// Rejects requests whose consumer has no entry in `consumers`, with 403. Needs `consumer`.
     #[setting(default = false)]
     consumers_only: bool,
-    /// Sends the body too, which has at most this size, with POST instead of GET. A longer one is
-    /// rejected with 413.
+    /// Sends the body too, up to this size, with POST instead of GET. A request with a longer body
+    /// is rejected with 413.
     #[setting(range = "1B"..="16MiB", example = "64KiB")]
     body: Option<Size>,
     /// The longest time for a response, with the connection.

@@ -17,7 +17,7 @@ use crate::credential::{Sha256Digest, digest};
 /// The largest file: those of cities are smaller, too.
 const FILE_BYTES_MAX: u64 = 256 << 20;
 
-/// Where the countries of clients are looked up.
+/// The database in which the countries of clients are looked up.
 #[derive(Clone, Debug, Default, PartialEq, Setting)]
 pub struct GeoSettings {
     /// A file in the MaxMind DB format with countries, such as `GeoLite2-Country.mmdb`, for the

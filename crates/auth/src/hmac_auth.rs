@@ -49,7 +49,7 @@ const WRONG: Invalid = "the signature is wrong";
 ///
 /// The keys are those in `signature_keys` of `consumers`. The owner of the key becomes the
 /// request's `consumer`. Other requests get 401 with `WWW-Authenticate`. A signature is verified
-/// with the algorithm of the key, whatever algorithm it names.
+/// with the algorithm of the key, whichever it names.
 #[derive(Clone, Debug, PartialEq, Setting)]
 #[setting(check = check)]
 pub(crate) struct HmacAuth {

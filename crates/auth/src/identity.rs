@@ -22,33 +22,33 @@ pub(crate) use keys::{KeySource, KeyUse};
 use keys::{ProviderKeys, SourceKey};
 pub use refresh::IdentityTasks;
 
-/// A provider of identities: the keys of its tokens, and what the tokens must say.
+/// A provider of identities: the keys that verify its tokens, and the claims that they must have.
 #[derive(Clone, Debug, PartialEq, Setting)]
 pub struct IdentitySettings {
     /// The JSON Web Key Set (RFC 7517) of the provider: its URL, or a file. The set of a URL is
-    /// fetched in the background; `Cache-Control: max-age` says when again, between 1 minute and
-    /// 24 hours. Shared secrets in it are skipped.
+    /// fetched in the background, and again after its `Cache-Control: max-age`, between 1 minute
+    /// and 24 hours. Shared secrets in it are skipped.
     #[setting(example = "https://id.example.com/keys")]
     jwks: KeySetLocation,
     /// The accepted issuers; any if there are none.
     #[setting(default = [], example = ["https://id.example.com"])]
     issuer: OneOrMany<String>,
-    /// The names of this audience, one of which a token has to name. Without any, a token that
-    /// names its audience is rejected.
+    /// Audiences, one of which a token has to name. Unless set, a token that names an audience is
+    /// rejected.
     #[setting(default = [], example = ["shop"])]
     audience: OneOrMany<String>,
     /// TLS to the provider.
     #[setting(example = { "ca": "internal.pem" })]
     tls: Option<Spanned<UpstreamTlsSettings>>,
-    /// When the set is fetched again if the response does not say.
+    /// The interval of fetches if the response has no `max-age`.
     #[setting(default = "15m", range = "1m"..="24h")]
     refresh: Duration,
-    /// How often, at most, a token with the identifier of an unknown key has the set fetched. The
-    /// requests wait for it.
+    /// The shortest interval of fetches that tokens with an unknown key identifier cause. Their
+    /// requests wait for the fetch.
     #[setting(default = "30s", range = "1s"..="1h")]
     unknown_key: Duration,
-    /// How long the last known keys are used while the provider fails. Then, and before the set
-    /// was fetched for the first time, requests get 503.
+    /// How long the last known keys are used while fetches fail. After that, and before the first
+    /// fetch has succeeded, requests get 503.
     #[setting(default = "24h", range = "1m"..="720h")]
     stale: Duration,
     /// The longest time for a fetch.

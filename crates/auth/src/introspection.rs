@@ -47,17 +47,17 @@ const PAUSE_US: u64 = 1_000_000;
 
 /// Allows only requests with a token that its issuer reports as active (RFC 7662).
 ///
-/// The end point is asked about each new token, and its response is remembered. `sub` in the
-/// response names the request's `consumer`; everything in it is a variable, `{claim.NAME}`.
-/// Requests without an active token get 401 with `WWW-Authenticate`, and 503 while the end point
-/// fails. A reload forgets the responses.
+/// Each new token is sent to the end point, and the response is remembered. `sub` in the response
+/// names the request's `consumer`; everything in it is a variable, `{claim.NAME}`. Requests without
+/// an active token get 401 with `WWW-Authenticate`, and 503 while the end point fails. A reload
+/// forgets the responses.
 #[derive(Clone, Debug, Setting)]
 #[setting(check = check)]
 struct IntrospectionSettings {
     /// The introspection end point.
     #[setting(example = "https://id.example.com/introspect")]
     url: Url,
-    /// The name of the gateway at the end point.
+    /// The name of this client at the end point.
     #[setting(example = "gateway")]
     client_id: String,
     /// Its secret.
@@ -71,15 +71,15 @@ struct IntrospectionSettings {
     /// The accepted issuers; any unless set.
     #[setting(default = [], example = ["https://id.example.com"])]
     issuer: OneOrMany<String>,
-    /// The names of this audience, one of which the response has to name; any audience unless set,
-    /// because the end point knows which client asks.
+    /// Audiences, one of which the response has to name; any audience unless set, because the end
+    /// point knows the client.
     #[setting(default = [], example = ["shop"])]
     audience: OneOrMany<String>,
-    /// How long an active token is remembered, at most until it expires; `0s` asks about every
-    /// request. A token that is revoked is allowed for as long.
+    /// How long an active token is remembered, at most until it expires; `0s` verifies the token of
+    /// every request. A revoked token is accepted until then.
     #[setting(default = "60s", range = "0s"..="1h")]
     remember: Duration,
-    /// How long another token is remembered.
+    /// How long an inactive token is remembered.
     #[setting(default = "10s", range = "0s"..="10m")]
     remember_inactive: Duration,
     /// The longest time for a response, with the connection.

@@ -31,7 +31,7 @@ const WAITING_MAX: usize = 256;
 ///
 /// The claim `sub` names the request's `consumer`; all claims are variables, `{claim.NAME}`. Other
 /// requests get 401 with `WWW-Authenticate`. A token is verified with the algorithm of the key,
-/// whatever algorithm it names.
+/// whichever it names.
 #[derive(Clone, Debug, Setting)]
 #[setting(check = check)]
 pub(crate) struct Jwt {
@@ -45,8 +45,8 @@ pub(crate) struct Jwt {
     /// The accepted issuers; without one those of `identity`, and any if there are none.
     #[setting(default = [], example = ["https://id.example.com"])]
     issuer: OneOrMany<String>,
-    /// The names of this audience, one of which the token has to name; without one those of
-    /// `identity`. Without any, a token that names its audience is rejected.
+    /// Audiences, one of which the token has to name; those of `identity` unless set. Without
+    /// either, a token that names an audience is rejected.
     #[setting(default = [], example = ["shop"])]
     audience: OneOrMany<String>,
     /// How far the clock of the issuer may be off.

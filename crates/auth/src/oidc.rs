@@ -40,22 +40,21 @@ pub(crate) const KIND: FilterKind = FilterKind { name: "oidc", schema: Oidc::sch
 #[derive(Clone, Debug, PartialEq, Setting)]
 #[setting(check = check)]
 struct Oidc {
-    /// The provider, as its tokens name it. Its end points and keys are discovered at
+    /// The provider: the `iss` of its tokens. Its end points and keys are discovered at
     /// `/.well-known/openid-configuration` below it.
     #[setting(example = "https://id.example.com")]
     issuer: String,
     /// The end points of a provider without discovery.
     endpoints: Option<Endpoints>,
-    /// The name that this server has at the provider.
+    /// The name of this client at the provider.
     #[setting(example = "shop")]
     client_id: String,
-    /// The secret that it proves its name with; a public client has none.
+    /// The secret of the client; a public client has none.
     client_secret: Option<Secret>,
     /// How the secret is sent.
     #[setting(default = "basic")]
     client_auth: ClientAuth,
-    /// What is requested of the provider. `offline_access` makes many providers issue a refresh
-    /// token.
+    /// The scopes that are requested. `offline_access` makes many providers issue a refresh token.
     #[setting(default = ["openid"], example = ["openid", "email", "offline_access"])]
     scopes: OneOrMany<String>,
     /// The path that the provider sends browsers back to: `redirect_uri` is this path at the
@@ -65,7 +64,8 @@ struct Oidc {
     /// The path that ends the session, also at the provider if it has an end point for that.
     #[setting(default = "/oidc/logout")]
     logout: String,
-    /// Where a logout leads to: a path or a URL, which the provider has to know.
+    /// The target of the redirect after a logout: a path or a URL, which must be registered at the
+    /// provider.
     #[setting(example = "/goodbye")]
     after_logout: Option<String>,
     /// Scheme and authority of this server as browsers see them; those of the request unless set.

@@ -102,7 +102,7 @@ impl SignatureAlgorithm {
 pub(crate) struct SignatureKeySettings {
     /// The name that a request refers to it by: `keyid` of RFC 9421, `appKey` of ShenYu.
     pub(crate) id: String,
-    /// The algorithm, whatever a request says: `hmac-sha256`, `ed25519`, `ecdsa-p256-sha256`,
+    /// The algorithm, whichever a request names: `hmac-sha256`, `ed25519`, `ecdsa-p256-sha256`,
     /// `ecdsa-p384-sha384`, `rsa-pss-sha512` or `rsa-v1_5-sha256`; for ShenYu `hmac-sha256`,
     /// `hmac-sha512`, `hmac-md5` or `md5`.
     algorithm: SignatureAlgorithm,

@@ -18,8 +18,8 @@ const HANDLERS_LATER: &[&str] = &[];
 /// Kinds that are written as the name of something declared elsewhere, and so have no declaration
 /// to take prose from.
 const NAMES: &[(&str, &str)] = &[
-    ("upstream", "Sends requests on to a group of servers of `upstreams`, by its name."),
-    ("app", "Hands requests over to an application of `apps`, by its name."),
+    ("upstream", "Forwards requests to a group of servers of `upstreams`, by its name."),
+    ("app", "Passes requests to an application of `apps`, by its name."),
 ];
 
 /// Tables of kinds: those of the product, or a test's own.
@@ -162,7 +162,7 @@ impl Setting for HandlerEntry {
             let kinds = Kinds::all().handlers;
             let variants =
                 kinds.iter().map(|kind| variant(kind.name, (kind.schema)(defs), defs)).collect();
-            let doc = "What a route ends in.".to_owned();
+            let doc = "The handler of a route.".to_owned();
             Def::Choice(ChoiceDef { doc, variants, later: HANDLERS_LATER })
         })
     }

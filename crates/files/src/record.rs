@@ -12,9 +12,8 @@ use crate::media_type;
 /// Serves the files of a directory.
 ///
 /// The request's path, perhaps changed by `rewrite`, is the path below the directory. Responds to
-/// GET and HEAD, with ranges and conditional requests. Nothing outside the directory is served,
-/// whatever the path and whatever links are in it. A relative directory starts at the configuration
-/// file.
+/// GET and HEAD, with ranges and conditional requests. Nothing outside the directory is served, by
+/// any path or link. A relative directory starts at the configuration file.
 #[derive(Clone, Debug, PartialEq, Setting)]
 #[setting(short = root, check = check)]
 pub(crate) struct Files {

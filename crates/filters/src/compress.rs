@@ -34,14 +34,14 @@ const AS_WHOLE_BYTES: usize = 1024 * 1024;
 /// Compresses responses for clients that accept it.
 ///
 /// Streams are compressed as they come and flushed when the source pauses, so server-sent events
-/// arrive at once. Unchanged: compressed responses, `Cache-Control: no-transform`, parts (206).
-/// HEAD has the fields of GET. `Vary: Accept-Encoding` is added and a strong `ETag` becomes a weak
-/// one. Compressing secrets next to text from the client lets an attacker guess them (BREACH): do
-/// not use it on such routes.
+/// arrive at once. Unchanged: compressed responses, `Cache-Control: no-transform`, partial
+/// responses (206). Responses to HEAD have the fields of those to GET. `Vary: Accept-Encoding` is
+/// added and a strong `ETag` becomes a weak one. Compressing secrets next to text from the client
+/// lets an attacker guess them (BREACH): do not use it on such routes.
 #[derive(Clone, Debug, PartialEq, Setting)]
 #[setting(check = check)]
 struct Compress {
-    /// The codings to offer, the preferred first; the client's preferences come before ours.
+    /// The codings to offer, the preferred first; preferences of the client come first.
     #[setting(default = ["zstd", "br", "gzip"])]
     codings: Vec<CodingName>,
     /// Smaller bodies are not compressed.
@@ -83,7 +83,7 @@ enum CodingName {
     Zstd,
     /// Brotli.
     Br,
-    /// Gzip, which every client knows.
+    /// Gzip, which every client supports.
     Gzip,
 }
 

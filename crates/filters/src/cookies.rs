@@ -29,7 +29,7 @@ struct Cookies {
     response: Vec<Attributes>,
 }
 
-/// Attributes of one cookie. What is not given stays as the response has it.
+/// Attributes of one cookie. Attributes that are not set here are not changed.
 #[derive(Clone, Debug, PartialEq, Setting)]
 #[setting(check = check_attributes)]
 struct Attributes {

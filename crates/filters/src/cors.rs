@@ -23,9 +23,10 @@ pub(crate) const KIND: FilterKind = FilterKind { name: "cors", schema: Cors::sch
 /// Allows web pages of other origins to use the route (CORS).
 ///
 /// Responds to preflight requests (`OPTIONS` with `Access-Control-Request-Method`): 204 if the
-/// origin, the method and all headers are allowed, otherwise 403. All other requests pass, and
-/// their responses say whether the page may read them; also those that this server generates. The
-/// CORS fields of the upstream are replaced. A route with `methods` needs `OPTIONS` among them.
+/// origin, the method and all headers are allowed, otherwise 403. All other requests pass, and the
+/// CORS headers of their responses tell browsers whether the page may read them, also if this
+/// server generated the response. The CORS fields of the upstream are replaced. A route with
+/// `methods` needs `OPTIONS` among them.
 #[derive(Clone, Debug, PartialEq, Setting)]
 #[setting(check = check)]
 struct Cors {

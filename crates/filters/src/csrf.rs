@@ -20,9 +20,9 @@ pub(crate) const KIND: FilterKind = FilterKind { name: "csrf", schema: Csrf::sch
 /// Rejects requests that pages of other origins make a browser send (CSRF).
 ///
 /// `GET`, `HEAD`, `OPTIONS` and `TRACE` pass: they must not change anything. Another request gets
-/// 403 if `Sec-Fetch-Site` says that it comes from another site or subdomain, or, where a browser
-/// does not send that, if `Origin` does not have the request's host. Requests with neither field
-/// are not from a browser and pass.
+/// 403 if `Sec-Fetch-Site` reports that it comes from another site or subdomain, or, where a
+/// browser does not send that, if `Origin` does not have the request's host. Requests with neither
+/// field are not from a browser and pass.
 #[derive(Clone, Debug, PartialEq, Setting)]
 struct Csrf {
     /// Other origins whose pages may send such requests.

@@ -12,21 +12,21 @@ use plugin::{Handler, HandlerKind, HandlerPlan, MaybeFuture, WorkerContext, vari
 pub(super) const KIND: HandlerKind =
     HandlerKind { name: "redirect", schema: Redirect::schema, read };
 
-/// Sends the client elsewhere.
+/// Redirects the client.
 ///
 /// `handler: { redirect: { to: "/new/{path.id}", status: 308 } }`
 #[derive(Clone, Debug, PartialEq, Setting)]
 #[setting(short = to, check = check)]
 struct Redirect {
-    /// Where to: a path from the root or a whole URL, so it begins with `/`, a scheme,
-    /// `{path}` or `{scheme}:`. What variables hold is percent-encoded.
+    /// The target: a path from the root or a whole URL, so it begins with `/`, a scheme, `{path}`
+    /// or `{scheme}:`. Values of variables are percent-encoded.
     #[setting(example = "https://{host}{path}")]
     to: Template,
     /// The status: 301 and 308 are remembered by clients, 302, 303 and 307 are not; 307 and 308
     /// keep the method.
     #[setting(default = 308, range = 301..=308)]
     status: u16,
-    /// Append the query of the request, unless `to` has one.
+    /// Appends the query of the request, unless `to` has one.
     #[setting(default = true)]
     keep_query: bool,
 }

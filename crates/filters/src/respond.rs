@@ -17,8 +17,7 @@ use plugin::{
 
 pub(super) const KIND: HandlerKind = HandlerKind { name: "respond", schema: Respond::schema, read };
 
-/// Answers by itself: a fixed text, a health page, a maintenance notice, or a mock of a
-/// backend.
+/// Responds with a fixed text: a health page, a maintenance notice, or a mock of a backend.
 ///
 /// `handler: { respond: { body: "pong" } }`
 #[derive(Clone, Debug, PartialEq, Setting)]
@@ -33,12 +32,12 @@ struct Respond {
     /// The content.
     #[setting(example = "pong")]
     body: Option<String>,
-    /// A file whose content is the body, read when the configuration is.
+    /// A file whose content is the body; it is read together with the configuration.
     file: Option<FilePath>,
-    /// Makes up a body of this size instead: for mocks.
+    /// Generates a body of this size instead: for mocks.
     #[setting(range = "0B"..="64MiB", example = "2KiB")]
     body_size: Option<Size>,
-    /// Waits before it answers: for mocks.
+    /// Waits before it responds: for mocks.
     #[setting(example = "20ms")]
     delay: Option<Duration>,
 }

@@ -23,9 +23,9 @@ const TARGET_BYTES_MAX: usize = 64 * 1024;
 
 /// Changes the path before the request is forwarded.
 ///
-/// Later filters and handlers see the new path, and an upstream receives it; the route stays the
-/// chosen one. The order is `strip_prefix`, `regex`, `add_prefix`; a `template` stands alone. The
-/// query stays. A result that is not a path gets 400.
+/// Later filters and handlers see the new path, and an upstream receives it; the route is not
+/// chosen again. The order is `strip_prefix`, `regex`, `add_prefix`; a `template` excludes the
+/// others. The query is kept. A result that is not a path gets 400.
 #[derive(Clone, Debug, PartialEq, Setting)]
 #[setting(check = check)]
 struct Rewrite {

@@ -14,7 +14,7 @@ use wire::Known;
 pub(crate) const KIND: FilterKind =
     FilterKind { name: "security_headers", schema: SecurityHeaders::schema, read };
 
-/// Adds the headers that make browsers strict.
+/// Adds the headers that enable protections of browsers.
 ///
 /// Added where a response does not have the field, also to responses that this server generates. An
 /// empty text sends no such field.
@@ -24,7 +24,7 @@ struct SecurityHeaders {
     /// `Strict-Transport-Security`; sent over TLS only. `max_age: 0s` tells browsers to forget it.
     #[setting(default = {})]
     hsts: Hsts,
-    /// `X-Content-Type-Options: nosniff`: browsers believe the media type.
+    /// `X-Content-Type-Options: nosniff`: browsers do not guess media types.
     #[setting(default = true)]
     nosniff: bool,
     /// `X-Frame-Options`: which pages may frame this one.

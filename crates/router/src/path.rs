@@ -41,7 +41,7 @@ pub enum Segment {
     Rest(Box<str>),
 }
 
-/// A pattern that is not compared segment by segment. It is tried after all that are.
+/// A pattern that is not compared by segments. It is tried after all patterns that are.
 #[derive(Clone, Debug, PartialEq, Setting)]
 pub(crate) enum Special {
     /// An Ant pattern: `?` is one character, `*` any within a segment, `**` any segments.

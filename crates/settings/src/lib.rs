@@ -25,8 +25,7 @@
 //! pub struct RateLimit {
 //!     /// How many requests a key may make over time.
 //!     #[setting(example = "200/s")]
-//!     pub rate: Rate,
-//!     /// How many requests may come at once before the rate counts.
+//! pub rate: Rate, /// How many requests may come at once before the rate applies.
 //!     #[setting(default = 50, range = 1..=100000)]
 //!     pub burst: u32,
 //!     /// What requests are counted by.

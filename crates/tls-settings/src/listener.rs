@@ -18,7 +18,7 @@ pub struct ListenerTlsSettings {
     /// Certificates from a certificate authority, in addition to those or instead.
     #[setting(example = { "domains": ["shop.example.com"], "email": "ops@example.com" })]
     pub acme: Option<AcmeSettings>,
-    /// What a client gets that asks for no name, or for one that no certificate has.
+    /// The response to a handshake without a server name, or with one that no certificate has.
     #[setting(default = "default")]
     pub unknown_name: UnknownName,
     /// The oldest version that is accepted.
@@ -54,8 +54,8 @@ pub struct HstsSettings {
     /// Includes every subdomain.
     #[setting(default = false)]
     subdomains: bool,
-    /// Agrees to the preload lists of browsers, which hardly can be left again; needs `subdomains`
-    /// and a year.
+    /// Agrees to inclusion in the preload lists of browsers, from which a removal takes months;
+    /// needs `subdomains` and a `max_age` of at least a year.
     #[setting(default = false)]
     preload: bool,
 }
@@ -72,7 +72,7 @@ impl HstsSettings {
     }
 }
 
-/// What a client gets whose name no certificate has.
+/// The response to a handshake without a server name, or with one that no certificate has.
 #[derive(Clone, Copy, Debug, PartialEq, Setting)]
 pub enum UnknownName {
     /// The first certificate.

@@ -40,7 +40,7 @@ struct Bandwidth {
     /// Bytes per second of response bodies.
     #[setting(range = "1KiB"..="1TiB", example = "512KiB")]
     response: Option<Size>,
-    /// How many bytes pass at once before the rate counts.
+    /// How many bytes pass at once before the rate applies.
     #[setting(default = "64KiB", range = "1KiB"..="1GiB")]
     burst: Size,
     /// Exchanges with the same text share the rate; without it each has its own.

@@ -23,7 +23,7 @@ use breaker::{Admission, Breaker, BreakerState, CallResult, Thresholds, Transiti
 pub(crate) const KIND: FilterKind =
     FilterKind { name: "circuit_breaker", schema: CircuitBreaker::schema, read };
 
-/// Stops sending requests to what fails or gets too slow.
+/// Stops forwarding requests while too many of them fail or are slow.
 ///
 /// Once the share of failures or of slow responses within `window` is reached, the breaker opens:
 /// requests get 503, or go to `fallback`. After `open` it lets `probes` requests pass; if all
@@ -34,7 +34,7 @@ struct CircuitBreaker {
     /// The share of failed requests that opens the breaker.
     #[setting(default = "50%", range = "1%"..="100%")]
     failure_ratio: Percent,
-    /// Statuses that are failures, besides requests without a response.
+    /// Statuses that are failures, in addition to requests without a response.
     #[setting(default = [500, 502, 503, 504])]
     statuses: Vec<u16>,
     /// A response that takes longer is slow; without it none is.

@@ -27,7 +27,7 @@ pub(crate) const KIND: FilterKind =
 /// Limits how many requests are in flight at once, and sheds load where a server is overloaded.
 ///
 /// A request counts from this filter until the last byte of its response was sent. With `adaptive`
-/// the limit finds itself: it falls when responses get slower, and grows again.
+/// the limit is adjusted: it falls when responses get slower, and grows again.
 #[derive(Clone, Debug, PartialEq, Setting)]
 #[setting(check = check)]
 struct Concurrency {
@@ -36,11 +36,12 @@ struct Concurrency {
     limit: Option<u32>,
     /// A limit that follows the latency of responses; instead of `limit`.
     adaptive: Option<Adaptive>,
-    /// What requests are counted by, each with a limit of its own; without it all count together.
+    /// The key of requests; each value has a limit of its own. Unless set, all requests count
+    /// together.
     #[setting(example = "client_ip", example = "consumer")]
     key: Option<Key>,
     /// Requests that may use only a part of the limit, so that they are the first to be rejected.
-    /// The first entry whose condition holds counts; all other requests may use the whole limit.
+    /// The first entry whose condition holds applies; all other requests may use the whole limit.
     #[setting(default = [], example = [{ "when": { "header": "x-batch" }, "share": "50%" }])]
     priorities: Vec<Priority>,
     /// The status of a rejection.

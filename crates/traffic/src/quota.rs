@@ -56,10 +56,10 @@ struct Quota {
     /// The time zone of midnight, by its IANA name.
     #[setting(default = "UTC", example = "Europe/Berlin")]
     time_zone: Zone,
-    /// What requests are counted by. Requests for which it is empty count as one key.
+    /// The key by which requests are counted. Requests for which it is empty count as one.
     #[setting(default = "client_ip", example = "consumer", example = "header.x-user")]
     key: Key,
-    /// What requests cost, where it is not 1: the first entry whose condition holds counts.
+    /// Costs other than 1: the first entry whose condition holds applies.
     #[setting(default = [], example = [{ "when": { "query": "export" }, "cost": 10 }])]
     cost: Vec<Cost>,
     /// Where the key is `client_ip`: how many bits of an IPv6 address count.

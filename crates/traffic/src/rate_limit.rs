@@ -55,11 +55,11 @@ struct RateLimit {
         example = [{ "rate": "10/s" }, { "rate": "1000/h", "window": "sliding" }]
     )]
     limits: Vec<OneLimit>,
-    /// What requests are counted by. Requests for which it is empty count as one key.
+    /// The key by which requests are counted. Requests for which it is empty count as one.
     #[setting(default = "client_ip", example = "header.x-user", example = "{consumer}-{host}")]
     key: Key,
-    /// What requests cost, where it is not 1: the first entry whose condition holds counts. A
-    /// request that costs more than `burst` never passes.
+    /// Costs other than 1: the first entry whose condition holds applies. A request that costs more
+    /// than `burst` never passes.
     #[setting(default = [], example = [{ "when": { "query": "export" }, "cost": 10 }])]
     cost: Vec<Cost>,
     /// Where the key is `client_ip`: how many bits of an IPv6 address count. A single customer

@@ -27,7 +27,7 @@ pub struct UpstreamSettings {
     /// How the server for a request is chosen.
     #[setting(default = "p2c", example = "round_robin", example = { "hash": "client_ip" })]
     pub balance: Balance,
-    /// Active health checks. Without them, only failing requests are noticed.
+    /// Active health checks. Unless set, only failures of requests are noticed.
     #[setting(example = { "path": "/healthz" })]
     pub health: Option<HealthSettings>,
     /// Time-outs of the upstream.
@@ -72,7 +72,7 @@ pub struct UpstreamSettings {
 #[derive(Clone, Debug, PartialEq, Setting)]
 #[setting(short = address)]
 pub struct ServerSettings {
-    /// Its address; with `https://`, the server is spoken to over TLS, on port 443 unless the
+    /// Its address; with `https://`, connections to the server use TLS, on port 443 unless the
     /// address has another. Names are resolved, and resolved again when their TTL ends; every
     /// address counts as a server. Of a name with IPv4 and IPv6 addresses one family is used: IPv4,
     /// unless only IPv6 accepts connections.
@@ -165,7 +165,7 @@ pub struct HealthSettings {
     /// The path of the GET request; unless set, a check only connects.
     #[setting(example = "/healthz")]
     pub path: Option<String>,
-    /// The gRPC service whose health is asked for with `grpc.health.v1`, over HTTP/2; `""` asks for
+    /// The gRPC service whose health is requested with `grpc.health.v1`, over HTTP/2; `""` requests
     /// that of the whole server.
     #[setting(example = "shop.v1.Orders")]
     pub grpc: Option<String>,
@@ -238,10 +238,10 @@ pub struct KeepaliveSettings {
     /// Unused connections per server, over all workers; 0 closes all of them.
     #[setting(default = 1024, range = 0..=1000000)]
     pub max_idle: u32,
-    /// A connection is not reused after this time,
+    /// A connection is not reused after this time.
     #[setting(default = "1h", range = "1s"..="7d")]
     pub max_age: Duration,
-    /// nor after this many requests.
+    /// A connection is not reused after this many requests.
     #[setting(default = 100000, range = 1..=1000000000)]
     pub max_requests: u32,
 }

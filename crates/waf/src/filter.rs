@@ -31,15 +31,15 @@ struct Waf {
     /// The score at which a request is rejected. A clear attack scores 5.
     #[setting(default = 5, range = 1..=100)]
     threshold: u32,
-    /// Inspects this much of bodies that are forms, also in parts, JSON, XML or text; `0B` inspects
-    /// none. The rest of a body passes. Bodies in gzip, br, zstd or deflate are decoded for it; in
-    /// another coding, or damaged, they are rejected.
+    /// Inspects this much of bodies that are forms (also multipart), JSON, XML or text; `0B`
+    /// inspects none. The rest of a body passes. Bodies in gzip, br, zstd or deflate are decoded
+    /// for it; in another coding, or damaged, they are rejected.
     #[setting(default = "64KiB", range = "0B"..="1MiB")]
     body: Size,
     /// Built-in rules that do not count, everywhere or for single parameters.
     #[setting(default = [], example = [{ "rules": ["sql-select"], "parameters": ["comment"] }])]
     exclude: Vec<Exclude>,
-    /// Rules of yours: the first whose condition holds decides, before the built-in rules.
+    /// Your own rules: the first whose condition holds decides, before the built-in rules.
     #[setting(default = [], example = [{ "when": { "header": "x-debug" }, "action": "reject" }])]
     rules: Vec<OwnRule>,
     /// Applies the built-in rules.

@@ -266,10 +266,10 @@ fn keys_of_set(text: &[u8], is_usable: fn(&Key) -> bool) -> Result<Vec<Key>, &'s
 #[derive(Clone, Debug, Setting)]
 #[setting(check = check_key)]
 pub(crate) struct KeySettings {
-    /// The algorithm, whatever a token says: `HS256`, `RS256`, `PS256`, `ES256`, `EdDSA` and their
-    /// variants with 384 and 512 bits.
+    /// The algorithm, whichever a token names: `HS256`, `RS256`, `PS256`, `ES256`, `EdDSA` and
+    /// their variants with 384 and 512 bits.
     algorithm: Algorithm,
-    /// The `kid` of tokens that it verifies; without one it verifies tokens of any.
+    /// The `kid` of tokens that it verifies; unless set, tokens with any `kid`.
     id: Option<String>,
     /// The shared secret of HS256 to HS512: at least as long as the digest.
     secret: Option<Secret>,

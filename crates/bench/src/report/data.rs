@@ -13,7 +13,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Grows when a field changes its meaning or goes away; a new field alone is no new version.
+/// Incremented when a field changes its meaning or is removed; a new field alone is no new version.
 pub const VERSION: u32 = 1;
 /// The largest file that is read: a full run writes less than one megabyte.
 const FILE_BYTES_MAX: u64 = 64 << 20;
@@ -29,7 +29,7 @@ pub const BASELINE: &str = "baseline";
 /// An application without a server.
 pub const BARE_LOOP: &str = "bare-loop";
 
-/// What `cpu_from` says where the figure is rough.
+/// The value of `cpu_from` for a rough figure.
 pub(crate) const TICKS: &str = "ticks";
 
 /// The data of one run.
@@ -38,28 +38,29 @@ pub struct Data {
     pub version: u32,
     /// When the run began, as RFC 3339 in UTC.
     pub date: String,
-    /// How long the run was said to take, and took.
+    /// The announced duration of the run.
     #[serde(serialize_with = "figure")]
     pub planned_seconds: f64,
+    /// The real duration of the run.
     #[serde(serialize_with = "figure")]
     pub elapsed_seconds: f64,
-    /// False when the run was stopped early: what was measured until then is here.
+    /// False if the run was stopped early: the file has the figures measured until then.
     pub complete: bool,
-    /// Which cores servers and load had, where they were kept apart.
+    /// The cores of the servers and of the load generator, if they were pinned.
     pub pinned: Option<String>,
-    /// What else is to be known: a scenario that was left out to end in time.
+    /// Remarks for the reader, such as a scenario that was left out to end in time.
     #[serde(default)]
     pub notes: Vec<String>,
     pub machine: Machine,
     /// The command lines of the run: ours first, then one for each server.
     pub commands: Vec<Command>,
     pub scenarios: Vec<Scenario>,
-    /// Every server that was asked for; a missing one says so.
+    /// Every requested server, with the reason if it could not be measured.
     pub peers: Vec<Peer>,
     pub records: Vec<Record>,
 }
 
-/// Facts of the machine, as far as it tells them.
+/// Facts of the machine, as far as they can be read.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
     pub cpu: String,
@@ -78,7 +79,7 @@ pub struct Machine {
     pub load: Option<f64>,
 }
 
-/// A command that can be typed again.
+/// A command that repeats a part of the run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Command {
     /// What it did: "the run", "nginx in gateway".
@@ -86,25 +87,25 @@ pub struct Command {
     pub line: String,
 }
 
-/// What one scenario asks of a server.
+/// One scenario.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Scenario {
     /// As in `Record::scenario`: `hello`, `gateway`, `gateway-20ms`.
     pub name: String,
-    /// One sentence: what is asked, what is answered.
+    /// One sentence: the request and the response.
     pub about: String,
     /// The published page it replays, a key of `published::TABLES`: `hello`, `gateway`, `cache`.
     pub replays: Option<String>,
 }
 
-/// A server that was asked for.
+/// A requested server.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Peer {
     /// As in `Record::server`.
     pub name: String,
-    /// As the program tells it; `None` when it is missing.
+    /// As the program reports it; `None` if it is missing.
     pub version: Option<String>,
-    /// `not installed: apt-get install varnish`, when it could not be measured.
+    /// `not installed: apt-get install varnish`, if it could not be measured.
     pub missing: Option<String>,
     pub configs: Vec<Config>,
 }
@@ -125,9 +126,9 @@ pub struct Record {
     pub server: String,
     pub scenario: String,
     pub connections: u32,
-    /// Workers of the server; 1 but where scaling is measured.
+    /// Workers of the server; 1 except where scaling is measured.
     pub workers: u32,
-    /// Requests a second it was offered, in the open loop; `None` in the closed one.
+    /// Requests per second that were offered, in an open loop; `None` in a closed one.
     #[serde(serialize_with = "known_figure")]
     pub offered_per_second: Option<f64>,
     /// Median of the rounds, over the server's whole process tree. NaN, and null in the file, where
@@ -156,7 +157,7 @@ pub struct Record {
     pub rss_bytes_per_connection: Option<f64>,
     #[serde(serialize_with = "known_figure")]
     pub system_calls_per_request: Option<f64>,
-    /// Of all rounds; anything but 0 makes the other figures worthless.
+    /// Of all rounds; above 0, the other figures are worthless.
     pub errors: u64,
     /// Those above 0: `connect`, `read`, `write`, `timeout`, `handshake`, `status`, `length`,
     /// `framing`, `header`, `body`; `unsent` in the open loop; others that are no request.
@@ -164,7 +165,7 @@ pub struct Record {
     pub rounds: Vec<Round>,
     /// Why the figures are doubtful: steal, or a busy neighbour.
     pub disturbed: Option<String>,
-    /// Why nothing is concluded from these figures, as [`Record::no_verdict`] says it.
+    /// Why these figures allow no conclusion, by [`Record::no_verdict`].
     #[serde(default)]
     pub no_verdict: Option<String>,
 }

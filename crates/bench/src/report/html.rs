@@ -278,15 +278,11 @@ const METHOD: &str = "\
 <section id=\"method\">
 <h2>How this was measured</h2>
 <p><b>CPU per request</b> is the run time of every task of the server's process tree over the
-requests it answered, client and server on one machine. Requests per second on a few cores mostly
-say how busy the client was; the CPU time of a request is its own. Lower is better. A
+responses, with client and server on one machine. Requests per second on few cores depend mostly on the load of the client; the CPU time of a request does not. Lower is better. A
 figure is marked as disturbed if the hypervisor or another program took CPU time from it.</p>
-<p>Every server has one worker unless said otherwise, keep-alive, and no access log. They run at the
-same time and are loaded in turn, forwards and backwards (A B B A), after a round that is thrown
-away. A figure is the median of its rounds; the mark on a bar reaches from the lowest round to
+<p>Every server has one worker unless stated otherwise, keep-alive, and no access log. All run at the same time and are loaded in turn, forwards and backwards (A B B A), after a round that is discarded. A figure is the median of its rounds; the mark on a bar reaches from the lowest round to
 the highest. Status, length and framing of every response are checked.</p>
-<p><b>The floor</b> is a bare epoll loop that reads once and writes once and checks nothing: no
-server on epoll can cost less. A ratio below 1 means that Tidegate costs less.</p>
+<p><b>The floor</b> is a minimal epoll server that reads once, writes once and checks nothing: no server on epoll can cost less. A ratio below 1 means that Tidegate costs less.</p>
 </section>
 ";
 

@@ -7,7 +7,7 @@ use tls_settings::ListenerTlsSettings;
 /// exists, file permissions decide; over TCP it requires the token.
 #[derive(Clone, Debug, PartialEq, Setting)]
 pub struct AdminSettings {
-    /// The address to answer on; only the Unix socket without it.
+    /// The TCP address of the API; unless set, it is on the Unix socket only.
     #[setting(example = "127.0.0.1:9180")]
     pub bind: Option<Spanned<Address>>,
     /// TLS of the address: https instead of http.
@@ -18,17 +18,17 @@ pub struct AdminSettings {
     /// Which clients may read `/metrics` over TCP.
     #[setting(default = "open")]
     pub metrics: MetricsAccess,
-    /// Names by which clients may reach the TCP address besides IP addresses and names without
-    /// a dot: what a `Host` field says that is not listed gets 421, which stops DNS rebinding.
+    /// Names by which clients may reach the TCP address besides IP addresses and names without a
+    /// dot: a request with any other `Host` gets 421, which prevents DNS rebinding.
     #[setting(default = [], example = ["metrics.internal"])]
     pub hosts: Vec<String>,
     /// Whether `GET /v1/config?secrets` shows secrets over TCP too, with a valid token.
     /// Without it they are shown on the Unix socket only.
     #[setting(default = false)]
     pub config_secrets: bool,
-    /// Path of the Unix socket: a server that cannot have it does not start. Without a path it
-    /// is one in the run-time directory of the user; if there is none, the server warns and has no
-    /// socket.
+    /// Path of the Unix socket; a server that cannot create it does not start. Unless set, it is in
+    /// the run-time directory of the user; without such a directory, the server logs a warning and
+    /// has no socket.
     #[setting(example = "/run/tidegate/admin.sock")]
     pub socket: Option<FilePath>,
 }

@@ -109,7 +109,7 @@ pub struct Timeouts {
     /// How long requests may take to finish when the server stops.
     #[setting(default = "30s", range = "0s"..="1d")]
     pub drain: Duration,
-    /// How long the server continues to accept after it was told to stop, so that load balancers
+    /// How long the server continues to accept after the signal to stop, so that load balancers
     /// notice.
     #[setting(default = "0s", range = "0s"..="1h")]
     pub drain_delay: Duration,

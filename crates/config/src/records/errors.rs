@@ -17,14 +17,14 @@ pub struct ErrorPageSettings {
     pub body: Vec<u8>,
 }
 
-/// A page to answer an error with.
+/// An error page.
 #[derive(Clone, Debug, PartialEq, Setting)]
 #[setting(short = file)]
 struct ErrorPageFile {
     /// The file that holds the body.
     #[setting(example = "sorry.html")]
     pub file: settings::Spanned<String>,
-    /// Its media type; by default what its ending says.
+    /// Its media type; by default that of the file extension.
     #[setting(example = "text/html; charset=utf-8")]
     pub content_type: Option<String>,
 }

@@ -6,7 +6,7 @@ use tls_settings::ListenerTlsSettings;
 use super::ProxyProtocolSettings;
 use super::bounds::{ListenerLimits, ListenerTimeouts};
 
-/// Where clients come in. Every worker listens on it.
+/// A socket that accepts clients. Every worker listens on it.
 #[derive(Clone, Debug, PartialEq, Setting)]
 pub struct ListenerSettings {
     /// The address: `127.0.0.1:8080`, `[::1]:8080`, `:8080` for all addresses, or
@@ -21,25 +21,26 @@ pub struct ListenerSettings {
     /// in the clear HTTP/2 is for clients that begin with its preface (prior knowledge).
     #[setting(default = ["h2", "http/1.1"])]
     pub protocols: Spanned<Vec<HttpVersion>>,
-    /// A client whose connection ends after a whole request still gets its answer, instead of
-    /// counting as gone.
+    /// Sends the response to a client that closed its sending side after a complete request. If
+    /// false, such a client counts as disconnected.
     #[setting(default = false)]
     pub half_close: bool,
-    /// What `%2F` in a path is. Many applications take it for a slash, which routes do not:
-    /// kept, it can lead around a route that protects a prefix.
+    /// How `%2F` in a path is treated. Many applications read it as a slash and routes do not: with
+    /// `keep`, a request can bypass a route that protects a prefix.
     #[setting(default = "refuse")]
     pub encoded_slashes: EncodedSlashes,
-    /// Response to a request that no route takes and whose host no route of this listener
-    /// names. A route without `host` takes requests for every host.
+    /// Response to a request that no route matches and whose host no route of this listener names.
+    /// A route without `host` matches requests for every host.
     #[setting(default = "not_found")]
     pub unknown_host: UnknownHost,
     /// Connections the kernel may hold before they are accepted.
     #[setting(default = 4096, range = 1..=65535)]
     pub backlog: u32,
-    /// Send small packets at once (TCP_NODELAY).
+    /// Sends small packets at once (TCP_NODELAY).
     #[setting(default = true)]
     pub nodelay: bool,
-    /// Idle time before the kernel probes whether the client is still there; never without it.
+    /// Idle time before the kernel probes whether the client still responds; unless set, it does
+    /// not.
     #[setting(range = "1s"..="9h", example = "60s")]
     pub keepalive: Option<Duration>,
     /// Overrides of the server-wide `limits` for this listener.
@@ -77,18 +78,18 @@ impl HttpVersion {
 /// What to do with `%2F` in a path.
 #[derive(Clone, Copy, Debug, PartialEq, Setting)]
 pub enum EncodedSlashes {
-    /// Part of a name, as RFC 3986 has it: routes see `%2F`, and an upstream is sent it.
+    /// A part of the segment, as RFC 3986 defines it: routes see `%2F`, and upstreams receive it.
     Keep,
-    /// A slash, as if it had been written so: for routes, files and upstreams alike.
+    /// A slash, for routes, files and upstreams.
     Decode,
-    /// Answered with 400.
+    /// The request is rejected with 400.
     Refuse,
 }
 
 /// What a listener does with a request for a host that no route names.
 #[derive(Clone, Copy, Debug, PartialEq, Setting)]
 pub enum UnknownHost {
-    /// Responds with 404, as where only the path is unknown.
+    /// Responds with 404, as for an unknown path.
     NotFound,
     /// Responds with 421 (Misdirected Request).
     Misdirected,

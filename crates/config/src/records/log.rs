@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use settings::{FilePath, Node, Reader, Schema, SchemaBuilder, Setting};
 
-/// What the server says about itself on stderr, and the access log.
+/// The event log on stderr, and the access log.
 #[derive(Clone, Debug, PartialEq, Setting)]
 #[setting(default)]
 pub struct LogSettings {
@@ -23,11 +23,11 @@ pub struct LogSettings {
 pub enum LevelWord {
     /// Something failed.
     Error,
-    /// Something will fail.
+    /// Something may fail soon.
     Warn,
-    /// What happens seldom.
+    /// Rare events.
     Info,
-    /// What happens all the time.
+    /// Frequent events.
     Debug,
 }
 
@@ -40,8 +40,7 @@ pub enum LogFormatWord {
     Json,
 }
 
-/// The access log: one line for each request, written off the request's way. Secrets are
-/// masked.
+/// The access log: one line for each request, written by another thread. Secrets are masked.
 #[derive(Clone, Debug, PartialEq, Setting)]
 pub struct AccessSettings {
     /// How a line is written.

@@ -5,17 +5,17 @@ use settings::{Setting, Spanned};
 use super::bounds::{RouteLimits, RouteTimeouts};
 use crate::kinds::{FilterEntry, HandlerEntry};
 
-/// A route: which requests it takes, their filters and their handler. `match` says which of several
-/// routes comes first; their order here does not matter.
+/// A route: which requests it takes, their filters and their handler. If several match, `match`
+/// decides which one applies; their order here rarely matters.
 #[derive(Clone, Debug, PartialEq, Setting)]
 pub struct RouteSettings {
     /// Its name in logs, metrics and `explain`; by default its path.
     #[setting(example = "catalog")]
     pub name: Option<Spanned<String>>,
-    /// Which requests it takes; all of them without it.
+    /// Which requests it matches; all of them unless set.
     #[setting(default = {})]
     pub r#match: Spanned<router::Match>,
-    /// What requests go through, in this order, and responses backwards.
+    /// The filters. Requests pass them in this order, responses in reverse order.
     #[setting(default = [])]
     pub filters: Vec<FilterEntry>,
     /// The handler that responds.

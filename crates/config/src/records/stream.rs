@@ -5,9 +5,9 @@ use tls_settings::{ListenerTlsSettings, PlainHttp};
 
 use super::ProxyProtocolSettings;
 
-/// A port whose connections, or sessions of UDP, are passed to an upstream, whatever they carry.
-/// The upstream's balancing, health checks, ejection, `max_connections` and `timeouts.connect`
-/// apply, and its retries, while no server has accepted the connection.
+/// A port whose connections, or sessions of UDP, are passed to an upstream, in any protocol. The
+/// upstream's balancing, health checks, ejection, `max_connections` and `timeouts.connect` apply,
+/// and its retries, while no server has accepted the connection.
 #[derive(Clone, Debug, PartialEq, Setting)]
 #[setting(check = check_stream)]
 pub struct StreamSettings {
@@ -17,7 +17,7 @@ pub struct StreamSettings {
     /// The address, as that of a listener.
     #[setting(example = ":5432")]
     pub bind: Spanned<Address>,
-    /// What clients send.
+    /// The transport protocol.
     #[setting(default = "tcp")]
     pub protocol: StreamProtocol,
     /// The upstream.
@@ -33,7 +33,7 @@ pub struct StreamSettings {
     /// without both they are closed. TLS is passed through.
     #[setting(example = { "acme-tls/1": "acme", "h2": "grpc" })]
     pub alpn: Option<Named<Spanned<String>>>,
-    /// TLS that ends here: the upstream receives what is inside.
+    /// Terminates TLS: the upstream receives the decrypted data.
     pub tls: Option<Spanned<ListenerTlsSettings>>,
     /// Proxies that connect for clients and name them in a PROXY header.
     pub proxy_protocol: Option<ProxyProtocolSettings>,
@@ -43,7 +43,8 @@ pub struct StreamSettings {
     /// Clients that may not connect, even if `allow` lists them.
     #[setting(default = [], example = ["10.0.0.1"])]
     pub deny: Vec<Cidr>,
-    /// Idle time before the kernel probes whether the client is still there; never without it.
+    /// Idle time before the kernel probes whether the client still responds; unless set, it does
+    /// not.
     #[setting(range = "1s"..="9h", example = "60s")]
     pub keepalive: Option<Duration>,
     /// Limits of the stream.

@@ -18,10 +18,10 @@ use crate::kinds::FilterEntry;
 /// start at the directory of the file that contains them.
 #[derive(Clone, Debug, PartialEq, Setting)]
 pub struct Settings {
-    /// More configuration files, merged into this one. Stars may stand in the last part of a path.
+    /// More configuration files, merged into this one. The last part of a path may contain `*`.
     #[setting(default = [], example = ["conf.d/*.yaml"])]
     pub include: Vec<String>,
-    /// How many workers serve, each a thread with its own connections.
+    /// Number of workers; each is a thread with its own connections. `auto` is one for each core.
     #[setting(default = "auto", example = 4)]
     pub workers: Workers,
     /// Peers whose `Forwarded` and `X-Forwarded-*` are trusted; from others they are removed.
@@ -42,7 +42,7 @@ pub struct Settings {
     /// Clients that authenticate, with their credentials.
     #[setting(default = [])]
     pub consumers: Vec<Spanned<ConsumerSettings>>,
-    /// Where the countries of clients are looked up.
+    /// The database in which the countries of clients are looked up.
     #[setting(default = {})]
     pub geo: GeoSettings,
     /// Providers whose keys verify tokens, by name.
@@ -54,16 +54,16 @@ pub struct Settings {
     /// Filters applied before each route's own filters.
     #[setting(default = {})]
     pub defaults: DefaultsSettings,
-    /// Which requests go where.
+    /// Routes: which requests they match, their filters and their handlers.
     #[setting(default = [])]
     pub routes: Vec<Spanned<RouteSettings>>,
-    /// TCP ports whose connections are passed to an upstream (layer 4).
+    /// TCP and UDP ports whose traffic is passed to an upstream (layer 4).
     #[setting(default = [])]
     pub streams: Vec<StreamSettings>,
     /// Lua programs that serve TCP connections themselves.
     #[setting(default = [])]
     pub programs: Vec<ProgramSettings>,
-    /// What Lua scripts may do in the server.
+    /// Permissions of Lua scripts.
     #[setting(default = {})]
     pub lua: ServingSettings,
     /// Error pages, by status.

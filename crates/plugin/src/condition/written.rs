@@ -41,7 +41,7 @@ pub(crate) struct Written {
     /// Groups, one of which the authenticated consumer belongs to.
     #[setting(example = ["gold"])]
     pub(crate) group: Option<OneOrMany<String>>,
-    /// Ranges of client addresses; what trusted proxies say of the client counts.
+    /// Ranges of client addresses; the client's address is the one that trusted proxies report.
     #[setting(example = ["10.0.0.0/8", "::1"])]
     pub(crate) ip: Option<Ips>,
     /// Countries of the client's address, by `geo`: two letters (ISO 3166-1), or `unknown`.
@@ -63,12 +63,13 @@ pub(crate) struct Written {
     /// This expression occurs in the value; `^` and `$` bind it to the ends.
     #[setting(example = "^v[0-9]+$")]
     pub(crate) regex: Option<Regex>,
-    /// The value is like this Ant pattern: `?` one character, `*` any up to a slash, `**` any.
+    /// The value matches this Ant pattern: `?` is one character, `*` any characters up to a slash,
+    /// `**` any characters.
     #[setting(example = "/files/**/*.txt")]
     pub(crate) ant: Option<PathGlob>,
     /// The value is one of these texts.
     pub(crate) r#in: Option<OneOrMany<String>>,
-    /// There is (`true`) or is not (`false`) such a value.
+    /// Whether the value must be present (`true`) or absent (`false`).
     pub(crate) present: Option<bool>,
     /// The value is missing, empty or only spaces (`true`), or is not (`false`).
     pub(crate) blank: Option<bool>,
@@ -83,7 +84,7 @@ pub(crate) struct Ips {
     pub(crate) r#in: OneOrMany<Cidr>,
 }
 
-/// Times and the clock they are read on.
+/// Times, with their offset or time zone.
 #[derive(Clone, Debug, PartialEq, Setting)]
 #[setting(short = r#in)]
 pub(crate) struct TimesWritten {
