@@ -55,4 +55,4 @@ pub use records::{
     StreamProtocol, StreamSettings, StreamTimeouts, Timeouts, UnknownHost, Workers,
 };
 pub use server_plan::{AdminPlan, ListenerPlan, ListenerTls, RoutePlan, ServerPlan};
-pub use source::{Document, FileSource, Replaced, Source, TextSource};
+pub use source::{Document, FileSource, ReplaceError, Replaced, Source, TextSource};

@@ -38,6 +38,15 @@ pub(crate) fn version_of<'t>(texts: impl IntoIterator<Item = &'t str>) -> String
     hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
 }
 
+/// The error of [`Source::replace`], with a sentence for the user.
+#[derive(Debug)]
+pub enum ReplaceError {
+    /// The source can never be written as it is: it is not a file, or permissions forbid it.
+    ReadOnly(String),
+    /// Writing failed for another reason, such as a full disk.
+    Failed(String),
+}
+
 /// Gives documents. Everything may fail with one clear sentence.
 pub trait Source: Send + Sync {
     /// The document that everything starts with.
@@ -47,8 +56,8 @@ pub trait Source: Send + Sync {
     fn included(&self, pattern: &str, dir: Option<&Path>) -> Result<Vec<Document>, String>;
 
     /// Replaces the main document. Refused by sources that cannot be written.
-    fn replace(&self, _text: &str) -> Result<(), String> {
-        Err("this source of configuration cannot be written".to_owned())
+    fn replace(&self, _text: &str) -> Result<(), ReplaceError> {
+        Err(ReplaceError::ReadOnly("this source of configuration cannot be written".to_owned()))
     }
 
     /// The file that is the main document, for a watcher.
@@ -92,9 +101,16 @@ impl Source for FileSource {
         matching(&pattern)?.iter().map(|path| read(path)).collect()
     }
 
-    fn replace(&self, text: &str) -> Result<(), String> {
-        write_whole(&self.path, text)
-            .map_err(|e| format!("cannot write {}: {e}", self.path.display()))
+    fn replace(&self, text: &str) -> Result<(), ReplaceError> {
+        write_whole(&self.path, text).map_err(|error| {
+            let message = format!("cannot write {}: {error}", self.path.display());
+            match error.kind() {
+                io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                    ReplaceError::ReadOnly(message)
+                }
+                _ => ReplaceError::Failed(message),
+            }
+        })
     }
 
     fn file(&self) -> Option<&Path> {
@@ -289,7 +305,7 @@ mod tests {
     use std::fs;
     use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
-    use super::{FileSource, Source, glob};
+    use super::{FileSource, ReplaceError, Source, TextSource, glob};
 
     #[test]
     fn stars_and_question_marks() {
@@ -358,7 +374,10 @@ mod tests {
         let path = dir.path().join("t.yaml");
         let source = FileSource::new(&path);
         assert!(source.main().unwrap_err().contains("there is no file"));
-        assert!(source.replace("x").unwrap_err().contains("cannot write"));
+        let missing = source.replace("x").unwrap_err();
+        assert!(matches!(missing, ReplaceError::Failed(why) if why.contains("cannot write")));
+        let text = TextSource::new("t", "a: 1").replace("x").unwrap_err();
+        assert!(matches!(text, ReplaceError::ReadOnly(_)));
         fs::write(&path, "a: 1").unwrap();
         let before = source.main().unwrap();
         std::os::unix::fs::symlink(&path, dir.path().join("link.yaml")).unwrap();

@@ -1,8 +1,8 @@
 //! `json_body`: edits of JSON bodies by JSON Pointer.
 //!
-//! Promises that a body of a JSON type is edited or refused, never forwarded unedited: what is too
-//! large, in an unknown content coding or not JSON gets 413, 415 or 400 as a request, and 502 as a
-//! response. An operation on a field that must not leave the server can rely on it.
+//! Promises that a body of a JSON type is edited or rejected, never forwarded unedited: a body that
+//! is too large, in an unknown content coding or not JSON gets 413, 415 or 400 as a request, and
+//! 502 as a response. An operation on a field that must not leave the server can rely on it.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -164,7 +164,7 @@ impl JsonBodyFilter {
             self.rejected.count(error.reason());
             error.of_request()
         })?;
-        let edited = edited(content, &self.settings, |own| &own.request, request).await;
+        let edited = edited(content, &self.settings, |own| &own.request, request).await?;
         let edited = edited.map_err(|why| {
             self.rejected.count("invalid");
             Fault::new(FaultKind::InvalidContent, format!("the request body is {why}"))
@@ -178,7 +178,7 @@ impl JsonBodyFilter {
         let max = self.settings.max_size.bytes();
         let content = take(&response.headers, &mut response.body, max).await;
         let content = content.map_err(ContentError::of_response)?;
-        let edited = edited(content, &self.settings, |own| &own.response, request).await;
+        let edited = edited(content, &self.settings, |own| &own.response, request).await?;
         let edited = edited.map_err(|why| {
             Fault::new(FaultKind::ProtocolError, format!("the response body is {why}"))
         })?;
@@ -188,21 +188,22 @@ impl JsonBodyFilter {
     }
 }
 
-/// The body after all operations, or why it is no JSON. A large one is edited on the blocking pool.
+/// The body after all operations, or the reason why it is no JSON. A large one is edited on the
+/// blocking pool; a fault if that fails.
 async fn edited(
     content: Bytes,
     settings: &Arc<JsonBody>,
     operations: fn(&JsonBody) -> &[Operation],
     request: &Request,
-) -> Result<Bytes, String> {
+) -> Result<Result<Bytes, String>, Fault> {
     let fill = |operation: &Operation| operation.value.fill(request);
     let values: Vec<_> = operations(settings).iter().map(fill).collect();
     if content.len() <= ON_WORKER_BYTES {
-        return edit_all(&content, operations(settings), values);
+        return Ok(edit_all(&content, operations(settings), values));
     }
     let settings = settings.clone();
     let edited = net::blocking(move || edit_all(&content, operations(&settings), values)).await;
-    edited.unwrap_or_else(|_| Err("not edited: the edit was aborted".to_owned()))
+    edited.map_err(|_| Fault::internal("the edit of a body was aborted"))
 }
 
 fn edit_all(

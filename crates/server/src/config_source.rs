@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use admin::Refusal;
-use config::{Kinds, Loaded, ServerPlan, Source};
+use config::{Kinds, Loaded, ReplaceError, ServerPlan, Source};
 use settings::Report;
 use telemetry::event;
 use telemetry::log::Level;
@@ -96,7 +96,10 @@ impl ConfigSource {
     pub(crate) async fn write(&self, text: String) -> Result<(), Refusal> {
         let source = self.source.clone();
         let written = net::blocking(move || source.replace(&text)).await;
-        written.map_err(|error| Refusal::Failed(error.to_string()))?.map_err(Refusal::ReadOnly)
+        written.map_err(|error| Refusal::Failed(error.to_string()))?.map_err(|error| match error {
+            ReplaceError::ReadOnly(message) => Refusal::ReadOnly(message),
+            ReplaceError::Failed(message) => Refusal::Failed(message),
+        })
     }
 
     pub(crate) async fn keep_history(

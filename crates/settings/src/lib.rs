@@ -167,11 +167,11 @@ pub use setting::Setting;
 pub use settings_derive::Setting;
 pub use size::Size;
 pub use spanned::Spanned;
-pub use template::{Key, Part, TEMPLATE_PARTS, Template};
+pub use template::{Key, Part, TEMPLATE_PARTS, Template, TemplateError};
 pub use variable::{TlsField, Variable};
 pub use verify::{verify, verify_defs};
 
-/// What the derive macro expands to; not for writing by hand.
+/// The expansion of the derive macro; not for writing by hand.
 #[doc(hidden)]
 pub mod derive {
     pub use crate::choice::chosen;

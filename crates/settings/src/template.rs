@@ -7,7 +7,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::variable::{NAMES, Variable};
+use crate::variable::{Variable, report_invalid};
 use crate::{Node, Reader, Schema, SchemaBuilder, Setting};
 
 /// Text with variables in it.
@@ -23,7 +23,7 @@ pub enum Part {
     Var(Variable),
 }
 
-/// How many parts a template may have.
+/// The maximum number of parts of a template.
 pub const TEMPLATE_PARTS: usize = 256;
 
 impl Template {
@@ -51,9 +51,28 @@ impl Template {
     }
 }
 
-/// Reports why a template is none; tells the reader which variables it uses.
+/// The error of a template or key.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TemplateError {
+    /// A variable is invalid; the message quotes it.
+    Variable(String),
+    /// Everything else; the message quotes nothing of the text.
+    Syntax(String),
+}
+
+impl fmt::Display for TemplateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TemplateError::Variable(message) | TemplateError::Syntax(message) => {
+                f.write_str(message)
+            }
+        }
+    }
+}
+
+/// Reports why a template is invalid; records the variables it uses with the reader.
 fn noted(
-    parsed: Result<Template, String>,
+    parsed: Result<Template, TemplateError>,
     node: &Node,
     reader: &mut Reader<'_>,
 ) -> Option<Template> {
@@ -64,25 +83,23 @@ fn noted(
             }
             Some(template)
         }
-        Err(why) if why.contains("variable") => {
-            // Words from the environment may be secret: only what was typed is shown.
-            let hidden = matches!(&node.value, crate::Value::Scalar(s) if s.typed.is_some());
-            let why = if hidden { "unknown variable".to_owned() } else { why };
-            reader.error(node.span, why).help(format!("the variables are {NAMES}"));
+        Err(TemplateError::Variable(message)) => {
+            report_invalid(message, node, reader);
             None
         }
-        Err(why) => {
+        Err(TemplateError::Syntax(message)) => {
             let found = node.found();
-            reader.error(node.span, format!("{found} {why}"));
+            reader.error(node.span, format!("{found} {message}"));
             None
         }
     }
 }
 
 impl FromStr for Template {
-    type Err = String;
+    type Err = TemplateError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, TemplateError> {
+        let syntax = |message: &str| Err(TemplateError::Syntax(message.to_owned()));
         let mut parts = Vec::new();
         let mut literal = String::new();
         let mut chars = text.chars().peekable();
@@ -96,24 +113,22 @@ impl FromStr for Template {
                         match chars.next() {
                             Some('}') => break,
                             Some('{') | None => {
-                                return Err(
-                                    "has a { without its }: a brace itself is {{".to_owned()
-                                );
+                                return syntax("has a { without its }: a brace itself is {{");
                             }
                             Some(c) => name.push(c),
                         }
                     }
-                    let variable = Variable::parse(&name)?;
+                    let variable = Variable::parse(&name).map_err(TemplateError::Variable)?;
                     if !literal.is_empty() {
                         parts.push(Part::Text(std::mem::take(&mut literal)));
                     }
                     parts.push(Part::Var(variable));
                 }
-                '}' => return Err("has a } without its {: a brace itself is }}".to_owned()),
+                '}' => return syntax("has a } without its {: a brace itself is }}"),
                 c => literal.push(c),
             }
             if parts.len() > TEMPLATE_PARTS {
-                return Err(format!("has more than {TEMPLATE_PARTS} parts"));
+                return syntax(&format!("has more than {TEMPLATE_PARTS} parts"));
             }
         }
         if !literal.is_empty() {
@@ -146,7 +161,7 @@ impl Setting for Template {
     }
 }
 
-/// What requests are keyed by: one variable, with or without braces, or several in a template.
+/// The key of requests: one variable, with or without braces, or several in a template.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Key(Template);
 
@@ -165,16 +180,17 @@ impl Key {
 }
 
 impl FromStr for Key {
-    type Err = String;
+    type Err = TemplateError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, TemplateError> {
         if !text.contains(['{', '}']) {
-            let variable = Variable::parse(text)?;
+            let variable = Variable::parse(text).map_err(TemplateError::Variable)?;
             return Ok(Key(Template { parts: vec![Part::Var(variable)] }));
         }
         let template = text.parse::<Template>()?;
         if template.variables().next().is_none() {
-            return Err("is the same for every request: a key has a variable in it".to_owned());
+            let message = "is the same for every request: a key has a variable in it";
+            return Err(TemplateError::Syntax(message.to_owned()));
         }
         Ok(Key(template))
     }
@@ -204,7 +220,7 @@ impl Setting for Key {
 #[cfg(test)]
 mod tests {
     use super::{Key, Part, Template, Variable};
-    use crate::{Reader, Report, Setting, node, read};
+    use crate::{Node, Reader, Report, Scalar, Setting, Value, node, read};
 
     #[test]
     fn text_and_variables_alternate() {
@@ -257,6 +273,31 @@ mod tests {
             let out = read::<Key>(&node!(text)).unwrap_err();
             assert!(out.contains(why), "{text}: {out}");
         }
+    }
+
+    #[test]
+    fn errors_show_nothing_that_comes_from_the_environment() {
+        let node = |text: &str, typed: &str| {
+            let typed = Some(typed.to_owned());
+            Node {
+                value: Value::Scalar(Scalar { text: text.to_owned(), plain: false, typed }),
+                ..node!("")
+            }
+        };
+        for (text, typed, why) in [
+            ("{header.a/secret}", "{header.${NAME}}", "invalid variable"),
+            ("{secret}", "{${NAME}}", "invalid variable"),
+            ("{secret", "{${NAME}", "a { without its }"),
+        ] {
+            let out = read::<Template>(&node(text, typed)).unwrap_err();
+            assert!(out.contains(why) && !out.contains("secret"), "{typed}: {out}");
+        }
+        for (text, why) in [("secret", "invalid variable"), ("{{secret}}", "same for every")] {
+            let out = read::<Key>(&node(text, "${NAME}")).unwrap_err();
+            assert!(out.contains(why) && !out.contains("secret"), "{text}: {out}");
+        }
+        let out = read::<Variable>(&node("secret", "${NAME}")).unwrap_err();
+        assert!(out.contains("invalid variable") && !out.contains("secret"), "{out}");
     }
 
     #[test]

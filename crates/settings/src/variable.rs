@@ -4,7 +4,7 @@
 use std::fmt;
 
 use crate::nearest::nearest;
-use crate::{Node, Reader, Schema, SchemaBuilder, Setting};
+use crate::{Node, Reader, Schema, SchemaBuilder, Setting, Value};
 
 /// Something of the exchange that has a text.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -142,10 +142,19 @@ fn unknown(name: &str) -> String {
 }
 
 /// The names that exist, for help texts.
-pub(crate) const NAMES: &str = "client_ip, country, host, method, scheme, path, path.NAME, \
+const NAMES: &str = "client_ip, country, host, method, scheme, path, path.NAME, \
      query.NAME, header.NAME, cookie.NAME, route, request_id, consumer, groups, label.NAME, \
      claim.NAME, grpc_status, tls.version, tls.cipher, tls.protocol, tls.server_name, \
      tls.client_subject, tls.client_name, tls.client_fingerprint";
+
+/// Reports the `message` of [`Variable::parse`], which quotes the text. A text from the environment
+/// may be secret: the report does not show it.
+pub(crate) fn report_invalid(message: String, node: &Node, reader: &mut Reader<'_>) {
+    let hidden = matches!(&node.value, Value::Scalar(scalar) if scalar.typed.is_some());
+    let message =
+        if hidden { format!("{} has an invalid variable", node.found()) } else { message };
+    reader.error(node.span, message).help(format!("the variables are {NAMES}"));
+}
 
 impl Setting for Variable {
     fn schema(_: &mut SchemaBuilder) -> Schema {
@@ -160,7 +169,7 @@ impl Setting for Variable {
                 Some(variable)
             }
             Err(why) => {
-                reader.error(node.span, why).help(format!("the variables are {NAMES}"));
+                report_invalid(why, node, reader);
                 None
             }
         }
