@@ -103,8 +103,8 @@ macro_rules! endpoints {
 endpoints! {
     GET "/healthz" [] Open Healthz "200 while the process works.";
     GET "/readyz" [] Open Readyz
-        "200 while requests should be sent here, 503 while starting or draining. `detail` names the \
-         errors of the latest configuration if it was rejected.";
+        "200 while requests should be sent here, 503 while starting or draining. `detail` names \
+         the errors of the latest configuration if it was rejected.";
     GET "/metrics" [] Metrics Metrics "All metrics in the Prometheus text format.";
     GET "/v1/status" [] Token Status "State, build, listeners and the latest reload.";
     GET "/v1/config" ["secrets"] Token GetConfig
@@ -133,16 +133,16 @@ endpoints! {
     POST "/v1/caches/{name}/purge" [] Token CachePurge
         "Removes stored responses: `{\"url\": \"http://host/path\"}` with all its variants, \
          `{\"prefix\": \"http://host/dir/\"}`, `{\"tags\": [\"…\"]}`, `{\"groups\": [\"…\"]}` or \
-         `{\"all\": true}`; with `\"soft\": true` they become stale instead. The response has their \
-         number: `{\"purged\": 3}`.";
+         `{\"all\": true}`; with `\"soft\": true` they become stale instead. The response has \
+         their number: `{\"purged\": 3}`.";
     GET "/v1/caches/{name}/explain" ["url", "header", "method"] Token CacheExplain
         "Whether the cache would serve a request, and why or why not; the responses stored for its \
          URL. `header=name:value` may be repeated. Responds with JSON, or with text if Accept \
          prefers it.";
     POST "/v1/explain" [] Token Explain
-        "The route, filters and handler of a request, and why. The body: `{\"method\": \"GET\", \"url\": \
-         \"http://host/path\", \"headers\": {}, \"client_ip\": \"…\", \"listener\": \"…\"}`; \
-         all but `url` is optional. Responds with JSON, or with text if Accept prefers \
+        "The route, filters and handler of a request, and why. The body: `{\"method\": \"GET\", \
+         \"url\": \"http://host/path\", \"headers\": {}, \"client_ip\": \"…\", \"listener\": \
+         \"…\"}`; all but `url` is optional. Responds with JSON, or with text if Accept prefers \
          it.";
     GET "/v1/consumers" ["after", "limit"] Token Consumers
         "Names of consumers in their order, a page at a time: `limit` of them (100, at most 1000). \
@@ -172,7 +172,8 @@ endpoints! {
     POST "/v1/reload" ["wait"] Token Reload
         "Reads the configuration again. With `?wait` it responds once the new one serves, or with \
          the reason why it does not.";
-    POST "/v1/drain" [] Token Drain "Stops accepting connections, finishes requests and ends the process.";
+    POST "/v1/drain" [] Token Drain
+        "Stops accepting connections, finishes requests and ends the process.";
 }
 
 /// The guard of a path: unknown paths are as closed as the API, so that it cannot be mapped.

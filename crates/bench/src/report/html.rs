@@ -278,11 +278,15 @@ const METHOD: &str = "\
 <section id=\"method\">
 <h2>How this was measured</h2>
 <p><b>CPU per request</b> is the run time of every task of the server's process tree over the
-responses, with client and server on one machine. Requests per second on few cores depend mostly on the load of the client; the CPU time of a request does not. Lower is better. A
-figure is marked as disturbed if the hypervisor or another program took CPU time from it.</p>
-<p>Every server has one worker unless stated otherwise, keep-alive, and no access log. All run at the same time and are loaded in turn, forwards and backwards (A B B A), after a round that is discarded. A figure is the median of its rounds; the mark on a bar reaches from the lowest round to
+responses, with client and server on one machine. Requests per second on few cores depend mostly on
+the load of the client; the CPU time of a request does not. Lower is better. A figure is marked as
+disturbed if the hypervisor or another program took CPU time from it.</p>
+<p>Every server has one worker unless stated otherwise, keep-alive, and no access log. All run at
+the same time and are loaded in turn, forwards and backwards (A B B A), after a round that is
+discarded. A figure is the median of its rounds; the mark on a bar reaches from the lowest round to
 the highest. Status, length and framing of every response are checked.</p>
-<p><b>The floor</b> is a minimal epoll server that reads once, writes once and checks nothing: no server on epoll can cost less. A ratio below 1 means that Tidegate costs less.</p>
+<p><b>The floor</b> is a minimal epoll server that reads once, writes once and checks nothing: no
+server on epoll can cost less. A ratio below 1 means that Tidegate costs less.</p>
 </section>
 ";
 
