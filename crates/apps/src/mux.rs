@@ -75,12 +75,12 @@ impl fmt::Display for CloseCause {
     }
 }
 
-/// What a stream does next.
+/// The next step of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StreamStep {
-    /// It waits and will be woken.
+    /// The stream waits and will be woken.
     Pending,
-    /// It continues once the outbox has room.
+    /// The stream continues once the outbox has room.
     Again,
     Done,
 }

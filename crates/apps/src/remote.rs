@@ -58,7 +58,7 @@ impl BrokenCounters {
 struct ProcessPool {
     processes: RefCell<Vec<ProcessLink>>,
     waiting: RefCell<VecDeque<QueuedArrival>>,
-    /// Where the next search begins: equally busy processes are used in rotation.
+    /// The index where the next search begins: equally busy processes are used in rotation.
     turn: Cell<usize>,
     broken: BrokenCounters,
     /// Longest time an exchange is queued.

@@ -28,7 +28,7 @@ pub fn asks(request: &Request) -> bool {
 }
 
 /// Splits a request that [`asks`] for WebSocket into the session for the application and the
-/// [`Upgrade`] that becomes the response; a fault says why the handshake is invalid.
+/// [`Upgrade`] that becomes the response; a fault names the reason if the handshake is invalid.
 pub fn begin(
     request: &Request,
     settings: &WebSocketSettings,
@@ -39,7 +39,7 @@ pub fn begin(
     Ok((handed, Upgrade { local, rest: Some((handshake, settings)) }))
 }
 
-/// The response to come: 101 with the takeover of the connection, or the application's denial.
+/// The future response: 101 with the takeover of the connection, or the application's denial.
 /// Dropping it tells the application that the client is gone.
 pub struct Upgrade {
     local: LocalSession,

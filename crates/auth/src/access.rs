@@ -140,7 +140,7 @@ struct Rules {
     consumers: HashSet<String, foldhash::fast::RandomState>,
     groups: HashSet<String, foldhash::fast::RandomState>,
     countries: HashSet<String, foldhash::fast::RandomState>,
-    /// How many ranges were written.
+    /// The number of configured ranges.
     ranges: usize,
     addresses: AddressSet,
     when: Vec<Condition>,

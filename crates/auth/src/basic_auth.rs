@@ -200,8 +200,8 @@ struct Verified {
 struct BasicMethod {
     directory: Rc<Directory>,
     listed: Arc<Users>,
-    /// What the password of a name that is not known is verified against: the latest hash of one
-    /// that is, because hashes of one kind take the same time.
+    /// The hash that the password of an unknown name is verified against: the latest one of a known
+    /// name, because hashes of one kind take the same time.
     decoy: RefCell<Option<PasswordHash>>,
     remembered: Rc<RefCell<ByCredential<Verified>>>,
     remember_us: u64,

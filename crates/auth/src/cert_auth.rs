@@ -199,7 +199,7 @@ mod tests {
             (request("", &[mail], "00"), Some("mail")),
             (request("CN=a,O=b", std::slice::from_ref(&other), "00"), Some("subject")),
             (request("CN=a", &[other], "00"), None),
-            // What one kind of identity says is not looked up as another.
+            // A value of one kind of identity is not looked up as another kind.
             (request("a.test", &[AlternativeName::Dns("CN=a,O=b".into())], "00"), None),
             (request("", &[], ""), None),
             (get("/", &[]), None),

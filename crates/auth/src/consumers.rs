@@ -15,7 +15,7 @@ use crate::credential_forms::{CertificateForm, KeyForm, TokenForm};
 use crate::password::PasswordHash;
 use crate::signature_key::{SignatureKey, SignatureKeySettings};
 
-/// How many characters a name may have: it stands in logs and in URLs of the admin API.
+/// The maximum length of a name in characters: it appears in logs and in URLs of the admin API.
 const NAME_CHARS: usize = 100;
 
 /// A client that authenticates, with its credentials and what applies to it.
@@ -214,7 +214,7 @@ impl ConsumerSet {
         self.by_name.keys().map(|name| &**name)
     }
 
-    /// How many there are.
+    /// The number of consumers.
     pub fn len(&self) -> usize {
         self.by_name.len()
     }

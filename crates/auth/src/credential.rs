@@ -1,5 +1,5 @@
-//! How credentials are identified: by the SHA-256 of what the client presents, or of the name that
-//! it presents it under.
+//! Identities of credentials: the SHA-256 of the value that the client presents, or of the name
+//! that it is presented under.
 //!
 //! Promises that two identities are compared in constant time, and that a table finds one by its
 //! first bytes, which reveals nothing: an attacker cannot choose digests.
@@ -16,7 +16,7 @@ use subtle::ConstantTimeEq;
 /// A SHA-256.
 pub(crate) type Sha256Digest = [u8; 32];
 
-/// What a digest identifies.
+/// The kind of credential that a digest identifies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CredentialKind {
     /// The name of a consumer: how lists in filters refer to the entry.
@@ -38,7 +38,7 @@ pub(crate) enum CredentialKind {
 }
 
 impl CredentialKind {
-    /// What a message calls it.
+    /// The name of the kind in messages.
     pub(crate) fn noun(self) -> &'static str {
         match self {
             CredentialKind::Name => "name",
@@ -63,12 +63,12 @@ pub(crate) struct CredentialId {
 }
 
 impl CredentialId {
-    /// Of a text that the client presents.
+    /// The identity of a text that the client presents.
     pub(crate) fn of(kind: CredentialKind, text: &[u8]) -> CredentialId {
         CredentialId { kind, digest: digest(text) }
     }
 
-    /// Of a key whose digest is known.
+    /// The identity of a key whose digest is known.
     pub(crate) fn of_key(digest: Sha256Digest) -> CredentialId {
         CredentialId { kind: CredentialKind::Key, digest }
     }

@@ -1,4 +1,4 @@
-//! How credentials are written, in `consumers` and in the filters that list their own.
+//! The settings of credentials, in `consumers` and in filters that list their own.
 
 use serde_json::{Value as Json, json};
 use settings::{Node, Reader, Secret, Setting};

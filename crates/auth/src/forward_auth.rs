@@ -1,8 +1,8 @@
 //! `forward_auth`: another server decides whether a request is allowed.
 //!
-//! Promises that the server is asked about the request as it is forwarded; that a header which the
-//! filter copies comes from the server's response and never from the client; and that a server that
-//! fails or is late rejects the request.
+//! Promises that the server receives the request as it is forwarded; that a header which the filter
+//! copies comes from the server's response and never from the client; and that a server that fails
+//! or is late rejects the request.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -118,7 +118,7 @@ fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Arc<dyn FilterPlan>> {
 }
 
 impl ForwardAuth {
-    /// What is requested.
+    /// The target of the subrequest.
     fn target(&self) -> Option<Target> {
         match &self.url {
             Some(url) => Some(url.target.clone()),
@@ -318,7 +318,7 @@ impl ForwardAuthFilter {
         }
     }
 
-    /// Takes over what the response says about the client.
+    /// Copies what the response reports about the client to the request.
     fn accept(&self, request: &mut Request, response: &Response) {
         for name in &self.copy {
             request.headers.remove(name);

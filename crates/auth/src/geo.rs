@@ -1,4 +1,4 @@
-//! The section `geo`: the file that says which country an address belongs to.
+//! The section `geo`: the file that maps addresses to countries.
 //!
 //! Owns the MaxMind DB format. Promises that a file is read as a whole, so that replacing it cannot
 //! change what is in use, and that a look-up allocates nothing.

@@ -56,7 +56,7 @@ pub struct IdentitySettings {
     timeout: Duration,
 }
 
-/// Where a key set is.
+/// The location of a key set.
 #[derive(Clone, Debug)]
 enum KeySetLocation {
     Url(Url),
@@ -149,7 +149,7 @@ impl IdentityProvider {
     }
 }
 
-/// TLS to the servers of URLs, as `tls` says or with the system's certificate authorities.
+/// TLS to the servers of URLs, by `tls` or with the system's certificate authorities.
 pub(crate) fn client_tls(
     settings: Option<&Spanned<UpstreamTlsSettings>>,
     span: settings::Span,
@@ -164,7 +164,7 @@ pub(crate) fn client_tls(
 #[derive(Default)]
 pub struct IdentitySet {
     providers: Vec<Arc<IdentityProvider>>,
-    /// Those that have an error, which is reported already.
+    /// Providers with an error that was reported already.
     broken: Vec<String>,
 }
 

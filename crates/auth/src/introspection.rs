@@ -60,7 +60,7 @@ struct IntrospectionSettings {
     /// The name of this client at the end point.
     #[setting(example = "gateway")]
     client_id: String,
-    /// Its secret.
+    /// The secret of the client.
     client_secret: Secret,
     /// How the secret is sent.
     #[setting(default = "basic")]
@@ -296,7 +296,7 @@ impl Introspector {
         }))
     }
 
-    /// What is remembered of a token.
+    /// Returns the remembered result for a token.
     fn known(&self, id: &CredentialId) -> Option<Introspected> {
         let now_us = net::clock::now_us();
         if let Some(known) = self.active.borrow().get(id)

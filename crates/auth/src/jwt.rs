@@ -117,7 +117,7 @@ impl Jwt {
 
 pub(crate) struct JwtPlan {
     settings: Jwt,
-    /// Those of the filter itself; shared by the workers.
+    /// The keys of the filter itself, shared by the workers.
     keys: Arc<[Key]>,
     rules: Arc<Rules>,
 }

@@ -53,7 +53,7 @@ pub(crate) enum Attempt {
     Accepted(Identity),
     /// The request has no credential for this method.
     Missing(&'static str),
-    /// It has one, which is wrong.
+    /// The request has a credential, which is invalid.
     Invalid(&'static str),
     /// The credential could not be verified.
     Failed(Fault),
@@ -70,7 +70,7 @@ pub(crate) struct BodyCheck {
     pub(crate) check: Box<dyn FnOnce(Bytes) -> LocalFuture<'static, Attempt>>,
 }
 
-/// What a credential proves.
+/// The identity that a credential proves.
 #[derive(Clone)]
 pub(crate) struct Identity {
     pub(crate) consumer: Rc<Consumer>,

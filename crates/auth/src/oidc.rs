@@ -224,8 +224,8 @@ impl OidcPlan {
         OidcPlan { settings: Arc::new(settings), tls, keys }
     }
 
-    /// What distinguishes one provider from another: after a reload that changes nothing of it, its
-    /// metadata, keys and connections are still used.
+    /// The identity of a provider: metadata, keys and connections of an unchanged provider survive
+    /// a reload.
     fn provider_identity(&self) -> (String, Option<[u8; 32]>, Option<ClientTls>) {
         let Oidc { issuer, endpoints, client_id, client_auth, timeout, tls, .. } = &*self.settings;
         let text =

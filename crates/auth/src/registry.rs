@@ -22,7 +22,7 @@ use telemetry::log::Level;
 use crate::consumers::{ConsumerSet, ConsumerSettings, Entry};
 use crate::credential::{ByCredential, CredentialId, CredentialKind};
 
-/// How many credentials a worker remembers the consumer of.
+/// The number of credentials whose consumers a worker remembers.
 const REMEMBERED: usize = 4096;
 
 /// The consumers of this process: there is one registry, under the key `()` of `plugin::Shared`.
@@ -161,7 +161,7 @@ impl Registry {
         let changed =
             state.changed.iter().filter_map(|(name, entry)| entry.as_ref().map(|_| &**name));
         let unchanged = state.set.names().filter(|name| !state.changed.contains_key(*name));
-        // Keeps no more than the page while it looks at all names.
+        // Stores no more than the page while it reads all names.
         let mut names = BTreeSet::new();
         for name in changed.chain(unchanged).filter(|name| *name > after) {
             names.insert(name);
@@ -220,7 +220,7 @@ impl Registry {
 fn version(entry: &Entry) -> String {
     let mut hasher = DefaultHasher::new();
     entry.settings.to_json().to_string().hash(&mut hasher);
-    // What the JSON masks.
+    // Values that the JSON masks are part of the version.
     entry.settings.password.hash(&mut hasher);
     entry.settings.signature_keys.iter().for_each(|key| key.hash_secret(&mut hasher));
     format!("{:016x}", hasher.finish())
@@ -288,8 +288,8 @@ impl Directory {
         self.with(id, None, |known| Some((known.consumer.clone(), known.entry.clone()?)))?
     }
 
-    /// Calls `take` with what is known of a credential. One without an entry is remembered only
-    /// under a name, which comes from the configuration or from a verified credential.
+    /// Calls `take` with the known consumer of a credential. One without an entry is remembered
+    /// only under a name, which comes from the configuration or from a verified credential.
     fn with<R>(
         &self,
         id: &CredentialId,

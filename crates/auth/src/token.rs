@@ -22,7 +22,7 @@ pub(crate) const TOKEN_BYTES_MAX: usize = 16 * 1024;
 /// Claims that a token may have, counting the items of lists and the members of objects.
 const CLAIMS_MAX: usize = 256;
 
-/// What a token must say.
+/// The required claims of a token.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Rules {
     /// The accepted issuers; any if there are none.

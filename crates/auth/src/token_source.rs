@@ -1,4 +1,4 @@
-//! Where the filters that accept tokens look for them.
+//! The places of tokens in requests.
 
 use message::Request;
 use plugin::HeaderName;

@@ -2,8 +2,8 @@
 //!
 //! Decides which responses are compressed and changes their fields; `coder` compresses. Promises
 //! that nothing is compressed twice, that a response that must not be transformed is unchanged (RFC
-//! 9111 5.2.2.6), that the field Vary tells caches so even if this client got the plain form, and
-//! that a worker itself compresses at most 64 KiB of a response: the rest goes to the blocking
+//! 9111 5.2.2.6), that responses have the field Vary even if this client got the uncompressed form,
+//! and that a worker itself compresses at most 64 KiB of a response: the rest goes to the blocking
 //! pool.
 
 use std::rc::Rc;
@@ -318,8 +318,8 @@ fn weakened(headers: &Headers) -> Option<Vec<u8>> {
 }
 
 /// A 304 has the tag and the Vary of the 200 it stands for (RFC 9110 15.4.5). A client that sends
-/// our weak tag holds the compressed form: given the strong one it would combine parts of the plain
-/// form with it (RFC 9111 3.2, 3.4).
+/// our weak tag has the compressed form: with the strong tag it would combine parts of the
+/// uncompressed form with it (RFC 9111 3.2, 3.4).
 fn confirm(request: &Request, headers: &mut Headers) {
     let Some(weak) = weakened(headers) else { return };
     // The quotes are part of a tag and cannot stand inside another.

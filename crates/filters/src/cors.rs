@@ -2,7 +2,7 @@
 //!
 //! Responds to preflights itself and sets the fields of all other responses, including those that
 //! the server generates. Promises that no origin is allowed that the settings do not name, that
-//! credentials are never combined with a wildcard, and that `Vary` tells caches what a response
+//! credentials are never combined with a wildcard, and that `Vary` lists the fields a response
 //! depends on. The fields of an upstream are replaced: two policies in one response are an error to
 //! browsers.
 

@@ -1,6 +1,6 @@
 //! `query`: changes the query of requests.
 //!
-//! Promises that what a client or a variable holds becomes the value of one parameter and nothing
+//! Promises that a value of a client or a variable becomes the value of one parameter and nothing
 //! else: every new value is encoded. Parameters that no setting names keep their spelling and their
 //! order.
 

@@ -44,7 +44,7 @@ fn check(redirect: &Redirect, node: &Node, reader: &mut Reader<'_>) {
     }
 }
 
-/// Whether it is a URL whatever the variables hold, and not relative to the page one comes from.
+/// True if it is a URL with any values of the variables, and not relative to the current page.
 fn leads_somewhere(to: &Template) -> bool {
     match to.parts.as_slice() {
         [Part::Text(text), ..] => text.starts_with('/') || begins_with_scheme(text),

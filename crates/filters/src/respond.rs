@@ -1,7 +1,7 @@
-//! `respond`: a fixed answer, or a mock of a backend.
+//! `respond`: a fixed response, or a mock of a backend.
 //!
-//! What does not depend on the request is made once per worker; an answer without a delay allocates
-//! no future.
+//! Parts that do not depend on the request are created once per worker; a response without a delay
+//! allocates no future.
 
 use std::rc::Rc;
 use std::sync::Arc;

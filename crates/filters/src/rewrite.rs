@@ -2,9 +2,9 @@
 //!
 //! Prefixes and expressions are compared with the normal form of the path (`wire::target`), so that
 //! no spelling of a path escapes a rewrite. The result is made canonical before any other part of
-//! the program sees it: it has no dot segment, wherever its parts came from. What is not replaced
-//! keeps the escapes of the client, and the query stays. Route parameters keep the text they
-//! matched. By a variable, a client neither climbs in the path (`..`) nor puts `%2F` into it,
+//! the program sees it: it has no dot segment, wherever its parts came from. Text that is not
+//! replaced keeps the escapes of the client, and the query stays. Route parameters keep the text
+//! they matched. By a variable, a client neither climbs in the path (`..`) nor puts `%2F` into it,
 //! unless its listener keeps encoded slashes.
 
 use std::borrow::Cow;
@@ -120,7 +120,7 @@ impl FilterPlan for RewritePlan {
 fn own_encoded_slashes(settings: &Rewrite) -> usize {
     let Rewrite { strip_prefix: _, add_prefix, template, regex } = settings;
     let template = template.as_ref().map(ToString::to_string);
-    // What follows is a query.
+    // The rest is a query.
     let template = template.as_ref().and_then(|template| template.split('?').next());
     let replacement = regex.as_ref().map(|regex| &*regex.replace);
     let texts = [template, add_prefix.as_deref(), replacement].into_iter().flatten();

@@ -1,8 +1,8 @@
 //! Converts an OpenAPI document, version 3.0 or 3.1.
 //!
 //! Each operation becomes a route with the filter `validate`. Schemas of components that an
-//! operation refers to are copied into its schemas, because each of them stands alone. What has no
-//! counterpart is named in notes, by its place in the document.
+//! operation refers to are copied into its schemas, because each of them is self-contained. Notes
+//! name the parts without a counterpart, with their position in the document.
 
 mod schema;
 

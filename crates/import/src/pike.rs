@@ -1,8 +1,8 @@
 //! Converts a configuration of Pike (v4).
 //!
 //! A server of Pike becomes a listener, each of its locations a route through `compress` and
-//! `cache`, in the order that Pike looks at them. Fields without a counterpart, and those with
-//! another meaning here, are named in comments.
+//! `cache`, in the order of Pike. Fields without a counterpart, and those with another meaning
+//! here, are named in comments.
 
 mod model;
 mod routes;

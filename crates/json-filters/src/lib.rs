@@ -2,8 +2,8 @@
 //! replaces them by a filled-in text, `validate` checks requests against JSON Schema.
 //!
 //! A body is collected up to a limit, decoded and parsed once per filter. Promises that no number
-//! and no string changes that no setting names: the tree keeps their spelling. Never decides from
-//! the content what else a body may be: the media type decides.
+//! and no string changes that no setting names: the tree keeps their spelling. The media type alone
+//! decides whether a body is JSON, never its content.
 
 mod content;
 pub mod edit;

@@ -1,6 +1,6 @@
 //! JSON (RFC 8259) as a tree that keeps the spelling of scalars.
 //!
-//! Promises: what is parsed is valid UTF-8 and valid JSON; a tree that is not changed is written
+//! Promises: a parsed document is valid UTF-8 and valid JSON; a tree that is not changed is written
 //! with the same numbers, strings and order of members, without white space between them. An object
 //! with two members of one name is an error: receivers disagree about which of them counts (RFC
 //! 8259 4).
@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt;
 
-/// How deep arrays and objects may be nested.
+/// The maximum nesting of arrays and objects.
 pub const DEPTH_MAX: usize = 127;
 
 /// A value, its scalars as they are written.

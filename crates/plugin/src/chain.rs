@@ -1,4 +1,5 @@
-//! What plugs into a route: filters, middlewares and handlers, and how a request runs through them.
+//! The extension points of a route: filters, middlewares and handlers, and the chain that runs
+//! them.
 //!
 //! A hook returns a [`MaybeFuture`]: its result where that is known without waiting, which
 //! allocates nothing, or a future of it. Filters see the request in the order the route lists them
@@ -55,7 +56,7 @@ macro_rules! resolve {
     }};
 }
 
-/// What a filter's hook decides.
+/// The decision of a filter's hook.
 pub enum Step {
     /// The request or the response continues on its path.
     Continue,
@@ -82,7 +83,7 @@ pub trait Filter {
         MaybeFuture::Ready(Step::Continue)
     }
 
-    /// Called once for each response that comes back to this filter.
+    /// Called once for each response that reaches this filter.
     fn on_response<'a>(
         &'a self,
         _request: &'a mut Request,
@@ -91,13 +92,13 @@ pub trait Filter {
         MaybeFuture::Ready(Step::Continue)
     }
 
-    /// Called instead of [`Filter::on_response`] when what comes back is a fault: a filter may add
-    /// fields to the response it becomes ([`Fault::with_field`]).
+    /// Called instead of [`Filter::on_response`] for a fault: a filter may add fields to the
+    /// response it becomes ([`Fault::with_field`]).
     fn on_fault(&self, _request: &mut Request, _fault: &mut Fault) {}
 
     /// Called for a response that the server generated itself and that does not pass
-    /// [`Filter::on_response`] of this filter: an error, wherever it came from, or the response of
-    /// a filter that stands before this one. See [`crate::FilterPlan::changes_generated`].
+    /// [`Filter::on_response`] of this filter: an error from anywhere, or the response of a filter
+    /// before this one. See [`crate::FilterPlan::changes_generated`].
     fn on_generated(&self, _request: &Request, _response: &mut Response) {}
 }
 
@@ -178,9 +179,9 @@ pub trait Handler {
     /// Returns the handler's name in the configuration.
     fn name(&self) -> &'static str;
 
-    /// True if [`Handler::handle`] takes hardly any time before it first waits. Then responses to
-    /// other connections may wait until it has run, and the end of the exchange is told by a clock
-    /// that was read a few exchanges ago.
+    /// True if [`Handler::handle`] takes very little time before it first waits. Then responses to
+    /// other connections may wait until it has run, and the end of the exchange is timed with a
+    /// clock that was read a few exchanges earlier.
     fn is_instant(&self) -> bool {
         false
     }
@@ -283,7 +284,7 @@ impl Route {
         Ok(response)
     }
 
-    /// Shows all filters a fault that came before any of them saw the request.
+    /// Passes all filters a fault that occurred before any of them saw the request.
     pub fn on_early_fault(&self, request: &mut Request, fault: Fault) -> Fault {
         show_fault(&self.stages, request, fault)
     }
@@ -305,8 +306,8 @@ pub trait Dispatch {
     fn on_generated(&self, _request: &Request, _response: &mut Response) {}
 }
 
-/// A middleware decides by itself when the rest runs, and [`Next::run`] is where that begins: what
-/// stands behind the first of them does not count.
+/// A middleware decides by itself when the rest of the chain runs, in [`Next::run`]: filters after
+/// the first middleware do not count.
 fn is_instant(stages: &[Stage], handler: &dyn Handler) -> bool {
     for stage in stages {
         match stage {
@@ -341,7 +342,7 @@ pub struct Next {
 impl Next {
     /// Runs a request through the rest of the route.
     pub fn run(self, request: &mut Request) -> LocalFuture<'_, HandlerResult> {
-        // Responses to other connections must not wait for what may take its time.
+        // Responses to other connections must not wait for a step that may take long.
         net::task::send_deferred();
         Box::pin(async move { self.route.run_from(self.at, request).await })
     }

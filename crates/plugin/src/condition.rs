@@ -1,4 +1,4 @@
-//! Conditions on a request: what stands under `when:`.
+//! Conditions on a request: the settings under `when:`.
 //!
 //! Owns how they are written and when they hold. A condition has one subject (a header, a query
 //! parameter, a cookie, the client's address, the scheme, the time) or combines others with `all`,
@@ -28,9 +28,9 @@ use message::{Request, Scheme};
 use time::Times;
 use written::Written;
 
-/// How deep conditions may stand in one another.
+/// The maximum nesting of conditions.
 pub const CONDITION_DEPTH: usize = 16;
-/// How many tests one condition may consist of.
+/// The maximum number of tests in a condition.
 pub const CONDITION_TESTS: usize = 256;
 
 /// A condition on a request.
@@ -57,7 +57,7 @@ enum FieldSource {
     Variable(Variable),
 }
 
-/// What one value must be like; all tests of a condition must hold for the same value.
+/// The tests of a value; all tests of a condition must hold for the same value.
 #[derive(Clone, Debug, PartialEq)]
 enum Test {
     Present(bool),
@@ -92,7 +92,7 @@ impl Condition {
         self.0.needs_authentication()
     }
 
-    /// How many tests it consists of: the more, the more exact.
+    /// The number of its tests: more tests make it more specific.
     pub fn tests(&self) -> usize {
         self.0.tests()
     }
@@ -261,7 +261,7 @@ fn combined(
     checks.sort_by_key(Check::cost);
     match checks.len() {
         0 => {
-            // What cannot be read is an error already.
+            // A condition that cannot be read was reported as an error already.
             if matches!(&list.value, Value::List(written) if written.is_empty()) {
                 reader.error(list.span, "an empty list of conditions").help("leave it out");
             }

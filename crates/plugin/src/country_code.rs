@@ -1,13 +1,13 @@
-//! How a country is written in a configuration.
+//! Country codes in a configuration.
 
 use std::str::FromStr;
 
 use settings::{Node, Reader, Schema, SchemaBuilder, Setting};
 
-/// What stands for the country of an address that has none in the database.
+/// The word for the country of an address that has none in the database.
 pub(crate) const UNKNOWN_COUNTRY: &str = "unknown";
 
-/// A country: two letters (ISO 3166-1), kept as capitals, or `unknown`.
+/// A country: two letters (ISO 3166-1), stored in upper case, or `unknown`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct CountryCode(String);
 

@@ -17,7 +17,7 @@ use crate::{Handler, HandlerPlan, MaybeFuture, WorkerContext};
 pub struct HandlerSetting {
     /// The kind of handler.
     pub name: Spanned<String>,
-    /// What is written under the name.
+    /// The settings under the name.
     pub settings: Node,
     /// Shared by the copies of the settings.
     plan: Arc<OnceLock<Arc<dyn HandlerPlan>>>,

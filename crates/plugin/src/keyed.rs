@@ -19,9 +19,9 @@ use telemetry::{SharedCounter, SharedGauge};
 const SHARDS_MAX: usize = 64;
 /// Fewer entries than this make no shard: keys spread unevenly, and a shard evicts by itself.
 const SHARD_ENTRIES_MIN: usize = 64;
-/// Entries an eviction looks at before it takes the one in front of it, whatever its bit says.
+/// Entries that an eviction examines before it removes the next one, whether or not it was used.
 const EVICTION_STEPS: usize = 32;
-/// Keys told to the other side at once.
+/// Keys in one batch to the remote.
 const NEWS_BATCH: usize = 1024;
 
 /// Bounds of one table.
@@ -33,7 +33,7 @@ pub struct KeyedLimits {
     pub changes: usize,
 }
 
-/// What a table counts. Written when an entry comes or goes, never by a hit.
+/// The counters of a table. They change when an entry is added or removed, never with a hit.
 #[derive(Clone, Debug, Default)]
 pub struct KeyedMetrics {
     /// Entries there are now.
@@ -70,7 +70,7 @@ struct Shard<V> {
     index: HashTable<u32>,
     slots: Vec<KeySlot<V>>,
     limit: usize,
-    /// Where the next eviction begins to look.
+    /// The position where the next eviction begins.
     hand: usize,
 }
 
@@ -78,27 +78,27 @@ struct KeySlot<V> {
     hash: u64,
     key: Box<[u8]>,
     value: V,
-    /// Asked for since the hand came by. New entries begin without it, so that keys seen once go
-    /// before keys that come back.
+    /// Used since the last pass of an eviction. New entries begin without it, so that keys used
+    /// once are evicted before keys used again.
     used: AtomicBool,
-    /// Its key already waits in the queue of changes.
+    /// True if its key is in the queue of changes.
     changed: AtomicBool,
 }
 
 /// Keys and the news of each.
 pub type Batch<N> = Vec<(Box<[u8]>, N)>;
 
-/// Another place that shares the state: a second instance, a store. Called on the control thread.
+/// A remote that shares the state: a second instance, a store. Called on the control thread.
 ///
-/// News are states, not differences: to hear the same twice changes nothing, so that a batch which
-/// failed can simply be told again.
+/// Updates are states, not differences: receiving one twice changes nothing, so that a failed batch
+/// can be sent again.
 pub trait Remote<V>: Send + Sync {
     type News: Send;
 
-    /// What the other side should hear of a value.
+    /// The state of a value that is sent to the remote.
     fn news(&self, value: &V) -> Self::News;
 
-    /// Tells a batch; answers what the other side knows of these or other keys.
+    /// Sends a batch; returns the remote's states of these or other keys.
     fn exchange(
         &self,
         batch: Batch<Self::News>,
@@ -150,8 +150,8 @@ impl<V> Keyed<V> {
         })
     }
 
-    /// Adds a key that is not known, or whose value is over. Unlike [`Keyed::with`] it evicts only
-    /// a value that is over: what must not be forgotten early is not added to a full table.
+    /// Adds a key that is unknown or whose value has expired. Unlike [`Keyed::with`] it evicts only
+    /// expired values: a full table rejects values that must not be evicted early.
     pub fn claim(&self, key: &[u8], value: V, is_over: impl Fn(&V) -> bool) -> Claim {
         let hash = self.hasher.hash_one(key);
         let mut shard = self.write(hash);
@@ -203,7 +203,7 @@ impl<V> Keyed<V> {
         self.len() == 0
     }
 
-    /// Changes the remote side was not told of at once because too many waited. Each is told after
+    /// Changes that were not queued for the remote because the queue was full. Each is sent after
     /// the next change of its key.
     pub fn unheard(&self) -> u64 {
         self.unheard.load(Ordering::Relaxed)

@@ -21,7 +21,7 @@ use crate::{Handler, HandlerSetting, Stage};
 pub trait FilterPlan: Send + Sync {
     fn name(&self) -> &'static str;
     fn build(&self, worker: &WorkerContext) -> Stage;
-    /// The same for a route of that name: for filters whose state routes must not share.
+    /// Like `build`, for a route of that name: for filters whose state routes must not share.
     fn build_on(&self, _route: &str, worker: &WorkerContext) -> Stage {
         self.build(worker)
     }
@@ -72,7 +72,7 @@ pub trait HandlerPlan: Send + Sync {
     fn upstream(&self) -> Option<&settings::Spanned<String>> {
         None
     }
-    /// What is valid in its settings and may still surprise, in a sentence for `check`.
+    /// A sentence for `check` about settings that are valid but may surprise.
     fn note(&self) -> Option<String> {
         None
     }
@@ -96,7 +96,7 @@ pub struct Mentions {
 #[derive(Clone, Debug)]
 pub struct Mention {
     pub upstream: String,
-    /// Where the configuration names the file.
+    /// The position of the file's name in the configuration.
     pub span: settings::Span,
     /// File and line.
     pub place: String,
@@ -116,12 +116,12 @@ pub struct HandlerKind {
     pub read: fn(&Node, &mut Reader<'_>) -> Option<Arc<dyn HandlerPlan>>,
 }
 
-/// What a worker's instances are built with.
+/// The context in which a worker builds its instances.
 #[derive(Clone)]
 pub struct WorkerContext {
     /// Which worker, from 0.
     pub index: usize,
-    /// How many there are.
+    /// The number of workers.
     pub workers: usize,
     pub telemetry: Arc<Telemetry>,
     /// State of the whole process.

@@ -9,9 +9,9 @@ use settings::{Node, Reader, Schema, SchemaBuilder, Setting};
 pub enum MediaPattern {
     /// `type/subtype`
     Exactly(String),
-    /// `type/*`, kept with its slash.
+    /// `type/*`, stored with its slash.
     Family(String),
-    /// `*+suffix`, kept with its plus.
+    /// `*+suffix`, stored with its plus.
     Suffix(String),
 }
 
@@ -50,7 +50,7 @@ impl Setting for MediaPattern {
 }
 
 impl MediaPattern {
-    /// Whether a Content-Type is one of these, whatever its parameters.
+    /// True if a Content-Type is one of these, with any parameters.
     pub fn matches(&self, content_type: &[u8]) -> bool {
         let end = content_type.iter().position(|byte| *byte == b';').unwrap_or(content_type.len());
         let media_type = content_type[..end].trim_ascii();

@@ -28,7 +28,7 @@ impl PathGlob {
         &self.text
     }
 
-    /// What every matching text begins with.
+    /// The common prefix of all matching texts.
     pub fn literal_prefix(&self) -> &str {
         let wild = self.text.find(['?', '*']).unwrap_or(self.text.len());
         let prefix = &self.text[..wild];
@@ -67,7 +67,7 @@ impl FromStr for PathGlob {
 
 fn expression(pattern: &str) -> String {
     let mut segments: Vec<&str> = pattern.split('/').collect();
-    // `**/**` says the same as `**`, and repeats would only make the automaton larger.
+    // `**/**` is equivalent to `**`, and repetition would only make the automaton larger.
     segments.dedup_by(|next, before| *next == "**" && *before == "**");
     let mut out = String::from("(?s)^");
     let mut joined = true;

@@ -1,8 +1,8 @@
 //! The one place where a fault becomes a response.
 //!
-//! Error bodies are `application/problem+json` (RFC 9457), HTML or text, as Accept asks, or a page
-//! of the configuration; a gRPC call gets a status without a body. They say nothing of our insides:
-//! the detail goes to the log.
+//! Error bodies are `application/problem+json` (RFC 9457), HTML or text, by Accept, or a page of
+//! the configuration; a gRPC call gets a status without a body. They reveal no internals: the
+//! detail is logged.
 
 use std::collections::BTreeMap;
 
@@ -133,7 +133,7 @@ fn body(status: u16, form: Form) -> Response {
     }
 }
 
-/// What the client's Accept prefers; text where it does not say.
+/// The format that the client's Accept prefers; text without one.
 fn preferred_form(headers: &Headers) -> Form {
     const FORMS: [(&str, Form); 4] = [
         ("text/plain", Form::Text),

@@ -1,9 +1,9 @@
 //! Subrequests: to an upstream of the plan by its name, or through the routes of the plan again.
 //!
-//! Owns what a plan offers for that on one worker. `server` fills it in when it builds the worker's
-//! instance, and `lua-host` uses it, so that neither depends on the other. Promises that requests
-//! nest at most [`SUBREQUEST_DEPTH`] deep, and that nothing here keeps a plan alive: while an
-//! exchange of the plan is in flight its routes exist, afterwards they need not.
+//! Owns the part of a plan that serves them on one worker. `server` fills it in when it builds the
+//! worker's instance, and `lua-host` uses it, so that neither depends on the other. Promises that
+//! requests nest at most [`SUBREQUEST_DEPTH`] deep, and that nothing here keeps a plan alive: while
+//! an exchange of the plan is in flight its routes exist, afterwards they need not.
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;

@@ -3,7 +3,7 @@
 //!
 //! # Panics
 //!
-//! Every function panics where what it is called for does not hold: the test fails.
+//! Every function panics if its expectation does not hold: the test fails.
 
 use std::rc::Rc;
 use std::sync::Arc;

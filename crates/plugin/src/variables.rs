@@ -1,7 +1,7 @@
-//! What `{host}`, `{header.x-user}` and their like stand for in a request.
+//! The values of `{host}`, `{header.x-user}` and other variables in a request.
 //!
-//! Owns the meaning of every `settings::Variable`. Promises: what is missing is empty; a variable
-//! that stands alone copies nothing unless it has to be decoded, and allocates nothing for
+//! Owns the meaning of every `settings::Variable`. Promises: a missing value is empty; a variable
+//! without other text copies nothing unless it has to be decoded, and allocates nothing for
 //! addresses and numbers. Values are bytes as the client sent them: a URL is filled in by
 //! [`fill_url`], which encodes them, and `Headers` keeps them on one line of a header.
 

@@ -121,7 +121,7 @@ fn host_name(text: &str) -> Option<String> {
             && !label.starts_with('-')
             && !label.ends_with('-')
     };
-    // What looks like a broken IPv4 address is one: `10.0.0.300`, `127.1`.
+    // A text that resembles an IPv4 address is an invalid one: `10.0.0.300`, `127.1`.
     let last = name.rsplit('.').next()?;
     let numeric = last.bytes().all(|b| b.is_ascii_digit());
     (name.len() <= 253 && !numeric && name.split('.').all(label)).then(|| name.to_ascii_lowercase())

@@ -34,7 +34,7 @@ pub fn chosen<'n>(
             _ => name,
         };
         reader.report().unknown(span, "choice", shown, listed());
-        // What stands under a misspelt word is read all the same: it may have errors too.
+        // The value under a misspelt word is read all the same: it may have errors too.
         let near = nearest(shown, listed())?;
         return payload.filter(|_| words.contains(&(near, true))).map(|payload| (near, payload));
     };

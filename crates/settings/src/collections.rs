@@ -54,7 +54,7 @@ impl<T: Setting> Setting for BTreeMap<String, T> {
     }
 }
 
-/// A map by name that keeps the order and the place of each name, for what other settings refer to.
+/// A map by name with the order and position of each name, for items that other settings refer to.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Named<T> {
     pub entries: Vec<(Spanned<String>, T)>,

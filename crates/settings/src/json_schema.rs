@@ -43,7 +43,7 @@ fn of_schema(schema: &Schema) -> Value {
         }
         Schema::Text(text) if !text.words.is_empty() => json!({ "enum": text.words }),
         Schema::Text(text) => match text.pattern {
-            // What comes from the environment has its form only once it is expanded.
+            // A value from the environment has its form only once it is expanded.
             Some(pattern) => {
                 let environment = json!({ "pattern": r"\$\{" });
                 json!({ "type": "string", "anyOf": [{ "pattern": pattern }, environment] })

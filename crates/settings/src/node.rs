@@ -10,12 +10,12 @@
 pub struct SourceId(pub u32);
 
 impl SourceId {
-    /// What a default or a test writes: it has no text to show.
+    /// The source of defaults and of tests, which have no text to show.
     pub const NOWHERE: SourceId = SourceId(u32::MAX);
 }
 
-/// Where something was written. Lines and columns count from 1, columns in characters; the end is
-/// exclusive.
+/// The position of a node in a document. Lines and columns count from 1, columns in characters; the
+/// end is exclusive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Span {
     pub source: SourceId,
@@ -44,7 +44,7 @@ pub struct Node {
     pub span: Span,
 }
 
-/// What stands at a place.
+/// The value of a node.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
     /// Nothing: `key:`, `~` or `null`.
@@ -53,7 +53,7 @@ pub enum Value {
     List(Vec<Node>),
     /// In the order written. The reader of documents refuses repeated keys.
     Map(Vec<(MapKey, Node)>),
-    /// What stood here was wrong and has been reported: reading it fails without another error.
+    /// An invalid value that was reported: reading it fails without another error.
     Broken,
 }
 
@@ -68,7 +68,7 @@ pub struct Scalar {
     pub typed: Option<String>,
 }
 
-// By hand: what came from the environment may be a secret.
+// By hand: a value from the environment may be a secret.
 impl std::fmt::Debug for Scalar {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{:?}", self.shown())
@@ -76,13 +76,13 @@ impl std::fmt::Debug for Scalar {
 }
 
 impl Scalar {
-    /// What may be shown to a reader of logs: never the value of an environment variable.
+    /// The text that may be logged: never the value of an environment variable.
     pub fn shown(&self) -> &str {
         self.typed.as_deref().unwrap_or(&self.text)
     }
 
-    /// May this be a number or a truth value? Quoted text is text, unless it came from the
-    /// environment, which is often quoted only because braces need it.
+    /// True if this may be a number or a truth value. Quoted text is text, unless it came from the
+    /// environment: that is often quoted only because braces need it.
     pub fn untyped(&self) -> bool {
         self.plain || self.typed.is_some()
     }
@@ -155,7 +155,7 @@ impl Node {
         }
     }
 
-    /// What an error says it found here.
+    /// The description of the found value in errors.
     pub(crate) fn found(&self) -> String {
         match &self.value {
             Value::Null | Value::Broken => "nothing".to_owned(),

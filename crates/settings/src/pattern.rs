@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use crate::{Node, Reader, Schema, SchemaBuilder, Setting};
 
-/// How much memory one compiled expression may take.
+/// The maximum memory of a compiled expression.
 pub const REGEX_BYTES: usize = 1 << 20;
 
 /// A compiled regular expression that remembers its text.
@@ -42,7 +42,8 @@ impl FromStr for Regex {
             Ok(regex) => Ok(Regex(regex)),
             Err(regex::Error::CompiledTooBig(_)) => Err("is too large when compiled".to_owned()),
             Err(error) => {
-                // The library's message is a drawing over several lines; its last one says why.
+                // The library's message is a drawing over several lines; its last line is the
+                // reason.
                 let text = error.to_string();
                 let why = text.lines().last().unwrap_or_default();
                 let why = why.trim().strip_prefix("error: ").unwrap_or(why);

@@ -1,4 +1,4 @@
-//! How often: `100/s`, `10/m`, `1000/h`. And shares of a whole: `20%`.
+//! Rates: `100/s`, `10/m`, `1000/h`. And percentages: `20%`.
 
 use std::fmt;
 use std::str::FromStr;

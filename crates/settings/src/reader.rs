@@ -1,5 +1,5 @@
-//! What a setting is handed while it is read: where to report, and what the rest of the
-//! configuration must know later.
+//! The context in which a setting is read: the report, and facts that the rest of the configuration
+//! needs later.
 //!
 //! Promises: reading never stops at the first error; a `None` from a reader means that an error
 //! was reported.
@@ -23,7 +23,7 @@ pub const SETTING_FILE_BYTES: u64 = 1 << 20;
 pub struct Reader<'a> {
     report: &'a mut Report,
     path_variables: Vec<Spanned<String>>,
-    /// Where the country of a client is used.
+    /// The positions where the country of a client is used.
     country_uses: Vec<Span>,
     /// With a digest of what was in it.
     contents: Vec<(PathBuf, u64)>,
@@ -95,7 +95,7 @@ impl<'a> Reader<'a> {
         match scalar.text.parse() {
             Ok(value) => Some(value),
             Err(error) => {
-                // An error may repeat the text; what came from the environment is not for logs.
+                // An error may repeat the text; values from the environment must not be logged.
                 let why = match scalar.typed {
                     Some(_) => "does not hold what is wanted here".to_owned(),
                     None => error.to_string(),
@@ -110,8 +110,8 @@ impl<'a> Reader<'a> {
         self.report.error(node.span, format!("{} {why}", crate::node::quote(scalar.shown())))
     }
 
-    /// Where a relative path written at this place leads: paths start at the directory of the file
-    /// that wrote them.
+    /// Resolves a relative path written at this position: paths start at the directory of the file
+    /// that contains them.
     pub fn resolve(&self, span: Span, path: &Path) -> PathBuf {
         match self.report.dir(span) {
             // Without the `.` of `./public`: it is shown to people.
@@ -182,7 +182,7 @@ impl<'a> Reader<'a> {
         self.country_uses.push(span);
     }
 
-    /// Where settings depend on the country of the client.
+    /// The positions of settings that depend on the country of the client.
     pub fn country_uses(&self) -> &[Span] {
         &self.country_uses
     }

@@ -12,9 +12,9 @@ use crate::setting::Setting;
 pub struct Fields<'n> {
     node: &'n Node,
     entries: &'n [(MapKey, Node)],
-    /// The value itself, where it stands for one of the fields.
+    /// The value itself, if it is the short form of one of the fields.
     short: Option<&'static str>,
-    /// Keys that unknown ones were probably meant to be, with what stands under those.
+    /// Probable corrections of unknown keys, with the values under these keys.
     meant: Vec<(&'static str, &'n Node)>,
 }
 
@@ -60,9 +60,9 @@ impl<'n> Fields<'n> {
         self.entries.iter().find(|(k, _)| k.name == name).map(|(_, node)| node)
     }
 
-    /// The field as written, else as written under a misspelt key, else its default, else what its
-    /// type says of a missing one, else an error and the type's placeholder. What was written and
-    /// is wrong has been reported; continuing with another value lets other errors be found.
+    /// The field as written, else as written under a misspelt key, else its default, else the
+    /// type's value for a missing one, else an error and the type's placeholder. An invalid value
+    /// has been reported; reading continues with another value to find further errors.
     pub fn read<T: Setting>(
         &self,
         name: &'static str,

@@ -12,7 +12,7 @@ use crate::schema::{ChoiceDef, Def, Field, RecordDef, Schema, SchemaBuilder, Var
 /// leads to it.
 pub fn reference_markdown(root: &Schema, defs: &SchemaBuilder) -> String {
     let mut page = Page { out: String::new(), defs, seen: Vec::new(), places: Vec::new() };
-    // Once to learn every place a definition stands at, once to write.
+    // Once to collect the places of every definition, once to write.
     page.visit(root, "");
     page.out.clear();
     page.seen.clear();
@@ -25,7 +25,7 @@ struct Page<'d> {
     defs: &'d SchemaBuilder,
     /// Definitions already given a section.
     seen: Vec<&'static str>,
-    /// Where each definition stands: the first place is its heading.
+    /// The places of each definition: the first one is its heading.
     places: Vec<(&'static str, String)>,
 }
 
@@ -56,7 +56,7 @@ impl Page<'_> {
         // Writing to a String does not fail.
         let _ = writeln!(self.out, "## {heading}\n");
         let others = self.places.iter().filter(|(n, place)| *n == name && place != path);
-        // What stands in itself (a condition in `all`) says so in its own keys.
+        // A recursive definition (a condition in `all`) is described by its own keys.
         let inside = |place: &&str| path.is_empty() || !place.starts_with(path);
         let others: Vec<&str> = others.map(|(_, place)| place.as_str()).filter(inside).collect();
         if !others.is_empty() {
@@ -147,7 +147,7 @@ fn join(path: &str, key: &str) -> String {
     if path.is_empty() { key.to_owned() } else { format!("{path}.{key}") }
 }
 
-/// What a reader calls this kind of value.
+/// The name of this kind of value in the reference.
 fn kind(schema: &Schema, defs: &SchemaBuilder) -> String {
     match schema {
         Schema::Any => "anything".to_owned(),
@@ -209,7 +209,7 @@ fn line(node: &Node, inside: bool) -> String {
     }
     match node.text() {
         Some("") => "\"\"".to_owned(),
-        // What YAML would take for something else.
+        // Text that YAML would read as another type.
         Some(text)
             if text.starts_with(['{', '[', '*', '&', '!', '%', '@', ':', '#', '|', '>'])
                 || text.contains(": ")

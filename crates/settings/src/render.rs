@@ -9,9 +9,9 @@ use std::fmt;
 use crate::node::Span;
 use crate::report::{Diagnostic, Report};
 
-/// How much of a long line an excerpt shows.
+/// The length of a line that an excerpt shows.
 const EXCERPT_CHARS: usize = 100;
-/// How much of it stands before the caret, at least.
+/// The minimum length of it before the caret.
 const BEFORE_CARET_CHARS: usize = 40;
 
 impl fmt::Display for Report {

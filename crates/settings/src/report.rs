@@ -11,10 +11,10 @@ use std::path::{Path, PathBuf};
 use crate::nearest::nearest;
 use crate::node::{SourceId, Span, quote};
 
-/// What is shown instead of a secret.
+/// The mask that replaces a secret.
 pub(crate) const MASK: &str = "***";
 
-/// How many errors are stored, so that a hostile document cannot fill memory.
+/// The maximum number of stored errors, so that a hostile document cannot fill memory.
 pub const ERRORS_KEPT: usize = 200;
 
 /// One thing that is wrong and where.
@@ -23,7 +23,7 @@ pub struct Diagnostic {
     pub span: Span,
     /// One sentence, no full stop.
     pub message: String,
-    /// What to do about it, where there is something to say.
+    /// The advice, if there is one.
     pub help: Option<String>,
     /// The kind of error, for tools: a stable word such as `unknown-name`.
     pub rule: &'static str,
@@ -56,7 +56,7 @@ pub(crate) struct Document {
 /// errors.
 #[derive(Clone, Debug, Default)]
 struct Unsaid {
-    /// What would have been said of a value that was reported already.
+    /// A suppressed error: its value was reported already.
     error: Diagnostic,
     count: usize,
     /// Names of environment variables that are not set, if that is no error.
@@ -274,12 +274,13 @@ impl Report {
         &mut self.unsaid.error
     }
 
-    /// How much could not be read so far, whether an error or (unset variables) none.
+    /// The number of values that could not be read so far, with an error or without one (unset
+    /// variables).
     pub(crate) fn failures(&self) -> usize {
         self.len() + self.unsaid.count
     }
 
-    /// Where [`rewind`](Self::rewind) goes back to.
+    /// A position that [`rewind`](Self::rewind) returns to.
     pub(crate) fn mark(&self) -> (usize, usize) {
         (self.errors.len(), self.left_out)
     }

@@ -4,7 +4,7 @@
 
 use crate::node::Node;
 
-/// What may be written at a place.
+/// The values that are allowed at a position.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Schema {
     Bool,
@@ -32,7 +32,7 @@ pub enum Schema {
 /// A text with a name and, often, a form.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Text {
-    /// What the reference calls it: `duration`, `size`.
+    /// Its name in the reference: `duration`, `size`.
     pub name: &'static str,
     /// ECMA regular expression of all that is accepted, or more.
     pub pattern: Option<&'static str>,
@@ -68,7 +68,7 @@ pub struct RecordDef {
     pub fields: Vec<Field>,
     /// Promised keys that this version refuses.
     pub later: &'static [&'static str],
-    /// The field that a value which is no map stands for.
+    /// The field that a value other than a map sets.
     pub short: Option<&'static str>,
 }
 

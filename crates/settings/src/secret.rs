@@ -1,8 +1,7 @@
-//! What must not be shown: an inline text, usually `"${TOKEN}"`, or the content of `{ file: path
-//! }`.
+//! Secrets: an inline text, usually `"${TOKEN}"`, or the content of `{ file: path }`.
 //!
-//! Promises: the content appears in no Debug, no Display and no excerpt. Comparing in constant time
-//! is up to the user.
+//! Promises: the content appears in no Debug, no Display and no excerpt. The caller compares in
+//! constant time.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -47,7 +46,7 @@ impl Setting for Secret {
     fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
         match &node.value {
             Value::Scalar(scalar) => {
-                // What was typed as `${NAME}` is no secret.
+                // The text `${NAME}` itself is no secret.
                 if scalar.typed.is_none() {
                     reader.report().mask(node.span);
                 }

@@ -1,5 +1,5 @@
-//! What every setting can do: describe itself and be read. With the plain ones: text, truth values,
-//! numbers.
+//! The trait of all settings: they describe themselves and are read. With the basic ones: text,
+//! truth values, numbers.
 
 use crate::node::{Node, Scalar};
 use crate::reader::Reader;
@@ -8,12 +8,12 @@ use crate::schema::{Schema, SchemaBuilder};
 /// A type that configuration can hold. Derived for structs and enums, as the
 /// [documentation of the crate](crate) shows; implemented by hand only for vocabulary.
 pub trait Setting: Sized {
-    /// What may be written here.
+    /// Describes the allowed values.
     fn schema(defs: &mut SchemaBuilder) -> Schema;
 
-    /// Reads it. `None` means that an error was reported and there is no value;
-    /// `Some` may come with errors too (a default in the place of what was wrong), so that what
-    /// depends on it is still checked. A configuration whose report is not empty is never used.
+    /// Reads it. `None` means that an error was reported and there is no value; `Some` may come
+    /// with errors too (a default in place of an invalid value), so that dependent settings are
+    /// still checked. A configuration whose report is not empty is never used.
     fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Self>;
 
     /// The value when the key is not written and the declaration has no default. Only `Option` has
@@ -80,7 +80,7 @@ macro_rules! integers {
     ($($int:ident)*) => {$(
         impl Setting for $int {
             fn schema(_: &mut SchemaBuilder) -> Schema {
-                // JSON numbers past 2^53 are not exact: leave the bound out where it says nothing.
+                // JSON numbers past 2^53 are not exact: such a bound is left out.
                 let max = i64::try_from($int::MAX).ok().filter(|max| *max < 1 << 53);
                 let min = i64::try_from($int::MIN).ok().filter(|min| *min > -(1 << 53));
                 Schema::Integer { min, max }

@@ -93,7 +93,7 @@ impl Tidegate {
         let read = Tidegate::try_parse_from(typed)?;
         let Command::Run(run) = &read.command else { return Ok(read) };
         let [first, ..] = run.misplaced() else { return Ok(read) };
-        // Before the application clap parses `-w4`, and says what was meant.
+        // Before the application clap parses `-w4`, and names the intended option.
         let (before, after) = typed.split_at(typed.len() - run.misplaced().len());
         let moved = [&before[..2], after, &before[2..]].concat();
         let again = Tidegate::try_parse_from(moved)?;

@@ -88,7 +88,7 @@ fn formats() -> impl TypedValueParser<Value = Format> {
     })
 }
 
-/// Serves until the server is told to stop. The text of `told` is printed once it accepts, for
+/// Serves until the server is signalled to stop. The text of `told` is printed once it accepts, for
 /// users of a terminal; the log has the addresses in any case.
 pub(crate) fn serve(
     source: impl config::Source + 'static,

@@ -1,4 +1,4 @@
-//! How often a client address may do something that is no request, such as connect to a stream.
+//! Rate limits per client address for events other than requests, such as connections to a stream.
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -239,7 +239,7 @@ impl Filter for ConcurrencyFilter {
         request: &'a mut Request,
         response: &'a mut Response,
     ) -> MaybeFuture<'a, Step> {
-        // A failure that came at once says nothing of how fast the server is.
+        // An immediate failure is no measure of the server's speed.
         if response.status < 500 {
             self.sample(request);
         }

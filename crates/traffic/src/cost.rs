@@ -1,4 +1,4 @@
-//! How many requests a request counts as.
+//! The cost of a request: the number of requests that it counts as.
 
 use message::Request;
 use plugin::Condition;

@@ -16,7 +16,7 @@ pub(crate) fn check_name(name: &str, node: &Node, reader: &mut Reader<'_>) {
     }
 }
 
-/// What remains of a limit.
+/// The remaining requests of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Remaining {
     /// Requests that would be allowed now.

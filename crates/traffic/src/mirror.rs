@@ -110,7 +110,7 @@ impl FilterPlan for MirrorPlan {
 #[derive(PartialEq, Eq, Hash)]
 struct BudgetKey(String);
 
-/// What became of a request that was to be copied.
+/// The result of copying a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CopyResult {
     Ok,
@@ -151,7 +151,7 @@ struct MirrorFilter {
     target: Rc<MirrorTarget>,
 }
 
-/// Where copies go.
+/// The handler of the copies.
 struct MirrorTarget {
     handler: Rc<dyn Handler>,
     timeout: Span,
@@ -203,7 +203,7 @@ impl RequestCopy {
             match self.target.handler.handle(&mut request).resolve().await {
                 Err(_) => CopyResult::Failed,
                 Ok(mut response) => {
-                    // What cannot be read costs the connection, and nothing else.
+                    // A response that cannot be read costs the connection, and nothing else.
                     let _ = response.body.collect(RESPONSE_BYTES_MAX).await;
                     if response.status < 500 { CopyResult::Ok } else { CopyResult::Failed }
                 }

@@ -111,9 +111,10 @@ struct QuotaPlan(Quota);
 /// The counts of a quota, once its file could be opened.
 pub(super) struct StoredTable {
     opened: OnceLock<QuotaTable>,
-    /// Held to open the file.
+    /// The lock under which the file is opened.
     opening: Mutex<()>,
-    /// Whether the file is open. Held here, because it is removed with its last holder.
+    /// 1 while the file is open. The gauge is stored here, because it is removed with its last
+    /// owner.
     stored: Arc<SharedGauge>,
 }
 
@@ -134,8 +135,8 @@ impl QuotaPlan {
         Some(directory.join(format!("{}.quota", self.0.name)))
     }
 
-    /// The counts, whose file is opened unless it is open. Every worker of every plan comes here,
-    /// so that a reload tries again what failed before.
+    /// The counts, whose file is opened unless it is open. Every worker of every plan calls this,
+    /// so that a reload tries again after a failure.
     fn table(&self, worker: &WorkerContext) -> Arc<StoredTable> {
         let (name, entries) = (&*self.0.name, self.0.entries);
         let path = self.path();

@@ -336,7 +336,7 @@ struct LimitState {
     refused: Arc<CachePadded<Counter>>,
 }
 
-/// What a request takes from a limit, and how.
+/// The counting algorithm of a limit, with its parameters.
 #[derive(Clone, Copy, Debug)]
 enum Algorithm {
     Bucket(Gcra),

@@ -1,4 +1,4 @@
-//! What a limit counts requests by: a text of the request, or the client's address.
+//! The key of a limit: a text of the request, or the client's address.
 
 use std::net::IpAddr;
 

@@ -1,9 +1,9 @@
 //! `split`: requests go to one of several variants, each with its handler, by weight.
 //!
-//! Which one is a pure function of a point and of the weights at that time. The point is the next
+//! The variant is a pure function of a point and of the weights at that time. The point is the next
 //! of an even sequence, so that shares are exact ([`Spread`]), or that of the request's key, so
-//! that a client keeps its variant. The variants lie on the range of points in the order written:
-//! a ramp moves the boundaries and only the keys between their old and new places.
+//! that a client keeps its variant. The variants lie on the range of points in the order written: a
+//! ramp moves the boundaries and only the keys between their old and new places.
 
 use std::rc::Rc;
 use std::sync::Arc;

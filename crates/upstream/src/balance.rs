@@ -14,7 +14,7 @@ use crate::settings::Balance;
 use crate::view::{Peer, View};
 use crate::worker_rng::WorkerRng;
 
-/// What a choice depends on.
+/// The inputs of a choice.
 pub(crate) struct Choice<'a> {
     pub(crate) view: &'a View,
     pub(crate) rng: &'a WorkerRng,
@@ -94,9 +94,8 @@ impl<'a> Choice<'a> {
     }
 
     /// Power of two choices: nearly as good as the best server, without examining all of them, and
-    /// workers that know only their own requests do not all choose the same one. A server that
-    /// keeps losing gets a request now and then, so that a recovered one is noticed
-    /// ([`Stats::lost`]).
+    /// workers that know only their own requests do not all choose the same one. A server that is
+    /// never chosen gets an occasional request, so that its recovery is noticed ([`Stats::lost`]).
     ///
     /// [`Stats::lost`]: crate::view::Stats::lost
     fn two_choices(&self) -> Option<&'a Rc<Peer>> {

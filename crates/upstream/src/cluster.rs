@@ -49,7 +49,7 @@ struct ClusterState {
 #[derive(Debug, Default)]
 pub(crate) struct Members {
     pub(crate) list: Vec<Arc<Member>>,
-    /// Where `balance` is a hash.
+    /// The hash ring, if `balance` is a hash.
     pub(crate) ring: Option<Ring>,
 }
 
@@ -92,7 +92,7 @@ impl Cluster {
 
     fn changed(&self) {
         self.version.fetch_add(1, Ordering::Release);
-        // It may be that a server has returned or takes more.
+        // A server may have returned or may accept more requests.
         if let Some(room) = self.room.get() {
             room.announce();
         }

@@ -56,7 +56,7 @@ impl Drop for AbortOnDrop {
     }
 }
 
-/// What a background task does.
+/// A background task.
 #[derive(Clone)]
 enum Job {
     Resolve(Address),

@@ -1,8 +1,7 @@
 //! What is different for gRPC: the deadline of a call, and the status behind a 200.
 //!
-//! A failure that is known before anything else was sent is a response that is only trailers: its
-//! status counts for retries and for the health of the server, as its HTTP equivalent. A status
-//! behind messages comes too late for both.
+//! A failure without messages is a response of trailers only: its status counts for retries and for
+//! the health of the server, as its HTTP equivalent. A status after messages is too late for both.
 
 use std::fmt;
 use std::str::FromStr;

@@ -109,7 +109,7 @@ async fn forward(local: &LocalCluster, request: &mut Request) -> HandlerResult {
     let again = view.settings.retries.attempts > 1;
     let mut body = Replay::new(std::mem::take(&mut request.body), again);
     if body.is_awaited() {
-        // The client is not asked for the body while no server can take it.
+        // No body is read from the client while no server can accept it.
         let has_room = view.has_room() || view.is_full() && local.wait_for_room(&view).await;
         if !has_room {
             return Err(no_server(local, &view));
@@ -214,7 +214,7 @@ async fn attempt(
     }
 }
 
-/// A new connection to a server, which names the client where the upstream wants it.
+/// A new connection to a server; it begins with a PROXY header if the upstream is configured so.
 async fn connect(
     view: &View,
     peer: &Peer,

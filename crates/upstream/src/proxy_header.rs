@@ -10,7 +10,7 @@ use wire::proxy_protocol::Endpoints;
 use crate::settings::UpstreamSettings;
 use crate::view::View;
 
-/// The header that names the client of a request; `None` where the upstream wants none.
+/// The PROXY header with the client of a request; `None` if the upstream is configured without.
 pub(crate) fn proxy_header(view: &View, request: &Request) -> Option<ProxyHeader> {
     let version = view.settings.send_proxy_protocol?.into();
     Some(ProxyHeader { version, endpoints: endpoints(request) })

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use net::tls::CertificateName;
 use settings::{Address, Host, Node, Reader, Schema, SchemaBuilder, Setting};
 
-/// What a server speaks.
+/// The protocol of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ServerProtocol {
     /// HTTP in the clear.

@@ -137,7 +137,7 @@ impl DatagramServer {
         self.local.cluster.succeeded(member, ejection, is_trial, clock::now().as_ms());
     }
 
-    /// Records that a datagram to the server came back as undeliverable.
+    /// Records that a datagram to the server was reported as undeliverable.
     pub fn refused(&self) {
         let mut fault = Fault::new(FaultKind::ConnectionRefused, "the port is unreachable");
         let is_trial = self.is_trial.take();

@@ -21,13 +21,13 @@ use wire::Method;
 
 use crate::{KIND, UpstreamPlan, UpstreamSettings, Upstreams};
 
-/// What a scripted server does with a request.
+/// The reaction of a scripted server to a request.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Does {
     Respond(u16),
     /// Reads the request and closes.
     Close,
-    /// Reads the request and says nothing.
+    /// Reads the request and sends nothing.
     Hang,
 }
 

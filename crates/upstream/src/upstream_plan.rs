@@ -14,12 +14,12 @@ use crate::settings::UpstreamSettings;
 #[derive(Clone, Debug, PartialEq)]
 pub struct UpstreamPlan {
     pub settings: Arc<UpstreamSettings>,
-    /// Where a server has TLS.
+    /// TLS to servers with `https://`.
     tls: Option<ClientTls>,
 }
 
 impl UpstreamPlan {
-    /// Reads the files of TLS. An error stands at the file, or at the name of the upstream.
+    /// Reads the files of TLS. Errors are reported at the file, or at the name of the upstream.
     pub fn new(
         name: &Spanned<String>,
         settings: UpstreamSettings,
@@ -43,7 +43,7 @@ impl UpstreamPlan {
         self.settings.tls.as_ref().is_some_and(|tls| !tls.verifies())
     }
 
-    /// How one of its servers is reached at an address.
+    /// The connection parameters of a server at an address.
     pub(crate) fn endpoint(&self, server: &ServerAddress, destination: Destination) -> Endpoint {
         let tls = self.tls.clone().filter(|_| server.protocol == ServerProtocol::Https);
         let set = self.settings.tls.as_ref().and_then(|tls| tls.server_name());

@@ -117,7 +117,7 @@ impl Stats {
             && now_us.saturating_sub(last_us) >= LATENCY_EXPIRES.as_micros() as u64
     }
 
-    /// Drops what was measured before the server came back.
+    /// Discards the measurements from before the server's return.
     fn forget_before(&self, returned_ms: u64) {
         if self.measured_us.get() / 1000 <= returned_ms {
             self.latency_us.set(0.0);
@@ -242,7 +242,7 @@ impl View {
         self.version == cluster.version() && now_ms < self.recheck_ms
     }
 
-    /// How long it stays current without a change of the cluster.
+    /// Returns the time for which it stays current without a change of the cluster.
     pub(crate) fn current_for(&self, now_ms: u64) -> Duration {
         Duration::from_millis(self.recheck_ms.saturating_sub(now_ms))
     }

@@ -250,7 +250,7 @@ impl Endpoint for FrameConnectionState {
             StreamPayload::WsSession(ws_session) => match ws_session.step(number, outbox, waker) {
                 SessionStep::Continues(step) => step,
                 SessionStep::Denied(outcome) => {
-                    // From here on it is an ordinary response.
+                    // The rest is an ordinary response.
                     let credit = ws_session.credit();
                     let mut exchange = Exchange::answered(credit, &self.extra);
                     let step = exchange.answer_with(outcome, number, outbox, waker);

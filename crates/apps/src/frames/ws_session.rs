@@ -30,7 +30,7 @@ enum Phase {
 /// The result of a step of a session.
 pub(super) enum SessionStep {
     Continues(StreamStep),
-    /// It was denied with this response.
+    /// The application denied it with this response.
     Denied(HandlerResult),
 }
 

@@ -4,7 +4,7 @@ use message::{Fault, FaultKind, Headers, Retry};
 use offload::encoding::{Reader, Unreadable, put_bytes, put_fields, put_optional};
 use wire::frames::{self, Malformed};
 
-/// A response head; without a length if only the end of the body tells it.
+/// A response head; without a length if only the end of the body determines it.
 pub(crate) struct ResponseHead {
     pub(crate) status: u16,
     pub(crate) reason: Option<Box<[u8]>>,

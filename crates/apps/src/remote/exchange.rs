@@ -30,8 +30,8 @@ enum ResponseState {
 }
 
 impl Exchange {
-    /// Sends the head, with the body if it is complete and short. `None` if it was answered with an
-    /// error instead.
+    /// Sends the head, with the body if it is complete and short. `None` if an error response was
+    /// sent instead.
     pub(super) fn begin(
         handed: OffloadedRequest,
         number: u32,

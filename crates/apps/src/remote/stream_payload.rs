@@ -16,7 +16,7 @@ pub(super) enum StreamPayload {
 }
 
 impl StreamPayload {
-    /// Sends the available part. `None` if it was answered with an error instead.
+    /// Sends the available part. `None` if an error response was sent instead.
     pub(super) fn begin(
         arrival: Arrival,
         number: u32,

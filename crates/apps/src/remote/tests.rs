@@ -167,7 +167,7 @@ fn two_hundred_at_a_time_are_not_mixed_up() {
     let process = Process::start();
     block_on_local(async {
         let remote = remote(slots(&[&process]));
-        // They are answered together, in reverse order.
+        // The responses arrive together, in reverse order.
         let asked: Vec<_> = (0..MANY)
             .map(|number| {
                 let body = Body::from(format!("{number} {}", "x".repeat(number * 100)));

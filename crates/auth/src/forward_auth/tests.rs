@@ -27,7 +27,7 @@ fn upstream(request: &mut Request) -> Handled<'_> {
     })
 }
 
-/// Decides by the path of the request in question, and says what it was asked.
+/// Decides by the path of the request in question, and reports the request that it received.
 fn decide(question: &mut Request) -> Handled<'_> {
     MaybeFuture::of(async move {
         let uri = question.headers.get_str("x-forwarded-uri").unwrap_or_default().to_owned();
@@ -110,7 +110,7 @@ fn listed_headers_come_from_the_server_and_never_from_the_client() {
         assert_eq!((status, seen.as_str()), (200, "ann+lee - - ann "));
         let asked = request.headers.get_str("x-asked").unwrap();
         assert_eq!(asked, "GET|/verify?app=shop|GET|http|shop.test|s=1|-|-");
-        // What is sent is what is listed, and what the filter adds.
+        // Only the listed headers are sent, and those that the filter adds.
         let mut request = get("/a", &[("cookie", "s=1"), ("x-other", "1"), ("host", "shop.test")]);
         let listed = settings(&[("send", node!(["x-other"]))]);
         run(&context, &listed, &mut request).await.unwrap();

@@ -25,7 +25,7 @@ const NONCE_BYTES_MAX: usize = 256;
 /// The component that protects the body (RFC 9530 2).
 pub(crate) const DIGEST: &str = "content-digest";
 
-/// What a signature must cover and say.
+/// The required components and parameters of a signature.
 #[derive(Clone, Debug)]
 pub(crate) struct Rules {
     /// Names of components.
@@ -45,7 +45,7 @@ pub(crate) struct MessageSignature {
     /// The second, since 1970, from which it is invalid.
     pub(crate) expires_s: u64,
     pub(crate) covers_digest: bool,
-    /// What it signs (RFC 9421 2.5).
+    /// The signature base (RFC 9421 2.5).
     pub(crate) base: Vec<u8>,
     pub(crate) signature: Vec<u8>,
 }

@@ -21,7 +21,7 @@ const RESERVED: [&str; 4] = ["path", "timestamp", "version", "sign"];
 /// Characters whose escapes version 2 does not tell from themselves.
 const DELIMITERS: &[u8] = b"/?#&=+%;";
 
-/// What a request says about its signature.
+/// The signature parameters of a request.
 pub(crate) struct ShenYuSignature {
     pub(crate) key_id: String,
     /// `MD5` in version 1.
@@ -36,7 +36,7 @@ pub(crate) struct ShenYuSignature {
 /// Removes the signature from a request.
 pub(crate) fn hide(request: &mut Request) {
     let headers = &mut request.headers;
-    // Where this header is, the other is not the token.
+    // If this header is present, the other one is not the token.
     let is_token = !headers.remove("shenyu-authorization");
     if is_token && headers.get("version") == Some(b"2.0.0") {
         headers.remove(Known::Authorization);

@@ -125,13 +125,13 @@ impl ProviderKeys {
 /// The keys that a filter verifies tokens with.
 #[derive(Clone)]
 pub(crate) enum KeySource {
-    /// Those of the configuration.
+    /// Keys of the configuration.
     Fixed(Arc<[Key]>),
-    /// Those that a provider publishes.
+    /// Keys that a provider publishes.
     Provider { keys: Arc<ProviderKeys>, cooldown: Duration, patience: Duration },
 }
 
-/// What other keys are needed for.
+/// The reason to fetch keys.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum KeyUse {
     /// No key is known.

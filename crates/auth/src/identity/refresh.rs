@@ -94,7 +94,7 @@ impl IdentityTasks {
         self.tasks.borrow_mut().retain(is_wanted);
     }
 
-    /// What fails, a sentence for each provider.
+    /// A sentence for each provider that fails.
     pub fn troubles(&self) -> Vec<String> {
         let tasks = self.tasks.borrow();
         let failed = tasks.iter().filter_map(|task| {

@@ -1,4 +1,4 @@
-//! Encrypted cookies: what a client keeps for the server and can neither read nor change.
+//! Encrypted cookies: state that a client stores for the server and can neither read nor change.
 //!
 //! Promises that a cookie opens only under the name and for the purpose it was sealed for, with one
 //! of the keys; that a value larger than one cookie is spread over several, of a bounded number;
@@ -24,7 +24,7 @@ pub(super) const SECRET_BYTES_MIN: usize = 32;
 /// The keys of the cookies of one purpose. The first seals; all open.
 pub(super) struct CookieKeys {
     keys: Vec<RandomizedNonceKey>,
-    /// What the cookies are for: sealed for one filter, they do not open for another.
+    /// The purpose of the cookies: cookies sealed for one filter do not open for another.
     purpose: Box<str>,
 }
 
@@ -49,7 +49,7 @@ impl CookieKeys {
         Some(URL_SAFE_NO_PAD.encode([&nonce.as_ref()[..], &sealed].concat()))
     }
 
-    /// What was sealed under this name.
+    /// Returns the content that was sealed under this name.
     pub(super) fn open(&self, name: &str, value: &[u8]) -> Option<Vec<u8>> {
         let sealed = URL_SAFE_NO_PAD.decode(value).ok()?;
         let (nonce, sealed) = sealed.split_at_checked(NONCE_LEN)?;

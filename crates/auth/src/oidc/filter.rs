@@ -220,7 +220,7 @@ impl OidcFilter {
             Turn::Refresh => {
                 let refresh = RefreshInFlight::new(self, opened);
                 match BackgroundPermit::take() {
-                    // A client that leaves must not lose the new tokens of the session.
+                    // A client that disconnects must not lose the new tokens of the session.
                     Some(permit) => permit.run(refresh.run()).detach(),
                     None => drop(refresh),
                 }
@@ -295,8 +295,8 @@ impl OidcFilter {
         with_cookies(result, fields.unwrap_or_default())
     }
 
-    /// Set-Cookie fields of a session. One that is too long goes without its ID token, which only
-    /// the logout at the provider uses.
+    /// Set-Cookie fields of a session. A session that is too long is stored without its ID token,
+    /// which only the logout at the provider uses.
     pub(super) fn fields(
         &self,
         held: HeldCookies,
@@ -315,7 +315,7 @@ impl OidcFilter {
     }
 }
 
-/// A refresh that ends, whatever becomes of its task.
+/// A refresh that ends also if its task is dropped.
 struct RefreshInFlight {
     filter: Rc<OidcFilter>,
     opened: Rc<OpenedSession>,

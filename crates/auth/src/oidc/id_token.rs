@@ -1,4 +1,4 @@
-//! What an ID token must say beyond what every token must (OpenID Connect Core 3.1.3.7).
+//! Rules for ID tokens in addition to those for all tokens (OpenID Connect Core 3.1.3.7).
 
 use aws_lc_rs::digest::{SHA256, SHA384, SHA512, digest};
 use base64::Engine as _;
@@ -19,7 +19,7 @@ fn has(claims: &ClaimPairs, name: &str) -> bool {
     claims.iter().any(|(claim, _)| **claim == *name)
 }
 
-/// What a token belongs to.
+/// The values that an ID token must match.
 pub(super) struct Expected<'a> {
     pub(super) client_id: &'a str,
     /// The nonce of the login; tokens of a refresh have none.

@@ -193,7 +193,7 @@ fn attempts(request: &Request, name: &str, keys: &CookieKeys, now_s: u64) -> Att
     recent.unwrap_or(Attempts { since_s: now_s, count: 0 })
 }
 
-/// True if the browser has logged in again and again: its session does not come back.
+/// True if the browser has logged in repeatedly: it does not return its session cookie.
 pub(super) fn is_loop(request: &Request, name: &str, keys: &CookieKeys, now_s: u64) -> bool {
     attempts(request, name, keys, now_s).count >= ATTEMPTS_MAX
 }

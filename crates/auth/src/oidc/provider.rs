@@ -31,7 +31,7 @@ const METADATA_AGE_US: u64 = 3600 * 1_000_000;
 /// unknown key fetches them again.
 const PAUSE_US: u64 = 10 * 1_000_000;
 
-/// Where a provider is reached.
+/// The end points of a provider.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Metadata {
     pub(super) authorization: String,
@@ -64,11 +64,11 @@ pub(super) struct Provider {
 /// Why a request to the provider gave no usable response.
 #[derive(Debug)]
 pub(super) enum ProviderError {
-    /// It could not be reached, or failed itself.
+    /// The provider could not be reached, or failed itself.
     Unavailable(String),
-    /// It refused what was sent: an `error` of RFC 6749 5.2.
+    /// The provider rejected the request: an `error` of RFC 6749 5.2.
     Refused(String),
-    /// Its response is wrong.
+    /// The response is invalid.
     Invalid(&'static str),
 }
 
@@ -292,7 +292,7 @@ impl Metadata {
     }
 }
 
-/// What was fetched, unless it is older than this.
+/// Returns the fetched metadata, unless it is older than this.
 fn fresh<T>(fetched: &RefCell<Option<Fetched<T>>>, age_us: u64) -> Option<Rc<T>> {
     let fetched = fetched.borrow();
     let fetched = fetched.as_ref()?;

@@ -14,8 +14,8 @@ use serde_json::{Map, Value as Json};
 
 /// Sessions whose refresh is in flight or remembered.
 const SESSIONS_MAX: usize = 4096;
-/// How long the result of a refresh is remembered, and for how long a provider that failed is not
-/// asked again for the same session.
+/// How long the result of a refresh is remembered, and for how long a failed provider gets no
+/// further request for the same session.
 const RENEWED_S: u64 = 60;
 const FAILED_S: u64 = 10;
 /// How long before its end an access token is refreshed.
@@ -104,7 +104,7 @@ enum Refresh {
 #[derive(Default)]
 pub(super) struct Refreshes(Mutex<HashMap<String, Refresh>>);
 
-/// What a request has to do that needs a refresh.
+/// The next step of a request that needs a refresh.
 pub(super) enum Turn {
     /// To refresh, and then to call [`Refreshes::finish`].
     Refresh,

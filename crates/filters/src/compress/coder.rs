@@ -49,7 +49,7 @@ enum CoderState {
     Finished,
 }
 
-/// What the encoder does after it has consumed its input.
+/// The action of the encoder after it has consumed its input.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Goal {
     GoOn,

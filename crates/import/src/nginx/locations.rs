@@ -59,7 +59,7 @@ const OF_INTERNAL: [&str; 3] = ["internal", "proxy_pass", "proxy_pass_request_bo
 /// The handler of a location that serves nothing.
 const NOT_FOUND: &str = "{ respond: { status: 404 } }";
 
-/// Fields that upstreams receive without a setting, with the value that says so.
+/// Fields that upstreams receive without a setting, with the value that requests this.
 const SENT_ANYWAY: [(&str, &str); 8] = [
     ("host", "$host"),
     ("host", "$http_host"),

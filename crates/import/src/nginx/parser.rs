@@ -1,6 +1,6 @@
 //! The syntax of nginx: directives of words, ended by `;` or a block.
 
-/// How deep blocks may be nested.
+/// The maximum nesting of blocks.
 const DEPTH_MAX: usize = 32;
 
 /// One directive, with the line on which it begins.

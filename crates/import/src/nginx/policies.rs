@@ -287,7 +287,7 @@ fn duration(time: &str) -> Option<String> {
     Some(time)
 }
 
-/// How the filter of a location with a cache begins.
+/// The first part of the filter of a location with a cache.
 pub(super) fn stored_in(cache: &str) -> String {
     format!("cache: {{ store: {cache}")
 }

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 use settings::Regex;
 
-/// What a schema is written in.
+/// The version of a schema.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Dialect {
     /// OpenAPI 3.0: its own dialect, with `nullable` and boolean exclusive limits.
@@ -12,7 +12,7 @@ pub(super) enum Dialect {
     V31,
 }
 
-/// How often a reference may lead to another.
+/// The maximum number of references in a row.
 const REFERENCES_MAX: usize = 16;
 
 /// Keywords that say nothing about what is valid.
@@ -30,7 +30,7 @@ const ANNOTATIONS: [&str; 11] = [
     "writeOnly",
 ];
 
-/// What an object with `$ref` refers to.
+/// Resolves an object with `$ref`.
 pub(super) fn resolve<'d>(value: &'d Value, document: &'d Value) -> &'d Value {
     let mut value = value;
     for _ in 0..REFERENCES_MAX {
@@ -138,7 +138,7 @@ impl Conversion<'_> {
         })
     }
 
-    /// What 3.0 writes in another way.
+    /// Converts the keywords that 3.0 writes in another way.
     fn convert_3_0(&mut self, members: &Map<String, Value>, out: &mut Map<String, Value>) {
         for (limit, exclusive) in [("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")]
         {

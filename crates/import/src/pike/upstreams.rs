@@ -64,7 +64,8 @@ pub(super) fn write(
     out.line(2, &format!("{name}:"));
     out.line(4, &format!("servers: {}", list(&servers)));
     out.line(4, &format!("balance: {balance}"));
-    // Pike looks every five seconds and gives up after two bad answers, each within three seconds.
+    // Pike checks every five seconds with a time-out of three; two failures make a server
+    // unhealthy.
     let path = upstream.text("healthCheck");
     let path = if path.is_empty() { String::new() } else { format!("path: {}, ", quoted(&path)) };
     out.line(4, &format!("health: {{ {path}interval: 5s, timeout: 3s, unhealthy_after: 2 }}"));

@@ -15,7 +15,7 @@ pub(super) type Clause = Vec<Test>;
 pub(super) struct Test {
     /// As it is written under `when`.
     pub(super) when: Value,
-    /// What it is about, if other tests of that can be compared with it.
+    /// The subject, if other tests of it can be compared with this one.
     subject: Subject,
 }
 

@@ -1,7 +1,7 @@
 //! Parameters of a request as JSON objects.
 //!
-//! Parameters are texts; a schema speaks of numbers, truth values and lists. A text is converted
-//! where the schema of its name asks for another type and the text is one; otherwise it stays, and
+//! Parameters are texts; a schema has numbers, truth values and lists. A text is converted where
+//! the schema of its name has another type and the text is a value of it; otherwise it stays, and
 //! the schema rejects it.
 
 use std::borrow::Cow;
@@ -52,7 +52,7 @@ fn text(bytes: Cow<'_, [u8]>) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// The values of one name as its schema wants them: one of a type, or a list.
+/// The values of one name in the type of its schema: one value, or a list.
 fn converted(values: Value, schema: Option<&Value>) -> Value {
     let Value::Array(mut list) = values else { return values };
     if has_type(schema, "array") {

@@ -6,7 +6,7 @@ use jsonschema::{PatternOptions, Validator};
 use serde_json::Value;
 use settings::{Node, REGEX_BYTES, Reader, Schema, SchemaBuilder, Setting};
 
-/// How many violations of one document are reported.
+/// The maximum number of reported violations of a document.
 const VIOLATIONS_MAX: usize = 16;
 /// The longest pointer that is reported: member names are the client's.
 const POINTER_BYTES_MAX: usize = 256;

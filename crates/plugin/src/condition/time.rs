@@ -201,7 +201,7 @@ impl Setting for Window {
     }
 }
 
-/// How far a clock is ahead of UTC.
+/// The offset of a clock from UTC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Offset {
     minutes: i32,

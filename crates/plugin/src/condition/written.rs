@@ -1,4 +1,4 @@
-//! How a condition is written, and its way into what is evaluated.
+//! The written form of a condition, and its conversion into the evaluated form.
 //!
 //! Owns the keys and the rules between them: one subject each, operators only where they mean
 //! something. Never evaluates.

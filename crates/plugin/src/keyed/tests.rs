@@ -132,7 +132,7 @@ fn a_table_outlives_the_plan_that_requested_it() {
     assert_eq!(bump(&second, b"a"), 2);
 }
 
-/// The other side of the tests: keeps the largest count it has heard of each key.
+/// The remote of the tests: stores the largest count it received for each key.
 #[derive(Default)]
 struct Neighbour {
     known: Mutex<HashMap<Box<[u8]>, u64>>,

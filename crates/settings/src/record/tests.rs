@@ -1,4 +1,4 @@
-//! What a derived record does.
+//! Tests of derived records.
 
 use crate::{Def, Duration, Node, Reader, SchemaBuilder, Setting, node, read};
 

@@ -78,7 +78,7 @@ enum BenchCommand {
     Floor { arguments: Vec<String> },
 }
 
-/// What is written.
+/// The output of the command.
 #[derive(Debug, clap::Args)]
 struct Files {
     /// The directory for data.json and report.html

@@ -35,7 +35,7 @@ const USAGE: &str = "a request is described by its METHOD and its URL, perhaps a
 )]
 pub(crate) struct Explain {
     /// The configuration, a method and a URL
-    // The one that may be left out comes first, which clap has no words for.
+    // The optional argument comes first, which clap cannot describe.
     #[arg(value_name = "WORD", hide = true)]
     words: Vec<String>,
 

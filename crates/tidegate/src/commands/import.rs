@@ -78,7 +78,7 @@ impl Import {
         };
         let text = text.map_err(Failure::Wrong)?;
         print(&text)?;
-        // What it says may still not fit together: the same name twice, say.
+        // The result may still be inconsistent: the same name twice, for example.
         super::load(&TextSource::new("what was printed", &text)).map(drop)
     }
 }

@@ -104,7 +104,7 @@ fn configuration(from: &Address, to: &ServerAddress, cache: Option<Size>) -> Val
     });
     if let Some(memory) = cache {
         configuration["caches"] = json!({ "pages": { "memory": memory.to_string() } });
-        // An origin that is slow or gone for a moment is not seen.
+        // A short outage of an origin goes unnoticed.
         configuration["routes"][0]["filters"] = json!([{ "cache": {
             "store": "pages",
             "stale": { "while_revalidate": "10s", "if_error": "1h" },

@@ -117,7 +117,7 @@ impl Run {
         Target::parse(&self.program) == Ok(Target::Python)
     }
 
-    /// Whether both are for the same application, and every word of this one is understood.
+    /// True if both are for the same application, and every option of this one is known.
     pub(crate) fn serves_like(&self, other: &Run) -> bool {
         self.program == other.program && self.arguments.is_empty()
     }
@@ -137,13 +137,13 @@ impl Run {
             )));
         }
         let mut arguments = Arguments::parse(&self.arguments).map_err(Failure::Wrong)?;
-        // The word that stands nearer to the program wins.
+        // The option that is closer to the program applies.
         arguments.log_level = arguments.log_level.or(self.serving.log_level());
         self.serving.apply_format();
         let program = Program {
             file: self.program.into(),
             arguments,
-            // One VM unless asked for more: then globals mean what they say.
+            // One VM by default, so that all code of the program shares its globals.
             workers: self.serving.workers_or(1),
             cpu_affinity: self.serving.cpu_affinity(),
             access_log: self.access_log,

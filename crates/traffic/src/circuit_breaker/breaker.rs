@@ -30,14 +30,14 @@ pub(super) struct CallResult {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Admission {
     Pass,
-    /// It decides, with others, whether the breaker closes.
+    /// The request is a probe: with others it decides whether the breaker closes.
     Probe,
     Rejected {
         wait_ms: u64,
     },
 }
 
-/// What a result has changed.
+/// The change that a result caused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Transition {
     Opened,
@@ -113,7 +113,7 @@ impl Breaker {
         }
     }
 
-    /// Takes in the result of a request that passed; results that come after the breaker has opened
+    /// Counts the result of a request that passed; results that arrive after the breaker has opened
     /// change nothing.
     pub(super) fn ended(
         &self,

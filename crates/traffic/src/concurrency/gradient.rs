@@ -17,7 +17,7 @@ const WINDOW_US: u64 = 250_000;
 const SAMPLES_MIN: u32 = 10;
 /// Weight of a window in the long-term latency: two and a half minutes of windows.
 const LONG_WEIGHT: f64 = 1.0 / 600.0;
-/// How much latency may rise before the limit falls.
+/// The factor by which latency may rise before the limit falls.
 const TOLERANCE: f64 = 1.5;
 /// Weight of the new limit against the current one.
 const SMOOTHING: f64 = 0.2;
@@ -96,7 +96,7 @@ fn next_limit(limit: f64, long: f64, short: f64, in_flight: u32) -> (f64, f64) {
         long *= 0.95;
     }
     if f64::from(in_flight) < limit / 2.0 {
-        // Clients do not use the limit, so the latency says nothing about it.
+        // Clients do not use the limit, so the latency is no measure of it.
         return (limit, long);
     }
     let gradient = (TOLERANCE * long / short).clamp(0.5, 1.0);

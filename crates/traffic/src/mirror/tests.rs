@@ -20,7 +20,7 @@ fn the_declaration_is_valid() {
 }
 
 thread_local! {
-    /// What the mirror received.
+    /// The requests that the mirror received.
     static COPIES: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -135,7 +135,7 @@ fn a_hanging_mirror_holds_up_to_its_budget_and_delays_nothing() {
         let context = context();
         let route = route(&settings(), &context);
         let in_flight = context.telemetry.worker_gauge(0, &families::MIRROR_IN_FLIGHT, &["next"]);
-        // The clock stands still: a request that waited for a copy would never end.
+        // The clock does not advance: a request that waited for a copy would never end.
         for _ in 0..1000 {
             assert_eq!(post(&route, "/hang", &["x"]).await, "x");
         }

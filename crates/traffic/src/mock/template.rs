@@ -17,7 +17,7 @@ const FIRST_NAMES: [&str; 8] =
     ["Ada", "Alan", "Barbara", "Dennis", "Edsger", "Grace", "Ken", "Radia"];
 const LAST_NAMES: [&str; 8] =
     ["Allen", "Hopper", "Kay", "Knuth", "Liskov", "Lovelace", "Perlman", "Turing"];
-/// What may follow `random.`.
+/// The names after `random.`.
 const GENERATORS: [&str; 11] =
     ["int", "float", "bool", "uuid", "hex", "word", "name", "email", "phone", "of", "time"];
 /// Longest `{random.hex N}`.
@@ -28,7 +28,7 @@ const YEAR_SECS: u64 = 365 * 86_400;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct MockTemplate(Vec<Piece<Generator>>);
 
-/// What is made up.
+/// A generated value.
 #[derive(Clone, Debug, PartialEq)]
 enum Generator {
     Int(i64, i64),
@@ -44,7 +44,7 @@ enum Generator {
     Time,
 }
 
-/// What is done to the values of variables.
+/// The escaping of the values of variables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Escape {
     None,

@@ -113,7 +113,7 @@ impl Setting for Zone {
 /// A period at a point in time, in minutes since 1970.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Span {
-    /// Where a count that begins now belongs.
+    /// The start of the period of a count that begins now.
     pub(super) start: u64,
     /// Counts that began within so many minutes from here belong to this period.
     pub(super) first: u64,

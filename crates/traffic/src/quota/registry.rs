@@ -32,7 +32,7 @@ pub struct QuotaInfo {
     pub limit: u32,
     /// `day`, `week`, `month` or a length of time.
     pub period: String,
-    /// What is counted by.
+    /// The key of the counts.
     pub key: String,
 }
 

@@ -31,7 +31,7 @@ const STAMP_BITS: u32 = 22;
 /// Minutes are stored modulo 2^22, eight years: more than seven times the longest period.
 const STAMP_MASK: u64 = (1 << STAMP_BITS) - 1;
 
-/// What a key is stored as: 64 bits of its SHA-256, never 0.
+/// The stored form of a key: 64 bits of its SHA-256, never 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Fingerprint(u64);
 
@@ -44,7 +44,7 @@ impl Fingerprint {
     }
 }
 
-/// What is counted for a key.
+/// The count of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Entry {
     /// The minute at which its period began, modulo 2^22.
@@ -79,7 +79,7 @@ fn check(key: Fingerprint, value: u64) -> u64 {
     (mixed ^ mixed >> 29).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> (64 - CHECK_BITS)
 }
 
-/// What a request gets.
+/// The result of counting a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Taken {
     pub(super) is_allowed: bool,
@@ -89,7 +89,7 @@ pub(super) struct Taken {
     pub(super) end_s: u64,
 }
 
-/// What a table reports.
+/// The metrics of a table.
 #[derive(Default)]
 pub(super) struct TableMetrics {
     pub(super) entries: Arc<SharedGauge>,
@@ -99,8 +99,8 @@ pub(super) struct TableMetrics {
 /// The table.
 pub(super) struct QuotaTable {
     words: FileWords,
-    /// Held to insert a key; counting takes no lock. Another process may insert at the same time,
-    /// and then one of two counts of a new key is used.
+    /// The lock for inserting a key; counting takes no lock. Another process may insert at the same
+    /// time, and then one of two counts of a new key is used.
     inserting: Mutex<()>,
     metrics: TableMetrics,
 }

@@ -163,7 +163,7 @@ fn without_its_file_a_quota_rejects_until_a_reload_opens_it() {
     let reloaded = filter_in(&KIND, &settings, &context);
     assert_eq!(exchange(&*reloaded, &mut from("a", None)).0, 200);
     assert_eq!(exchange(&*reloaded, &mut from("a", None)).0, 429);
-    // What still runs on the plan before counts in the same file.
+    // Requests on the previous plan count in the same file.
     assert_eq!((exchange(&*limit, &mut from("a", None)).0, stored.get()), (429, 1));
 }
 

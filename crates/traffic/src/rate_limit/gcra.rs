@@ -19,11 +19,11 @@ const LATE_NS_MAX: u64 = 10_000_000;
 pub(crate) struct Gcra {
     /// The cost of one request.
     interval_ns: u64,
-    /// How far the debt of a key may be ahead of the clock.
+    /// The maximum debt of a key relative to the clock.
     burst_ns: u64,
-    /// How late a request may be without a loss of rate. With a burst of one each request is late
-    /// by the time since the debt was paid back, which would add up to several per cent; two
-    /// requests never pass at once all the same.
+    /// The lateness of a request that costs no rate. With a burst of one each request is late by
+    /// the time since the debt was paid back, which would add up to several per cent; two requests
+    /// never pass at once all the same.
     late_ns: u64,
 }
 

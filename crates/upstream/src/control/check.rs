@@ -57,7 +57,7 @@ struct HealthTracker {
     healthy: Option<bool>,
     /// Results in a row that contradict the current health.
     against: u32,
-    /// It has been healthy at some time.
+    /// True if the server was healthy at some time.
     proved: bool,
 }
 
@@ -75,7 +75,7 @@ impl HealthTracker {
     fn record(&mut self, passed: bool) -> Option<bool> {
         let needed = match self.healthy {
             None => 1,
-            // It has not been healthy yet, so one success suffices, as for a first check.
+            // The server has not been healthy yet, so one success suffices, as for a first check.
             Some(false) if passed && !self.proved => 1,
             Some(healthy) if healthy == passed => {
                 self.against = 0;

@@ -1,8 +1,8 @@
-//! What a health check asks a server for, over any version of HTTP.
+//! The request of a health check, in any version of HTTP.
 
 use crate::status_range::StatusRange;
 
-/// What a check asks for.
+/// The request of a check.
 pub(super) enum Probe {
     /// A GET, and the statuses of a healthy server.
     Get { path: String, expected: StatusRange },

@@ -228,7 +228,7 @@ fn a_full_server_is_skipped_and_full_servers_are_503() {
 
 #[test]
 fn requests_above_max_connections_wait_for_room() {
-    // Time stands still: only the end of a request wakes the next one.
+    // The clock does not advance: only the end of a request wakes the next one.
     net::manual_time::block_on(async {
         let server = Server::start(Does::Hang);
         let gateway = Gateway::new(one_connection(&server, "1m"));

@@ -1,4 +1,4 @@
-//! How soon a recovered server has its full share again under `p2c`, in simulated time: picks at a
+//! The time in which a recovered server regains its full share under `p2c`, simulated: picks at a
 //! fixed rate, each measured at once.
 
 use net::worker::block_on_local;

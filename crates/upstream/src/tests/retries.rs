@@ -1,4 +1,4 @@
-//! When a request is retried, and when it must not be.
+//! Requests that are retried, and those that must not be.
 
 use std::task::{Context, Poll};
 
@@ -8,7 +8,7 @@ use telemetry::{Value, families};
 
 use super::*;
 
-/// A body that comes in pieces.
+/// A body in several chunks.
 struct Pieces(Vec<&'static [u8]>);
 
 impl BodyStream for Pieces {

@@ -48,7 +48,7 @@ fn ten_megabytes_pass_both_ways_with_bounded_memory() {
     let process = Process::start();
     block_on_local(async {
         let remote = super::remote(slots(&[&process]));
-        // An echo: what is read here has gone both ways.
+        // An echo: the data read here was transferred in both directions.
         for piece in [100, 20_000, 700_000] {
             let (body, given) = source(piece);
             let mut answered = ask(&remote, "/stream", body).await.unwrap().body;

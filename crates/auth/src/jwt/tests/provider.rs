@@ -14,7 +14,7 @@ use settings::{Named, Reader, Report, Setting};
 use super::*;
 use crate::identity::{IdentitySet, IdentitySettings, IdentityTasks};
 
-/// A provider that responds as the test says, and hangs if it says nothing.
+/// A provider with the responses of the test; without one it does not respond.
 struct Provider {
     address: SocketAddr,
     response: Rc<RefCell<String>>,

@@ -158,7 +158,7 @@ fn files_are_read_and_coded_on_the_pool() {
         let mut response = filtered(&*compress, "br", html(range(5, 600_000))).await;
         assert_eq!(coding_of(&response), "br");
         assert!(decoded(&mut response).await == content.as_bytes()[5..600_005]);
-        // Shorter than announced: an end would look like a whole file.
+        // Shorter than announced: a normal end would look like a complete file.
         let mut response = filtered(&*compress, "gzip", html(range(0, 900_000))).await;
         let mut last = response.body.frame().await;
         while let Some(Ok(_)) = last {

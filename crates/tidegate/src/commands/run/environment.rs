@@ -32,7 +32,7 @@ pub(super) fn assignment(typed: &str) -> Result<(String, String), String> {
     }
 }
 
-/// Whether a shell could set this variable.
+/// True if a shell could set this variable.
 fn is_name(name: &str) -> bool {
     let plain = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
     name.chars().all(plain) && name.starts_with(|c: char| !c.is_numeric())

@@ -7,7 +7,7 @@ use settings::{Duration, Size};
 
 use super::values;
 
-/// What is watched unless it is said.
+/// The default pattern of watched files.
 const WATCHED: &str = "*.py";
 
 #[derive(Clone, Debug, Default, PartialEq, clap::Args)]

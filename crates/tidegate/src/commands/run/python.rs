@@ -19,7 +19,7 @@ use crate::failure::Failure;
 use crate::host::Host;
 use crate::serving;
 
-/// Has the settings of an application that is only imported.
+/// The environment variable with the settings of an application that is only imported.
 const CHECK_VARIABLE: &str = "TIDEGATE_CHECK";
 
 /// The variable with the default number of workers, as in uvicorn and gunicorn.
@@ -171,7 +171,7 @@ impl Run {
             .map_err(|error| Failure::Failed(format!("Python cannot be started: {error}")))?;
         match status.success() {
             true => crate::output::print(&format!("ok: {} can be served\n", self.program)),
-            // The process has said why.
+            // The process has reported the reason.
             false => Err(Failure::Exit(1)),
         }
     }

@@ -62,7 +62,7 @@ pub(crate) fn complete(
             run.get_arguments().find(|argument| option_names(argument).any(|name| name == option));
         let words = match known {
             Some(argument) => option_words(argument, name, &option, value)?,
-            // What uvicorn would not take either is not for this program.
+            // Values that uvicorn rejects are not for this program.
             None if other_servers::run_option(&format!("--{option}")).is_none() => continue,
             None => vec![format!("--{option}"), value.clone()],
         };
