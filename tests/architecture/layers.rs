@@ -38,6 +38,8 @@ const LEVELS: &[(&str, u8)] = &[
     ("cache", 6),
     ("apps", 6),
     ("python", 6),
+    // Reads JSON with `json-filters`.
+    ("ai", 7),
     ("import", 7),
     ("lua-std", 7),
     ("streams", 7),

@@ -47,6 +47,7 @@ macro_rules! pages {
 
 pages! {
     readme = "README.md";
+    ai = "docs/guide/ai.md";
     authentication = "docs/guide/authentication.md";
     benchmarking = "docs/guide/benchmarking.md";
     caching = "docs/guide/caching.md";

@@ -6,6 +6,7 @@ mod addresses;
 mod admin;
 mod admin_secrets;
 mod affinity;
+mod ai_proxy;
 mod cache;
 mod cache_soak;
 mod chunked_request;

@@ -42,6 +42,7 @@ impl Kinds {
                 .iter()
                 .chain([&upstream::KIND])
                 .chain(files::HANDLERS)
+                .chain(ai::HANDLERS)
                 .chain([&lua_host::HANDLER, &apps::HANDLER])
                 .collect(),
         }

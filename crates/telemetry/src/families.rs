@@ -208,6 +208,10 @@ families! {
         "Requests rejected by a concurrency limit.";
     FAULTS_INJECTED = "tidegate_faults_injected_total", Counter, Number, ["route", "fault"],
         "Delays and errors injected by the filter fault, by kind: delay or abort.";
+    AI_REQUESTS = "tidegate_ai_requests_total", Counter, Number, ["provider", "model", "result"],
+        "Requests to AI providers, by result: ok, rejected (a status of 4xx) or failed.";
+    AI_REJECTIONS = "tidegate_ai_rejections_total", Counter, Number, ["reason"],
+        "Requests that the handler ai_proxy rejected before a provider got them.";
     MOCKED = "tidegate_mock_responses_total", Counter, Number, ["route"],
         "Responses made up by the filter mock.";
     QUOTA_STORED = "tidegate_quota_stored", Gauge, Number, ["quota"],
