@@ -151,37 +151,27 @@ impl Outgoing {
         {
             return Ok(&chunk[..chunk.len().min(at_most)]);
         }
-        let length = self.length.min(at_most as u64) as usize;
-        if buffer.len() < length {
-            // The buffer is never shortened: it would be filled with zeros for each file range.
-            buffer.resize(length, 0);
-        }
-        let mut free = &mut buffer[..length];
+        buffer.clear();
         for piece in &self.pieces {
-            let part = match piece {
-                Piece::Chunk(chunk) => {
-                    let part = chunk.len().min(free.len());
-                    free[..part].copy_from_slice(&chunk[..part]);
-                    part
-                }
+            let free = at_most - buffer.len();
+            match piece {
+                Piece::Chunk(chunk) => buffer.extend_from_slice(&chunk[..chunk.len().min(free)]),
                 Piece::File(range) => {
-                    let part = range.length.min(free.len() as u64) as usize;
-                    range.file.read_exact_at(&mut free[..part], range.offset).map_err(|error| {
-                        match error.kind() {
+                    let begin = buffer.len();
+                    buffer.resize(begin + range.length.min(free as u64) as usize, 0);
+                    range.file.read_exact_at(&mut buffer[begin..], range.offset).map_err(
+                        |error| match error.kind() {
                             io::ErrorKind::UnexpectedEof => truncated(),
                             _ => error,
-                        }
-                    })?;
-                    part
+                        },
+                    )?;
                 }
-            };
-            free = &mut free[part..];
-            if free.is_empty() {
+            }
+            if buffer.len() == at_most {
                 break;
             }
         }
-        let unfilled = free.len();
-        Ok(&buffer[..length - unfilled])
+        Ok(buffer)
     }
 
     /// Removes bytes from the front.

@@ -56,10 +56,6 @@ pub(super) fn queue(io: &Rc<ConnectionIo>, response: Response, options: &SendOpt
         Body::Kept(bytes) if with_body && bytes.len() <= Body::COPIED_BYTES_MAX => bytes,
         _ => &[],
     };
-    let closes = persistence == Persistence::Close;
-    if closes && !(with_body && matches!(response.body, Body::Stream(_))) {
-        io.stream.end_with_queue();
-    }
     // If nothing is queued and nothing follows, it is sent from where it was written.
     let whole = !with_body || response.body.is_empty() || !copied.is_empty();
     let at_once = options.at_once && whole && io.out.borrow().is_empty();
@@ -68,7 +64,7 @@ pub(super) fn queue(io: &Rc<ConnectionIo>, response: Response, options: &SendOpt
         head::write(room, &response, framing, persistence);
         room.put_slice(copied);
     };
-    if at_once && options.deferrable && !closes && task::may_defer() {
+    if at_once && options.deferrable && persistence != Persistence::Close && task::may_defer() {
         io.defer(room_min, write);
         return Queued { persistence, body_bytes: copied.len() as u64, stream: None };
     }
@@ -93,7 +89,7 @@ pub(super) fn queue(io: &Rc<ConnectionIo>, response: Response, options: &SendOpt
                 out.push_file(range);
             }
             Body::Stream(body) => {
-                stream = Some(Box::new(Streaming::new(body, framing, closes)));
+                stream = Some(Box::new(Streaming::new(body, framing)));
             }
         }
     }
@@ -114,8 +110,6 @@ pub(super) async fn flush(io: &ConnectionIo, patience: Patience) -> Result<(), S
 pub(super) struct Streaming {
     body: Box<dyn BodyStream>,
     framing: Framing,
-    /// The connection closes after the response.
-    closes: bool,
     count: ContentCount,
     ended: bool,
 }
@@ -133,12 +127,12 @@ impl Drop for ResetOnDrop<'_> {
 }
 
 impl Streaming {
-    fn new(body: Box<dyn BodyStream>, framing: Framing, closes: bool) -> Streaming {
+    fn new(body: Box<dyn BodyStream>, framing: Framing) -> Streaming {
         let announced = match framing {
             Framing::Length(length) => Some(length),
             _ => None,
         };
-        Streaming { body, framing, closes, count: ContentCount::new(announced), ended: false }
+        Streaming { body, framing, count: ContentCount::new(announced), ended: false }
     }
 
     pub(super) fn body_bytes(&self) -> u64 {
@@ -273,9 +267,6 @@ impl Streaming {
 
     fn end(&mut self, io: &ConnectionIo, trailers: Option<&Headers>) {
         self.ended = true;
-        if self.closes {
-            io.stream.end_with_queue();
-        }
         if self.framing != Framing::Chunked {
             return;
         }
@@ -337,7 +328,7 @@ mod tests {
                 let (ours, client) = net::Stream::pair().unwrap();
                 let io = ConnectionIo::new(ours, telemetry::Telemetry::new().worker(0));
                 let body = Box::new(Nothing);
-                let mut streaming = Streaming::new(body, framing, framing == Framing::Close);
+                let mut streaming = Streaming::new(body, framing);
                 let block = Bytes::from(vec![b'x'; 64 * 1024]);
                 // The first is sent at once as a rule.
                 assert!(streaming.data(&io, Bytes::copy_from_slice(&block[..1])).is_ok());

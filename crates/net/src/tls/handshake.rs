@@ -104,9 +104,6 @@ fn process_received(session: &mut Session, source: &Source, received: &mut [u8])
 /// Sends and receives until the handshake is complete or the client turns out to speak plain HTTP.
 async fn handshake(session: &mut Session, source: &Source) -> io::Result<()> {
     loop {
-        if session.is_ready_to_respond() {
-            return Ok(());
-        }
         while !session.output.is_empty() {
             match flush(session, source) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -125,12 +122,9 @@ async fn handshake(session: &mut Session, source: &Source) -> io::Result<()> {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 poll_fn(|cx| source.poll_ready(Side::Read, cx)).await?;
             }
-            Err(error) => {
-                // The alert.
-                let _ = flush(session, source);
-                return Err(error);
+            received => {
+                received?;
             }
-            Ok(_) => {}
         }
         // The first request may arrive together with the end of the handshake.
         session.plaintext = sink.rest.freeze();

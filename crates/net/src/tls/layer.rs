@@ -104,12 +104,7 @@ impl Layer {
             if session.has_ended {
                 return Ok(RecvChunk { length: 0, rest: Bytes::new(), drained: false });
             }
-            let received = read_once(session, source, &mut sink);
-            if !session.output.is_empty() {
-                // An alert, the response to a key update, or a ticket that the handshake has left.
-                let _ = flush(session, source);
-            }
-            let received = received?;
+            let received = read_once(session, source, &mut sink)?;
             if received.length == 0 {
                 continue;
             }
@@ -161,8 +156,7 @@ impl Layer {
             } else {
                 BUFFERS.with_borrow_mut(|buffers| {
                     let plaintext = outgoing.front(&mut buffers.plaintext, BATCH_BYTES)?;
-                    let is_whole = plaintext.len() as u64 == outgoing.length();
-                    encrypt_and_send(session, source, plaintext, is_whole, &mut buffers.records)
+                    encrypt_and_send(session, source, plaintext, &mut buffers.records)
                 })
             };
             match sent {
@@ -185,15 +179,9 @@ impl Layer {
             return flush(session, source);
         }
         BUFFERS.with_borrow_mut(|buffers| {
-            let plaintext = &bytes[..bytes.len().min(BATCH_BYTES)];
-            let is_whole = plaintext.len() == bytes.len();
-            encrypt_and_send(session, source, plaintext, is_whole, &mut buffers.records)
+            let bytes = &bytes[..bytes.len().min(BATCH_BYTES)];
+            encrypt_and_send(session, source, bytes, &mut buffers.records)
         })
-    }
-
-    /// Has close_notify leave with the last bytes that are sent next.
-    pub(crate) fn end_with_queue(&self) {
-        self.session.borrow_mut().ends_with_queue = true;
     }
 
     /// Announces the end of our data, unless records are incomplete.
@@ -207,7 +195,7 @@ impl Layer {
     }
 }
 
-/// Reads from a registered socket once. The caller sends what `output` holds afterwards.
+/// Reads from a registered socket once.
 pub(super) fn read_once<F: FnOnce(&[u8]) -> usize>(
     session: &mut Session,
     source: &Source,
@@ -219,11 +207,16 @@ pub(super) fn read_once<F: FnOnce(&[u8]) -> usize>(
         // WouldBlock marks the stream as not readable, which saves a call on the next attempt.
         if read.drained { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
     });
-    match (received, result) {
+    let received = match (received, result) {
         (Some(received), _) => Ok(received),
         (None, Err(error)) => Err(error),
         (None, Ok(())) => Err(io::ErrorKind::WouldBlock.into()),
+    };
+    if !session.output.is_empty() {
+        // An alert, or the response to a key update.
+        let _ = flush(session, source);
     }
+    received
 }
 
 /// Reads from a socket once. The end of the stream without close_notify is an error for a client,
@@ -248,28 +241,22 @@ fn receive_records<F: FnOnce(&[u8]) -> usize>(
     Ok(Received { length: chunk.length, drained: chunk.drained })
 }
 
-/// Encrypts `plaintext`, which may be the whole queue, and sends as much as the socket takes,
-/// `WouldBlock` if nothing; the rest waits in the session. Returns how many bytes of the plaintext
-/// count as sent.
+/// Encrypts `plaintext` and sends as much as the socket takes, `WouldBlock` if nothing; the rest
+/// waits in the session. Returns how many bytes of the plaintext count as sent.
 fn encrypt_and_send(
     session: &mut Session,
     source: &Source,
     plaintext: &[u8],
-    is_whole: bool,
     records: &mut Vec<u8>,
 ) -> io::Result<usize> {
     // Nothing is encrypted, and stored, for a socket that is known to be full.
     source.try_io(Side::Write, || Ok(()))?;
-    // One more for close_notify.
-    let count = plaintext.len().div_ceil(RECORD_BYTES_MAX) + 1;
+    let count = plaintext.len().div_ceil(RECORD_BYTES_MAX);
     let needed = plaintext.len() + count * RECORD_OVERHEAD_MAX;
     if records.len() < needed {
         records.resize(needed, 0);
     }
-    let mut length = session.encrypt(plaintext, records)?;
-    if is_whole && session.ends_with_queue {
-        length += session.encrypt_end(&mut records[length..]);
-    }
+    let length = session.encrypt(plaintext, records)?;
     let records = &records[..length];
     session.owed = plaintext.len();
     if !session.output.is_empty() {

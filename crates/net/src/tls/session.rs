@@ -10,7 +10,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use rustls::client::UnbufferedClientConnection;
 use rustls::server::UnbufferedServerConnection;
 use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, UnbufferedStatus};
-use rustls::{CommonState, Error, InvalidMessage, ProtocolVersion};
+use rustls::{CommonState, Error, InvalidMessage};
 
 use super::resolver::{self, Resolved};
 
@@ -51,8 +51,6 @@ pub(super) struct Session {
     /// The peer has announced the end of its data (close_notify).
     pub(super) has_ended: bool,
     has_sent_end: bool,
-    /// close_notify leaves with the last bytes of the owner's queue.
-    pub(super) ends_with_queue: bool,
     /// The error that ended the session, which every later call returns. rustls is not called
     /// again: it would expect bytes that are gone.
     failure: Option<Box<Error>>,
@@ -144,7 +142,6 @@ impl Session {
             owed: 0,
             has_ended: false,
             has_sent_end: false,
-            ends_with_queue: false,
             failure: None,
             resolved: None,
             greeting: Greeting::Awaited,
@@ -157,16 +154,6 @@ impl Session {
 
     pub(super) fn is_server(&self) -> bool {
         matches!(self.connection, Connection::Server(_))
-    }
-
-    /// True if the handshake is complete and has brought a request. `output` is sent with its
-    /// response then: it holds a session ticket. A client of TLS 1.2 waits for what it holds.
-    pub(super) fn is_ready_to_respond(&self) -> bool {
-        let state = self.state();
-        self.is_server()
-            && !self.plaintext.is_empty()
-            && !state.is_handshaking()
-            && state.protocol_version() == Some(ProtocolVersion::TLSv1_3)
     }
 
     pub(super) fn has_plain_text(&self) -> bool {
@@ -309,19 +296,15 @@ impl Session {
         credit
     }
 
-    /// Writes close_notify into `record`, once; returns its length.
-    pub(super) fn encrypt_end(&mut self, record: &mut [u8]) -> usize {
-        if std::mem::replace(&mut self.has_sent_end, true) || self.state().is_handshaking() {
-            return 0;
-        }
-        self.write(Write::CloseNotify(record)).unwrap_or(0)
-    }
-
     /// Appends close_notify to `output`, once.
     pub(super) fn end(&mut self) {
+        if std::mem::replace(&mut self.has_sent_end, true) || self.state().is_handshaking() {
+            return;
+        }
         let mut record = [0; RECORD_OVERHEAD_MAX];
-        let length = self.encrypt_end(&mut record);
-        self.output.extend_from_slice(&record[..length]);
+        if let Ok(length) = self.write(Write::CloseNotify(&mut record)) {
+            self.output.extend_from_slice(&record[..length]);
+        }
     }
 
     /// Has rustls write; what it has to say first (a key update) is appended to `output`.

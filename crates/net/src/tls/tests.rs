@@ -3,7 +3,6 @@
 mod challenge;
 mod client;
 mod ocsp;
-mod packets;
 mod resumption;
 
 use std::future::poll_fn;
