@@ -276,8 +276,9 @@ impl Directory {
             return Err("the consumer of the token is not known");
         }
         // An issuer must not be able to name a consumer whose entry does not name the subject.
+        // (`find` would also find the name of one without an entry that another filter accepted.)
         let declared = CredentialId::of(CredentialKind::Name, name.as_bytes());
-        match self.find(&declared) {
+        match self.entry(&declared) {
             Some(_) => Err("the token is not one of the consumer with this name"),
             None => Ok(Consumer::named(name)),
         }

@@ -43,10 +43,23 @@ enum SharedAddress {
     Unix(Vec<Option<BoundSocket>>),
 }
 
+impl SharedAddress {
+    /// True if a VM has not requested it yet.
+    fn is_awaited(&self) -> bool {
+        match self {
+            SharedAddress::Tcp(_, bound_by) => bound_by.contains(&false),
+            SharedAddress::Unix(handles) => handles.iter().any(Option::is_some),
+        }
+    }
+}
+
+/// Addresses of one request that wait for other VMs.
+const ADDRESSES_MAX: usize = 64;
+
 pub struct WorkerGroup {
     workers: usize,
-    /// By the requested address.
-    bound: Mutex<HashMap<Bind, SharedAddress>>,
+    /// By the requested address: several for port 0, which VMs request in the same order.
+    bound: Mutex<HashMap<Bind, Vec<SharedAddress>>>,
     mailboxes: Vec<mpsc::Sender<WorkerMessage>>,
     readers: Mutex<Vec<Option<mpsc::Receiver<WorkerMessage>>>>,
     table: Arc<SharedTable>,
@@ -86,15 +99,18 @@ impl WorkerGroup {
         options: &ListenOptions,
     ) -> Result<Option<BoundSocket>, BindError> {
         let mut bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner);
-        match bound.get_mut(bind) {
-            Some(SharedAddress::Tcp(local, bound_by)) if !bound_by[index] => {
-                bound_by[index] = true;
-                return Listening::bind_additional(*local, options).map(Some);
+        let shared = bound.entry(bind.clone()).or_default();
+        for address in shared.iter_mut() {
+            match address {
+                SharedAddress::Tcp(local, bound_by) if !bound_by[index] => {
+                    bound_by[index] = true;
+                    return Listening::bind_additional(*local, options).map(Some);
+                }
+                SharedAddress::Unix(handles) if handles[index].is_some() => {
+                    return Ok(handles[index].take());
+                }
+                _ => {}
             }
-            Some(SharedAddress::Unix(handles)) if handles[index].is_some() => {
-                return Ok(handles[index].take());
-            }
-            _ => {}
         }
         let handles = if matches!(bind, Bind::Unix(_)) { self.workers } else { 1 };
         let listening = Listening::bind(bind, handles, options)?;
@@ -107,8 +123,13 @@ impl WorkerGroup {
             }
             Bind::Unix(_) => (sockets[index].take(), SharedAddress::Unix(sockets)),
         };
+        shared.retain(SharedAddress::is_awaited);
         if self.workers > 1 {
-            bound.insert(bind.clone(), group);
+            // A VM may listen again and again on an address that others never request.
+            if shared.len() == ADDRESSES_MAX {
+                shared.remove(0);
+            }
+            shared.push(group);
         }
         Ok(own)
     }
@@ -121,5 +142,40 @@ impl WorkerGroup {
     /// Takes the mailbox of a VM; `None` the second time.
     pub(crate) fn take_receiver(&self, index: usize) -> Option<mpsc::Receiver<WorkerMessage>> {
         self.readers.lock().unwrap_or_else(PoisonError::into_inner).get_mut(index)?.take()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn listeners_on_free_ports_are_shared_in_their_order() {
+        let group = WorkerGroup::new(2);
+        let bind = Bind::Tcp(SocketAddr::from(([127, 0, 0, 1], 0)));
+        let listen =
+            |index| group.socket(index, &bind, &ListenOptions::default()).unwrap().unwrap();
+        let awaited = || -> Vec<u16> {
+            let bound = group.bound.lock().unwrap();
+            let port = |address: &SharedAddress| match address {
+                SharedAddress::Tcp(local, bound_by) if bound_by.contains(&false) => {
+                    Some(local.port())
+                }
+                _ => None,
+            };
+            bound[&bind].iter().filter_map(port).collect()
+        };
+        let sockets = [listen(0), listen(0)];
+        let ports = awaited();
+        assert!(ports.len() == 2 && ports[0] != ports[1], "{ports:?}");
+        let _third = listen(1);
+        assert_eq!(awaited(), ports[1..]);
+        let _fourth = listen(1);
+        assert!(awaited().is_empty());
+        drop(sockets);
+        for _ in 0..2 * ADDRESSES_MAX {
+            drop(listen(0));
+        }
+        assert_eq!(awaited().len(), ADDRESSES_MAX);
     }
 }

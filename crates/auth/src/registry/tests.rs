@@ -173,3 +173,17 @@ fn what_a_worker_remembers_is_bounded() {
     assert!(directory.remembered.borrow().len() <= super::REMEMBERED);
     assert!(Rc::ptr_eq(&directory, &Directory::of(&worker)));
 }
+
+#[test]
+fn a_subject_may_have_the_name_of_a_consumer_without_an_entry() {
+    let worker = WorkerContext::default();
+    let registry = worker.shared.get((), Registry::default);
+    let directory = Directory::of(&worker);
+    let name = |name: &str| CredentialId::of(CredentialKind::Name, name.as_bytes());
+    let token = CredentialId::of(CredentialKind::Subject, b"carol");
+    // Another filter has accepted the name.
+    assert_eq!(&*directory.named(&name("carol"), "carol").name, "carol");
+    assert!(directory.subject(&token, "carol", false).is_ok());
+    registry.put(entry(&node!({ "name": "carol", "keys": [{ "key": "c" }] })), |_| true).unwrap();
+    assert!(directory.subject(&token, "carol", false).is_err());
+}
