@@ -212,8 +212,9 @@ pub(super) fn read_once<F: FnOnce(&[u8]) -> usize>(
         (None, Err(error)) => Err(error),
         (None, Ok(())) => Err(io::ErrorKind::WouldBlock.into()),
     };
-    if !session.output.is_empty() {
-        // An alert, or the response to a key update.
+    // An alert, or the response to a key update. Records of the owner's queue are left to the
+    // owner, which has to learn how many of its bytes were sent.
+    if !session.output.is_empty() && (session.owed == 0 || session.check().is_err()) {
         let _ = flush(session, source);
     }
     received
