@@ -1,8 +1,8 @@
 -- `adt.buffer`: bytes in, counted or delimited bytes out.
 --
--- Pieces stay as they came, at `first` to `last`; `offset` bytes of the first are read, `bytes` are
--- unread. A byte is copied once, when it is read, and looked at once for the delimiter of a read
--- that finds nothing: such a read leaves where the next one continues.
+-- Pieces stay as they were appended, at `first` to `last`; `offset` bytes of the first are read, `bytes` are
+-- unread. A byte is copied once, when it is read, and searched once for the delimiter of a read
+-- that finds nothing: such a read stores where the next one continues.
 return function()
   local find_text, cut_text, math_type = string.find, string.sub, math.type
 
@@ -27,7 +27,7 @@ return function()
     local first, offset = self.first, self.offset
     local piece = self[first]
     self.bytes = self.bytes - count
-    -- What was looked at counts from the new start; the end of what is gone is not kept.
+    -- The searched bytes count from the new start; the end of removed pieces is not stored.
     self.scanned = self.scanned - count
     if self.scanned < #self.tail then self.wanted = nil end
     if offset + count < #piece then
@@ -53,7 +53,7 @@ return function()
     return data
   end
 
-  -- How many bytes reach to the end of the first `want`; nil if there is none.
+  -- The number of bytes up to and with the first `want`; nil if there is none.
   local function find(self, want)
     local overlap = #want - 1
     if self.wanted ~= want then
@@ -107,7 +107,7 @@ return function()
     if type(want) ~= "string" or want == "" then
       error("bad argument #1 to 'read' (a count or a delimiter expected)", 2)
     end
-    -- Otherwise a read has looked at these bytes already.
+    -- Otherwise a read has searched these bytes already.
     if self.wanted == nil then
       local data, left = read_within_first(self, want)
       if data then return data, left end
@@ -132,7 +132,7 @@ return function()
     self.wanted = nil
   end
 
-  --- `dump()` → string: what is unread, which stays.
+  --- `dump()` → string: the unread bytes, which stay unread.
   function Buffer:dump()
     if self.bytes == 0 then return "" end
     local text = self:readall()

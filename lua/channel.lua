@@ -1,6 +1,6 @@
 -- `sync.channel`: a queue that one task waits on.
 --
--- A coroutine that is closed while it waits, as one whose client has gone, gives its place up.
+-- A coroutine that is closed while it waits, like that of a disconnected client, leaves the queue.
 return function()
   local task = require "silly.task"
   local time = require "silly.time"
@@ -63,7 +63,7 @@ return function()
     if pusher then wake(pusher) end
   end
 
-  --- `pop([ms])` → value, or nil and why: closed, timed out, or another task waits already.
+  --- `pop([ms])` → value, or nil and the reason: closed, timed out, or another task waits already.
   function Channel:pop(ms)
     if self.first <= self.last then
       local value = self[self.first]
@@ -86,14 +86,14 @@ return function()
     return place.value
   end
 
-  --- `clear()`: forgets what is queued.
+  --- `clear()`: drops the queued values.
   function Channel:clear()
     for at = self.first, self.last do self[at] = nil end
     self.first, self.last = 1, 0
     while self.pushers[1] do let_push(self) end
   end
 
-  --- `close([reason])`: what is queued can still be popped; after that `pop` gives nil, reason.
+  --- `close([reason])`: queued values can still be popped; after them `pop` returns nil, reason.
   function Channel:close(reason)
     if self.closed then return end
     self.closed = true

@@ -72,7 +72,7 @@ return function(_, check)
     if settings.close and not silent then guarded("close", settings.close, link.peer, why) end
   end
 
-  --- The size of a packet, or why it is not sent.
+  --- Returns the size of a packet, or nil and the reason why it is not sent.
   local function sized(head, data, command)
     local size = head + #data
     if size > settings.hardlimit then
@@ -85,7 +85,7 @@ return function(_, check)
     return size
   end
 
-  --- Handles a request; returns what failed, and why.
+  --- Handles a request; returns the step that failed, and the reason.
   local function respond(link, session, command, data)
     local object, why = settings.unmarshal("request", command, data)
     if not object then return "decoding", why end
@@ -128,7 +128,7 @@ return function(_, check)
     task.fork(run, setmetatable({ link = link, session = session, command = command, trace = id, data = data }, Request))
   end
 
-  --- Handles one packet; returns why the connection cannot be used any more.
+  --- Handles one packet; returns the reason if the connection cannot be used any more.
   local function receive_packet(link)
     local head, why = link.conn:read(4)
     if not head then return why end
@@ -276,7 +276,7 @@ return function(_, check)
     if object.link then lose(object.link, errno.CLOSED, true) end
   end
 
-  --- `stat() → counts`: open connections, calls and requests in flight, and what was refused.
+  --- `stat() → counts`: open connections, calls and requests in flight, and rejected requests.
   function cluster.stat()
     local copy = {}
     for name, count in pairs(counts) do copy[name] = count end

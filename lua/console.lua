@@ -1,4 +1,4 @@
--- `console`: a person looks into a running program. Off unless a program opens it.
+-- `console`: commands that inspect a running program. Off unless a program opens it.
 return function()
   local tcp = require "silly.net.tcp"
   local task = require "silly.task"
@@ -41,7 +41,7 @@ return function()
     return table.concat(lines, "\n")
   end
 
-  --- `INJECT file`: runs a file in the program; what it returns is shown.
+  --- `INJECT file`: runs a file in the program and shows its results.
   function commands.INJECT(_, file)
     if not file then return nil, "INJECT needs a file" end
     local chunk, why = loadfile(file)

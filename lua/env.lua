@@ -1,4 +1,4 @@
--- `env`: keys are flat strings, values are strings. Called with what the command line set.
+-- `env`: keys are flat strings, values are strings. Called with the settings of the command line.
 return function(values)
   local env = {}
 
@@ -7,7 +7,7 @@ return function(values)
     return values[key]
   end
 
-  --- `set(key, value)`: nil takes the key away.
+  --- `set(key, value)`: nil removes the key.
   function env.set(key, value)
     if type(key) ~= "string" then
       error("bad argument #1 to 'set' (string expected, got " .. type(key) .. ")", 2)
@@ -27,7 +27,7 @@ return function(values)
     end
   end
 
-  --- `load(file)` → nil, or what is wrong with the file. In it, globals are settings, nested tables
+  --- `load(file)` → nil, or the error in the file. In it, globals are settings, nested tables
   --- become dotted keys, `include(file)` reads another, `ENV(name)` is an environment variable.
   function env.load(file)
     local settings = {}

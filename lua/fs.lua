@@ -1,4 +1,4 @@
--- `fs`: what is built from the calls that run off the loop.
+-- `fs`: files and directories, on top of calls that run on blocking threads.
 return function(raw, check)
   local errno = require "silly.errno"
 
@@ -62,7 +62,7 @@ return function(raw, check)
     return raw.rename(from, to)
   end
 
-  --- `temp([{ dir, prefix, directory }])` → path | nil, err: something new that only we may use
+  --- `temp([{ dir, prefix, directory }])` → path | nil, err: a new file that only this user can access
   function fs.temp(options)
     options = options or {}
     return raw.temp(options.dir, options.prefix, options.directory or false)
@@ -94,7 +94,7 @@ return function(raw, check)
     return raw.file_write(self.handle, data)
   end
 
-  --- `file:sync()` → true | nil, err: what was written has reached the disk
+  --- `file:sync()` → true | nil, err: the written data is on the disk
   function File:sync() return raw.file_sync(self.handle) end
 
   function File:close() raw.file_close(self.handle) end

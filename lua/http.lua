@@ -1,4 +1,4 @@
--- `net.http`: what scripts see of server and client.
+-- `net.http`: server and client, as scripts use them.
 return function(raw, check)
   local errno = require "silly.errno"
 
@@ -15,7 +15,7 @@ return function(raw, check)
     return setmetatable({ exchange = exchange, remoteaddr = exchange:get("remoteaddr") }, Conn)
   end
 
-  -- The stream of a handler. `exchange` is the request and the response behind it.
+  -- The stream of a handler. `exchange` is the request and its response.
   local Stream = {}
   local FIELDS = {
     method = true, path = true, target = true, query = true, header = true, version = true,
@@ -38,7 +38,7 @@ return function(raw, check)
     end
   end
 
-  --- `read([n[, ms]])`: n bytes, fewer only at the end of the body; without n whatever comes.
+  --- `read([n[, ms]])`: n bytes, fewer only at the end of the body; without n the next received bytes.
   function Stream:read(n, ms)
     local data, why = self.exchange:take(n)
     if data or why then return data, why end
@@ -68,7 +68,7 @@ return function(raw, check)
     return raw.room(self.exchange, 0)
   end
 
-  --- `closewrite([data[, trailer]])`: the response is whole.
+  --- `closewrite([data[, trailer]])`: completes the response.
   function Stream:closewrite(data, trailer)
     if data ~= nil then
       check("closewrite", 1, data, "string")
@@ -79,7 +79,7 @@ return function(raw, check)
   end
   Stream.close = Stream.closewrite
 
-  -- The stream of a client. `exchange` is the request and the answer behind it.
+  -- The stream of a client. `exchange` is the request and its response.
   local Request = {}
   local request_meta = { __name = "http request" }
   function request_meta.__index(stream, key)
@@ -93,7 +93,7 @@ return function(raw, check)
     end
   end
 
-  --- `waitresponse([ms])`: the head of the answer, in `status` and `header`.
+  --- `waitresponse([ms])`: receives the response head, into `status` and `header`.
   function Request:waitresponse(ms)
     if self.status then return true end
     local status, header = raw.answered(self.exchange, ms)
@@ -130,7 +130,7 @@ return function(raw, check)
 
   function Request:flush() return raw.client_room(self.exchange, 0) end
 
-  --- `closewrite([data[, trailer]])`: the request is whole.
+  --- `closewrite([data[, trailer]])`: completes the request.
   function Request:closewrite(data, trailer)
     if data ~= nil then check("closewrite", 1, data, "string") end
     if data and not trailer then return self.exchange:whole(data) end
@@ -159,7 +159,7 @@ return function(raw, check)
 
   -- RFC 9110 15.4: these change the method, those do not.
   local CHANGING, KEEPING = { [301] = true, [302] = true, [303] = true }, { [307] = true, [308] = true }
-  -- What says something of a body that is not sent again, and what is meant for one server only.
+  -- Fields that describe a body that is not sent again, and fields for one server only.
   local OF_BODY = {
     ["content-type"] = true, ["content-encoding"] = true, ["content-language"] = true,
     ["content-location"] = true, ["content-length"] = true, ["transfer-encoding"] = true,
@@ -176,7 +176,7 @@ return function(raw, check)
     return kept
   end
 
-  -- A small body is read away, so that the connection is used again.
+  -- A small body is drained, so that the connection is reused.
   local function forget(stream)
     local length = tonumber(stream.header["content-length"])
     if length and length <= 4096 then stream:readall() end
@@ -249,11 +249,11 @@ return function(raw, check)
   function http.listen(conf)
     check("listen", 1, conf, "table")
     if type(conf.addr) ~= "string" then
-      error("bad argument #1 to 'listen' (addr is no string)", 2)
+      error("bad argument #1 to 'listen' (addr is not a string)", 2)
     end
     local handler = conf.handler
     if type(handler) ~= "function" then
-      error("bad argument #1 to 'listen' (handler is no function)", 2)
+      error("bad argument #1 to 'listen' (handler is not a function)", 2)
     end
     return raw.listen(conf.addr, function(exchange)
       return handler(setmetatable({ exchange = exchange }, meta))

@@ -70,7 +70,7 @@ return function(raw, check)
   }
 
   --- `htmlunescape(string)`: numeric references and the common names, `&nbsp;` as a plain space as in
-  --- Silly; what is unknown stays.
+  --- Silly; unknown references stay as they are.
   function helper.htmlunescape(text)
     check("htmlunescape", 1, text, "string")
     return (text:gsub("&(#?)([%w]+);", function(hash, name)

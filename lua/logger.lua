@@ -1,4 +1,4 @@
--- `logger`: what a line is made of. Called with `write(level, text, place)` and the process's level.
+-- `logger`: formats log lines. Called with `write(level, text, place)` and the process's level.
 return function(raw)
   local logger = { DEBUG = 0, INFO = 1, WARN = 2, ERROR = 3 }
   local DEPTH = 5

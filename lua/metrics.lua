@@ -9,7 +9,7 @@ return function(raw)
 
   local ESCAPES = { ["\\"] = "\\\\", ["\n"] = "\\n", ['"'] = '\\"' }
 
-  -- `labels.key(cache, names, values)` → `name="value",…`; the cache is no longer needed.
+  -- `labels.key(cache, names, values)` → `name="value",…`; the cache is not needed any more.
   local labels = {}
   function labels.key(_, names, values)
     local parts = {}

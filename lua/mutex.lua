@@ -1,6 +1,6 @@
--- `sync.mutex`: one holder for each key, first come first served.
+-- `sync.mutex`: one holder for each key; waiting tasks get the lock in order.
 --
--- A coroutine that is closed while it waits, as one whose client has gone, leaves the queue.
+-- A coroutine that is closed while it waits, like that of a disconnected client, leaves the queue.
 return function()
   local task = require "silly.task"
 
@@ -33,7 +33,7 @@ return function()
 
   Held.__close = Held.unlock
 
-  -- A place in the queue.
+  -- An entry of the queue.
   local Place = {}
   function Place.__close(place)
     if place.granted then return end
@@ -45,7 +45,7 @@ return function()
   --- `lock(key)`: waits until no other task holds the key; the same task may lock it again.
   function Mutex:lock(key)
     local me = task.running()
-    -- A holder that was closed without giving it back holds nothing.
+    -- A holder that was closed without `unlock` does not hold the lock any more.
     if self[key] and not task.status(self[key].owner) then pass_on(self, key) end
     local lock = self[key]
     if not lock then

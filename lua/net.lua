@@ -1,6 +1,6 @@
 -- `net`: sockets by number, with a table of callbacks; for programs that use Silly's lowest level.
 --
--- Where Silly hands out a pointer and a size, this hands out the bytes as a string and their size:
+-- Where Silly passes a pointer and a size, this passes the bytes as a string and their size:
 -- `silly.tostring(ptr, size)` and `buffer.append(b, ptr, size)` take both. The callbacks of a socket
 -- run one after the other, in its coroutine.
 return function()
@@ -52,7 +52,7 @@ return function()
         call(socket.event.close, fd, from)
         return sockets[fd] == socket and net.close(fd)
       end
-      -- Disabled while it waited: the data is for later.
+      -- Reading was disabled in the meantime: the data stays for later.
       if not may_read(fd, socket) then return end
       call(socket.event.data, fd, data, #data, from)
     end
@@ -163,7 +163,7 @@ return function()
     if enabled and waiter and task.status(waiter) == "WAIT" then task.wakeup(waiter) end
   end
 
-  --- `sendsize(fd) → bytes` that are not sent.
+  --- `sendsize(fd) → bytes`: the number of unsent bytes.
   function net.sendsize(fd)
     local socket = sockets[fd]
     local object = socket and (socket.conn or socket.datagram)

@@ -1,4 +1,4 @@
--- `patch`: new code in a running program.
+-- `patch`: replaces code in a running program.
 return function()
   local patch = {}
   local Patch = {}

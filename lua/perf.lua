@@ -1,4 +1,4 @@
--- `perf`: where the time goes. Called with `hrtime()`.
+-- `perf`: measures sections of a program. Called with `hrtime()`.
 return function(perf)
   local task = require "silly.task"
   local hrtime = perf.hrtime
@@ -43,7 +43,7 @@ return function(perf)
     error("perf.stop: section '" .. tostring(name) .. "' was not started", 2)
   end
 
-  --- `yield()`: this coroutine is about to wait; its sections stand still.
+  --- `yield()`: this coroutine is about to wait; the time of its sections stops.
   function perf.yield()
     local now = hrtime()
     for _, section in ipairs(sections()) do

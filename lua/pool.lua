@@ -1,8 +1,8 @@
--- `pool`: things that are dear to open, kept by key and lent to one coroutine at a time.
+-- `pool`: resources that are expensive to open, by key, each lent to one coroutine at a time.
 --
--- Of a key at most `max` are open, those being opened among them. Waiting tasks are served in the order of
--- asking. A resource is given back or dropped; a task that fails to open one lets the next one try. What a
--- coroutine has begun that is closed on the way, as one whose client has gone, is undone.
+-- Each key has at most `max` open resources, including those being opened. Waiting tasks are served in
+-- order. A resource is returned or dropped; if opening one fails, the next waiting task tries. If a coroutine
+-- is closed halfway, like that of a disconnected client, its unfinished steps are undone.
 return function()
   local task = require "silly.task"
   local time = require "silly.time"
@@ -40,7 +40,7 @@ return function()
     return options
   end
 
-  --- Closes what is not in use any more; its errors are logged.
+  --- Closes a resource that is not in use any more; errors are logged.
   local function discard(pool, entry)
     pool.counts.closed = pool.counts.closed + 1
     if not pool.options.close then return end
@@ -72,13 +72,13 @@ return function()
     return entry.resource
   end
 
-  -- What is undone when a coroutine is closed before it has settled it.
+  -- A step that is undone if its coroutine is closed before the step is complete.
   local Doing = {}
   function Doing.__close(doing)
     if not doing.settled then doing.undo() end
   end
 
-  --- Opens one in a place that is taken already.
+  --- Opens a resource that is counted already.
   local function grow(pool, shelf)
     local key = shelf.key
     if key == NO_KEY then key = nil end
@@ -109,7 +109,7 @@ return function()
     return lifetime and now - entry.born >= lifetime
   end
 
-  --- The idle one that was used last, if it is still good.
+  --- The idle resource that was used last, if it is still usable.
   local function reuse(pool, shelf)
     local options = pool.options
     while true do
@@ -133,7 +133,7 @@ return function()
     end
   end
 
-  --- Idle ones that have waited long enough are closed; a timer runs only while there are some.
+  --- Closes resources that were idle for too long; a timer runs only while there are idle ones.
   local function sweep(pool)
     pool.timer = nil
     local now, soonest = time.monotonic(), nil
@@ -208,7 +208,7 @@ return function()
     return grow(pool, shelf)
   end
 
-  --- `take([key[, ms]])` → resource | nil, why
+  --- `take([key[, ms]])` → resource | nil, reason
   function Pool:take(key, ms)
     if self.closed then return nil, errno.CLOSED end
     local shelf = shelf_of(self, key)
@@ -233,7 +233,7 @@ return function()
     return entry
   end
 
-  --- `give(resource)`: it is of use to others.
+  --- `give(resource)`: returns it to the pool.
   function Pool:give(resource)
     local entry = returned(self, resource, "give")
     local shelf, now = entry.shelf, time.monotonic()
@@ -251,7 +251,7 @@ return function()
     if not self.timer then sweep(self) end
   end
 
-  --- `drop(resource)`: it is closed.
+  --- `drop(resource)`: closes it.
   function Pool:drop(resource)
     local entry = returned(self, resource, "drop")
     discard(self, entry)
@@ -271,7 +271,7 @@ return function()
     error((...), 0)
   end
 
-  --- `with(key, fn, ...)` → what `fn(resource, ...)` returns | nil, why. After an error in `fn` the
+  --- `with(key, fn, ...)` → the results of `fn(resource, ...)` | nil, reason. After an error in `fn` the
   --- resource is dropped and the error raised again.
   function Pool:with(key, fn, ...)
     local resource, why = self:take(key)
@@ -284,7 +284,7 @@ return function()
     return settle(self, resource, table.unpack(results, 1, results.n))
   end
 
-  --- `lease([key[, ms]])` → { resource = } | nil, why: for `local held <close> = pool:lease(key)`.
+  --- `lease([key[, ms]])` → { resource = } | nil, reason: for `local held <close> = pool:lease(key)`.
   function Pool:lease(key, ms)
     local resource, why = self:take(key, ms)
     if resource == nil then return nil, why end
@@ -313,7 +313,7 @@ return function()
     return stat
   end
 
-  --- `close()`: idle ones are closed now, lent ones when they come back; waiting tasks get an error.
+  --- `close()`: idle resources are closed now, lent ones when they are returned; waiting tasks get an error.
   function Pool:close()
     if self.closed then return end
     self.closed = true

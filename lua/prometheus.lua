@@ -15,7 +15,7 @@ return function(raw)
 
   --- A metric with labels has no number of its own.
   local function cell(metric)
-    return metric.cell or error(("prometheus: '%s' has labels; which ones?"):format(metric.name), 3)
+    return metric.cell or error(("prometheus: '%s' has labels: use labels(…)"):format(metric.name), 3)
   end
 
   function Counter:inc() cell(self):add(1) end
@@ -45,13 +45,13 @@ return function(raw)
     end
     local values = { ... }
     for at = 1, count do values[at] = tostring(values[at]) end
-    -- The length says where a value ends, whatever stands in it.
+    -- The length marks the end of a value, whatever bytes it has.
     local key = count == 1 and values[1] or ("s4"):rep(count):pack(table.unpack(values))
     local child = self.children[key]
     if child then return child end
     local found, own = self.registry:cell(self.name, values)
     child = setmetatable({ name = self.name, cell = found, width = 0, values = values }, getmetatable(self))
-    -- Past the bound all share one, and remembering which series do would have no limit.
+    -- Beyond the limit all share one series; a list of them would be unbounded.
     if own then self.children[key] = child end
     return child
   end
@@ -65,7 +65,7 @@ return function(raw)
     return { buckets = buckets, bucketcounts = counts, sum = value, count = count }
   end
 
-  --- `metric:collect(list)`: appends the present numbers, of the label sets that this worker has used.
+  --- `metric:collect(list)`: appends the current values of the label sets that this worker has used.
   local function collect(self, list)
     local found = { metrics = not self.cell and {} or nil }
     if self.cell then found = numbers(self, self.buckets) end
@@ -82,7 +82,7 @@ return function(raw)
 
   local function strings(list)
     for at, name in ipairs(list) do
-      if type(name) ~= "string" then error(("prometheus: label %d is no string"):format(at), 4) end
+      if type(name) ~= "string" then error(("prometheus: label %d is not a string"):format(at), 4) end
     end
     return list
   end
@@ -116,7 +116,7 @@ return function(raw)
     return declare(raw.own, "gauge", name, help, names)
   end
 
-  --- `histogram(name[, help[, labels[, buckets]]])`; as in Silly, buckets may stand in place of labels
+  --- `histogram(name[, help[, labels[, buckets]]])`; as in Silly, buckets may be given in place of labels
   function prometheus.histogram(name, help, names, buckets)
     if not buckets and names and type(names[1]) == "number" then names, buckets = nil, names end
     return declare(raw.own, "histogram", name, help, names, buckets or metrics.DEFAULT_BUCKETS)
@@ -125,7 +125,7 @@ return function(raw)
   --- `register(collector)` is `registry():register(collector)`.
   function prometheus.register(collector) default:register(collector) end
 
-  --- `registry()`: the registry of the collectors that `gather()` asks.
+  --- `registry()`: the registry of the collectors that `gather()` reads.
   function prometheus.registry() return default end
 
   --- `gather([registry])` → text

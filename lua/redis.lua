@@ -1,8 +1,8 @@
 -- `store.redis`: commands of many coroutines over few connections, and subscriptions.
 --
--- A connection answers in the order it is asked, so a request is a place in a queue: commands are
--- written at once, and each reply goes to the first in the queue. A connection about which there is any
--- doubt is closed; the next command opens another.
+-- A connection replies in the order of its commands, so requests form a queue: commands are written at
+-- once, and each reply belongs to the first request in the queue. After any fault the connection is
+-- closed; the next command opens another.
 return function(raw)
   local task = require "silly.task"
   local tcp = require "silly.net.tcp"
@@ -43,7 +43,7 @@ return function(raw)
     return options
   end
 
-  --- What a connection begins with, and how many replies that brings.
+  --- The first commands of a connection, and the number of their replies.
   local function greeting(options)
     local parts = {}
     local user = options.user or "default"
@@ -56,7 +56,7 @@ return function(raw)
     return table.concat(parts), #parts
   end
 
-  --- A request is over. Its task may have been woken otherwise and be about to check.
+  --- Ends a request. Its task may have been woken for another reason and be about to check.
   local function settle(request, why)
     if request.done then return end
     request.done, request.why = true, why
@@ -76,7 +76,7 @@ return function(raw)
     return self.last - self.first + 1
   end
 
-  --- The connection is of no use any more; everything that waits for it is told why.
+  --- Closes an unusable connection; every request that waits for it fails with the reason.
   function Link:fail(why)
     if self.over then return end
     self.over = why
@@ -88,7 +88,7 @@ return function(raw)
     end
   end
 
-  --- Life of a connection, in a coroutine of its own.
+  --- Runs a connection, in a coroutine of its own.
   function Link:run()
     local options = self.options
     local conn, why = tcp.connect(options.addr, { timeout = options.connect_timeout })
@@ -119,7 +119,7 @@ return function(raw)
     self.greetings = nil
     local unsent = self.unsent
     self.unsent = nil
-    -- What has been heard so far was no answer to them.
+    -- The replies so far were not for them.
     for at = self.first, self.last do self[at].asked = self.heard end
     local ok, why = self.conn:write(unsent)
     if not ok then self:fail(why) end
@@ -148,7 +148,7 @@ return function(raw)
     settle(request)
   end
 
-  --- Asks, and waits for `count` replies; returns the request, whose `why` says what went wrong.
+  --- Sends commands and waits for `count` replies; returns the request, whose `why` is the error.
   function Link:submit(bytes, count)
     local now, timeout = time.monotonic(), self.options.timeout
     local request = { task = task.running(), count = count, got = 0, asked = self.heard }
@@ -178,7 +178,7 @@ return function(raw)
     end)
   end
 
-  --- A reply that comes late is dropped. A connection on which nothing at all has come since is dead.
+  --- A late reply is dropped. A connection without any reply since then is dead.
   function Link:expire()
     local now = time.monotonic()
     local at = math.max(self.looked, self.first)
@@ -226,15 +226,15 @@ return function(raw)
     return request
   end
 
-  --- `call(name, ...)` → true, value | false, error of the server | false, why, "lost" if there is no
-  --- reply, when it is unknown whether it was executed
+  --- `call(name, ...)` → true, value | false, error of the server | false, reason, "lost" if there is
+  --- no reply: then it is unknown whether the command was executed
   function Client.call(client, name, ...)
     local request, why = submit(client, raw.encode(name, ...), 1)
     if not request then return false, why, "lost" end
     return request[1], request[2]
   end
 
-  --- `pipeline{ {name, ...}, ... }` → { ok1, value1, ok2, value2, ..., n = } | false, why
+  --- `pipeline{ {name, ...}, ... }` → { ok1, value1, ok2, value2, ..., n = } | false, reason
   function Client.pipeline(client, commands)
     local parts = {}
     for at, command in ipairs(commands) do
@@ -246,7 +246,7 @@ return function(raw)
     return table.move(request, 1, 2 * #parts, 1, { n = 2 * #parts })
   end
 
-  --- `close()`: what still waits is told `errno.CLOSED`.
+  --- `close()`: requests that still wait fail with `errno.CLOSED`.
   function Client.close(client)
     local state = hidden[client]
     if state.closed then return end
@@ -268,7 +268,7 @@ return function(raw)
     for _, name in ipairs(names) do set[name] = present or nil end
   end
 
-  --- Sends what is subscribed to; returns how many confirmations that brings.
+  --- Sends the subscriptions; returns the number of confirmations to expect.
   local function all(subscription)
     local parts, count = {}, 0
     for _, verb in ipairs(VERBS) do
@@ -285,7 +285,7 @@ return function(raw)
     subscription.conn = nil
   end
 
-  --- The next reply, or nil and why not. A time-out loses nothing.
+  --- Returns the next reply, or nil and the reason. A time-out loses nothing.
   local function receive(subscription, ms)
     local due = ms and time.monotonic() + ms
     while true do
@@ -306,7 +306,7 @@ return function(raw)
     end
   end
 
-  --- What a script sees of a message; nil for what is none.
+  --- The form of a message for scripts; nil if it is not a message.
   local function message(value)
     if type(value) ~= "table" then return nil end
     if value[1] == "message" then
@@ -316,7 +316,7 @@ return function(raw)
     end
   end
 
-  --- Connects and subscribes to everything; true, or nil and why not.
+  --- Connects and subscribes to everything; true, or nil and the reason.
   local function begin(subscription)
     local options = subscription.options
     local conn, why = tcp.connect(options.addr, { timeout = options.connect_timeout })
@@ -343,8 +343,8 @@ return function(raw)
     return true
   end
 
-  --- `read([ms])` → { kind, channel, payload[, pattern] } | nil, why
-  --- After a lost connection one read says so, and the next one connects and subscribes again.
+  --- `read([ms])` → { kind, channel, payload[, pattern] } | nil, reason
+  --- After a lost connection one read fails, and the next one connects and subscribes again.
   function Subscription:read(ms)
     if self.closed then return nil, errno.CLOSED end
     if not self.conn then
@@ -373,7 +373,7 @@ return function(raw)
     change(verb, true)
     change(verb:gsub("subscribe", "unsubscribe"), false)
 
-    --- `client:subscribe(channel, ...)` and `client:psubscribe(pattern, ...)` → subscription | nil, why
+    --- `client:subscribe(channel, ...)` and `client:psubscribe(pattern, ...)` → subscription | nil, reason
     Client[verb] = function(client, ...)
       if select("#", ...) == 0 then error("bad argument #1 to '" .. verb .. "' (a name expected)", 2) end
       local subscription = { options = hidden[client].options, subscribed = {}, psubscribed = {}, early = {} }

@@ -1,4 +1,4 @@
--- `silly`: calling safely, telling the log, engine messages.
+-- `silly`: protected calls, errors for the log, engine messages.
 return function(silly)
   local task = require "silly.task"
   local handlers = {}
@@ -27,7 +27,7 @@ return function(silly)
     return size and value:sub(1, size) or value
   end
 
-  -- What a server has in their place: requests to its upstreams and through its routes.
+  -- Replaced in a server by requests to its upstreams and through its routes.
   for _, name in ipairs { "upstream", "route" } do
     silly[name] = function()
       error(("tide.%s is there only in a server (tidegate up)"):format(name), 2)

@@ -1,7 +1,7 @@
 -- `sync.singleflight`: concurrent calls with one key share one execution.
 --
--- The first caller leads. Should the leader be closed on the way, as a handler whose client has
--- gone, one of the waiting callers leads in its place.
+-- The first caller leads. If the leader is closed before its end, like the handler of a disconnected
+-- client, one of the waiting callers leads in its place.
 return function()
   local task = require "silly.task"
 

@@ -1,16 +1,16 @@
 -- `stream`: pipelines of pieces, from a source through stages into a sink.
 --
 -- Everything is pulled: a source is read when the sink wants more, so a slow sink holds its source back
--- and nothing piles up. The first failure ends the pipeline and closes both of its ends.
+-- and nothing accumulates. The first failure ends the pipeline and closes both of its ends.
 return function(_, check)
   local errno = require "silly.errno"
 
   local PIECE_BYTES = 64 * 1024
-  -- What a decompressor gets at once: it may make a thousand times as much of it.
+  -- Bytes that a decompressor gets at once: its output may be a thousand times as long.
   local PACKED_BYTES = 4 * 1024
   local LINE_BYTES = 1024 * 1024
   local STRING_BYTES = 64 * 1024 * 1024
-  -- What may wait in a connection before its peer has to take some.
+  -- Unsent bytes of a connection before the pipeline waits for its peer.
   local UNSENT_BYTES = 256 * 1024
 
   local Source = { __name = "source" }
@@ -80,7 +80,7 @@ return function(_, check)
   end
   Source.__bor, Stage.__bor = join, join
 
-  --- `pipeline:run()` → what the sink has made of it | nil, err
+  --- `pipeline:run()` → the result of the sink | nil, err
   function Pipeline:run()
     local from <close> = self.source
     local into, why = self.sink.begin()
@@ -152,7 +152,7 @@ return function(_, check)
 
   -- Stages.
 
-  --- A stage of `step(piece)` → piece | nil, err and `last()` likewise; what is empty is left out.
+  --- A stage of `step(piece)` → piece | nil, err and `last()` likewise; empty pieces are left out.
   local function stepwise(make)
     return stage(function(read)
       local step, last = make()
@@ -211,7 +211,7 @@ return function(_, check)
     end
   end
 
-  --- `gzip([level])`, `gunzip([limit])`: the limit is of bytes that come out, 64 MiB. So for br and zstd.
+  --- `gzip([level])`, `gunzip([limit])`: the limit on the output is 64 MiB. The same for br and zstd.
   for name, back in pairs{ gzip = "gunzip", br = "unbr", zstd = "unzstd" } do
     stream[name] = packing("tide.compress." .. name)
     stream[back] = unpacking("tide.compress." .. name)

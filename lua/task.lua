@@ -1,4 +1,4 @@
--- `task`: what is built from the raw calls.
+-- `task`: hooks, on top of the raw calls.
 return function(task)
   local sethooks = task.sethooks
   task.sethooks = nil

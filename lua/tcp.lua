@@ -1,7 +1,7 @@
--- `net.tcp`: what is built from the raw calls. Each function is a method of connections too.
+-- `net.tcp`: `parse`, on top of the raw calls. Each function is a method of connections too.
 return function(tcp)
-  --- `conn:parse(parser[, ms])`: calls `parser(unread)` with what is there, and again whenever more has
-  --- come, until it returns a number: so many bytes are taken and its other results returned. A
+  --- `conn:parse(parser[, ms])`: calls `parser(unread)` with the unread bytes, and again whenever more have
+  --- arrived, until it returns a number: so many bytes are taken and its other results returned. A
   --- parser that returns nil needs more. `nil, err` at the end of the stream or after `ms`.
   function tcp.parse(conn, parser, ms)
     if type(parser) ~= "function" then

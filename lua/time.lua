@@ -1,4 +1,4 @@
--- `time`: what is built from sleeping and calling later.
+-- `time`: time-outs, throttle and debounce, on top of sleeping and calling later.
 return function(time, check)
   local task = require "silly.task"
 

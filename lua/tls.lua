@@ -10,7 +10,7 @@ return function(raw)
 
   --- `upgrade(conn[, { hostname =, ca =, … as of connect }]) → conn | nil, err, detail`: TLS on a
   --- connection in use, as its client; `accept(conn, { certs =, … as of listen })` as its server.
-  --- What was written before is sent in the clear.
+  --- Earlier writes are sent in the clear.
   for _, side in ipairs{ "upgrade", "accept" } do
     tls[side] = function(conn, options)
       local ok, err = tcp.flush(conn)
@@ -31,15 +31,15 @@ return function(raw)
       error("bad argument #1 to 'listen' (table expected, got " .. type(conf) .. ")", 2)
     end
     local accept = conf.accept or conf.callback
-    if type(conf.addr) ~= "string" then error("bad argument #1 to 'listen' (addr is no string)", 2) end
-    if type(accept) ~= "function" then error("bad argument #1 to 'listen' (accept is no function)", 2) end
+    if type(conf.addr) ~= "string" then error("bad argument #1 to 'listen' (addr is not a string)", 2) end
+    if type(accept) ~= "function" then error("bad argument #1 to 'listen' (accept is not a function)", 2) end
     local listener, context = raw.listen(conf.addr, accept, conf)
     if not listener then return nil, context end
     local current = {}
     for _, name in ipairs(SETTINGS) do current[name] = conf[name] end
 
     --- `listener:reload([{ certs =, alpnprotos =, ctx = }]) → true | false, err`: for handshakes from
-    --- now on. What is not given stays as it was.
+    --- now on. Settings that are not given stay as they were.
     function listener.reload(_, changed)
       local settings = {}
       for _, name in ipairs(SETTINGS) do

@@ -1,9 +1,9 @@
--- `trace`: an id for what belongs together, per coroutine. Called with get() and set(id).
+-- `trace`: the trace id of a coroutine, which its log lines carry. Called with get() and set(id).
 return function(trace)
   local get, set = trace.get, trace.set
   local node, sequence = 0, 0
 
-  --- `setnode(n)`: the number of this process among its fellows, 16 bits.
+  --- `setnode(n)`: the number of this process in its cluster, 16 bits.
   function trace.setnode(number)
     node = number & 0xffff
   end

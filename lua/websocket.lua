@@ -1,4 +1,4 @@
--- `net.websocket`: what scripts see of a socket.
+-- `net.websocket`: sockets, as scripts use them.
 return function(raw)
   local Socket = { __name = "websocket" }
   Socket.__index = Socket
@@ -41,8 +41,8 @@ return function(raw)
     return setmetatable({ raw = socket, conn = conn, stream = stream }, Socket)
   end
 
-  --- `upgrade(stream[, { max_message =, protocol = }]) → socket | nil, err`. What asks for no upgrade
-  --- is answered 400, or 426 if it is of another version.
+  --- `upgrade(stream[, { max_message =, protocol = }]) → socket | nil, err`. A request
+  --- without an upgrade gets 400, or 426 if it asks for another version.
   function websocket.upgrade(stream, options)
     if type(stream) ~= "table" or not stream.exchange then
       error("bad argument #1 to 'upgrade' (the stream of a handler expected)", 2)

@@ -20,7 +20,7 @@ return function(worker)
     return channel
   end
 
-  -- A task that waits, until it has a letter, no time left, or is closed.
+  -- A task that waits, until it has a message, its time is up, or it is closed.
   local Waiter = {}
   function Waiter.__close(waiter)
     if waiter.session then time.cancel(waiter.session) end

@@ -17,15 +17,17 @@ static ALLOCATOR: net::Allocator = net::Allocator;
 
 /// Runs a command line, the program's name first, and returns the exit code. `command` starts
 /// another process of this interpreter; `configured` has the options of a file with its name;
-/// `on_ready` is called once an application is served.
+/// `on_ready` is called once an application is served, `on_exit` with the index and the process id
+/// of each worker that has ended.
 #[pyfunction]
-#[pyo3(signature = (arguments, command, configured=None, on_ready=None))]
+#[pyo3(signature = (arguments, command, configured=None, on_ready=None, on_exit=None))]
 fn main(
     py: Python<'_>,
     arguments: Vec<OsString>,
     command: Vec<OsString>,
     configured: Option<(String, Vec<String>)>,
     on_ready: Option<Py<PyAny>>,
+    on_exit: Option<Py<PyAny>>,
 ) -> u8 {
     let on_ready = on_ready.map(|called| {
         Arc::new(move || {
@@ -36,7 +38,16 @@ fn main(
             });
         }) as Arc<dyn Fn() + Send + Sync>
     });
-    let host = Host { python: Some(command), configured, on_ready };
+    let on_exit = on_exit.map(|called| {
+        Arc::new(move |slot: usize, process: u32| {
+            Python::attach(|py| {
+                if let Err(error) = called.call1(py, (slot, process)) {
+                    error.print(py);
+                }
+            });
+        }) as Arc<dyn Fn(usize, u32) + Send + Sync>
+    });
+    let host = Host { python: Some(command), configured, on_ready, on_exit };
     py.detach(|| tidegate::run(arguments, &host))
 }
 
@@ -59,6 +70,8 @@ mod _tidegate {
     use python::asgi::Server;
     #[pymodule_export]
     use python::store_client::{Calls, ChannelSubscription, Store};
+    #[pymodule_export]
+    use python::wsgi::{GreenletRequest, GreenletServer};
 
     #[pymodule_init]
     fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use net::EventFd;
 use offload::RequestQueue;
@@ -50,6 +51,10 @@ impl Application for StatusAdapter {
 
     fn oldest_call_ms(&self) -> u64 {
         self.0.oldest_call_ms()
+    }
+
+    fn begin_draining(&self, within: Duration) {
+        self.0.begin_draining(within);
     }
 
     fn stop(&self) {
@@ -150,6 +155,12 @@ impl Worker {
         dump_signal()
     }
 
+    /// The rest of the time that the process has to finish what is in flight, in seconds.
+    #[getter]
+    fn drain_left(&self) -> f64 {
+        self.status.drain_left().as_secs_f64()
+    }
+
     /// Sets the descriptor of the file that `faulthandler` writes to.
     fn set_stack_file(&self, descriptor: i32) -> PyResult<()> {
         Ok(self.status.set_stack_file(descriptor)?)
@@ -195,10 +206,41 @@ impl Worker {
             threads,
             multiprocess,
             errors,
+            file_wrapper: None,
             report,
             complain,
         };
         wsgi::Server::new(py, self.status.clone(), self.pool.clone(), options)
+    }
+
+    /// Creates the server of a WSGI application that runs in greenlets.
+    #[pyo3(signature = (
+        application, *, root_path, multiprocess, errors, file_wrapper, report, complain,
+    ))]
+    #[allow(clippy::too_many_arguments, reason = "keywords of Python")]
+    fn greenlets(
+        &self,
+        py: Python<'_>,
+        application: Py<PyAny>,
+        root_path: String,
+        multiprocess: bool,
+        errors: Py<PyAny>,
+        file_wrapper: Py<PyAny>,
+        report: Py<PyAny>,
+        complain: Py<PyAny>,
+    ) -> PyResult<wsgi::GreenletServer> {
+        let options = wsgi::AppOptions {
+            application,
+            root_path,
+            // `wsgi.multithread`: gunicorn says so too.
+            threads: 2,
+            multiprocess,
+            errors,
+            file_wrapper: Some(file_wrapper),
+            report,
+            complain,
+        };
+        wsgi::GreenletServer::new(py, self.status.clone(), self.pool.clone(), options)
     }
 
     /// Reports that the application is ready for requests.

@@ -54,7 +54,7 @@ def command(target, interface, port, options):
         address = {} if "bind" in options else {"host": "127.0.0.1", "port": port}
         given = {**address, "app_dir": HERE, "interface": interface, "workers": 1, **options}
         flags = [f"--{name.replace('_', '-')}" + ("" if value is True else f"={value}")
-                 for name, value in given.items()]
+                 for name, value in given.items() if value is not None]
         return [*COMMAND, target, *flags]
     if KIND == "granian":
         known = {"workers", "root_path", "factory"}

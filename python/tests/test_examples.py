@@ -129,6 +129,16 @@ def test_flask_sessions_and_forms(example):
     assert "receipt.txt" in receipt.header("content-disposition")
 
 
+def test_flask_orders_are_confirmed_by_a_background_job(example):
+    shop = example("shop")
+    basket = shop.ask("POST", "/basket", FORM, b"product=2&count=3")
+    order = shop.ask("POST", "/orders", {**FORM, **cookies(basket)}, b"")
+    assert order.status == 202
+    confirmation = shop.get(f"/orders/{json.loads(order.body)['order']}")
+    assert json.loads(confirmation.body) == {"confirmed": ["3 x a chair"]}
+    assert shop.ask("POST", "/orders", FORM, b"").status == 400
+
+
 def test_flask_streams(example):
     response = example("shop").get("/catalogue.csv")
     assert (response.complete, response.body.count(b"\n")) == (True, 4)

@@ -1,10 +1,12 @@
 """`tidegate run -c gunicorn.conf.py`: settings, notes and hooks."""
 
 import os
+import subprocess
+import sys
 
 import pytest
 
-from hosting import KIND
+from hosting import HERE, KIND
 from tidegate import _gunicorn
 
 pytestmark = pytest.mark.skipif(KIND != "tidegate", reason="the words of our command line")
@@ -37,6 +39,15 @@ FILES = {
          "--forwarded-allow-ips=*", "--ssl-certfile=a.pem", "--ssl-keyfile=a.key", "--umask=07"],
         ["preload_app"],
     ),
+    "a service of root": (
+        "user = 'www-data'\ngroup = 'www-data'\npythonpath = '/srv/lib,/srv/more'\n"
+        "accesslog = '/var/log/shop/access.log'\n"
+        "access_log_format = '%(h)s \"%(r)s\" %(s)s %(D)s'\nlogconfig_dict = {'version': 1}\n",
+        ["--user=www-data", "--group=www-data", "--access-log=/var/log/shop/access.log",
+         "--access-log-format=%(h)s \"%(r)s\" %(s)s %(D)s",
+         "--env=PYTHONPATH=/srv/lib:/srv/more"],
+        [],
+    ),
     "helpers of its own": (
         "import json\n_port = 9\ncores = 4\ndef helper(): pass\nuser = None\n", [], [],
     ),
@@ -64,7 +75,7 @@ def test_every_setting_of_gunicorn_is_known():
     settings = pytest.importorskip("gunicorn.config").KNOWN_SETTINGS
     known = {*_gunicorn.OPTIONS, *_gunicorn.REPEATED, *_gunicorn.FLAGS, *_gunicorn.CONVERTED,
              *_gunicorn.HOOKS, *_gunicorn.HOOKS_OF_WORKERS, *_gunicorn.WITHOUT_COUNTERPART,
-             *_gunicorn.REFUSED}
+             *_gunicorn.OF_WORKERS}
     assert {setting.name for setting in settings} - known == {"config"}
 
 
@@ -77,6 +88,25 @@ def test_the_option_is_taken_from_the_command_line(write):
     assert _gunicorn.take(["run", "-c", path, "a:b"])[0] == ["run", "a:b"]
     assert _gunicorn.take(["run", "x.lua", "-c", "x"]) == (["run", "x.lua", "-c", "x"], None)
     assert _gunicorn.take(["up", "-c", "x"]) == (["up", "-c", "x"], None)
+
+
+def test_the_option_is_taken_from_the_variable(write, monkeypatch):
+    path = write("wsgi_app = 'shop:app'\n")
+    monkeypatch.setenv("GUNICORN_CMD_ARGS", f"-w 3 -c {path} -e 'A=b c'")
+    arguments, configuration = _gunicorn.take(["run"])
+    assert arguments == ["run", "shop:app"]
+    assert configuration.path == path
+    assert os.environ["GUNICORN_CMD_ARGS"] == "-w 3 -e 'A=b c'"
+    monkeypatch.setenv("GUNICORN_CMD_ARGS", "-c 'x")
+    assert _gunicorn.take(["run", "a:b"]) == (["run", "a:b"], None)
+
+
+def test_a_module_is_a_file_as_well(monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", "")
+    found, _ = _gunicorn.Configuration("python:gunicorn_settings").options()
+    assert found == ["--threads=3"]
+    with pytest.raises(_gunicorn.ConfigurationError, match="cannot be executed"):
+        _gunicorn.Configuration("python:no_such_module")
 
 
 @pytest.mark.parametrize("text, said", [
@@ -92,12 +122,82 @@ def test_what_is_wrong_is_reported(start_server, write, tmp_path, text, said):
     assert said in server.log()
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root could change its user")
-def test_a_user_is_not_ignored(start_server, write):
-    path = write("user = 'www-data'\n")
+def nobody_can_run_python():
+    """True if this interpreter, its environment and these tests can be read by another user."""
+    if os.geteuid() != 0:
+        return False
+    command = [sys.executable, "-c", "import tidegate, os; os.stat('test_gunicorn.py')"]
+    done = subprocess.run(command, cwd=HERE, user=65534, group=65534, extra_groups=[],
+                          capture_output=True, check=False)
+    return done.returncode == 0
+
+
+def identity(environ, start_response):
+    from tidegate import cache
+
+    cache.set("user", os.getuid())
+    start_response("200 OK", [("content-type", "text/plain")])
+    return [f"{cache.get('user')} {os.getgid()} {os.getgroups()}".encode()]
+
+
+def test_workers_run_as_another_user(start_server, write, tmp_path):
+    try:
+        usable = nobody_can_run_python()
+    except PermissionError:
+        usable = False
+    if not usable:
+        pytest.skip("needs root, and an interpreter that another user can execute")
+    log = tmp_path / "access.log"
+    socket = f"/tmp/tidegate-test-{os.getpid()}.sock"
+    path = write(f"user = 65534\ngroup = 65534\naccesslog = {str(log)!r}\n"
+                 f"bind = ['127.0.0.1:0', 'unix:{socket}']\n")
+    for directory in (tmp_path, *tmp_path.parents):
+        if directory.stat().st_mode & 0o1 == 0:
+            directory.chmod(0o711)
+    os.chmod(path, 0o644)
+    server = start_server("test_gunicorn:identity", "wsgi", config=path, uds_permissions="660",
+                          host=None, port=None)
+    assert server.get("/").body == b"65534 65534 []"
+    assert os.stat(socket).st_uid == 65534
+    assert os.stat(socket).st_mode & 0o777 == 0o660
+    server.stop()
+    assert log.stat().st_uid == 65534
+    assert '"path":"/"' in log.read_text()
+
+
+def test_a_user_who_cannot_be_chosen_is_an_error(start_server, write):
+    path = write("user = 'no-such-user'\n")
     server = start_server("test_gunicorn:app", "wsgi", ready=False, config=path)
     assert server.wait() == 2
-    assert "has user: the process does not change its user" in server.log()
+    assert 'there is no user "no-such-user"' in server.log()
+
+
+def test_the_format_of_the_access_log(start_server, write):
+    path = write("accesslog = '-'\naccess_log_format = "
+                 "'%(h)s %(l)s %(u)s \"%(r)s\" %(s)s %(b)s \"%({x-shop}i)s\" %(p)s'\n")
+    server = start_server("test_gunicorn:app", "wsgi", config=path)
+    server.get("/shop?a=1&token=secret", [("x-shop", 'a"b')])
+    line = r'^127\.0\.0\.1 - - "GET /shop\?a=1&token=\*\*\* HTTP/1\.1" 200 5 "a\\"b" <\d+>$'
+    server.line(line)
+
+
+def test_logging_is_configured_by_the_file(start_server, write):
+    path = write("""
+logconfig_dict = {
+    "formatters": {"own": {"format": "own %(levelname)s %(message)s"}},
+    "handlers": {"own": {"class": "logging.StreamHandler", "formatter": "own"}},
+    "root": {"handlers": ["own"], "level": "INFO"},
+}
+def post_worker_init(worker):
+    import logging
+    logging.getLogger("shop").info("configured")
+""")
+    server = start_server("test_gunicorn:app", "wsgi", config=path)
+    server.line(r"^own INFO configured$")
+    path = write("logconfig_dict = {'root': {'handlers': ['none']}}\n")
+    server = start_server("test_gunicorn:app", "wsgi", ready=False, config=path)
+    assert server.wait() == 1
+    assert "logconfig_dict is invalid" in server.log()
 
 
 def app(environ, start_response):
@@ -135,6 +235,9 @@ def post_request(worker, req, environ, resp):
 def worker_exit(server, worker):
     worker.log.warning("worker_exit %s", worker.age)
 
+def child_exit(server, worker):
+    log("child_exit", worker.age, worker.pid != os.getpid(), worker.ppid == server.pid)
+
 def on_exit(server):
     log("on_exit", server.pid == os.getpid())
 """
@@ -152,6 +255,7 @@ def test_hooks_are_called(start_server, write):
     server.line(r"post_request 1 /shop 200 OK")
     server.stop()
     assert "worker_exit 0" in server.log()
+    assert "child_exit 0 True True" in server.log()
     assert "on_exit True" in server.log()
 
 

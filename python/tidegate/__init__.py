@@ -11,6 +11,11 @@ if sysconfig.get_config_var("Py_GIL_DISABLED"):
         "use one that has the GIL, such as python3.13"
     )
 
+from tidegate import _gevent  # noqa: E402
+
+if _gevent.is_wanted():
+    _gevent.patch()
+
 from tidegate import broadcast, cache, http_cache  # noqa: E402
 from tidegate._serve import serve, serving  # noqa: E402
 from tidegate._tidegate import __version__  # noqa: E402

@@ -46,11 +46,17 @@ def run(arguments: list[str], command: list[str]) -> int:
     serves = not {"--print-config", "--check-config"} & set(arguments)
     if serves:
         configuration.call("on_starting", supervisor)
+
+    def on_exit(slot: int, process: int) -> None:
+        worker = _gunicorn.EndedWorker(configuration, slot, process)
+        configuration.call("child_exit", supervisor, worker)
+
     code = _tidegate.main(
         ["tidegate", *arguments],
         command,
         configured=(configuration.path, words),
         on_ready=lambda: configuration.call("when_ready", supervisor),
+        on_exit=on_exit,
     )
     if serves:
         configuration.call("on_exit", supervisor)

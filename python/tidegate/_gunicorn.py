@@ -5,8 +5,11 @@ and ``on_exit``, and by each worker for the other hooks. ``options`` names every
 counterpart.
 """
 
+import importlib
+import logging.config
 import os
 import runpy
+import shlex
 import sys
 from types import SimpleNamespace
 
@@ -17,6 +20,7 @@ OPTIONS = {
     "backlog": "--backlog",
     "workers": "--workers",
     "threads": "--threads",
+    "worker_connections": "--worker-connections",
     "timeout": "--timeout",
     "graceful_timeout": "--graceful-timeout",
     "keepalive": "--keep-alive",
@@ -28,8 +32,12 @@ OPTIONS = {
     "pidfile": "--pid",
     "proc_name": "--name",
     "accesslog": "--access-log",
+    "access_log_format": "--access-log-format",
     "loglevel": "--log-level",
     "logconfig": "--log-config",
+    "logconfig_json": "--log-config",
+    "user": "--user",
+    "group": "--group",
     "proxy_allow_ips": "--proxy-allow-from",
     "forwarded_allow_ips": "--forwarded-allow-ips",
     "certfile": "--ssl-certfile",
@@ -45,25 +53,25 @@ REPEATED = {"bind": "--bind", "raw_env": "--env", "reload_extra_files": "--reloa
 #: Settings that are true or false.
 FLAGS = {"reload": "--reload", "proxy_protocol": "--proxy-protocol"}
 #: Settings that are converted below.
-CONVERTED = {"wsgi_app", "worker_class", "umask", "cert_reqs"}
+CONVERTED = {"wsgi_app", "worker_class", "umask", "cert_reqs", "pythonpath"}
+#: Settings that each worker reads from the file itself.
+OF_WORKERS = {"logconfig_dict"}
 #: Settings of connections and requests, which are not gunicorn's with ``-k tidegate.Worker``.
 SETTINGS_OF_WORKERS = [
-    "keepalive", "limit_request_line", "limit_request_fields", "accesslog", "proxy_protocol",
-    "proxy_allow_ips", "forwarded_allow_ips", "certfile", "keyfile", "ca_certs", "root_path",
-    "websocket_max_message_size",
+    "keepalive", "limit_request_line", "limit_request_fields", "accesslog", "access_log_format",
+    "proxy_protocol", "proxy_allow_ips", "forwarded_allow_ips", "certfile", "keyfile", "ca_certs",
+    "root_path", "websocket_max_message_size",
 ]
 #: Hooks of the supervisor, and those of workers.
-HOOKS = {"on_starting", "when_ready", "on_exit"}
+HOOKS = {"on_starting", "when_ready", "child_exit", "on_exit"}
 HOOKS_OF_WORKERS = {"post_fork", "post_worker_init", "pre_request", "post_request", "worker_exit"}
 #: What else gunicorn knows, and why it does nothing here.
 WITHOUT_COUNTERPART = {
-    "worker_connections": "write --limit-concurrency for the requests in the application",
     "worker_tmp_dir": "workers have no heartbeat files",
     "worker_int": "workers are stopped over a socket, not by SIGINT",
     "worker_abort": "a stuck worker is killed, with its stack in the log",
     "pre_fork": "workers are started by a program that runs no Python",
     "pre_exec": "a new version of the program is started by a service manager",
-    "child_exit": "the log and /metrics have why workers end",
     "nworkers_changed": "the log has it",
     "on_reload": "the log has it",
     "ssl_context": "TLS 1.2 and 1.3 are served with the ciphers that are safe today",
@@ -73,15 +81,12 @@ WITHOUT_COUNTERPART = {
     "suppress_ragged_eofs": "a truncated connection is an error",
     "preload_app": "each worker imports the application itself",
     "daemon": "the process stays in the foreground",
-    "initgroups": "the process does not change its user",
+    "initgroups": "workers of another user have no supplementary groups: write group",
     "limit_request_field_size": "write --limit-headers for all header lines together",
-    "access_log_format": "write --access-log-format json or combined",
     "errorlog": "the log goes to standard error",
     "capture_output": "standard output and error of the application go there",
     "disable_redirect_access_to_syslog": "there is no syslog",
     "logger_class": "write --log-config FILE",
-    "logconfig_dict": "write --log-config FILE",
-    "logconfig_json": "write --log-config FILE",
     "syslog": "there is no syslog",
     "syslog_addr": "there is no syslog",
     "syslog_prefix": "there is no syslog",
@@ -91,7 +96,6 @@ WITHOUT_COUNTERPART = {
     "statsd_prefix": "write --admin ADDRESS for /metrics",
     "dogstatsd_tags": "write --admin ADDRESS for /metrics",
     "default_proc_name": "write --name",
-    "pythonpath": "write --app-dir, or set PYTHONPATH",
     "paste": "Paste Deploy is not supported",
     "raw_paste_global_conf": "Paste Deploy is not supported",
     "reload_engine": "changed files are noticed without polling",
@@ -129,11 +133,6 @@ WITHOUT_COUNTERPART = {
     "control_socket_disable": "tidegate ctl has its own socket",
     "tmp_upload_dir": "request bodies above 256 KiB are in files without a name in $TMPDIR",
 }
-#: Settings that a deployment relies on for its safety: they are not ignored.
-REFUSED = {
-    "user": "the process does not change its user: systemd does that (User=)",
-    "group": "the process does not change its group: systemd does that (Group=)",
-}
 
 
 class ConfigurationError(Exception):
@@ -146,14 +145,14 @@ class Configuration:
     def __init__(self, path: str) -> None:
         # gunicorn has these forms too.
         path = path.removeprefix("file:")
-        if path.startswith("python:"):
-            raise ConfigurationError(f"{path!r} is a module: write the name of its file")
-        self.path = os.path.abspath(path)
-        if not os.path.isfile(self.path):
+        module = path.removeprefix("python:") if path.startswith("python:") else None
+        self.path = path if module else os.path.abspath(path)
+        if not module and not os.path.isfile(self.path):
             raise ConfigurationError(f"there is no file {path}")
         sys.path.insert(0, os.getcwd())
         try:
-            self.values = runpy.run_path(self.path, run_name="__config__")
+            self.values = (vars(importlib.import_module(module)) if module
+                           else runpy.run_path(self.path, run_name="__config__"))
         except BaseException as error:
             kind = type(error).__name__
             raise ConfigurationError(f"{path} cannot be executed: {kind}: {error}") from error
@@ -172,8 +171,6 @@ class Configuration:
         """The settings as words of a command line, and a note for each that does nothing here."""
         words, notes = [], []
         for name, value in self.values.items():
-            if name in REFUSED and value is not None and os.geteuid() == 0:
-                raise ConfigurationError(f"{self.path} has {name}: {REFUSED[name]}")
             words.extend(_words(name, value))
             if name in WITHOUT_COUNTERPART and value is not None and value is not False:
                 notes.append(f"{self.path} has {name}: {WITHOUT_COUNTERPART[name]}")
@@ -188,6 +185,9 @@ class Configuration:
             words.append(f"--worker-class={kind}")
         if (mask := self.cfg.umask) is not None:
             words.append(f"--umask=0{mask:o}" if isinstance(mask, int) else f"--umask={mask}")
+        if paths := self.cfg.pythonpath:
+            paths = [*paths.split(","), *filter(None, [os.environ.get("PYTHONPATH")])]
+            words.append(f"--env=PYTHONPATH={os.pathsep.join(paths)}")
         if (required := self.cfg.cert_reqs) is not None and self.cfg.certfile:
             words.append(f"--ssl-cert-reqs={int(required)}")
         return words
@@ -242,6 +242,17 @@ class Supervisor:
         self.pid = os.getpid()
 
 
+class EndedWorker:
+    """The ``worker`` of ``child_exit``."""
+
+    def __init__(self, configuration: Configuration, slot: int, pid: int) -> None:
+        self.cfg = configuration.cfg
+        self.log = logger
+        self.age = slot
+        self.pid = pid
+        self.ppid = os.getpid()
+
+
 class Worker:
     """The ``worker`` of hooks, and the calls of these around an application."""
 
@@ -255,6 +266,16 @@ class Worker:
         self._configuration = configuration
         self._server = Supervisor(configuration)
         self._server.pid = self.ppid
+
+    def configure_logging(self) -> None:
+        """Applies ``logconfig_dict``, as gunicorn does."""
+        if described := self.cfg.logconfig_dict:
+            try:
+                logging.config.dictConfig({"version": 1, "disable_existing_loggers": False,
+                                           **described})
+            except Exception as error:
+                reason = f"{error}: {error.__cause__}" if error.__cause__ else error
+                raise ConfigurationError(f"logconfig_dict is invalid: {reason}") from None
 
     def before_import(self) -> None:
         self._configuration.call("post_fork", self._server, self)
@@ -329,11 +350,34 @@ def _request(environ: dict) -> SimpleNamespace:
 
 
 def take(arguments: list[str]) -> tuple[list[str], Configuration | None]:
-    """Removes ``-c FILE`` of ``run`` from a command line, and executes the file."""
+    """Removes ``-c FILE`` of ``run`` from a command line and from ``GUNICORN_CMD_ARGS``, and
+    executes the file."""
     if arguments[:1] != ["run"] or any(word.endswith(".lua") for word in arguments):
         return arguments, None
-    for at, word in enumerate(arguments):
-        rest = arguments[at + 1:]
+    arguments, path = _without_file(arguments)
+    try:
+        others, other = _without_file(shlex.split(os.environ.get("GUNICORN_CMD_ARGS", "")))
+    except ValueError:
+        # The command line reports what is wrong with the variable.
+        other = None
+    if other is not None:
+        # Workers and the command line read the variable without it.
+        os.environ["GUNICORN_CMD_ARGS"] = shlex.join(others)
+    path = path or other
+    if path is None:
+        return arguments, None
+    configuration = Configuration(path)
+    application = configuration.cfg.wsgi_app
+    # The application of the command line wins; one has a colon, as no option's name has.
+    if application and not any(_is_application(word) for word in arguments[1:]):
+        arguments.append(application)
+    return arguments, configuration
+
+
+def _without_file(words: list[str]) -> tuple[list[str], str | None]:
+    """A command line without the first ``-c FILE``, and its file."""
+    for at, word in enumerate(words):
+        rest = words[at + 1:]
         if word in ("-c", "--config") and rest:
             path, rest = rest[0], rest[1:]
         elif word.startswith("--config="):
@@ -342,14 +386,8 @@ def take(arguments: list[str]) -> tuple[list[str], Configuration | None]:
             path = word[2:].removeprefix("=")
         else:
             continue
-        configuration = Configuration(path)
-        arguments = arguments[:at] + rest
-        application = configuration.cfg.wsgi_app
-        # The application of the command line wins; one has a colon, as no option's name has.
-        if application and not any(_is_application(word) for word in arguments[1:]):
-            arguments.append(application)
-        return arguments, configuration
-    return arguments, None
+        return words[:at] + rest, path
+    return words, None
 
 
 def _is_application(word: str) -> bool:

@@ -10,10 +10,16 @@ import os
 import pickle
 import weakref
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 from tidegate import _tidegate
 
+if TYPE_CHECKING:
+    from tidegate import _gevent
+
 _path: str | None = None
+#: In a process with greenlets: ``_gevent.StoreCalls``.
+switching: "_gevent.StoreCalls | None" = None
 _store: "_tidegate.Store | None" = None
 _calls: "weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _tidegate.Calls]" = (
     weakref.WeakKeyDictionary()
@@ -52,8 +58,27 @@ def calls(loop: asyncio.AbstractEventLoop) -> "_tidegate.Calls":
     return found
 
 
+def _switches() -> bool:
+    return switching is not None and not store().is_local and switching.can_switch()
+
+
 def call(*commands: tuple) -> list:
-    return store().call(commands)
+    return switching.call(commands) if _switches() else store().call(commands)
+
+
+def subscribe(channels: list[str]) -> "_tidegate.ChannelSubscription":
+    """Subscribes to channels in a thread or a greenlet."""
+    return switching.subscribe(channels) if _switches() else store().subscribe(channels)
+
+
+def next_message(
+    subscription: "_tidegate.ChannelSubscription",
+    timeout: float | None = None,
+) -> tuple[str, str | bytes] | None:
+    """Waits for the next message in a thread or a greenlet; None after the time, or the end."""
+    if _switches():
+        return switching.next(subscription, timeout)
+    return subscription.next(timeout)
 
 
 async def acall(*commands: tuple) -> list:

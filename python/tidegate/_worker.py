@@ -16,12 +16,16 @@ import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from tidegate import _lifespan, _log, _serve, _store, _tidegate, _wsgi
+from tidegate import _gevent, _lifespan, _log, _serve, _store, _tidegate, _wsgi
 from tidegate._interface import is_asgi
 from tidegate._log import logger
 
 if TYPE_CHECKING:
-    from tidegate import _gunicorn
+    from tidegate import _gunicorn, _task_runner
+
+
+#: Seconds in which background jobs may end although requests have taken all of the graceful time.
+TASKS_END = 1.0
 
 
 class StartupError(Exception):
@@ -42,14 +46,16 @@ def main() -> int:
     _store.connect(worker.store)
     try:
         configure_logging(worker, settings.get("log_config"))
+        if settings.get("threads") == "gevent":
+            _gevent.install()
         hooks = gunicorn_hooks(settings.get("gunicorn"), worker.slot)
-        if hooks is not None:
-            hooks.before_import()
         application = load(settings)
         if hooks is not None:
             hooks.after_import()
         interface = settings.get("interface") or "auto"
         if interface == "asgi" or (interface == "auto" and is_asgi(application)):
+            if settings.get("threads") == "gevent":
+                raise StartupError("--threads gevent is for WSGI: this application is ASGI")
             run_asgi(worker, application, settings)
         else:
             if hooks is not None:
@@ -78,9 +84,12 @@ def gunicorn_hooks(path: str | None, slot: int) -> "_gunicorn.Worker | None":
     from tidegate import _gunicorn
 
     try:
-        return _gunicorn.Worker(_gunicorn.Configuration(path), slot)
+        hooks = _gunicorn.Worker(_gunicorn.Configuration(path), slot)
+        hooks.configure_logging()
     except _gunicorn.ConfigurationError as error:
         raise StartupError(str(error)) from None
+    hooks.before_import()
+    return hooks
 
 
 def check(settings: str) -> int:
@@ -201,6 +210,7 @@ def run_asgi(
     loop.add_reader(server.fileno(), server.drain)
     loop.call_soon(server.warm_up)
     loop.call_soon(worker.ready)
+    runner = start_tasks(settings, loop)
     try:
         loop.run_forever()
     finally:
@@ -208,11 +218,30 @@ def run_asgi(
         # Requests that exceeded the graceful time-out. Other tasks belong to the application until
         # its shutdown is complete.
         loop.run_until_complete(cancel(filter(is_request, asyncio.all_tasks(loop))))
+        loop.run_until_complete(loop.run_in_executor(None, stop_tasks, worker, runner))
         loop.run_until_complete(lifespan.shutdown())
         loop.run_until_complete(cancel(asyncio.all_tasks(loop)))
         loop.run_until_complete(loop.shutdown_asyncgens())
         loop.run_until_complete(loop.shutdown_default_executor())
         loop.close()
+
+
+def start_tasks(
+    settings: dict,
+    loop: asyncio.AbstractEventLoop | None = None,
+) -> "_task_runner.Runner | None":
+    """Starts the threads for background jobs, if the application has any."""
+    if "tidegate.tasks" not in sys.modules:
+        return None
+    from tidegate import _task_runner
+
+    return _task_runner.start(settings, loop)
+
+
+def stop_tasks(worker: "_tidegate.Worker", runner: "_task_runner.Runner | None") -> None:
+    """Lets background jobs finish in the time that is left."""
+    if runner is not None:
+        runner.stop(max(worker.drain_left, TASKS_END))
 
 
 def is_request(task: asyncio.Task) -> bool:
@@ -230,6 +259,12 @@ async def cancel(tasks: Iterable[asyncio.Task]) -> None:
 
 def run_wsgi(worker: "_tidegate.Worker", application, settings: dict) -> bool:
     """Runs a WSGI application until the process ends; returns whether all its threads ended."""
+    if settings.get("threads") == "gevent":
+        runner = start_tasks(settings)
+        try:
+            return _gevent.run(worker, application, settings)
+        finally:
+            stop_tasks(worker, runner)
     server = worker.wsgi(
         application,
         root_path=settings.get("root_path") or "",
@@ -240,4 +275,8 @@ def run_wsgi(worker: "_tidegate.Worker", application, settings: dict) -> bool:
         complain=_wsgi.complain,
     )
     worker.ready()
-    return server.run()
+    runner = start_tasks(settings)
+    try:
+        return server.run()
+    finally:
+        stop_tasks(worker, runner)

@@ -109,7 +109,7 @@ class Messages:
     """A context manager and iterator of messages, for a thread."""
 
     def __init__(self, channels: tuple[str, ...]) -> None:
-        self._subscription = _store.store().subscribe(list(channels))
+        self._subscription = _store.subscribe(list(channels))
 
     def __enter__(self) -> "Messages":
         return self
@@ -125,19 +125,19 @@ class Messages:
         return self
 
     def __next__(self) -> str | bytes:
-        message = self._subscription.next()
+        message = _store.next_message(self._subscription)
         if message is None:
             raise StopIteration
         return message[1]
 
     def named(self) -> Iterator[tuple[str, str | bytes]]:
         """The messages, each with its channel."""
-        while (message := self._subscription.next()) is not None:
+        while (message := _store.next_message(self._subscription)) is not None:
             yield message
 
     def get(self, timeout: float | None = None) -> str | bytes | None:
         """The next message; None if none arrives within ``timeout`` seconds, or after ``close``."""
-        message = self._subscription.next(timeout)
+        message = _store.next_message(self._subscription, timeout)
         return None if message is None else message[1]
 
 

@@ -22,9 +22,11 @@ const LEVELS: &[(&str, u8)] = &[
     ("plugin", 3),
     ("http-client", 4),
     ("offload", 4),
+    ("etcd", 5),
     ("http-server", 5),
     ("router", 6),
     ("upstream", 6),
+    ("otlp", 6),
     ("filters", 6),
     ("grpc", 6),
     ("traffic", 6),
@@ -96,8 +98,9 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("mlua", &["lua-vm", "lua-std", "lua-host", "fuzz-targets"]),
     ("native-tls", &[]),
     ("openssl", &[]),
-    // Messages by their descriptors: brings prost, which nothing else needs.
     ("proptest", &["fuzz-targets"]),
+    ("prost", &["etcd", "fuzz-targets", "otlp"]),
+    // Messages by their descriptors.
     ("prost-reflect", &["grpc"]),
     ("proc-macro2", &["settings-derive"]),
     ("pyo3", &["python", "wheel"]),
@@ -105,7 +108,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("quote", &["settings-derive"]),
     ("regex-automata", &["wheel"]),
     // Keys and requests of certificates; certificates for tests and measurements.
-    ("rcgen", &["acme", "lua-std", "net", "tls-settings", "scenarios", "bench"]),
+    ("rcgen", &["acme", "etcd", "lua-std", "net", "tls-settings", "scenarios", "bench"]),
     // The load generator is a client of its own.
     ("rustls", &["net", "bench"]),
     ("rustls-native-certs", &["net"]),
@@ -124,6 +127,7 @@ const OWNERS: &[(&str, &[&str])] = &[
             "message",
             "plugin",
             "http-client",
+            "etcd",
             "offload",
             "http-server",
             "upstream",

@@ -1,5 +1,6 @@
 //! The architecture rules as tests: crate imports, file size and contents, plain words.
 
+mod doctests;
 mod layers;
 mod links;
 mod rows;

@@ -53,13 +53,16 @@ pages! {
     caching = "docs/guide/caching.md";
     configuration = "docs/guide/configuration.md";
     files = "docs/guide/files.md";
+    fleet = "docs/guide/fleet.md";
     filters = "docs/guide/filters.md";
     getting_started = "docs/guide/getting-started.md";
     grpc = "docs/guide/grpc.md";
     lua_handlers = "docs/guide/lua-handlers.md";
     lua_programs = "docs/guide/lua/README.md";
+    lua_testing = "docs/guide/lua/testing.md";
     lua_subrequests = "docs/guide/lua/subrequests.md";
     operating = "docs/guide/operating.md";
+    tracing = "docs/guide/tracing.md";
     protection = "docs/guide/protection.md";
     public_internet = "docs/guide/public-internet.md";
     recipe_behind_a_tls_proxy = "docs/guide/recipes/behind-a-tls-proxy.md";

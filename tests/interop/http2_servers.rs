@@ -110,7 +110,6 @@ fn go(directory: &Path, authority: &Authority) -> (Process, [u16; 2]) {
         .expect("a file");
     let mut build = command("go", directory);
     build.args(["build", "-o", "server", "server.go"]);
-    build.env("GOCACHE", Path::new(env!("CARGO_TARGET_TMPDIR")).join("go-cache"));
     let exit = Process::run(build.env("GO111MODULE", "off").env("GOTOOLCHAIN", "local"));
     assert_eq!(exit.code, Some(0), "{exit:?}");
     let process = Process::start(Command::new(directory.join("server")).current_dir(directory));

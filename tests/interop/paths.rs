@@ -2,11 +2,11 @@
 //! route, and what other programs read in the paths that the open route forwards. None may read a
 //! guarded path.
 
-use crate::tools::{command, has, nginx, skip};
+use crate::tools::{command, has, nginx, python_with};
 use scenarios::{Connection, HttpResponse, Launch, Process, Tidegate, Upstream};
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use tempfile::TempDir;
 
@@ -240,25 +240,6 @@ fn read_by(
     found
 }
 
-/// CPython with Werkzeug and aiohttp, in an environment of this test.
-fn python() -> PathBuf {
-    let home = Path::new(env!("CARGO_TARGET_TMPDIR")).join("path-readers");
-    let python = home.join("bin/python");
-    let done = |program: &Path, arguments: &[&str]| {
-        let output = Command::new(program).args(arguments).output();
-        output.is_ok_and(|output| output.status.success())
-    };
-    let home = home.to_str().expect("a path of text");
-    let packages = ["-m", "pip", "install", "--quiet", "werkzeug==3.1.3", "aiohttp==3.12.15"];
-    let there = done(&python, &["-c", "import werkzeug, aiohttp"])
-        || (done(Path::new("python3"), &["-m", "venv", home]) && done(&python, &packages));
-    if there {
-        return python;
-    }
-    skip("Werkzeug and aiohttp cannot be installed");
-    "python3".into()
-}
-
 /// The programs that read targets, of those that are installed.
 fn readers(directory: &Path) -> Vec<Command> {
     let scripts = Path::new(env!("CARGO_MANIFEST_DIR")).join("interop/paths");
@@ -270,13 +251,14 @@ fn readers(directory: &Path) -> Vec<Command> {
     }
     if has("go") {
         let mut go = command("go", directory);
-        go.env("GOCACHE", Path::new(env!("CARGO_TARGET_TMPDIR")).join("go-cache"));
         go.env("GO111MODULE", "off").env("GOTOOLCHAIN", "local").arg("run");
         go.arg(scripts.join("go.go"));
         readers.push(go);
     }
     if has("python3") {
-        let mut python = Command::new(python());
+        // Without them it reads with its own library only.
+        let python = python_with("werkzeug, aiohttp").unwrap_or_else(|| "python3".into());
+        let mut python = Command::new(python);
         python.arg(scripts.join("readers.py"));
         readers.push(python);
     }

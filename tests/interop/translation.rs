@@ -164,7 +164,6 @@ fn go(directory: &Path, source: &str) -> Command {
     fs::write(directory.join("program.go"), source).expect("a file");
     let mut build = command("go", directory);
     build.args(["build", "-o", "program", "program.go"]);
-    build.env("GOCACHE", Path::new(env!("CARGO_TARGET_TMPDIR")).join("go-cache"));
     let exit = Process::run(build.env("GO111MODULE", "off").env("GOTOOLCHAIN", "local"));
     assert_eq!(exit.code, Some(0), "{exit:?}");
     Command::new(directory.join("program"))

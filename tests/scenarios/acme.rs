@@ -102,7 +102,7 @@ struct Site {
 
 impl Site {
     fn new() -> Site {
-        let ports = ["ca", "http", "tls"].map(|name| (name, free_port())).into();
+        let ports = ["ca", "management", "http", "tls"].map(|name| (name, free_port())).into();
         let directory = tempfile::tempdir().expect("a directory");
         Site { directory, authority: Authority::new(), ports, settings: "" }
     }
@@ -118,7 +118,7 @@ impl Site {
         std::fs::write(self.path("pebble.key"), issued.key).expect("a file");
         let config = format!(
             r#"{{ "pebble": {{
-                "listenAddress": "127.0.0.1:{}", "managementListenAddress": "",
+                "listenAddress": "127.0.0.1:{}", "managementListenAddress": "127.0.0.1:{}",
                 "certificate": {:?}, "privateKey": {:?},
                 "httpPort": {}, "tlsPort": {}, "ocspResponderURL": "", {}
                 "profiles": {{
@@ -126,6 +126,7 @@ impl Site {
                 }}
             }} }}"#,
             self.ports["ca"],
+            self.ports["management"],
             self.path("pebble.pem"),
             self.path("pebble.key"),
             self.ports["http"],
@@ -194,6 +195,15 @@ fn stored(server: &Tidegate) -> Vec<PathBuf> {
     files.filter(|file| file.extension().is_some_and(|ending| ending != "lock")).collect()
 }
 
+/// Gives the next server what this one has stored.
+fn copy_stored(server: &Tidegate, next: &Launch) {
+    std::fs::create_dir_all(next.path("state")).expect("a directory");
+    for file in stored(server) {
+        let name = format!("state/{}", file.file_name().expect("a name").to_string_lossy());
+        std::fs::copy(&file, next.path(&name)).expect("a file");
+    }
+}
+
 fn obtains(challenge: &str, domains: &str) {
     let Some(program) = pebble() else { return };
     let site = Site::new();
@@ -227,12 +237,7 @@ fn obtains(challenge: &str, domains: &str) {
     assert!(std::fs::read_to_string(&records).unwrap_or_default().is_empty(), "cleaned up");
     // Found again at the next start.
     let copy = site.launch(&format!("domains: {domains}, {hook}"));
-    for file in files {
-        let name = format!("state/{}", file.file_name().expect("a name").to_string_lossy());
-        let content = std::fs::read(&file).expect("a file");
-        std::fs::create_dir_all(copy.path("state")).expect("a directory");
-        std::fs::write(copy.path(&name), content).expect("a file");
-    }
+    copy_stored(&server, &copy);
     drop(server);
     let server = copy.start();
     assert_eq!(presented(&server, "a.test").as_deref(), Some(&*first));
@@ -300,6 +305,65 @@ fn an_authority_that_is_down_is_asked_again_and_certificates_are_renewed() {
     eventually_some("a renewed certificate is presented", || {
         presented(&server, "a.test").filter(|second| *second != first)
     });
+}
+
+/// Has Pebble respond with `window` when it is asked when to renew the certificate that the server
+/// has stored.
+fn suggest(site: &Site, server: &Tidegate, window: &str) {
+    let is_certificate = |text: &String| text.contains("-----BEGIN CERTIFICATE-----");
+    let mut texts =
+        stored(server).into_iter().map(|file| std::fs::read_to_string(file).expect("text"));
+    let certificate = texts.find(is_certificate).expect("a certificate");
+    let certificate = &certificate[certificate.find("-----BEGIN CERT").expect("its beginning")..];
+    let json = |text: &str| format!("{text:?}");
+    let content =
+        format!(r#"{{"Certificate":{},"ARIResponse":{}}}"#, json(certificate), json(window));
+    let url = format!("https://127.0.0.1:{}/set-renewal-info/", site.ports["management"]);
+    let mut command = Command::new("curl");
+    let exit = Process::run(command.args(["-sSk", "--fail", "--data", &content, &url]));
+    assert_eq!(exit.code, Some(0), "{exit:?}");
+}
+
+#[test]
+fn a_certificate_is_renewed_early_if_the_authority_says_so() {
+    let Some(program) = pebble() else { return };
+    let site = Site::new();
+    let _pebble = site.pebble(&program, 60 * 60 * 24 * 90);
+    let mut server = site.launch("domains: [a.test]").start();
+    let first = eventually_some("a certificate is presented", || presented(&server, "a.test"));
+    // What a lying authority says is bounded: malformed windows, one that ends before it begins,
+    // and one long after the certificate has ended renew nothing now.
+    for window in [
+        r#"{}"#,
+        r#"{"suggestedWindow":{"start":"yesterday","end":"2020-01-02T00:00:00Z"}}"#,
+        r#"{"suggestedWindow":{"start":"2999-01-02T00:00:00Z","end":"2999-01-03T00:00:00Z"}}"#,
+        r#"{"suggestedWindow":{"start":"2999-01-02T00:00:00Z","end":"2020-01-01T00:00:00Z"}}"#,
+    ] {
+        suggest(&site, &server, window);
+        let next = site.launch("domains: [a.test]");
+        copy_stored(&server, &next);
+        drop(server);
+        server = next.start();
+        server.wait_for_log("event=acme_renewal_planned");
+        assert_eq!(presented(&server, "a.test").as_deref(), Some(&*first), "{window}");
+        assert_eq!(server.metrics().sum("tidegate_acme_orders_total", &[]), 0.0, "{window}");
+    }
+    // The certificate will be revoked, for example: its window has moved into the past.
+    suggest(
+        &site,
+        &server,
+        r#"{"suggestedWindow":{"start":"2020-01-01T00:00:00Z","end":"2020-01-02T00:00:00Z"}}"#,
+    );
+    let next = site.launch("domains: [a.test]");
+    copy_stored(&server, &next);
+    drop(server);
+    let server = next.start();
+    let second = eventually_some("another certificate is presented", || {
+        presented(&server, "a.test").filter(|second| *second != first)
+    });
+    assert_ne!(first, second);
+    let issued = [("result", "issued")];
+    assert_eq!(server.metrics().sum("tidegate_acme_orders_total", &issued), 1.0, "once");
 }
 
 #[test]

@@ -1,5 +1,11 @@
 //! `ai_proxy` with providers that are honest, silent, or fail, and with configurations in error.
 
+mod anthropic;
+mod fallback;
+mod prompts;
+mod streams;
+mod tokens;
+
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -183,3 +183,58 @@ routes:
     let labels = [("filter", "hmac_auth"), ("reason", "invalid")];
     assert_eq!(server.metrics().sum("tidegate_auth_refusals_total", &labels), 5.0);
 }
+
+#[test]
+fn changes_outlive_a_killed_server_and_end_with_the_entry_they_replace() {
+    let upstream = upstream();
+    let directory = tempfile::tempdir().expect("a directory");
+    let changes = directory.path().join("state/consumers.changes");
+    let config = |alice: &str| {
+        let stored = format!("admin: {{ consumer_changes: {changes:?},");
+        config(&upstream, alice).replace("admin: {", &stored)
+    };
+    let server = Tidegate::start(&config("key-of-alice"));
+    let entry = format!("{{ \"password\": \"{BCRYPT}\", \"groups\": [\"gold\"] }}");
+    let any = "if-match: *\r\n";
+    assert_eq!(admin(&server, "PUT /v1/consumers/bob", any, &entry).status, 200);
+    let key = r#"{ "groups": ["gold"], "keys": [{ "key": "key-of-carol" }] }"#;
+    let carol = admin(&server, "PUT /v1/consumers/carol", "", key);
+    assert_eq!(carol.status, 201);
+    assert_eq!(admin(&server, "DELETE /v1/consumers/alice", any, "").status, 204);
+    server.signal("KILL");
+    server.wait();
+
+    let server = Tidegate::start(&config("key-of-alice"));
+    let shown = admin(&server, "GET /v1/consumers/carol", "", "");
+    assert_eq!(shown.header("etag"), carol.header("etag"));
+    assert_eq!(get(&server, "/gold", "x-api-key: key-of-carol\r\n").status, 200);
+    assert_eq!(get(&server, "/any", BOB).status, 200);
+    assert_eq!(get(&server, "/gold", ALICE).status, 401);
+    // Another entry of the configuration ends the change, also when the former one returns.
+    let before = server.metrics().sum("tidegate_config_reloads_total", &[]);
+    server.rewrite_config(&config("another-key"));
+    server.wait_for_metric("tidegate_config_reloads_total", &[], before + 1.0);
+    assert_eq!(get(&server, "/gold", "x-api-key: another-key\r\n").status, 200);
+    // What cannot be stored is not in force.
+    let aside = directory.path().join("aside");
+    std::fs::rename(&changes, &aside).expect("a file");
+    assert_eq!(admin(&server, "DELETE /v1/consumers/carol", any, "").status, 500);
+    server.wait_for_log("a change of a consumer cannot be stored");
+    assert_eq!(get(&server, "/gold", "x-api-key: key-of-carol\r\n").status, 200);
+    std::fs::rename(&aside, &changes).expect("a file");
+    assert_eq!(admin(&server, "DELETE /v1/consumers/carol", any, "").status, 204);
+    server.signal("KILL");
+    server.wait();
+
+    let server = Tidegate::start(&config("key-of-alice"));
+    assert_eq!(get(&server, "/gold", ALICE).status, 200);
+    assert_eq!(get(&server, "/gold", "x-api-key: key-of-carol\r\n").status, 401);
+    server.signal("KILL");
+    server.wait();
+    // A line that is missing may be a deletion.
+    let damaged = std::fs::read_to_string(&changes).expect("a file").replace('}', "");
+    std::fs::write(&changes, damaged).expect("a file");
+    let server = Tidegate::start(&config("key-of-alice"));
+    server.wait_for_log("the file of consumers' changes, is no JSON");
+    assert_eq!(server.wait().code, Some(1));
+}

@@ -112,3 +112,45 @@ fn a_server_that_fails_rejects_requests_until_a_reload_names_another() {
     server.wait_for_log("there is no upstream");
     assert_eq!(get(&server, "cookie: session=1\r\n").text(), "ann");
 }
+
+#[test]
+fn consumers_without_an_entry_are_rejected_until_a_reload_accepts_them() {
+    let api = api();
+    let auth = Upstream::start(|peer| {
+        while !peer.at_end() {
+            let head = peer.read_head();
+            let names: String = match head.lines().find_map(|line| line.strip_prefix("cookie: ")) {
+                Some(names) => names.split(',').map(|name| format!("x-name: {name}\r\n")).collect(),
+                None => String::new(),
+            };
+            peer.send(format!("HTTP/1.1 204 No Content\r\n{names}\r\n"));
+        }
+    });
+    let by = format!("url: \"http://{}/\"", auth.address());
+    let strict = config(&by, &api)
+        .replace("consumer: remote-user", "consumer: x-name, consumers_only: true")
+        + "consumers: [{ name: ann }]\n";
+    let server = Tidegate::start(&strict);
+    let status = |cookie: &str| get(&server, cookie).status;
+    assert_eq!(status("cookie: ann\r\n"), 200);
+    assert_eq!((status("cookie: lee\r\n"), status("")), (403, 403));
+    assert_eq!(status("cookie: ann,lee\r\n"), 503);
+    server.wait_for_log("several headers x-name");
+    let rejections = |reason| {
+        let labels = [("filter", "forward_auth"), ("reason", reason)];
+        server.metrics().sum("tidegate_policy_rejections_total", &labels)
+    };
+    assert_eq!((rejections("unknown_consumer"), rejections("failed")), (2.0, 1.0));
+    // Reloads: another consumer, then any.
+    let mut reloads = server.metrics().sum("tidegate_config_reloads_total", &[]);
+    let mut reload = |config: &str| {
+        server.rewrite_config(config);
+        reloads += 1.0;
+        server.wait_for_metric("tidegate_config_reloads_total", &[], reloads);
+    };
+    reload(&strict.replace("name: ann", "name: lee"));
+    assert_eq!((status("cookie: ann\r\n"), status("cookie: lee\r\n")), (403, 200));
+    reload(&strict.replace("consumers_only: true", "consumers_only: false"));
+    assert_eq!((status("cookie: lee\r\n"), status("")), (200, 200));
+    assert_eq!(rejections("unknown_consumer"), 3.0);
+}

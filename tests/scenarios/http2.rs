@@ -1,9 +1,10 @@
 //! HTTP/2 on listeners, in the clear by prior knowledge, with curl as the client.
 
 use crate::setup::{behind, body};
-use scenarios::{Connection, Exit, Process, Tidegate, Upstream, command_exists};
+use scenarios::{Connection, Exit, Http2Peer, Process, Tidegate, Upstream, command_exists, frame};
 use std::process::Command;
 use std::sync::{Arc, Barrier};
+use wire::h2::Event;
 
 fn curl(server: &Tidegate, path: &str, more: &[&str]) -> Exit {
     let url = format!("http://{}{path}", server.address("web"));
@@ -98,3 +99,37 @@ fn the_stream_of_a_response_that_is_awaited_survives_a_drain() {
     assert_eq!(body(&exit), "late", "{exit:?}");
     assert_eq!(server.wait().code, Some(0));
 }
+
+#[test]
+fn an_upload_that_crosses_the_last_goaway_leaves_the_requests_in_flight_alone() {
+    let together = Arc::new(Barrier::new(2));
+    let reached = together.clone();
+    let upstream = Upstream::start(move |peer| {
+        peer.read_head();
+        reached.wait();
+        peer.read_exactly(20_000);
+        peer.send("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 4\r\n\r\ndone");
+    });
+    let server = Tidegate::start(&behind(&upstream, ""));
+    let mut connection = server.connect("web");
+    let mut client = Http2Peer::client(&mut connection);
+    let post =
+        [(":method", "POST"), (":scheme", "http"), (":authority", "a"), (":path", "/"), LENGTH];
+    let upload = client.open_unchecked(&post, false);
+    client.send(upload, vec![0; 19_998], false);
+    together.wait();
+    server.signal("TERM");
+    // The drain is announced, and the second GOAWAY follows the acknowledgement of its PING.
+    for _ in 0..2 {
+        while !matches!(client.event().expect("a GOAWAY"), Event::GoAway { .. }) {}
+    }
+    // A client that has sent this before it knew.
+    let mut late = frame(1, 4, upload.id + 2, b"\x83\x86\x84\x01\x01a");
+    late.extend(frame(0, 1, upload.id + 2, b"late"));
+    client.connection.send(late);
+    client.send(upload, vec![0; 2], true);
+    assert_eq!(client.content(upload).0, b"done");
+    assert_eq!(server.wait().code, Some(0));
+}
+
+const LENGTH: (&str, &str) = ("content-length", "20000");

@@ -24,7 +24,8 @@ log: {{ access: {{ format: {format}, path: a.log }} }}
 
 #[test]
 fn a_key_is_masked_wherever_its_request_ends() {
-    for format in ["json", "combined"] {
+    let own = "'{target} {header.referer} {query.auth} {status}'";
+    for format in ["json", "combined", own] {
         let server = Tidegate::start(&config(format));
         let mut client = server.connect("web");
         let mut statuses = Vec::new();

@@ -247,7 +247,7 @@ fn time_runs_out_and_what_is_wrong_is_reported() {
         "target: a path from / on",
         "path: a path from / on",
         "body: string expected, got number",
-        "\"a b\" is no field name",
+        "\"a b\" is not a field name",
         "a request expected, got table",
         "there is no upstream \"n\"",
         "a response of a subrequest expected, got nil: the reason",

@@ -276,6 +276,78 @@ fn a_session_that_was_changed_is_none() {
 }
 
 #[test]
+fn a_client_without_a_secret_proves_by_pkce_that_the_login_is_its_own() {
+    let (provider, upstream) = (Provider::start(), echo());
+    provider.is_for_a_public_client();
+    provider.expires_in(1);
+    let text = config(&provider, &upstream, &[SECRET], "");
+    let server = Tidegate::start(&text.replace("client_secret: sesame open", ""));
+    let mut browser = Browser::default();
+    let mut other = Browser::default();
+    let stolen = other.begin(&server, &provider, "/");
+    let own = browser.begin(&server, &provider, "/");
+    // The code of another login has another challenge.
+    let code = |target: &str| field(target, "code");
+    let mixed = own.replace(&code(&own), &code(&stolen));
+    assert_eq!(browser.clone().get(&server, &mixed).status, 403);
+    assert_eq!(browser.get(&server, &own).status, 302);
+    // Tokens are refreshed without a secret too.
+    assert_eq!(browser.get(&server, "/").status, 200);
+    assert_eq!((provider.refreshes(), event(&server, "refresh_failed")), (1, 0.0));
+}
+
+#[test]
+fn a_large_session_takes_several_cookies_and_one_that_is_too_large_begins_none() {
+    let (provider, _upstream, server) = start("");
+    let mut browser = Browser::default();
+    let parts = |browser: &Browser| {
+        let is_part = |name: &&String| {
+            let rest = name.strip_prefix(SESSION);
+            rest.is_some_and(|rest| rest.is_empty() || rest[1..].parse::<u8>().is_ok())
+        };
+        browser.cookies.keys().filter(is_part).count()
+    };
+    for (length, cookies) in [(3, 1), (3000, 3), (3, 1), (7000, 3), (11_000, 5)] {
+        provider.name_length(length);
+        let response = browser.log_in(&server, &provider, "/");
+        assert_eq!((response.status, parts(&browser)), (302, cookies), "{length}");
+        let page = browser.get(&server, "/");
+        assert!(page.status == 200 && !page.text().contains("__host-"), "{length}");
+        browser.cookies.retain(|name, _| !name.contains("attempts"));
+        let logged_out = browser.get(&server, "/oidc/logout");
+        assert_eq!((logged_out.status, parts(&browser)), (302, 0));
+    }
+    provider.name_length(16_000);
+    let response = browser.log_in(&server, &provider, "/");
+    assert_eq!((response.status, parts(&browser)), (403, 0));
+}
+
+#[test]
+fn a_provider_is_reached_at_another_address_than_by_browsers() {
+    let (provider, upstream) = (Provider::start(), echo());
+    let with = |address: &str, more: &str| {
+        let text =
+            config(&provider, &upstream, &[SECRET], &format!("to: {{ upstream: id }}{more}"));
+        let own = format!("http://{}", provider.address());
+        text.replace(&own, "https://id.test").replace(
+            "upstreams: { ",
+            &format!("upstreams: {{ id: {{ servers: [\"{address}\"] }}, "),
+        )
+    };
+    provider.is_known_as("https://id.test");
+    let server = Tidegate::start(&with("127.0.0.1:1", ""));
+    let mut browser = Browser::default();
+    assert_eq!(browser.get(&server, "/").status, 503);
+    // The latest configuration counts, also for a provider that is the same.
+    let before = server.metrics().sum("tidegate_config_reloads_total", &[]);
+    server.rewrite_config(&with(&provider.address().to_string(), "\n          idle: 2h"));
+    server.wait_for_metric("tidegate_config_reloads_total", &[], before + 1.0);
+    assert_eq!(browser.log_in(&server, &provider, "/").status, 302);
+    let page = browser.get(&server, "/");
+    assert!(page.text().contains("x-user: ann a-17"), "{}", page.text());
+}
+
+#[test]
 fn settings_are_checked_and_explained() {
     let (provider, upstream) = (Provider::start(), echo());
     let text = config(&provider, &upstream, &[SECRET], "");

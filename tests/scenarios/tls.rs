@@ -365,6 +365,50 @@ fn python_resumes_sessions_on_every_worker() {
     server.wait_for_metric("tidegate_tls_handshakes_total", &[("result", "resumed")], 16.0);
 }
 
+/// Sends the last message of the handshake and a request in one packet, and prints how many packets
+/// with data the server has sent up to the end that it announces.
+const PACKETS: &str = r#"
+import socket, ssl, struct, sys
+context = ssl.create_default_context(cafile=sys.argv[2])
+plain = socket.create_connection(("127.0.0.1", int(sys.argv[1])), timeout=30)
+incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+tls = context.wrap_bio(incoming, outgoing, server_hostname="a.test")
+while True:
+    try:
+        tls.do_handshake()
+        break
+    except ssl.SSLWantReadError:
+        plain.sendall(outgoing.read())
+        incoming.write(plain.recv(65536))
+tls.write(b"GET / HTTP/1.1\r\nhost: a.test\r\nconnection: close\r\n\r\n")
+plain.sendall(outgoing.read())
+received = b""
+while True:
+    try:
+        if not (chunk := tls.read(65536)):
+            break
+        received += chunk
+    except ssl.SSLWantReadError:
+        packet = plain.recv(65536)
+        assert packet, "the end was not announced"
+        incoming.write(packet)
+# tcpi_data_segs_in
+info = plain.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 160)
+print(*struct.unpack_from("I", info, 152), received[-5:].decode())
+"#;
+
+#[test]
+fn the_ticket_the_last_response_and_the_end_leave_in_one_packet() {
+    let authority = Authority::new();
+    let server = start(&authority, "");
+    let port = server.address("web").port().to_string();
+    let mut command = Command::new("python3");
+    command.args(["-c", PACKETS, &port]).arg(server.path("ca.pem"));
+    let exit = Process::run(&mut command);
+    // The first one is the flight of the handshake.
+    assert_eq!(exit.stdout.trim(), "2 hello", "{exit:?}");
+}
+
 #[test]
 fn a_large_file_arrives_whole_and_an_upload_too() {
     let authority = Authority::new();

@@ -326,3 +326,22 @@ fn a_tunnel_that_is_cut_off_is_logged() {
     let exit = server.wait();
     assert!(exit.stderr.contains("cut off connections=1"), "{}", exit.stderr);
 }
+
+#[test]
+fn a_format_of_the_operator_has_the_end_of_the_tunnel() {
+    let upstream = Upstream::start(|peer| {
+        accept_upgrade(peer);
+        peer.send("no frame");
+        peer.read_until_gone();
+    });
+    let format = "'{bytes} {duration_us} \"{method} {target}\" {status} {header.none}'";
+    let server = logging(&upstream, format, "timeouts: { drain: 1s }");
+    let mut client = upgrade(&server);
+    client.expect("no frame");
+    drop(client);
+    let line = logged(&server, "/chat");
+    let (bytes, rest) = line.split_once(' ').unwrap();
+    let (duration_us, rest) = rest.split_once(' ').unwrap();
+    assert_eq!((bytes, rest), ("8", "\"GET /chat\" 101 -"), "{line}");
+    assert!(duration_us.parse::<u64>().unwrap() > 0, "{line}");
+}

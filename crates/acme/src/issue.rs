@@ -103,7 +103,8 @@ pub(crate) async fn renewal_info(
     let secs = |time: i64| u64::try_from(time).unwrap_or_default();
     let window = info.suggested_window;
     let (start, end) = (window.start.unix_timestamp(), window.end.unix_timestamp());
-    Some((secs(start), secs(end), ask_again))
+    // RFC 9773 4.2: a window that ends before it begins is as good as none.
+    (start < end).then_some((secs(start), secs(end), ask_again))
 }
 
 /// What a certificate is known by (RFC 9773 4.1).

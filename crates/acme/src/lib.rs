@@ -36,7 +36,7 @@ pub use development::DevelopmentCertificate;
 use challenges::HttpChallenges;
 use error::IssueError;
 use issue::issue;
-use schedule::{BackOff, renewal};
+use schedule::{BackOff, Renewal, renewal};
 use storage::StoredCertificate;
 
 /// The certificates of a server, on its control thread.
@@ -79,7 +79,7 @@ impl Acme {
                 continue;
             }
             let stop = Rc::new(Notify::new());
-            let keeper = CertificateRenewer {
+            let renewer = CertificateRenewer {
                 plan: plan.clone(),
                 challenges: self.challenges.clone(),
                 telemetry: self.telemetry.clone(),
@@ -90,7 +90,7 @@ impl Acme {
             for result in ["issued", "failed"] {
                 self.telemetry.counter(&families::ACME_ORDERS, &[result]);
             }
-            net::task::spawn_local(keeper.run());
+            net::task::spawn_local(renewer.run());
             tasks.insert(file, Task { plan: plan.clone(), stop });
         }
     }
@@ -108,15 +108,18 @@ struct CertificateRenewer {
 impl CertificateRenewer {
     async fn run(self) {
         let mut back_off = BackOff::default();
-        let mut issued_secs = None;
+        let (mut issued_secs, mut planned) = (None, None);
         loop {
             let stored = StoredCertificate::read(&self.plan.certificate_file).await;
             let renewal = match &stored {
-                None => schedule::Renewal::now(),
+                None => Renewal::now(),
                 Some(stored) => renewal(&self.plan, stored, issued_secs).await,
             };
             let wait = renewal.wait(net::clock::wall_secs());
             if !wait.is_zero() {
+                if planned.replace(renewal.at_secs) != Some(renewal.at_secs) {
+                    self.planned(renewal);
+                }
                 if self.stopped_within(wait).await {
                     return;
                 }
@@ -159,6 +162,19 @@ impl CertificateRenewer {
 
     async fn stopped_within(&self, wait: Duration) -> bool {
         net::timer::within(wait, self.stop.notified()).await.is_some()
+    }
+
+    fn planned(&self, renewal: Renewal) {
+        let mut renews_at = Vec::new();
+        telemetry::timestamp::rfc3339(renewal.at_secs.saturating_mul(1000), &mut renews_at);
+        event!(
+            Level::Info,
+            "a certificate is renewed later",
+            event = "acme_renewal_planned",
+            domains = self.plan.domains.join(" "),
+            renews_at = String::from_utf8_lossy(&renews_at),
+            chosen_by = if renewal.is_known_to_authority { "authority" } else { "lifetime" }
+        );
     }
 
     fn issued(&self) {

@@ -25,7 +25,7 @@ const RATE_LIMITED_MAX: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Renewal {
     /// In seconds since 1970.
-    at_secs: u64,
+    pub(crate) at_secs: u64,
     /// The decision is made again after so long.
     ask_again_secs: u64,
     /// The certificate authority told the time (RFC 9773), so it knows the certificate.

@@ -31,6 +31,13 @@ fn row(app: &AppStatus) -> Json {
         "ready": app.ready,
         "leaving": app.leaving,
         "workers": workers,
+        "tasks": {
+            "waiting": app.tasks.waiting,
+            "running": app.tasks.running,
+            "done": app.tasks.done,
+            "failed": app.tasks.failed,
+            "retried": app.tasks.retried,
+        },
     })
 }
 

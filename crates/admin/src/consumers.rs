@@ -62,20 +62,32 @@ pub(crate) async fn put(control: &dyn Control, name: &str, request: &mut Request
         Some(_) => return Err(Problem::new(422, "the body names another consumer than the path")),
     }
     let settings = config::read_consumer(&entry.to_string()).map_err(|report| errors(&report))?;
-    let allows = |current: Option<&str>| allows(expected.as_ref(), current);
+    let (consumers, expect) = (control.consumers(), expected.clone());
     let (version, is_new) =
-        control.consumers().put(settings, allows).map_err(|why| refused(name, why, &expected))?;
+        stored(move || consumers.put(settings, |current| allows(expect.as_ref(), current)))
+            .await
+            .map_err(|why| refused(name, why, &expected))?;
     event!(Level::Info, "consumer changed", consumer = name, by = "admin API");
     let body = json!({ "version": version });
     Ok(tagged(json_response(if is_new { 201 } else { 200 }, &body), &version))
 }
 
-pub(crate) fn delete(control: &dyn Control, name: &str, request: &Request) -> ApiResult {
+pub(crate) async fn delete(control: &dyn Control, name: &str, request: &Request) -> ApiResult {
     let expected = expect(request)?;
-    let allows = |current: Option<&str>| allows(expected.as_ref(), current);
-    control.consumers().delete(name, allows).map_err(|why| refused(name, why, &expected))?;
+    let (consumers, expect, owned) = (control.consumers(), expected.clone(), name.to_owned());
+    stored(move || consumers.delete(&owned, |current| allows(expect.as_ref(), current)))
+        .await
+        .map_err(|why| refused(name, why, &expected))?;
     event!(Level::Info, "consumer deleted", consumer = name, by = "admin API");
     Ok(Response::new(204))
+}
+
+/// Makes a change on another thread, because it may wait for the disk.
+async fn stored<T: Send + 'static>(
+    change: impl FnOnce() -> Result<T, ChangeError> + Send + 'static,
+) -> Result<T, ChangeError> {
+    let changed = net::blocking(change).await;
+    changed.unwrap_or_else(|error| Err(ChangeError::NotStored(error.to_string())))
 }
 
 /// A new entry needs no If-Match; one that is replaced needs its version.
@@ -90,6 +102,15 @@ fn allows(expected: Option<&Expect>, current: Option<&str>) -> bool {
 fn refused(name: &str, why: ChangeError, expected: &Option<Expect>) -> Problem {
     match why {
         ChangeError::NoConsumer => missing(name),
+        ChangeError::NotStored(error) => {
+            event!(
+                Level::Error,
+                "a change of a consumer cannot be stored and is not in force",
+                consumer = name,
+                error = error
+            );
+            Problem::new(500, format!("the change cannot be stored: {error}"))
+        }
         ChangeError::Taken { by, what } => {
             Problem::new(409, format!("the consumer \"{by}\" has the same {what}"))
         }

@@ -142,7 +142,7 @@ pub struct Status {
     /// The latest attempt to change the configuration since the start.
     pub last_reload: Option<ReloadStatus>,
     /// Malfunctions, in a sentence each.
-    pub troubles: Vec<String>,
+    pub problems: Vec<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -337,6 +337,17 @@ pub struct AppStatus {
     /// Processes that finish requests in flight.
     pub leaving: usize,
     pub workers: Vec<AppWorkerStatus>,
+    pub tasks: AppTasksStatus,
+}
+
+/// The background jobs of an application.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct AppTasksStatus {
+    pub waiting: usize,
+    pub running: usize,
+    pub done: u64,
+    pub failed: u64,
+    pub retried: u64,
 }
 
 /// A slot of the group, and its current process.

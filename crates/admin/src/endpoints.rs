@@ -152,8 +152,9 @@ endpoints! {
          ETag.";
     PUT "/v1/consumers/{name}" [] Token PutConsumer
         "Adds or replaces a consumer: a JSON object as an entry of `consumers`. It is in use when \
-         this responds, and stays so until the configuration's own entry of that name changes or \
-         the process ends. Replacing requires If-Match with the ETag that was read, or `*`.";
+         this responds, and stays so until the configuration's own entry of that name changes and, \
+         without `admin.consumer_changes`, until the process ends. Replacing requires If-Match \
+         with the ETag that was read, or `*`.";
     DELETE "/v1/consumers/{name}" [] Token DeleteConsumer
         "Deletes a consumer, for as long as PUT changes one. If-Match is required.";
     GET "/v1/quotas" [] Token Quotas

@@ -55,7 +55,6 @@ impl Admin {
             Action::CacheExplain => caches::explain(control, name, request),
             Action::Consumers => consumers::all(control, request.target.query()),
             Action::Consumer => consumers::one(control, name),
-            Action::DeleteConsumer => consumers::delete(control, name, request),
             Action::Quotas => Ok(quotas::all(control)),
             Action::Quota => quotas::one(control, name, request.target.query()),
             Action::ResetQuota => quotas::reset(control, name, request.target.query()),
@@ -67,6 +66,7 @@ impl Admin {
             Action::Reload
             | Action::PutConfig
             | Action::PutConsumer
+            | Action::DeleteConsumer
             | Action::Rollback
             | Action::Explain
             | Action::AppReload
@@ -80,6 +80,7 @@ impl Admin {
             Action::AppReload => apps::reload(&*self.control, name).await,
             Action::CachePurge => caches::purge(&*self.control, name, request).await,
             Action::PutConsumer => consumers::put(&*self.control, name, request).await,
+            Action::DeleteConsumer => consumers::delete(&*self.control, name, request).await,
             Action::PutConfig => configuration::put(&*self.control, request).await,
             Action::Rollback => configuration::rollback(&*self.control, request).await,
             Action::Explain => explain::answer(&*self.control, request).await,

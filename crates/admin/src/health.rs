@@ -26,7 +26,7 @@ pub(crate) fn readyz(status: &Status, request: &Request) -> Response {
             "state": status.state.slug(),
             "config_version": status.config_version,
             "refused_reload": refused,
-            "troubles": status.troubles,
+            "troubles": status.problems,
         });
         return json_response(code, &body);
     }
@@ -43,8 +43,8 @@ pub(crate) fn readyz(status: &Status, request: &Request) -> Response {
             text.push('\n');
         }
     }
-    for trouble in &status.troubles {
-        text.push_str(trouble);
+    for problem in &status.problems {
+        text.push_str(problem);
         text.push('\n');
     }
     Response::text(code, text)

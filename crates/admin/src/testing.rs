@@ -104,7 +104,7 @@ impl Control for FakeServer {
                 address: "127.0.0.1:8080".to_owned(),
             }],
             last_reload: self.last_reload.borrow().clone(),
-            troubles: Vec::new(),
+            problems: Vec::new(),
         }
     }
 

@@ -30,7 +30,7 @@ pub(crate) fn status(status: &Status) -> Response {
         "config_version": status.config_version,
         "listeners": listeners,
         "last_reload": reload,
-        "troubles": status.troubles,
+        "troubles": status.problems,
     });
     json_response(200, &body)
 }

@@ -1,10 +1,10 @@
 //! Errors in the format of OpenAI's API, which its client libraries read.
 
-use message::Response;
+use message::{Headers, Response};
 use serde_json::json;
 
 /// An error that the client gets.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) struct ApiError {
     pub(crate) status: u16,
     /// A word of a fixed vocabulary: `code` of the error, and the reason in counters and logs.
@@ -13,11 +13,13 @@ pub(crate) struct ApiError {
     pub(crate) message: String,
     /// The member of the request that is wrong.
     pub(crate) param: Option<&'static str>,
+    /// Fields of the response.
+    pub(crate) headers: Headers,
 }
 
 impl ApiError {
     pub(crate) fn new(status: u16, code: &'static str, message: impl Into<String>) -> ApiError {
-        ApiError { status, code, message: message.into(), param: None }
+        ApiError { status, code, message: message.into(), param: None, headers: Headers::new() }
     }
 
     /// A request without a valid `model`.
@@ -25,12 +27,20 @@ impl ApiError {
         ApiError { param: Some("model"), ..ApiError::new(status, code, message) }
     }
 
-    pub(crate) fn response(&self) -> Response {
-        let kind = if self.status < 500 { "invalid_request_error" } else { "server_error" };
-        let ApiError { code, message, param, .. } = self;
+    pub(crate) fn response(self) -> Response {
+        let kind = match self.status {
+            429 => "tokens",
+            500.. => "server_error",
+            _ => "invalid_request_error",
+        };
+        let ApiError { code, message, param, .. } = &self;
         let error = json!({
             "error": { "message": message, "type": kind, "param": param, "code": code }
         });
-        Response::json(self.status, error.to_string())
+        let mut response = Response::json(self.status, error.to_string());
+        for field in self.headers.iter() {
+            response.headers.append(field.name, field.value);
+        }
+        response
     }
 }

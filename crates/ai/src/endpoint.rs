@@ -2,6 +2,8 @@
 
 use settings::Setting;
 
+use crate::anthropic;
+
 /// A request that names its model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Endpoint {
@@ -21,6 +23,25 @@ pub(crate) enum Dialect {
     /// Azure OpenAI: the model is the name of a deployment in the path; the key is in `api-key`.
     #[setting(word = "azure")]
     Azure,
+    /// Anthropic's Messages API, to which chat completions are translated: `url` is the base of its
+    /// paths, with `/v1`; the key is in `x-api-key`.
+    #[setting(word = "anthropic")]
+    Anthropic,
+}
+
+impl Dialect {
+    /// The version of the API unless one is set.
+    pub(crate) fn default_version(self) -> &'static str {
+        match self {
+            Dialect::OpenAi => "",
+            Dialect::Azure => "2024-10-21",
+            Dialect::Anthropic => anthropic::VERSION,
+        }
+    }
+
+    pub(crate) fn has(self, endpoint: Endpoint) -> bool {
+        self != Dialect::Anthropic || endpoint == Endpoint::ChatCompletions
+    }
 }
 
 impl Endpoint {
@@ -45,6 +66,11 @@ impl Endpoint {
         }
     }
 
+    /// True if a stream reports its usage only when `stream_options` asks for it.
+    pub(crate) fn has_stream_options(self) -> bool {
+        matches!(self, Endpoint::ChatCompletions | Endpoint::Completions)
+    }
+
     /// The target at a provider. `base` is the path of its URL, `deployment` the model's name,
     /// which the settings allow only with characters that a path may have.
     pub(crate) fn target(
@@ -58,6 +84,7 @@ impl Endpoint {
         let path = self.path();
         match (dialect, self) {
             (Dialect::OpenAi, _) => format!("{base}/{path}"),
+            (Dialect::Anthropic, _) => format!("{base}/messages"),
             // This end point of Azure has no deployment: the model is in the body.
             (Dialect::Azure, Endpoint::Responses) => {
                 format!("{base}/openai/{path}?api-version={api}")
@@ -90,6 +117,9 @@ mod tests {
             let azure = format!("{azure}?api-version=2");
             assert_eq!(endpoint.target(Dialect::Azure, "/v1", "m", "2"), azure);
         }
+        let chat = Endpoint::ChatCompletions;
+        assert_eq!(chat.target(Dialect::Anthropic, "/v1", "m", ""), "/v1/messages");
+        assert!(Dialect::Anthropic.has(chat) && !Dialect::Anthropic.has(Endpoint::Embeddings));
         assert_eq!(Endpoint::of("chat/completions/"), None);
         assert_eq!(Endpoint::of("images/generations"), None);
     }

@@ -7,17 +7,21 @@ use bytes::Bytes;
 use message::{Fault, FaultKind, HandlerResult, Request, Response};
 use net::tls::ClientTls;
 use plugin::{Handler, HandlerKind, HandlerPlan, MaybeFuture, WorkerContext};
-use settings::{Node, Reader, Setting, Spanned};
-use telemetry::log::Level;
-use telemetry::{CachePadded, Counter, event, families};
+use settings::{Node, Reader, Setting};
+use telemetry::families;
+use tls_settings::UpstreamTlsSettings;
 use wire::{Known, Method};
 
-use crate::ON_WORKER_BYTES;
+use crate::accounting::Account;
 use crate::api_error::ApiError;
 use crate::endpoint::Endpoint;
+use crate::model_state::ModelState;
 use crate::models::{Model, ModelTable};
 use crate::provider::Provider;
-use crate::settings::AiProxy;
+use crate::request_body::RequestBody;
+use crate::settings::{AiProxy, Ejection};
+use crate::token_limits::TokenLimits;
+use json_filters::on_worker_or_pool;
 
 pub(crate) const KIND: HandlerKind =
     HandlerKind { name: "ai_proxy", schema: AiProxy::schema, read };
@@ -27,24 +31,11 @@ fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Arc<dyn HandlerPlan>> {
     let mut tls = Vec::new();
     for (name, provider) in &settings.providers.entries {
         tls.push(match provider.url.value.is_secure {
-            true => {
-                let default = Spanned::new(Default::default(), name.span);
-                let own = provider.tls.as_ref().unwrap_or(&default);
-                Some(own.build(&[b"http/1.1"], own.span, reader)?)
-            }
+            true => Some(UpstreamTlsSettings::client(provider.tls.as_ref(), name.span, reader)?),
             false => None,
         });
     }
-    let models = settings.models.entries.iter().filter_map(|(name, model)| {
-        let is_own = |(name, _): &(Spanned<String>, _)| name.value == model.provider.value;
-        Some(Model {
-            name: name.value.clone(),
-            target: model.model.clone().unwrap_or_else(|| name.value.clone()),
-            provider: settings.providers.entries.iter().position(is_own)?,
-            provider_name: model.provider.value.clone(),
-        })
-    });
-    let models = Arc::new(ModelTable(models.collect()));
+    let models = Arc::new(ModelTable::of(&settings)?);
     Some(Arc::new(AiProxyPlan { settings, tls, models }))
 }
 
@@ -65,50 +56,35 @@ impl HandlerPlan for AiProxyPlan {
         let providers = entries.map(|((name, provider), tls)| {
             Provider::new(name, provider, tls.clone(), &self.settings, worker)
         });
-        let counters = self.models.0.iter().map(|model| ModelCounters::new(model, worker));
+        let models = self.models.0.iter();
         Rc::new(AiProxyHandler {
             providers: providers.collect(),
-            counters: counters.collect(),
+            states: models.map(|model| ModelState::new(model, &self.settings, worker)).collect(),
             models: self.models.clone(),
             body_bytes_max: self.settings.max_body.bytes(),
+            attempts: self.settings.attempts as usize,
+            ejection: self.settings.ejection,
+            token_limits: TokenLimits::new(&self.settings.token_limits, worker),
             worker: worker.clone(),
         })
     }
 
     fn describe(&self) -> String {
-        let names: Vec<&str> = self.models.0.iter().map(|model| &*model.name).collect();
-        names.join(", ")
+        let names: Vec<String> = self.models.0.iter().map(Model::describe).collect();
+        names.join("; ")
     }
 }
 
-/// Counters of the requests for a model.
-struct ModelCounters {
-    ok: Arc<CachePadded<Counter>>,
-    rejected: Arc<CachePadded<Counter>>,
-    failed: Arc<CachePadded<Counter>>,
-}
-
-impl ModelCounters {
-    fn new(model: &Model, worker: &WorkerContext) -> ModelCounters {
-        let counter = |result| {
-            let labels = [&*model.provider_name, &*model.name, result];
-            worker.telemetry.worker_counter(worker.index, &families::AI_REQUESTS, &labels)
-        };
-        ModelCounters {
-            ok: counter("ok"),
-            rejected: counter("rejected"),
-            failed: counter("failed"),
-        }
-    }
-}
-
-struct AiProxyHandler {
-    providers: Vec<Provider>,
+pub(crate) struct AiProxyHandler {
+    pub(crate) providers: Vec<Provider>,
+    pub(crate) models: Arc<ModelTable>,
     /// In the order of the models.
-    counters: Vec<ModelCounters>,
-    models: Arc<ModelTable>,
+    pub(crate) states: Vec<ModelState>,
+    pub(crate) attempts: usize,
+    pub(crate) ejection: Ejection,
+    token_limits: TokenLimits,
     body_bytes_max: u64,
-    worker: WorkerContext,
+    pub(crate) worker: WorkerContext,
 }
 
 impl Handler for AiProxyHandler {
@@ -123,13 +99,14 @@ impl Handler for AiProxyHandler {
                 Err(error) => error,
             };
             self.count_rejection(error.code);
+            let status = error.status;
             let mut response = error.response();
-            if error.status == 405 {
+            if status == 405 {
                 let allowed = if Self::is_list(request) { "GET, HEAD" } else { "POST" };
                 response.headers.append(Known::Allow, allowed);
             }
             // The rest of a body that is too large is not received.
-            response.close = error.status == 413;
+            response.close = status == 413;
             Ok(response)
         })
     }
@@ -159,12 +136,16 @@ impl AiProxyHandler {
         if request.method != Method::Post {
             return Err(wrong_method());
         }
+        let mut allowance = self.token_limits.check(request)?;
         let content = match self.content(request).await? {
             Ok(content) => content,
             Err(fault) => return Ok(Err(fault)),
         };
-        let (index, body) = self.prepare(content).await?;
-        Ok(Ok(self.forward(endpoint, index, body, request).await))
+        let body = self.prepare(content, endpoint, request).await?;
+        let account = Account::new(request, body.len(), std::mem::take(&mut allowance.charges));
+        let mut response = self.forward(endpoint, &body, request, account).await;
+        allowance.write(&mut response.headers);
+        Ok(Ok(response))
     }
 
     fn list(&self, request: &Request) -> Result<Response, ApiError> {
@@ -172,7 +153,8 @@ impl AiProxyHandler {
             return Err(wrong_method());
         }
         let name = request.target.path().strip_prefix("/v1/models/");
-        Ok(Response::json(200, self.models.describe(name)?))
+        let visible = self.models.visible(request);
+        Ok(Response::json(200, self.models.describe(name, &visible)?))
     }
 
     /// The body of a request; a fault if the client broke it off.
@@ -190,63 +172,22 @@ impl AiProxyHandler {
         }
     }
 
-    async fn prepare(&self, content: Bytes) -> Result<(usize, Bytes), ApiError> {
-        if content.len() <= ON_WORKER_BYTES {
-            return self.models.prepare(&content);
-        }
+    async fn prepare(
+        &self,
+        content: Bytes,
+        endpoint: Endpoint,
+        request: &Request,
+    ) -> Result<RequestBody, ApiError> {
+        let visible = self.models.visible(request);
         let models = self.models.clone();
-        let prepared = net::blocking(move || models.prepare(&content)).await;
-        prepared.unwrap_or_else(|_| {
+        let length = content.len();
+        let read = move || RequestBody::read(content, endpoint, &models, &visible);
+        on_worker_or_pool(length, read).await.unwrap_or_else(|| {
             Err(ApiError::new(500, "internal_error", "The body could not be read."))
         })
-    }
-
-    async fn forward(
-        &self,
-        endpoint: Endpoint,
-        index: usize,
-        body: Bytes,
-        request: &mut Request,
-    ) -> Response {
-        let model = &self.models.0[index];
-        let counters = &self.counters[index];
-        request.notes.upstream = Some(Rc::from(&*model.provider_name));
-        request.notes.upstream_attempts = 1;
-        let provider = &self.providers[model.provider];
-        match provider.send(endpoint, &model.target, &request.headers, body).await {
-            Ok(response) => {
-                match response.status {
-                    400..=499 => &counters.rejected,
-                    500.. => &counters.failed,
-                    _ => &counters.ok,
-                }
-                .inc();
-                response
-            }
-            Err(fault) => {
-                counters.failed.inc();
-                request.notes.fault = Some(fault.slug());
-                event!(
-                    Level::Warn,
-                    "a request to an AI provider failed",
-                    provider = model.provider_name,
-                    model = model.name,
-                    reason = fault
-                );
-                provider_failed(&fault).response()
-            }
-        }
     }
 }
 
 fn wrong_method() -> ApiError {
     ApiError::new(405, "method_not_allowed", "This URL does not have that method.")
-}
-
-/// The error of a request whose provider failed.
-fn provider_failed(fault: &Fault) -> ApiError {
-    match fault.status {
-        504 => ApiError::new(504, "provider_timeout", "The provider did not respond in time."),
-        status => ApiError::new(status, "provider_failed", "The provider of the model failed."),
-    }
 }

@@ -2,18 +2,29 @@
 //!
 //! Owns the table of models, the key of each provider and the translation of paths. Promises that
 //! no header of the client but `Accept` and `Content-Type` reaches a provider, that no key reaches
-//! the client or a log, and that a response is passed through unchanged, chunk by chunk. Never
-//! chooses a model on its own: an unknown one is an error.
+//! the client or a log, that a response is passed through unchanged, chunk by chunk, and that a
+//! request is sent to another provider only before the client has got anything. Never chooses a
+//! model on its own: an unknown one is an error.
 
+mod accounting;
+mod anthropic;
 mod api_error;
+mod attempts;
 mod endpoint;
+mod events;
 mod handler;
+mod model_state;
 mod models;
+mod prompt;
 mod provider;
+mod request_body;
 mod settings;
+mod target;
+mod token_limits;
+mod usage;
+
+pub use events::EventStream;
+pub use usage::{Usage, UsageScanner};
 
 /// The handlers of this crate.
 pub static HANDLERS: &[plugin::HandlerKind] = &[handler::KIND];
-
-/// A longer body is parsed on the blocking pool, so that it does not delay the worker.
-const ON_WORKER_BYTES: usize = 64 * 1024;

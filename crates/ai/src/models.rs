@@ -1,10 +1,14 @@
 //! The models of a handler, and the model that a request names.
 
-use bytes::Bytes;
-use json_filters::tree::{self, Json, JsonError};
+use message::Request;
+use plugin::Condition;
 use serde_json::json;
+use settings::Size;
 
 use crate::api_error::ApiError;
+use crate::prompt::Prompt;
+use crate::settings::{AiProxy, TargetSettings};
+use crate::target::Target;
 
 /// The longest name of a model that an error repeats.
 const NAME_SHOWN_MAX: usize = 128;
@@ -14,63 +18,104 @@ const NAME_SHOWN_MAX: usize = 128;
 pub(crate) struct Model {
     /// The client's name for it.
     pub(crate) name: String,
-    /// The provider's name for it.
-    pub(crate) target: String,
-    /// Its provider, as an index of the handler's providers.
-    pub(crate) provider: usize,
-    pub(crate) provider_name: String,
+    /// Its providers, at least one.
+    pub(crate) targets: Vec<Target>,
+    /// The requests that may use it.
+    when: Option<Condition>,
+    pub(crate) prompt: Prompt,
+    /// The most bytes of text in a request.
+    pub(crate) text_bytes_max: u64,
 }
+
+impl Model {
+    /// The name and the providers, for `explain`.
+    pub(crate) fn describe(&self) -> String {
+        let target = |target: &Target| {
+            let backup = if target.backup { " (backup)" } else { "" };
+            format!("{}{backup}", target.provider_name)
+        };
+        let targets: Vec<String> = self.targets.iter().map(target).collect();
+        format!("{} at {}", self.name, targets.join(", "))
+    }
+}
+
+/// Which models of a handler exist for a request.
+#[derive(Debug)]
+pub(crate) struct VisibleModels(Vec<bool>);
 
 /// The models of a handler.
 #[derive(Debug)]
 pub(crate) struct ModelTable(pub(crate) Vec<Model>);
 
 impl ModelTable {
-    fn index_of(&self, name: &str) -> Result<usize, ApiError> {
-        self.0.iter().position(|model| model.name == name).ok_or_else(|| self.unknown(name))
+    /// The models of settings whose references were checked.
+    pub(crate) fn of(settings: &AiProxy) -> Option<ModelTable> {
+        let providers = &settings.providers.entries;
+        let target = |name: &str, target: TargetSettings| {
+            let TargetSettings { provider, model, weight, backup } = target;
+            Some(Target {
+                provider: providers.iter().position(|(name, _)| name.value == provider.value)?,
+                provider_name: provider.value,
+                model: model.unwrap_or_else(|| name.to_owned()),
+                weight,
+                backup,
+            })
+        };
+        let models = settings.models.entries.iter().map(|(name, model)| {
+            let targets = model.targets().into_iter().map(|each| target(&name.value, each));
+            Some(Model {
+                name: name.value.clone(),
+                targets: targets.collect::<Option<_>>()?,
+                when: model.when.clone(),
+                prompt: Prompt::new(&settings.prompt, &model.prompt),
+                text_bytes_max: model
+                    .max_prompt
+                    .or(settings.max_prompt)
+                    .map_or(u64::MAX, Size::bytes),
+            })
+        });
+        models.collect::<Option<_>>().map(ModelTable)
     }
 
-    fn unknown(&self, name: &str) -> ApiError {
+    /// The models that a request may use.
+    pub(crate) fn visible(&self, request: &Request) -> VisibleModels {
+        let is_visible =
+            |model: &Model| model.when.as_ref().is_none_or(|condition| condition.holds(request));
+        VisibleModels(self.0.iter().map(is_visible).collect())
+    }
+
+    /// The index of the model of this name.
+    pub(crate) fn index_of(&self, name: &str, visible: &VisibleModels) -> Result<usize, ApiError> {
+        let index = self.0.iter().position(|model| model.name == name);
+        index.filter(|index| visible.0[*index]).ok_or_else(|| self.unknown(name, visible))
+    }
+
+    fn unknown(&self, name: &str, visible: &VisibleModels) -> ApiError {
         let shown: String = name.chars().take(NAME_SHOWN_MAX).collect();
-        let near = settings::nearest(&shown, self.0.iter().map(|model| &*model.name));
+        let near = settings::nearest(&shown, self.seen(visible).map(|model| &*model.name));
         let help = near.map(|near| format!(" Did you mean \"{near}\"?")).unwrap_or_default();
         let message = format!("The model \"{shown}\" does not exist.{help}");
         ApiError::of_model(404, "model_not_found", message)
     }
 
-    /// The model of a request body, and the body as its provider gets it. A body whose model has
-    /// the same name there is not changed.
-    pub(crate) fn prepare(&self, content: &Bytes) -> Result<(usize, Bytes), ApiError> {
-        let mut document = tree::parse(content).map_err(malformed)?;
-        let Json::Object(members) = &mut document else {
-            return Err(ApiError::new(400, "invalid_json", "The body is not a JSON object."));
-        };
-        let member = members.iter_mut().find(|(name, _)| name == "model");
-        let (_, value) = member.ok_or_else(|| missing("The request has no `model`."))?;
-        let Json::Scalar(text) = &*value else {
-            return Err(missing("The `model` is not a string."));
-        };
-        let name: String =
-            serde_json::from_str(text).map_err(|_| missing("The `model` is not a string."))?;
-        let index = self.index_of(&name)?;
-        let target = &self.0[index].target;
-        if *target == name {
-            return Ok((index, content.clone()));
-        }
-        *value = tree::string(target);
-        Ok((index, Bytes::from(document.to_string())))
+    fn seen(&self, visible: &VisibleModels) -> impl Iterator<Item = &Model> {
+        self.0.iter().zip(&visible.0).filter(|(_, seen)| **seen).map(|(model, _)| model)
     }
 
     /// The list of models, or one of them.
-    pub(crate) fn describe(&self, name: Option<&str>) -> Result<String, ApiError> {
+    pub(crate) fn describe(
+        &self,
+        name: Option<&str>,
+        visible: &VisibleModels,
+    ) -> Result<String, ApiError> {
         let entry = |model: &Model| {
-            let Model { name, provider_name, .. } = model;
-            json!({ "id": name, "object": "model", "created": 0, "owned_by": provider_name })
+            let owner = model.targets.first().map(|target| &target.provider_name);
+            json!({ "id": model.name, "object": "model", "created": 0, "owned_by": owner })
         };
         Ok(match name {
-            Some(name) => entry(&self.0[self.index_of(name)?]),
+            Some(name) => entry(&self.0[self.index_of(name, visible)?]),
             None => {
-                let all: Vec<_> = self.0.iter().map(entry).collect();
+                let all: Vec<_> = self.seen(visible).map(entry).collect();
                 json!({ "object": "list", "data": all })
             }
         }
@@ -78,38 +123,40 @@ impl ModelTable {
     }
 }
 
-fn missing(message: &str) -> ApiError {
-    ApiError::of_model(400, "invalid_model", message.to_owned())
-}
-
-fn malformed(error: JsonError) -> ApiError {
-    ApiError::new(400, "invalid_json", format!("The body cannot be read: {error}."))
-}
-
 #[cfg(test)]
-mod tests {
-    use super::{Model, ModelTable};
+pub(crate) mod tests {
+    use super::{ModelTable, VisibleModels};
+    use crate::endpoint::Endpoint;
+    use crate::request_body::RequestBody;
+    use crate::settings::AiProxy;
     use bytes::Bytes;
+    use settings::{Node, node};
 
-    fn table() -> ModelTable {
-        let model = |name: &str, target: &str, provider| Model {
-            name: name.to_owned(),
-            target: target.to_owned(),
-            provider,
-            provider_name: "p".to_owned(),
-        };
-        ModelTable(vec![model("gpt-4o", "gpt-4o", 0), model("small", "org/llama\"3", 1)])
+    /// The models of these settings, at the providers `a` and `b`.
+    pub(crate) fn models(models: Node) -> ModelTable {
+        let mut settings = node!({
+            "providers": { "a": { "url": "http://a/v1" }, "b": { "url": "http://b/v1" } }
+        });
+        let settings::Value::Map(entries) = &mut settings.value else { panic!("a map") };
+        let settings::Value::Map(named) = node!({ "models": {} }).value else { panic!("a map") };
+        entries.extend(named.into_iter().map(|(key, _)| (key, models.clone())));
+        let settings: AiProxy = settings::read(&settings).unwrap();
+        ModelTable::of(&settings).unwrap()
     }
 
-    #[test]
-    fn only_the_model_of_a_body_changes() {
-        let same = r#"{ "model" : "gpt-4o", "temperature": 1.0 }"#;
-        let (index, body) = table().prepare(&Bytes::from_static(same.as_bytes())).unwrap();
-        assert_eq!((index, &body[..]), (0, same.as_bytes()));
-        let mapped = r#"{"n":1.00,"model":"sm\u0061ll","x":{"model":"gpt-4o"},"s":"\u00e9"}"#;
-        let (index, body) = table().prepare(&Bytes::from_static(mapped.as_bytes())).unwrap();
-        let forwarded = r#"{"n":1.00,"model":"org/llama\"3","x":{"model":"gpt-4o"},"s":"\u00e9"}"#;
-        assert_eq!((index, std::str::from_utf8(&body).unwrap()), (1, forwarded));
+    pub(crate) fn all(table: &ModelTable) -> VisibleModels {
+        VisibleModels(vec![true; table.0.len()])
+    }
+
+    fn table() -> ModelTable {
+        models(node!({
+            "gpt-4o": { "provider": "a" }, "small": { "provider": "b", "model": "org/llama" }
+        }))
+    }
+
+    fn read(body: &str, visible: &VisibleModels) -> Result<RequestBody, super::ApiError> {
+        let content = Bytes::from(body.to_owned());
+        RequestBody::read(content, Endpoint::ChatCompletions, &table(), visible)
     }
 
     #[test]
@@ -124,23 +171,36 @@ mod tests {
             (r#"{"model":["gpt-4o"]}"#, 400, "invalid_model"),
             (r#"{"model":"gpt4o"}"#, 404, "model_not_found"),
         ] {
-            let error = table().prepare(&Bytes::from(body)).unwrap_err();
+            let error = read(body, &all(&table())).unwrap_err();
             assert_eq!((error.status, error.code), (status, code), "{body}");
         }
-        let error = table().prepare(&Bytes::from_static(br#"{"model":"gpt-4oo"}"#)).unwrap_err();
+        let error = read(r#"{"model":"gpt-4oo"}"#, &all(&table())).unwrap_err();
         assert!(error.message.ends_with("Did you mean \"gpt-4o\"?"), "{}", error.message);
         let long = format!(r#"{{"model":"{}"}}"#, "é".repeat(10_000));
-        let error = table().prepare(&Bytes::from(long)).unwrap_err();
+        let error = read(&long, &all(&table())).unwrap_err();
         assert!(error.message.len() < 400, "{}", error.message.len());
     }
 
     #[test]
     fn models_are_listed() {
-        let list = table().describe(None).unwrap();
+        let (table, all) = (table(), all(&table()));
+        let list = table.describe(None, &all).unwrap();
         let list: serde_json::Value = serde_json::from_str(&list).unwrap();
         assert_eq!(list["data"][1]["id"], "small");
-        let one = table().describe(Some("gpt-4o")).unwrap();
+        let one = table.describe(Some("gpt-4o"), &all).unwrap();
         assert!(one.contains(r#""id":"gpt-4o""#), "{one}");
-        assert_eq!(table().describe(Some("x")).unwrap_err().status, 404);
+        assert_eq!(table.describe(Some("x"), &all).unwrap_err().status, 404);
+    }
+
+    #[test]
+    fn a_hidden_model_does_not_exist() {
+        let visible = VisibleModels(vec![false, true]);
+        let hidden = read(r#"{"model":"gpt-4o"}"#, &visible).unwrap_err();
+        assert_eq!((hidden.status, hidden.code), (404, "model_not_found"));
+        assert!(!hidden.message.contains("Did you mean"), "{}", hidden.message);
+        assert!(read(r#"{"model":"small"}"#, &visible).is_ok());
+        let list = table().describe(None, &visible).unwrap();
+        assert!(!list.contains("gpt-4o") && list.contains("small"), "{list}");
+        assert_eq!(table().describe(Some("gpt-4o"), &visible).unwrap_err().status, 404);
     }
 }

@@ -18,6 +18,7 @@ mod mux;
 mod remote;
 mod settings;
 pub mod websocket;
+mod wsgi_threads;
 
 pub use app_plan::{AppPlan, HANDLER};
 pub use backend::{AppBackend, OfferError, QueueBackend};
@@ -26,3 +27,4 @@ pub use in_process::InProcess;
 pub use live_workers::{LiveWorker, LiveWorkers};
 pub use remote::Remote;
 pub use settings::{AppLimits, AppSettings, AppTimeouts, EventLoop, Interface, Lifespan};
+pub use wsgi_threads::WsgiThreads;

@@ -18,6 +18,11 @@ pub(crate) const DEFLATE_BYTES_MIN: usize = 64;
 pub(crate) const DEFLATE_BYTES_MAX: usize = 64 * 1024;
 /// A fast compression level.
 pub(crate) const DEFLATE_LEVEL: u32 = 3;
+/// The window of a connection's own compressor: 4 KiB.
+pub(crate) const TAKEOVER_WINDOW_BITS: u8 = 12;
+/// Memory of a connection's own compressor and decompressor: zlib's windows, hash chains and state.
+pub(crate) const TAKEOVER_DEFLATE_BYTES: usize = 168 * 1024;
+pub(crate) const TAKEOVER_INFLATE_BYTES: usize = 48 * 1024;
 
 /// Initial credit of each stream of frames, in each direction.
 pub(crate) const FRAMES_WINDOW: u32 = 256 * 1024;

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use settings::{Duration, FilePath, Node, Reader, Setting, Size};
 
 use crate::websocket::WebSocketSettings;
+use crate::wsgi_threads::WsgiThreads;
 
 /// An application in Python, ASGI or WSGI. It runs in worker processes of its own, which are
 /// started, monitored and replaced; the gateway loads no Python, and responses of a cache, a file
@@ -51,9 +52,16 @@ pub struct AppSettings {
     /// `fileConfig`.
     #[setting(example = "logging.json")]
     pub log_config: Option<FilePath>,
-    /// Maximum number of WSGI threads in each process; they are started as needed. 0 chooses.
-    #[setting(default = 0, range = 0..=1024, example = 8)]
-    pub threads: u32,
+    /// Maximum number of WSGI threads in each process, started as needed; `auto` chooses. `gevent`
+    /// runs each request in a greenlet.
+    #[setting(default = "auto", example = 8)]
+    pub threads: WsgiThreads,
+    /// Greenlets of `threads: gevent` in each process: requests that run at a time; others wait.
+    #[setting(default = 1000, range = 1..=100000)]
+    pub greenlets: u32,
+    /// Threads for background jobs (`tidegate.tasks`) in each process; 0 runs none.
+    #[setting(default = 4, range = 0..=256, example = 8)]
+    pub task_threads: u32,
     /// Limits beyond which requests are rejected or a process is replaced.
     #[setting(default = {})]
     pub limits: AppLimits,

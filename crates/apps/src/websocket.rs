@@ -33,7 +33,7 @@ pub fn begin(
     request: &Request,
     settings: &WebSocketSettings,
 ) -> Result<(HandedSession, Upgrade), Fault> {
-    let handshake = Handshake::read(request, settings.compression)?;
+    let handshake = Handshake::read(request, settings)?;
     let (handed, local) = session::leave(request, settings.limits());
     let settings = settings.clone();
     Ok((handed, Upgrade { local, rest: Some((handshake, settings)) }))

@@ -19,7 +19,8 @@ use wire::authorization::basic;
 
 use crate::credential::{ByCredential, CredentialId, CredentialKind};
 use crate::credential_forms::check_listed_name;
-use crate::method::{Attempt, AuthPlan, Identity, Method, MethodPlan, check_realm};
+use crate::decoy::{DecoyHashes, NameNumbers};
+use crate::method::{AuthPlan, AuthResult, Identity, Method, MethodPlan, check_realm};
 use crate::password::PasswordHash;
 use crate::registry::Directory;
 
@@ -32,10 +33,6 @@ const VERIFICATIONS_MAX: usize = 32;
 const REMEMBERED: usize = 1024;
 /// Users that a file may have.
 const USERS_MAX: usize = 100_000;
-/// The first hash that the password of a name that is not known is verified against: of argon2id
-/// with its usual costs, and of no password.
-const DECOY: &str = "$argon2id$v=19$m=19456,t=2,p=1$dGlkZWdhdGUtZGVjb3k\
-                     $k0lQmD1mZ7b3l0t2hJ3x0oJ9bq4m7w1yq5d8c2v6r3E";
 
 /// Allows only requests with the name and password of a known user.
 ///
@@ -143,8 +140,12 @@ impl BasicAuth {
         let in_file = self.htpasswd.into_iter().flat_map(|file| file.0);
         let users = self.users.into_iter().map(|user| (user.consumer, user.password));
         let listed = users.chain(in_file).map(|(name, hash)| (name.into(), hash));
+        let listed: Users = listed.collect();
+        let mut decoys = DecoyHashes::default();
+        listed.values().for_each(|hash| decoys.add(hash));
         BasicAuthPlan {
-            listed: Arc::new(listed.collect()),
+            listed: Arc::new(listed),
+            decoys: Arc::new(decoys),
             remember: self.remember,
             hide: self.hide,
             challenge: format!("Basic realm=\"{}\", charset=\"UTF-8\"", self.realm),
@@ -157,6 +158,7 @@ type Users = HashMap<Box<str>, PasswordHash, foldhash::fast::RandomState>;
 pub(crate) struct BasicAuthPlan {
     /// The filter's own users; shared by the workers.
     listed: Arc<Users>,
+    decoys: Arc<DecoyHashes>,
     remember: Duration,
     hide: bool,
     challenge: String,
@@ -168,17 +170,7 @@ impl MethodPlan for BasicAuthPlan {
     }
 
     fn build(&self, worker: &WorkerContext) -> Rc<dyn Method> {
-        let decoy = self.listed.values().next().cloned();
-        Rc::new(BasicMethod {
-            directory: Directory::of(worker),
-            listed: self.listed.clone(),
-            decoy: RefCell::new(decoy.or_else(|| PasswordHash::parse(DECOY).ok())),
-            remembered: Rc::default(),
-            remember_us: u64::try_from(self.remember.get().as_micros()).unwrap_or(u64::MAX),
-            running: Rc::default(),
-            hide: self.hide,
-            challenge: self.challenge.clone(),
-        })
+        Rc::new(self.method(worker))
     }
 
     fn describe(&self) -> String {
@@ -186,6 +178,22 @@ impl MethodPlan for BasicAuthPlan {
             0 => "passwords of consumers".to_owned(),
             1 => "1 user".to_owned(),
             users => format!("{users} users"),
+        }
+    }
+}
+
+impl BasicAuthPlan {
+    fn method(&self, worker: &WorkerContext) -> BasicMethod {
+        BasicMethod {
+            directory: Directory::of(worker),
+            listed: self.listed.clone(),
+            decoys: self.decoys.clone(),
+            numbers: worker.shared.get((), NameNumbers::default),
+            remembered: Rc::default(),
+            remember_us: u64::try_from(self.remember.get().as_micros()).unwrap_or(u64::MAX),
+            running: Rc::default(),
+            hide: self.hide,
+            challenge: self.challenge.clone(),
         }
     }
 }
@@ -200,9 +208,8 @@ struct Verified {
 struct BasicMethod {
     directory: Rc<Directory>,
     listed: Arc<Users>,
-    /// The hash that the password of an unknown name is verified against: the latest one of a known
-    /// name, because hashes of one kind take the same time.
-    decoy: RefCell<Option<PasswordHash>>,
+    decoys: Arc<DecoyHashes>,
+    numbers: Arc<NameNumbers>,
     remembered: Rc<RefCell<ByCredential<Verified>>>,
     remember_us: u64,
     running: Rc<Cell<usize>>,
@@ -215,13 +222,13 @@ impl Method for BasicMethod {
         false
     }
 
-    fn attempt(&self, request: &Request) -> Attempt {
+    fn authenticate(&self, request: &Request) -> AuthResult {
         let mut fields = request.headers.get_all(Known::Authorization);
         let (Some(field), None) = (fields.next(), fields.next()) else {
-            return Attempt::Missing("there is no password");
+            return AuthResult::Missing("there is no password");
         };
         let Some((name, password)) = basic(field) else {
-            return Attempt::Missing("there is no password");
+            return AuthResult::Missing("there is no password");
         };
         let known = std::str::from_utf8(&name).ok().and_then(|name| self.user(name));
         let id = CredentialId::of(CredentialKind::Password, field);
@@ -230,9 +237,12 @@ impl Method for BasicMethod {
             && verified.hash == *hash
             && net::clock::now_us() < verified.until_us
         {
-            return Attempt::Accepted(Identity::of(consumer.clone()));
+            return AuthResult::Accepted(Identity::of(consumer.clone()));
         }
-        self.verify(id, known, password)
+        match known {
+            Some((consumer, hash)) => self.verify(id, Some(consumer), hash, password),
+            None => self.verify(id, None, self.decoy(&name), password),
+        }
     }
 
     fn prepare(&self, request: &mut Request) {
@@ -271,30 +281,37 @@ impl BasicMethod {
         Some((self.directory.named(&id, name), hash))
     }
 
-    /// Verifies a password on the pool of blocking threads.
+    /// The hash that the password of an unknown name is verified against.
+    fn decoy(&self, name: &[u8]) -> PasswordHash {
+        let number = self.numbers.of(name);
+        match self.listed.is_empty() {
+            true => self.directory.decoy(number),
+            false => self.decoys.choose(number),
+        }
+    }
+
+    /// Verifies a password on the pool of blocking threads. Without a consumer it is wrong in any
+    /// case.
     fn verify(
         &self,
         id: CredentialId,
-        known: Option<(Rc<Consumer>, PasswordHash)>,
+        consumer: Option<Rc<Consumer>>,
+        hash: PasswordHash,
         password: Vec<u8>,
-    ) -> Attempt {
+    ) -> AuthResult {
         if self.running.get() >= VERIFICATIONS_MAX {
             let fault = Fault::new(FaultKind::Unavailable, "too many passwords are being verified");
-            return Attempt::Failed(fault.with_field(Known::RetryAfter, "1"));
+            return AuthResult::Failed(fault.with_field(Known::RetryAfter, "1"));
         }
         self.running.set(self.running.get() + 1);
         let running = Running(self.running.clone());
-        if let Some((_, hash)) = &known {
-            self.decoy.replace(Some(hash.clone()));
-        }
-        let hash = self.decoy.borrow().clone();
         let (remembered, remember_us) = (self.remembered.clone(), self.remember_us);
-        Attempt::Wait(Box::pin(async move {
-            let verified =
-                net::blocking(move || hash.is_some_and(|hash| hash.verify(&password))).await;
+        AuthResult::Wait(Box::pin(async move {
+            let verifying = hash.clone();
+            let verified = net::blocking(move || verifying.verify(&password)).await;
             drop(running);
-            match (verified, known) {
-                (Ok(true), Some((consumer, hash))) => {
+            match (verified, consumer) {
+                (Ok(true), Some(consumer)) => {
                     let now_us = net::clock::now_us();
                     let mut remembered = remembered.borrow_mut();
                     if remembered.len() >= REMEMBERED {
@@ -304,10 +321,10 @@ impl BasicMethod {
                         let until_us = now_us.saturating_add(remember_us);
                         remembered.insert(id, Verified { hash, until_us });
                     }
-                    Attempt::Accepted(Identity::of(consumer))
+                    AuthResult::Accepted(Identity::of(consumer))
                 }
-                (Ok(_), _) => Attempt::Invalid("the name or the password is wrong"),
-                (Err(_), _) => Attempt::Failed(Fault::internal("verifying a password failed")),
+                (Ok(_), _) => AuthResult::Invalid("the name or the password is wrong"),
+                (Err(_), _) => AuthResult::Failed(Fault::internal("verifying a password failed")),
             }
         }))
     }

@@ -14,7 +14,7 @@ use settings::{Node, Reader, Setting};
 
 use crate::credential::{ByCredential, CredentialId, CredentialKind, Fingerprint};
 use crate::credential_forms::{CertificateForm, check_form, check_listed_name};
-use crate::method::{Attempt, AuthPlan, Identity, Method, MethodPlan};
+use crate::method::{AuthPlan, AuthResult, Identity, Method, MethodPlan};
 use crate::registry::Directory;
 
 pub(crate) const KIND: FilterKind =
@@ -120,12 +120,12 @@ struct CertMethod {
 }
 
 impl Method for CertMethod {
-    fn attempt(&self, request: &Request) -> Attempt {
+    fn authenticate(&self, request: &Request) -> AuthResult {
         let peer = request.facts.tls.as_ref().and_then(|tls| tls.peer.as_ref());
         match peer.map(|peer| self.owner(&peer.details)) {
-            Some(Some(consumer)) => Attempt::Accepted(Identity::of(consumer)),
-            Some(None) => Attempt::Invalid("the client's certificate is not listed"),
-            None => Attempt::Missing("the client has presented no certificate"),
+            Some(Some(consumer)) => AuthResult::Accepted(Identity::of(consumer)),
+            Some(None) => AuthResult::Invalid("the client's certificate is not listed"),
+            None => AuthResult::Missing("the client has presented no certificate"),
         }
     }
 }

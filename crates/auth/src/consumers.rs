@@ -9,14 +9,18 @@ use std::sync::Arc;
 use message::{Consumer, ConsumerLimits};
 use serde_json::{Value as Json, json};
 use settings::{Node, Reader, Setting, Spanned, quote};
+use sha2::{Digest as _, Sha256};
 
-use crate::credential::{ByCredential, CredentialId, CredentialKind};
+use crate::credential::{ByCredential, CredentialId, CredentialKind, Fingerprint};
 use crate::credential_forms::{CertificateForm, KeyForm, TokenForm};
+use crate::decoy::DecoyHashes;
 use crate::password::PasswordHash;
 use crate::signature_key::{SignatureKey, SignatureKeySettings};
 
 /// The maximum length of a name in characters: it appears in logs and in URLs of the admin API.
 const NAME_CHARS: usize = 100;
+/// The hexadecimal digits of a version.
+const VERSION_DIGITS: usize = 16;
 
 /// A client that authenticates, with its credentials and what applies to it.
 #[derive(Clone, Debug, PartialEq, Setting)]
@@ -72,6 +76,35 @@ impl ConsumerSettings {
     /// The name.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The entry with the secrets that [`ConsumerSettings::to_json`] masks; `None` if one of them
+    /// is not a text.
+    pub(crate) fn to_stored_json(&self) -> Option<Json> {
+        let mut json = self.to_json();
+        if let Some(password) = &self.password {
+            json["password"] = json!(password.expose());
+        }
+        for (at, key) in self.signature_keys.iter().enumerate() {
+            if let Some(secret) = key.secret() {
+                json["signature_keys"][at]["secret"] = json!(str::from_utf8(secret).ok()?);
+            }
+        }
+        Some(json)
+    }
+
+    /// Identifies what the entry says: the same in every process.
+    pub(crate) fn version(&self) -> String {
+        let mut hasher = Sha256::new();
+        let mut add = |bytes: &[u8]| {
+            hasher.update((bytes.len() as u64).to_le_bytes());
+            hasher.update(bytes);
+        };
+        add(self.to_json().to_string().as_bytes());
+        // Values that the JSON masks are part of the version.
+        self.password.iter().for_each(|hash| add(hash.expose().as_bytes()));
+        self.signature_keys.iter().filter_map(|key| key.secret()).for_each(&mut add);
+        Fingerprint(hasher.finalize().into()).to_hex()[..VERSION_DIGITS].to_owned()
     }
 
     /// The entry as the admin API shows it: keys as their digests, other secrets masked.
@@ -179,6 +212,7 @@ impl Entry {
 pub struct ConsumerSet {
     pub(crate) by_credential: ByCredential<Arc<Entry>>,
     by_name: HashMap<Box<str>, Arc<Entry>, foldhash::fast::RandomState>,
+    pub(crate) decoys: DecoyHashes,
 }
 
 impl ConsumerSet {
@@ -189,6 +223,7 @@ impl ConsumerSet {
         set.by_name.reserve(entries.len());
         for written in entries {
             let entry = Arc::new(Entry::new(written.value));
+            entry.settings.password.iter().for_each(|hash| set.decoys.add(hash));
             for (at, id) in entry.credentials.iter().enumerate() {
                 let Some(before) = set.by_credential.insert(*id, entry.clone()) else { continue };
                 let (one, other) = (quote(&before.settings.name), quote(entry.settings.name()));

@@ -4,6 +4,7 @@
 //! copies comes from the server's response and never from the client; and that a server that fails
 //! or is late rejects the request.
 
+use std::any::Any;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -21,7 +22,6 @@ use tls_settings::UpstreamTlsSettings;
 use wire::{Known, Method};
 
 use crate::credential::{CredentialId, CredentialKind};
-use crate::identity::client_tls;
 use crate::registry::Directory;
 
 pub(crate) const KIND: FilterKind =
@@ -68,7 +68,8 @@ struct ForwardAuth {
     #[setting(default = [], example = ["remote-user", "remote-groups"])]
     copy: Vec<HeaderName>,
     /// The header of a response with 2xx that names the request's `consumer`: one of `consumers`,
-    /// or one of which only the name is known. The server is trusted to name any.
+    /// or one of which only the name is known. The server is trusted to name any. A response with
+    /// several such headers is an error.
     #[setting(example = "remote-user")]
     consumer: Option<HeaderName>,
     /// Rejects requests whose consumer has no entry in `consumers`, with 403. Needs `consumer`.
@@ -111,7 +112,7 @@ fn check(settings: &ForwardAuth, node: &Node, reader: &mut Reader<'_>) {
 fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Arc<dyn FilterPlan>> {
     let settings = ForwardAuth::read(node, reader)?;
     let tls = match settings.url.as_ref().is_some_and(|url| url.is_secure) {
-        true => Some(client_tls(settings.tls.as_ref(), node.span, reader)?),
+        true => Some(UpstreamTlsSettings::client(settings.tls.as_ref(), node.span, reader)?),
         false => None,
     };
     Some(Arc::new(ForwardAuthPlan { settings, tls }))
@@ -130,7 +131,7 @@ impl ForwardAuth {
     }
 }
 
-struct ForwardAuthPlan {
+pub(crate) struct ForwardAuthPlan {
     settings: ForwardAuth,
     tls: Option<ClientTls>,
 }
@@ -174,6 +175,10 @@ impl FilterPlan for ForwardAuthPlan {
         true
     }
 
+    fn as_any(&self) -> Option<&dyn Any> {
+        Some(self)
+    }
+
     fn describe(&self) -> String {
         match (&self.settings.url, &self.settings.to) {
             // The query may be secret.
@@ -185,6 +190,10 @@ impl FilterPlan for ForwardAuthPlan {
 }
 
 impl ForwardAuthPlan {
+    pub(crate) fn url(&self) -> Option<&Url> {
+        self.settings.url.as_ref()
+    }
+
     fn client(&self, url: &Url, worker: &WorkerContext) -> Client {
         let timeout = self.settings.timeout.get();
         let settings = ClientSettings {
@@ -253,7 +262,10 @@ impl ForwardAuthFilter {
             self.denied.inc();
             return Step::Respond(response);
         }
-        self.accept(request, &response);
+        if let Err(fault) = self.accept(request, &response) {
+            self.failed.inc();
+            return Step::Fail(failure(&fault));
+        }
         if self.consumers_only && request.consumer.is_none() {
             self.unknown.inc();
             return Step::Fail(Fault::new(
@@ -272,7 +284,7 @@ impl ForwardAuthFilter {
 
     /// The request about a request.
     fn question(&self, request: &Request, body: &Option<Body>) -> Request {
-        let mut question = request.beneath();
+        let mut question = request.subrequest();
         let headers = &mut question.headers;
         if let Some(listed) = &self.send {
             headers.retain(|field| {
@@ -318,17 +330,27 @@ impl ForwardAuthFilter {
         }
     }
 
-    /// Copies what the response reports about the client to the request.
-    fn accept(&self, request: &mut Request, response: &Response) {
+    /// Copies what the response reports about the client to the request. A response that names
+    /// two consumers is an error: which of them would the upstream use?
+    fn accept(&self, request: &mut Request, response: &Response) -> Result<(), Fault> {
+        if let Some(header) = &self.consumer {
+            let mut names = response.headers.get_all(header);
+            let name = names.next();
+            if names.next().is_some() {
+                return Err(Fault::new(
+                    FaultKind::ProtocolError,
+                    format!("several headers {header} name the consumer"),
+                ));
+            }
+            request.consumer = self.consumer_of(name.and_then(|name| str::from_utf8(name).ok()));
+        }
         for name in &self.copy {
             request.headers.remove(name);
             for value in response.headers.get_all(name) {
                 request.headers.append(name, value);
             }
         }
-        if let Some(header) = &self.consumer {
-            request.consumer = self.consumer_of(response.headers.get_str(header));
-        }
+        Ok(())
     }
 
     fn consumer_of(&self, name: Option<&str>) -> Option<Rc<Consumer>> {

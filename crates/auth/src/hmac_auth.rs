@@ -22,7 +22,7 @@ use wire::Known;
 use crate::consumers::Entry;
 use crate::credential::{CredentialId, CredentialKind};
 use crate::method::{
-    Attempt, AuthPlan, BodyCheck, Identity, Method, MethodPlan, check_realm, rejections,
+    AuthPlan, AuthResult, BodyCheck, Identity, Method, MethodPlan, check_realm, rejections,
 };
 use crate::registry::Directory;
 use crate::token::{Algorithm, Key};
@@ -215,13 +215,13 @@ impl Method for HmacMethod {
         false
     }
 
-    fn attempt(&self, request: &Request) -> Attempt {
+    fn authenticate(&self, request: &Request) -> AuthResult {
         let now_s = net::clock::wall_secs();
-        let attempt = match self.format {
+        let result = match self.format {
             SignatureFormat::Rfc9421 => self.message_signature(request, now_s),
             SignatureFormat::ShenYu => self.shenyu(request, now_s),
         };
-        attempt.unwrap_or_else(Attempt::Invalid)
+        result.unwrap_or_else(AuthResult::Invalid)
     }
 
     fn prepare(&self, request: &mut Request) {
@@ -261,20 +261,20 @@ struct NonceUse {
 
 impl Verified {
     /// Accepts the request unless its nonce was used before.
-    fn accept(self) -> Attempt {
+    fn accept(self) -> AuthResult {
         if let Some(NonceUse { id, expires_s, nonces, full }) = self.nonce {
             let now_s = net::clock::wall_secs();
             match nonces.0.claim(&id, expires_s, |until_s| *until_s <= now_s) {
                 Claim::Added => {}
-                Claim::Known => return Attempt::Invalid("the nonce was used before"),
+                Claim::Known => return AuthResult::Invalid("the nonce was used before"),
                 Claim::Full => {
                     full.inc();
                     let fault = Fault::new(FaultKind::Unavailable, "too many nonces are in use");
-                    return Attempt::Failed(fault.with_field(Known::RetryAfter, "30"));
+                    return AuthResult::Failed(fault.with_field(Known::RetryAfter, "30"));
                 }
             }
         }
-        Attempt::Accepted(Identity::of(self.consumer))
+        AuthResult::Accepted(Identity::of(self.consumer))
     }
 }
 
@@ -285,7 +285,7 @@ impl HmacMethod {
         self.directory.entry(&id).ok_or(NO_KEY)
     }
 
-    fn message_signature(&self, request: &Request, now_s: u64) -> Result<Attempt, Invalid> {
+    fn message_signature(&self, request: &Request, now_s: u64) -> Result<AuthResult, Invalid> {
         let signatures = signatures(request, &self.rules, now_s)?;
         let mut reason = None;
         for signature in &signatures {
@@ -296,7 +296,7 @@ impl HmacMethod {
         }
         match reason {
             Some(why) => Err(why),
-            None => Ok(Attempt::Missing("there is no signature")),
+            None => Ok(AuthResult::Missing("there is no signature")),
         }
     }
 
@@ -330,7 +330,7 @@ impl HmacMethod {
         request: &Request,
         signature: &MessageSignature,
         verified: Verified,
-    ) -> Result<Attempt, Invalid> {
+    ) -> Result<AuthResult, Invalid> {
         if !signature.covers_digest {
             let has_body = request.body.length() != Some(0);
             return match self.protects_bodies && has_body {
@@ -348,9 +348,9 @@ impl HmacMethod {
         ))
     }
 
-    fn shenyu(&self, request: &Request, now_s: u64) -> Result<Attempt, Invalid> {
+    fn shenyu(&self, request: &Request, now_s: u64) -> Result<AuthResult, Invalid> {
         let Some(signature) = ShenYuSignature::of(request)? else {
-            return Ok(Attempt::Missing("there is no signature"));
+            return Ok(AuthResult::Missing("there is no signature"));
         };
         let signed_s = signature.timestamp_ms / 1000;
         if signed_s > now_s + self.rules.leeway_s {
@@ -376,28 +376,28 @@ impl HmacMethod {
         }
     }
 
-    /// The attempt that receives the body and accepts the request if `check` does.
+    /// Returns the result that receives the body and accepts the request if `check` does.
     fn after_body(
         &self,
         check: impl FnOnce(&[u8]) -> Result<(), Invalid> + Send + 'static,
         verified: Verified,
-    ) -> Attempt {
+    ) -> AuthResult {
         let concluded = |checked: Result<(), Invalid>| match checked {
             Ok(()) => verified.accept(),
-            Err(why) => Attempt::Invalid(why),
+            Err(why) => AuthResult::Invalid(why),
         };
-        let check = move |body: Bytes| -> LocalFuture<'static, Attempt> {
+        let check = move |body: Bytes| -> LocalFuture<'static, AuthResult> {
             Box::pin(async move {
                 if body.len() <= ON_WORKER_BYTES {
                     return concluded(check(&body));
                 }
                 match net::blocking(move || check(&body)).await {
                     Ok(checked) => concluded(checked),
-                    Err(_) => Attempt::Failed(Fault::internal("verifying a body failed")),
+                    Err(_) => AuthResult::Failed(Fault::internal("verifying a body failed")),
                 }
             })
         };
-        Attempt::Body(BodyCheck { bytes_max: self.body_bytes_max, check: Box::new(check) })
+        AuthResult::Body(BodyCheck { bytes_max: self.body_bytes_max, check: Box::new(check) })
     }
 }
 

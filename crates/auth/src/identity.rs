@@ -107,7 +107,7 @@ impl IdentityProvider {
             reader.error(tls.span, "`tls` has no effect: jwks is not a URL of https");
         }
         let tls = match is_secure {
-            true => Some(client_tls(settings.tls.as_ref(), name.span, reader)?),
+            true => Some(UpstreamTlsSettings::client(settings.tls.as_ref(), name.span, reader)?),
             false => None,
         };
         let (name, settings) = (name.clone(), settings.clone());
@@ -134,7 +134,7 @@ impl IdentityProvider {
                 keys: self.provider_keys(url, shared),
                 cooldown: self.settings.unknown_key.get(),
                 // The task ends a fetch in time; a little later it is not running any more.
-                patience: self.settings.timeout.get() + std::time::Duration::from_secs(1),
+                timeout: self.settings.timeout.get() + std::time::Duration::from_secs(1),
             },
         }
     }
@@ -147,17 +147,6 @@ impl IdentityProvider {
         };
         shared.get(key, ProviderKeys::default)
     }
-}
-
-/// TLS to the servers of URLs, by `tls` or with the system's certificate authorities.
-pub(crate) fn client_tls(
-    settings: Option<&Spanned<UpstreamTlsSettings>>,
-    span: settings::Span,
-    reader: &mut Reader<'_>,
-) -> Option<ClientTls> {
-    let default = Spanned::new(UpstreamTlsSettings::default(), span);
-    let settings = settings.unwrap_or(&default);
-    settings.build(&[b"http/1.1"], settings.span, reader)
 }
 
 /// The providers of a configuration.
@@ -188,7 +177,7 @@ impl IdentitySet {
     /// the network can replace them and sign tokens.
     pub fn fetched_in_clear(&self) -> impl Iterator<Item = &Spanned<String>> {
         let in_clear = |provider: &&Arc<IdentityProvider>| match &provider.settings.jwks {
-            KeySetLocation::Url(url) => !url.is_secure && !is_local(&url.host),
+            KeySetLocation::Url(url) => in_clear(url),
             KeySetLocation::File(..) => false,
         };
         self.providers.iter().filter(in_clear).map(|provider| &provider.name)
@@ -201,10 +190,12 @@ impl IdentitySet {
     }
 }
 
-/// True if requests to a host do not leave this machine.
-fn is_local(host: &str) -> bool {
+/// True if requests to a URL leave this machine in clear text.
+pub(crate) fn in_clear(url: &Url) -> bool {
+    let host = &*url.host;
     let is_name = host == "localhost" || host.ends_with(".localhost");
-    is_name || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
+    let is_local = is_name || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
+    !url.is_secure && !is_local
 }
 
 /// The provider of a name under `identity`.

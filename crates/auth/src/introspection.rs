@@ -4,7 +4,7 @@
 //! requests are bounded; that a worker sends one request about a token, however many clients
 //! present it; and that a request is rejected while the end point fails, never allowed.
 
-mod inquiry;
+mod in_flight;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -26,12 +26,11 @@ use wire::{Known, Method as HttpMethod};
 
 use crate::credential::{ByCredential, CredentialId, CredentialKind};
 use crate::form_client::{ClientAuth, authenticated_form};
-use crate::identity::client_tls;
-use crate::method::{Attempt, AuthPlan, Identity, Method, MethodPlan, check_realm};
+use crate::method::{AuthPlan, AuthResult, Identity, Method, MethodPlan, check_realm};
 use crate::registry::Directory;
 use crate::token::{self, Rules, TOKEN_BYTES_MAX, json_object};
 use crate::token_source::{self, TokenSource};
-use inquiry::{Inquiry, Running};
+use in_flight::{InFlightCall, Running};
 
 pub(crate) const KIND: FilterKind =
     FilterKind { name: "introspection", schema: Introspection::schema, read };
@@ -131,7 +130,7 @@ impl Setting for Introspection {
     fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
         let settings = IntrospectionSettings::read(node, reader)?;
         let tls = match settings.url.is_secure {
-            true => Some(client_tls(settings.tls.as_ref(), node.span, reader)?),
+            true => Some(UpstreamTlsSettings::client(settings.tls.as_ref(), node.span, reader)?),
             false => None,
         };
         Some(Introspection { settings: Arc::new(settings), tls })
@@ -145,6 +144,10 @@ fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Arc<dyn FilterPlan>> {
 impl MethodPlan for Introspection {
     fn name(&self) -> &'static str {
         KIND.name
+    }
+
+    fn server(&self) -> Option<&Url> {
+        Some(&self.settings.url)
     }
 
     fn build(&self, worker: &WorkerContext) -> Rc<dyn Method> {
@@ -200,10 +203,10 @@ impl Method for IntrospectionMethod {
         false
     }
 
-    fn attempt(&self, request: &Request) -> Attempt {
+    fn authenticate(&self, request: &Request) -> AuthResult {
         match token_source::only_token(&self.0.settings.from, request) {
-            Ok(token) => self.0.attempt(token),
-            Err(attempt) => attempt,
+            Ok(token) => self.0.authenticate(token),
+            Err(result) => result,
         }
     }
 
@@ -255,7 +258,7 @@ struct Introspector {
     /// active ones.
     inactive: RefCell<ByCredential<(u64, token::Invalid)>>,
     /// The requests to the end point.
-    running: RefCell<ByCredential<Rc<Inquiry>>>,
+    running: RefCell<ByCredential<Rc<InFlightCall>>>,
     /// Requests of clients that wait for them.
     waiting: Cell<usize>,
     paused_until_us: Cell<u64>,
@@ -266,15 +269,15 @@ struct Introspector {
 }
 
 impl Introspector {
-    fn attempt(self: &Rc<Self>, token: &[u8]) -> Attempt {
+    fn authenticate(self: &Rc<Self>, token: &[u8]) -> AuthResult {
         if token.len() > TOKEN_BYTES_MAX {
-            return Attempt::Invalid("the token is too long");
+            return AuthResult::Invalid("the token is too long");
         }
         let text = std::str::from_utf8(token)
             .ok()
             .filter(|text| text.bytes().all(|byte| byte.is_ascii_graphic()));
         let Some(text) = text else {
-            return Attempt::Invalid("the token has a character that no token has");
+            return AuthResult::Invalid("the token has a character that no token has");
         };
         let id = CredentialId::of(CredentialKind::Token, token);
         if let Some(known) = self.known(&id) {
@@ -282,16 +285,16 @@ impl Introspector {
             return self.conclude(known);
         }
         if self.waiting.get() >= WAITING_MAX {
-            return Attempt::Failed(unavailable("too many requests wait for the end point"));
+            return AuthResult::Failed(unavailable("too many requests wait for the end point"));
         }
         if net::clock::now_us() < self.paused_until_us.get() {
             return self.conclude(Err(NotAccepted::Failed));
         }
         let running = self.running.borrow().get(&id).cloned();
-        let inquiry = running.unwrap_or_else(|| self.begin(id, text));
+        let call = running.unwrap_or_else(|| self.begin(id, text));
         let waiting = Waiting::new(self);
-        Attempt::Wait(Box::pin(async move {
-            let introspected = inquiry.result().await;
+        AuthResult::Wait(Box::pin(async move {
+            let introspected = call.result().await;
             waiting.0.conclude(introspected.unwrap_or(Err(NotAccepted::Failed)))
         }))
     }
@@ -312,17 +315,17 @@ impl Introspector {
 
     /// Asks the end point about a token. The request is not the client's, so that it is not
     /// cancelled when one of the clients that wait for it disconnects.
-    fn begin(self: &Rc<Self>, id: CredentialId, token: &str) -> Rc<Inquiry> {
-        let inquiry = Rc::<Inquiry>::default();
-        self.running.borrow_mut().insert(id, inquiry.clone());
-        let running = Running { introspector: self.clone(), id, inquiry: inquiry.clone() };
+    fn begin(self: &Rc<Self>, id: CredentialId, token: &str) -> Rc<InFlightCall> {
+        let call = Rc::<InFlightCall>::default();
+        self.running.borrow_mut().insert(id, call.clone());
+        let running = Running { introspector: self.clone(), id, call: call.clone() };
         let token = token.to_owned();
         net::task::spawn_local(async move {
             let introspected = running.introspector.introspect(&token).await;
             running.introspector.remember(running.id, &introspected);
-            running.inquiry.finish(introspected);
+            running.call.finish(introspected);
         });
-        inquiry
+        call
     }
 
     async fn introspect(&self, token: &str) -> Introspected {
@@ -404,20 +407,20 @@ impl Introspector {
     }
 
     /// The consumer of a token now: its entry may change while the token is remembered.
-    fn conclude(&self, introspected: Introspected) -> Attempt {
+    fn conclude(&self, introspected: Introspected) -> AuthResult {
         let token = match introspected {
             Ok(token) => token,
-            Err(NotAccepted::Inactive(why)) => return Attempt::Invalid(why),
+            Err(NotAccepted::Inactive(why)) => return AuthResult::Invalid(why),
             Err(NotAccepted::Failed) => {
-                return Attempt::Failed(unavailable("the introspection end point has failed"));
+                return AuthResult::Failed(unavailable("the introspection end point has failed"));
             }
         };
         let (id, name) = &token.subject;
         match self.directory.subject(id, name, self.settings.consumers_only) {
             Ok(consumer) => {
-                Attempt::Accepted(Identity { consumer, claims: Some(token.claims.clone()) })
+                AuthResult::Accepted(Identity { consumer, claims: Some(token.claims.clone()) })
             }
-            Err(why) => Attempt::Invalid(why),
+            Err(why) => AuthResult::Invalid(why),
         }
     }
 }

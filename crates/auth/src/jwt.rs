@@ -15,7 +15,7 @@ use wire::Known;
 
 use crate::credential::{ByCredential, CredentialId, CredentialKind};
 use crate::identity::{IdentityName, IdentityProvider, KeySource, KeyUse};
-use crate::method::{Attempt, AuthPlan, Identity, Method, MethodPlan, check_realm};
+use crate::method::{AuthPlan, AuthResult, Identity, Method, MethodPlan, check_realm};
 use crate::registry::Directory;
 use crate::token::{self, Key, KeySetFile, KeySettings, Rules, VerifiedToken, verify};
 use crate::token_source::{self, TokenSource};
@@ -201,33 +201,33 @@ impl Method for JwtMethod {
         false
     }
 
-    fn attempt(&self, request: &Request) -> Attempt {
+    fn authenticate(&self, request: &Request) -> AuthResult {
         let token = match token_source::only_token(&self.places, request) {
             Ok(token) => token,
-            Err(attempt) => return attempt,
+            Err(result) => return result,
         };
         let verification = &self.verification;
-        let (attempt, needed) = match verification.attempt(token) {
-            Ok(identity) => return Attempt::Accepted(identity),
+        let (result, needed) = match verification.authenticate(token) {
+            Ok(identity) => return AuthResult::Accepted(identity),
             Err(NotVerified::Invalid(token::NO_KEY)) => {
-                (Attempt::Invalid(token::NO_KEY), KeyUse::UnknownKey)
+                (AuthResult::Invalid(token::NO_KEY), KeyUse::UnknownKey)
             }
-            Err(NotVerified::Invalid(why)) => return Attempt::Invalid(why),
-            Err(NotVerified::NoKeys) => (Attempt::Failed(no_keys()), KeyUse::First),
+            Err(NotVerified::Invalid(why)) => return AuthResult::Invalid(why),
+            Err(NotVerified::NoKeys) => (AuthResult::Failed(no_keys()), KeyUse::First),
         };
         if verification.waiting.get() >= WAITING_MAX {
             let fault = Fault::new(FaultKind::Unavailable, "too many requests wait for keys");
-            return Attempt::Failed(fault.with_field(Known::RetryAfter, "1"));
+            return AuthResult::Failed(fault.with_field(Known::RetryAfter, "1"));
         }
-        let Some(fetched) = verification.keys.fetch(needed) else { return attempt };
+        let Some(fetched) = verification.keys.fetch(needed) else { return result };
         let waiting = Waiting::new(verification);
         let token: Box<[u8]> = token.into();
-        Attempt::Wait(Box::pin(async move {
+        AuthResult::Wait(Box::pin(async move {
             fetched.await;
-            match waiting.0.attempt(&token) {
-                Ok(identity) => Attempt::Accepted(identity),
-                Err(NotVerified::Invalid(why)) => Attempt::Invalid(why),
-                Err(NotVerified::NoKeys) => Attempt::Failed(no_keys()),
+            match waiting.0.authenticate(&token) {
+                Ok(identity) => AuthResult::Accepted(identity),
+                Err(NotVerified::Invalid(why)) => AuthResult::Invalid(why),
+                Err(NotVerified::NoKeys) => AuthResult::Failed(no_keys()),
             }
         }))
     }
@@ -283,7 +283,7 @@ impl Drop for Waiting {
 }
 
 impl Verification {
-    fn attempt(&self, token: &[u8]) -> Result<Identity, NotVerified> {
+    fn authenticate(&self, token: &[u8]) -> Result<Identity, NotVerified> {
         let now_s = net::clock::wall_secs();
         let id = CredentialId::of(CredentialKind::Token, token);
         let generation = self.keys.generation();

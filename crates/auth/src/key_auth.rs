@@ -15,7 +15,7 @@ use wire::target::{QueryPair, query_pairs};
 
 use crate::credential::{ByCredential, CredentialId, CredentialKind, Fingerprint, digest};
 use crate::credential_forms::{check_key_form, check_listed_name};
-use crate::method::{Attempt, AuthPlan, Identity, Method, MethodPlan, check_realm, only};
+use crate::method::{AuthPlan, AuthResult, Identity, Method, MethodPlan, check_realm, only};
 use crate::registry::Directory;
 
 pub(crate) const KIND: FilterKind = FilterKind { name: "key_auth", schema: KeyAuth::schema, read };
@@ -167,14 +167,14 @@ struct KeyMethod {
 }
 
 impl Method for KeyMethod {
-    fn attempt(&self, request: &Request) -> Attempt {
+    fn authenticate(&self, request: &Request) -> AuthResult {
         let found = self.places.iter().find_map(|place| {
             place.with_key(request, |key| self.owner(&CredentialId::of(CredentialKind::Key, key)))
         });
         match found {
-            Some(Some(consumer)) => Attempt::Accepted(Identity::of(consumer)),
-            Some(None) => Attempt::Invalid("the key is not known"),
-            None => Attempt::Missing("there is no key"),
+            Some(Some(consumer)) => AuthResult::Accepted(Identity::of(consumer)),
+            Some(None) => AuthResult::Invalid("the key is not known"),
+            None => AuthResult::Missing("there is no key"),
         }
     }
 

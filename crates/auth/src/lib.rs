@@ -10,9 +10,11 @@ mod access;
 mod any;
 mod basic_auth;
 mod cert_auth;
+mod clear_text;
 mod consumers;
 mod credential;
 mod credential_forms;
+mod decoy;
 mod form_client;
 mod forward_auth;
 mod geo;
@@ -32,11 +34,12 @@ mod token_source;
 use plugin::FilterKind;
 
 pub use access::needs_authentication;
+pub use clear_text::server_in_clear;
 pub use consumers::{ConsumerSet, ConsumerSettings};
 pub use geo::{CountryFile, GeoSettings};
 pub use hmac_auth::verify_message;
 pub use identity::{IdentitySet, IdentitySettings, IdentityTasks};
-pub use registry::{ChangeError, Registry};
+pub use registry::{ChangeError, Registry, reread_changes};
 pub use token::verify_token;
 
 /// Every filter of this crate, by name.

@@ -1,10 +1,12 @@
 //! The filter around methods of authentication: tries them in order, and rejects, counts and hides
 //! credentials alike for all.
 
+use std::any::Any;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use http_client::Url;
 use message::{Claims, Consumer, Fault, FaultKind, LocalFuture, Request};
 use plugin::{Filter, FilterPlan, MaybeFuture, Stage, Step, WorkerContext};
 use settings::{Node, Reader};
@@ -21,17 +23,21 @@ pub(crate) trait MethodPlan: Send + Sync {
     fn secret_queries(&self) -> Vec<&str> {
         Vec::new()
     }
+    /// The URL of the server that verifies credentials, if there is one.
+    fn server(&self) -> Option<&Url> {
+        None
+    }
 }
 
 /// A method of authentication, as one worker runs it.
 pub(crate) trait Method {
-    /// True if an attempt is cheaper than reading the clock and never waits.
+    /// True if the method is cheaper than reading the clock and never waits.
     fn is_instant(&self) -> bool {
         true
     }
 
     /// Looks for a credential and verifies it.
-    fn attempt(&self, request: &Request) -> Attempt;
+    fn authenticate(&self, request: &Request) -> AuthResult;
 
     /// Prepares a request that was accepted for being forwarded.
     fn prepare(&self, _request: &mut Request) {}
@@ -49,7 +55,7 @@ pub(crate) trait Method {
 }
 
 /// The result of one method.
-pub(crate) enum Attempt {
+pub(crate) enum AuthResult {
     Accepted(Identity),
     /// The request has no credential for this method.
     Missing(&'static str),
@@ -58,7 +64,7 @@ pub(crate) enum Attempt {
     /// The credential could not be verified.
     Failed(Fault),
     /// The result has to be waited for.
-    Wait(LocalFuture<'static, Attempt>),
+    Wait(LocalFuture<'static, AuthResult>),
     /// The result depends on the body.
     Body(BodyCheck),
 }
@@ -67,7 +73,7 @@ pub(crate) enum Attempt {
 pub(crate) struct BodyCheck {
     /// A longer body is rejected with 413.
     pub(crate) bytes_max: u64,
-    pub(crate) check: Box<dyn FnOnce(Bytes) -> LocalFuture<'static, Attempt>>,
+    pub(crate) check: Box<dyn FnOnce(Bytes) -> LocalFuture<'static, AuthResult>>,
 }
 
 /// The identity that a credential proves.
@@ -127,6 +133,10 @@ impl FilterPlan for AuthPlan {
         true
     }
 
+    fn as_any(&self) -> Option<&dyn Any> {
+        Some(self)
+    }
+
     fn secret_queries(&self) -> Vec<&str> {
         self.methods.iter().flat_map(|method| method.secret_queries()).collect()
     }
@@ -155,7 +165,7 @@ struct AuthFilter {
 
 /// The methods so far, none of which has accepted the request.
 #[derive(Default)]
-struct Tried {
+struct FailedMethods {
     reason: Option<Reason>,
     /// Methods that found a wrong credential, which is not forwarded if a later one accepts.
     invalid: Vec<usize>,
@@ -180,20 +190,20 @@ impl Filter for AuthFilter {
     }
 
     fn on_request<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, Step> {
-        let mut tried = Tried::default();
+        let mut failed = FailedMethods::default();
         for (at, counted) in self.methods.iter().enumerate() {
-            match counted.method.attempt(request) {
-                attempt @ (Attempt::Wait(_) | Attempt::Body(_)) => {
-                    return MaybeFuture::of(self.wait(at, attempt, request, tried));
+            match counted.method.authenticate(request) {
+                result @ (AuthResult::Wait(_) | AuthResult::Body(_)) => {
+                    return MaybeFuture::of(self.wait(at, result, request, failed));
                 }
-                attempt => {
-                    if let Some(step) = self.conclude(at, attempt, request, &mut tried) {
+                result => {
+                    if let Some(step) = self.conclude(at, result, request, &mut failed) {
                         return step.into();
                     }
                 }
             }
         }
-        self.reject(request, tried.reason).into()
+        self.reject(request, failed.reason).into()
     }
 }
 
@@ -202,33 +212,33 @@ impl AuthFilter {
     async fn wait(
         &self,
         mut at: usize,
-        mut attempt: Attempt,
+        mut result: AuthResult,
         request: &mut Request,
-        mut tried: Tried,
+        mut failed: FailedMethods,
     ) -> Step {
         loop {
-            attempt = match attempt {
-                Attempt::Wait(future) => {
-                    attempt = future.await;
+            result = match result {
+                AuthResult::Wait(future) => {
+                    result = future.await;
                     continue;
                 }
-                Attempt::Body(BodyCheck { bytes_max, check }) => {
-                    attempt = match request.buffer_body(bytes_max).await {
+                AuthResult::Body(BodyCheck { bytes_max, check }) => {
+                    result = match request.buffer_body(bytes_max).await {
                         Ok(body) => check(body).await,
-                        Err(fault) => Attempt::Failed(fault),
+                        Err(fault) => AuthResult::Failed(fault),
                     };
                     continue;
                 }
                 other => other,
             };
-            if let Some(step) = self.conclude(at, attempt, request, &mut tried) {
+            if let Some(step) = self.conclude(at, result, request, &mut failed) {
                 return step;
             }
             at += 1;
             let Some(counted) = self.methods.get(at) else {
-                return self.reject(request, tried.reason);
+                return self.reject(request, failed.reason);
             };
-            attempt = counted.method.attempt(request);
+            result = counted.method.authenticate(request);
         }
     }
 
@@ -236,31 +246,31 @@ impl AuthFilter {
     fn conclude(
         &self,
         at: usize,
-        attempt: Attempt,
+        result: AuthResult,
         request: &mut Request,
-        tried: &mut Tried,
+        failed: &mut FailedMethods,
     ) -> Option<Step> {
-        let (invalid, why) = match attempt {
-            Attempt::Accepted(identity) => {
+        let (invalid, why) = match result {
+            AuthResult::Accepted(identity) => {
                 request.consumer = Some(identity.consumer);
                 request.claims = identity.claims;
-                tried.invalid.iter().for_each(|&at| self.methods[at].method.hide(request));
+                failed.invalid.iter().for_each(|&at| self.methods[at].method.hide(request));
                 self.methods[at].method.prepare(request);
                 return Some(Step::Continue);
             }
-            Attempt::Failed(fault) => {
+            AuthResult::Failed(fault) => {
                 self.hide(request);
                 return Some(Step::Fail(fault));
             }
-            Attempt::Missing(why) => (false, why),
-            Attempt::Invalid(why) => (true, why),
-            Attempt::Wait(_) | Attempt::Body(_) => unreachable!("the caller waits"),
+            AuthResult::Missing(why) => (false, why),
+            AuthResult::Invalid(why) => (true, why),
+            AuthResult::Wait(_) | AuthResult::Body(_) => unreachable!("the caller waits"),
         };
         if invalid {
-            tried.invalid.push(at);
+            failed.invalid.push(at);
         }
-        if tried.reason.is_none_or(|reason| invalid && !reason.invalid) {
-            tried.reason = Some(Reason { method: at, invalid, why });
+        if failed.reason.is_none_or(|reason| invalid && !reason.invalid) {
+            failed.reason = Some(Reason { method: at, invalid, why });
         }
         None
     }

@@ -13,18 +13,19 @@ mod login;
 mod provider;
 mod session;
 
+use std::any::Any;
 use std::rc::Rc;
 use std::sync::Arc;
 
 use http_client::Url;
 use net::tls::{CertificateName, ClientTls};
-use plugin::{FilterKind, FilterPlan, Stage, WorkerContext};
+use plugin::{FilterKind, FilterPlan, HandlerSetting, Stage, WorkerContext};
 use settings::{Duration, Node, OneOrMany, Reader, Secret, Setting, Spanned};
 use tls_settings::UpstreamTlsSettings;
 
 use crate::credential::digest;
 use crate::form_client::ClientAuth;
-use crate::identity::client_tls;
+use crate::identity::in_clear;
 use crate::method::check_realm;
 use cookie::{CookieKeys, SECRET_BYTES_MIN};
 use filter::OidcFilter;
@@ -106,6 +107,10 @@ struct Oidc {
     /// TLS to the provider.
     #[setting(example = { "ca": "internal.pem" })]
     tls: Option<Spanned<UpstreamTlsSettings>>,
+    /// The handler that requests to the provider are sent to, with path and `Host` of its URLs: for
+    /// a provider that this server reaches at another address than browsers do.
+    #[setting(example = { "upstream": "id" })]
+    to: Option<HandlerSetting>,
     /// What `WWW-Authenticate` calls the protected space.
     #[setting(default = "tidegate")]
     realm: String,
@@ -183,13 +188,16 @@ fn check(settings: &Oidc, node: &Node, reader: &mut Reader<'_>) {
     if settings.userinfo && lacks_userinfo {
         reader.error(place("userinfo"), "endpoints has no userinfo");
     }
+    if let (Some(tls), Some(_)) = (&settings.tls, &settings.to) {
+        reader.error(tls.span, "`tls` has no effect: the handler of `to` connects");
+    }
     check_realm(&settings.realm, node, reader);
 }
 
 fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Arc<dyn FilterPlan>> {
     let settings = Oidc::read(node, reader)?;
     let tls = match settings.uses_tls() {
-        true => Some(client_tls(settings.tls.as_ref(), node.span, reader)?),
+        true => Some(UpstreamTlsSettings::client(settings.tls.as_ref(), node.span, reader)?),
         false => None,
     };
     Some(Arc::new(OidcPlan::new(settings, tls)))
@@ -201,15 +209,22 @@ impl Oidc {
         self.tls.as_ref()?.server_name()
     }
 
+    /// The URLs that this server requests, as far as they are known.
+    fn urls(&self) -> Vec<Url> {
+        match &self.endpoints {
+            Some(Endpoints { token, keys, userinfo, .. }) => {
+                [token, keys].into_iter().chain(userinfo).cloned().collect()
+            }
+            None => self.issuer.parse().into_iter().collect(),
+        }
+    }
+
     fn uses_tls(&self) -> bool {
-        let endpoints = self.endpoints.iter().flat_map(|all| {
-            [Some(&all.token), Some(&all.keys), all.userinfo.as_ref()].into_iter().flatten()
-        });
-        self.issuer.starts_with("https:") || endpoints.into_iter().any(|url| url.is_secure)
+        self.to.is_none() && self.urls().iter().any(|url| url.is_secure)
     }
 }
 
-struct OidcPlan {
+pub(crate) struct OidcPlan {
     settings: Arc<Oidc>,
     tls: Option<ClientTls>,
     /// Shared by the workers.
@@ -251,6 +266,22 @@ impl FilterPlan for OidcPlan {
 
     fn authenticates(&self) -> bool {
         true
+    }
+
+    fn handlers(&self) -> Vec<&HandlerSetting> {
+        self.settings.to.iter().collect()
+    }
+
+    fn as_any(&self) -> Option<&dyn Any> {
+        Some(self)
+    }
+}
+
+impl OidcPlan {
+    /// A URL that is requested in clear text.
+    pub(crate) fn url_in_clear(&self) -> Option<Url> {
+        let urls = self.settings.to.is_none().then(|| self.settings.urls());
+        urls.into_iter().flatten().find(in_clear)
     }
 }
 
@@ -299,6 +330,7 @@ mod tests {
             (node!({ "cookie": "a b" }), "no name of a cookie"),
             (node!({ "cookie_secrets": "too-short-a-secret" }), "at least 32 bytes"),
             (node!({ "idle": "1s" }), "1m"),
+            (node!({ "to": { "upstream": "id" }, "tls": {} }), "`tls` has no effect"),
         ] {
             let report = with(changed);
             assert!(report.contains(why), "{why}: {report}");

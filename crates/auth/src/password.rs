@@ -20,7 +20,7 @@ const PASSES_MAX: u32 = 16;
 const BCRYPT_COST_MAX: u32 = 15;
 
 /// The hash of a password; cloning it copies nothing.
-#[derive(Clone, PartialEq, Hash)]
+#[derive(Clone, PartialEq)]
 pub(crate) enum PasswordHash {
     /// As the PHC string format has it.
     Argon2(Arc<str>),
@@ -69,6 +69,24 @@ impl PasswordHash {
         }
     }
 
+    /// The part of the text that decides how long a verification takes: all but salt and digest.
+    pub(crate) fn cost(&self) -> &str {
+        let parts = match self {
+            PasswordHash::Argon2(_) | PasswordHash::Scrypt(_) => 3,
+            PasswordHash::Bcrypt(_) => 2,
+        };
+        self.expose().rsplitn(parts, '$').last().unwrap_or_default()
+    }
+
+    /// The text of the hash, which is a secret.
+    pub(crate) fn expose(&self) -> &str {
+        match self {
+            PasswordHash::Argon2(text)
+            | PasswordHash::Scrypt(text)
+            | PasswordHash::Bcrypt(text) => text,
+        }
+    }
+
     /// Takes long, on purpose: not for the thread of a worker.
     pub(crate) fn verify(&self, password: &[u8]) -> bool {
         match self {
@@ -110,7 +128,7 @@ pub(crate) mod tests {
     /// "sesame", by htpasswd.
     pub(crate) const BCRYPT: &str = "$2y$04$ry.yb/gg5EeymKWaWk.7Suz.8R9PwrFdpwcl/XW24EGFRt/XODclK";
     /// "sesame", by hashlib of Python.
-    const SCRYPT: &str = "$scrypt$ln=4,r=1,p=1$c2FsdHNhbHRzYWx0c2FsdA\
+    pub(crate) const SCRYPT: &str = "$scrypt$ln=4,r=1,p=1$c2FsdHNhbHRzYWx0c2FsdA\
                           $tFd3LAew0FY9mv4qxHQLln4pDiUXTsGxzY95RGlpoUE";
     /// "password": a vector of the reference implementation.
     const ARGON2: &str = "$argon2id$v=19$m=256,t=2,p=1$c29tZXNhbHQ\

@@ -1,17 +1,20 @@
 //! The consumers of a running process, and each worker's view of them.
 //!
 //! Owns the set of the configuration in use and the changes that the admin API made to single
-//! entries. A change is in force until the configuration's own entry of that name changes, or the
-//! process ends. Promises that a change applies as a whole, that no two entries share a credential,
-//! and that a worker looks a known credential up in memory of its own: one atomic load is all that
-//! it shares with other workers.
+//! entries. A change is in force until the configuration's own entry of that name changes; without
+//! a file that stores changes, also no longer than the process. Promises that a change applies as a
+//! whole, that no two entries share a credential, and that a worker looks a known credential up in
+//! memory of its own: one atomic load is all that it shares with other workers.
+
+mod change_file;
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeSet, HashMap};
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::collections::BTreeSet;
+use std::io;
+use std::path::Path;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use message::Consumer;
 use plugin::WorkerContext;
@@ -21,6 +24,10 @@ use telemetry::log::Level;
 
 use crate::consumers::{ConsumerSet, ConsumerSettings, Entry};
 use crate::credential::{ByCredential, CredentialId, CredentialKind};
+use crate::decoy::DecoyHashes;
+use crate::password::PasswordHash;
+pub use change_file::reread_changes;
+use change_file::{ChangeFile, Changes};
 
 /// The number of credentials whose consumers a worker remembers.
 const REMEMBERED: usize = 4096;
@@ -31,15 +38,30 @@ pub struct Registry {
     /// Grows with every change, so that workers forget what they remember.
     generation: AtomicU64,
     state: RwLock<RegistryState>,
+    /// The file that stores changes. Locked during a change, so that there is one at a time;
+    /// workers never wait for it.
+    file: Mutex<Option<ChangeFile>>,
+    /// True if the file may have changes that are not in force.
+    is_outdated: AtomicBool,
 }
 
 #[derive(Default)]
 struct RegistryState {
     set: Arc<ConsumerSet>,
-    /// Entries changed through the admin API; `None` is a deleted one.
-    changed: HashMap<Box<str>, Option<Arc<Entry>>>,
+    changes: Changes,
     /// Credentials of changed entries.
     by_credential: ByCredential<Arc<Entry>>,
+    /// Of all entries in force.
+    decoys: DecoyHashes,
+}
+
+/// A change of the admin API.
+#[derive(Clone)]
+struct Change {
+    /// The version of the configuration's entry of that name, without which the change ends.
+    replaces: Option<String>,
+    /// `None` is a deleted entry.
+    entry: Option<Arc<Entry>>,
 }
 
 /// Why an entry was not changed.
@@ -51,20 +73,27 @@ pub enum ChangeError {
     NoConsumer,
     /// Another consumer has one of the credentials: its name, and what kind of credential.
     Taken { by: String, what: &'static str },
+    /// The change cannot be written to the file of changes.
+    NotStored(String),
 }
 
 impl RegistryState {
     fn entry(&self, name: &str) -> Option<&Arc<Entry>> {
-        match self.changed.get(name) {
-            Some(changed) => changed.as_ref(),
+        match self.changes.get(name) {
+            Some(change) => change.entry.as_ref(),
             None => self.set.entry(name),
         }
+    }
+
+    /// The version of the configuration's entry.
+    fn configured(&self, name: &str) -> Option<String> {
+        self.set.entry(name).map(|entry| entry.settings.version())
     }
 
     fn find(&self, id: &CredentialId) -> Option<&Arc<Entry>> {
         let in_set = || {
             let entry = self.set.by_credential.get(id)?;
-            (!self.changed.contains_key(&entry.consumer.name)).then_some(entry)
+            (!self.changes.contains_key(&entry.consumer.name)).then_some(entry)
         };
         self.by_credential.get(id).or_else(in_set)
     }
@@ -80,21 +109,80 @@ impl RegistryState {
         })
     }
 
+    /// The change of an entry, and the version that it replaces, if `allows` agrees to that one.
+    fn propose(
+        &self,
+        name: &str,
+        entry: &Option<Arc<Entry>>,
+        allows: impl Fn(Option<&str>) -> bool,
+    ) -> Result<(Change, Option<String>), ChangeError> {
+        let current = self.entry(name).map(|entry| entry.settings.version());
+        if entry.is_none() && current.is_none() {
+            return Err(ChangeError::NoConsumer);
+        }
+        if !allows(current.as_deref()) {
+            return Err(ChangeError::Stale { current: current.unwrap_or_default() });
+        }
+        match entry.as_ref().and_then(|entry| self.conflict(entry)) {
+            Some(conflict) => Err(conflict),
+            None => {
+                let replaces = self.configured(name);
+                Ok((Change { replaces, entry: entry.clone() }, current))
+            }
+        }
+    }
+
     fn forget(&mut self, name: &str) {
-        if let Some(Some(entry)) = self.changed.remove(name) {
+        if let Some(Change { entry: Some(entry), .. }) = self.changes.remove(name) {
             for id in &entry.credentials {
                 self.by_credential.remove(id);
             }
         }
     }
 
-    fn change(&mut self, name: &str, entry: Option<Arc<Entry>>) {
+    fn change(&mut self, name: &str, change: Change) {
+        let password = |entry: Option<&Arc<Entry>>| entry?.settings.password.clone();
+        password(self.entry(name)).iter().for_each(|hash| self.decoys.remove(hash));
+        password(change.entry.as_ref()).iter().for_each(|hash| self.decoys.add(hash));
         self.forget(name);
-        if let Some(entry) = &entry {
+        if let Some(entry) = &change.entry {
             let ids = entry.credentials.iter();
             self.by_credential.extend(ids.map(|id| (*id, entry.clone())));
         }
-        self.changed.insert(name.into(), entry);
+        self.changes.insert(name.into(), change);
+    }
+
+    /// Replaces the configuration's set and drops the changes that do not fit to it. Returns their
+    /// number.
+    fn install(&mut self, set: Arc<ConsumerSet>) -> usize {
+        let before = self.changes.len();
+        self.set = set;
+        let changes = self.changes.iter();
+        let ended = changes.filter(|(name, change)| change.replaces != self.configured(name));
+        let ended: Vec<Box<str>> = ended.map(|(name, _)| name.clone()).collect();
+        ended.iter().for_each(|name| self.forget(name));
+        for (name, change) in self.changes.clone() {
+            let in_set = |id| self.set.by_credential.get(id);
+            let ids = change.entry.iter().flat_map(|entry| &entry.credentials);
+            let owner = ids.filter_map(in_set).find(|owner| {
+                owner.consumer.name != name && !self.changes.contains_key(&owner.consumer.name)
+            });
+            if let Some(owner) = owner.map(|owner| owner.settings.name().to_owned()) {
+                event!(
+                    Level::Warn,
+                    "a consumer of the admin API is dropped: the configuration gives its \
+                     credential to another one",
+                    consumer = name,
+                    owner = owner
+                );
+                self.forget(&name);
+            }
+        }
+        let changes = std::mem::take(&mut self.changes);
+        let dropped = before - changes.len();
+        self.decoys = self.set.decoys.clone();
+        changes.into_iter().for_each(|(name, change)| self.change(&name, change));
+        dropped
     }
 }
 
@@ -107,8 +195,53 @@ impl Registry {
         self.state.write().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn lock_file(&self) -> MutexGuard<'_, Option<ChangeFile>> {
+        self.file.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn announce(&self) {
         self.generation.fetch_add(1, Ordering::Release);
+    }
+
+    /// Takes over the changes that are stored in a file, and stores later ones there. To be called
+    /// before the first [`Registry::install`], which drops those that the configuration has ended.
+    /// The error is a sentence.
+    pub fn open_changes(&self, path: &Path) -> Result<(), String> {
+        let mut file = self.lock_file();
+        let (opened, changes) = ChangeFile::open(path)?;
+        let mut state = self.write();
+        for (name, change) in changes {
+            if let Some(ChangeError::Taken { by, what }) =
+                change.entry.as_ref().and_then(|entry| state.conflict(entry))
+            {
+                let path = path.display();
+                return Err(format!("{path} gives {name} and {by} the same {what}"));
+            }
+            state.change(&name, change);
+        }
+        *file = Some(opened);
+        Ok(())
+    }
+
+    /// Removes changes from the file that a configuration has ended. Waits for the disk.
+    pub fn remove_ended_changes(&self) -> Result<(), String> {
+        let mut file = self.lock_file();
+        let Some(file) = &mut *file else { return Ok(()) };
+        self.update(file).map_err(|error| {
+            format!("{} still has changes that are not in force: {error}", file.path().display())
+        })
+    }
+
+    /// Replaces the file if it may have changes that are not in force.
+    fn update(&self, file: &mut ChangeFile) -> io::Result<()> {
+        let changes = self.read().changes.len();
+        let is_outdated = self.is_outdated.swap(false, Ordering::Relaxed);
+        if !is_outdated && !file.is_long(changes) {
+            return Ok(());
+        }
+        // A copy, so that no worker waits for the disk.
+        let changes = self.read().changes.clone();
+        file.replace(&changes).inspect_err(|_| self.is_outdated.store(true, Ordering::Relaxed))
     }
 
     /// Puts the consumers of a configuration into use. What the admin API changed stays in force
@@ -118,32 +251,8 @@ impl Registry {
         if Arc::ptr_eq(&state.set, set) {
             return;
         }
-        let before = std::mem::replace(&mut state.set, set.clone());
-        let differs = |name: &str| {
-            let entry = |set: &ConsumerSet| set.entry(name).map(|entry| entry.settings.clone());
-            entry(&before) != entry(set)
-        };
-        let changed: Vec<Box<str>> =
-            state.changed.keys().filter(|name| differs(name)).cloned().collect();
-        changed.iter().for_each(|name| state.forget(name));
-        let changed: Vec<(Box<str>, Option<Arc<Entry>>)> =
-            state.changed.iter().map(|(name, entry)| (name.clone(), entry.clone())).collect();
-        for (name, entry) in changed {
-            let in_set = |id| state.set.by_credential.get(id);
-            let ids = entry.iter().flat_map(|entry| &entry.credentials);
-            let owner = ids.filter_map(in_set).find(|owner| {
-                owner.consumer.name != name && !state.changed.contains_key(&owner.consumer.name)
-            });
-            if let Some(owner) = owner.map(|owner| owner.settings.name().to_owned()) {
-                event!(
-                    Level::Warn,
-                    "a consumer of the admin API is dropped: the configuration gives its \
-                     credential to another one",
-                    consumer = name,
-                    owner = owner
-                );
-                state.forget(&name);
-            }
+        if state.install(set.clone()) > 0 {
+            self.is_outdated.store(true, Ordering::Relaxed);
         }
         drop(state);
         self.announce();
@@ -152,15 +261,17 @@ impl Registry {
     /// The entry of a consumer as JSON, and its version.
     pub fn get(&self, name: &str) -> Option<(Json, String)> {
         let entry = self.read().entry(name)?.clone();
-        Some((entry.settings.to_json(), version(&entry)))
+        Some((entry.settings.to_json(), entry.settings.version()))
     }
 
     /// The names in their order: at most `limit` of them, after `after`.
     pub fn names(&self, after: &str, limit: usize) -> Vec<String> {
         let state = self.read();
-        let changed =
-            state.changed.iter().filter_map(|(name, entry)| entry.as_ref().map(|_| &**name));
-        let unchanged = state.set.names().filter(|name| !state.changed.contains_key(*name));
+        let changed = state
+            .changes
+            .iter()
+            .filter_map(|(name, change)| change.entry.as_ref().map(|_| &**name));
+        let unchanged = state.set.names().filter(|name| !state.changes.contains_key(*name));
         // Stores no more than the page while it reads all names.
         let mut names = BTreeSet::new();
         for name in changed.chain(unchanged).filter(|name| *name > after) {
@@ -173,57 +284,58 @@ impl Registry {
     }
 
     /// Adds or replaces an entry. `allows` decides about the version that is replaced, which is
-    /// `None` for a new entry. Returns the new version, and whether the entry is new.
+    /// `None` for a new entry. Returns the new version, and whether the entry is new. Waits for the
+    /// disk if changes are stored.
     pub fn put(
         &self,
         settings: ConsumerSettings,
-        allows: impl FnOnce(Option<&str>) -> bool,
+        allows: impl Fn(Option<&str>) -> bool,
     ) -> Result<(String, bool), ChangeError> {
+        let version = settings.version();
         let entry = Arc::new(Entry::new(settings));
-        let name = entry.consumer.name.clone();
-        let mut state = self.write();
-        let current = state.entry(&name).map(|entry| version(entry));
-        if !allows(current.as_deref()) {
-            return Err(ChangeError::Stale { current: current.unwrap_or_default() });
-        }
-        if let Some(conflict) = state.conflict(&entry) {
-            return Err(conflict);
-        }
-        let version = version(&entry);
-        state.change(&name, Some(entry));
-        drop(state);
-        self.announce();
-        Ok((version, current.is_none()))
+        let before = self.change(&entry.consumer.name, &Some(entry.clone()), allows)?;
+        Ok((version, before.is_none()))
     }
 
-    /// Deletes an entry.
+    /// Deletes an entry. Waits for the disk if changes are stored.
     pub fn delete(
         &self,
         name: &str,
-        allows: impl FnOnce(Option<&str>) -> bool,
+        allows: impl Fn(Option<&str>) -> bool,
     ) -> Result<(), ChangeError> {
-        let mut state = self.write();
-        let current = state.entry(name).map(|entry| version(entry));
-        let Some(current) = current else { return Err(ChangeError::NoConsumer) };
-        if !allows(Some(&current)) {
-            return Err(ChangeError::Stale { current });
+        self.change(name, &None, allows).map(|_| ())
+    }
+
+    /// Stores a change and puts it in force. Returns the version that it replaces.
+    fn change(
+        &self,
+        name: &str,
+        entry: &Option<Arc<Entry>>,
+        allows: impl Fn(Option<&str>) -> bool,
+    ) -> Result<Option<String>, ChangeError> {
+        let mut file = self.lock_file();
+        let mut stored = None;
+        if let Some(file) = &mut *file {
+            let (change, _) = self.read().propose(name, entry, &allows)?;
+            let written = self.update(file).and_then(|()| file.append(name, &change));
+            written.map_err(|error| {
+                ChangeError::NotStored(format!("{}: {error}", file.path().display()))
+            })?;
+            stored = Some(change.replaces);
         }
-        state.change(name, None);
+        let mut state = self.write();
+        let proposed = state.propose(name, entry, &allows);
+        let is_stored = |(change, _): &(Change, _)| Some(&change.replaces) == stored.as_ref();
+        if stored.is_some() && !proposed.as_ref().is_ok_and(is_stored) {
+            // A reload came in between.
+            self.is_outdated.store(true, Ordering::Relaxed);
+        }
+        let (change, before) = proposed?;
+        state.change(name, change);
         drop(state);
         self.announce();
-        Ok(())
+        Ok(before)
     }
-}
-
-/// A short name of what an entry says: the same entry has the same one in every process of this
-/// release.
-fn version(entry: &Entry) -> String {
-    let mut hasher = DefaultHasher::new();
-    entry.settings.to_json().to_string().hash(&mut hasher);
-    // Values that the JSON masks are part of the version.
-    entry.settings.password.hash(&mut hasher);
-    entry.settings.signature_keys.iter().for_each(|key| key.hash_secret(&mut hasher));
-    format!("{:016x}", hasher.finish())
 }
 
 /// A worker's view of the registry.
@@ -287,6 +399,11 @@ impl Directory {
     /// The consumer with a credential, and its entry.
     pub(crate) fn entry(&self, id: &CredentialId) -> Option<(Rc<Consumer>, Arc<Entry>)> {
         self.with(id, None, |known| Some((known.consumer.clone(), known.entry.clone()?)))?
+    }
+
+    /// The hash that the password of an unknown name is verified against.
+    pub(crate) fn decoy(&self, number: u64) -> PasswordHash {
+        self.registry.read().decoys.choose(number)
     }
 
     /// Calls `take` with the known consumer of a credential. One without an entry is remembered

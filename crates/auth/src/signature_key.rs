@@ -4,7 +4,6 @@
 //! and that no secret is shown.
 
 use std::fmt;
-use std::hash::{Hash, Hasher};
 
 use aws_lc_rs::hmac;
 use hmac::HMAC_SHA512;
@@ -23,7 +22,7 @@ const ID_BYTES_MAX: usize = 256;
 const MD5_BLOCK: usize = 64;
 
 /// How a key signs requests (RFC 9421 6.2.2).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Setting)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Setting)]
 pub(crate) enum SignatureAlgorithm {
     /// HMAC with SHA-256.
     #[setting(word = "hmac-sha256")]
@@ -168,9 +167,9 @@ impl SignatureKeySettings {
         key
     }
 
-    /// Hashes what [`SignatureKeySettings::to_json`] masks.
-    pub(crate) fn hash_secret(&self, hasher: &mut impl Hasher) {
-        self.secret.as_ref().map(Secret::expose).hash(hasher);
+    /// The secret, which [`SignatureKeySettings::to_json`] masks.
+    pub(crate) fn secret(&self) -> Option<&[u8]> {
+        self.secret.as_ref().map(Secret::expose)
     }
 }
 

@@ -6,7 +6,7 @@ use settings::{Node, Reader, Setting};
 use wire::Known;
 use wire::authorization::bearer;
 
-use crate::method::{Attempt, remove_cookies};
+use crate::method::{AuthResult, remove_cookies};
 
 /// Where a token is looked for.
 #[derive(Clone, Debug, PartialEq, Setting)]
@@ -38,12 +38,12 @@ pub(crate) fn check(
 pub(crate) fn only_token<'r>(
     sources: &'r [TokenSource],
     request: &'r Request,
-) -> Result<&'r [u8], Attempt> {
+) -> Result<&'r [u8], AuthResult> {
     let mut tokens = sources.iter().flat_map(|source| source.tokens(request));
-    let token = tokens.next().ok_or(Attempt::Missing("there is no token"))?;
+    let token = tokens.next().ok_or(AuthResult::Missing("there is no token"))?;
     match tokens.next() {
         None => Ok(token),
-        Some(_) => Err(Attempt::Invalid("there are several tokens")),
+        Some(_) => Err(AuthResult::Invalid("there are several tokens")),
     }
 }
 

@@ -9,6 +9,7 @@ mod against;
 mod bare_loop;
 mod baseline;
 mod caddy;
+mod claimed_port;
 mod envoy;
 mod executables;
 mod fastpysgi;
@@ -33,6 +34,7 @@ mod tracer;
 mod uvicorn;
 mod varnish;
 
+pub(crate) use claimed_port::ephemeral_ports;
 pub use finder::{Finder, FoundPeer};
 pub use python::{App, interpreter};
 pub(crate) use python::{ITEM, ITEM_PATH};
@@ -272,14 +274,14 @@ pub struct Setup {
     program: Option<Vec<String>>,
     /// Distributions that the Python of the run has to have.
     needs: Vec<&'static str>,
-    behind: Option<Behind>,
+    upstream: Option<UpstreamServer>,
     /// The protocol that it serves; another one has to be requested.
     serves: Protocol,
 }
 
 /// A second server behind the first one. It starts earlier, and its CPU counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Behind {
+struct UpstreamServer {
     words: Vec<String>,
     /// The socket that it listens on.
     socket: PathBuf,
@@ -448,8 +450,8 @@ impl Setup {
     /// Returns the command line as text, with its redirections.
     fn typed(&self, program: &[String]) -> String {
         let line = self.line(program).typed();
-        match &self.behind {
-            Some(behind) => format!("{} & {line}", behind.line().typed()),
+        match &self.upstream {
+            Some(upstream) => format!("{} & {line}", upstream.line().typed()),
             None => line,
         }
     }
@@ -470,7 +472,7 @@ impl Setup {
     }
 }
 
-impl Behind {
+impl UpstreamServer {
     fn line(&self) -> process::Line {
         process::Line { words: self.words.clone(), environment: Vec::new() }
     }

@@ -34,7 +34,14 @@ fn options() -> Options {
     options.connections = vec![4];
     options.idle = 200;
     options.verify = true;
+    // Other tests run at the same time: no round is left out because of them.
+    options.slack = Duration::from_secs(60);
     options
+}
+
+/// With the slack of users, for tests of runs that take too long.
+fn with_little_slack(scenarios: &[&str], peers: &[&str]) -> Options {
+    Options { slack: Duration::from_secs(2), ..with(scenarios, peers) }
 }
 
 fn with(scenarios: &[&str], peers: &[&str]) -> Options {
@@ -311,7 +318,7 @@ fn a_start_that_the_end_of_the_run_cuts_short_is_no_error() {
     let script = directory.path().join("never-listens");
     fs::write(&script, "#!/bin/sh\nexec sleep 600\n").unwrap();
     fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    let mut options = with(&["hello"], &["floor"]);
+    let mut options = with_little_slack(&["hello"], &["floor"]);
     options.finder.floor = vec![script.display().to_string()];
     let data = run(options);
     assert!(!data.complete);
@@ -453,7 +460,7 @@ fn a_run_that_is_killed_leaves_no_process() {
 
 #[test]
 fn a_machine_that_is_slower_than_thought_gets_fewer_rounds_of_every_case() {
-    let mut options = with(&["hello", "gateway"], &["floor"]);
+    let mut options = with_little_slack(&["hello", "gateway"], &["floor"]);
     let floor = options.finder.floor[0].clone();
     // Every server and backend comes up late, by more than the slack of the whole run.
     let slow = format!("sleep 1.2; exec {floor} \"$@\"");
@@ -473,7 +480,7 @@ fn a_machine_that_is_slower_than_thought_gets_fewer_rounds_of_every_case() {
 
 #[test]
 fn a_server_that_never_responds_does_not_take_more_time_than_was_allowed() {
-    let mut options = with(&["hello"], &["floor"]);
+    let mut options = with_little_slack(&["hello"], &["floor"]);
     options.finder.floor = ["sh", "-c", "sleep 600"].map(str::to_owned).to_vec();
     // `run` looks at the clock.
     let data = run(options);

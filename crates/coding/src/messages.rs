@@ -1,8 +1,9 @@
 //! Raw DEFLATE (RFC 1951) of single messages, as in permessage-deflate (RFC 7692 7.2): ended by a
 //! flush whose last four bytes are omitted.
 //!
-//! Every message is independent (no context takeover), so one stream serves any number of
-//! connections, one message after the other. Inflating stops at the given limit.
+//! Messages are independent (no context takeover), so one stream serves any number of connections,
+//! one message after the other; or each refers to earlier ones of its connection, which then has a
+//! stream of its own. Inflating stops at the given limit.
 
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress, Status};
 use std::fmt;
@@ -21,6 +22,7 @@ pub const DEFLATE_WINDOW_BITS: RangeInclusive<u8> = 9..=WINDOW_BITS_MAX;
 /// Compresses messages.
 pub struct Deflater {
     stream: Compress,
+    keeps_context: bool,
 }
 
 impl Deflater {
@@ -28,13 +30,22 @@ impl Deflater {
     pub fn new(level: u32, window_bits: u8) -> Deflater {
         let bits = window_bits.clamp(*DEFLATE_WINDOW_BITS.start(), *DEFLATE_WINDOW_BITS.end());
         let level = Compression::new(level.min(9));
-        Deflater { stream: Compress::new_with_window_bits(level, false, bits) }
+        let stream = Compress::new_with_window_bits(level, false, bits);
+        Deflater { stream, keeps_context: false }
+    }
+
+    /// Creates a deflater for the messages of one connection, which refer to earlier ones. After a
+    /// failure it must not be used again.
+    pub fn with_context(level: u32, window_bits: u8) -> Deflater {
+        Deflater { keeps_context: true, ..Deflater::new(level, window_bits) }
     }
 
     /// Appends the compressed message; `None` if the library fails, which with these settings means
     /// that it could not allocate.
     pub fn message(&mut self, mut input: &[u8], out: &mut Vec<u8>) -> Option<()> {
-        self.stream.reset();
+        if !self.keeps_context {
+            self.stream.reset();
+        }
         loop {
             out.reserve(OUTPUT_STEP_BYTES);
             let before = self.stream.total_in();
@@ -59,16 +70,26 @@ impl fmt::Debug for Deflater {
 /// Decompresses messages.
 pub struct Inflater {
     stream: Decompress,
+    keeps_context: bool,
 }
 
 impl Inflater {
     pub fn new() -> Inflater {
-        Inflater { stream: Decompress::new_with_window_bits(false, WINDOW_BITS_MAX) }
+        let stream = Decompress::new_with_window_bits(false, WINDOW_BITS_MAX);
+        Inflater { stream, keeps_context: false }
+    }
+
+    /// Creates an inflater for the messages of one connection, which refer to earlier ones. After
+    /// an error it must not be used again.
+    pub fn with_context() -> Inflater {
+        Inflater { keeps_context: true, ..Inflater::new() }
     }
 
     /// Decompresses a message of at most `limit` bytes.
     pub fn message(&mut self, input: &[u8], limit: usize) -> Result<Vec<u8>, DecodeError> {
-        self.stream.reset(false);
+        if !self.keeps_context {
+            self.stream.reset(false);
+        }
         let mut out = Vec::new();
         self.inflate(input, limit, &mut out)?;
         self.inflate(&TAIL, limit, &mut out)?;
@@ -98,7 +119,8 @@ impl Inflater {
             }
             if status == Status::StreamEnd {
                 // A final block may end the message or occur in the middle of it (RFC 7692
-                // 7.2.3.5).
+                // 7.2.3.5). zlib then forgets the window: a message that refers to what precedes a
+                // final block is taken for corrupt.
                 self.stream.reset(false);
             } else if input.is_empty() && out.len() < out.capacity() {
                 return Ok(());
@@ -162,6 +184,26 @@ mod tests {
                 deflater.message(&message, &mut coded).unwrap();
                 assert!(inflater.message(&coded[6..], message.len()) == Ok(message));
             }
+        }
+    }
+
+    #[test]
+    fn messages_with_context_refer_to_earlier_ones() {
+        let message = noise(5_000);
+        for bits in DEFLATE_WINDOW_BITS.skip(4) {
+            let (mut deflater, mut inflater) =
+                (Deflater::with_context(3, bits), Inflater::with_context());
+            let mut lengths = Vec::new();
+            for _ in 0..3 {
+                let mut coded = Vec::new();
+                deflater.message(&message, &mut coded).unwrap();
+                lengths.push(coded.len());
+                assert!(inflater.message(&coded, message.len()).unwrap() == message);
+            }
+            assert!(lengths[0] > 4_500 && lengths[1] < 200 && lengths[2] < 200, "{lengths:?}");
+            let mut coded = Vec::new();
+            deflater.message(&message, &mut coded).unwrap();
+            assert_eq!(Inflater::new().message(&coded, message.len()), Err(DecodeError::Corrupt));
         }
     }
 

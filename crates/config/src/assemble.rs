@@ -38,8 +38,10 @@ pub(crate) fn assemble(
     let mut included: Vec<String> = Vec::new();
     let mut texts = vec![main.text.clone()];
     for (pattern, span) in patterns(&assembled.root, report) {
-        let dir = main.dir.as_deref().unwrap_or(Path::new(""));
-        report.depends_on(where_found(&dir.join(&pattern)));
+        // A document without a directory is no file, and is not watched as one.
+        if let Some(dir) = &main.dir {
+            report.depends_on(where_found(&dir.join(&pattern)));
+        }
         let documents = match source.included(&pattern, main.dir.as_deref()) {
             Ok(documents) => documents,
             Err(why) => {
@@ -61,7 +63,9 @@ pub(crate) fn assemble(
                 merge(&mut assembled.root, tree, report);
             }
             texts.push(document.text);
-            report.depends_on(PathBuf::from(&document.name));
+            if document.dir.is_some() {
+                report.depends_on(PathBuf::from(&document.name));
+            }
             included.push(document.name);
         }
     }
@@ -139,7 +143,7 @@ fn merge(root: &mut Node, other: Node, report: &mut Report) {
 fn join(first: &MapKey, present: &mut Node, key: &MapKey, node: Node, report: &mut Report) {
     /// Keys whose maps are one value, not names: two files that both set limits would each hold
     /// half of the truth.
-    const WHOLE: &[&str] = &["admin", "log", "limits", "timeouts", "defaults", "workers"];
+    const WHOLE: &[&str] = &["admin", "log", "traces", "limits", "timeouts", "defaults", "workers"];
     let whole = WHOLE.contains(&first.name.as_str());
     match (&mut present.value, node.value) {
         (_, Value::Null) => {}

@@ -19,13 +19,15 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use auth::{ConsumerSet, IdentitySet};
+use net::Bind;
+use otlp::TracePlan;
 use plugin::problem::{ErrorPage, ErrorPages};
 use settings::{Named, Reader, Spanned};
 use upstream::UpstreamPlan;
 
 use crate::kinds::Kinds;
-use crate::records::{ErrorSettings, HttpVersion, Settings};
-use crate::server_plan::{AdminPlan, ServerPlan};
+use crate::records::{AdminSettings, ErrorSettings, HttpVersion, Settings};
+use crate::server_plan::{AdminPlan, ListenerTls, ServerPlan};
 use chains::Chains;
 use handlers::Declared;
 
@@ -57,6 +59,7 @@ pub(crate) fn compile(
     let (router, routes, unrouted) = routes::compile(declared, &mut chains, reader);
     let mentioned = mentions::check(&settings, &routes, &programs, reader);
     let upstreams = upstreams(&settings, reader);
+    let traces = settings.traces.as_ref().and_then(|traces| TracePlan::new(traces, reader));
     check_geo(&settings, reader);
     if !reader.report().is_empty() || !reader.report().unset_variables().is_empty() {
         return None;
@@ -88,20 +91,19 @@ pub(crate) fn compile(
         routes: routes.into_iter().map(|route| route.plan).collect(),
         unrouted,
         errors: Arc::new(error_pages(settings.errors)),
-        admin: AdminPlan {
-            bind: admin_bind,
-            tls: admin_tls,
-            token: settings.admin.token,
-            metrics: settings.admin.metrics,
-            hosts: settings.admin.hosts,
-            config_secrets: settings.admin.config_secrets,
-            socket: settings.admin.socket,
-        },
+        admin: admin_plan(settings.admin, admin_bind, admin_tls),
         log: settings.log,
+        traces: traces.map(Arc::new),
         limits: settings.limits,
         timeouts: settings.timeouts,
         parts: Vec::new(),
     })
+}
+
+fn admin_plan(settings: AdminSettings, bind: Option<Bind>, tls: Option<ListenerTls>) -> AdminPlan {
+    let AdminSettings { token, metrics, hosts, config_secrets, socket, consumer_changes, .. } =
+        settings;
+    AdminPlan { bind, tls, token, metrics, hosts, config_secrets, socket, consumer_changes }
 }
 
 fn unused_providers(identity: &IdentitySet, reader: &mut Reader<'_>) {

@@ -44,11 +44,12 @@ pub use expand::{Environment, process_environment};
 pub use kinds::{FilterEntry, HandlerEntry, Kinds};
 pub use load::{
     Incomplete, Loaded, document_json, load, load_with_unset_variables, masked, read_consumer,
+    source_version,
 };
 pub use notes::notes;
 pub use parts::Part;
 pub use records::{
-    AccessFormatWord, AccessSettings, AdminSettings, DefaultsSettings, EncodedSlashes,
+    AccessFormatSetting, AccessSettings, AdminSettings, DefaultsSettings, EncodedSlashes,
     ErrorPageSettings, ErrorSettings, HttpVersion, LevelWord, Limits, ListenerLimits,
     ListenerSettings, ListenerTimeouts, LogFormatWord, LogSettings, LogTarget, MetricsAccess,
     ProxyProtocolSettings, RouteLimits, RouteSettings, RouteTimeouts, Settings, StreamLimits,

@@ -63,6 +63,13 @@ pub fn load_with_unset_variables(
     Ok(Incomplete { plan: loaded.map(|loaded| loaded.plan), unset })
 }
 
+/// The version of the plan that a source gives: a short name of exactly its texts. Empty if they
+/// cannot be read.
+pub fn source_version(source: &dyn Source) -> String {
+    let assembled = assemble(source, &|_| Some(String::new()), &mut Report::new());
+    assembled.map(|assembled| assembled.version).unwrap_or_default()
+}
+
 /// Reads one entry of `consumers`, without environment variables.
 pub fn read_consumer(text: &str) -> Result<ConsumerSettings, Report> {
     let mut report = Report::new();

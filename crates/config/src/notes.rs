@@ -19,10 +19,9 @@ use crate::server_plan::{ListenerPlan, RoutePlan, ServerPlan};
 /// Notes on a configuration without errors, a sentence each.
 pub fn notes(plan: &ServerPlan) -> Vec<String> {
     let slashes = plan.listeners.iter().flat_map(|listener| encoded_slashes(plan, listener));
-    let of_routes = plan
-        .routes
-        .iter()
-        .flat_map(|route| handler(route).chain(caching(route)).chain(order(route)));
+    let of_routes = plan.routes.iter().flat_map(|route| {
+        handler(route).chain(caching(route)).chain(order(route)).chain(in_clear(route))
+    });
     let keys = plan.identity.fetched_in_clear().map(|provider| {
         format!(
             "identity.{} (line {}): danger: jwks is fetched over plain HTTP: an attacker on the \
@@ -134,6 +133,21 @@ fn takes(matches: &Match, other: &Match, path: &str) -> bool {
 fn handler(route: &RoutePlan) -> impl Iterator<Item = String> {
     let notes = route.handlers().filter_map(|handler| handler.note());
     notes.map(|note| format!("route {}: {note}", quote(&route.name)))
+}
+
+/// Filters that send credentials over the network in clear text.
+fn in_clear(route: &RoutePlan) -> Vec<String> {
+    let filters = route.filters.iter().zip(&route.filter_spans);
+    let note = |filter: &dyn FilterPlan, line: u32| {
+        let server = auth::server_in_clear(filter)?;
+        Some(format!(
+            "route {}: danger: {} (line {line}) sends credentials to {server} over plain HTTP: an \
+             attacker on the network can read them and allow any request; write https://",
+            quote(&route.name),
+            filter.name()
+        ))
+    };
+    filters.filter_map(|(filter, span)| note(&**filter, span.line)).collect()
 }
 
 /// Filters in an order that is surely wrong. Authentication behind a cache is an error already.
@@ -389,6 +403,33 @@ routes: [{{ filters: [{{ jwt: {{ identity: main }} }}], handler: {{ respond: {{}
             "http://localhost/",
         ] {
             assert_eq!(provider(fine), [""; 0]);
+        }
+    }
+
+    #[test]
+    fn credentials_over_plain_http_are_noted() {
+        let id = |scheme| {
+            [
+                format!("forward_auth: {{ url: '{scheme}/verify' }}"),
+                format!(
+                    "oidc: {{ issuer: '{scheme}', client_id: a, cookie_secrets: \
+                     0123456789abcdef0123456789abcdef }}"
+                ),
+                format!("introspection: {{ url: '{scheme}/i', client_id: a, client_secret: b }}"),
+                format!(
+                    "auth: {{ any: [{{ key_auth: {{}} }}, {{ introspection: {{ url: '{scheme}/i', \
+                     client_id: a, client_secret: b }} }}] }}"
+                ),
+            ]
+        };
+        for filter in id("http://id.test") {
+            let notes = order_notes(&format!("{{ {filter} }}"));
+            let name = filter.split(':').next().unwrap();
+            let wanted = format!("danger: {name} (line 3) sends credentials to id.test");
+            assert!(notes.len() == 1 && notes[0].contains(&wanted), "{notes:?}");
+        }
+        for filter in id("https://id.test").into_iter().chain(id("http://127.0.0.1:80")) {
+            assert_eq!(order_notes(&format!("{{ {filter} }}")), [""; 0]);
         }
     }
 

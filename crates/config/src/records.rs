@@ -18,7 +18,9 @@ pub use admin::{AdminSettings, MetricsAccess};
 pub use bounds::{Limits, ListenerLimits, ListenerTimeouts, RouteLimits, RouteTimeouts, Timeouts};
 pub use errors::{ErrorPageSettings, ErrorSettings};
 pub use listener::{EncodedSlashes, HttpVersion, ListenerSettings, UnknownHost};
-pub use log::{AccessFormatWord, AccessSettings, LevelWord, LogFormatWord, LogSettings, LogTarget};
+pub use log::{
+    AccessFormatSetting, AccessSettings, LevelWord, LogFormatWord, LogSettings, LogTarget,
+};
 pub use proxy_protocol::ProxyProtocolSettings;
 pub use route::{DefaultsSettings, RouteSettings};
 pub use stream::{StreamLimits, StreamProtocol, StreamSettings, StreamTimeouts};

@@ -13,6 +13,7 @@ use http_server::ProxyProtocol;
 use message::CountryDatabase;
 use net::tls::ServerTls;
 use net::{Bind, ListenOptions};
+use otlp::TracePlan;
 use plugin::problem::ErrorPages;
 use plugin::{FilterPlan, HandlerPlan};
 use router::{RouteId, Router};
@@ -54,6 +55,7 @@ pub struct ServerPlan {
     pub errors: Arc<ErrorPages>,
     pub admin: AdminPlan,
     pub log: LogSettings,
+    pub traces: Option<Arc<TracePlan>>,
     /// Limits of the server; a listener has its own.
     pub limits: Limits,
     /// Time-outs of the server; a listener has its own.
@@ -189,6 +191,8 @@ pub struct AdminPlan {
     /// True if secrets are shown over TCP on request.
     pub config_secrets: bool,
     pub socket: Option<FilePath>,
+    /// The file that stores changes of consumers.
+    pub consumer_changes: Option<FilePath>,
 }
 
 #[cfg(test)]

@@ -60,6 +60,18 @@ pub trait Source: Send + Sync {
         Err(ReplaceError::ReadOnly("this source of configuration cannot be written".to_owned()))
     }
 
+    /// Offers the last documents that were in use instead of newer ones that cannot be used; false
+    /// if there are none.
+    fn fall_back(&self) -> bool {
+        false
+    }
+
+    /// What is wrong with the source, in sentences for an operator. What was read last stays in
+    /// use.
+    fn problems(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// The file that is the main document, for a watcher.
     fn file(&self) -> Option<&Path> {
         None

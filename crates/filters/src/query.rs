@@ -138,6 +138,11 @@ impl Filter for QueryFilter {
         if !request.target.raw_path().starts_with(b"/") {
             return Step::Continue.into();
         }
+        let Query { set, add, .. } = &*self.0;
+        let is_empty = request.target.query().is_none_or(<[u8]>::is_empty);
+        if is_empty && set.entries.is_empty() && add.entries.is_empty() {
+            return Step::Continue.into();
+        }
         let query = self.changed(request);
         if query == request.target.query().unwrap_or_default() {
             return Step::Continue.into();
@@ -195,6 +200,9 @@ mod tests {
         assert_eq!(changed(&node!({ "remove": ["a"] }), "/p?a=1&a"), "/p");
         assert_eq!(changed(&node!({ "remove": ["a"] }), "/p?&b=%zz&&"), "/p?b=%zz");
         assert_eq!(changed(&node!({ "set": { "a": "2" } }), "/p?a=1"), "/p?a=2");
+        assert_eq!(changed(&node!({ "set": { "a": "2" } }), "/p"), "/p?a=2");
+        assert_eq!(changed(&node!({ "add": { "a": "2" } }), "/p?"), "/p?a=2");
+        assert_eq!(changed(&node!({ "remove": ["a"] }), "/p"), "/p");
     }
 
     #[test]

@@ -72,7 +72,7 @@ impl FilterPlan for RequestIdPlan {
     fn build(&self, _: &WorkerContext) -> Stage {
         Stage::Filter(Rc::new(RequestIdFilter {
             settings: self.0.clone(),
-            ids: IdGenerator::default(),
+            ids: RandomIds::default(),
         }))
     }
 
@@ -84,7 +84,7 @@ impl FilterPlan for RequestIdPlan {
 
 struct RequestIdFilter {
     settings: Arc<RequestId>,
-    ids: IdGenerator,
+    ids: RandomIds,
 }
 
 impl Filter for RequestIdFilter {
@@ -154,17 +154,22 @@ fn only_valid<'a>(mut values: impl Iterator<Item = &'a [u8]>) -> Option<&'a str>
 /// Generates ids. The keys of the hash come from the system's randomness; SipHash is a
 /// pseudo-random function, so its values under a counter cannot be distinguished from random ones.
 #[derive(Default)]
-struct IdGenerator {
+pub(crate) struct RandomIds {
     keyed: RandomState,
     counter: Cell<u64>,
 }
 
-impl IdGenerator {
+impl RandomIds {
+    /// 128 random bits.
+    pub(crate) fn hex(&self) -> Box<str> {
+        str::from_utf8(&digits(self.random(), self.random())).unwrap_or_default().into()
+    }
+
     fn generate(&self, format: &Format) -> Box<str> {
-        let (high, low) = (self.random(), self.random());
         match format {
-            Format::Hex => str::from_utf8(&digits(high, low)).unwrap_or_default().into(),
+            Format::Hex => self.hex(),
             Format::Uuid => {
+                let (high, low) = (self.random(), self.random());
                 let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
                 uuid7(since.as_millis() as u64, high, low).into_boxed_str()
             }
@@ -223,8 +228,8 @@ mod tests {
 
     #[test]
     fn ids_are_new_and_differ() {
-        let (one, other) = (IdGenerator::default(), IdGenerator::default());
-        let make = |ids: &IdGenerator| ids.generate(&Format::Hex);
+        let (one, other) = (RandomIds::default(), RandomIds::default());
+        let make = |ids: &RandomIds| ids.generate(&Format::Hex);
         let ids: HashSet<_> = (0..1000).flat_map(|_| [make(&one), make(&other)]).collect();
         assert_eq!(ids.len(), 2000);
         let digits =

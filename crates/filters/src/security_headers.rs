@@ -6,10 +6,12 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use message::{Request, Response, Scheme};
-use plugin::{Filter, FilterKind, FilterPlan, MaybeFuture, Stage, Step, WorkerContext};
+use message::{BegunField, Request, Response, Scheme};
+use plugin::{Filter, FilterKind, FilterPlan, HeaderName, MaybeFuture, Stage, Step, WorkerContext};
 use settings::{Duration, Node, Reader, Setting};
 use wire::Known;
+
+use crate::request_id::RandomIds;
 
 pub(crate) const KIND: FilterKind =
     FilterKind { name: "security_headers", schema: SecurityHeaders::schema, read };
@@ -33,9 +35,18 @@ struct SecurityHeaders {
     /// `Referrer-Policy`: what other sites learn about the page that links to them.
     #[setting(default = "strict-origin-when-cross-origin")]
     referrer_policy: String,
-    /// `Content-Security-Policy`.
-    #[setting(default = "", example = "default-src 'self'; frame-ancestors 'none'")]
+    /// `Content-Security-Policy`. In place of `{nonce}` stand 128 random bits, other ones for each
+    /// request: a page with a nonce is not to be stored by caches.
+    #[setting(
+        default = "",
+        example = "default-src 'self'; frame-ancestors 'none'",
+        example = "script-src 'nonce-{nonce}' 'strict-dynamic'"
+    )]
     content_security_policy: String,
+    /// The header of the request in which the handler gets the nonce of `content_security_policy`,
+    /// to write it into pages. One that the client sent is replaced.
+    #[setting(default = "x-csp-nonce")]
+    csp_nonce_header: HeaderName,
     /// Sends the policy as `Content-Security-Policy-Report-Only`: violations are only reported.
     #[setting(default = false)]
     csp_report_only: bool,
@@ -71,6 +82,8 @@ struct Hsts {
 }
 
 const YEAR_S: u64 = 365 * 24 * 60 * 60;
+/// Where the nonce stands in a policy.
+const NONCE: &str = "{nonce}";
 
 fn check(settings: &SecurityHeaders, node: &Node, reader: &mut Reader<'_>) {
     let at = |key: &str| node.get(key).unwrap_or(node).span;
@@ -84,6 +97,16 @@ fn check(settings: &SecurityHeaders, node: &Node, reader: &mut Reader<'_>) {
     }
     if settings.csp_report_only && settings.content_security_policy.is_empty() {
         reader.error(at("csp_report_only"), "there is no content_security_policy to report");
+    }
+    let policy = &settings.content_security_policy;
+    if policy.replace(NONCE, "").contains(['{', '}']) {
+        let why = "the only variable of content_security_policy is {nonce}";
+        reader.error(at("content_security_policy"), why);
+    }
+    if let Some(header) = node.get("csp_nonce_header")
+        && !policy.contains(NONCE)
+    {
+        reader.error(header.span, "there is no {nonce} in content_security_policy");
     }
     for (key, value) in [
         ("referrer_policy", &settings.referrer_policy),
@@ -103,11 +126,46 @@ fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Arc<dyn FilterPlan>> {
     Some(Arc::new(SecurityHeadersPlan(Arc::new(Fields::new(settings)))))
 }
 
+/// A field that is the same for all responses.
+struct FixedField {
+    name: Known,
+    line: BegunField,
+}
+
+impl FixedField {
+    fn new(name: Known, value: &str) -> FixedField {
+        FixedField { name, line: BegunField::new(name, value) }
+    }
+}
+
 /// The fields to add.
 struct Fields {
-    always: Vec<(Known, String)>,
-    over_tls: Option<String>,
+    always: Vec<FixedField>,
+    /// The names of `always`.
+    names: Vec<Known>,
+    over_tls: Option<FixedField>,
+    policy: Option<NoncePolicy>,
     replace: bool,
+}
+
+/// A `Content-Security-Policy` with a nonce.
+struct NoncePolicy {
+    name: Known,
+    /// What stands before, between and after the nonces.
+    pieces: Vec<String>,
+    /// The field of the request that has the nonce.
+    header: HeaderName,
+}
+
+impl NoncePolicy {
+    /// The policy for a request.
+    fn fill(&self, request: &Request, ids: &RandomIds) -> String {
+        match request.headers.get_str(&self.header) {
+            Some(nonce) => self.pieces.join(nonce),
+            // No handler has seen the request, or a filter has removed the field.
+            None => self.pieces.join(&ids.hex()),
+        }
+    }
 }
 
 impl Fields {
@@ -116,35 +174,55 @@ impl Fields {
             true => Known::ContentSecurityPolicyReportOnly,
             false => Known::ContentSecurityPolicy,
         };
+        let (fixed_policy, policy) = match settings.content_security_policy {
+            policy if policy.contains(NONCE) => {
+                let pieces = policy.split(NONCE).map(str::to_owned).collect();
+                let header = settings.csp_nonce_header;
+                (String::new(), Some(NoncePolicy { name: csp, pieces, header }))
+            }
+            policy => (policy, None),
+        };
         let nosniff = if settings.nosniff { "nosniff" } else { "" };
         let always = [
             (Known::XContentTypeOptions, nosniff.to_owned()),
             (Known::XFrameOptions, settings.frame_options),
             (Known::ReferrerPolicy, settings.referrer_policy),
-            (csp, settings.content_security_policy),
+            (csp, fixed_policy),
             (Known::PermissionsPolicy, settings.permissions_policy),
             (Known::CrossOriginOpenerPolicy, settings.cross_origin_opener_policy),
             (Known::CrossOriginResourcePolicy, settings.cross_origin_resource_policy),
         ];
-        let always = always.into_iter().filter(|(_, value)| !value.is_empty()).collect();
+        let given = always.iter().filter(|(_, value)| !value.is_empty());
+        let always: Vec<_> = given.map(|(name, value)| FixedField::new(*name, value)).collect();
         let Hsts { enabled, max_age, include_subdomains, preload } = settings.hsts;
         let subdomains = if include_subdomains { "; includeSubDomains" } else { "" };
         let preload = if preload { "; preload" } else { "" };
         let hsts = format!("max-age={}{subdomains}{preload}", max_age.get().as_secs());
-        Fields { always, over_tls: enabled.then_some(hsts), replace: settings.replace }
+        let over_tls = enabled.then(|| FixedField::new(Known::StrictTransportSecurity, &hsts));
+        let names = always.iter().map(|field| field.name).collect();
+        Fields { always, names, over_tls, policy, replace: settings.replace }
     }
 
-    fn add(&self, request: &Request, response: &mut Response) {
-        let tls = self.over_tls.as_ref().filter(|_| request.scheme == Scheme::Https);
-        let tls = tls.map(|value| (Known::StrictTransportSecurity, value));
-        let always = self.always.iter().map(|(name, value)| (*name, value));
-        for (name, value) in always.chain(tls) {
-            if self.replace {
-                response.headers.set(name, value);
-            } else if !response.headers.contains(name) {
-                response.headers.append(name, value);
-            }
+    fn add(&self, request: &Request, response: &mut Response, ids: &RandomIds) {
+        if let Some(policy) = &self.policy
+            && (self.replace || !response.headers.contains(policy.name))
+        {
+            response.headers.set(policy.name, policy.fill(request, ids));
         }
+        let headers = &mut response.headers;
+        // One search instead of one for each field: most responses have none of them.
+        let is_any_there = headers.contains_any(&self.names);
+        let mut add = |field: &FixedField, may_be_there: bool| {
+            if may_be_there && self.replace {
+                headers.remove(field.name);
+            }
+            if !may_be_there || self.replace || !headers.contains(field.name) {
+                headers.append_begun(&field.line, |_| {});
+            }
+        };
+        self.always.iter().for_each(|field| add(field, is_any_there));
+        let tls = self.over_tls.iter().filter(|_| request.scheme == Scheme::Https);
+        tls.for_each(|field| add(field, true));
     }
 }
 
@@ -156,11 +234,13 @@ impl FilterPlan for SecurityHeadersPlan {
     }
 
     fn build(&self, _: &WorkerContext) -> Stage {
-        Stage::Filter(Rc::new(SecurityHeadersFilter(self.0.clone())))
+        let ids = RandomIds::default();
+        Stage::Filter(Rc::new(SecurityHeadersFilter { fields: self.0.clone(), ids }))
     }
 
     fn describe(&self) -> String {
-        let mut words: Vec<_> = self.0.always.iter().map(|(name, _)| name.as_str()).collect();
+        let mut words: Vec<_> = self.0.names.iter().map(|name| name.as_str()).collect();
+        words.extend(self.0.policy.as_ref().map(|policy| policy.name.as_str()));
         words.extend(self.0.over_tls.as_ref().map(|_| "Strict-Transport-Security"));
         words.join(", ")
     }
@@ -170,7 +250,10 @@ impl FilterPlan for SecurityHeadersPlan {
     }
 }
 
-struct SecurityHeadersFilter(Arc<Fields>);
+struct SecurityHeadersFilter {
+    fields: Arc<Fields>,
+    ids: RandomIds,
+}
 
 impl Filter for SecurityHeadersFilter {
     fn name(&self) -> &'static str {
@@ -181,17 +264,24 @@ impl Filter for SecurityHeadersFilter {
         true
     }
 
+    fn on_request<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, Step> {
+        if let Some(policy) = &self.fields.policy {
+            request.headers.set(&policy.header, &*self.ids.hex());
+        }
+        Step::Continue.into()
+    }
+
     fn on_response<'a>(
         &'a self,
         request: &'a mut Request,
         response: &'a mut Response,
     ) -> MaybeFuture<'a, Step> {
-        self.0.add(request, response);
+        self.fields.add(request, response, &self.ids);
         Step::Continue.into()
     }
 
     fn on_generated(&self, request: &Request, response: &mut Response) {
-        self.0.add(request, response);
+        self.fields.add(request, response, &self.ids);
     }
 }
 
@@ -263,11 +353,46 @@ mod tests {
     }
 
     #[test]
+    fn a_nonce_is_the_same_for_handler_and_browser_and_another_for_each_request() {
+        let settings = node!({
+            "content_security_policy": "script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'",
+            "csp_nonce_header": "x-nonce",
+        });
+        let filter = filter(&KIND, &settings);
+        let mut nonces = std::collections::HashSet::new();
+        let policy = |response: &Response| {
+            response.headers.get_str("content-security-policy").unwrap().to_owned()
+        };
+        for _ in 0..100 {
+            let mut request = get("/", &[("x-nonce", "chosen-by-client")]);
+            passed(filter.on_request(&mut request)).unwrap();
+            assert_eq!(request.headers.get_all("x-nonce").count(), 1);
+            let nonce = request.headers.get_str("x-nonce").unwrap().to_owned();
+            assert!(nonce.len() == 32 && nonce.bytes().all(|byte| byte.is_ascii_hexdigit()));
+            let mut response = Response::new(200);
+            passed(filter.on_response(&mut request, &mut response)).unwrap();
+            let wanted = format!("script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'");
+            assert_eq!(policy(&response), wanted);
+            assert!(nonces.insert(nonce));
+            // No handler has got the nonce.
+            let (mut generated, request) = (Response::new(502), get("/", &[]));
+            filter.on_generated(&request, &mut generated);
+            assert!(nonces.insert(policy(&generated)) && !policy(&generated).contains("''"));
+        }
+        let mut own = Response::new(200);
+        own.headers.append("content-security-policy", "default-src 'none'");
+        passed(filter.on_response(&mut get("/", &[]), &mut own)).unwrap();
+        assert_eq!(policy(&own), "default-src 'none'");
+    }
+
+    #[test]
     fn errors_are_named() {
         for (settings, why) in [
             (node!({ "frame_options": "ALLOW-FROM https://a" }), "DENY or SAMEORIGIN"),
             (node!({ "hsts": { "preload": true } }), "needs include_subdomains"),
             (node!({ "csp_report_only": true }), "no content_security_policy"),
+            (node!({ "content_security_policy": "a {nonces}" }), "the only variable"),
+            (node!({ "csp_nonce_header": "x-nonce" }), "there is no {nonce}"),
             (node!({ "permissions_policy": "a\nb" }), "control characters"),
         ] {
             let report = errors(&KIND, &settings);

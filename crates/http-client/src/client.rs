@@ -40,6 +40,8 @@ pub struct ClientSettings {
 pub struct Client {
     context: WorkerContext,
     settings: ClientSettings,
+    /// True if servers without TLS speak HTTP/2 by prior knowledge (RFC 9113 3.3).
+    prior_knowledge: bool,
     /// Stored here, because a pool that is dropped closes its connections.
     pools: RefCell<HashMap<ServerKey, Rc<Pool>>>,
 }
@@ -67,12 +69,21 @@ impl ClientConnection {
 
 impl Client {
     pub fn new(context: &WorkerContext, settings: ClientSettings) -> Client {
-        Client { context: context.clone(), settings, pools: RefCell::default() }
+        let pools = RefCell::default();
+        Client { context: context.clone(), settings, prior_knowledge: false, pools }
+    }
+
+    /// Speaks HTTP/2 without TLS too. Under TLS, ALPN decides.
+    #[must_use]
+    pub fn with_prior_knowledge(self) -> Client {
+        Client { prior_knowledge: true, ..self }
     }
 
     fn pool(&self, address: SocketAddr, tls: Option<&TlsIdentity>) -> Rc<Pool> {
         let make = || {
-            let endpoint = Endpoint { tls: tls.cloned(), ..Destination::Tcp(address).into() };
+            let prior_knowledge = self.prior_knowledge && tls.is_none();
+            let destination = Destination::Tcp(address);
+            let endpoint = Endpoint { tls: tls.cloned(), prior_knowledge, destination };
             Pool::of(&self.context, &self.settings.name, &endpoint, self.settings.limits)
         };
         let key = (address, tls.map(|tls| tls.name.clone()));

@@ -33,7 +33,7 @@ impl Server {
     fn start() -> Server {
         let anywhere = Bind::Tcp(SocketAddr::from(([127, 0, 0, 1], 0)));
         let listening = Listening::bind(&anywhere, 1, &ListenOptions::default()).unwrap();
-        let Bind::Tcp(address) = *listening.local() else { panic!("TCP was asked for") };
+        let Bind::Tcp(address) = *listening.local() else { panic!("TCP was requested") };
         let listener = listening.into_sockets().remove(0).adopt().unwrap();
         Server { listener, endpoint: Destination::Tcp(address).into() }
     }

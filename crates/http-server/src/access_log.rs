@@ -1,11 +1,12 @@
-//! The access log: one line per exchange, as JSON or in the combined format. The line of an upgrade
-//! is written when its tunnel ends.
+//! The access log: one line per exchange, as JSON, in the combined format or in the operator's own.
+//! The line of an upgrade is written when its tunnel ends.
 //!
 //! A line is formatted on the worker only after the sampling decision and handed to a ring; writing
 //! is another thread's. Secrets are masked: the values of `MASKED_QUERY` and of what filters take
 //! keys from never appear in a query, also that of Referer, and no request field but User-Agent and
-//! Referer is logged at all.
+//! Referer is logged unless the operator's format names it.
 
+mod line_format;
 mod tunnel_entry;
 
 use std::borrow::Cow;
@@ -13,6 +14,7 @@ use std::cell::RefCell;
 use std::io::Write;
 use std::sync::Arc;
 
+use settings::LogTemplate;
 use telemetry::escape::json_string;
 use telemetry::timestamp::{common_log, now_ms, rfc3339};
 use telemetry::{CloseReason, LogRing, Severity};
@@ -20,8 +22,9 @@ use wire::Known;
 use wire::grpc::Code;
 use wire::target::query_pairs;
 
-use message::{ConnectionFacts, Fault, Request};
+use message::{AiCall, ConnectionFacts, Fault, Request};
 
+use line_format::{ExchangeEnd, without_request};
 pub(crate) use tunnel_entry::TunnelEntry;
 
 /// Query parameters whose values are secrets more often than not.
@@ -29,10 +32,11 @@ const MASKED_QUERY: [&str; 8] =
     ["access_token", "api_key", "apikey", "key", "password", "secret", "sig", "token"];
 
 /// The shape of a line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AccessFormat {
     Json,
     Combined,
+    Template(Arc<LogTemplate>),
 }
 
 /// One worker's end of the access log.
@@ -56,8 +60,7 @@ impl AccessLog {
     ) -> AccessLog {
         let share = (sample.clamp(0.0, 1.0) * 4_294_967_296.0) as u64;
         let rng = RefCell::new(fastrand::Rng::new());
-        let masks = Masks(secrets.into_iter().collect());
-        AccessLog { ring, format, share, rng, masks }
+        AccessLog { ring, format, share, rng, masks: Masks::new(secrets) }
     }
 
     fn is_drawn(&self, status: u16) -> bool {
@@ -76,7 +79,7 @@ impl AccessLog {
             return;
         }
         let mut line = self.ring.buffer();
-        match self.format {
+        match &self.format {
             AccessFormat::Json => {
                 let mut object = Object::begin(&mut line);
                 object.time();
@@ -90,6 +93,11 @@ impl AccessLog {
                 let bytes = |line: &mut Vec<u8>| write_to(line, format_args!("{body_bytes}"));
                 let time = |line: &mut Vec<u8>| common_log(now_ms(), line);
                 self.masks.combined(&mut line, request, status, time, bytes);
+            }
+            AccessFormat::Template(template) => {
+                let end = ExchangeEnd { bytes: body_bytes, duration_us };
+                let end = |field, line: &mut Vec<u8>| end.write(field, line);
+                self.masks.template(&mut line, template, request, status, end);
             }
         }
         self.ring.push(line);
@@ -107,7 +115,7 @@ impl AccessLog {
             return;
         }
         let mut line = self.ring.buffer();
-        match self.format {
+        match &self.format {
             AccessFormat::Json => entry.json(&mut line),
             AccessFormat::Combined => {
                 write_to(&mut line, format_args!("{} - - [", entry.facts.peer_ip()));
@@ -117,6 +125,10 @@ impl AccessLog {
                     &mut line,
                     format_args!("] \"STREAM {stream}\" {status} {sent} \"-\" \"-\""),
                 );
+            }
+            AccessFormat::Template(template) => {
+                let end = ExchangeEnd { bytes: entry.sent, duration_us: entry.duration_us };
+                without_request(&mut line, template, entry.facts.peer_ip(), status, end);
             }
         }
         self.ring.push(line);
@@ -128,7 +140,7 @@ impl AccessLog {
             return;
         }
         let mut line = self.ring.buffer();
-        match self.format {
+        match &self.format {
             AccessFormat::Json => {
                 let mut object = Object::begin(&mut line);
                 object.time();
@@ -143,6 +155,10 @@ impl AccessLog {
                 write_to(&mut line, format_args!("{} - - [", facts.peer_ip()));
                 common_log(now_ms(), &mut line);
                 write_to(&mut line, format_args!("] \"-\" {} 0 \"-\" \"-\"", fault.status));
+            }
+            AccessFormat::Template(template) => {
+                let end = ExchangeEnd { bytes: 0, duration_us: 0 };
+                without_request(&mut line, template, facts.peer_ip(), fault.status, end);
             }
         }
         self.ring.push(line);
@@ -201,9 +217,13 @@ fn write_to(line: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
 
 /// Query parameters to mask in addition to `MASKED_QUERY`.
 #[derive(Default)]
-struct Masks(Box<[String]>);
+pub(crate) struct Masks(Box<[String]>);
 
 impl Masks {
+    pub(crate) fn new(secrets: impl IntoIterator<Item = String>) -> Masks {
+        Masks(secrets.into_iter().collect())
+    }
+
     /// The fields of an exchange after the time; `numbers` appends what its end tells.
     fn json(
         &self,
@@ -247,12 +267,20 @@ impl Masks {
         if let Some(id) = &request.request_id {
             object.text("request_id", id.as_bytes());
         }
+        if let Some(trace) = &request.trace {
+            let context = trace.trace.context();
+            object.text("trace_id", &context.trace_id_text());
+            object.text("span_id", &context.span_id_text());
+        }
         if let Some(consumer) = request.consumer_name() {
             object.text("consumer", consumer.as_bytes());
         }
         if let Some(upstream) = &request.notes.upstream {
             object.text("upstream", upstream.as_bytes());
             object.number("attempts", u64::from(request.notes.upstream_attempts));
+        }
+        if let Some(call) = &request.notes.ai {
+            object.ai_call(call);
         }
         if let Some(cache) = request.notes.cache {
             object.text("cache", cache.as_bytes());
@@ -308,8 +336,14 @@ impl Masks {
         }
     }
 
+    /// True if the query parameter of this decoded name is a secret.
+    fn is_secret(&self, name: &[u8]) -> bool {
+        let mut known = MASKED_QUERY.into_iter().chain(self.0.iter().map(String::as_str));
+        known.any(|known| name.eq_ignore_ascii_case(known.as_bytes()))
+    }
+
     /// A query with the values of secret parameters replaced by `***`.
-    fn masked(&self, query: &[u8]) -> Vec<u8> {
+    pub(crate) fn masked(&self, query: &[u8]) -> Vec<u8> {
         let mut out = Vec::with_capacity(query.len());
         for (index, pair) in query.split(|byte| *byte == b'&').enumerate() {
             if index > 0 {
@@ -318,9 +352,7 @@ impl Masks {
             let name = pair.split(|byte| *byte == b'=').next().unwrap_or_default();
             // Applications read `to%6Ben` as `token`.
             let read = query_pairs(name).next().unwrap_or_default().0;
-            let is = |known: &str| read.eq_ignore_ascii_case(known.as_bytes());
-            let mut known = MASKED_QUERY.into_iter().chain(self.0.iter().map(String::as_str));
-            if name.len() < pair.len() && known.any(is) {
+            if name.len() < pair.len() && self.is_secret(&read) {
                 out.extend_from_slice(name);
                 out.extend_from_slice(b"=***");
             } else {
@@ -375,6 +407,17 @@ impl<'a> Object<'a> {
     fn text(&mut self, name: &str, value: &[u8]) {
         self.name(name);
         json_string(value, self.line);
+    }
+
+    fn ai_call(&mut self, call: &AiCall) {
+        self.text("ai_model", call.model.as_bytes());
+        self.text("ai_provider", call.provider.as_bytes());
+        if let Some(tokens) = call.tokens() {
+            self.number("ai_input_tokens", u64::from(tokens.input));
+            self.number("ai_output_tokens", u64::from(tokens.output));
+            let source = if tokens.is_estimate { "estimate" } else { "provider" };
+            self.text("ai_tokens_from", source.as_bytes());
+        }
     }
 
     fn end(self) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use net::clock::{self, Moment};
 
-use message::Patience;
+use message::TransferTimeout;
 
 /// Waiting time after which an exchange is noted as one that waits for its client, and again after
 /// each further one.
@@ -28,11 +28,11 @@ pub(super) struct Allowance {
 }
 
 impl Allowance {
-    pub(super) fn new(patience: Patience) -> Allowance {
-        let pause_ms = u64::try_from(patience.pause.as_millis()).unwrap_or(u64::MAX).max(1);
+    pub(super) fn new(timeout: TransferTimeout) -> Allowance {
+        let pause_ms = u64::try_from(timeout.pause.as_millis()).unwrap_or(u64::MAX).max(1);
         Allowance {
             pause_ms,
-            rate: patience.rate,
+            rate: timeout.rate,
             left_ms: pause_ms,
             carried: 0,
             since: None,
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     fn allowance(pause_ms: u64, rate: u64) -> Allowance {
-        Allowance::new(Patience { pause: Duration::from_millis(pause_ms), rate })
+        Allowance::new(TransferTimeout { pause: Duration::from_millis(pause_ms), rate })
     }
 
     #[test]

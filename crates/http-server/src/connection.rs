@@ -53,8 +53,8 @@ pub async fn serve(accepted: Accepted, service: Rc<Service>, mut facts: Connecti
     let snapshot = service.snapshot();
     if let Some(proxies) = &snapshot.proxy_protocol {
         let in_progress = service.begin_handshake();
-        let patience = snapshot.timeouts.handshake;
-        let received = proxies.receive(&accepted.stream, &mut facts, patience, &service.metrics);
+        let timeout = snapshot.timeouts.handshake;
+        let received = proxies.receive(&accepted.stream, &mut facts, timeout, &service.metrics);
         // Boxed to keep every connection's task small.
         if let Err(reason) = Box::pin(received).await {
             return service.metrics.closed(reason);

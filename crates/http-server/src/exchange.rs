@@ -59,6 +59,9 @@ impl Exchange {
         attach: impl FnOnce(&mut Request, &Bounds) -> Result<(), Fault>,
     ) -> Option<Box<HandlerResult>> {
         let request = &mut self.request;
+        if let Some(tracer) = &self.snapshot.tracer {
+            tracer.begin(request);
+        }
         let early = match GrpcCall::note(request) {
             Ok(()) => {
                 let tls = self.snapshot.tls.as_ref();
@@ -173,7 +176,8 @@ impl Exchange {
         if self.request.notes.grpc.is_some() {
             self.end_call(status);
         }
-        let now_us = match self.instant {
+        // The span of a traced request holds those of its steps, which are timed precisely.
+        let now_us = match self.instant && self.request.trace.is_none() {
             true => net::clock::recent_us(),
             false => net::clock::precise_us(),
         };
@@ -181,6 +185,9 @@ impl Exchange {
         if let Some(route) = &self.request.route {
             route.metrics.in_flight.add(-1);
             route.metrics.finished(status, duration_us);
+        }
+        if let Some(tracer) = &self.snapshot.tracer {
+            tracer.end(&self.request, status, duration_us);
         }
         duration_us
     }

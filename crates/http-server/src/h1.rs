@@ -9,9 +9,9 @@ mod exchange;
 mod head;
 mod next_step;
 mod read;
-mod remainder;
 mod respond;
 mod tunnel;
+mod unread_body;
 
 pub(crate) use connection::serve;
 pub(crate) use connection_io::ConnectionIo;

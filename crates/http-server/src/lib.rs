@@ -3,7 +3,7 @@
 //! Owns the serving loop, its limits and time-outs, and the access log. [`serve`] runs one
 //! connection; what its listener shares with others is a [`Service`], and what the current plan
 //! says is a [`ListenerSnapshot`]. `h1` is HTTP/1.1 and `h2` is HTTP/2; what both use is
-//! here: the exchange, the snapshot, the patience with slow clients, and the logs.
+//! here: the exchange, the snapshot, the time-outs of slow clients, and the logs.
 
 mod access_log;
 mod allowance;
@@ -19,6 +19,7 @@ mod proxy_protocol;
 mod receiving;
 mod secure;
 mod sending;
+mod tracer;
 mod trusted_proxies;
 
 pub use access_log::{AccessFormat, AccessLog, StreamEntry};
@@ -26,4 +27,5 @@ pub use connection::{refuse, serve};
 pub use listener_snapshot::{ConnectionTimeouts, ListenerSnapshot, Service, close_longest_idle};
 pub use proxy_protocol::ProxyProtocol;
 pub use secure::{ListenerTls, redirect as redirect_to_https};
+pub use tracer::{Tracer, TracerSettings};
 pub use trusted_proxies::TrustedProxies;

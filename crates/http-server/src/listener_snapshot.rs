@@ -19,6 +19,7 @@ use crate::AccessLog;
 use crate::h1::ConnectionIo;
 use crate::proxy_protocol::ProxyProtocol;
 use crate::secure::ListenerTls;
+use crate::tracer::Tracer;
 use crate::trusted_proxies::TrustedProxies;
 use message::{Bounds, CountryDatabase};
 use plugin::Dispatch;
@@ -57,6 +58,8 @@ pub struct ListenerSnapshot {
     pub countries: Option<Rc<dyn CountryDatabase>>,
     pub pages: Arc<ErrorPages>,
     pub access: Option<Rc<AccessLog>>,
+    /// Traces requests, if the configuration asks for it.
+    pub tracer: Option<Rc<Tracer>>,
 }
 
 /// The state that the connections of one listener on one worker share.

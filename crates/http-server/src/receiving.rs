@@ -27,7 +27,7 @@ impl BodyProgress {
         BodyProgress {
             bytes_max: bounds.body,
             received: 0,
-            allowance: Allowance::new(bounds.body_patience),
+            allowance: Allowance::new(bounds.body_timeout),
             ends: bounds.body_total.map_or(Moment::NEVER, |total| clock::now().after(total)),
         }
     }

@@ -31,8 +31,8 @@ pub(crate) async fn handshake(
     service: &Service,
 ) -> Result<(Stream, Bytes), CloseReason> {
     let metrics = &service.metrics;
-    let patience = service.snapshot().timeouts.handshake;
-    match net::timer::within(patience, stream.accept_tls(tls)).await {
+    let timeout = service.snapshot().timeouts.handshake;
+    match net::timer::within(timeout, stream.accept_tls(tls)).await {
         None => {
             metrics.hit(LimitHit::SlowHandshake);
             Err(CloseReason::HandshakeTimeout)

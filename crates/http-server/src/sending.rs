@@ -9,7 +9,7 @@ use telemetry::{CloseReason, LimitHit};
 use crate::allowance::Allowance;
 use crate::connection::End;
 use crate::h1::ConnectionIo;
-use message::{Fault, Patience, Side};
+use message::{Fault, Side, TransferTimeout};
 
 /// Why a response did not reach its client.
 pub(crate) enum SendError {
@@ -66,8 +66,8 @@ pub(crate) struct WriteProgress {
 }
 
 impl WriteProgress {
-    pub(crate) fn new(patience: Patience) -> WriteProgress {
-        WriteProgress { allowance: Allowance::new(patience), sent: u64::MAX, confirmed: 0 }
+    pub(crate) fn new(timeout: TransferTimeout) -> WriteProgress {
+        WriteProgress { allowance: Allowance::new(timeout), sent: u64::MAX, confirmed: 0 }
     }
 
     /// The client has to take something: ready once it is too slow.

@@ -5,12 +5,14 @@
 //! name the parts without a counterpart, with their position in the document.
 
 mod schema;
+mod security;
 
 use serde_json::{Map, Value, json};
 
 use super::pike::name_of;
 use super::writer::{Writer, quoted};
 use schema::{Dialect, converted, resolve};
+use security::Security;
 
 const HEAD: &str = "\
 Lines that begin with \"note:\" name what the document has and these routes have not. Requests are \
@@ -32,9 +34,9 @@ pub fn convert(document: &Value, from: &str) -> Result<String, String> {
     let origin = format!("Converted from {from} ({title}) by `tidegate import openapi`.");
     out.comment(0, &origin);
     out.comment(0, HEAD);
-    for key in ["webhooks", "jsonSchemaDialect", "security"] {
+    for key in ["webhooks", "jsonSchemaDialect"] {
         if !document[key].is_null() {
-            out.note(0, &reason(key));
+            out.note(0, reason(key));
         }
     }
     out.empty_line();
@@ -42,11 +44,39 @@ pub fn convert(document: &Value, from: &str) -> Result<String, String> {
     out.line(2, "web: { bind: \":8080\" }");
     out.empty_line();
     let base = upstream(document, &mut out);
+    let mut security = Security::default();
+    let routes = routes(document, dialect, &base, &mut security);
+    let Some(routes) = routes else {
+        return Err(format!("{from} has no operation under `paths`"));
+    };
+    if security.uses_consumers {
+        out.note(0, "write the consumers with their keys, passwords or certificates:");
+        out.line(0, "consumers: []");
+        out.empty_line();
+    }
+    if !security.identity.is_empty() {
+        out.line(0, "identity:");
+        for (name, provider) in &security.identity {
+            out.line(2, &format!("{}: {}", quoted(name), literal(provider)));
+        }
+        out.empty_line();
+    }
+    Ok(out.finish() + &routes.finish())
+}
+
+/// The routes of all operations; `None` if there are none.
+fn routes(
+    document: &Value,
+    dialect: Dialect,
+    base: &str,
+    security: &mut Security,
+) -> Option<Writer> {
+    let mut out = Writer::default();
     out.line(0, "routes:");
     let mut names: Vec<String> = Vec::new();
     for (path, item) in document["paths"].as_object().into_iter().flatten() {
         let item = resolve(item, document);
-        let Some(pattern) = pattern(&base, path) else {
+        let Some(pattern) = pattern(base, path) else {
             let why = "is left out: a parameter is a whole segment here, use a regex path";
             out.note(2, &format!("paths {path} {why}"));
             continue;
@@ -59,25 +89,25 @@ pub fn convert(document: &Value, from: &str) -> Result<String, String> {
                 if names.contains(&name) {
                     name = format!("{name}-{}", names.len());
                 }
-                operation.write(&name, &pattern, method, &mut out);
+                operation.write(&name, &pattern, method, security, &mut out);
                 names.push(name);
             }
         }
     }
-    if names.is_empty() {
-        return Err(format!("{from} has no operation under `paths`"));
-    }
-    Ok(out.finish())
+    (!names.is_empty()).then_some(out)
 }
 
-fn reason(key: &str) -> String {
+fn reason(key: &str) -> &str {
     match key {
-        "security" => "security: authentication is not converted: add a filter such as key_auth",
         "webhooks" => "webhooks: these are requests of the API, not to it",
         "jsonSchemaDialect" => "jsonSchemaDialect: schemas are read as draft 2020-12",
         other => other,
     }
-    .to_owned()
+}
+
+/// A value as YAML, without variables of the environment.
+fn literal(value: &Value) -> String {
+    value.to_string().replace("${", "$${")
 }
 
 /// Writes the upstream of the first server and returns the path of its URL.
@@ -148,11 +178,19 @@ impl Operation<'_> {
         name_of(self.operation["operationId"].as_str().unwrap_or(&self.place))
     }
 
-    fn write(&self, name: &str, path: &str, method: &str, out: &mut Writer) {
+    fn write(
+        &self,
+        name: &str,
+        path: &str,
+        method: &str,
+        security: &mut Security,
+        out: &mut Writer,
+    ) {
         let mut notes = Vec::new();
+        let required = security.filters(self.document, self.operation, &self.place, &mut notes);
         let mut settings = self.parameters(&mut notes);
         self.body(&mut settings, &mut notes);
-        for key in ["security", "callbacks", "servers"] {
+        for key in ["callbacks", "servers"] {
             if !self.operation[key].is_null() {
                 notes.push(format!("{}: {key} is not converted", self.place));
             }
@@ -162,12 +200,17 @@ impl Operation<'_> {
         out.line(2, &format!("- name: {}", quoted(name)));
         let methods = method.to_uppercase();
         out.line(4, &format!("match: {{ path: {}, methods: [{methods}] }}", quoted(path)));
-        if !settings.is_empty() {
+        if !required.is_empty() || !settings.is_empty() {
             out.line(4, "filters:");
+        }
+        for filter in &required {
+            out.line(6, &format!("- {}", literal(filter)));
+        }
+        if !settings.is_empty() {
             out.line(6, "- validate:");
-            for (key, value) in &settings {
-                out.line(10, &format!("{key}: {}", value.to_string().replace("${", "$${")));
-            }
+        }
+        for (key, value) in &settings {
+            out.line(10, &format!("{key}: {}", literal(value)));
         }
         out.line(4, "handler: { upstream: api }");
     }

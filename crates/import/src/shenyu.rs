@@ -3,6 +3,7 @@
 //! The routes have the order in which ShenYu tries rules. Every object that is not converted is
 //! named in a note, with its file and its id.
 
+mod app_keys;
 mod archive;
 mod conditions;
 mod filters;
@@ -36,6 +37,10 @@ pub fn convert(content: &[u8], from: &str) -> Result<String, String> {
     if routes.is_empty() {
         return Err(format!("{from} has no enabled rule of a plugin that responds to HTTP"));
     }
+    let consumers = match routes::use_filter(&routes, "hmac_auth") {
+        true => app_keys::consumers(&export, &mut notes),
+        false => Vec::new(),
+    };
     let mut out = Writer::default();
     out.comment(0, &format!("Converted from {from} by `tidegate import shenyu`."));
     out.comment(0, HEAD);
@@ -51,7 +56,14 @@ pub fn convert(content: &[u8], from: &str) -> Result<String, String> {
         }
         out.empty_line();
     }
-    if routes::use_cache(&routes) {
+    if !consumers.is_empty() {
+        out.line(0, "consumers:");
+        for consumer in &consumers {
+            out.line(2, &format!("- {}", routes::literal(consumer)));
+        }
+        out.empty_line();
+    }
+    if routes::use_filter(&routes, "cache") {
         out.line(0, "caches:");
         out.line(2, "shenyu: {}");
         out.empty_line();
@@ -76,7 +88,9 @@ fn other_plugins(plugins: &[Plugin], notes: &mut Vec<String>) {
             "mqtt" => "it is a broker",
             "cryptorRequest" | "cryptorResponse" => "fields are encrypted by the application",
             name if name.starts_with("logging") => "a collector reads `log: access`",
-            name if name.starts_with("ai") || name == "mcpServer" => "configure the provider here",
+            "aiProxy" => "write the handler `ai_proxy` with the provider, its key and its model",
+            "aiTokenLimiter" => "write `token_limits` of `ai_proxy`",
+            "aiPrompt" => "write `prompt` of `ai_proxy`",
             // These have no rules of their own.
             "uri" | "webClient" | "nettyHttpClient" | "response" | "global" | "metrics" => continue,
             _ => "there is no counterpart",
@@ -95,19 +109,14 @@ fn other_files(export: &Export, notes: &mut Vec<String>) {
             | "namespace_plugin.json"
             | "selector.json"
             | "rule.json"
+            | "auth.json"
             | "discovery_upstream.json" => continue,
-            "auth.json" => "keys of the plugin sign",
             "meta.json" => "methods of RPC services",
             "proxy_selector.json" => "ports of the plugin tcp: write `streams`",
             "discovery.json" => "registries: upstreams have the servers of the export",
             _ => "forms of the dashboard",
         };
         notes.push(format!("{file}: {count} objects are not carried over: {reason}"));
-    }
-    for auth in export.objects(&["auth.json"]) {
-        let key = auth["appKey"].as_str().unwrap_or_default();
-        let id = auth["id"].as_str().unwrap_or_default();
-        notes.push(format!("auth.json: the credentials of {key:?} ({id}) are not carried over"));
     }
     let rpc = export
         .objects(&["meta.json"])

@@ -14,6 +14,15 @@ use wire::Known;
 /// A longer body is parsed on the blocking pool, so that it does not delay the worker.
 pub(crate) const ON_WORKER_BYTES: usize = 64 * 1024;
 
+/// Runs a function that reads so many bytes, on the blocking pool if it would delay the worker;
+/// `None` if it panics.
+pub async fn on_worker_or_pool<T: Send + 'static>(
+    bytes: usize,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
+    if bytes <= ON_WORKER_BYTES { Some(work()) } else { net::blocking(work).await.ok() }
+}
+
 /// Decoded bytes per received byte, above the first mebibyte.
 const DECODED_RATIO_MAX: u64 = 100;
 

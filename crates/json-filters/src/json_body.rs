@@ -10,19 +10,22 @@ use std::sync::Arc;
 use bytes::Bytes;
 use message::{Body, Fault, FaultKind, Request, Response};
 use plugin::{
-    Filter, FilterKind, FilterPlan, MaybeFuture, MediaPattern, Stage, Step, WorkerContext,
+    Filter, FilterKind, FilterPlan, HeaderName, MaybeFuture, MediaPattern, Stage, Step,
+    WorkerContext,
 };
 use settings::{Node, Reader, Setting, Size};
 use wire::{Known, Method};
 
 use crate::content::{
-    ContentError, ON_WORKER_BYTES, Rejections, forget_encoding, has_type, mark_changed, take,
+    ContentError, Rejections, forget_encoding, has_type, mark_changed, on_worker_or_pool, take,
 };
 use crate::edit;
 use crate::pointer::Pointer;
 use crate::tree::{self, Json};
+use body_headers::BodyHeaders;
 use value::ValueTemplate;
 
+mod body_headers;
 mod value;
 
 pub(crate) const KIND: FilterKind =
@@ -40,6 +43,12 @@ struct JsonBody {
     /// Operations on request bodies.
     #[setting(default = [], example = [{ "add": "/client", "value": "{client_ip}" }])]
     request: Vec<Operation>,
+    /// Headers of the request from values of its body, before the operations: the name, then where
+    /// the value is. Lists and objects become JSON. A client's own header of such a name is always
+    /// removed, also where the body is of another type or has no such value. A value of more than 4
+    /// KiB or with control characters is an error: 400.
+    #[setting(default = {}, example = { "x-tenant": "/tenant/id" })]
+    headers: BodyHeaders,
     /// Operations on response bodies.
     #[setting(default = [], example = [{ "remove": "/internal" }])]
     response: Vec<Operation>,
@@ -85,8 +94,14 @@ fn check_operation(operation: &Operation, node: &Node, reader: &mut Reader<'_>) 
 }
 
 fn check(settings: &JsonBody, node: &Node, reader: &mut Reader<'_>) {
-    if settings.request.is_empty() && settings.response.is_empty() {
-        reader.error(node.span, "this edits nothing: give request or response");
+    let JsonBody { request, headers, response, .. } = settings;
+    // A value that cannot be read is an error already.
+    if request.is_empty()
+        && response.is_empty()
+        && headers.is_empty()
+        && node.get("headers").is_none()
+    {
+        reader.error(node.span, "this edits nothing: give request, headers or response");
     }
     if settings.types.is_empty() {
         let span = node.get("types").unwrap_or(node).span;
@@ -115,13 +130,15 @@ impl FilterPlan for JsonBodyPlan {
             let words = operations.iter().map(Operation::describe);
             words.collect::<Vec<_>>().join(" ")
         };
-        match (self.0.request.as_slice(), self.0.response.as_slice()) {
-            (request, []) => format!("request {}", show(request)),
-            ([], response) => format!("response {}", show(response)),
-            (request, response) => {
-                format!("request {}, response {}", show(request), show(response))
-            }
-        }
+        let JsonBody { request, headers, response, .. } = &*self.0;
+        let headers: Vec<&str> = headers.names().map(HeaderName::as_str).collect();
+        let parts = [
+            ("request ", show(request)),
+            ("headers ", headers.join(" ")),
+            ("response ", show(response)),
+        ];
+        let given = parts.iter().filter(|(_, what)| !what.is_empty());
+        given.map(|(name, what)| name.to_string() + what).collect::<Vec<_>>().join(", ")
     }
 }
 
@@ -164,13 +181,14 @@ impl JsonBodyFilter {
             self.rejected.count(error.reason());
             error.of_request()
         })?;
-        let edited = edited(content, &self.settings, |own| &own.request, request).await?;
-        let edited = edited.map_err(|why| {
+        let edited = edited(content, &self.settings, Side::Request, request).await?;
+        let (body, values) = edited.map_err(|why| {
             self.rejected.count("invalid");
             Fault::new(FaultKind::InvalidContent, format!("the request body is {why}"))
         })?;
         forget_encoding(&mut request.headers);
-        request.body = Body::from(edited);
+        self.settings.headers.set(values, &mut request.headers);
+        request.body = Body::from(body);
         Ok(())
     }
 
@@ -178,46 +196,73 @@ impl JsonBodyFilter {
         let max = self.settings.max_size.bytes();
         let content = take(&response.headers, &mut response.body, max).await;
         let content = content.map_err(ContentError::of_response)?;
-        let edited = edited(content, &self.settings, |own| &own.response, request).await?;
-        let edited = edited.map_err(|why| {
+        let edited = edited(content, &self.settings, Side::Response, request).await?;
+        let (body, _) = edited.map_err(|why| {
             Fault::new(FaultKind::ProtocolError, format!("the response body is {why}"))
         })?;
         mark_changed(&mut response.headers);
-        response.body = Body::from(edited);
+        response.body = Body::from(body);
         Ok(())
     }
 }
 
-/// The body after all operations, or the reason why it is no JSON. A large one is edited on the
-/// blocking pool; a fault if that fails.
+/// The message whose body is edited.
+#[derive(Clone, Copy)]
+enum Side {
+    Request,
+    Response,
+}
+
+/// A body after all operations, and the values of the headers that it sets.
+type Edited = (Bytes, Vec<Option<String>>);
+
+/// The edited body, or the reason why it is no JSON. A large one is edited on the blocking pool; a
+/// fault if that fails.
 async fn edited(
     content: Bytes,
     settings: &Arc<JsonBody>,
-    operations: fn(&JsonBody) -> &[Operation],
+    side: Side,
     request: &Request,
-) -> Result<Result<Bytes, String>, Fault> {
+) -> Result<Result<Edited, String>, Fault> {
     let fill = |operation: &Operation| operation.value.fill(request);
-    let values: Vec<_> = operations(settings).iter().map(fill).collect();
-    if content.len() <= ON_WORKER_BYTES {
-        return Ok(edit_all(&content, operations(settings), values));
+    let values: Vec<_> = settings.operations(side).iter().map(fill).collect();
+    let (settings, length) = (settings.clone(), content.len());
+    let edit = move || edit_all(content, &settings, side, values);
+    let edited = on_worker_or_pool(length, edit).await;
+    edited.ok_or_else(|| Fault::internal("the edit of a body was aborted"))
+}
+
+impl JsonBody {
+    fn operations(&self, side: Side) -> &[Operation] {
+        match side {
+            Side::Request => &self.request,
+            Side::Response => &self.response,
+        }
     }
-    let settings = settings.clone();
-    let edited = net::blocking(move || edit_all(&content, operations(&settings), values)).await;
-    edited.map_err(|_| Fault::internal("the edit of a body was aborted"))
 }
 
 fn edit_all(
-    content: &[u8],
-    operations: &[Operation],
+    content: Bytes,
+    settings: &JsonBody,
+    side: Side,
     values: Vec<Json<'static>>,
-) -> Result<Bytes, String> {
-    let mut document = tree::parse(content).map_err(|error| error.to_string())?;
+) -> Result<Edited, String> {
+    let mut document = tree::parse(&content).map_err(|error| error.to_string())?;
+    let headers = match side {
+        Side::Request => settings.headers.values(&document)?,
+        Side::Response => Vec::new(),
+    };
+    let operations = settings.operations(side);
+    if operations.is_empty() {
+        drop(document);
+        return Ok((content, headers));
+    }
     for (operation, value) in operations.iter().zip(values) {
         operation.apply(&mut document, value);
     }
     let mut out = String::with_capacity(content.len() + 64);
     document.write(&mut out);
-    Ok(Bytes::from(out))
+    Ok((Bytes::from(out), headers))
 }
 
 impl Filter for JsonBodyFilter {
@@ -226,12 +271,16 @@ impl Filter for JsonBodyFilter {
     }
 
     fn on_request<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, Step> {
-        let JsonBody { request: operations, response, types, .. } = &*self.settings;
+        let JsonBody { request: operations, headers, response, types, .. } = &*self.settings;
+        for name in headers.names() {
+            request.headers.remove(name);
+        }
         if !response.is_empty() {
             // A part of a document cannot be edited.
             request.headers.remove(Known::Range);
         }
-        if operations.is_empty() || request.body.is_empty() || !has_type(&request.headers, types) {
+        let reads_body = !operations.is_empty() || !headers.is_empty();
+        if !reads_body || request.body.is_empty() || !has_type(&request.headers, types) {
             return Step::Continue.into();
         }
         MaybeFuture::of(async move {

@@ -15,5 +15,7 @@ mod validate;
 
 use plugin::FilterKind;
 
+pub use content::on_worker_or_pool;
+
 /// Every filter of this crate.
 pub static ALL: &[FilterKind] = &[json_body::KIND, template::KIND, validate::KIND];

@@ -16,7 +16,7 @@ use settings::{Node, Reader, Setting, Size};
 use wire::{Known, Method};
 
 use crate::content::{
-    ContentError, ON_WORKER_BYTES, Rejections, forget_encoding, has_type, mark_changed, take,
+    ContentError, Rejections, forget_encoding, has_type, mark_changed, on_worker_or_pool, take,
 };
 use text::{BodyText, CompiledText, FillError, Format, Input};
 
@@ -167,13 +167,11 @@ impl CompiledTemplate {
     async fn fill(&self, content: Bytes, request: &Request, max: u64) -> Result<Bytes, FillError> {
         let values = self.text.variables(request);
         let input = self.input;
-        let filled = if content.len() <= ON_WORKER_BYTES {
-            self.text.fill(input, &content, &values, max)
-        } else {
-            let text = self.text.clone();
-            let filled = net::blocking(move || text.fill(input, &content, &values, max)).await;
-            filled.unwrap_or_else(|_| Err(FillError::Invalid("not read: aborted".to_owned())))
-        };
+        let (text, length) = (self.text.clone(), content.len());
+        let fill = move || text.fill(input, &content, &values, max);
+        let filled = on_worker_or_pool(length, fill).await;
+        let filled =
+            filled.unwrap_or_else(|| Err(FillError::Invalid("not read: aborted".to_owned())));
         filled.map(Bytes::from)
     }
 }

@@ -11,11 +11,12 @@ use lua_host::program::{Program, run};
 
 fn main() -> ExitCode {
     let mut words = std::env::args().skip(1);
-    let file = words.next().unwrap_or_default().into();
+    let file = words.next().map(Into::into);
     let words: Vec<String> = words.collect();
     let ended = Arguments::parse(&words).and_then(|arguments| {
         let program = Program {
             file,
+            is_interactive: false,
             arguments,
             workers: 1,
             cpu_affinity: false,

@@ -20,9 +20,11 @@ mod raw_program;
 mod sandbox;
 mod settings;
 mod subrequest;
+pub mod test_run;
 
 pub use filter::FILTER;
 pub use generation::Generation;
 pub use handler::HANDLER;
+pub use lua_std::definitions::files as definitions;
 pub use raw_program::{ProgramPlan, RawProgram};
 pub use settings::{ProgramSettings, ServingSettings};

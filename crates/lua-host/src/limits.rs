@@ -18,3 +18,15 @@ pub(crate) const SUBREQUEST_RATIO: u64 = 1100;
 
 /// Memory that the VM of a server's raw programs may hold.
 pub(crate) const PROGRAM_MEMORY_BYTES: u64 = 1024 * 1024 * 1024;
+
+/// Files of one `tidegate test`, tests of a file, and depth of searched directories.
+pub(crate) const TEST_FILES: usize = 10_000;
+pub(crate) const TESTS_PER_FILE: usize = 10_000;
+pub(crate) const TEST_DIRECTORY_DEPTH: usize = 32;
+
+/// Memory of the VM of a test.
+pub(crate) const TEST_MEMORY_BYTES: usize = 1024 * 1024 * 1024;
+
+/// Instructions of one turn of a test for each millisecond of its time-out: several times what a
+/// core executes, so that the time-out comes first unless the test never waits.
+pub(crate) const TEST_INSTRUCTIONS_PER_MS: u64 = 200_000;

@@ -21,7 +21,7 @@ use lua_vm::errors;
 /// A VM, and the result of loading the file in it.
 type LoadAttempt<T> = (Rc<RunningVm>, Option<Rc<T>>);
 
-/// A file, and the value it returned in the current VM of its generation, as `T`.
+/// A file, and the value that it has returned in the current VM of its generation, as `T`.
 pub(crate) struct LoadedFile<T> {
     pub(crate) source: Arc<ScriptSource>,
     generation: Rc<Generation>,
@@ -89,7 +89,7 @@ fn load(running: &Rc<RunningVm>, source: &ScriptSource) -> Result<Value> {
     let ended = move |_: &Lua, end: TaskEnd| {
         *ended.borrow_mut() = Some(match end {
             TaskEnd::Returned(mut values) => Ok(values.pop_front().unwrap_or(Value::Nil)),
-            TaskEnd::Failed(why) => Err(mlua::Error::runtime(why)),
+            TaskEnd::Failed(error) => Err(mlua::Error::runtime(error.message)),
         });
     };
     let started = running.vm().turn(|turn| turn.start(&chunk, (), Some(Box::new(ended))));

@@ -21,14 +21,15 @@ struct Scanner<'t> {
     line: usize,
 }
 
-/// What `text`, the file called `name` that is named at `span`, mentions of upstreams.
+/// Returns the upstreams that the file `name` mentions; `text` is its content, and `span` the place
+/// in the configuration that names it.
 pub(crate) fn find(text: &[u8], name: &str, span: Span) -> Mentions {
     let mut scanner = Scanner { text, at: 0, line: 1 };
     let mut mentions = Mentions::default();
     let mut before: Vec<Token<'_>> = Vec::new();
     let mut bracketed: Option<Mention> = None;
     while let Some(token) = scanner.next() {
-        // If an operator follows, it is only a part of the name.
+        // If an operator follows, the string is only a part of the name.
         let whole = bracketed.take().filter(|_| token == Token::Sign(b')'));
         mentions.upstreams.extend(whole);
         if let Token::Text(said) = &token {

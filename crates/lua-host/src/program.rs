@@ -1,17 +1,19 @@
 //! `tidegate run`: one Lua program as a process, on one worker or several.
 //!
 //! Owns the workers, each with a VM of its own that runs the program, and the end of the process:
-//! the first `silly.exit` of any VM, a signal, or a program that cannot be loaded. Promises that
-//! what was written before the end is sent, for a bounded time, and that the log is written. A VM
-//! by itself has its globals to itself; with several, `tide.worker` carries values between them.
+//! the first `silly.exit` of any VM, a signal, an error of its main coroutine, or a program that
+//! cannot be loaded. Promises that what was written before the end is sent, for a bounded time, and
+//! that the log is written. Each VM has its own globals; with several VMs `tide.worker` carries
+//! values between them.
 
+use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use http_server::{AccessFormat, AccessLog};
-use mlua::Function;
+use mlua::{Function, Lua, Table};
 use net::tls::CertificateKey;
 use telemetry::log;
 use telemetry::{LogWriter, Sink, Telemetry};
@@ -20,16 +22,21 @@ use crate::limits::LAST_BYTES_MS;
 use lua_std::{GroupMember, VmContext, WorkerGroup, http, open_vm};
 use lua_vm::errors;
 use lua_vm::watchdog;
-use lua_vm::{Vm, VmOptions};
+use lua_vm::{OnTaskEnd, TaskEnd, Vm, VmOptions};
 
 pub mod arguments;
 
 use arguments::Arguments;
 
+const PROMPT: &str = include_str!("../../../lua/repl.lua");
+
 /// A program to run.
 #[derive(Debug)]
 pub struct Program {
-    pub file: PathBuf,
+    /// `None` for a prompt alone.
+    pub file: Option<PathBuf>,
+    /// True if a prompt follows the main script.
+    pub is_interactive: bool,
     /// The arguments after the program on the command line.
     pub arguments: Arguments,
     pub workers: usize,
@@ -64,7 +71,9 @@ pub fn run(program: Program) -> Result<i32, StartError> {
     let writer = Arc::new(open_log(&program.arguments)?);
     let access = program.access_log.map(open_access_log).transpose()?.map(Arc::new);
     let development = program.development.as_deref().map(load_certificate).transpose()?;
-    let text: Arc<[u8]> = read(&program.file)?.into();
+    let text = program.file.as_deref().map(read).transpose()?.unwrap_or_default();
+    let text: Arc<[u8]> = text.into();
+    let file = program.file.unwrap_or_default();
     let group = Arc::new(WorkerGroup::new(program.workers.max(1)));
     let cores = if program.cpu_affinity { net::worker::allowed_cores() } else { Vec::new() };
     let (tell, told) = mpsc::channel();
@@ -79,10 +88,15 @@ pub fn run(program: Program) -> Result<i32, StartError> {
             development: development.clone(),
         };
         let options = options(&program.arguments);
-        let (text, file, tell) = (text.clone(), program.file.clone(), tell.clone());
+        let script = Script {
+            text: text.clone(),
+            file: file.clone(),
+            is_interactive: program.is_interactive && index == 0,
+        };
+        let tell = tell.clone();
         let name = format!("lua-{index}");
         net::worker::spawn(name.clone(), core, move || async move {
-            let ended = run_worker(options, context, &name, &text, &file).await;
+            let ended = run_worker(options, context, &name, &script).await;
             // Another worker may have ended the process.
             let _ = tell.send(ended);
         })
@@ -144,8 +158,7 @@ async fn run_worker(
     options: VmOptions,
     context: VmContext,
     name: &str,
-    text: &[u8],
-    file: &Path,
+    script: &Script,
 ) -> ProgramEnd {
     let access = context.member.as_ref().and_then(|member| member.access.clone());
     let failed = |error: mlua::Error| StartError::Failed(errors::text(&error));
@@ -159,7 +172,7 @@ async fn run_worker(
         let access = Some(Rc::new(log));
         http::observe(&vm, http::ListenerMetrics { access, ..Default::default() });
     }
-    let main = match load(&vm, text, file) {
+    let main = match load(&vm, &script.text, &script.file) {
         Ok(main) => main,
         Err(error) => return ProgramEnd::Refused(StartError::Wrong(errors::text(&error))),
     };
@@ -169,14 +182,76 @@ async fn run_worker(
         )));
     }
     lua_std::open_mailbox(&vm);
-    let begun = vm.turn(|turn| turn.start(&main, (), None));
+    if let Err(error) = replace_stdin(&vm) {
+        return ProgramEnd::Refused(failed(error));
+    }
+    let failure = Rc::new(OnceCell::new());
+    let ended = if script.is_interactive { prompt() } else { end_with_main(&vm, failure.clone()) };
+    let begun = vm.turn(|turn| turn.start(&main, (), Some(ended)));
     if let Some(Err(error)) = begun {
         return ProgramEnd::Refused(failed(error));
     }
     let code = lua_vm::drive(vm.clone()).await;
     net::timer::within(Duration::from_millis(LAST_BYTES_MS), vm.send_last_bytes()).await;
+    if let Some(text) = failure.get() {
+        return ProgramEnd::Refused(StartError::Failed(text.clone()));
+    }
     // As in Silly, a warning makes the exit code 1.
     ProgramEnd::Exit(if code == 0 && vm.was_warned() { 1 } else { code })
+}
+
+/// The main script of a worker.
+struct Script {
+    text: Arc<[u8]>,
+    file: PathBuf,
+    /// True if a prompt follows it.
+    is_interactive: bool,
+}
+
+/// Begins the prompt of `run -i` after the main script; the program ends with it.
+fn prompt() -> OnTaskEnd {
+    Box::new(|lua: &Lua, end: TaskEnd| {
+        if let TaskEnd::Failed(error) = end {
+            eprintln!("error: {}\n{}", error.message, error.traceback);
+        }
+        let prompt = || -> mlua::Result<()> {
+            let require: Function = lua.globals().get("require")?;
+            let stdin: Table = require.call("silly.internal.stdin")?;
+            let chunk = lua.load(PROMPT).set_name("=tidegate/repl.lua").eval::<Function>()?;
+            let ended: OnTaskEnd = Box::new(|lua, _| {
+                if let Ok(vm) = Vm::of(lua) {
+                    vm.exit(0);
+                }
+            });
+            Vm::of(lua)?.fork(&chunk, (stdin, env!("CARGO_PKG_VERSION")), Some(ended))
+        };
+        if let Err(error) = prompt() {
+            errors::log(&error);
+        }
+    })
+}
+
+/// Ends the program if its main coroutine fails: what it would have set up is missing.
+fn end_with_main(vm: &Rc<Vm>, failure: Rc<OnceCell<String>>) -> OnTaskEnd {
+    let vm = vm.weak();
+    Box::new(move |_: &Lua, end: TaskEnd| {
+        if let (TaskEnd::Failed(error), Some(vm)) = (end, vm.upgrade()) {
+            // The main coroutine ends once.
+            let _ = failure.set(format!("{}\n{}", error.message, error.traceback));
+            vm.exit(1);
+        }
+    })
+}
+
+/// Replaces `io.stdin`, whose reads would stop all coroutines, when a program first uses it.
+fn replace_stdin(vm: &Rc<Vm>) -> mlua::Result<()> {
+    const TEXT: &str = "io.stdin = nil
+        setmetatable(io, { __index = function(io, name)
+            if name ~= 'stdin' then return nil end
+            io.stdin = require 'silly.internal.stdin'
+            return io.stdin
+        end })";
+    vm.lua().load(TEXT).set_name("=tidegate/stdin").exec()
 }
 
 /// The program as a function; a first line that begins with `#` is a shebang line.

@@ -1,4 +1,4 @@
-//! `programs: [{ bind, lua: FILE }]`: functions of Lua that speak TCP.
+//! `programs: [{ bind, lua: FILE }]`: Lua functions that handle TCP connections.
 //!
 //! Promises a coroutine for each connection, that the connection ends when its function does, and
 //! that connections of a former plan end in the VM they started in.
@@ -33,7 +33,7 @@ impl ProgramPlan {
             .map(ProgramPlan)
     }
 
-    /// What its file mentions of upstreams.
+    /// The upstreams that its file mentions.
     pub fn mentions(&self) -> &Mentions {
         &self.0.mentions
     }

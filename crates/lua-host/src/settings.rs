@@ -45,10 +45,10 @@ pub(crate) struct Filter {
     /// The file.
     #[setting(example = "headers.lua")]
     pub(crate) file: FilePath,
-    /// As of a handler.
+    /// As for a handler.
     #[setting(default = "64MiB", range = "4MiB"..="1TiB")]
     pub(crate) memory: Size,
-    /// As of a handler.
+    /// As for a handler.
     #[setting(default = "50M")]
     pub(crate) budget: Budget,
 }
@@ -65,7 +65,7 @@ pub struct ProgramSettings {
     pub lua: Spanned<FilePath>,
 }
 
-/// What scripts may do in the server.
+/// Permissions of scripts in the server.
 #[derive(Clone, Debug, PartialEq, Setting)]
 pub struct ServingSettings {
     /// Allows `require` to load C modules, which have full access to the server.
@@ -96,7 +96,7 @@ impl FromStr for Budget {
             (Some(number), Some((_, factor))) if number > 0 => {
                 number.checked_mul(*factor).map(Budget).ok_or_else(|| "is too many".to_owned())
             }
-            _ => Err("is no number of instructions, such as 50M or 100k".to_owned()),
+            _ => Err("is not a number of instructions such as 50M or 100k".to_owned()),
         }
     }
 }

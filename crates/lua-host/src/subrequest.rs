@@ -126,7 +126,7 @@ fn sender(lua: &Lua, subrequests: Rc<Subrequests>) -> Result<Function> {
 
 /// Makes a subrequest of the script's request.
 fn script_subrequest(lua: &Lua, object: &AnyUserData) -> Result<Request> {
-    calls::with_request(lua, object, Request::beneath)
+    calls::with_request(lua, object, Request::subrequest)
         .ok_or_else(|| Error::runtime("this request is over"))
 }
 

@@ -58,7 +58,7 @@ write("escapes", (json.encode(documents.strings):gsub(utf8.charpattern, function
 end)))
 "##;
 
-/// What both sides run; answers seconds of CPU.
+/// The loop that both sides run; returns seconds of CPU.
 const LOOP: &str = r#"
 local json, path, operation, times = ...
 local file = assert(io.open(path, "rb"))
@@ -71,7 +71,7 @@ return os.clock() - before
 "#;
 
 const NAMES: [&str; 6] = ["small", "records", "numbers", "deep", "strings", "escapes"];
-/// About what one measurement works through.
+/// The approximate number of bytes of one measurement.
 const BYTES_PER_MEASUREMENT: u64 = 40_000_000;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -94,11 +94,11 @@ fn lenient(text: &[u8]) -> Vec<u8> {
 fn describe(error: &DecodeError) -> String {
     match *error {
         DecodeError::InvalidByte(at, byte) => {
-            format!("byte {} is {:?}, no base64 digit there", at + 1, char::from(byte))
+            format!("byte {} is {:?}, which is not a base64 digit", at + 1, char::from(byte))
         }
         DecodeError::InvalidLength(_) => "the text ends within a group of digits".to_owned(),
         DecodeError::InvalidLastSymbol { offset, .. } => {
-            format!("the last digit, at byte {}, has bits that mean nothing", offset + 1)
+            format!("the last digit, at byte {}, has unused bits that are not zero", offset + 1)
         }
         DecodeError::InvalidPadding => "the padding is missing or wrong".to_owned(),
     }
@@ -153,12 +153,12 @@ mod tests {
                 local value, found = base64[name](text)
                 assert(value == nil and found == reason, found)
             end
-            refuses("decode_strict", "Zm9v!", "byte 5 is '!', no base64 digit there")
-            refuses("decode_strict", "Zm-v", "byte 3 is '-', no base64 digit there")
-            refuses("urlsafe_decode_strict", "Zm+v", "byte 3 is '+', no base64 digit there")
+            refuses("decode_strict", "Zm9v!", "byte 5 is '!', which is not a base64 digit")
+            refuses("decode_strict", "Zm-v", "byte 3 is '-', which is not a base64 digit")
+            refuses("urlsafe_decode_strict", "Zm+v", "byte 3 is '+', which is not a base64 digit")
             refuses("decode_strict", "Zg", "the padding is missing or wrong")
             refuses("decode_strict", "Zh==",
-                "the last digit, at byte 2, has bits that mean nothing")
+                "the last digit, at byte 2, has unused bits that are not zero")
             assert(not pcall(base64.encode, {}))"#,
         );
     }

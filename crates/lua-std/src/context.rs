@@ -1,4 +1,4 @@
-//! What the modules of a VM share with other VMs.
+//! The data that the modules of a VM share with other VMs.
 
 use std::rc::Rc;
 use std::sync::Arc;

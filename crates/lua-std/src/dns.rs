@@ -115,7 +115,7 @@ fn find(
         let hosts = own.hosts.get(&key.0).filter(|_| kind != SRV).cloned();
         (names, hosts, own.in_flight.entry(key.clone()).or_default().clone())
     };
-    let patience = Duration::from_millis(ms.unwrap_or(15_000));
+    let timeout = Duration::from_millis(ms.unwrap_or(15_000));
     let own = own.clone();
     Ok(async move {
         // If the caller that queries times out, another that waits queries again.
@@ -123,7 +123,7 @@ fn find(
             Some(hosts) => Ok(of_kind(&hosts, kind)),
             None => query(&names, &name, kind).await,
         });
-        let found = net::timer::within(patience, shared).await.cloned();
+        let found = net::timer::within(timeout, shared).await.cloned();
         let in_flight = &mut own.borrow_mut().in_flight;
         // The map and this caller hold it: no other caller waits.
         if in_flight.get(&key).is_some_and(|other| Rc::ptr_eq(other, &flight))

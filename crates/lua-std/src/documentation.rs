@@ -1,4 +1,4 @@
-//! The examples of the guide run.
+//! Runs the examples of the guide.
 //!
 //! Every `lua` block of `docs/guide/lua/*.md` is a program of its own: it fails if one of its
 //! coroutines does, if it exits with anything but 0, or if it has not ended after ten seconds. A

@@ -14,7 +14,7 @@ use tokio::sync::mpsc;
 
 use crate::limits::MAILBOX_MESSAGES;
 use crate::shared_table::SharedTable;
-use crate::vm_message::Message;
+use lua_vm::vm_message::Message;
 
 /// The membership of a VM in the group of its program.
 #[derive(Clone)]

@@ -29,7 +29,9 @@ fn decode(text: &[u8]) -> std::result::Result<Vec<u8>, String> {
     let digit = |at: usize| match text[at] {
         b @ b'0'..=b'9' => Ok(b - b'0'),
         b @ (b'a'..=b'f' | b'A'..=b'F') => Ok((b | 32) - b'a' + 10),
-        b => Err(format!("byte {} is {:?}, no hexadecimal digit", at + 1, char::from(b))),
+        b => {
+            Err(format!("byte {} is {:?}, which is not a hexadecimal digit", at + 1, char::from(b)))
+        }
     };
     (0..text.len()).step_by(2).map(|at| Ok(digit(at)? << 4 | digit(at + 1)?)).collect()
 }
@@ -48,6 +50,6 @@ mod tests {
     #[test]
     fn what_is_no_hexadecimal_text_is_named() {
         assert_eq!(decode(b"abc").unwrap_err(), "an odd number of hexadecimal digits");
-        assert_eq!(decode(b"0g").unwrap_err(), "byte 2 is 'g', no hexadecimal digit");
+        assert_eq!(decode(b"0g").unwrap_err(), "byte 2 is 'g', which is not a hexadecimal digit");
     }
 }

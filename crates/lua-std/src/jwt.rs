@@ -83,7 +83,7 @@ impl Key {
         let hash = hash_of(name);
         match self {
             Self::Secret(secret) => hash_mac(&secret.as_bytes(), data, &hash)
-                .ok_or_else(|| "the key is unfit".to_owned()),
+                .ok_or_else(|| "the key cannot be used".to_owned()),
             Self::Pair(key) => borrow(key)?.web_sign(data, &hash),
         }
     }

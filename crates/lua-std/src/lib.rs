@@ -9,16 +9,19 @@
 
 mod addr;
 mod base64;
+mod blocking_workers;
 mod cluster;
 mod compress;
 mod context;
 mod crypto;
+pub mod definitions;
 mod dns;
 #[cfg(test)]
 mod documentation;
 mod drain;
 mod env;
 mod errno;
+mod etcd_store;
 mod fs;
 mod group;
 mod hex;
@@ -30,6 +33,7 @@ mod logger;
 mod mysql;
 mod perf;
 mod pool;
+mod postgres;
 mod process;
 mod prometheus;
 mod re;
@@ -38,9 +42,11 @@ mod shared;
 mod shared_table;
 mod signal;
 mod silly;
+mod sql_pool;
 mod stream;
 mod task;
 mod tcp;
+mod test;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
@@ -49,7 +55,6 @@ mod time;
 mod tls;
 mod trace;
 mod udp;
-mod vm_message;
 mod websocket;
 mod worker;
 
@@ -95,6 +100,8 @@ pub const MODULES: &[Module] = &[
     ("env", &["core.env"], env::open),
     ("errno", &["core.errno"], errno::open),
     ("fs", &[], fs::open),
+    ("hive", &["core.hive"], blocking_workers::open),
+    ("internal.stdin", &["core.stdin"], script!("stdin")),
     ("logger", &["core.logger"], logger::open),
     ("metrics", &[], prometheus::open_metrics),
     ("metrics.collector.jemalloc", &[], |lua| prometheus::open_part(lua, "jemalloc")),
@@ -111,6 +118,7 @@ pub const MODULES: &[Module] = &[
     ("net.cluster", &[], cluster::open),
     ("net.dns", &["core.dns", "core.net.dns"], dns::open),
     ("net.http", &["core.http", "core.net.http"], http::open),
+    ("net.http.dom", &["core.http.dom"], script!("dom")),
     ("net.http.helper", &["core.http.helper"], http::open_helper),
     ("net.tcp", &["core.net.tcp", "core.tcp"], tcp::open),
     ("net.tls", &["core.net.tls", "core.tls"], tls::open),
@@ -124,7 +132,9 @@ pub const MODULES: &[Module] = &[
     ("security.jwt", &[], jwt::open),
     ("shared", &[], shared::open),
     ("signal", &["core.signal"], signal::open),
+    ("store.etcd", &[], etcd_store::open),
     ("store.mysql", &["core.db.mysql"], mysql::open),
+    ("store.postgres", &[], postgres::open),
     ("store.redis", &["core.db.redis"], redis::open),
     ("stream", &[], stream::open),
     ("sync.channel", &["core.sync.channel"], script!("channel")),
@@ -132,6 +142,7 @@ pub const MODULES: &[Module] = &[
     ("sync.singleflight", &["core.sync.singleflight"], script!("singleflight")),
     ("sync.waitgroup", &["core.sync.waitgroup"], script!("waitgroup")),
     ("task", &["core.task"], task::open),
+    ("test", &[], test::open),
     ("time", &["core.time"], time::open),
     ("tls.ctx", &[], tls::open_ctx),
     ("trace", &["core.trace"], trace::open),

@@ -5,7 +5,7 @@
 /// Bytes of one value that an incremental JSON decoder collects, unless told otherwise.
 pub(crate) const JSON_STREAM_BYTES: usize = 16 * 1024 * 1024;
 
-/// What `decompress` and a decompressor unpack, unless told otherwise.
+/// Bytes that `decompress` or a decompressor writes, unless told otherwise.
 pub(crate) const DECOMPRESS_BYTES: usize = 64 * 1024 * 1024;
 
 /// The longest block of an LZ4 frame: 4 MiB (the format's block maximum size 7).
@@ -20,12 +20,24 @@ pub(crate) const MAILBOX_MESSAGES: usize = 1024;
 /// Messages of one channel between VMs that were not received.
 pub(crate) const WORKER_LETTERS: usize = 65_536;
 
-/// Values and bytes of one message between VMs.
-pub(crate) const MESSAGE_VALUES: usize = 1_000_000;
-pub(crate) const MESSAGE_BYTES: usize = 64 * 1024 * 1024;
+/// Notifications of PostgreSQL that a program has not read.
+pub(crate) const POSTGRES_NOTIFICATIONS: usize = 65_536;
 
-/// Depth of nested tables in a message.
-pub(crate) const MESSAGE_DEPTH: usize = 100;
+/// Dimensions and elements of an array that is a parameter of PostgreSQL.
+pub(crate) const POSTGRES_ARRAY_DEPTH: usize = 6;
+pub(crate) const POSTGRES_ARRAY_ITEMS: usize = 10_000_000;
+
+/// Iterations of a password's hash that a server may ask for; the standard has 4096.
+pub(crate) const SCRAM_ITERATIONS: u32 = 1_000_000;
+
+/// Longest span that `test.advance` moves the clock by.
+pub(crate) const TEST_ADVANCE_MS: u64 = u32::MAX as u64;
+
+/// Workers of `hive` in one VM, each of which has a VM of its own.
+pub(crate) const HIVE_WORKERS: usize = 1024;
+
+/// How long a thread of `hive` waits for work before it ends, as in Silly.
+pub(crate) const HIVE_IDLE_MS: u64 = 60_000;
 
 /// Datagrams that wait for a script; the kernel keeps or drops the rest.
 pub(crate) const DATAGRAMS: usize = 1024;
@@ -57,7 +69,7 @@ pub(crate) const RE_PATTERN_BYTES: usize = 16 * 1024;
 /// Bytes of datagrams that wait to be sent.
 pub(crate) const DATAGRAM_BYTES: usize = 1024 * 1024;
 
-/// Overhead that a waiting datagram counts for.
+/// Overhead that is added to the size of a waiting datagram.
 pub(crate) const DATAGRAM_TAKES: usize = 256;
 
 /// Entries of `tide.shared`; the least used one is evicted.
@@ -137,3 +149,9 @@ pub(crate) const WEBSOCKET_UNSENT: usize = 1024 * 1024;
 
 /// How long a WebSocket that is closed waits for the other side.
 pub(crate) const WEBSOCKET_CLOSE_MS: u64 = 5_000;
+
+/// Bytes of one response of etcd, or of the events of one revision, unless told otherwise.
+pub(crate) const ETCD_MESSAGE_BYTES: usize = 64 * 1024 * 1024;
+
+/// Leases that one client of etcd renews.
+pub(crate) const ETCD_LEASES: usize = 4096;

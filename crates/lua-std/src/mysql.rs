@@ -12,6 +12,7 @@ use wire::mysql::{
     Parameter, Prepared, Row, capabilities,
 };
 
+use crate::sql_pool;
 use lua_vm::arguments::function;
 use lua_vm::script;
 
@@ -29,6 +30,7 @@ pub(crate) fn open(lua: &Lua) -> Result<Table> {
         })
     };
     raw.set("session", function(lua, "session", session)?)?;
+    raw.set("sql_pool", sql_pool::open(lua)?)?;
     script::open(lua, "mysql", include_str!("../../../lua/mysql.lua"), raw)
 }
 
@@ -77,7 +79,7 @@ struct Session {
     current: ResultSet,
 }
 
-/// What a packet means to the client.
+/// The meaning of a packet for the client.
 enum Event {
     /// The values that `next` returns after `true`.
     Done(MultiValue),
@@ -286,7 +288,7 @@ impl Session {
         done(lua, (first, Value::Nil, (!more.is_empty()).then_some(more)))
     }
 
-    /// Drops what a response has brought so far.
+    /// Drops the received part of a response.
     fn forget(&mut self) {
         self.results.clear();
         self.current = ResultSet::default();

@@ -1,6 +1,6 @@
 //! `process`: facts of this process.
 //!
-//! Promises current numbers of the system; an unknown number is zero.
+//! Promises the current numbers of the system; a number that the system does not report is zero.
 
 use std::fs;
 

@@ -68,7 +68,8 @@ impl UserData for Registry {
             let labels: Vec<String> = labels.iter().map(LuaString::to_string_lossy).collect();
             let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
             let cell = this.0.cell(&name, &labels);
-            let (cell, own) = cell.ok_or_else(|| Error::runtime("prometheus: other labels"))?;
+            let (cell, own) =
+                cell.ok_or_else(|| Error::runtime("prometheus: the metric has other labels"))?;
             Ok((Cell(cell), own))
         });
         methods.add_method("write", |_, this, ()| {

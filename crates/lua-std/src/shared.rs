@@ -80,7 +80,7 @@ pub(crate) fn open(lua: &Lua) -> Result<mlua::Table> {
                 let (key, until) = (key.as_bytes(), expires_at(ttl, "add")?);
                 table
                     .add(short(&key, "add")?, by.unwrap_or(1), until)
-                    .ok_or_else(|| Error::runtime("'add' counts what is a whole number"))
+                    .ok_or_else(|| Error::runtime("'add' needs a whole number"))
             },
         )?,
     )?;

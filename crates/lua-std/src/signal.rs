@@ -72,7 +72,7 @@ pub(crate) fn open(lua: &Lua) -> Result<Table> {
         let handlers = Handlers::of(&vm);
         let previous = handlers.0.borrow_mut().entry(number).or_default().take();
         let previous = match previous {
-            // What a program may call, or set again.
+            // The function of a handler, which a program may call or set again.
             None if DEFAULTS.contains(&name) => {
                 Some(lua.create_function(move |lua, _: Value| {
                     by_default(&*Vm::of(lua)?, number);

@@ -18,7 +18,7 @@ use lua_vm::{Vm, VmOptions};
 /// Runs a program; returns its exit code and the words of `say`.
 pub(crate) fn run(program: &str) -> (i32, Vec<String>) {
     let program = program.to_owned();
-    // As in a worker, where the VM's loop is one task of several.
+    // As in a worker, the loop of the VM is one task of several.
     net::worker::block_on_local(async {
         net::task::spawn_local(async move { run_here(&program).await }).await.unwrap()
     })
@@ -67,8 +67,8 @@ async fn run_in(vm: Rc<Vm>, program: &str, ends_with_main: bool) -> (i32, Vec<St
     let main = vm.lua().load(program).set_name("=program").into_function().unwrap();
     let (weak, log) = (vm.weak(), output.clone());
     let ended = move |_: &mlua::Lua, end: TaskEnd| {
-        if let TaskEnd::Failed(text) = end {
-            log.borrow_mut().push(text);
+        if let TaskEnd::Failed(error) = end {
+            log.borrow_mut().push(error.message);
             weak.upgrade().unwrap().exit(99);
         } else if ends_with_main {
             weak.upgrade().unwrap().exit(0);

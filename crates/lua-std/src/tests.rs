@@ -1,6 +1,7 @@
-//! What several modules and the scheduler do together.
+//! Several modules together with the scheduler.
 
 mod compatibility;
+mod dom;
 mod scheduling;
 mod scripts;
 mod streams;

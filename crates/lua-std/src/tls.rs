@@ -120,7 +120,7 @@ fn identity(host: &str, options: Option<&Table>) -> Checked<ServerIdentity> {
     };
     let name = name.as_deref().unwrap_or(host);
     let proven = CertificateName::new(name);
-    Ok(proven.map(|name| (tls, name)).ok_or_else(|| format!("\"{name}\" is no host name")))
+    Ok(proven.map(|name| (tls, name)).ok_or_else(|| format!("\"{name}\" is not a host name")))
 }
 
 /// The first of these fields that is set.
@@ -141,7 +141,7 @@ fn protocols(table: &Table) -> Result<Option<Vec<Vec<u8>>>> {
 /// A context in the field `ctx`.
 fn context<T: Clone + 'static>(table: &Table) -> Result<Option<T>> {
     let Some(context) = table.get::<Option<AnyUserData>>("ctx")? else { return Ok(None) };
-    let wrong = |_| Error::runtime("ctx: a context of tls.ctx of the other side");
+    let wrong = |_| Error::runtime("ctx: a context for the other side of a connection");
     context.borrow::<T>().map(|context| Some(context.clone())).map_err(wrong)
 }
 

@@ -43,7 +43,7 @@ struct Socket {
     closed: Cell<bool>,
 }
 
-/// What a script holds.
+/// A script's handle of a socket.
 struct SocketHandle(Rc<Socket>);
 
 impl Drop for SocketHandle {

@@ -118,10 +118,12 @@ fn connect(lua: &Lua) -> Result<mlua::Function> {
                 let sent = client.send(connection, &request, Body::Empty).await;
                 let mut response = sent.map_err(reason)?;
                 let status = response.status;
-                let refused = || format!("the server answered {status} and not 101");
+                let refused = || format!("the server responded with {status} instead of 101");
                 let tunnel = response.takeover.take().ok_or_else(refused)?;
                 if response.headers.get("sec-websocket-accept") != Some(accept.as_bytes()) {
-                    return Err("the server's answer is not to our key".to_owned());
+                    return Err(
+                        "the server's Sec-WebSocket-Accept does not match the key".to_owned()
+                    );
                 }
                 let socket = Rc::new(Socket::new(true, limit));
                 sides::connect(socket.clone(), tunnel);

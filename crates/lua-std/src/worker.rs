@@ -8,9 +8,9 @@ use mlua::{Function, Lua, Result, Table, Value};
 use crate::context::VmContext;
 use crate::group::WorkerMessage;
 use crate::limits::WORKER_LETTERS;
-use crate::vm_message::Message;
 use lua_vm::Vm;
 use lua_vm::script;
+use lua_vm::vm_message::Message;
 
 pub(crate) fn open(lua: &Lua) -> Result<Table> {
     let vm = Vm::of(lua)?;

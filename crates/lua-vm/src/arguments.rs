@@ -1,4 +1,4 @@
-//! Functions of modules: with named arguments in errors, and as the other form of methods.
+//! Functions of modules: their names in argument errors, and methods as functions.
 
 use mlua::{FromLuaMulti, Function, IntoLuaMulti, Lua, MultiValue, Result, Table};
 

@@ -1,11 +1,11 @@
 //! Waiting for a future: how a Rust function suspends the coroutine that calls it.
 //!
 //! ```ignore
-//! table.set("lookup", async_function::create(lua, |_, (name, patience): (String, Option<u64>)| {
+//! table.set("lookup", async_function::create(lua, |_, (name, timeout): (String, Option<u64>)| {
 //!     // Arguments are checked here, in the call; an error is raised at once.
 //!     Ok(async move {
 //!         // Runs as a task of the worker while other coroutines run. Holds no borrow of the VM.
-//!         let address = resolve(name, patience).await;
+//!         let address = resolve(name, timeout).await;
 //!         // What it returns is what the call returns; `Err` is raised in the coroutine.
 //!         Ok(address)
 //!     })

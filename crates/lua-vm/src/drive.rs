@@ -39,6 +39,9 @@ fn poll(vm: &Vm, cx: &mut Context<'_>, timer: &Timer) -> Poll<i32> {
             continue;
         }
         let Some(at) = vm.timers.earliest_ms(cx.waker()) else { return Poll::Pending };
+        if vm.timers.is_stopped() {
+            return Poll::Pending;
+        }
         clock::refresh();
         timer.set_precise_at(Moment::from_ms(at));
         ready!(timer.poll(cx));
@@ -48,7 +51,7 @@ fn poll(vm: &Vm, cx: &mut Context<'_>, timer: &Timer) -> Poll<i32> {
 /// Runs due timers, up to a limit; true if there may be more.
 fn run_timers(vm: &Vm) -> bool {
     for _ in 0..TIMERS_PER_LOOK {
-        let Some((session, due)) = vm.timers.next_due(clock::now().as_ms()) else { return false };
+        let Some((session, due)) = vm.timers.next_due(vm.timers.turn_ms()) else { return false };
         if vm.turn(|turn| timer(turn, session, due)).is_none() {
             return false;
         }

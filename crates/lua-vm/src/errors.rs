@@ -1,4 +1,4 @@
-//! Errors of scripts: their text, and what the log says of uncaught ones.
+//! Errors of scripts: their text, and the log lines of uncaught ones.
 //!
 //! Promises that describing an error never raises another.
 
@@ -10,6 +10,7 @@ use telemetry::log::Level;
 
 use crate::limits::{ERROR_LINES_PER_SECOND, TRACEBACK_BYTES};
 use crate::stack::{self, LuaState};
+use crate::tasks::TaskError;
 
 /// The registry key of the function that converts mlua's error objects to text.
 const PLAIN: &CStr = c"tidegate.plain_error";
@@ -32,6 +33,7 @@ pub(crate) fn install(lua: &Lua) -> Result<()> {
 pub fn text(error: &Error) -> String {
     match error {
         Error::RuntimeError(text) | Error::MemoryError(text) => text.clone(),
+        Error::SyntaxError { message, .. } => message.clone(),
         Error::CallbackError { cause, .. } | Error::WithContext { cause, .. } => text(cause),
         Error::BadArgument { to, pos, cause, .. } => match to {
             Some(to) => format!("bad argument #{pos} to '{to}' ({})", text(cause)),
@@ -70,8 +72,8 @@ pub fn log(error: &Error) {
     );
 }
 
-/// Logs the error that a coroutine ended with, rate limited, and returns its text.
-pub(crate) fn report(main: LuaState, thread: LuaState) -> String {
+/// Logs the error that a coroutine ended with, rate limited, and returns it.
+pub(crate) fn report(main: LuaState, thread: LuaState) -> TaskError {
     let text = describe(main, thread);
     let (message, traceback) = text.split_once('\n').unwrap_or((&text, ""));
     event_limited!(
@@ -81,7 +83,7 @@ pub(crate) fn report(main: LuaState, thread: LuaState) -> String {
         error = message,
         traceback = traceback
     );
-    message.to_owned()
+    TaskError { message: message.to_owned(), traceback: traceback.to_owned() }
 }
 
 /// The error on top of a thread's stack, with its traceback.

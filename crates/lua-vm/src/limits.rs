@@ -101,3 +101,10 @@ pub(crate) const RESPONSE_BYTES: usize = 64 * 1024 * 1024;
 
 /// Unsent bytes of a streamed response from which `write` waits.
 pub(crate) const STREAM_BYTES: usize = 64 * 1024;
+
+/// Values and bytes of one message between VMs.
+pub(crate) const MESSAGE_VALUES: usize = 1_000_000;
+pub(crate) const MESSAGE_BYTES: usize = 64 * 1024 * 1024;
+
+/// Depth of nested tables in a message.
+pub(crate) const MESSAGE_DEPTH: usize = 100;

@@ -1,4 +1,4 @@
-//! Functions of the standard library that speak Lua's stack.
+//! Functions of the standard library that use Lua's stack directly.
 //!
 //! The module `lua_std::NAME` opens the functions of `native::NAME` and adds what is written in
 //! Lua.

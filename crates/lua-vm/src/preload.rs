@@ -1,4 +1,4 @@
-//! What `require` finds: the modules a VM is made with, then files.
+//! Modules for `require`: those that a VM is made with, then files.
 
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -1,4 +1,4 @@
-//! Lua's stack, for functions that speak it directly.
+//! Lua's stack, for functions that use it directly.
 //!
 //! Has the few idioms of raw functions: bytes in and out, `nil, reason`, raising. A raw function
 //! runs between Lua's `setjmp` and `longjmp`: whenever it calls something that may raise or yield,

@@ -272,7 +272,7 @@ impl Streams {
         }
     }
 
-    /// Connections that are not closed, or not sent to their last byte.
+    /// Connections that are open, or closed with unsent bytes.
     pub(crate) fn count(&self) -> usize {
         self.inner.borrow().connections.len()
     }

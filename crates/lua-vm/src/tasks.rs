@@ -15,13 +15,21 @@ use crate::limits::SPARE_COROUTINES;
 use crate::stack::LuaState;
 use crate::timers::TimerId;
 
-/// How a coroutine ended.
+/// The result of an ended coroutine.
 #[derive(Debug)]
 pub enum TaskEnd {
     /// The values its function returned.
     Returned(MultiValue),
-    /// The text of its error, which has been logged with its traceback.
-    Failed(String),
+    /// Its error, which has been logged.
+    Failed(TaskError),
+}
+
+/// The error that a coroutine ended with.
+#[derive(Clone, Debug)]
+pub struct TaskError {
+    pub message: String,
+    /// Lua's traceback, several lines.
+    pub traceback: String,
 }
 
 /// Called when a coroutine has ended, in the same turn; dropped without a call if the program

@@ -1,19 +1,20 @@
 //! The timers of a VM, to the millisecond.
 //!
-//! Owns deadlines and what is due at each: a coroutine to wake, a function to call. Promises that
+//! Owns deadlines and the action of each: a coroutine to wake, a function to call. Promises that
 //! they come out in the order of their deadlines and, for equal ones, in the order they were set;
-//! never early. A cancelled timer is forgotten at once; its place in the heap when it comes up, or
-//! when most of the heap is such places.
+//! never early. A cancelled timer is forgotten at once; its entry in the heap is removed when it
+//! comes up, or when most entries belong to cancelled timers.
 
 use std::cell::{Cell, RefCell};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::ffi::c_int;
 use std::task::Waker;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::ids::{StreamHandle, TaskId};
 
-/// What happens when a timer is due.
+/// The action of a timer that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TimerAction {
     /// Wakes the coroutine, with no value.
@@ -65,9 +66,17 @@ struct TimerHeap {
 #[derive(Default)]
 pub(crate) struct Timers {
     heap: RefCell<TimerHeap>,
-    /// The earliest deadline, or a smaller number: one look tells that nothing is due.
+    /// The earliest deadline, or a smaller number: one comparison shows that nothing is due.
     earliest_ms: Cell<u64>,
     driver: RefCell<Option<Waker>>,
+    stopped: Cell<Option<StoppedClock>>,
+}
+
+/// The time of a clock that stands still: see [`crate::manual_clock`].
+#[derive(Clone, Copy)]
+struct StoppedClock {
+    now_ms: u64,
+    wall_ms: u64,
 }
 
 /// Milliseconds of the monotonic clock, read now.
@@ -76,6 +85,50 @@ pub fn now_ms() -> u64 {
 }
 
 impl Timers {
+    /// Milliseconds of the VM's monotonic clock.
+    pub(crate) fn now_ms(&self) -> u64 {
+        self.stopped.get().map_or_else(now_ms, |stopped| stopped.now_ms)
+    }
+
+    /// Milliseconds since 1970.
+    pub(crate) fn wall_ms(&self) -> u64 {
+        match self.stopped.get() {
+            Some(stopped) => stopped.wall_ms,
+            None => SystemTime::now()
+                .duration_since(UNIX_EPOCH)
+                .map_or(0, |since| since.as_millis() as u64),
+        }
+    }
+
+    /// The time that timers are due at: the worker's cached clock.
+    pub(crate) fn turn_ms(&self) -> u64 {
+        self.stopped.get().map_or_else(|| net::clock::now().as_ms(), |stopped| stopped.now_ms)
+    }
+
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stopped.get().is_some()
+    }
+
+    /// Stops the clock, at this time since 1970.
+    pub(crate) fn stop(&self, wall_ms: u64) {
+        self.stopped.set(Some(StoppedClock { now_ms: self.now_ms(), wall_ms }));
+        self.wake_loop();
+    }
+
+    /// Moves a stopped clock forward.
+    pub(crate) fn move_to(&self, now_ms: u64) {
+        if let Some(stopped) = self.stopped.get() {
+            let wall_ms = stopped.wall_ms + now_ms.saturating_sub(stopped.now_ms);
+            self.stopped.set(Some(StoppedClock { now_ms, wall_ms }));
+            self.wake_loop();
+        }
+    }
+
+    /// The earliest deadline.
+    pub(crate) fn next_ms(&self) -> Option<u64> {
+        self.heap.borrow().entries.peek().map(|Reverse((deadline, ..))| *deadline)
+    }
+
     /// Timers that are set, and how many were set so far.
     pub(crate) fn counts(&self) -> (usize, u64) {
         let heap = self.heap.borrow();
@@ -85,7 +138,8 @@ impl Timers {
     /// Sets a timer for `span_ms` from now.
     pub(crate) fn set(&self, span_ms: u64, due: TimerAction) -> TimerId {
         // One more than the whole milliseconds that have passed: never early.
-        let deadline = now_ms() + span_ms + u64::from(span_ms > 0);
+        let begun = u64::from(span_ms > 0 && !self.is_stopped());
+        let deadline = self.now_ms() + span_ms + begun;
         let mut heap = self.heap.borrow_mut();
         let index = heap.vacant.pop().unwrap_or_else(|| {
             heap.slots.push(TimerSlot::default());
@@ -106,7 +160,7 @@ impl Timers {
         session
     }
 
-    /// Has the loop look again: something it does not watch has changed.
+    /// Wakes the loop, because something that it does not watch has changed.
     pub(crate) fn wake_loop(&self) {
         if let Some(driver) = self.driver.borrow_mut().take() {
             driver.wake();
@@ -172,7 +226,7 @@ impl Timers {
         if !driver.as_ref().is_some_and(|known| known.will_wake(waker)) {
             *driver = Some(waker.clone());
         }
-        self.heap.borrow().entries.peek().map(|Reverse((deadline, ..))| *deadline)
+        self.next_ms()
     }
 }
 

@@ -29,7 +29,7 @@ use crate::ids::TaskId;
 use crate::meter::Meter;
 use crate::stack::LuaState;
 use crate::streams::Streams;
-use crate::tasks::{EndObserver, OnTaskEnd, Task, TaskStatus, TaskTable};
+use crate::tasks::{EndObserver, OnTaskEnd, Task, TaskError, TaskStatus, TaskTable};
 use crate::timers::Timers;
 
 mod create;
@@ -59,6 +59,10 @@ pub struct Vm {
     pub(crate) calls: CallTable,
     warned: Rc<Cell<bool>>,
     failures: Cell<u64>,
+    /// The error of the first coroutine whose end is not observed.
+    first_failure: OnceCell<TaskError>,
+    /// Counts turns.
+    turns: Cell<u64>,
     options: VmOptions,
 }
 
@@ -83,6 +87,11 @@ impl Vm {
     /// Number of coroutines that ended with an uncaught error.
     pub fn failures(&self) -> u64 {
         self.failures.get()
+    }
+
+    /// The error of the first coroutine that ended with one and whose end nothing observes.
+    pub fn first_failure(&self) -> Option<&TaskError> {
+        self.first_failure.get()
     }
 
     /// True if Lua has issued a warning.
@@ -121,6 +130,7 @@ impl Vm {
     pub fn turn<R>(&self, event: impl FnOnce(&Turn<'_>) -> R) -> Option<R> {
         assert!(!self.turning.replace(true), "a turn inside a turn");
         self.guard.begin();
+        self.turns.set(self.turns.get() + 1);
         let outcome = self.exit.get().is_none().then(|| event(&Turn { vm: self }));
         loop {
             self.drain();
@@ -327,6 +337,11 @@ impl Vm {
     }
 
     // For raw functions:
+
+    /// The number of turns so far.
+    pub(crate) fn turn_count(&self) -> u64 {
+        self.turns.get()
+    }
 
     pub(crate) fn next_id(&self) -> i64 {
         self.ids.set(self.ids.get() + 1);

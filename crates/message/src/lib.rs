@@ -5,6 +5,7 @@
 //! message belongs to one worker: nothing here is `Send` unless it says so. Knows neither sockets
 //! nor routes nor configuration; both sides of HTTP/1.1 and HTTP/2 use the same types.
 
+mod ai_call;
 mod body;
 mod consumer;
 mod content;
@@ -26,6 +27,7 @@ mod shared_body;
 #[path = "shared_body/tests.rs"]
 mod shared_body_tests;
 mod target;
+mod trace;
 
 /// `tests/models` has loom's types under these names.
 mod sync {
@@ -34,6 +36,7 @@ mod sync {
 
 use net::FileRange;
 
+pub use ai_call::{AiCall, AiTokens};
 pub use body::{Body, BodyStream, Frame, detach_small};
 pub use consumer::{Claims, Consumer, ConsumerLimits};
 pub use content::{Content, WINDOW_BYTES, in_pieces};
@@ -48,6 +51,10 @@ pub use preconditions::{asked_range, preconditions};
 pub use ranges::ranged;
 pub use request::{CountryDatabase, HeldResource, Inform, Notes, Request};
 pub use response::{HandlerResult, Response};
-pub use route_info::{Bounds, Patience, RouteBounds, RouteInfo};
+pub use route_info::{Bounds, RouteBounds, RouteInfo, TransferTimeout};
 pub use shared_body::{SharedBody, SharedBodyReader, SharedBodyWriter, TooLong, shared_body};
 pub use target::{Target, TargetParts};
+pub use trace::{
+    AttributeValue, FinishedTrace, OpenSpan, RequestTrace, Span, SpanKind, TRACE_SPANS_MAX, Trace,
+    TraceFields, TraceQueue, new_span_id,
+};

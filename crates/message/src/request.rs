@@ -9,7 +9,8 @@ use bytes::Bytes;
 use wire::{Known, Method, Version};
 
 use crate::{
-    Body, Claims, Consumer, Fault, FilterScratch, GrpcCall, Headers, Params, RouteInfo, Target,
+    AiCall, Body, Claims, Consumer, Fault, FilterScratch, GrpcCall, Headers, Params, RequestTrace,
+    RouteInfo, Target,
 };
 use crate::{ConnectionFacts, Protocol, Scheme};
 
@@ -70,6 +71,8 @@ pub struct Request {
     pub params: Params,
     /// Set by the filter `request_id` or taken from the client.
     pub request_id: Option<Box<str>>,
+    /// The position in its trace, if requests are traced.
+    pub trace: Option<RequestTrace>,
     /// The authenticated consumer.
     pub consumer: Option<Rc<Consumer>>,
     /// The claims of the token that it authenticated with.
@@ -99,6 +102,8 @@ pub struct Notes {
     pub fault: Option<&'static str>,
     /// The gRPC call that the request is.
     pub grpc: Option<Rc<GrpcCall>>,
+    /// The call of an AI model that the request is.
+    pub ai: Option<Rc<AiCall>>,
 }
 
 impl Request {
@@ -124,6 +129,7 @@ impl Request {
             route: None,
             params: Params::default(),
             request_id: None,
+            trace: None,
             consumer: None,
             claims: None,
             notes: Notes::default(),
@@ -152,6 +158,7 @@ impl Request {
         self.route = None;
         self.params.clear();
         self.request_id = None;
+        self.trace = None;
         self.consumer = None;
         self.claims = None;
         self.notes = Notes::default();
@@ -216,6 +223,7 @@ impl Request {
             route: self.route.clone(),
             params: self.params.clone(),
             request_id: self.request_id.clone(),
+            trace: self.trace.clone(),
             consumer: self.consumer.clone(),
             claims: self.claims.clone(),
             notes: self.notes.clone(),
@@ -227,9 +235,9 @@ impl Request {
         }
     }
 
-    /// A request of the same client that this one leads to: the same method, target and fields, but
-    /// without a body, and with nothing of what was found out about this one.
-    pub fn beneath(&self) -> Request {
+    /// Returns a subrequest: the same client, method, target and fields, without a body and without
+    /// the state of this request, such as its route.
+    pub fn subrequest(&self) -> Request {
         let mut headers = self.headers.clone();
         for framing in [Known::ContentLength, Known::TransferEncoding, Known::Expect] {
             headers.remove(framing);
@@ -237,13 +245,14 @@ impl Request {
         Request {
             method: self.method.clone(),
             version: self.version,
-            target: self.target.afresh(),
+            target: self.target.without_originals(),
             headers,
             facts: self.facts.clone(),
             client_ip: self.client_ip,
             countries: self.countries.clone(),
             scheme: self.scheme,
             request_id: self.request_id.clone(),
+            trace: self.trace.clone(),
             depth: self.depth.saturating_add(1),
             ..Request::nothing()
         }

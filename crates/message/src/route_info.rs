@@ -19,20 +19,20 @@ pub struct Bounds {
     /// Longest request body in bytes.
     pub body: u64,
     /// How slowly a request body may arrive.
-    pub body_patience: Patience,
+    pub body_timeout: TransferTimeout,
     /// Longest time from the end of a request's head to the end of its body.
     pub body_total: Option<Duration>,
     /// How slowly a response may be taken.
-    pub write_patience: Patience,
+    pub write_timeout: TransferTimeout,
 }
 
 impl Default for Bounds {
     fn default() -> Self {
         Bounds {
             body: 64 * 1024 * 1024,
-            body_patience: Patience { pause: Duration::from_secs(30), rate: 240 },
+            body_timeout: TransferTimeout { pause: Duration::from_secs(30), rate: 240 },
             body_total: None,
-            write_patience: Patience { pause: Duration::from_secs(30), rate: 240 },
+            write_timeout: TransferTimeout { pause: Duration::from_secs(30), rate: 240 },
         }
     }
 }
@@ -55,25 +55,25 @@ impl RouteBounds {
     pub fn over(self, listener: Bounds) -> Bounds {
         Bounds {
             body: self.body.unwrap_or(listener.body),
-            body_patience: listener.body_patience.with(self.body_pause, self.body_rate),
+            body_timeout: listener.body_timeout.with(self.body_pause, self.body_rate),
             body_total: self.body_total.or(listener.body_total),
-            write_patience: listener.write_patience.with(self.write_pause, self.write_rate),
+            write_timeout: listener.write_timeout.with(self.write_pause, self.write_rate),
         }
     }
 }
 
 /// How slow a client may be.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Patience {
+pub struct TransferTimeout {
     /// Longest pause.
     pub pause: Duration,
     /// Bytes a second, on average over the longest pause; 0 is no minimum.
     pub rate: u64,
 }
 
-impl Patience {
-    /// This patience with the values that are given.
-    fn with(self, pause: Option<Duration>, rate: Option<u64>) -> Patience {
-        Patience { pause: pause.unwrap_or(self.pause), rate: rate.unwrap_or(self.rate) }
+impl TransferTimeout {
+    /// This time-out with the values that are given.
+    fn with(self, pause: Option<Duration>, rate: Option<u64>) -> TransferTimeout {
+        TransferTimeout { pause: pause.unwrap_or(self.pause), rate: rate.unwrap_or(self.rate) }
     }
 }

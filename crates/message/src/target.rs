@@ -208,8 +208,8 @@ impl Target {
         Ok(())
     }
 
-    /// The same target with no other before it: that of a new request.
-    pub fn afresh(&self) -> Target {
+    /// Returns the target without the originals that it replaced: that of a new request.
+    pub fn without_originals(&self) -> Target {
         let mut target = self.clone();
         if let Some(other) = &mut target.other {
             (other.routed, other.received) = (None, None);

@@ -18,6 +18,7 @@ use std::time::Duration;
 use rustix::io::FdFlags;
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::identity::Identity;
 use crate::platform;
 use crate::readiness::{Side, Source};
 
@@ -33,6 +34,8 @@ pub struct ChildCommand {
     pub environment: Vec<(OsString, OsString)>,
     /// Working directory; `None` inherits that of this process.
     pub directory: Option<PathBuf>,
+    /// User and group, without supplementary groups; `None` inherits those of this process.
+    pub identity: Option<Identity>,
 }
 
 /// A child process on the event loop that started it.
@@ -53,6 +56,9 @@ impl ChildCommand {
             .envs(self.environment.iter().map(|(name, value)| (name, value)));
         if let Some(directory) = &self.directory {
             command.current_dir(directory);
+        }
+        if let Some(identity) = self.identity {
+            command.uid(identity.user).gid(identity.group);
         }
         let numbers: Vec<RawFd> = descriptors.iter().map(AsRawFd::as_raw_fd).collect();
         let parent = std::process::id();
@@ -171,6 +177,20 @@ mod tests {
             assert_eq!(output, b"received this\n");
             assert_eq!(child.wait().await.unwrap().code(), Some(7));
             child.kill();
+        });
+    }
+
+    #[test]
+    fn a_child_of_another_user_has_neither_our_groups_nor_our_identity() {
+        if Identity::own().user != 0 {
+            eprintln!("skipped: only root can start processes of another user");
+            return;
+        }
+        crate::worker::block_on_local(async {
+            let script = "test \"$(id -u) $(id -g) $(id -G)\" = '65534 65534 65534'";
+            let mut launch = shell(script);
+            launch.identity = Some(Identity { user: 65_534, group: 65_534 });
+            assert!(launch.start(&[]).unwrap().wait().await.unwrap().success());
         });
     }
 

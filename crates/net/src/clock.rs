@@ -120,8 +120,8 @@ impl Reading {
         let us = precise_us();
         self.us.set(us);
         self.ms.set(us / 1000);
-        // A thread without a worker loop (a test) has no one to refresh it, so each reading is used
-        // once.
+        // Nothing refreshes the reading of a thread without a worker loop (a test), so each reading
+        // is used once.
         self.end_reads_left.set(if self.refreshed_by_loop.get() { END_READS_MAX } else { 0 });
     }
 }
@@ -177,6 +177,11 @@ pub fn recent_us() -> u64 {
         }
         reading.us.get()
     })
+}
+
+/// Microseconds since 1970, read now.
+pub fn wall_us() -> u64 {
+    u64::try_from(wall_now().as_micros()).unwrap_or(u64::MAX)
 }
 
 /// Returns seconds since 1970 at this loop turn: for the Date field and logs.

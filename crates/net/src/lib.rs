@@ -19,6 +19,7 @@ mod driver;
 mod event_fd;
 mod file_words;
 pub mod files;
+mod identity;
 mod inherit;
 mod inherited_fd;
 mod listener;
@@ -55,6 +56,7 @@ pub use datagram::Datagram;
 pub use driver::{Driver, Event, Interest, Key, Source};
 pub use event_fd::EventFd;
 pub use file_words::FileWords;
+pub use identity::Identity;
 pub use inherit::{InheritError, Inherited, inherited};
 pub use inherited_fd::{inherited_listener, inherited_stream};
 pub use listener::{

@@ -151,27 +151,37 @@ impl Outgoing {
         {
             return Ok(&chunk[..chunk.len().min(at_most)]);
         }
-        buffer.clear();
+        let length = self.length.min(at_most as u64) as usize;
+        if buffer.len() < length {
+            // The buffer is never shortened: it would be filled with zeros for each file range.
+            buffer.resize(length, 0);
+        }
+        let mut free = &mut buffer[..length];
         for piece in &self.pieces {
-            let free = at_most - buffer.len();
-            match piece {
-                Piece::Chunk(chunk) => buffer.extend_from_slice(&chunk[..chunk.len().min(free)]),
+            let part = match piece {
+                Piece::Chunk(chunk) => {
+                    let part = chunk.len().min(free.len());
+                    free[..part].copy_from_slice(&chunk[..part]);
+                    part
+                }
                 Piece::File(range) => {
-                    let begin = buffer.len();
-                    buffer.resize(begin + range.length.min(free as u64) as usize, 0);
-                    range.file.read_exact_at(&mut buffer[begin..], range.offset).map_err(
-                        |error| match error.kind() {
+                    let part = range.length.min(free.len() as u64) as usize;
+                    range.file.read_exact_at(&mut free[..part], range.offset).map_err(|error| {
+                        match error.kind() {
                             io::ErrorKind::UnexpectedEof => truncated(),
                             _ => error,
-                        },
-                    )?;
+                        }
+                    })?;
+                    part
                 }
-            }
-            if buffer.len() == at_most {
+            };
+            free = &mut free[part..];
+            if free.is_empty() {
                 break;
             }
         }
-        Ok(buffer)
+        let unfilled = free.len();
+        Ok(&buffer[..length - unfilled])
     }
 
     /// Removes bytes from the front.

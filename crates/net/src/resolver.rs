@@ -317,7 +317,7 @@ impl ResolverFiles {
     }
 
     /// Returns the entries of the hosts file. A name listed for one family is not looked up in DNS
-    /// for the other: the file has the last word and needs no network.
+    /// for the other: the file takes precedence and needs no network.
     fn listed(&self, name: &Name) -> Vec<IpAddr> {
         let of = |kind| self.hosts.lookup_static_host(&Query::query(name.clone(), kind));
         let (v4, v6) = (of(RecordType::A), of(RecordType::AAAA));

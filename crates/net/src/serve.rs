@@ -167,8 +167,8 @@ impl Drop for Serving {
     }
 }
 
-/// Waits for `future`, or returns `None` once the service that runs this handler is stopping. What
-/// the future has done so far stands: [`Stream::receive`] loses nothing.
+/// Waits for `future`, or returns `None` once the service that runs this handler is stopping. The
+/// progress of the future is not undone: [`Stream::receive`] loses nothing.
 ///
 /// Works in the handler's own task, not in tasks it spawns.
 pub async fn until_stopping<F: Future>(future: F) -> Option<F::Output> {

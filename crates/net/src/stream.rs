@@ -368,6 +368,14 @@ impl Stream {
         }
     }
 
+    /// Has close_notify leave in one packet with the last bytes of the queue that is sent next,
+    /// behind which the owner sends nothing; does nothing in the clear.
+    pub fn end_with_queue(&self) {
+        if let Some(layer) = &self.tls {
+            layer.end_with_queue();
+        }
+    }
+
     /// Shuts down the sending direction; what was sent is still delivered.
     pub fn finish(&self) {
         self.close_notify();

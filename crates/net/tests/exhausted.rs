@@ -40,7 +40,7 @@ fn a_service_without_descriptors_keeps_running() {
     let binds = [Bind::Tcp("127.0.0.1:0".parse().unwrap())];
     let options = ServeOptions { workers: 1, ..ServeOptions::default() };
     let serving = serve(&binds, &options, echo).unwrap();
-    let Bind::Tcp(address) = serving.local()[0] else { panic!("TCP was asked for") };
+    let Bind::Tcp(address) = serving.local()[0] else { panic!("TCP was requested") };
     let mut early = TcpStream::connect(address).unwrap();
     assert_eq!(&request(&mut early).unwrap(), b"ping");
 

@@ -21,12 +21,12 @@ use net::Bind;
 fn both(test: impl Fn(SocketAddr)) {
     let listening = || server::listening("127.0.0.1:0".parse().unwrap(), 1).unwrap();
     let tasks = server::start(listening(), 1).unwrap();
-    let Bind::Tcp(at) = tasks.local()[0] else { panic!("TCP was asked for") };
+    let Bind::Tcp(at) = tasks.local()[0] else { panic!("TCP was requested") };
     test(at);
     assert_eq!(tasks.stop(Duration::from_secs(10)), 0);
 
     let listening = listening();
-    let Bind::Tcp(at) = *listening[0].local() else { panic!("TCP was asked for") };
+    let Bind::Tcp(at) = *listening[0].local() else { panic!("TCP was requested") };
     driven::start(listening, 1).unwrap(); // for as long as this process lives
     test(at);
 }

@@ -29,7 +29,7 @@ use wire::Known;
 pub use head::Head;
 pub use local::Local;
 pub use offload_handler::OffloadHandler;
-pub use other::{Gone, Incoming, OffloadedRequest, Responder, Sending, wait};
+pub use other::{Incoming, OffloadedRequest, ReceiverDropped, Responder, Sending, wait};
 pub use request_queue::{Event, RequestQueue};
 
 /// `tests/models` has loom's types under these names.

@@ -16,7 +16,7 @@ use message::{
 
 /// The future result. Dropping it tells the other side that no response is needed.
 pub struct Local {
-    /// Gone once there is an outcome.
+    /// ReceiverDropped once there is an outcome.
     sides: Option<WorkerExchange>,
     informer: Option<Rc<dyn Inform>>,
     limits: Limits,

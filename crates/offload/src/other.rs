@@ -174,16 +174,16 @@ impl Drop for Responder {
 
 /// The response is not needed any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Gone;
+pub struct ReceiverDropped;
 
 /// The body of a response in flight. Dropping it before its end aborts the response.
 pub struct Sending(Option<Arc<ExchangeChannel>>);
 
 impl Sending {
     /// Ready when there is room for a piece.
-    pub fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Gone>> {
-        let Some(link) = &self.0 else { return Poll::Ready(Err(Gone)) };
-        link.poll_writable(cx).map(|waits| if waits { Ok(()) } else { Err(Gone) })
+    pub fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ReceiverDropped>> {
+        let Some(link) = &self.0 else { return Poll::Ready(Err(ReceiverDropped)) };
+        link.poll_writable(cx).map(|waits| if waits { Ok(()) } else { Err(ReceiverDropped) })
     }
 
     /// Takes a piece, whether there is room or not: ask [`Sending::poll_ready`] first.
@@ -194,7 +194,7 @@ impl Sending {
     }
 
     /// Waits for room, and sends a piece.
-    pub async fn send(&mut self, data: impl Into<Bytes>) -> Result<(), Gone> {
+    pub async fn send(&mut self, data: impl Into<Bytes>) -> Result<(), ReceiverDropped> {
         poll_fn(|cx| self.poll_ready(cx)).await?;
         self.push(Frame::Data(data.into()));
         Ok(())

@@ -81,6 +81,11 @@ impl RequestQueue {
         self.take_arrival()
     }
 
+    /// Takes the number of the reader's next completed wait, if there is one.
+    pub fn take_ended(&self) -> Option<u64> {
+        self.ended.pop()
+    }
+
     /// The next exchange, if there is one.
     pub fn take_arrival(&self) -> Option<Event> {
         self.arrivals.pop().map(|(arrival, at_us)| Event::Arrived(arrival, at_us))
@@ -94,14 +99,23 @@ impl RequestQueue {
     /// Marks the reader as sleeping until it is alerted. Returns false if an event has arrived:
     /// then it stays awake.
     pub fn sleep(&self) -> bool {
+        self.sleep_unless(|queue| !queue.arrivals.is_empty() || !queue.ended.is_empty())
+    }
+
+    /// Like [`RequestQueue::sleep`], for a reader that takes no requests now: only its own waits
+    /// keep it awake.
+    pub fn sleep_until_ended(&self) -> bool {
+        self.sleep_unless(|queue| !queue.ended.is_empty())
+    }
+
+    fn sleep_unless(&self, has_event: impl Fn(&RequestQueue) -> bool) -> bool {
         // A swap, as in `awake`: a store would do, but loom knows no order of it and a worker's
         // swap.
         self.asleep.swap(true, Ordering::Acquire);
         // Between the mark and the last check; its counterpart is in `alert`. At least one of the
         // two sides sees the other's write.
         fence(Ordering::SeqCst);
-        let is_empty = self.arrivals.is_empty() && self.ended.is_empty();
-        if !is_empty && self.asleep.swap(false, Ordering::AcqRel) {
+        if has_event(self) && self.asleep.swap(false, Ordering::AcqRel) {
             return false;
         }
         true

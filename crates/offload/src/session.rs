@@ -18,7 +18,7 @@ use bytes::Bytes;
 pub use local::{Decision, LocalSession, OpenSession};
 
 use crate::channel::ExchangeChannel;
-use crate::{Gone, Head, Limits, Responder};
+use crate::{Head, Limits, ReceiverDropped, Responder};
 use line::Line;
 use message::{Fault, FaultKind, Headers, Request};
 
@@ -106,9 +106,9 @@ pub struct Session {
 }
 
 impl Session {
-    /// Accepts it. [`Gone`] if the client has gone, or if it has been decided before.
-    pub fn accept(&mut self, accepted: Accepted) -> Result<(), Gone> {
-        let answering = self.answering.take().ok_or(Gone)?;
+    /// Accepts it. [`ReceiverDropped`] if the client has gone, or if it has been decided before.
+    pub fn accept(&mut self, accepted: Accepted) -> Result<(), ReceiverDropped> {
+        let answering = self.answering.take().ok_or(ReceiverDropped)?;
         let told = self.line.accept(accepted);
         answering.let_be();
         told
@@ -131,18 +131,18 @@ impl Session {
         self.line.poll_inward(cx)
     }
 
-    /// Ready when there is room for a message; [`Gone`] once the session has ended.
-    pub fn poll_ready(&mut self, cx: &Context<'_>) -> Poll<Result<(), Gone>> {
+    /// Ready when there is room for a message; [`ReceiverDropped`] once the session has ended.
+    pub fn poll_ready(&mut self, cx: &Context<'_>) -> Poll<Result<(), ReceiverDropped>> {
         self.line.poll_writable(cx)
     }
 
     /// Sends a message, whether there is room or not: ask [`Session::poll_ready`] first.
-    pub fn send(&mut self, message: Message) -> Result<(), Gone> {
+    pub fn send(&mut self, message: Message) -> Result<(), ReceiverDropped> {
         self.line.send(message)
     }
 
-    /// Says goodbye behind what was sent. [`Gone`] if the session had ended before.
-    pub fn close(&mut self, closed: Closed) -> Result<(), Gone> {
+    /// Says goodbye behind what was sent. [`ReceiverDropped`] if the session had ended before.
+    pub fn close(&mut self, closed: Closed) -> Result<(), ReceiverDropped> {
         self.line.close(closed)
     }
 

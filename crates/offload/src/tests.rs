@@ -13,7 +13,7 @@ use bytes::Bytes;
 use net::worker::block_on_local;
 use wire::Method;
 
-use crate::{Gone, Limits, OffloadHandler, OffloadedRequest, leave, wait};
+use crate::{Limits, OffloadHandler, OffloadedRequest, ReceiverDropped, leave, wait};
 use message::{
     Body, BodyStream, Fault, Frame, HandlerResult, Headers, Params, Request, Response, Target,
 };
@@ -234,7 +234,7 @@ fn the_other_side_learns_that_the_client_has_gone() {
         wait(answer.unwanted());
         assert!(answer.is_unwanted());
         let mut sending = answer.stream(200, Headers::new(), None);
-        assert_eq!(wait(sending.send("x")), Err(Gone));
+        assert_eq!(wait(sending.send("x")), Err(ReceiverDropped));
         told.send("sending").unwrap();
     });
     block_on_local(async {

@@ -13,7 +13,10 @@ use std::time::Duration;
 
 use telemetry::RouteMetrics;
 
-use message::{Fault, HandlerResult, LocalFuture, Request, Response, RouteBounds, RouteInfo};
+use message::{
+    Fault, HandlerResult, LocalFuture, OpenSpan, Request, RequestTrace, Response, RouteBounds,
+    RouteInfo, SpanKind,
+};
 
 /// A result, or a future of it where it has to be waited for.
 pub enum MaybeFuture<'a, T> {
@@ -51,6 +54,26 @@ macro_rules! resolve {
         let value = match $result {
             MaybeFuture::Ready(value) => value,
             MaybeFuture::Future(future) => future.await,
+        };
+        value
+    }};
+}
+
+/// [`resolve`] for a filter's hook: a hook that has to be waited for is a span of the request's
+/// trace.
+macro_rules! resolve_hook {
+    ($filter:expr, $request:expr, $hook:expr) => {{
+        let trace = $request.trace.clone();
+        let value = match $hook {
+            MaybeFuture::Ready(value) => value,
+            MaybeFuture::Future(future) => {
+                let span = trace.and_then(|mut trace| begin_span(&mut trace, $filter.name()));
+                let value = future.await;
+                if let Some(span) = span {
+                    span.end(&mut None, matches!(value, Step::Fail(_)));
+                }
+                value
+            }
         };
         value
     }};
@@ -248,21 +271,34 @@ impl Route {
         let mut passed = first;
         let outcome = loop {
             match self.stages.get(passed) {
-                Some(Stage::Filter(filter)) => match resolve!(filter.on_request(request)) {
-                    Step::Continue => passed += 1,
-                    Step::Respond(mut response) => {
-                        for stage in self.stages[passed + 1..].iter().rev() {
-                            stage.on_generated(request, &mut response);
+                Some(Stage::Filter(filter)) => {
+                    match resolve_hook!(filter, request, filter.on_request(request)) {
+                        Step::Continue => passed += 1,
+                        Step::Respond(mut response) => {
+                            for stage in self.stages[passed + 1..].iter().rev() {
+                                stage.on_generated(request, &mut response);
+                            }
+                            break Ok(response);
                         }
-                        break Ok(response);
+                        Step::Fail(fault) => break Err(fault),
                     }
-                    Step::Fail(fault) => break Err(fault),
-                },
-                Some(Stage::Middleware(middleware)) => {
-                    let next = Next { route: self.clone(), at: passed + 1 };
-                    break resolve!(middleware.clone().call(request, next));
                 }
-                None => break resolve!(self.handler.handle(request)),
+                Some(Stage::Middleware(middleware)) => {
+                    let span = enter_span(request, middleware.name());
+                    let next = Next { route: self.clone(), at: passed + 1 };
+                    let outcome = resolve!(middleware.clone().call(request, next));
+                    end_span(span, request, &outcome);
+                    break outcome;
+                }
+                None => {
+                    let span = enter_span(request, self.handler.name());
+                    if let Some(trace) = &request.trace {
+                        trace.propagate(&mut request.headers);
+                    }
+                    let outcome = resolve!(self.handler.handle(request));
+                    end_span(span, request, &outcome);
+                    break outcome;
+                }
             }
         };
         let mut response = match outcome {
@@ -271,7 +307,7 @@ impl Route {
         };
         while passed > first {
             if let Stage::Filter(filter) = &self.stages[passed - 1] {
-                match resolve!(filter.on_response(request, &mut response)) {
+                match resolve_hook!(filter, request, filter.on_response(request, &mut response)) {
                     Step::Continue => {}
                     Step::Respond(other) => response = other,
                     Step::Fail(fault) => {
@@ -317,6 +353,27 @@ fn is_instant(stages: &[Stage], handler: &dyn Handler) -> bool {
         }
     }
     handler.is_instant()
+}
+
+/// Begins a span of a request's trace. Boxed: it lives in the future of every request.
+#[cold]
+fn begin_span(trace: &mut RequestTrace, name: &'static str) -> Option<Box<OpenSpan>> {
+    trace.enter(name, SpanKind::Internal).map(Box::new)
+}
+
+/// Begins a span of a request, if requests are traced; spans within it belong to it.
+#[inline]
+fn enter_span(request: &mut Request, name: &'static str) -> Option<Box<OpenSpan>> {
+    begin_span(request.trace.as_mut()?, name)
+}
+
+/// Ends the span of a stage that has responded.
+#[inline]
+fn end_span(span: Option<Box<OpenSpan>>, request: &mut Request, outcome: &HandlerResult) {
+    if let Some(span) = span {
+        let has_failed = outcome.as_ref().map_or(true, |response| response.status >= 500);
+        span.end(&mut request.trace, has_failed);
+    }
 }
 
 /// Shows a fault to the filters that the request has passed, from the last to the first.

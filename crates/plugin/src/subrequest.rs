@@ -95,10 +95,10 @@ mod tests {
         }
 
         fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, HandlerResult> {
-            let beneath = request.beneath();
+            let subrequest = request.subrequest();
             MaybeFuture::of(async move {
-                let depth = beneath.depth;
-                match self.0.route(beneath).await {
+                let depth = subrequest.depth;
+                match self.0.route(subrequest).await {
                     Err(fault) => Ok(Response::text(fault.status, format!("{depth}"))),
                     answered => answered,
                 }

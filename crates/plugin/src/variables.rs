@@ -9,12 +9,12 @@ use std::borrow::Cow;
 use std::io::Write;
 use std::ops::Deref;
 
-use settings::{Key, Part, Template, TlsField, Variable};
+use settings::{AiField, Key, Part, Template, TlsField, Variable};
 use wire::Known;
 use wire::grpc::Code;
 
 use crate::country_code::UNKNOWN_COUNTRY;
-use message::Request;
+use message::{AiTokens, Request};
 
 /// The text of a variable or template.
 #[derive(Clone, Debug)]
@@ -112,6 +112,21 @@ pub fn value<'a>(variable: &'a Variable, request: &'a Request) -> Text<'a> {
             Text::Owned(client_names(request).collect::<Vec<_>>().join(",").into_bytes())
         }
         Variable::Tls(field) => Text::Slice(tls(*field, request).as_bytes()),
+        Variable::Ai(field) => ai(*field, request),
+    }
+}
+
+/// A property of the AI model that a request was for.
+fn ai(field: AiField, request: &Request) -> Text<'_> {
+    let Some(call) = &request.notes.ai else { return Text::Slice(b"") };
+    let tokens = |of: fn(AiTokens) -> u32| {
+        call.tokens().map_or(Text::Slice(b""), |tokens| Text::Short(Short::show(of(tokens))))
+    };
+    match field {
+        AiField::Model => Text::Slice(call.model.as_bytes()),
+        AiField::Provider => Text::Slice(call.provider.as_bytes()),
+        AiField::InputTokens => tokens(|tokens| tokens.input),
+        AiField::OutputTokens => tokens(|tokens| tokens.output),
     }
 }
 

@@ -8,6 +8,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use net::EventFd;
 use offload::RequestQueue;
@@ -36,6 +37,8 @@ pub struct AppStatus {
     /// Wakes the event loop's thread.
     event: Arc<EventFd>,
     stopping: AtomicBool,
+    /// When the time for requests in flight ends; 0 before the process drains.
+    drain_end_us: AtomicU64,
     /// When the longest blocked call last made progress; 0 without one.
     oldest_call_us: AtomicU64,
     /// Since when no thread takes queued requests; 0 while one does.
@@ -50,6 +53,7 @@ impl AppStatus {
             queue,
             event,
             stopping: AtomicBool::new(false),
+            drain_end_us: AtomicU64::new(0),
             oldest_call_us: AtomicU64::new(0),
             untaken_us: AtomicU64::new(0),
             stacks: Mutex::default(),
@@ -86,11 +90,24 @@ impl AppStatus {
         self.untaken_us.store(began, Ordering::Relaxed);
     }
 
-    /// Sets, for WSGI threads, when the longest blocked call last made progress, and since when no
+    /// Sets, for WSGI, when the longest blocked call last made progress, and since when no
     /// queued request is taken; 0 where that does not apply.
     pub(crate) fn set_blocked(&self, oldest_call_us: u64, untaken_us: u64) {
         self.oldest_call_us.store(oldest_call_us, Ordering::Relaxed);
         self.untaken_us.store(untaken_us, Ordering::Relaxed);
+    }
+
+    /// Records that requests in flight have this time to finish.
+    pub fn begin_draining(&self, within: Duration) {
+        let within_us = u64::try_from(within.as_micros()).unwrap_or(u64::MAX);
+        let end_us = net::clock::precise_us().saturating_add(within_us);
+        self.drain_end_us.store(end_us, Ordering::Relaxed);
+    }
+
+    /// Returns the rest of that time; nothing if the process does not drain.
+    pub fn drain_left(&self) -> Duration {
+        let end_us = self.drain_end_us.load(Ordering::Relaxed);
+        Duration::from_micros(end_us.saturating_sub(net::clock::precise_us()))
     }
 
     /// Asks the application to shut down.

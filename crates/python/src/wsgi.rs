@@ -5,6 +5,8 @@
 //!  watcher ─▶ another thread, while requests wait and all running threads block
 //! ```
 //!
+//! Or in greenlets: `greenlets.rs`.
+//!
 //! Promises all of PEP 3333; that an application which only computes runs on one thread, and one
 //! that blocks on as many as it needs; and that no thread waits for a client's request body.
 
@@ -13,6 +15,7 @@ mod body;
 mod environ;
 mod file;
 mod functions;
+mod greenlets;
 mod input;
 mod limits;
 mod pool_thread;
@@ -23,5 +26,6 @@ mod text;
 mod thread_pool;
 mod watcher;
 
+pub use greenlets::{GreenletRequest, GreenletServer};
 pub use server::{AppOptions, Server};
 pub use thread_pool::ThreadPool;

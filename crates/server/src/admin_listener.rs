@@ -12,7 +12,7 @@ use std::time::Duration;
 use admin::{Access, Admin};
 use config::{AdminPlan, MetricsAccess, ServerPlan};
 use http_server::{ConnectionTimeouts, ListenerSnapshot, Service, TrustedProxies};
-use message::{Bounds, Fault, Patience, Request, RouteBounds};
+use message::{Bounds, Fault, Request, RouteBounds, TransferTimeout};
 use net::{Bind, Listener, Listening};
 use plugin::{Dispatch, Route};
 use telemetry::{RouteMetrics, WorkerMetrics};
@@ -29,7 +29,7 @@ use crate::options::Bound;
 const BODY_BYTES_MAX: u64 = 8 * 1024 * 1024;
 /// Maximum time to a first byte, to the end of the headers, and between two parts of a body;
 /// shorter if the configuration says so.
-const PATIENCE: Duration = Duration::from_secs(5);
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum time between two requests: scrapers send one every fifteen seconds.
 const IDLE: Duration = Duration::from_secs(30);
 /// Replaces all of these for connections in the reserve.
@@ -164,15 +164,15 @@ impl AdminListener {
         let metrics = Arc::new(RouteMetrics::new());
         let route =
             Rc::new(Route::new("admin", RouteBounds::default(), metrics, Vec::new(), handler));
-        ListenerSnapshots([PATIENCE, HURRY].map(|most| {
+        ListenerSnapshots([TIMEOUT, HURRY].map(|most| {
             let tls = tls.map(instance::listener_tls);
             Rc::new(ListenerSnapshot { tls, ..snapshot(plan, route.clone(), most) })
         }))
     }
 }
 
-fn with_shorter_timeouts(patience: Patience, most: Duration) -> Patience {
-    Patience { pause: patience.pause.min(most), ..patience }
+fn with_shorter_timeouts(timeout: TransferTimeout, most: Duration) -> TransferTimeout {
+    TransferTimeout { pause: timeout.pause.min(most), ..timeout }
 }
 
 /// Returns the settings of connections; `most` bounds all time-outs.
@@ -193,15 +193,16 @@ fn snapshot(plan: &ServerPlan, route: Rc<Route>, most: Duration) -> ListenerSnap
         },
         bounds: Bounds {
             body: BODY_BYTES_MAX,
-            body_patience: with_shorter_timeouts(timeouts.body_patience(), most),
+            body_timeout: with_shorter_timeouts(timeouts.body_timeout(), most),
             body_total: None,
-            write_patience: with_shorter_timeouts(timeouts.write_patience(), most),
+            write_timeout: with_shorter_timeouts(timeouts.write_timeout(), most),
         },
         half_close: false,
         trusted_proxies: TrustedProxies::default(),
         countries: None,
         pages: Arc::default(),
         access: None,
+        tracer: None,
     }
 }
 

@@ -58,11 +58,12 @@ impl admin::Control for Api {
                 .map(|one| ListenerStatus { name: one.name, address: one.address.to_string() })
                 .collect(),
             last_reload: self.0.reload_result.last(),
-            troubles: {
-                let mut troubles = self.0.apps.troubles();
-                troubles.extend(self.0.identity_tasks.troubles());
-                troubles.extend(self.0.descriptors.get().problem(&self.0.server_limiter));
-                troubles
+            problems: {
+                let mut problems = self.0.apps.problems();
+                problems.extend(self.0.source.source().problems());
+                problems.extend(self.0.identity_tasks.problems());
+                problems.extend(self.0.descriptors.get().problem(&self.0.server_limiter));
+                problems
             },
         }
     }

@@ -10,6 +10,7 @@ mod show;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -176,6 +177,21 @@ impl Apps {
         let root = directory.as_ref().map(|directory| directory.0.clone()).unwrap_or_default();
         let path = root.join(number.to_string());
         make(&path)?;
+        Ok(path)
+    }
+
+    /// Creates a directory for the sockets of workers of another user, which may pass it but
+    /// neither list nor change it.
+    pub(crate) fn passable_directory(&self) -> Result<PathBuf, String> {
+        let number = SERVERS.fetch_add(1, Ordering::Relaxed);
+        let name = format!("tidegate-{}-{number}.apps", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let failed = |error: std::io::Error| format!("{}: {error}", path.display());
+        // A directory that exists may be another user's.
+        std::fs::create_dir(&path).map_err(failed)?;
+        self.directory.replace(Some(SocketDirectory(path.clone())));
+        let mode = std::fs::Permissions::from_mode(0o711);
+        std::fs::set_permissions(&path, mode).map_err(failed)?;
         Ok(path)
     }
 

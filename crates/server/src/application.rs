@@ -6,12 +6,14 @@
 pub(crate) mod lifecycle;
 
 use std::ffi::OsString;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use config::{TextSource, Workers};
-use net::{Bind, ChildCommand, ListenOptions, Listening};
+use net::{Bind, ChildCommand, Identity, ListenOptions, Listening};
 use serde_json::{Value, json};
 use settings::Size;
 use telemetry::log::{Format, Level};
@@ -19,7 +21,7 @@ use telemetry::log::{Format, Level};
 use crate::listeners::SocketFile;
 use crate::options::{Failure, OnReady, Options};
 use crate::run::run_with;
-use crate::supervise::{DevReload, GroupSettings, Policy};
+use crate::supervise::{DevReload, GroupSettings, OnExit, Policy};
 pub use lifecycle::APPLICATION;
 use lifecycle::PreparedApplication;
 
@@ -31,6 +33,8 @@ pub struct RunSpec {
     pub environment: Vec<(String, String)>,
     /// The working directory of the workers; by default that of this process.
     pub directory: Option<PathBuf>,
+    /// The user and group of the workers; by default those of this process.
+    pub identity: Option<Identity>,
     /// Settings of the application's language, passed to the workers unchanged.
     pub python: Value,
     /// The configuration that each worker serves, its routes with `handler: { app: main }`. The
@@ -48,6 +52,8 @@ pub struct RunSpec {
     pub log_format: Option<Format>,
     /// Called once, when the first worker is ready.
     pub on_ready: Option<OnReady>,
+    /// Called whenever a worker process has ended.
+    pub on_exit: Option<OnExit>,
 }
 
 /// The source of a listening socket.
@@ -69,6 +75,7 @@ pub fn run_application(spec: RunSpec) -> Result<(), Failure> {
         let opened = open(name, source).map_err(Failure::Start)?;
         if let ListenerSource::Bind(..) = source {
             files.extend(SocketFile::of(opened.local()));
+            give(opened.local(), spec.identity).map_err(Failure::Start)?;
         }
         listening.push((name.clone(), opened));
     }
@@ -79,6 +86,7 @@ pub fn run_application(spec: RunSpec) -> Result<(), Failure> {
         cpu_affinity: false,
         log_level: spec.log_level,
         log_format: spec.log_format,
+        etcd: None,
         on_ready: spec.on_ready,
     };
     let target = spec.python["target"].as_str().unwrap_or(APPLICATION).to_owned();
@@ -93,6 +101,7 @@ pub fn run_application(spec: RunSpec) -> Result<(), Failure> {
             arguments: command.collect(),
             environment: environment.collect(),
             directory: spec.directory,
+            identity: spec.identity,
         },
         config: Some(worker_configuration(spec.configuration, &listening, level, format)),
         python: spec.python,
@@ -100,6 +109,7 @@ pub fn run_application(spec: RunSpec) -> Result<(), Failure> {
         policy: spec.policy,
         log_level: level.to_owned(),
         log_format: format.to_owned(),
+        on_exit: spec.on_exit,
     };
     let (workers, reload) = (spec.workers, spec.reload);
     let program =
@@ -111,7 +121,13 @@ pub fn run_application(spec: RunSpec) -> Result<(), Failure> {
 fn open(name: &str, source: &ListenerSource) -> Result<Listening, String> {
     match source {
         ListenerSource::Bind(bind, options) => {
-            Listening::bind(bind, 1, options).map_err(|error| error.to_string())
+            let opened = Listening::bind(bind, 1, options).map_err(|error| error.to_string())?;
+            if let (Bind::Unix(path), Some(mode)) = (opened.local(), options.mode) {
+                // The process's mask has restricted it.
+                let set = std::fs::set_permissions(path, Permissions::from_mode(mode));
+                set.map_err(|error| format!("{}: {error}", path.display()))?;
+            }
+            Ok(opened)
         }
         ListenerSource::Descriptor(number) => {
             let inherited =
@@ -119,6 +135,13 @@ fn open(name: &str, source: &ListenerSource) -> Result<Listening, String> {
             inherited.listen(1).map_err(|error| format!("descriptor {number}: {error}"))
         }
     }
+}
+
+/// Makes the workers' user the owner of a Unix socket, so that programs of that user can connect.
+fn give(local: &Bind, identity: Option<Identity>) -> Result<(), String> {
+    let (Bind::Unix(path), Some(identity)) = (local, identity) else { return Ok(()) };
+    let given = identity.own_file(path);
+    given.map_err(|error| format!("{} cannot get its owner: {error}", path.display()))
 }
 
 /// The configured memory of the store, which belongs to the supervisor.
@@ -174,6 +197,19 @@ mod tests {
         let plan = crate::changes::plan_of(&text);
         assert_eq!(plan.listeners[0].bind.to_string(), address);
         assert_eq!(plan.listeners[0].options.backlog, 9);
+    }
+
+    #[test]
+    fn a_socket_file_has_exactly_the_given_permissions() {
+        let directory = tempfile::tempdir().unwrap();
+        for mode in [0o600, 0o666] {
+            let path = directory.path().join(format!("{mode:o}.sock"));
+            let options = ListenOptions { mode: Some(mode), ..ListenOptions::default() };
+            let source = ListenerSource::Bind(Bind::Unix(path.clone()), options);
+            let _opened = open("web", &source).unwrap();
+            let found = std::fs::metadata(&path).unwrap().permissions().mode();
+            assert_eq!(found & 0o777, mode);
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use crate::listeners::key;
 
 /// Returns a line for each added, removed or changed item: `route "shop" added`, `timeouts
 /// changed`. Empty if the texts differ only in layout.
-pub(crate) fn changes(before: &ServerPlan, after: &ServerPlan) -> Vec<String> {
+pub fn changes(before: &ServerPlan, after: &ServerPlan) -> Vec<String> {
     let (old, new) = (named(before), named(after));
     let mut lines = Vec::new();
     for part in &after.parts {
@@ -32,6 +32,11 @@ pub(crate) fn waiting(before: &ServerPlan, after: &ServerPlan) -> Vec<String> {
     let mut lines = Vec::new();
     if before.workers != after.workers {
         lines.push("workers are started once: their number changes with a restart".to_owned());
+    }
+    if before.admin.consumer_changes != after.admin.consumer_changes {
+        lines.push(
+            "admin.consumer_changes is read at start: the file changes with a restart".to_owned(),
+        );
     }
     for listener in &after.listeners {
         let kept = |old: &&ListenerPlan| key(old) == key(listener);

@@ -15,6 +15,7 @@ use acme::Acme;
 use admin::{Applied, Refusal, ServerState};
 use cache::Caches;
 use config::{Loaded, Replaced, ServerPlan, Source, Workers};
+use otlp::TraceExporter;
 use plugin::Shared;
 use telemetry::log::{Format, Level};
 use telemetry::{Telemetry, event};
@@ -98,6 +99,7 @@ pub(crate) struct Control {
     /// Bound for the current plan and not yet taken by the admin listener.
     pub(crate) admin_sockets: RefCell<AdminSockets>,
     logs: RefCell<Logs>,
+    pub(crate) traces: TraceExporter,
     /// Held while the plan is changed.
     changing: Mutex<()>,
     pub(crate) state: Cell<ServerState>,
@@ -117,9 +119,8 @@ pub(crate) struct Control {
 
 /// Checks the limit on address space: threads that cannot be started would end the server later.
 fn enough_addresses(workers: usize) -> Result<(), Failure> {
-    let (Some(limit), Some(used)) = (net::address_space_limit(), net::address_space_bytes()) else {
-        return Ok(());
-    };
+    let Some(limit) = net::address_space_limit() else { return Ok(()) };
+    let Some(used) = net::address_space_bytes() else { return Ok(()) };
     let needed = used + net::worker::addresses_of(workers);
     if needed <= limit {
         return Ok(());
@@ -157,6 +158,7 @@ impl Control {
             )?;
         let caches = Caches::of(&shared);
         let acme = Acme::new(&shared, &telemetry);
+        let traces = TraceExporter::new(&telemetry);
         let control = Rc::new(Control {
             source: ConfigSource::new(source, &loaded),
             reload_result: ReloadResult::new(&telemetry),
@@ -177,6 +179,7 @@ impl Control {
             listeners: RefCell::new(Listeners::inheriting(inherited)),
             admin_sockets: RefCell::default(),
             logs: RefCell::default(),
+            traces,
             changing: Mutex::new(()),
             state: Cell::new(ServerState::Starting),
             drain_requested: Notify::new(),
@@ -188,6 +191,9 @@ impl Control {
             log_overrides: (options.log_level, options.log_format),
         });
         control.upstream_tasks.replace(Some(UpstreamTasks::start(&control.upstreams)));
+        if let (Some(file), false) = (&plan.admin.consumer_changes, is_worker_process) {
+            control.consumers.open_changes(file).map_err(Failure::Start)?;
+        }
         let prepared = control.prepare(&plan, None).map_err(Failure::Start)?;
         control.put_into_use(plan, prepared).await.map_err(Failure::Start)?;
         control.reload_result.show_last(true);
@@ -374,12 +380,13 @@ impl Control {
         let connections = plan.limits.connections as usize;
         self.server_limiter
             .set_limit_within(connections, self.descriptors.get().connections(&plan));
+        let traces = self.traces.follow(plan.traces.as_ref());
         // Taken for the duration of the wait, because the admin API may read the listeners.
         let mut listeners = self.listeners.take();
         let logs = self.logs.take();
         let served = self
             .worker_threads
-            .serve(&plan, &mut listeners, opened, &self.server_limiter, &logs)
+            .serve(&plan, &mut listeners, opened, &self.server_limiter, &logs, traces.as_ref())
             .await;
         self.listeners.replace(listeners);
         self.logs.replace(logs);
@@ -388,6 +395,21 @@ impl Control {
         self.identity_tasks.retain(&plan.identity);
         self.admin_sockets.borrow_mut().add(prepared.admin);
         *self.plan.borrow_mut() = plan;
+        self.remove_ended_changes().await;
         Ok(())
+    }
+
+    /// Removes changes of consumers from their file that the current plan has ended.
+    async fn remove_ended_changes(&self) {
+        let consumers = self.consumers.clone();
+        let removed = net::blocking(move || consumers.remove_ended_changes()).await;
+        if let Err(error) = removed.unwrap_or_else(|error| Err(error.to_string())) {
+            event!(
+                Level::Error,
+                "changes of consumers that the configuration has ended may return with an earlier \
+                 configuration",
+                error = error
+            );
+        }
     }
 }

@@ -12,8 +12,9 @@ use std::sync::Arc;
 
 use config::{EncodedSlashes, HttpVersion, Limits, ListenerPlan, RoutePlan, ServerPlan, Timeouts};
 use http_server::AccessLog;
-use http_server::{ConnectionTimeouts, ListenerSnapshot, ListenerTls, TrustedProxies};
-use message::{Bounds, Fault, Request, Response};
+use http_server::TrustedProxies;
+use http_server::{ConnectionTimeouts, ListenerSnapshot, ListenerTls, Tracer, TracerSettings};
+use message::{Bounds, Fault, Request, Response, TraceQueue};
 use plugin::{Dispatch, Route, Shared, Stage, Subrequests, WorkerContext};
 use router::{Input, RouteLookup, Router};
 use settings::Cidr;
@@ -31,6 +32,7 @@ pub(crate) struct Instance {
     /// Filters that change generated responses to requests without a route.
     unrouted: Vec<Stage>,
     access: Option<Rc<AccessLog>>,
+    tracer: Option<Rc<Tracer>>,
     /// True if a listener keeps encoded slashes: then the listener of each request is looked up.
     keeps_encoded_slashes: bool,
     /// The ACME challenges, if a listener obtains certificates.
@@ -42,6 +44,7 @@ impl Instance {
         plan: &Arc<ServerPlan>,
         worker: &WorkerContext,
         access: Option<Rc<AccessLog>>,
+        tracer: Option<Rc<Tracer>>,
     ) -> Rc<Instance> {
         worker.shared.get((), auth::Registry::default).install(&plan.consumers);
         let routes = plan.routes.iter().map(|route| Rc::new(build_route(route, worker)));
@@ -58,6 +61,7 @@ impl Instance {
             routes: routes.collect(),
             unrouted,
             access,
+            tracer,
             keeps_encoded_slashes,
         })
     }
@@ -97,15 +101,16 @@ impl Instance {
             timeouts: connection_timeouts(&listener.timeouts),
             bounds: Bounds {
                 body: limits.body.bytes(),
-                body_patience: listener.timeouts.body_patience(),
+                body_timeout: listener.timeouts.body_timeout(),
                 body_total: listener.timeouts.body_total.map(|span| span.get()),
-                write_patience: listener.timeouts.write_patience(),
+                write_timeout: listener.timeouts.write_timeout(),
             },
             half_close: listener.half_close,
             trusted_proxies: TrustedProxies::new(self.plan.trusted_proxies.iter().map(Cidr::net)),
             countries: self.plan.countries(),
             pages: self.plan.errors.clone(),
             access: self.access.clone(),
+            tracer: self.tracer.clone(),
         }
     }
 }
@@ -123,6 +128,20 @@ pub(crate) fn listener_tls(tls: &config::ListenerTls) -> ListenerTls {
 pub(crate) fn subrequests(plan: &ServerPlan, worker: &WorkerContext) -> Rc<Subrequests> {
     let handler = |name: &String| (name.clone(), upstream::handler(name, worker));
     Subrequests::new(plan.upstreams.iter().map(|(name, _)| handler(name)).collect())
+}
+
+/// The tracer of a plan's requests, which passes what is recorded to the queue.
+pub(crate) fn tracer(plan: &ServerPlan, queue: Option<Arc<TraceQueue>>) -> Option<Rc<Tracer>> {
+    let traces = plan.traces.as_ref()?;
+    let settings = TracerSettings {
+        sample: traces.sample(),
+        failures: traces.records_failures(),
+        slow_us: traces.slow_us(),
+        accepts_parent: traces.accepts_parent(),
+        fields: traces.fields(),
+        queue,
+    };
+    Some(Rc::new(Tracer::new(settings, secret_queries(plan))))
 }
 
 /// The limits of a request's head.

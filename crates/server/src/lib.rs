@@ -23,6 +23,11 @@ mod config_source;
 mod connection_limiter;
 mod control;
 mod descriptors;
+mod etcd_address;
+mod etcd_documents;
+mod etcd_report;
+mod etcd_source;
+mod etcd_sync;
 mod explain;
 mod history;
 mod instance;
@@ -44,11 +49,15 @@ mod worker_threads;
 
 pub use admin_sockets::admin_socket_dir;
 pub use application::{APPLICATION, ListenerSource, RunSpec, run_application};
+pub use changes::changes;
+pub use etcd_address::{EtcdAddress, node_name};
+pub use etcd_documents::Documents;
+pub use etcd_source::{EtcdOptions, EtcdSource};
 pub use explain::explain;
 pub use options::{Bound, Failure, OnReady, Options};
 pub use run::run;
 pub use spec::{PassedDescriptor, Role, VARIABLE as WORKER_VARIABLE, WorkerSpec};
-pub use supervise::{DevReload, Policy, Stats};
+pub use supervise::{DevReload, OnExit, Policy, Stats};
 pub use worker_process::{
     Application, HostedApplication, ReadinessReceiver, ReadinessSender, readiness_channel,
     run_worker,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use config::{AccessFormatWord, LogSettings, LogTarget};
+use config::{AccessFormatSetting, LogSettings, LogTarget};
 use http_server::AccessFormat;
 use telemetry::log::{self, Level};
 use telemetry::{LogRing, LogWriter, Sink, Telemetry, event};
@@ -90,9 +90,10 @@ impl Logs {
     /// Creates the ring of one worker.
     pub(crate) fn end(&self, settings: &LogSettings) -> Option<AccessEnd> {
         let (writer, access) = self.writer.as_ref().zip(settings.access.as_ref())?;
-        let format = match access.format {
-            AccessFormatWord::Json => AccessFormat::Json,
-            AccessFormatWord::Combined => AccessFormat::Combined,
+        let format = match &access.format {
+            AccessFormatSetting::Json => AccessFormat::Json,
+            AccessFormatSetting::Combined => AccessFormat::Combined,
+            AccessFormatSetting::Template(template) => AccessFormat::Template(template.clone()),
         };
         Some(AccessEnd { ring: writer.ring(), format, sample: access.sample })
     }

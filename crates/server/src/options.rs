@@ -1,7 +1,11 @@
 //! The settings of a server that are not in its configuration.
 
+use std::sync::Arc;
+
 use net::Bind;
 use telemetry::log::{Format, Level};
+
+use crate::etcd_source::EtcdSource;
 
 /// Settings of the command line, which take precedence over the configuration, also after reloads.
 #[derive(Default)]
@@ -11,6 +15,8 @@ pub struct Options {
     pub cpu_affinity: bool,
     pub log_level: Option<Level>,
     pub log_format: Option<Format>,
+    /// The source, if it is etcd: it is followed.
+    pub etcd: Option<Arc<EtcdSource>>,
     /// Called once, when every worker accepts.
     pub on_ready: Option<OnReady>,
 }

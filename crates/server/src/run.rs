@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use admin::{Refusal, ServerState};
-use config::{ServerPlan, Source};
+use config::{Loaded, ServerPlan, Source};
+use settings::Report;
 use telemetry::log::{self, Level};
 use telemetry::{Telemetry, event};
 
@@ -15,6 +16,7 @@ use crate::application::lifecycle::{PreparedApplication, RunningApplication};
 use crate::certificates;
 use crate::config_source::load;
 use crate::control::{Control, StartContext};
+use crate::etcd_sync::EtcdSync;
 use crate::logs::Events;
 use crate::options::{Bound, Failure, Options};
 use crate::signals::{SignalAction, Signals};
@@ -32,11 +34,11 @@ pub fn run(source: Arc<dyn Source>, options: Options) -> Result<(), Failure> {
 /// Runs a server, or the supervisor of an application, whose processes then serve.
 pub(crate) fn run_with(
     source: Arc<dyn Source>,
-    options: Options,
+    mut options: Options,
     program: Option<PreparedApplication>,
 ) -> Result<(), Failure> {
     net::raise_descriptor_limit();
-    let loaded = load(&*source).map_err(|report| Failure::Configuration(report.render()))?;
+    let loaded = load_first(&*source)?;
     configure_log(&loaded.plan, &options);
     let telemetry = Arc::new(Telemetry::new());
     let events = Events::start(&telemetry)
@@ -51,7 +53,12 @@ pub(crate) fn run_with(
         let start_context = StartContext::own()?;
         let control = Control::start(source, loaded, telemetry, &options, start_context).await?;
         let program = program.map(|program| program.begin(&control.apps)).transpose()?;
+        let etcd = options.etcd.take().map(|source| EtcdSync::start(&control, &source));
+        let etcd = etcd.transpose().map_err(Failure::Start)?;
         let served = serve(&control, options, signals, &events, program).await;
+        if let Some(etcd) = etcd {
+            etcd.end().await;
+        }
         control.apps.kill();
         control.apps.stop().await;
         control.worker_threads.end().await;
@@ -60,6 +67,19 @@ pub(crate) fn run_with(
     // A disk that does not respond does not delay the exit.
     runtime.shutdown_timeout(END_WITHIN);
     served
+}
+
+/// Loads the configuration, or the one that was in use last if the source has a copy of it.
+fn load_first(source: &dyn Source) -> Result<Loaded, Failure> {
+    let failed = |report: Report| Failure::Configuration(report.render());
+    match load(source) {
+        Err(report) if source.fall_back() => {
+            let message = "configuration rejected, starting with the last one that was in use";
+            event!(Level::Error, message, errors = report.render());
+            load(source).map_err(failed)
+        }
+        loaded => loaded.map_err(failed),
+    }
 }
 
 /// Sets level and format of the log: the command line takes precedence over the configuration.
@@ -154,6 +174,7 @@ async fn serve(
     }
     drain(control, &mut signals, program).await;
     control.upstream_tasks.take();
+    net::timer::within(END_WITHIN, control.traces.finish()).await;
     Ok(())
 }
 

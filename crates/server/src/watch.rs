@@ -292,8 +292,8 @@ mod tests {
             for _ in 0..3 {
                 std::fs::write(&path, "two").unwrap();
                 watch.set(&[path.clone(), directory.path().join("b.yaml")]);
-                let patience = Duration::from_secs(10);
-                assert!(net::timer::within(patience, watch.changed()).await.is_some());
+                let timeout = Duration::from_secs(10);
+                assert!(net::timer::within(timeout, watch.changed()).await.is_some());
             }
         });
     }

@@ -14,6 +14,7 @@ use config::ServerPlan;
 use http_server::AccessLog;
 use http_server::{ListenerSnapshot, Service};
 use lua_host::RawProgram;
+use message::TraceQueue;
 use net::{BoundSocket, Listener};
 use plugin::WorkerContext;
 use streams::StreamService;
@@ -53,6 +54,8 @@ pub(crate) struct Serving {
     pub(crate) limiters: BTreeMap<String, Arc<ConnectionLimiter>>,
     pub(crate) server_limiter: Arc<ConnectionLimiter>,
     pub(crate) access: Option<AccessEnd>,
+    /// Takes the traces of requests, if they are exported.
+    pub(crate) traces: Option<Arc<TraceQueue>>,
     pub(crate) done: oneshot::Sender<()>,
 }
 
@@ -153,7 +156,8 @@ impl Worker {
         let (settings, inside) = (&serving.plan.lua, subrequests.clone());
         let lua = lua_host::Generation::begin(&self.context, settings, inside, access.clone());
         self.lua = Some(lua);
-        let instance = Instance::build(&serving.plan, &self.context, access.clone());
+        let tracer = instance::tracer(&serving.plan, serving.traces);
+        let instance = Instance::build(&serving.plan, &self.context, access.clone(), tracer);
         instance.serve_within(&subrequests);
         let mut sockets = std::mem::take(&mut self.adopted);
         let wanted: Vec<String> = serving.plan.listeners.iter().map(key).collect();

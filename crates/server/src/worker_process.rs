@@ -58,6 +58,9 @@ pub trait Application: Send + Sync {
         0
     }
 
+    /// Learns that requests in flight are finished now, and how much time they have.
+    fn begin_draining(&self, _within: Duration) {}
+
     /// Stops the application: all requests have ended, or may be cut off.
     fn stop(&self);
 

@@ -6,6 +6,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use config::ServerPlan;
+use message::TraceQueue;
 use plugin::{Local, Shared, WorkerContext};
 use telemetry::Telemetry;
 use tokio::sync::{mpsc, oneshot};
@@ -86,6 +87,7 @@ impl WorkerThreads {
         opened: OpenedSockets,
         server_limiter: &Arc<ConnectionLimiter>,
         logs: &Logs,
+        traces: Option<&Arc<TraceQueue>>,
     ) -> Result<(), String> {
         listeners.take_over(plan, opened);
         let limiters = listeners.limiters();
@@ -97,6 +99,7 @@ impl WorkerThreads {
                 limiters: limiters.clone(),
                 server_limiter: server_limiter.clone(),
                 access: logs.end(&plan.log),
+                traces: traces.cloned(),
                 done,
             };
             // A worker that has exited does not acknowledge, which is detected below.

@@ -126,6 +126,7 @@ mod cidr;
 mod collections;
 mod duration;
 mod json_schema;
+mod log_template;
 mod nearest;
 mod node;
 mod path;
@@ -152,6 +153,7 @@ pub use cidr::{Cidr, any_contains};
 pub use collections::{Named, OneOrMany};
 pub use duration::Duration;
 pub use json_schema::json_schema;
+pub use log_template::{LogField, LogPart, LogTemplate};
 pub use nearest::nearest;
 pub use node::{MapKey, Node, Scalar, SourceId, Span, Value, quote};
 pub use path::FilePath;
@@ -168,7 +170,7 @@ pub use settings_derive::Setting;
 pub use size::Size;
 pub use spanned::Spanned;
 pub use template::{Key, Part, TEMPLATE_PARTS, Template, TemplateError};
-pub use variable::{TlsField, Variable};
+pub use variable::{AiField, TlsField, Variable};
 pub use verify::{verify, verify_defs};
 
 /// The expansion of the derive macro; not for writing by hand.

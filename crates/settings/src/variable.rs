@@ -39,6 +39,19 @@ pub enum Variable {
     Claim(String),
     /// What the TLS handshake with the client has agreed on; empty in the clear.
     Tls(TlsField),
+    /// A property of the AI model that the request was for; empty until it is known.
+    Ai(AiField),
+}
+
+/// A property of a request to an AI model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AiField {
+    /// The client's name for the model.
+    Model,
+    /// The provider that responded.
+    Provider,
+    InputTokens,
+    OutputTokens,
 }
 
 /// A property of the TLS connection with a client.
@@ -70,6 +83,10 @@ const PLAIN: &[(&str, Variable)] = &[
     ("consumer", Variable::Consumer),
     ("grpc_status", Variable::GrpcStatus),
     ("groups", Variable::Groups),
+    ("ai.model", Variable::Ai(AiField::Model)),
+    ("ai.provider", Variable::Ai(AiField::Provider)),
+    ("ai.input_tokens", Variable::Ai(AiField::InputTokens)),
+    ("ai.output_tokens", Variable::Ai(AiField::OutputTokens)),
     ("tls.version", Variable::Tls(TlsField::Version)),
     ("tls.cipher", Variable::Tls(TlsField::Cipher)),
     ("tls.protocol", Variable::Tls(TlsField::Protocol)),
@@ -144,8 +161,9 @@ fn unknown(name: &str) -> String {
 /// The names that exist, for help texts.
 const NAMES: &str = "client_ip, country, host, method, scheme, path, path.NAME, \
      query.NAME, header.NAME, cookie.NAME, route, request_id, consumer, groups, label.NAME, \
-     claim.NAME, grpc_status, tls.version, tls.cipher, tls.protocol, tls.server_name, \
-     tls.client_subject, tls.client_name, tls.client_fingerprint";
+     claim.NAME, grpc_status, ai.model, ai.provider, ai.input_tokens, ai.output_tokens, \
+     tls.version, tls.cipher, tls.protocol, tls.server_name, tls.client_subject, \
+     tls.client_name, tls.client_fingerprint";
 
 /// Reports the `message` of [`Variable::parse`], which quotes the text. A text from the environment
 /// may be secret: the report does not show it.
@@ -215,6 +233,7 @@ mod tests {
             "consumer",
             "grpc_status",
             "groups",
+            "ai.output_tokens",
             "label.team",
             "claim.realm_access.roles",
         ] {

@@ -159,7 +159,7 @@ impl Client {
 
 /// Executes a request on a database in this process.
 fn run(database: &Arc<Database>, request: &Request) -> CallResult {
-    let (mut session, mut out) = (Session::new(database), ReplyWriter::in_process());
+    let (mut session, mut out) = (Session::in_process(database), ReplyWriter::in_process());
     let (mut rest, mut ranges) = (request.bytes(), Vec::new());
     while let Ok(Some(length)) = wire::resp::parse_command(rest, &LIMITS, &mut ranges) {
         execute(database, &rest[..length], &ranges, &mut session, &mut out);

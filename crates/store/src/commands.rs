@@ -2,12 +2,14 @@
 //!
 //! Owns the command table, the argument counts and the errors. A command is atomic. Extensions of
 //! Redis: `TEXT` and `INT` after `SET` and `PUBLISH` give the type of a value, which RESP3 then
-//! returns; `INCRBY key n PX ms` sets the expiry of a new counter; `MATCH` takes a prefix only.
+//! returns; `INCRBY key n PX ms` sets the expiry of a new counter; `MATCH` takes a prefix only;
+//! `TASK` is about background jobs.
 
 mod channels;
 mod expiry;
 mod keys;
 mod server;
+mod tasks;
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -59,6 +61,7 @@ const COMMANDS: &[CommandSpec] = &[
     ("PUBLISH", 3, 4, channels::publish),
     ("SUBSCRIBE", 2, ANY, channels::subscribe),
     ("UNSUBSCRIBE", 1, ANY, channels::unsubscribe),
+    ("TASK", 2, ANY, tasks::task),
     ("DBSIZE", 1, 2, server::size),
     ("SCAN", 2, 6, server::scan),
     ("FLUSHALL", 1, 1, server::flush),

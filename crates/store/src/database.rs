@@ -11,12 +11,14 @@ use crate::limits::{EXPIRE_ENTRIES, MEMORY_BYTES};
 use crate::map::ExpiringMap;
 use crate::metrics::StoreMetrics;
 use crate::pubsub::PubSub;
+use crate::tasks::{TaskCounts, TaskLoad, TaskQueues};
 
 /// The locked part of a database: what a command works on.
 #[derive(Debug)]
 pub(crate) struct DatabaseState {
     pub(crate) map: ExpiringMap,
     pub(crate) pubsub: PubSub,
+    pub(crate) tasks: TaskQueues,
 }
 
 #[derive(Debug)]
@@ -29,8 +31,11 @@ impl Database {
     /// Creates a database with a memory limit.
     pub fn new(memory_bytes: usize, metrics: StoreMetrics) -> Arc<Database> {
         metrics.limit(memory_bytes);
-        let state =
-            DatabaseState { map: ExpiringMap::new(memory_bytes), pubsub: PubSub::default() };
+        let state = DatabaseState {
+            map: ExpiringMap::new(memory_bytes),
+            pubsub: PubSub::default(),
+            tasks: TaskQueues::default(),
+        };
         Arc::new(Database { state: Mutex::new(state), metrics })
     }
 
@@ -47,6 +52,12 @@ impl Database {
         self.expire_some(&mut state, now_ms);
     }
 
+    /// Returns how many background jobs wait and run, and how many ended, by how.
+    pub fn tasks(&self) -> (TaskLoad, TaskCounts) {
+        let state = self.lock();
+        (state.tasks.total(), state.tasks.counts())
+    }
+
     pub(crate) fn now_ms() -> u64 {
         clock::now().as_ms()
     }
@@ -58,6 +69,8 @@ impl Database {
     /// Removes some expired entries and updates the metrics.
     pub(crate) fn expire_some(&self, state: &mut DatabaseState, now_ms: u64) {
         state.map.expire(EXPIRE_ENTRIES, now_ms);
+        state.tasks.expire(EXPIRE_ENTRIES, now_ms);
+        self.metrics.tasks.set(state.tasks.total(), state.tasks.counts());
         let losses = state.map.take_removals();
         self.metrics.evicted.add(losses.evicted);
         self.metrics.expired.add(losses.expired);

@@ -1,5 +1,5 @@
-//! The store shared by the processes of an application: keys and values with expiry, and
-//! publish/subscribe channels.
+//! The store shared by the processes of an application: keys and values with expiry,
+//! publish/subscribe channels, and background jobs.
 //!
 //! Owns the database ([`Database`]), the RESP server on a Unix socket that gives other processes
 //! access to it ([`StoreServer`]), and its client ([`Client`]), which offers the same calls for a
@@ -20,6 +20,7 @@ mod reply_writer;
 mod server;
 mod session;
 pub mod subscriber_queue;
+mod tasks;
 pub mod value;
 
 pub use client::{CallResult, Client, PendingReply, Reply, Request, StoreError, Subscription};
@@ -27,4 +28,5 @@ pub use database::Database;
 pub use metrics::StoreMetrics;
 pub use server::StoreServer;
 pub use subscriber_queue::{Message, QueueClosed, SubscriberQueue};
+pub use tasks::{TaskCounts, TaskLoad};
 pub use value::Value;

@@ -8,6 +8,21 @@ pub const KEY_BYTES: usize = 1024;
 pub const VALUE_BYTES: usize = 8 << 20;
 pub const CHANNEL_BYTES: usize = 1024;
 pub const MESSAGE_BYTES: usize = 1 << 20;
+/// Background jobs that wait or run, and their memory; more are rejected.
+pub const TASKS: usize = 100_000;
+pub const TASK_BYTES: usize = 64 << 20;
+/// Fixed cost of a job, added to the bytes of its name, key and arguments.
+pub const TASK_OVERHEAD_BYTES: usize = 256;
+/// The arguments of one job.
+pub const TASK_PAYLOAD_BYTES: usize = 1 << 20;
+pub const TASK_NAME_BYTES: usize = 512;
+pub const TASK_RETRIES: u32 = 100;
+/// The longest delay, and the longest period.
+pub const TASK_DELAY_MS: u64 = 30 * 24 * 60 * 60 * 1000;
+/// The longest pause before a retry.
+pub const TASK_BACKOFF_MS: u64 = 60 * 60 * 1000;
+/// Periodic tasks.
+pub const SCHEDULES: usize = 512;
 /// Arguments of one command.
 pub const ARGUMENTS: usize = 1024;
 /// All arguments of one command: two of the largest values.

@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use telemetry::{SharedCounter, SharedGauge, Telemetry, families};
 
+use crate::tasks::{TaskCounts, TaskLoad};
+
 /// The metrics of one store. By default they are not exported.
 #[derive(Debug, Default)]
 pub struct StoreMetrics {
@@ -20,6 +22,33 @@ pub struct StoreMetrics {
     pub(crate) published: Arc<SharedCounter>,
     pub(crate) subscriptions: Arc<SharedGauge>,
     pub(crate) slow: Arc<SharedCounter>,
+    pub(crate) tasks: TaskMetrics,
+}
+
+/// The metrics of background jobs.
+#[derive(Debug, Default)]
+pub(crate) struct TaskMetrics {
+    waiting: Arc<SharedGauge>,
+    running: Arc<SharedGauge>,
+    /// In the order of [`RESULTS`].
+    ended: [Arc<SharedCounter>; RESULTS.len()],
+}
+
+/// How a job ends, or why it was not accepted.
+const RESULTS: [&str; 7] =
+    ["done", "failed", "retried", "lost", "expired", "cancelled", "rejected"];
+
+impl TaskMetrics {
+    pub(crate) fn set(&self, load: TaskLoad, counts: TaskCounts) {
+        let gauge = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
+        self.waiting.set(gauge(load.waiting));
+        self.running.set(gauge(load.running));
+        let TaskCounts { done, failed, retried, lost, expired, cancelled, rejected } = counts;
+        let all = [done, failed, retried, lost, expired, cancelled, rejected];
+        for (counter, count) in self.ended.iter().zip(all) {
+            counter.add(count.saturating_sub(counter.get()));
+        }
+    }
 }
 
 impl StoreMetrics {
@@ -44,6 +73,12 @@ impl StoreMetrics {
             published: counter(&families::STORE_PUBLISHED),
             subscriptions: gauge(&families::STORE_LISTENERS),
             slow: counter(&families::STORE_SLOW),
+            tasks: TaskMetrics {
+                waiting: gauge(&families::STORE_TASKS_WAITING),
+                running: gauge(&families::STORE_TASKS_RUNNING),
+                ended: RESULTS
+                    .map(|result| telemetry.counter(&families::STORE_TASKS, &[app, result])),
+            },
         }
     }
 }

@@ -153,10 +153,10 @@ impl StreamService {
 
     /// Serves a connection; returns why it ended.
     async fn serve(self: &Rc<Self>, stream: Stream, connection: &mut Connection) -> CloseReason {
-        let (patience, worker) = (self.plan.handshake, &self.metrics.worker);
+        let (timeout, worker) = (self.plan.handshake, &self.metrics.worker);
         if let Some(proxies) = &self.plan.proxy_protocol
             && let Err(reason) =
-                proxies.receive(&stream, &mut connection.facts, patience, worker).await
+                proxies.receive(&stream, &mut connection.facts, timeout, worker).await
         {
             return reason;
         }

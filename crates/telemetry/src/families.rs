@@ -179,6 +179,10 @@ families! {
         ["identity"], "When an identity provider's keys were last fetched, in seconds since 1970.";
     POLICY_REJECTIONS = "tidegate_policy_rejections_total", Counter, Number,
         ["filter", "reason"], "Requests rejected by a policy filter, by reason.";
+    TRACE_SPANS = "tidegate_trace_spans_total", Counter, Number, ["result"],
+        "Spans sent to the collector of traces, by result: exported, rejected or failed.";
+    TRACES_DROPPED = "tidegate_traces_dropped_total", Counter, Number, [],
+        "Traces dropped because too many waited to be sent to the collector.";
     ACME_ORDERS = "tidegate_acme_orders_total", Counter, Number, ["result"],
         "Attempts to obtain a certificate by ACME, by result: issued or failed.";
     RATE_LIMITED = "tidegate_rate_limited_total", Counter, Number, ["filter"],
@@ -210,8 +214,22 @@ families! {
         "Delays and errors injected by the filter fault, by kind: delay or abort.";
     AI_REQUESTS = "tidegate_ai_requests_total", Counter, Number, ["provider", "model", "result"],
         "Requests to AI providers, by result: ok, rejected (a status of 4xx) or failed.";
+    AI_FALLBACKS = "tidegate_ai_fallbacks_total", Counter, Number,
+        ["provider", "model", "reason"],
+        "Failed requests to AI providers after which another provider was tried, by the one that \
+         failed and the reason: 408, 429, 5xx or a kind of fault.";
+    AI_EJECTIONS = "tidegate_ai_ejections_total", Counter, Number, ["provider", "model"],
+        "Ejections of a model at an AI provider because of failures or Retry-After.";
     AI_REJECTIONS = "tidegate_ai_rejections_total", Counter, Number, ["reason"],
         "Requests that the handler ai_proxy rejected before a provider got them.";
+    AI_TOKENS = "tidegate_ai_tokens_total", Counter, Number,
+        ["route", "provider", "model", "group", "direction"],
+        "Tokens of AI models, by the first group of the consumer and direction: input or output.";
+    AI_ESTIMATED = "tidegate_ai_estimated_responses_total", Counter, Number,
+        ["provider", "model"],
+        "Responses of AI models whose tokens were estimated, because the provider reported none.";
+    AI_TOKEN_LIMITED = "tidegate_ai_token_limited_total", Counter, Number, ["limit"],
+        "Requests rejected because a limit on tokens was reached.";
     MOCKED = "tidegate_mock_responses_total", Counter, Number, ["route"],
         "Responses made up by the filter mock.";
     QUOTA_STORED = "tidegate_quota_stored", Gauge, Number, ["quota"],
@@ -298,6 +316,12 @@ families! {
         "Channels that worker processes are subscribed to now, counted per process.";
     STORE_SLOW = "tidegate_store_slow_connections_total", Counter, Number, ["app"],
         "Connections closed because too many messages were queued for them.";
+    STORE_TASKS = "tidegate_store_tasks_total", Counter, Number, ["app", "result"],
+        "Background jobs by result: done, failed, retried, lost, expired, cancelled, rejected.";
+    STORE_TASKS_WAITING = "tidegate_store_tasks_waiting", Gauge, Number, ["app"],
+        "Background jobs that wait for a worker or for their time.";
+    STORE_TASKS_RUNNING = "tidegate_store_tasks_running", Gauge, Number, ["app"],
+        "Background jobs that run now.";
 
     APP_REQUESTS = "tidegate_app_requests_total", Counter, Number, ["app", "worker"],
         "Requests and sessions that an application started to handle.";
@@ -332,6 +356,10 @@ families! {
         "1 if the latest configuration was applied.";
     CONFIG_LAST_TIME = "tidegate_config_last_reload_timestamp_seconds", Gauge, Seconds, [],
         "Unix time at which a configuration was last applied.";
+    CONFIG_ETCD_FOLLOWED = "tidegate_config_etcd_followed", Gauge, Flag, [],
+        "1 while changes of the configuration in etcd are received.";
+    CONFIG_ETCD_REVISION = "tidegate_config_etcd_revision", Gauge, Number, [],
+        "The revision of etcd whose configuration serves.";
 
     LOG_DROPPED = "tidegate_log_lines_dropped_total", Counter, Number, ["log"],
         "Log lines dropped because the writer could not keep up, by log: access or events.";

@@ -9,10 +9,12 @@ mod demo;
 mod explain;
 mod files;
 mod import;
+mod new;
 mod other_servers;
 mod proxy;
 mod run;
 mod schema;
+mod test;
 mod up;
 mod version;
 
@@ -55,10 +57,12 @@ pub(crate) enum Command {
     Proxy(proxy::Proxy),
     Files(files::Files),
     Run(Box<run::Run>),
+    Test(test::Test),
     #[cfg(feature = "bench")]
     Bench(Box<bench::Bench>),
     Ctl(ctl::Ctl),
     Import(import::Import),
+    New(new::New),
     Version(version::Version),
     Completions(completions::Completions),
 }
@@ -116,10 +120,12 @@ impl Command {
             Command::Proxy(command) => command.run(),
             Command::Files(command) => command.run(),
             Command::Run(command) => command.run(host),
+            Command::Test(command) => command.run(),
             #[cfg(feature = "bench")]
             Command::Bench(command) => command.run(host),
             Command::Ctl(command) => command.run(),
             Command::Import(command) => command.run(),
+            Command::New(command) => command.run(),
             Command::Version(command) => command.run(),
             Command::Completions(command) => command.run(),
         }

@@ -16,4 +16,6 @@ pub struct Host {
     pub configured: Option<(String, Vec<String>)>,
     /// Called once an application is served.
     pub on_ready: Option<Arc<dyn Fn() + Send + Sync>>,
+    /// Called with the index and the process id of a worker of an application that has ended.
+    pub on_exit: Option<Arc<dyn Fn(usize, u32) + Send + Sync>>,
 }

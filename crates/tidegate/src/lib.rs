@@ -7,7 +7,9 @@
 mod commands;
 mod ctl;
 mod demo;
+mod etcd_arguments;
 mod failure;
+mod fleet;
 mod host;
 mod output;
 mod serving;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use net::Bind;
 use serde_json::json;
-use server::{Bound, Options};
+use server::{Bound, EtcdSource, Options};
 use telemetry::log::{Format, Level};
 
 use crate::failure::Failure;
@@ -55,6 +55,16 @@ impl ServingOptions {
         self.log_format
     }
 
+    fn of_server(&self) -> Options {
+        Options {
+            workers: self.workers,
+            cpu_affinity: self.cpu_affinity,
+            log_level: self.log_level,
+            log_format: self.log_format,
+            ..Options::default()
+        }
+    }
+
     /// Sets the log format of the command line, if there is one.
     pub(crate) fn apply_format(&self) {
         if let Some(format) = self.log_format {
@@ -95,14 +105,15 @@ pub(crate) fn serve(
     options: ServingOptions,
     told: impl FnOnce(&[Bound]) -> String + 'static,
 ) -> Result<(), Failure> {
-    let options = Options {
-        workers: options.workers,
-        cpu_affinity: options.cpu_affinity,
-        log_level: options.log_level,
-        log_format: options.log_format,
-        on_ready: Some(on_ready(told)),
-    };
+    let options = Options { on_ready: Some(on_ready(told)), ..options.of_server() };
     Ok(server::run(Arc::new(source), options)?)
+}
+
+/// Serves the configuration in etcd.
+pub(crate) fn serve_etcd(source: EtcdSource, options: ServingOptions) -> Result<(), Failure> {
+    let source = Arc::new(source);
+    let options = Options { etcd: Some(source.clone()), ..options.of_server() };
+    Ok(server::run(source, options)?)
 }
 
 /// Prints the text of `told` once the server accepts.

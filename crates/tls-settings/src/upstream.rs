@@ -40,6 +40,18 @@ fn check_upstream_tls(settings: &UpstreamTlsSettings, node: &Node, reader: &mut 
 }
 
 impl UpstreamTlsSettings {
+    /// TLS to the servers of URLs over HTTP/1.1: by these settings, or with the certificate
+    /// authorities of the system.
+    pub fn client(
+        settings: Option<&Spanned<UpstreamTlsSettings>>,
+        span: Span,
+        reader: &mut Reader<'_>,
+    ) -> Option<ClientTls> {
+        let default = Spanned::new(UpstreamTlsSettings::default(), span);
+        let settings = settings.unwrap_or(&default);
+        settings.build(&[b"http/1.1"], settings.span, reader)
+    }
+
     /// Reads the remaining files and makes what connections use. `protocols` are those of ALPN,
     /// preferred ones first; `span` is where an error stands that concerns no file.
     pub fn build(

@@ -24,7 +24,9 @@ mod split;
 use plugin::FilterKind;
 
 pub use client_rate::ClientRate;
-pub use quota::{QuotaInfo, QuotaUse, Quotas};
+pub use quota::{
+    AmountKey, AmountQuota, AmountQuotaSettings, AmountUse, QuotaInfo, QuotaUse, Quotas,
+};
 
 /// Every filter of this crate, by name.
 pub static ALL: &[FilterKind] = &[

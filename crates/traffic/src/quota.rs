@@ -4,19 +4,19 @@
 //! together, and neither a reload, a restart nor a killed process loses a request. Without its file
 //! a quota cannot be exact: an error is logged, and requests are rejected until a reload opens it.
 
+mod amount;
 mod period;
 mod registry;
+mod stored_table;
 mod table;
 
-use std::path::PathBuf;
 use std::rc::Rc;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::Arc;
 
 use message::{Fault, FaultKind, Headers, Request, Response};
 use plugin::{Filter, FilterKind, FilterPlan, MaybeFuture, Stage, Step, WorkerContext};
 use settings::{FilePath, Key, Node, Reader, Setting};
-use telemetry::log::Level;
-use telemetry::{CachePadded, Counter, LimitHit, SharedGauge, WorkerMetrics, event, families};
+use telemetry::{CachePadded, Counter, LimitHit, WorkerMetrics};
 
 use crate::cost::{self, Cost};
 use crate::limit_fields::{LimitFields, Remaining};
@@ -24,14 +24,13 @@ use crate::rate_limit::check_consumer_key;
 use crate::request_key::RequestKey;
 use period::{Calendar, Period, Zone};
 use registry::Registered;
-use table::{Fingerprint, QuotaTable, TableMetrics, Taken};
+use stored_table::StoredTable;
+use table::{Fingerprint, QuotaCount};
 
+pub use amount::{AmountKey, AmountQuota, AmountQuotaSettings, AmountUse};
 pub use registry::{QuotaInfo, QuotaUse, Quotas};
 
 pub(crate) const KIND: FilterKind = FilterKind { name: "quota", schema: Quota::schema, read };
-
-/// Longest name: it is the name of a file.
-const NAME_BYTES_MAX: usize = 64;
 
 /// Limits the requests of each key per day, week, month or other period.
 ///
@@ -87,12 +86,7 @@ struct Quota {
 }
 
 fn check(settings: &Quota, node: &Node, reader: &mut Reader<'_>) {
-    let name = &settings.name;
-    let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
-    if name.is_empty() || name.len() > NAME_BYTES_MAX || !name.bytes().all(fits) {
-        let why = format!("the name is 1 to {NAME_BYTES_MAX} letters, digits, - and _");
-        reader.error(node.get("name").unwrap_or(node).span, why);
-    }
+    stored_table::check_name(&settings.name, node, reader);
     if settings.consumer_limits {
         check_consumer_key(&settings.key, node, reader);
     }
@@ -108,71 +102,6 @@ fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Arc<dyn FilterPlan>> {
 
 struct QuotaPlan(Quota);
 
-/// The counts of a quota, once its file could be opened.
-pub(super) struct StoredTable {
-    opened: OnceLock<QuotaTable>,
-    /// The lock under which the file is opened.
-    opening: Mutex<()>,
-    /// 1 while the file is open. The gauge is stored here, because it is removed with its last
-    /// owner.
-    stored: Arc<SharedGauge>,
-}
-
-/// Identifies the counts of a quota across reloads.
-#[derive(PartialEq, Eq, Hash)]
-struct TableKey {
-    path: Option<PathBuf>,
-    name: String,
-    entries: u32,
-}
-
-impl QuotaPlan {
-    fn path(&self) -> Option<PathBuf> {
-        let directory = match &self.0.directory {
-            Some(directory) => directory.to_path_buf(),
-            None => tls_settings::state_directory()?.join("quotas"),
-        };
-        Some(directory.join(format!("{}.quota", self.0.name)))
-    }
-
-    /// The counts, whose file is opened unless it is open. Every worker of every plan calls this,
-    /// so that a reload tries again after a failure.
-    fn table(&self, worker: &WorkerContext) -> Arc<StoredTable> {
-        let (name, entries) = (&*self.0.name, self.0.entries);
-        let path = self.path();
-        let identity = TableKey { path: path.clone(), name: name.to_owned(), entries };
-        let table = worker.shared.get(identity, || StoredTable {
-            opened: OnceLock::new(),
-            opening: Mutex::new(()),
-            stored: worker.telemetry.gauge(&families::QUOTA_STORED, &[name]),
-        });
-        let opening = table.opening.lock().unwrap_or_else(PoisonError::into_inner);
-        if table.opened.get().is_none() {
-            let metrics = TableMetrics {
-                entries: worker.telemetry.gauge(&families::STATE_ENTRIES, &[name]),
-                evictions: worker.telemetry.counter(&families::STATE_EVICTIONS, &[name]),
-            };
-            let opened = match path {
-                Some(path) => QuotaTable::open(&path, entries, metrics)
-                    .map_err(|error| format!("{}: {error}", path.display())),
-                None => Err("there is no state directory: set `directory`".to_owned()),
-            };
-            table.stored.set(opened.is_ok().into());
-            match opened {
-                Ok(opened) => drop(table.opened.set(opened)),
-                Err(error) => event!(
-                    Level::Error,
-                    "quota file cannot be used: requests get 503 until a reload can open it",
-                    quota = name,
-                    error = error
-                ),
-            }
-        }
-        drop(opening);
-        table
-    }
-}
-
 impl FilterPlan for QuotaPlan {
     fn name(&self) -> &'static str {
         KIND.name
@@ -180,7 +109,8 @@ impl FilterPlan for QuotaPlan {
 
     fn build(&self, worker: &WorkerContext) -> Stage {
         let settings = &self.0;
-        let table = self.table(worker);
+        let directory = settings.directory.as_ref();
+        let table = StoredTable::open(directory, &settings.name, settings.entries, worker);
         let quotas = worker.shared.get((), Quotas::default);
         quotas.register(
             &settings.name,
@@ -243,7 +173,7 @@ impl Filter for QuotaFilter {
     }
 
     fn on_request<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, Step> {
-        let Some(table) = self.table.opened.get() else {
+        let Some(table) = self.table.get() else {
             self.without_file.inc();
             let detail = "the file of the quota cannot be used";
             return Step::Fail(Fault::new(FaultKind::Unavailable, detail)).into();
@@ -253,9 +183,9 @@ impl Filter for QuotaFilter {
         let limit = own.unwrap_or(self.settings.limit);
         let cost = cost::of(&self.settings.cost, request);
         let key = self.key.with(request, Fingerprint::of);
-        let taken = table.take(key, self.calendar.at(now_s), limit, cost);
-        let remaining = remaining(taken, limit, now_s);
-        if taken.is_allowed {
+        let count = table.take(key, self.calendar.at(now_s), limit, cost);
+        let remaining = remaining(count, limit, now_s);
+        if count.is_allowed {
             if self.fields.is_some() {
                 let word = u64::from(remaining.requests) << 32 | u64::from(remaining.full_in_s);
                 request.marks.set(self, word);
@@ -288,9 +218,9 @@ impl Filter for QuotaFilter {
     }
 }
 
-fn remaining(taken: Taken, limit: u32, now_s: u64) -> Remaining {
-    let full_in_s = u32::try_from(taken.end_s.saturating_sub(now_s)).unwrap_or(u32::MAX);
-    Remaining { requests: limit.saturating_sub(taken.used), full_in_s }
+fn remaining(count: QuotaCount, limit: u32, now_s: u64) -> Remaining {
+    let full_in_s = u32::try_from(count.end_s.saturating_sub(now_s)).unwrap_or(u32::MAX);
+    Remaining { requests: limit.saturating_sub(count.used), full_in_s }
 }
 
 fn unpack(word: u64) -> Remaining {

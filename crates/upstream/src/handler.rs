@@ -13,7 +13,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use http_client::{Call, Lease, Pool, Upgrade, send_request};
-use message::{Fault, FaultKind, HandlerResult, Request, Response, Retry, Side};
+use message::{Fault, FaultKind, HandlerResult, Request, Retry, Side};
 use net::clock;
 use plugin::{Handler, HandlerKind, HandlerPlan, MaybeFuture, WorkerContext};
 use settings::{Node, Reader, Schema, SchemaBuilder, Setting, Spanned};
@@ -27,6 +27,7 @@ use crate::local::LocalCluster;
 use crate::max_forwards;
 use crate::proxy_header::proxy_header;
 use crate::replay::Replay;
+use crate::traces;
 use crate::upstreams::Upstreams;
 use crate::view::{CLASS_ERROR, Peer, View, connect_within};
 
@@ -181,13 +182,21 @@ fn is_open_ended(view: &View, request: &Request) -> bool {
         && view.peers.iter().all(|peer| peer.member.endpoint.may_be_http2())
 }
 
-/// One attempt on one server.
+/// One attempt on one server, a span of the request's trace.
 async fn attempt(
     view: &View,
     peer: &Peer,
-    request: &Request,
+    request: &mut Request,
     body: &mut Replay,
-) -> Result<Response, Fault> {
+) -> HandlerResult {
+    let span = traces::begin_attempt(request, peer);
+    let outcome = send(view, peer, request, body).await;
+    traces::end_attempt(span, request, &outcome);
+    outcome
+}
+
+/// Sends a request to a server, once more if it closed the pooled connection.
+async fn send(view: &View, peer: &Peer, request: &Request, body: &mut Replay) -> HandlerResult {
     let call = Call { options: &view.options, host: &peer.host, server: &peer.member.authority };
     let upgrade = Upgrade::of(request);
     // A pooled connection does not name the client.

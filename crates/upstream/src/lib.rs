@@ -24,6 +24,7 @@ mod settings;
 mod status;
 mod status_range;
 mod stream;
+mod traces;
 mod upstream_plan;
 mod upstreams;
 mod view;

@@ -22,7 +22,9 @@ mod settings;
 mod stream;
 
 pub use code::{ErrorCode, Violation};
-pub use connection::{Connection, Event, Field, Gone, Output, Payload, RequestLine, Unavailable};
+pub use connection::{
+    Connection, Event, Field, Output, Payload, RequestLine, StreamEnded, Unavailable,
+};
 pub use hpack::{Class, Decoder, Encoder, Name, TABLE_SIZE};
 pub use priority::Priority;
 pub use section::Fields;

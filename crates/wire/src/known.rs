@@ -218,8 +218,8 @@ known! {
 }
 
 const SLOT_BITS: u32 = 10;
-// Found by search: no two of the names above share a slot. `SLOTS` fails to compile if two do;
-// after adding a name, try other odd numbers here.
+// Found by trying: with it no two of the names above share a slot. `SLOTS` fails to compile if two
+// do; after adding a name, try other odd numbers here.
 const MULTIPLIER: u64 = 0x7bb6_ef0f_14c8_c0c1;
 static SLOTS: [Option<Known>; 1 << SLOT_BITS] = slots();
 

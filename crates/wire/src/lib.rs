@@ -21,11 +21,13 @@ pub mod h1;
 pub mod h2;
 pub mod mysql;
 pub mod negotiate;
+pub mod postgres;
 pub mod proxy_protocol;
 pub mod range;
 pub mod resp;
 pub mod target;
 pub mod token;
+pub mod trace_context;
 pub mod websocket;
 
 mod known;

@@ -1,4 +1,5 @@
-"""A shop in Flask: WSGI, sessions in cookies, a page that a cache in front may keep.
+"""A shop in Flask: WSGI, sessions in cookies, a page that a cache in front may keep, and orders
+that a background job confirms.
 
     tidegate run shop:app --app-dir examples/python/flask_shop
     curl http://127.0.0.1:8000/products/2
@@ -9,6 +10,7 @@ import os
 import time
 
 from flask import Flask, Response, abort, jsonify, request, send_file, session, url_for
+from tidegate import tasks
 
 app = Flask(__name__)
 app.secret_key = os.environ.get("SHOP_SECRET", "only for trying it out")
@@ -56,6 +58,26 @@ def put_into_basket():
 def total():
     items = session.get("items", {}).items()
     return sum(PRODUCTS[int(number)][1] * count for number, count in items)
+
+
+@tasks.task(retries=3, timeout=30, keep_result=3600)
+def confirm(items):
+    """Runs after the response, in any worker: it would send a mail."""
+    return [f"{count} x {PRODUCTS[int(number)][0]}" for number, count in items.items()]
+
+
+@app.post("/orders")
+def order():
+    job = confirm.enqueue(session.pop("items", None) or abort(400, "the basket is empty"))
+    return jsonify(order=job.id), 202
+
+
+@app.get("/orders/<int:number>")
+def confirmation(number):
+    try:
+        return jsonify(confirmed=tasks.Job(number, confirm).result(timeout=5))
+    except TimeoutError:
+        return jsonify(confirmed=None)
 
 
 @app.get("/receipt")

@@ -8,6 +8,9 @@ use wire::h2::{
 };
 use wire::{Known, Method};
 
+#[path = "../../../crates/wire/src/h2/tests/model.rs"]
+mod model;
+
 pub(crate) const FRAMES: FuzzTarget = FuzzTarget {
     check: frames,
     seeds: || vec![requests(), response()],
@@ -36,10 +39,22 @@ pub(crate) const CONNECTION: FuzzTarget = FuzzTarget {
     cases: 2000,
 };
 
+pub(crate) const BODIES: FuzzTarget = FuzzTarget {
+    check: bodies,
+    seeds: || {
+        let script = |seed: u32, length: u32| -> Vec<u8> {
+            (seed..seed + length).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect()
+        };
+        vec![script(0, 300), script(1000, 1500), script(5000, 4000)]
+    },
+    dictionary: &[],
+    cases: 200,
+};
+
 /// A field block.
 const REQUEST: &[u8] = b"\x83\x86\x84\x41\x01a\x40\x01x\x01y\xbe";
 
-fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
     let mut frame = vec![0, 0, payload.len() as u8, kind, flags, 0, 0, 0, stream];
     frame.extend_from_slice(payload);
     frame
@@ -77,7 +92,7 @@ impl Output<Bytes> for Sent {
     }
 }
 
-fn sent(connection: &mut Connection) -> Vec<u8> {
+pub(crate) fn sent(connection: &mut Connection) -> Vec<u8> {
     let mut sent = Sent::default();
     connection.write(&mut sent, usize::MAX);
     sent.0
@@ -157,7 +172,7 @@ impl Received {
 }
 
 /// A side that has seen the opening of the other.
-fn opened(is_server: bool) -> Connection {
+pub(crate) fn opened(is_server: bool) -> Connection {
     const SETTINGS: &[u8] = b"\0\0\0\x04\0\0\0\0\0";
     let mut connection = if is_server {
         let mut server = Connection::server(Config::default());
@@ -217,6 +232,22 @@ fn connection(script: &[u8]) {
         pair.deliver(true);
         pair.deliver(false);
     }
+}
+
+/// Any bytes as the choices of a model of both sides: bodies arrive whole and in order, every
+/// exchange can be finished, and no stream is left.
+fn bodies(script: &[u8]) {
+    let mut bytes = script.iter().copied();
+    let mut choose = |bound: usize| {
+        let mut byte = || usize::from(bytes.next().unwrap_or(0));
+        let number = if bound > 256 { byte() << 8 | byte() } else { byte() };
+        number % bound
+    };
+    let mut world = model::World::new(&mut choose);
+    for _ in 0..script.len() / 3 {
+        world.step();
+    }
+    world.finish();
 }
 
 struct Pair {

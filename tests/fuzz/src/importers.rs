@@ -150,14 +150,23 @@ fn api() -> Value {
             "schemas": { "Item": { "type": "object", "properties": {
                 "price": { "type": "number", "minimum": 0, "exclusiveMinimum": true },
                 "parent": { "$ref": "#/components/schemas/Item" } } } },
-            "securitySchemes": { "key": { "type": "apiKey", "in": "header", "name": "X-Key" } },
+            "securitySchemes": {
+                "key": { "type": "apiKey", "in": "header", "name": "X-Key" },
+                "password": { "type": "http", "scheme": "basic" },
+                "token": { "type": "http", "scheme": "bearer", "bearerFormat": "JWT" },
+                "login": { "type": "openIdConnect",
+                    "openIdConnectUrl": "https://id.example/.well-known/openid-configuration" },
+            },
         },
         "paths": { "/items/{id}": {
             "parameters": [{ "name": "id", "in": "path", "schema": { "type": "integer" } }],
             "put": { "operationId": "put", "requestBody": { "required": true, "content": {
                 "application/json": { "schema": { "$ref": "#/components/schemas/Item" } } } } },
-            "get": { "parameters": [{ "name": "q", "in": "query", "required": true,
-                "schema": { "type": "string", "pattern": "^a", "maxLength": 5 } }] },
+            "post": { "security": [{ "token": ["read"], "password": [] }] },
+            "delete": { "security": [{ "login": ["a b"] }, { "key": [], "token": [] }] },
+            "get": { "security": [{ "login": ["read:items"] }], "parameters": [
+                { "name": "q", "in": "query", "required": true,
+                  "schema": { "type": "string", "pattern": "^a", "maxLength": 5 } }] },
         } },
     })
 }
@@ -173,6 +182,7 @@ fn export() -> Value {
         "mock",
         "redirect",
         "keyAuth",
+        "sign",
         "jwt",
         "rateLimiter",
         "sentinel",
@@ -212,7 +222,11 @@ fn export() -> Value {
             "enabled": true, "handle": handle, "conditionDataList": [
                 condition("uri", "startsWith", "/a"), condition("header", "=", "1")] })
     });
-    json!({ "plugin": plugins, "selector": selectors, "rule": rules })
+    let apps = ["app", "app", "b c"].map(|key| {
+        json!({ "id": "1", "appKey": key, "appSecret": "0123456789abcdef", "open": false,
+            "enabled": true })
+    });
+    json!({ "plugin": plugins, "selector": selectors, "rule": rules, "auth": apps })
 }
 
 /// Inputs that each change one value of a document, and the document itself.

@@ -5,26 +5,34 @@
 //! run. `make fuzz` runs them in libFuzzer, which sees the branches that an input takes. An input
 //! that breaks a target is stored in `fuzz/artifacts`, from where both run it again.
 
+mod ai_stream;
 mod app_frames;
 mod cache_rules;
 mod configuration;
+mod consumer_changes;
 mod content_range;
 mod disk_record;
+mod etcd_messages;
 #[cfg(test)]
 mod generated;
 mod grpc_protocol;
 mod http1;
 mod http2;
+mod http2_states;
 mod importers;
 mod json_edit;
 mod jwt;
+mod log_template;
+mod lua_dom;
 mod lua_json;
 mod message_signature;
 mod mysql;
 mod path;
+mod postgres;
 mod preamble;
 mod redis_reply;
 mod route_table;
+mod trace_context;
 mod websocket;
 
 /// A function that asserts invariants, and what inputs for it are made of.
@@ -54,31 +62,40 @@ macro_rules! targets {
 }
 
 targets! {
+    ai_stream: ai_stream::TARGET,
     cache_rules: cache_rules::TARGET,
     chunked: http1::CHUNKED,
     client_hello: preamble::CLIENT_HELLO,
     config: configuration::TARGET,
+    consumer_changes: consumer_changes::TARGET,
     content_range: content_range::TARGET,
     disk_record: disk_record::TARGET,
+    etcd_messages: etcd_messages::TARGET,
     frames: app_frames::TARGET,
     grpc: grpc_protocol::TARGET,
+    h2_bodies: http2::BODIES,
     h2_connection: http2::CONNECTION,
     h2_frames: http2::FRAMES,
+    h2_streams: http2_states::TARGET,
     hpack: http2::HPACK,
     import_nginx: importers::NGINX,
     import_openapi: importers::OPENAPI,
     import_shenyu: importers::SHENYU,
     json_edit: json_edit::TARGET,
     jwt: jwt::TARGET,
+    lua_dom: lua_dom::TARGET,
+    log_template: log_template::TARGET,
     lua_json: lua_json::TARGET,
     message_signature: message_signature::TARGET,
     mysql: mysql::TARGET,
     path: path::TARGET,
+    postgres: postgres::TARGET,
     proxy_protocol: preamble::PROXY_PROTOCOL,
     redis_reply: redis_reply::TARGET,
     request_head: http1::REQUEST_HEAD,
     response_head: http1::RESPONSE_HEAD,
     route_table: route_table::TARGET,
+    trace_context: trace_context::TRACE_CONTEXT,
     websocket: websocket::MESSAGES,
     websocket_frames: websocket::FRAMES,
 }

@@ -31,18 +31,32 @@ fn errors_are_one_sentence_and_exit_code_2() {
 }
 
 #[test]
-fn an_error_of_the_main_script_or_a_coroutine_is_logged_and_the_program_continues() {
+fn an_error_of_a_coroutine_is_logged_and_the_program_continues() {
     let text = format!(
         "{ECHO}
-        require 'silly.task'.fork(function() error('in a task') end)
-        error('in the main script')"
+        require 'silly.task'.fork(function() error('in a task') end)"
     );
     let (process, address) = Program::new(&text).serve(&[]);
-    for error in ["in a task", "in the main script"] {
-        let line = process.wait_for_line(|line| line.contains(error).then(|| line.to_owned()));
-        assert!(line.expect("a line").contains("traceback"));
-    }
+    let line = process.wait_for_line(|line| line.contains("in a task").then(|| line.to_owned()));
+    assert!(line.expect("a line").contains("traceback"));
     assert_eq!(ask(&mut connect(address), "alive\n"), "alive\n");
+}
+
+#[test]
+fn an_error_of_the_main_script_ends_the_program_with_its_traceback() {
+    for waits in ["", "require 'silly.time'.sleep(1)"] {
+        let text = format!("local function inner()\n{waits} error('in main') end\ninner()");
+        let exit = Program::new(&text).run(&[], &[]);
+        assert_eq!(exit.code, Some(1), "{exit:?}");
+        let (_, printed) = exit.stderr.split_once("error: ").expect("the error is printed");
+        assert!(printed.contains("program.lua:2: in main\nstack traceback:\n"), "{exit:?}");
+        assert!(printed.contains("program.lua:3: in main chunk"), "{exit:?}");
+    }
+    // What it has written before is sent; one worker's error ends all.
+    let text = format!("{ECHO}\nrequire 'silly.time'.sleep(1)\nerror {{ 'a table' }}");
+    let exit = Program::new(&text).run(&["--workers", "2"], &[]);
+    assert_eq!(exit.code, Some(1), "{exit:?}");
+    assert!(exit.stderr.contains("\nerror: table: 0x"), "{exit:?}");
 }
 
 #[test]

@@ -10,6 +10,7 @@ use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use rcgen::{KeyPair, PKCS_ED25519, SigningKey};
 use scenarios::{Connection, HttpResponse, Tidegate, Upstream};
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 
 /// What the provider does wrong.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -36,8 +37,12 @@ pub(super) enum Lie {
 struct ProviderState {
     issuer: String,
     lie: Lie,
-    /// The nonces of codes that were not used yet.
-    codes: BTreeMap<String, String>,
+    /// The nonces and challenges of codes that were not used yet.
+    codes: BTreeMap<String, (String, String)>,
+    /// The client has no secret.
+    is_public: bool,
+    /// The length of the user's name.
+    name_length: usize,
     expires_in: u64,
     /// The forms that the token end point received.
     forms: Vec<String>,
@@ -56,6 +61,8 @@ impl Provider {
             issuer: String::new(),
             lie: Lie::None,
             codes: BTreeMap::new(),
+            is_public: false,
+            name_length: 3,
             expires_in: 3600,
             forms: Vec::new(),
         }));
@@ -92,11 +99,30 @@ impl Provider {
         self.change(|state| state.forms.iter().filter(is_refresh).count())
     }
 
+    /// The client has no secret from now on.
+    pub(super) fn is_for_a_public_client(&self) {
+        self.change(|state| state.is_public = true);
+    }
+
+    /// Tokens name a user with a name of this length.
+    pub(super) fn name_length(&self, length: usize) {
+        self.change(|state| state.name_length = length);
+    }
+
+    /// Browsers and tokens have this address of the provider, whatever the server uses.
+    pub(super) fn is_known_as(&self, issuer: &str) {
+        self.change(|state| issuer.clone_into(&mut state.issuer));
+    }
+
+    pub(super) fn issuer(&self) -> String {
+        self.change(|state| state.issuer.clone())
+    }
+
     /// Lets the user log in, and returns the code.
-    fn log_in(&self, nonce: &str) -> String {
+    fn log_in(&self, nonce: &str, challenge: &str) -> String {
         self.change(|state| {
             let code = format!("code-{}-{nonce}", state.forms.len());
-            state.codes.insert(code.clone(), nonce.to_owned());
+            state.codes.insert(code.clone(), (nonce.to_owned(), challenge.to_owned()));
             code
         })
     }
@@ -120,8 +146,12 @@ fn serve(peer: &mut Connection, state: &Mutex<ProviderState>, key: &KeyPair, oth
             let length = length.split("\r\n").next().expect("a line").parse().expect("a number");
             let form = String::from_utf8(peer.read_exactly(length)).expect("text");
             let basic = format!("Basic {}", STANDARD.encode("shop:sesame%20open"));
-            assert!(head.contains(&basic), "{head}");
             let mut state = state();
+            assert_eq!(head.contains(&basic), !state.is_public, "{head}");
+            let lower = head.to_lowercase();
+            assert_eq!(lower.contains("\r\nauthorization:"), !state.is_public, "{head}");
+            assert_eq!(form.contains("client_id=shop"), state.is_public, "{form}");
+            assert!(!form.contains("client_secret"), "{form}");
             state.forms.push(form.clone());
             if state.lie == Lie::Hangs {
                 drop(state);
@@ -154,7 +184,15 @@ fn tokens(state: &mut ProviderState, form: &str, key: &KeyPair, other: &KeyPair)
     let nonce = match form.contains("grant_type=refresh_token") {
         true => None,
         false => match state.codes.remove(&field(form, "code")) {
-            Some(nonce) => Some(nonce),
+            // RFC 7636 4.6.
+            Some((nonce, challenge)) => {
+                let verifier = field(form, "code_verifier");
+                let hashed = URL_SAFE_NO_PAD.encode(Sha256::digest(verifier.as_bytes()));
+                if hashed != challenge || verifier.len() < 43 {
+                    return refused;
+                }
+                Some(nonce)
+            }
             // Used before, or of no login.
             None => return refused,
         },
@@ -185,6 +223,7 @@ fn claims(state: &ProviderState, nonce: Option<&str>) -> Value {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_secs();
     let mut claims = json!({
         "iss": state.issuer, "aud": "shop", "sub": "a-17", "iat": now, "exp": now + 300,
+        "name": "x".repeat(state.name_length),
     });
     if let Some(nonce) = nonce {
         claims["nonce"] = nonce.into();
@@ -266,11 +305,12 @@ impl Browser {
         assert_eq!(response.status, 302, "{}", response.text());
         assert_eq!(response.header("cache-control"), Some("no-store"));
         let location = response.header("location").expect("a location").to_owned();
-        assert!(location.starts_with(&format!("http://{}/auth?", provider.address())));
+        assert!(location.starts_with(&format!("{}/auth?", provider.issuer())), "{location}");
         assert_eq!(field(&location, "redirect_uri"), "http://shop.test/oidc/callback");
         assert_eq!(field(&location, "code_challenge_method"), "S256");
         assert_eq!(field(&location, "code_challenge").len(), 43);
-        let code = provider.log_in(&field(&location, "nonce"));
+        let (nonce, challenge) = (field(&location, "nonce"), field(&location, "code_challenge"));
+        let code = provider.log_in(&nonce, &challenge);
         format!("/oidc/callback?code={code}&state={}", field(&location, "state"))
     }
 

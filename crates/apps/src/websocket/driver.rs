@@ -17,10 +17,10 @@ use bytes::{Buf, Bytes};
 use message::{Duplex, Ending, Takeover};
 use net::Timer;
 use offload::session::{Closed, Message, OpenSession, Received};
-use wire::websocket::{Decoder, Message as ClientMessage, Opcode, PerMessageDeflate, Violation};
+use wire::websocket::{Decoder, Message as ClientMessage, Opcode, Violation};
 
 use super::WebSocketSettings;
-use super::deflate::Inflating;
+use super::deflate::AgreedDeflate;
 use super::outbox::{NO_CODE, Outbox};
 use crate::limits::{WEBSOCKET_DRAIN, WEBSOCKET_TURNS};
 
@@ -65,7 +65,7 @@ struct WebSocketDriver {
 pub(super) fn takeover(
     session: OpenSession,
     settings: WebSocketSettings,
-    deflate: Option<PerMessageDeflate>,
+    deflate: Option<AgreedDeflate>,
 ) -> Takeover {
     Box::new(move |duplex| {
         Box::pin(async move {
@@ -80,11 +80,11 @@ impl WebSocketDriver {
         duplex: Box<dyn Duplex>,
         session: OpenSession,
         settings: WebSocketSettings,
-        deflate: Option<PerMessageDeflate>,
+        deflate: Option<AgreedDeflate>,
     ) -> WebSocketDriver {
         let decoder = Decoder::new(true, settings.message_size.bytes_usize());
-        let decoder = match deflate {
-            Some(_) => decoder.inflating(Box::new(Inflating)),
+        let decoder = match &deflate {
+            Some(agreed) => decoder.inflating(Box::new(agreed.inflating())),
             None => decoder,
         };
         let driver = WebSocketDriver {

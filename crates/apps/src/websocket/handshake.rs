@@ -5,6 +5,9 @@ use offload::session::Accepted;
 use wire::websocket::{PerMessageDeflate, accept_key};
 use wire::{Known, Method, token};
 
+use super::deflate::AgreedDeflate;
+use super::settings::WebSocketSettings;
+
 /// The only version.
 const VERSION: &str = "13";
 
@@ -28,11 +31,14 @@ pub(super) struct Handshake {
     accept: String,
     /// The subprotocols that the client offers, as one list.
     offered: Box<[u8]>,
-    pub(super) deflate: Option<PerMessageDeflate>,
+    pub(super) deflate: Option<AgreedDeflate>,
 }
 
 impl Handshake {
-    pub(super) fn read(request: &Request, compression: bool) -> Result<Handshake, Fault> {
+    pub(super) fn read(
+        request: &Request,
+        settings: &WebSocketSettings,
+    ) -> Result<Handshake, Fault> {
         let headers = &request.headers;
         if headers.get(Known::SecWebSocketVersion) != Some(VERSION.as_bytes()) {
             // RFC 6455 4.4 and RFC 9110 15.5.22.
@@ -45,9 +51,12 @@ impl Handshake {
             Fault::new(FaultKind::WebSocketKey, "the key is not 16 bytes in Base64")
         })?;
         let list = |name: Known| headers.joined(name).unwrap_or_default();
-        let deflate = compression
+        let memory_max = settings.compression_memory.bytes_usize();
+        let deflate = settings
+            .compression
             .then(|| list(Known::SecWebSocketExtensions))
-            .and_then(|offers| PerMessageDeflate::choose(&offers, &coding::DEFLATE_WINDOW_BITS));
+            .and_then(|offers| PerMessageDeflate::choose(&offers, &coding::DEFLATE_WINDOW_BITS))
+            .map(|parameters| AgreedDeflate::reserve(parameters, memory_max));
         let offered = list(Known::SecWebSocketProtocol).into();
         Ok(Handshake { accept, offered, deflate })
     }
@@ -58,8 +67,8 @@ impl Handshake {
         let headers = &mut response.headers;
         headers.append(Known::Upgrade, "websocket");
         headers.append(Known::SecWebSocketAccept, &self.accept);
-        if let Some(deflate) = self.deflate {
-            headers.append(Known::SecWebSocketExtensions, deflate.answer());
+        if let Some(deflate) = &self.deflate {
+            headers.append(Known::SecWebSocketExtensions, deflate.parameters.answer());
         }
         if let Some(chosen) = accepted.subprotocol.as_deref() {
             // A client must fail a connection that it did not offer (RFC 6455 4.1).

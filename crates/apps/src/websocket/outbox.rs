@@ -7,26 +7,28 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use offload::session::{Closed, Message};
-use wire::websocket::{
-    CONTROL_BYTES_MAX, FrameHead, HEAD_BYTES_MAX, Opcode, PerMessageDeflate, is_close_code,
-};
+use wire::websocket::{CONTROL_BYTES_MAX, FrameHead, HEAD_BYTES_MAX, Opcode, is_close_code};
 
-use super::deflate::deflated;
+use super::deflate::{AgreedDeflate, Deflating};
 use crate::limits::{WEBSOCKET_COPIED_BYTES, WEBSOCKET_SLICE_BYTES};
 
 /// A close without a code (RFC 6455 7.4.1): it is not sent.
 pub(super) const NO_CODE: u16 = 1005;
 
 pub(super) struct Outbox {
-    deflate: Option<PerMessageDeflate>,
+    deflate: Option<Deflating>,
     /// The chunk of small frames.
     gathered: Vec<u8>,
     chunks: VecDeque<Bytes>,
 }
 
 impl Outbox {
-    pub(super) fn new(deflate: Option<PerMessageDeflate>) -> Outbox {
-        Outbox { deflate, gathered: Vec::new(), chunks: VecDeque::new() }
+    pub(super) fn new(deflate: Option<AgreedDeflate>) -> Outbox {
+        Outbox {
+            deflate: deflate.map(Deflating::new),
+            gathered: Vec::new(),
+            chunks: VecDeque::new(),
+        }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -51,7 +53,7 @@ impl Outbox {
             Message::Text(data) => (Opcode::Text, data),
             Message::Binary(data) => (Opcode::Binary, data),
         };
-        if let Some(coded) = self.deflate.and_then(|agreed| deflated(&data, agreed)) {
+        if let Some(coded) = self.deflate.as_mut().and_then(|deflate| deflate.message(&data)) {
             let head = FrameHead::new(opcode, coded.len());
             self.frame(FrameHead { compressed: true, ..head }, coded.into());
         } else {

@@ -30,10 +30,14 @@ pub struct WebSocketSettings {
     /// Time-out for the client's close frame.
     #[setting(default = "10s", range = "1ms"..="1h")]
     pub close_timeout: Duration,
-    /// Compresses messages (permessage-deflate, RFC 7692) if the client offers it. No context is
-    /// taken over from one message to the next.
+    /// Compresses messages (permessage-deflate, RFC 7692) if the client offers it.
     #[setting(default = false)]
     pub compression: bool,
+    /// Memory in each worker for connections whose compressed messages refer to earlier ones
+    /// (context takeover), 216 KiB for each. Messages of further connections are compressed each by
+    /// itself. 0B excludes it.
+    #[setting(default = "32MiB", range = "0B"..="64GiB")]
+    pub compression_memory: Size,
 }
 
 impl WebSocketSettings {

@@ -7,7 +7,7 @@ use bytes::{Buf, Bytes};
 use net::{Outgoing, Stream};
 use wire::websocket::{Decoder, Inflate, Message, Opcode, write_frame};
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 const MASK: [u8; 4] = [0x37, 0xfa, 0x21, 0x3d];
 const MESSAGE_BYTES_MAX: usize = 64 * 1024 * 1024;
 
@@ -73,7 +73,7 @@ impl Client {
 
     /// Reads more bytes; false at the end.
     async fn more(&mut self) -> bool {
-        let received = net::timer::within(PATIENCE, self.stream.receive()).await;
+        let received = net::timer::within(TIMEOUT, self.stream.receive()).await;
         let chunk = received.expect("something within ten seconds").unwrap_or_default();
         let came = !chunk.is_empty();
         self.received = [&self.received[..], &chunk].concat().into();

@@ -13,7 +13,17 @@ const OFFER: &str = "Sec-WebSocket-Extensions: permessage-deflate; client_max_wi
 
 fn compressing() -> WebSocketSettings {
     let settings = WebSocketSettings::default();
-    WebSocketSettings { compression: true, message_size: Size::from_bytes(1 << 20), ..settings }
+    WebSocketSettings {
+        compression: true,
+        compression_memory: Size::from_bytes(0),
+        message_size: Size::from_bytes(1 << 20),
+        ..settings
+    }
+}
+
+/// Messages refer to earlier ones.
+fn taking_over() -> WebSocketSettings {
+    WebSocketSettings { compression_memory: Size::from_bytes(1 << 20), ..compressing() }
 }
 
 struct Inflating(Inflater);
@@ -34,8 +44,12 @@ async fn connect(settings: WebSocketSettings, offer: &str) -> (Client, String) {
 
 /// A compressed message.
 fn compressed(payload: &[u8], opcode: Opcode) -> Vec<u8> {
+    compressed_by(&mut Deflater::new(6, 15), payload, opcode)
+}
+
+fn compressed_by(deflater: &mut Deflater, payload: &[u8], opcode: Opcode) -> Vec<u8> {
     let mut coded = Vec::new();
-    Deflater::new(6, 15).message(payload, &mut coded).unwrap();
+    deflater.message(payload, &mut coded).unwrap();
     let mask = [1, 2, 3, 4];
     let head = FrameHead::new(opcode, coded.len());
     let mut out = Vec::new();
@@ -89,5 +103,47 @@ fn a_decompression_bomb_is_1009_and_invalid_deflate_is_1007() {
             let [Message::Close(Some(said), _)] = rest[..] else { panic!("{rest:?}") };
             assert_eq!(said, code);
         }
+    });
+}
+
+#[test]
+fn context_takeover_is_agreed_within_its_memory_and_unless_the_client_excludes_it() {
+    block_on_local(async {
+        let parameters = |head: &str| {
+            let line = head.lines().find(|line| line.starts_with("Sec-WebSocket-Extensions"));
+            line.and_then(|line| line.split_once(": ")).map(|(_, value)| value.to_owned())
+        };
+        let (first, head) = connect(taking_over(), OFFER).await;
+        assert_eq!(parameters(&head).unwrap(), "permessage-deflate");
+        let offer = OFFER.replace("client_max", "client_no_context_takeover; client_max");
+        let (second, head) = connect(taking_over(), &offer).await;
+        assert_eq!(parameters(&head).unwrap(), "permessage-deflate; client_no_context_takeover");
+        let little =
+            WebSocketSettings { compression_memory: Size::from_bytes(400 << 10), ..taking_over() };
+        let (third, head) = connect(little.clone(), OFFER).await;
+        // The first two have reserved 384 KiB of this worker.
+        assert_eq!(parameters(&head).unwrap().matches("no_context_takeover").count(), 2, "{head}");
+        drop((first, second, third));
+    });
+}
+
+#[test]
+fn messages_refer_to_earlier_ones_of_their_connection() {
+    block_on_local(async {
+        let (mut client, _) = connect(taking_over(), OFFER).await;
+        client.inflating(Box::new(Inflating(Inflater::with_context())));
+        let mut deflater = Deflater::with_context(6, 15);
+        let text: String = (0..600).map(|number| format!("{number:x}")).collect();
+        for _ in 0..3 {
+            client.send(compressed_by(&mut deflater, text.as_bytes(), Opcode::Text)).await;
+            assert_eq!(client.message().await, Some(Message::Text(text.clone().into())));
+        }
+        // The fourth is a reference to the third, in both directions.
+        let coded = compressed_by(&mut deflater, text.as_bytes(), Opcode::Text);
+        assert!(coded.len() < 100, "{}", coded.len());
+        client.send(coded).await;
+        client.send(crate::client::text("end")).await;
+        let bytes = client.raw_until(b"end").await;
+        assert!(bytes.len() < 100 && bytes[0] == 0xc1, "{bytes:x?}");
     });
 }

@@ -107,6 +107,7 @@ fn edge(route: Route) -> ListenerSnapshot {
         countries: None,
         pages: Arc::default(),
         access: None,
+        tracer: None,
     }
 }
 

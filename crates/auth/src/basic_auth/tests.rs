@@ -8,10 +8,10 @@ use plugin::{Filter, Step, WorkerContext};
 use settings::{Reader, Report, Setting, Spanned, node};
 use wire::Known;
 
-use super::{BasicAuth, DECOY, KIND, VERIFICATIONS_MAX};
+use super::{BasicAuth, BasicMethod, KIND, VERIFICATIONS_MAX};
 use crate::consumers::{ConsumerSet, ConsumerSettings};
-use crate::password::PasswordHash;
-use crate::password::tests::BCRYPT;
+use crate::method::{AuthResult, Method as _};
+use crate::password::tests::{BCRYPT, SCRYPT};
 use crate::registry::Registry;
 use plugin::testing::{context, errors, filter, filter_in, get, plan, rendered};
 
@@ -35,7 +35,6 @@ fn with(authorization: &str) -> Request {
 #[test]
 fn the_declaration_is_valid() {
     settings::verify::<BasicAuth>().unwrap();
-    PasswordHash::parse(DECOY).unwrap();
 }
 
 #[test]
@@ -103,6 +102,57 @@ fn consumers_have_passwords() {
     registry.put(entry, |_| true).unwrap();
     assert!(run(&filter, &mut with(RIGHT)).is_err());
     assert!(!registry.get("ann").unwrap().0.to_string().contains("$2y$"));
+}
+
+/// The costs of the decoys of some unknown names.
+fn decoy_costs(method: &BasicMethod) -> Vec<String> {
+    let names = 0..64;
+    names.map(|name| method.decoy(name.to_string().as_bytes()).cost().to_owned()).collect()
+}
+
+#[test]
+fn the_time_of_an_unknown_name_is_that_of_some_user_and_stays() {
+    let worker = context();
+    let plan = |settings| settings::read::<BasicAuth>(settings).unwrap().plan();
+    let log_in = |method: &BasicMethod| {
+        net::worker::block_on_local(async {
+            let AuthResult::Wait(verified) = method.authenticate(&with(RIGHT)) else {
+                panic!("no wait")
+            };
+            assert!(matches!(verified.await, AuthResult::Accepted(_)));
+        });
+    };
+    let users = node!({ "users": [
+        { "consumer": "ann", "password": BCRYPT }, { "consumer": "eve", "password": SCRYPT },
+    ] });
+    let listed = plan(&users).method(&worker);
+    let costs = decoy_costs(&listed);
+    assert!(costs.iter().any(|cost| cost == "$2y$04"));
+    assert!(costs.iter().any(|cost| cost == "$scrypt$ln=4,r=1,p=1"));
+    log_in(&listed);
+    assert_eq!(decoy_costs(&listed), costs);
+    // All workers, and the filter after a reload, have the same.
+    assert_eq!(decoy_costs(&plan(&users).method(&worker)), costs);
+    // Consumers come and go.
+    let registry = worker.shared.get((), Registry::default);
+    let consumers = plan(&node!({})).method(&worker);
+    let put = |name: &str, hash: &str| {
+        let entry = settings::read(&node!({ "name": name, "password": hash })).unwrap();
+        registry.put(entry, |_| true).unwrap();
+    };
+    assert!(decoy_costs(&consumers)[0].starts_with("$argon2id$"));
+    put("ann", BCRYPT);
+    put("eve", SCRYPT);
+    assert_eq!(decoy_costs(&consumers), costs);
+    log_in(&consumers);
+    assert_eq!(decoy_costs(&consumers), costs);
+    registry.install(&std::sync::Arc::new(ConsumerSet::default()));
+    assert_eq!(decoy_costs(&consumers), costs);
+    put("ann", SCRYPT);
+    assert_eq!(decoy_costs(&consumers), ["$scrypt$ln=4,r=1,p=1"; 64]);
+    registry.delete("ann", |_| true).unwrap();
+    registry.delete("eve", |_| true).unwrap();
+    assert!(decoy_costs(&consumers)[0].starts_with("$argon2id$"));
 }
 
 #[test]

@@ -52,6 +52,10 @@ fn decide(question: &mut Request) -> Handled<'_> {
         let mut response = Response::new(if uri.starts_with("/deny") { 302 } else { 204 });
         response.headers.append("remote-user", "ann");
         response.headers.append("remote-user", "lee");
+        response.headers.append("x-name", "ann");
+        if uri.starts_with("/two") {
+            response.headers.append("x-name", "ann");
+        }
         response.headers.append("x-asked", asked.join("|"));
         response.headers.append("location", "https://login.test/");
         response.body = Body::from(content);
@@ -62,7 +66,7 @@ fn decide(question: &mut Request) -> Handled<'_> {
 fn settings(more: &[(&str, settings::Node)]) -> settings::Node {
     let mut settings = node!({
         "to": { "upstream": "auth" }, "path": "/verify?app=shop",
-        "copy": ["remote-user", "remote-groups", "x-asked"], "consumer": "remote-user"
+        "copy": ["remote-user", "remote-groups", "x-asked"], "consumer": "x-name"
     });
     if let settings::Value::Map(entries) = &mut settings.value {
         for (name, value) in more {
@@ -153,6 +157,21 @@ fn a_consumer_without_an_entry_can_be_rejected() {
     });
     let report = errors(&KIND, &node!({ "url": "https://a.test/", "consumers_only": true }));
     assert!(report.contains("needs `consumer`"), "{report}");
+}
+
+#[test]
+fn a_response_that_names_several_consumers_rejects_the_request() {
+    manual_time::block_on(async {
+        let context = WorkerContext::default();
+        for more in [&[][..], &[("consumers_only", node!(true))]] {
+            let mut request = get("/two", &[("remote-user", "root")]);
+            let fault = run(&context, &settings(more), &mut request).await.unwrap_err();
+            assert_eq!((fault.kind, fault.status), (FaultKind::Unavailable, 503));
+            assert!(fault.detail.contains("several headers x-name"), "{}", fault.detail);
+            assert!(request.consumer.is_none());
+        }
+        assert_eq!(context.policy_rejections(KIND.name, "failed").get(), 2);
+    });
 }
 
 #[test]

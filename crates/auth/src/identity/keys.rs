@@ -102,7 +102,7 @@ impl ProviderKeys {
     fn fetch(
         &self,
         cooldown: Option<Duration>,
-        patience: Duration,
+        timeout: Duration,
     ) -> Option<LocalFuture<'static, ()>> {
         let mut state = self.write();
         if !state.is_in_flight {
@@ -117,7 +117,7 @@ impl ProviderKeys {
         drop(state);
         Some(Box::pin(async move {
             // After the time-out the keys are what they were.
-            let _ = net::timer::within(patience, fetches.changed()).await;
+            let _ = net::timer::within(timeout, fetches.changed()).await;
         }))
     }
 }
@@ -128,7 +128,7 @@ pub(crate) enum KeySource {
     /// Keys of the configuration.
     Fixed(Arc<[Key]>),
     /// Keys that a provider publishes.
-    Provider { keys: Arc<ProviderKeys>, cooldown: Duration, patience: Duration },
+    Provider { keys: Arc<ProviderKeys>, cooldown: Duration, timeout: Duration },
 }
 
 /// The reason to fetch keys.
@@ -161,10 +161,10 @@ impl KeySource {
     pub(crate) fn fetch(&self, needed: KeyUse) -> Option<LocalFuture<'static, ()>> {
         match self {
             KeySource::Fixed(_) => None,
-            KeySource::Provider { keys, cooldown, patience } => {
+            KeySource::Provider { keys, cooldown, timeout } => {
                 // The task retries by itself while it has no keys.
                 let cooldown = (needed == KeyUse::UnknownKey).then_some(*cooldown);
-                keys.fetch(cooldown, *patience)
+                keys.fetch(cooldown, *timeout)
             }
         }
     }

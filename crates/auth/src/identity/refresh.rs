@@ -95,7 +95,7 @@ impl IdentityTasks {
     }
 
     /// A sentence for each provider that fails.
-    pub fn troubles(&self) -> Vec<String> {
+    pub fn problems(&self) -> Vec<String> {
         let tasks = self.tasks.borrow();
         let failed = tasks.iter().filter_map(|task| {
             let state = task.keys.read();

@@ -1,6 +1,7 @@
 //! The filter around tokens: consumers, places, keys, settings.
 
 mod provider;
+mod rfc;
 mod tokens;
 
 use aws_lc_rs::rand::SystemRandom;

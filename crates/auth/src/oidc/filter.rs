@@ -90,7 +90,9 @@ impl OidcFilter {
         let settings = plan.settings.clone();
         // Other settings of the provider are another provider.
         let identity = plan.provider_identity();
-        let provider = || Provider::new(&settings, &plan.tls, worker);
+        let provider = worker.local.get(identity, || Provider::new(&settings, &plan.tls, worker));
+        // That of the latest configuration: upstreams change with it.
+        provider.reach_by(settings.to.as_ref().map(|to| to.build(worker)));
         OidcFilter {
             cookie: format!("__Host-{}", settings.cookie).into(),
             keys: plan.keys.clone(),
@@ -105,7 +107,7 @@ impl OidcFilter {
                 allow_without_expiry: false,
                 allow_any_audience: false,
             },
-            provider: worker.local.get(identity, provider),
+            provider,
             refreshes: worker.shared.get((), Refreshes::default),
             directory: Directory::of(worker),
             opened: RefCell::default(),

@@ -13,7 +13,7 @@ use http_client::{Client, ClientOptions, ClientSettings, PoolLimits, Url};
 use message::{Body, Fault, FaultKind, Headers, Request, Response};
 use net::Resolver;
 use net::tls::ClientTls;
-use plugin::WorkerContext;
+use plugin::{Handler, WorkerContext};
 use serde_json::{Map, Value as Json};
 use wire::{Known, Method};
 
@@ -54,6 +54,8 @@ pub(super) struct Provider {
     settings: Arc<Oidc>,
     client: Client,
     names: Resolver,
+    /// Reaches the provider in place of `client`.
+    handler: RefCell<Option<Rc<dyn Handler>>>,
     metadata: RefCell<Option<Fetched<Metadata>>>,
     keys: RefCell<Option<Fetched<Vec<Key>>>>,
     /// Until then a fetch that failed is not repeated.
@@ -124,11 +126,21 @@ impl Provider {
             settings: settings.clone(),
             client: Client::new(worker, client),
             names: Resolver::system(),
+            handler: RefCell::default(),
             metadata: RefCell::default(),
             keys: RefCell::default(),
             paused_until_us: Cell::new(0),
             requests: Rc::default(),
         }
+    }
+
+    /// Sends later requests to a handler, if there is one. A new one may succeed where the former
+    /// one failed a moment ago.
+    pub(super) fn reach_by(&self, handler: Option<Rc<dyn Handler>>) {
+        if handler.is_some() {
+            self.paused_until_us.set(0);
+        }
+        self.handler.replace(handler);
     }
 
     /// The metadata: configured, fetched before, or fetched now.
@@ -246,14 +258,37 @@ impl Provider {
         let _in_flight = InFlight(self.requests.clone());
         headers.append(Known::Host, &url.authority);
         headers.append(Known::Accept, "application/json");
-        let request = Request::made_up(method, url.target.clone(), headers);
+        let mut request = Request::made_up(method, url.target.clone(), headers);
         let timeout: Duration = self.settings.timeout.get();
-        let fetched =
-            self.client.fetch(&self.names, url, &request, body, timeout, RESPONSE_BYTES_MAX).await;
+        let handler = self.handler.borrow().clone();
+        let fetched = match handler {
+            Some(handler) => {
+                request.body = body;
+                let exchange = async {
+                    let mut response = handler.handle(&mut request).resolve().await?;
+                    Ok((response.status, response.body.collect(RESPONSE_BYTES_MAX).await?))
+                };
+                let exchange = net::timer::within(timeout, exchange).await;
+                exchange.unwrap_or_else(|| Err(Fault::deadline()))
+            }
+            None => {
+                let fetch = self.client.fetch(
+                    &self.names,
+                    url,
+                    &request,
+                    body,
+                    timeout,
+                    RESPONSE_BYTES_MAX,
+                );
+                async {
+                    let Response { status, mut body, .. } = fetch.await?;
+                    Ok((status, body.collect(RESPONSE_BYTES_MAX).await?))
+                }
+                .await
+            }
+        };
         let failed = |fault: Fault| ProviderError::Unavailable(format!("{url}: {fault}"));
-        let Response { status, mut body, .. } = fetched.map_err(failed)?;
-        let content = body.collect(RESPONSE_BYTES_MAX).await.map_err(failed)?;
-        Ok((status, content.to_vec()))
+        fetched.map(|(status, content)| (status, content.to_vec())).map_err(failed)
     }
 }
 

@@ -62,7 +62,7 @@ impl Rules {
 /// The partial response of one connection.
 #[derive(Debug, Default)]
 pub(super) struct ResponseParser {
-    at: At,
+    state: ParserState,
     /// The beginning of a line or of headers that did not arrive in one piece.
     held: Vec<u8>,
     /// True if headers and body of this response are compared.
@@ -73,7 +73,7 @@ pub(super) struct ResponseParser {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum At {
+enum ParserState {
     #[default]
     Head,
     Body {
@@ -100,7 +100,7 @@ enum Step {
 impl ResponseParser {
     /// Prepares for the next response.
     pub(super) fn expect(&mut self, compared: bool) {
-        self.at = At::Head;
+        self.state = ParserState::Head;
         self.held.clear();
         self.compared = compared;
         self.wrong = None;
@@ -129,7 +129,7 @@ impl ResponseParser {
 
     /// The connection ended.
     pub(super) fn ended(&mut self, rules: &Rules) -> FeedResult {
-        if self.at == At::UntilClose {
+        if self.state == ParserState::UntilClose {
             return self.whole(rules);
         }
         FeedResult::Broken { right: 0, kind: Kind::Read }
@@ -147,32 +147,33 @@ impl ResponseParser {
     }
 
     fn step(&mut self, rules: &Rules, bytes: &[u8]) -> Result<Step, Kind> {
-        match self.at {
-            At::Head => self.head(rules, bytes),
-            At::Body { left } => {
+        match self.state {
+            ParserState::Head => self.head(rules, bytes),
+            ParserState::Body { left } => {
                 let count = self.body(rules, bytes, left);
-                self.at = At::Body { left: left - count as u64 };
+                self.state = ParserState::Body { left: left - count as u64 };
                 Ok(if left == count as u64 { Step::Whole(count) } else { Step::Took(count) })
             }
-            At::UntilClose => Ok(Step::Took(self.body(rules, bytes, u64::MAX))),
-            At::ChunkSize => self.line(bytes, CHUNK_LINE_BYTES_MAX, |answer, line| {
-                answer.at = match chunk_size(line)? {
-                    0 => At::Trailers,
-                    left => At::Chunk { left },
+            ParserState::UntilClose => Ok(Step::Took(self.body(rules, bytes, u64::MAX))),
+            ParserState::ChunkSize => self.line(bytes, CHUNK_LINE_BYTES_MAX, |answer, line| {
+                answer.state = match chunk_size(line)? {
+                    0 => ParserState::Trailers,
+                    left => ParserState::Chunk { left },
                 };
                 Ok(false)
             }),
-            At::Chunk { left } => {
+            ParserState::Chunk { left } => {
                 let count = self.body(rules, bytes, left);
                 let left = left - count as u64;
-                self.at = if left == 0 { At::ChunkEnd } else { At::Chunk { left } };
+                self.state =
+                    if left == 0 { ParserState::ChunkEnd } else { ParserState::Chunk { left } };
                 Ok(Step::Took(count))
             }
-            At::ChunkEnd => self.line(bytes, 2, |answer, line| {
-                answer.at = At::ChunkSize;
+            ParserState::ChunkEnd => self.line(bytes, 2, |answer, line| {
+                answer.state = ParserState::ChunkSize;
                 if line.is_empty() { Ok(false) } else { Err(Kind::Framing) }
             }),
-            At::Trailers => self.line(bytes, HEAD_BYTES_MAX, |_, line| {
+            ParserState::Trailers => self.line(bytes, HEAD_BYTES_MAX, |_, line| {
                 if !line.is_empty() {
                     name_and_value(line)?;
                 }
@@ -228,18 +229,18 @@ impl ResponseParser {
         let Some((head, count)) = head else { return self.hold(held, bytes, HEAD_BYTES_MAX) };
         self.held.clear();
         // RFC 9112 section 6.3, in its order.
-        self.at = match head {
+        self.state = match head {
             // Interim: the response is still to come. No upgrade was requested.
             Head { status: 101, .. } => return Err(Kind::Framing),
-            Head { status: 100..=199, .. } => At::Head,
+            Head { status: 100..=199, .. } => ParserState::Head,
             Head { status: 204 | 304, .. } => return Ok(Step::Whole(count)),
             _ if rules.bodiless => return Ok(Step::Whole(count)),
-            Head { chunked: true, .. } => At::ChunkSize,
+            Head { chunked: true, .. } => ParserState::ChunkSize,
             Head { length: Some(0), .. } => return Ok(Step::Whole(count)),
-            Head { length: Some(left), .. } => At::Body { left },
+            Head { length: Some(left), .. } => ParserState::Body { left },
             Head { length: None, .. } => {
                 self.close = true;
-                At::UntilClose
+                ParserState::UntilClose
             }
         };
         Ok(Step::Took(count))

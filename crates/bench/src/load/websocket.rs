@@ -73,7 +73,7 @@ impl Rules {
 /// The partial response of one connection.
 #[derive(Debug, Default)]
 pub(super) struct EchoParser {
-    at: At,
+    state: ParserState,
     /// A frame header that did not arrive in one piece.
     held: Vec<u8>,
     /// A first frame came.
@@ -83,7 +83,7 @@ pub(super) struct EchoParser {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum At {
+enum ParserState {
     /// The response to the handshake.
     #[default]
     Greeting,
@@ -111,15 +111,15 @@ impl EchoParser {
 
     /// Makes ready for the response to a message.
     pub(super) fn expect(&mut self) {
-        self.at = At::Head;
+        self.state = ParserState::Head;
         self.held.clear();
         self.begun = false;
         self.heard = 0;
     }
 
     pub(super) fn feed(&mut self, rules: &Rules, bytes: &[u8]) -> FeedResult {
-        let fed = match self.at {
-            At::Greeting => self.greeted(rules, bytes),
+        let fed = match self.state {
+            ParserState::Greeting => self.greeted(rules, bytes),
             _ => self.frames(rules, bytes),
         };
         match fed {
@@ -152,9 +152,9 @@ impl EchoParser {
     /// Returns true when the message is complete.
     fn frames(&mut self, rules: &Rules, mut bytes: &[u8]) -> Result<bool, Kind> {
         loop {
-            match self.at {
-                At::Greeting => return Err(Kind::Framing),
-                At::Head => {
+            match self.state {
+                ParserState::Greeting => return Err(Kind::Framing),
+                ParserState::Head => {
                     let held = self.held.len();
                     let head = if held == 0 {
                         head(bytes)?
@@ -170,49 +170,54 @@ impl EchoParser {
                     };
                     self.held.clear();
                     bytes = &bytes[head.bytes - held..];
-                    self.at = self.payload(rules, &head)?;
+                    self.state = self.payload(rules, &head)?;
                 }
-                At::Control { left } => {
+                ParserState::Control { left } => {
                     let count = left.min(bytes.len());
                     bytes = &bytes[count..];
-                    self.at = At::Control { left: left - count };
+                    self.state = ParserState::Control { left: left - count };
                     if left == count {
-                        self.at = At::Head;
+                        self.state = ParserState::Head;
                     }
                 }
-                At::Payload { left, last } => {
+                ParserState::Payload { left, last } => {
                     let count = left.min(bytes.len());
                     if rules.text[self.heard..self.heard + count] != bytes[..count] {
                         return Err(Kind::Body);
                     }
                     self.heard += count;
                     bytes = &bytes[count..];
-                    self.at = At::Payload { left: left - count, last };
+                    self.state = ParserState::Payload { left: left - count, last };
                     if left == count && last {
                         return self.whole(rules, bytes);
                     }
                     if left == count {
-                        self.at = At::Head;
+                        self.state = ParserState::Head;
                     }
                 }
             }
             // A frame without a payload is over with its head.
-            let waits = !matches!(self.at, At::Payload { left: 0, .. } | At::Control { left: 0 });
+            let waits = !matches!(
+                self.state,
+                ParserState::Payload { left: 0, .. } | ParserState::Control { left: 0 }
+            );
             if bytes.is_empty() && waits {
                 return Ok(false);
             }
         }
     }
 
-    fn payload(&mut self, rules: &Rules, head: &Head) -> Result<At, Kind> {
+    fn payload(&mut self, rules: &Rules, head: &Head) -> Result<ParserState, Kind> {
         let Head { last, opcode, length, .. } = *head;
         match (opcode, self.begun) {
-            (PING | PONG, _) if last && length <= SHORT => Ok(At::Control { left: length }),
+            (PING | PONG, _) if last && length <= SHORT => {
+                Ok(ParserState::Control { left: length })
+            }
             (CLOSE, _) => Err(Kind::Status),
             // A text continues in a continuation frame; section 5.4.
             (TEXT, false) | (CONTINUATION, true) if length <= rules.text.len() - self.heard => {
                 self.begun = true;
-                Ok(At::Payload { left: length, last })
+                Ok(ParserState::Payload { left: length, last })
             }
             (TEXT, false) | (CONTINUATION, true) => Err(Kind::Length),
             _ => Err(Kind::Framing),

@@ -2,7 +2,7 @@
 
 use super::nginx::{self, gateway};
 use super::python::{App, Interface};
-use super::{Behind, Peer, Program, Role, Setup, Site, granian};
+use super::{Peer, Program, Role, Setup, Site, UpstreamServer, granian};
 
 pub(super) const PEER: Peer = Peer {
     name: "nginx-granian",
@@ -28,6 +28,6 @@ fn setup(site: &Site) -> Option<Setup> {
     words.extend(["--uds".to_owned(), socket.display().to_string()]);
     let mut setup = nginx::serving(site, &upstream, &location).app(app, Interface::Asgi);
     setup.needs.extend(["granian", "uvloop"]);
-    setup.behind = Some(Behind { words, socket });
+    setup.upstream = Some(UpstreamServer { words, socket });
     Some(setup.note("granian", "https://github.com/emmett-framework/granian#options"))
 }

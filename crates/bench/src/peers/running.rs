@@ -4,14 +4,15 @@
 //! accepts connections at `address`, and that nothing of it remains after it is dropped. Does not
 //! check responses: see `probe` in `scenarios`.
 
+use super::claimed_port::ClaimedPort;
 use super::process::{Line, Process, ProcessPlacement};
-use super::{Behind, Finder, FoundPeer, Peer, Protocol, Reload, Role, Setup, Site};
+use super::{Finder, FoundPeer, Peer, Protocol, Reload, Role, Setup, Site, UpstreamServer};
 use crate::cores::Cores;
 use crate::cpu::{Group, Tree};
 use crate::floor::Floor;
 use std::fs;
 use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,7 +23,8 @@ use std::time::{Duration, Instant};
 const START_WAIT: Duration = Duration::from_secs(10);
 /// Interval of connection attempts.
 const ASK_EVERY: Duration = Duration::from_millis(5);
-/// The port that was free may be taken before the server gets there: then another one is tried.
+/// A program that uses the claimed port may have been started before the server: then another port
+/// is claimed.
 const START_ATTEMPTS: u32 = 3;
 /// Time-out of the command that makes a server reload.
 const RELOAD_WAIT: Duration = Duration::from_secs(10);
@@ -71,12 +73,13 @@ pub struct Running {
     deadline: Instant,
     process: Process,
     /// Its upstream, if that is a process of its own; ended after it.
-    behind: Option<Process>,
+    upstream: Option<Process>,
     /// After the processes, which have to end first.
     group: Option<Arc<Group>>,
+    _port: ClaimedPort,
 }
 
-impl Behind {
+impl UpstreamServer {
     /// Returns once it accepts.
     fn start(
         &self,
@@ -86,7 +89,7 @@ impl Behind {
         context: &RunContext<'_>,
     ) -> Result<Process, String> {
         let line = self.line();
-        let log = site.directory.join("behind.log");
+        let log = site.directory.join("upstream.log");
         let mut process = Process::start_in(placement, &line, &site.directory, &log)
             .map_err(|why| format!("{name}: {}: {why}", line.typed()))?;
         process.until(context.deadline);
@@ -108,7 +111,8 @@ impl Running {
     ) -> Result<Self, String> {
         let mut failure = String::new();
         for _ in 0..START_ATTEMPTS {
-            let address = free_address().map_err(|why| format!("no free port: {why}"))?;
+            let port = claim_port()?;
+            let address = port.address();
             let directory =
                 context.directory.join(format!("{}-{}", found.peer.name, address.port()));
             let role = role.clone();
@@ -122,7 +126,7 @@ impl Running {
                 certificates,
                 ..Site::new(role, address, directory)
             };
-            match Self::start_at(found, site, context) {
+            match Self::start_at(found, site, port, context) {
                 Ok(running) => return Ok(running),
                 Err(why) => failure = why,
             }
@@ -133,7 +137,12 @@ impl Running {
         Err(failure)
     }
 
-    fn start_at(found: &FoundPeer, site: Site, context: &RunContext<'_>) -> Result<Self, String> {
+    fn start_at(
+        found: &FoundPeer,
+        site: Site,
+        port: ClaimedPort,
+        context: &RunContext<'_>,
+    ) -> Result<Self, String> {
         let name = found.peer.name;
         let setup = found.peer.setup(&site).ok_or_else(|| format!("{name} cannot do this"))?;
         fs::create_dir_all(&site.directory).map_err(|why| format!("{name}: {why}"))?;
@@ -142,8 +151,8 @@ impl Running {
         let group = Group::new();
         let cores = context.cores.map(|cores| cores.first(site.workers as usize));
         let placement = ProcessPlacement { group: group.as_ref().map(Group::entry), cores };
-        let behind = setup.behind.as_ref().map(|it| it.start(placement, name, &site, context));
-        let behind = behind.transpose()?;
+        let upstream = setup.upstream.as_ref().map(|it| it.start(placement, name, &site, context));
+        let upstream = upstream.transpose()?;
         let mut process =
             Process::start_in(placement, &line, &site.directory, &site.directory.join("log"))
                 .map_err(|why| format!("{name}: {}: {why}", line.typed()))?;
@@ -160,8 +169,9 @@ impl Running {
             site,
             deadline: context.deadline,
             process,
-            behind,
+            upstream,
             group,
+            _port: port,
         })
     }
 
@@ -201,12 +211,12 @@ impl Running {
 
     /// Returns the CPU time and memory of its process tree.
     pub fn tree(&self) -> Tree {
-        let roots = [self.id()].into_iter().chain(self.behind.iter().map(Process::id)).collect();
+        let roots = [self.id()].into_iter().chain(self.upstream.iter().map(Process::id)).collect();
         Tree::grouped(roots, self.group.clone())
     }
 
     pub fn ended(&mut self) -> bool {
-        self.process.ended() || self.behind.as_mut().is_some_and(Process::ended)
+        self.process.ended() || self.upstream.as_mut().is_some_and(Process::ended)
     }
 
     /// The deadline of all waits.
@@ -263,11 +273,13 @@ pub(crate) fn run_program(
 pub struct Backend {
     pub address: SocketAddr,
     process: Process,
+    _port: ClaimedPort,
 }
 
 impl Backend {
     pub fn start(finder: &Finder, floor: Floor, context: &RunContext<'_>) -> Result<Self, String> {
-        let address = free_address().map_err(|why| format!("no free port: {why}"))?;
+        let port = claim_port()?;
+        let address = port.address();
         let words = finder.floor.iter().cloned().chain(floor.arguments(address)).collect();
         let line = Line { words, environment: Vec::new() };
         let log = context.directory.join(format!("backend-{}.log", address.port()));
@@ -275,7 +287,7 @@ impl Backend {
             .map_err(|why| format!("backend: {}: {why}", line.typed()))?;
         let accepts = || TcpStream::connect_timeout(&address, START_WAIT).is_ok();
         wait_until(accepts, &mut process, "backend", context)?;
-        Ok(Self { address, process })
+        Ok(Self { address, process, _port: port })
     }
 
     pub fn id(&self) -> u32 {
@@ -314,7 +326,6 @@ fn write_files(site: &Site, setup: &Setup) -> io::Result<()> {
     Ok(())
 }
 
-/// An address without a listener.
-pub(super) fn free_address() -> io::Result<SocketAddr> {
-    TcpListener::bind("127.0.0.1:0")?.local_addr()
+fn claim_port() -> Result<ClaimedPort, String> {
+    ClaimedPort::any().map_err(|error| format!("no port for a server: {error}"))
 }

@@ -23,6 +23,8 @@ pub struct Options {
     pub round: Duration,
     pub rounds: u32,
     pub warm_up: Duration,
+    /// What the run may take longer than planned before it leaves out rounds.
+    pub slack: Duration,
     /// Threads of the load generator.
     pub threads: usize,
     pub mode: Mode,
@@ -62,6 +64,7 @@ impl Options {
             round: Duration::from_secs(1),
             rounds: 4,
             warm_up: Duration::from_millis(300),
+            slack: Duration::from_secs(2),
             threads: 1,
             mode: Mode::Closed,
             tool: None,

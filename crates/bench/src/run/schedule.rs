@@ -36,7 +36,6 @@ const IDLE_SECONDS: f64 = 0.000_3;
 const SETTLE_SECONDS: f64 = 3.0;
 /// What a machine may be slower than expected.
 const SLACK: f64 = 1.08;
-const SLACK_SECONDS: f64 = 2.0;
 
 /// Why the options of a run are rejected.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -345,7 +344,7 @@ impl Schedule {
     }
 
     fn seconds(&self) -> f64 {
-        self.work_seconds() * SLACK + SLACK_SECONDS
+        self.work_seconds() * SLACK + self.options.slack.as_secs_f64()
     }
 
     pub(crate) fn target_round_seconds(&self, warm: bool) -> f64 {

@@ -1,7 +1,7 @@
 //! `connections`: the memory of an idle connection, and the effect of many of them on latency.
 
 use super::{Case, Kind, Scenario, Serve};
-use crate::peers::Protocol;
+use crate::peers::{Protocol, ephemeral_ports};
 use std::fs;
 
 const fn case(name: &'static str, about: &'static str, protocol: Protocol) -> Case {
@@ -50,11 +50,8 @@ pub(crate) fn room_for(wanted: usize) -> usize {
     let files = limits.lines().find_map(|line| {
         line.strip_prefix("Max open files")?.split_whitespace().next()?.parse::<usize>().ok()
     });
-    let range = fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").unwrap_or_default();
-    let mut ports = range.split_whitespace().filter_map(|port| port.parse::<usize>().ok());
-    let ports = ports.next().zip(ports.next()).map(|(low, high)| high.saturating_sub(low));
     // A proxy wants to have two for each, whether or not it will use both.
     let descriptors = files.map_or(wanted, |files| (files / 2).saturating_sub(DESCRIPTORS_KEPT));
-    let ports = ports.map_or(wanted, |ports| ports.saturating_sub(PORTS_KEPT));
+    let ports = ephemeral_ports().map_or(wanted, |ports| ports.len().saturating_sub(PORTS_KEPT));
     wanted.min(descriptors).min(ports)
 }

@@ -13,7 +13,7 @@ use settings::node;
 
 use super::site::{Got, Origin, Site, bytes_response, done, get_with, response_with};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 const KEPT: (&str, &str) = ("cache-control", "max-age=600");
 const TYPE: (&str, &str) = ("content-type", "text/plain");
 const TAG: (&str, &str) = ("etag", "\"a\"");
@@ -59,7 +59,7 @@ async fn until(is: impl Fn() -> bool) {
             tokio::task::yield_now().await;
         }
     };
-    net::timer::within(PATIENCE, wait).await.expect("it does not happen");
+    net::timer::within(TIMEOUT, wait).await.expect("it does not happen");
 }
 
 /// Repeats a request until the response has the wanted coding, because a transcode may be queued.
@@ -73,7 +73,7 @@ async fn encoded(route: &Rc<Route>, accept: &str, wanted: &str) -> Got {
             }
         }
     };
-    net::timer::within(PATIENCE, requesting).await.expect("it is never in that coding")
+    net::timer::within(TIMEOUT, requesting).await.expect("it is never in that coding")
 }
 
 /// The decoded content of a response.
@@ -176,7 +176,7 @@ fn what_gets_no_shorter_is_tried_once() {
                 assert!(plain(done(requesting().await).await.unwrap()).await == dense);
             }
         };
-        net::timer::within(PATIENCE, tried).await.expect("it is never tried");
+        net::timer::within(TIMEOUT, tried).await.expect("it is never tried");
         assert!(plain(done(requesting().await).await.unwrap()).await == dense);
         assert_eq!((site.cache().store().stats().objects, derived(&site, "gzip")), (1, 0));
     });
@@ -196,7 +196,7 @@ fn a_bomb_is_not_kept_unpacked() {
                 drop(done(requesting).await.unwrap());
             }
         };
-        net::timer::within(PATIENCE, tried).await.expect("it is never tried");
+        net::timer::within(TIMEOUT, tried).await.expect("it is never tried");
         assert_eq!(site.cache().store().stats().objects, 1);
     });
 }
@@ -285,7 +285,7 @@ fn what_is_requested_again_and_again_is_made_again_at_its_best() {
                 tokio::task::yield_now().await;
             }
         };
-        let got = net::timer::within(PATIENCE, better).await.expect("it gets no better");
+        let got = net::timer::within(TIMEOUT, better).await.expect("it gets no better");
         assert!(plain(got).await == content(200_000));
         assert_eq!(site.cache().store().stats().objects, 2);
     });

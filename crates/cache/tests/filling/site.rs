@@ -20,7 +20,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use wire::Method;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// State that all workers of a test share.
 #[derive(Clone)]
@@ -159,7 +159,7 @@ impl Handler for Waiting {
 impl Origin {
     /// The next request that comes.
     pub(crate) async fn next_call(&mut self) -> Call {
-        let received = net::timer::within(PATIENCE, self.0.recv()).await;
+        let received = net::timer::within(TIMEOUT, self.0.recv()).await;
         received.expect("the origin is not asked").unwrap()
     }
 
@@ -182,9 +182,7 @@ impl Call {
 
     /// Waits until the client has given up.
     pub(crate) async fn given_up(&mut self) {
-        net::timer::within(PATIENCE, self.responder.closed())
-            .await
-            .expect("it is still waited for");
+        net::timer::within(TIMEOUT, self.responder.closed()).await.expect("it is still waited for");
     }
 
     pub(crate) fn field(&self, name: &str) -> Option<&str> {
@@ -255,13 +253,13 @@ impl Got {
 
     /// The rest of the body.
     pub(crate) async fn text(mut self) -> Result<String, Fault> {
-        let whole = net::timer::within(PATIENCE, self.body.collect(1 << 30)).await;
+        let whole = net::timer::within(TIMEOUT, self.body.collect(1 << 30)).await;
         Ok(String::from_utf8(whole.expect("the body does not end")?.to_vec()).unwrap())
     }
 
     /// Exactly the next piece of the body.
     pub(crate) async fn piece(&mut self) -> String {
-        let frame = net::timer::within(PATIENCE, self.body.frame()).await.expect("a piece");
+        let frame = net::timer::within(TIMEOUT, self.body.frame()).await.expect("a piece");
         let Some(Ok(message::Frame::Data(data))) = frame else { panic!("no data") };
         String::from_utf8(data.to_vec()).unwrap()
     }
@@ -314,7 +312,7 @@ pub(crate) async fn get_with(
 
 /// What became of it.
 pub(crate) async fn done(client: JoinHandle<Result<Got, Fault>>) -> Result<Got, Fault> {
-    net::timer::within(PATIENCE, client).await.expect("no answer").unwrap()
+    net::timer::within(TIMEOUT, client).await.expect("no answer").unwrap()
 }
 
 /// A GET that comes through, with the text that it got.

@@ -31,6 +31,12 @@ pub struct AdminSettings {
     /// has no socket.
     #[setting(example = "/run/tidegate/admin.sock")]
     pub socket: Option<FilePath>,
+    /// The file that stores changes of consumers by `PUT` and `DELETE /v1/consumers/{name}`, so
+    /// that they outlive the process. It contains hashes of passwords and secrets of signature
+    /// keys, and only this user can read it. Read at start; a damaged file is an error. Unless set,
+    /// changes end with the process.
+    #[setting(example = "/var/lib/tidegate/consumers.changes")]
+    pub consumer_changes: Option<FilePath>,
 }
 
 /// Which clients may read the metrics.

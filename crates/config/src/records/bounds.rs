@@ -2,7 +2,7 @@
 //!
 //! Promises: the narrower place wins key by key.
 
-use message::Patience;
+use message::TransferTimeout;
 use settings::{Duration, Setting, Size};
 
 /// Limits of what a client may request. A listener may override them, and a route `body`.
@@ -186,13 +186,13 @@ impl Limits {
 
 impl Timeouts {
     /// How slowly a request body may arrive.
-    pub fn body_patience(&self) -> Patience {
-        Patience { pause: self.body.get(), rate: self.body_rate.bytes() }
+    pub fn body_timeout(&self) -> TransferTimeout {
+        TransferTimeout { pause: self.body.get(), rate: self.body_rate.bytes() }
     }
 
     /// How slowly a response may be taken.
-    pub fn write_patience(&self) -> Patience {
-        Patience { pause: self.write.get(), rate: self.write_rate.bytes() }
+    pub fn write_timeout(&self) -> TransferTimeout {
+        TransferTimeout { pause: self.write.get(), rate: self.write_rate.bytes() }
     }
 
     /// These time-outs where the listener says nothing else.

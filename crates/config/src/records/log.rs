@@ -1,8 +1,9 @@
 //! `log`: what the operator reads, and the access log.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use settings::{FilePath, Node, Reader, Schema, SchemaBuilder, Setting};
+use settings::{FilePath, LogTemplate, Node, Reader, Schema, SchemaBuilder, Setting};
 
 /// The event log on stderr, and the access log.
 #[derive(Clone, Debug, PartialEq, Setting)]
@@ -43,9 +44,12 @@ pub enum LogFormatWord {
 /// The access log: one line for each request, written by another thread. Secrets are masked.
 #[derive(Clone, Debug, PartialEq, Setting)]
 pub struct AccessSettings {
-    /// How a line is written.
-    #[setting(default = "json")]
-    pub format: AccessFormatWord,
+    /// `json`, `combined` as Apache and nginx write it, or a line with variables in it: those of
+    /// requests, `{client_ip}`, and `{time}`, `{target}`, `{query}`, `{protocol}`, `{status}`,
+    /// `{bytes}`, `{duration}`, `{duration_s}`, `{duration_ms}`, `{duration_us}`, `{process}`. An
+    /// empty value is written as `-`.
+    #[setting(default = "json", example = "{client_ip} {method} {target} {status} {duration_ms}")]
+    pub format: AccessFormatSetting,
     /// `stdout`, `stderr`, or a file that is appended to (and reopened on SIGHUP).
     #[setting(default = "stdout", example = "access.log")]
     pub path: LogTarget,
@@ -55,12 +59,28 @@ pub struct AccessSettings {
 }
 
 /// How a line of the access log is written.
-#[derive(Clone, Debug, PartialEq, Setting)]
-pub enum AccessFormatWord {
-    /// One JSON object.
+#[derive(Clone, Debug, PartialEq)]
+pub enum AccessFormatSetting {
     Json,
-    /// As Apache and nginx do.
     Combined,
+    Template(Arc<LogTemplate>),
+}
+
+impl Setting for AccessFormatSetting {
+    fn schema(_: &mut SchemaBuilder) -> Schema {
+        Schema::text("json, combined or text with variables")
+    }
+
+    fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        match node.text() {
+            Some("json") => Some(AccessFormatSetting::Json),
+            Some("combined") => Some(AccessFormatSetting::Combined),
+            _ => {
+                let template = LogTemplate::read(node, reader)?;
+                Some(AccessFormatSetting::Template(Arc::new(template)))
+            }
+        }
+    }
 }
 
 /// Where a log goes.
@@ -89,7 +109,18 @@ impl Setting for LogTarget {
 mod tests {
     use settings::{node, read};
 
-    use super::{AccessSettings, LogSettings, LogTarget};
+    use super::{AccessFormatSetting, AccessSettings, LogSettings, LogTarget};
+
+    #[test]
+    fn a_format_is_a_word_or_has_variables() {
+        let read = |format: &str| read::<AccessSettings>(&node!({ "format": format }));
+        assert_eq!(read("combined").unwrap().format, AccessFormatSetting::Combined);
+        let template = "{client_ip} {status}".parse().map(std::sync::Arc::new).unwrap();
+        let written = read("{client_ip} {status}").unwrap().format;
+        assert_eq!(written, AccessFormatSetting::Template(template));
+        assert!(read("combned").unwrap_err().contains("has no variable"));
+        assert!(read("{stauts}").unwrap_err().contains("did you mean \"status\"?"));
+    }
 
     #[test]
     fn there_is_no_access_log_unless_requested() {

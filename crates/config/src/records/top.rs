@@ -4,6 +4,7 @@ use apps::AppSettings;
 use auth::{ConsumerSettings, GeoSettings, IdentitySettings};
 use cache::CacheSettings;
 use lua_host::{ProgramSettings, ServingSettings};
+use otlp::TraceSettings;
 use settings::{Cidr, Named, Setting, Spanned};
 use upstream::UpstreamSettings;
 
@@ -75,6 +76,8 @@ pub struct Settings {
     /// The event log and the access log.
     #[setting(default = {})]
     pub log: LogSettings,
+    /// Traces of requests; none without it.
+    pub traces: Option<Spanned<TraceSettings>>,
     /// Limits of what a client may request.
     #[setting(default = {})]
     pub limits: Limits,

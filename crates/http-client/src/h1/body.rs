@@ -21,7 +21,7 @@ enum Rest {
 
 /// A body that did not arrive as a whole with its headers.
 pub(super) struct ResponseBody {
-    /// Gone once the body has ended.
+    /// `None` once the body has ended.
     link: Option<ServerExchange>,
     rest: Rest,
 }

@@ -9,7 +9,7 @@ use message::{Body, Fault, Frame, Headers, Request};
 use net::Timer;
 use net::clock::{self, Moment};
 use wire::alias;
-use wire::h2::{Field, Gone};
+use wire::h2::{Field, StreamEnded};
 
 use super::connection::Http2Connection;
 use super::request::send_head;
@@ -32,7 +32,7 @@ pub(crate) struct Http2Exchange {
     left: Option<u64>,
     timer: Timer,
     wait: Wait,
-    /// What was not sent when the time-out of sending began.
+    /// Content that had not been sent when the time-out of sending began.
     unsent: u64,
     pub(super) informed: bool,
     held: Option<Rc<HeldConnection>>,
@@ -94,9 +94,15 @@ impl Http2Exchange {
         }
     }
 
-    /// Sets the time-out for what is waited for now, and registers for it.
+    /// Sets the time-out for what is waited for now, and registers for it. That of sending begins
+    /// again with each part of the content that the server takes.
     fn poll_wait(&mut self, cx: &mut Context<'_>, wait: Wait) -> Poll<Fault> {
-        if self.wait != wait {
+        let unsent = match wait {
+            Wait::Write => self.connection.protocol.borrow().pending(self.stream.key()),
+            _ => 0,
+        };
+        let has_sent = std::mem::replace(&mut self.unsent, unsent) != unsent;
+        if self.wait != wait || has_sent {
             self.wait = wait;
             match wait {
                 Wait::Nothing | Wait::Client => self.timer.clear(),
@@ -106,12 +112,6 @@ impl Http2Exchange {
             }
         }
         ready!(self.timer.poll(cx));
-        let unsent = self.connection.protocol.borrow().pending(self.stream.key());
-        if wait == Wait::Write && std::mem::replace(&mut self.unsent, unsent) != unsent {
-            // The server has taken a part of it.
-            self.timer.set(self.options.write);
-            return self.timer.poll(cx).map(|()| faults::timeout(wait));
-        }
         match wait {
             Wait::Read => self.lease.paused_for_too_long(),
             _ => self.connection.give_up_if_silent(self.began),
@@ -143,7 +143,9 @@ impl Http2Exchange {
             self.wait = Wait::Nothing;
             self.connection.wake();
         }
-        Ok(Wait::Response)
+        // The server may not have taken the last part.
+        let is_sent = self.connection.protocol.borrow().pending(self.stream.key()) == 0;
+        Ok(if is_sent { Wait::Response } else { Wait::Write })
     }
 
     fn send_chunk(&mut self, chunk: Chunk) -> Result<(), Fault> {
@@ -158,8 +160,7 @@ impl Http2Exchange {
             self.body = None;
         }
         let mut protocol = self.connection.protocol.borrow_mut();
-        ignore_gone(protocol.send_data(self.stream.key(), chunk, ends));
-        self.unsent = protocol.pending(self.stream.key());
+        ignore_ended(protocol.send_data(self.stream.key(), chunk, ends));
         Ok(())
     }
 
@@ -169,7 +170,7 @@ impl Http2Exchange {
             return Err(Fault::internal("a request body was shorter than announced"));
         }
         let end = Chunk::Bytes(Bytes::new());
-        ignore_gone(self.connection.protocol.borrow_mut().send_data(self.stream.key(), end, true));
+        ignore_ended(self.connection.protocol.borrow_mut().send_data(self.stream.key(), end, true));
         Ok(())
     }
 
@@ -180,7 +181,9 @@ impl Http2Exchange {
             trailers.iter().filter(|field| alias::may_be_trailer(field.known, field.name));
         let fields =
             allowed.map(|field| Field { known: field.known, name: field.name, value: field.value });
-        ignore_gone(self.connection.protocol.borrow_mut().send_trailers(self.stream.key(), fields));
+        ignore_ended(
+            self.connection.protocol.borrow_mut().send_trailers(self.stream.key(), fields),
+        );
     }
 
     /// The head of the final response.
@@ -255,4 +258,4 @@ impl Http2Exchange {
 }
 
 /// A stream that has ended takes nothing, which is noticed where its response is awaited.
-fn ignore_gone(_: Result<(), Gone>) {}
+fn ignore_ended(_: Result<(), StreamEnded>) {}

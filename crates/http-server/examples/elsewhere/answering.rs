@@ -4,7 +4,7 @@ use std::io;
 use std::sync::mpsc::{SyncSender, sync_channel};
 
 use message::{Fault, FaultKind, Frame, Headers};
-use offload::{Gone, Incoming, OffloadedRequest, wait};
+use offload::{Incoming, OffloadedRequest, ReceiverDropped, wait};
 
 /// Starts the thread; it ends when the last sender of its queue is dropped.
 pub(crate) fn start(waiting_max: usize) -> io::Result<SyncSender<OffloadedRequest>> {
@@ -45,7 +45,7 @@ fn words(body: &mut Incoming) -> Result<usize, Fault> {
 }
 
 /// `/count?to=n`: a line for each number, sent as fast as the client reads them.
-fn count(handed: OffloadedRequest) -> Result<(), Gone> {
+fn count(handed: OffloadedRequest) -> Result<(), ReceiverDropped> {
     let query = handed.head.target.query().unwrap_or_default();
     let named = query.strip_prefix(b"to=").and_then(|digits| std::str::from_utf8(digits).ok());
     let Some(to) = named.and_then(|digits| digits.parse::<u64>().ok()) else {

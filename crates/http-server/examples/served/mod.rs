@@ -87,5 +87,6 @@ fn edge(route: Route) -> ListenerSnapshot {
         countries: None,
         pages: Arc::default(),
         access: None,
+        tracer: None,
     }
 }

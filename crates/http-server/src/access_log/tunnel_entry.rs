@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use message::{Request, TunnelTraffic};
+use settings::LogField;
 use telemetry::LogRing;
 use telemetry::timestamp::{common_log, now_ms};
 
-use super::{AccessFormat, AccessLog, Object, write_to};
+use super::{AccessFormat, AccessLog, ExchangeEnd, Object, write_to};
 
 /// A line that is written when the tunnel ends, which drops the entry. It holds text instead of the
 /// request, so that a tunnel keeps neither its route nor its plan alive.
@@ -18,6 +19,8 @@ pub(crate) struct TunnelEntry {
     /// Where in the text the time belongs, and where the numbers.
     time_at: usize,
     numbers_at: usize,
+    /// Where in the text of a template its fields belong.
+    fields: Vec<(usize, LogField)>,
     began_us: u64,
     traffic: TunnelTraffic,
 }
@@ -25,7 +28,8 @@ pub(crate) struct TunnelEntry {
 impl TunnelEntry {
     pub(super) fn new(log: &AccessLog, request: &Request, status: u16) -> TunnelEntry {
         let (mut text, mut time_at, mut numbers_at) = (Vec::new(), 0, 0);
-        match log.format {
+        let mut fields = Vec::new();
+        match &log.format {
             AccessFormat::Json => {
                 // It follows the time.
                 let mut object = Object { line: &mut text, empty: false };
@@ -40,13 +44,18 @@ impl TunnelEntry {
                 |so_far| time_at = so_far.len(),
                 |so_far| numbers_at = so_far.len(),
             ),
+            AccessFormat::Template(template) => {
+                let at_end = |field, so_far: &mut Vec<u8>| fields.push((so_far.len(), field));
+                log.masks.template(&mut text, template, request, status, at_end);
+            }
         }
         TunnelEntry {
             ring: log.ring.clone(),
-            format: log.format,
+            format: log.format.clone(),
             text,
             time_at,
             numbers_at,
+            fields,
             began_us: request.began_us,
             traffic: TunnelTraffic::default(),
         }
@@ -57,10 +66,18 @@ impl TunnelEntry {
         &self.traffic
     }
 
+    fn end(&self) -> ExchangeEnd {
+        ExchangeEnd {
+            bytes: self.traffic.sent.bytes.get(),
+            duration_us: net::clock::precise_us().saturating_sub(self.began_us),
+        }
+    }
+
     fn numbers(&self, object: &mut Object<'_>) {
         let TunnelTraffic { received, sent } = &self.traffic;
-        object.number("bytes", sent.bytes.get());
-        object.number("duration_us", net::clock::precise_us().saturating_sub(self.began_us));
+        let end = self.end();
+        object.number("bytes", end.bytes);
+        object.number("duration_us", end.duration_us);
         object.number("received_bytes", received.bytes.get());
         object.number("sent_bytes", sent.bytes.get());
         if let (Some(received), Some(sent)) = (received.messages.get(), sent.messages.get()) {
@@ -75,7 +92,7 @@ impl Drop for TunnelEntry {
         let mut line = self.ring.buffer();
         let (before, after) = self.text.split_at(self.numbers_at);
         let (client, request) = before.split_at(self.time_at);
-        match self.format {
+        match &self.format {
             AccessFormat::Json => {
                 let mut object = Object::begin(&mut line);
                 object.time();
@@ -90,6 +107,15 @@ impl Drop for TunnelEntry {
                 line.extend_from_slice(request);
                 write_to(&mut line, format_args!("{}", self.traffic.sent.bytes.get()));
                 line.extend_from_slice(after);
+            }
+            AccessFormat::Template(_) => {
+                let (end, mut written) = (self.end(), 0);
+                for (at, field) in &self.fields {
+                    line.extend_from_slice(&self.text[written..*at]);
+                    end.write(*field, &mut line);
+                    written = *at;
+                }
+                line.extend_from_slice(&self.text[written..]);
             }
         }
         self.ring.push(line);

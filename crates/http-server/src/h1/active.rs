@@ -82,8 +82,8 @@ pub(super) async fn serve_requests(connection: &Connection) -> NextStep {
 
 /// Sends what is queued.
 async fn flush(connection: &Connection) -> Result<(), NextStep> {
-    let patience = connection.service.snapshot().bounds.write_patience;
-    respond::flush(&connection.io, patience).await.map_err(|broken| NextStep::End(broken.end()))
+    let timeout = connection.service.snapshot().bounds.write_timeout;
+    respond::flush(&connection.io, timeout).await.map_err(|broken| NextStep::End(broken.end()))
 }
 
 /// Returns true if the input is the preface of HTTP/2 with prior knowledge (RFC 9113 3.3): in the
@@ -108,14 +108,14 @@ async fn reject(connection: &Connection, snapshot: &ListenerSnapshot, fault: Fau
         to_head: false,
         version: Version::Http11,
         persistence: Persistence::Close,
-        patience: snapshot.bounds.write_patience,
+        timeout: snapshot.bounds.write_timeout,
         half_close: true,
         at_once: true,
         deferrable: false,
     };
     // A rendered fault is not a stream: it is queued as a whole.
     respond::queue(io, response, &options);
-    match respond::flush(io, options.patience).await {
+    match respond::flush(io, options.timeout).await {
         Ok(()) => NextStep::linger(reason),
         Err(_) => NextStep::close(reason),
     }

@@ -1,7 +1,7 @@
 //! The body of a request, as a stream over its connection.
 //!
 //! Nothing is read before the first poll, which sends 100 Continue to a client that waits for it
-//! (RFC 9110 10.1.1). If the body is dropped before its end, the remainder is recorded on the
+//! (RFC 9110 10.1.1). If the body is dropped before its end, its unread rest is recorded on the
 //! connection, which discards it or closes.
 
 use std::rc::Rc;
@@ -11,7 +11,7 @@ use telemetry::LimitHit;
 use wire::h1::{ChunkDecoder, ChunkEvent, Framing};
 
 use super::connection_io::ConnectionIo;
-use super::remainder::Remainder;
+use super::unread_body::UnreadBody;
 use crate::receiving::BodyProgress;
 use message::{Body, BodyStream, Bounds, Fault, Frame, Headers, Request};
 
@@ -38,7 +38,7 @@ impl RequestBody {
         bounds: &Bounds,
         expects: bool,
     ) -> RequestBody {
-        *io.remainder.borrow_mut() = Remainder::Held;
+        *io.unread_body.borrow_mut() = UnreadBody::Held;
         RequestBody { io, decoder, progress: BodyProgress::new(bounds), expects, failed: false }
     }
 
@@ -46,7 +46,7 @@ impl RequestBody {
     /// while this value is in use.
     fn finish(&mut self) {
         self.decoder = Decoder::Done;
-        *self.io.remainder.borrow_mut() = Remainder::None;
+        *self.io.unread_body.borrow_mut() = UnreadBody::None;
     }
 
     fn fail(&mut self, fault: Fault) -> Poll<Option<Result<Frame, Fault>>> {
@@ -161,17 +161,17 @@ impl BodyStream for RequestBody {
 impl Drop for RequestBody {
     fn drop(&mut self) {
         let decoder = std::mem::replace(&mut self.decoder, Decoder::Done);
-        let remainder = match decoder {
+        let unread_body = match decoder {
             // `finish` has recorded it already, and the next request may have begun.
             Decoder::Done if !self.failed => return,
-            _ if self.failed => Remainder::Lost,
+            _ if self.failed => UnreadBody::Lost,
             // A client without its 100 Continue may or may not send its body: it is unknown what
             // the next bytes are (RFC 9110 10.1.1).
-            _ if self.expects => Remainder::Lost,
-            Decoder::Length(left) => Remainder::Bytes(left),
-            Decoder::Chunked(decoder) => Remainder::Chunks(decoder),
+            _ if self.expects => UnreadBody::Lost,
+            Decoder::Length(left) => UnreadBody::Bytes(left),
+            Decoder::Chunked(decoder) => UnreadBody::Chunks(decoder),
             Decoder::Done => return,
         };
-        *self.io.remainder.borrow_mut() = remainder;
+        *self.io.unread_body.borrow_mut() = unread_body;
     }
 }

@@ -24,13 +24,13 @@ use crate::connection::{Connection, DRAIN_GRACE, End};
 /// Serves a connection until its end; returns it if the client speaks HTTP/2.
 pub(crate) async fn serve(connection: Connection) -> Result<End, Connection> {
     let timeouts = connection.service.snapshot();
-    let mut patience = timeouts.timeouts.handshake;
+    let mut timeout = timeouts.timeouts.handshake;
     let mut fresh = true;
     drop(timeouts);
     loop {
         // The first bytes of a plaintext client on a TLS port were read already.
         let is_waiting = connection.io.input.borrow().is_empty();
-        if is_waiting && let Some(reason) = connection.idle(patience, fresh).await {
+        if is_waiting && let Some(reason) = connection.idle(timeout, fresh).await {
             return Ok(End::Close(reason));
         }
         match Box::pin(active::serve_requests(&connection)).await {
@@ -38,7 +38,7 @@ pub(crate) async fn serve(connection: Connection) -> Result<End, Connection> {
             NextStep::Continue if fresh && !connection.io.answering.get() => {}
             NextStep::Continue => {
                 fresh = false;
-                patience = connection.service.snapshot().timeouts.idle;
+                timeout = connection.service.snapshot().timeouts.idle;
             }
             // The tunnel holds neither route nor plan.
             NextStep::Tunnel(takeover, entry) => {
@@ -53,10 +53,10 @@ pub(crate) async fn serve(connection: Connection) -> Result<End, Connection> {
 
 impl Connection {
     /// Waits for the first byte of a request; the reason to close if none is to be expected.
-    async fn idle(&self, patience: Duration, fresh: bool) -> Option<CloseReason> {
+    async fn idle(&self, timeout: Duration, fresh: bool) -> Option<CloseReason> {
         let io = &self.io;
         let since = net::clock::now();
-        io.read_timer.set_at(since.after(patience));
+        io.read_timer.set_at(since.after(timeout));
         io.idle_since.set(Some(since));
         io.metrics.connections_idle.add(1);
         let reason = poll_fn(|cx| {

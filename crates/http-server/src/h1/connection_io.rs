@@ -17,7 +17,7 @@ use net::{Outgoing, Stream, Timer};
 use telemetry::{LimitHit, WorkerMetrics};
 
 use super::head;
-use super::remainder::Remainder;
+use super::unread_body::UnreadBody;
 use crate::receiving::HeldByExchange;
 use message::{Headers, HeldResource, Inform};
 
@@ -41,7 +41,7 @@ pub(crate) struct ConnectionIo {
     /// The write time-out.
     pub(crate) write_timer: Timer,
     /// The unread rest of the request's body, once the body was dropped.
-    pub(crate) remainder: RefCell<Remainder>,
+    pub(crate) unread_body: RefCell<UnreadBody>,
     /// The final headers have been written: interim responses are too late.
     pub(crate) answering: Cell<bool>,
     /// The client knows interim responses.
@@ -66,7 +66,7 @@ impl ConnectionIo {
             sent: Cell::new(0),
             read_timer: Timer::new(),
             write_timer: Timer::new(),
-            remainder: RefCell::new(Remainder::None),
+            unread_body: RefCell::new(UnreadBody::None),
             answering: Cell::new(false),
             interim: Cell::new(false),
             held: HeldByExchange::default(),
@@ -156,7 +156,7 @@ impl ConnectionIo {
 
     /// True if a request body is in use that has not been read to its end.
     pub(crate) fn is_reading_body(&self) -> bool {
-        matches!(*self.remainder.borrow(), Remainder::Held)
+        matches!(*self.unread_body.borrow(), UnreadBody::Held)
     }
 
     /// Ready once a client that waits for its response has closed its connection. Bytes that it

@@ -12,7 +12,7 @@ use wire::h1::{ChunkDecoder, ChunkEvent};
 use super::body::{Decoder, RequestBody};
 use super::connection_io::ConnectionIo;
 use super::next_step::NextStep;
-use super::remainder::Remainder;
+use super::unread_body::UnreadBody;
 use crate::listener_snapshot::Service;
 use message::{BodyStream, Bounds};
 
@@ -23,14 +23,14 @@ const REST_BYTES_MAX: u64 = 256 * 1024;
 /// that the head can say so. The length of a body in chunks is unknown, so the connection persists
 /// only if the end of that body has arrived.
 pub(super) fn may_continue(io: &ConnectionIo, body_limit: u64) -> bool {
-    let mut remainder = io.remainder.borrow_mut();
-    match &mut *remainder {
-        Remainder::None | Remainder::Held => true,
-        Remainder::Bytes(left) => *left <= REST_BYTES_MAX.min(body_limit),
-        Remainder::Lost => false,
-        Remainder::Chunks(decoder) => {
+    let mut unread_body = io.unread_body.borrow_mut();
+    match &mut *unread_body {
+        UnreadBody::None | UnreadBody::Held => true,
+        UnreadBody::Bytes(left) => *left <= REST_BYTES_MAX.min(body_limit),
+        UnreadBody::Lost => false,
+        UnreadBody::Chunks(decoder) => {
             let ended = skip_to_end(decoder, &mut io.input.borrow_mut());
-            *remainder = if ended { Remainder::None } else { Remainder::Lost };
+            *unread_body = if ended { UnreadBody::None } else { UnreadBody::Lost };
             ended
         }
     }
@@ -50,7 +50,7 @@ fn skip_to_end(decoder: &mut ChunkDecoder, input: &mut Bytes) -> bool {
 
 /// Returns true if the request has been read to its end, so that the next one may begin.
 pub(super) fn is_settled(io: &ConnectionIo) -> bool {
-    matches!(*io.remainder.borrow(), Remainder::None)
+    matches!(*io.unread_body.borrow(), UnreadBody::None)
 }
 
 /// Discards the rest, with the time-outs of a body that is used.
@@ -59,12 +59,12 @@ pub(super) async fn rest_of_body(
     bounds: &Bounds,
     service: &Service,
 ) -> NextStep {
-    let remainder = io.remainder.take();
-    let decoder = match remainder {
-        Remainder::None => return NextStep::Continue,
-        Remainder::Bytes(left) => Decoder::Length(left),
-        Remainder::Chunks(decoder) => Decoder::Chunked(decoder),
-        Remainder::Lost | Remainder::Held => return NextStep::linger(CloseReason::BodyUnread),
+    let unread_body = io.unread_body.take();
+    let decoder = match unread_body {
+        UnreadBody::None => return NextStep::Continue,
+        UnreadBody::Bytes(left) => Decoder::Length(left),
+        UnreadBody::Chunks(decoder) => Decoder::Chunked(decoder),
+        UnreadBody::Lost | UnreadBody::Held => return NextStep::linger(CloseReason::BodyUnread),
     };
     let bounds = Bounds { body: REST_BYTES_MAX, ..*bounds };
     let mut rest = RequestBody::new(io.clone(), decoder, &bounds, false);

@@ -181,7 +181,7 @@ impl<'c> Http1Exchange<'c> {
             to_head: request.method == Method::Head,
             version: request.version,
             persistence,
-            patience: bounds.write_patience,
+            timeout: bounds.write_timeout,
             half_close: snapshot.half_close,
             at_once: takeover.is_none() && io.input.borrow().is_empty(),
             deferrable: *instant,
@@ -226,7 +226,7 @@ impl<'c> Http1Exchange<'c> {
             net::task::send_deferred();
             io.push_out();
             if is_waiting() {
-                Box::pin(respond::flush(io, queued.options.patience)).await?;
+                Box::pin(respond::flush(io, queued.options.timeout)).await?;
             }
         }
         Ok(())

@@ -111,7 +111,7 @@ pub(super) async fn rest_of_head(
     // The part is copied, so that a slow client costs what it sent and not a block.
     let mut partial = net::detach(&io.input.take());
     let mut has_line = partial.contains(&b'\n');
-    if let Err(broken) = respond::flush(io, snapshot.bounds.write_patience).await {
+    if let Err(broken) = respond::flush(io, snapshot.bounds.write_timeout).await {
         return Err(HeadError::Ended(broken.reason()));
     }
     io.read_timer.set(snapshot.timeouts.head);

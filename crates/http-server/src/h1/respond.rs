@@ -17,7 +17,7 @@ use wire::h1::{CHUNK_END, LAST_CHUNK_LINE, chunk_head, trailer_section};
 use super::connection_io::ConnectionIo;
 use super::head::{self, Framing, Persistence};
 use crate::sending::{ContentCount, SendError, WriteProgress};
-use message::{Body, BodyStream, Fault, Frame, Headers, Patience, Response};
+use message::{Body, BodyStream, Fault, Frame, Headers, Response, TransferTimeout};
 
 /// Queued bytes above which a streamed body is not polled.
 const QUEUE_BYTES_MAX: u64 = 64 * 1024;
@@ -28,7 +28,7 @@ pub(super) struct SendOptions {
     pub(super) to_head: bool,
     pub(super) version: Version,
     pub(super) persistence: Persistence,
-    pub(super) patience: Patience,
+    pub(super) timeout: TransferTimeout,
     pub(super) half_close: bool,
     /// No further request is in the buffer: there is no reason to accumulate responses.
     pub(super) at_once: bool,
@@ -56,6 +56,10 @@ pub(super) fn queue(io: &Rc<ConnectionIo>, response: Response, options: &SendOpt
         Body::Kept(bytes) if with_body && bytes.len() <= Body::COPIED_BYTES_MAX => bytes,
         _ => &[],
     };
+    let closes = persistence == Persistence::Close;
+    if closes && !(with_body && matches!(response.body, Body::Stream(_))) {
+        io.stream.end_with_queue();
+    }
     // If nothing is queued and nothing follows, it is sent from where it was written.
     let whole = !with_body || response.body.is_empty() || !copied.is_empty();
     let at_once = options.at_once && whole && io.out.borrow().is_empty();
@@ -64,7 +68,7 @@ pub(super) fn queue(io: &Rc<ConnectionIo>, response: Response, options: &SendOpt
         head::write(room, &response, framing, persistence);
         room.put_slice(copied);
     };
-    if at_once && options.deferrable && persistence != Persistence::Close && task::may_defer() {
+    if at_once && options.deferrable && !closes && task::may_defer() {
         io.defer(room_min, write);
         return Queued { persistence, body_bytes: copied.len() as u64, stream: None };
     }
@@ -89,7 +93,7 @@ pub(super) fn queue(io: &Rc<ConnectionIo>, response: Response, options: &SendOpt
                 out.push_file(range);
             }
             Body::Stream(body) => {
-                stream = Some(Box::new(Streaming::new(body, framing)));
+                stream = Some(Box::new(Streaming::new(body, framing, closes)));
             }
         }
     }
@@ -97,8 +101,8 @@ pub(super) fn queue(io: &Rc<ConnectionIo>, response: Response, options: &SendOpt
 }
 
 /// Sends everything that waits, to a client that may be this slow.
-pub(super) async fn flush(io: &ConnectionIo, patience: Patience) -> Result<(), SendError> {
-    let mut progress = WriteProgress::new(patience);
+pub(super) async fn flush(io: &ConnectionIo, timeout: TransferTimeout) -> Result<(), SendError> {
+    let mut progress = WriteProgress::new(timeout);
     poll_fn(|cx| match io.poll_flush(cx) {
         Poll::Ready(sent) => Poll::Ready(sent.map_err(SendError::Write)),
         Poll::Pending => progress.poll(io, cx).map(Err),
@@ -110,6 +114,8 @@ pub(super) async fn flush(io: &ConnectionIo, patience: Patience) -> Result<(), S
 pub(super) struct Streaming {
     body: Box<dyn BodyStream>,
     framing: Framing,
+    /// The connection closes after the response.
+    closes: bool,
     count: ContentCount,
     ended: bool,
 }
@@ -127,12 +133,12 @@ impl Drop for ResetOnDrop<'_> {
 }
 
 impl Streaming {
-    fn new(body: Box<dyn BodyStream>, framing: Framing) -> Streaming {
+    fn new(body: Box<dyn BodyStream>, framing: Framing, closes: bool) -> Streaming {
         let announced = match framing {
             Framing::Length(length) => Some(length),
             _ => None,
         };
-        Streaming { body, framing, count: ContentCount::new(announced), ended: false }
+        Streaming { body, framing, closes, count: ContentCount::new(announced), ended: false }
     }
 
     pub(super) fn body_bytes(&self) -> u64 {
@@ -145,7 +151,7 @@ impl Streaming {
         io: &ConnectionIo,
         options: &SendOptions,
     ) -> Result<(), SendError> {
-        let mut progress = WriteProgress::new(options.patience);
+        let mut progress = WriteProgress::new(options.timeout);
         let mut failed = pin!(io.stream.failed());
         let mut cut = ResetOnDrop((self.framing == Framing::Close).then_some(io));
         let run = |cx: &mut Context<'_>| {
@@ -267,6 +273,9 @@ impl Streaming {
 
     fn end(&mut self, io: &ConnectionIo, trailers: Option<&Headers>) {
         self.ended = true;
+        if self.closes {
+            io.stream.end_with_queue();
+        }
         if self.framing != Framing::Chunked {
             return;
         }
@@ -328,7 +337,7 @@ mod tests {
                 let (ours, client) = net::Stream::pair().unwrap();
                 let io = ConnectionIo::new(ours, telemetry::Telemetry::new().worker(0));
                 let body = Box::new(Nothing);
-                let mut streaming = Streaming::new(body, framing);
+                let mut streaming = Streaming::new(body, framing, framing == Framing::Close);
                 let block = Bytes::from(vec![b'x'; 64 * 1024]);
                 // The first is sent at once as a rule.
                 assert!(streaming.data(&io, Bytes::copy_from_slice(&block[..1])).is_ok());

@@ -40,7 +40,7 @@ pub(crate) async fn serve(connection: Connection) -> End {
     let Connection { io, service, facts } = connection;
     let snapshot = service.snapshot();
     let config = snapshot.http2.clone().unwrap_or_default();
-    let patience = snapshot.bounds.write_patience;
+    let timeout = snapshot.bounds.write_timeout;
     let facts = ConnectionFacts { protocol: message::Protocol::Http2, ..(*facts).clone() };
     let connection = Rc::new(Http2Connection {
         driver: io.read_timer.wake_handle(),
@@ -55,7 +55,7 @@ pub(crate) async fn serve(connection: Connection) -> End {
         streams: Streams::new(connection),
         has_events: false,
         violation: None,
-        progress: WriteProgress::new(patience),
+        progress: WriteProgress::new(timeout),
         is_fresh: true,
         holds_memory: true,
         is_within_frame: false,

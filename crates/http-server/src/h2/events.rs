@@ -106,6 +106,6 @@ impl Streams {
         let response = rejection(&snapshot, fault);
         let stream = Stream::new(self.connection.clone(), key, true);
         // A rendered fault is not a stream: the protocol gets it as a whole.
-        let _ = respond::begin(&stream, response, false, snapshot.bounds.write_patience);
+        let _ = respond::begin(&stream, response, false, snapshot.bounds.write_timeout);
     }
 }

@@ -112,8 +112,8 @@ async fn send(
     response: Response,
 ) -> (u64, Result<(), SendError>) {
     let to_head = exchange.request.method == Method::Head;
-    let patience = exchange.bounds.write_patience;
-    let Ok(mut body) = respond::begin(stream, response, to_head, patience) else {
+    let timeout = exchange.bounds.write_timeout;
+    let Ok(mut body) = respond::begin(stream, response, to_head, timeout) else {
         return (0, Err(SendError::ClientGone));
     };
     let sent = poll_fn(|cx| body.poll(stream, cx)).await;

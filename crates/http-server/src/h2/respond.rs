@@ -7,13 +7,13 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use message::http2::Chunk;
-use wire::h2::{Field, Gone};
+use wire::h2::{Field, StreamEnded};
 use wire::{Known, Version};
 
 use super::stream::{Stream, StreamProgress, content_fields};
 use crate::h1::{Framing, date, framing};
 use crate::sending::{ContentCount, SendError};
-use message::{Body, BodyStream, Fault, Frame, Patience, Response};
+use message::{Body, BodyStream, Fault, Frame, Response, TransferTimeout};
 
 /// The content of a response while it is sent.
 pub(super) struct SentBody {
@@ -30,8 +30,8 @@ pub(super) fn begin(
     stream: &Stream,
     response: Response,
     to_head: bool,
-    patience: Patience,
-) -> Result<SentBody, Gone> {
+    timeout: TransferTimeout,
+) -> Result<SentBody, StreamEnded> {
     let (framing, with_body) = framing(&response, to_head, Version::Http2);
     let ends = !with_body || response.body.is_empty();
     let announced = match framing {
@@ -42,7 +42,7 @@ pub(super) fn begin(
     send_head(stream, &response, announced, ends)?;
     let mut sent = SentBody {
         count: ContentCount::new(announced.filter(|_| with_body)),
-        progress: StreamProgress::new(patience),
+        progress: StreamProgress::new(timeout),
         body: None,
         next: None,
     };
@@ -63,7 +63,7 @@ pub(super) fn begin(
 }
 
 /// Accepts a tunnel.
-pub(super) fn accept_tunnel(stream: &Stream, response: &Response) -> Result<(), Gone> {
+pub(super) fn accept_tunnel(stream: &Stream, response: &Response) -> Result<(), StreamEnded> {
     stream.answer();
     send_head(stream, response, None, false)
 }
@@ -73,7 +73,7 @@ fn send_head(
     response: &Response,
     length: Option<u64>,
     ends: bool,
-) -> Result<(), Gone> {
+) -> Result<(), StreamEnded> {
     let own = |known, value| Field { known: Some(known), name: b"", value };
     let date = date();
     let dated = response.headers.contains(Known::Date);

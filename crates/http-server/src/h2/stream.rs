@@ -20,7 +20,7 @@ use crate::allowance::Allowance;
 use crate::connection::{LINGER, LINGER_BYTES_MAX};
 use crate::receiving::HeldByExchange;
 use crate::sending::SendError;
-use message::{Headers, HeldResource, Inform, Patience};
+use message::{Headers, HeldResource, Inform, TransferTimeout};
 
 /// The streams of one connection refer to it until it ends.
 pub(super) struct Stream {
@@ -279,9 +279,9 @@ pub(super) struct StreamProgress {
 }
 
 impl StreamProgress {
-    pub(super) fn new(patience: Patience) -> StreamProgress {
+    pub(super) fn new(timeout: TransferTimeout) -> StreamProgress {
         StreamProgress {
-            allowance: Allowance::new(patience),
+            allowance: Allowance::new(timeout),
             is_waiting: false,
             pending: 0,
             sent: 0,

@@ -14,7 +14,7 @@ use plugin::{Filter, Handler, MaybeFuture, Middleware, Stage};
 
 use crate::served;
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Serves on this loop; it ends with the test.
 pub(crate) fn serve(stages: Vec<Stage>, handler: impl Handler + 'static) -> SocketAddr {
@@ -88,7 +88,7 @@ impl Client {
                 let taken = std::mem::replace(&mut self.received, rest);
                 return String::from_utf8(taken).unwrap();
             }
-            let received = net::timer::within(PATIENCE, self.stream.receive()).await;
+            let received = net::timer::within(TIMEOUT, self.stream.receive()).await;
             let chunk = received.expect("something within ten seconds").unwrap();
             let so_far = String::from_utf8_lossy(&self.received);
             assert!(!chunk.is_empty(), "closed after {so_far:?}, without {end:?}");
@@ -104,7 +104,7 @@ impl Client {
     /// Exactly so many bytes, as text.
     pub(crate) async fn read(&mut self, length: usize) -> String {
         while self.received.len() < length {
-            let received = net::timer::within(PATIENCE, self.stream.receive()).await;
+            let received = net::timer::within(TIMEOUT, self.stream.receive()).await;
             let chunk = received.expect("something within ten seconds").unwrap();
             assert!(!chunk.is_empty(), "closed after {} bytes", self.received.len());
             self.received.extend_from_slice(&chunk);
@@ -132,7 +132,7 @@ impl Client {
 
     /// What comes until the connection ends, in whichever way.
     pub(crate) async fn rest(mut self) -> String {
-        while let Ok(chunk) = net::timer::within(PATIENCE, self.stream.receive()).await.unwrap() {
+        while let Ok(chunk) = net::timer::within(TIMEOUT, self.stream.receive()).await.unwrap() {
             if chunk.is_empty() {
                 break;
             }

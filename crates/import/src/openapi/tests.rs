@@ -65,11 +65,10 @@ fn what_has_no_counterpart_is_named() {
     let text = convert(
         &json!({
             "openapi": "3.1.0",
-            "security": [],
+            "security": [{ "secret": [] }],
             "paths": {
                 "/a.{ext}": { "get": {} },
                 "/b": { "get": {
-                    "security": [{}],
                     "parameters": [
                         { "name": "s", "in": "cookie", "schema": {} },
                         { "name": "o", "in": "query", "schema": { "type": "object" } },
@@ -84,10 +83,10 @@ fn what_has_no_counterpart_is_named() {
     .unwrap();
     let notes = text.split_whitespace().collect::<Vec<_>>().join(" ").replace(" # ", " ");
     for wanted in [
-        "security: authentication is not converted",
         "no absolute URL",
         "paths /a.{ext} is left out",
-        "GET /b: security is not converted",
+        "securitySchemes secret: a scheme that is not declared has no counterpart",
+        "GET /b: no scheme has a counterpart, the route is closed",
         "s in cookie is not checked",
         "the form of o is not checked",
         "is not supported and not checked",
@@ -96,6 +95,108 @@ fn what_has_no_counterpart_is_named() {
     ] {
         assert!(notes.contains(wanted), "{wanted}\n{text}");
     }
+}
+
+/// The filters before `validate` of an operation with these requirements, and the text of all.
+fn required(security: &Value) -> (Vec<Value>, String) {
+    let document = json!({
+        "openapi": "3.1.0",
+        "components": { "securitySchemes": {
+            "key": { "type": "apiKey", "in": "header", "name": "X-Key" },
+            "query": { "type": "apiKey", "in": "query", "name": "key" },
+            "cookie": { "type": "apiKey", "in": "cookie", "name": "key" },
+            "odd": { "type": "apiKey", "in": "header", "name": "a b" },
+            "password": { "type": "http", "scheme": "Basic" },
+            "digest": { "type": "http", "scheme": "digest" },
+            "opaque": { "type": "http", "scheme": "bearer" },
+            "token": { "type": "http", "scheme": "bearer", "bearerFormat": "JWT" },
+            "certificate": { "type": "mutualTLS" },
+            "login": { "type": "openIdConnect", "openIdConnectUrl":
+                "https://id.test/a/.well-known/openid-configuration" },
+            "link": { "$ref": "#/components/securitySchemes/key" },
+        } },
+        "paths": { "/a": { "get": { "operationId": "a", "security": security } } },
+    });
+    let text = convert(&document, "x.json").unwrap();
+    let lines = text.lines().filter_map(|line| line.strip_prefix("      - "));
+    (lines.map(|line| serde_json::from_str(line).unwrap()).collect(), text)
+}
+
+#[test]
+fn requirements_become_filters_that_authenticate() {
+    let key = json!({ "key_auth": { "from": { "header": "X-Key" } } });
+    let basic = json!({ "basic_auth": {} });
+    let closed = json!({ "deny": { "ip": ["0.0.0.0/0", "::/0"] } });
+    let scope = |pattern: &str| {
+        let when = json!({ "variable": "claim.scope", "regex": pattern });
+        json!({ "allow": { "when": when } })
+    };
+    for (security, filters, note) in [
+        (json!([]), vec![], ""),
+        (json!([{ "key": [] }]), vec![key.clone()], "write the consumers"),
+        (json!([{ "link": [] }]), vec![key.clone()], ""),
+        (json!([{ "query": [] }]), vec![json!({ "key_auth": { "from": { "query": "key" } } })], ""),
+        (json!([{ "opaque": [] }]), vec![json!({ "key_auth": { "from": "bearer" } })], "issuer"),
+        (json!([{ "certificate": ["admin"] }]), vec![json!({ "cert_auth": {} })], "roles"),
+        (json!([{ "password": [], "key": [] }]), vec![basic.clone(), key.clone()], ""),
+        (
+            json!([{ "password": [] }, { "key": [] }]),
+            vec![json!({ "auth": { "any": [basic, key] } })],
+            "",
+        ),
+        (
+            json!([{ "token": ["read:a.b", "<x>"] }]),
+            vec![
+                json!({ "jwt": { "identity": "token" } }),
+                scope("(^| )read:a\\.b( |$)"),
+                scope("(^| )<x>( |$)"),
+            ],
+            "the URL of its keys in identity",
+        ),
+        (
+            json!([{ "login": [] }]),
+            vec![json!({ "jwt": { "identity": "login" } })],
+            "\"issuer\":\"https://id.test/a\"",
+        ),
+        // An alternative without a counterpart is none, and nothing opens a route.
+        (json!([{ "cookie": [] }, { "key": [] }]), vec![key.clone()], "apiKey has no counterpart"),
+        (json!([{ "key": [], "digest": [] }]), vec![closed.clone()], "http has no counterpart"),
+        (json!([{ "key": [], "token": [] }, { "odd": [] }]), vec![closed.clone()], "is closed"),
+        (json!([{ "key": [], "token": [] }, { "key": [] }]), vec![key.clone()], "key and token as"),
+        (json!([{ "nowhere": [] }]), vec![closed], "not declared"),
+        (json!([{ "key": [] }, {}]), vec![], "authentication is optional"),
+        (
+            json!([{ "token": ["a"] }, { "key": [] }]),
+            vec![json!({ "auth": { "any": [
+                { "jwt": { "identity": "token" } },
+                { "key_auth": { "from": { "header": "X-Key" } } },
+            ] } })],
+            "scopes of alternatives are not checked: a",
+        ),
+    ] {
+        let (found, text) = required(&security);
+        assert_eq!(found, filters, "{security}\n{text}");
+        // A provider that no filter names would be an error.
+        let uses_provider = filters.iter().any(|filter| filter.to_string().contains("identity"));
+        assert_eq!(text.contains("\nidentity:"), uses_provider, "{text}");
+        let notes = text.split_whitespace().collect::<Vec<_>>().join(" ").replace(" # ", " ");
+        assert!(notes.contains(note), "{note}\n{text}");
+    }
+}
+
+#[test]
+fn requirements_of_the_document_hold_for_operations_without_their_own() {
+    let document = json!({
+        "openapi": "3.0.0",
+        "security": [{ "password": [] }],
+        "components": { "securitySchemes": {
+            "password": { "type": "http", "scheme": "basic" } } },
+        "paths": { "/a": { "get": {}, "put": { "security": [] } } },
+    });
+    let text = convert(&document, "x.json").unwrap();
+    let routes: Vec<&str> = text.split("- name: ").skip(1).collect();
+    assert!(routes[0].contains("- {\"basic_auth\":{}}"), "{text}");
+    assert!(!routes[1].contains("basic_auth"), "{text}");
 }
 
 #[test]

@@ -51,7 +51,8 @@ impl Filters {
         match &*plugin.name {
             "keyAuth" => self.key_auth(handle, rule),
             "jwt" => self.jwt(&plugin.config, handle, rule),
-            "sign" | "oauth2" | "casdoor" | "basicAuth" => self.closed(&plugin.name, rule),
+            "sign" => self.sign(handle, rule),
+            "oauth2" | "casdoor" | "basicAuth" => self.closed(&plugin.name, rule),
             "waf" => self.waf(handle),
             "rateLimiter" => self.rate_limiter(handle, rule),
             "resilience4j" => self.resilience4j(handle, rule),
@@ -92,11 +93,18 @@ impl Filters {
     fn closed(&mut self, plugin: &str, rule: &Entry) {
         let instead = match plugin {
             "basicAuth" => "write `basic_auth` with the hash of the password (htpasswd -nB)",
-            "sign" => "write `hmac_auth` with `format: shenyu`",
             _ => "write `jwt` with the keys of the provider",
         };
         self.note(rule, &format!("{plugin} is not carried over, the route is closed: {instead}"));
         self.push("deny", json!({ "ip": ["0.0.0.0/0", "::/0"] }));
+    }
+
+    fn sign(&mut self, handle: &Value, rule: &Entry) {
+        let is_body_signed = handle["signRequestBody"] == true;
+        if !is_body_signed {
+            self.note(rule, "bodies are not signed, as in ShenYu: anyone may change them");
+        }
+        self.push("hmac_auth", json!({ "format": "shenyu", "body": is_body_signed }));
     }
 
     fn key_auth(&mut self, handle: &Value, rule: &Entry) {

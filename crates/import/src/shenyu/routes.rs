@@ -173,9 +173,9 @@ fn route(
     Route { clauses, name: name_of(&entry.name), filters: filters.list, handler, notes, body }
 }
 
-/// True if a route stores responses.
-pub(super) fn use_cache(routes: &[Route]) -> bool {
-    routes.iter().flat_map(|route| &route.filters).any(|filter| !filter["cache"].is_null())
+/// True if a route has a filter of this name.
+pub(super) fn use_filter(routes: &[Route], name: &str) -> bool {
+    routes.iter().flat_map(|route| &route.filters).any(|filter| !filter[name].is_null())
 }
 
 /// Writes the routes, with priorities in their order.

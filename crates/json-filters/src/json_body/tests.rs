@@ -75,6 +75,59 @@ fn requests_are_edited_in_order() {
 }
 
 #[test]
+fn headers_come_from_the_body_and_never_from_the_client() {
+    let settings = node!({
+        "headers": { "x-tenant": "/tenant/id", "x-tags": "/tags", "x-none": "/none" },
+        "request": [{ "remove": "/tenant" }],
+    });
+    assert_eq!(
+        plan(&settings).unwrap().describe(),
+        "request -/tenant, headers x-tenant x-tags x-none"
+    );
+    let filter = filter(&settings);
+    const FORGED: [(&str, &str); 3] = [("X_Tenant", "root"), ("x-none", "1"), ("x-tenant", "root")];
+    let seen = |media_type: &'static str, body: &'static str| {
+        let mut fields = FORGED.to_vec();
+        fields.push(("content-type", media_type));
+        let mut request = request(&fields, Body::from(body));
+        finished(filter.on_request(&mut request)).unwrap();
+        let field = |name: &str| request.headers.joined(name).map(|value| value.into_owned());
+        let fields = ["x-tenant", "x_tenant", "x-tags", "x-none"].map(field);
+        let shown = |value: Option<Vec<u8>>| {
+            value.map_or("-".to_owned(), |v| String::from_utf8(v).unwrap())
+        };
+        (fields.map(shown).join(" "), content(&mut request.body))
+    };
+    let body = r#"{"tenant":{"id":17},"tags":["a", "b"],"none":null}"#;
+    let (fields, rest) = seen(JSON.1, body);
+    assert_eq!(fields, r#"17 - ["a","b"] -"#);
+    assert_eq!(rest, r#"{"tags":["a", "b"],"none":null}"#.replace(", ", ","));
+    for (media_type, body) in [("text/plain", body), (JSON.1, "{}"), (JSON.1, "[1]"), (JSON.1, "")]
+    {
+        assert_eq!(seen(media_type, body).0, "- - - -", "{body}");
+    }
+}
+
+#[test]
+fn values_that_a_header_cannot_have_are_rejected_and_a_body_without_operations_stays() {
+    let filter = filter(&node!({ "headers": { "x-name": "/name" } }));
+    let long = format!(r#"{{"name":"{}"}}"#, "x".repeat(4097));
+    for body in
+        [r#"{"name":"a\r\nb: c"}"#, r#"{"name":"\u0000"}"#, r#"{"name":"\ud800"}"#, "{", &long]
+    {
+        let mut request = request(&[JSON], Body::from(body.to_owned()));
+        let fault = finished(filter.on_request(&mut request)).unwrap_err();
+        assert_eq!(fault.status, 400, "{body}");
+        assert!(!request.headers.contains("x-name"));
+    }
+    let spelled = "{ \"name\" : \"J\u{fc}rgen\" }";
+    let mut request = request(&[JSON], Body::from(spelled));
+    finished(filter.on_request(&mut request)).unwrap();
+    assert_eq!(request.headers.get("x-name"), Some("J\u{fc}rgen".as_bytes()));
+    assert_eq!(content(&mut request.body), spelled);
+}
+
+#[test]
 fn a_whole_body_is_a_template() {
     let settings = node!({ "request": [{ "replace": "", "value": { "text": "{query.q}" } }] });
     let mut request = request(&[JSON], Body::from("[1]"));
@@ -166,6 +219,9 @@ fn responses_that_cannot_be_edited_are_never_sent_unedited() {
 fn errors_are_named() {
     for (settings, why) in [
         (node!({}), "edits nothing"),
+        (node!({ "headers": { "content-length": "/a" } }), "frames messages"),
+        (node!({ "headers": { "x y": "/a" } }), "is no header name"),
+        (node!({ "headers": { "x-y": "a" } }), "is no JSON Pointer"),
         (node!({ "request": [{ "remove": "a" }] }), "is no JSON Pointer"),
         (node!({ "request": [{ "remove": "" }] }), "cannot be removed"),
         (node!({ "request": [{ "add": "/a" }] }), "have a value"),

@@ -3,6 +3,7 @@
 use std::rc::Rc;
 
 use super::*;
+use crate::content::ON_WORKER_BYTES;
 use message::{Headers, Target};
 use settings::{Report, node};
 

@@ -76,7 +76,7 @@ fn pid_file(arguments: &mut Arguments, value: &str) -> Result<(), String> {
 }
 
 fn affinity(arguments: &mut Arguments, value: &str) -> Result<(), String> {
-    let core: i64 = value.parse().map_err(|_| format!("{value:?} is no number of a core"))?;
+    let core: i64 = value.parse().map_err(|_| format!("{value:?} is not the number of a core"))?;
     arguments.core = usize::try_from(core).ok();
     Ok(())
 }

@@ -3,7 +3,7 @@
 use crate::testing::output;
 
 /// `serve(options)` serves strings: the handler is `handlers[command](data, peer)`, and lost
-/// connections are said. It returns a listener, and a function that changes a setting.
+/// connections are reported by `say`. It returns a listener, and a function that changes a setting.
 /// `connect(fn)` is a peer whose other end runs `fn(conn)`.
 const HEAD: &str = r#"
     local silly, task, time = require "silly", require "silly.task", require "silly.time"

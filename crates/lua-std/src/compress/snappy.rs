@@ -84,7 +84,7 @@ impl StreamDecompressor for Chunks {
                 continue;
             }
             if !self.begun {
-                return Err("no Snappy stream".to_owned());
+                return Err("not a Snappy stream".to_owned());
             }
             let before = out.len();
             let mut decoder = FrameDecoder::new(IDENTIFIER.chain(chunk));

@@ -20,7 +20,7 @@ fn pack(coding: Coding, level: u32) -> Result<Box<dyn StreamCompressor>, String>
 }
 
 fn unpack(coding: Coding, limit: usize) -> Result<Box<dyn StreamDecompressor>, String> {
-    // The script's limit bounds the output; a ratio besides would be a surprise.
+    // The script's limit bounds the output; a limit on the ratio as well would be unexpected.
     let allowed = Decode { output_bytes: limit as u64, ratio: u64::MAX };
     let decoder = Decoder::new(coding, allowed).map_err(|error| error.to_string())?;
     Ok(Box::new(decoder))

@@ -150,7 +150,7 @@ impl Cipher {
             Engine::Sealed(sealed) => {
                 let tag = self.tag.ok_or_else(|| Error::runtime("'final' before 'settag'"))?;
                 let open = sealed.open(&self.aad, &mut rest, &tag);
-                Ok(if open { Ok(rest) } else { Err("the tag does not fit the message") })
+                Ok(if open { Ok(rest) } else { Err("the tag does not match the message") })
             }
         }
     }

@@ -10,7 +10,7 @@ pub(crate) fn open(lua: &Lua) -> Result<Table> {
     let digest = |lua: &Lua, (key, data, name): (LuaString, LuaString, String)| {
         let mac = hash::find("digest", 3, &name)?.mac;
         let mac = mac(&key.as_bytes(), &data.as_bytes());
-        lua.create_string(mac.ok_or_else(|| Error::runtime("the key is unfit"))?)
+        lua.create_string(mac.ok_or_else(|| Error::runtime("the key cannot be used"))?)
     };
     table.set("digest", function(lua, "digest", digest)?)?;
     type Verify = (LuaString, LuaString, LuaString, String);

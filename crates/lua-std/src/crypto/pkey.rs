@@ -130,7 +130,7 @@ enum Padding {
 }
 
 impl Padding {
-    /// The outer error is an argument that no caller can mean.
+    /// The outer error is that of an invalid argument.
     fn new(name: &str, padding: Option<i64>, hash: Option<String>) -> Result<KeyResult<Self>> {
         match padding {
             None | Some(RSA_PKCS1) => Ok(Ok(Self::Pkcs1)),
@@ -138,7 +138,9 @@ impl Padding {
                 let hash = hash.unwrap_or_else(|| "sha1".to_owned());
                 let found = rsa::HASHES.iter().find(|known| **known == hash.to_ascii_lowercase());
                 found.map(|hash| Ok(Self::Oaep(hash))).ok_or_else(|| {
-                    Error::runtime(format!("bad argument #3 to '{name}' (unfit hash '{hash}')"))
+                    Error::runtime(format!(
+                        "bad argument #3 to '{name}' (the hash cannot be used: '{hash}')"
+                    ))
                 })
             }
             Some(other) => Ok(Err(format!("padding {other} is not supported"))),

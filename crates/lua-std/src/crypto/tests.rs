@@ -255,7 +255,7 @@ fn authenticated_ciphers() {
             end
             assert(open(aad, coded, enc:tag()) == text, name)
             local value, reason = open(aad .. "x", coded, enc:tag())
-            assert(value == nil and reason == "the tag does not fit the message", name)
+            assert(value == nil and reason == "the tag does not match the message", name)
             assert(open(aad, "x" .. coded:sub(2), enc:tag()) == nil)
             assert(open(aad, coded, ("x"):rep(16)) == nil)
         end"#,
@@ -358,11 +358,11 @@ fn keys_are_read_in_every_form() {
         end
         refuses("", nil, "there is no PEM block")
         refuses(pems["rsa encrypted"], nil, "the key is encrypted, and there is no password")
-        refuses(pems["rsa encrypted"], "wrong", "a wrong password, or no key inside")
+        refuses(pems["rsa encrypted"], "wrong", "the password is wrong, or there is no key inside")
         refuses(pems.rsa:gsub("M", "N"), nil,
             "the 'PRIVATE KEY' is damaged, or of a kind that is not supported")
         refuses("-----BEGIN CERTIFICATE-----\n-----END CERTIFICATE-----", nil,
-            "a PEM block of 'CERTIFICATE' is no key")
+            "a PEM block of 'CERTIFICATE' is not a key")
         refuses("-----BEGIN PUBLIC KEY-----\nMFYw", nil, "there is no PEM block")"#,
     );
 }
@@ -430,6 +430,9 @@ fn encryption_with_rsa() {
     holds(
         "local v, r = pkey.new(pems.rsa):encrypt('', 3) assert(v == nil and r:find('padding 3'))",
     );
-    raises(&with("decrypt('', 4, 'md5')"), "bad argument #3 to 'decrypt' (unfit hash 'md5')");
+    raises(
+        &with("decrypt('', 4, 'md5')"),
+        "bad argument #3 to 'decrypt' (the hash cannot be used: 'md5')",
+    );
     holds("local v, r = pkey.new(pems.rsa):sign('', 'sha3-256') assert(v == nil and r)");
 }

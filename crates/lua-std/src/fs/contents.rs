@@ -36,7 +36,7 @@ pub(super) fn regular(path: &Path, options: &mut OpenOptions) -> io::Result<File
         return Err(io::Error::from_raw_os_error(libc::EISDIR));
     }
     if !kind.is_file() {
-        return Err(io::Error::other("this is no regular file"));
+        return Err(io::Error::other("not a regular file"));
     }
     Ok(file)
 }

@@ -38,7 +38,7 @@ pub(super) fn open(lua: &Lua, raw: &Table) -> Result<()> {
         let folder = folder.map_or_else(std::env::temp_dir, |PathArgument(folder)| folder);
         let prefix = prefix.unwrap_or_else(|| "tidegate-".to_owned());
         if prefix.contains('/') {
-            return Err(mlua::Error::runtime("temp: a prefix holds no '/'"));
+            return Err(mlua::Error::runtime("temp: the prefix must not contain '/'"));
         }
         Ok(move || temp(&folder, &prefix, directory))
     };

@@ -37,7 +37,7 @@ fn whole_files() {
         "true atomic 1",
         "nil No such file or directory (2)",
         "nil Is a directory (21)",
-        "nil this is no regular file",
+        "nil not a regular file",
     ];
     assert_eq!(output[..8], expected);
     assert!(

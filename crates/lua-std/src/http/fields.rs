@@ -40,9 +40,9 @@ pub fn of_table_but(
     let mut headers = Headers::new();
     for pair in table.pairs::<Value, Value>() {
         let (name, value) = pair?;
-        let Value::String(name) = &name else { return Err(wrong("a field name is no string")) };
+        let Value::String(name) = &name else { return Err(wrong("a field name is not a string")) };
         if !token::is_token(&name.as_bytes()) {
-            return Err(wrong(&format!("\"{}\" is no field name", name.to_string_lossy())));
+            return Err(wrong(&format!("\"{}\" is not a field name", name.to_string_lossy())));
         }
         match &value {
             value if other(value) => {}

@@ -53,8 +53,8 @@ impl ProgramHandler {
         let of = inbound.clone();
         let ended = move |_: &Lua, end: TaskEnd| match end {
             TaskEnd::Returned(_) => of.finish(None),
-            TaskEnd::Failed(text) => {
-                of.fail(Fault::internal(text));
+            TaskEnd::Failed(error) => {
+                of.fail(Fault::internal(error.message));
             }
         };
         let stream = Stream(inbound.clone());
@@ -131,6 +131,7 @@ fn listener_snapshot(
         countries: None,
         pages: Arc::new(ErrorPages::default()),
         access: observed.access.clone(),
+        tracer: None,
     }
 }
 

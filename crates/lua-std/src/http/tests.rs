@@ -2,7 +2,7 @@
 
 use crate::testing::{output, run_here};
 
-/// The start of every program here: `serve(handler[, conf])` gives a URL without its path.
+/// The beginning of every program here: `serve(handler[, conf])` gives a URL without its path.
 const BEGIN: &str = r#"
     local silly, http, tcp = require "silly", require "silly.net.http", require "silly.net.tcp"
     local errno = require "silly.errno"
@@ -308,7 +308,7 @@ fn what_cannot_be_reached_or_takes_too_long_has_a_reason() {
             "nil \"nonsense\" is no URL",
             "true",
             "false bad argument #1 to 'get' (string expected, got nil)",
-            "false bad argument #1 to 'listen' (handler is no function)",
+            "false bad argument #1 to 'listen' (handler is not a function)",
         ],
     );
 }

@@ -155,7 +155,7 @@ fn keys_of_other_algorithms_are_rejected() {
         refuses("k", "none", "Unsupported algorithm: none")
         refuses(pkey.new(rsa_public), "RS256", "the key is public")
         local value, reason = jwt.encode({f = print}, "k")
-        assert(value == nil and reason == "a function has no JSON", reason)"#,
+        assert(value == nil and reason == "a function cannot be encoded as JSON", reason)"#,
     );
     let lua = lua();
     let error = |code: &str| lua_vm::errors::text(&lua.load(code).exec().unwrap_err());

@@ -1,4 +1,4 @@
-//! Servers that say what the test wants; a real one is in `tests/interop/mysql.rs`.
+//! Servers whose packets the test chooses; a real one is in `tests/interop/mysql.rs`.
 
 use crate::testing::output;
 

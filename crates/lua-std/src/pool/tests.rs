@@ -2,7 +2,7 @@
 
 use crate::testing::output;
 
-/// `make(options)` is a pool of numbered things, whose life is told.
+/// `make(options)` is a pool of numbered objects, whose opening and closing is reported by `say`.
 const HEAD: &str = r#"
     local silly, task, time = require "silly", require "silly.task", require "silly.time"
     local pool = require "tide.pool"

@@ -1,4 +1,4 @@
-//! The numbers of programs, as text.
+//! The metrics of programs, in the text format.
 
 use crate::testing::output;
 
@@ -154,7 +154,7 @@ fn errors_of_shared_metrics() {
     for (output, expected) in output[..5].iter().zip([
         "'a' is already declared differently",
         "'tidegate_a' has a prefix reserved for the server's metrics",
-        "'b' has labels; which ones?",
+        "'b' has labels: use labels(…)",
         "'b' has 1 labels, got 0",
         "a counter never falls",
     ]) {

@@ -25,7 +25,7 @@ impl Pattern {
         if pattern.len() > limits::RE_PATTERN_BYTES {
             return Err(format!("a pattern is longer than {} bytes", limits::RE_PATTERN_BYTES));
         }
-        let pattern = std::str::from_utf8(pattern).map_err(|_| "a pattern is no UTF-8")?;
+        let pattern = std::str::from_utf8(pattern).map_err(|_| "a pattern is not UTF-8")?;
         let regex = RegexBuilder::new(pattern)
             .size_limit(limits::RE_PROGRAM_BYTES)
             .dfa_size_limit(limits::RE_STATES_BYTES)

@@ -1,4 +1,4 @@
-//! Redis by programs, against servers that say what the test wants.
+//! The Redis client of programs, against servers whose replies the test chooses.
 
 use crate::testing::output;
 

@@ -1,4 +1,4 @@
-//! Pipelines: what comes out, and what ends them.
+//! Pipelines: their output, and their ends.
 
 use crate::testing::output;
 

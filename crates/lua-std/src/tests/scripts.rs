@@ -319,8 +319,8 @@ fn settings_come_from_files_and_the_first_writer_wins() {
     assert_eq!(program(&text), ["nil", "1 h 5 mine", "string"]);
 }
 
-/// What coroutines leave behind that are closed while they wait, as handlers are whose client has
-/// gone.
+/// Runs coroutines that are closed while they wait, like handlers whose client has disconnected,
+/// and returns what remains of them.
 fn after_closing(program: &str) -> Vec<String> {
     let head = r#"
         local silly, task, time = require "silly", require "silly.task", require "silly.time"

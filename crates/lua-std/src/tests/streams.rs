@@ -126,7 +126,7 @@ fn only_one_task_reads_and_only_a_task_waits() {
         "false bad argument #1 to 'silly.net.tcp.read' (a connection expected)",
         "false bad argument #2 to 'silly.net.tcp.read' (an empty delimiter)",
         "false bad argument #2 to 'silly.net.tcp.read' (a negative count)",
-        "false bad argument #2 to 'silly.net.tcp.write' (holds what is no string)",
+        "false bad argument #2 to 'silly.net.tcp.write' (a value in the table is not a string)",
         "false bad argument #1 to 'connect' (an address with a port, or unix:path, expected)",
         "false another task reads from this connection",
     ];

@@ -129,7 +129,7 @@ fn certificates_are_verified_unless_a_program_says_otherwise() {
         (7, "nil certs[1]: the certificate expired on 2002-01-01"),
         (8, "nil "),
         (9, "nil cert and key belong together"),
-        (10, "nil \"not a name\" is no host name"),
+        (10, "nil \"not a name\" is not a host name"),
         (11, "nil Connection refused (111)"),
     ] {
         assert!(output[at].starts_with(part), "{at}: {output:?}");
@@ -175,7 +175,7 @@ fn certificates_are_replaced_for_later_handshakes() {
         "nil certs: no certificate",
     ];
     assert_eq!(output[..8], expected);
-    assert!(output[8].contains("accept is no function"), "{output:?}");
+    assert!(output[8].contains("accept is not a function"), "{output:?}");
     for line in &output[9..] {
         assert!(line.contains("certs: table expected"), "{output:?}");
     }

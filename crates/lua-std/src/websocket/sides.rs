@@ -58,7 +58,7 @@ fn poll(
             Poll::Ready(_) => return Poll::Ready(Ending::ClientGone),
         }
     }
-    socket.poll_patience(cx).map(|()| Ending::Idle)
+    socket.poll_timeout(cx).map(|()| Ending::Idle)
 }
 
 /// Sends all output; ready once the kernel has it.
@@ -90,7 +90,7 @@ pub(super) fn connect(socket: Rc<Socket>, tunnel: Takeover) {
             Poll::Ready(_) => Poll::Ready(()),
             Poll::Pending => {
                 socket.remember(cx);
-                socket.poll_patience(cx)
+                socket.poll_timeout(cx)
             }
         })
         .await;

@@ -35,7 +35,7 @@ pub(super) struct Socket {
     deaf: Cell<bool>,
     /// The connection has ended.
     over: Cell<bool>,
-    patience: Timer,
+    timeout: Timer,
     driver: WakerSet,
     readers: WakerSet,
     writers: WakerSet,
@@ -55,7 +55,7 @@ impl Socket {
             close_sent: Cell::new(false),
             deaf: Cell::new(false),
             over: Cell::new(false),
-            patience: Timer::new(),
+            timeout: Timer::new(),
             driver: WakerSet::default(),
             readers: WakerSet::default(),
             writers: WakerSet::default(),
@@ -157,7 +157,7 @@ impl Socket {
             payload.extend_from_slice(reason);
         }
         self.queue(Opcode::Close, &payload);
-        self.patience.set(Duration::from_millis(WEBSOCKET_CLOSE_MS));
+        self.timeout.set(Duration::from_millis(WEBSOCKET_CLOSE_MS));
     }
 
     /// True if the unread messages have reached the limit.
@@ -180,8 +180,8 @@ impl Socket {
     }
 
     /// Ready when the time-out of closing has passed.
-    pub(super) fn poll_patience(&self, cx: &mut Context<'_>) -> Poll<()> {
-        self.patience.poll(cx)
+    pub(super) fn poll_timeout(&self, cx: &mut Context<'_>) -> Poll<()> {
+        self.timeout.poll(cx)
     }
 
     /// The next bytes to send.

@@ -184,7 +184,7 @@ fn what_is_wrong_with_a_call_is_reported() {
             "nil Connection timed out (110) ",
             "nil Connection refused (111)",
             "nil Connection refused (111)",
-            "nil the server answered 404 and not 101",
+            "nil the server responded with 404 instead of 101",
         ],
     );
 }

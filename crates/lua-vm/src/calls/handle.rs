@@ -75,8 +75,8 @@ impl Drop for CallHandle {
     fn drop(&mut self) {
         let vm = self.running.vm();
         if vm.is_turning() {
-            // Lua's collector dropped a response that another handler streams: its end needs a turn
-            // of its own.
+            // Lua's collector has dropped a response that another handler streams: the end of that
+            // one needs a turn of its own.
             let CallHandle { id, call, .. } = *self;
             let later = CallHandle { running: self.running.clone(), id, call };
             net::task::spawn_local(async move { drop(later) });

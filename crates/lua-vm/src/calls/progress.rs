@@ -1,4 +1,5 @@
-//! Waiting for a call: until its coroutine has ended, has made its response, or streams it.
+//! Waits for a call until its coroutine has ended, or has completed or begun to stream its
+//! response.
 
 use std::future::poll_fn;
 use std::task::Poll;
@@ -13,7 +14,7 @@ pub fn failed() -> Fault {
     Fault::internal("Lua error, traceback above")
 }
 
-/// How far a call has come.
+/// The progress of a call.
 pub enum CallProgress {
     /// The coroutine has ended.
     Ended,

@@ -275,7 +275,7 @@ unsafe extern "C-unwind" fn json(state: LuaState) -> c_int {
         ffi::lua_insert(state, 2);
         ffi::lua_call(state, 1, 2);
         if ffi::lua_type(state, 2) != ffi::LUA_TSTRING {
-            let why = stack::bytes(state, 3).unwrap_or(b"the value is no JSON");
+            let why = stack::bytes(state, 3).unwrap_or(b"the value cannot be encoded as JSON");
             ffi::luaL_where(state, 1);
             stack::push(state, why);
             ffi::lua_concat(state, 2);

@@ -191,10 +191,12 @@ unsafe fn refuse(state: *mut ffi::lua_State, codec: &mut Codec, reason: &'static
 /// `state` is a valid Lua state.
 unsafe fn explain(state: *mut ffi::lua_State, unfit: EncodeError, out: &mut Vec<u8>) {
     let (before, kind, after) = match unfit {
-        EncodeError::Type(kind) => ("a ", Some(kind), " has no JSON"),
+        EncodeError::Type(kind) => ("a ", Some(kind), " cannot be encoded as JSON"),
         EncodeError::Key(kind) => ("a key of an object is a ", Some(kind), ", not a string"),
-        EncodeError::NotFinite => ("a number that is not finite has no JSON", None, ""),
-        EncodeError::TooDeep => ("tables stand more than 128 deep in each other", None, ""),
+        EncodeError::NotFinite => {
+            ("a number that is not finite cannot be encoded as JSON", None, "")
+        }
+        EncodeError::TooDeep => ("tables are nested more than 128 deep", None, ""),
         EncodeError::TooLarge => ("the text would be longer than 256 MiB", None, ""),
         EncodeError::NoStack => ("the Lua stack is full", None, ""),
     };

@@ -288,8 +288,8 @@ unsafe extern "C-unwind" fn keep(_: LuaState) -> c_int {
     0
 }
 
-/// `__index`: methods, then the peer's address (`listener.addr`: its own), then what the script
-/// set.
+/// `__index`: methods, then the peer's address (`listener.addr`: its own), then the script's own
+/// fields.
 unsafe extern "C-unwind" fn get_field(state: LuaState) -> c_int {
     // SAFETY: the first upvalue is the table of methods.
     unsafe {
@@ -395,9 +395,10 @@ unsafe extern "C-unwind" fn deadline(state: LuaState) -> c_int {
     // SAFETY: nothing here has to be dropped.
     unsafe {
         let handle = connection(state, 1);
+        let vm = raw_function::vm(state);
         let at = (ffi::lua_type(state, 2) > ffi::LUA_TNIL)
-            .then(|| crate::timers::now_ms() + super::time::check_span(state, 2));
-        raw_function::vm(state).streams.with(handle, |c| c.deadline_ms = at);
+            .then(|| vm.timers.now_ms() + super::time::check_span(state, 2));
+        vm.streams.with(handle, |c| c.deadline_ms = at);
     }
     0
 }

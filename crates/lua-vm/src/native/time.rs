@@ -4,7 +4,6 @@
 //! throttle and debounce are in `lua/time.lua`.
 
 use std::ffi::c_int;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use mlua::{Lua, Result, Table, ffi};
 
@@ -12,7 +11,7 @@ use crate::errno;
 use crate::limits::TIMER_MS;
 use crate::raw_function;
 use crate::stack::{self, LuaState};
-use crate::timers::{self, TimerAction, TimerId};
+use crate::timers::{TimerAction, TimerId};
 use crate::vm::{Turn, Vm};
 
 /// The functions of the module.
@@ -80,16 +79,21 @@ pub(crate) unsafe fn check_span(state: LuaState, index: c_int) -> u64 {
 
 /// `now() → ms`: the wall clock.
 unsafe extern "C-unwind" fn now(state: LuaState) -> c_int {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     // SAFETY: pushes one value.
-    unsafe { ffi::lua_pushinteger(state, since.as_millis() as i64) };
+    unsafe {
+        let ms = raw_function::vm(state).timers.wall_ms();
+        ffi::lua_pushinteger(state, ms as i64);
+    }
     1
 }
 
 /// `monotonic() → ms`: since the process began; never goes back.
 unsafe extern "C-unwind" fn monotonic(state: LuaState) -> c_int {
     // SAFETY: pushes one value.
-    unsafe { ffi::lua_pushinteger(state, timers::now_ms() as i64) };
+    unsafe {
+        let ms = raw_function::vm(state).timers.now_ms();
+        ffi::lua_pushinteger(state, ms as i64);
+    }
     1
 }
 

@@ -1,7 +1,7 @@
 //! `net.tls`: the raw calls of connections and listeners with TLS.
 //!
-//! A connection with TLS is one of `net.tcp`, whose stream has a session: this has only what
-//! differs.
+//! A connection with TLS is one of `net.tcp`, whose stream has a TLS session; this module has only
+//! the functions that differ.
 
 use std::rc::Rc;
 

@@ -106,7 +106,7 @@ impl InputBuffer {
         }
     }
 
-    /// How many bytes a read takes now; `None` if what it asks for is not there.
+    /// Returns how many bytes a read takes now; `None` if it has to wait.
     pub(crate) fn find(&mut self, want: &ReadRequest, room: &[u8]) -> Option<usize> {
         let length = self.len();
         match want {

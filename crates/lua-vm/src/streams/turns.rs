@@ -1,4 +1,4 @@
-//! What streams do in a turn: wake coroutines, set timers, and send at its end.
+//! The part of streams in a turn: they wake coroutines, set timers, and send at its end.
 
 use mlua::ffi;
 use net::{Event, Key};
@@ -10,7 +10,7 @@ use crate::errno;
 use crate::ids::{StreamHandle, TaskId};
 use crate::limits::LINGER_MS;
 use crate::stack;
-use crate::timers::{TimerAction, now_ms};
+use crate::timers::TimerAction;
 use crate::vm::{Turn, Vm};
 
 impl Streams {
@@ -45,7 +45,7 @@ impl Streams {
     ) {
         let inner = &mut *self.inner.borrow_mut();
         let Some(connection) = inner.open(handle) else { return };
-        let left = connection.deadline_ms.map(|at| at.saturating_sub(now_ms()));
+        let left = connection.deadline_ms.map(|at| at.saturating_sub(vm.timers.now_ms()));
         let span = [ms, left].into_iter().flatten().min();
         let due = TimerAction::Read { connection: handle.index, task };
         let deadline = span.map(|span| vm.timers.set(span, due));

@@ -54,6 +54,8 @@ impl Vm {
             calls: CallTable::default(),
             warned: Rc::default(),
             failures: Cell::new(0),
+            first_failure: OnceCell::new(),
+            turns: Cell::new(0),
             options,
         });
         vm.lua.set_app_data(VmRef(Rc::downgrade(&vm)));

@@ -57,10 +57,7 @@ impl Vm {
     }
 
     pub(super) fn failed(&self, index: u32, thread: LuaState) {
-        let text = match self.exit.get() {
-            None => errors::report(self.main, thread),
-            Some(_) => String::new(),
-        };
+        let error = self.exit.get().is_none().then(|| errors::report(self.main, thread));
         self.failures.set(self.failures.get() + 1);
         // Closes what the coroutine left open (`local x <close>`); such a thread can be reused.
         // SAFETY: the thread ended with an error and is not running.
@@ -68,9 +65,17 @@ impl Vm {
         match self.take_ended(index) {
             EndObserver::Call(call) => self.calls.ended(call, false),
             EndObserver::Callback(ended) if self.exit.get().is_none() => {
-                ended(&self.lua, TaskEnd::Failed(text));
+                if let Some(error) = error {
+                    ended(&self.lua, TaskEnd::Failed(error));
+                }
             }
-            EndObserver::Callback(_) | EndObserver::Ignored => {}
+            EndObserver::Ignored => {
+                if let Some(error) = error {
+                    // The first one stays.
+                    let _ = self.first_failure.set(error);
+                }
+            }
+            EndObserver::Callback(_) => {}
         }
         self.retire(index);
     }

@@ -78,7 +78,7 @@ impl Vm {
             ffi::lua_xmove(thread, self.main, 1);
             if ffi::lua_pcall(self.main, 1, 0, 0) != ffi::LUA_OK {
                 self.failures.set(self.failures.get() + 1);
-                let why = stack::bytes(self.main, -1).unwrap_or(b"an error that is no text");
+                let why = stack::bytes(self.main, -1).unwrap_or(b"an error that is not text");
                 let why = String::from_utf8_lossy(why);
                 event_limited!(
                     ERROR_LINES_PER_SECOND,

@@ -1,4 +1,4 @@
-//! What the creator of a VM decides.
+//! Options of a VM, set by its creator.
 
 use std::sync::Arc;
 

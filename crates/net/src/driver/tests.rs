@@ -166,7 +166,7 @@ fn connections_and_bytes_share_one_queue() {
     block_on_local(async {
         let bind = Bind::Tcp("127.0.0.1:0".parse().unwrap());
         let listening = Listening::bind(&bind, 1, &ListenOptions::default()).unwrap();
-        let Bind::Tcp(address) = *listening.local() else { panic!("TCP was asked for") };
+        let Bind::Tcp(address) = *listening.local() else { panic!("TCP was requested") };
         let mut driver = Driver::new();
         let listener = listening.into_sockets().remove(0).adopt().unwrap();
         let listener_key = driver.listen(listener, ());

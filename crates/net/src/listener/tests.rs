@@ -52,7 +52,7 @@ fn of_two_simultaneous_binds_one_fails() {
 fn connections_are_spread_over_the_workers() {
     block_on_local(async {
         let listening = Listening::bind(&local(), 2, &ListenOptions::default()).unwrap();
-        let Bind::Tcp(address) = *listening.local() else { panic!("TCP was asked for") };
+        let Bind::Tcp(address) = *listening.local() else { panic!("TCP was requested") };
         let mut clients = Vec::new();
         for _ in 0..64 {
             clients.push(Stream::connect_tcp(address).await.unwrap());
@@ -69,7 +69,7 @@ fn connections_are_spread_over_the_workers() {
 fn every_worker_has_a_socket_on_the_same_port() {
     let listening = Listening::bind(&local(), 3, &ListenOptions::default()).unwrap();
     assert_eq!(listening.descriptors().len(), 3);
-    let Bind::Tcp(address) = listening.local() else { panic!("TCP was asked for") };
+    let Bind::Tcp(address) = listening.local() else { panic!("TCP was requested") };
     assert_ne!(address.port(), 0);
 }
 
@@ -90,7 +90,7 @@ fn a_stale_unix_socket_is_replaced_and_a_live_one_is_not() {
 fn a_drained_listener_loses_no_queued_connection() {
     block_on_local(async {
         let listening = Listening::bind(&local(), 1, &ListenOptions::default()).unwrap();
-        let Bind::Tcp(address) = *listening.local() else { panic!("TCP was asked for") };
+        let Bind::Tcp(address) = *listening.local() else { panic!("TCP was requested") };
         let listener = listening.into_sockets().remove(0).adopt().unwrap();
         let mut clients = Vec::new();
         for _ in 0..5 {
@@ -108,7 +108,7 @@ fn nagles_algorithm_is_off_unless_requested() {
         for wanted in [true, false] {
             let options = ListenOptions { nodelay: wanted, ..ListenOptions::default() };
             let listening = Listening::bind(&local(), 1, &options).unwrap();
-            let Bind::Tcp(address) = *listening.local() else { panic!("TCP was asked for") };
+            let Bind::Tcp(address) = *listening.local() else { panic!("TCP was requested") };
             let additional =
                 Listening::bind_additional(address, &options).unwrap().adopt().unwrap();
             let first = listening.into_sockets().remove(0).adopt().unwrap();

@@ -19,7 +19,7 @@ use crate::timer::within;
 use crate::worker::block_on_local;
 
 /// Deadline for an event that must come.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Default)]
 struct Counter(AtomicUsize);
@@ -55,7 +55,7 @@ macro_rules! tests {
             }
 
             async fn ready(source: &Source, side: Side) -> bool {
-                is_ready(source, side, PATIENCE).await
+                is_ready(source, side, TIMEOUT).await
             }
 
             async fn is_idle(source: &Source) -> bool {
@@ -117,7 +117,7 @@ macro_rules! tests {
                     assert!(ready(&one, Side::Read).await);
                     let mut room = [0; 8];
                     assert_eq!(read(&one, &mut room).unwrap(), 4);
-                    // As a caller that knows that the read took all there was.
+                    // Acts as a caller that knows that its read has emptied the socket.
                     let blocked =
                         one.try_io(Side::Read, || Err::<(), _>(io::ErrorKind::WouldBlock.into()));
                     assert!(blocked.is_err() && ready(&one, Side::Read).await);
@@ -143,7 +143,7 @@ macro_rules! tests {
                         assert!(ready(&one, Side::Read).await);
                         crate::clock::refresh();
                         if resets {
-                            assert!(within(PATIENCE, one.failed()).await.is_some());
+                            assert!(within(TIMEOUT, one.failed()).await.is_some());
                         } else {
                             idle().await;
                             assert!(within(Duration::ZERO, one.failed()).await.is_none());

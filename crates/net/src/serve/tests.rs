@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use super::*;
 use crate::outgoing::Outgoing;
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 fn any_port() -> Bind {
     Bind::Tcp("127.0.0.1:0".parse().unwrap())
@@ -33,13 +33,13 @@ async fn echo(stream: Stream, _: Peer) {
 fn address(serving: &Serving) -> SocketAddr {
     match serving.local()[0] {
         Bind::Tcp(address) => address,
-        Bind::Unix(_) => panic!("TCP was asked for"),
+        Bind::Unix(_) => panic!("TCP was requested"),
     }
 }
 
 fn connect(serving: &Serving) -> TcpStream {
     let client = TcpStream::connect(address(serving)).unwrap();
-    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.set_read_timeout(Some(TIMEOUT)).unwrap();
     client
 }
 
@@ -63,7 +63,7 @@ fn every_bind_is_served_and_a_stop_lets_handlers_end() {
     let mut local = UnixStream::connect(&path).unwrap();
     assert_eq!(request(&mut local, b"over Unix").unwrap(), b"over Unix");
 
-    assert_eq!(serving.stop(PATIENCE), 0);
+    assert_eq!(serving.stop(TIMEOUT), 0);
     for client in &mut clients {
         assert_eq!(client.read(&mut [0; 8]).unwrap(), 0);
     }
@@ -101,7 +101,7 @@ fn connections_queued_by_the_kernel_are_served() {
     };
     let serving = serve(&[any_port()], &options(1), handler).unwrap();
     let mut clients: Vec<_> = (0..5).map(|_| connect(&serving)).collect();
-    let stopping = std::thread::spawn(move || serving.stop(PATIENCE));
+    let stopping = std::thread::spawn(move || serving.stop(TIMEOUT));
     drop(hold);
     for client in &mut clients {
         let mut got = Vec::new();

@@ -176,8 +176,8 @@ fn a_truncated_file_is_an_error_at_once() {
         let length = file.metadata().unwrap().len() + 1;
         let mut outgoing = Outgoing::default();
         outgoing.push_file(crate::FileRange { file, offset: 0, length });
-        let patience = std::time::Duration::from_secs(5);
-        let sent = crate::timer::within(patience, one.send_all(&mut outgoing)).await;
+        let timeout = std::time::Duration::from_secs(5);
+        let sent = crate::timer::within(timeout, one.send_all(&mut outgoing)).await;
         assert_eq!(sent.unwrap().unwrap_err().kind(), io::ErrorKind::UnexpectedEof);
     });
 }

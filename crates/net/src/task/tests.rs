@@ -13,7 +13,7 @@ use super::*;
 use crate::timer::within;
 use crate::worker::block_on_local;
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Returns the waker of the calling task.
 async fn own_waker() -> Waker {
@@ -125,7 +125,7 @@ fn wakes_from_another_thread_are_delivered() {
                 cx.waker().wake_by_ref();
                 if watched.polls.get() > before { Poll::Ready(()) } else { Poll::Pending }
             });
-            within(PATIENCE, heard).await.unwrap();
+            within(TIMEOUT, heard).await.unwrap();
             thread.join().unwrap();
             task.abort();
         }
@@ -175,7 +175,7 @@ fn concurrent_wakes_from_many_threads_arrive() {
             .collect();
         drop(ends);
         for task in tasks {
-            assert_eq!(within(PATIENCE, task).await.unwrap(), Ok(4 * 99 * 100 / 2));
+            assert_eq!(within(TIMEOUT, task).await.unwrap(), Ok(4 * 99 * 100 / 2));
         }
         threads.into_iter().for_each(|thread| thread.join().unwrap());
     });
@@ -379,7 +379,7 @@ fn tasks_that_are_always_ready_starve_neither_sockets_nor_timers() {
             one.finish();
             while !other.receive().await.unwrap().is_empty() {}
         });
-        within(PATIENCE, sockets).await.unwrap().unwrap();
+        within(TIMEOUT, sockets).await.unwrap().unwrap();
     });
 }
 
@@ -409,7 +409,7 @@ fn a_peer_that_is_always_faster_does_not_starve_other_tasks() {
             .await;
             turns.into_iter().max().unwrap()
         });
-        let longest = within(PATIENCE, longest).await.unwrap().unwrap();
+        let longest = within(TIMEOUT, longest).await.unwrap().unwrap();
         assert!((1 << 20..8 << 20).contains(&longest), "{longest}");
     });
 }

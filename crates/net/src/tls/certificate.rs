@@ -1,4 +1,5 @@
-//! Certificates: a chain with its key, checked as a whole, and what a certificate says.
+//! Certificates: a chain with its key, checked as a whole, and the names and dates in a
+//! certificate.
 //!
 //! Owns parsing. Trust is decided by rustls' verifiers, never here.
 
@@ -22,7 +23,7 @@ use x509_cert::ext::pkix::{AuthorityKeyIdentifier, SubjectAltName};
 use super::ocsp::Staple;
 use crate::clock;
 
-/// What a certificate says of its owner.
+/// The names, the fingerprint and the validity of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateDetails {
     /// The subject as RFC 4514 writes it: `CN=a,O=b`.
@@ -75,7 +76,7 @@ impl CertificateDetails {
         })
     }
 
-    /// What is known of a certificate that was verified and cannot be read here.
+    /// The data of a certificate that was verified but cannot be parsed here.
     pub(super) fn unreadable(certificate: &[u8]) -> CertificateDetails {
         CertificateDetails {
             subject: Box::default(),
@@ -141,7 +142,7 @@ impl fmt::Debug for CertificateKey {
     }
 }
 
-/// Two are equal when they present the same certificate and the same revocation status.
+/// Two keys are equal if they present the same certificate and the same revocation status.
 impl PartialEq for CertificateKey {
     fn eq(&self, other: &Self) -> bool {
         let ocsp = |one: &CertificateKey| one.staple.as_ref()?.certified.ocsp.clone();
@@ -190,7 +191,7 @@ impl CertificateKey {
         let key = signing_key(key).map_err(PairError::Key)?;
         let certified = CertifiedKey::new(chain, key);
         match certified.keys_match() {
-            // Unknown: a key that does not tell its public half, which none of ours is.
+            // `Unknown` is for keys without a known public half; no supported kind is one.
             Ok(()) | Err(Error::InconsistentKeys(InconsistentKeys::Unknown)) => {}
             Err(_) => {
                 let why = "the private key does not belong to the certificate";
@@ -206,7 +207,7 @@ impl CertificateKey {
         self.certified.key.choose_scheme(schemes).is_some()
     }
 
-    /// What a client is presented now.
+    /// Returns what is presented to a client now.
     pub(super) fn presented(&self) -> Arc<CertifiedKey> {
         let staple = self.staple.as_ref();
         let staple = staple.filter(|staple| staple.problem(clock::wall_secs()).is_none());

@@ -21,8 +21,8 @@ fn presented() -> MutexGuard<'static, Table> {
     PRESENTED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// True if a client offers these protocols that validates a name. It offers the challenge's alone,
-/// which no other client offers (RFC 8737 3).
+/// True if a client with these protocols is a certificate authority that validates a name: it
+/// offers the protocol of the challenge alone, which no other client does (RFC 8737 3).
 pub(super) fn is_challenge<'a>(mut protocols: impl Iterator<Item = &'a [u8]>) -> bool {
     protocols.next() == Some(CHALLENGE_PROTOCOL) && protocols.next().is_none()
 }

@@ -1,4 +1,5 @@
-//! What a connection to a server requires: authorities, names, protocols, a certificate of our own.
+//! TLS settings of connections to servers: certificate authorities, names, protocols, client
+//! certificates.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -33,7 +34,7 @@ pub struct ClientOptions {
 /// The TLS settings of connections to servers, shared by all workers; sessions are resumed.
 #[derive(Clone)]
 pub struct ClientTls {
-    /// Has the protocols of ALPN in force, which may differ from those of the options.
+    /// Its ALPN protocols are the ones in use; they may differ from those of the options.
     pub(super) config: Arc<ClientConfig>,
     options: Arc<ClientOptions>,
 }
@@ -92,8 +93,8 @@ impl ClientTls {
         self.config.alpn_protocols.iter().any(|offered| offered == protocol)
     }
 
-    /// The same with other protocols of ALPN. Cheap enough for each connection: the certificate
-    /// authorities are not copied.
+    /// Returns the same settings with other ALPN protocols. Cheap enough for each connection,
+    /// because the certificate authorities are not copied.
     pub fn with_protocols(&self, protocols: &[&[u8]]) -> ClientTls {
         let mut config = (*self.config).clone();
         config.alpn_protocols = protocols.iter().map(|one| one.to_vec()).collect();

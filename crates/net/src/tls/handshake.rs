@@ -10,7 +10,7 @@ use wire::client_hello::HelloReader;
 
 use super::challenge::is_challenge;
 use super::client::{CertificateName, ClientTls};
-use super::layer::{Layer, flush, read_once};
+use super::layer::{Layer, flush, flush_unowed, read_once};
 use super::server::ServerTls;
 use super::session::{Connection, Session, store_all};
 use crate::readiness::{Side, Source};
@@ -96,7 +96,7 @@ fn process_received(session: &mut Session, source: &Source, received: &mut [u8])
     session.plaintext = sink.rest.freeze();
     if processed.is_err() {
         // The alert.
-        let _ = flush(session, source);
+        flush_unowed(session, source);
     }
     processed
 }
@@ -104,6 +104,9 @@ fn process_received(session: &mut Session, source: &Source, received: &mut [u8])
 /// Sends and receives until the handshake is complete or the client turns out to speak plain HTTP.
 async fn handshake(session: &mut Session, source: &Source) -> io::Result<()> {
     loop {
+        if session.is_ready_to_respond() {
+            return Ok(());
+        }
         while !session.output.is_empty() {
             match flush(session, source) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -122,9 +125,12 @@ async fn handshake(session: &mut Session, source: &Source) -> io::Result<()> {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 poll_fn(|cx| source.poll_ready(Side::Read, cx)).await?;
             }
-            received => {
-                received?;
+            Err(error) => {
+                // The alert.
+                flush_unowed(session, source);
+                return Err(error);
             }
+            Ok(_) => {}
         }
         // The first request may arrive together with the end of the handshake.
         session.plaintext = sink.rest.freeze();

@@ -104,7 +104,9 @@ impl Layer {
             if session.has_ended {
                 return Ok(RecvChunk { length: 0, rest: Bytes::new(), drained: false });
             }
-            let received = read_once(session, source, &mut sink)?;
+            let received = read_once(session, source, &mut sink);
+            flush_unowed(session, source);
+            let received = received?;
             if received.length == 0 {
                 continue;
             }
@@ -156,7 +158,8 @@ impl Layer {
             } else {
                 BUFFERS.with_borrow_mut(|buffers| {
                     let plaintext = outgoing.front(&mut buffers.plaintext, BATCH_BYTES)?;
-                    encrypt_and_send(session, source, plaintext, &mut buffers.records)
+                    let is_whole = plaintext.len() as u64 == outgoing.length();
+                    encrypt_and_send(session, source, plaintext, is_whole, &mut buffers.records)
                 })
             };
             match sent {
@@ -179,9 +182,15 @@ impl Layer {
             return flush(session, source);
         }
         BUFFERS.with_borrow_mut(|buffers| {
-            let bytes = &bytes[..bytes.len().min(BATCH_BYTES)];
-            encrypt_and_send(session, source, bytes, &mut buffers.records)
+            let plaintext = &bytes[..bytes.len().min(BATCH_BYTES)];
+            let is_whole = plaintext.len() == bytes.len();
+            encrypt_and_send(session, source, plaintext, is_whole, &mut buffers.records)
         })
+    }
+
+    /// Has close_notify leave with the last bytes that are sent next.
+    pub(crate) fn end_with_queue(&self) {
+        self.session.borrow_mut().ends_with_queue = true;
     }
 
     /// Announces the end of our data, unless records are incomplete.
@@ -189,13 +198,12 @@ impl Layer {
         let session = &mut *self.session.borrow_mut();
         if session.owed == 0 {
             session.end();
-            // A peer that takes nothing learns of the end by the socket.
-            let _ = flush(session, source);
+            flush_unowed(session, source);
         }
     }
 }
 
-/// Reads from a registered socket once.
+/// Reads from a registered socket once. The caller sends what `output` holds afterwards.
 pub(super) fn read_once<F: FnOnce(&[u8]) -> usize>(
     session: &mut Session,
     source: &Source,
@@ -207,17 +215,11 @@ pub(super) fn read_once<F: FnOnce(&[u8]) -> usize>(
         // WouldBlock marks the stream as not readable, which saves a call on the next attempt.
         if read.drained { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
     });
-    let received = match (received, result) {
+    match (received, result) {
         (Some(received), _) => Ok(received),
         (None, Err(error)) => Err(error),
         (None, Ok(())) => Err(io::ErrorKind::WouldBlock.into()),
-    };
-    // An alert, or the response to a key update. Records of the owner's queue are left to the
-    // owner, which has to learn how many of its bytes were sent.
-    if !session.output.is_empty() && (session.owed == 0 || session.check().is_err()) {
-        let _ = flush(session, source);
     }
-    received
 }
 
 /// Reads from a socket once. The end of the stream without close_notify is an error for a client,
@@ -242,22 +244,28 @@ fn receive_records<F: FnOnce(&[u8]) -> usize>(
     Ok(Received { length: chunk.length, drained: chunk.drained })
 }
 
-/// Encrypts `plaintext` and sends as much as the socket takes, `WouldBlock` if nothing; the rest
-/// waits in the session. Returns how many bytes of the plaintext count as sent.
+/// Encrypts `plaintext`, which may be the whole queue, and sends as much as the socket takes,
+/// `WouldBlock` if nothing; the rest waits in the session. Returns how many bytes of the plaintext
+/// count as sent.
 fn encrypt_and_send(
     session: &mut Session,
     source: &Source,
     plaintext: &[u8],
+    is_whole: bool,
     records: &mut Vec<u8>,
 ) -> io::Result<usize> {
     // Nothing is encrypted, and stored, for a socket that is known to be full.
     source.try_io(Side::Write, || Ok(()))?;
-    let count = plaintext.len().div_ceil(RECORD_BYTES_MAX);
+    // One more for close_notify.
+    let count = plaintext.len().div_ceil(RECORD_BYTES_MAX) + 1;
     let needed = plaintext.len() + count * RECORD_OVERHEAD_MAX;
     if records.len() < needed {
         records.resize(needed, 0);
     }
-    let length = session.encrypt(plaintext, records)?;
+    let mut length = session.encrypt(plaintext, records)?;
+    if is_whole && session.ends_with_queue {
+        length += session.encrypt_end(&mut records[length..]);
+    }
     let records = &records[..length];
     session.owed = plaintext.len();
     if !session.output.is_empty() {
@@ -277,7 +285,19 @@ fn encrypt_and_send(
     Ok(session.credit(sent, length))
 }
 
-/// Sends records that wait. Returns how many bytes of the owner's queue count as sent thereby.
+/// Sends records that are not of the owner's queue, as far as the socket takes them: an alert, the
+/// response to a key update, a ticket, close_notify. While records of the queue wait, nothing is
+/// sent: the owner sends all of them, and has to learn how many of its bytes they were, or it would
+/// send those bytes again. After an error the owner sends nothing.
+pub(super) fn flush_unowed(session: &mut Session, source: &Source) {
+    if session.owed == 0 || session.check().is_err() {
+        // A peer that takes nothing learns of the end by the socket.
+        let _ = flush(session, source);
+    }
+}
+
+/// Sends records that wait. Returns how many bytes of the owner's queue count as sent thereby,
+/// which the owner must learn.
 pub(super) fn flush(session: &mut Session, source: &Source) -> io::Result<usize> {
     let length = session.output.len();
     if length == 0 {

@@ -13,7 +13,7 @@ use rustls::sign::CertifiedKey;
 use super::certificate::CertificateKey;
 use super::challenge;
 
-/// What the client hello asked for, and what it is presented.
+/// The names in the client hello, and the certificate presented for them.
 #[derive(Debug, Default)]
 pub(super) struct Resolved {
     pub(super) server_name: Option<Box<str>>,

@@ -10,7 +10,7 @@ use bytes::{Buf, Bytes, BytesMut};
 use rustls::client::UnbufferedClientConnection;
 use rustls::server::UnbufferedServerConnection;
 use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, UnbufferedStatus};
-use rustls::{CommonState, Error, InvalidMessage};
+use rustls::{CommonState, Error, InvalidMessage, ProtocolVersion};
 
 use super::resolver::{self, Resolved};
 
@@ -51,10 +51,13 @@ pub(super) struct Session {
     /// The peer has announced the end of its data (close_notify).
     pub(super) has_ended: bool,
     has_sent_end: bool,
+    /// close_notify leaves with the last bytes of the owner's queue.
+    pub(super) ends_with_queue: bool,
     /// The error that ended the session, which every later call returns. rustls is not called
     /// again: it would expect bytes that are gone.
     failure: Option<Box<Error>>,
-    /// What the client asked for and was presented; on the server's side, after its hello.
+    /// The client's request and the presented certificate; on the server's side, after the client
+    /// hello.
     pub(super) resolved: Option<Resolved>,
     /// What arrived first, if that is no TLS.
     greeting: Greeting,
@@ -94,7 +97,8 @@ impl<F: FnOnce(&[u8]) -> usize> Sink<F> {
         self.is_storing = true;
     }
 
-    /// Lends the borrower bytes, unless it has had its turn; returns how many it has consumed.
+    /// Lends bytes to the borrower, unless bytes were lent to it before; returns how many it has
+    /// consumed.
     pub(super) fn lend(&mut self, bytes: &[u8]) -> usize {
         self.borrower.take().map_or(0, |borrower| borrower(bytes))
     }
@@ -142,6 +146,7 @@ impl Session {
             owed: 0,
             has_ended: false,
             has_sent_end: false,
+            ends_with_queue: false,
             failure: None,
             resolved: None,
             greeting: Greeting::Awaited,
@@ -154,6 +159,16 @@ impl Session {
 
     pub(super) fn is_server(&self) -> bool {
         matches!(self.connection, Connection::Server(_))
+    }
+
+    /// True if the handshake is complete and has brought a request. `output` is sent with its
+    /// response then: it holds a session ticket. A client of TLS 1.2 waits for what it holds.
+    pub(super) fn is_ready_to_respond(&self) -> bool {
+        let state = self.state();
+        self.is_server()
+            && !self.plaintext.is_empty()
+            && !state.is_handshaking()
+            && state.protocol_version() == Some(ProtocolVersion::TLSv1_3)
     }
 
     pub(super) fn has_plain_text(&self) -> bool {
@@ -296,18 +311,22 @@ impl Session {
         credit
     }
 
-    /// Appends close_notify to `output`, once.
-    pub(super) fn end(&mut self) {
+    /// Writes close_notify into `record`, once; returns its length.
+    pub(super) fn encrypt_end(&mut self, record: &mut [u8]) -> usize {
         if std::mem::replace(&mut self.has_sent_end, true) || self.state().is_handshaking() {
-            return;
+            return 0;
         }
-        let mut record = [0; RECORD_OVERHEAD_MAX];
-        if let Ok(length) = self.write(Write::CloseNotify(&mut record)) {
-            self.output.extend_from_slice(&record[..length]);
-        }
+        self.write(Write::CloseNotify(record)).unwrap_or(0)
     }
 
-    /// Has rustls write; what it has to say first (a key update) is appended to `output`.
+    /// Appends close_notify to `output`, once.
+    pub(super) fn end(&mut self) {
+        let mut record = [0; RECORD_OVERHEAD_MAX];
+        let length = self.encrypt_end(&mut record);
+        self.output.extend_from_slice(&record[..length]);
+    }
+
+    /// Lets rustls write; messages that must be sent first (a key update) are appended to `output`.
     fn write(&mut self, mut write: Write<'_>) -> io::Result<usize> {
         self.check()?;
         // rustls expects the bytes that it has not discarded, also where nothing has arrived.

@@ -3,6 +3,7 @@
 mod challenge;
 mod client;
 mod ocsp;
+mod packets;
 mod resumption;
 
 use std::future::poll_fn;

@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Waker};
 use super::{Accepted, Closed, Message, Received};
 use crate::channel::remember;
 use crate::wake_batch::wake;
-use crate::{Gone, Limits};
+use crate::{Limits, ReceiverDropped};
 
 pub(super) struct Line {
     state: Mutex<SessionState>,
@@ -140,10 +140,10 @@ impl Line {
 
     // Methods of the other side.
 
-    pub(super) fn accept(&self, accepted: Accepted) -> Result<(), Gone> {
+    pub(super) fn accept(&self, accepted: Accepted) -> Result<(), ReceiverDropped> {
         let mut state = self.state();
         if state.ended.is_some() {
-            return Err(Gone);
+            return Err(ReceiverDropped);
         }
         state.accepted = Some(accepted);
         let waker = state.worker.take();
@@ -173,10 +173,10 @@ impl Line {
         Poll::Ready(Received::Message(message))
     }
 
-    pub(super) fn poll_writable(&self, cx: &Context<'_>) -> Poll<Result<(), Gone>> {
+    pub(super) fn poll_writable(&self, cx: &Context<'_>) -> Poll<Result<(), ReceiverDropped>> {
         let mut state = self.state();
         if state.left || state.ended.is_some() {
-            return Poll::Ready(Err(Gone));
+            return Poll::Ready(Err(ReceiverDropped));
         }
         if !state.outward.is_full(&self.limits) {
             return Poll::Ready(Ok(()));
@@ -185,10 +185,10 @@ impl Line {
         Poll::Pending
     }
 
-    pub(super) fn send(&self, message: Message) -> Result<(), Gone> {
+    pub(super) fn send(&self, message: Message) -> Result<(), ReceiverDropped> {
         let mut state = self.state();
         if state.left || state.ended.is_some() {
-            return Err(Gone);
+            return Err(ReceiverDropped);
         }
         state.outward.push(message);
         let waker = state.worker.take();
@@ -197,10 +197,10 @@ impl Line {
         Ok(())
     }
 
-    pub(super) fn close(&self, closed: Closed) -> Result<(), Gone> {
+    pub(super) fn close(&self, closed: Closed) -> Result<(), ReceiverDropped> {
         let mut state = self.state();
         if state.left || state.ended.is_some() {
-            return Err(Gone);
+            return Err(ReceiverDropped);
         }
         state.left = true;
         state.goodbye = Some(closed.clone());

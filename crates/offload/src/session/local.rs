@@ -22,7 +22,7 @@ pub enum Decision {
 pub struct LocalSession {
     /// Produces the response of a denial.
     answer: Local,
-    /// Gone once it is decided.
+    /// ReceiverDropped once it is decided.
     open: Option<OpenSession>,
 }
 

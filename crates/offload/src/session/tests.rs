@@ -14,7 +14,7 @@ use super::{
     Accepted, Closed, Decision, HandedSession, LocalSession, Message, OpenSession, Received,
     Session, leave,
 };
-use crate::{Gone, Limits, wait};
+use crate::{Limits, ReceiverDropped, wait};
 use message::{Headers, Request, Target};
 
 const SMALL: Limits = Limits {
@@ -122,7 +122,7 @@ fn what_is_not_accepted_is_denied() {
     let answers = |mut session: Session| {
         let answering = session.deny().unwrap();
         assert!(session.deny().is_none());
-        assert_eq!(session.accept(Accepted::default()), Err(Gone));
+        assert_eq!(session.accept(Accepted::default()), Err(ReceiverDropped));
         answering.respond(418, Headers::new(), "teapot");
     };
     assert_eq!(denied(answers).unwrap().status, 418);
@@ -138,7 +138,7 @@ fn a_client_that_leaves_before_the_decision_is_reported() {
     drop(local);
     let end = now(|cx| session.poll_receive(cx));
     assert_eq!(end, Some(Received::Closed(Closed::new(1006, ""))));
-    assert_eq!(session.accept(Accepted::default()), Err(Gone));
+    assert_eq!(session.accept(Accepted::default()), Err(ReceiverDropped));
 }
 
 #[test]
@@ -204,9 +204,9 @@ fn a_goodbye_goes_behind_what_was_sent_and_ends_the_session() {
     open.give(text("unread"));
     session.send(text("last")).unwrap();
     session.close(Closed::new(3000, "enough")).unwrap();
-    assert_eq!(session.send(text("more")), Err(Gone));
-    assert_eq!(session.close(Closed::new(1000, "")), Err(Gone));
-    assert_eq!(now(|cx| session.poll_ready(cx)), Some(Err(Gone)));
+    assert_eq!(session.send(text("more")), Err(ReceiverDropped));
+    assert_eq!(session.close(Closed::new(1000, "")), Err(ReceiverDropped));
+    assert_eq!(now(|cx| session.poll_ready(cx)), Some(Err(ReceiverDropped)));
     let goodbye = Received::Closed(Closed::new(3000, "enough"));
     assert_eq!(now(|cx| session.poll_receive(cx)), Some(goodbye.clone()));
     assert_eq!(now(|cx| session.poll_receive(cx)), Some(goodbye.clone()));
@@ -226,7 +226,7 @@ fn what_has_come_is_received_before_the_end() {
     drop(open);
     assert_eq!(writer.wakes(), 1);
     assert!(session.is_gone());
-    assert_eq!(session.send(text("y")), Err(Gone));
+    assert_eq!(session.send(text("y")), Err(ReceiverDropped));
     assert_eq!(now(|cx| session.poll_receive(cx)), Some(Received::Message(text("last"))));
     let end = Received::Closed(Closed::new(1006, ""));
     assert_eq!(now(|cx| session.poll_receive(cx)), Some(end));

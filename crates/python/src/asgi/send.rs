@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use message::{Frame, Headers};
 use net::FileRange;
-use offload::{Gone, Responder};
+use offload::{ReceiverDropped, Responder};
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -264,7 +264,7 @@ pub(super) fn push(
         *response = ResponseState::Streaming(streaming);
         return match sendable {
             std::task::Poll::Ready(Ok(())) => Ok(false),
-            std::task::Poll::Ready(Err(Gone)) => Err(disconnected()),
+            std::task::Poll::Ready(Err(ReceiverDropped)) => Err(disconnected()),
             std::task::Poll::Pending => Ok(true),
         };
     }

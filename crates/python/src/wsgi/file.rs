@@ -51,9 +51,13 @@ impl FileWrapper {
 
 /// Sends the wrapped object with `sendfile` if it is a regular file; returns whether it was.
 pub(super) fn send(reply: &Reply, wrapper: &Bound<'_, FileWrapper>) -> PyResult<bool> {
-    let py = wrapper.py();
-    let Some(range) = rest_of(wrapper.get().filelike.bind(py))? else { return Ok(false) };
-    Ok(reply.file(py, range)?.is_some())
+    send_file(reply, wrapper.get().filelike.bind(wrapper.py()))
+}
+
+/// Sends the rest of a regular file with `sendfile`; returns whether it is one.
+pub(super) fn send_file(reply: &Reply, file: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let Some(range) = rest_of(file)? else { return Ok(false) };
+    Ok(reply.file(file.py(), range)?.is_some())
 }
 
 /// The unread part of a regular file. An error here occurs again when the file is read.

@@ -12,7 +12,7 @@ use std::task::{Context, Poll, Waker};
 use bytes::Bytes;
 use message::{Fault, FaultKind, Frame};
 use net::FileRange;
-use offload::{Gone, Responder, Sending, wake_batch};
+use offload::{ReceiverDropped, Responder, Sending, wake_batch};
 use pyo3::exceptions::PyAssertionError;
 use pyo3::prelude::*;
 
@@ -91,6 +91,16 @@ impl Reply {
             ResponseState::Open(answering) => answering.is_unwanted(),
             ResponseState::Streaming(sending, _) => sending.is_unwanted(),
             ResponseState::Complete | ResponseState::Done => false,
+        }
+    }
+
+    /// True if a piece can be sent without waiting; otherwise the waker is woken when it can.
+    pub(super) fn has_room(&self, waker: &Waker) -> bool {
+        match &mut self.state.get().response {
+            ResponseState::Streaming(sending, _) => {
+                sending.poll_ready(&mut Context::from_waker(waker)).is_ready()
+            }
+            _ => true,
         }
     }
 
@@ -228,7 +238,7 @@ impl Reply {
                 sendable
             }
         };
-        if sendable == Err(Gone) {
+        if sendable == Err(ReceiverDropped) {
             return Ok(AfterPiece::Stop);
         }
         sending.push(frame);

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use message::{BodyStream, Fault, FaultKind};
+use offload::session::HandedSession;
 use offload::{Arrival, Event, OffloadedRequest, wake_batch};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -38,6 +39,8 @@ pub struct AppOptions {
     pub multiprocess: bool,
     /// `wsgi.errors`.
     pub errors: Py<PyAny>,
+    /// `wsgi.file_wrapper`; by default one that sends regular files in the kernel.
+    pub file_wrapper: Option<Py<PyAny>>,
     /// Called with an exception that the application raised.
     pub report: Py<PyAny>,
     /// Called with a description of a violation of WSGI.
@@ -84,36 +87,50 @@ impl Server {
         pool: Arc<ThreadPool>,
         options: AppOptions,
     ) -> PyResult<Server> {
-        let threads_max = match options.threads {
-            0 => {
-                let processors = std::thread::available_parallelism().map_or(1, usize::from);
-                THREADS_MAX.min(processors * THREADS_PER_PROCESSOR)
-            }
-            threads => threads,
-        };
-        let environs = Environs::new(
-            py,
-            Common {
-                root_path: options.root_path,
-                multithread: threads_max > 1,
-                multiprocess: options.multiprocess,
-                errors: options.errors.into_bound(py),
-                file_wrapper: py.get_type::<FileWrapper>().into_any(),
-                no_input: Bound::new(py, Input::new(Source::default()))?.into_any(),
-            },
-        )?;
         status.queue().serve_threads();
         pool.activate(status.clone());
-        Ok(Server(Arc::new(Application {
-            status,
-            pool,
-            callable: options.application,
-            environs,
-            threads_max,
-            report: options.report,
-            complain: options.complain,
-        })))
+        application(py, status, pool, options).map(Server)
     }
+}
+
+/// Prepares what all requests of an application share.
+pub(super) fn application(
+    py: Python<'_>,
+    status: Arc<AppStatus>,
+    pool: Arc<ThreadPool>,
+    options: AppOptions,
+) -> PyResult<Arc<Application>> {
+    let threads_max = match options.threads {
+        0 => {
+            let processors = std::thread::available_parallelism().map_or(1, usize::from);
+            THREADS_MAX.min(processors * THREADS_PER_PROCESSOR)
+        }
+        threads => threads,
+    };
+    let file_wrapper = match options.file_wrapper {
+        Some(file_wrapper) => file_wrapper.into_bound(py),
+        None => py.get_type::<FileWrapper>().into_any(),
+    };
+    let environs = Environs::new(
+        py,
+        Common {
+            root_path: options.root_path,
+            multithread: threads_max > 1,
+            multiprocess: options.multiprocess,
+            errors: options.errors.into_bound(py),
+            file_wrapper,
+            no_input: Bound::new(py, Input::new(Source::default()))?.into_any(),
+        },
+    )?;
+    Ok(Arc::new(Application {
+        status,
+        pool,
+        callable: options.application,
+        environs,
+        threads_max,
+        report: options.report,
+        complain: options.complain,
+    }))
 }
 
 #[pymethods]
@@ -213,7 +230,7 @@ fn serve(
     Ok(())
 }
 
-fn count_begin(application: &Application, waited_us: u64) {
+pub(super) fn count_begin(application: &Application, waited_us: u64) {
     let metrics = &application.status.metrics;
     metrics.requests.inc();
     metrics.in_flight.fetch_add(1, Ordering::Relaxed);
@@ -221,7 +238,7 @@ fn count_begin(application: &Application, waited_us: u64) {
     application.pool.set_last_wait_us(waited_us);
 }
 
-fn count_end(status: &AppStatus, took_us: u64) {
+pub(super) fn count_end(status: &AppStatus, took_us: u64) {
     status.metrics.in_flight.fetch_sub(1, Ordering::Relaxed);
     status.metrics.call.record_us(took_us);
 }
@@ -235,11 +252,8 @@ fn respond(
 ) -> PyResult<()> {
     let request = match arrival {
         Arrival::Exchange(request) => request,
-        Arrival::Session(mut session) => {
-            if let Some(answering) = session.session.deny() {
-                let reason = "the application knows no WebSocket";
-                answering.fail(Fault::new(FaultKind::WebSocketUnknown, reason));
-            }
+        Arrival::Session(session) => {
+            deny(*session);
             return Ok(());
         }
     };
@@ -260,6 +274,14 @@ fn respond(
         *objects = CallObjects::new(py, application)?;
     }
     Ok(())
+}
+
+/// Rejects a WebSocket: WSGI has none.
+pub(super) fn deny(mut session: HandedSession) {
+    if let Some(answering) = session.session.deny() {
+        let reason = "the application knows no WebSocket";
+        answering.fail(Fault::new(FaultKind::WebSocketUnknown, reason));
+    }
 }
 
 /// Calls the application and sends the body that it returns.

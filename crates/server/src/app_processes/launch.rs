@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use apps::{AppSettings, EventLoop, Interface, Lifespan};
+use apps::{AppSettings, EventLoop, Interface, Lifespan, WsgiThreads};
 use config::{LevelWord, LogFormatWord, LogSettings};
 use net::ChildCommand;
 use serde_json::{Value, json};
@@ -62,6 +62,7 @@ pub(crate) fn settings_of(
             arguments: ["-m", "tidegate"].map(Into::into).to_vec(),
             environment,
             directory: Some(dir.clone()),
+            identity: None,
         },
         python: python(app, &dir),
         config: None,
@@ -69,6 +70,7 @@ pub(crate) fn settings_of(
         policy: policy(app),
         log_level: log_options.level.slug().to_owned(),
         log_format: log_options.format_word().to_owned(),
+        on_exit: None,
     }
 }
 
@@ -89,7 +91,13 @@ fn python(app: &AppSettings, dir: &Path) -> Value {
             EventLoop::Uvloop => "uvloop",
             EventLoop::Asyncio => "asyncio",
         },
-        "threads": (app.threads > 0).then_some(app.threads),
+        "threads": match app.threads {
+            WsgiThreads::Auto => Value::Null,
+            WsgiThreads::Count(count) => json!(count),
+            WsgiThreads::Gevent => json!("gevent"),
+        },
+        "greenlets": app.greenlets,
+        "task_threads": app.task_threads,
         "processes": app.workers,
         "lifespan": match app.lifespan {
             Lifespan::Auto => "auto",

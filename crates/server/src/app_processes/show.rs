@@ -2,11 +2,22 @@
 
 use std::rc::Rc;
 
-use admin::{AppStatus, AppWorkerStatus};
+use admin::{AppStatus, AppTasksStatus, AppWorkerStatus};
 use telemetry::{Family, FamilySamples, Sample, Value, families};
 
 use super::Apps;
 use crate::supervise::{RestartReason, RunningProcess, Stats, WorkerGroup, WorkerSlot};
+
+fn tasks(database: &store::Database) -> AppTasksStatus {
+    let (load, counts) = database.tasks();
+    AppTasksStatus {
+        waiting: load.waiting,
+        running: load.running,
+        done: counts.done,
+        failed: counts.failed,
+        retried: counts.retried,
+    }
+}
 
 impl Apps {
     pub(crate) fn status(&self) -> Vec<AppStatus> {
@@ -17,24 +28,25 @@ impl Apps {
             ready: app.group.ready(),
             leaving: app.group.leaving().len(),
             workers: app.group.slots().iter().map(|slot| worker(slot)).collect(),
+            tasks: tasks(app.store.database()),
         };
         groups.iter().map(status).collect()
     }
 
     /// Returns a sentence for each application that does not work.
-    pub(crate) fn troubles(&self) -> Vec<String> {
-        let mut troubles = Vec::new();
+    pub(crate) fn problems(&self) -> Vec<String> {
+        let mut problems = Vec::new();
         for group in self.all() {
             let failure = group.slots().iter().find_map(|slot| slot.last_failure.borrow().clone());
             let (name, is_ready) = (&group.name, group.ready() > 0);
-            troubles.extend(match failure {
+            problems.extend(match failure {
                 Some(why) if is_ready => Some(format!("a process of app {name} failed: {why}")),
                 Some(why) => Some(format!("no process of app {name} is ready: {why}")),
                 None if is_ready => None,
                 None => Some(format!("app {name} is being started")),
             });
         }
-        troubles
+        problems
     }
 
     /// Returns the samples of all applications.

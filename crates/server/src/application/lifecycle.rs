@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use net::Listening;
 use settings::Size;
+use store::StoreServer;
 use telemetry::event;
 use telemetry::log::Level;
 
@@ -38,9 +39,7 @@ pub(crate) struct RunningApplication {
 
 impl PreparedApplication {
     pub(crate) fn begin(mut self, apps: &Apps) -> Result<RunningApplication, Failure> {
-        let store =
-            apps.sockets().and_then(|sockets| apps.store(APPLICATION, &sockets, self.memory));
-        let store = store.map_err(Failure::Start)?;
+        let store = self.start_store(apps).map_err(Failure::Start)?;
         self.settings.store = Some(store.path().to_owned());
         let bound = |(name, listening): &(String, Listening)| Bound {
             name: name.clone(),
@@ -52,6 +51,19 @@ impl PreparedApplication {
         apps.run(&self.target, group.clone(), store);
         let watch = self.reload.map(DevWatch::new);
         Ok(RunningApplication { group, bound, _files: self.files, watch })
+    }
+}
+
+impl PreparedApplication {
+    /// Starts the store, with a socket that only the workers' user can connect to.
+    fn start_store(&self, apps: &Apps) -> Result<StoreServer, String> {
+        let Some(identity) = self.settings.launch.identity else {
+            return apps.store(APPLICATION, &apps.sockets()?, self.memory);
+        };
+        let store = apps.store(APPLICATION, &apps.passable_directory()?, self.memory)?;
+        let given = identity.own_file(store.path());
+        given.map_err(|error| format!("the store cannot get its owner: {error}"))?;
+        Ok(store)
     }
 }
 

@@ -100,6 +100,14 @@ impl GroupContext {
         self.settings.borrow().clone()
     }
 
+    /// Tells the program that runs the supervisor that a process has ended.
+    pub(super) fn exited(&self, slot: usize, process: u32) {
+        let on_exit = self.settings().on_exit.clone();
+        if let Some(on_exit) = on_exit {
+            (on_exit.0)(slot, process);
+        }
+    }
+
     /// Sets the settings of processes that are started from now on.
     pub(super) fn set_settings(&self, settings: GroupSettings) {
         self.settings.replace(Rc::new(settings));

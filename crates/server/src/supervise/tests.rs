@@ -19,7 +19,7 @@ use super::running_process::{Phase, RunningProcess};
 use super::{GroupSettings, WorkerGroup, WorkerSockets};
 
 /// Longer than a slow machine needs.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Settings of processes that behave in a way that [`worker`] knows.
 fn settings(behaviour: &str, policy: Policy) -> GroupSettings {
@@ -36,6 +36,7 @@ fn settings(behaviour: &str, policy: Policy) -> GroupSettings {
         policy,
         log_level: "error".to_owned(),
         log_format: "text".to_owned(),
+        on_exit: None,
     }
 }
 
@@ -75,7 +76,7 @@ impl Stage {
                 net::timer::sleep(Duration::from_millis(4)).await;
             }
         };
-        assert!(net::timer::within(PATIENCE, held).await.is_some(), "never {what}");
+        assert!(net::timer::within(TIMEOUT, held).await.is_some(), "never {what}");
     }
 
     async fn until_ready(&self, workers: usize) {
@@ -98,7 +99,7 @@ impl Stage {
 
     /// Ends the group, and checks that no process survives.
     async fn end(self) {
-        let stopped = net::timer::within(PATIENCE, self.group.stop()).await;
+        let stopped = net::timer::within(TIMEOUT, self.group.stop()).await;
         assert!(stopped.is_some() && self.group.leaving().is_empty(), "it does not end");
         assert!(
             std::fs::read_dir(self.directory.path()).unwrap().next().is_none(),
@@ -113,7 +114,7 @@ fn exists(process: u32) -> bool {
 
 /// A policy whose time-outs a slow machine keeps.
 fn patient() -> Policy {
-    Policy { start_within: PATIENCE, graceful: PATIENCE, stuck_after: None, ..Policy::default() }
+    Policy { start_within: TIMEOUT, graceful: TIMEOUT, stuck_after: None, ..Policy::default() }
 }
 
 fn run(test: impl Future<Output = ()>) {
@@ -299,7 +300,7 @@ fn a_silent_worker_is_killed() {
 #[test]
 fn an_application_that_does_not_respond_is_killed() {
     run(async {
-        let policy = Policy { stuck_after: Some(PATIENCE), ..patient() };
+        let policy = Policy { stuck_after: Some(TIMEOUT), ..patient() };
         let stage = Stage::new("stuck", policy, 1);
         stage.wait_until("killed", |_| stage.restarts(RestartReason::Stuck) >= 1).await;
         stage.end().await;

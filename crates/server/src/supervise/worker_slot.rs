@@ -272,6 +272,7 @@ async fn start_and_wait(
         Err(why) => {
             let has_said = running.failure().is_some();
             running.kill().await;
+            group.exited(slot.index, running.id());
             match group.diagnose().await.filter(|_| !has_said) {
                 Some(diagnosis) => Err(diagnosis),
                 None => Err(why),
@@ -365,6 +366,7 @@ fn retire(group: &Rc<GroupContext>, slot: &Rc<WorkerSlot>, running: Rc<RunningPr
             group.clear_connections(slot.index);
         }
         slot.remember(&running);
+        group.exited(slot.index, running.id());
         group.has_left(&running);
     });
 }
@@ -397,6 +399,7 @@ fn process_ended(
     back_off: &mut BackOff,
 ) -> Duration {
     slot.current.take();
+    group.exited(slot.index, running.id());
     slot.remember(running);
     slot.count(reason);
     group.changed();

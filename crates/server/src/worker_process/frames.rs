@@ -33,6 +33,7 @@ pub(super) async fn serve(
     };
     report_draining(process, servers.iter().map(frames::FrameServer::in_flight).sum()).await;
     if let LeaveMode::Within(within) = leave {
+        process.application.begin_draining(within);
         let drained = async {
             for server in &servers {
                 server.drain().await;

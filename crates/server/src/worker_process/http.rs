@@ -75,6 +75,7 @@ pub(super) async fn serve(
     control.state.set(ServerState::Draining);
     report_draining(process, control.server_limiter.open()).await;
     if let LeaveMode::Within(within) = leave {
+        process.application.begin_draining(within);
         tokio::select! {
             drained = net::timer::within(within, control.worker_threads.drain()) => {
                 if drained.is_none() {

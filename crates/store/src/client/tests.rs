@@ -212,8 +212,8 @@ fn a_server_that_is_no_store_is_abandoned() {
     ];
     for (bytes, expected) in table {
         let (directory, path) = impostor(bytes);
-        let patience = if expected == StoreError::Late { Duration::from_millis(50) } else { LONG };
-        let client = Client::with_timeout(&path, patience).unwrap();
+        let timeout = if expected == StoreError::Late { Duration::from_millis(50) } else { LONG };
+        let client = Client::with_timeout(&path, timeout).unwrap();
         assert_eq!(call(&client, &[b"PING"]), Err(expected));
         drop(directory);
     }

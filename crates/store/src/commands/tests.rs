@@ -340,3 +340,88 @@ fn random_commands_get_complete_replies_in_bounded_memory() {
     }
     assert!(database.metrics.evicted.get() > 0 && database.metrics.hits.get() > 0);
 }
+
+#[test]
+fn jobs_are_run_by_one_connection_and_return_when_it_ends() {
+    let database = Database::private();
+    let mut web = StoreConnection::with(&database);
+    let mut runner = StoreConnection::with(&database);
+    web.expect(&[
+        ("TASK ADD mail x RETRIES 1 KEY k", ":1"),
+        ("TASK ADD mail y KEY k", "$-1"),
+        ("TASK ADD mail z DELAY 60000", ":2"),
+        ("TASK STATS", "*1 *3 $4 mail :2 :0"),
+        ("TASK FIND 1", "*2 $7 waiting :0"),
+    ]);
+    runner.expect(&[
+        ("TASK TAKE other", "$-1"),
+        ("TASK TAKE other mail", "*4 :1 $4 mail $1 x :1"),
+        ("TASK FIND 1", "*2 $7 running :1"),
+    ]);
+    let wait_ms: u64 = runner.send("TASK TAKE mail")[1..].parse().unwrap();
+    assert!((50_000..=60_000).contains(&wait_ms), "{wait_ms}");
+    web.expect(&[("TASK DONE 1", ":0"), ("TASK FAIL 1", "$-1"), ("TASK RETURN 1", ":0")]);
+    drop(runner);
+    let mut next = StoreConnection::with(&database);
+    next.expect(&[
+        ("TASK TAKE mail", "*4 :1 $4 mail $1 x :2"),
+        ("TASK RETURN 1", ":1"),
+        ("TASK TAKE mail", "*4 :1 $4 mail $1 x :2"),
+        ("TASK FAIL 1", ":-1"),
+        ("TASK CANCEL 1", ":0"),
+        ("TASK CANCEL 2", ":1"),
+        ("TASK ADD mail x", ":3"),
+        ("TASK CLEAR other", ":0"),
+        ("TASK CLEAR", ":1"),
+        ("TASK FIND 3", "$-1"),
+    ]);
+    let (load, counts) = database.tasks();
+    assert_eq!((load.waiting, load.running), (0, 0));
+    assert_eq!((counts.lost, counts.retried, counts.failed, counts.cancelled), (1, 1, 1, 2));
+}
+
+#[test]
+fn a_cancellation_reaches_the_connection_that_runs_the_job() {
+    let database = Database::private();
+    let (mut web, mut runner) =
+        (StoreConnection::with(&database), StoreConnection::with(&database));
+    runner.send("HELLO 3");
+    runner.send("SUBSCRIBE tidegate:tasks");
+    web.send("TASK ADD a x");
+    runner.expect(&[("TASK TAKE a", "*4 :1 $1 a $1 x :1")]);
+    web.expect(&[("TASK CANCEL 1", ":2")]);
+    let messages: Vec<_> = std::iter::from_fn(|| runner.session.queue.pop().unwrap())
+        .map(|message| message.payload)
+        .collect();
+    assert_eq!(messages, ["", "1"]);
+    runner.expect(&[("TASK FAIL 1", ":-2")]);
+}
+
+#[test]
+fn malformed_commands_about_jobs_are_rejected() {
+    let mut one = StoreConnection::new();
+    for command in [
+        "TASK",
+        "TASK WHAT",
+        "TASK ADD",
+        "TASK ADD a x DELAY",
+        "TASK ADD a x DELAY -1",
+        "TASK ADD a x DELAY 2592000001",
+        "TASK ADD a x RETRIES 101",
+        "TASK ADD a x WHAT 1",
+        "TASK EVERY a 0",
+        "TASK EVERY a",
+        "TASK DONE",
+        "TASK DONE x",
+        "TASK DONE -1",
+        "TASK FIND 1 2",
+        "TASK CLEAR a b",
+    ] {
+        let reply = one.send(command);
+        assert!(reply.starts_with("-ERR "), "{command}: {reply}");
+    }
+    let long = vec![b'x'; crate::limits::TASK_PAYLOAD_BYTES + 1];
+    assert!(one.send_words(&[b"TASK", b"ADD", b"a", &long]).contains("at most 1048576 bytes"));
+    assert!(one.send_words(&[b"TASK", b"ADD", b"", b"x"]).contains("name of a task"));
+    assert_eq!(one.send("TASK STATS"), "*0");
+}

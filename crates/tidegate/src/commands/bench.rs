@@ -134,6 +134,10 @@ struct Run {
     #[arg(long, value_name = "N")]
     rounds: Option<u32>,
 
+    /// Seconds that the run may take longer than planned before it leaves out rounds
+    #[arg(long, value_name = "N", default_value = "2", value_parser = seconds)]
+    slack: Duration,
+
     /// Send this many requests per second whether or not the server keeps up (open loop)
     #[arg(long, value_name = "REQUESTS", value_parser = rate)]
     rate: Option<f64>,
@@ -252,6 +256,7 @@ impl Run {
             Some(_) => ROUNDS_AGAINST,
             None => options.rounds,
         });
+        options.slack = self.slack;
         options.threads = self.threads;
         options.mode = self.rate.map_or(Mode::Closed, |rate| Mode::Open { rate });
         options.tool = self.tool.as_deref().and_then(Tool::by_name);

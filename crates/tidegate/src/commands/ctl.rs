@@ -1,6 +1,7 @@
 //! `tidegate ctl`: control a running server.
 
 mod caches;
+mod fleet;
 
 use std::path::PathBuf;
 
@@ -21,6 +22,8 @@ Examples:
   tidegate ctl reload --app shop
   tidegate ctl caches pages --explain http://shop.example/a
   tidegate ctl purge pages --tag catalog --soft
+  tidegate ctl apply site/ --dry-run --etcd etcd://10.0.0.5,10.0.0.6/shop
+  tidegate ctl nodes --etcd etcd://10.0.0.5,10.0.0.6/shop
   tidegate ctl --admin 10.0.0.7:9180 --token-file admin.token drain";
 
 /// Control a running server
@@ -61,14 +64,26 @@ enum CtlCommand {
     },
     Caches(caches::CachesOf),
     Purge(caches::Purge),
+    Apply(fleet::Apply),
+    History(fleet::HistoryOf),
+    Rollback(fleet::Rollback),
+    Nodes(fleet::Nodes),
     /// Accept no new connections, finish requests in flight, and exit
     Drain,
 }
 
 impl Ctl {
     pub(crate) fn run(self) -> Result<(), Failure> {
+        // These need no server.
+        let what = match self.what {
+            CtlCommand::Apply(command) => return command.run(),
+            CtlCommand::History(command) => return command.run(),
+            CtlCommand::Rollback(command) => return command.run(),
+            CtlCommand::Nodes(command) => return command.run(),
+            what => what,
+        };
         let client = Client::new(find(address(self.admin)?)?, token(self.token_file)?);
-        match self.what {
+        match what {
             CtlCommand::Status { json } => status(&client, json),
             CtlCommand::Reload { app: Some(app), .. } => {
                 client.ask("POST", &format!("/v1/apps/{app}/reload"))?;
@@ -81,6 +96,10 @@ impl Ctl {
             }
             CtlCommand::Caches(command) => command.run(&client),
             CtlCommand::Purge(command) => command.run(&client),
+            CtlCommand::Apply(_)
+            | CtlCommand::History(_)
+            | CtlCommand::Rollback(_)
+            | CtlCommand::Nodes(_) => Ok(()),
             CtlCommand::Drain => {
                 client.ask("POST", "/v1/drain")?;
                 print("draining\n")

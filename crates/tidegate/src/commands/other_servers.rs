@@ -22,8 +22,8 @@ const CLIENT_CERTIFICATES: &str = "write --ssl-cert-reqs 2 to require certificat
                                    to verify those that are presented";
 const HTTP2: &str = "leave it out: HTTP/2 is served to clients that ask for it, by ALPN over TLS \
                      and by prior knowledge in the clear";
-const SUPERVISED: &str = "the process stays in the foreground and does not change its user: \
-                          systemd or another supervisor does that (User=, Group=)";
+const SUPERVISED: &str = "the process stays in the foreground: systemd or another supervisor runs \
+                          it in the background";
 const LOGS: &str = "the log goes to standard error, for journald or another collector: leave it \
                     out, or redirect it with 2>FILE";
 const STRICT: &str = "malformed requests are always rejected: leave it out";
@@ -67,7 +67,7 @@ const ANY: &[Row] = &[
         ],
         HTTP2,
     ),
-    (&["--daemon", "-D", "--user", "-u", "--group", "--initgroups"], SUPERVISED),
+    (&["--daemon", "-D"], SUPERVISED),
 ];
 
 /// Options of Python servers, for `tidegate run`.
@@ -85,7 +85,6 @@ const RUN: &[Row] = &[
         &["--no-access-log", "--disable-access-log"],
         "leave it out: there is no access log without --access-log FILE",
     ),
-    (&["--access-logformat", "--access-log-fmt"], "write --access-log-format json or combined"),
     (
         &["--use-colors", "--no-use-colors", "--reload-delay", "--reload-tick", "--reload-engine"],
         "leave it out: the log has no colours, and changed files are noticed without polling",
@@ -109,10 +108,7 @@ const RUN: &[Row] = &[
         &["--reset-contextvars"],
         "not supported yet: set context variables in the application or in a middleware of it",
     ),
-    (
-        &["--worker-connections", "--backpressure"],
-        "write --limit-concurrency N, for the requests in the application",
-    ),
+    (&["--backpressure"], "write --limit-concurrency N, for the requests in the application"),
     (&["--spew"], "not supported: use a profiler or sys.settrace in the application"),
     (
         &["--no-sendfile", "--sendfile"],
@@ -228,13 +224,21 @@ const RUN: &[Row] = &[
         "leave it out: an application is told at once that its client has gone",
     ),
     (&["--workers-max-rss"], "write --max-rss SIZE"),
-    (&["-g"], SUPERVISED),
+    (
+        &["--initgroups"],
+        "workers of --user have no supplementary groups: give the group they need with --group",
+    ),
     (&["--pid-file"], "write --pid FILE"),
     (&["-v"], "write tidegate version"),
 ];
 
 /// Options of nginx, haproxy and caddy.
 const GATEWAYS: &[Row] = &[
+    (
+        &["--user", "-u", "--group"],
+        "the process does not change its user: systemd or another supervisor does that (User=, \
+         Group=)",
+    ),
     (
         &[
             "--ssl-keyfile",

@@ -1,5 +1,6 @@
 //! `tidegate run`: run a Lua program, or a Python application.
 
+mod access_format;
 mod application;
 mod configuration;
 mod environment;
@@ -39,6 +40,7 @@ and end a worker.
 
 Examples:
   tidegate run echo.lua
+  tidegate run -i
   tidegate run --workers auto ping.lua --port=6379
   tidegate run --dev-tls shop.lua
   tidegate run app:app
@@ -70,12 +72,13 @@ pub(crate) struct Run {
     #[arg(long, value_name = "FILE", alias = "access-logfile")]
     access_log: Option<PathBuf>,
 
-    /// The access log format of a Python application: combined is Apache's [default: json]
+    /// The access log format of a Python application: json, combined, atoms of gunicorn or granian
+    /// such as %(h)s, or text with variables such as {client_ip} [default: json]
     #[arg(
         long,
         value_name = "FORMAT",
-        value_parser = ["json", "combined"],
-        requires = "access_log"
+        aliases = ["access-logformat", "access-log-fmt"],
+        value_parser = access_format::parse
     )]
     access_log_format: Option<String>,
 
@@ -91,8 +94,17 @@ pub(crate) struct Run {
     #[arg(long)]
     check_config: bool,
 
+    /// Read Lua from standard input and run it, after the program if there is one
+    #[arg(short, long)]
+    interactive: bool,
+
     /// PROGRAM.lua or MODULE:APP
-    #[arg(value_name = "PROGRAM")]
+    #[arg(
+        value_name = "PROGRAM",
+        required = false,
+        required_unless_present = "interactive",
+        default_value_if("interactive", clap::builder::ArgPredicate::IsPresent, "")
+    )]
     program: String,
 
     /// Arguments of a Lua program
@@ -107,8 +119,14 @@ pub(crate) struct Run {
 
 impl Run {
     pub(crate) fn run(self, host: &Host) -> Result<(), Failure> {
+        if self.interactive && self.program.is_empty() {
+            return self.run_lua();
+        }
         match Target::parse(&self.program).map_err(Failure::Wrong)? {
             Target::Lua => self.run_lua(),
+            Target::Python if self.interactive => {
+                Err(Failure::Wrong("--interactive is for Lua programs".to_owned()))
+            }
             Target::Python => self.run_python(host),
         }
     }
@@ -141,7 +159,8 @@ impl Run {
         arguments.log_level = arguments.log_level.or(self.serving.log_level());
         self.serving.apply_format();
         let program = Program {
-            file: self.program.into(),
+            file: (!self.program.is_empty()).then(|| self.program.into()),
+            is_interactive: self.interactive,
             arguments,
             // One VM by default, so that all code of the program shares its globals.
             workers: self.serving.workers_or(1),

@@ -1,11 +1,14 @@
-//! `tidegate up [FILE]`: serve a configuration.
+//! `tidegate up [FILE | etcd://…]`: serve a configuration.
 
 use std::path::{Path, PathBuf};
 
 use config::FileSource;
+use server::{EtcdAddress, EtcdOptions, EtcdSource, node_name};
 
+use crate::etcd_arguments::EtcdArguments;
 use crate::failure::Failure;
-use crate::serving::{DevelopmentOptions, ServingOptions, serve};
+use crate::fleet::hostname;
+use crate::serving::{DevelopmentOptions, ServingOptions, serve, serve_etcd};
 
 const EXAMPLES: &str = "\
 The file is watched: a valid change is applied without losing a request, an invalid one is rejected
@@ -13,11 +16,14 @@ and its errors are logged. SIGHUP reloads at once, SIGTERM finishes the requests
 exits, a second SIGINT exits at once.
 With --dev-tls every listener with `tls` presents a certificate for development in place of its own,
 also where `tls: {}` names none.
+With etcd://HOST,…/PREFIX the configuration is the documents in etcd that `tidegate ctl apply`
+wrote, and every change of them is applied. etcds:// is the same with TLS.
 
 Examples:
   tidegate up
   tidegate up --dev-tls=shop.localhost
   tidegate up /etc/tidegate/site.yaml --workers 4 --log-format json
+  tidegate up etcd://10.0.0.5,10.0.0.6,10.0.0.7/shop
   tidegate check && tidegate up";
 
 /// Serve a configuration
@@ -25,8 +31,19 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Up {
     /// The configuration
-    #[arg(default_value = super::DEFAULT_FILE)]
+    #[arg(default_value = super::DEFAULT_FILE, value_name = "FILE|etcd://HOST,…/PREFIX")]
     file: PathBuf,
+
+    /// With etcd, the name under which this server reports; the name of the machine without it
+    #[arg(long, value_name = "NAME", help_heading = "etcd")]
+    node: Option<String>,
+
+    /// With etcd, the directory of the copy that this server starts with if etcd does not respond
+    #[arg(long, value_name = "DIRECTORY", help_heading = "etcd")]
+    state_dir: Option<PathBuf>,
+
+    #[command(flatten)]
+    etcd: EtcdArguments,
 
     #[command(flatten)]
     development: DevelopmentOptions,
@@ -37,12 +54,28 @@ pub(crate) struct Up {
 
 impl Up {
     pub(crate) fn run(self) -> Result<(), Failure> {
+        if let Some(text) = self.file.to_str().filter(|text| EtcdAddress::is_one(text)) {
+            let address = text.parse().map_err(Failure::Wrong)?;
+            return self.follow(address);
+        }
         exists(&self.file)?;
         let mut source = FileSource::new(self.file);
         if let Some(certificate) = self.development.certificate()? {
             source = source.with_development_certificate(certificate);
         }
         serve(source, self.serving, |_| String::new())
+    }
+
+    fn follow(self, address: EtcdAddress) -> Result<(), Failure> {
+        if self.development.is_set() {
+            return Err(Failure::Wrong("--dev-tls is for a configuration in files".to_owned()));
+        }
+        let settings = self.etcd.settings(&address)?;
+        let node = node_name(&self.node.unwrap_or_else(hostname))
+            .map_err(|why| Failure::Wrong(format!("--node: {why}")))?;
+        self.serving.apply_format();
+        let options = EtcdOptions { address, settings, node, state_dir: self.state_dir };
+        serve_etcd(EtcdSource::open(options).map_err(Failure::Failed)?, self.serving)
     }
 }
 

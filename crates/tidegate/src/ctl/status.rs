@@ -18,8 +18,8 @@ pub(crate) fn overview(status: &Value, workers: &Value, upstreams: &Value, apps:
     section(&mut out, worker_rows(workers));
     section(&mut out, server_rows(upstreams));
     section(&mut out, app_rows(apps));
-    for trouble in list(status, "troubles").filter_map(Value::as_str) {
-        out.push_str(&format!("\n{trouble}\n"));
+    for problem in list(status, "troubles").filter_map(Value::as_str) {
+        out.push_str(&format!("\n{problem}\n"));
     }
     out
 }

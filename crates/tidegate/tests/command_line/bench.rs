@@ -9,9 +9,9 @@ use tempfile::TempDir;
 
 use crate::process::{Ended, run, run_in, tidegate};
 
-/// As short as it can be with enough rounds to compare. A debug binary gives no figures: that it
-/// measures is what is tested.
-const RUN: [&str; 12] = [
+/// As short as it can be with enough rounds to compare, also while other tests use the processors.
+/// A debug binary gives no figures: that it measures is what is tested.
+const RUN: [&str; 14] = [
     "bench",
     "hello",
     "--peers",
@@ -22,6 +22,8 @@ const RUN: [&str; 12] = [
     "4",
     "--connections",
     "4",
+    "--slack",
+    "60",
     "--out",
     "first",
 ];

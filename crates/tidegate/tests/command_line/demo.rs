@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpStream};
 
 use tempfile::TempDir;
 
-use crate::process::{PATIENCE, Running, get, run_in, status, tidegate};
+use crate::process::{Running, TIMEOUT, get, run_in, status, tidegate};
 
 /// The address in the line of the table that begins with `what`.
 fn address(demo: &mut Running, what: &str) -> SocketAddr {
@@ -18,7 +18,7 @@ fn address(demo: &mut Running, what: &str) -> SocketAddr {
 /// The reply to one PING, as redis-cli sends it.
 fn pong(address: SocketAddr) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     stream.write_all(b"*1\r\n$4\r\nPING\r\n").unwrap();
     let mut reply = [0; 7];
     stream.read_exact(&mut reply).unwrap();

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-use crate::process::{PATIENCE, Running, get, status, tidegate};
+use crate::process::{Running, TIMEOUT, get, status, tidegate};
 
 fn examples() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples")
@@ -85,6 +85,7 @@ fn every_example_is_started_here() {
         "mutual-tls.yaml",
         "static-site.yaml",
         "streams.yaml",
+        "ticket-keys.yaml",
     ];
     assert_eq!(names, expected);
 }
@@ -136,6 +137,38 @@ fn api_gateway() {
     assert!(page.contains("access-control-allow-origin: https://shop.example.com"), "{page}");
     // Three requests of this consumer were counted.
     let limited = [0; 3].map(|_| status(&get(address, "/orders/7", key)).to_owned());
+    assert_eq!(limited, ["200", "200", "429"]);
+}
+
+#[test]
+fn ai_gateway() {
+    let directory = TempDir::new().unwrap();
+    let text = std::fs::read_to_string(examples().join("ai-gateway/tidegate.yaml")).unwrap();
+    // The mocks of one server are the providers of another.
+    let (mut mocks, _) = start_text("mocks.yaml", &text, directory.path());
+    let [first, second] = ["first", "second"].map(|name| mocks.address(name).to_string());
+    let text = text.replace("http://127.0.0.1:8081", &format!("http://{first}"));
+    let text = text.replace("http://127.0.0.1:8082", &format!("http://{second}"));
+    let (_server, address) = start_text("tidegate.yaml", &text, directory.path());
+
+    let ask = |key: &str, model: &str| {
+        let body = format!(r#"{{"model":"{model}","messages":[]}}"#);
+        let mut stream = TcpStream::connect(address).unwrap();
+        let head = "POST /v1/chat/completions HTTP/1.1\r\nhost: a\r\nconnection: close\r\n";
+        let length = body.len();
+        let fields = format!("authorization: Bearer {key}\r\ncontent-length: {length}\r\n");
+        stream.write_all(format!("{head}{fields}\r\n{body}").as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer.to_ascii_lowercase()
+    };
+    assert_eq!(status(&ask("none", "chat")), "401");
+    let answer = ask("ann-key", "chat");
+    assert!(status(&answer) == "200" && answer.contains("x-provider: second"), "{answer}");
+    assert!(answer.contains("x-ratelimit-limit-tokens: 100000"), "{answer}");
+    assert_eq!(status(&ask("ann-key", "large")), "200");
+    assert_eq!(status(&ask("bob-key", "large")), "404");
+    let limited = [0; 3].map(|_| status(&ask("bob-key", "chat")).to_owned());
     assert_eq!(limited, ["200", "200", "429"]);
 }
 
@@ -261,8 +294,8 @@ fn streams() {
     client.wait().unwrap();
 
     let client = UdpSocket::bind("127.0.0.1:0").unwrap();
-    client.set_read_timeout(Some(PATIENCE)).unwrap();
-    dns.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.set_read_timeout(Some(TIMEOUT)).unwrap();
+    dns.set_read_timeout(Some(TIMEOUT)).unwrap();
     client.send_to(b"question", server.address("dns")).unwrap();
     let mut received = [0; 16];
     let (length, session) = dns.recv_from(&mut received).unwrap();
@@ -350,6 +383,36 @@ fn mutual_tls() {
     // Its server does not run.
     let failed = secure_get(address, "/", directory.path(), &options);
     assert!(failed.starts_with("http/2 502"), "{failed}");
+}
+
+/// Sends a request with OpenSSL and returns what that prints.
+fn openssl(address: SocketAddr, directory: &Path, options: &str) -> String {
+    let script = format!(
+        "printf 'GET / HTTP/1.1\\r\\nhost: a\\r\\nconnection: close\\r\\n\\r\\n' | \
+         timeout 30 openssl s_client -connect {address} -ign_eof {options} 2>&1"
+    );
+    let output = Command::new("sh").args(["-c", &script]).current_dir(directory).output();
+    String::from_utf8(output.unwrap().stdout).unwrap()
+}
+
+#[test]
+fn ticket_keys() {
+    let text = std::fs::read_to_string(examples().join("ticket-keys.yaml")).unwrap();
+    let machine = |key: u8| {
+        let directory = TempDir::new().unwrap();
+        std::fs::write(directory.path().join("tickets.key"), [key; 80]).unwrap();
+        let name = "ticket-keys.yaml";
+        let (server, address) = start_with(name, &text, directory.path(), &["--dev-tls"]);
+        (server, address, directory)
+    };
+    let (one, other, stranger) = (machine(7), machine(7), machine(8));
+    let client = TempDir::new().unwrap();
+    let first = openssl(one.1, client.path(), "-sess_out session.pem");
+    assert!(first.contains("New, TLSv1.3") && first.contains("\nhello\n"), "{first}");
+    let second = openssl(other.1, client.path(), "-sess_in session.pem");
+    assert!(second.contains("Reused, TLSv1.3") && second.contains("\nhello\n"), "{second}");
+    let third = openssl(stranger.1, client.path(), "-sess_in session.pem");
+    assert!(third.contains("New, TLSv1.3") && third.contains("\nhello\n"), "{third}");
 }
 
 #[test]

@@ -11,6 +11,7 @@ mod demo;
 mod documents;
 mod examples;
 mod importing;
+mod lua;
 mod other_servers;
 mod process;
 mod running;

@@ -228,10 +228,9 @@ fn options_of_python_servers_are_taken_or_explained() {
 #[test]
 fn what_is_not_there_is_reported_on_either_side_of_the_application() {
     for (arguments, text) in [
-        (&["run", "-k", "gevent", "app:app"][..], "gevent is not supported: write gthread"),
-        (&["run", "app:app", "-keventlet"], "eventlet is not supported: write gthread"),
+        (&["run", "app:app", "-keventlet"][..], "eventlet is not supported: write gevent"),
         (&["run", "app:app", "-p", "8000"], "did you mean --port 8000?"),
-        (&["run", "app:app", "-u", "www-data"], "does not change its user"),
+        (&["up", "-u", "www-data"], "does not change its user"),
         (&["run", "-c", "gunicorn.conf.py", "app:app"], "gunicorn.conf.py is executed by Python"),
         (&["run", "app:app", "--preload"], "preloading is not supported yet"),
         (&["run", "app:app", "--http", "h2"], "HTTP/1.1 and HTTP/2 are both served"),

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 /// How long anything may take; a test that passes never waits for it.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The binary with arguments, in surroundings of its own.
 pub(crate) fn tidegate(directory: &Path, arguments: &[&str]) -> Command {
@@ -112,7 +112,7 @@ impl Running {
             return found;
         }
         loop {
-            match self.lines.recv_timeout(PATIENCE) {
+            match self.lines.recv_timeout(TIMEOUT) {
                 Ok(line) => {
                     let found = pick(&line);
                     self.seen.push(line);
@@ -146,7 +146,7 @@ impl Running {
     /// Waits for its end and gives the exit code and every line it said.
     pub(crate) fn end(mut self) -> (Option<i32>, String) {
         loop {
-            match self.lines.recv_timeout(PATIENCE) {
+            match self.lines.recv_timeout(TIMEOUT) {
                 Ok(line) => self.seen.push(line),
                 Err(mpsc::RecvTimeoutError::Disconnected) => break,
                 Err(why) => panic!("it does not end ({why}):\n{}", self.seen.join("\n")),
@@ -169,7 +169,7 @@ impl Drop for Running {
 #[track_caller]
 pub(crate) fn get(address: SocketAddr, path: &str, fields: &str) -> String {
     let mut stream = TcpStream::connect(address).expect("it accepts");
-    stream.set_read_timeout(Some(PATIENCE)).expect("a time-out can be set");
+    stream.set_read_timeout(Some(TIMEOUT)).expect("a time-out can be set");
     let request =
         format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{fields}\r\n");
     stream.write_all(request.as_bytes()).expect("it takes a request");

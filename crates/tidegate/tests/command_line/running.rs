@@ -201,7 +201,9 @@ fn what_is_not_there_or_not_for_lua_is_reported() {
         (&["app:app", "--app-dir", "nowhere"][..], "nowhere is not a directory"),
         (&["app:app", "--log-config", "log.json"], "there is no file log.json"),
         (&["app:app", "--reload-dir", "."], "--reload"),
-        (&["app:app", "--access-log-format", "json"], "--access-log"),
+        (&["app:app", "--access-log-format", "%(x)s"], "%(x)s is no atom"),
+        (&["app:app", "--uds-permissions", "999"], "no mode of a file"),
+        (&["app:app", "--user", "no-such-user"], "there is no user \"no-such-user\""),
         (&["app:app", "--max-requests-jitter", "5"], "--max-requests"),
         (&["app:app", "--lifetime", "0"], "no time at all"),
         (&["app:app", "--store", "1KiB"], "from 1MiB to 64GiB"),
@@ -211,6 +213,7 @@ fn what_is_not_there_or_not_for_lua_is_reported() {
         (&["--factory", "a.lua"], "a.lua is a Lua program, and what was said about the"),
         (&["--reload", "a.lua"], "is for Python applications"),
         (&["--port", "1", "a.lua"], "is for Python applications"),
+        (&["--interactive", "app:app"], "--interactive is for Lua programs"),
     ] {
         let why = refused(wrong);
         assert!(why.contains(printed), "{wrong:?}: {why}");
@@ -225,7 +228,7 @@ fn the_guide_has_every_option() {
     let mut options: Vec<_> = words.filter(|word| word.starts_with("--")).collect();
     // The program's own, Silly's and those that have nothing to do with Python.
     let others = ["--key", "--lualib-path", "--lualib-cpath", "--log-path", "--pid-file"];
-    let affinity = ["--worker-affinity", "--cpu-affinity", "--help"];
+    let affinity = ["--worker-affinity", "--cpu-affinity", "--help", "--interactive"];
     options.retain(|option| !others.contains(option) && !affinity.contains(option));
     assert!(options.len() > 40, "{help}");
     options.retain(|option| {

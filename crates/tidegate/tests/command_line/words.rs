@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use crate::process::{run, run_in, tidegate};
 
-const COMMANDS: [&str; 13] = [
+const COMMANDS: [&str; 15] = [
     "demo",
     "up",
     "check",
@@ -16,9 +16,11 @@ const COMMANDS: [&str; 13] = [
     "proxy",
     "files",
     "run",
+    "test",
     "bench",
     "ctl",
     "import",
+    "new",
     "version",
     "completions",
 ];
@@ -50,9 +52,10 @@ fn help_names_every_command_and_says_what_each_is_for() {
         let own = run(&[command, "--help"]).printed();
         assert!(own.contains("Usage: tidegate"), "{own}");
     }
-    for command in
-        ["demo", "up", "check", "explain", "schema", "proxy", "files", "run", "ctl", "import"]
-    {
+    for command in [
+        "demo", "up", "check", "explain", "schema", "proxy", "files", "run", "test", "ctl",
+        "import", "new",
+    ] {
         let own = run(&[command, "--help"]).printed();
         assert!(own.contains("Examples:\n  tidegate "), "{own}");
     }

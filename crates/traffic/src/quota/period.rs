@@ -11,7 +11,7 @@ use jiff::{Timestamp, ToSpan};
 use settings::{Duration, Node, Reader, Schema, SchemaBuilder, Setting};
 
 /// The shortest and the longest period that is no calendar period, in seconds.
-const ROLLING_S: std::ops::RangeInclusive<u64> = 600..=366 * 86400;
+const ROLLING_S: std::ops::RangeInclusive<u64> = 60..=366 * 86400;
 
 /// How long a quota lasts: `day`, `week`, `month`, or a length of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -37,7 +37,7 @@ impl FromStr for Period {
                 let unknown = |_| "is no period: write day, week, month or a time such as 30d";
                 let length = text.parse::<Duration>().map_err(unknown)?.as_secs();
                 if !ROLLING_S.contains(&length) || length % 60 != 0 {
-                    return Err("is not between 10m and 366d in whole minutes".to_owned());
+                    return Err("is not between 1m and 366d in whole minutes".to_owned());
                 }
                 Period::Rolling { minutes: (length / 60) as u32 }
             }
@@ -234,7 +234,7 @@ mod tests {
         for text in ["day", "week", "month", "30d", "12h", "90m"] {
             assert_eq!(text.parse::<Period>().unwrap().to_string(), text);
         }
-        for (text, why) in [("days", "is no period"), ("5m", "between"), ("601s", "whole minutes")]
+        for (text, why) in [("days", "is no period"), ("30s", "between"), ("601s", "whole minutes")]
         {
             let error = text.parse::<Period>().unwrap_err();
             assert!(error.contains(why), "{text}: {error}");

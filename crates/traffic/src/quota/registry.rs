@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use super::StoredTable;
 use super::period::{Calendar, Period, Zone};
+use super::stored_table::StoredTable;
 use super::table::Fingerprint;
 use crate::request_key::RequestKey;
 
@@ -76,15 +76,14 @@ impl Quotas {
     pub fn read(&self, name: &str, key: &str, now_s: u64) -> Option<QuotaUse> {
         let (table, quota) = self.find(name)?;
         let calendar = Calendar::new(quota.period, &quota.zone);
-        let (used, period_end_s) =
-            table.opened.get()?.used(quota.fingerprint(key), calendar.at(now_s));
+        let (used, period_end_s) = table.get()?.used(quota.fingerprint(key), calendar.at(now_s));
         Some(QuotaUse { used, period_end_s })
     }
 
     /// Sets the count of a key to zero; false if there is no such quota, or it has no file.
     pub fn reset(&self, name: &str, key: &str) -> bool {
         let Some((table, quota)) = self.find(name) else { return false };
-        let table = table.opened.get();
+        let table = table.get();
         table.inspect(|table| table.reset(quota.fingerprint(key))).is_some()
     }
 }

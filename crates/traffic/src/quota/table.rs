@@ -81,7 +81,7 @@ fn check(key: Fingerprint, value: u64) -> u64 {
 
 /// The result of counting a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Taken {
+pub(super) struct QuotaCount {
     pub(super) is_allowed: bool,
     /// The count after the request, or without it if it is rejected.
     pub(super) used: u32,
@@ -186,8 +186,26 @@ impl QuotaTable {
         report_damage(path, damaged);
     }
 
+    /// Adds to the count of a key, which stops at the highest number.
+    pub(super) fn add(&self, key: Fingerprint, span: Span, amount: u32) {
+        self.change(key, span, |count| Some(count.saturating_add(amount)));
+    }
+
     /// Takes the cost of a request from the quota of a key.
-    pub(super) fn take(&self, key: Fingerprint, span: Span, limit: u32, cost: u32) -> Taken {
+    pub(super) fn take(&self, key: Fingerprint, span: Span, limit: u32, cost: u32) -> QuotaCount {
+        self.change(key, span, |count| {
+            let used = count.checked_add(cost).filter(|used| *used <= limit);
+            used.or((cost == 0).then_some(count))
+        })
+    }
+
+    /// Replaces the count of a key by what `next` returns, if it returns a count.
+    fn change(
+        &self,
+        key: Fingerprint,
+        span: Span,
+        next: impl Fn(u32) -> Option<u32>,
+    ) -> QuotaCount {
         loop {
             let Some((slot, mut word)) = self.find(key) else {
                 let entry = Entry { stamp: span.start & STAMP_MASK, count: 0 };
@@ -201,14 +219,13 @@ impl QuotaTable {
                     None => (span.start, 0),
                 };
                 let end_s = span.end_s(start);
-                let used = count.checked_add(cost).filter(|used| *used <= limit);
-                let Some(used) = used.or((cost == 0).then_some(count)) else {
-                    return Taken { is_allowed: false, used: count, end_s };
+                let Some(used) = next(count) else {
+                    return QuotaCount { is_allowed: false, used: count, end_s };
                 };
                 let new = Entry { stamp: start & STAMP_MASK, count: used }.pack(key);
                 let order = Ordering::Relaxed;
                 match slot.compare_exchange_weak(word, new, order, order) {
-                    Ok(_) => return Taken { is_allowed: true, used, end_s },
+                    Ok(_) => return QuotaCount { is_allowed: true, used, end_s },
                     Err(newer) => word = newer,
                 }
             }

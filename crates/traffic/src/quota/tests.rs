@@ -174,7 +174,7 @@ fn errors_are_named() {
         (node!({ "name": "a" }), "\"limit\" is missing"),
         (node!({ "name": "../a", "limit": 1 }), "the name is 1 to 64"),
         (node!({ "name": "a", "limit": 1, "period": "year" }), "is no period"),
-        (node!({ "name": "a", "limit": 1, "period": "1m" }), "between 10m and 366d"),
+        (node!({ "name": "a", "limit": 1, "period": "30s" }), "between 1m and 366d"),
         (node!({ "name": "a", "limit": 1, "time_zone": "Mars" }), "is no time zone"),
         (node!({ "name": "a", "limit": 1, "consumer_limits": true }), "write `key: consumer`"),
         (node!({ "name": "a", "limit": 1, "entries": 0 }), "between 1 and"),

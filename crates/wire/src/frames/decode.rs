@@ -82,7 +82,7 @@ pub struct Data<'a> {
 #[derive(Debug, Default)]
 pub struct Decoder {
     state: DecoderState,
-    /// The first bytes of what the state waits for.
+    /// The first bytes of the item that the state waits for.
     pub(super) buffered: Vec<u8>,
     /// `buffered` was returned, and is cleared before the next frame.
     is_returned: bool,

@@ -1,4 +1,4 @@
-//! One connection: its state, and what the application asks of it.
+//! One connection: its state, and the operations of the application.
 
 mod control;
 mod data;
@@ -57,7 +57,7 @@ impl Payload for Bytes {
     }
 }
 
-/// What takes the bytes that a connection sends, in order.
+/// The consumer of the bytes that a connection sends, in order.
 pub trait Output<P> {
     /// Takes all bytes and leaves an empty vector, with its capacity if it copies them.
     fn frames(&mut self, bytes: &mut Vec<u8>);
@@ -101,7 +101,7 @@ pub enum Event {
 
 /// The stream has ended, so that nothing more can be sent on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Gone;
+pub struct StreamEnded;
 
 /// How far the end of the connection is (RFC 9113 6.8).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,8 +137,8 @@ pub struct Connection<P = Bytes> {
     /// The highest stream that the peer has opened, and the next one of this side.
     last_peer_stream: u32,
     next_stream: u32,
-    /// Streams that this side has reset, the last of them: frames that the peer sent before it knew
-    /// are ignored.
+    /// Streams that this side has reset, or that came after its last GOAWAY, the last of them:
+    /// frames that the peer sent before it knew are ignored.
     reset_streams: VecDeque<ResetStream>,
     /// A priority that came before its request.
     early_priority: Option<(u32, Priority)>,
@@ -153,11 +153,12 @@ pub struct Connection<P = Bytes> {
     encoder: Encoder,
     out: Vec<u8>,
     schedule: Schedule,
-    /// Streams whose chunk has been sent and that can take another.
+    /// Streams whose chunk has been sent and that can take another; at a client also those of which
+    /// a part was sent.
     drained: VecDeque<StreamKey>,
 }
 
-/// A stream that this side has reset.
+/// A stream that this side has reset or did not accept.
 #[derive(Clone, Copy, Debug)]
 struct ResetStream {
     id: u32,
@@ -405,10 +406,14 @@ impl<P: Payload> Connection<P> {
         }
     }
 
-    /// Sends RST_STREAM and ignores what the peer has sent before it knows, as far as its window
-    /// allows.
+    /// Sends RST_STREAM and ignores what the peer has sent before it knows.
     fn reset_number(&mut self, id: u32, window: i64, code: ErrorCode) {
         frame::write(&mut self.out, frame::RST_STREAM, 0, id, &code.0.to_be_bytes());
+        self.ignore_number(id, window);
+    }
+
+    /// Ignores what the peer sends on a stream, as far as its window allows.
+    fn ignore_number(&mut self, id: u32, window: i64) {
         if self.reset_streams.len() == RESET_STREAMS_MAX {
             self.reset_streams.pop_front();
         }

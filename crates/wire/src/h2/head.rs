@@ -4,7 +4,7 @@ use super::section::Section;
 use crate::h1::{Expectation, Framing, RequestHead, Span, TargetForm};
 use crate::{Method, Reject, Version, authority, token};
 
-/// What a head says in addition to what HTTP/1.1 says too.
+/// The parts of a request head that HTTP/1.1 does not have.
 pub(super) struct Request {
     pub(super) head: RequestHead,
     /// `:protocol` of an extended CONNECT (RFC 8441 4).

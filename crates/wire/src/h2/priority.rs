@@ -19,7 +19,7 @@ impl Default for Priority {
 
 impl Priority {
     /// Parses the value of `Priority` or of PRIORITY_UPDATE. Unknown members and values out of
-    /// range are ignored, a value that is no dictionary as a whole (RFC 9218 4).
+    /// range are ignored. So is the whole value if it is not a dictionary (RFC 9218 4).
     pub fn parse(value: &[u8]) -> Priority {
         Priority::default().with_response(value)
     }

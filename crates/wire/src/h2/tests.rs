@@ -163,3 +163,17 @@ fn resets(connection: &mut Connection) -> Vec<(u32, ErrorCode)> {
         .map(|(_, _, id, payload)| (id, ErrorCode(u32::from_be_bytes(payload.try_into().unwrap()))))
         .collect()
 }
+
+#[test]
+fn bodies_arrive_whole_and_in_order_whatever_the_order_of_operations() {
+    for seed in 1..=30 {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut choose = |bound| random.usize(..bound);
+        let mut world = model::World::new(&mut choose);
+        for _ in 0..1500 {
+            world.step();
+        }
+        assert!(world.finished > 10, "seed {seed}: {} exchanges finished", world.finished);
+        world.finish();
+    }
+}

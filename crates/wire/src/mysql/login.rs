@@ -1,4 +1,4 @@
-//! The login: the server's greeting, the client's reply, and what the server says to that.
+//! The login: the server's greeting, the client's reply, and the server's response to it.
 
 use super::Fault;
 use super::cursor::{Cursor, put_text};
@@ -78,7 +78,7 @@ impl Greeting {
     }
 }
 
-/// What a client says of itself.
+/// The account and the options that a client sends.
 #[derive(Clone, Debug)]
 pub struct Login<'a> {
     pub tls: bool,
@@ -87,7 +87,7 @@ pub struct Login<'a> {
     pub user: &'a [u8],
     pub database: &'a [u8],
     pub plugin: &'a [u8],
-    /// What the plugin makes of the password.
+    /// The proof that the plugin has computed from the password.
     pub proof: &'a [u8],
 }
 

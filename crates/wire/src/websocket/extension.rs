@@ -1,7 +1,8 @@
 //! The permessage-deflate extension (RFC 7692), negotiated by a server.
 //!
-//! No context takeover in either direction, so that a connection needs no compressor of its own; an
-//! offer that cannot be met in full is declined (7.1); nothing is accepted that was not offered.
+//! Context takeover, where messages refer to earlier ones, needs a compressor for each connection:
+//! the caller decides, and the client may exclude it. An offer that cannot be met in full is
+//! declined (7.1); nothing is accepted that was not offered.
 
 use std::ops::RangeInclusive;
 
@@ -15,20 +16,33 @@ const WINDOW_BITS: RangeInclusive<u8> = 8..=15;
 pub struct PerMessageDeflate {
     /// The largest window the server may use, if the client has set a bound.
     pub server_window_bits: Option<u8>,
+    /// Messages of the server may refer to its earlier ones.
+    pub server_takeover: bool,
+    /// Messages of the client may refer to its earlier ones.
+    pub client_takeover: bool,
 }
 
 impl PerMessageDeflate {
     /// Returns the first offer of Sec-WebSocket-Extensions that can be met, with windows of
-    /// `possible` bits.
+    /// `possible` bits, and with context takeover unless the client excludes it.
     pub fn choose(offers: &[u8], possible: &RangeInclusive<u8>) -> Option<PerMessageDeflate> {
         token::list(offers).find_map(|offer| read(offer, possible))
     }
 
+    /// The same without context takeover, which a server may always exclude (7.1.1).
+    pub fn without_takeover(self) -> PerMessageDeflate {
+        PerMessageDeflate { server_takeover: false, client_takeover: false, ..self }
+    }
+
     /// The value of Sec-WebSocket-Extensions in the response.
     pub fn answer(self) -> String {
-        let mut answer = String::from(
-            "permessage-deflate; server_no_context_takeover; client_no_context_takeover",
-        );
+        let mut answer = String::from("permessage-deflate");
+        if !self.server_takeover {
+            answer.push_str("; server_no_context_takeover");
+        }
+        if !self.client_takeover {
+            answer.push_str("; client_no_context_takeover");
+        }
         if let Some(bits) = self.server_window_bits {
             answer.push_str(&format!("; server_max_window_bits={bits}"));
         }
@@ -47,7 +61,11 @@ fn read(offer: &[u8], possible: &RangeInclusive<u8>) -> Option<PerMessageDeflate
     if !parts.next()?.eq_ignore_ascii_case(b"permessage-deflate") {
         return None;
     }
-    let mut agreed = PerMessageDeflate { server_window_bits: None };
+    let mut agreed = PerMessageDeflate {
+        server_window_bits: None,
+        server_takeover: true,
+        client_takeover: true,
+    };
     let mut seen = [false; PARAMETERS.len()];
     for part in parts {
         let mut halves = part.splitn(2, |byte| *byte == b'=');
@@ -57,7 +75,9 @@ fn read(offer: &[u8], possible: &RangeInclusive<u8>) -> Option<PerMessageDeflate
             return None;
         }
         match (which, value) {
-            (0 | 1 | 3, None) => {}
+            (0, None) => agreed.server_takeover = false,
+            (1, None) => agreed.client_takeover = false,
+            (3, None) => {}
             (2, Some(value)) => {
                 agreed.server_window_bits = Some(bits(value).filter(|n| possible.contains(n))?);
             }
@@ -114,7 +134,24 @@ mod tests {
         ] {
             assert_eq!(choose(offers), chosen, "{offers}");
         }
-        let answer = PerMessageDeflate { server_window_bits: Some(10) }.answer();
-        assert!(answer.ends_with("; client_no_context_takeover; server_max_window_bits=10"));
+        for (offer, answer) in [
+            ("permessage-deflate", "permessage-deflate"),
+            (
+                "permessage-deflate; server_no_context_takeover; server_max_window_bits=10",
+                "permessage-deflate; server_no_context_takeover; server_max_window_bits=10",
+            ),
+            (
+                "permessage-deflate; client_no_context_takeover",
+                "permessage-deflate; client_no_context_takeover",
+            ),
+        ] {
+            let chosen = PerMessageDeflate::choose(offer.as_bytes(), &(9..=15)).unwrap();
+            assert_eq!(chosen.answer(), answer);
+            assert_eq!(
+                chosen.without_takeover().answer().matches("no_context_takeover").count(),
+                2,
+                "{offer}"
+            );
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! Finds the frames in the bytes of one direction (section 5.2), without a look at their payloads.
+//! Finds the frames in the bytes of one direction (section 5.2), without reading their payloads.
 
 use super::{FrameHead, HEAD_BYTES_MAX, parse_head};
 
@@ -9,7 +9,7 @@ pub struct FrameCounter {
     /// The incomplete header that the last bytes ended with.
     head: [u8; HEAD_BYTES_MAX],
     head_len: usize,
-    /// Bytes of the payload that have not come.
+    /// Bytes of the payload that have not arrived.
     payload_left: u64,
     is_lost: bool,
 }

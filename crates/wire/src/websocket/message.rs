@@ -134,7 +134,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// Consumes a piece of a frame's payload, of which `come` bytes have arrived before.
+    /// Consumes a piece of a frame's payload, of which `come` bytes had arrived before.
     fn take(&mut self, head: &FrameHead, come: usize, piece: &[u8]) {
         let to = if head.opcode.is_control() { &mut self.control } else { &mut self.pieces };
         if come == 0 && head.last && to.is_empty() {

@@ -25,7 +25,7 @@ impl Provider {
     fn start() -> Provider {
         let anywhere = Bind::Tcp(SocketAddr::from(([127, 0, 0, 1], 0)));
         let listening = Listening::bind(&anywhere, 1, &ListenOptions::default()).unwrap();
-        let Bind::Tcp(address) = *listening.local() else { panic!("TCP was asked for") };
+        let Bind::Tcp(address) = *listening.local() else { panic!("TCP was requested") };
         let listener = listening.into_sockets().remove(0).adopt().unwrap();
         let (response, fetches) = (Rc::new(RefCell::new(String::new())), Rc::new(Cell::new(0)));
         let (script, count) = (response.clone(), fetches.clone());
@@ -164,7 +164,7 @@ fn keys_are_fetched_once_for_all_and_rotate() {
         assert_eq!(bench.fetches(), 2);
         // The removed key verifies nothing, also not what it verified before.
         assert_eq!(bench.at_once(&token), Err(FaultKind::Unauthorized));
-        assert_eq!(bench.tasks.troubles(), [""; 0]);
+        assert_eq!(bench.tasks.problems(), [""; 0]);
     });
 }
 
@@ -202,11 +202,11 @@ fn known_keys_are_used_while_the_provider_fails_until_they_are_too_old() {
         bench.provider.say(500, "", "");
         manual_time::advance(MINUTE * 60 * 24 - Duration::from_secs(1)).await;
         assert_eq!((bench.at_once(&token), bench.at_once(&key.token())), (Ok(()), Ok(())));
-        let troubles = bench.tasks.troubles().join("\n");
-        assert!(troubles.contains("status 500; keys of 86399 s ago are in use"), "{troubles}");
+        let problems = bench.tasks.problems().join("\n");
+        assert!(problems.contains("status 500; keys of 86399 s ago are in use"), "{problems}");
         manual_time::advance(Duration::from_secs(2)).await;
         assert_eq!(bench.at_once(&token), Err(FaultKind::Unavailable));
-        assert!(bench.tasks.troubles()[0].ends_with("it has no keys"));
+        assert!(bench.tasks.problems()[0].ends_with("it has no keys"));
         bench.provider.publish("", &[&key]);
         manual_time::advance(MINUTE).await;
         assert_eq!(bench.at_once(&token), Ok(()));
@@ -225,7 +225,7 @@ fn a_provider_that_hangs_delays_requests_for_a_bounded_time() {
         let fault = asked.unwrap_err();
         assert_eq!((fault.kind, fault.status), (FaultKind::Unavailable, 503));
         assert_eq!(net::clock::now().since(began), Duration::from_secs(5));
-        assert!(bench.tasks.troubles()[0].contains("no whole response within 5000 ms"));
+        assert!(bench.tasks.problems()[0].contains("no whole response within 5000 ms"));
         // Until the task retries, requests do not wait.
         assert_eq!(bench.at_once(&token), Err(FaultKind::Unavailable));
         bench.provider.publish("", &[&key]);
@@ -267,8 +267,8 @@ fn a_key_set_that_lies_is_not_used() {
         ] {
             bench.provider.say(status, fields, &body);
             manual_time::advance(MINUTE * 2).await;
-            let troubles = bench.tasks.troubles().join("\n");
-            assert!(troubles.contains(why), "{troubles}\nwanted {why}");
+            let problems = bench.tasks.problems().join("\n");
+            assert!(problems.contains(why), "{problems}\nwanted {why}");
             assert_eq!(bench.at_once(&token), Err(FaultKind::Unavailable), "{why}");
         }
         // Unknown keys next to usable ones are skipped, and of two with one name each is tried.

@@ -16,7 +16,7 @@ use super::{escape, render};
 const NAMES: [&str; 4] =
     ["chromium", "chromium-headless-shell", "chromium-browser", "google-chrome"];
 /// A browser that hangs is killed by timeout(1).
-const PATIENCE: &str = "60";
+const TIMEOUT: &str = "60";
 /// The contrast that WCAG 2.2 requires of text (1.4.3), and about the smallest size that is
 /// readable on a phone.
 const CONTRAST_MIN: f64 = 4.5;
@@ -82,7 +82,7 @@ fn browser() -> Option<PathBuf> {
 /// Runs the browser on `file`; what it prints.
 fn browse(browser: &Path, directory: &Path, arguments: &[String], file: &Path) -> String {
     let output = Command::new("timeout")
-        .args(["--kill-after=5", PATIENCE])
+        .args(["--kill-after=5", TIMEOUT])
         .arg(browser)
         .args(["--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"])
         .args(["--disable-background-networking", "--no-first-run"])

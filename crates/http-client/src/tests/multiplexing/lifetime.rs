@@ -1,5 +1,7 @@
 //! When connections of HTTP/2 end, and how that is noticed.
 
+use std::cell::Cell;
+
 use net::manual_time::advance;
 
 use super::*;
@@ -116,5 +118,46 @@ fn idle_connections_are_closed_for_their_descriptors() {
         assert!(pool.take(Upgrade::None).is_none());
         read_end(&peer.stream).await;
         assert_eq!(state().shared, 0);
+    });
+}
+
+#[test]
+fn the_write_time_out_begins_with_the_last_part_that_the_server_took() {
+    net::manual_time::block_on(async {
+        let (server, pool) = shared();
+        let options = ClientOptions { write: Duration::from_secs(30), ..options() };
+        let put = request(Method::Put);
+        let body = Body::Bytes(Bytes::from(vec![0; 1 << 20]));
+        let has_ended = Cell::new(false);
+        let ask = async {
+            let outcome = ask_with(&pool, &put, body, options).await;
+            has_ended.set(true);
+            outcome.err().unwrap()
+        };
+        let serve = async {
+            const WINDOW: usize = 65_535;
+            let config = Config { stream_window: WINDOW as u32, ..Config::default() };
+            let mut peer = Peer::accept(&server, config).await;
+            let (stream, _) = peer.request().await;
+            for pause in [0, 29, 2] {
+                advance(Duration::from_secs(pause)).await;
+                assert!(!has_ended.get(), "the server has taken a part in time");
+                peer.core.release(stream, WINDOW);
+                peer.flush().await;
+                let mut received = 0;
+                while received < WINDOW {
+                    let event = peer.event().await;
+                    let Event::Data { data, .. } = event else { panic!("{event:?}") };
+                    received += data.len();
+                }
+            }
+            advance(Duration::from_secs(29)).await;
+            assert!(!has_ended.get());
+            advance(Duration::from_secs(2)).await;
+            assert!(has_ended.get(), "the time-out has passed since the last part");
+            peer
+        };
+        let (fault, _peer) = tokio::join!(ask, serve);
+        assert_eq!((fault.status, fault.slug()), (504, "connection_write_timeout"));
     });
 }

@@ -12,7 +12,7 @@ use wire::h2::{
     Config, Connection, ErrorCode, Event, Field, Output, PREFACE, RequestLine, StreamKey,
 };
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What the client has received on a stream.
 #[derive(Debug, Default)]
@@ -84,7 +84,7 @@ pub(crate) async fn send_raw(stream: &Stream, bytes: Vec<u8>) {
 pub(crate) async fn goaway_at_end(stream: &Stream) -> Option<ErrorCode> {
     let mut received = Vec::new();
     loop {
-        let chunk = net::timer::within(PATIENCE, stream.receive()).await;
+        let chunk = net::timer::within(TIMEOUT, stream.receive()).await;
         let chunk = chunk.expect("something within ten seconds").unwrap_or_default();
         if chunk.is_empty() {
             break;
@@ -167,7 +167,7 @@ impl Http2Client {
     /// Sends what there is, and handles what the server sends next.
     pub(crate) async fn turn(&mut self) {
         self.flush().await;
-        let received = net::timer::within(PATIENCE, self.stream.receive()).await;
+        let received = net::timer::within(TIMEOUT, self.stream.receive()).await;
         let chunk = received.expect("something within ten seconds").unwrap_or_default();
         self.is_closed |= chunk.is_empty();
         self.protocol.receive(chunk);

@@ -11,7 +11,7 @@ const DASHES: &str = "-----";
 
 /// The first key in the text.
 pub(super) fn key(text: &[u8], password: Option<&[u8]>) -> KeyResult<Key> {
-    let text = std::str::from_utf8(text).map_err(|_| "the PEM is no text")?;
+    let text = std::str::from_utf8(text).map_err(|_| "the PEM is not text")?;
     let (label, block) = blocks(text)
         // OpenSSL writes the name of the curve before the key, and again in it.
         .find(|(label, _)| *label != "EC PARAMETERS")
@@ -21,16 +21,17 @@ pub(super) fn key(text: &[u8], password: Option<&[u8]>) -> KeyResult<Key> {
         "RSA PUBLIC KEY" => rsa(RsaPublicKey::from_pkcs1_pem(block)),
         "PRIVATE KEY" => private(block),
         "RSA PRIVATE KEY" if block.contains("Proc-Type:") => {
-            return Err("keys encrypted in the old way (Proc-Type) are not supported".to_owned());
+            return Err("encrypted keys in the old format (Proc-Type) are not supported".to_owned());
         }
         "RSA PRIVATE KEY" => rsa(RsaPrivateKey::from_pkcs1_pem(block)),
         "EC PRIVATE KEY" => elliptic(block),
         "ENCRYPTED PRIVATE KEY" => {
             let password = password.ok_or("the key is encrypted, and there is no password")?;
             let found = encrypted(block, password);
-            return found.ok_or_else(|| "a wrong password, or no key inside".to_owned());
+            return found
+                .ok_or_else(|| "the password is wrong, or there is no key inside".to_owned());
         }
-        other => return Err(format!("a PEM block of '{other}' is no key")),
+        other => return Err(format!("a PEM block of '{other}' is not a key")),
     };
     found.ok_or_else(|| format!("the '{label}' is damaged, or of a kind that is not supported"))
 }

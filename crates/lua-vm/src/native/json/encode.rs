@@ -30,7 +30,7 @@ pub(super) struct Encoder<'a> {
     pub(super) bytes_max: usize,
 }
 
-/// What a container needs: a key, a value, a metatable.
+/// Stack slots of a container: a key, a value, a metatable.
 const STACK_PER_LEVEL: c_int = 4;
 
 impl Encoder<'_> {

@@ -68,7 +68,8 @@ fn integer(whole: u64, negative: bool) -> Number {
     }
 }
 
-/// What follows the whole part: all digits as one number, how many, the power of ten, the end.
+/// Reads the rest after the whole part: returns all digits as one number, their count, the power of
+/// ten, and the end.
 #[inline]
 fn fraction(
     text: &[u8],

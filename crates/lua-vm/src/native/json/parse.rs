@@ -36,7 +36,7 @@ impl Parser {
         let end = Reader { text, at: 0, tape, outer, depth_max }.document()?;
         match text.get(end) {
             None => Ok(()),
-            Some(_) => Err(ParseError::new(end, "something follows the value")),
+            Some(_) => Err(ParseError::new(end, "unexpected text after the value")),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Strings of RFC 8259 section 7: where they end, what their escapes mean.
+//! Strings of RFC 8259 section 7: their ends and their escapes.
 //!
 //! Bytes above 0x7f pass as they are: a Lua string is bytes, and `utf8.len` checks it if needed.
 
@@ -90,7 +90,7 @@ pub(super) fn unescape(
         match text.get(at) {
             Some(b'"') => return Ok(at),
             Some(b'\\') => at = escape(text, at, out)?,
-            Some(_) => return Err(ParseError::new(at, "a control character stands in a string")),
+            Some(_) => return Err(ParseError::new(at, "a control character in a string")),
             None => return Err(ParseError::new(at, "the text ends within a string")),
         }
         // Escapes often follow each other.

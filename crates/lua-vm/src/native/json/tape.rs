@@ -111,7 +111,7 @@ impl Tape {
         self.words.push(span_bits(start, length) | UNESCAPED);
     }
 
-    /// Begins a container; its place is told when it is closed.
+    /// Begins a container; its position is needed to close it.
     #[inline]
     pub(super) fn open(&mut self) -> usize {
         self.words.push(ARRAY);

@@ -1,4 +1,4 @@
-//! What JSON must be, seen from a script.
+//! The rules of JSON, from a script's side.
 
 use super::parse::Parser;
 use super::parse_error::ParseError;
@@ -56,10 +56,10 @@ fn scalars() {
         "'a\"b\\\\c\\n\\r\\t\\b\\f\\0\\31/\\127ü'",
         "\"a\\\"b\\\\c\\n\\r\\t\\b\\f\\u0000\\u001f/\u{7f}ü\"",
     );
-    refuses("print", "a function has no JSON");
-    refuses("{{x = coroutine.create(print)}}", "a thread has no JSON");
-    refuses("0/0", "a number that is not finite has no JSON");
-    refuses("{-math.huge}", "a number that is not finite has no JSON");
+    refuses("print", "a function cannot be encoded as JSON");
+    refuses("{{x = coroutine.create(print)}}", "a thread cannot be encoded as JSON");
+    refuses("0/0", "a number that is not finite cannot be encoded as JSON");
+    refuses("{-math.huge}", "a number that is not finite cannot be encoded as JSON");
 }
 
 #[test]
@@ -149,8 +149,8 @@ fn malformed_text_is_rejected_with_its_position() {
         ("{\"a\":1,}", 7, "a key in quotes is expected"),
         ("{\"a\":1]", 6, "',' or '}' is expected"),
         ("[}", 1, "a value is expected"),
-        ("1 1", 2, "something follows the value"),
-        ("[]]", 2, "something follows the value"),
+        ("1 1", 2, "unexpected text after the value"),
+        ("[]]", 2, "unexpected text after the value"),
         ("01", 0, "a number must not begin with 0"),
         ("-", 1, "a digit is missing"),
         ("-a", 1, "a digit is missing"),
@@ -168,8 +168,8 @@ fn malformed_text_is_rejected_with_its_position() {
         ("\"\\ud800\"", 1, "half of a surrogate pair"),
         ("\"\\ud800\\u0041\"", 1, "half of a surrogate pair"),
         ("\"\\udc00\"", 1, "half of a surrogate pair"),
-        ("\"tab\there, and more\"", 4, "a control character stands in a string"),
-        ("\"esc\\n\u{1}\"", 6, "a control character stands in a string"),
+        ("\"tab\there, and more\"", 4, "a control character in a string"),
+        ("\"esc\\n\u{1}\"", 6, "a control character in a string"),
         ("/* no */ 1", 0, "a value is expected"),
         ("[1\u{0}]", 2, "',' or ']' is expected"),
         ("\u{feff}1", 0, "a value is expected"),
@@ -198,7 +198,7 @@ fn depth_is_bounded() {
         for _ = 1, 127 do t = {t} end
         assert(json.encode(t))
         value, reason = json.encode({t})
-        assert(value == nil and reason == "tables stand more than 128 deep in each other", reason)
+        assert(value == nil and reason == "tables are nested more than 128 deep", reason)
         t = {} t[1] = t
         assert(json.encode(t) == nil)"##,
     );
@@ -239,7 +239,7 @@ fn lines() {
         assert(json.encode_lines({{a = 1}, {2}, "three"}) == '{"a":1}\n[2]\n"three"\n')
         assert(json.encode_lines({}) == "")
         value, reason = json.encode_lines({1, print})
-        assert(value == nil and reason == "line 2: a function has no JSON", reason)"##,
+        assert(value == nil and reason == "line 2: a function cannot be encoded as JSON")"##,
     );
 }
 

@@ -20,11 +20,11 @@ use crate::stack;
 use crate::streams::peer_address;
 use crate::vm::Vm;
 
-/// Where to, from where, for how long.
+/// The target, the local address and the time-out of a connection.
 struct ConnectRequest {
     to: ConnectTarget,
     from: Option<SocketAddr>,
-    patience: Duration,
+    timeout: Duration,
 }
 
 enum ConnectTarget {
@@ -64,7 +64,7 @@ pub fn connector(
                     Err(error) => Err((errno::of_error(&error), Some(error.to_string()))),
                 }
             };
-            let made = net::timer::within(plan.patience, connecting).await;
+            let made = net::timer::within(plan.timeout, connecting).await;
             let timed_out = || Err((errno::of_number(libc::ETIMEDOUT), None));
             Ok(ConnectResult(made.unwrap_or_else(timed_out)))
         })
@@ -95,7 +95,7 @@ fn plan(to: &str, options: &Value) -> Result<ConnectRequest> {
         to: target(to)
             .ok_or_else(|| argument(1, "an address with a port, or unix:path, expected"))?,
         from: None,
-        patience: Duration::from_millis(CONNECT_MS),
+        timeout: Duration::from_millis(CONNECT_MS),
     };
     let own = |text: &str| address::socket(&with_port(text)).ok_or_else(|| argument(2, "bind"));
     match options {
@@ -106,7 +106,7 @@ fn plan(to: &str, options: &Value) -> Result<ConnectRequest> {
                 plan.from = Some(own(&from)?);
             }
             if let Some(ms) = timeout(options)? {
-                plan.patience = Duration::from_millis(ms);
+                plan.timeout = Duration::from_millis(ms);
             }
         }
         _ => return Err(argument(2, "a table or an address expected")),

@@ -1,7 +1,7 @@
-//! Reading from a connection: what is there at once, what is not by waiting.
+//! Reading from a connection: received bytes at once, others after waiting.
 //!
 //! Promises that only one coroutine waits on a connection, that a time-out takes no bytes, and that
-//! what was received before the end is read before the end is told.
+//! bytes that were received before the end are returned before the end is reported.
 
 use std::ffi::c_int;
 
@@ -25,7 +25,7 @@ pub(super) const FUNCTIONS: &[raw_function::NamedFunction] = &[
     (c"more", more),
 ];
 
-/// What a raw function does after everything it held is dropped.
+/// The last step of a raw function, after everything it held is dropped.
 enum ReadStep {
     Return(c_int),
     Yield,
@@ -56,8 +56,8 @@ unsafe extern "C-unwind" fn read(state: LuaState) -> c_int {
             let Ok(count) = usize::try_from(count) else {
                 return ffi::luaL_argerror(state, 2, c"a negative count".as_ptr());
             };
-            let patience = timeout_argument(state, 3);
-            return attempt(state, handle, ReadRequest::Bytes(count), patience).run(state);
+            let timeout = timeout_argument(state, 3);
+            return attempt(state, handle, ReadRequest::Bytes(count), timeout).run(state);
         }
         delimited(state, handle, 2)
     }
@@ -69,9 +69,9 @@ unsafe extern "C-unwind" fn read_line(state: LuaState) -> c_int {
     unsafe {
         let handle = connection(state, 1);
         if ffi::lua_type(state, 2) <= ffi::LUA_TNIL {
-            let patience = timeout_argument(state, 3);
+            let timeout = timeout_argument(state, 3);
             let want = ReadRequest::Delimiter(Delimiter::new(b"\n"));
-            return attempt(state, handle, want, patience).run(state);
+            return attempt(state, handle, want, timeout).run(state);
         }
         delimited(state, handle, 2)
     }
@@ -89,20 +89,20 @@ unsafe fn delimited(state: LuaState, handle: StreamHandle, index: c_int) -> c_in
         if delimiter.is_empty() {
             return ffi::luaL_argerror(state, index, c"an empty delimiter".as_ptr());
         }
-        let patience = timeout_argument(state, index + 1);
-        attempt(state, handle, ReadRequest::Delimiter(Delimiter::new(delimiter)), patience)
+        let timeout = timeout_argument(state, index + 1);
+        attempt(state, handle, ReadRequest::Delimiter(Delimiter::new(delimiter)), timeout)
             .run(state)
     }
 }
 
-/// `conn:readall([max[, ms]])`: what is there; waits for the first byte.
+/// `conn:readall([max[, ms]])`: the received bytes; waits for the first one.
 unsafe extern "C-unwind" fn read_all(state: LuaState) -> c_int {
     // SAFETY: nothing here has to be dropped.
     unsafe {
         let handle = connection(state, 1);
         let at_most = usize::try_from(ffi::luaL_optinteger(state, 2, i64::MAX)).unwrap_or(0);
-        let patience = timeout_argument(state, 3);
-        attempt(state, handle, ReadRequest::Some(at_most.max(1)), patience).run(state)
+        let timeout = timeout_argument(state, 3);
+        attempt(state, handle, ReadRequest::Some(at_most.max(1)), timeout).run(state)
     }
 }
 
@@ -111,10 +111,10 @@ unsafe extern "C-unwind" fn more(state: LuaState) -> c_int {
     // SAFETY: nothing here has to be dropped.
     unsafe {
         let handle = connection(state, 1);
-        let patience = timeout_argument(state, 2);
+        let timeout = timeout_argument(state, 2);
         let vm = raw_function::vm(state);
         let unread = vm.streams.with(handle, |c| c.input.len()).unwrap_or(0);
-        attempt(state, handle, ReadRequest::More(unread), patience).run(state)
+        attempt(state, handle, ReadRequest::More(unread), timeout).run(state)
     }
 }
 
@@ -132,7 +132,7 @@ unsafe extern "C-unwind" fn unread(state: LuaState) -> c_int {
     }
 }
 
-/// `conn:peek([max]) → data | nil, err`: what is unread, which stays unread; never waits.
+/// `conn:peek([max]) → data | nil, err`: the unread bytes, which stay unread; never waits.
 unsafe extern "C-unwind" fn peek(state: LuaState) -> c_int {
     // SAFETY: the bytes are copied by the push before anything else can happen.
     unsafe {
@@ -163,7 +163,7 @@ unsafe fn attempt(
     state: LuaState,
     handle: StreamHandle,
     want: ReadRequest,
-    patience: Option<u64>,
+    timeout: Option<u64>,
 ) -> ReadStep {
     // SAFETY: promised by the caller; the bytes are copied by the push.
     unsafe {
@@ -181,7 +181,7 @@ unsafe fn attempt(
             ReadResult::Busy => ReadStep::Raise("another task reads from this connection"),
             ReadResult::Wait => match vm.waiter(state) {
                 Some(task) => {
-                    vm.streams.park(vm, handle, task, want, patience);
+                    vm.streams.park(vm, handle, task, want, timeout);
                     ReadStep::Yield
                 }
                 None => ReadStep::Raise("only a task may wait for a connection"),

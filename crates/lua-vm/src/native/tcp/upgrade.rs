@@ -41,7 +41,7 @@ pub fn upgrader(
             _ => CONNECT_MS,
         };
         let given = options.map(|options| options.get::<Option<u64>>("timeout")).transpose()?;
-        let patience = Duration::from_millis(given.flatten().unwrap_or(default));
+        let timeout = Duration::from_millis(given.flatten().unwrap_or(default));
         let vm = Vm::of(lua)?;
         let begun = side.and_then(|side| Ok((side, vm.streams.take_stream(handle)?)));
         Ok(async move {
@@ -49,7 +49,7 @@ pub fn upgrader(
                 Ok(begun) => begun,
                 Err(reason) => return Ok(UpgradeResult::Refused(reason)),
             };
-            let made = net::timer::within(patience, handshake(stream, &side)).await;
+            let made = net::timer::within(timeout, handshake(stream, &side)).await;
             Ok(UpgradeResult::Ended(handle, made.unwrap_or(Err(io::ErrorKind::TimedOut.into()))))
         })
     })

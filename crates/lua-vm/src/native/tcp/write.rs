@@ -1,6 +1,7 @@
 //! Writing to a connection: never waits, sent at the end of the turn.
 //!
-//! Promises that a table of strings is written whole or not at all, and that a refusal says why.
+//! Promises that a table of strings is written whole or not at all, and that a rejected write
+//! returns the reason.
 
 use std::ffi::c_int;
 use std::rc::Rc;
@@ -37,7 +38,11 @@ unsafe fn write_table(state: LuaState, handle: StreamHandle) -> c_int {
         for at in 1..=count {
             let kind = ffi::lua_rawgeti(state, 2, at);
             if kind != ffi::LUA_TSTRING && kind != ffi::LUA_TNUMBER {
-                return ffi::luaL_argerror(state, 2, c"holds what is no string".as_ptr());
+                return ffi::luaL_argerror(
+                    state,
+                    2,
+                    c"a value in the table is not a string".as_ptr(),
+                );
             }
             ffi::lua_settop(state, 2);
         }

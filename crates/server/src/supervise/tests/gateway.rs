@@ -59,7 +59,7 @@ impl Gateway {
                 net::timer::sleep(std::time::Duration::from_millis(4)).await;
             }
         };
-        net::timer::within(super::PATIENCE, held).await.unwrap_or_else(|| panic!("never {what}"))
+        net::timer::within(super::TIMEOUT, held).await.unwrap_or_else(|| panic!("never {what}"))
     }
 }
 

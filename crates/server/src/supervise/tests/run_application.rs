@@ -17,6 +17,7 @@ fn spec(behaviour: &str) -> RunSpec {
         command,
         environment: Vec::new(),
         directory: None,
+        identity: None,
         python: json!({ "behaviour": behaviour, "target": "shop:app" }),
         configuration: serde_json::from_str(&CONFIG.replace("test", APPLICATION)).unwrap(),
         listeners: vec![(
@@ -33,6 +34,7 @@ fn spec(behaviour: &str) -> RunSpec {
         log_level: None,
         log_format: None,
         on_ready: None,
+        on_exit: None,
     }
 }
 

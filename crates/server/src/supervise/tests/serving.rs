@@ -12,7 +12,7 @@ use net::{Bind, ListenOptions, Listening, Outgoing, Stream};
 use offload::{Arrival, Event, RequestQueue};
 
 use super::super::{Stats, WorkerGroup, WorkerSockets};
-use super::{PATIENCE, patient, run, settings};
+use super::{TIMEOUT, patient, run, settings};
 use crate::spec::WorkerSpec;
 use crate::{Application, HostedApplication, readiness_channel, run_worker};
 
@@ -116,7 +116,7 @@ pub(super) async fn converse(bind: &Bind, method: &str, path: &str) -> (u16, Str
             }
         }
     };
-    let answer = net::timer::within(PATIENCE, asking).await.expect("an answer");
+    let answer = net::timer::within(TIMEOUT, asking).await.expect("an answer");
     let (head, body) = answer.split_once("\r\n\r\n").expect("a whole head");
     let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
     (status.expect("a status"), body.to_owned())
@@ -177,7 +177,7 @@ fn workers_serve_on_one_socket_and_a_reload_loses_no_request() {
         let metrics = running.metrics().await.unwrap();
         assert!(metrics.contains("tidegate_requests_total"), "{metrics}");
         drop(running);
-        assert!(net::timer::within(PATIENCE, group.stop()).await.is_some());
+        assert!(net::timer::within(TIMEOUT, group.stop()).await.is_some());
     });
 }
 
@@ -191,6 +191,6 @@ fn a_killed_group_leaves_nothing() {
         while super::exists(process) {
             net::timer::sleep(Duration::from_millis(4)).await;
         }
-        assert!(net::timer::within(PATIENCE, group.stop()).await.is_some());
+        assert!(net::timer::within(TIMEOUT, group.stop()).await.is_some());
     });
 }

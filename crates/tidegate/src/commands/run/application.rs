@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::ValueEnum;
+use serde_json::{Value, json};
 
 use super::environment;
 use super::values::{self, Threads};
@@ -14,7 +15,8 @@ pub(super) struct ApplicationOptions {
     #[arg(long, value_name = "WHICH")]
     pub(super) interface: Option<Interface>,
 
-    /// gunicorn's name of the interface: sync and gthread are wsgi, a class for uvicorn is asgi
+    /// gunicorn's name of the interface: sync, gthread and gevent are wsgi, a class for uvicorn is
+    /// asgi
     #[arg(
         short = 'k',
         long,
@@ -22,7 +24,7 @@ pub(super) struct ApplicationOptions {
         value_parser = worker_class,
         conflicts_with = "interface"
     )]
-    pub(super) worker_class: Option<Interface>,
+    pub(super) worker_class: Option<WorkerClass>,
 
     /// Read the settings and hooks of a gunicorn.conf.py; options win over its settings
     #[arg(short = 'c', long, value_name = "FILE")]
@@ -52,15 +54,24 @@ pub(super) struct ApplicationOptions {
     #[arg(long = "loop", value_name = "WHICH", alias = "asgi-loop")]
     pub(super) event_loop: Option<EventLoop>,
 
-    /// Maximum WSGI threads per worker; `auto` adds threads while requests wait
-    /// [default: auto]
+    /// Maximum WSGI threads per worker; `auto` adds threads while requests wait; `gevent` runs each
+    /// request in a greenlet [default: auto]
     #[arg(
         long,
-        value_name = "N|auto",
+        value_name = "N|auto|gevent",
         alias = "blocking-threads",
         value_parser = values::threads
     )]
     pub(super) threads: Option<Threads>,
+
+    /// Greenlets of --threads gevent per worker: requests that run at a time; others wait
+    /// [default: 1000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(super) worker_connections: Option<u32>,
+
+    /// Threads for background jobs per worker, `tidegate.tasks`; 0 runs none [default: 4]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=256))]
+    pub(super) task_threads: Option<u32>,
 
     /// Send ASGI lifespan events; `auto` does if the application supports them [default: auto]
     #[arg(long, value_name = "WHICH", alias = "asgi-lifespan")]
@@ -100,16 +111,44 @@ pub(super) fn word(value: &impl ValueEnum) -> String {
     value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
 }
 
+/// What a worker class of gunicorn's stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WorkerClass {
+    Interface(Interface),
+    Gevent,
+}
+
+impl ApplicationOptions {
+    pub(super) fn interface(&self) -> Interface {
+        match (self.interface, self.worker_class) {
+            (Some(interface), _) | (None, Some(WorkerClass::Interface(interface))) => interface,
+            (None, Some(WorkerClass::Gevent)) => Interface::Wsgi,
+            (None, None) => Interface::default(),
+        }
+    }
+
+    /// The threads of WSGI in the settings of workers: a number, or `gevent`.
+    pub(super) fn threads(&self) -> Value {
+        match (self.threads, self.worker_class) {
+            (Some(Threads::Gevent), _) | (_, Some(WorkerClass::Gevent)) => json!("gevent"),
+            (Some(Threads::Count(count)), _) => json!(count),
+            (Some(Threads::Auto) | None, _) => Value::Null,
+        }
+    }
+}
+
 /// Parses gunicorn's name of a worker class.
-fn worker_class(typed: &str) -> Result<Interface, String> {
+fn worker_class(typed: &str) -> Result<WorkerClass, String> {
+    let interface = |interface| Ok(WorkerClass::Interface(interface));
     match typed {
-        "sync" | "gthread" => Ok(Interface::Wsgi),
-        "asgi" => Ok(Interface::Asgi),
-        "tidegate.Worker" => Ok(Interface::Auto),
-        class if class.starts_with("uvicorn") => Ok(Interface::Asgi),
-        "gevent" | "eventlet" | "tornado" => Err(format!(
-            "{typed} is not supported: write gthread, whose threads wait for databases and other \
-             servers, or leave it out"
+        "sync" | "gthread" => interface(Interface::Wsgi),
+        "asgi" => interface(Interface::Asgi),
+        "tidegate.Worker" => interface(Interface::Auto),
+        "gevent" | "gunicorn.workers.ggevent.GeventWorker" => Ok(WorkerClass::Gevent),
+        class if class.starts_with("uvicorn") => interface(Interface::Asgi),
+        "eventlet" | "tornado" | "gevent_wsgi" | "gevent_pywsgi" => Err(format!(
+            "{typed} is not supported: write gevent, or gthread, whose threads wait for databases \
+             and other servers"
         )),
         _ => Err(format!(
             "\"{typed}\" is no worker class that is known here: leave it out, or write \
@@ -120,13 +159,15 @@ fn worker_class(typed: &str) -> Result<Interface, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Interface, worker_class};
+    use super::{Interface, WorkerClass, worker_class};
 
     #[test]
     fn classes_of_gunicorn() {
-        assert_eq!(worker_class("gthread"), Ok(Interface::Wsgi));
-        assert_eq!(worker_class("uvicorn.workers.UvicornWorker"), Ok(Interface::Asgi));
-        assert!(worker_class("gevent").unwrap_err().contains("write gthread"));
+        let class = |interface| Ok(WorkerClass::Interface(interface));
+        assert_eq!(worker_class("gthread"), class(Interface::Wsgi));
+        assert_eq!(worker_class("uvicorn.workers.UvicornWorker"), class(Interface::Asgi));
+        assert_eq!(worker_class("gevent"), Ok(WorkerClass::Gevent));
+        assert!(worker_class("eventlet").unwrap_err().contains("write gevent, or gthread"));
         assert!(worker_class("x").unwrap_err().contains("\"x\" is no worker class"));
     }
 }

@@ -2,10 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
+use net::Identity;
 use server::{DevReload, Policy};
 use settings::{Duration, Size};
 
 use super::values;
+use crate::failure::Failure;
 
 /// The default pattern of watched files.
 const WATCHED: &str = "*.py";
@@ -70,6 +72,14 @@ pub(super) struct LifecycleOptions {
     #[arg(short = 'm', long, value_name = "MASK", value_parser = values::umask)]
     pub(super) umask: Option<u32>,
 
+    /// The user that the workers run as, a name or a number; only root can choose one
+    #[arg(short = 'u', long, value_name = "USER")]
+    pub(super) user: Option<String>,
+
+    /// The group that the workers run as [default: the primary group of --user]
+    #[arg(short = 'g', long, value_name = "GROUP")]
+    pub(super) group: Option<String>,
+
     /// Start new workers when a file of the application changes: for development
     #[arg(long)]
     pub(super) reload: bool,
@@ -92,6 +102,12 @@ pub(super) struct LifecycleOptions {
 }
 
 impl LifecycleOptions {
+    /// Returns the user and group of the workers, unless they are those of this process.
+    pub(super) fn identity(&self) -> Result<Option<Identity>, Failure> {
+        let wrong = |why| Failure::Wrong(format!("--user and --group: {why}"));
+        Identity::find(self.user.as_deref(), self.group.as_deref()).map_err(wrong)
+    }
+
     pub(super) fn policy(&self) -> Policy {
         let default = Policy::default();
         Policy {

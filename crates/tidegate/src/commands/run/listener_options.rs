@@ -35,6 +35,11 @@ pub(super) struct ListenerOptions {
     #[arg(long, value_name = "PATH", conflicts_with_all = ["bind", "host", "port"])]
     uds: Option<PathBuf>,
 
+    /// Permissions of the files of Unix sockets, an octal number such as 660
+    /// [default: 777 without --umask]
+    #[arg(long, value_name = "MODE", value_parser = values::mode)]
+    pub(super) uds_permissions: Option<u32>,
+
     /// Listen on the inherited socket with this descriptor
     #[arg(
         long,

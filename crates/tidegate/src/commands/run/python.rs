@@ -5,14 +5,14 @@ use std::path::Path;
 use std::process::Command;
 
 use config::TextSource;
-use net::{Bind, ListenOptions, PidFile};
+use net::{Bind, Identity, ListenOptions, PidFile};
 use serde_json::{Map, Value, json};
 use server::{Bound, ListenerSource, RunSpec};
 use settings::{Address, Host as Named};
 
 use super::application::word;
 use super::configuration::{ANYWHERE, configuration, listener_name};
-use super::values::{ListenAddress, Threads};
+use super::values::ListenAddress;
 use super::{Run, environment};
 use crate::commands::{literal, load};
 use crate::failure::Failure;
@@ -41,18 +41,12 @@ impl Run {
         let access = self.access()?;
         let mut configuration =
             configuration(&self.program, &self.listeners, &binds, self.tls.settings()?, access)?;
-        if let Some(store) = self.lifecycle.store {
-            let limits = &mut configuration["apps"][server::APPLICATION]["limits"];
-            limits["store"] = json!(store.to_string());
-        }
-        if !self.listeners.header.is_empty() {
-            configuration["defaults"] =
-                json!({ "filters": [added_fields(&self.listeners.header)] });
-        }
+        self.add_settings(&mut configuration);
         if self.print_config {
             let shown = json!({ "python": python, "configuration": configuration });
             return crate::output::print(&format!("{shown:#}\n"));
         }
+        let identity = self.lifecycle.identity()?;
         let Some(command) = &host.python else {
             return Err(Failure::Wrong(format!(
                 "this tidegate has no Python inside, so it cannot run {}; `pip install tidegate` \
@@ -66,6 +60,7 @@ impl Run {
         if self.check_config {
             return self.check(command, &python, &configuration);
         }
+        self.create_access_log(identity)?;
         let _pid_file = self.prepare_process()?;
         let app_dir = self.application.app_dir.as_deref().unwrap_or(Path::new("."));
         let program = self.program.clone();
@@ -81,6 +76,7 @@ impl Run {
             command: command.clone(),
             environment: self.environment()?,
             directory: None,
+            identity,
             python,
             configuration,
             listeners: (0..).map(listener_name).zip(sources).collect(),
@@ -91,14 +87,28 @@ impl Run {
             log_level: self.serving.log_level(),
             log_format: self.serving.log_format(),
             on_ready: Some(serving::on_ready(told)),
+            on_exit: host.on_exit.clone().map(server::OnExit),
         };
         Ok(server::run_application(spec)?)
+    }
+
+    /// Adds what the supervisor needs, and the fields of every response.
+    fn add_settings(&self, configuration: &mut Value) {
+        if let Some(store) = self.lifecycle.store {
+            let limits = &mut configuration["apps"][server::APPLICATION]["limits"];
+            limits["store"] = json!(store.to_string());
+        }
+        if !self.listeners.header.is_empty() {
+            configuration["defaults"] =
+                json!({ "filters": [added_fields(&self.listeners.header)] });
+        }
     }
 
     /// Returns the listeners.
     fn listeners(&self) -> Result<Vec<ListenerSource>, Failure> {
         let mut options = ListenOptions::default();
         options.backlog = self.listeners.backlog.unwrap_or(options.backlog);
+        options.mode = self.listeners.uds_permissions;
         let bind = |address| match address {
             ListenAddress::Address(address) => {
                 Ok(ListenerSource::Bind(bind(&address)?, options.clone()))
@@ -124,18 +134,16 @@ impl Run {
         let options = &self.application;
         let app_dir = directory(options.app_dir.as_deref().unwrap_or(Path::new(".")))?;
         let log_config = options.log_config.as_deref().map(file).transpose()?;
-        let threads = match options.threads {
-            Some(Threads::Count(count)) => Some(count),
-            Some(Threads::Auto) | None => None,
-        };
         Ok(json!({
             "target": self.program,
-            "interface": word(&options.interface.or(options.worker_class).unwrap_or_default()),
+            "interface": word(&options.interface()),
             "factory": options.factory,
             "app_dir": app_dir,
             "root_path": options.root_path.as_deref().unwrap_or_default(),
             "loop": word(&options.event_loop.unwrap_or_default()),
-            "threads": threads,
+            "threads": options.threads(),
+            "greenlets": options.worker_connections,
+            "task_threads": options.task_threads.unwrap_or(4),
             "processes": self.processes()?,
             "lifespan": word(&options.lifespan.unwrap_or_default()),
             "log_config": log_config,
@@ -151,7 +159,7 @@ impl Run {
             _ => absolute(path)?,
         };
         let format = self.access_log_format.as_deref().unwrap_or("json");
-        Ok(Some(json!({ "path": literal(&path), "format": format })))
+        Ok(Some(json!({ "path": literal(&path), "format": literal(format) })))
     }
 
     /// Checks the configuration, and imports the application in a process of its own.
@@ -174,6 +182,20 @@ impl Run {
             // The process has reported the reason.
             false => Err(Failure::Exit(1)),
         }
+    }
+
+    /// Creates the access log for workers of another user, which could not create it in a directory
+    /// such as /var/log. One that exists keeps its owner.
+    fn create_access_log(&self, identity: Option<Identity>) -> Result<(), Failure> {
+        let file = self.access_log.as_deref().filter(|path| *path != Path::new("-"));
+        let Some((path, identity)) = file.zip(identity) else { return Ok(()) };
+        let created = std::fs::File::options().append(true).create_new(true).open(path);
+        let given = match created {
+            Ok(_) => identity.own_file(path),
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+            Err(error) => Err(error),
+        };
+        given.map_err(|error| Failure::Failed(format!("--access-log {}: {error}", path.display())))
     }
 
     /// Sets the mask and the title of this process, and claims its file.

@@ -117,6 +117,15 @@ pub(super) fn field(typed: &str) -> Result<(String, String), String> {
     Ok((name.to_owned(), value.to_owned()))
 }
 
+/// Parses permissions of a file as an octal number: `660`, `0660`, `0o660`.
+pub(super) fn mode(typed: &str) -> Result<u32, String> {
+    let octal = typed.strip_prefix("0o").unwrap_or(typed);
+    let mode = u32::from_str_radix(octal, 8).ok().filter(|mode| *mode <= 0o777);
+    mode.filter(|_| !octal.starts_with('+')).ok_or_else(|| {
+        format!("\"{typed}\" is no mode of a file: write it as an octal number, such as 660")
+    })
+}
+
 /// Parses a mask of permissions as gunicorn does, except decimal numbers: 22 would be 026.
 pub(super) fn umask(typed: &str) -> Result<u32, String> {
     let octal = typed.strip_prefix("0o").or_else(|| typed.strip_prefix('0')).unwrap_or_default();
@@ -139,22 +148,25 @@ pub(super) fn pid_file(typed: &str) -> Result<PathBuf, String> {
 pub(super) enum Threads {
     Auto,
     Count(u16),
+    /// Greenlets of gevent's instead.
+    Gevent,
 }
 
 pub(super) fn threads(typed: &str) -> Result<Threads, String> {
     const MOST: u16 = 1024;
     match typed.parse::<u16>() {
         _ if typed == "auto" => Ok(Threads::Auto),
+        _ if typed == "gevent" => Ok(Threads::Gevent),
         Ok(count @ 1..=MOST) => Ok(Threads::Count(count)),
-        _ => Err(format!("\"{typed}\" is not auto, nor a number from 1 to {MOST}")),
+        _ => Err(format!("\"{typed}\" is neither auto nor gevent, nor a number from 1 to {MOST}")),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::{
-        ListenAddress, Threads, field, listen_address, mount, peers, pid_file, root_path, seconds,
-        size, some_seconds, threads, umask,
+        ListenAddress, Threads, field, listen_address, mode, mount, peers, pid_file, root_path,
+        seconds, size, some_seconds, threads, umask,
     };
 
     #[test]
@@ -166,6 +178,7 @@ mod tests {
         assert!(some_seconds("0").unwrap_err().contains("no time at all"));
         assert_eq!(threads("auto"), Ok(Threads::Auto));
         assert_eq!(threads("4"), Ok(Threads::Count(4)));
+        assert_eq!(threads("gevent"), Ok(Threads::Gevent));
         assert!(threads("0").is_err() && threads("1025").is_err() && threads("x").is_err());
     }
 
@@ -174,6 +187,8 @@ mod tests {
         assert_eq!(field("X-A: b:c"), Ok(("X-A".to_owned(), "b:c".to_owned())));
         assert!(field("x-a").is_err() && field(":b").is_err());
         assert_eq!((umask("0"), umask("027"), umask("0o77")), (Ok(0), Ok(0o27), Ok(0o77)));
+        assert_eq!((mode("660"), mode("0660"), mode("0o7")), (Ok(0o660), Ok(0o660), Ok(0o7)));
+        assert!(mode("1777").is_err() && mode("8").is_err() && mode("").is_err());
         assert!(umask("22").is_err() && umask("01000").is_err() && umask("").is_err());
         assert_eq!(pid_file("/run/a.pid"), Ok("/run/a.pid".into()));
         assert!(pid_file("8000").unwrap_err().contains("--port 8000"));

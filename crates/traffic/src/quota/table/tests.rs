@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use super::{BUCKET, Fingerprint, MAGIC, QuotaTable, TableMetrics, Taken, words_of};
+use super::{BUCKET, Fingerprint, MAGIC, QuotaCount, QuotaTable, TableMetrics, words_of};
 use crate::quota::period::Span;
 
 /// A day that begins at minute 14400.
@@ -27,15 +27,15 @@ fn key(number: usize) -> Fingerprint {
 #[test]
 fn a_key_has_its_limit_in_each_period() {
     let (_directory, table) = new_table(100);
-    let taken = |used, is_allowed| Taken { is_allowed, used, end_s: DAY.end_s(DAY.start) };
-    assert_eq!(table.take(key(1), DAY, 5, 3), taken(3, true));
-    assert_eq!(table.take(key(1), DAY, 5, 3), taken(3, false), "takes nothing");
-    assert_eq!(table.take(key(1), DAY, 5, 2), taken(5, true));
-    assert_eq!(table.take(key(1), DAY, 5, 0), taken(5, true));
-    assert_eq!(table.take(key(2), DAY, 0, 1), taken(0, false));
+    let count = |used, is_allowed| QuotaCount { is_allowed, used, end_s: DAY.end_s(DAY.start) };
+    assert_eq!(table.take(key(1), DAY, 5, 3), count(3, true));
+    assert_eq!(table.take(key(1), DAY, 5, 3), count(3, false), "takes nothing");
+    assert_eq!(table.take(key(1), DAY, 5, 2), count(5, true));
+    assert_eq!(table.take(key(1), DAY, 5, 0), count(5, true));
+    assert_eq!(table.take(key(2), DAY, 0, 1), count(0, false));
     // A lower limit rejects, a higher one keeps the count.
     assert!(!table.take(key(1), DAY, 4, 1).is_allowed);
-    assert_eq!(table.take(key(1), DAY, 6, 1), taken(6, true));
+    assert_eq!(table.take(key(1), DAY, 6, 1), count(6, true));
     assert_eq!(table.used(key(1), DAY), (6, 15_840 * 60));
     assert_eq!(table.take(key(1), NEXT_DAY, 5, 1).used, 1);
     table.reset(key(1));
@@ -62,8 +62,8 @@ fn a_month_takes_over_the_count_of_its_day() {
     let (_directory, table) = new_table(100);
     let month = Span { start: 10_000, first: 10_000, minutes: 44_640 };
     assert_eq!(table.take(key(1), DAY, 9, 4).used, 4);
-    let taken = table.take(key(1), month, 9, 1);
-    assert_eq!((taken.used, taken.end_s), (5, 54_640 * 60));
+    let count = table.take(key(1), month, 9, 1);
+    assert_eq!((count.used, count.end_s), (5, 54_640 * 60));
 }
 
 #[test]

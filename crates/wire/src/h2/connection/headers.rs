@@ -160,8 +160,10 @@ impl<P: Payload> Connection<P> {
             return Err(Violation::IdleStream);
         }
         if matches!(self.going_away, GoingAway::After(_)) {
-            // RFC 9113 6.8: nothing is sent for it; the client may send it again elsewhere.
+            // RFC 9113 6.8: nothing is sent for it, and the rest of its request is ignored too; the
+            // client may send it again elsewhere.
             self.last_peer_stream = id;
+            self.ignore_number(id, i64::from(self.config.stream_window()));
             return Ok(Target::Ignored);
         }
         self.last_peer_stream = id;

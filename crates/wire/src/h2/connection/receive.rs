@@ -7,7 +7,7 @@ use crate::h2::code::Violation;
 use crate::h2::frame::{self, FrameHeader, HEADER_LEN};
 use crate::h2::settings::FRAME_SIZE;
 
-/// What the next bytes are.
+/// The kind of the next bytes.
 #[derive(Debug)]
 pub(super) enum Reading {
     Preface,

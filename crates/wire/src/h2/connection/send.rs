@@ -1,6 +1,6 @@
 //! What is sent: heads, data in the order of priorities, and trailers.
 
-use super::{Connection, Field, Gone, Output, Payload, Sending, StreamKey};
+use super::{Connection, Field, Output, Payload, Sending, StreamEnded, StreamKey};
 use crate::Known;
 use crate::h2::ErrorCode;
 use crate::h2::frame;
@@ -23,9 +23,9 @@ impl<P: Payload> Connection<P> {
         status: u16,
         fields: impl IntoIterator<Item = Field<'a>>,
         ends: bool,
-    ) -> Result<(), Gone> {
-        if self.streams.get(key).ok_or(Gone)?.sending != Sending::Head {
-            return Err(Gone);
+    ) -> Result<(), StreamEnded> {
+        if self.streams.get(key).ok_or(StreamEnded)?.sending != Sending::Head {
+            return Err(StreamEnded);
         }
         self.write_head(key, ends, fields, |encoder, out| encoder.status(out, status));
         if status >= 200 {
@@ -37,10 +37,10 @@ impl<P: Payload> Connection<P> {
     /// Sends content, of which `ends` is the last. Nothing else may be pending on the stream: see
     /// [`Connection::is_ready`].
     #[inline]
-    pub fn send_data(&mut self, key: StreamKey, payload: P, ends: bool) -> Result<(), Gone> {
-        let stream = self.streams.get_mut(key).ok_or(Gone)?;
+    pub fn send_data(&mut self, key: StreamKey, payload: P, ends: bool) -> Result<(), StreamEnded> {
+        let stream = self.streams.get_mut(key).ok_or(StreamEnded)?;
         if stream.sending != Sending::Body || stream.pending.is_some() {
-            return Err(Gone);
+            return Err(StreamEnded);
         }
         let len = payload.len();
         if len == 0 && !ends {
@@ -77,10 +77,10 @@ impl<P: Payload> Connection<P> {
         &mut self,
         key: StreamKey,
         fields: impl IntoIterator<Item = Field<'a>>,
-    ) -> Result<(), Gone> {
-        let stream = self.streams.get(key).ok_or(Gone)?;
+    ) -> Result<(), StreamEnded> {
+        let stream = self.streams.get(key).ok_or(StreamEnded)?;
         if stream.sending != Sending::Body || stream.pending.is_some() {
-            return Err(Gone);
+            return Err(StreamEnded);
         }
         self.write_head(key, true, fields, |_, _| {});
         self.end_sending(key);
@@ -94,10 +94,11 @@ impl<P: Payload> Connection<P> {
         self.streams.get(key).is_some_and(ready)
     }
 
-    /// The next stream whose content has been sent: it can take more, or has ended.
+    /// The next stream whose content has been sent: it can take more, or has ended. A client is
+    /// told of each part, since a server that takes one is slow, not silent.
     pub fn take_drained(&mut self) -> Option<StreamKey> {
         while let Some(key) = self.drained.pop_front() {
-            if self.pending(key) == 0 {
+            if !self.is_server || self.pending(key) == 0 {
                 return Some(key);
             }
         }
@@ -186,7 +187,10 @@ impl<P: Payload> Connection<P> {
         if is_last {
             self.chunk_sent(key, ends)
         } else {
-            self.schedule(key)
+            if !self.is_server {
+                self.drained.push_back(key);
+            }
+            self.schedule(key);
         }
         len
     }

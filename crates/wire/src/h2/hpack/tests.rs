@@ -1,4 +1,4 @@
-//! The examples of RFC 7541 appendix C, and what a peer may do wrong.
+//! The examples of RFC 7541 appendix C, and malformed blocks.
 
 use super::decoder::BlockError::{self, Malformed, TooLarge};
 use super::*;

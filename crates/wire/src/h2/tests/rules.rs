@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// What a server makes of the frames.
+/// Returns how a server responds to the frames.
 fn verdict(frames: &[Vec<u8>]) -> Result<Vec<Event>, Violation> {
     events(&mut server(), &frames.concat())
 }
@@ -424,6 +424,13 @@ fn after_the_final_goaway_new_streams_are_ignored() {
     server.close_to_new_streams();
     sent(&mut server);
     assert!(events(&mut server, &headers(3, true, GET)).unwrap().is_empty());
+    // The rest of a request crosses GOAWAY too.
+    let mut bytes = headers(5, false, POST);
+    bytes.extend(frame_of(frame::DATA, 0, 5, b"data"));
+    bytes.extend(frame_of(frame::WINDOW_UPDATE, 0, 5, &1u32.to_be_bytes()));
+    bytes.extend(headers(5, true, &[("x", "y")]));
+    bytes.extend(frame_of(frame::RST_STREAM, 0, 5, &8u32.to_be_bytes()));
+    assert!(events(&mut server, &bytes).unwrap().is_empty());
     assert!(sent(&mut server).is_empty());
     assert!(!server.is_finished(), "the first stream is still processed");
 }

@@ -1,0 +1,87 @@
+//! Why a call failed: the status of etcd, or that of a fault on the way there.
+
+use std::fmt;
+
+use message::{Fault, FaultKind, Retry};
+use wire::grpc::Code;
+
+use crate::limits::DETAIL_BYTES;
+
+/// A call that failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EtcdError {
+    pub code: Code,
+    /// etcd's own words, or what failed on the way there.
+    pub message: String,
+    /// True if etcd has certainly not executed the request.
+    pub is_unsent: bool,
+}
+
+impl EtcdError {
+    pub(crate) fn new(code: Code, message: impl Into<String>) -> EtcdError {
+        let mut message = message.into();
+        message.truncate(message.floor_char_boundary(DETAIL_BYTES));
+        EtcdError { code, message, is_unsent: false }
+    }
+
+    /// A response that is not one of etcd.
+    pub(crate) fn malformed(why: &str) -> EtcdError {
+        EtcdError::new(Code::Internal, format!("malformed response: {why}"))
+    }
+
+    pub(crate) fn late() -> EtcdError {
+        EtcdError::new(Code::DeadlineExceeded, "no response within the time-out")
+    }
+
+    /// A lease that etcd does not have any more.
+    pub fn lease_ended(id: i64) -> EtcdError {
+        EtcdError::new(Code::NotFound, format!("lease {id} has ended"))
+    }
+
+    /// Something is larger than its limit.
+    pub fn too_large(what: &str) -> EtcdError {
+        EtcdError::new(Code::ResourceExhausted, format!("{what} are larger than their limit"))
+    }
+
+    /// Revisions that are needed do not exist any more.
+    pub fn compacted() -> EtcdError {
+        EtcdError::new(Code::OutOfRange, "changes were compacted before they were received")
+    }
+
+    /// True if etcd rejected the token: there is a new one to be had.
+    pub(crate) fn wants_token(&self) -> bool {
+        // The second one: permissions have changed since the token was given.
+        self.code == Code::Unauthenticated || self.message.contains("auth store is old")
+    }
+
+    /// True for a failure that may end by itself.
+    pub fn is_passing(&self) -> bool {
+        self.blames_member() || matches!(self.code, Code::ResourceExhausted | Code::Unknown)
+    }
+
+    /// True if another member may do better.
+    pub(crate) fn blames_member(&self) -> bool {
+        matches!(self.code, Code::Unavailable | Code::DeadlineExceeded | Code::Internal)
+    }
+}
+
+impl fmt::Display for EtcdError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.message, self.code.slug())
+    }
+}
+
+impl std::error::Error for EtcdError {}
+
+impl From<Fault> for EtcdError {
+    fn from(fault: Fault) -> EtcdError {
+        let code = match fault.kind {
+            FaultKind::ResponseTimeout
+            | FaultKind::ConnectionReadTimeout
+            | FaultKind::ConnectionWriteTimeout => Code::DeadlineExceeded,
+            _ => Code::Unavailable,
+        };
+        let is_unsent = fault.retry == Retry::Unsent;
+        EtcdError { is_unsent, ..EtcdError::new(code, fault.detail) }
+    }
+}

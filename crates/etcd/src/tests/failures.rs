@@ -1,0 +1,100 @@
+//! Members that are killed or stand still.
+
+use std::time::Instant;
+
+use super::*;
+use crate::Watch;
+use crate::messages::WatchCreateRequest;
+use wire::grpc::Code;
+
+fn watch(etcd: &Rc<Etcd>, key: &'static str) -> Watch {
+    let request = WatchCreateRequest { key: key.into(), ..WatchCreateRequest::default() };
+    Watch::new(etcd.clone(), request)
+}
+
+/// The value of the next event.
+async fn value(watch: &mut Watch) -> Vec<u8> {
+    let response = watch.next().await.unwrap();
+    response.events[0].kv.as_ref().unwrap().value.to_vec()
+}
+
+/// Puts a value, again if it is not certain that it was put.
+async fn put_surely(etcd: &Etcd, key: &str, value: &str) {
+    while let Err(error) = put(etcd, key, value).await {
+        assert!(error.blames_member(), "{error}");
+    }
+}
+
+#[test]
+fn a_member_that_is_killed_is_replaced_by_another() {
+    with_cluster(3, &[], async |mut cluster| {
+        let etcd = client(&cluster);
+        let mut watch = watch(&etcd, "a");
+        watch.created().await.unwrap();
+        put(&etcd, "a", "1").await.unwrap();
+        assert_eq!(value(&mut watch).await, b"1");
+        let member = etcd.members.current();
+        cluster.kill(member);
+        assert_eq!(get(&etcd, "a").await.unwrap().kvs.len(), 1);
+        assert_ne!(etcd.members.current(), member);
+        put_surely(&etcd, "a", "2").await;
+        assert_eq!(value(&mut watch).await, b"2");
+        // The last two are not enough to write, and enough to know that.
+        let second = etcd.members.current();
+        cluster.kill(second);
+        assert!(put(&etcd, "a", "3").await.is_err());
+        cluster.restart(member);
+        put_surely(&etcd, "a", "4").await;
+        let mut last = value(&mut watch).await;
+        while last != b"4" {
+            last = value(&mut watch).await;
+        }
+    });
+}
+
+#[test]
+fn a_member_that_stands_still_is_left() {
+    with_cluster(3, &[], async |cluster| {
+        let etcd = client(&cluster);
+        let mut watch = watch(&etcd, "a");
+        watch.created().await.unwrap();
+        let member = etcd.members.current();
+        cluster.signal(member, "STOP");
+        let begun = Instant::now();
+        assert!(get(&etcd, "a").await.unwrap().kvs.is_empty());
+        assert!(begun.elapsed() < etcd.settings().timeout, "{:?}", begun.elapsed());
+        put_surely(&etcd, "a", "1").await;
+        assert_eq!(value(&mut watch).await, b"1");
+        cluster.signal(member, "CONT");
+    });
+}
+
+#[test]
+fn calls_end_at_their_deadline() {
+    with_cluster(1, &[], async |mut cluster| {
+        let timeout = Duration::from_millis(300);
+        let etcd = client_with(EtcdSettings { timeout, ..settings(&cluster) });
+        eventually("etcd responds", &etcd).await;
+        cluster.signal(0, "STOP");
+        let begun = Instant::now();
+        let error = put(&etcd, "a", "1").await.unwrap_err();
+        assert!(error.code == Code::DeadlineExceeded && !error.is_unsent, "{error}");
+        assert_eq!(get(&etcd, "a").await.unwrap_err().code, Code::DeadlineExceeded);
+        assert!(begun.elapsed() < 10 * timeout, "{:?}", begun.elapsed());
+        cluster.signal(0, "CONT");
+        cluster.kill(0);
+        let error = put(&etcd, "a", "1").await.unwrap_err();
+        assert_eq!(error.code, Code::Unavailable, "{error}");
+    });
+}
+
+#[test]
+fn settings_that_cannot_be_used_are_rejected() {
+    let refused = |endpoints: Vec<_>| {
+        let names = Rc::new(Resolver::system());
+        Etcd::new(&WorkerContext::default(), names, EtcdSettings::new(endpoints)).err()
+    };
+    assert!(refused(Vec::new()).is_some());
+    let many = (0..65).map(|_| parse_endpoint("a").unwrap()).collect();
+    assert!(refused(many).is_some());
+}

@@ -1,0 +1,332 @@
+//! The trace of a request (W3C Trace Context): its identity and the spans that are recorded here.
+//!
+//! A [`Trace`] belongs to the request of a client; what the request leads to, such as its attempts
+//! on upstream servers, shares it. Promises that a request without a trace pays one comparison
+//! where a span could begin, that a trace holds a bounded number of spans, and that a span that
+//! ends after its request is not recorded.
+
+mod queue;
+
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+
+use net::clock;
+use wire::Known;
+use wire::trace_context::{SpanId, TraceContext};
+
+use crate::Headers;
+
+pub use queue::TraceQueue;
+
+/// The most spans of one request; later ones are counted and not recorded.
+pub const TRACE_SPANS_MAX: usize = 128;
+
+/// The header fields by which a trace continues at the next server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TraceFields {
+    /// `traceparent` and `tracestate`.
+    pub w3c: bool,
+    /// The single field `b3`.
+    pub b3: bool,
+    /// The fields `X-B3-TraceId`, `X-B3-SpanId` and `X-B3-Sampled`.
+    pub b3_multi: bool,
+}
+
+/// A request's position in its trace.
+#[derive(Clone)]
+pub struct RequestTrace {
+    pub trace: Rc<Trace>,
+    /// The span that spans of this request belong to.
+    pub span: SpanId,
+}
+
+/// The trace of a client's request.
+pub struct Trace {
+    /// The identity of the trace, and of the span of the request.
+    context: TraceContext,
+    /// The client's span.
+    parent: Option<SpanId>,
+    fields: TraceFields,
+    /// False if nothing is recorded, or the request has ended.
+    records: Cell<bool>,
+    spans: RefCell<Vec<Span>>,
+    dropped: Cell<u32>,
+}
+
+/// What a span stands for (OpenTelemetry: `SpanKind`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpanKind {
+    Internal,
+    Server,
+    Client,
+}
+
+/// A value of a span's attribute.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AttributeValue {
+    Text(Box<str>),
+    Number(i64),
+}
+
+impl From<&str> for AttributeValue {
+    fn from(text: &str) -> AttributeValue {
+        AttributeValue::Text(text.into())
+    }
+}
+
+impl From<&[u8]> for AttributeValue {
+    fn from(text: &[u8]) -> AttributeValue {
+        AttributeValue::Text(String::from_utf8_lossy(text).into())
+    }
+}
+
+impl From<u64> for AttributeValue {
+    fn from(number: u64) -> AttributeValue {
+        AttributeValue::Number(i64::try_from(number).unwrap_or(i64::MAX))
+    }
+}
+
+/// A step of a request with its times on the worker's clock.
+#[derive(Debug)]
+pub struct Span {
+    pub id: SpanId,
+    pub parent: Option<SpanId>,
+    pub name: Box<str>,
+    pub kind: SpanKind,
+    pub began_us: u64,
+    pub ended_us: u64,
+    pub attributes: Vec<(&'static str, AttributeValue)>,
+    pub has_failed: bool,
+}
+
+/// The spans of a request that has ended.
+#[derive(Debug)]
+pub struct FinishedTrace {
+    pub context: TraceContext,
+    pub spans: Vec<Span>,
+    /// Spans beyond [`TRACE_SPANS_MAX`].
+    pub dropped: u32,
+    /// The time of day minus the worker's clock.
+    pub clock_offset_us: u64,
+}
+
+impl Trace {
+    /// Begins the trace of a request: `context` is its own position, `parent` the client's span.
+    pub fn begin(
+        context: TraceContext,
+        parent: Option<SpanId>,
+        fields: TraceFields,
+        records: bool,
+    ) -> RequestTrace {
+        let trace = Trace {
+            context,
+            parent,
+            fields,
+            records: Cell::new(records),
+            spans: RefCell::default(),
+            dropped: Cell::new(0),
+        };
+        RequestTrace { trace: Rc::new(trace), span: context.span_id }
+    }
+
+    /// The identity of the trace, and of the span of the request.
+    pub fn context(&self) -> &TraceContext {
+        &self.context
+    }
+
+    /// The client's span.
+    pub fn parent(&self) -> Option<SpanId> {
+        self.parent
+    }
+
+    fn add(&self, span: Span) {
+        if !self.records.get() {
+            return;
+        }
+        let mut spans = self.spans.borrow_mut();
+        if spans.len() < TRACE_SPANS_MAX {
+            spans.push(span);
+        } else {
+            self.dropped.set(self.dropped.get().saturating_add(1));
+        }
+    }
+
+    /// Ends the recording. Returns true if there was one.
+    pub fn finish(&self) -> bool {
+        self.records.replace(false)
+    }
+
+    /// Returns what was recorded.
+    pub fn take(&self) -> FinishedTrace {
+        FinishedTrace {
+            context: self.context,
+            spans: self.spans.take(),
+            dropped: self.dropped.get(),
+            clock_offset_us: clock::wall_us().saturating_sub(clock::precise_us()),
+        }
+    }
+}
+
+impl RequestTrace {
+    /// Begins a span of the request: the position moves into it. `None` if nothing is recorded.
+    pub fn enter(&mut self, name: &'static str, kind: SpanKind) -> Option<OpenSpan> {
+        if !self.trace.records.get() {
+            return None;
+        }
+        let parent = std::mem::replace(&mut self.span, new_span_id());
+        Some(OpenSpan {
+            trace: self.trace.clone(),
+            span: Span {
+                id: self.span,
+                parent: Some(parent),
+                name: name.into(),
+                kind,
+                began_us: clock::precise_us(),
+                ended_us: 0,
+                attributes: Vec::new(),
+                has_failed: true,
+            },
+        })
+    }
+
+    /// Sets the fields by which the next server continues the trace from this position.
+    pub fn propagate(&self, headers: &mut Headers) {
+        let context = self.trace.context.with_span(self.span);
+        let fields = self.trace.fields;
+        if fields.w3c {
+            headers.set(Known::Traceparent, context.traceparent());
+        }
+        if fields.b3 {
+            headers.set("b3", context.b3());
+        }
+        if fields.b3_multi {
+            headers.set("x-b3-traceid", context.trace_id_text());
+            headers.set("x-b3-spanid", context.span_id_text());
+            headers.set("x-b3-sampled", if context.is_sampled() { "1" } else { "0" });
+        }
+    }
+}
+
+/// A span in progress. Dropped before [`OpenSpan::end`], it is recorded as failed: its request was
+/// cancelled.
+pub struct OpenSpan {
+    trace: Rc<Trace>,
+    span: Span,
+}
+
+impl Span {
+    /// Adds an attribute, by its name in OpenTelemetry's semantic conventions where it has one.
+    pub fn set(&mut self, name: &'static str, value: impl Into<AttributeValue>) {
+        self.attributes.push((name, value.into()));
+    }
+}
+
+impl OpenSpan {
+    /// As [`Span::set`].
+    pub fn set(&mut self, name: &'static str, value: impl Into<AttributeValue>) {
+        self.span.set(name, value);
+    }
+
+    /// Ends the span; the request's position moves back out of it.
+    pub fn end(mut self, request: &mut Option<RequestTrace>, has_failed: bool) {
+        self.span.has_failed = has_failed;
+        if let (Some(request), Some(parent)) = (request, self.span.parent) {
+            request.span = parent;
+        }
+    }
+}
+
+impl Drop for OpenSpan {
+    fn drop(&mut self) {
+        let blank = Span { attributes: Vec::new(), name: Box::default(), ..self.span };
+        let mut span = std::mem::replace(&mut self.span, blank);
+        span.ended_us = clock::precise_us();
+        self.trace.add(span);
+    }
+}
+
+/// A random identity, which is never zero.
+pub fn new_span_id() -> SpanId {
+    fastrand::u64(1..).to_ne_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn begun(records: bool) -> RequestTrace {
+        let context = TraceContext::new([1; 16], [2; 8], records);
+        let fields = TraceFields { w3c: true, b3: true, b3_multi: true };
+        Trace::begin(context, Some([9; 8]), fields, records)
+    }
+
+    #[test]
+    fn spans_form_a_tree() {
+        let mut position = Some(begun(true));
+        let outer = position.as_mut().unwrap().enter("outer", SpanKind::Internal).unwrap();
+        let mut inner = position.as_mut().unwrap().enter("inner", SpanKind::Client).unwrap();
+        inner.set("n", 7_u64);
+        inner.end(&mut position, false);
+        outer.end(&mut position, true);
+        let trace = position.unwrap().trace;
+        assert!(trace.finish());
+        let spans = trace.take().spans;
+        let [inner, outer] = &spans[..] else { panic!("{spans:?}") };
+        assert_eq!((&*inner.name, &*outer.name), ("inner", "outer"));
+        assert_eq!((inner.parent, outer.parent), (Some(outer.id), Some([2; 8])));
+        assert_eq!((inner.has_failed, outer.has_failed), (false, true));
+        assert_eq!(inner.attributes, [("n", AttributeValue::Number(7))]);
+    }
+
+    #[test]
+    fn a_dropped_span_has_failed() {
+        let mut position = begun(true);
+        drop(position.enter("cancelled", SpanKind::Internal));
+        assert!(position.trace.take().spans[0].has_failed);
+    }
+
+    #[test]
+    fn nothing_is_recorded_after_the_end_or_beyond_the_bound() {
+        let mut position = begun(false);
+        assert!(position.enter("a", SpanKind::Internal).is_none());
+        assert!(!position.trace.finish());
+
+        let mut position = begun(true);
+        let late = position.enter("late", SpanKind::Internal);
+        for _ in 0..TRACE_SPANS_MAX + 3 {
+            drop(position.enter("a", SpanKind::Internal));
+        }
+        assert!(position.trace.finish());
+        drop(late);
+        assert!(position.enter("a", SpanKind::Internal).is_none());
+        let finished = position.trace.take();
+        assert_eq!((finished.spans.len(), finished.dropped), (TRACE_SPANS_MAX, 3));
+    }
+
+    #[test]
+    fn the_next_server_learns_the_position() {
+        let mut position = begun(true);
+        let _span = position.enter("a", SpanKind::Client);
+        let mut headers = Headers::new();
+        headers.append(Known::Traceparent, "the client's");
+        position.propagate(&mut headers);
+        let context = position.trace.context().with_span(position.span);
+        let (traceparent, b3) = (context.traceparent(), context.b3());
+        assert_eq!(headers.get(Known::Traceparent), Some(&traceparent[..]));
+        assert_eq!(headers.get("b3"), Some(&b3[..]));
+        assert_eq!(headers.get("x-b3-spanid"), Some(&context.span_id_text()[..]));
+        assert_eq!(headers.get("x-b3-sampled"), Some(&b"1"[..]));
+    }
+
+    #[test]
+    fn a_full_queue_drops_and_counts() {
+        let queue = TraceQueue::new(2, 2);
+        for _ in 0..5 {
+            let trace = begun(true).trace;
+            queue.push(trace.take());
+        }
+        assert_eq!((queue.len(), queue.take_dropped(), queue.take_dropped()), (2, 3, 0));
+        net::worker::block_on_local(queue.batch());
+        assert!(queue.pop().is_some());
+    }
+}

@@ -1,0 +1,149 @@
+//! `test` and `new`: Lua programs while they are written.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::Stdio;
+
+use tempfile::TempDir;
+
+use crate::process::{Ended, Running, ended, get, run_in, status, tidegate};
+
+#[test]
+fn a_new_service_passes_its_tests_and_runs() {
+    let directory = TempDir::new().unwrap();
+    let printed = run_in(directory.path(), &["new", "lua-service", "shop"]).printed();
+    assert!(
+        printed.contains("cd shop\n  tidegate test tests\n  tidegate run main.lua\n"),
+        "{printed}"
+    );
+    let shop = directory.path().join("shop");
+    let printed = run_in(&shop, &["test", "tests"]).printed();
+    assert!(printed.starts_with("tests/api_test.lua\n  ok   the API: is healthy ("), "{printed}");
+    assert!(printed.contains("\n\n4 passed, 0 failed in "), "{printed}");
+    let arguments = ["run", "main.lua", "--listen=127.0.0.1:0"];
+    let mut running = Running::start(tidegate(&shop, &arguments));
+    let address = running
+        .line(|line| line.split_once("shop listens on ")?.1.split(['"', ' ']).next()?.parse().ok());
+    assert_eq!(status(&get(address, "/healthz", "")), "200");
+    running.terminate();
+    assert_eq!(running.end().0, Some(0));
+    let types = shop.join(".tidegate/types/silly/net/tcp.lua");
+    assert!(std::fs::read_to_string(&types).unwrap().starts_with("---@meta silly.net.tcp\n"));
+    // Nothing is overwritten but the definitions.
+    let why = run_in(directory.path(), &["new", "lua-service", "shop"]).failed(2);
+    assert!(why.contains("the directory shop is not empty"), "{why}");
+    for name in ["../shop", "a/b", "", "-x"] {
+        run_in(directory.path(), &["new", "lua-service", "--", name]).failed(2);
+    }
+    std::fs::write(&types, "old").unwrap();
+    let printed = run_in(&shop, &["new", "lua-types"]).printed();
+    assert!(printed.ends_with(" files in .tidegate/types\n"), "{printed}");
+    assert!(std::fs::read_to_string(&types).unwrap().starts_with("---@meta"));
+}
+
+#[test]
+fn tests_are_listed_filtered_and_their_failure_is_the_exit_code() {
+    let directory = TempDir::new().unwrap();
+    let text = "
+it('passes', function() print('from the test') end)
+it('fails', function() require 'tide.test'.equal(1, 2) end)
+it('is slow', function() require 'silly.time'.sleep(60000) end)
+";
+    std::fs::write(directory.path().join("a_test.lua"), text).unwrap();
+    let test = |arguments: &[&str]| run_in(directory.path(), &[&["test"], arguments].concat());
+    assert_eq!(test(&["--list"]).printed(), "a_test.lua\n  passes\n  fails\n  is slow\n");
+    let printed = test(&["--filter", "passes"]).printed();
+    assert!(printed.starts_with("a_test.lua\nfrom the test\n  ok   passes ("), "{printed}");
+    let ended = test(&["a_test.lua", "--timeout", "50ms"]);
+    let printed = ended.stdout.clone();
+    ended.failed(1);
+    assert!(printed.contains("a_test.lua:3: got 1, expected 2\n"), "{printed}");
+    assert!(printed.contains("no end after 50 ms; the test waits here\n"), "{printed}");
+    assert!(printed.contains("\n1 passed, 2 failed in "), "{printed}");
+    assert!(test(&["nowhere.lua"]).failed(2).starts_with("error: cannot read nowhere.lua: "));
+    assert!(test(&["--filter", "nothing"]).failed(2).contains("no test has \"nothing\""));
+    test(&["--timeout", "x"]).failed(2);
+}
+
+/// Runs a command with this standard input.
+fn fed(directory: &Path, arguments: &[&str], input: &str) -> Ended {
+    let mut command = tidegate(directory, arguments);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    // It fits the pipe.
+    child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+    ended(child.wait_with_output().unwrap())
+}
+
+#[test]
+fn a_prompt_runs_chunks_that_may_wait() {
+    let directory = TempDir::new().unwrap();
+    std::fs::write(directory.path().join("start.lua"), "kept = 'of the program'").unwrap();
+    let input = "1 + 1, 'two'
+=kept
+require 'silly.time'.sleep(1) print 'woke'
+for n = 1, 2 do
+  print('line', n)
+end
+error 'boom'
+x = = 1
+nothing = nil
+kept";
+    let ended = fed(directory.path(), &["run", "-i", "start.lua"], input);
+    let stderr = ended.stderr.clone();
+    let printed = ended.printed();
+    for part in [
+        "> 2\ttwo\n",
+        "> of the program\n",
+        "> woke\n",
+        "> >> >> line\t1\nline\t2\n",
+        // After the errors, and at the end without a line's end.
+        "> > > > of the program\n> \n",
+    ] {
+        assert!(printed.contains(part), "{part:?}: {printed}{stderr}");
+    }
+    assert!(stderr.contains("stdin:1: boom\nstack traceback:\n"), "{stderr}");
+    assert!(stderr.contains("stdin:1: unexpected symbol near '='"), "{stderr}");
+    assert!(fed(directory.path(), &["run", "--interactive"], "").printed().ends_with("> \n"));
+    fed(directory.path(), &["run", "-i"], "require 'silly'.exit(3)\nprint 'more'").failed(3);
+    std::fs::write(directory.path().join("start.lua"), "error 'early'").unwrap();
+    let ended = fed(directory.path(), &["run", "-i", "start.lua"], "'still here'");
+    assert!(ended.stderr.contains("error: start.lua:1: early\n"), "{}", ended.stderr);
+    assert!(ended.printed().contains("> still here\n"));
+}
+
+#[test]
+fn reads_of_standard_input_let_other_coroutines_run() {
+    let directory = TempDir::new().unwrap();
+    let text = "
+local task, time = require 'silly.task', require 'silly.time'
+local ticks = 0
+task.fork(function() while true do time.sleep(1) ticks = ticks + 1 end end)
+task.fork(function()
+  while ticks < 5 do time.sleep(1) end
+  io.open('ticked', 'w'):close()
+end)
+local first = io.stdin:read('l')
+assert(ticks >= 5, ticks)
+assert(first == 'one')
+assert(select('#', io.stdin:read('n', 'l')) == 2)
+local rest = {}
+for line in io.stdin:lines('L') do rest[#rest + 1] = line end
+assert(table.concat(rest) == 'three\\nfour')
+assert(io.stdin:read('a') == '' and io.stdin:read('l') == nil)
+require 'silly'.exit()
+";
+    std::fs::write(directory.path().join("read.lua"), text).unwrap();
+    let mut command = tidegate(directory.path(), &["run", "read.lua"]);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    // Its first read waits, and its timers fire.
+    while !directory.path().join("ticked").exists() {
+        assert!(child.try_wait().unwrap().is_none(), "it ended early");
+        std::thread::yield_now();
+    }
+    input.write_all(b"one\n2 two\nthree\nfour").unwrap();
+    drop(input);
+    ended(child.wait_with_output().unwrap()).printed();
+}

@@ -1,0 +1,3 @@
+---@meta core
+
+return require "silly"

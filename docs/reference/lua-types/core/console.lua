@@ -1,0 +1,3 @@
+---@meta core.console
+
+return require "silly.console"

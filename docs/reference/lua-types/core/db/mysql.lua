@@ -1,0 +1,3 @@
+---@meta core.db.mysql
+
+return require "silly.store.mysql"

@@ -1,0 +1,3 @@
+---@meta core.db.redis
+
+return require "silly.store.redis"

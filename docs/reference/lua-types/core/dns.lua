@@ -1,0 +1,3 @@
+---@meta core.dns
+
+return require "silly.net.dns"

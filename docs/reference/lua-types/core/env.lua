@@ -1,0 +1,3 @@
+---@meta core.env
+
+return require "silly.env"

@@ -1,0 +1,3 @@
+---@meta core.errno
+
+return require "silly.errno"

@@ -1,0 +1,3 @@
+---@meta core.hive
+
+return require "silly.hive"

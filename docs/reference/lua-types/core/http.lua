@@ -1,0 +1,3 @@
+---@meta core.http
+
+return require "silly.net.http"

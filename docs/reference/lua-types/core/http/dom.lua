@@ -1,0 +1,3 @@
+---@meta core.http.dom
+
+return require "silly.net.http.dom"

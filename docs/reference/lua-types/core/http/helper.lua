@@ -1,0 +1,3 @@
+---@meta core.http.helper
+
+return require "silly.net.http.helper"

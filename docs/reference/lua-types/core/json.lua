@@ -1,0 +1,3 @@
+---@meta core.json
+
+return require "silly.encoding.json"

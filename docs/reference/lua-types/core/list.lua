@@ -1,0 +1,3 @@
+---@meta core.list
+
+return require "silly.adt.list"

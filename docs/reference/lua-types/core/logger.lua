@@ -1,0 +1,3 @@
+---@meta core.logger
+
+return require "silly.logger"

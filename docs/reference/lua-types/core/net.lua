@@ -1,0 +1,3 @@
+---@meta core.net
+
+return require "silly.net"

@@ -1,0 +1,3 @@
+---@meta core.net.addr
+
+return require "silly.net.addr"

@@ -1,0 +1,3 @@
+---@meta core.net.dns
+
+return require "silly.net.dns"

@@ -1,0 +1,3 @@
+---@meta core.net.http
+
+return require "silly.net.http"

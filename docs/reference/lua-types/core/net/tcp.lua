@@ -1,0 +1,3 @@
+---@meta core.net.tcp
+
+return require "silly.net.tcp"

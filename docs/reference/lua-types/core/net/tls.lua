@@ -1,0 +1,3 @@
+---@meta core.net.tls
+
+return require "silly.net.tls"

@@ -1,0 +1,3 @@
+---@meta core.net.udp
+
+return require "silly.net.udp"

@@ -1,0 +1,3 @@
+---@meta core.net.websocket
+
+return require "silly.net.websocket"

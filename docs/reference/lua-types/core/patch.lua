@@ -1,0 +1,3 @@
+---@meta core.patch
+
+return require "silly.patch"

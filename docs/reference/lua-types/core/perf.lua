@@ -1,0 +1,3 @@
+---@meta core.perf
+
+return require "silly.perf"

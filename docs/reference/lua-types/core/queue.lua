@@ -1,0 +1,3 @@
+---@meta core.queue
+
+return require "silly.adt.queue"

@@ -1,0 +1,3 @@
+---@meta core.signal
+
+return require "silly.signal"

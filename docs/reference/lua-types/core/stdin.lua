@@ -1,0 +1,3 @@
+---@meta core.stdin
+
+return require "silly.internal.stdin"

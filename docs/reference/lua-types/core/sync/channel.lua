@@ -1,0 +1,3 @@
+---@meta core.sync.channel
+
+return require "silly.sync.channel"

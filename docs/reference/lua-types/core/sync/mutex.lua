@@ -1,0 +1,3 @@
+---@meta core.sync.mutex
+
+return require "silly.sync.mutex"

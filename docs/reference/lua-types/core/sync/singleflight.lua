@@ -1,0 +1,3 @@
+---@meta core.sync.singleflight
+
+return require "silly.sync.singleflight"

@@ -1,0 +1,3 @@
+---@meta core.sync.waitgroup
+
+return require "silly.sync.waitgroup"

@@ -1,0 +1,3 @@
+---@meta core.task
+
+return require "silly.task"

@@ -1,0 +1,3 @@
+---@meta core.tcp
+
+return require "silly.net.tcp"

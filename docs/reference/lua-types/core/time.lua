@@ -1,0 +1,3 @@
+---@meta core.time
+
+return require "silly.time"

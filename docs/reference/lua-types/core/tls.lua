@@ -1,0 +1,3 @@
+---@meta core.tls
+
+return require "silly.net.tls"

@@ -1,0 +1,3 @@
+---@meta core.trace
+
+return require "silly.trace"

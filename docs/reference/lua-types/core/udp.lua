@@ -1,0 +1,3 @@
+---@meta core.udp
+
+return require "silly.net.udp"

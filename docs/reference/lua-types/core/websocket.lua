@@ -1,0 +1,3 @@
+---@meta core.websocket
+
+return require "silly.net.websocket"

@@ -1,0 +1,50 @@
+---@meta silly.errno
+
+---Error texts by name.
+---@class silly.errno
+---@field EOF string
+---@field CLOSED string
+---@field CLOSING string
+---@field RESOLVE string
+---@field NOSOCKET string
+---@field TLS string
+---@field ACCES string
+---@field ADDRINUSE string
+---@field ADDRNOTAVAIL string
+---@field AFNOSUPPORT string
+---@field AGAIN string
+---@field ALREADY string
+---@field BADF string
+---@field CONNABORTED string
+---@field CONNREFUSED string
+---@field CONNRESET string
+---@field DESTADDRREQ string
+---@field EXIST string
+---@field FAULT string
+---@field HOSTUNREACH string
+---@field INPROGRESS string
+---@field INTR string
+---@field INVAL string
+---@field ISCONN string
+---@field MFILE string
+---@field MSGSIZE string
+---@field NETDOWN string
+---@field NETRESET string
+---@field NETUNREACH string
+---@field NFILE string
+---@field NOBUFS string
+---@field NOENT string
+---@field NOMEM string
+---@field NOPROTOOPT string
+---@field NOTCONN string
+---@field NOTSOCK string
+---@field OPNOTSUPP string
+---@field PERM string
+---@field PIPE string
+---@field PROTONOSUPPORT string
+---@field PROTOTYPE string
+---@field TIMEDOUT string
+---@field WOULDBLOCK string
+local M = {}
+
+return M

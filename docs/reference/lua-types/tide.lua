@@ -1,0 +1,3 @@
+---@meta tide
+
+return require "silly"

@@ -1,0 +1,3 @@
+---@meta tide.adt.buffer
+
+return require "silly.adt.buffer"

@@ -1,0 +1,3 @@
+---@meta tide.adt.list
+
+return require "silly.adt.list"

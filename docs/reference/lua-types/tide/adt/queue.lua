@@ -1,0 +1,3 @@
+---@meta tide.adt.queue
+
+return require "silly.adt.queue"

@@ -1,0 +1,3 @@
+---@meta tide.compress.br
+
+return require "silly.compress.br"

@@ -1,0 +1,3 @@
+---@meta tide.compress.gzip
+
+return require "silly.compress.gzip"

@@ -1,0 +1,3 @@
+---@meta tide.compress.lz4
+
+return require "silly.compress.lz4"

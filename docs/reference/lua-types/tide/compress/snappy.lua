@@ -1,0 +1,3 @@
+---@meta tide.compress.snappy
+
+return require "silly.compress.snappy"

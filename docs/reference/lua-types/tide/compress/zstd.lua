@@ -1,0 +1,3 @@
+---@meta tide.compress.zstd
+
+return require "silly.compress.zstd"

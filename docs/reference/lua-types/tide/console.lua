@@ -1,0 +1,3 @@
+---@meta tide.console
+
+return require "silly.console"

@@ -1,0 +1,3 @@
+---@meta tide.crypto.cipher
+
+return require "silly.crypto.cipher"

@@ -1,0 +1,3 @@
+---@meta tide.crypto.hash
+
+return require "silly.crypto.hash"

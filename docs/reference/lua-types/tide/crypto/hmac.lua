@@ -1,0 +1,3 @@
+---@meta tide.crypto.hmac
+
+return require "silly.crypto.hmac"

@@ -1,0 +1,3 @@
+---@meta tide.crypto.pkey
+
+return require "silly.crypto.pkey"

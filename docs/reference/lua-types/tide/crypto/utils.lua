@@ -1,0 +1,3 @@
+---@meta tide.crypto.utils
+
+return require "silly.crypto.utils"

@@ -1,0 +1,3 @@
+---@meta tide.encoding.base64
+
+return require "silly.encoding.base64"

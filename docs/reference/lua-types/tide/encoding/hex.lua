@@ -1,0 +1,3 @@
+---@meta tide.encoding.hex
+
+return require "silly.encoding.hex"

@@ -1,0 +1,3 @@
+---@meta tide.encoding.json
+
+return require "silly.encoding.json"

@@ -1,0 +1,3 @@
+---@meta tide.env
+
+return require "silly.env"

@@ -1,0 +1,3 @@
+---@meta tide.errno
+
+return require "silly.errno"

@@ -1,0 +1,3 @@
+---@meta tide.fs
+
+return require "silly.fs"

@@ -1,0 +1,3 @@
+---@meta tide.hive
+
+return require "silly.hive"

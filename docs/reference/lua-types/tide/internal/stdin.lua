@@ -1,0 +1,3 @@
+---@meta tide.internal.stdin
+
+return require "silly.internal.stdin"

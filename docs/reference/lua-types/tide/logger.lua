@@ -1,0 +1,3 @@
+---@meta tide.logger
+
+return require "silly.logger"

@@ -1,0 +1,3 @@
+---@meta tide.metrics
+
+return require "silly.metrics"

@@ -1,0 +1,3 @@
+---@meta tide.metrics.collector.jemalloc
+
+return require "silly.metrics.collector.jemalloc"

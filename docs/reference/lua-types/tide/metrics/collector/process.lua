@@ -1,0 +1,3 @@
+---@meta tide.metrics.collector.process
+
+return require "silly.metrics.collector.process"

@@ -1,0 +1,3 @@
+---@meta tide.metrics.collector.silly
+
+return require "silly.metrics.collector.silly"

@@ -1,0 +1,3 @@
+---@meta tide.metrics.counter
+
+return require "silly.metrics.counter"

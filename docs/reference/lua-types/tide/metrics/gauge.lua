@@ -1,0 +1,3 @@
+---@meta tide.metrics.gauge
+
+return require "silly.metrics.gauge"

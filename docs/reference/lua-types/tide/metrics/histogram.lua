@@ -1,0 +1,3 @@
+---@meta tide.metrics.histogram
+
+return require "silly.metrics.histogram"

@@ -1,0 +1,3 @@
+---@meta tide.metrics.labels
+
+return require "silly.metrics.labels"

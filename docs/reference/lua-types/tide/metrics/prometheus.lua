@@ -1,0 +1,3 @@
+---@meta tide.metrics.prometheus
+
+return require "silly.metrics.prometheus"

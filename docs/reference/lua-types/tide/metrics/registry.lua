@@ -1,0 +1,3 @@
+---@meta tide.metrics.registry
+
+return require "silly.metrics.registry"

@@ -1,0 +1,3 @@
+---@meta tide.net
+
+return require "silly.net"

@@ -1,0 +1,3 @@
+---@meta tide.net.addr
+
+return require "silly.net.addr"

@@ -1,0 +1,3 @@
+---@meta tide.net.cluster
+
+return require "silly.net.cluster"

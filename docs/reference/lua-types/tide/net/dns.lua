@@ -1,0 +1,3 @@
+---@meta tide.net.dns
+
+return require "silly.net.dns"

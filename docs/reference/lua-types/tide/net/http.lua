@@ -1,0 +1,3 @@
+---@meta tide.net.http
+
+return require "silly.net.http"

@@ -1,0 +1,3 @@
+---@meta tide.net.http.dom
+
+return require "silly.net.http.dom"

@@ -1,0 +1,3 @@
+---@meta tide.net.http.helper
+
+return require "silly.net.http.helper"

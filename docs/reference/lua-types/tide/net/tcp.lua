@@ -1,0 +1,3 @@
+---@meta tide.net.tcp
+
+return require "silly.net.tcp"

@@ -1,0 +1,3 @@
+---@meta tide.net.tls
+
+return require "silly.net.tls"

@@ -1,0 +1,3 @@
+---@meta tide.net.udp
+
+return require "silly.net.udp"

@@ -1,0 +1,3 @@
+---@meta tide.net.websocket
+
+return require "silly.net.websocket"

@@ -1,0 +1,3 @@
+---@meta tide.patch
+
+return require "silly.patch"

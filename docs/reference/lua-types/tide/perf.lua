@@ -1,0 +1,3 @@
+---@meta tide.perf
+
+return require "silly.perf"

@@ -1,0 +1,3 @@
+---@meta tide.pool
+
+return require "silly.pool"

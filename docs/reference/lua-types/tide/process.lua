@@ -1,0 +1,3 @@
+---@meta tide.process
+
+return require "silly.process"

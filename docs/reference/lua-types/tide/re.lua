@@ -1,0 +1,3 @@
+---@meta tide.re
+
+return require "silly.re"

@@ -1,0 +1,3 @@
+---@meta tide.security.jwt
+
+return require "silly.security.jwt"

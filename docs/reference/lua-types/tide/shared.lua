@@ -1,0 +1,3 @@
+---@meta tide.shared
+
+return require "silly.shared"

@@ -1,0 +1,3 @@
+---@meta tide.signal
+
+return require "silly.signal"

@@ -1,0 +1,3 @@
+---@meta tide.store.etcd
+
+return require "silly.store.etcd"

@@ -1,0 +1,3 @@
+---@meta tide.store.mysql
+
+return require "silly.store.mysql"

@@ -1,0 +1,3 @@
+---@meta tide.store.postgres
+
+return require "silly.store.postgres"

@@ -1,0 +1,3 @@
+---@meta tide.store.redis
+
+return require "silly.store.redis"

@@ -1,0 +1,3 @@
+---@meta tide.stream
+
+return require "silly.stream"

@@ -1,0 +1,3 @@
+---@meta tide.sync.channel
+
+return require "silly.sync.channel"

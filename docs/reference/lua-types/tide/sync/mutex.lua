@@ -1,0 +1,3 @@
+---@meta tide.sync.mutex
+
+return require "silly.sync.mutex"

@@ -1,0 +1,3 @@
+---@meta tide.sync.singleflight
+
+return require "silly.sync.singleflight"

@@ -1,0 +1,3 @@
+---@meta tide.sync.waitgroup
+
+return require "silly.sync.waitgroup"

@@ -1,0 +1,3 @@
+---@meta tide.task
+
+return require "silly.task"

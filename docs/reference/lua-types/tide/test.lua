@@ -1,0 +1,3 @@
+---@meta tide.test
+
+return require "silly.test"

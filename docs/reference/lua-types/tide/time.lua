@@ -1,0 +1,3 @@
+---@meta tide.time
+
+return require "silly.time"

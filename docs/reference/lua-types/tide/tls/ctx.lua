@@ -1,0 +1,3 @@
+---@meta tide.tls.ctx
+
+return require "silly.tls.ctx"

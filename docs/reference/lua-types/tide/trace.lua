@@ -1,0 +1,3 @@
+---@meta tide.trace
+
+return require "silly.trace"

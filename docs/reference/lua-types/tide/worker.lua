@@ -1,0 +1,3 @@
+---@meta tide.worker
+
+return require "silly.worker"

@@ -1,0 +1,3 @@
+"""A configuration of gunicorn that is a module: ``-c python:gunicorn_settings``."""
+
+threads = 3

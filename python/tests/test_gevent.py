@@ -1,0 +1,187 @@
+"""`--threads gevent`: WSGI in greenlets."""
+
+import json
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from client import request
+from hosting import KIND
+
+if KIND != "tidegate":
+    pytest.skip("the option is ours", allow_module_level=True)
+pytest.importorskip("gevent")
+
+@pytest.fixture(scope="module")
+def server():
+    from hosting import serve
+
+    with serve("gevent_app:app", "wsgi", threads="gevent") as running:
+        yield running.ready()
+
+
+def test_requests_run_in_greenlets_of_a_patched_process(server):
+    kind, module, multithread, wrapper, count, _ = json.loads(server.get("/facts").body)
+    assert kind == "Greenlet" and module.startswith("gevent")
+    assert (multithread, wrapper, count) == (True, "FileWrapper", 1)
+
+
+def test_bodies_of_requests_and_responses(server):
+    assert server.get("/hello?you").body == b"hello you"
+    for length in (0, 5, 300_000, 3_000_000):
+        body = b"z" * length
+        assert server.ask("POST", "/echo", body=body).body == body
+    assert server.get("/writes").body == b"y" * 65536 * 64 + b"end"
+    assert server.get("/a_file").body == Path(__file__).with_name("gevent_app.py").read_bytes()
+    assert server.ask("HEAD", "/hello").body == b""
+
+
+def test_requests_that_wait_do_not_hold_up_others(server):
+    clients = [server.connect() for _ in range(200)]
+    begin = time.monotonic()
+    for client in clients:
+        client.send(request("GET", "/sleeps?0.5"))
+    assert server.get("/hello?a").body == b"hello a"
+    for client in clients:
+        assert client.response().body == b"slept"
+        client.close()
+    # One after the other they would take 100 s.
+    assert time.monotonic() - begin < 30
+
+
+def test_long_polls_wait_in_the_shared_store(server):
+    clients = [server.connect() for _ in range(100)]
+    for client in clients:
+        client.send(request("GET", "/polls"))
+    for _ in clients:
+        server.note("polls")
+    assert server.get("/times_out").body == b"None"
+    assert server.get("/publishes").body == b"ok"
+    for client in clients:
+        assert client.response().body == b"the news"
+        client.close()
+
+
+def test_server_sent_events(server):
+    clients = [server.connect() for _ in range(50)]
+    for client in clients:
+        client.send(request("GET", "/events"))
+    for _ in clients:
+        server.note("subscribed")
+    server.get("/sends_event?first")
+    for client in clients:
+        client.until(b"data: hello\n\n")
+        client.until(b"data: first\n\n")
+        client.close()
+
+
+def test_a_client_that_does_not_read_holds_up_its_greenlet_only(server):
+    with server.connect() as client:
+        client.send(request("GET", "/endless"))
+        server.note("streams")
+        for _ in range(5):
+            assert server.get("/hello?b").body == b"hello b"
+    # Far less than it would produce without back-pressure.
+    assert server.note("closed") < 4000
+
+
+def test_errors(server):
+    assert server.get("/raises").status == 500
+    server.line("LookupError: nothing there")
+    assert server.get("/forgets_start_response").status == 500
+    with server.connect() as client:
+        client.send(request("GET", "/raises_late"))
+        client.until(b"begun")
+    server.line("LookupError: too late")
+    assert server.get("/cuts").body == b"abc"
+    server.line("the body is longer than Content-Length says")
+    assert server.get("/hello?c").body == b"hello c"
+
+
+def test_libraries_that_know_nothing_of_greenlets(server):
+    pytest.importorskip("requests")
+    assert server.get("/fetches").body == b"hello again"
+
+
+def test_background_jobs(server):
+    assert server.get("/runs_job?0.01").body == b"done"
+    assert server.get("/runs_job?60").body == b"it ran for longer than its timeout"
+
+
+def test_the_pool_is_bounded_and_others_wait(start_server):
+    server = start_server("gevent_app:app", "wsgi", threads="gevent", worker_connections=2)
+    first, second = server.connect(), server.connect()
+    for client in (first, second):
+        client.send(request("GET", "/waits"))
+        server.note("waits")
+    with server.connect() as third, server.connect() as fourth:
+        third.send(request("GET", "/releases"))
+        fourth.send(request("GET", "/hello?d"))
+        # Both greenlets are taken; a client that leaves frees its place only when it ends.
+        third.socket.settimeout(0.3)
+        with pytest.raises(TimeoutError):
+            third.socket.recv(1)
+    first.close()
+    second.close()
+
+
+def test_flask(start_server):
+    server = start_server("gevent_app:shop", "wsgi", threads="gevent", factory=True)
+    assert json.loads(server.get("/item/7?q=x").body) == {"number": 7, "query": "x"}
+    assert server.get("/stream").body == b"0 /stream\n1 /stream\n2 /stream\n"
+
+
+def test_requests_in_flight_are_finished(start_server):
+    server = start_server("gevent_app:app", "wsgi", threads="gevent")
+    with server.connect() as client:
+        client.send(request("GET", "/waits"))
+        server.note("waits")
+        with server.connect() as other:
+            other.send(request("GET", "/sleeps?0.3"))
+            assert other.response().body == b"slept"
+            other.send(request("GET", "/releases"))
+            assert other.response().body == b"ok"
+        server.signal(signal.SIGTERM)
+        assert client.response().body == b"released"
+    assert server.wait() == 0
+
+
+def test_a_greenlet_that_is_cut_off_ends(start_server):
+    server = start_server("gevent_app:app", "wsgi", threads="gevent", graceful_timeout=1)
+    with server.connect() as client:
+        client.send(request("GET", "/waits"))
+        server.note("waits")
+        server.signal(signal.SIGTERM)
+        assert server.wait() == 0
+
+
+def test_a_hub_that_is_blocked_is_killed(start_server):
+    server = start_server("gevent_app:app", "wsgi", threads="gevent", timeout=2)
+    with server.connect() as client:
+        client.send(request("GET", "/spins"))
+        server.line(r"does not respond and is killed.*spins")
+    server.line(r"a worker process is ready", 2)
+    assert server.get("/hello?e").body == b"hello e"
+
+
+def test_an_asgi_application_is_rejected(start_server):
+    server = start_server("tasks_app:app", "auto", ready=False, threads="gevent")
+    assert server.wait() == 1
+    assert "--threads gevent is for WSGI" in server.log()
+
+
+def test_behind_a_gateway():
+    from hosting import serve_behind_gateway
+
+    with serve_behind_gateway("gevent_app:app", "wsgi", threads="gevent") as server:
+        server.ready()
+        assert json.loads(server.get("/facts").body)[0] == "Greenlet"
+        assert server.ask("POST", "/echo", body=b"z" * 300_000).body == b"z" * 300_000
+
+
+def test_the_name_that_gunicorn_has(start_server):
+    server = start_server("gevent_app:app", None, worker_class="gevent", workers=2)
+    processes = {json.loads(server.get("/facts").body)[-1] for _ in range(4)}
+    assert processes

@@ -1,0 +1,239 @@
+"""tidegate.tasks: background jobs in this process, and in the workers of a server."""
+
+import asyncio
+import json
+import signal
+import socket
+import time
+
+import pytest
+
+from hosting import KIND
+
+if KIND != "tidegate":
+    pytest.skip("only ours has background jobs", allow_module_level=True)
+
+from tidegate import _store, tasks
+
+CALLS = []
+
+
+@pytest.fixture(autouse=True)
+def empty():
+    CALLS.clear()
+    _store.call(("TASK", "CLEAR"))
+
+
+@tasks.task(keep_result=60)
+def record(*args, **kwargs):
+    CALLS.append((args, kwargs))
+    return len(CALLS)
+
+
+@tasks.task(keep_result=60)
+async def arecord(value):
+    await asyncio.sleep(0)
+    return value, tasks.current().attempt
+
+
+@tasks.task(keep_result=60)
+def fails():
+    raise LookupError("nothing there")
+
+
+def test_a_job_runs_with_its_arguments_and_stores_its_result():
+    job = record.enqueue(1, b"x", named=["y"])
+    assert (job.state(), CALLS) == ("waiting", [])
+    assert tasks.run_waiting() == 1
+    assert CALLS == [((1, b"x"), {"named": ["y"]})]
+    assert (job.state(), job.result(timeout=1)) == ("ended", 1)
+    assert tasks.current() is None
+
+
+def test_a_call_runs_at_once():
+    assert record(1) == 1 and tasks.run_waiting() == 0
+
+
+def test_coroutines_are_awaited_and_can_enqueue():
+    async def enqueue():
+        job = await arecord.aenqueue("v")
+        assert await job.astate() == "waiting"
+        assert await asyncio.to_thread(tasks.run_waiting) == 1
+        return await job.aresult(timeout=5)
+
+    assert asyncio.run(enqueue()) == ("v", 1)
+
+
+def test_what_a_job_raises_is_reported():
+    job = fails.enqueue()
+    assert tasks.run_waiting() == 1
+    with pytest.raises(tasks.JobFailed, match="LookupError: nothing there"):
+        job.result(timeout=1)
+
+
+def test_options_of_a_job():
+    assert record.options(delay=3600).enqueue() is not None
+    assert tasks.run_waiting() == 0
+    first = record.options(key="k").enqueue()
+    assert record.options(key="k").enqueue() is None
+    assert tasks.run_waiting() == 1
+    assert first.result() == 1
+    job = record.options(key="k", expires=0.001).enqueue()
+    deadline = time.monotonic() + 10
+    while job.state() != "ended" and time.monotonic() < deadline:
+        pass
+    assert tasks.run_waiting() == 0 and len(CALLS) == 1
+
+
+def test_a_waiting_job_is_cancelled():
+    job = record.enqueue()
+    assert job.cancel() and not job.cancel()
+    assert tasks.run_waiting() == 0
+
+
+def test_a_result_is_awaited_for_a_time():
+    job = record.enqueue()
+    with pytest.raises(TimeoutError):
+        job.result(timeout=0.01)
+    with pytest.raises(TimeoutError):
+        asyncio.run(job.aresult(timeout=0.01))
+
+
+def test_what_cannot_work_is_an_error():
+    with pytest.raises(ValueError, match="two tasks"):
+        tasks.task(name=record.name)(lambda: None)
+    for options in ({"retries": -1}, {"timeout": 0}, {"backoff": float("inf")}):
+        with pytest.raises(ValueError):
+            tasks.task(lambda: None, name="wrong", **options)
+    with pytest.raises(ValueError, match="stores no results"):
+        tasks.task(lambda: None, name="without a result").enqueue().result()
+    with pytest.raises(ValueError, match="at most 1048576 bytes"):
+        record.enqueue(b"x" * (1 << 20))
+    with pytest.raises(Exception, match="pickle|local object"):
+        record.enqueue(lambda: None)
+
+
+def test_a_full_queue_rejects_jobs():
+    large = b"x" * ((1 << 20) - 1000)
+    with pytest.raises(tasks.QueueFull):
+        for _ in range(100):
+            record.enqueue(large)
+    _store.call(("TASK", "CLEAR"))
+    record.enqueue()
+
+
+@pytest.fixture(params=["asgi", "wsgi"])
+def running(request, start_server):
+    target = "app" if request.param == "asgi" else "wsgi"
+    return start_server(f"tasks_app:{target}", request.param, workers=2, threads=8)
+
+
+def enqueue(server, name, *arguments):
+    from urllib.parse import quote
+
+    return json.loads(server.get(f"/enqueue/{name}?{quote(json.dumps(arguments))}").body)
+
+
+def ask(server, action, name, id):
+    return json.loads(server.get(f"/{action}/{name}-{id}").body)
+
+
+def test_jobs_run_in_the_workers(running):
+    enqueue(running, "say", "hello")
+    word, _, attempt, thread = running.note("said")
+    assert (word, attempt) == ("hello", 1) and thread.startswith("task-")
+    assert ask(running, "result", "add", enqueue(running, "add", 2, 3)) == 5
+    failed = ask(running, "result", "fails", enqueue(running, "fails"))
+    assert failed == "failed: LookupError: nothing there"
+    running.line(r"ERROR the job \d+ of tasks_app.fails failed: LookupError: nothing there")
+
+
+def test_failed_attempts_are_repeated(running):
+    assert ask(running, "result", "flaky", enqueue(running, "flaky")) == "third"
+    assert [running.note("attempt") for _ in range(3)] == [1, 2, 3]
+    running.line(r"WARN attempt 1 of the job \d+ of tasks_app.flaky failed, the next one is in")
+
+
+@pytest.mark.parametrize("name", ["loops", "sleeps"])
+def test_a_job_that_runs_for_too_long_is_ended(running, name):
+    failed = ask(running, "result", name, enqueue(running, name))
+    assert failed == "failed: it ran for longer than its timeout"
+    assert ask(running, "result", "add", enqueue(running, "add", 1, 1)) == 2
+
+
+@pytest.mark.parametrize("name", ["waits", "awaits"])
+def test_a_running_job_is_cancelled(running, name):
+    job = enqueue(running, name)
+    running.note(name)
+    assert ask(running, "state", name, job) == "running"
+    assert ask(running, "cancel", name, job) is True
+    assert ask(running, "result", name, job) == "failed: it was cancelled"
+    assert ask(running, "cancel", name, job) is False
+
+
+def test_a_job_whose_worker_ends_runs_again_in_another(running, tmp_path):
+    path = tmp_path / "allowed"
+    enqueue(running, "dies", str(path))
+    assert running.note("dies") == 1
+    path.write_text("")
+    assert running.note("dies") == 2
+
+
+def test_jobs_survive_a_reload(running, tmp_path):
+    path = tmp_path / "allowed"
+    enqueue(running, "until_allowed", str(path))
+    process, attempt = running.note("began")
+    running.signal(signal.SIGHUP)
+    # The old worker ends its job before it leaves.
+    running.line(r"a worker process is ready", 4)
+    path.write_text("")
+    assert running.note("ended") == [process, attempt]
+
+
+def test_a_job_that_does_not_end_in_time_is_put_back(start_server, tmp_path):
+    server = start_server("tasks_app:app", graceful_timeout=1)
+    path = tmp_path / "allowed"
+    enqueue(server, "until_allowed", str(path))
+    process, _ = server.note("began")
+    server.signal(signal.SIGHUP)
+    server.line(r"did not end in time and is put back into the queue")
+    other, attempt = server.note("began")
+    assert other != process and attempt == 1
+    path.write_text("")
+    server.note("ended")
+
+
+def test_a_periodic_task_runs_in_one_worker_at_a_time(start_server):
+    server = start_server("tasks_app:app", workers=2, environment={"TASKS_FLAG": "periodic"})
+    begin = time.monotonic()
+    for _ in range(5):
+        server.note("tick")
+    # The first is a period after the start, of which a little has passed before.
+    assert time.monotonic() - begin >= 0.6
+
+
+def test_without_threads_nothing_is_run(start_server):
+    server = start_server("tasks_app:app", task_threads=0)
+    job = enqueue(server, "say", "hello")
+    assert ask(server, "state", "say", job) == "waiting"
+
+
+def test_the_metrics_and_the_admin_api_count_jobs(start_server, tmp_path):
+    server = start_server(
+        "tasks_app:wsgi", "wsgi", environment={"XDG_RUNTIME_DIR": str(tmp_path)})
+    assert ask(server, "result", "add", enqueue(server, "add", 1, 1)) == 2
+    path = tmp_path / "tidegate" / f"{server.process.pid}.sock"
+
+    def get(target):
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(path))
+            client.sendall(f"GET {target} HTTP/1.0\r\nhost: admin\r\n\r\n".encode())
+            received = b"".join(iter(lambda: client.recv(65536), b""))
+        return received.partition(b"\r\n\r\n")[2].decode()
+
+    deadline = time.monotonic() + 30
+    wanted = 'tidegate_store_tasks_total{app="main",result="done"} 1'
+    while wanted not in get("/metrics"):
+        assert time.monotonic() < deadline
+    jobs = json.loads(get("/v1/apps"))["apps"][0]["tasks"]
+    assert jobs == {"waiting": 0, "running": 0, "done": 1, "failed": 0, "retried": 0}

@@ -1,0 +1,302 @@
+//! etcd as the source of the configuration: `up etcd://…` and `ctl apply`, on a real server.
+
+use crate::etcd::Server;
+use crate::tools::{has, run};
+use scenarios::{Connection, Launch, Process, Tidegate, eventually, tidegate_binary};
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread;
+use tempfile::TempDir;
+
+const MAIN: &str =
+    "listeners: { web: { bind: \"127.0.0.1:0\" } }\nadmin: { bind: \"127.0.0.1:0\" }\n";
+const REQUEST: &str = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
+
+/// etcd, and the documents of `site/`, which are applied to it.
+struct Fleet {
+    directory: TempDir,
+    etcd: Option<Server>,
+    port: u16,
+    peer: u16,
+}
+
+impl Fleet {
+    fn start() -> Fleet {
+        let directory = TempDir::new().expect("a directory");
+        fs::create_dir_all(directory.path().join("site/routes")).expect("a writable directory");
+        fs::write(directory.path().join("site/main.yaml"), MAIN).expect("a writable directory");
+        let etcd = Server::start(directory.path(), "http", &[]);
+        let (port, peer) = (etcd.port, etcd.peer);
+        Fleet { directory, etcd: Some(etcd), port, peer }
+    }
+
+    fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    fn url(&self) -> String {
+        format!("etcd://127.0.0.1:{}/shop", self.port)
+    }
+
+    fn kill(&mut self) {
+        self.etcd.take().expect("a running etcd").kill();
+    }
+
+    fn restart(&mut self) {
+        self.etcd = Some(Server::start_at(self.path(), "http", &[], self.port, self.peer));
+    }
+
+    fn signal(&self, name: &str) {
+        self.etcd.as_ref().expect("a running etcd").process.signal(name);
+    }
+
+    fn node(&self, name: &str) -> Tidegate {
+        let state = self.path().join(name).display().to_string();
+        let node = Launch::new("").command(&["up", &self.url()]);
+        let node = node.argument(&format!("--node={name}"));
+        node.argument(&format!("--state-dir={state}")).start()
+    }
+
+    /// Runs `ctl`; returns the exit code and what it printed.
+    fn ctl(&self, arguments: &[&str]) -> (Option<i32>, String) {
+        let mut command = Command::new(tidegate_binary());
+        command.current_dir(self.path()).arg("ctl").args(arguments).arg("--etcd").arg(self.url());
+        let exit = Process::run(&mut command);
+        (exit.code, exit.stdout + &exit.stderr)
+    }
+
+    fn write(&self, body: &str) {
+        let route = format!("routes: [{{ handler: {{ respond: {{ body: {body} }} }} }}]\n");
+        fs::write(self.path().join("site/routes/all.yaml"), route).expect("a writable directory");
+    }
+
+    fn apply(&self, body: &str) -> String {
+        self.write(body);
+        let (code, out) = self.ctl(&["apply", "site"]);
+        assert_eq!(code, Some(0), "{out}");
+        out
+    }
+
+    /// Puts a document past the checks of `ctl apply`.
+    fn put(&self, name: &str, text: &str) {
+        let endpoint = format!("--endpoints=http://127.0.0.1:{}", self.port);
+        run("etcdctl", self.path(), &[&endpoint, "put", &format!("/shop/config/{name}"), text]);
+    }
+
+    fn delete(&self, name: &str) {
+        let endpoint = format!("--endpoints=http://127.0.0.1:{}", self.port);
+        run("etcdctl", self.path(), &[&endpoint, "del", &format!("/shop/config/{name}")]);
+    }
+}
+
+fn body(address: SocketAddr) -> String {
+    let mut connection = Connection::to(address);
+    connection.send(REQUEST);
+    connection.read_response().text()
+}
+
+fn serve(nodes: &[Tidegate], expected: &str) {
+    for node in nodes {
+        let address = node.address("web");
+        eventually(&format!("{expected} is served"), || body(address) == expected);
+    }
+}
+
+fn ready(node: &Tidegate) -> (u16, String) {
+    let response =
+        node.exchange("admin", "GET /readyz HTTP/1.1\r\nhost: a\r\naccept: text/plain\r\n\r\n");
+    (response.status, response.text())
+}
+
+/// Sends requests to each node until it is dropped; each has to be answered with 200.
+struct Load {
+    stop: Arc<AtomicBool>,
+    failures: mpsc::Receiver<String>,
+    requests: Arc<AtomicU64>,
+    threads: Vec<thread::JoinHandle<()>>,
+}
+
+impl Load {
+    fn start(nodes: &[Tidegate]) -> Load {
+        let (stop, requests) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let (failed, failures) = mpsc::channel();
+        let threads = nodes.iter().map(|node| {
+            let address = node.address("web");
+            let (stop, requests, failed) = (stop.clone(), requests.clone(), failed.clone());
+            thread::spawn(move || {
+                let mut connection = Connection::to(address);
+                while !stop.load(Ordering::Relaxed) {
+                    connection.send(REQUEST);
+                    let response = connection.read_response();
+                    if response.status != 200 {
+                        let _ = failed.send(format!("{response:?}"));
+                    }
+                    requests.fetch_add(1, Ordering::Relaxed);
+                }
+            })
+        });
+        let threads = threads.collect();
+        Load { stop, failures, requests, threads }
+    }
+
+    fn end(self) {
+        self.stop.store(true, Ordering::Relaxed);
+        for thread in self.threads {
+            thread.join().expect("every request was answered");
+        }
+        assert!(self.requests.load(Ordering::Relaxed) > 0);
+        assert_eq!(self.failures.try_iter().next(), None);
+    }
+}
+
+#[test]
+fn a_change_is_served_by_every_node_and_etcd_may_stop() {
+    if !has("etcd") || !has("etcdctl") {
+        return;
+    }
+    let mut fleet = Fleet::start();
+    fleet.apply("one");
+    let nodes = ["n1", "n2", "n3"].map(|name| fleet.node(name));
+    serve(&nodes, "one");
+    let load = Load::start(&nodes);
+    let told = fleet.apply("two");
+    assert!(told.contains("document \"routes/all.yaml\" changed"), "{told}");
+    assert!(told.contains("route"), "{told}");
+    serve(&nodes, "two");
+    // Without etcd everything is served as before.
+    fleet.kill();
+    eventually("the node notices that etcd is gone", || {
+        let (status, text) = ready(&nodes[0]);
+        assert_eq!(status, 200);
+        text.contains("etcd: ")
+    });
+    assert_eq!(nodes[0].metrics().sum("tidegate_config_etcd_followed", &[]), 0.0);
+    assert_eq!(body(nodes[0].address("web")), "two");
+    fleet.restart();
+    fleet.apply("three");
+    serve(&nodes, "three");
+    eventually("the node follows etcd again", || ready(&nodes[0]) == (200, "ready\n".to_owned()));
+    assert_eq!(nodes[0].metrics().sum("tidegate_config_etcd_followed", &[]), 1.0);
+    assert!(nodes[0].metrics().sum("tidegate_config_etcd_revision", &[]) > 1.0);
+    // An etcd that stands still is no different from one that is gone.
+    fleet.signal("STOP");
+    assert_eq!(body(nodes[1].address("web")), "three");
+    fleet.signal("CONT");
+    fleet.apply("four");
+    serve(&nodes, "four");
+    load.end();
+    eventually("every node reports", || {
+        let (code, nodes) = fleet.ctl(&["nodes"]);
+        code == Some(0) && nodes.matches(" serving").count() == 3
+    });
+    // A node that ends has no report.
+    let [first, ..] = nodes;
+    first.signal("TERM");
+    assert_eq!(first.wait().code, Some(0));
+    let (_, nodes) = fleet.ctl(&["nodes"]);
+    assert!(!nodes.contains("n1") && nodes.contains("n2"), "{nodes}");
+    fleet.kill();
+}
+
+#[test]
+fn what_cannot_be_used_is_refused_and_reported() {
+    if !has("etcd") || !has("etcdctl") {
+        return;
+    }
+    let fleet = Fleet::start();
+    fleet.apply("one");
+    let nodes = [fleet.node("n1")];
+    serve(&nodes, "one");
+    fleet.write("x, colour: red");
+    let (code, out) = fleet.ctl(&["apply", "site"]);
+    assert!(code == Some(2) && out.contains("routes/all.yaml:1:"), "{out}");
+    // Written by something else, the nodes refuse it.
+    fleet.put("bad.yaml", "upstreams: [");
+    let state = |expected: &str| {
+        eventually(expected, || {
+            let (code, out) = fleet.ctl(&["nodes"]);
+            code == Some(0) && out.contains(expected)
+        });
+    };
+    state("refused: bad.yaml:1:");
+    assert!(ready(&nodes[0]).1.contains("bad.yaml"));
+    serve(&nodes, "one");
+    // A node that starts now serves what it served last.
+    let [node] = nodes;
+    node.signal("TERM");
+    assert_eq!(node.wait().code, Some(0));
+    let nodes = [fleet.node("n1")];
+    serve(&nodes, "one");
+    state("refused: bad.yaml:1:");
+    fleet.delete("bad.yaml");
+    state(" serving");
+    fleet.apply("two");
+    serve(&nodes, "two");
+}
+
+#[test]
+fn a_node_starts_without_etcd() {
+    if !has("etcd") {
+        return;
+    }
+    let mut fleet = Fleet::start();
+    fleet.apply("one");
+    let node = fleet.node("n1");
+    serve(std::slice::from_ref(&node), "one");
+    eventually("there is a copy", || {
+        fleet.path().join("n1/etcd").read_dir().is_ok_and(|mut files| {
+            files.any(|file| {
+                file.expect("an entry").path().extension().is_some_and(|it| it == "json")
+            })
+        })
+    });
+    node.signal("TERM");
+    assert_eq!(node.wait().code, Some(0));
+    fleet.kill();
+    let nodes = [fleet.node("n1")];
+    serve(&nodes, "one");
+    let (status, text) = ready(&nodes[0]);
+    assert!(status == 200 && text.contains("etcd: "), "{text}");
+    fleet.restart();
+    fleet.apply("two");
+    serve(&nodes, "two");
+    eventually("no problem is left", || ready(&nodes[0]) == (200, "ready\n".to_owned()));
+    fleet.kill();
+}
+
+#[test]
+fn versions_are_applied_shown_and_applied_again() {
+    if !has("etcd") {
+        return;
+    }
+    let fleet = Fleet::start();
+    fleet.write("one");
+    let (code, out) = fleet.ctl(&["apply", "site", "--dry-run"]);
+    assert!(code == Some(0) && out.contains("would change"), "{out}");
+    let (_, none) = fleet.ctl(&["history"]);
+    assert_eq!(none.lines().count(), 1, "a dry run writes nothing: {none}");
+    let first = fleet.apply("one");
+    let version = first.split_whitespace().nth(1).expect("a version").to_owned();
+    fleet.apply("two");
+    let again = fleet.apply("two");
+    assert!(again.contains("is applied") && !again.contains("revision"), "{again}");
+    let (_, history) = fleet.ctl(&["history"]);
+    let lines: Vec<&str> = history.lines().collect();
+    assert!(lines.len() == 3 && lines[1].ends_with("current"), "{history}");
+    assert!(lines[2].starts_with(&version), "{history}");
+    let nodes = [fleet.node("n1")];
+    serve(&nodes, "two");
+    let (code, out) = fleet.ctl(&["rollback", &version]);
+    assert_eq!(code, Some(0), "{out}");
+    serve(&nodes, "one");
+    let (code, out) = fleet.ctl(&["rollback", "none"]);
+    assert!(code == Some(2) && out.contains("no version none"), "{out}");
+    // A document that is not there any more is removed.
+    fs::remove_dir_all(fleet.path().join("site/routes")).expect("the directory");
+    let (code, out) = fleet.ctl(&["apply", "site"]);
+    assert!(code == Some(0) && out.contains("\"routes/all.yaml\" removed"), "{out}");
+}
