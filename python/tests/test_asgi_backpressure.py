@@ -74,6 +74,32 @@ async def sends_until_disconnect(scope, receive, send):
         raise
 
 
+@app.part
+async def calls_without_await(scope, receive, send):
+    """A Task waits in `send`; then it is called again, and not awaited."""
+    await start(send)
+    await more(send, bytes(BUFFERED_MAX))
+    waiting = asyncio.ensure_future(more(send, bytes(BUFFERED_MAX)))
+    await asyncio.sleep(0)
+    call = send({"type": "http.response.body", "body": b"last", "more_body": True})
+    note("called")
+    await waiting
+    del call
+    await more(send, b"", False)
+
+
+@pytest.mark.fails_on("uvicorn", "granian", "hypercorn", "gunicorn")
+def test_a_call_that_is_not_awaited_keeps_no_task_waiting(server):
+    with server.connect() as client:
+        client.send(request("GET", "/calls_without_await"))
+        client.head()
+        server.note("called")
+        size = 0
+        while piece := client.chunk():
+            size += len(piece)
+        assert size == 2 * BUFFERED_MAX + len(b"last")
+
+
 def test_a_disconnect_is_not_logged_as_an_error(server):
     """"Servers must be prepared to catch this exception ... and should not log it"."""
     client = server.connect()

@@ -167,6 +167,22 @@ async def flood(scope, receive, send):
 
 
 @app.part
+async def unawaited(scope, receive, send):
+    """One Task waits in `receive`, one in `send`, whose message is larger than all buffers; then
+    both functions are called, and not awaited."""
+    await accept(receive, send)
+    large = {"type": "websocket.send", "bytes": bytes(32 << 20)}
+    await send(large)
+    waiting = [asyncio.ensure_future(it) for it in (receive(), send(large))]
+    await asyncio.sleep(0)
+    calls = receive(), send({"type": "websocket.send", "text": "last"})
+    note("called")
+    received, _ = await asyncio.gather(*waiting)
+    note("resumed", received["text"])
+    del calls
+
+
+@app.part
 async def impatient(scope, receive, send):
     """A receive that is cancelled loses nothing."""
     await accept(receive, send)
@@ -354,6 +370,15 @@ def test_all_tasks_that_wait_in_send_are_resumed(server):
             counts[message[0]] += 1
         assert counts == [50] * 8
         assert server.note("flooded")
+
+
+def test_a_call_that_is_not_awaited_keeps_no_task_waiting(server):
+    with dial(server, "/unawaited", max_queue=1) as session:
+        server.note("called")
+        assert [len(session.recv(timeout=60)) for _ in range(2)] == [32 << 20] * 2
+        assert session.recv(timeout=60) == "last"
+        session.send("first")
+        assert server.note("resumed") == "first"
 
 
 def test_a_receive_that_is_cancelled_loses_nothing(server):

@@ -45,7 +45,7 @@ pub(super) struct ExchangeState {
     pub(super) is_head: bool,
     /// True if the client accepts trailers (RFC 9110 section 10.1.4).
     pub(super) accepts_trailers: bool,
-    pending: PendingOps,
+    pub(super) pending: PendingOps,
     taken_us: u64,
     counted: bool,
 }
@@ -91,11 +91,12 @@ impl Exchange {
     /// `receive()`.
     pub(super) fn receive<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
+        let others_wait = slf.get().state.get().pending.any(OpKind::Receive);
         let mut cx = Context::from_waker(Waker::noop());
-        match slf.get().poll_receive(&mut cx) {
-            Poll::Ready(event) => ready(event.into_event(py)?),
-            Poll::Pending => op_future(slf.clone().unbind(), py, OpKind::Receive),
+        if !others_wait && let Poll::Ready(event) = slf.get().poll_receive(&mut cx) {
+            return ready(event.into_event(py)?);
         }
+        op_future(slf.clone().unbind(), py, OpKind::Receive)
     }
 
     /// The next event, if it is available.

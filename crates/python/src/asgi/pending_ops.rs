@@ -1,7 +1,8 @@
 //! The pending operations of one request or session: `receive` and `send` of several tasks.
 //!
 //! The worker wakes only the last operation of each kind. Promises that when that operation ends,
-//! the others poll again, so that none waits for a wake-up that another one consumed.
+//! the others poll again, so that none waits for a wake-up that another one consumed. A poll
+//! outside an operation would take the wake-up as well: while `any` is true, only operations poll.
 
 /// The kind of an operation.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -23,6 +24,10 @@ impl PendingOps {
     pub(super) fn insert(&mut self, kind: OpKind, id: u64) {
         self.ops.push((kind, id));
         self.woken[kind as usize] = Some(id);
+    }
+
+    pub(super) fn any(&self, kind: OpKind) -> bool {
+        self.ops.iter().any(|(other, _)| *other == kind)
     }
 
     /// Removes an operation that has completed or was cancelled; returns those that must poll

@@ -83,6 +83,7 @@ impl Exchange {
         let this = slf.get();
         let mut state = this.state.get();
         let is_head = state.is_head;
+        let others_wait = state.pending.any(OpKind::Send);
         let response = std::mem::replace(&mut state.response, ResponseState::Done);
         let streaming = match response {
             ResponseState::Started(answering, start) if !more && !start.trailers => {
@@ -102,7 +103,7 @@ impl Exchange {
                 return Err(unexpected(kind, reason));
             }
         };
-        let must_wait = push(&mut state.response, streaming, data, more, is_head)?;
+        let must_wait = push(&mut state.response, streaming, data, more, is_head, others_wait)?;
         let is_done = matches!(state.response, ResponseState::Done);
         drop(state);
         if is_done {
@@ -233,13 +234,15 @@ pub(super) fn start_stream(answering: Responder, start: Start) -> Streaming {
     Streaming { sending, left: length, trailers }
 }
 
-/// Sends a piece; true if the application must wait before it sends the next.
+/// Sends a piece; true if the application must wait before it sends the next, as it must if others
+/// wait already.
 pub(super) fn push(
     response: &mut ResponseState,
     mut streaming: Streaming,
     data: Bytes,
     more: bool,
     is_head: bool,
+    others_wait: bool,
 ) -> PyResult<bool> {
     if let Some(left) = &mut streaming.left
         && !is_head
@@ -260,7 +263,10 @@ pub(super) fn push(
     }
     if more {
         let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
-        let sendable = streaming.sending.poll_ready(&mut cx);
+        let sendable = match others_wait {
+            true => std::task::Poll::Pending,
+            false => streaming.sending.poll_ready(&mut cx),
+        };
         *response = ResponseState::Streaming(streaming);
         return match sendable {
             std::task::Poll::Ready(Ok(())) => Ok(false),

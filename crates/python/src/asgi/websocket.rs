@@ -40,7 +40,7 @@ pub(super) struct SocketState {
     connected: bool,
     /// The Task of the application: the event loop holds only a weak reference.
     task: Option<Py<PyAny>>,
-    pending: PendingOps,
+    pub(super) pending: PendingOps,
     taken_us: u64,
     counted: bool,
 }
@@ -85,10 +85,12 @@ impl WebSocket {
     /// `receive()`.
     pub(super) fn receive<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
         let py = slf.py();
-        match slf.get().poll_receive(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(event) => ready(event.into_event(py)?),
-            Poll::Pending => op_future(slf.clone().unbind(), py, OpKind::Receive),
+        let others_wait = slf.get().state.get().pending.any(OpKind::Receive);
+        let mut cx = Context::from_waker(Waker::noop());
+        if !others_wait && let Poll::Ready(event) = slf.get().poll_receive(&mut cx) {
+            return ready(event.into_event(py)?);
         }
+        op_future(slf.clone().unbind(), py, OpKind::Receive)
     }
 
     /// The next event, if it is available.

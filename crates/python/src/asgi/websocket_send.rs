@@ -1,6 +1,6 @@
 //! `send(message)` of a WebSocket session.
 
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Waker};
 
 use bytes::Bytes;
 use message::{Fault, FaultKind, Headers};
@@ -69,20 +69,20 @@ impl WebSocket {
             }
         };
         let mut state = slf.get().state.get();
-        let session = match &mut *state {
-            SocketState { stage: SessionStage::Open, session: Some(session), .. } => session,
+        let (session, pending) = match &mut *state {
+            SocketState { stage: SessionStage::Open, session: Some(session), pending, .. } => {
+                (session, pending)
+            }
             SocketState { stage: SessionStage::Connecting, .. } => {
                 return Err(unexpected(kind, "websocket.accept comes first"));
             }
             _ => return Err(unexpected(kind, "the session is closed or denied")),
         };
         session.send(outbound).map_err(|_| disconnected())?;
-        let sendable = session.poll_ready(&Context::from_waker(Waker::noop()));
+        let is_sendable = !pending.any(OpKind::Send)
+            && session.poll_ready(&Context::from_waker(Waker::noop())).is_ready();
         drop(state);
-        match sendable {
-            Poll::Pending => op_future(slf.clone().unbind(), py, OpKind::Send),
-            Poll::Ready(_) => nothing(py),
-        }
+        if is_sendable { nothing(py) } else { op_future(slf.clone().unbind(), py, OpKind::Send) }
     }
 
     fn accept(&self, message: &Bound<'_, PyDict>, kind: &Bound<'_, PyString>) -> PyResult<()> {
@@ -190,7 +190,8 @@ impl WebSocket {
             }
         };
         let mut response = ResponseState::Done;
-        let must_wait = push(&mut response, streaming, data, more, false);
+        let others_wait = state.pending.any(OpKind::Send);
+        let must_wait = push(&mut response, streaming, data, more, false, others_wait);
         if !matches!(response, ResponseState::Done) {
             state.stage = SessionStage::Denying(response);
         }
