@@ -12,6 +12,7 @@ use std::process::Command;
 const LEVELS: &[(&str, u8)] = &[
     ("wire", 0),
     ("settings-derive", 0),
+    ("claimed-port", 0),
     ("coding", 0),
     ("settings", 1),
     ("telemetry", 1),
@@ -64,7 +65,13 @@ const ENTRY_POINTS: &[(&str, &str)] = &[("tidegate", "bench")];
 
 /// What a crate that stands outside imports: the load generator and the scripted upstream have
 /// HTTP/2 from `wire`, whose errors are seen with other servers and clients, h2spec and h2load.
-const OUTSIDE_IMPORTS: &[(&str, &str)] = &[("bench", "wire"), ("scenarios", "wire")];
+/// Both start servers, and must not take ports from each other.
+const OUTSIDE_IMPORTS: &[(&str, &str)] = &[
+    ("bench", "claimed-port"),
+    ("bench", "wire"),
+    ("scenarios", "claimed-port"),
+    ("scenarios", "wire"),
+];
 
 /// Foreign libraries with an owner. One that is not named here is free to all.
 const OWNERS: &[(&str, &[&str])] = &[

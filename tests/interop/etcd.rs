@@ -1,10 +1,10 @@
 //! etcd: what `store.etcd` of our Lua programs says to a real server.
-#![allow(clippy::disallowed_types, reason = "the test looks for free ports")]
+#![allow(clippy::disallowed_types, reason = "the client side of a test opens its own sockets")]
 
 use crate::tools::{command, has, run};
-use scenarios::{Authority, Process, tidegate_binary};
+use scenarios::{Authority, Process, free_port, tidegate_binary};
 use std::fs;
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
 use tempfile::TempDir;
@@ -14,11 +14,6 @@ pub(crate) struct Server {
     pub(crate) process: Process,
     pub(crate) port: u16,
     pub(crate) peer: u16,
-}
-
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("an address").port()
 }
 
 impl Server {

@@ -1,10 +1,8 @@
 //! MariaDB: what `store.mysql` of our Lua programs says to a real server.
-#![allow(clippy::disallowed_types, reason = "the test looks for a free port")]
 
 use crate::tools::{command, has, run};
-use scenarios::{Authority, Process, tidegate_binary};
+use scenarios::{Authority, Process, free_port, tidegate_binary};
 use std::fs;
-use std::net::TcpListener;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::Command;
@@ -69,11 +67,6 @@ impl Server {
 /// The server does not run as root unless it is told to.
 fn user() -> String {
     std::env::var("USER").unwrap_or_else(|_| "root".to_owned())
-}
-
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("an address").port()
 }
 
 /// Starts a program that is told the directory and the address of the server.

@@ -1,10 +1,8 @@
 //! PostgreSQL: what `store.postgres` of our Lua programs says to a real server.
-#![allow(clippy::disallowed_types, reason = "the test looks for a free port")]
 
 use crate::tools::{command, has, skip};
-use scenarios::{Authority, Process, tidegate_binary};
+use scenarios::{Authority, Process, free_port, tidegate_binary};
 use std::fs;
-use std::net::TcpListener;
 use std::os::unix::fs::{PermissionsExt, chown};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -149,11 +147,6 @@ fn psql(directory: &Path, port: u16, database: &str, sql: &str) -> Option<String
     psql.arg("-h").arg(&socket).arg("-p").arg(port.to_string()).arg("-c").arg(sql);
     let output = psql.output().expect("psql starts");
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
-}
-
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("an address").port()
 }
 
 /// Starts a program that is told the directory and the address of the server.

@@ -2,15 +2,15 @@
 #![allow(clippy::disallowed_types, reason = "the client side of a test opens its own sockets")]
 
 use crate::tools::has;
-use scenarios::{Process, tidegate_binary};
+use scenarios::{Process, free_port, tidegate_binary};
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
 use tempfile::TempDir;
 
-/// A server without persistence of its own accord, at a port that was free a moment ago.
+/// A server without persistence of its own accord.
 struct Server {
     process: Process,
     port: u16,
@@ -39,11 +39,6 @@ fn responses(port: u16) -> bool {
     let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else { return false };
     let mut byte = [0];
     stream.write_all(b"PING\r\n").is_ok() && stream.read_exact(&mut byte).is_ok()
-}
-
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("an address").port()
 }
 
 /// Starts a program that is told the address of the server.

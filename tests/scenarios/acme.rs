@@ -12,6 +12,7 @@ use std::thread;
 
 use scenarios::{
     Authority, Exit, Launch, Process, Tidegate, Upstream, command_exists, eventually_some,
+    free_port,
 };
 use tempfile::TempDir;
 
@@ -28,11 +29,6 @@ fn pebble() -> Option<PathBuf> {
         let _ = writeln!(std::io::stderr(), "skipped: pebble is not installed");
     }
     found
-}
-
-fn free_port() -> u16 {
-    let socket = TcpListener::bind("127.0.0.1:0").expect("a socket");
-    socket.local_addr().expect("an address").port()
 }
 
 /// Responds to every question for an address with this machine's, and to those for texts with the

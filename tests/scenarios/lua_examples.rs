@@ -3,10 +3,10 @@
 
 mod chat;
 
-use scenarios::{Exit, Process, command_exists, eventually, tidegate_binary};
+use scenarios::{Exit, Process, command_exists, eventually, free_port, tidegate_binary};
 use std::fs;
 use std::io::{Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -70,12 +70,6 @@ fn client(name: &str, arguments: &[&str]) -> Option<Exit> {
     let exit = Process::run(Command::new(name).args(arguments));
     assert_eq!(exit.code, Some(0), "{name} {arguments:?}: {exit:?}");
     Some(exit)
-}
-
-/// A port that was free a moment ago.
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("an address").port()
 }
 
 /// A program that listens at a fixed address of its own, moved to a port that is free.

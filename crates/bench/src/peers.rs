@@ -9,7 +9,6 @@ mod against;
 mod bare_loop;
 mod baseline;
 mod caddy;
-mod claimed_port;
 mod envoy;
 mod executables;
 mod fastpysgi;
@@ -34,7 +33,6 @@ mod tracer;
 mod uvicorn;
 mod varnish;
 
-pub(crate) use claimed_port::ephemeral_ports;
 pub use finder::{Finder, FoundPeer};
 pub use python::{App, interpreter};
 pub(crate) use python::{ITEM, ITEM_PATH};

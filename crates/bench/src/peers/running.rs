@@ -4,12 +4,12 @@
 //! accepts connections at `address`, and that nothing of it remains after it is dropped. Does not
 //! check responses: see `probe` in `scenarios`.
 
-use super::claimed_port::ClaimedPort;
 use super::process::{Line, Process, ProcessPlacement};
 use super::{Finder, FoundPeer, Peer, Protocol, Reload, Role, Setup, Site, UpstreamServer};
 use crate::cores::Cores;
 use crate::cpu::{Group, Tree};
 use crate::floor::Floor;
+use claimed_port::ClaimedPort;
 use std::fs;
 use std::io;
 use std::net::{SocketAddr, TcpStream};

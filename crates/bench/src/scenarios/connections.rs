@@ -1,7 +1,8 @@
 //! `connections`: the memory of an idle connection, and the effect of many of them on latency.
 
 use super::{Case, Kind, Scenario, Serve};
-use crate::peers::{Protocol, ephemeral_ports};
+use crate::peers::Protocol;
+use claimed_port::ephemeral_ports;
 use std::fs;
 
 const fn case(name: &'static str, about: &'static str, protocol: Protocol) -> Case {

@@ -1,10 +1,9 @@
 //! Real members, each with a directory of its own, ended with the test.
-#![allow(clippy::disallowed_types, reason = "looks for free ports")]
 
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
+use claimed_port::ClaimedPort;
 use tempfile::TempDir;
 
 /// A cluster on this machine.
@@ -28,9 +27,8 @@ pub(super) fn is_installed() -> bool {
     found
 }
 
-fn free_ports<const N: usize>() -> [u16; N] {
-    let held = [(); N].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-    held.map(|listener| listener.local_addr().unwrap().port())
+fn free_port() -> u16 {
+    ClaimedPort::for_this_process().unwrap()
 }
 
 impl Cluster {
@@ -42,7 +40,7 @@ impl Cluster {
 
     /// As `start`, in a directory that has the files that the arguments name.
     pub(super) fn prepare(directory: TempDir, count: usize, arguments: &[&str]) -> Cluster {
-        let ports: Vec<[u16; 2]> = (0..count).map(|_| free_ports()).collect();
+        let ports: Vec<[u16; 2]> = (0..count).map(|_| [free_port(), free_port()]).collect();
         let peers: Vec<String> = ports
             .iter()
             .enumerate()

@@ -1,9 +1,10 @@
 //! The choice of a port for a server that is started with its address as an argument.
 //!
 //! Promises that the port is outside the range from which the kernel gives ports to clients and to
-//! listeners on port 0, that nothing listens on it when it is claimed, and that no other benchmark
-//! on this machine gets it as long as the claim exists. A server that another program starts on a
-//! fixed port may still take it: the start of the server then fails, and another port is claimed.
+//! listeners on port 0, that nothing listens on it when it is claimed, and that no other test or
+//! benchmark on this machine gets it as long as the claim exists. A server that another program
+//! starts on a fixed port may still take it.
+#![allow(clippy::disallowed_types, reason = "asks the kernel whether a port is in use")]
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -17,7 +18,7 @@ const FIRST: u16 = 10_240;
 
 /// A port of 127.0.0.1, claimed until this is dropped.
 #[derive(Debug)]
-pub(super) struct ClaimedPort {
+pub struct ClaimedPort {
     port: u16,
     /// Bound to an abstract name with the port in it. The kernel gives the name to one socket of
     /// the network namespace, and frees it when the process ends, however it ends.
@@ -26,7 +27,7 @@ pub(super) struct ClaimedPort {
 
 impl ClaimedPort {
     /// Claims a port without a listener, chosen at random.
-    pub(super) fn any() -> io::Result<Self> {
+    pub fn any() -> io::Result<Self> {
         let candidates = candidates(ephemeral_ports());
         let start = fastrand::usize(..candidates.len());
         let ports = candidates[start..].iter().chain(&candidates[..start]);
@@ -41,20 +42,28 @@ impl ClaimedPort {
 
     /// Claims this port; `AddrInUse` if it is claimed or has a listener.
     fn of(port: u16) -> io::Result<Self> {
-        let name = UnixAddress::from_abstract_name(format!("tidegate-bench-port-{port}"))?;
+        let name = UnixAddress::from_abstract_name(format!("tidegate-claimed-port-{port}"))?;
         let claim = UnixDatagram::bind_addr(&name)?;
         TcpListener::bind((Ipv4Addr::LOCALHOST, port))?;
         Ok(Self { port, _claim: claim })
     }
 
-    pub(super) fn address(&self) -> SocketAddr {
+    /// Claims a port until this process ends, for a test that starts a server there repeatedly.
+    pub fn for_this_process() -> io::Result<u16> {
+        let claim = Self::any()?;
+        let port = claim.port;
+        std::mem::forget(claim);
+        Ok(port)
+    }
+
+    pub fn address(&self) -> SocketAddr {
         (Ipv4Addr::LOCALHOST, self.port).into()
     }
 }
 
 /// The ports that the kernel gives to connections of clients and to listeners on port 0; `None` if
 /// it does not say.
-pub(crate) fn ephemeral_ports() -> Option<RangeInclusive<u16>> {
+pub fn ephemeral_ports() -> Option<RangeInclusive<u16>> {
     parse(&fs::read_to_string("/proc/sys/net/ipv4/ip_local_port_range").ok()?)
 }
 
