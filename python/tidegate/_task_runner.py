@@ -2,8 +2,7 @@
 
 Threads take jobs from the store and run them: synchronous functions themselves, coroutines on the
 event loop of the application (ASGI), or on one of their own (WSGI). One more thread listens for new
-jobs and for cancellations. A job that still runs when the
-process ends is put back into the queue.
+jobs and for cancellations. A job that still runs when the process ends is put back into the queue.
 """
 
 import asyncio
@@ -115,7 +114,8 @@ class Runner:
             try:
                 with broadcast.listen(_WAKE) as messages:
                     self._messages = messages
-                    for task in tasks._tasks.values():
+                    # Another thread may import a module with tasks.
+                    for task in list(tasks._tasks.values()):
                         if task.every_ms is not None:
                             _store.call(("TASK", "EVERY", task.name, task.every_ms))
                     self._change()
@@ -145,14 +145,13 @@ class Runner:
 
     def _work(self) -> None:
         """Takes and runs jobs until the runner stops."""
-        names = list(tasks._tasks)
         while True:
             try:
                 with self._changed:
                     if self._is_stopping:
                         return
                     seen = self._changes
-                found = _store.call(("TASK", "TAKE", *names))[0]
+                found = _store.call(("TASK", "TAKE", *list(tasks._tasks)))[0]
                 if isinstance(found, list):
                     # There may be more for the next thread.
                     self._change()
@@ -264,7 +263,7 @@ def _report(attempt: _Attempt, number: int, value: object, error: BaseException 
 
 
 def _close_old_connections() -> None:
-    """Django closes its stale connections between requests; a job is none."""
+    """Closes stale connections of Django, which does so between requests only."""
     django = sys.modules.get("django.db")
     if django is not None:
         django.close_old_connections()

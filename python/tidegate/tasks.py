@@ -19,6 +19,7 @@ when the server itself ends.
 
 import asyncio
 import contextvars
+import inspect
 import math
 import pickle
 import time
@@ -36,6 +37,9 @@ __all__ = [
 #: Tasks of this process, by name.
 _tasks: dict[str, "Task"] = {}
 _current: contextvars.ContextVar["Running | None"] = contextvars.ContextVar("job", default=None)
+#: How often a wait for a result checks whether the job still exists, in seconds: the end of a job
+#: that does not run is not announced.
+_CHECK = 1.0
 
 
 class QueueFull(StoreError):
@@ -109,7 +113,7 @@ class Task:
         self.timeout_ms = None if timeout is None else _milliseconds("timeout", timeout)
         self.result_ms = None if keep_result is None else _milliseconds("keep_result", keep_result)
         self.every_ms = None if every is None else _milliseconds("every", every)
-        self.is_coroutine = asyncio.iscoroutinefunction(function)
+        self.is_coroutine = inspect.iscoroutinefunction(function)
         self._options = (*_retries(retries), "BACKOFF", _milliseconds("backoff", backoff))
         self.__doc__ = function.__doc__
         self.__name__ = function.__name__
@@ -208,25 +212,44 @@ class Job:
     def result(self, timeout: float | None = None):
         """Waits for the job's end and returns what its function returned.
 
-        Raises ``JobFailed``, or ``TimeoutError``. The task needs ``keep_result``.
+        Raises ``JobFailed``, also if the job has ended without a result: it was cancelled before it
+        began, has expired, or its worker ended. Raises ``TimeoutError``. The task needs
+        ``keep_result``.
         """
         channel = self._channel()
-        end = None if timeout is None else time.monotonic() + timeout
+        end = math.inf if timeout is None else time.monotonic() + timeout
+        has_ended = False
         with broadcast.listen(channel) as messages:
             while (found := _call(("GET", channel))) is None:
-                left = None if end is None else end - time.monotonic()
-                if left is not None and left <= 0:
+                left = end - time.monotonic()
+                if left <= 0:
                     raise TimeoutError(f"job {self.id} has not ended within {timeout} s")
-                messages.get(left)
+                if has_ended:
+                    raise self._without_result()
+                # The text of a failure is stored a moment after the end.
+                has_ended = self.state() == "ended"
+                messages.get(min(left, _CHECK))
         return _outcome(found)
 
     async def aresult(self, timeout: float | None = None):
         """As ``result``."""
         channel = self._channel()
+        has_ended = False
         async with asyncio.timeout(timeout), broadcast.subscribe(channel) as messages:
             while (found := await _acall(("GET", channel))) is None:
-                await anext(messages)
+                if has_ended:
+                    raise self._without_result()
+                has_ended = await self.astate() == "ended"
+                try:
+                    async with asyncio.timeout(_CHECK):
+                        await anext(messages)
+                except TimeoutError:
+                    # The job is checked again.
+                    pass
         return _outcome(found)
+
+    def _without_result(self) -> JobFailed:
+        return JobFailed(f"the job {self.id} of {self.task.name} has ended without a result")
 
     def _channel(self) -> str:
         if self.task.result_ms is None:
