@@ -14,7 +14,7 @@ use rustix::net::{SendFlags, send};
 
 use super::TlsInfo;
 use super::session::{RECORD_BYTES_MAX, RECORD_OVERHEAD_MAX, Session, Sink, store_all};
-use crate::outgoing::Outgoing;
+use crate::outgoing::{COPY_OFFSET, Outgoing};
 use crate::readiness::{Side, Source};
 use crate::receive::{ROOM_MAX, RecvChunk, lend_mut};
 
@@ -258,10 +258,11 @@ fn encrypt_and_send(
     source.try_io(Side::Write, || Ok(()))?;
     // One more for close_notify.
     let count = plaintext.len().div_ceil(RECORD_BYTES_MAX) + 1;
-    let needed = plaintext.len() + count * RECORD_OVERHEAD_MAX;
+    let needed = COPY_OFFSET + plaintext.len() + count * RECORD_OVERHEAD_MAX;
     if records.len() < needed {
         records.resize(needed, 0);
     }
+    let records = &mut records[COPY_OFFSET..];
     let mut length = session.encrypt(plaintext, records)?;
     if is_whole && session.ends_with_queue {
         length += session.encrypt_end(&mut records[length..]);
