@@ -83,7 +83,10 @@ struct Metrics {
     exported: Arc<SharedCounter>,
     failed: Arc<SharedCounter>,
     rejected: Arc<SharedCounter>,
+    /// Traces that found the queue full.
     dropped: Arc<SharedCounter>,
+    /// Spans beyond the bound of a trace.
+    dropped_spans: Arc<SharedCounter>,
 }
 
 impl Metrics {
@@ -94,6 +97,7 @@ impl Metrics {
             failed: spans("failed"),
             rejected: spans("rejected"),
             dropped: telemetry.counter(&families::TRACES_DROPPED, &[]),
+            dropped_spans: spans("dropped"),
         }
     }
 }
@@ -173,6 +177,8 @@ impl Sender {
     fn take_batch(&self) -> Option<Batch> {
         self.metrics.dropped.add(self.queue.take_dropped());
         let traces = std::iter::from_fn(|| self.queue.pop()).take(self.otlp.batch as usize);
+        let traces =
+            traces.inspect(|trace| self.metrics.dropped_spans.add(u64::from(trace.dropped)));
         let spans: Vec<Span> = traces.flat_map(spans).collect();
         if spans.is_empty() {
             return None;

@@ -180,7 +180,8 @@ families! {
     POLICY_REJECTIONS = "tidegate_policy_rejections_total", Counter, Number,
         ["filter", "reason"], "Requests rejected by a policy filter, by reason.";
     TRACE_SPANS = "tidegate_trace_spans_total", Counter, Number, ["result"],
-        "Spans sent to the collector of traces, by result: exported, rejected or failed.";
+        "Spans for the collector of traces, by result: exported, rejected, failed, or dropped, \
+         those beyond 128 of a request.";
     TRACES_DROPPED = "tidegate_traces_dropped_total", Counter, Number, [],
         "Traces dropped because too many waited to be sent to the collector.";
     ACME_ORDERS = "tidegate_acme_orders_total", Counter, Number, ["result"],
