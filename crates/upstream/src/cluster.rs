@@ -15,7 +15,7 @@ use telemetry::{SharedCounter, SharedGauge, Telemetry, families};
 use tokio::sync::Notify;
 
 use crate::limits::{ADDRESSES_PER_NAME, EJECTION_FACTOR_MAX};
-use crate::member::{Member, ServerHealth, ServerState};
+use crate::member::{Member, ServerChange, ServerHealth, ServerState};
 use crate::ring::Ring;
 use crate::settings::{Balance, EjectionSettings, UpstreamSettings};
 use crate::upstream_plan::UpstreamPlan;
@@ -38,6 +38,8 @@ pub struct Cluster {
 
 struct ClusterState {
     plan: UpstreamPlan,
+    /// Changes of servers until the next reload, by the address or the entry in `servers`.
+    changes: BTreeMap<String, ServerChange>,
     /// The addresses of the server names.
     resolved: BTreeMap<Address, Vec<Destination>>,
     members: Arc<Members>,
@@ -69,6 +71,7 @@ impl Cluster {
             version: AtomicU64::new(0),
             inside: Mutex::new(ClusterState {
                 plan,
+                changes: BTreeMap::new(),
                 resolved: BTreeMap::new(),
                 members: Arc::default(),
                 gauges: BTreeMap::new(),
@@ -116,7 +119,12 @@ impl Cluster {
     /// preserved.
     pub(crate) fn apply(&self, plan: &UpstreamPlan) {
         let mut inside = self.inside();
-        if inside.plan == *plan {
+        let changes = std::mem::take(&mut inside.changes);
+        for server in changes.keys() {
+            let message = "the reload ends a change of a server";
+            telemetry::event!(Level::Info, message, upstream = self.name, server = server);
+        }
+        if inside.plan == *plan && changes.is_empty() {
             return;
         }
         if plan.settings.health.is_none() {
@@ -127,6 +135,29 @@ impl Cluster {
         }
         inside.plan = plan.clone();
         self.reshape(&mut inside);
+    }
+
+    /// Changes a server until the next reload; returns false if there is none of this name.
+    pub(crate) fn change_server(&self, server: &str, change: ServerChange, now_ms: u64) -> bool {
+        let mut inside = self.inside();
+        let members = inside.members.clone();
+        let is_named =
+            |member: &Member, name: &str| *member.name == *name || *member.server == *name;
+        let exists = |name: &str| members.list.iter().any(|member| is_named(member, name));
+        if !exists(server) {
+            return false;
+        }
+        // Addresses of names come and go: changes of those that have gone do not add up.
+        inside.changes.retain(|name, _| exists(name));
+        let earlier = inside.changes.get(server).copied().unwrap_or_default();
+        inside.changes.insert(server.to_owned(), change.after(earlier));
+        if change.drain == Some(false) {
+            let returning =
+                members.list.iter().filter(|each| each.is_draining && is_named(each, server));
+            returning.for_each(|each| each.health.returned_ms.store(now_ms, Ordering::Relaxed));
+        }
+        self.reshape(&mut inside);
+        true
     }
 
     /// Sets the addresses of a server name.
@@ -186,12 +217,23 @@ impl Cluster {
                     continue; // two names for one server
                 }
                 let known = former.list.iter().find(is_same);
+                let name: Arc<str> = destination.to_string().into();
+                // The change of an address goes before that of its name.
+                let change = [&name, &text]
+                    .into_iter()
+                    .filter_map(|key| inside.changes.get(&**key).copied())
+                    .reduce(ServerChange::after)
+                    .unwrap_or_default();
+                let weight = change.weight.unwrap_or(server.weight);
+                let is_draining = change.drain == Some(true);
                 list.push(Arc::new(Member {
                     server: text.clone(),
                     authority: authority.clone(),
-                    name: destination.to_string().into(),
+                    name,
                     endpoint: inside.plan.endpoint(&server.address, destination),
-                    weight: server.weight,
+                    weight,
+                    is_draining,
+                    is_changed: is_draining || weight != server.weight,
                     backup: server.backup,
                     max_connections: server.max_connections,
                     max_slow_clients: server.slow_clients(),
@@ -351,7 +393,7 @@ fn may_eject(members: &Members, rules: &EjectionSettings) -> bool {
 fn show(inside: &ClusterState, member: &Member) {
     if let Some(gauge) = inside.gauges.get(&member.name) {
         // Time alone does not end an ejection here: a trial request does.
-        gauge.set(i64::from(member.health.state(0) == ServerState::Healthy));
+        gauge.set(i64::from(member.state(0) == ServerState::Healthy));
     }
 }
 

@@ -35,7 +35,8 @@ mod tests;
 
 pub use cluster::Cluster;
 pub use handler::{KIND, handler};
-pub use member::ServerState;
+pub use limits::WEIGHT_MAX;
+pub use member::{ServerChange, ServerState};
 pub use server_address::{ServerAddress, ServerProtocol};
 pub use settings::{
     Balance, EjectionSettings, HealthSettings, HostSettings, HttpProtocol, KeepaliveSettings,

@@ -58,3 +58,5 @@ pub(crate) const CHECK_DOUBT: Duration = Duration::from_secs(1);
 pub(crate) const CONNECTION_ATTEMPTS: u32 = 3;
 /// Bytes of a response that a health check reads.
 pub(crate) const CHECK_RESPONSE: usize = 64 * 1024;
+/// The largest weight of a server, as in the range of the setting.
+pub const WEIGHT_MAX: u32 = 1000;

@@ -30,12 +30,16 @@ pub struct ServerStatus {
     /// The resolved address.
     pub address: String,
     pub weight: u32,
+    /// Weight or draining were changed since the latest reload.
+    pub changed: bool,
     pub backup: bool,
     pub state: ServerState,
     /// Failures in a row.
     pub failures: u32,
     /// Remaining time of the ejection.
     pub ejected_for_ms: u64,
+    /// Moving average of the time to the head of a response; `None` before the first.
+    pub latency_us: Option<u64>,
     /// Connections, and the requests on them.
     pub connections: PoolState,
 }
@@ -60,15 +64,19 @@ fn of(cluster: &Cluster, shared: &Shared, workers: usize, now_ms: u64) -> Upstre
                 server: member.server.to_string(),
                 address: member.name.to_string(),
                 weight: member.weight,
+                changed: member.is_changed,
                 backup: member.backup,
-                state: health.state(now_ms),
+                state: member.state(now_ms),
                 failures: health.failures.load(Relaxed),
                 ejected_for_ms: health.ejected_until_ms.load(Relaxed).saturating_sub(now_ms),
+                latency_us: health.latency_us(),
                 connections: Pool::state(shared, &cluster.name, &member.endpoint, workers),
             }
         })
         .collect();
     let healthy = servers.iter().filter(|server| server.state == ServerState::Healthy).count();
+    let is_serving = |server: &&ServerStatus| server.state != ServerState::Draining;
+    let serving = servers.iter().filter(is_serving).count();
     UpstreamStatus {
         name: cluster.name.to_string(),
         balance: match snapshot.settings.balance {
@@ -78,7 +86,7 @@ fn of(cluster: &Cluster, shared: &Shared, workers: usize, now_ms: u64) -> Upstre
             Balance::Random => "random",
             Balance::Hash(_) => "hash",
         },
-        panic: snapshot.settings.is_panic(healthy, servers.len()),
+        panic: snapshot.settings.is_panic(healthy, serving),
         servers,
     }
 }

@@ -1,6 +1,7 @@
 //! Tests of the handler with scripted servers, over real sockets.
 
 mod balancing;
+mod changes;
 mod checks;
 mod ejection;
 mod recovering;

@@ -15,6 +15,7 @@ use telemetry::log::Level;
 use tokio::sync::Notify;
 
 use crate::cluster::Cluster;
+use crate::member::ServerChange;
 use crate::upstream_plan::UpstreamPlan;
 
 /// The registry of upstreams. The process has one, in its [`Shared`] state.
@@ -73,6 +74,15 @@ impl Upstreams {
         };
         // A name that takes longer adds its servers when it is resolved.
         let _ = net::timer::within(within, settling).await;
+    }
+
+    /// Changes a server of an upstream until the next [`Upstreams::apply`]: `server` is its
+    /// address, or its entry in `servers`, which means all addresses of a name. Returns false if
+    /// there is no such server.
+    pub fn change_server(&self, upstream: &str, server: &str, change: ServerChange) -> bool {
+        let now_ms = net::clock::precise_us() / 1000;
+        let cluster = self.get(upstream);
+        cluster.is_some_and(|cluster| cluster.change_server(server, change, now_ms))
     }
 
     /// The cluster of that name in the latest plan.

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use http_client::{ClientOptions, HostField, Pool, PoolLimits};
 use plugin::WorkerContext;
-use telemetry::{CachePadded, Counter, families};
+use telemetry::{CachePadded, Counter, Gauge, families};
 use wire::h1::HeadLimits;
 
 use crate::cluster::{Cluster, Members, Snapshot};
@@ -40,6 +40,8 @@ pub(crate) struct Stats {
     /// Credit in the smooth weighted round robin.
     pub(crate) turn: Cell<i64>,
     classes: [Arc<CachePadded<Counter>>; 6],
+    /// The average latency for the status, which failures do not change.
+    shown_latency_us: Arc<CachePadded<Gauge>>,
 }
 
 impl Stats {
@@ -59,6 +61,7 @@ impl Stats {
             losses: Cell::new(0),
             turn: Cell::new(0),
             classes: CLASSES.map(class),
+            shown_latency_us: member.health.add_latency(),
         }
     }
 
@@ -70,6 +73,11 @@ impl Stats {
     /// (peak EWMA). The first success after a failure or after an expired measurement replaces the
     /// average.
     pub(crate) fn measure(&self, latency_us: u64, now_us: u64) {
+        self.average(latency_us, now_us);
+        self.shown_latency_us.set(self.latency_us.get() as i64);
+    }
+
+    fn average(&self, latency_us: u64, now_us: u64) {
         let latency = latency_us as f64;
         let age_us = now_us.saturating_sub(self.measured_us.get());
         let is_void = self.failed.replace(false) || age_us >= LATENCY_EXPIRES.as_micros() as u64;
@@ -97,7 +105,7 @@ impl Stats {
 
     /// Adds a failure to the average: a failure is often fast and must not look good.
     pub(crate) fn measure_failure(&self, latency_us: u64, now_us: u64) {
-        self.measure(latency_us.max(FAILURE_LATENCY_US), now_us);
+        self.average(latency_us.max(FAILURE_LATENCY_US), now_us);
         self.failed.set(true);
     }
 
@@ -262,10 +270,12 @@ impl View {
     }
 
     /// Primaries in rotation; otherwise backups in rotation; with too few servers in rotation, all
-    /// servers.
+    /// servers that do not drain.
     fn choose_usable(&mut self, now_ms: u64) {
         let states: Vec<ServerState> =
-            self.peers.iter().map(|peer| peer.member.health.state(now_ms)).collect();
+            self.peers.iter().map(|peer| peer.member.state(now_ms)).collect();
+        let may_serve = |at: &usize| states[*at] != ServerState::Draining;
+        let servers = (0..self.peers.len()).filter(may_serve).count();
         let healthy = |backup: bool| -> Vec<usize> {
             (0..self.peers.len())
                 .filter(|&at| states[at] == ServerState::Healthy)
@@ -274,9 +284,9 @@ impl View {
         };
         let mut usable = healthy(false);
         let backups = healthy(true);
-        self.panic = self.settings.is_panic(usable.len() + backups.len(), self.peers.len());
+        self.panic = self.settings.is_panic(usable.len() + backups.len(), servers);
         if self.panic {
-            usable = (0..self.peers.len()).collect();
+            usable = (0..self.peers.len()).filter(may_serve).collect();
         } else if usable.is_empty() {
             usable = backups;
         }

@@ -14,7 +14,7 @@ const PICKS: usize = 10_000;
 
 /// An upstream of servers with weights, without any connection.
 pub(super) struct Table {
-    _gateway: Gateway,
+    pub(super) gateway: Gateway,
     pub(super) local: Rc<LocalCluster>,
     rng: WorkerRng,
 }
@@ -35,7 +35,7 @@ impl Table {
         let gateway = Gateway::new(Node::made(Value::Map(entries)));
         let cluster = gateway.upstreams.get("test").unwrap();
         let local = LocalCluster::of(&gateway.context, &cluster);
-        Table { _gateway: gateway, local, rng: WorkerRng::new(7) }
+        Table { gateway, local, rng: WorkerRng::new(7) }
     }
 
     pub(super) fn pick(
@@ -50,7 +50,7 @@ impl Table {
     }
 
     /// The share of each server in many picks.
-    fn shares(&self, now_us: u64) -> Vec<f64> {
+    pub(super) fn shares(&self, now_us: u64) -> Vec<f64> {
         let request = request(Method::Get, Body::Empty);
         let mut counts: BTreeMap<String, usize> = BTreeMap::new();
         for _ in 0..PICKS {
