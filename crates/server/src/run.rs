@@ -129,7 +129,7 @@ async fn serve(
             () = until_stopped(control, &mut signals) => return Ok(()),
         }
     }
-    bound.iter().for_each(log_listening);
+    log_start(control, &bound);
     events.flush();
     if let Some(on_ready) = options.on_ready.take() {
         on_ready(&bound);
@@ -182,6 +182,27 @@ async fn serve(
 /// older state of the source, so this reload comes after it.
 async fn reload_now(control: &Control) {
     while let Err(Refusal::Busy) = control.reload_now().await {}
+}
+
+/// Logs where the server listens, and once what runs: the first question about a log is which server
+/// wrote it.
+fn log_start(control: &Control, bound: &[Bound]) {
+    bound.iter().for_each(log_listening);
+    let source = control.source.source();
+    let configuration = match source.file() {
+        Some(file) => file.display().to_string(),
+        None => source.main().map(|document| document.name.clone()).unwrap_or_default(),
+    };
+    let addresses: Vec<String> =
+        bound.iter().map(|one| format!("{}={}", one.name, one.address)).collect();
+    event!(
+        Level::Info,
+        "serving",
+        version = env!("CARGO_PKG_VERSION"),
+        configuration = configuration,
+        workers = control.worker_threads.len(),
+        addresses = addresses.join(",")
+    );
 }
 
 fn log_listening(bound: &Bound) {
