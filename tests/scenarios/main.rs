@@ -36,6 +36,7 @@ mod introspection;
 mod keep_alive;
 mod keepalive_probes;
 mod limits;
+mod live_log;
 mod load;
 mod log_rotation;
 mod log_secrets;

@@ -2,11 +2,13 @@
 //!
 //! `server` implements [`Control`] on the control thread.
 
+use http_server::LiveLog;
 use message::LocalFuture;
 use serde_json::Value;
 use std::net::IpAddr;
 use std::sync::Arc;
 use telemetry::{FamilySamples, Telemetry};
+use upstream::ServerChange;
 
 /// The server as the admin API sees it. Called on the control thread.
 pub trait Control {
@@ -46,10 +48,26 @@ pub trait Control {
     /// Begins to drain: no new connections, then the end of the process.
     fn drain(&self);
 
+    /// The version of the current configuration.
+    fn config_version(&self) -> String {
+        self.status().config_version
+    }
+
     /// Every route in the order it is tried.
     fn routes(&self) -> Vec<RouteStatus>;
 
+    /// What a route matches, as in [`RouteStatus::rule`].
+    fn route_rule(&self, name: &str) -> Option<String> {
+        self.routes().into_iter().find(|route| route.name == name).map(|route| route.rule)
+    }
+
+    /// Where finished requests can be watched; `None` if other processes serve them.
+    fn live_log(&self) -> Option<Arc<LiveLog>>;
+
     fn upstreams(&self) -> Vec<UpstreamStatus>;
+
+    /// Changes a server of an upstream until the next reload. False if there is no such server.
+    fn change_server(&self, upstream: &str, server: &str, change: ServerChange) -> bool;
 
     fn streams(&self) -> Vec<StreamStatus>;
 
@@ -289,15 +307,21 @@ pub struct UpstreamStatus {
 
 #[derive(Debug, Clone)]
 pub struct ServerStatus {
+    /// The server as it is configured: a name, or an address.
+    pub server: String,
     pub address: String,
     pub weight: u32,
+    /// Weight or draining were changed since the latest reload.
+    pub changed: bool,
     pub backup: bool,
     /// True if it gets requests.
     pub healthy: bool,
-    /// One of `healthy`, `unhealthy`, `ejected`, `recovering`, `warming`, `unknown`.
+    /// One of `healthy`, `unhealthy`, `ejected`, `trial`, `draining`.
     pub state: String,
     pub in_flight: u64,
     pub connections: u64,
+    /// Moving average of the time to the head of a response; `None` before the first.
+    pub latency_us: Option<u64>,
     /// The latest failure, in a sentence.
     pub last_error: Option<String>,
 }

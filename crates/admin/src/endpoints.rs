@@ -28,6 +28,10 @@ pub(crate) enum Action {
     Rollback,
     Routes,
     Upstreams,
+    ChangeServer,
+    Log,
+    LogLevel,
+    SetLogLevel,
     Streams,
     Workers,
     Caches,
@@ -120,6 +124,21 @@ endpoints! {
         "Puts an earlier version into use: `{\"version\": \"…\"}`. If-Match is honoured.";
     GET "/v1/routes" [] Token Routes "Every route in the order of matching, with its counters.";
     GET "/v1/upstreams" [] Token Upstreams "Upstreams, their servers and the health of these.";
+    POST "/v1/upstreams/{name}/servers" [] Token ChangeServer
+        "Changes a server of an upstream until the next reload: `{\"server\": \"10.0.0.7:80\", \
+         \"drain\": true}` gives it no further requests, `\"drain\": false` ends that, \
+         `\"weight\": 3` replaces its weight. `server` is its address, or its entry in `servers`, \
+         which means all addresses of a name.";
+    GET "/v1/log" ["route", "status", "slow", "where", "count"] Token Log
+        "The live log: finished requests from now on, with each step and its time, as a JSON \
+         object on a line each. `route` is a name, `status` `5xx`, `404` or `400-499`, `slow` the \
+         least duration, `where` a condition such as `header.x-user == \"7\"`, which may be \
+         repeated. Ends after `count` requests, or when the client disconnects. \
+         `{\"dropped\": 3}` counts requests that the client was too slow for. At most 8 clients \
+         watch at a time.";
+    GET "/v1/log-level" [] Token LogLevel "The level of the events that are logged.";
+    PUT "/v1/log-level" [] Token SetLogLevel
+        "Replaces it until the next reload: `{\"level\": \"debug\"}`.";
     GET "/v1/streams" [] Token Streams
         "Streams (layer 4): their upstreams and how many servers of these are healthy, their \
          connections and bytes.";

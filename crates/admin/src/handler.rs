@@ -5,7 +5,10 @@ use crate::control::{Control, Refusal};
 use crate::endpoints::{self, Action};
 use crate::messages::{ApiResult, json_response};
 use crate::problem::Problem;
-use crate::{apps, caches, configuration, consumers, explain, health, prometheus, quotas, views};
+use crate::{
+    apps, caches, configuration, consumers, explain, health, live_log, log_level, prometheus,
+    quotas, servers, views,
+};
 use message::{HandlerResult, Request, Response};
 use plugin::{Handler, MaybeFuture};
 use serde_json::json;
@@ -47,6 +50,8 @@ impl Admin {
             Action::History => Ok(configuration::history(&control.history())),
             Action::Routes => Ok(views::routes(&control.routes(), &control.telemetry())),
             Action::Upstreams => Ok(views::upstreams(&control.upstreams())),
+            Action::Log => live_log::follow(&self.control, request.target.query()),
+            Action::LogLevel => Ok(log_level::get()),
             Action::Streams => Ok(views::streams(control)),
             Action::Workers => Ok(views::workers(&control.workers(), &control.telemetry())),
             Action::Caches => Ok(caches::all(control)),
@@ -65,6 +70,8 @@ impl Admin {
             }
             Action::Reload
             | Action::PutConfig
+            | Action::ChangeServer
+            | Action::SetLogLevel
             | Action::PutConsumer
             | Action::DeleteConsumer
             | Action::Rollback
@@ -81,6 +88,8 @@ impl Admin {
             Action::CachePurge => caches::purge(&*self.control, name, request).await,
             Action::PutConsumer => consumers::put(&*self.control, name, request).await,
             Action::DeleteConsumer => consumers::delete(&*self.control, name, request).await,
+            Action::ChangeServer => servers::change(&*self.control, name, request).await,
+            Action::SetLogLevel => log_level::set(request).await,
             Action::PutConfig => configuration::put(&*self.control, request).await,
             Action::Rollback => configuration::rollback(&*self.control, request).await,
             Action::Explain => explain::answer(&*self.control, request).await,

@@ -16,6 +16,8 @@ mod explain;
 mod handler;
 mod health;
 pub mod limits;
+mod live_log;
+mod log_level;
 mod merge;
 mod messages;
 mod problem;
@@ -23,6 +25,7 @@ mod process;
 mod prometheus;
 mod quotas;
 mod reference;
+mod servers;
 #[cfg(test)]
 mod testing;
 mod views;

@@ -1,5 +1,7 @@
 //! Every bound of this crate, by name.
 
+use std::time::Duration;
+
 /// Largest configuration that may be put.
 pub const CONFIG_BYTES: u64 = 4 * 1024 * 1024;
 /// Largest body of any other request.
@@ -11,5 +13,14 @@ pub const REFUSALS_LOGGED_PER_SECOND: u32 = 5;
 /// Default and maximum number of cache entries on a page.
 pub const ENTRIES: usize = 100;
 pub const ENTRIES_MAX: usize = 1000;
+/// Most conditions that a client of the live log may name.
+pub const LOG_CONDITIONS: usize = 16;
+/// The pause between two looks at the live log, and the most lines of each: 1000 a second.
+pub const LOG_PAUSE: Duration = Duration::from_millis(50);
+pub const LINES_PER_PAUSE: usize = 50;
+/// After this time without a request a client of the live log gets an empty line.
+pub const LOG_SILENCE: Duration = Duration::from_secs(10);
+/// Routes whose rules a client's live log remembers.
+pub const LOG_RULES: usize = 1000;
 /// Most tags or groups that one purge may name.
 pub const PURGE_NAMES: usize = 1000;

@@ -2,6 +2,8 @@
 
 use crate::problem::{Problem, pretty};
 use message::{Request, Response};
+use serde_json::{Map, Value as Json};
+use settings::nearest;
 use telemetry::timestamp;
 
 /// A response, or the error to build one from.
@@ -17,6 +19,28 @@ pub(crate) fn time(unix_ms: u64) -> String {
     let mut out = Vec::new();
     timestamp::rfc3339(unix_ms, &mut out);
     String::from_utf8_lossy(&out).into_owned()
+}
+
+/// The body as a JSON object whose keys are among these.
+pub(crate) async fn object(
+    request: &mut Request,
+    limit: u64,
+    keys: &[&str],
+) -> Result<Map<String, Json>, Problem> {
+    let text = body_text(request, limit).await?;
+    let body: Json = serde_json::from_str(&text)
+        .map_err(|e| Problem::new(400, format!("the body is no JSON: {e}")))?;
+    let Json::Object(members) = body else {
+        return Err(Problem::new(400, "the body must be a JSON object"));
+    };
+    let Some(unknown) = members.keys().find(|key| !keys.contains(&key.as_str())) else {
+        return Ok(members);
+    };
+    let problem = Problem::new(400, format!("unknown key \"{unknown}\""));
+    Err(match nearest(unknown, keys.iter().copied()) {
+        Some(near) => problem.advice(format!("did you mean \"{near}\"?")),
+        None => problem.advice(format!("keys: {}", keys.join(", "))),
+    })
 }
 
 /// The body as text; too large, broken off or not UTF-8 is a problem.

@@ -13,6 +13,7 @@ use std::cell::{Cell, RefCell};
 use std::future::ready;
 use std::sync::Arc;
 use telemetry::Telemetry;
+use upstream::ServerChange;
 
 /// Reads a whole answer's body.
 pub(crate) fn text(response: &mut Response) -> String {
@@ -31,6 +32,9 @@ pub(crate) struct FakeServer {
     pub(crate) reloads_requested: Cell<u32>,
     consumers: Arc<auth::Registry>,
     pub(crate) quotas: Arc<traffic::Quotas>,
+    live_log: Arc<http_server::LiveLog>,
+    /// The changes of servers.
+    pub(crate) changed: RefCell<Vec<(String, ServerChange)>>,
     /// The purges, and whether they were soft.
     pub(crate) purged: RefCell<Vec<(PurgeWhat, bool)>>,
 }
@@ -48,6 +52,8 @@ impl FakeServer {
             reloads_requested: Cell::new(0),
             consumers: Arc::default(),
             quotas: Arc::default(),
+            live_log: Arc::default(),
+            changed: RefCell::default(),
             purged: RefCell::default(),
         }
     }
@@ -181,15 +187,27 @@ impl Control for FakeServer {
         }]
     }
 
+    fn live_log(&self) -> Option<Arc<http_server::LiveLog>> {
+        Some(self.live_log.clone())
+    }
+
+    fn change_server(&self, _: &str, server: &str, change: ServerChange) -> bool {
+        self.changed.borrow_mut().push((server.to_owned(), change));
+        true
+    }
+
     fn upstreams(&self) -> Vec<UpstreamStatus> {
         let server = |address: &str, healthy: bool| ServerStatus {
+            server: address.to_owned(),
             address: address.to_owned(),
             weight: 1,
+            changed: false,
             backup: false,
             healthy,
             state: if healthy { "healthy" } else { "ejected" }.to_owned(),
             in_flight: 2,
             connections: 3,
+            latency_us: Some(1_500),
             last_error: (!healthy).then(|| "connection refused".to_owned()),
         };
         vec![UpstreamStatus {

@@ -103,13 +103,16 @@ pub(crate) fn upstreams(upstreams: &[UpstreamStatus]) -> Response {
                 .iter()
                 .map(|server| {
                     json!({
+                        "server": server.server,
                         "address": server.address,
                         "weight": server.weight,
+                        "changed": server.changed,
                         "backup": server.backup,
                         "healthy": server.healthy,
                         "state": server.state,
                         "in_flight": server.in_flight,
                         "connections": server.connections,
+                        "latency_us": server.latency_us,
                         "last_error": server.last_error,
                     })
                 })

@@ -267,7 +267,7 @@ impl Masks {
         if let Some(id) = &request.request_id {
             object.text("request_id", id.as_bytes());
         }
-        if let Some(trace) = &request.trace {
+        if let Some(trace) = request.trace.as_ref().filter(|trace| trace.trace.is_traced()) {
             let context = trace.trace.context();
             object.text("trace_id", &context.trace_id_text());
             object.text("span_id", &context.span_id_text());

@@ -50,6 +50,7 @@ pub(crate) enum End {
 /// Serves a connection to its end.
 pub async fn serve(accepted: Accepted, service: Rc<Service>, mut facts: ConnectionFacts) {
     service.metrics.connections_accepted.inc();
+    facts.times.accepted_us = net::clock::now_us();
     let snapshot = service.snapshot();
     if let Some(proxies) = &snapshot.proxy_protocol {
         let in_progress = service.begin_handshake();

@@ -13,13 +13,22 @@ use crate::access_log::TunnelEntry;
 use crate::fault_log;
 use crate::listener_snapshot::ListenerSnapshot;
 use crate::secure;
+use crate::tracer::RequestEnd;
 use message::{
-    Bounds, ConnectionFacts, Fault, FaultKind, GrpcCall, HandlerResult, Inform, Request, Response,
+    Bounds, ConnectionFacts, Fault, FaultKind, GrpcCall, HandlerResult, Inform, Request,
+    RequestTrace, Response,
 };
 use plugin::{Route, problem};
 
 /// nginx's status for a client that left without a response. It is logged and never sent.
 pub(crate) const CLIENT_GONE: u16 = 499;
+
+/// Fields of a response that the live log shows: they say why it is as it is.
+const RECORDED_FIELDS: [(&str, &str); 3] = [
+    ("cache-status", "http.response.header.cache-status"),
+    ("proxy-status", "http.response.header.proxy-status"),
+    ("content-type", "http.response.header.content-type"),
+];
 
 /// A request that is being served.
 pub(crate) struct Exchange {
@@ -129,6 +138,9 @@ impl Exchange {
         if let Some(tls) = &self.snapshot.tls {
             secure::add_hsts(&self.request, tls, &mut conclusion.response);
         }
+        if let Some(trace) = &self.request.trace {
+            record_response(trace, &conclusion.response);
+        }
         conclusion
     }
 
@@ -152,7 +164,7 @@ impl Exchange {
 
     /// Counts and logs the end of the exchange.
     pub(crate) fn log(&mut self, metrics: &WorkerMetrics, status: u16, body_bytes: u64) {
-        let duration_us = self.count(metrics, status);
+        let duration_us = self.count(metrics, status, Some(body_bytes));
         if let Some(access) = &self.snapshot.access {
             access.answered(&self.request, status, body_bytes, duration_us);
         }
@@ -165,12 +177,12 @@ impl Exchange {
         metrics: &WorkerMetrics,
         status: u16,
     ) -> Option<Box<TunnelEntry>> {
-        self.count(metrics, status);
+        self.count(metrics, status, None);
         self.snapshot.access.as_ref()?.tunnel(&self.request, status)
     }
 
     /// Counts the end of the exchange and returns its duration.
-    fn count(&mut self, metrics: &WorkerMetrics, status: u16) -> u64 {
+    fn count(&mut self, metrics: &WorkerMetrics, status: u16, body_bytes: Option<u64>) -> u64 {
         metrics.requests_in_flight.add(-1);
         metrics.count_response(status);
         if self.request.notes.grpc.is_some() {
@@ -187,7 +199,7 @@ impl Exchange {
             route.metrics.finished(status, duration_us);
         }
         if let Some(tracer) = &self.snapshot.tracer {
-            tracer.end(&self.request, status, duration_us);
+            tracer.end(&self.request, &RequestEnd { status, duration_us, body_bytes });
         }
         duration_us
     }
@@ -206,6 +218,21 @@ impl Exchange {
             route.metrics.count_grpc(code);
         }
     }
+}
+
+/// Records for the live log when the head of the response was ready, and what it says about the
+/// path of the request.
+#[cold]
+fn record_response(trace: &RequestTrace, response: &Response) {
+    let Some(now_us) = trace.begin_step() else { return };
+    trace.end_step("response", now_us, |span| {
+        span.set("http.response.status_code", u64::from(response.status));
+        for (name, attribute) in RECORDED_FIELDS {
+            if let Some(value) = response.headers.get(name) {
+                span.set(attribute, value);
+            }
+        }
+    });
 }
 
 /// Logs bytes that are no request.

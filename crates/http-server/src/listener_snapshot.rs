@@ -58,7 +58,8 @@ pub struct ListenerSnapshot {
     pub countries: Option<Rc<dyn CountryDatabase>>,
     pub pages: Arc<ErrorPages>,
     pub access: Option<Rc<AccessLog>>,
-    /// Traces requests, if the configuration asks for it.
+    /// Traces requests, if the configuration asks for it, and records those that a client of the
+    /// live log watches.
     pub tracer: Option<Rc<Tracer>>,
 }
 

@@ -43,6 +43,7 @@ pub(crate) async fn handshake(
         }
         Some(Ok(stream)) => {
             facts.tls = stream.tls().cloned().map(Rc::new);
+            facts.times.secured_us = net::clock::precise_us();
             metrics.count_handshake(facts.tls.as_ref().is_some_and(|tls| tls.is_resumed));
             Ok((stream, Bytes::new()))
         }

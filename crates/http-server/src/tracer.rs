@@ -3,14 +3,20 @@
 //! The decision of a client whose trace is continued is followed; that about a new trace depends on
 //! its identity only, so that every server with the same share decides alike. A failed or slow
 //! request is recorded in any case if the settings say so; its upstream has been told otherwise.
+//! While a client watches the live log, every request is recorded for it.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
-use message::{Headers, Request, Span, SpanKind, Trace, TraceFields, TraceQueue, new_span_id};
+use message::{
+    FinishedTrace, Headers, Recording, Request, Span, SpanKind, Trace, TraceFields, TraceQueue,
+    new_span_id,
+};
 use wire::Known;
-use wire::trace_context::{TraceContext, TraceId, b3_decision};
+use wire::trace_context::{SpanId, TraceContext, TraceId, b3_decision};
 
 use crate::access_log::Masks;
+use crate::live_log::{self, LiveClients, LiveLog};
 
 /// What is traced.
 #[derive(Clone)]
@@ -30,8 +36,19 @@ pub struct TracerSettings {
 
 /// The tracer of one worker.
 pub struct Tracer {
-    settings: TracerSettings,
+    /// `None` if the configuration does not trace requests.
+    settings: Option<TracerSettings>,
+    live: Arc<LiveLog>,
+    live_clients: RefCell<LiveClients>,
     masks: Masks,
+}
+
+/// The end of a request.
+pub(crate) struct RequestEnd {
+    pub(crate) status: u16,
+    pub(crate) duration_us: u64,
+    /// Bytes of the response's body; `None` of a tunnel.
+    pub(crate) body_bytes: Option<u64>,
 }
 
 /// What a client says about its trace.
@@ -43,13 +60,32 @@ struct Incoming {
 
 impl Tracer {
     /// `secrets` are query parameters that are masked in addition to the usual ones.
-    pub fn new(settings: TracerSettings, secrets: impl IntoIterator<Item = String>) -> Tracer {
-        Tracer { settings, masks: Masks::new(secrets) }
+    pub fn new(
+        settings: Option<TracerSettings>,
+        live: Arc<LiveLog>,
+        secrets: impl IntoIterator<Item = String>,
+    ) -> Tracer {
+        let live_clients = RefCell::default();
+        Tracer { settings, live, live_clients, masks: Masks::new(secrets) }
     }
 
-    /// Begins the trace of a request, or continues that of its client.
+    /// Begins the trace of a request, or continues that of its client, if it is to be traced or
+    /// watched.
+    #[inline]
     pub(crate) fn begin(&self, request: &mut Request) {
-        let settings = &self.settings;
+        if self.settings.is_some() || self.live.is_watched() {
+            self.begin_trace(request);
+        }
+    }
+
+    fn begin_trace(&self, request: &mut Request) {
+        let is_watched = self.live.is_watched();
+        let Some(settings) = &self.settings else {
+            let recording = if is_watched { Recording::Steps } else { Recording::Off };
+            let context = TraceContext::new(new_trace_id(), new_span_id(), false);
+            request.trace = Some(Trace::begin(context, None, None, recording));
+            return;
+        };
         let incoming = match settings.accepts_parent {
             true => incoming(&request.headers, settings.fields),
             false => None,
@@ -60,57 +96,91 @@ impl Tracer {
         let parent = incoming.as_ref().map(|incoming| incoming.context.span_id);
         let context = match incoming {
             Some(Incoming { context, decision: Some(_) }) => context,
-            Some(Incoming { context, decision: None }) => self.decided(context.trace_id),
-            None => self.decided(new_trace_id()),
+            Some(Incoming { context, decision: None }) => settings.decided(context.trace_id),
+            None => settings.decided(new_trace_id()),
         };
         let may_record = context.is_sampled() || settings.failures || settings.slow_us.is_some();
-        let records = settings.queue.is_some() && may_record;
+        let recording = match settings.queue.is_some() && may_record {
+            _ if is_watched => Recording::Steps,
+            true => Recording::Spans,
+            false => Recording::Off,
+        };
         let context = context.with_span(new_span_id());
-        request.trace = Some(Trace::begin(context, parent, settings.fields, records));
+        request.trace = Some(Trace::begin(context, parent, Some(settings.fields), recording));
     }
 
-    fn decided(&self, trace_id: TraceId) -> TraceContext {
-        let [.., a, b, c, d, e, f, g, h] = trace_id;
-        let drawn = u64::from_be_bytes([a, b, c, d, e, f, g, h]) >> 1;
-        let is_sampled = (drawn as f64) < self.settings.sample * (1_u64 << 63) as f64;
-        TraceContext::new(trace_id, [0; 8], is_sampled)
-    }
-
-    /// Ends the trace of a request, and passes it to the exporter if it is recorded.
+    /// Ends the trace of a request, and passes what is recorded to the exporter and to the clients
+    /// of the live log.
     #[inline]
-    pub(crate) fn end(&self, request: &Request, status: u16, duration_us: u64) {
+    pub(crate) fn end(&self, request: &Request, end: &RequestEnd) {
         if let Some(position) = &request.trace {
-            self.end_trace(&position.trace, request, status, duration_us);
+            self.end_trace(&position.trace, request, end);
         }
     }
 
-    fn end_trace(&self, trace: &Trace, request: &Request, status: u16, duration_us: u64) {
-        if !trace.finish() {
+    fn end_trace(&self, trace: &Trace, request: &Request, end: &RequestEnd) {
+        let recording = trace.finish();
+        if recording == Recording::Off {
             return;
         }
         let call = request.notes.grpc.as_ref().and_then(|call| call.status());
-        let has_failed = status >= 500 || call.is_some_and(|code| code.is_server_error());
-        let is_slow = self.settings.slow_us.is_some_and(|slow_us| duration_us >= slow_us);
-        let is_wanted =
-            trace.context().is_sampled() || is_slow || self.settings.failures && has_failed;
-        let (true, Some(queue)) = (is_wanted, &self.settings.queue) else { return };
+        let has_failed = end.status >= 500 || call.is_some_and(|code| code.is_server_error());
+        let settings = self.settings.as_ref();
+        let exporter =
+            settings.and_then(|settings| settings.exporter(trace, has_failed, end.duration_us));
+        let watching = match recording {
+            Recording::Steps => self.watching(request, end),
+            Recording::Spans | Recording::Off => Vec::new(),
+        };
+        if exporter.is_none() && watching.is_empty() {
+            return;
+        }
         let mut finished = trace.take();
+        finished.spans.push(self.request_span(trace, request, end, has_failed));
+        if !watching.is_empty() {
+            let mut watched = finished.clone();
+            add_connection_steps(&mut watched, request);
+            live_log::push(&watching, &watched);
+        }
+        if let Some(queue) = exporter {
+            finished.spans.retain(|span| !span.is_step);
+            queue.push(finished);
+        }
+    }
+
+    /// The clients of the live log that a finished request is for.
+    fn watching(&self, request: &Request, end: &RequestEnd) -> Vec<Arc<TraceQueue>> {
+        let mut clients = self.live_clients.borrow_mut();
+        clients.update(&self.live);
+        clients.queues(request, end.status, end.duration_us)
+    }
+
+    fn request_span(
+        &self,
+        trace: &Trace,
+        request: &Request,
+        end: &RequestEnd,
+        has_failed: bool,
+    ) -> Span {
         let mut span = Span {
             id: trace.context().span_id,
             parent: trace.parent(),
             name: name(request).into(),
             kind: SpanKind::Server,
             began_us: request.began_us,
-            ended_us: request.began_us + duration_us,
-            attributes: Vec::with_capacity(16),
+            ended_us: request.began_us + end.duration_us,
+            attributes: Vec::with_capacity(20),
             has_failed,
+            is_step: false,
         };
-        self.describe(&mut span, request, status);
-        if let Some(code) = call {
+        self.describe(&mut span, request, end.status);
+        if let Some(bytes) = end.body_bytes {
+            span.set("http.response.body.size", bytes);
+        }
+        if let Some(code) = request.notes.grpc.as_ref().and_then(|call| call.status()) {
             span.set("rpc.grpc.status_code", code as u64);
         }
-        finished.spans.push(span);
-        queue.push(finished);
+        span
     }
 
     /// Adds the attributes of a server's span, by OpenTelemetry's semantic conventions of HTTP.
@@ -144,6 +214,67 @@ impl Tracer {
         if let Some(cache) = request.notes.cache {
             span.set("tidegate.cache", cache);
         }
+    }
+}
+
+impl TracerSettings {
+    fn decided(&self, trace_id: TraceId) -> TraceContext {
+        let [.., a, b, c, d, e, f, g, h] = trace_id;
+        let drawn = u64::from_be_bytes([a, b, c, d, e, f, g, h]) >> 1;
+        let is_sampled = (drawn as f64) < self.sample * (1_u64 << 63) as f64;
+        TraceContext::new(trace_id, [0; 8], is_sampled)
+    }
+
+    /// The exporter's queue, if a finished request is exported.
+    fn exporter(
+        &self,
+        trace: &Trace,
+        has_failed: bool,
+        duration_us: u64,
+    ) -> Option<&Arc<TraceQueue>> {
+        let is_slow = self.slow_us.is_some_and(|slow_us| duration_us >= slow_us);
+        let is_wanted = trace.context().is_sampled() || is_slow || self.failures && has_failed;
+        self.queue.as_ref().filter(|_| is_wanted)
+    }
+}
+
+/// Adds how the connection of a request began, before the request.
+fn add_connection_steps(trace: &mut FinishedTrace, request: &Request) {
+    let facts = &request.facts;
+    let parent = trace.context.span_id;
+    let mut add = |name: &str, began_us, ended_us, describe: &dyn Fn(&mut Span)| {
+        let mut span = Span {
+            id: SpanId::default(),
+            parent: Some(parent),
+            name: name.into(),
+            kind: SpanKind::Internal,
+            began_us,
+            ended_us,
+            attributes: Vec::new(),
+            has_failed: false,
+            is_step: true,
+        };
+        describe(&mut span);
+        let last = trace.spans.len().saturating_sub(1);
+        trace.spans.insert(last, span);
+    };
+    let accepted_us = facts.times.accepted_us;
+    if accepted_us == 0 {
+        return; // a request within a Lua program has no connection that was accepted here
+    }
+    add("accept", accepted_us, accepted_us, &|span: &mut Span| {
+        span.set("tidegate.listener", &*facts.listener);
+        span.set("network.peer.address", &*facts.peer_ip().to_string());
+    });
+    if let Some(tls) = &facts.tls {
+        add("tls handshake", accepted_us, facts.times.secured_us, &|span: &mut Span| {
+            span.set("tls.protocol.version", tls.version_name());
+            span.set("tls.cipher", tls.cipher_name());
+            span.set("tls.resumed", if tls.is_resumed { "true" } else { "false" });
+            if let Some(name) = &tls.server_name {
+                span.set("tls.client.server_name", &**name);
+            }
+        });
     }
 }
 
@@ -210,6 +341,7 @@ fn new_trace_id() -> TraceId {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::LiveFilter;
 
     const CLIENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
@@ -231,10 +363,18 @@ mod tests {
         Request::made_up(wire::Method::Get, target, headers)
     }
 
+    fn tracer(settings: TracerSettings) -> Tracer {
+        Tracer::new(Some(settings), Arc::default(), [])
+    }
+
+    fn end(status: u16, duration_us: u64) -> RequestEnd {
+        RequestEnd { status, duration_us, body_bytes: Some(2) }
+    }
+
     /// Traces a request, and returns the trace's identity and the client's span, if it continues.
     fn begun(settings: &TracerSettings, fields: &[(&str, &str)]) -> (TraceContext, bool) {
         let mut request = request(fields);
-        Tracer::new(settings.clone(), []).begin(&mut request);
+        tracer(settings.clone()).begin(&mut request);
         let trace = request.trace.unwrap().trace;
         (*trace.context(), trace.parent().is_some())
     }
@@ -249,11 +389,11 @@ mod tests {
 
     #[test]
     fn the_decision_depends_on_the_trace_alone() {
-        let tracer = Tracer::new(settings(0.5), []);
+        let settings = settings(0.5);
         let mut low = [0xFF; 16];
         low[8] = 0x70;
-        assert!(tracer.decided(low).is_sampled());
-        assert!(!tracer.decided([0xFF; 16]).is_sampled());
+        assert!(settings.decided(low).is_sampled());
+        assert!(!settings.decided([0xFF; 16]).is_sampled());
     }
 
     #[test]
@@ -272,7 +412,7 @@ mod tests {
         let twice = [("traceparent", CLIENT), ("traceparent", CLIENT)];
         for fields in [&twice[..], &[("traceparent", "00-x")], &[("b3", "1")]] {
             let mut request = request(fields);
-            Tracer::new(settings(1.0), []).begin(&mut request);
+            tracer(settings(1.0)).begin(&mut request);
             assert_eq!(request.trace.unwrap().trace.parent(), None, "{fields:?}");
             assert_eq!(request.headers.len(), 0, "they are removed: {fields:?}");
         }
@@ -292,11 +432,11 @@ mod tests {
     #[test]
     fn failed_and_slow_requests_are_recorded_if_the_settings_say_so() {
         let recorded = |settings: TracerSettings, status, duration_us| {
-            let tracer = Tracer::new(settings.clone(), []);
+            let tracer = tracer(settings.clone());
             let mut request = request(&[]);
             tracer.begin(&mut request);
-            tracer.end(&request, status, duration_us);
-            tracer.end(&request, status, duration_us);
+            tracer.end(&request, &end(status, duration_us));
+            tracer.end(&request, &end(status, duration_us));
             settings.queue.unwrap().len()
         };
         let failures = || TracerSettings { failures: true, ..settings(0.0) };
@@ -304,5 +444,43 @@ mod tests {
         assert_eq!((recorded(failures(), 503, 1), recorded(failures(), 404, 1)), (1, 0));
         assert_eq!((recorded(slow(), 200, 500), recorded(slow(), 200, 499)), (1, 0));
         assert_eq!((recorded(settings(0.0), 503, 1), recorded(settings(1.0), 200, 1)), (0, 1));
+    }
+
+    #[test]
+    fn a_watched_request_is_recorded_without_traces_in_the_configuration() {
+        let live = Arc::new(LiveLog::default());
+        let tracer = Tracer::new(None, live.clone(), []);
+        let mut unwatched = request(&[]);
+        tracer.begin(&mut unwatched);
+        assert!(unwatched.trace.is_none());
+
+        let watch = live.watch(LiveFilter::default()).unwrap();
+        let mut watched = request(&[("traceparent", CLIENT)]);
+        tracer.begin(&mut watched);
+        tracer.end(&watched, &end(200, 7));
+        let trace = watch.queue().pop().expect("the request");
+        let span = trace.spans.last().expect("the span of the request");
+        assert_eq!((&*span.name, span.ended_us - span.began_us), ("GET", 7));
+        assert!(!watched.trace.unwrap().trace.is_traced());
+        assert!(watched.headers.contains(Known::Traceparent), "it is the client's");
+    }
+
+    #[test]
+    fn one_recording_serves_the_exporter_and_the_live_log() {
+        let live = Arc::new(LiveLog::default());
+        let watch = live.watch(LiveFilter::default()).unwrap();
+        let settings = settings(1.0);
+        let tracer = Tracer::new(Some(settings.clone()), live, []);
+        let mut request = request(&[]);
+        tracer.begin(&mut request);
+        let position = request.trace.clone().unwrap();
+        let began_us = position.begin_step().expect("steps are recorded");
+        position.end_step("a filter", began_us, |_| {});
+        tracer.end(&request, &end(200, 1));
+        let names = |trace: FinishedTrace| {
+            trace.spans.into_iter().map(|span| span.name.into_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(names(watch.queue().pop().unwrap()), ["a filter", "GET"]);
+        assert_eq!(names(settings.queue.unwrap().pop().unwrap()), ["GET"]);
     }
 }

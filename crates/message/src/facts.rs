@@ -33,6 +33,14 @@ pub enum Protocol {
     Internal,
 }
 
+/// When a connection began, in microseconds on the worker's clock; 0 is unknown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ConnectionTimes {
+    pub accepted_us: u64,
+    /// The TLS handshake was complete.
+    pub secured_us: u64,
+}
+
 /// A connection, as its exchanges see it.
 #[derive(Clone, Debug)]
 pub struct ConnectionFacts {
@@ -43,6 +51,7 @@ pub struct ConnectionFacts {
     pub protocol: Protocol,
     /// The result of the TLS handshake; `None` in the clear.
     pub tls: Option<Rc<TlsInfo>>,
+    pub times: ConnectionTimes,
 }
 
 impl ConnectionFacts {
@@ -67,6 +76,7 @@ impl ConnectionFacts {
             listener: Rc::from("internal"),
             protocol: Protocol::Internal,
             tls: None,
+            times: ConnectionTimes::default(),
         }
     }
 }

@@ -41,7 +41,7 @@ pub use body::{Body, BodyStream, Frame, detach_small};
 pub use consumer::{Claims, Consumer, ConsumerLimits};
 pub use content::{Content, WINDOW_BYTES, in_pieces};
 pub use duplex::{Duplex, Ending, LocalFuture, Takeover, TunnelTraffic};
-pub use facts::{ConnectionFacts, Protocol, Scheme};
+pub use facts::{ConnectionFacts, ConnectionTimes, Protocol, Scheme};
 pub use fault::{Fault, FaultKind, Retry, Side};
 pub use filter_scratch::FilterScratch;
 pub use grpc_call::GrpcCall;
@@ -55,6 +55,6 @@ pub use route_info::{Bounds, RouteBounds, RouteInfo, TransferTimeout};
 pub use shared_body::{SharedBody, SharedBodyReader, SharedBodyWriter, TooLong, shared_body};
 pub use target::{Target, TargetParts};
 pub use trace::{
-    AttributeValue, FinishedTrace, OpenSpan, RequestTrace, Span, SpanKind, TRACE_SPANS_MAX, Trace,
-    TraceFields, TraceQueue, new_span_id,
+    AttributeValue, FinishedTrace, OpenSpan, Recording, RequestTrace, Span, SpanKind,
+    TRACE_SPANS_MAX, Trace, TraceFields, TraceQueue, new_span_id,
 };

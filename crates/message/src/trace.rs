@@ -1,9 +1,10 @@
 //! The trace of a request (W3C Trace Context): its identity and the spans that are recorded here.
 //!
 //! A [`Trace`] belongs to the request of a client; what the request leads to, such as its attempts
-//! on upstream servers, shares it. Promises that a request without a trace pays one comparison
-//! where a span could begin, that a trace holds a bounded number of spans, and that a span that
-//! ends after its request is not recorded.
+//! on upstream servers, shares it. The exporter of traces and the live log have their spans from
+//! the same recording. Promises that a request without a trace pays one comparison where a span
+//! could begin, that a trace holds a bounded number of spans, and that a span that ends after its
+//! request is not recorded.
 
 mod queue;
 
@@ -40,15 +41,26 @@ pub struct RequestTrace {
     pub span: SpanId,
 }
 
+/// What a trace records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Recording {
+    /// Nothing, or the request has ended.
+    Off,
+    /// Spans: of what waits or surrounds the rest of a route, and of attempts on servers.
+    Spans,
+    /// Spans and [steps](Span::is_step), for the live log.
+    Steps,
+}
+
 /// The trace of a client's request.
 pub struct Trace {
     /// The identity of the trace, and of the span of the request.
     context: TraceContext,
     /// The client's span.
     parent: Option<SpanId>,
-    fields: TraceFields,
-    /// False if nothing is recorded, or the request has ended.
-    records: Cell<bool>,
+    /// `None` if requests are not traced and this one is recorded for the live log only.
+    fields: Option<TraceFields>,
+    recording: Cell<Recording>,
     spans: RefCell<Vec<Span>>,
     dropped: Cell<u32>,
 }
@@ -66,6 +78,18 @@ pub enum SpanKind {
 pub enum AttributeValue {
     Text(Box<str>),
     Number(i64),
+}
+
+impl AttributeValue {
+    /// Cuts a text at a character boundary so that it has at most this many bytes.
+    fn truncate(&mut self, bytes_max: usize) {
+        if let AttributeValue::Text(text) = self
+            && text.len() > bytes_max
+        {
+            let end = (0..=bytes_max).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+            *text = text[..end].into();
+        }
+    }
 }
 
 impl From<&str> for AttributeValue {
@@ -86,8 +110,8 @@ impl From<u64> for AttributeValue {
     }
 }
 
-/// A step of a request with its times on the worker's clock.
-#[derive(Debug)]
+/// A part of a request with its times on the worker's clock.
+#[derive(Clone, Debug)]
 pub struct Span {
     pub id: SpanId,
     pub parent: Option<SpanId>,
@@ -97,10 +121,12 @@ pub struct Span {
     pub ended_us: u64,
     pub attributes: Vec<(&'static str, AttributeValue)>,
     pub has_failed: bool,
+    /// True for what is recorded for the live log only, such as a filter that responds at once.
+    pub is_step: bool,
 }
 
 /// The spans of a request that has ended.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct FinishedTrace {
     pub context: TraceContext,
     pub spans: Vec<Span>,
@@ -115,14 +141,14 @@ impl Trace {
     pub fn begin(
         context: TraceContext,
         parent: Option<SpanId>,
-        fields: TraceFields,
-        records: bool,
+        fields: Option<TraceFields>,
+        recording: Recording,
     ) -> RequestTrace {
         let trace = Trace {
             context,
             parent,
             fields,
-            records: Cell::new(records),
+            recording: Cell::new(recording),
             spans: RefCell::default(),
             dropped: Cell::new(0),
         };
@@ -139,8 +165,14 @@ impl Trace {
         self.parent
     }
 
+    /// True if the request is traced, as the configuration says; false if it is only recorded for
+    /// the live log.
+    pub fn is_traced(&self) -> bool {
+        self.fields.is_some()
+    }
+
     fn add(&self, span: Span) {
-        if !self.records.get() {
+        if self.recording.get() == Recording::Off {
             return;
         }
         let mut spans = self.spans.borrow_mut();
@@ -151,9 +183,9 @@ impl Trace {
         }
     }
 
-    /// Ends the recording. Returns true if there was one.
-    pub fn finish(&self) -> bool {
-        self.records.replace(false)
+    /// Ends the recording. Returns what was recorded.
+    pub fn finish(&self) -> Recording {
+        self.recording.replace(Recording::Off)
     }
 
     /// Returns what was recorded.
@@ -167,10 +199,18 @@ impl Trace {
     }
 }
 
+impl FinishedTrace {
+    /// Cuts the texts of attributes so that each has at most this many bytes.
+    pub fn truncate_texts(&mut self, bytes_max: usize) {
+        let attributes = self.spans.iter_mut().flat_map(|span| &mut span.attributes);
+        attributes.for_each(|(_, value)| value.truncate(bytes_max));
+    }
+}
+
 impl RequestTrace {
     /// Begins a span of the request: the position moves into it. `None` if nothing is recorded.
     pub fn enter(&mut self, name: &'static str, kind: SpanKind) -> Option<OpenSpan> {
-        if !self.trace.records.get() {
+        if self.trace.recording.get() == Recording::Off {
             return None;
         }
         let parent = std::mem::replace(&mut self.span, new_span_id());
@@ -185,14 +225,40 @@ impl RequestTrace {
                 ended_us: 0,
                 attributes: Vec::new(),
                 has_failed: true,
+                is_step: false,
             },
         })
     }
 
+    /// The time at which a step begins; `None` if steps are not recorded.
+    pub fn begin_step(&self) -> Option<u64> {
+        (self.trace.recording.get() == Recording::Steps).then(clock::precise_us)
+    }
+
+    /// Records a step that has ended, and began at this time. `describe` adds its attributes.
+    pub fn end_step(&self, name: &str, began_us: u64, describe: impl FnOnce(&mut Span)) {
+        if self.trace.recording.get() != Recording::Steps {
+            return;
+        }
+        let mut span = Span {
+            id: SpanId::default(),
+            parent: Some(self.span),
+            name: name.into(),
+            kind: SpanKind::Internal,
+            began_us,
+            ended_us: clock::precise_us(),
+            attributes: Vec::new(),
+            has_failed: false,
+            is_step: true,
+        };
+        describe(&mut span);
+        self.trace.add(span);
+    }
+
     /// Sets the fields by which the next server continues the trace from this position.
     pub fn propagate(&self, headers: &mut Headers) {
+        let Some(fields) = self.trace.fields else { return };
         let context = self.trace.context.with_span(self.span);
-        let fields = self.trace.fields;
         if fields.w3c {
             headers.set(Known::Traceparent, context.traceparent());
         }
@@ -254,22 +320,22 @@ pub fn new_span_id() -> SpanId {
 mod tests {
     use super::*;
 
-    fn begun(records: bool) -> RequestTrace {
-        let context = TraceContext::new([1; 16], [2; 8], records);
+    fn begun(recording: Recording) -> RequestTrace {
+        let context = TraceContext::new([1; 16], [2; 8], recording != Recording::Off);
         let fields = TraceFields { w3c: true, b3: true, b3_multi: true };
-        Trace::begin(context, Some([9; 8]), fields, records)
+        Trace::begin(context, Some([9; 8]), Some(fields), recording)
     }
 
     #[test]
     fn spans_form_a_tree() {
-        let mut position = Some(begun(true));
+        let mut position = Some(begun(Recording::Spans));
         let outer = position.as_mut().unwrap().enter("outer", SpanKind::Internal).unwrap();
         let mut inner = position.as_mut().unwrap().enter("inner", SpanKind::Client).unwrap();
         inner.set("n", 7_u64);
         inner.end(&mut position, false);
         outer.end(&mut position, true);
         let trace = position.unwrap().trace;
-        assert!(trace.finish());
+        assert_eq!(trace.finish(), Recording::Spans);
         let spans = trace.take().spans;
         let [inner, outer] = &spans[..] else { panic!("{spans:?}") };
         assert_eq!((&*inner.name, &*outer.name), ("inner", "outer"));
@@ -280,23 +346,23 @@ mod tests {
 
     #[test]
     fn a_dropped_span_has_failed() {
-        let mut position = begun(true);
+        let mut position = begun(Recording::Spans);
         drop(position.enter("cancelled", SpanKind::Internal));
         assert!(position.trace.take().spans[0].has_failed);
     }
 
     #[test]
     fn nothing_is_recorded_after_the_end_or_beyond_the_bound() {
-        let mut position = begun(false);
+        let mut position = begun(Recording::Off);
         assert!(position.enter("a", SpanKind::Internal).is_none());
-        assert!(!position.trace.finish());
+        assert_eq!(position.trace.finish(), Recording::Off);
 
-        let mut position = begun(true);
+        let mut position = begun(Recording::Spans);
         let late = position.enter("late", SpanKind::Internal);
         for _ in 0..TRACE_SPANS_MAX + 3 {
             drop(position.enter("a", SpanKind::Internal));
         }
-        assert!(position.trace.finish());
+        assert_eq!(position.trace.finish(), Recording::Spans);
         drop(late);
         assert!(position.enter("a", SpanKind::Internal).is_none());
         let finished = position.trace.take();
@@ -305,7 +371,7 @@ mod tests {
 
     #[test]
     fn the_next_server_learns_the_position() {
-        let mut position = begun(true);
+        let mut position = begun(Recording::Spans);
         let _span = position.enter("a", SpanKind::Client);
         let mut headers = Headers::new();
         headers.append(Known::Traceparent, "the client's");
@@ -319,13 +385,40 @@ mod tests {
     }
 
     #[test]
+    fn steps_are_recorded_for_the_live_log_only() {
+        let position = begun(Recording::Spans);
+        assert_eq!(position.begin_step(), None);
+        position.end_step("a", 1, |_| panic!("a step that is not recorded is not described"));
+        assert!(position.trace.take().spans.is_empty());
+
+        let position = begun(Recording::Steps);
+        let began_us = position.begin_step().expect("steps are recorded");
+        position.end_step("a", began_us, |span| span.set("text", "é".repeat(40).as_str()));
+        let mut trace = position.trace.take();
+        trace.truncate_texts(7);
+        let [step] = &trace.spans[..] else { panic!("{trace:?}") };
+        assert!(step.is_step && step.began_us == began_us && step.parent == Some([2; 8]));
+        assert_eq!(step.attributes, [("text", AttributeValue::from("ééé"))]);
+    }
+
+    #[test]
+    fn a_request_that_is_not_traced_sends_no_fields() {
+        let context = TraceContext::new([1; 16], [2; 8], true);
+        let position = Trace::begin(context, None, None, Recording::Steps);
+        let mut headers = Headers::new();
+        position.propagate(&mut headers);
+        assert!(headers.is_empty() && !position.trace.is_traced());
+    }
+
+    #[test]
     fn a_full_queue_drops_and_counts() {
         let queue = TraceQueue::new(2, 2);
         for _ in 0..5 {
-            let trace = begun(true).trace;
+            let trace = begun(Recording::Spans).trace;
             queue.push(trace.take());
         }
-        assert_eq!((queue.len(), queue.take_dropped(), queue.take_dropped()), (2, 3, 0));
+        assert!(!queue.admits());
+        assert_eq!((queue.len(), queue.take_dropped(), queue.take_dropped()), (2, 4, 0));
         net::worker::block_on_local(queue.batch());
         assert!(queue.pop().is_some());
     }

@@ -60,12 +60,18 @@ macro_rules! resolve {
 }
 
 /// [`resolve`] for a filter's hook: a hook that has to be waited for is a span of the request's
-/// trace.
+/// trace, another one a step.
 macro_rules! resolve_hook {
-    ($filter:expr, $request:expr, $hook:expr) => {{
+    ($filter:expr, $request:expr, $message:literal, $hook:expr) => {{
         let trace = $request.trace.clone();
+        let began_us = trace.as_ref().and_then(RequestTrace::begin_step);
         let value = match $hook {
-            MaybeFuture::Ready(value) => value,
+            MaybeFuture::Ready(value) => {
+                if let (Some(trace), Some(began_us)) = (&trace, began_us) {
+                    record_step(trace, $filter.name(), $message, began_us, &value);
+                }
+                value
+            }
             MaybeFuture::Future(future) => {
                 let span = trace.and_then(|mut trace| begin_span(&mut trace, $filter.name()));
                 let value = future.await;
@@ -272,7 +278,7 @@ impl Route {
         let outcome = loop {
             match self.stages.get(passed) {
                 Some(Stage::Filter(filter)) => {
-                    match resolve_hook!(filter, request, filter.on_request(request)) {
+                    match resolve_hook!(filter, request, "request", filter.on_request(request)) {
                         Step::Continue => passed += 1,
                         Step::Respond(mut response) => {
                             for stage in self.stages[passed + 1..].iter().rev() {
@@ -307,7 +313,12 @@ impl Route {
         };
         while passed > first {
             if let Stage::Filter(filter) = &self.stages[passed - 1] {
-                match resolve_hook!(filter, request, filter.on_response(request, &mut response)) {
+                match resolve_hook!(
+                    filter,
+                    request,
+                    "response",
+                    filter.on_response(request, &mut response)
+                ) {
                     Step::Continue => {}
                     Step::Respond(other) => response = other,
                     Step::Fail(fault) => {
@@ -359,6 +370,30 @@ fn is_instant(stages: &[Stage], handler: &dyn Handler) -> bool {
 #[cold]
 fn begin_span(trace: &mut RequestTrace, name: &'static str) -> Option<Box<OpenSpan>> {
     trace.enter(name, SpanKind::Internal).map(Box::new)
+}
+
+/// Records a filter that has decided about a message at once, for the live log.
+#[cold]
+fn record_step(
+    trace: &RequestTrace,
+    name: &'static str,
+    message: &'static str,
+    began_us: u64,
+    step: &Step,
+) {
+    trace.end_step(name, began_us, |span| {
+        span.set("tidegate.message", message);
+        match step {
+            Step::Continue => {}
+            Step::Respond(response) => {
+                span.set("http.response.status_code", u64::from(response.status));
+            }
+            Step::Fail(fault) => {
+                span.has_failed = true;
+                span.set("error.type", fault.slug());
+            }
+        }
+    });
 }
 
 /// Begins a span of a request, if requests are traced; spans within it belong to it.

@@ -14,6 +14,7 @@
 //!   - { time: "Mon-Fri 08:00-18:00" }
 //! ```
 
+mod expression;
 mod time;
 mod written;
 

@@ -11,7 +11,7 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use http_server::{Service, refuse, serve};
-use message::{ConnectionFacts, Protocol};
+use message::{ConnectionFacts, ConnectionTimes, Protocol};
 use net::{Accepted, Bind, Listener, is_exhausted};
 use telemetry::log::Level;
 use telemetry::{CloseReason, LimitHit, event_limited};
@@ -186,6 +186,7 @@ impl AcceptContext {
             listener: self.name.borrow().clone(),
             protocol: Protocol::Http1,
             tls: None,
+            times: ConnectionTimes::default(),
         };
         net::task::spawn_local(async move {
             serve(accepted, service, facts).await;

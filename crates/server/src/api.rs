@@ -8,8 +8,11 @@ use admin::{
     EntriesWanted, Expect, Explanation, ListenerStatus, PurgeWhat, Question, Refusal, RouteStatus,
     ServerState, Status, StreamStatus, Syntax, UpstreamStatus, WorkerStatus,
 };
+use http_server::LiveLog;
 use message::LocalFuture;
+use router::RouteId;
 use telemetry::{FamilySamples, Telemetry};
+use upstream::ServerChange;
 
 use crate::control::Control;
 use crate::history::History;
@@ -151,6 +154,24 @@ impl admin::Control for Api {
                 }
             })
             .collect()
+    }
+
+    fn config_version(&self) -> String {
+        self.0.plan().version.clone()
+    }
+
+    fn route_rule(&self, name: &str) -> Option<String> {
+        let plan = self.0.plan();
+        let index = plan.routes.iter().position(|route| route.name == name)?;
+        Some(plan.router.describe(RouteId(u32::try_from(index).ok()?)))
+    }
+
+    fn live_log(&self) -> Option<Arc<LiveLog>> {
+        self.0.apps.running().is_none().then(|| self.0.live_log.clone())
+    }
+
+    fn change_server(&self, upstream: &str, server: &str, change: ServerChange) -> bool {
+        self.0.upstreams.change_server(upstream, server, change)
     }
 
     fn upstreams(&self) -> Vec<UpstreamStatus> {

@@ -15,6 +15,7 @@ use acme::Acme;
 use admin::{Applied, Refusal, ServerState};
 use cache::Caches;
 use config::{Loaded, Replaced, ServerPlan, Source, Workers};
+use http_server::LiveLog;
 use otlp::TraceExporter;
 use plugin::Shared;
 use telemetry::log::{Format, Level};
@@ -84,6 +85,8 @@ pub(crate) struct Control {
     pub(crate) identity_tasks: auth::IdentityTasks,
     /// Kept likewise.
     pub(crate) quotas: Arc<traffic::Quotas>,
+    /// Kept likewise.
+    pub(crate) live_log: Arc<LiveLog>,
     /// Kept likewise.
     pub(crate) caches: Arc<Caches>,
     _cache_sweeper: CacheSweeper,
@@ -166,6 +169,7 @@ impl Control {
             consumers: shared.get((), auth::Registry::default),
             identity_tasks: auth::IdentityTasks::new(&shared, &telemetry),
             quotas: shared.get((), traffic::Quotas::default),
+            live_log: shared.get((), LiveLog::default),
             _cache_sweeper: CacheSweeper::start(&caches),
             caches,
             upstream_tasks: RefCell::default(),

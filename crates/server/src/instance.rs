@@ -13,7 +13,9 @@ use std::sync::Arc;
 use config::{EncodedSlashes, HttpVersion, Limits, ListenerPlan, RoutePlan, ServerPlan, Timeouts};
 use http_server::AccessLog;
 use http_server::TrustedProxies;
-use http_server::{ConnectionTimeouts, ListenerSnapshot, ListenerTls, Tracer, TracerSettings};
+use http_server::{
+    ConnectionTimeouts, ListenerSnapshot, ListenerTls, LiveLog, Tracer, TracerSettings,
+};
 use message::{Bounds, Fault, Request, Response, TraceQueue};
 use plugin::{Dispatch, Route, Shared, Stage, Subrequests, WorkerContext};
 use router::{Input, RouteLookup, Router};
@@ -32,7 +34,7 @@ pub(crate) struct Instance {
     /// Filters that change generated responses to requests without a route.
     unrouted: Vec<Stage>,
     access: Option<Rc<AccessLog>>,
-    tracer: Option<Rc<Tracer>>,
+    tracer: Rc<Tracer>,
     /// True if a listener keeps encoded slashes: then the listener of each request is looked up.
     keeps_encoded_slashes: bool,
     /// The ACME challenges, if a listener obtains certificates.
@@ -44,7 +46,7 @@ impl Instance {
         plan: &Arc<ServerPlan>,
         worker: &WorkerContext,
         access: Option<Rc<AccessLog>>,
-        tracer: Option<Rc<Tracer>>,
+        tracer: Rc<Tracer>,
     ) -> Rc<Instance> {
         worker.shared.get((), auth::Registry::default).install(&plan.consumers);
         let routes = plan.routes.iter().map(|route| Rc::new(build_route(route, worker)));
@@ -110,7 +112,7 @@ impl Instance {
             countries: self.plan.countries(),
             pages: self.plan.errors.clone(),
             access: self.access.clone(),
-            tracer: self.tracer.clone(),
+            tracer: Some(self.tracer.clone()),
         }
     }
 }
@@ -130,18 +132,22 @@ pub(crate) fn subrequests(plan: &ServerPlan, worker: &WorkerContext) -> Rc<Subre
     Subrequests::new(plan.upstreams.iter().map(|(name, _)| handler(name)).collect())
 }
 
-/// The tracer of a plan's requests, which passes what is recorded to the queue.
-pub(crate) fn tracer(plan: &ServerPlan, queue: Option<Arc<TraceQueue>>) -> Option<Rc<Tracer>> {
-    let traces = plan.traces.as_ref()?;
-    let settings = TracerSettings {
+/// The tracer of a plan's requests, which passes what is recorded to the queue, and to the clients
+/// of the live log.
+pub(crate) fn tracer(
+    plan: &ServerPlan,
+    queue: Option<Arc<TraceQueue>>,
+    live: Arc<LiveLog>,
+) -> Rc<Tracer> {
+    let settings = plan.traces.as_ref().map(|traces| TracerSettings {
         sample: traces.sample(),
         failures: traces.records_failures(),
         slow_us: traces.slow_us(),
         accepts_parent: traces.accepts_parent(),
         fields: traces.fields(),
         queue,
-    };
-    Some(Rc::new(Tracer::new(settings, secret_queries(plan))))
+    });
+    Rc::new(Tracer::new(settings, live, secret_queries(plan)))
 }
 
 /// The limits of a request's head.

@@ -49,8 +49,10 @@ fn server(server: upstream::ServerStatus) -> ServerStatus {
     let last_error =
         (server.failures > 0).then(|| format!("{} failures in a row", server.failures));
     ServerStatus {
+        server: server.server,
         address: server.address,
         weight: server.weight,
+        changed: server.changed,
         backup: server.backup,
         healthy: server.state == ServerState::Healthy,
         state: server.state.as_str().to_owned(),
@@ -58,6 +60,7 @@ fn server(server: upstream::ServerStatus) -> ServerStatus {
         connections: count(connections.active - connections.streams + connections.idle)
             + count(connections.shared)
             + connections.parked as u64,
+        latency_us: server.latency_us,
         last_error,
     }
 }

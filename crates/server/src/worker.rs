@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use config::ServerPlan;
 use http_server::AccessLog;
-use http_server::{ListenerSnapshot, Service};
+use http_server::{ListenerSnapshot, LiveLog, Service};
 use lua_host::RawProgram;
 use message::TraceQueue;
 use net::{BoundSocket, Listener};
@@ -156,7 +156,8 @@ impl Worker {
         let (settings, inside) = (&serving.plan.lua, subrequests.clone());
         let lua = lua_host::Generation::begin(&self.context, settings, inside, access.clone());
         self.lua = Some(lua);
-        let tracer = instance::tracer(&serving.plan, serving.traces);
+        let live = self.context.shared.get((), LiveLog::default);
+        let tracer = instance::tracer(&serving.plan, serving.traces, live);
         let instance = Instance::build(&serving.plan, &self.context, access.clone(), tracer);
         instance.serve_within(&subrequests);
         let mut sockets = std::mem::take(&mut self.adopted);

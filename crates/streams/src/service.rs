@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use http_client::{Lease, Upgrade, tunnel};
 use http_server::{AccessLog, StreamEntry};
-use message::{ConnectionFacts, Ending, Fault, Protocol, Request};
+use message::{ConnectionFacts, ConnectionTimes, Ending, Fault, Protocol, Request};
 use net::tls::TlsInfo;
 use net::{Accepted, Bind, Outgoing, Peer, Stream};
 use plugin::WorkerContext;
@@ -104,6 +104,7 @@ impl StreamService {
                 listener: Rc::from(self.plan.name.as_str()),
                 protocol: Protocol::Internal,
                 tls: None,
+                times: ConnectionTimes::default(),
             },
             traffic: Rc::default(),
             server_name: RefCell::default(),

@@ -68,6 +68,11 @@ pub fn set_level(level: Level) {
     LEVEL.store(level as u8, Relaxed);
 }
 
+pub fn level() -> Level {
+    let current = LEVEL.load(Relaxed);
+    Level::ALL.into_iter().find(|level| *level as u8 == current).unwrap_or(Level::Info)
+}
+
 pub fn set_format(format: Format) {
     FORMAT.store(format as u8, Relaxed);
 }

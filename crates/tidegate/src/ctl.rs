@@ -2,10 +2,12 @@
 
 mod caches;
 mod client;
+mod live_log;
 mod locate;
 mod status;
 
 pub(crate) use caches::table as caches_table;
 pub(crate) use client::Client;
+pub(crate) use live_log::{json_for_terminal, request_text};
 pub(crate) use locate::{AdminAddress, find};
-pub(crate) use status::overview;
+pub(crate) use status::{overview, routes_table, upstreams_table};

@@ -8,6 +8,7 @@
 mod ai_stream;
 mod app_frames;
 mod cache_rules;
+mod condition_expression;
 mod configuration;
 mod consumer_changes;
 mod content_range;
@@ -66,6 +67,7 @@ targets! {
     cache_rules: cache_rules::TARGET,
     chunked: http1::CHUNKED,
     client_hello: preamble::CLIENT_HELLO,
+    condition_expression: condition_expression::TARGET,
     config: configuration::TARGET,
     consumer_changes: consumer_changes::TARGET,
     content_range: content_range::TARGET,

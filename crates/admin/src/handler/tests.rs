@@ -1,5 +1,7 @@
 //! Every endpoint against a server that only pretends.
 
+mod changes;
+
 use super::Admin;
 use crate::access::Access;
 use crate::control::{ReloadStatus, ServerState};

@@ -9,7 +9,8 @@ use std::time::Duration;
 use apps::websocket::{self, WebSocketSettings};
 use http_server::{ConnectionTimeouts, ListenerSnapshot, Service, TrustedProxies, serve};
 use message::{
-    Bounds, ConnectionFacts, Fault, HandlerResult, Protocol, Request, Response, RouteBounds,
+    Bounds, ConnectionFacts, ConnectionTimes, Fault, HandlerResult, Protocol, Request, Response,
+    RouteBounds,
 };
 use net::{Bind, BoundSocket, ListenOptions, Listening};
 use offload::session::{Accepted, Closed, HandedSession, Received, Session};
@@ -83,6 +84,7 @@ async fn accept(socket: BoundSocket, address: SocketAddr, service: Rc<Service>) 
             listener: Rc::from("web"),
             protocol: Protocol::Http1,
             tls: None,
+            times: ConnectionTimes::default(),
         };
         net::task::spawn_local(serve(accepted, service.clone(), facts));
     }

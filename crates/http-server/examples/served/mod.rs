@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http_server::{ConnectionTimeouts, ListenerSnapshot, Service, TrustedProxies, serve};
-use message::{Bounds, ConnectionFacts, Fault, Protocol, Request, RouteBounds};
+use message::{Bounds, ConnectionFacts, ConnectionTimes, Fault, Protocol, Request, RouteBounds};
 use net::{Accepted, Bind, BoundSocket, ListenOptions, Listening};
 use plugin::{Dispatch, Handler, Route, Stage};
 use telemetry::Telemetry;
@@ -64,6 +64,7 @@ pub(crate) async fn serve_one(accepted: Accepted, service: Rc<Service>, local: R
         listener: Rc::from("web"),
         protocol: Protocol::Http1,
         tls: None,
+        times: ConnectionTimes::default(),
     };
     serve(accepted, service, facts).await;
 }

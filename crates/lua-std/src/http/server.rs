@@ -19,7 +19,8 @@ use http_server::{
     refuse, serve,
 };
 use message::{
-    Bounds, ConnectionFacts, Fault, FaultKind, HandlerResult, Protocol, Request, RouteBounds,
+    Bounds, ConnectionFacts, ConnectionTimes, Fault, FaultKind, HandlerResult, Protocol, Request,
+    RouteBounds,
 };
 use mlua::{Function, Lua, Result, Table, UserData, UserDataMethods, Value};
 use net::{Accepted, Bind, BoundSocket, Listener};
@@ -295,6 +296,7 @@ impl HttpListener {
             listener: Rc::from("lua"),
             protocol: Protocol::Http1,
             tls: None,
+            times: ConnectionTimes::default(),
         };
         let door = self.clone();
         net::task::spawn_local(async move {

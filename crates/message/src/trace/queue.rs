@@ -1,4 +1,5 @@
-//! The bounded queue between workers, whose requests end, and the exporter of their traces.
+//! The bounded queue between workers, whose requests end, and the reader of their traces: the
+//! exporter, or a client of the live log.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,6 +26,15 @@ impl TraceQueue {
             full: Notify::new(),
             dropped: AtomicU64::new(0),
         })
+    }
+
+    /// True if a trace finds room. Otherwise it need not be made: it counts as dropped.
+    pub fn admits(&self) -> bool {
+        let has_room = !self.traces.is_full();
+        if !has_room {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+        has_room
     }
 
     pub fn push(&self, trace: FinishedTrace) {

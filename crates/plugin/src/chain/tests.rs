@@ -70,3 +70,22 @@ fn a_fault_is_shown_to_the_filters_it_passes_on_its_way_back() {
     assert_eq!(passed(vec![one(), two()]), ["two", "one"]);
     assert_eq!(passed(vec![one(), Rc::new(Refusing), two()]), ["one"]);
 }
+
+/// What a route records of a request: the names of spans and steps.
+fn recorded(recording: message::Recording) -> Vec<String> {
+    let context = wire::trace_context::TraceContext::new([1; 16], [2; 8], true);
+    let position = message::Trace::begin(context, None, None, recording);
+    let mut request = made_up();
+    request.trace = Some(position.clone());
+    let stages: Vec<Rc<dyn Filter>> = vec![Rc::new(Named("one")), Rc::new(Named("two"))];
+    let route = Rc::new(route(stages, Rc::new(Failing)));
+    let _ = net::worker::block_on_local(route.run(&mut request));
+    let spans = position.trace.take().spans;
+    spans.into_iter().map(|span| span.name.into_string()).collect()
+}
+
+#[test]
+fn filters_that_decide_at_once_are_steps() {
+    assert_eq!(recorded(message::Recording::Spans), ["failing"]);
+    assert_eq!(recorded(message::Recording::Steps), ["one", "two", "failing"]);
+}

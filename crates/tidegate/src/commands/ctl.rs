@@ -2,12 +2,14 @@
 
 mod caches;
 mod fleet;
+mod live_log;
+mod upstreams;
 
 use std::path::PathBuf;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::ctl::{AdminAddress, Client, find, overview};
+use crate::ctl::{AdminAddress, Client, find, overview, routes_table};
 use crate::failure::Failure;
 use crate::output::print;
 
@@ -18,6 +20,10 @@ the token of `admin.token`.
 
 Examples:
   tidegate ctl status
+  tidegate ctl log --follow --status 5xx
+  tidegate ctl log --follow --slow 200ms --where 'header.x-user == 7'
+  tidegate ctl upstreams app --server 10.0.0.7:3000 --drain
+  tidegate ctl log-level debug
   tidegate ctl reload --wait
   tidegate ctl reload --app shop
   tidegate ctl caches pages --explain http://shop.example/a
@@ -62,6 +68,19 @@ enum CtlCommand {
         #[arg(long, value_name = "NAME", conflicts_with = "wait")]
         app: Option<String>,
     },
+    Log(live_log::LogOf),
+    /// Show routes in the order of matching, with their requests and latencies
+    Routes {
+        /// Print the response of the API as JSON
+        #[arg(long)]
+        json: bool,
+    },
+    Upstreams(upstreams::UpstreamsOf),
+    /// Show the level of logged events, or replace it until the next reload
+    LogLevel {
+        /// error, warn, info or debug
+        level: Option<String>,
+    },
     Caches(caches::CachesOf),
     Purge(caches::Purge),
     Apply(fleet::Apply),
@@ -94,6 +113,13 @@ impl Ctl {
                 client.ask("POST", "/v1/reload")?;
                 print("asked for a reload; `reload --wait` says how it ends\n")
             }
+            CtlCommand::Log(command) => command.run(&client),
+            CtlCommand::Routes { json } => {
+                let routes = client.ask("GET", "/v1/routes")?;
+                print(&if json { format!("{routes:#}\n") } else { routes_table(&routes) })
+            }
+            CtlCommand::Upstreams(command) => command.run(&client),
+            CtlCommand::LogLevel { level } => log_level(&client, level),
             CtlCommand::Caches(command) => command.run(&client),
             CtlCommand::Purge(command) => command.run(&client),
             CtlCommand::Apply(_)
@@ -121,6 +147,15 @@ fn status(client: &Client, json: bool) -> Result<(), Failure> {
     status["workers"] = workers["workers"].clone();
     status["upstreams"] = upstreams["upstreams"].clone();
     print(&format!("{status:#}\n"))
+}
+
+fn log_level(client: &Client, level: Option<String>) -> Result<(), Failure> {
+    let Some(level) = level else {
+        let now = client.ask("GET", "/v1/log-level")?;
+        return print(&format!("{}\n", now["level"].as_str().unwrap_or("-")));
+    };
+    client.put("/v1/log-level", &json!({ "level": level }))?;
+    print(&format!("the level is {level} until the next reload\n"))
 }
 
 fn reload(client: &Client) -> Result<(), Failure> {

@@ -21,6 +21,11 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(120);
 /// The largest response.
 const RESPONSE_BYTES: usize = 64 << 20;
 const TRAILER_BYTES: usize = 8 << 10;
+/// The time without a byte after which a server that sends lines has gone: it sends an empty line
+/// every 10 s.
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(30);
+/// The longest line.
+const LINE_BYTES: usize = 1 << 20;
 
 /// A running server's admin API.
 pub(crate) struct Client {
@@ -57,6 +62,27 @@ impl Client {
         Ok(String::from_utf8_lossy(&reply.body).into_owned())
     }
 
+    /// Puts JSON and returns the JSON of a successful response.
+    pub(crate) fn put(&self, target: &str, body: &Value) -> Result<Value, Failure> {
+        let body = body.to_string();
+        self.json(&self.succeed("PUT", target, "application/json", Some(&body))?)
+    }
+
+    /// Sends a GET and passes each line of a successful response on as soon as it arrives, until
+    /// the response ends. Empty lines only say that the server is there.
+    pub(crate) fn follow(
+        &self,
+        target: &str,
+        take: impl FnMut(&str) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        let request = self.request("GET", target, "application/x-ndjson", None);
+        let followed = worker::block_on_local(async {
+            let stream = within(CONNECT_TIMEOUT, connect(&self.address)).await?;
+            follow(&stream, request.into(), take).await
+        });
+        followed.map_err(|error| self.failed(&error))?
+    }
+
     fn json(&self, reply: &Reply) -> Result<Value, Failure> {
         serde_json::from_slice(&reply.body).map_err(|error| {
             Failure::Failed(format!("{} sent a response that is not JSON: {error}", self.address))
@@ -81,15 +107,25 @@ impl Client {
         accept: &str,
         body: Option<&str>,
     ) -> Result<Reply, Failure> {
-        let addressed = |error: io::Error| {
-            let address = &self.address;
-            Failure::Failed(match error.kind() {
-                io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => {
-                    format!("no server listens at {address}: {error}")
-                }
-                _ => format!("the request to {address} failed: {error}"),
-            })
-        };
+        let request = self.request(method, target, accept, body);
+        worker::block_on_local(async {
+            let stream = within(CONNECT_TIMEOUT, connect(&self.address)).await?;
+            within(RESPONSE_TIMEOUT, send_request(&stream, request.into())).await
+        })
+        .map_err(|error| self.failed(&error))
+    }
+
+    fn failed(&self, error: &io::Error) -> Failure {
+        let address = &self.address;
+        Failure::Failed(match error.kind() {
+            io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => {
+                format!("no server listens at {address}: {error}")
+            }
+            _ => format!("the request to {address} failed: {error}"),
+        })
+    }
+
+    fn request(&self, method: &str, target: &str, accept: &str, body: Option<&str>) -> String {
         let mut head = format!(
             "{method} {target} HTTP/1.1\r\nHost: tidegate\r\nAccept: {accept}\r\n\
              Connection: close\r\n"
@@ -97,7 +133,7 @@ impl Client {
         if body.is_some() {
             head.push_str("Content-Type: application/json\r\n");
         }
-        if method == "POST" {
+        if method != "GET" {
             head.push_str(&format!("Content-Length: {}\r\n", body.map_or(0, str::len)));
         }
         if let Some(token) = &self.token {
@@ -105,11 +141,7 @@ impl Client {
         }
         head.push_str("\r\n");
         head.push_str(body.unwrap_or_default());
-        worker::block_on_local(async {
-            let stream = within(CONNECT_TIMEOUT, connect(&self.address)).await?;
-            within(RESPONSE_TIMEOUT, send_request(&stream, head.into())).await
-        })
-        .map_err(addressed)
+        head
     }
 }
 
@@ -135,12 +167,17 @@ async fn connect(address: &AdminAddress) -> io::Result<Stream> {
     }
 }
 
-async fn send_request(stream: &Stream, request: Bytes) -> io::Result<Reply> {
+async fn send(stream: &Stream, request: Bytes) -> io::Result<()> {
     let mut outgoing = Outgoing::default();
     outgoing.push(request);
     while !outgoing.is_empty() {
         std::future::poll_fn(|cx| stream.poll_send(cx, &mut outgoing)).await?;
     }
+    Ok(())
+}
+
+async fn send_request(stream: &Stream, request: Bytes) -> io::Result<Reply> {
+    send(stream, request).await?;
     let mut received = Vec::new();
     loop {
         let chunk = stream.receive().await?;
@@ -155,19 +192,116 @@ async fn send_request(stream: &Stream, request: Bytes) -> io::Result<Reply> {
     }
 }
 
-/// Parses the response once it is complete. Each call parses from the beginning: responses are
-/// small and arrive in few chunks.
-fn read(received: &[u8], ended: bool) -> io::Result<Option<Reply>> {
-    let mut rest = received;
-    let head = loop {
+/// Passes on the lines of a response. The inner error is that of a line, or of the server.
+async fn follow(
+    stream: &Stream,
+    request: Bytes,
+    mut take: impl FnMut(&str) -> Result<(), Failure>,
+) -> io::Result<Result<(), Failure>> {
+    within(RESPONSE_TIMEOUT, send(stream, request)).await?;
+    let mut received = Vec::new();
+    let begin = loop {
+        let chunk = within(SILENCE_TIMEOUT, stream.receive()).await?;
+        let ended = chunk.is_empty();
+        received.extend_from_slice(&chunk);
+        match head(&received)? {
+            Some(head) if head.status == 200 && head.framing == ResponseFraming::Chunked => {
+                break head.len;
+            }
+            Some(_) => {
+                if let Some(reply) = read(&received, ended)? {
+                    return Ok(Err(refused(&reply)));
+                }
+            }
+            None => {}
+        }
+        if ended || received.len() > RESPONSE_BYTES {
+            return Err(invalid("the response was truncated"));
+        }
+    };
+    let mut input = Bytes::from(received).split_off(begin);
+    let mut decoder = ChunkDecoder::new(TRAILER_BYTES);
+    let mut lines = Lines::default();
+    loop {
+        match decoder.next(&mut input) {
+            Ok(ChunkEvent::Data(data)) => {
+                if let Err(failure) = lines.add(&data, &mut take)? {
+                    return Ok(Err(failure));
+                }
+            }
+            Ok(ChunkEvent::NeedMore) => {
+                let chunk = within(SILENCE_TIMEOUT, stream.receive()).await?;
+                if chunk.is_empty() {
+                    return Err(invalid("the server has closed the connection"));
+                }
+                input = Bytes::copy_from_slice(&chunk);
+            }
+            Ok(ChunkEvent::End(_)) => return Ok(Ok(())),
+            Err(reject) => return Err(invalid(&format!("the response is not HTTP: {reject:?}"))),
+        }
+    }
+}
+
+/// Splits what arrives into lines.
+#[derive(Default)]
+struct Lines {
+    begun: Vec<u8>,
+}
+
+impl Lines {
+    /// Passes on the lines that are complete. The outer error is that of a line without end.
+    fn add(
+        &mut self,
+        data: &[u8],
+        take: &mut impl FnMut(&str) -> Result<(), Failure>,
+    ) -> io::Result<Result<(), Failure>> {
+        for piece in data.split_inclusive(|byte| *byte == b'\n') {
+            self.begun.extend_from_slice(piece);
+            if self.begun.len() > LINE_BYTES {
+                return Err(invalid("a line of the response is too long"));
+            }
+            if piece.ends_with(b"\n") {
+                let line = std::mem::take(&mut self.begun);
+                let line = String::from_utf8_lossy(line.trim_ascii());
+                if !line.is_empty()
+                    && let Err(failure) = take(&line)
+                {
+                    return Ok(Err(failure));
+                }
+            }
+        }
+        Ok(Ok(()))
+    }
+}
+
+/// The head of the final response.
+struct Head {
+    status: u16,
+    framing: ResponseFraming,
+    /// Where the body begins.
+    len: usize,
+}
+
+/// Parses the head of the final response once it is complete.
+fn head(received: &[u8]) -> io::Result<Option<Head>> {
+    let mut len = 0;
+    loop {
+        let rest = &received[len..];
         let head = h1::parse_response(rest, &HeadLimits::default(), &mut Vec::new(), false)
             .map_err(|reject| invalid(&format!("the response is not HTTP: {reject:?}")))?;
         let Some(head) = head else { return Ok(None) };
-        rest = &rest[head.len..];
+        len += head.len;
         if !head.is_interim() {
-            break head;
+            return Ok(Some(Head { status: head.status, framing: head.framing, len }));
         }
-    };
+    }
+}
+
+/// Parses the response once it is complete. Each call parses from the beginning: responses are
+/// small and arrive in few chunks.
+fn read(received: &[u8], ended: bool) -> io::Result<Option<Reply>> {
+    let Some(head) = head(received)? else { return Ok(None) };
+    let rest = &received[head.len..];
     let body = match head.framing {
         ResponseFraming::None => Some(Vec::new()),
         ResponseFraming::Length(length) => {
@@ -219,7 +353,7 @@ fn refused(reply: &Reply) -> Failure {
 
 #[cfg(test)]
 mod tests {
-    use super::{Reply, read, refused};
+    use super::{Lines, Reply, read, refused};
     use crate::failure::Failure;
 
     fn reply(status: u16, body: &str) -> Reply {
@@ -241,6 +375,25 @@ mod tests {
         assert_eq!(whole(closed, false), None);
         assert_eq!(whole(closed, true), Some(reply(404, "hi")));
         assert!(read(b"SSH-2.0-OpenSSH\r\n", false).is_err());
+    }
+
+    #[test]
+    fn lines_arrive_in_any_pieces() {
+        let text = b"one\n\ntwo\nthr\xc3\xa9e\nhalf";
+        for size in 1..=text.len() {
+            let mut lines = Lines::default();
+            let mut taken = Vec::new();
+            for piece in text.chunks(size) {
+                let added = lines.add(piece, &mut |line: &str| {
+                    taken.push(line.to_owned());
+                    Ok(())
+                });
+                assert!(matches!(added, Ok(Ok(()))));
+            }
+            assert_eq!(taken, ["one", "two", "thr\u{e9}e"], "{size}");
+        }
+        let endless = vec![b'a'; super::LINE_BYTES + 1];
+        assert!(Lines::default().add(&endless, &mut |_: &str| Ok(())).is_err());
     }
 
     #[test]

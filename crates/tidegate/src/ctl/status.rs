@@ -75,21 +75,85 @@ fn worker_rows(workers: &Value) -> Vec<[String; 9]> {
     rows
 }
 
-fn server_rows(upstreams: &Value) -> Vec<[String; 7]> {
-    let mut rows =
-        heads(["UPSTREAM", "SERVER", "STATE", "WEIGHT", "IN FLIGHT", "CONNECTIONS", "LAST ERROR"]);
+/// Formats the response of `/v1/upstreams` as a table, of one upstream or of all.
+pub(crate) fn upstreams_table(upstreams: &Value) -> String {
+    match server_rows(upstreams) {
+        rows if rows.len() > 1 => columns(&rows, 0),
+        _ => "the configuration has no upstreams\n".to_owned(),
+    }
+}
+
+/// Formats the response of `/v1/routes` as a table.
+pub(crate) fn routes_table(routes: &Value) -> String {
+    let mut rows = heads([
+        "ROUTE",
+        "MATCH",
+        "FILTERS",
+        "HANDLER",
+        "IN FLIGHT",
+        "2xx",
+        "3xx",
+        "4xx",
+        "5xx",
+        "P50",
+        "P99",
+    ]);
+    rows.extend(list(routes, "routes").map(|route| {
+        let filters: Vec<&str> = list(route, "filters").filter_map(Value::as_str).collect();
+        let count = |class| route["requests"][class].as_u64().unwrap_or(0).to_string();
+        let latency = &route["latency_below_us"];
+        [
+            text(route, "name"),
+            text(route, "match"),
+            if filters.is_empty() { "-".to_owned() } else { filters.join(", ") },
+            text(route, "handler"),
+            text(route, "in_flight"),
+            count("2xx"),
+            count("3xx"),
+            count("4xx"),
+            count("5xx"),
+            micros(&latency["p50"]),
+            micros(&latency["p99"]),
+        ]
+    }));
+    columns(&rows, 0)
+}
+
+/// Formats microseconds with about three digits.
+pub(super) fn micros(value: &Value) -> String {
+    match value.as_u64() {
+        None => "-".to_owned(),
+        Some(us @ 0..1_000) => format!("{us}us"),
+        Some(us @ 1_000..1_000_000) => format!("{:.1}ms", us as f64 / 1e3),
+        Some(us) => format!("{:.2}s", us as f64 / 1e6),
+    }
+}
+
+fn server_rows(upstreams: &Value) -> Vec<[String; 8]> {
+    let mut rows = heads([
+        "UPSTREAM",
+        "SERVER",
+        "STATE",
+        "WEIGHT",
+        "IN FLIGHT",
+        "CONNECTIONS",
+        "LATENCY",
+        "LAST ERROR",
+    ]);
     for upstream in list(upstreams, "upstreams") {
         let panic = upstream["panic"] == true;
         for server in list(upstream, "servers") {
             let backup = if server["backup"] == true { " (backup)" } else { "" };
             let all = if panic { " (all are used)" } else { "" };
+            let changed = if server["changed"] == true { " (until the next reload)" } else { "" };
             rows.push([
                 text(upstream, "name"),
                 text(server, "address"),
-                format!("{}{backup}{all}", text(server, "state")),
+                format!("{}{backup}{all}{changed}", text(server, "state")),
                 text(server, "weight"),
                 text(server, "in_flight"),
                 text(server, "connections"),
+                micros(&server["latency_us"]),
                 text(server, "last_error"),
             ]);
         }
@@ -148,7 +212,7 @@ fn span(seconds: u64) -> String {
 mod tests {
     use serde_json::json;
 
-    use super::{overview, span};
+    use super::{overview, routes_table, span, upstreams_table};
 
     #[test]
     fn a_server_at_a_glance() {
@@ -176,6 +240,33 @@ mod tests {
         assert!(page.contains("web       127.0.0.1:8080\n"), "{page}");
         assert!(page.contains("\n0       3            2     1          5    0    1    0    -\n"));
         assert!(page.contains("unhealthy (backup)") && page.contains("refused\n"), "{page}");
+    }
+
+    #[test]
+    fn routes_and_upstreams_at_a_glance() {
+        let routes = json!({ "routes": [{
+            "name": "shop", "match": "path /a", "filters": ["cors", "cache"],
+            "handler": "upstream app", "in_flight": 2, "requests": { "2xx": 7, "5xx": 1 },
+            "latency_below_us": { "p50": 900, "p99": 12_300 },
+        }, { "name": "rest", "match": "anything", "filters": [], "handler": "respond 200" }] });
+        let page = routes_table(&routes);
+        let row =
+            "shop   path /a   cors, cache  upstream app  2          7    0    0    1    900us";
+        assert!(page.contains(&format!("{row}  12.3ms\n")), "{page}");
+        assert!(
+            page.contains("rest   anything  -            respond 200   -          0 "),
+            "{page}"
+        );
+        let upstreams = json!({ "upstreams": [{ "name": "app", "servers": [
+            { "address": "127.0.0.1:1", "state": "draining", "changed": true, "weight": 1,
+              "in_flight": 0, "connections": 0, "latency_us": 1_250_000 },
+        ] }] });
+        let page = upstreams_table(&upstreams);
+        assert!(
+            page.contains("draining (until the next reload)") && page.contains("1.25s"),
+            "{page}"
+        );
+        assert_eq!(upstreams_table(&json!({})), "the configuration has no upstreams\n");
     }
 
     #[test]

@@ -4,13 +4,18 @@ use std::path::Path;
 
 use tempfile::TempDir;
 
-use crate::process::{Running, ended, run_in, tidegate};
+use crate::process::{Running, ended, get, run_in, tidegate};
 
 const CONFIG: &str = r#"
 listeners: { web: { bind: "127.0.0.1:0" } }
 admin: { bind: "127.0.0.1:0", token: sesame }
 routes:
   - { name: ping, match: { path: /ping }, handler: { respond: { body: pong } } }
+"#;
+
+const UPSTREAM: &str = r#"
+  - { name: api, match: { path: /api }, handler: { upstream: app } }
+upstreams: { app: { servers: ["127.0.0.1:9"] } }
 "#;
 
 fn start(directory: &Path, file: &str) -> Running {
@@ -87,6 +92,66 @@ fn reload_waits_for_what_comes_of_it() {
     let reloaded = run_in(directory.path(), &["ctl", "reload"]).printed();
     assert!(reloaded.starts_with("asked for a reload"), "{reloaded}");
     drop(server);
+}
+
+#[test]
+fn routes_upstreams_and_the_level_of_the_log() {
+    let directory = TempDir::new().unwrap();
+    let config = format!("{CONFIG}{UPSTREAM}");
+    std::fs::write(directory.path().join("a.yaml"), config).unwrap();
+    let mut server = Running::start(tidegate(directory.path(), &["up", "a.yaml"]));
+    let web = server.address("web");
+    let ctl = |words: &[&str]| run_in(directory.path(), &[&["ctl"], words].concat());
+    get(web, "/ping", "");
+    let routes = ctl(&["routes"]).printed();
+    assert!(
+        routes.starts_with("ROUTE ") && routes.contains("\nping ") && routes.contains("\napi ")
+    );
+    assert!(ctl(&["upstreams"]).printed().contains(" healthy "));
+
+    let drain = ["upstreams", "app", "--server", "127.0.0.1:9"];
+    let drained = ctl(&[&drain[..], &["--drain", "--weight", "7"]].concat()).printed();
+    assert!(drained.starts_with("changed 127.0.0.1:9 until the next reload\n"), "{drained}");
+    assert!(drained.contains("draining (until the next reload)  7 "), "{drained}");
+    let why = ctl(&["upstreams", "app", "--server", "127.0.0.1:8", "--drain"]).failed(1);
+    assert!(why.contains("did you mean \"127.0.0.1:9\"?"), "{why}");
+    assert!(ctl(&["upstreams", "ap"]).failed(1).contains("did you mean \"app\"?"));
+
+    assert_eq!(ctl(&["log-level"]).printed(), "info\n");
+    let changed = ctl(&["log-level", "debug"]).printed();
+    assert_eq!(changed, "the level is debug until the next reload\n");
+    assert_eq!(ctl(&["log-level"]).printed(), "debug\n");
+    assert!(ctl(&["log-level", "debgu"]).failed(1).contains("did you mean \"debug\"?"));
+
+    ctl(&["reload", "--wait"]).printed();
+    let after = ctl(&["upstreams", "app"]).printed();
+    assert!(after.contains(" healthy  1 ") && !after.contains("draining"), "{after}");
+}
+
+#[test]
+fn the_live_log_shows_requests_until_enough_were_seen() {
+    let directory = TempDir::new().unwrap();
+    std::fs::write(directory.path().join("a.yaml"), CONFIG).unwrap();
+    let mut server = Running::start(tidegate(directory.path(), &["up", "a.yaml"]));
+    let web = server.address("web");
+    let words = ["ctl", "log", "--count", "2", "--route", "ping", "--where", "query.n != 1"];
+    let mut watching = tidegate(directory.path(), &words);
+    let watching = std::thread::spawn(move || ended(watching.output().expect("the binary starts")));
+    // Requests before it watches are not shown.
+    let mut sent = 0;
+    while !watching.is_finished() {
+        sent += 1;
+        get(web, &format!("/ping?n={sent}&token=s3cret"), "");
+    }
+    let printed = watching.join().unwrap().printed();
+    assert_eq!(printed.matches("GET http://").count(), 2, "{printed}");
+    assert!(
+        printed.contains("route ping: ") && printed.contains("accept listener=web"),
+        "{printed}"
+    );
+    assert!(!printed.contains("s3cret"), "{printed}");
+    let why = run_in(directory.path(), &["ctl", "log", "--where", "qery.n"]).failed(1);
+    assert!(why.contains("did you mean \"query.n\"?"), "{why}");
 }
 
 #[test]

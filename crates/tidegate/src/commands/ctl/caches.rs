@@ -110,7 +110,7 @@ impl Purge {
 }
 
 /// Percent-encodes a name or a URL for use in another URL.
-fn encoded(text: &str) -> String {
+pub(super) fn encoded(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for byte in text.bytes() {
         match byte {

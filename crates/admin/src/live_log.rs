@@ -1,0 +1,409 @@
+//! `/v1/log`: finished requests as they happen, a JSON object on a line each.
+//!
+//! Promises that a client that reads slowly delays no request: what finds no room is dropped, and
+//! a line `{"dropped": 3}` says so. At most [`LINES_PER_PAUSE`] requests are converted at a time,
+//! so that the control thread has time for its other work.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_server::{LIVE_CLIENTS_MAX, LiveFilter, LiveWatch};
+use message::{
+    AttributeValue, Body, BodyStream, Fault, FinishedTrace, Frame, LocalFuture, Response, Span,
+};
+use plugin::Condition;
+use serde_json::{Map, Value as Json, json};
+use settings::nearest;
+use upstream::StatusRange;
+use wire::target;
+use wire::trace_context::SpanId;
+
+use crate::control::Control;
+use crate::limits::{LINES_PER_PAUSE, LOG_CONDITIONS, LOG_PAUSE, LOG_SILENCE};
+use crate::messages::{ApiResult, time};
+use crate::problem::Problem;
+
+/// Begins to watch, and responds with what happens from now on.
+pub(crate) fn follow(control: &Rc<dyn Control>, query: Option<&[u8]>) -> ApiResult {
+    let Some(log) = control.live_log() else {
+        let detail = "requests are served by the processes of an application, which have no live \
+                      log";
+        return Err(Problem::new(409, detail)
+            .advice("the live log shows requests of a gateway: `tidegate up` with `apps`"));
+    };
+    let wanted = Wanted::read(&**control, query)?;
+    let Some(watch) = log.watch(wanted.filter) else {
+        let detail = format!("{LIVE_CLIENTS_MAX} clients watch already, which is the limit");
+        return Err(Problem::new(503, detail).advice("end one of them"));
+    };
+    let source = Rc::new(Source {
+        watch,
+        control: control.clone(),
+        remaining: Cell::new(wanted.count),
+        is_begun: Cell::new(false),
+        rules: RefCell::default(),
+    });
+    let lines = Lines { next: Box::pin(source.clone().next()), source };
+    let mut response = Response::new(200);
+    response.headers.append("content-type", "application/x-ndjson");
+    response.body = Body::stream(lines);
+    Ok(response)
+}
+
+/// The parameters of a request.
+struct Wanted {
+    filter: LiveFilter,
+    /// The number of requests after which the response ends.
+    count: u64,
+}
+
+impl Wanted {
+    fn read(control: &dyn Control, query: Option<&[u8]>) -> Result<Wanted, Problem> {
+        let mut wanted = Wanted { filter: LiveFilter::default(), count: u64::MAX };
+        let filter = &mut wanted.filter;
+        for (name, value) in target::query_pairs(query.unwrap_or_default()) {
+            let value = String::from_utf8_lossy(&value);
+            let invalid =
+                |why: &str| Problem::new(400, format!("{}: {value:?} {why}", shown(&name)));
+            match &*name {
+                b"route" => {
+                    check_route(control, &value)?;
+                    filter.route = Some(value.into_owned());
+                }
+                b"status" => filter.statuses = Some(statuses(&value).map_err(|why| invalid(&why))?),
+                b"slow" => {
+                    let slow: settings::Duration =
+                        value.parse().map_err(|why: String| invalid(&why))?;
+                    filter.slow_us = Some(slow.as_millis_u64().saturating_mul(1000));
+                }
+                b"where" if filter.conditions.len() == LOG_CONDITIONS => {
+                    let detail = format!("more than {LOG_CONDITIONS} conditions");
+                    return Err(Problem::new(400, detail));
+                }
+                b"where" => {
+                    let read = Condition::parse_expression(&value);
+                    let condition = read.map_err(|why| {
+                        Problem::new(400, format!("where: {why}"))
+                            .advice("write a condition as in header.x-user == \"7\"")
+                    })?;
+                    filter.conditions.push(condition);
+                }
+                b"count" => {
+                    let count = value.parse::<u64>().ok().filter(|count| *count > 0);
+                    wanted.count = count.ok_or_else(|| invalid("is no number above 0"))?;
+                }
+                // Unknown names were rejected by the table of endpoints.
+                _ => {}
+            }
+        }
+        Ok(wanted)
+    }
+}
+
+fn shown(name: &[u8]) -> String {
+    String::from_utf8_lossy(name).into_owned()
+}
+
+fn check_route(control: &dyn Control, name: &str) -> Result<(), Problem> {
+    let routes = control.routes();
+    if routes.iter().any(|route| route.name == name) {
+        return Ok(());
+    }
+    let problem = Problem::new(404, format!("there is no route {name:?}"));
+    Err(match nearest(name, routes.iter().map(|route| &*route.name)) {
+        Some(near) => problem.advice(format!("did you mean {near:?}?")),
+        None => problem,
+    })
+}
+
+/// `5xx`, `404` or `400-499`.
+fn statuses(text: &str) -> Result<RangeInclusive<u16>, String> {
+    if let Some(class) = text.strip_suffix("xx").filter(|class| class.len() == 1)
+        && let Ok(class @ 1..=5) = class.parse::<u16>()
+    {
+        return Ok(class * 100..=class * 100 + 99);
+    }
+    let range: StatusRange =
+        text.parse().map_err(|why| format!("{why}, nor a class such as 5xx"))?;
+    Ok(range.first..=range.last)
+}
+
+/// What the lines are made from.
+struct Source {
+    watch: LiveWatch,
+    control: Rc<dyn Control>,
+    remaining: Cell<u64>,
+    is_begun: Cell<bool>,
+    /// What the routes seen so far match, by version of the configuration and name.
+    rules: RefCell<BTreeMap<(String, String), String>>,
+}
+
+impl Source {
+    /// The next lines; `None` at the end. An empty line says that the server is still there.
+    async fn next(self: Rc<Self>) -> Option<Bytes> {
+        if !self.is_begun.replace(true) {
+            return Some(Bytes::from_static(b"\n"));
+        }
+        let mut silence = Duration::ZERO;
+        while self.remaining.get() > 0 {
+            net::timer::sleep(LOG_PAUSE).await;
+            silence += LOG_PAUSE;
+            let lines = self.lines();
+            if !lines.is_empty() {
+                return Some(lines.into());
+            }
+            if silence >= LOG_SILENCE {
+                return Some(Bytes::from_static(b"\n"));
+            }
+        }
+        None
+    }
+
+    fn lines(&self) -> String {
+        let queue = self.watch.queue();
+        let mut lines = String::new();
+        for _ in 0..LINES_PER_PAUSE {
+            if self.remaining.get() == 0 {
+                break;
+            }
+            let Some(trace) = queue.pop() else { break };
+            self.remaining.set(self.remaining.get() - 1);
+            lines.push_str(&self.object(&trace).to_string());
+            lines.push('\n');
+        }
+        let dropped = queue.take_dropped();
+        if dropped > 0 {
+            lines.push_str(&format!("{}\n", json!({ "dropped": dropped })));
+        }
+        lines
+    }
+
+    fn object(&self, trace: &FinishedTrace) -> Json {
+        let mut object = request_object(trace);
+        if let Some(route) = object["attributes"]["tidegate.route"].as_str().map(str::to_owned) {
+            object["match"] = self.rule(route).into();
+        }
+        object
+    }
+
+    /// What a route matches; a few of them are remembered, because asking searches all routes.
+    fn rule(&self, route: String) -> Option<String> {
+        let mut rules = self.rules.borrow_mut();
+        let key = (self.control.config_version(), route);
+        if let Some(rule) = rules.get(&key) {
+            return Some(rule.clone());
+        }
+        let rule = self.control.route_rule(&key.1)?;
+        if rules.len() >= crate::limits::LOG_RULES {
+            rules.clear();
+        }
+        rules.insert(key, rule.clone());
+        Some(rule)
+    }
+}
+
+/// The body of the response.
+struct Lines {
+    source: Rc<Source>,
+    next: LocalFuture<'static, Option<Bytes>>,
+}
+
+impl BodyStream for Lines {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, Fault>>> {
+        let Poll::Ready(lines) = self.next.as_mut().poll(cx) else { return Poll::Pending };
+        self.next = Box::pin(self.source.clone().next());
+        Poll::Ready(lines.map(|lines| Ok(Frame::Data(lines))))
+    }
+
+    fn length(&self) -> Option<u64> {
+        None
+    }
+}
+
+/// A finished request as JSON. Its last span is its own; the others are parts of it.
+fn request_object(trace: &FinishedTrace) -> Json {
+    let Some((request, parts)) = trace.spans.split_last() else { return json!({}) };
+    let parents: BTreeMap<SpanId, Option<SpanId>> = trace
+        .spans
+        .iter()
+        .filter(|span| !span.is_step)
+        .map(|span| (span.id, span.parent))
+        .collect();
+    let mut parts: Vec<(usize, &Span)> =
+        parts.iter().map(|span| (depth(span, request.id, &parents), span)).collect();
+    // Parts are recorded when they end.
+    parts.sort_by_key(|(depth, span)| (span.began_us, *depth));
+    let steps: Vec<Json> =
+        parts.into_iter().map(|(depth, span)| step_object(span, request.began_us, depth)).collect();
+    let unix_us = request.began_us.saturating_add(trace.clock_offset_us);
+    let trace_id = trace.context.trace_id_text();
+    json!({
+        "time": time(unix_us / 1000),
+        "trace_id": String::from_utf8_lossy(&trace_id),
+        "duration_us": request.ended_us.saturating_sub(request.began_us),
+        "failed": request.has_failed,
+        "attributes": attributes(request),
+        "steps": steps,
+        "steps_dropped": trace.dropped,
+    })
+}
+
+/// How many spans of the request surround this one.
+fn depth(span: &Span, request: SpanId, parents: &BTreeMap<SpanId, Option<SpanId>>) -> usize {
+    let mut depth = 0;
+    let mut parent = span.parent;
+    // A parent that was not recorded, because there were too many, ends the chain.
+    while let Some(id) = parent.filter(|id| *id != request) {
+        let Some(next) = parents.get(&id) else { break };
+        depth += 1;
+        parent = *next;
+        if depth > parents.len() {
+            break;
+        }
+    }
+    depth
+}
+
+fn step_object(span: &Span, request_began_us: u64, depth: usize) -> Json {
+    let signed = |us: u64| i64::try_from(us).unwrap_or(i64::MAX);
+    json!({
+        "name": &*span.name,
+        "at_us": signed(span.began_us) - signed(request_began_us),
+        "took_us": span.ended_us.saturating_sub(span.began_us),
+        "depth": depth,
+        "failed": span.has_failed,
+        "attributes": attributes(span),
+    })
+}
+
+fn attributes(span: &Span) -> Json {
+    let value = |value: &AttributeValue| match value {
+        AttributeValue::Text(text) => json!(&**text),
+        AttributeValue::Number(number) => json!(number),
+    };
+    let pairs = span.attributes.iter().map(|(name, each)| ((*name).to_owned(), value(each)));
+    Json::Object(pairs.collect::<Map<_, _>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{FakeServer, text};
+    use message::{Recording, SpanKind, Trace};
+    use wire::trace_context::TraceContext;
+
+    fn span(id: u8, parent: u8, times: (u64, u64), name: &str) -> Span {
+        Span {
+            id: [id; 8],
+            parent: Some([parent; 8]),
+            name: name.into(),
+            kind: SpanKind::Internal,
+            began_us: times.0,
+            ended_us: times.1,
+            attributes: Vec::new(),
+            has_failed: false,
+            is_step: id == 0,
+        }
+    }
+
+    fn finished(spans: Vec<Span>) -> FinishedTrace {
+        let context = TraceContext::new([1; 16], [1; 8], true);
+        let trace = Trace::begin(context, None, None, Recording::Steps).trace.take();
+        FinishedTrace { spans, clock_offset_us: 0, ..trace }
+    }
+
+    #[test]
+    fn parts_are_in_the_order_in_which_they_began() {
+        let mut request = span(1, 9, (1000, 5000), "GET shop");
+        request.set("url.path", "/a");
+        request.set("http.response.status_code", 200_u64);
+        let mut attempt = span(3, 2, (2100, 4000), "upstream attempt");
+        attempt.has_failed = true;
+        let spans = vec![
+            attempt,
+            span(2, 1, (2000, 4100), "upstream"),
+            span(0, 1, (1500, 1501), "headers"),
+            span(0, 1, (400, 400), "accept"),
+            request,
+        ];
+        let object = request_object(&finished(spans));
+        let steps: Vec<(&str, i64, u64)> = object["steps"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|step| {
+                (
+                    step["name"].as_str().unwrap(),
+                    step["at_us"].as_i64().unwrap(),
+                    step["depth"].as_u64().unwrap(),
+                )
+            })
+            .collect();
+        let expected = [
+            ("accept", -600, 0),
+            ("headers", 500, 0),
+            ("upstream", 1000, 0),
+            ("upstream attempt", 1100, 1),
+        ];
+        assert_eq!(steps, expected);
+        assert_eq!(object["steps"][3]["failed"], true);
+        assert_eq!(
+            (&object["duration_us"], &object["attributes"]["url.path"]),
+            (&json!(4000), &json!("/a"))
+        );
+    }
+
+    #[test]
+    fn a_part_whose_parent_was_not_recorded_has_a_depth() {
+        let parents = BTreeMap::from([([2; 8], Some([3; 8])), ([3; 8], Some([2; 8]))]);
+        assert_eq!(depth(&span(5, 7, (0, 0), "a"), [1; 8], &parents), 0);
+        assert!(depth(&span(5, 2, (0, 0), "a"), [1; 8], &parents) <= 3, "a circle ends");
+    }
+
+    #[test]
+    fn statuses_and_classes() {
+        assert_eq!(statuses("5xx"), Ok(500..=599));
+        assert_eq!(statuses("404"), Ok(404..=404));
+        assert_eq!(statuses("400-499"), Ok(400..=499));
+        for wrong in ["6xx", "xx", "20", "5x", "+5xx "] {
+            assert!(statuses(wrong).unwrap_err().contains("5xx"), "{wrong}");
+        }
+    }
+
+    fn rejected(query: &str) -> String {
+        let control: Rc<dyn Control> = Rc::new(FakeServer::new());
+        let problem = follow(&control, Some(query.as_bytes())).err().expect(query);
+        text(&mut Response::from(problem))
+    }
+
+    #[test]
+    fn wrong_parameters_are_named() {
+        for (query, part) in [
+            ("status=6xx", r#"status: \"6xx\" is not a status"#),
+            ("slow=200", "has no unit"),
+            ("count=0", r#"count: \"0\" is no number above 0"#),
+            ("where=haeder.x%20==%201", "header.x"),
+            ("route=shpo", "there is no route"),
+        ] {
+            let why = rejected(query);
+            assert!(why.contains(part), "{query}: {why}");
+        }
+        assert!(rejected(&"where=path&".repeat(LOG_CONDITIONS + 1)).contains("conditions"));
+    }
+
+    #[test]
+    fn the_number_of_clients_is_limited() {
+        let control: Rc<dyn Control> = Rc::new(FakeServer::new());
+        let watching: Vec<_> = (0..LIVE_CLIENTS_MAX).map(|_| follow(&control, None)).collect();
+        assert!(watching.iter().all(Result::is_ok));
+        let problem = follow(&control, None).err().expect("one too many");
+        assert_eq!(Response::from(problem).status, 503);
+        drop(watching);
+        assert!(follow(&control, None).is_ok());
+    }
+}

@@ -1,0 +1,215 @@
+//! The output of `ctl log`: a finished request with its steps, from the JSON of the admin API.
+//!
+//! What it shows was sent by clients and servers. Promises that no character of it is interpreted
+//! by a terminal, or changes the order in which others are shown.
+
+use std::fmt::Write;
+
+use serde_json::Value;
+
+use super::status::{list, micros, text};
+
+/// Formats a line of `/v1/log` for people.
+pub(crate) fn request_text(line: &Value) -> String {
+    if let Some(dropped) = line["dropped"].as_u64() {
+        return format!("{dropped} requests are not shown: there are more than 1000 a second\n");
+    }
+    let attributes = &line["attributes"];
+    let mut page = String::new();
+    add_line(&mut page, &summary(line, attributes));
+    let at_us = |step: &Value| step["at_us"].as_i64().unwrap_or(0);
+    let (of_connection, of_request): (Vec<_>, Vec<_>) =
+        list(line, "steps").partition(|step| is_of_connection(step));
+    for step in of_connection {
+        add_step(&mut page, at_us(step), step["took_us"].as_u64(), &described(step));
+    }
+    add_step(&mut page, 0, None, &route(line, attributes));
+    for step in of_request {
+        add_step(&mut page, at_us(step), step["took_us"].as_u64(), &described(step));
+    }
+    let duration_us = line["duration_us"].as_i64().unwrap_or(0);
+    let end = match attributes["http.response.body.size"].as_u64() {
+        Some(bytes) => format!("end of the response, {bytes} bytes of body"),
+        None => "tunnel".to_owned(),
+    };
+    add_step(&mut page, duration_us, None, &end);
+    match line["steps_dropped"].as_u64() {
+        None | Some(0) => {}
+        Some(dropped) => add_line(&mut page, &format!("  and {dropped} further steps")),
+    }
+    page
+}
+
+/// True for how the connection began, which may be long before the request.
+fn is_of_connection(step: &Value) -> bool {
+    matches!(step["name"].as_str(), Some("accept" | "tls handshake"))
+}
+
+fn summary(line: &Value, attributes: &Value) -> String {
+    let mut summary = format!(
+        "{} {} {}://{}{}",
+        text(line, "time"),
+        text(attributes, "http.request.method"),
+        text(attributes, "url.scheme"),
+        text(attributes, "server.address"),
+        text(attributes, "url.path"),
+    );
+    if let Some(query) = attributes["url.query"].as_str() {
+        summary.push('?');
+        summary.push_str(query);
+    }
+    summary.push_str(&format!(
+        " {} {} client={}",
+        text(attributes, "http.response.status_code"),
+        micros(&line["duration_us"]),
+        text(attributes, "client.address"),
+    ));
+    for (name, shown) in [
+        ("tidegate.consumer", "consumer"),
+        ("tidegate.request_id", "request_id"),
+        ("tidegate.cache", "cache"),
+        ("rpc.grpc.status_code", "grpc_status"),
+        ("error.type", "fault"),
+    ] {
+        if !attributes[name].is_null() {
+            summary.push_str(&format!(" {shown}={}", text(attributes, name)));
+        }
+    }
+    summary
+}
+
+fn route(line: &Value, attributes: &Value) -> String {
+    match (attributes["tidegate.route"].as_str(), line["match"].as_str()) {
+        (Some(route), Some(rule)) => format!("route {route}: {rule}"),
+        (Some(route), None) => format!("route {route}"),
+        (None, _) => "no route".to_owned(),
+    }
+}
+
+/// The name of a step and its attributes, the usual ones without their names.
+fn described(step: &Value) -> String {
+    let depth = usize::try_from(step["depth"].as_u64().unwrap_or(0)).unwrap_or(0).min(16);
+    let mut line = format!("{}{}", "  ".repeat(depth), text(step, "name"));
+    let attributes = step["attributes"].as_object();
+    for (name, value) in attributes.into_iter().flatten() {
+        let value = match value {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        let _ = match name.as_str() {
+            "tidegate.message" if value == "request" => Ok(()),
+            "tidegate.message" => write!(line, " of the {value}"),
+            "http.request.method" => Ok(()),
+            "http.response.status_code" | "error.type" | "server.address" => {
+                write!(line, " {value}")
+            }
+            name => write!(line, " {}={value}", name.rsplit('.').next().unwrap_or(name)),
+        };
+    }
+    if step["failed"] == true {
+        line.push_str(" (failed)");
+    }
+    line
+}
+
+fn add_step(page: &mut String, at_us: i64, took_us: Option<u64>, what: &str) {
+    let sign = if at_us < 0 { "-" } else { "+" };
+    let at = format!("{sign}{}", micros(&at_us.unsigned_abs().into()));
+    let took = took_us.map(|us| micros(&us.into())).unwrap_or_default();
+    add_line(page, &format!("{at:>10} {took:>9}  {what}"));
+}
+
+fn add_line(page: &mut String, line: &str) {
+    page.push_str(&for_terminal(line));
+    page.push('\n');
+}
+
+/// True for characters that a terminal interprets, or that change how others are shown: controls,
+/// and marks of the direction of writing, of lines and of invisible joints.
+fn is_unsafe(character: char) -> bool {
+    character.is_control()
+        || matches!(character,
+            '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}')
+}
+
+/// Returns text as one line that a terminal shows as it is: unsafe characters are escaped.
+fn for_terminal(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for character in text.chars() {
+        match is_unsafe(character) {
+            true => shown.extend(character.escape_unicode()),
+            false => shown.push(character),
+        }
+    }
+    shown
+}
+
+/// Returns JSON whose strings hold no unsafe character unescaped.
+pub(crate) fn json_for_terminal(json: &str) -> String {
+    let mut shown = String::with_capacity(json.len());
+    for character in json.chars() {
+        // All of them have four hexadecimal digits, and occur in strings only.
+        let _ = match is_unsafe(character) {
+            true => write!(shown, "\\u{:04x}", u32::from(character)),
+            false => shown.write_char(character),
+        };
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_request_and_its_steps() {
+        let line = json!({
+            "time": "2026-11-23T10:00:00.000Z", "duration_us": 12_300, "steps_dropped": 2,
+            "match": "path /a", "attributes": {
+                "http.request.method": "GET", "url.scheme": "http",
+                "server.address": "shop.example",
+                "url.path": "/a", "url.query": "b=c", "http.response.status_code": 502,
+                "client.address": "10.0.0.9", "tidegate.route": "shop", "error.type": "refused",
+                "http.response.body.size": 20,
+            },
+            "steps": [
+                { "name": "accept", "at_us": -1_500_000, "took_us": 0, "depth": 0, "failed": false,
+                  "attributes": { "tidegate.listener": "web" } },
+                { "name": "cors", "at_us": 5, "took_us": 2, "depth": 0, "failed": false,
+                  "attributes": { "tidegate.message": "response" } },
+                { "name": "upstream attempt", "at_us": 90, "took_us": 800, "depth": 1,
+                  "failed": true,
+                  "attributes": { "server.address": "10.0.0.1", "error.type": "x" } },
+            ],
+        });
+        let expected = "\
+2026-11-23T10:00:00.000Z GET http://shop.example/a?b=c 502 12.3ms client=10.0.0.9 fault=refused
+    -1.50s       0us  accept listener=web
+      +0us            route shop: path /a
+      +5us       2us  cors of the response
+     +90us     800us    upstream attempt 10.0.0.1 x (failed)
+   +12.3ms            end of the response, 20 bytes of body
+  and 2 further steps
+";
+        assert_eq!(request_text(&line), expected);
+        let dropped = request_text(&json!({ "dropped": 3 }));
+        assert!(dropped.starts_with("3 requests are not shown"), "{dropped}");
+    }
+
+    #[test]
+    fn no_character_of_a_request_reaches_the_terminal_unescaped() {
+        let hostile = "\u{1b}]0;x\u{7}\u{9b}31m\r\n\u{202e}\u{200b}\u{7f}é";
+        let line = json!({ "attributes": { "url.path": hostile }, "steps": [
+            { "name": hostile, "attributes": { "a.b": hostile } },
+        ] });
+        let page = request_text(&line);
+        assert!(page.chars().all(|c| c == '\n' || !is_unsafe(c)), "{page:?}");
+        assert!(page.contains("\\u{1b}]0;x\\u{7}") && page.contains('é'), "{page}");
+        assert_eq!(page.lines().count(), 4, "a line for each step: {page}");
+        let shown = json_for_terminal(&line.to_string());
+        assert!(!shown.chars().any(is_unsafe), "{shown:?}");
+        assert_eq!(serde_json::from_str::<Value>(&shown).unwrap(), line, "it is the same JSON");
+    }
+}
