@@ -60,8 +60,8 @@ fn names(request: &Json) -> Vec<&str> {
 #[test]
 fn a_request_is_shown_from_the_socket_to_its_response() {
     let upstream = Upstream::responding("HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello");
-    let config = with_token(&behind(&upstream, ""))
-        .replace("handler: {", "filters: [{ request_id: {} }, { cache: {} }], handler: {");
+    let config = with_token(&behind(&upstream, "caches: { pages: { memory: 16MiB } }"))
+        .replace("handler: {", "filters: [{ request_id: {} }, { cache: pages }], handler: {");
     let server = Tidegate::start(&config);
     let mut watcher = Watcher::new(&server, "");
     assert_eq!(get(&server, "/a?token=s3cret&b=c"), 200);

@@ -81,7 +81,7 @@ impl LiveLog {
 
     fn note_change(&self, clients: &[Arc<LiveClient>]) {
         let changes = (self.state.load(Ordering::Relaxed) >> 1) + 1;
-        let state = changes << 1 | u64::from(!clients.is_empty());
+        let state = (changes << 1) | u64::from(!clients.is_empty());
         self.state.store(state, Ordering::Release);
     }
 }
