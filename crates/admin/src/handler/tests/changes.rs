@@ -24,7 +24,12 @@ fn a_wrong_change_is_named_and_changes_nothing() {
         ("POST /v1/upstreams/katalog/servers", r#"{"server": "a", "drain": true}"#, 404, "catalog"),
         (SERVERS, r#"{"server": "10.0.0.1:80"}"#, 400, "neither"),
         (SERVERS, r#"{"drain": true}"#, 400, "no text \\\"server\\\""),
-        (SERVERS, r#"{"server": "10.0.0.1:80", "drian": true}"#, 400, "did you mean \\\"drain\\\"?"),
+        (
+            SERVERS,
+            r#"{"server": "10.0.0.1:80", "drian": true}"#,
+            400,
+            "did you mean \\\"drain\\\"?",
+        ),
         (SERVERS, r#"{"server": "10.0.0.1:80", "drain": 1}"#, 400, "true or false, not 1"),
         (SERVERS, r#"{"server": "10.0.0.1:80", "weight": 0}"#, 400, "1 to 1000, not 0"),
         (SERVERS, r#"{"server": "10.0.0.1:80", "weight": 1001}"#, 400, "not 1001"),
