@@ -75,12 +75,19 @@ impl ThreadPool {
 
     /// Ends the idle threads beyond the minimum.
     pub(super) fn prune(&self) {
-        let mut state = self.0.lock();
-        let excess = state.threads.saturating_sub(state.min).min(state.idle);
-        state.excess = excess;
-        state.threads -= excess;
-        state.idle -= excess;
+        self.0.lock().prune();
         self.0.changed.notify_all();
+    }
+}
+
+impl PoolState {
+    /// Marks idle threads beyond the minimum as ended. Threads that were marked before may not have
+    /// woken yet.
+    fn prune(&mut self) {
+        let excess = self.threads.saturating_sub(self.min).min(self.idle);
+        self.excess += excess;
+        self.threads -= excess;
+        self.idle -= excess;
     }
 }
 
@@ -184,6 +191,26 @@ mod tests {
         });
         pool.run(move || done.send(()).unwrap()).unwrap();
         ended.recv().unwrap();
+    }
+
+    #[test]
+    fn threads_that_are_pruned_twice_before_they_wake_all_end() {
+        let pool = ThreadPool::new(0, 2, 60_000);
+        let together = std::sync::Arc::new(std::sync::Barrier::new(2));
+        for _ in 0..2 {
+            let together = together.clone();
+            pool.run(move || drop(together.wait())).unwrap();
+        }
+        eventually(|| pool.0.lock().idle == 2);
+        {
+            let mut state = pool.0.lock();
+            state.prune();
+            state.prune();
+            assert_eq!((state.threads, state.idle, state.excess), (0, 0, 2));
+        }
+        pool.0.changed.notify_all();
+        eventually(|| pool.0.lock().excess == 0);
+        assert_eq!(pool.0.lock().idle, 0);
     }
 
     #[test]

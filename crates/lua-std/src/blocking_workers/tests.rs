@@ -119,7 +119,7 @@ fn calls_of_a_worker_run_in_order_while_the_program_continues() {
             end)
         end
         group:fork(function() say("b", hive.invoke(b, 3)) end)
-        time.sleep(1)
+        while hive.threads() < 2 do time.sleep(1) end
         say("the program continues", hive.threads())
         -- The second call of a waits for the first, although b is ready.
         write("b", "three")
