@@ -36,7 +36,7 @@ pub struct Etcd {
     pub(crate) settings: EtcdSettings,
     pub(crate) members: Members,
     token: RefCell<Option<Token>>,
-    /// Held while a token is requested, so that many calls request one.
+    /// Locked while a token is requested, so that many calls request one.
     renewal: Mutex<()>,
 }
 
@@ -44,7 +44,7 @@ pub struct Etcd {
 #[derive(Clone)]
 enum Token {
     Given(Rc<str>),
-    /// Users need none.
+    /// The cluster has no users, so that requests need no token.
     NotEnabled,
 }
 
@@ -192,7 +192,7 @@ impl Etcd {
             let token = self.token(deadline).await?;
             let sent = self.send(method, message.clone(), token.as_deref(), deadline).await;
             let Err(error) = sent else { return sent };
-            if error.wants_token() && token.is_some() && !has_renewed {
+            if error.wants_token() && self.settings.credentials.is_some() && !has_renewed {
                 // It was rejected before anything was executed.
                 has_renewed = true;
                 self.forget_token(token.as_deref());
@@ -239,7 +239,7 @@ impl Etcd {
         let members = self.members.count() as u32;
         let wait = match attempts % members {
             0 => pause(self.settings.pause, attempts / members - 1),
-            // Another member may be well.
+            // Another member may respond.
             _ => Duration::ZERO,
         };
         if clock::now().after(wait) >= deadline {
@@ -302,10 +302,15 @@ impl Etcd {
         }
     }
 
-    /// Drops a token that was rejected, unless another call already has done so.
+    /// Drops a token that was rejected, or that none is needed, unless another call already has
+    /// done so.
     pub(crate) fn forget_token(&self, rejected: Option<&str>) {
         let mut token = self.token.borrow_mut();
-        if matches!(&*token, Some(Token::Given(held)) if Some(&**held) == rejected) {
+        let held = match &*token {
+            Some(Token::Given(held)) => Some(&**held),
+            Some(Token::NotEnabled) | None => None,
+        };
+        if held == rejected {
             *token = None;
         }
     }

@@ -48,10 +48,9 @@ impl EtcdError {
         EtcdError::new(Code::OutOfRange, "changes were compacted before they were received")
     }
 
-    /// True if etcd rejected the token: there is a new one to be had.
+    /// True if etcd rejected the token, or that there is none: a new one can be requested.
     pub(crate) fn wants_token(&self) -> bool {
-        // The second one: permissions have changed since the token was given.
-        self.code == Code::Unauthenticated || self.message.contains("auth store is old")
+        self.code == Code::Unauthenticated || is_about_token(&self.message)
     }
 
     /// True for a failure that may end by itself.
@@ -63,6 +62,14 @@ impl EtcdError {
     pub(crate) fn blames_member(&self) -> bool {
         matches!(self.code, Code::Unavailable | Code::DeadlineExceeded | Code::Internal)
     }
+}
+
+/// True for etcd's words for a token that it does not accept, that is older than a change of
+/// permissions, or that is missing because users were enabled after the client had begun.
+pub(crate) fn is_about_token(message: &str) -> bool {
+    ["auth token", "auth store is old", "user name is empty"]
+        .iter()
+        .any(|words| message.contains(words))
 }
 
 impl fmt::Display for EtcdError {

@@ -9,12 +9,13 @@ use std::mem;
 use std::rc::Rc;
 
 use message::LocalFuture;
-use net::{clock, timer};
+use net::clock::{self, Moment};
+use net::timer;
 use wire::grpc::Code;
 
 use crate::call;
 use crate::client::Etcd;
-use crate::error::EtcdError;
+use crate::error::{EtcdError, is_about_token};
 use crate::grpc_stream::{GrpcStream, Outbound, decoded};
 use crate::members::pause;
 use crate::messages::{
@@ -59,6 +60,8 @@ struct WatchStream {
     is_created: bool,
     /// True if a sign of life was requested.
     is_checked: bool,
+    /// When the last message arrived, or a sign of life was requested.
+    quiet_since: Moment,
 }
 
 /// What a message means for the watch.
@@ -151,13 +154,15 @@ impl Watch {
     async fn receive(&mut self) -> WatchStep {
         let Some(stream) = &mut self.stream else { return WatchStep::Continue };
         let settings = &self.etcd.settings;
-        let patience = if stream.is_created { settings.silence } else { settings.timeout };
-        let message = match timer::within(patience, stream.messages.next()).await {
+        let longest = if stream.is_created { settings.silence } else { settings.timeout };
+        // Counted over all calls: a caller may wait for less each time.
+        let left = stream.quiet_since.after(longest).since(clock::now());
+        let message = match timer::within(left, stream.messages.next()).await {
             None if stream.is_checked || !stream.is_created => {
                 return WatchStep::Lost(EtcdError::new(Code::DeadlineExceeded, "no sign of life"));
             }
             None => {
-                stream.is_checked = true;
+                (stream.is_checked, stream.quiet_since) = (true, clock::now());
                 let progress = WatchRequestKind::Progress(WatchProgressRequest {});
                 stream.outbound.send(&WatchRequest { request: Some(progress) });
                 return WatchStep::Continue;
@@ -168,7 +173,7 @@ impl Watch {
             }
             Some(Err(error)) => return WatchStep::Lost(error),
         };
-        stream.is_checked = false;
+        (stream.is_checked, stream.quiet_since) = (false, clock::now());
         let length = message.len();
         match decoded::<WatchResponse>(message) {
             Ok(response) => self.handle(response, length),
@@ -231,11 +236,10 @@ impl Watch {
             return WatchStep::End(WatchError::Compacted(response.compact_revision));
         }
         let reason = &response.cancel_reason;
-        let is_token = reason.contains("auth token") || reason.contains("auth store is old");
-        // A revoked permission is reported in no words: without a reason it is the permission.
+        // A revoked permission is reported without a reason.
         let (code, reason) = match reason.as_str() {
             "" => (Code::PermissionDenied, "permission denied"),
-            reason if is_token => (Code::Unauthenticated, reason),
+            reason if is_about_token(reason) => (Code::Unauthenticated, reason),
             reason if reason.contains("permission denied") => (Code::PermissionDenied, reason),
             reason => (Code::Unavailable, reason),
         };
@@ -299,5 +303,13 @@ async fn open(
     let begin = etcd.begin(url, call::WATCH, outbound.body(), token.as_deref(), None);
     let begun = timer::within(timeout, begin).await.unwrap_or_else(|| Err(EtcdError::late()));
     let messages = begun.inspect_err(|_| etcd.members.leave(member))?;
-    Ok(WatchStream { messages, outbound, member, token, is_created: false, is_checked: false })
+    Ok(WatchStream {
+        messages,
+        outbound,
+        member,
+        token,
+        is_created: false,
+        is_checked: false,
+        quiet_since: clock::now(),
+    })
 }

@@ -37,9 +37,13 @@ fn watch(etcd: &Rc<Etcd>, key: &'static str) -> Watch {
 #[test]
 fn users_have_passwords_and_permissions_and_tokens_are_renewed() {
     with_cluster(1, &[], async |mut cluster| {
-        let early = user(&cluster, "secret");
-        put(&early, "shop/a", "1").await.expect("users may be given before they are needed");
+        let (early, early_watch) = (user(&cluster, "secret"), user(&cluster, "secret"));
+        for etcd in [&early, &early_watch] {
+            put(etcd, "shop/a", "1").await.expect("users may be given before they are needed");
+        }
         enable(&cluster);
+        put(&early, "shop/a", "2").await.expect("a token is requested once there are users");
+        watch(&early_watch, "shop/a").created().await.expect("for a watch too");
         let error = put(&client(&cluster), "shop/a", "2").await.unwrap_err();
         assert_eq!(error.code, Code::InvalidArgument, "{error}");
         let wrong = put(&user(&cluster, "wrong"), "shop/a", "2").await.unwrap_err();

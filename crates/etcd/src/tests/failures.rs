@@ -70,6 +70,24 @@ fn a_member_that_stands_still_is_left() {
 }
 
 #[test]
+fn a_watch_that_is_read_in_short_waits_notices_a_member_that_stands_still() {
+    with_cluster(3, &[], async |cluster| {
+        let etcd = client(&cluster);
+        let mut watch = watch(&etcd, "a");
+        watch.created().await.unwrap();
+        let member = etcd.members.current();
+        cluster.signal(member, "STOP");
+        // Each wait is shorter than the silence after which a stream is replaced.
+        while etcd.members.current() == member {
+            let _ = net::timer::within(Duration::from_millis(10), watch.next()).await;
+        }
+        put_surely(&etcd, "a", "1").await;
+        assert_eq!(value(&mut watch).await, b"1");
+        cluster.signal(member, "CONT");
+    });
+}
+
+#[test]
 fn calls_end_at_their_deadline() {
     with_cluster(1, &[], async |mut cluster| {
         let timeout = Duration::from_millis(300);
