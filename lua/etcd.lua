@@ -77,7 +77,8 @@ return function(raw)
   function Client:close() self.raw:close() end
   Client.__close = Client.close
 
-  --- The key before ours in the order of a lock, and the revision of that; nil if ours is the first.
+  --- The key before ours in the order of a lock, and the revision of that; nil if there is none;
+  --- false, err
   local function predecessor(client, prefix, key)
     local list, err = client:get { key = prefix, prefix = true, sort_order = "ASCEND", sort_target = "CREATE" }
     if not list then return false, err end
@@ -112,11 +113,15 @@ return function(raw)
     if not made then return false, err end
     while true do
       local before, revision = predecessor(self, prefix .. "/", key)
-      if before == false then return false, revision end
-      if not before then return true end
+      if before == nil then return true end
       local ok
-      ok, err = wait_deleted(self, before, revision, due)
+      if before then
+        ok, err = wait_deleted(self, before, revision, due)
+      else
+        err = revision
+      end
       if not ok then
+        -- Otherwise locks that come later would wait for this one until its lease ends.
         self:delete { key = key }
         return false, err
       end

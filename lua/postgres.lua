@@ -200,6 +200,8 @@ return function(raw)
       -- It was not executed. Within a transaction the server refuses all until it ends.
       if self.session:state() == "idle" then return execute(self, text, ...) end
     end
+    -- A transaction that a text such as `begin` has opened is rolled back by `close` too.
+    if self.session:state() ~= "idle" then self.transaction = true end
     return result, err
   end
 
@@ -226,6 +228,10 @@ return function(raw)
     end,
     begin = function(conn) return command(conn, "BEGIN") end,
   }
+
+  -- A wait for notifications, in which no statement may read the response in its place. Closed also
+  -- when its coroutine ends.
+  local Wait = { __close = function(wait) wait.conn.busy = false end }
 
   -- Notifications of channels, on a connection of its own.
   local Subscription = {}
@@ -261,7 +267,12 @@ return function(raw)
       local err = usable(conn)
       if err then return nil, err.message end
       local left = due and math.max(due - time.monotonic(), 0)
-      local data, why = conn.sock:readall(CHUNK_BYTES, left)
+      local data, why
+      do
+        local _ <close> = setmetatable({ conn = conn }, Wait)
+        conn.busy = true
+        data, why = conn.sock:readall(CHUNK_BYTES, left)
+      end
       if not data then
         if why ~= errno.TIMEDOUT then sql.fail(conn, why) end
         return nil, why

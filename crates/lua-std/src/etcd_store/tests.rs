@@ -62,6 +62,32 @@ fn options_and_requests_are_checked() {
 }
 
 #[test]
+fn a_lock_that_is_not_gained_leaves_no_key() {
+    let program = r##"
+        local client = require "silly.store.etcd".newclient { endpoints = { "127.0.0.1:1" } }
+        function client:txn() return { succeeded = true } end
+        function client:delete(request) say("deleted", request.key) end
+        for _, kvs in ipairs { false, {} } do
+            function client:get()
+                if not kvs then return nil, "no response" end
+                return { kvs = kvs, header = { revision = 7 } }
+            end
+            say(client:lock(1, "shop", "me"))
+        end
+        require "silly".exit()
+    "##;
+    assert_eq!(
+        output(program),
+        [
+            "deleted shop/me",
+            "false no response",
+            "deleted shop/me",
+            "false etcd: the lease of the lock has ended",
+        ]
+    );
+}
+
+#[test]
 fn without_a_server_calls_fail_and_a_closed_client_is_over() {
     let program = r##"
         local etcd, task = require "silly.store.etcd", require "silly.task"
