@@ -12,9 +12,10 @@ use crate::prompt::PromptSettings;
 /// Forwards requests of OpenAI's API to the provider of their model.
 ///
 /// It responds to `/v1/chat/completions`, `/v1/completions`, `/v1/embeddings` and `/v1/responses`,
-/// and to `/v1/models` with the names of `models`. Of the client's headers only `Accept` and
-/// `Content-Type` are forwarded: a credential of the client never reaches a provider. Responses,
-/// also streamed ones, are passed through unchanged; a provider's 401, 403 or redirect becomes 502.
+/// and to `/v1/models` with the names of `models`. Of the client's headers only `Accept` is
+/// forwarded: a credential of the client never reaches a provider. Responses, also streamed ones,
+/// are passed through, translated with `api: anthropic`; a provider's 401, 403 or redirect becomes
+/// 502.
 #[derive(Clone, Debug, PartialEq, Setting)]
 #[setting(check = check)]
 pub(crate) struct AiProxy {

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// The call of a model that a request is.
+/// A request's call of an AI model.
 #[derive(Debug)]
 pub struct AiCall {
     /// The client's name for the model.

@@ -111,6 +111,15 @@ fn take(object: &mut Object, name: &str) -> Option<Value> {
     object.remove(name).filter(|value| !value.is_null())
 }
 
+/// Takes a list, which is empty if it is not there.
+fn list(object: &mut Object, name: &'static str) -> Result<Vec<Value>, ApiError> {
+    match take(object, name) {
+        None => Ok(Vec::new()),
+        Some(Value::Array(items)) => Ok(items),
+        Some(_) => Err(invalid(name, &format!("`{name}` is not a list."))),
+    }
+}
+
 fn invalid(param: &'static str, message: &str) -> ApiError {
     ApiError { param: Some(param), ..ApiError::new(400, "invalid_request", message) }
 }
@@ -140,10 +149,8 @@ impl Conversation {
             Some("user") => self.push("user", blocks(content)?),
             Some("assistant") => {
                 let mut all = blocks(content)?;
-                if let Some(Value::Array(calls)) = take(&mut message, "tool_calls") {
-                    for call in calls {
-                        all.push(tool_use(call)?);
-                    }
+                for call in list(&mut message, "tool_calls")? {
+                    all.push(tool_use(call)?);
                 }
                 self.push("assistant", all);
             }
@@ -182,7 +189,10 @@ fn blocks(content: Option<Value>) -> Result<Vec<Value>, ApiError> {
         None => Ok(Vec::new()),
         Some(Value::String(content)) if content.is_empty() => Ok(Vec::new()),
         Some(Value::String(content)) => Ok(vec![text(&content)]),
-        Some(Value::Array(parts)) => parts.into_iter().map(block).collect(),
+        Some(Value::Array(parts)) => {
+            let is_empty = |part: &Value| part["type"] == "text" && part["text"] == "";
+            parts.into_iter().filter(|part| !is_empty(part)).map(block).collect()
+        }
         Some(_) => Err(invalid("messages", "The `content` of a message is neither text nor list.")),
     }
 }
@@ -224,8 +234,10 @@ fn tool_use(call: Value) -> Result<Value, ApiError> {
 }
 
 fn add_tools(request: &mut Object, sent: &mut Object) -> Result<(), ApiError> {
-    let Some(Value::Array(tools)) = take(request, "tools") else { return Ok(()) };
-    let tools: Vec<Value> = tools.iter().map(tool).collect::<Result<_, _>>()?;
+    let tools: Vec<Value> = list(request, "tools")?.iter().map(tool).collect::<Result<_, _>>()?;
+    if tools.is_empty() {
+        return Ok(());
+    }
     sent.insert("tools".to_owned(), tools.into());
     let choice = take(request, "tool_choice");
     let mut choice = match choice.as_ref().map(|choice| (choice.as_str(), choice)) {
@@ -282,7 +294,9 @@ mod tests {
             "user": "u-1", "n": 1, "response_format": { "type": "text" }, "seed": 7,
             "messages": [
                 { "role": "system", "content": "S" },
-                { "role": "developer", "content": [{ "type": "text", "text": "D" }] },
+                { "role": "developer", "content": [
+                    { "type": "text", "text": "" }, { "type": "text", "text": "D" }
+                ] },
                 { "role": "user", "content": [
                     { "type": "text", "text": "look" },
                     { "type": "image_url", "image_url": { "url": "data:image/png;base64,QUJD" } },
@@ -388,6 +402,8 @@ mod tests {
                 "invalid_request",
             ),
             (json!({ "messages": [], "tools": [{ "type": "custom" }] }), "invalid_request"),
+            (json!({ "messages": [], "tools": { "type": "function" } }), "invalid_request"),
+            (json!({ "messages": [{ "role": "assistant", "tool_calls": {} }] }), "invalid_request"),
         ] {
             let error = translate(request.to_string().as_bytes(), "claude", 1).unwrap_err();
             assert_eq!((error.status, error.code), (400, code), "{request}");
