@@ -160,7 +160,10 @@ struct NoncePolicy {
 impl NoncePolicy {
     /// The policy for a request.
     fn fill(&self, request: &Request, ids: &RandomIds) -> String {
-        match request.headers.get_str(&self.header) {
+        // Before `on_request` the field is the client's, which must not extend the policy.
+        let is_nonce =
+            |text: &&str| text.len() == 32 && text.bytes().all(|b| b.is_ascii_hexdigit());
+        match request.headers.get_str(&self.header).filter(is_nonce) {
             Some(nonce) => self.pieces.join(nonce),
             // No handler has seen the request, or a filter has removed the field.
             None => self.pieces.join(&ids.hex()),
@@ -375,9 +378,13 @@ mod tests {
             assert_eq!(policy(&response), wanted);
             assert!(nonces.insert(nonce));
             // No handler has got the nonce.
-            let (mut generated, request) = (Response::new(502), get("/", &[]));
-            filter.on_generated(&request, &mut generated);
-            assert!(nonces.insert(policy(&generated)) && !policy(&generated).contains("''"));
+            for fields in [&[][..], &[("x-nonce", "'; script-src *")]] {
+                let (mut generated, request) = (Response::new(502), get("/", fields));
+                filter.on_generated(&request, &mut generated);
+                let policy = policy(&generated);
+                assert!(!policy.contains("''") && !policy.contains('*'), "{policy}");
+                assert!(nonces.insert(policy));
+            }
         }
         let mut own = Response::new(200);
         own.headers.append("content-security-policy", "default-src 'none'");
