@@ -305,8 +305,10 @@ impl Masks {
         time: impl FnOnce(&mut Vec<u8>),
         bytes: impl FnOnce(&mut Vec<u8>),
     ) {
-        let consumer = request.consumer_name().unwrap_or("-");
-        write_to(line, format_args!("{} - {consumer} [", request.client_ip));
+        write_to(line, format_args!("{} - ", request.client_ip));
+        // A name from a token may have any characters.
+        escape_quoted(line, request.consumer_name().unwrap_or("-").as_bytes());
+        line.extend_from_slice(b" [");
         time(line);
         line.extend_from_slice(b"] \"");
         escape_quoted(line, request.method.as_bytes());
@@ -484,6 +486,17 @@ mod tests {
         let line = String::from_utf8(line).unwrap();
         let said = "\"upstream\":\"10.0.0.1:80\",\"attempts\":0,\"cache\":\"miss\"";
         assert!(line.contains(said), "{line}");
+    }
+
+    #[test]
+    fn a_consumer_cannot_begin_another_line() {
+        let target = message::Target::new(bytes::Bytes::from_static(b"/a")).unwrap();
+        let mut request = Request::made_up(wire::Method::Get, target, message::Headers::new());
+        request.consumer = Some(message::Consumer::named("ann\n10.0.0.1 - root"));
+        let mut line = Vec::new();
+        Masks::default().combined(&mut line, &request, 200, |_| (), |_| ());
+        let line = String::from_utf8(line).unwrap();
+        assert!(line.contains(r" - ann\x0A10.0.0.1 - root [] "), "{line}");
     }
 
     #[test]

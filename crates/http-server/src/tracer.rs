@@ -56,6 +56,8 @@ struct Incoming {
     context: TraceContext,
     /// `None` leaves it to this server.
     decision: Option<bool>,
+    /// True if `traceparent` is continued, which `tracestate` belongs to.
+    is_w3c: bool,
 }
 
 impl Tracer {
@@ -90,13 +92,17 @@ impl Tracer {
             true => incoming(&request.headers, settings.fields),
             false => None,
         };
-        if incoming.is_none() {
-            remove_fields(&mut request.headers, settings.fields);
+        match &incoming {
+            None => remove_fields(&mut request.headers, settings.fields),
+            Some(Incoming { is_w3c: false, .. }) if settings.fields.w3c => {
+                request.headers.remove(Known::Tracestate);
+            }
+            Some(_) => {}
         }
         let parent = incoming.as_ref().map(|incoming| incoming.context.span_id);
         let context = match incoming {
-            Some(Incoming { context, decision: Some(_) }) => context,
-            Some(Incoming { context, decision: None }) => settings.decided(context.trace_id),
+            Some(Incoming { context, decision: Some(_), .. }) => context,
+            Some(Incoming { context, decision: None, .. }) => settings.decided(context.trace_id),
             None => settings.decided(new_trace_id()),
         };
         let may_record = context.is_sampled() || settings.failures || settings.slow_us.is_some();
@@ -298,11 +304,11 @@ fn incoming(headers: &Headers, fields: TraceFields) -> Option<Incoming> {
     };
     let w3c = || {
         let context = TraceContext::parse_traceparent(only("traceparent")?)?;
-        Some(Incoming { context, decision: Some(context.is_sampled()) })
+        Some(Incoming { context, decision: Some(context.is_sampled()), is_w3c: true })
     };
     let b3 = || {
         let (context, decision) = TraceContext::parse_b3(only("b3")?)?;
-        Some(Incoming { context, decision })
+        Some(Incoming { context, decision, is_w3c: false })
     };
     let b3_multi = || {
         let sampled = match only("x-b3-flags") {
@@ -311,7 +317,7 @@ fn incoming(headers: &Headers, fields: TraceFields) -> Option<Incoming> {
         };
         let (trace_id, span_id) = (only("x-b3-traceid")?, only("x-b3-spanid")?);
         let (context, decision) = TraceContext::from_b3(trace_id, span_id, sampled)?;
-        Some(Incoming { context, decision })
+        Some(Incoming { context, decision, is_w3c: false })
     };
     let of_w3c = if fields.w3c { w3c() } else { None };
     let of_b3 = || if fields.b3 { b3() } else { None };
@@ -415,6 +421,17 @@ mod tests {
             tracer(settings(1.0)).begin(&mut request);
             assert_eq!(request.trace.unwrap().trace.parent(), None, "{fields:?}");
             assert_eq!(request.headers.len(), 0, "they are removed: {fields:?}");
+        }
+    }
+
+    #[test]
+    fn a_tracestate_continues_with_its_traceparent_only() {
+        let b3 = ("b3", "80f198ee56343ba864fe8b2a57d3eff7-e457b5a2e4d86bd1-1");
+        for (parent, stays) in [(("traceparent", CLIENT), true), (("traceparent", "00-x"), false)] {
+            let mut request = request(&[parent, ("tracestate", "a=1"), b3]);
+            Tracer::new(settings(1.0), []).begin(&mut request);
+            assert!(request.trace.unwrap().trace.parent().is_some());
+            assert_eq!(request.headers.contains(Known::Tracestate), stays, "{parent:?}");
         }
     }
 
