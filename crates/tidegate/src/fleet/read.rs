@@ -63,7 +63,7 @@ impl Fleet {
         let prefix = self.address.reports();
         let reports = self.with_client(async |etcd| self.range(etcd, &prefix, false).await)?;
         let report = |key: &Bytes, value: &Value| NodeReport {
-            name: String::from_utf8_lossy(&key[prefix.len().min(key.len())..]).into_owned(),
+            name: name_of(key, &prefix),
             version: text(value, "version"),
             revision: value["revision"].to_string(),
             since: time(value),
@@ -71,6 +71,12 @@ impl Fleet {
         };
         Ok(reports.iter().map(|kv| report(&kv.key, &parsed(&kv.value))).collect())
     }
+}
+
+/// The name of the server whose report has a key.
+fn name_of(key: &[u8], prefix: &str) -> String {
+    let name = key.strip_prefix(prefix.as_bytes()).unwrap_or_default();
+    printable(&String::from_utf8_lossy(name))
 }
 
 fn state(report: &Value) -> String {
@@ -113,7 +119,7 @@ fn time(value: &Value) -> String {
 mod tests {
     use serde_json::json;
 
-    use super::{state, text};
+    use super::{name_of, state, text};
 
     #[test]
     fn a_report_is_one_line_without_control_characters() {
@@ -123,5 +129,6 @@ mod tests {
         assert_eq!(state(&refused), "revision 7 refused: a: ?[2J (and 1 more)");
         assert_eq!(text(&json!({ "by": "a\nb" }), "by"), "a?b");
         assert_eq!(text(&json!(7), "by"), "");
+        assert_eq!(name_of(b"/p/status/web-1\x1b[2J", "/p/status/"), "web-1?[2J");
     }
 }

@@ -126,13 +126,13 @@ impl LifecycleOptions {
 
     /// Returns the watched directories and patterns; by default the directory of the application.
     pub(super) fn dev_reload(&self, app_dir: &Path) -> Option<DevReload> {
-        let folders = match self.reload_dir.as_slice() {
+        let directories = match self.reload_dir.as_slice() {
             [] => vec![app_dir.to_owned()],
             named => named.to_vec(),
         };
         let include = [&[WATCHED.to_owned()], self.reload_include.as_slice()].concat();
         let exclude = self.reload_exclude.clone();
         let files = self.reload_extra_file.clone();
-        self.reload.then_some(DevReload { directories: folders, include, exclude, files })
+        self.reload.then_some(DevReload { directories, include, exclude, files })
     }
 }
