@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use config::{Document, ReplaceError, Source};
-use etcd::{Etcd, EtcdSettings};
+use etcd::{Etcd, EtcdSettings, pause};
 use net::{Resolver, timer};
 use plugin::WorkerContext;
 use sha2::{Digest, Sha256};
@@ -24,6 +24,8 @@ use crate::etcd_documents::{DOCUMENTS_BYTES, Documents};
 const START_WITHIN: Duration = Duration::from_secs(3);
 /// The same without a copy.
 const START_WITHOUT_COPY: Duration = Duration::from_secs(15);
+/// The first pause of a start after a failure.
+const START_PAUSE: Duration = Duration::from_millis(100);
 
 /// The settings of a source in etcd.
 pub struct EtcdOptions {
@@ -98,12 +100,16 @@ impl EtcdSource {
         let prefix = self.address.documents();
         let mut last = "no response".to_owned();
         let fetch = async {
+            let mut failures = 0;
             loop {
                 match Documents::fetch(etcd, &prefix).await {
                     Ok(documents) => return Ok(documents),
                     Err(error) if error.is_passing() => last = error.to_string(),
                     Err(error) => return Err(error.to_string()),
                 }
+                // etcd may have responded with an error at once.
+                timer::sleep(pause(START_PAUSE, failures)).await;
+                failures += 1;
             }
         };
         let fetched = timer::within(limit, fetch).await;
