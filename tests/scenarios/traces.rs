@@ -326,6 +326,30 @@ fn spans_of_the_last_requests_are_sent_before_the_process_ends() {
 }
 
 #[test]
+fn a_batch_whose_response_is_awaited_at_the_end_is_sent_again() {
+    let upstream = telling();
+    let (sender, spans) = channel();
+    let (silent, silent_spans) = channel();
+    let collector = Upstream::start(move |peer| {
+        if peer.number() == 0 {
+            // No response.
+            collect(peer, &silent);
+            peer.at_end();
+        } else {
+            collect(peer, &sender);
+            peer.send("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
+        }
+    });
+    let server = Tidegate::start(&behind(&upstream, &traces(&collector, "")));
+    get(&server, "/a", "");
+    let first = silent_spans.recv_timeout(scenarios::PATIENCE).expect("a span");
+    server.signal("TERM");
+    let again = spans.recv_timeout(scenarios::PATIENCE).expect("the span again");
+    assert_eq!((again.trace, again.id), (first.trace, first.id));
+    assert_eq!(server.wait().code, Some(0));
+}
+
+#[test]
 fn a_reload_loses_no_span() {
     let (upstream, first, second) = (telling(), Collector::start(), Collector::start());
     let config = behind(&upstream, &traces(&first.server, ""));

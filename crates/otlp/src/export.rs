@@ -39,6 +39,7 @@ pub struct TraceExporter {
 struct Running {
     plan: Arc<TracePlan>,
     queue: Arc<TraceQueue>,
+    sender: Rc<Sender>,
     task: JoinHandle<()>,
 }
 
@@ -62,20 +63,18 @@ impl TraceExporter {
             return Some(running.queue.clone());
         }
         let queue = TraceQueue::new(otlp.queue as usize, otlp.batch as usize);
-        let sender = Sender::new(plan, otlp, &self.telemetry, &queue);
-        let task = net::task::spawn_local(sender.run());
-        *running = Some(Running { plan: plan.clone(), queue: queue.clone(), task });
+        let sender = Rc::new(Sender::new(plan, otlp, &self.telemetry, &queue));
+        let task = net::task::spawn_local(sender.clone().run());
+        *running = Some(Running { plan: plan.clone(), queue: queue.clone(), sender, task });
         Some(queue)
     }
 
-    /// Sends what is queued once, at the end of the process.
+    /// Sends what is queued, and the batch that is being sent, once more at the end of the process.
+    /// A collector may therefore receive a span twice.
     pub async fn finish(&self) {
         let Some(running) = self.running.borrow_mut().take() else { return };
         running.task.abort();
-        if let Some(otlp) = running.plan.otlp() {
-            let sender = Sender::new(&running.plan, otlp, &self.telemetry, &running.queue);
-            sender.flush().await;
-        }
+        running.sender.flush().await;
     }
 }
 
@@ -118,6 +117,8 @@ struct Sender {
     queue: Arc<TraceQueue>,
     metrics: Metrics,
     resource: Resource,
+    /// The batch that is being sent.
+    unsent: RefCell<Option<Batch>>,
 }
 
 impl Sender {
@@ -144,24 +145,28 @@ impl Sender {
             queue: queue.clone(),
             metrics: Metrics::new(telemetry),
             resource: Resource { attributes: attributes.collect() },
+            unsent: RefCell::default(),
         }
     }
 
-    async fn run(self) {
+    async fn run(self: Rc<Self>) {
         let mut is_failing = false;
         // Once the queue has no other holder, nothing more can be recorded.
         while Arc::strong_count(&self.queue) > 1 || !self.queue.is_empty() {
             net::timer::within(self.otlp.interval.get(), self.queue.batch()).await;
             while let Some(batch) = self.take_batch() {
+                self.unsent.replace(Some(batch.clone()));
                 let failed = self.send_repeatedly(&batch).await.err();
+                self.unsent.take();
                 self.report(failed, &mut is_failing);
             }
         }
     }
 
-    /// Sends what is queued, each batch once.
+    /// Sends the batch that was being sent, and what is queued, each batch once.
     async fn flush(&self) {
-        while let Some(batch) = self.take_batch() {
+        let mut unsent = self.unsent.take();
+        while let Some(batch) = unsent.take().or_else(|| self.take_batch()) {
             match self.send(&batch.message).await {
                 Ok(rejected) => self.count(&batch, rejected),
                 Err(failure) => {
@@ -292,6 +297,7 @@ impl Sender {
 }
 
 /// The message of some traces.
+#[derive(Clone)]
 struct Batch {
     message: Bytes,
     spans: u64,

@@ -13,7 +13,7 @@ pub(crate) fn begin_attempt(request: &mut Request, peer: &Peer) -> Option<Box<Op
     let with_port = peer.name.rsplit_once(':');
     match with_port.and_then(|(host, port)| Some((host, port.parse::<u16>().ok()?))) {
         Some((host, port)) => {
-            span.set("server.address", host);
+            span.set("server.address", host.trim_matches(['[', ']']));
             span.set("server.port", u64::from(port));
         }
         // The path of a Unix socket.
