@@ -84,7 +84,7 @@ impl ChangeFile {
     /// Replaces the file by one with these changes; a crash leaves the old or the new one.
     pub(super) fn replace(&mut self, all: &Changes) -> io::Result<()> {
         let text = written(all)?;
-        let directory = self.path.parent().unwrap_or(Path::new("."));
+        let directory = directory_of(&self.path);
         DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
         let mut new = self.path.clone().into_os_string();
         new.push(".new");
@@ -102,6 +102,11 @@ impl ChangeFile {
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
+}
+
+/// The directory of a file; that of the process if the path is a name alone.
+fn directory_of(file: &Path) -> &Path {
+    file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
 /// The whole text of a file.
@@ -229,6 +234,12 @@ mod tests {
 
     fn error(path: &Path) -> String {
         Registry::default().open_changes(path).unwrap_err()
+    }
+
+    #[test]
+    fn a_file_may_be_a_name_alone() {
+        assert_eq!(directory_of(Path::new("changes")), Path::new("."));
+        assert_eq!(directory_of(Path::new("a/changes")), Path::new("a"));
     }
 
     #[test]
