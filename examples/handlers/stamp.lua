@@ -1,4 +1,4 @@
--- How long the handler took, in a header of the answer.
+-- How long the handler took, in a header of the response.
 local clock = os.clock
 
 return {

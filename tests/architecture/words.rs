@@ -15,6 +15,7 @@ const EXTENSIONS: &[&str] = &["rs", "md", "py", "lua", "sh", "toml", "html", "js
 
 /// A phrase, and what to write instead.
 const PHRASES: &[(&str, &str)] = &[
+    ("an answer", "a response"),
     ("anew", "again"),
     ("beside", "next to, along with, besides"),
     ("but for", "except"),
@@ -42,6 +43,7 @@ const PHRASES: &[(&str, &str)] = &[
     ("seams", "extension points"),
     ("somebody", "a client, a worker, another process"),
     ("someone", "a client, a worker, another process"),
+    ("the answer", "the response"),
     ("the way of", "the path of"),
     ("this room", "this crate"),
     ("those who", "the clients that, the workers that"),

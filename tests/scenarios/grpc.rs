@@ -225,7 +225,7 @@ fn a_response_that_breaks_off_ends_with_a_status() {
     let received = client.read_until("grpc-message");
     let received = String::from_utf8_lossy(&received);
     assert!(received.contains(MESSAGE) && received.contains("grpc-status: 14"), "{received}");
-    server.wait_for_log("an answer broke off");
+    server.wait_for_log("a response was aborted");
 }
 
 /// Two servers that run `script`, behind a gateway with these settings of their upstream.

@@ -87,7 +87,7 @@ impl Load {
     pub(crate) fn join(self) -> Tally {
         let mut sum = Tally::default();
         for client in self.clients {
-            let tally = client.join().expect("an answer that was whole and right");
+            let tally = client.join().expect("a response that was whole and right");
             sum.answered += tally.answered;
             sum.last += tally.last;
             sum.lost += tally.lost;

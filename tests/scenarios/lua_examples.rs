@@ -45,7 +45,7 @@ impl Example {
         let mut stream = self.connect();
         stream.write_all(request.as_bytes()).expect("the program reads");
         let mut got = vec![0; response.len()];
-        stream.read_exact(&mut got).expect("an answer");
+        stream.read_exact(&mut got).expect("a response");
         assert_eq!(String::from_utf8_lossy(&got), response, "to {request:?}");
     }
 

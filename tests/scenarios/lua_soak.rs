@@ -77,7 +77,7 @@ fn ask(stream: &mut TcpStream, line: &str) -> String {
     let mut response = Vec::new();
     while response.last() != Some(&b'\n') {
         let mut byte = [0];
-        stream.read_exact(&mut byte).expect("an answer");
+        stream.read_exact(&mut byte).expect("a response");
         response.push(byte[0]);
     }
     String::from_utf8_lossy(&response).into_owned()

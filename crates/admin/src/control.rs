@@ -423,7 +423,7 @@ pub enum PurgeWhat {
     All,
 }
 
-/// Why a question about a cache has no answer.
+/// Why a question about a cache was not answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CacheRequestError {
     /// There is no cache with that name.

@@ -1,7 +1,7 @@
 //! The admin API: what an operator and `tidegate ctl` talk to.
 //!
-//! A [`Handler`](plugin::Handler) on our own loop. Owns the endpoints, access to them, the form
-//! of every answer and the Prometheus exporter. Reaches the server through [`Control`] alone, which
+//! A [`Handler`](plugin::Handler) on its own loop. Owns the endpoints, access to them, the form of
+//! every response and the Prometheus exporter. Reaches the server through [`Control`] alone, which
 //! `server` implements. Promises that every error says what was typed and that no secret is shown.
 //! Never reads a configuration, never decides by reading a number.
 

@@ -259,7 +259,7 @@ impl Control for FakeServer {
     ) -> LocalFuture<'_, Result<u64, CacheRequestError>> {
         let result = match (cache, &what) {
             ("pages", PurgeWhat::Url(url)) if !url.starts_with("http:") => {
-                Err(CacheRequestError::Wrong(format!("\"{url}\" is no absolute URL")))
+                Err(CacheRequestError::Wrong(format!("\"{url}\" is not an absolute URL")))
             }
             ("pages", _) => {
                 self.purged.borrow_mut().push((what, soft));

@@ -177,7 +177,7 @@ mod tests {
     #[test]
     fn each_api_reports_its_usage() {
         for (text, expected) in [
-            // Chat completions, with an answer that quotes a usage.
+            // Chat completions, with a response that quotes a usage.
             (
                 r#"{"id":"a","choices":[{"message":{"content":"\"usage\":{\"prompt_tokens\":9}"}}],
                    "usage":{"prompt_tokens":19,"completion_tokens":10,"total_tokens":29,

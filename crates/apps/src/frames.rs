@@ -44,7 +44,7 @@ pub struct FrameServer {
 }
 
 /// Serves the connections that gateways open to `listener`; exchanges go to `sink`. Must be called
-/// on a worker. Of the limits only those of queues apply in_process.
+/// on a worker. Of the limits only those of queues apply here.
 pub fn serve(
     listener: Listener,
     sink: impl Fn(Arrival) -> Result<(), OfferError> + 'static,

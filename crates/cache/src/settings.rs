@@ -195,7 +195,7 @@ fn check(settings: &FilterSettings, node: &Node, reader: &mut Reader<'_>) {
     }
     if let Some(varying) = settings.fetch.drop_headers.iter().find(|name| is_needed(name)) {
         let at = node.get("fetch").and_then(|fetch| fetch.get("drop_headers")).unwrap_or(node);
-        reader.error(at.span, format!("{varying} is needed to ask the origin"));
+        reader.error(at.span, format!("{varying} is needed to request from the origin"));
     }
 }
 

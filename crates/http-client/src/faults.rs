@@ -17,9 +17,9 @@ pub(super) enum Wait {
     Client,
     /// Room to send.
     Write,
-    /// The head of the answer.
+    /// The head of the response.
     Response,
-    /// More of the answer's body.
+    /// More of the response's body.
     Read,
 }
 
@@ -89,10 +89,10 @@ pub(super) fn timeout(wait: Wait) -> Fault {
             (FaultKind::ConnectionWriteTimeout, "the request was not taken within `write`")
         }
         Wait::Read => {
-            (FaultKind::ConnectionReadTimeout, "the answer paused for longer than `read`")
+            (FaultKind::ConnectionReadTimeout, "the response paused for longer than `read`")
         }
         Wait::Response | Wait::Client | Wait::Nothing => {
-            (FaultKind::ResponseTimeout, "no head of an answer within `response`")
+            (FaultKind::ResponseTimeout, "no head of a response within `response`")
         }
     };
     Fault::new(kind, detail)
@@ -103,8 +103,8 @@ pub(super) fn timeout(wait: Wait) -> Fault {
 pub(super) fn no_answer(error: Option<&io::Error>, sent: bool) -> Fault {
     let retry = if sent { Retry::IfIdempotent } else { Retry::Unsent };
     let detail: Cow<'static, str> = match error {
-        Some(error) => format!("the connection failed before an answer: {error}").into(),
-        None => "the connection was closed before an answer".into(),
+        Some(error) => format!("the connection failed before a response: {error}").into(),
+        None => "the connection was closed before a response".into(),
     };
     let kind = error.and_then(tls_kind).unwrap_or(FaultKind::ConnectionTerminated);
     Fault::new(kind, detail).with_retry(retry)
@@ -116,7 +116,7 @@ pub(super) fn no_acknowledgement() -> Fault {
     Fault::new(FaultKind::ConnectionTerminated, detail)
 }
 
-/// The connection ended or failed within an answer.
+/// The connection ended or failed within a response.
 pub(super) fn cut_short(error: Option<&io::Error>, within: &str) -> Fault {
     let detail = match error {
         Some(error) => format!("the connection failed within the {within}: {error}"),
@@ -139,7 +139,7 @@ pub(super) fn bad_head(reject: Reject) -> Fault {
     Fault::new(kind, reject.text())
 }
 
-/// The chunked coding of the answer's body is broken.
+/// The chunked coding of the response's body is broken.
 pub(super) fn bad_body(reject: Reject) -> Fault {
     let kind = match reject {
         Reject::TrailersTooLarge => FaultKind::ResponseTrailersSize,

@@ -139,7 +139,8 @@ async fn linger(stream: &Stream, bytes_max: usize) {
     net::timer::within(LINGER, read_away).await;
 }
 
-/// Answers a connection above the limit and closes it: a clean 503, read before the close arrives.
+/// Responds to a connection above the limit and closes it: a clean 503, read before the close
+/// arrives.
 pub async fn refuse(accepted: Accepted) {
     const ANSWER: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\n\
         Content-Length: 24\r\nRetry-After: 1\r\nConnection: close\r\n\r\n503 Service Unavailable\n";

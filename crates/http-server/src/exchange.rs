@@ -119,7 +119,7 @@ impl Exchange {
         let mut conclusion = match outcome {
             // RFC 9110 15.2: an interim response ends no exchange; only a switch of protocols does.
             Ok(response) if response.status < 200 && response.takeover.is_none() => {
-                let fault = Fault::internal("a handler answered with an interim status");
+                let fault = Fault::internal("a handler responded with an interim status");
                 self.failed(&fault, metrics)
             }
             Ok(mut response) => {
@@ -157,9 +157,9 @@ impl Exchange {
     }
 
     /// The body of the response failed after the head was sent.
-    pub(crate) fn broke_off(&mut self, fault: &Fault) {
+    pub(crate) fn aborted(&mut self, fault: &Fault) {
         self.request.notes.fault = Some(fault.slug());
-        fault_log::broke_off(&self.request, fault);
+        fault_log::aborted(&self.request, fault);
     }
 
     /// Counts and logs the end of the exchange.
@@ -209,7 +209,7 @@ impl Exchange {
     fn end_call(&mut self, status: u16) {
         let Some(call) = self.request.notes.grpc.clone() else { return };
         if let Some(fault) = call.take_fault() {
-            self.broke_off(&fault);
+            self.aborted(&fault);
         }
         if status == CLIENT_GONE {
             call.set_status(Code::Cancelled);
@@ -235,7 +235,7 @@ fn record_response(trace: &RequestTrace, response: &Response) {
     });
 }
 
-/// Logs bytes that are no request.
+/// Logs a malformed request.
 pub(crate) fn refused(facts: &ConnectionFacts, snapshot: &ListenerSnapshot, fault: &Fault) {
     if let Some(access) = &snapshot.access {
         access.refused(facts, fault);
@@ -243,7 +243,7 @@ pub(crate) fn refused(facts: &ConnectionFacts, snapshot: &ListenerSnapshot, faul
     fault_log::refused(facts, fault);
 }
 
-/// The response to what is no request.
+/// The response to a malformed request.
 pub(crate) fn rejection(snapshot: &ListenerSnapshot, fault: &Fault) -> Response {
     let mut response = problem::render(fault, None, &snapshot.pages);
     let unknown = Request::blank();

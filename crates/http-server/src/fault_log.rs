@@ -41,7 +41,7 @@ pub(super) fn answered(request: &Request, fault: &Fault) {
 }
 
 /// Logs a response that was aborted after its headers were sent.
-pub(super) fn broke_off(request: &Request, fault: &Fault) {
+pub(super) fn aborted(request: &Request, fault: &Fault) {
     let level = match fault.side() {
         Side::Client => return,
         Side::Upstream => Level::Warn,
@@ -50,7 +50,7 @@ pub(super) fn broke_off(request: &Request, fault: &Fault) {
     event_limited!(
         LINES_PER_SECOND,
         level,
-        "an answer broke off",
+        "a response was aborted",
         route = route_of(request),
         server = fault.server.as_deref().unwrap_or(server_of(request)),
         path = path_of(request),
@@ -59,12 +59,12 @@ pub(super) fn broke_off(request: &Request, fault: &Fault) {
     );
 }
 
-/// Logs bytes on a connection that were no request.
+/// Logs a malformed request.
 pub(super) fn refused(facts: &ConnectionFacts, fault: &Fault) {
     event_limited!(
         LINES_PER_SECOND,
         Level::Info,
-        "bytes that are no request",
+        "malformed request",
         client = facts.peer_ip(),
         listener = facts.listener,
         status = fault.status,

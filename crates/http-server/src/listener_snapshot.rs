@@ -51,7 +51,7 @@ pub struct ListenerSnapshot {
     pub timeouts: ConnectionTimeouts,
     /// Bounds of exchanges that find no route.
     pub bounds: Bounds,
-    /// A client that has finished sending still gets its answer.
+    /// A client that has finished sending still gets its response.
     pub half_close: bool,
     pub trusted_proxies: TrustedProxies,
     /// The database for the countries of clients.

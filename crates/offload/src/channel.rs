@@ -30,7 +30,7 @@ pub(super) struct ExchangeChannel {
 struct ChannelState {
     /// The request's body, to the other side.
     inward: DirectionQueue,
-    /// The answer's body, to the worker.
+    /// The response's body, to the worker.
     outward: DirectionQueue,
     answer: Option<Result<OffloadedResponse, Fault>>,
     /// Interim responses that are to go before it.
@@ -48,7 +48,7 @@ struct ChannelState {
     writer: Option<Waker>,
 }
 
-/// The head of the answer, and its body if that is there.
+/// The head of the response, and its body if that is there.
 pub(super) struct OffloadedResponse {
     pub(super) status: u16,
     pub(super) headers: Headers,
@@ -334,7 +334,7 @@ impl ExchangeChannel {
         wake(waker);
     }
 
-    /// Ends the answer's body; without `end` it was dropped in the middle.
+    /// Ends the response's body; without `end` it was dropped in the middle.
     pub(super) fn end_outward(&self, end: Option<Result<(), Fault>>) {
         let mut state = self.state();
         if !state.outward.is_open() {

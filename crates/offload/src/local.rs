@@ -188,7 +188,7 @@ impl BodyStream for StreamedResponseBody {
             Poll::Ready(next) => next,
             Poll::Pending => {
                 ready!(self.sides.poll_timer(cx, self.pause, client_is_slow));
-                Some(Err(late("the other side paused in its answer")))
+                Some(Err(late("the other side paused in its response")))
             }
         };
         self.sides.counting = false;

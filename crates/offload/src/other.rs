@@ -129,7 +129,7 @@ impl Responder {
         Sending(link)
     }
 
-    /// Sends an interim response (1xx, RFC 9110 15.2) before the answer.
+    /// Sends an interim response (1xx, RFC 9110 15.2) before the response.
     pub fn inform(&self, status: u16, headers: Headers) {
         if let Some(link) = &self.link {
             link.inform(status, headers);

@@ -24,7 +24,9 @@ fn to_its_end<T: 'static>(
 ) -> LocalFuture<'static, Result<T, Refusal>> {
     let task = net::task::spawn_local(change);
     Box::pin(async move {
-        task.await.unwrap_or_else(|error| Err(Refusal::Failed(format!("it broke off: {error}"))))
+        task.await.unwrap_or_else(|error| {
+            Err(Refusal::Failed(format!("the change did not finish: {error}")))
+        })
     })
 }
 
@@ -83,7 +85,7 @@ impl admin::Control for Api {
         let source = self.0.source.source();
         let read_only = match source.file() {
             Some(_) => None,
-            None => Some("this server's configuration is no file".to_owned()),
+            None => Some("this server's configuration is not a file".to_owned()),
         };
         // An unreadable source is shown as empty; PUT and reload report the reason.
         let (name, text, version) = match source.main() {

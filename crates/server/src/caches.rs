@@ -200,7 +200,7 @@ fn targets(
             plans.iter().filter_map(|(route, plan)| plan.url(&route.name, text)).collect();
         match urls.is_empty() && !plans.is_empty() {
             true => {
-                let said = format!("\"{text}\" is no absolute URL: write http://host/path");
+                let said = format!("\"{text}\" is not an absolute URL: write http://host/path");
                 Err(CacheRequestError::Wrong(said))
             }
             false => Ok(urls),
@@ -229,11 +229,11 @@ pub(crate) fn explain_cache(
     let cache = caches.get(name).ok_or(CacheRequestError::NoCache)?;
     let asked = request(plan, question).map_err(CacheRequestError::Wrong)?;
     let Some(route) = routed(plan, &asked) else {
-        let said = format!("no route takes {} {}", question.method, question.url);
+        let said = format!("no route matches {} {}", question.method, question.url);
         return Ok(explanation("pass", &said, None, None, &[]));
     };
     let Some((filter, before)) = plan_on(route, name) else {
-        let said = format!("its route {} keeps nothing in {name}", settings::quote(&route.name));
+        let said = format!("its route {} stores nothing in {name}", settings::quote(&route.name));
         return Ok(explanation("pass", &said, Some(&route.name), None, &[]));
     };
     let now_secs = wall_secs();
@@ -247,7 +247,7 @@ pub(crate) fn explain_cache(
     let mut why = found.why;
     if !before.is_empty() {
         let names = before.join(", ");
-        why.push_str(&format!(" (what stands before the cache may change it: {names})"));
+        why.push_str(&format!(" (filters before the cache may change it: {names})"));
     }
     let key = found.key.as_deref();
     Ok(explanation(found.verdict.slug(), &why, Some(&route.name), key, &stored))

@@ -22,7 +22,7 @@ pub fn changes(before: &ServerPlan, after: &ServerPlan) -> Vec<String> {
     lines.extend(gone.map(|part| format!("{part} removed")));
     // Of two routes that match alike the first one wins.
     if kept_routes(before, &new).ne(kept_routes(after, &old)) {
-        lines.push("routes stand in another order".to_owned());
+        lines.push("the order of routes changed".to_owned());
     }
     lines
 }
@@ -147,7 +147,7 @@ routes:
         let (gone, other) = (line("gone"), line("other"));
         let both = |first: &str, second: &str| format!("{first}\n{second}");
         let swapped = chained.replace(&both(&gone, &other), &both(&other, &gone));
-        assert_eq!(changes(&before, &plan_of(&swapped)), ["routes stand in another order"]);
+        assert_eq!(changes(&before, &plan_of(&swapped)), ["the order of routes changed"]);
     }
 
     #[test]

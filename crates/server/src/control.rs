@@ -311,7 +311,7 @@ impl Control {
                     let error = error.errors().join("; ");
                     event!(
                         Level::Error,
-                        "the configuration file could not be put back",
+                        "the configuration file could not be restored",
                         error = error
                     );
                 }

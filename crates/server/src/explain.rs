@@ -127,9 +127,11 @@ fn slashes(plan: &ServerPlan, request: &mut Request) -> Option<Slashes> {
     let before = String::from_utf8_lossy(request.target.received_path()).into_owned();
     let refused = crate::slashes::apply(rule, &mut request.target).is_err();
     let (word, what) = match rule {
-        EncodedSlashes::Keep => ("keep", "is matched as it stands: an encoded slash is none"),
+        EncodedSlashes::Keep => {
+            ("keep", "is matched as received: an encoded slash separates no segments")
+        }
         EncodedSlashes::Decode => ("decode", "is read with slashes"),
-        EncodedSlashes::Refuse => ("refuse", "is answered 400"),
+        EncodedSlashes::Refuse => ("refuse", "gets the response 400"),
     };
     let name = &listener.name;
     let said = format!("{before:?} {what} (encoded_slashes: {word} of listener {name})");
@@ -171,7 +173,7 @@ pub(crate) fn request(plan: &ServerPlan, question: &Question) -> Result<Request,
         .ok_or_else(|| format!("{:?} is no method", question.method))?;
     let (scheme, authority, path) = split(&question.url)?;
     let target = Target::new(Bytes::from(path.into_owned()))
-        .map_err(|fault| format!("{:?} is answered 400: {fault}", question.url))?;
+        .map_err(|fault| format!("{:?} gets the response 400: {fault}", question.url))?;
     let mut headers = Headers::new();
     let port = authority
         .and_then(|authority| wire::authority::Authority::parse(authority.as_bytes()))
@@ -324,9 +326,9 @@ routes:
             explain(&plan, &question).unwrap()
         };
         for (rule, route, said) in [
-            ("keep", json!("rest"), "\"/item%2F7\" is matched as it stands"),
+            ("keep", json!("rest"), "\"/item%2F7\" is matched as received"),
             ("decode", json!("item"), "\"/item%2F7\" is read with slashes"),
-            ("refuse", Value::Null, "\"/item%2F7\" is answered 400"),
+            ("refuse", Value::Null, "\"/item%2F7\" gets the response 400"),
         ] {
             let Explanation { text, json } = asked(rule);
             assert_eq!(json["route"].get("name").cloned().unwrap_or_default(), route, "{rule}");

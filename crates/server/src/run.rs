@@ -223,7 +223,7 @@ async fn follow(
     match admin_listener.follow(&plan) {
         Ok(admin) => bound.extend(admin),
         Err(error) => {
-            event!(Level::Error, "the admin API stays where it was", error = error);
+            event!(Level::Error, "the admin API keeps its addresses", error = error);
             bound.extend(before.iter().filter(|one| one.name == "admin").cloned());
         }
     }

@@ -174,7 +174,7 @@ async fn live(
     match served {
         Ok(()) => DONE,
         Err(why) => {
-            event!(Level::Debug, "a worker gives up", because = why);
+            event!(Level::Debug, "the application of a worker could not start", because = why);
             let _ = process.channel.send_message(&WorkerMessage::Failed(why)).await;
             FAILED
         }

@@ -1,8 +1,8 @@
 //! The field Max-Forwards of a request (RFC 9110 7.6.2).
 //!
 //! OPTIONS and TRACE may limit how many times they are forwarded. Each forwarding decrements the
-//! number; at zero we respond ourselves and send nothing to the upstream. A value that is not a
-//! number is ignored and forwarded as it is.
+//! number; at zero the server responds itself and sends nothing to the upstream. A value that is
+//! not a number is ignored and forwarded as it is.
 
 use message::{Request, Response};
 use wire::{Known, Method, token};
@@ -18,7 +18,7 @@ pub(crate) fn count_down(request: &mut Request) -> Option<Response> {
         return None;
     }
     // RFC 9110 9.3.8: TRACE would have to show the request, including what proxies added to it for
-    // the upstream only. So we do not support the method.
+    // the upstream only. So the server does not support the method.
     let status = if request.method == Method::Options { 204 } else { 405 };
     let mut response = Response::new(status);
     response.headers.append(Known::Allow, "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");

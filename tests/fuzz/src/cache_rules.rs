@@ -59,7 +59,7 @@ const SEEDS: &[&str] = &[
 
 const NOW: u64 = 1_800_000_000;
 
-/// Any lines are the fields of a request, an empty line, and those of an answer to it.
+/// Any lines are the fields of a request, an empty line, and those of a response to it.
 fn cache_rules(data: &[u8]) {
     let mut parts = data.splitn(2, |&byte| byte == 0);
     let request = fields(parts.next().unwrap_or_default());

@@ -57,9 +57,10 @@ routes:
     for client in &mut clients {
         client.read_until_gone();
     }
-    eventually("two responses broke off", || {
+    eventually("two responses were aborted", || {
         let log = server.log();
-        let lines: Vec<_> = log.iter().filter(|line| line.contains("broke off")).collect();
+        let lines: Vec<_> =
+            log.iter().filter(|line| line.contains("a response was aborted")).collect();
         let named = lines.iter().filter(|line| line.contains(&format!("server={address}"))).count();
         assert_eq!(named, lines.len(), "{lines:?}");
         named == 2

@@ -20,7 +20,7 @@ fn all_waiting_requests_get_the_same_response() {
         server.wait_for_metric("tidegate_requests_in_flight", &[("route", "all")], CLIENTS as f64);
         let_go.send(()).expect("the origin waits");
         for client in clients {
-            assert_eq!(client.join().expect("an answer"), "one for all");
+            assert_eq!(client.join().expect("a response"), "one for all");
         }
     });
     assert_eq!(origin.fetches(), 1);

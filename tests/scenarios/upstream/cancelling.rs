@@ -29,7 +29,7 @@ fn wait_for_request(server: &Tidegate) {
 }
 
 #[test]
-fn before_the_answer() {
+fn before_the_response() {
     for resets in [false, true] {
         let (upstream, gone) = reporting("");
         let server = gateway(&servers(&[&upstream]));
@@ -52,7 +52,7 @@ fn before_the_answer() {
 }
 
 #[test]
-fn within_the_answer() {
+fn within_the_response() {
     for words in [
         "HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nhalf",
         "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n4\r\nhalf\r\n",

@@ -35,6 +35,6 @@ impl Refusing {
             stream.read_exact(&mut byte).expect("a request");
             request.push(byte[0]);
         }
-        stream.write_all(response.as_bytes()).expect("an answer");
+        stream.write_all(response.as_bytes()).expect("a response");
     }
 }

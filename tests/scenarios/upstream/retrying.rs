@@ -47,7 +47,7 @@ const RETRIES: &str = "tidegate_upstream_retries_total";
 const DENIED: &str = "tidegate_upstream_retries_denied_total";
 
 #[test]
-fn a_refused_connection_is_tried_elsewhere_whatever_the_method() {
+fn a_refused_connection_is_retried_with_another_server_whatever_the_method() {
     let (down, good) = (Refusing::start(), measuring());
     let server = in_turn(&[down.address(), good.address()], "ejection: { failures: 0 }");
     let mut client = server.connect("web");

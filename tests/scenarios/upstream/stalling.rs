@@ -6,7 +6,7 @@ use scenarios::{Connection, Tidegate, Upstream};
 use socket2::{Domain, Socket, Type};
 use std::net::{Ipv4Addr, SocketAddr};
 
-/// Reads a request, says `words` and then nothing more until the gateway gives up.
+/// Reads a request, sends `words` and then nothing more until the gateway closes.
 fn stalling(words: &'static str) -> Upstream {
     Upstream::start(move |peer| {
         peer.read_head();

@@ -94,7 +94,7 @@ impl BodySender {
                 }
             }
             if self.credit <= FRAME_COST {
-                // Data polled now would only wait in_process.
+                // Data polled now would only wait here.
                 return SendProgress::Pending;
             }
             let next = match self.poll_file(cx) {

@@ -71,8 +71,8 @@ impl Outbound {
                 Poll::Pending => return SendProgress::Pending,
                 Poll::Ready(Received::Message(message)) => {
                     if message.data().len() > FRAMES_MESSAGE_BYTES {
-                        let goodbye = Closed::new(TOO_BIG, "the message is too long");
-                        close(outbox, number, &goodbye);
+                        let closed = Closed::new(TOO_BIG, "the message is too long");
+                        close(outbox, number, &closed);
                         return SendProgress::CloseCause;
                     }
                     self.pending = Some(match message {
@@ -80,8 +80,8 @@ impl Outbound {
                         Message::Binary(data) => (data, true),
                     });
                 }
-                Poll::Ready(Received::Closed(goodbye)) => {
-                    close(outbox, number, &goodbye);
+                Poll::Ready(Received::Closed(closed)) => {
+                    close(outbox, number, &closed);
                     return SendProgress::CloseCause;
                 }
             }
@@ -89,8 +89,8 @@ impl Outbound {
     }
 }
 
-pub(crate) fn close(outbox: &mut Outbox, number: u32, goodbye: &Closed) {
-    frames::close(outbox.frames(), number, goodbye.code, &goodbye.reason);
+pub(crate) fn close(outbox: &mut Outbox, number: u32, closed: &Closed) {
+    frames::close(outbox.frames(), number, closed.code, &closed.reason);
 }
 
 /// An empty message frame has a cost as well: there may be many of them.

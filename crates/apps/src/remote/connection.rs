@@ -131,7 +131,7 @@ fn broken(ended: &CloseCause) -> Fault {
     let detail = match ended {
         CloseCause::Malformed(malformed) => malformed.text(),
         CloseCause::Done | CloseCause::Closed | CloseCause::Failed(_) => {
-            "the process of the application has gone"
+            "the process of the application has ended"
         }
     };
     Fault::new(FaultKind::ConnectionTerminated, detail)

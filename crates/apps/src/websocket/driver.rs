@@ -305,7 +305,7 @@ impl WebSocketDriver {
             // A client that is not read from, or that still receives a message, cannot reply.
             let excused = self.stalled || self.sending;
             if self.ping_sent && !excused {
-                self.session.end(Closed::new(Closed::ABNORMAL, "no answer to a ping"));
+                self.session.end(Closed::new(Closed::ABNORMAL, "no response to a ping"));
                 return Poll::Ready(Ending::Idle);
             }
             if !self.ping_sent {

@@ -149,7 +149,7 @@ fn a_silent_client_gets_a_ping_and_is_disconnected() {
         let mut client = Client::connect(address).await;
         assert_eq!(client.message().await, Some(Message::Ping(Vec::new())));
         assert_eq!(client.message().await, None);
-        assert_eq!(end(&mut ends).await, Closed::new(1006, "no answer to a ping"));
+        assert_eq!(end(&mut ends).await, Closed::new(1006, "no response to a ping"));
     });
 }
 

@@ -1,4 +1,4 @@
-//! gunicorn with threads (its plain worker closes after each answer, the threaded one does not),
+//! gunicorn with threads (its plain worker closes after each response, the threaded one does not),
 //! and with gevent as on the published page.
 
 use super::python::{App, Interface};

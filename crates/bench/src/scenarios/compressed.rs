@@ -27,8 +27,8 @@ pub(super) fn is_gzip_of(body: &[u8], document: &[u8]) -> bool {
     read.is_ok() && whole == document
 }
 
-/// Asks until the answer is there, has a length and is compressed if it shall be: the first one is
-/// passed on as it comes from the backend. The error is half a sentence.
+/// Asks until the response is there, has a length and is compressed if it shall be: the first one
+/// is passed on as it comes from the backend. The error is half a sentence.
 pub(super) fn warm(
     address: SocketAddr,
     request: &[u8],

@@ -108,7 +108,7 @@ pub(super) fn ask(
         if let Some((status, head_bytes, length)) = head(&received)? {
             let whole = head_bytes + length;
             if received.len() > whole {
-                return Err(io::Error::other("bytes after the answer"));
+                return Err(io::Error::other("bytes after the response"));
             }
             if received.len() == whole {
                 return Ok(ProbeResponse {
@@ -122,7 +122,7 @@ pub(super) fn ask(
         let count = stream.read(&mut buffer)?;
         if count == 0 || received.len() > ANSWER_BYTES_MAX {
             let said = String::from_utf8_lossy(&received[..received.len().min(200)]).into_owned();
-            return Err(io::Error::other(format!("the answer ended after {said:?}")));
+            return Err(io::Error::other(format!("the response ended after {said:?}")));
         }
         received.extend_from_slice(&buffer[..count]);
     }
@@ -134,7 +134,7 @@ fn head(received: &[u8]) -> io::Result<Option<(u16, usize, usize)>> {
         return Ok(None);
     };
     let text = String::from_utf8_lossy(&received[..end]);
-    let wrong = || io::Error::other(format!("not an answer with a length: {text:?}"));
+    let wrong = || io::Error::other(format!("not a response with a length: {text:?}"));
     let mut lines = text.split("\r\n");
     let status: u16 = lines
         .next()
@@ -224,7 +224,7 @@ mod tests {
         assert!(answering(&[RIGHT, OTHER]).unwrap_err().contains("two ways"));
         assert!(answering(&[RIGHT]).unwrap_err().contains("ended after"));
         assert!(answering(&[b"HTTP/1.1 200 OK\r\n\r\npong"]).unwrap_err().contains("length"));
-        assert!(answering(&[b"+PONG\r\n\r\n"]).unwrap_err().contains("not an answer"));
+        assert!(answering(&[b"+PONG\r\n\r\n"]).unwrap_err().contains("not a response"));
     }
 
     #[test]

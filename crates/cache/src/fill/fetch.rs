@@ -104,7 +104,7 @@ impl Fetch {
                 }
                 Some(ValidationResponse::OtherRepresentation) if validators.take().is_some() => {}
                 Some(ValidationResponse::ServerError) if self.has_stale_fallback() => {
-                    let detail = format!("the origin answered {}", response.status);
+                    let detail = format!("the origin responded with {}", response.status);
                     let fault =
                         Fault::new(FaultKind::ResponseStatus, detail).with_status(response.status);
                     return self.failed(fault, notes);

@@ -25,7 +25,7 @@ pub fn confirms_parts(stored: &Headers, not_modified: &Headers) -> bool {
     new.is_none_or(|new| !new.weak) && confirms(stored, not_modified)
 }
 
-/// A 304 to our conditions that has no other date can only mean our validators.
+/// A 304 to the cache's conditions that has no other date can only mean the cache's validators.
 fn same_date(stored: &Headers, not_modified: &Headers) -> bool {
     let Some(new) = not_modified.get(Known::LastModified) else { return true };
     let Some(old) = stored.get(Known::LastModified) else { return false };

@@ -1,8 +1,8 @@
 //! If-Match in forwarded requests (RFC 9110 13.1.1).
 //!
-//! A client may have a transcoded response under the origin's tag with our suffix, which the origin
-//! does not know. It stands for the origin's own tag: the transcoded content changes when the
-//! original does.
+//! A client may have a transcoded response under the origin's tag with the cache's suffix, which
+//! the origin does not know. It stands for the origin's own tag: the transcoded content changes
+//! when the original does.
 
 use message::Headers;
 use wire::conditional::EntityTag;

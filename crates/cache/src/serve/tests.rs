@@ -245,7 +245,7 @@ fn what_needs_the_origin_is_left_to_others() {
     put(&|response| response.meta.lifetime_s = 10);
     assert!(bench.serve(&mut get("/a", &[])).is_none(), "stale");
     put(&|response| (response.meta.lifetime_s, response.meta.while_revalidate_s) = (10, 60));
-    assert!(bench.serve(&mut get("/a", &[])).is_none(), "to be asked for behind the answer");
+    assert!(bench.serve(&mut get("/a", &[])).is_none(), "to be asked for behind the response");
     bench.put(
         &get("/a", &[]),
         b"",

@@ -81,6 +81,6 @@ fn check(settings: &KeySettings, node: &Node, reader: &mut Reader<'_>) {
     if settings.headers.iter().any(|name| name.as_str() == "accept-encoding") {
         reader
             .error(at("headers"), "accept-encoding need not count")
-            .help("codings are kept and chosen by the cache itself: see codings");
+            .help("codings are stored and chosen by the cache itself: see codings");
     }
 }

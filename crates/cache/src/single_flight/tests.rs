@@ -28,7 +28,7 @@ fn wait(single_flight: &Arc<SingleFlight>, text: &str) -> Follower {
 }
 
 #[test]
-fn one_leads_and_the_others_hear_what_became_of_it_on_whichever_thread() {
+fn one_leads_and_the_others_get_its_result_on_every_thread() {
     let single_flight = Arc::new(SingleFlight::default());
     let mut leader = join_as_leader(&single_flight, "a");
     let others: Vec<_> = (0..4)
@@ -59,7 +59,7 @@ fn an_unshared_fetch_can_be_joined_once_its_key_is_known() {
 }
 
 #[test]
-fn a_leader_that_is_dropped_sets_its_waiters_free() {
+fn a_leader_that_is_dropped_wakes_its_waiters() {
     block_on_local(async {
         let single_flight = Arc::new(SingleFlight::default());
         let leader = join_as_leader(&single_flight, "a");

@@ -134,7 +134,7 @@ fn what_was_tried_in_vain_is_not_offered_again() {
     let gzip = response(&text(5000), Some(Coding::Gzip));
     life.mark_tried(index(None));
     let choice = choose(&gzip, &life, Some(b"identity, gzip;q=0.1"), &settings());
-    assert_eq!(choice, AS_IS, "it accepts gzip, if with less joy");
+    assert_eq!(choice, AS_IS, "it accepts gzip with a lower quality");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Clients, an origin and purges at random, against what must hold whatever they do.
 //!
-//! Every answer of the origin has a number of its own in its body. A client that is given a whole
+//! Every response of the origin has a number of its own in its body. A client that is given a whole
 //! body is given one answer, as it was: of its own URL and language, not older than the last purge
 //! before it asked, and never another client's if it was private. No request waits for ever.
 

@@ -190,7 +190,7 @@ impl Call {
     }
 }
 
-/// An answer with these fields and this body.
+/// A response with these fields and this body.
 pub(crate) fn response_with(
     status: u16,
     fields: &[(&str, &str)],
@@ -312,7 +312,7 @@ pub(crate) async fn get_with(
 
 /// What became of it.
 pub(crate) async fn done(client: JoinHandle<Result<Got, Fault>>) -> Result<Got, Fault> {
-    net::timer::within(TIMEOUT, client).await.expect("no answer").unwrap()
+    net::timer::within(TIMEOUT, client).await.expect("no response").unwrap()
 }
 
 /// A GET that comes through, with the text that it got.

@@ -312,7 +312,7 @@ impl ServerExchange {
 
 /// Removes what concerns the server's connection alone (RFC 9110 7.6.1). What frames the body
 /// stays: the serving loop reads the length of a HEAD's answer and writes its own framing. Works on
-/// the spans of `head`, in one pass as a rule: this happens to every answer.
+/// the spans of `head`, in one pass as a rule: this happens to every response.
 fn strip(head: &[u8], fields: &mut Vec<FieldSpan>, upgrade: bool) {
     // Allocates nothing while it is empty, as it is unless Connection names a field.
     let mut named: Vec<&[u8]> = Vec::new();

@@ -27,13 +27,13 @@ pub enum HostField {
 pub struct ClientOptions {
     /// From the last byte of the request to the response headers.
     pub response: Duration,
-    /// Longest pause within an answer.
+    /// Longest pause within a response.
     pub read: Duration,
     /// Longest pause while a request is taken.
     pub write: Duration,
     /// Longest time without a byte in either direction of a tunnel.
     pub tunnel_idle: Duration,
-    /// Bounds of an answer's head.
+    /// Bounds of a response's head.
     pub head: HeadLimits,
     /// Send Forwarded (RFC 7239) as well.
     pub forwarded: bool,

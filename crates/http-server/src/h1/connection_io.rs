@@ -143,7 +143,7 @@ impl ConnectionIo {
     /// Sends what the socket takes now of bytes ahead of which nothing waits; how many it took. A
     /// failure shows at the next flush.
     pub(crate) fn send_now(&self, bytes: &[u8]) -> usize {
-        debug_assert!(!self.deferred.get(), "an answer would be overtaken");
+        debug_assert!(!self.deferred.get(), "a deferred response would be overtaken");
         let sent = self.stream.try_send_slice(bytes).unwrap_or(0);
         self.note_sent(sent as u64);
         sent
@@ -175,7 +175,7 @@ impl ConnectionIo {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Err(_)) => return Poll::Ready(()),
                 Poll::Ready(Ok(chunk)) if chunk.is_empty() => {
-                    // contracts.md: the end of the client's stream means that it has gone, unless
+                    // The end of the client's stream means that the client has closed, unless
                     // the listener allows half-closed clients.
                     return if half_close { Poll::Pending } else { Poll::Ready(()) };
                 }

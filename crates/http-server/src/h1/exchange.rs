@@ -239,7 +239,7 @@ impl<'c> Http1Exchange<'c> {
         sent: Result<(), SendError>,
     ) -> Option<NextStep> {
         if let Err(SendError::Body { fault, .. }) = &sent {
-            self.exchange.broke_off(fault);
+            self.exchange.aborted(fault);
         }
         let metrics = &self.connection.io.metrics;
         self.exchange.log(metrics, queued.status, queued.body_bytes);

@@ -1,8 +1,8 @@
 //! Writing response heads.
 //!
-//! What leaves us is always framed by us: fields that frame a message or manage the connection are
-//! ours, whatever a handler or an upstream set. Heads are written into a block of the worker and
-//! leave it as a chunk, without a copy.
+//! The server frames every message that it sends: it writes the fields that frame a message or
+//! manage the connection itself, whatever a handler or an upstream set. Heads are written into a
+//! block of the worker and sent as a chunk, without a copy.
 
 use std::cell::{Cell, RefCell};
 
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_phrase_of_ones_own_stays_on_its_line() {
+    fn a_phrase_of_a_handler_stays_on_its_line() {
         let mut response = Response::new(503);
         response.reason = Some(b"Gone\r\nx: fishing"[..].into());
         let head = text(&response, Framing::Length(0), Persistence::Keep);
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn framing_fields_of_others_are_not_believed() {
+    fn framing_fields_of_handlers_and_upstreams_are_replaced() {
         let mut response = Response::new(200);
         response.headers.append("Connection", "x-secret");
         response.headers.append("Transfer-Encoding", "gzip");

@@ -29,7 +29,7 @@ pub(super) async fn run(
     }
 }
 
-/// Holds the connection, but not the Plan: a tunnel outlives reloads.
+/// Holds the connection, but not the configuration: a tunnel outlives reloads.
 struct ClientDuplex {
     io: Rc<ConnectionIo>,
     /// The connection's own, which lives as long as it does.
@@ -56,7 +56,7 @@ impl Duplex for ClientDuplex {
         if self.service.is_draining() {
             return Poll::Ready(());
         }
-        // A drain nudges the tasks that this timer knows.
+        // A drain wakes the tasks that this timer knows.
         self.io.read_timer.register(cx);
         Poll::Pending
     }

@@ -48,7 +48,7 @@ pub(super) async fn serve(stream: Rc<Stream>, mut exchange: Exchange, incoming: 
     };
     let outcome = outcome.and_then(|response| match response.takeover {
         Some(_) if !incoming.is_tunnel => {
-            Err(Fault::internal("a handler switched protocols that was not asked to"))
+            Err(Fault::internal("a handler switched protocols without a request for it"))
         }
         _ => Ok(response),
     });
@@ -69,7 +69,7 @@ pub(super) async fn serve(stream: Rc<Stream>, mut exchange: Exchange, incoming: 
             let is_incomplete = stream.let_client_finish();
             let (body_bytes, sent) = send(&stream, &exchange, response).await;
             if let Err(SendError::Body { fault, .. }) = &sent {
-                exchange.broke_off(fault);
+                exchange.aborted(fault);
             }
             exchange.log(metrics, status, body_bytes);
             exchange.request.retire();

@@ -146,7 +146,7 @@ fn damage_is_reported() {
             stream:write("this is not packed at all")
             stream:finish()
             assert(stream:write("x") == nil and stream:finish() == nil, name)
-            -- whatever is damaged, nothing but an answer comes
+            -- whatever is damaged, each call returns
             for _ = 1, 200 do
                 local at = math.random(#small)
                 local other = string.char(small:byte(at) ~ (1 << math.random(0, 7)))

@@ -214,7 +214,7 @@ impl Socket {
             }
             Message::Close(code, _) => {
                 self.deaf.set(true);
-                // Section 5.5.1: the answer is the same code.
+                // Section 5.5.1: the close frame in response has the same code.
                 self.say_close(*code, b"");
             }
             _ => {}

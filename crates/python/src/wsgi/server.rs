@@ -279,7 +279,7 @@ fn respond(
 /// Rejects a WebSocket: WSGI has none.
 pub(super) fn deny(mut session: HandedSession) {
     if let Some(answering) = session.session.deny() {
-        let reason = "the application knows no WebSocket";
+        let reason = "the application does not support WebSocket";
         answering.fail(Fault::new(FaultKind::WebSocketUnknown, reason));
     }
 }

@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_may_come_in_pieces_and_strangers_are_passed_over() {
+    fn frames_may_arrive_in_pieces_and_unknown_messages_are_skipped() {
         net::worker::block_on_local(async {
             let (channel, other) = pair();
             let mut bytes = Vec::new();
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_ends_the_conversation() {
+    fn a_malformed_frame_ends_the_connection() {
         net::worker::block_on_local(async {
             for bytes in [&[255, 255, 255, 255][..], b"\x02\x00\x00\x00{x"] {
                 let (channel, other) = pair();

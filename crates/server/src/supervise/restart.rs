@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn each_rule_has_its_verdict() {
+    fn each_rule_has_its_decision() {
         let policy = Policy {
             stuck_after: Some(Duration::from_secs(30)),
             max_requests: Some(100),

@@ -210,7 +210,7 @@ impl RunningProcess {
         if net::timer::within(within + extra, self.ended()).await.is_none() {
             event!(
                 Level::Warn,
-                "a worker process does not leave and is killed",
+                "a worker process does not exit and is killed",
                 process = self.id(),
                 after = format_args!("{} s", (within + extra).as_secs_f64())
             );
@@ -278,7 +278,7 @@ async fn listen(channel: Rc<ControlChannel>, running: Weak<RunningProcess>) {
             Ok(Some(message)) => running.take(message),
             Ok(None) => running.is_silent.set(true),
             Err(error) => {
-                event!(Level::Debug, "a worker process talks nonsense", error = error);
+                event!(Level::Debug, "a worker process sent a malformed message", error = error);
                 running.is_silent.set(true);
             }
         }

@@ -350,7 +350,7 @@ fn a_reload_replaces_all_workers_and_a_broken_one_none() {
 }
 
 #[test]
-fn one_that_leaves_by_itself_is_replaced_while_it_drains() {
+fn one_that_exits_by_itself_is_replaced_while_it_drains() {
     run(async {
         let stage = Stage::new("drains itself once", patient(), 1);
         stage.wait_until("replaced", |_| stage.restarts(RestartReason::Exit) == 1).await;

@@ -114,7 +114,7 @@ pub(super) async fn listen(process: Rc<Process>) {
                     if commands.embedded {
                         return commands.set_leave_mode(graceful);
                     }
-                    event!(Level::Warn, "the supervisor has gone: this worker drains and ends");
+                    event!(Level::Warn, "the supervisor has exited: this worker drains and exits");
                     end_within(commands.graceful + SHUT_DOWN_WITHIN);
                     commands.set_leave_mode(graceful);
                 }

@@ -180,7 +180,7 @@ pub(crate) fn get(address: SocketAddr, path: &str, fields: &str) -> String {
     answer[..head].to_lowercase() + &answer[head..]
 }
 
-/// The status of an answer.
+/// The status of a response.
 pub(crate) fn status(answer: &str) -> &str {
     answer.split(' ').nth(1).unwrap_or(answer)
 }

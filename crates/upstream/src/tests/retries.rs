@@ -27,7 +27,7 @@ fn in_order(servers: &[&str]) -> Gateway {
 }
 
 #[test]
-fn a_refused_connection_is_tried_elsewhere_whatever_the_method() {
+fn a_refused_connection_is_retried_with_another_server_whatever_the_method() {
     block_on_local(async {
         let server = Server::start(Does::Respond(200));
         let gateway = in_order(&[&nowhere(), &server.text()]);

@@ -131,7 +131,7 @@ impl Application {
         }
     }
 
-    /// Answers this many together, in reverse order.
+    /// Responds to this many together, in reverse order.
     fn buffer(&mut self, mut handed: OffloadedRequest, many: usize) {
         let body = read(&mut handed);
         self.gathered.push((handed, body));

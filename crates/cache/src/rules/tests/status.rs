@@ -106,7 +106,7 @@ fn rfc9211_s2_what_caches_nearer_to_the_origin_said_stays_in_front() {
 }
 
 #[test]
-fn pikes_users_have_a_word_for_it() {
+fn each_outcome_has_its_word_for_the_status_field() {
     let stored = CacheOutcome::Forwarded {
         why: Forward::UriMiss,
         status: None,

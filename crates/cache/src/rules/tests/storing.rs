@@ -265,7 +265,7 @@ fn s4_2_2_lifetimes_are_guessed_only_if_the_policy_says_so() {
 }
 
 #[test]
-fn what_is_for_us_alone_is_hidden() {
+fn fields_for_the_cache_alone_are_hidden() {
     let declared = "Cache-Control: max-age=60\nSurrogate-Key: a\nCache-Tag: b\n\
                 Tidegate-Cache-Control: max-age=70\nCDN-Cache-Control: max-age=80\n\
                 Surrogate-Control: max-age=90\nOther-Cache-Control: max-age=1";

@@ -31,7 +31,7 @@ fn after_a_purge_earlier_objects_are_not_found() {
         let found = sample(&urls[at]).found(&store);
         match found.as_deref().map(|object| &object.kind) {
             Some(ObjectKind::Response(response)) => {
-                assert!(u64::from(response.meta.initial_age_s) >= least, "an old answer");
+                assert!(u64::from(response.meta.initial_age_s) >= least, "an old response");
                 true
             }
             _ => false,

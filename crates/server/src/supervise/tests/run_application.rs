@@ -42,7 +42,7 @@ fn spec(behaviour: &str) -> RunSpec {
 static ONE: Mutex<()> = Mutex::new(());
 
 #[test]
-fn an_application_is_run_looked_at_reloaded_and_drained() {
+fn an_application_is_run_inspected_reloaded_and_drained() {
     let _alone = ONE.lock().unwrap_or_else(PoisonError::into_inner);
     let (ready, listens) = channel::<Vec<Bound>>();
     let server = std::thread::spawn(move || {

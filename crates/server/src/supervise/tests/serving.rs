@@ -34,7 +34,7 @@ impl Application for Program {
 
     fn stop(&self) {
         self.is_over.store(true, Ordering::Release);
-        // Rung already, it is heard as well.
+        // Notified before, the event is readable too.
         let _ = self.bell.lock().unwrap().try_send(());
     }
 
@@ -48,7 +48,7 @@ pub(super) fn serve(spec: &WorkerSpec) -> i32 {
     let (ring, rung) = sync_channel(1);
     let bell = ring.clone();
     let queue = RequestQueue::new(64, move || {
-        // Rung already, it is heard as well.
+        // Notified before, the event is readable too.
         let _ = ring.try_send(());
     });
     let program = Arc::new(Program {
@@ -116,7 +116,7 @@ pub(super) async fn converse(bind: &Bind, method: &str, path: &str) -> (u16, Str
             }
         }
     };
-    let answer = net::timer::within(TIMEOUT, asking).await.expect("an answer");
+    let answer = net::timer::within(TIMEOUT, asking).await.expect("a response");
     let (head, body) = answer.split_once("\r\n\r\n").expect("a whole head");
     let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
     (status.expect("a status"), body.to_owned())

@@ -76,7 +76,7 @@ fn what_was_changed_or_cut_off_is_not_taken() {
 }
 
 #[test]
-fn rubbish_is_no_description() {
+fn invalid_bytes_are_not_a_description() {
     let (form, head) = encode(&full()).unwrap();
     let none = || Content::Memory(Bytes::new());
     for length in 0..head.len() {
