@@ -10,6 +10,7 @@ mod show;
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -31,6 +32,8 @@ pub(crate) use launch::{LogOptions, settings_of};
 
 /// Number of servers in this process that have created socket directories: more than one in tests.
 static SERVERS: AtomicU64 = AtomicU64::new(0);
+/// Names that are tried for a directory among those of all users.
+const DIRECTORY_NAMES: usize = 1000;
 
 /// All applications, by name.
 pub(crate) struct Apps {
@@ -183,12 +186,8 @@ impl Apps {
     /// Creates a directory for the sockets of workers of another user, which may pass it but
     /// neither list nor change it.
     pub(crate) fn passable_directory(&self) -> Result<PathBuf, String> {
-        let number = SERVERS.fetch_add(1, Ordering::Relaxed);
-        let name = format!("tidegate-{}-{number}.apps", std::process::id());
-        let path = std::env::temp_dir().join(name);
+        let path = new_directory(&std::env::temp_dir())?;
         let failed = |error: std::io::Error| format!("{}: {error}", path.display());
-        // A directory that exists may be another user's.
-        std::fs::create_dir(&path).map_err(failed)?;
         self.directory.replace(Some(SocketDirectory(path.clone())));
         let mode = std::fs::Permissions::from_mode(0o711);
         std::fs::set_permissions(&path, mode).map_err(failed)?;
@@ -243,6 +242,22 @@ impl Apps {
     }
 }
 
+/// Creates a directory with a name that is not taken. One that exists may be another user's, or that
+/// of a killed server with the same process id, as in a container that is started again.
+fn new_directory(parent: &Path) -> Result<PathBuf, String> {
+    for _ in 0..DIRECTORY_NAMES {
+        let number = SERVERS.fetch_add(1, Ordering::Relaxed);
+        let path = parent.join(format!("tidegate-{}-{number}.apps", std::process::id()));
+        match std::fs::create_dir(&path) {
+            Ok(()) => return Ok(path),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(format!("{}: {error}", path.display())),
+        }
+    }
+    let shown = parent.display();
+    Err(format!("{shown} has {DIRECTORY_NAMES} directories of this process id: remove them"))
+}
+
 fn update_app(
     app: &mut App,
     settings: &Arc<AppSettings>,
@@ -273,4 +288,25 @@ fn live_slots(group: &WorkerGroup, directory: &Path) -> Vec<LiveWorker> {
         Some(LiveWorker { slot: u32::try_from(slot.index).ok()?, generation, path })
     });
     live.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{SERVERS, new_directory};
+    use std::sync::atomic::Ordering;
+
+    #[test]
+    fn a_directory_that_exists_is_passed_over() {
+        let parent = tempfile::tempdir().unwrap();
+        let first = new_directory(parent.path()).unwrap();
+        let next = SERVERS.load(Ordering::Relaxed);
+        for number in next..next + 50 {
+            let name = format!("tidegate-{}-{number}.apps", std::process::id());
+            std::fs::create_dir(parent.path().join(name)).unwrap();
+        }
+        let second = new_directory(parent.path()).unwrap();
+        assert!(first != second && second.is_dir());
+        assert_eq!(std::fs::read_dir(&second).unwrap().count(), 0);
+        assert!(new_directory(&parent.path().join("none")).is_err());
+    }
 }

@@ -57,6 +57,7 @@ impl Job {
 struct Schedule {
     every_ms: u64,
     due_ms: u64,
+    /// The schedule ends when they have left and its job has ended.
     owners: BTreeSet<Owner>,
     /// The job that is waiting or running.
     job: Option<u64>,
@@ -220,6 +221,8 @@ impl TaskQueues {
 
     /// Begins the job of these tasks that has been due for longest.
     pub(crate) fn take(&mut self, names: &[Bytes], owner: Owner, now_ms: u64) -> Taken {
+        // Expired jobs may remain where no command came since.
+        self.expire(usize::MAX, now_ms);
         self.begin_periods(names, now_ms);
         let mut next: Option<(u64, u64)> = None;
         for name in names {
@@ -395,7 +398,7 @@ impl TaskQueues {
     pub(crate) fn leave(&mut self, owner: Owner, now_ms: u64) -> bool {
         self.schedules.retain(|_, schedule| {
             schedule.owners.remove(&owner);
-            !schedule.owners.is_empty()
+            !schedule.owners.is_empty() || schedule.job.is_some()
         });
         let owned = self.jobs.iter().filter(|(_, job)| job.owner == Some(owner));
         let ids: Vec<u64> = owned.map(|(id, _)| *id).collect();
@@ -424,6 +427,9 @@ impl TaskQueues {
             && schedule.job == Some(id)
         {
             schedule.job = None;
+            if schedule.owners.is_empty() {
+                self.schedules.remove(&job.new.name);
+            }
         }
     }
 }

@@ -98,6 +98,8 @@ fn add(call: &mut Call<'_>) -> CommandResult {
         at += 2;
     }
     call.exactly(at)?;
+    // An expired job holds neither its key nor its room.
+    call.state.tasks.expire(TASKS, call.now_ms);
     match call.state.tasks.add(new, TASKS, TASK_BYTES) {
         Ok(Some(id)) => {
             call.whole(id);

@@ -132,6 +132,17 @@ fn a_job_that_was_not_begun_in_time_is_dropped() {
 }
 
 #[test]
+fn an_expired_job_does_not_begin_although_no_command_has_removed_it() {
+    let mut queues = TaskQueues::default();
+    (0..200).for_each(|_| _ = add(&mut queues, NewJob { expires_ms: Some(10), ..job("a") }));
+    let valid = add(&mut queues, NewJob { expires_ms: Some(11), ..job("a") });
+    assert_eq!(take(&mut queues, &["a"], 10), Ok(valid));
+    assert_eq!(queues.counts().expired, 200);
+    assert!(queues.done(valid, 1));
+    assert_empty(&queues);
+}
+
+#[test]
 fn a_cancelled_job_does_not_run_again() {
     let mut queues = TaskQueues::default();
     let waits = add(&mut queues, job("a"));
@@ -168,6 +179,28 @@ fn a_periodic_task_runs_once_in_each_period_and_not_twice_at_a_time() {
     assert_eq!(take(&mut queues, &["p"], 350), Err(Some(50)));
     queues.leave(2, 350);
     assert_eq!(take(&mut queues, &["p"], 1000), Err(None));
+    assert_empty(&queues);
+}
+
+#[test]
+fn a_periodic_job_that_outlives_its_owners_is_not_joined_by_another() {
+    let mut queues = TaskQueues::default();
+    let name = Bytes::from_static(b"p");
+    assert!(queues.schedule(&name, 100, 1, 0));
+    let first = take(&mut queues, &["p"], 100).unwrap();
+    // The worker ends before its job, and is the only one.
+    assert!(queues.put_back(first, 1, 150));
+    queues.leave(1, 150);
+    assert!(queues.schedule(&name, 100, 2, 160));
+    let again = queues.take(&names(&["p"]), 2, 160);
+    assert!(matches!(again, Taken::Job(begun) if begun.id == first));
+    assert_eq!(take(&mut queues, &["p"], 300), Err(Some(1000)));
+    assert!(queues.done(first, 2));
+    assert!(take(&mut queues, &["p"], 300).is_ok());
+    // A job without a schedule leaves none behind.
+    queues.leave(2, 300);
+    queues.leave(1, 300);
+    assert!(queues.schedules.is_empty());
     assert_empty(&queues);
 }
 
