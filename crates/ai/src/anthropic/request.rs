@@ -148,7 +148,13 @@ impl Conversation {
             Some("system" | "developer") => self.system.extend(blocks(content)?),
             Some("user") => self.push("user", blocks(content)?),
             Some("assistant") => {
+                for name in ["function_call", "audio"] {
+                    if take(&mut message, name).is_some() {
+                        return Err(unsupported(name));
+                    }
+                }
                 let mut all = blocks(content)?;
+                all.extend(blocks(take(&mut message, "refusal"))?);
                 for call in list(&mut message, "tool_calls")? {
                     all.push(tool_use(call)?);
                 }
@@ -302,7 +308,8 @@ mod tests {
                     { "type": "image_url", "image_url": { "url": "data:image/png;base64,QUJD" } },
                     { "type": "image_url", "image_url": { "url": "https://a/b.png" } }
                 ] },
-                { "role": "assistant", "content": null, "tool_calls": [
+                { "role": "assistant", "content": null, "refusal": "No.", "audio": null,
+                  "tool_calls": [
                     { "id": "c1", "type": "function",
                       "function": { "name": "f", "arguments": "{\"a\": 1}" } },
                     { "id": "c2", "type": "function", "function": { "name": "g", "arguments": "" } }
@@ -331,6 +338,7 @@ mod tests {
                     { "type": "image", "source": { "type": "url", "url": "https://a/b.png" } }
                 ] },
                 { "role": "assistant", "content": [
+                    text("No."),
                     { "type": "tool_use", "id": "c1", "name": "f", "input": { "a": 1 } },
                     { "type": "tool_use", "id": "c2", "name": "g", "input": {} }
                 ] },
@@ -404,6 +412,10 @@ mod tests {
             (json!({ "messages": [], "tools": [{ "type": "custom" }] }), "invalid_request"),
             (json!({ "messages": [], "tools": { "type": "function" } }), "invalid_request"),
             (json!({ "messages": [{ "role": "assistant", "tool_calls": {} }] }), "invalid_request"),
+            (
+                json!({ "messages": [{ "role": "assistant", "function_call": { "name": "f" } }] }),
+                "unsupported_content",
+            ),
         ] {
             let error = translate(request.to_string().as_bytes(), "claude", 1).unwrap_err();
             assert_eq!((error.status, error.code), (400, code), "{request}");
