@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::panic::{self, AssertUnwindSafe};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
@@ -106,10 +107,8 @@ impl Shared {
     /// Runs jobs until the thread is to end.
     fn work(&self) {
         while let Some(job) = self.next_job() {
-            // A panic ends the thread: it is not counted then.
-            let counted = CountedThread(self);
-            job();
-            std::mem::forget(counted);
+            // Other jobs may wait for this thread. A job owns all that it changes.
+            let _ = panic::catch_unwind(AssertUnwindSafe(job));
         }
     }
 
@@ -137,15 +136,6 @@ impl Shared {
                 return None;
             }
         }
-    }
-}
-
-/// A thread that runs a job; dropped only by a panic of the job.
-struct CountedThread<'a>(&'a Shared);
-
-impl Drop for CountedThread<'_> {
-    fn drop(&mut self) {
-        self.0.lock().threads -= 1;
     }
 }
 
@@ -214,13 +204,19 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_and_time_end_a_thread() {
-        let pool = ThreadPool::new(0, 2, 1);
-        pool.run(|| panic!("a bug")).unwrap();
-        eventually(|| pool.threads() == 0);
+    fn a_job_that_waits_runs_although_the_one_before_panics() {
+        let pool = ThreadPool::new(0, 1, 1);
+        let (open, gate) = mpsc::channel::<()>();
         let (done, ended) = mpsc::channel();
+        pool.run(move || {
+            gate.recv().unwrap();
+            panic!("a bug")
+        })
+        .unwrap();
         pool.run(move || done.send(()).unwrap()).unwrap();
+        open.send(()).unwrap();
         ended.recv().unwrap();
+        // Time ends the thread.
         eventually(|| pool.threads() == 0);
     }
 }
