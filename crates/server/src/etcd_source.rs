@@ -182,9 +182,10 @@ impl EtcdSource {
     }
 }
 
-/// The name of the copy: several servers may have the same user.
+/// The name of the copy: several servers may have the same user, and several clusters the same
+/// prefix.
 fn copy_name(address: &EtcdAddress, node: &str) -> String {
-    let hash = Sha256::digest(format!("{}\n{node}", address.documents()));
+    let hash = Sha256::digest(format!("{address}\n{node}"));
     let hash: String = hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
     format!("etcd/{hash}.json")
 }

@@ -186,7 +186,13 @@ impl Fleet {
         let mut compare = Compare::new(prefix.clone(), Compare::LESS, unchanged);
         compare.range_end = prefix_end(prefix.as_bytes());
         let head = CompareTarget::ModRevision(present.head_revision);
-        let compare = vec![compare, Compare::new(self.address.head(), Compare::EQUAL, head)];
+        let mut compare = vec![compare, Compare::new(self.address.head(), Compare::EQUAL, head)];
+        // A document that was deleted since has no revision.
+        let exists = |name: &String| {
+            let never = CompareTarget::ModRevision(0);
+            Compare::new(format!("{prefix}{name}"), Compare::GREATER, never)
+        };
+        compare.extend(before.keys().take(OPERATIONS - compare.len()).map(exists));
         Ok(TxnRequest { compare, success, failure: Vec::new() })
     }
 }
@@ -310,13 +316,16 @@ mod tests {
         assert_eq!(keys[..4], expected);
         assert!(keys[4].starts_with("put b\"/p/history/"), "{keys:?}");
         assert_eq!(keys[5..], ["delete b\"/p/history/0000000000000-v\""]);
-        let [documents, head] = &request.compare[..] else { panic!("{request:?}") };
+        let [documents, head, exist @ ..] = &request.compare[..] else { panic!("{request:?}") };
         assert_eq!(documents.target, Some(CompareTarget::ModRevision(8)));
         assert_eq!(
             (documents.result, &documents.range_end[..]),
             (Compare::LESS, &b"/p/config0"[..])
         );
         assert_eq!(head.target, Some(CompareTarget::ModRevision(5)));
+        let exist: Vec<_> = exist.iter().map(|one| (&one.key[..], one.result)).collect();
+        let expected = [&b"/p/config/gone"[..], b"/p/config/other", b"/p/config/same"];
+        assert_eq!(exist, expected.map(|key| (key, Compare::GREATER)));
     }
 
     #[test]
