@@ -22,7 +22,7 @@ const SHARD_ENTRIES_MIN: usize = 64;
 /// Entries that an eviction examines before it removes the next one, whether or not it was used.
 const EVICTION_STEPS: usize = 32;
 /// Keys in one batch to the remote.
-const NEWS_BATCH: usize = 1024;
+pub const NEWS_BATCH: usize = 1024;
 
 /// Bounds of one table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,21 +88,30 @@ struct KeySlot<V> {
 /// Keys and the news of each.
 pub type Batch<N> = Vec<(Box<[u8]>, N)>;
 
+/// What a remote has done with a batch.
+#[derive(Debug)]
+pub struct Exchanged<N> {
+    /// The remote's states of these or other keys.
+    pub known: Batch<N>,
+    /// Keys of the batch that the remote has not received: they wait for the next call.
+    pub failed: Vec<Box<[u8]>>,
+}
+
 /// A remote that shares the state: a second instance, a store. Called on the control thread.
 ///
 /// Updates are states, not differences: receiving one twice changes nothing, so that a failed batch
 /// can be sent again.
-pub trait Remote<V>: Send + Sync {
-    type News: Send;
+pub trait Remote<V> {
+    type News;
 
     /// The state of a value that is sent to the remote.
     fn news(&self, value: &V) -> Self::News;
 
-    /// Sends a batch; returns the remote's states of these or other keys.
+    /// Sends a batch. After an error all its keys wait for the next call.
     fn exchange(
         &self,
         batch: Batch<Self::News>,
-    ) -> impl Future<Output = std::io::Result<Batch<Self::News>>> + Send;
+    ) -> impl Future<Output = std::io::Result<Exchanged<Self::News>>>;
 
     /// Merges what the other side knows into a value.
     fn merge(&self, value: &V, news: Self::News);
@@ -220,23 +229,24 @@ impl<V> Keyed<V> {
         let batch = self.take_changes(remote);
         let told: Vec<Box<[u8]>> = batch.iter().map(|(key, _)| key.clone()).collect();
         match remote.exchange(batch).await {
-            Ok(known) => {
+            Ok(Exchanged { known, failed }) => {
                 for (key, news) in known {
                     self.with(&key, &make, |value| remote.merge(value, news));
                 }
-                Ok(told.len())
+                failed.iter().for_each(|key| self.note_again(key));
+                Ok(told.len() - failed.len())
             }
             Err(error) => {
-                for key in told {
-                    let hash = self.hasher.hash_one(&key[..]);
-                    if let (Some(queue), Some(slot)) =
-                        (&self.changes, self.read(hash).find(hash, &key))
-                    {
-                        self.note_change(queue, slot);
-                    }
-                }
+                told.iter().for_each(|key| self.note_again(key));
                 Err(error)
             }
+        }
+    }
+
+    fn note_again(&self, key: &[u8]) {
+        let hash = self.hasher.hash_one(key);
+        if let (Some(queue), Some(slot)) = (&self.changes, self.read(hash).find(hash, key)) {
+            self.note_change(queue, slot);
         }
     }
 

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use super::{Claim, Keyed, KeyedLimits, KeyedMetrics, NEWS_BATCH, Remote};
+use super::{Batch, Claim, Exchanged, Keyed, KeyedLimits, KeyedMetrics, NEWS_BATCH, Remote};
 use crate::Shared;
 
 fn table(entries: usize, changes: usize) -> Keyed<AtomicU64> {
@@ -147,7 +147,7 @@ impl Remote<AtomicU64> for Neighbour {
         value.load(Ordering::SeqCst)
     }
 
-    async fn exchange(&self, batch: Vec<(Box<[u8]>, u64)>) -> io::Result<Vec<(Box<[u8]>, u64)>> {
+    async fn exchange(&self, batch: Batch<u64>) -> io::Result<Exchanged<u64>> {
         if self.broken.load(Ordering::Relaxed) {
             return Err(io::ErrorKind::ConnectionRefused.into());
         }
@@ -158,7 +158,10 @@ impl Remote<AtomicU64> for Neighbour {
             *count = news.max(*count);
             (key, *count)
         };
-        Ok(batch.into_iter().map(&mut tell).collect())
+        let (failed, received): (Batch<u64>, Batch<u64>) =
+            batch.into_iter().partition(|(key, _)| key.starts_with(b"lost"));
+        let failed = failed.into_iter().map(|(key, _)| key).collect();
+        Ok(Exchanged { known: received.into_iter().map(&mut tell).collect(), failed })
     }
 
     fn merge(&self, value: &AtomicU64, news: u64) {
@@ -192,6 +195,19 @@ fn what_could_not_be_sent_waits() {
         assert!(table.synchronise(&neighbour, zero).await.is_err());
         neighbour.broken.store(false, Ordering::Relaxed);
         assert_eq!(table.synchronise(&neighbour, zero).await.unwrap(), 1);
+    });
+}
+
+#[test]
+fn a_part_of_a_batch_that_failed_waits() {
+    let table = table(100, 16);
+    let neighbour = Neighbour::default();
+    net::worker::block_on_local(async {
+        bump(&table, b"a");
+        bump(&table, b"lost");
+        for told in [1, 0] {
+            assert_eq!(table.synchronise(&neighbour, zero).await.unwrap(), told);
+        }
     });
 }
 
