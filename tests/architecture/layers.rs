@@ -24,6 +24,7 @@ const LEVELS: &[(&str, u8)] = &[
     ("http-client", 4),
     ("offload", 4),
     ("etcd", 5),
+    ("redis", 5),
     ("http-server", 5),
     ("router", 6),
     ("upstream", 6),

@@ -31,7 +31,7 @@ use crate::reply_writer::ReplyWriter;
 use crate::session::Session;
 
 pub use pending_reply::PendingReply;
-pub use reply::{Reply, Request};
+pub use reply::{Reply, Request, decode};
 pub use subscription::Subscription;
 
 /// Why a call failed.

@@ -31,6 +31,7 @@ mod mysql;
 mod path;
 mod postgres;
 mod preamble;
+mod redis_cluster;
 mod redis_reply;
 mod route_table;
 mod trace_context;
@@ -93,6 +94,7 @@ targets! {
     path: path::TARGET,
     postgres: postgres::TARGET,
     proxy_protocol: preamble::PROXY_PROTOCOL,
+    redis_cluster: redis_cluster::TARGET,
     redis_reply: redis_reply::TARGET,
     request_head: http1::REQUEST_HEAD,
     response_head: http1::RESPONSE_HEAD,

@@ -93,7 +93,7 @@ pub enum Reply {
 }
 
 /// Decodes the reply in `bytes` that `reader` has just read.
-pub(super) fn decode(bytes: &[u8], reader: &Reader) -> Result<Reply, StoreError> {
+pub fn decode(bytes: &[u8], reader: &Reader) -> Result<Reply, StoreError> {
     let mut items = reader.items().iter();
     decode_item(bytes, &mut items).ok_or(StoreError::Malformed("a reply of an unknown type"))
 }
