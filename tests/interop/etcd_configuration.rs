@@ -106,14 +106,14 @@ fn serve(nodes: &[Tidegate], expected: &str) {
     }
 }
 
-fn ready(node: &Tidegate) -> (u16, String) {
+pub(crate) fn ready(node: &Tidegate) -> (u16, String) {
     let response =
         node.exchange("admin", "GET /readyz HTTP/1.1\r\nhost: a\r\naccept: text/plain\r\n\r\n");
     (response.status, response.text())
 }
 
 /// Sends requests to each node until it is dropped; each has to be answered with 200.
-struct Load {
+pub(crate) struct Load {
     stop: Arc<AtomicBool>,
     failures: mpsc::Receiver<String>,
     requests: Arc<AtomicU64>,
@@ -121,7 +121,7 @@ struct Load {
 }
 
 impl Load {
-    fn start(nodes: &[Tidegate]) -> Load {
+    pub(crate) fn start(nodes: &[Tidegate]) -> Load {
         let (stop, requests) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let (failed, failures) = mpsc::channel();
         let threads = nodes.iter().map(|node| {
@@ -143,7 +143,7 @@ impl Load {
         Load { stop, failures, requests, threads }
     }
 
-    fn end(self) {
+    pub(crate) fn end(self) {
         self.stop.store(true, Ordering::Relaxed);
         for thread in self.threads {
             thread.join().expect("every request was answered");

@@ -20,6 +20,7 @@ mod paths;
 mod postgres;
 mod python_server;
 mod redis;
+mod shared_limits;
 mod signatures;
 mod tokens;
 mod tools;

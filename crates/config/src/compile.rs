@@ -22,6 +22,7 @@ use auth::{ConsumerSet, IdentitySet};
 use net::Bind;
 use otlp::TracePlan;
 use plugin::problem::{ErrorPage, ErrorPages};
+use redis::RedisPlan;
 use settings::{Named, Reader, Spanned};
 use upstream::UpstreamPlan;
 
@@ -60,7 +61,9 @@ pub(crate) fn compile(
     let mentioned = mentions::check(&settings, &routes, &programs, reader);
     let upstreams = upstreams(&settings, reader);
     let traces = settings.traces.as_ref().and_then(|traces| TracePlan::new(traces, reader));
+    let shared = settings.shared.as_ref().and_then(|shared| RedisPlan::new(shared, reader));
     check_geo(&settings, reader);
+    check_shared(&settings, reader);
     if !reader.report().is_empty() || !reader.report().unset_variables().is_empty() {
         return None;
     }
@@ -94,6 +97,7 @@ pub(crate) fn compile(
         admin: admin_plan(settings.admin, admin_bind, admin_tls),
         log: settings.log,
         traces: traces.map(Arc::new),
+        shared: shared.map(Arc::new),
         limits: settings.limits,
         timeouts: settings.timeouts,
         parts: Vec::new(),
@@ -121,6 +125,18 @@ fn check_geo(settings: &Settings, reader: &mut Reader<'_>) {
         reader
             .error(span, "no file says which country a client is in")
             .help("name a MaxMind DB file: geo: { country: FILE.mmdb }");
+    }
+}
+
+/// A shared limit without a place to share it would count on each server alone.
+fn check_shared(settings: &Settings, reader: &mut Reader<'_>) {
+    if settings.shared.is_some() {
+        return;
+    }
+    for span in reader.shared_uses().to_vec() {
+        reader
+            .error(span, "the section `shared` is missing, which says where limits are shared")
+            .help("add shared: { redis: [\"redis://HOST\"] }, or remove `shared: true`");
     }
 }
 

@@ -16,6 +16,7 @@ use net::{Bind, ListenOptions};
 use otlp::TracePlan;
 use plugin::problem::ErrorPages;
 use plugin::{FilterPlan, HandlerPlan};
+use redis::RedisPlan;
 use router::{RouteId, Router};
 use settings::{Cidr, FilePath, Secret, Span};
 use streams::StreamPlan;
@@ -56,6 +57,8 @@ pub struct ServerPlan {
     pub admin: AdminPlan,
     pub log: LogSettings,
     pub traces: Option<Arc<TracePlan>>,
+    /// Where state is that several servers share.
+    pub shared: Option<Arc<RedisPlan>>,
     /// Limits of the server; a listener has its own.
     pub limits: Limits,
     /// Time-outs of the server; a listener has its own.

@@ -67,6 +67,7 @@ impl admin::Control for Api {
                 let mut problems = self.0.apps.problems();
                 problems.extend(self.0.source.source().problems());
                 problems.extend(self.0.identity_tasks.problems());
+                problems.extend(self.0.settlement.problems());
                 problems.extend(self.0.descriptors.get().problem(&self.0.server_limiter));
                 problems
             },

@@ -103,6 +103,8 @@ pub(crate) struct Control {
     pub(crate) admin_sockets: RefCell<AdminSockets>,
     logs: RefCell<Logs>,
     pub(crate) traces: TraceExporter,
+    /// Settles the limits that several servers share.
+    pub(crate) settlement: traffic::Settlement,
     /// Held while the plan is changed.
     changing: Mutex<()>,
     pub(crate) state: Cell<ServerState>,
@@ -162,6 +164,7 @@ impl Control {
         let caches = Caches::of(&shared);
         let acme = Acme::new(&shared, &telemetry);
         let traces = TraceExporter::new(&telemetry);
+        let settlement = traffic::Settlement::new(&shared, &telemetry);
         let control = Rc::new(Control {
             source: ConfigSource::new(source, &loaded),
             reload_result: ReloadResult::new(&telemetry),
@@ -184,6 +187,7 @@ impl Control {
             admin_sockets: RefCell::default(),
             logs: RefCell::default(),
             traces,
+            settlement,
             changing: Mutex::new(()),
             state: Cell::new(ServerState::Starting),
             drain_requested: Notify::new(),
@@ -385,6 +389,7 @@ impl Control {
         self.server_limiter
             .set_limit_within(connections, self.descriptors.get().connections(&plan));
         let traces = self.traces.follow(plan.traces.as_ref());
+        self.settlement.follow(plan.shared.as_ref());
         // Taken for the duration of the wait, because the admin API may read the listeners.
         let mut listeners = self.listeners.take();
         let logs = self.logs.take();

@@ -174,8 +174,14 @@ async fn serve(
     }
     drain(control, &mut signals, program).await;
     control.upstream_tasks.take();
-    net::timer::within(END_WITHIN, control.traces.finish()).await;
+    send_the_rest(control).await;
     Ok(())
+}
+
+/// Sends what collectors and Redis have not received.
+async fn send_the_rest(control: &Control) {
+    let sent = async { tokio::join!(control.traces.finish(), control.settlement.finish()) };
+    net::timer::within(END_WITHIN, sent).await;
 }
 
 /// Reloads; the result is logged and shown by the admin API. A change in progress may have read an

@@ -25,6 +25,8 @@ pub struct Reader<'a> {
     path_variables: Vec<Spanned<String>>,
     /// The positions where the country of a client is used.
     country_uses: Vec<Span>,
+    /// The positions of limits that several servers share.
+    shared_uses: Vec<Span>,
     /// With a digest of what was in it.
     contents: Vec<(PathBuf, u64)>,
     provided: HashMap<TypeId, Arc<dyn Any + Send + Sync>>,
@@ -36,6 +38,7 @@ impl<'a> Reader<'a> {
             report,
             path_variables: Vec::new(),
             country_uses: Vec::new(),
+            shared_uses: Vec::new(),
             contents: Vec::new(),
             provided: HashMap::new(),
         }
@@ -63,12 +66,13 @@ impl<'a> Reader<'a> {
     /// it reported is dropped.
     pub(crate) fn attempt<T>(&mut self, read: impl FnOnce(&mut Self) -> Option<T>) -> Option<T> {
         let (reported, variables) = (self.report.mark(), self.path_variables.len());
-        let countries = self.country_uses.len();
+        let (countries, shared) = (self.country_uses.len(), self.shared_uses.len());
         let value = read(self);
         if value.is_none() {
             self.report.rewind(reported);
             self.path_variables.truncate(variables);
             self.country_uses.truncate(countries);
+            self.shared_uses.truncate(shared);
         }
         value
     }
@@ -185,6 +189,17 @@ impl<'a> Reader<'a> {
     /// The positions of settings that depend on the country of the client.
     pub fn country_uses(&self) -> &[Span] {
         &self.country_uses
+    }
+
+    /// Notes that a setting depends on state that several servers share: without the section
+    /// `shared` it is an error.
+    pub fn uses_shared(&mut self, span: Span) {
+        self.shared_uses.push(span);
+    }
+
+    /// The positions of settings that depend on state that several servers share.
+    pub fn shared_uses(&self) -> &[Span] {
+        &self.shared_uses
     }
 
     /// The `{path.NAME}` variables read since the last call: the code that knows the route's path

@@ -235,6 +235,14 @@ families! {
         "Responses made up by the filter mock.";
     QUOTA_STORED = "tidegate_quota_stored", Gauge, Number, ["quota"],
         "1 if a quota has its file, 0 if it rejects requests because the file cannot be used.";
+    SHARED_CONNECTED = "tidegate_shared_limits_connected", Gauge, Flag, [],
+        "1 while shared limits are settled with Redis; 0 while this server allows its share.";
+    SHARED_SERVERS = "tidegate_shared_limits_servers", Gauge, Number, [],
+        "Servers that share limits, as Redis last reported.";
+    SHARED_KEYS = "tidegate_shared_limits_keys_total", Counter, Number, [],
+        "Keys of shared limits settled with Redis: each counts once for each batch.";
+    SHARED_FAILURES = "tidegate_shared_limits_failures_total", Counter, Number, [],
+        "Failed attempts to settle shared limits with Redis.";
     STATE_ENTRIES = "tidegate_keyed_state_entries", Gauge, Number, ["state"],
         "Keys stored by a limit now, by its name.";
     STATE_EVICTIONS = "tidegate_keyed_state_evictions_total", Counter, Number, ["state"],

@@ -19,6 +19,7 @@ mod quota;
 mod rate_limit;
 mod request_key;
 mod share;
+mod shared_limits;
 mod split;
 
 use plugin::FilterKind;
@@ -27,6 +28,7 @@ pub use client_rate::ClientRate;
 pub use quota::{
     AmountKey, AmountQuota, AmountQuotaSettings, AmountUse, QuotaInfo, QuotaUse, Quotas,
 };
+pub use shared_limits::{Settlement, SharedLimits};
 
 /// Every filter of this crate, by name.
 pub static ALL: &[FilterKind] = &[

@@ -7,6 +7,7 @@
 mod amount;
 mod period;
 mod registry;
+mod shared;
 mod stored_table;
 mod table;
 
@@ -24,7 +25,8 @@ use crate::rate_limit::check_consumer_key;
 use crate::request_key::RequestKey;
 use period::{Calendar, Period, Zone};
 use registry::Registered;
-use stored_table::StoredTable;
+use shared::QuotaPeriod;
+use stored_table::{StoredTable, TableSettings};
 use table::{Fingerprint, QuotaCount};
 
 pub use amount::{AmountKey, AmountQuota, AmountQuotaSettings, AmountUse};
@@ -74,6 +76,12 @@ struct Quota {
     /// Sends the remaining requests to clients, in `RateLimit` and `RateLimit-Policy`.
     #[setting(default = true)]
     headers: bool,
+    /// Counts together with the servers that have a quota of the same name, through the Redis of
+    /// `shared`. Each server decides by itself and exchanges counts with Redis some times in a
+    /// second; without Redis it allows its share of the rest. The period is `day`, `week` or
+    /// `month`.
+    #[setting(default = false)]
+    shared: bool,
     /// How many keys are stored, each in 32 to 64 bytes. Beyond that, keys whose period has ended
     /// and then those with the lowest counts begin again at zero. A change keeps the counts.
     #[setting(default = 65536, range = 1..=1048576)]
@@ -90,9 +98,22 @@ fn check(settings: &Quota, node: &Node, reader: &mut Reader<'_>) {
     if settings.consumer_limits {
         check_consumer_key(&settings.key, node, reader);
     }
+    if settings.shared {
+        check_shared(settings.period, node, reader);
+    }
     if settings.cost.iter().any(|entry| entry.cost > settings.limit) {
         let span = node.get("cost").unwrap_or(node).span;
         reader.error(span, "a cost above the limit never passes").help("raise `limit`");
+    }
+}
+
+/// Checks the period of a quota that servers share: it has to begin at the same time on all.
+fn check_shared(period: Period, node: &Node, reader: &mut Reader<'_>) {
+    reader.uses_shared(node.get("shared").unwrap_or(node).span);
+    if let Period::Rolling { .. } = period {
+        let span = node.get("period").unwrap_or(node).span;
+        let why = "a period that begins with the first request of a key is that of one server";
+        reader.error(span, why).help("write `period: day`, `week` or `month`, or remove `shared`");
     }
 }
 
@@ -109,8 +130,15 @@ impl FilterPlan for QuotaPlan {
 
     fn build(&self, worker: &WorkerContext) -> Stage {
         let settings = &self.0;
-        let directory = settings.directory.as_ref();
-        let table = StoredTable::open(directory, &settings.name, settings.entries, worker);
+        let table = TableSettings {
+            directory: settings.directory.as_ref(),
+            name: &settings.name,
+            entries: settings.entries,
+            shared: settings
+                .shared
+                .then_some(QuotaPeriod { period: settings.period, zone: &settings.time_zone }),
+        };
+        let table = StoredTable::open(&table, worker);
         let quotas = worker.shared.get((), Quotas::default);
         quotas.register(
             &settings.name,
@@ -142,9 +170,10 @@ impl FilterPlan for QuotaPlan {
     fn describe(&self) -> String {
         let Quota { limit, period, key, time_zone, .. } = &self.0;
         let own = if self.0.consumer_limits { ", or the consumer's own" } else { "" };
+        let shared = if self.0.shared { ", shared by the servers" } else { "" };
         match period {
             Period::Rolling { .. } => format!("{limit} per {period} by {key}{own}"),
-            _ => format!("{limit} per {period} ({time_zone}) by {key}{own}"),
+            _ => format!("{limit} per {period} ({time_zone}) by {key}{own}{shared}"),
         }
     }
 }

@@ -5,7 +5,9 @@
 //! and that a request which one limit rejects counts for no other. Reads the worker's cached clock,
 //! never the system's.
 
+mod declaration;
 mod gcra;
+mod shared;
 mod sliding;
 
 use std::rc::Rc;
@@ -14,210 +16,22 @@ use std::sync::atomic::AtomicU64;
 
 use message::{Fault, FaultKind, Headers, Request, Response};
 use plugin::{Filter, FilterKind, FilterPlan, Keyed, MaybeFuture, Stage, Step, WorkerContext};
-use settings::{Key, Node, Per, Rate, Reader, Setting, Variable};
+use settings::{Key, Node, Per, Rate, Reader, Setting};
 use telemetry::{CachePadded, Counter, LimitHit, WorkerMetrics, families};
 
 use crate::cost::{self, Cost};
 use crate::keyed_state;
-use crate::limit_fields::{LimitFields, Remaining, check_name};
+use crate::limit_fields::{LimitFields, Remaining};
 use crate::request_key::RequestKey;
+use crate::shared_limits::SharedLimits;
+use declaration::{OneLimit, RateLimit, Window, window_burst};
+pub(crate) use declaration::{burst, check_consumer_key};
 pub(crate) use gcra::Gcra;
+use shared::SharedRates;
 use sliding::SlidingWindow;
 
 pub(crate) const KIND: FilterKind =
     FilterKind { name: "rate_limit", schema: RateLimit::schema, read };
-
-/// Most limits of one filter.
-const LIMITS_MAX: usize = 8;
-
-/// Limits the requests of each key over time.
-///
-/// Requests above the limit get 429 with `Retry-After`. Requests that come evenly pass at the rate;
-/// after a pause a key may make `burst` requests at once. Limits with the same settings count
-/// together wherever they are, also after a reload: a `name` separates them.
-#[derive(Clone, Debug, PartialEq, Setting)]
-#[setting(check = check)]
-struct RateLimit {
-    /// How many requests a key may make over time; instead of `limits`.
-    #[setting(example = "200/s", example = "10/m")]
-    rate: Option<Rate>,
-    /// How many requests a key may make at once; without it as many as the rate allows in a
-    /// second, at least one.
-    #[setting(range = 1..=1000000, example = 50)]
-    burst: Option<u32>,
-    /// How requests are counted over time.
-    #[setting(default = "bucket")]
-    window: Window,
-    /// Several limits at once, up to eight; instead of `rate`. A request passes if all of them
-    /// allow it; one that any of them rejects counts for none.
-    #[setting(
-        default = [],
-        example = [{ "rate": "10/s" }, { "rate": "1000/h", "window": "sliding" }]
-    )]
-    limits: Vec<OneLimit>,
-    /// The key by which requests are counted. Requests for which it is empty count as one.
-    #[setting(default = "client_ip", example = "header.x-user", example = "{consumer}-{host}")]
-    key: Key,
-    /// Costs other than 1: the first entry whose condition holds applies. A request that costs more
-    /// than `burst` never passes.
-    #[setting(default = [], example = [{ "when": { "query": "export" }, "cost": 10 }])]
-    cost: Vec<Cost>,
-    /// Where the key is `client_ip`: how many bits of an IPv6 address count. A single customer
-    /// usually has 64.
-    #[setting(default = 64, range = 1..=128)]
-    ipv6_prefix: u8,
-    /// Uses the rate and burst in the `limits` of the request's consumer, if its entry has them;
-    /// `rate` and `burst` are for all others. The key contains the consumer.
-    #[setting(default = false)]
-    consumer_limits: bool,
-    /// The status of a rejection.
-    #[setting(default = 429, range = 400..=599)]
-    status: u16,
-    /// Sends the remaining requests to clients, in `RateLimit` and `RateLimit-Policy`. Of several
-    /// limits these show the one with the fewest remaining requests.
-    #[setting(default = true)]
-    headers: bool,
-    /// The name of the limit: limits of the same name and key count together, and others do not.
-    /// Clients see it.
-    name: Option<String>,
-    /// How many keys are stored for each limit. Beyond that, keys that were idle longest begin
-    /// again with a full burst.
-    #[setting(default = 65536, range = 1..=16777216)]
-    entries: u32,
-}
-
-/// One of several limits.
-#[derive(Clone, Debug, PartialEq, Setting)]
-struct OneLimit {
-    /// How many requests a key may make over time.
-    #[setting(example = "10/s")]
-    rate: Rate,
-    /// How many requests a key may make at once; as in the filter.
-    #[setting(range = 1..=1000000, example = 50)]
-    burst: Option<u32>,
-    /// How requests are counted over time.
-    #[setting(default = "bucket")]
-    window: Window,
-    /// What this limit counts by; without it the `key` of the filter.
-    #[setting(example = "consumer")]
-    key: Option<Key>,
-    /// Uses the rate and burst of the request's consumer; as in the filter.
-    #[setting(default = false)]
-    consumer_limits: bool,
-    /// The name of this limit; without it its rate.
-    name: Option<String>,
-}
-
-/// How requests are counted over time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Setting)]
-enum Window {
-    /// A token bucket: `burst` requests at once, refilled at the rate (GCRA).
-    Bucket,
-    /// At most the number of the rate within a window of its unit (second, minute or hour) that
-    /// slides. It has no `burst`. An estimate from two counters: it takes the requests of the
-    /// window before as evenly spread.
-    Sliding,
-}
-
-impl RateLimit {
-    /// The limits, however they are written.
-    fn limits(&self) -> Vec<OneLimit> {
-        let only = self.rate.map(|rate| OneLimit {
-            rate,
-            burst: self.burst,
-            window: self.window,
-            key: None,
-            consumer_limits: self.consumer_limits,
-            name: Some(self.name.clone().unwrap_or_else(|| "default".to_owned())),
-        });
-        only.into_iter().chain(self.limits.iter().cloned()).collect()
-    }
-}
-
-impl OneLimit {
-    /// How many requests may come at once.
-    fn burst(&self) -> u32 {
-        window_burst(self.window, self.rate, self.burst)
-    }
-
-    fn label(&self) -> String {
-        self.name.clone().unwrap_or_else(|| self.rate.to_string())
-    }
-}
-
-fn window_burst(window: Window, rate: Rate, own: Option<u32>) -> u32 {
-    match window {
-        Window::Bucket => own.unwrap_or_else(|| burst(rate)),
-        Window::Sliding => rate.count,
-    }
-}
-
-/// The burst of a bucket without its own.
-pub(crate) fn burst(rate: Rate) -> u32 {
-    (rate.per_second() as u32).max(1)
-}
-
-fn check(settings: &RateLimit, node: &Node, reader: &mut Reader<'_>) {
-    if settings.rate.is_some() != settings.limits.is_empty() {
-        reader.error(node.span, "a rate limit needs either `rate` or `limits`");
-        return;
-    }
-    if settings.limits.len() > LIMITS_MAX {
-        let span = node.get("limits").unwrap_or(node).span;
-        reader.error(span, format!("a filter has at most {LIMITS_MAX} limits"));
-    }
-    if settings.rate.is_none() {
-        for key in ["burst", "window", "consumer_limits", "name"] {
-            if let Some(written) = node.get(key) {
-                let why = format!("`{key}` belongs to an entry of `limits`");
-                reader.error(written.span, why);
-            }
-        }
-    }
-    let limits = settings.limits();
-    for (at, limit) in limits.iter().enumerate() {
-        let written = node.get("limits").and_then(|list| list.list()?.get(at)).unwrap_or(node);
-        check_limit(limit, settings, written, reader);
-        let same = |other: &&OneLimit| other.label() == limit.label();
-        if limits[..at].iter().any(|other| same(&other)) {
-            let why = format!("two limits are called \"{}\"", limit.label());
-            reader.error(written.span, why).help("give them different names");
-        }
-    }
-}
-
-fn check_limit(limit: &OneLimit, settings: &RateLimit, node: &Node, reader: &mut Reader<'_>) {
-    let burst = limit.burst();
-    if settings.cost.iter().any(|entry| entry.cost > burst) {
-        let span = node.get("cost").unwrap_or(node).span;
-        let why = format!("a cost above the burst of {burst} never passes");
-        reader.error(span, why).help("raise `burst`");
-    }
-    if limit.window == Window::Sliding {
-        if let Some(written) = node.get("burst") {
-            reader.error(written.span, "a sliding window has no `burst`");
-        }
-        if limit.rate.count > sliding::LIMIT_MAX {
-            let why = format!("a sliding window counts at most {}", sliding::LIMIT_MAX);
-            reader.error(node.get("rate").unwrap_or(node).span, why);
-        }
-    }
-    if limit.consumer_limits {
-        check_consumer_key(limit.key.as_ref().unwrap_or(&settings.key), node, reader);
-    }
-    if let Some(name) = &limit.name {
-        check_name(name, node, reader);
-    }
-}
-
-/// Reports a key under which consumers with limits of their own would count together.
-pub(crate) fn check_consumer_key(key: &Key, node: &Node, reader: &mut Reader<'_>) {
-    if !key.template().variables().any(|variable| *variable == Variable::Consumer) {
-        let span = node.get("consumer_limits").unwrap_or(node).span;
-        let why = "limits of consumers need a key with the consumer in it";
-        reader.error(span, why).help("write `key: consumer`");
-    }
-}
 
 fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Arc<dyn FilterPlan>> {
     Some(Arc::new(RateLimitPlan(RateLimit::read(node, reader)?)))
@@ -270,15 +84,42 @@ impl RateLimitPlan {
         let (requests, window_s) = policy(limit.rate);
         LimitState {
             key: RequestKey::new(&counters.key, self.0.ipv6_prefix),
-            cells: worker
-                .shared
-                .get(counters, || keyed_state::table(&worker.telemetry, &name, self.0.entries)),
+            cells: match self.0.shared {
+                false => LimitCells::Local(worker.shared.get(counters, || {
+                    keyed_state::table(&worker.telemetry, &name, self.0.entries)
+                })),
+                true => self.shared_cells(limit, counters, worker),
+            },
             window: limit.window,
             algorithm: Algorithm::new(limit.window, limit.rate, limit.burst),
             consumer_limits: limit.consumer_limits,
             fields: self.0.headers.then(|| LimitFields::new(&name, requests, window_s)),
             refused,
         }
+    }
+
+    /// The cells of a limit that servers share: those of equal names, keys and prefixes.
+    fn shared_cells(
+        &self,
+        limit: &OneLimit,
+        counters: CountersKey,
+        worker: &WorkerContext,
+    ) -> LimitCells {
+        let limits = worker.shared.get((), SharedLimits::default);
+        let name = match &counters.limit {
+            Limit::Named(name) => name.clone(),
+            Limit::Unnamed { rate, burst } => format!("{rate},{burst}"),
+        };
+        let identity = format!("{},{}", counters.key, self.0.ipv6_prefix);
+        let made = || {
+            let table =
+                keyed_state::changing_table(&worker.telemetry, &limit.label(), self.0.entries);
+            SharedRates::new(name, &identity, table, limits.sharing())
+        };
+        let rates = worker.shared.get(counters, made);
+        limits.settle(rates.clone());
+        let bucket = Gcra::new(limit.rate, limit.burst());
+        LimitCells::Shared { rates, bucket, _limits: limits }
     }
 }
 
@@ -310,7 +151,8 @@ impl FilterPlan for RateLimitPlan {
                 Window::Sliding => "sliding".to_owned(),
             };
             let own = if limit.consumer_limits { ", or the consumer's own" } else { "" };
-            format!("{} by {key}, {how}{own}", limit.rate)
+            let shared = if self.0.shared { ", shared by the servers" } else { "" };
+            format!("{} by {key}, {how}{own}{shared}", limit.rate)
         };
         let limits: Vec<String> = self.0.limits().iter().map(one).collect();
         limits.join("; ")
@@ -326,7 +168,7 @@ struct RateLimitFilter {
 
 /// One limit on one worker.
 struct LimitState {
-    cells: Arc<Keyed<AtomicU64>>,
+    cells: LimitCells,
     window: Window,
     algorithm: Algorithm,
     consumer_limits: bool,
@@ -334,6 +176,18 @@ struct LimitState {
     /// Fields of responses, if they are sent.
     fields: Option<LimitFields>,
     refused: Arc<CachePadded<Counter>>,
+}
+
+/// Where the state of the keys is.
+enum LimitCells {
+    Local(Arc<Keyed<AtomicU64>>),
+    /// A token bucket that several servers share.
+    Shared {
+        rates: Arc<SharedRates>,
+        bucket: Gcra,
+        /// The register lives as long as a shared limit does.
+        _limits: Arc<SharedLimits>,
+    },
 }
 
 /// The counting algorithm of a limit, with its parameters.
@@ -388,10 +242,39 @@ impl LimitState {
         }
     }
 
-    fn with<R>(&self, request: &Request, using: impl FnOnce(Algorithm, &AtomicU64) -> R) -> R {
-        let algorithm = self.algorithm(request);
-        self.key
-            .with(request, |key| keyed_state::with(&self.cells, key, |cell| using(algorithm, cell)))
+    fn take(&self, request: &Request, cost: u32, now_us: u64) -> RateDecision {
+        match &self.cells {
+            LimitCells::Local(cells) => {
+                let algorithm = self.algorithm(request);
+                let take = |cell: &AtomicU64| algorithm.take(cell, cost, now_us);
+                self.key.with(request, |key| keyed_state::with(cells, key, take))
+            }
+            LimitCells::Shared { rates, bucket, .. } => {
+                let bucket = self.own_bucket(request).unwrap_or(*bucket);
+                self.key.with(request, |key| rates.take(key, bucket, cost, now_us))
+            }
+        }
+    }
+
+    /// Returns what [`LimitState::take`] has just taken.
+    fn give_back(&self, request: &Request, cost: u32, now_us: u64) {
+        match &self.cells {
+            LimitCells::Local(cells) => {
+                let algorithm = self.algorithm(request);
+                let give_back = |cell: &AtomicU64| algorithm.give_back(cell, cost, now_us);
+                self.key.with(request, |key| keyed_state::with(cells, key, give_back));
+            }
+            LimitCells::Shared { rates, bucket, .. } => {
+                let bucket = self.own_bucket(request).unwrap_or(*bucket);
+                self.key.with(request, |key| rates.give_back(key, bucket, cost));
+            }
+        }
+    }
+
+    /// The bucket of the request's consumer, if its entry has one.
+    fn own_bucket(&self, request: &Request) -> Option<Gcra> {
+        let (rate, burst) = self.own_rate(request)?;
+        Some(Gcra::new(rate, window_burst(Window::Bucket, rate, burst)))
     }
 
     fn write(&self, remaining: Remaining, request: &Request, headers: &mut Headers) {
@@ -467,8 +350,7 @@ impl RateLimitFilter {
     fn take(&self, request: &Request, cost: u32, now_us: u64) -> (usize, RateDecision) {
         let mut tightest = (0, Remaining { requests: u32::MAX, full_in_s: 0 });
         for (at, limit) in self.limits.iter().enumerate() {
-            let decision =
-                limit.with(request, |algorithm, cell| algorithm.take(cell, cost, now_us));
+            let decision = limit.take(request, cost, now_us);
             match decision {
                 RateDecision::Allowed(remaining) => {
                     if remaining.requests < tightest.1.requests {
@@ -477,9 +359,7 @@ impl RateLimitFilter {
                 }
                 RateDecision::Refused { .. } => {
                     for taken in &self.limits[..at] {
-                        taken.with(request, |algorithm, cell| {
-                            algorithm.give_back(cell, cost, now_us);
-                        });
+                        taken.give_back(request, cost, now_us);
                     }
                     return (at, decision);
                 }

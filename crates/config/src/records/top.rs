@@ -5,6 +5,7 @@ use auth::{ConsumerSettings, GeoSettings, IdentitySettings};
 use cache::CacheSettings;
 use lua_host::{ProgramSettings, ServingSettings};
 use otlp::TraceSettings;
+use redis::SharedSettings;
 use settings::{Cidr, Named, Setting, Spanned};
 use upstream::UpstreamSettings;
 
@@ -78,6 +79,8 @@ pub struct Settings {
     pub log: LogSettings,
     /// Traces of requests; none without it.
     pub traces: Option<Spanned<TraceSettings>>,
+    /// State that several servers share; without it each server counts for itself.
+    pub shared: Option<Spanned<SharedSettings>>,
     /// Limits of what a client may request.
     #[setting(default = {})]
     pub limits: Limits,

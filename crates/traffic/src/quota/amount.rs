@@ -10,9 +10,11 @@ use message::Request;
 use plugin::WorkerContext;
 use settings::{FilePath, Key, Node, Reader, Setting};
 
+use super::check_shared;
 use super::period::{Calendar, Period, Zone};
 use super::registry::{Quotas, Registered};
-use super::stored_table::{StoredTable, check_name};
+use super::shared::QuotaPeriod;
+use super::stored_table::{StoredTable, TableSettings, check_name};
 use super::table::Fingerprint;
 use crate::rate_limit::check_consumer_key;
 use crate::request_key::RequestKey;
@@ -45,6 +47,9 @@ pub struct AmountQuotaSettings {
     /// one; `limit` is for all others. The key contains the consumer.
     #[setting(default = false)]
     consumer_limits: bool,
+    /// Counts together with other servers, as in the filter `quota`.
+    #[setting(default = false)]
+    shared: bool,
     /// How many keys are stored, as in the filter `quota`.
     #[setting(default = 65536, range = 1..=1048576)]
     entries: u32,
@@ -57,6 +62,9 @@ fn check(settings: &AmountQuotaSettings, node: &Node, reader: &mut Reader<'_>) {
     check_name(&settings.name, node, reader);
     if settings.consumer_limits {
         check_consumer_key(&settings.key, node, reader);
+    }
+    if settings.shared {
+        check_shared(settings.period, node, reader);
     }
 }
 
@@ -93,7 +101,14 @@ impl AmountUse {
 impl AmountQuota {
     pub fn new(settings: &AmountQuotaSettings, worker: &WorkerContext) -> AmountQuota {
         let AmountQuotaSettings { name, limit, period, time_zone, key, .. } = settings;
-        let table = StoredTable::open(settings.directory.as_ref(), name, settings.entries, worker);
+        let shared = QuotaPeriod { period: *period, zone: time_zone };
+        let table = TableSettings {
+            directory: settings.directory.as_ref(),
+            name,
+            entries: settings.entries,
+            shared: settings.shared.then_some(shared),
+        };
+        let table = StoredTable::open(&table, worker);
         let quotas = worker.shared.get((), Quotas::default);
         let registered = Registered {
             table: Arc::downgrade(&table),

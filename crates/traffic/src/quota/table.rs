@@ -20,8 +20,10 @@ use super::period::Span;
 
 /// The first word of a file: its format and version.
 const MAGIC: u64 = u64::from_be_bytes(*b"tgquota1");
-/// Words before the first slot; all but the first are zero.
+/// Words before the first slot; all but the first two are zero.
 const HEADER_WORDS: usize = 8;
+/// The header's word for the identity of the file.
+const IDENTITY: usize = 1;
 /// Slots of which a key may use one.
 const BUCKET: usize = 16;
 
@@ -41,6 +43,10 @@ impl Fingerprint {
         let mut first = [0; 8];
         first.copy_from_slice(&digest[..8]);
         Fingerprint(u64::from_le_bytes(first).max(1))
+    }
+
+    pub(super) fn bytes(self) -> [u8; 8] {
+        self.0.to_be_bytes()
     }
 }
 
@@ -151,7 +157,9 @@ impl QuotaTable {
         let new = path.with_extension("new");
         remove(&new)?;
         let table = QuotaTable::of(create(&new, words)?, metrics);
-        let mut slots = old.skip(HEADER_WORDS - 1);
+        let identity = old.next().unwrap_or(0);
+        table.words.words()[IDENTITY].store(identity, Ordering::Relaxed);
+        let mut slots = old.skip(HEADER_WORDS - 2);
         let mut damaged = 0;
         while let (Some(key), Some(word)) = (slots.next(), slots.next()) {
             if key == 0 {
@@ -193,10 +201,44 @@ impl QuotaTable {
 
     /// Takes the cost of a request from the quota of a key.
     pub(super) fn take(&self, key: Fingerprint, span: Span, limit: u32, cost: u32) -> QuotaCount {
+        self.take_charged(key, span, limit, (cost, 1))
+    }
+
+    /// The same, and counts the cost so many times, up to the limit.
+    pub(super) fn take_charged(
+        &self,
+        key: Fingerprint,
+        span: Span,
+        limit: u32,
+        (cost, times): (u32, u32),
+    ) -> QuotaCount {
         self.change(key, span, |count| {
             let used = count.checked_add(cost).filter(|used| *used <= limit);
+            let more = cost.saturating_mul(times.saturating_sub(1));
+            let used = used.map(|used| used.saturating_add(more).min(limit));
             used.or((cost == 0).then_some(count))
         })
+    }
+
+    /// Replaces the count of a key in a period.
+    pub(super) fn set(&self, key: Fingerprint, span: Span, count: impl Fn() -> u32) {
+        self.change(key, span, |_| Some(count()));
+    }
+
+    /// A number that the file has had since it was created.
+    pub(super) fn identity(&self) -> u64 {
+        let (word, new) = (&self.words.words()[IDENTITY], fastrand::u64(1..));
+        match word.compare_exchange(0, new, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => new,
+            Err(known) => known,
+        }
+    }
+
+    /// The keys that have entries.
+    pub(super) fn keys(&self) -> impl Iterator<Item = Fingerprint> {
+        let slots = self.slots().as_chunks::<2>().0.iter();
+        let keys = slots.map(|[key, _]| Fingerprint(key.load(Ordering::Relaxed)));
+        keys.filter(|key| key.0 != 0)
     }
 
     /// Replaces the count of a key by what `next` returns, if it returns a count.

@@ -34,9 +34,25 @@ impl Gcra {
         Gcra { interval_ns, burst_ns: interval_ns * u64::from(burst), late_ns }
     }
 
+    /// The debt that a request makes.
+    #[inline]
+    pub(crate) fn cost_ns(&self, cost: u32) -> u64 {
+        self.interval_ns * u64::from(cost)
+    }
+
+    /// The maximum debt of a key.
+    pub(crate) fn burst_ns(&self) -> u64 {
+        self.burst_ns
+    }
+
     /// Takes the cost of a request from a cell.
+    #[inline]
     pub(crate) fn take(&self, cell: &AtomicU64, cost: u32, now_ns: u64) -> RateDecision {
-        let cost_ns = self.interval_ns * u64::from(cost);
+        self.take_ns(cell, self.cost_ns(cost), now_ns)
+    }
+
+    /// Makes a debt in a cell.
+    pub(crate) fn take_ns(&self, cell: &AtomicU64, cost_ns: u64, now_ns: u64) -> RateDecision {
         let mut cell_ns = cell.load(Ordering::Relaxed);
         loop {
             // Under this limit no debt is longer than the burst. The excess is the debt of a lower
@@ -75,7 +91,7 @@ impl Gcra {
 
     /// Returns what [`Gcra::take`] has just taken.
     pub(super) fn give_back(&self, cell: &AtomicU64, cost: u32) {
-        cell.fetch_sub(self.interval_ns * u64::from(cost), Ordering::Relaxed);
+        cell.fetch_sub(self.cost_ns(cost), Ordering::Relaxed);
     }
 }
 
