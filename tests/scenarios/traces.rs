@@ -361,3 +361,83 @@ fn a_reload_loses_no_span() {
     assert_eq!(first.request()[0].attributes["url.path"], "/a");
     assert_eq!(second.request()[0].attributes["url.path"], "/b");
 }
+
+/// An AI provider that responds with this status and, as a member, the `traceparent` it got.
+fn ai_provider(status: u16) -> Upstream {
+    Upstream::start(move |peer| {
+        let head = peer.read_head().to_lowercase();
+        let field = |name: &str| head.lines().find_map(|line| line.strip_prefix(name));
+        let length = field("content-length: ").expect("a length").parse().expect("a number");
+        peer.read_exactly(length);
+        let usage = r#"{ "prompt_tokens": 7, "completion_tokens": 3 }"#;
+        let seen = field("traceparent: ").unwrap_or("none");
+        let body = format!(r#"{{ "usage": {usage}, "seen": "{seen}" }}"#);
+        peer.send(format!(
+            "HTTP/1.1 {status} X\r\ncontent-type: application/json\r\nconnection: close\r\n\
+             content-length: {}\r\n\r\n{body}",
+            body.len()
+        ));
+    })
+}
+
+#[test]
+fn each_attempt_on_an_ai_provider_is_a_span_that_the_provider_continues() {
+    let collector = Collector::start();
+    let (main, other) = (ai_provider(503), ai_provider(200));
+    let config = format!(
+        r#"
+workers: 1
+listeners: {{ web: {{ bind: "127.0.0.1:0" }} }}
+admin: {{ bind: "127.0.0.1:0" }}
+routes:
+  - name: ai
+    match: {{}}
+    handler:
+      ai_proxy:
+        providers:
+          main: {{ url: "http://{}/v1" }}
+          other: {{ url: "http://{}/v1" }}
+        models:
+          fast: {{ providers: [main, {{ provider: other, model: quick, backup: true }}] }}
+{}"#,
+        main.address(),
+        other.address(),
+        traces(&collector.server, "sample: 0"),
+    );
+    let server = Tidegate::start(&config);
+    let body = r#"{"model":"fast"}"#;
+    let request = format!(
+        "POST /v1/chat/completions HTTP/1.1\r\nhost: a\r\ncontent-length: {}\r\n\
+         traceparent: 00-{TRACE}-{CLIENT_SPAN}-01\r\n\r\n{body}",
+        body.len()
+    );
+    let response = server.exchange("web", request).text();
+    let spans = collector.request();
+    let [request, handler, second, first] = &spans[..] else { panic!("{spans:#?}") };
+    let names: Vec<_> = spans.iter().map(|span| (&*span.name, span.has_failed)).collect();
+    let attempt = |has_failed| ("ai attempt", has_failed);
+    let expected = [("POST ai", false), ("ai_proxy", false), attempt(false), attempt(true)];
+    assert_eq!(names, expected);
+    assert_eq!((&first.parent, &second.parent), (&handler.id, &handler.id));
+    assert!(response.contains(&format!("00-{TRACE}-{}-01", second.id)), "{response}");
+    let port = |upstream: &Upstream| upstream.address().port().to_string();
+    for (span, name, value) in [
+        (first, "gen_ai.provider.name", "main"),
+        (first, "gen_ai.request.model", "fast"),
+        (first, "server.port", &*port(&main)),
+        (first, "http.response.status_code", "503"),
+        (second, "gen_ai.operation.name", "chat"),
+        (second, "gen_ai.provider.name", "other"),
+        (second, "gen_ai.request.model", "quick"),
+        (second, "server.port", &*port(&other)),
+        (second, "http.request.resend_count", "1"),
+        (second, "http.response.status_code", "200"),
+        (request, "gen_ai.request.model", "fast"),
+        (request, "gen_ai.provider.name", "other"),
+        (request, "gen_ai.usage.input_tokens", "7"),
+        (request, "gen_ai.usage.output_tokens", "3"),
+    ] {
+        assert_eq!(span.attributes[name], value, "{} {name}", span.name);
+    }
+    assert!(!first.attributes.contains_key("http.request.resend_count"), "{first:#?}");
+}

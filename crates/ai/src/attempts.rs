@@ -5,7 +5,7 @@
 
 use std::rc::Rc;
 
-use message::{AiCall, Body, Fault, Frame, Request, Response};
+use message::{AiCall, Body, Fault, Frame, OpenSpan, Request, Response, SpanKind};
 use plugin::WorkerContext;
 use telemetry::log::Level;
 use telemetry::{event, families};
@@ -52,9 +52,13 @@ impl AiProxyHandler {
             request.notes.upstream_attempts = attempt as u16;
             let is_last = attempt == attempts;
             let mut first = None;
+            let span = self.begin_span(endpoint, &model.targets[index], request);
             result = self.attempt(endpoint, body, index, request, &mut account).await;
             if !is_last {
                 (result, first) = begun(result).await;
+            }
+            if let Some(span) = span {
+                span.end_attempt(&mut request.trace, &result);
             }
             state.counters[index].count(&result);
             let Some(reason) = failure(&result) else {
@@ -82,6 +86,22 @@ impl AiProxyHandler {
         })
     }
 
+    /// Begins the span of an attempt, by OpenTelemetry's semantic conventions of generative AI.
+    fn begin_span(
+        &self,
+        endpoint: Endpoint,
+        target: &Target,
+        request: &mut Request,
+    ) -> Option<Box<OpenSpan>> {
+        let mut span = Box::new(request.trace.as_mut()?.enter("ai attempt", SpanKind::Client)?);
+        let url = &self.providers[target.provider].url;
+        span.set("gen_ai.operation.name", endpoint.operation());
+        span.set("gen_ai.provider.name", &*target.provider_name);
+        span.set("gen_ai.request.model", &*target.model);
+        span.set_attempt(&url.host, Some(url.port), request.notes.upstream_attempts);
+        Some(span)
+    }
+
     /// Sends a request to one of the providers of its model.
     async fn attempt(
         &self,
@@ -104,6 +124,7 @@ impl AiProxyHandler {
             endpoint,
             model: &target.model,
             headers: &request.headers,
+            trace: request.trace.as_ref(),
             body: body.with_model(&target.model, adds_usage),
         };
         provider.send(sent).await

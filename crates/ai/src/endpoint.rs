@@ -66,6 +66,15 @@ impl Endpoint {
         }
     }
 
+    /// The name of the operation in OpenTelemetry's conventions.
+    pub(crate) fn operation(self) -> &'static str {
+        match self {
+            Endpoint::ChatCompletions | Endpoint::Responses => "chat",
+            Endpoint::Completions => "text_completion",
+            Endpoint::Embeddings => "embeddings",
+        }
+    }
+
     /// True if a stream reports its usage only when `stream_options` asks for it.
     pub(crate) fn has_stream_options(self) -> bool {
         matches!(self, Endpoint::ChatCompletions | Endpoint::Completions)

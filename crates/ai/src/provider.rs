@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_client::{Client, ClientOptions, ClientSettings, PoolLimits, Url};
 use json_filters::on_worker_or_pool;
-use message::{Body, Fault, FaultKind, Headers, Request, Response, Target};
+use message::{Body, Fault, FaultKind, Headers, Request, RequestTrace, Response, Target};
 use net::Resolver;
 use net::tls::ClientTls;
 use plugin::WorkerContext;
@@ -27,7 +27,7 @@ const PASSED: [Known; 4] =
 pub(crate) struct Provider {
     client: Client,
     names: Rc<Resolver>,
-    url: Url,
+    pub(crate) url: Url,
     dialect: Dialect,
     api_version: String,
     max_tokens: u32,
@@ -44,6 +44,8 @@ pub(crate) struct ProviderRequest<'a> {
     pub(crate) model: &'a str,
     /// The headers of the client.
     pub(crate) headers: &'a Headers,
+    /// The trace that the provider continues.
+    pub(crate) trace: Option<&'a RequestTrace>,
     pub(crate) body: Bytes,
 }
 
@@ -90,8 +92,11 @@ impl Provider {
 
     /// Sends a request and returns its response, whose body arrives as the provider sends it.
     pub(crate) async fn send(&self, sent: ProviderRequest<'_>) -> Result<Response, Fault> {
-        let ProviderRequest { endpoint, model, headers, body } = sent;
-        let request = self.request(endpoint, model, headers)?;
+        let ProviderRequest { endpoint, model, headers, trace, body } = sent;
+        let mut request = self.request(endpoint, model, headers)?;
+        if let Some(trace) = trace {
+            trace.propagate(&mut request.headers);
+        }
         let body = match self.dialect {
             Dialect::OpenAi | Dialect::Azure => body,
             Dialect::Anthropic => match self.translated_request(body, model).await {

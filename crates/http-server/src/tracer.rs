@@ -220,6 +220,14 @@ impl Tracer {
         if let Some(cache) = request.notes.cache {
             span.set("tidegate.cache", cache);
         }
+        if let Some(call) = &request.notes.ai {
+            span.set("gen_ai.request.model", &*call.model);
+            span.set("gen_ai.provider.name", &*call.provider);
+            if let Some(tokens) = call.tokens() {
+                span.set("gen_ai.usage.input_tokens", u64::from(tokens.input));
+                span.set("gen_ai.usage.output_tokens", u64::from(tokens.output));
+            }
+        }
     }
 }
 

@@ -15,7 +15,7 @@ use net::clock;
 use wire::Known;
 use wire::trace_context::{SpanId, TraceContext};
 
-use crate::Headers;
+use crate::{HandlerResult, Headers};
 
 pub use queue::TraceQueue;
 
@@ -291,6 +291,32 @@ impl OpenSpan {
     /// As [`Span::set`].
     pub fn set(&mut self, name: &'static str, value: impl Into<AttributeValue>) {
         self.span.set(name, value);
+    }
+
+    /// Sets the server that a request is sent to, and which attempt this is, from 1.
+    pub fn set_attempt(&mut self, address: &str, port: Option<u16>, attempt: u16) {
+        self.set("server.address", address);
+        if let Some(port) = port {
+            self.set("server.port", u64::from(port));
+        }
+        if attempt > 1 {
+            self.set("http.request.resend_count", u64::from(attempt) - 1);
+        }
+    }
+
+    /// Ends the span of an attempt: its response has begun, or it failed.
+    pub fn end_attempt(mut self, request: &mut Option<RequestTrace>, outcome: &HandlerResult) {
+        let has_failed = match outcome {
+            Ok(response) => {
+                self.set("http.response.status_code", u64::from(response.status));
+                response.status >= 400
+            }
+            Err(fault) => {
+                self.set("error.type", fault.slug());
+                true
+            }
+        };
+        self.end(request, has_failed);
     }
 
     /// Ends the span; the request's position moves back out of it.

@@ -191,7 +191,9 @@ async fn attempt(
 ) -> HandlerResult {
     let span = traces::begin_attempt(request, peer);
     let outcome = send(view, peer, request, body).await;
-    traces::end_attempt(span, request, &outcome);
+    if let Some(span) = span {
+        span.end_attempt(&mut request.trace, &outcome);
+    }
     outcome
 }
 

@@ -1,6 +1,6 @@
 //! The spans of attempts on servers.
 
-use message::{HandlerResult, OpenSpan, Request, SpanKind};
+use message::{OpenSpan, Request, SpanKind};
 
 use crate::view::Peer;
 
@@ -11,36 +11,11 @@ pub(crate) fn begin_attempt(request: &mut Request, peer: &Peer) -> Option<Box<Op
     trace.propagate(&mut request.headers);
     span.set("http.request.method", request.method.as_bytes());
     let with_port = peer.name.rsplit_once(':');
-    match with_port.and_then(|(host, port)| Some((host, port.parse::<u16>().ok()?))) {
-        Some((host, port)) => {
-            span.set("server.address", host.trim_matches(['[', ']']));
-            span.set("server.port", u64::from(port));
-        }
+    let (address, port) = match with_port.map(|(host, port)| (host, port.parse::<u16>())) {
+        Some((host, Ok(port))) => (host.trim_matches(['[', ']']), Some(port)),
         // The path of a Unix socket.
-        None => span.set("server.address", &*peer.name),
-    }
-    if request.notes.upstream_attempts > 1 {
-        span.set("http.request.resend_count", u64::from(request.notes.upstream_attempts) - 1);
-    }
-    Some(span)
-}
-
-/// Ends the span of an attempt: the head of its response was received, or it failed.
-pub(crate) fn end_attempt(
-    span: Option<Box<OpenSpan>>,
-    request: &mut Request,
-    outcome: &HandlerResult,
-) {
-    let Some(mut span) = span else { return };
-    let has_failed = match outcome {
-        Ok(response) => {
-            span.set("http.response.status_code", u64::from(response.status));
-            response.status >= 400
-        }
-        Err(fault) => {
-            span.set("error.type", fault.slug());
-            true
-        }
+        _ => (&*peer.name, None),
     };
-    span.end(&mut request.trace, has_failed);
+    span.set_attempt(address, port, request.notes.upstream_attempts);
+    Some(span)
 }
