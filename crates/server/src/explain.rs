@@ -35,8 +35,12 @@ pub fn explain(plan: &ServerPlan, question: &Question) -> Result<Explanation, St
     if received != forwarded {
         let _ = write!(text, "\nreceived as {received:?}, forwarded as {forwarded:?}");
     }
+    let consumers = chosen.and_then(|(_, route)| ConsumerSources::of(plan, route));
     if let Some((_, route)) = chosen {
         describe(&mut text, route);
+    }
+    if let Some(sources) = &consumers {
+        let _ = write!(text, "\n{}", sources.text());
     }
     let unknown_host = match &routed.verdict {
         RuleVerdict::NotFound => unknown_host(plan, &request),
@@ -72,6 +76,7 @@ pub fn explain(plan: &ServerPlan, question: &Question) -> Result<Explanation, St
                 .map(|filter| json!({ "name": filter.name(), "is": filter.describe() }))
                 .collect::<Vec<_>>(),
             "handler": { "name": route.handler.name(), "is": route.handler.describe() },
+            "consumers": consumers.map(|sources| sources.json()),
         })),
         "others": routed.others.iter().map(other).collect::<Vec<_>>(),
         "left_out": routed.left_out,
@@ -165,6 +170,39 @@ fn describe(text: &mut String, route: &RoutePlan) {
         let _ = write!(text, "\n  {} {}", filter.name(), filter.describe());
     }
     let _ = write!(text, "\nhandler: {} {}", route.handler.name(), route.handler.describe());
+}
+
+/// Where the consumers come from that a route with authentication knows.
+struct ConsumerSources {
+    configured: usize,
+    /// `admin.consumer_changes`.
+    changes: Option<String>,
+}
+
+impl ConsumerSources {
+    /// `None` if the route does not authenticate, or if there are no consumers.
+    fn of(plan: &ServerPlan, route: &RoutePlan) -> Option<ConsumerSources> {
+        let authenticates = route.filters.iter().any(|filter| filter.authenticates());
+        let configured = plan.consumers.len();
+        let changes = plan.admin.consumer_changes.as_ref().map(ToString::to_string);
+        let has_any = configured > 0 || changes.is_some();
+        (authenticates && has_any).then_some(ConsumerSources { configured, changes })
+    }
+
+    fn text(&self) -> String {
+        let configured = format!("consumers: {} of the configuration", self.configured);
+        match &self.changes {
+            None => configured,
+            Some(file) => format!(
+                "{configured}, unless the admin API has changed them, and those that it has \
+                 added (admin.consumer_changes: {file})"
+            ),
+        }
+    }
+
+    fn json(&self) -> Value {
+        json!({ "configured": self.configured, "changes": self.changes })
+    }
 }
 
 /// Constructs the request.
@@ -290,6 +328,39 @@ routes:
         assert_eq!(explanation.json["route"]["params"]["id"], "7");
         assert!(explanation.text.contains("handler: respond"), "{}", explanation.text);
         assert!(explanation.text.contains("rest"), "{}", explanation.text);
+    }
+
+    #[test]
+    fn the_sources_of_consumers_are_named_where_they_authenticate() {
+        let plan = |admin: &str| {
+            plan_of(&format!(
+                "
+{admin}
+listeners: {{ web: {{ bind: \"127.0.0.1:0\" }} }}
+consumers: [{{ name: ann, keys: [{{ key: sesame }}] }}]
+routes:
+  - {{ match: {{ path: /in }}, filters: [{{ key_auth: {{}} }}], handler: {{ respond: {{}} }} }}
+  - {{ match: {{ path: /open }}, handler: {{ respond: {{}} }} }}
+"
+            ))
+        };
+        let ask = |plan: &ServerPlan, url: &str| {
+            let (method, url) = ("GET".to_owned(), url.to_owned());
+            let question =
+                Question { method, url, headers: Vec::new(), client_ip: None, listener: None };
+            explain(plan, &question).unwrap()
+        };
+        let without = plan("");
+        let explanation = ask(&without, "/in");
+        let text = &explanation.text;
+        assert!(text.ends_with("\nconsumers: 1 of the configuration"), "{text}");
+        let stored = plan("admin: { bind: \"127.0.0.1:0\", consumer_changes: /a/b.changes }");
+        let explanation = ask(&stored, "/in");
+        assert!(explanation.text.contains("(admin.consumer_changes: /a/b.changes)"));
+        let json = &explanation.json["route"]["consumers"];
+        assert_eq!((&json["configured"], &json["changes"]), (&json!(1), &json!("/a/b.changes")));
+        let open = ask(&stored, "/open");
+        assert!(open.json["route"]["consumers"].is_null() && !open.text.contains("consumers"));
     }
 
     #[test]
