@@ -29,6 +29,7 @@ mod compile;
 mod describe;
 mod development;
 mod expand;
+mod inputs;
 mod kinds;
 pub mod limits;
 mod load;
@@ -41,6 +42,7 @@ mod yaml;
 
 pub use describe::{reference_markdown, schema};
 pub use expand::{Environment, process_environment};
+pub use inputs::Inputs;
 pub use kinds::{FilterEntry, HandlerEntry, Kinds};
 pub use load::{
     Incomplete, Loaded, document_json, load, load_with_unset_variables, masked, read_consumer,

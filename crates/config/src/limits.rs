@@ -2,7 +2,7 @@
 
 /// Bytes of one document.
 pub const DOCUMENT_BYTES: usize = 32 << 20;
-/// Nodes of all documents after aliases were replaced: a million stand for about 100 000 routes.
+/// Nodes of one document after aliases were replaced: a million stand for about 100 000 routes.
 pub const NODES: usize = 2_000_000;
 /// Maximum nesting of maps and lists.
 pub const DEPTH: usize = 64;

@@ -10,6 +10,7 @@ use crate::assemble::assemble;
 use crate::compile::compile;
 use crate::development;
 use crate::expand::Environment;
+use crate::inputs::Inputs;
 use crate::kinds::Kinds;
 use crate::parts::parts;
 use crate::records::Settings;
@@ -23,6 +24,7 @@ pub struct Loaded {
     /// Files it depends on besides the main one: included ones, secrets, pages; and directories in
     /// which `include` may find more. A change of any is worth a reload.
     pub files: Vec<PathBuf>,
+    pub inputs: Arc<Inputs>,
 }
 
 /// A configuration without errors, some of whose environment variables may not be set.
@@ -101,10 +103,13 @@ fn try_load(
     }
     let mut reader = Reader::new(report);
     let settings = Settings::read(&assembled.root, &mut reader)?;
+    let include = settings.include.clone();
     let mut plan = compile(settings, assembled.version, kinds, &mut reader)?;
     let routes = plan.routes.iter().map(|route| route.name.as_str());
     plan.parts = parts(&assembled.root, routes, reader.contents());
-    Some(Loaded { plan: Arc::new(plan), files: report.files() })
+    let (version, files) = (plan.version.clone(), reader.contents().to_vec());
+    let inputs = Arc::new(Inputs { include, version, files });
+    Some(Loaded { plan: Arc::new(plan), files: report.files(), inputs })
 }
 
 /// Refuses an empty configuration, which would close every listener of a running server: it is a

@@ -16,6 +16,8 @@ use crate::limits::{DEPTH, DOCUMENT_BYTES, NODES};
 
 /// The rule of what is not YAML.
 const SYNTAX: &str = "syntax";
+/// The most keys of a map among which a repeated one is searched, without a table of them.
+const SEARCHED_KEYS: usize = 16;
 
 /// Reads one document. `None` when it has no content or an error was reported.
 pub(crate) fn parse<'r>(text: &'r str, source: SourceId, report: &'r mut Report) -> Option<Node> {
@@ -75,13 +77,14 @@ impl<'t> Lines<'t> {
         let Some(line) = self.0.get(span.line.saturating_sub(1) as usize) else { return span };
         let mut end = span.end_column.saturating_sub(1) as usize;
         let start = span.column as usize;
+        let ends_with_blank = |end: usize| end > start && line.get(end - 1) == Some(&b' ');
         // Columns count characters, and are bytes up to the end of the place only where all before
         // are ASCII.
-        let ascii = |line: &[u8]| line.len() < 1000 && line.is_ascii();
-        if span.line != span.end_line || end > line.len() || !ascii(line) {
+        let is_ascii = || line.len() < 1000 && line.is_ascii();
+        if span.line != span.end_line || !ends_with_blank(end) || !is_ascii() {
             return span;
         }
-        while end > start && line[end - 1] == b' ' {
+        while ends_with_blank(end) {
             end -= 1;
         }
         span.end_column = u32::try_from(end + 1).unwrap_or(span.end_column);
@@ -145,10 +148,11 @@ struct Open {
 
 enum Content {
     List(Vec<Node>),
-    /// The key whose value follows, and the keys so far with their lines.
     Map {
         entries: Vec<(MapKey, Node)>,
-        seen: HashMap<String, u32>,
+        /// The lines of the keys so far, if there are many.
+        lines: HashMap<String, u32>,
+        /// The key whose value follows.
         key: Option<PendingKey>,
     },
 }
@@ -191,12 +195,8 @@ impl Builder<'_> {
             }
             Event::MappingStart(anchor, tag) => {
                 self.refuse_tag(tag.as_deref(), span);
-                let seen = HashMap::new();
-                return self.open(
-                    span,
-                    anchor,
-                    Content::Map { entries: Vec::new(), seen, key: None },
-                );
+                let (entries, lines) = (Vec::new(), HashMap::new());
+                return self.open(span, anchor, Content::Map { entries, lines, key: None });
             }
             Event::SequenceEnd | Event::MappingEnd => return self.close(span),
             Event::Alias(anchor) => return self.alias(anchor, span),
@@ -294,21 +294,25 @@ impl Builder<'_> {
                     entries.push((key, node));
                 }
             }
-            Some(Content::Map { .. }) => self.key(&node),
+            Some(Content::Map { .. }) => self.key(node),
         }
         Some(())
     }
 
-    fn key(&mut self, node: &Node) {
-        let Some(Open { content: Content::Map { seen, key, .. }, .. }) = self.stack.last_mut()
+    fn key(&mut self, node: Node) {
+        let Some(Open { content: Content::Map { entries, lines, key }, .. }) =
+            self.stack.last_mut()
         else {
             return;
         };
         let span = node.span;
         *key = Some(PendingKey(None, span));
-        let Some(name) = node.text().filter(|name| !name.is_empty()) else {
-            self.report.error(span, "a key is a text");
-            return;
+        let mut name = match node.value {
+            Value::Scalar(scalar) if !scalar.text.is_empty() => scalar.text,
+            _ => {
+                self.report.error(span, "a key is a text");
+                return;
+            }
         };
         if name == "<<" {
             self.report
@@ -316,15 +320,26 @@ impl Builder<'_> {
                 .help("name the whole value with an alias, or use chains and defaults");
             return;
         }
-        if let Some(first) = seen.get(name) {
+        if let Some(first) = line_of(&name, entries, lines) {
             self.report
-                .error(span, format!("key {} is repeated", quote(name)))
+                .error(span, format!("key {} is repeated", quote(&name)))
                 .help(format!("it stands in line {first} too"));
             return;
         }
-        seen.insert(name.to_owned(), span.line);
-        *key = Some(PendingKey(Some(MapKey { name: name.to_owned(), span }), span));
+        // The library reserves more than most keys have.
+        name.shrink_to_fit();
+        if entries.len() >= SEARCHED_KEYS {
+            lines.insert(name.clone(), span.line);
+        }
+        *key = Some(PendingKey(Some(MapKey { name, span }), span));
     }
+}
+
+/// The line of an earlier key of this name.
+fn line_of(name: &str, entries: &[(MapKey, Node)], lines: &HashMap<String, u32>) -> Option<u32> {
+    let mut searched = entries.iter().take(SEARCHED_KEYS);
+    let line = searched.find(|(key, _)| key.name == name).map(|(key, _)| key.span.line);
+    line.or_else(|| lines.get(name).copied())
 }
 
 fn scalar(text: String, plain: bool, span: Span) -> Node {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use admin::Refusal;
-use config::{Kinds, Loaded, ReplaceError, ServerPlan, Source};
+use config::{Inputs, Kinds, Loaded, ReplaceError, Source};
 use settings::Report;
 use telemetry::event;
 use telemetry::log::Level;
@@ -17,26 +17,34 @@ use crate::history::History;
 
 /// Time-out of reading the source.
 const READ_WITHIN: Duration = Duration::from_secs(30);
-/// The content of the source as last read: equal fingerprints need no reload.
-#[derive(PartialEq, Eq)]
+/// The content of the source as last read.
+#[derive(Clone)]
 pub(crate) enum SourceFingerprint {
-    Plan(String, Vec<config::Part>),
+    Plan(Arc<Inputs>),
     Errors(String),
 }
 
 impl SourceFingerprint {
-    pub(crate) fn of(
-        loaded: Result<Loaded, Report>,
-    ) -> (Result<Loaded, Report>, SourceFingerprint) {
-        let fingerprint = match &loaded {
-            Ok(loaded) => SourceFingerprint::of_plan(&loaded.plan),
+    pub(crate) fn of(loaded: &Result<Loaded, Report>) -> SourceFingerprint {
+        match loaded {
+            Ok(loaded) => SourceFingerprint::of_plan(loaded),
             Err(report) => SourceFingerprint::Errors(report.render()),
-        };
-        (loaded, fingerprint)
+        }
     }
 
-    pub(crate) fn of_plan(plan: &ServerPlan) -> SourceFingerprint {
-        SourceFingerprint::Plan(plan.version.clone(), plan.parts.clone())
+    pub(crate) fn of_plan(loaded: &Loaded) -> SourceFingerprint {
+        SourceFingerprint::Plan(loaded.inputs.clone())
+    }
+
+    /// True if the source has other content now.
+    fn is_outdated(&self, source: &dyn Source) -> bool {
+        match self {
+            SourceFingerprint::Plan(inputs) => !inputs.are_current(source),
+            // An error may depend on what does not exist.
+            SourceFingerprint::Errors(errors) => {
+                load(source).err().is_none_or(|report| report.render() != *errors)
+            }
+        }
     }
 }
 
@@ -53,7 +61,7 @@ impl ConfigSource {
         let config_source = ConfigSource {
             source,
             watched: RefCell::default(),
-            last_fingerprint: RefCell::new(SourceFingerprint::of_plan(&loaded.plan)),
+            last_fingerprint: RefCell::new(SourceFingerprint::of_plan(loaded)),
         };
         config_source.watch(loaded.files.clone());
         config_source
@@ -125,8 +133,9 @@ impl ConfigSource {
     /// Returns true if the content differs from what was read last. Called when further files are
     /// watched, because earlier changes of these were not noticed.
     pub(crate) async fn has_changed(&self) -> bool {
-        let read = self.read(|source| SourceFingerprint::of(load(source)).1).await;
-        read.is_ok_and(|fingerprint| fingerprint != *self.last_fingerprint.borrow())
+        let fingerprint = self.last_fingerprint.borrow().clone();
+        let read = self.read(move |source| fingerprint.is_outdated(source)).await;
+        read.unwrap_or(false)
     }
 
     /// Watches the main file and all files that were read or looked for.

@@ -252,9 +252,8 @@ impl Control {
     }
 
     async fn reload_alone(&self) -> Result<Applied, Refusal> {
-        let (loaded, fingerprint) =
-            self.source.read(|source| SourceFingerprint::of(load(source))).await?;
-        self.source.set_fingerprint(fingerprint);
+        let loaded = self.source.read(load).await?;
+        self.source.set_fingerprint(SourceFingerprint::of(&loaded));
         match loaded {
             Ok(loaded) => match self.prepare(&loaded.plan, Some(&self.plan())) {
                 Ok(prepared) => self.replace(loaded, prepared).await,
@@ -299,7 +298,7 @@ impl Control {
             return Err(Refusal::Stale { current });
         }
         let loaded = loaded.map_err(|report| Refusal::Invalid(Box::new(report)))?;
-        let fingerprint = SourceFingerprint::of_plan(&loaded.plan);
+        let fingerprint = SourceFingerprint::of_plan(&loaded);
         let prepared = self.prepare(&loaded.plan, Some(&self.plan())).map_err(Refusal::Unable)?;
         self.source.write(text.clone()).await?;
         match self.replace(loaded, prepared).await {

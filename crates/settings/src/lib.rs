@@ -160,7 +160,7 @@ pub use path::FilePath;
 pub use pattern::{REGEX_BYTES, Regex};
 pub use placeholder::{Piece, read_pieces};
 pub use rate::{Per, Percent, Rate};
-pub use reader::{Reader, SETTING_FILE_BYTES, read};
+pub use reader::{Reader, SETTING_FILE_BYTES, content_digest, read};
 pub use reference::reference_markdown;
 pub use report::{Diagnostic, ERRORS_KEPT, Report};
 pub use schema::{ChoiceDef, Def, Field, RecordDef, Schema, SchemaBuilder, Text, Variant};

@@ -19,6 +19,13 @@ use crate::variable::Variable;
 /// The largest file that a `{ file: path }` is read from.
 pub const SETTING_FILE_BYTES: u64 = 1 << 20;
 
+/// Returns a digest of what is in a file: the same within a process for the same content.
+pub fn content_digest(content: &[u8]) -> u64 {
+    let mut digest = DefaultHasher::new();
+    content.hash(&mut digest);
+    digest.finish()
+}
+
 /// Reads settings out of nodes and into a report.
 pub struct Reader<'a> {
     report: &'a mut Report,
@@ -141,9 +148,8 @@ impl<'a> Reader<'a> {
                     _ => std::fs::read(&full).map_err(|e| e.to_string()),
                 }
             });
-        let mut digest = DefaultHasher::new();
-        content.as_deref().unwrap_or_default().hash(&mut digest);
-        self.contents.push((full.clone(), digest.finish()));
+        let digest = content_digest(content.as_deref().unwrap_or_default());
+        self.contents.push((full.clone(), digest));
         self.report.depends_on(full.clone());
         match content {
             Ok(bytes) => Some(bytes),
@@ -164,8 +170,7 @@ impl<'a> Reader<'a> {
         self.provided.get(&TypeId::of::<T>())?.clone().downcast().ok()
     }
 
-    /// Every file that settings were read from so far, with a digest of what was in it: the same
-    /// within a process for the same content.
+    /// Every file that settings were read from so far, with its [`content_digest`].
     pub fn contents(&self) -> &[(PathBuf, u64)] {
         &self.contents
     }

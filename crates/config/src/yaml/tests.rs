@@ -106,6 +106,16 @@ fn what_has_no_meaning_is_refused() {
 }
 
 #[test]
+fn repeated_keys_are_found_among_many() {
+    for repeated in [0, 15, 16, 17, 39] {
+        let keys = (0..40).chain([repeated]).map(|key| format!("k{key}: 1\n"));
+        let out = errors(&keys.collect::<String>());
+        let line = format!("it stands in line {} too", repeated + 1);
+        assert!(out.contains(&line) && out.contains("t.yaml:41:1"), "{repeated}: {out}");
+    }
+}
+
+#[test]
 fn syntax_is_shown_where_it_breaks() {
     for (text, expected) in [
         ("a:\n\tb: 1\n", "a tab cannot indent YAML"),
