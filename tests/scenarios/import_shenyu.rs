@@ -343,6 +343,137 @@ fn the_json_of_the_admin_is_read_too() {
     assert_eq!(routes(&text), routes(&imported(&archive(&files))));
 }
 
+/// An export with a model at a provider and a fallback, a prompt and a limit on tokens.
+fn ai_export(main: &str, other: &str) -> Vec<u8> {
+    let none = json!({});
+    let (conditions, mut objects) = ([uri("match", "/ai/**")], Vec::new());
+    let names = ["aiPrompt", "aiTokenLimiter", "aiProxy"];
+    let plugins: Vec<Value> =
+        (170..).zip(names).map(|(sort, name)| plugin(name, name, sort, &none)).collect();
+    let fallback = json!({ "provider": "DeepSeek", "baseUrl": format!("http://{other}"),
+        "apiKey": "sk-other", "model": "deepseek-chat" });
+    let provider = json!({ "provider": "OpenAI", "apiKey": "sk-main", "model": "gpt-4o-mini",
+        "baseUrl": format!("http://{main}/v1/chat/completions"), "temperature": "0.5",
+        "proxyEnabled": "true", "fallbackConfig": fallback });
+    let selectors = names.map(|name| {
+        let handle = if name == "aiProxy" { &provider } else { &none };
+        selector(name, name, 1, &conditions, handle)
+    });
+    for (name, handle) in [
+        (
+            "aiPrompt",
+            json!({ "preRole": "SYSTEM", "prepend": "Be brief.", "postRole": "robot",
+                "append": "beep" }),
+        ),
+        (
+            "aiTokenLimiter",
+            json!({ "aiTokenLimitType": "header", "keyName": "x-user", "timeWindowSeconds": 90,
+                "tokenLimit": 5 }),
+        ),
+        ("aiProxy", none.clone()),
+    ] {
+        objects.push(rule(name, name, 1, &conditions, &handle));
+    }
+    archive(&[
+        ("plugin.json", plugins.into()),
+        ("selector.json", selectors.to_vec().into()),
+        ("rule.json", objects.into()),
+    ])
+}
+
+/// Responds with this status and, as a member, the head and the body of the request.
+fn model(status: u16) -> Upstream {
+    Upstream::start(move |peer| {
+        let head = peer.read_head().to_lowercase();
+        let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+        let length = length.and_then(|text| text.parse().ok()).expect("a length");
+        let body = String::from_utf8(peer.read_exactly(length)).expect("JSON is UTF-8");
+        let usage = json!({ "prompt_tokens": 4, "completion_tokens": 3 });
+        let response = json!({ "usage": usage, "head": head, "body": body }).to_string();
+        peer.send(format!(
+            "HTTP/1.1 {status} X\r\ncontent-type: application/json\r\nconnection: close\r\n\
+             content-length: {}\r\n\r\n{response}",
+            response.len()
+        ));
+    })
+}
+
+#[test]
+fn models_get_requests_with_their_prompt_and_limits() {
+    let (main, other) = (model(500), model(200));
+    let (main, other) = (main.address().to_string(), other.address().to_string());
+    let text = imported(&ai_export(&main, &other));
+    let notes: String = text.lines().filter_map(|line| line.trim().strip_prefix("# ")).collect();
+    let notes = notes.split_whitespace().collect::<Vec<_>>().join(" ");
+    for note in [
+        "(aiPrompt): a message of the role \"robot\" is left out",
+        "(aiTokenLimiter): the window of 90 s becomes 2 m",
+        "(aiProxy): proxy keys are not part of an export",
+        "(aiProxy): temperature and maxTokens are those of the client",
+        "(aiProxy): the key of DeepSeek is in clear text below",
+    ] {
+        assert!(notes.contains(note), "{note}\n{text}");
+    }
+    let period = "\"period\":\"2m\"";
+    let text = text.replace("\":9195\"", "\"127.0.0.1:0\"");
+    let server =
+        Tidegate::start(&text.replace(period, &format!("{period},\"directory\":\"quotas\"")));
+    let ask = |user: &str| {
+        let body = r#"{"messages":[{"role":"user","content":"hi"}]}"#;
+        let request = format!(
+            "POST /ai/ask HTTP/1.1\r\nhost: a\r\nx-user: {user}\r\n\
+             content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        server.exchange("web", request)
+    };
+    let response = ask("ann");
+    assert_eq!(response.status, 200, "{text}");
+    let seen: Value = serde_json::from_str(&response.text()).expect("JSON");
+    let head = seen["head"].as_str().expect("a text");
+    assert!(head.starts_with("post /v1/chat/completions http/1.1\r\n"), "{head}");
+    assert!(head.contains("authorization: bearer sk-other\r\n"), "{head}");
+    let body: Value = serde_json::from_str(seen["body"].as_str().expect("a text")).expect("JSON");
+    assert_eq!(body["model"], "deepseek-chat");
+    let messages = json!([{ "role": "system", "content": "Be brief." },
+        { "role": "user", "content": "hi" }]);
+    assert_eq!(body["messages"], messages);
+    assert_eq!((ask("ann").status, ask("bob").status), (429, 200));
+}
+
+#[test]
+fn settings_of_models_without_a_model_or_a_provider_are_named() {
+    let none = json!({});
+    let names = ["aiPrompt", "aiProxy", "divide"];
+    let plugins: Vec<Value> =
+        (170..).zip(names).map(|(sort, name)| plugin(name, name, sort, &none)).collect();
+    let server = json!([{ "upstreamUrl": "127.0.0.1:1", "weight": 50, "status": true }]);
+    let proxy = json!({ "provider": "OpenAI", "baseUrl": "ftp://a", "model": "m" });
+    let selectors = [
+        selector("aiPrompt", "aiPrompt", 1, &[uri("match", "/**")], &none),
+        selector("aiProxy", "aiProxy", 1, &[uri("match", "/ai/**")], &proxy),
+        selector("divide", "divide", 1, &[uri("match", "/shop/**")], &server),
+    ];
+    let rules =
+        [("aiPrompt", "/**"), ("aiProxy", "/ai/**"), ("divide", "/shop/**")].map(|(name, path)| {
+            let handle = json!({ "preRole": "user", "prepend": "hi" });
+            rule(name, name, 1, &[uri("match", path)], &handle)
+        });
+    let text = imported(&archive(&[
+        ("plugin.json", plugins.into()),
+        ("selector.json", selectors.to_vec().into()),
+        ("rule.json", rules.to_vec().into()),
+    ]));
+    for note in [
+        "(aiPrompt): aiPrompt is carried over for routes of aiProxy only",
+        "(aiProxy): OpenAI has no valid baseUrl and is left out",
+        "(aiProxy) has no provider",
+    ] {
+        let text = text.replace('#', "").split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(text.contains(note), "{note}\n{text}");
+    }
+}
+
 #[test]
 fn what_is_no_export_is_rejected() {
     let whole = archive(&export("127.0.0.1:1"));

@@ -3,6 +3,7 @@
 //! The routes have the order in which ShenYu tries rules. Every object that is not converted is
 //! named in a note, with its file and its id.
 
+mod ai;
 mod app_keys;
 mod archive;
 mod conditions;
@@ -88,9 +89,8 @@ fn other_plugins(plugins: &[Plugin], notes: &mut Vec<String>) {
             "mqtt" => "it is a broker",
             "cryptorRequest" | "cryptorResponse" => "fields are encrypted by the application",
             name if name.starts_with("logging") => "a collector reads `log: access`",
-            "aiProxy" => "write the handler `ai_proxy` with the provider, its key and its model",
-            "aiTokenLimiter" => "write `token_limits` of `ai_proxy`",
-            "aiPrompt" => "write `prompt` of `ai_proxy`",
+            "aiRequestTransformer" | "aiResponseTransformer" => "models do not rewrite messages",
+            "mcpServer" => "write a server of MCP behind an `upstream`",
             // These have no rules of their own.
             "uri" | "webClient" | "nettyHttpClient" | "response" | "global" | "metrics" => continue,
             _ => "there is no counterpart",

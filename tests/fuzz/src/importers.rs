@@ -193,6 +193,9 @@ fn export() -> Value {
         "rewrite",
         "modifyResponse",
         "cache",
+        "aiProxy",
+        "aiPrompt",
+        "aiTokenLimiter",
     ];
     let handle = json!({
         "loadBalance": "hash", "retry": 3, "timeout": 3000, "requestMaxSize": 10,
@@ -205,22 +208,33 @@ fn export() -> Value {
         "timeoutSeconds": 10, "setHeaders": { "x-a": "b" }, "removeBodyKeys": ["$.c"],
         "header": { "setHeaders": { "x-a": "b" }, "removeHeaderKeys": ["x-c"] },
         "addBodyKeys": [{ "path": "$", "key": "a", "value": "b" }],
+        "preRole": "user", "prepend": "a", "aiTokenLimitType": "header", "tokenLimit": 1,
+        "timeWindowSeconds": 60,
     });
+    let servers = json!([{ "protocol": "http://", "upstreamUrl": "127.0.0.1:1", "weight": 5 }]);
+    let provider = |name: &str| {
+        json!({ "provider": name, "baseUrl": "http://127.0.0.1:1/v1", "apiKey": "k", "model": "m",
+            "stream": true })
+    };
+    let mut ai = provider("OpenAI");
+    ai["fallbackConfig"] = provider("DeepSeek");
     let plugins = names.map(|name| {
         json!({ "id": name, "name": name, "sort": 1, "enabled": true,
             "config": { "secretKey": "a-secret-of-at-least-32-bytes-to-sign" } })
     });
     let selectors = names.map(|name| {
-        let path = if name == "divide" { "/**" } else { "/a/**" };
+        let path = if ["divide", "aiProxy"].contains(&name) { "/**" } else { "/a/**" };
         json!({ "id": name, "pluginId": name, "name": name, "type": 1, "matchMode": 0, "sort": 1,
             "enabled": true, "continued": true,
-            "handle": [{ "protocol": "http://", "upstreamUrl": "127.0.0.1:1", "weight": 5 }],
+            "handle": if name == "aiProxy" { &ai } else { &servers },
             "conditionList": [condition("uri", "match", path)] })
     });
     let rules = names.map(|name| {
+        // Models have requests of their own: earlier plugins would respond to all of them.
+        let value = if name.starts_with("ai") { "2" } else { "1" };
         json!({ "id": name, "selectorId": name, "name": name, "matchMode": 0, "sort": 1,
             "enabled": true, "handle": handle, "conditionDataList": [
-                condition("uri", "startsWith", "/a"), condition("header", "=", "1")] })
+                condition("uri", "startsWith", "/a"), condition("header", "=", value)] })
     });
     let apps = ["app", "app", "b c"].map(|key| {
         json!({ "id": "1", "appKey": key, "appSecret": "0123456789abcdef", "open": false,

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::super::pike::name_of;
+use super::ai;
 use super::model::{Entry, Plugin, text};
 
 /// The filters of one route, and what its notes say.
@@ -16,11 +17,13 @@ pub(super) struct Filters {
     pub(super) notes: Vec<String>,
     /// The upstream receives the client's Host.
     pub(super) keeps_host: bool,
+    /// Settings of the handler `ai_proxy`.
+    pub(super) ai: Map<String, Value>,
 }
 
 /// True if rules of the plugin become filters.
 pub(super) fn is_known(plugin: &str) -> bool {
-    KNOWN.contains(&plugin)
+    KNOWN.contains(&plugin) || ai::setting(plugin).is_some()
 }
 
 const KNOWN: [&str; 18] = [
@@ -72,6 +75,9 @@ impl Filters {
                 let seconds = handle["timeoutSeconds"].as_u64().unwrap_or(60).max(1);
                 let ttl = json!({ "default": format!("{seconds}s") });
                 self.push("cache", json!({ "store": "shenyu", "ttl": ttl }));
+            }
+            name if ai::setting(name).is_some() => {
+                ai::add_setting(&mut self.ai, plugin, rule, &mut self.notes);
             }
             _ => self.not_converted(rule, "values for RPC plugins"),
         }
@@ -475,6 +481,6 @@ pub(super) fn escaped(text: &str) -> String {
 }
 
 /// Four bytes that depend on the text.
-fn short_hash(text: &str) -> u32 {
+pub(super) fn short_hash(text: &str) -> u32 {
     Sha256::digest(text.as_bytes()).iter().take(4).fold(0, |sum, byte| sum << 8 | u32::from(*byte))
 }

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use super::super::pike::name_of;
 use super::super::writer::Writer;
+use super::ai;
 use super::conditions::{Clause, clauses, covers, disjoint, joined, route_match};
 use super::filters::{self, Filters};
 use super::model::{Entry, Export, Plugin};
@@ -29,7 +30,7 @@ pub(super) struct Route {
 
 /// True if a plugin responds.
 pub(super) fn responds(plugin: &str) -> bool {
-    ["divide", "springCloud", "websocket", "mock", "redirect"].contains(&plugin)
+    is_proxy(plugin) || ["mock", "redirect"].contains(&plugin)
 }
 
 /// The routes of an export in the order of ShenYu.
@@ -47,6 +48,7 @@ pub(super) fn routes(
         .iter()
         .flat_map(|plugin| plugin.entries.iter().map(|entry| (*plugin, of_plugin(plugin, entry))))
         .collect();
+    unused_ai_settings(plugins, &all, notes);
     for (at, (plugin, entry)) in all.iter().enumerate() {
         let is_last = !all[at + 1..]
             .iter()
@@ -64,7 +66,9 @@ pub(super) fn routes(
             continue;
         }
         let before = plugins.iter().filter(|other| {
-            !responds(&other.name) && (is_proxy(&plugin.name) || other.sort < plugin.sort)
+            !responds(&other.name)
+                && (is_proxy(&plugin.name) || other.sort < plugin.sort)
+                && (plugin.name == ai::PROXY || ai::setting(&other.name).is_none())
         });
         match combined(entry, before) {
             Some(combinations) => {
@@ -86,7 +90,32 @@ pub(super) fn routes(
 }
 
 fn is_proxy(plugin: &str) -> bool {
-    ["divide", "springCloud", "websocket"].contains(&plugin)
+    ["divide", "springCloud", "websocket", ai::PROXY].contains(&plugin)
+}
+
+/// Notes about rules for AI models that apply to other requests than those of aiProxy.
+fn unused_ai_settings(plugins: &[Plugin], all: &[(&Plugin, Entry)], notes: &mut Vec<String>) {
+    for plugin in plugins {
+        let Some(setting) = ai::setting(&plugin.name) else { continue };
+        for rule in plugin.entries.iter().filter(|rule| rule.handle.is_some()) {
+            let meets = |is_ai: bool| {
+                all.iter().any(|(responding, entry)| {
+                    is_proxy(&responding.name)
+                        && (responding.name == ai::PROXY) == is_ai
+                        && entry.handle.is_some()
+                        && !disjoint(&entry.clauses, &rule.clauses)
+                })
+            };
+            let (place, name) = (&rule.place, &plugin.name);
+            if !meets(true) {
+                notes.push(format!(
+                    "{place}: {name} is not carried over: write `{setting}` of `ai_proxy`"
+                ));
+            } else if meets(false) {
+                notes.push(format!("{place}: {name} is carried over for routes of aiProxy only"));
+            }
+        }
+    }
 }
 
 /// An entry, with the condition that its plugin has.
@@ -161,6 +190,16 @@ fn route(
             json!({ "respond": { "status": 200 } })
         }
         ("redirect", _) => responses::redirect(handle, &entry.place, &mut notes),
+        (ai::PROXY, _) => match ai::handler(plugin, entry, filters.ai, &mut notes) {
+            Some((before, handler)) => {
+                filters.list.extend(before);
+                handler
+            }
+            None => {
+                notes.push(format!("{} has no provider", entry.place));
+                json!({ "respond": { "status": 503 } })
+            }
+        },
         _ => match upstreams.name(entry, export, filters.keeps_host, &mut notes) {
             Some(name) => json!({ "upstream": name }),
             None => {
