@@ -198,11 +198,19 @@ impl BasicAuthPlan {
     }
 }
 
-/// A verified password: which hash it fits, and until when that is remembered, in microseconds on
-/// the worker's clock.
+/// A verified password: whose it is, which hash it fits, and until when that is remembered, in
+/// microseconds on the worker's clock.
 struct Verified {
-    hash: PasswordHash,
+    user: KnownUser,
     until_us: u64,
+}
+
+/// A known user.
+struct KnownUser {
+    /// The identity of the name.
+    id: CredentialId,
+    consumer: Rc<Consumer>,
+    hash: PasswordHash,
 }
 
 struct BasicMethod {
@@ -227,22 +235,20 @@ impl Method for BasicMethod {
         let (Some(field), None) = (fields.next(), fields.next()) else {
             return AuthResult::Missing("there is no password");
         };
+        let id = CredentialId::of(CredentialKind::Password, field);
+        if let Some(consumer) = self.remembered(&id) {
+            return AuthResult::Accepted(Identity::of(consumer));
+        }
         let Some((name, password)) = basic(field) else {
             return AuthResult::Missing("there is no password");
         };
-        let known = std::str::from_utf8(&name).ok().and_then(|name| self.user(name));
-        let id = CredentialId::of(CredentialKind::Password, field);
-        if let Some((consumer, hash)) = &known
-            && let Some(verified) = self.remembered.borrow().get(&id)
-            && verified.hash == *hash
-            && net::clock::now_us() < verified.until_us
-        {
-            return AuthResult::Accepted(Identity::of(consumer.clone()));
-        }
-        match known {
-            Some((consumer, hash)) => self.verify(id, Some(consumer), hash, password),
-            None => self.verify(id, None, self.decoy(&name), password),
-        }
+        let of_name = || CredentialId::of(CredentialKind::Name, &name);
+        let known = std::str::from_utf8(&name).ok().and_then(|name| self.user(of_name(), name));
+        let hash = match &known {
+            Some(user) => user.hash.clone(),
+            None => self.decoy(&name),
+        };
+        self.verify(id, known, hash, password)
     }
 
     fn prepare(&self, request: &mut Request) {
@@ -270,15 +276,22 @@ impl Drop for Running {
 }
 
 impl BasicMethod {
-    /// The consumer of a name, and the hash of the password.
-    fn user(&self, name: &str) -> Option<(Rc<Consumer>, PasswordHash)> {
-        let id = CredentialId::of(CredentialKind::Name, name.as_bytes());
+    /// The consumer of a password that was verified before, if its hash is still that of the user.
+    fn remembered(&self, id: &CredentialId) -> Option<Rc<Consumer>> {
+        let remembered = self.remembered.borrow();
+        let Verified { user, until_us } = remembered.get(id)?;
+        let now = self.user(user.id, &user.consumer.name)?;
+        (now.hash == user.hash && net::clock::now_us() < *until_us).then_some(now.consumer)
+    }
+
+    /// The user of a name with this identity.
+    fn user(&self, id: CredentialId, name: &str) -> Option<KnownUser> {
         if self.listed.is_empty() {
             let (consumer, entry) = self.directory.entry(&id)?;
-            return Some((consumer, entry.settings.password.clone()?));
+            return Some(KnownUser { id, consumer, hash: entry.settings.password.clone()? });
         }
         let hash = self.listed.get(name)?.clone();
-        Some((self.directory.named(&id, name), hash))
+        Some(KnownUser { id, consumer: self.directory.named(&id, name), hash })
     }
 
     /// The hash that the password of an unknown name is verified against.
@@ -290,12 +303,11 @@ impl BasicMethod {
         }
     }
 
-    /// Verifies a password on the pool of blocking threads. Without a consumer it is wrong in any
-    /// case.
+    /// Verifies a password on the pool of blocking threads. Without a user it is wrong in any case.
     fn verify(
         &self,
         id: CredentialId,
-        consumer: Option<Rc<Consumer>>,
+        user: Option<KnownUser>,
         hash: PasswordHash,
         password: Vec<u8>,
     ) -> AuthResult {
@@ -307,11 +319,11 @@ impl BasicMethod {
         let running = Running(self.running.clone());
         let (remembered, remember_us) = (self.remembered.clone(), self.remember_us);
         AuthResult::Wait(Box::pin(async move {
-            let verifying = hash.clone();
-            let verified = net::blocking(move || verifying.verify(&password)).await;
+            let verified = net::blocking(move || hash.verify(&password)).await;
             drop(running);
-            match (verified, consumer) {
-                (Ok(true), Some(consumer)) => {
+            match (verified, user) {
+                (Ok(true), Some(user)) => {
+                    let consumer = user.consumer.clone();
                     let now_us = net::clock::now_us();
                     let mut remembered = remembered.borrow_mut();
                     if remembered.len() >= REMEMBERED {
@@ -319,7 +331,7 @@ impl BasicMethod {
                     }
                     if remember_us > 0 && remembered.len() < REMEMBERED {
                         let until_us = now_us.saturating_add(remember_us);
-                        remembered.insert(id, Verified { hash, until_us });
+                        remembered.insert(id, Verified { user, until_us });
                     }
                     AuthResult::Accepted(Identity::of(consumer))
                 }

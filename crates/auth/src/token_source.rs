@@ -39,11 +39,13 @@ pub(crate) fn only_token<'r>(
     sources: &'r [TokenSource],
     request: &'r Request,
 ) -> Result<&'r [u8], AuthResult> {
-    let mut tokens = sources.iter().flat_map(|source| source.tokens(request));
-    let token = tokens.next().ok_or(AuthResult::Missing("there is no token"))?;
-    match tokens.next() {
-        None => Ok(token),
-        Some(_) => Err(AuthResult::Invalid("there are several tokens")),
+    let (mut token, mut are_several) = (None, false);
+    for source in sources {
+        source.each_token(request, |found| are_several |= token.replace(found).is_some());
+    }
+    match are_several {
+        false => token.ok_or(AuthResult::Missing("there is no token")),
+        true => Err(AuthResult::Invalid("there are several tokens")),
     }
 }
 
@@ -71,13 +73,14 @@ pub(crate) fn challenge(realm: &str, invalid: bool) -> String {
 }
 
 impl TokenSource {
-    fn tokens<'r>(&'r self, request: &'r Request) -> Box<dyn Iterator<Item = &'r [u8]> + 'r> {
+    /// Calls `found` with each token at this place. An iterator of either kind would be boxed.
+    fn each_token<'r>(&'r self, request: &'r Request, found: impl FnMut(&'r [u8])) {
         match self {
             TokenSource::Bearer => {
-                Box::new(request.headers.get_all(Known::Authorization).filter_map(bearer))
+                request.headers.get_all(Known::Authorization).filter_map(bearer).for_each(found);
             }
-            TokenSource::Header(name) => Box::new(request.headers.get_all(name)),
-            TokenSource::Cookie(name) => Box::new(plugin::variables::cookies(request, name)),
+            TokenSource::Header(name) => request.headers.get_all(name).for_each(found),
+            TokenSource::Cookie(name) => plugin::variables::cookies(request, name).for_each(found),
         }
     }
 }
