@@ -15,6 +15,7 @@ mod fastpysgi;
 mod finder;
 mod floor;
 mod granian;
+mod guard;
 mod gunicorn;
 mod h2o;
 mod haproxy;
@@ -34,6 +35,7 @@ mod uvicorn;
 mod varnish;
 
 pub use finder::{Finder, FoundPeer};
+pub use guard::Guard;
 pub use python::{App, interpreter};
 pub(crate) use python::{ITEM, ITEM_PATH};
 pub use running::{Backend, RunContext, Running};
@@ -118,8 +120,8 @@ pub enum Role {
     Hello,
     /// Passes everything on to one backend, keeping connections to it or closing each.
     Gateway { backend: SocketAddr, keep: bool },
-    /// The same with keep-alive, for clients with [`KEY`] below the rate limit.
-    Guarded { backend: SocketAddr },
+    /// The same with keep-alive, for clients with a credential.
+    Guarded { backend: SocketAddr, by: Guard },
     /// The same with these filters of Tidegate, as its configuration writes them.
     Filtered { backend: SocketAddr, filters: &'static str },
     /// Passes gRPC calls on to one backend, over HTTP/2 without TLS.
@@ -180,7 +182,7 @@ impl Role {
             Self::Hello => "hello",
             Self::Gateway { keep: true, .. } => "gateway, kept-alive",
             Self::Gateway { keep: false, .. } => "gateway, not kept-alive",
-            Self::Guarded { .. } => "gateway with a key and a rate limit",
+            Self::Guarded { by, .. } => by.role(),
             Self::Filtered { .. } => "gateway with other filters",
             Self::GrpcGateway { .. } => "gateway of gRPC",
             Self::LuaHello => "hello from a Lua handler",
@@ -393,7 +395,6 @@ impl Peer {
             Role::Hello,
             Role::Gateway { backend, keep: true },
             Role::Gateway { backend, keep: false },
-            Role::Guarded { backend },
             Role::LuaHello,
             Role::Routes { count: 5 },
             Role::Ping,
@@ -409,7 +410,8 @@ impl Peer {
             Role::AppCached { backend, root: directory.join("files") },
             Role::AppLoop { time: Duration::from_secs(1) },
         ];
-        let roles = roles.into_iter().chain(App::ALL.map(Role::App));
+        let guarded = Guard::ALL.map(|by| Role::Guarded { backend, by });
+        let roles = roles.into_iter().chain(guarded).chain(App::ALL.map(Role::App));
         let roles = roles.map(|role| (role, Protocol::Http1));
         let https = Protocol::Https { handshakes: None };
         let proxied = Role::Gateway { backend, keep: true };

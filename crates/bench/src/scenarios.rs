@@ -34,7 +34,7 @@ pub(crate) use probe::{WAIT, probe, request};
 pub(crate) use reload::reloading;
 
 use crate::load::{Command, LoadPlan};
-use crate::peers::{App, CacheRequest, Operation, Peer, Protocol, Role, SUBJECT, Site};
+use crate::peers::{App, CacheRequest, Guard, Operation, Peer, Protocol, Role, SUBJECT, Site};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -69,7 +69,7 @@ pub struct Case {
 pub(crate) enum Serve {
     Hello,
     Gateway { delay: Duration, keep: bool },
-    Guarded,
+    Guarded(Guard),
     Filtered(&'static str),
     Grpc { message_bytes: usize },
     LuaHello,
@@ -90,7 +90,7 @@ impl Serve {
         match self {
             Self::Hello => Role::Hello,
             Self::Gateway { keep, .. } => Role::Gateway { backend, keep },
-            Self::Guarded => Role::Guarded { backend },
+            Self::Guarded(by) => Role::Guarded { backend, by },
             Self::Filtered(filters) => Role::Filtered { backend, filters },
             Self::Grpc { .. } => Role::GrpcGateway { backend },
             Self::LuaHello => Role::LuaHello,
@@ -180,6 +180,7 @@ pub const ALL: &[&Scenario] = &[
     &json::SCENARIO,
     &lua_hello::SCENARIO,
     &filters::SCENARIO,
+    &filters::AUTHENTICATION,
     &filters::COSTS,
     &routes::SCENARIO,
     &files::SCENARIO,

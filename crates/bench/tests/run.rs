@@ -195,16 +195,17 @@ fn no_cjson(why: &str) -> bool {
 
 #[test]
 fn what_a_scenario_adds_is_held_against_the_same_without() {
-    let data = run(with(&["filters", "routes"], &["floor", "nginx", "haproxy", "caddy"]));
-    for scenario in ["filters", "routes"] {
+    let scenarios = ["filters", "authentication", "routes"];
+    let data = run(with(&scenarios, &["floor", "nginx", "haproxy", "varnish"]));
+    for scenario in ["filters", "auth-password", "auth-token", "routes"] {
         let records: Vec<_> = data.of_scenario(scenario).collect();
         assert!(records.iter().any(|record| record.server == "floor"), "{records:?}");
         for record in records {
             assert_eq!((record.errors, record.rounds.len()), (0, 2), "{record:?}");
         }
     }
-    let caddy = data.peers.iter().find(|peer| peer.name == "caddy").unwrap();
-    assert_eq!(caddy.missing.as_deref(), Some("cannot do any of this"));
+    let varnish = data.peers.iter().find(|peer| peer.name == "varnish").unwrap();
+    assert_eq!(varnish.missing.as_deref(), Some("cannot do any of this"));
 }
 
 #[test]

@@ -10,7 +10,7 @@ pub(super) const PEER: Peer =
 
 fn setup(site: &Site) -> Option<Setup> {
     let role = match &site.role {
-        Role::Guarded { backend } | Role::Filtered { backend, .. } => {
+        Role::Guarded { backend, .. } | Role::Filtered { backend, .. } => {
             Role::Gateway { backend: *backend, keep: true }
         }
         Role::Routes { .. } => Role::Routes { count: ROUTES },

@@ -1,8 +1,8 @@
 //! Caddy: one processor for its Go runtime, pool of connections to the upstream made large enough.
 
 use super::{
-    CERTIFICATE, HELLO_BODY, HELLO_PATH, PRIVATE_KEY, Peer, Program, Protocol, Reload, Role, Setup,
-    Site,
+    CERTIFICATE, Guard, HELLO_BODY, HELLO_PATH, KEY, KEY_FIELD, PRIVATE_KEY, Peer, Program,
+    Protocol, Reload, Role, Setup, Site,
 };
 use crate::load::SERVER_NAME;
 
@@ -28,6 +28,8 @@ fn setup(site: &Site) -> Option<Setup> {
         ),
         Role::Gateway { backend, keep } => gateway(*backend, "1.1", *keep),
         Role::GrpcGateway { backend } => gateway(*backend, "h2c", true),
+        // Without the limit, for which Caddy has no module of its own.
+        Role::Guarded { backend, by: Guard::Key } => guard() + &gateway(*backend, "1.1", true),
         Role::Guarded { .. }
         | Role::Filtered { .. }
         | Role::LuaHello
@@ -98,6 +100,13 @@ fn protocol(site: &Site) -> (&'static str, &'static str, String) {
             ("https", SERVER_NAME, tls)
         }
     }
+}
+
+fn guard() -> String {
+    format!(
+        "  # https://caddyserver.com/docs/caddyfile/matchers#header\n  \
+         @no_key not header {KEY_FIELD} {KEY}\n  respond @no_key 401\n"
+    )
 }
 
 fn gateway(backend: std::net::SocketAddr, version: &str, keep: bool) -> String {

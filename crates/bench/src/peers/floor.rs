@@ -16,7 +16,7 @@ fn setup(site: &Site) -> Option<Setup> {
         | Role::Routes { .. }
         | Role::App(App::AsgiHello | App::WsgiHello | App::Page) => Floor::Hello,
         Role::Gateway { backend, keep } => Floor::Proxy { upstream: *backend, keep: *keep },
-        Role::Guarded { backend } | Role::Filtered { backend, .. } => {
+        Role::Guarded { backend, .. } | Role::Filtered { backend, .. } => {
             Floor::Proxy { upstream: *backend, keep: true }
         }
         Role::Ping => Floor::Ping,

@@ -1,9 +1,11 @@
 //! HAProxy: one thread, server connections shared by all clients.
 
 use super::{
-    CERTIFICATE_AND_KEY, HELLO_BODY, HELLO_PATH, KEY, KEY_FIELD, Peer, Program, Protocol, RATE_MAX,
-    Reload, Role, Setup, Site,
+    CERTIFICATE_AND_KEY, Guard, HELLO_BODY, HELLO_PATH, KEY, KEY_FIELD, Peer, Program, Protocol,
+    RATE_MAX, Reload, Role, Setup, Site,
 };
+
+use crate::peers::guard::SECRET;
 
 pub(super) const PEER: Peer = Peer {
     name: "haproxy",
@@ -23,9 +25,10 @@ fn setup(site: &Site) -> Option<Setup> {
         Role::Gateway { backend, keep } => gateway(*backend, *keep, ""),
         // 5.2 proto
         Role::GrpcGateway { backend } => gateway(*backend, true, " proto h2"),
-        Role::Guarded { backend } => {
+        Role::Guarded { by: Guard::Password, .. } => return None,
+        Role::Guarded { backend, by } => {
             let (rules, backend) = gateway(*backend, true, "");
-            (guard() + &rules, backend)
+            (guard(*by) + &rules, backend)
         }
         Role::LuaHello
         | Role::Filtered { .. }
@@ -85,7 +88,14 @@ fn hello() -> String {
     )
 }
 
-fn guard() -> String {
+fn guard(guard: Guard) -> String {
+    if guard == Guard::Token {
+        // 7.3.6 http_auth_bearer, 7.3.1 jwt_verify
+        return format!(
+            "  http-request deny deny_status 401 unless \
+             {{ http_auth_bearer,jwt_verify(HS256,{SECRET}) 1 }}\n"
+        );
+    }
     let field = KEY_FIELD.to_ascii_lowercase();
     format!(
         "  # 4.2 http-request deny, http-request track-sc0, stick-table; 7.3.3 sc_http_req_rate

@@ -1,11 +1,16 @@
 //! nginx, with persistent upstream connections as its documentation recommends.
 
 use super::{
-    BACKLOG, BURST_MAX, CERTIFICATE, CONNECTIONS_MAX, CacheRequest, HELLO_BODY, KEY, KEY_FIELD,
-    MANY, PRIVATE_KEY, Peer, Program, Protocol, RATE_MAX, Reload, Role, Setup, Site, routed,
+    BACKLOG, BURST_MAX, CERTIFICATE, CONNECTIONS_MAX, CacheRequest, Guard, HELLO_BODY, KEY,
+    KEY_FIELD, MANY, PRIVATE_KEY, Peer, Program, Protocol, RATE_MAX, Reload, Role, Setup, Site,
+    routed,
 };
+use crate::peers::guard::{PASSWORD, USER};
 use std::fmt::Write as _;
 use std::path::Path;
+
+/// The file of the user and the password, in clear text.
+const PASSWORD_FILE: &str = "htpasswd";
 
 pub(super) const PEER: Peer = Peer {
     name: "nginx",
@@ -24,9 +29,10 @@ fn setup(site: &Site) -> Option<Setup> {
         Role::Hello => (String::new(), hello()),
         Role::Gateway { backend, keep } => gateway(&backend.to_string(), *keep, ""),
         Role::GrpcGateway { backend } => grpc_gateway(*backend),
-        Role::Guarded { backend } => {
-            let (upstream, location) = gateway(&backend.to_string(), true, &guard());
-            (guard_zones() + &upstream, location)
+        Role::Guarded { by: Guard::Token, .. } => return None,
+        Role::Guarded { backend, by } => {
+            let (upstream, location) = gateway(&backend.to_string(), true, &guard(*by, site));
+            (guard_zones(*by) + &upstream, location)
         }
         Role::Routes { count } => (String::new(), routes(*count)),
         Role::Cached { root, asked: CacheRequest::Gzip, .. } => {
@@ -44,7 +50,13 @@ fn setup(site: &Site) -> Option<Setup> {
         | Role::AppLoop { .. } => return None,
         Role::Files { root } => (String::new(), files(&root.display().to_string())),
     };
-    Some(serving(site, &upstream, &location))
+    let setup = serving(site, &upstream, &location);
+    Some(match site.role {
+        Role::Guarded { by: Guard::Password, .. } => {
+            setup.file(PASSWORD_FILE, format!("{USER}:{{PLAIN}}{PASSWORD}\n"))
+        }
+        _ => setup,
+    })
 }
 
 /// The configuration around these blocks.
@@ -108,21 +120,31 @@ fn hello() -> String {
     )
 }
 
-fn guard_zones() -> String {
+fn guard_zones(guard: Guard) -> String {
     let variable = format!("$http_{}", KEY_FIELD.to_ascii_lowercase().replace('-', "_"));
-    format!(
+    let map = format!(
         "  # https://nginx.org/en/docs/http/ngx_http_map_module.html#map
   map {variable} $consumer {{ default \"\"; \"{KEY}\" bench; }}
-  # https://nginx.org/en/docs/http/ngx_http_limit_req_module.html#limit_req_zone
+"
+    );
+    let map = if guard == Guard::Key { map } else { String::new() };
+    format!(
+        "{map}  # https://nginx.org/en/docs/http/ngx_http_limit_req_module.html#limit_req_zone
   limit_req_zone $binary_remote_addr zone=clients:10m rate={RATE_MAX}r/s;
 "
     )
 }
 
-fn guard() -> String {
-    format!(
-        "if ($consumer = \"\") {{ return 401; }} limit_req zone=clients burst={BURST_MAX} nodelay; "
-    )
+fn guard(guard: Guard, site: &Site) -> String {
+    let check = match guard {
+        Guard::Key | Guard::Token => "if ($consumer = \"\") { return 401; }".to_owned(),
+        // https://nginx.org/en/docs/http/ngx_http_auth_basic_module.html
+        Guard::Password => {
+            let file = site.directory.join(PASSWORD_FILE);
+            format!("auth_basic bench; auth_basic_user_file {};", file.display())
+        }
+    };
+    format!("{check} limit_req zone=clients burst={BURST_MAX} nodelay; ")
 }
 
 /// A parameter at the end of a path is the rest of a prefix here.

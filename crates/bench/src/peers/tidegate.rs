@@ -3,9 +3,11 @@
 //! Settings: docs/reference/configuration.md
 
 use super::{
-    BURST_MAX, CERTIFICATE, DOCUMENT_PATH, HELLO_BODY, HELLO_PATH, KEY, KEY_FIELD, PRIVATE_KEY,
-    Peer, Program, Protocol, RATE_MAX, Reload, Role, Setup, Site, lua_cjson, routed, silly,
+    BURST_MAX, CERTIFICATE, DOCUMENT_PATH, Guard, HELLO_BODY, HELLO_PATH, KEY, KEY_FIELD,
+    PRIVATE_KEY, Peer, Program, Protocol, RATE_MAX, Reload, Role, Setup, Site, lua_cjson, routed,
+    silly,
 };
+use crate::peers::guard::{PASSWORD_HASH, SECRET, USER};
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -29,8 +31,8 @@ pub(super) fn setup(site: &Site) -> Option<Setup> {
         Role::Gateway { .. } | Role::GrpcGateway { .. } => {
             route("/{*rest}", "{ upstream: backend }")
         }
-        Role::Guarded { .. } => {
-            route("/{*rest}", &format!("{{ upstream: backend }}, filters: {}", filters()))
+        Role::Guarded { by, .. } => {
+            route("/{*rest}", &format!("{{ upstream: backend }}, filters: {}", filters(*by)))
         }
         Role::Filtered { filters, .. } => {
             route("/{*rest}", &format!("{{ upstream: backend }}, filters: [{{ {filters} }}]"))
@@ -88,7 +90,7 @@ pub(super) fn setup(site: &Site) -> Option<Setup> {
 fn upstreams(role: &Role) -> String {
     match role {
         Role::Gateway { backend, keep: true }
-        | Role::Guarded { backend }
+        | Role::Guarded { backend, .. }
         | Role::Filtered { backend, .. }
         | Role::Cached { backend, .. } => {
             format!("upstreams: {{ backend: {{ servers: [\"{backend}\"] }} }}\n")
@@ -116,13 +118,23 @@ fn canned(file: &Path) -> String {
     format!("{{ respond: {{ headers: {fields}, file: \"{}\" }} }}", file.display())
 }
 
-fn filters() -> String {
-    let field = KEY_FIELD.to_ascii_lowercase();
-    let keys = format!("[{{ consumer: bench, key: {KEY} }}]");
-    format!(
-        "[{{ key_auth: {{ from: {{ header: {field} }}, keys: {keys} }} }}, \
-         {{ rate_limit: {{ rate: {RATE_MAX}/s, burst: {BURST_MAX}, key: client_ip }} }}]"
-    )
+fn filters(guard: Guard) -> String {
+    let limit =
+        format!("{{ rate_limit: {{ rate: {RATE_MAX}/s, burst: {BURST_MAX}, key: client_ip }} }}");
+    match guard {
+        Guard::Key => {
+            let field = KEY_FIELD.to_ascii_lowercase();
+            let keys = format!("[{{ consumer: bench, key: {KEY} }}]");
+            format!("[{{ key_auth: {{ from: {{ header: {field} }}, keys: {keys} }} }}, {limit}]")
+        }
+        Guard::Password => {
+            let users = format!("[{{ consumer: {USER}, password: \"{PASSWORD_HASH}\" }}]");
+            format!("[{{ basic_auth: {{ users: {users} }} }}, {limit}]")
+        }
+        Guard::Token => {
+            format!("[{{ jwt: {{ keys: [{{ algorithm: HS256, secret: {SECRET} }}] }} }}]")
+        }
+    }
 }
 
 /// The requested route is the last one.

@@ -1,7 +1,7 @@
 //! `filters`: the cost that a key check and a rate limit add to a proxied request.
 
 use super::{Case, Kind, Scenario, Serve};
-use crate::peers::Protocol;
+use crate::peers::{Guard, Protocol};
 
 /// `filter`: the cost of each filter, and of ten together.
 pub(super) const COSTS: Scenario = Scenario {
@@ -54,9 +54,37 @@ pub(super) const SCENARIO: Scenario = Scenario {
         about: "GET of 2 KiB from one backend by clients with a key, within a rate; `baseline` \
                 is tidegate without both.",
         replays: None,
-        serve: Serve::Guarded,
+        serve: Serve::Guarded(Guard::Key),
         protocol: Protocol::Http1,
         kind: Kind::Load,
     }],
+    by_default: false,
+};
+
+/// `authentication`: the cost of credentials that were verified before.
+pub(super) const AUTHENTICATION: Scenario = Scenario {
+    name: "authentication",
+    about: "a proxied request with a password and a rate limit, or with a JWT",
+    cases: &[
+        Case {
+            name: "auth-password",
+            about: "GET of 2 KiB from one backend with a password that was verified before, \
+                    within a rate; nginx compares a password in clear text. `baseline` is \
+                    tidegate without both.",
+            replays: None,
+            serve: Serve::Guarded(Guard::Password),
+            protocol: Protocol::Http1,
+            kind: Kind::Load,
+        },
+        Case {
+            name: "auth-token",
+            about: "GET of 2 KiB from one backend with a JWT (HS256) that was seen before; \
+                    haproxy verifies each. `baseline` is tidegate without it.",
+            replays: None,
+            serve: Serve::Guarded(Guard::Token),
+            protocol: Protocol::Http1,
+            kind: Kind::Load,
+        },
+    ],
     by_default: false,
 };

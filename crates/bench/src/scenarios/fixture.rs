@@ -8,8 +8,8 @@ use crate::load::{
     pings,
 };
 use crate::peers::{
-    App, Backend, CALL_PATH, CacheRequest, DOCUMENT_PATH, Finder, HELLO_BODY, HELLO_PATH, ITEM,
-    ITEM_PATH, KEY, KEY_FIELD, Protocol, ROUTED_PATH, Role, RunContext,
+    App, Backend, CALL_PATH, CacheRequest, DOCUMENT_PATH, Finder, Guard, HELLO_BODY, HELLO_PATH,
+    ITEM, ITEM_PATH, Protocol, ROUTED_PATH, Role, RunContext,
 };
 use std::fs;
 use std::io;
@@ -79,7 +79,7 @@ impl Fixture {
         };
         let backend = match serve {
             Serve::Gateway { delay, keep } => Some(Floor::Backend(behaviour(delay, keep))),
-            Serve::Guarded | Serve::Filtered(_) => {
+            Serve::Guarded(_) | Serve::Filtered(_) => {
                 Some(Floor::Backend(behaviour(Duration::ZERO, true)))
             }
             Serve::Grpc { message_bytes } => Some(Floor::Grpc { message_bytes }),
@@ -281,13 +281,8 @@ impl CaseRequest {
             Serve::App(_) => get(HELLO_PATH, HELLO_BODY.into()),
             Serve::Routes { .. } => get(ROUTED_PATH, HELLO_BODY.into()),
             Serve::Gateway { .. } => get(DOCUMENT_PATH, floor::body(DOCUMENT_BYTES)),
-            Serve::Guarded | Serve::Filtered(_) => Self::Get {
-                path: DOCUMENT_PATH.to_owned(),
-                fields: format!("{KEY_FIELD}: {KEY}\r\n"),
-                body: floor::body(DOCUMENT_BYTES).into(),
-                coded: false,
-                warms: false,
-            },
+            Serve::Guarded(guard) => guarded(guard),
+            Serve::Filtered(_) => guarded(Guard::Key),
             Serve::Cached { bytes, asked } => stored(bytes, asked),
             Serve::AppCached => stored(cache::SMALL, CacheRequest::Small),
             Serve::File { name, bytes } => get(&format!("/{name}"), floor::body(bytes)),
@@ -295,6 +290,17 @@ impl CaseRequest {
             Serve::Ping { command, pipeline } => Self::Ping { command, pipeline },
             Serve::Json { .. } | Serve::AppLoop => return None,
         })
+    }
+}
+
+/// A document for a client with a credential.
+fn guarded(guard: Guard) -> CaseRequest {
+    CaseRequest::Get {
+        path: DOCUMENT_PATH.to_owned(),
+        fields: guard.field(),
+        body: floor::body(DOCUMENT_BYTES).into(),
+        coded: false,
+        warms: false,
     }
 }
 
