@@ -285,7 +285,7 @@ mod tests {
             // Evenly over the window of ten seconds.
             let opened = (0..100_000).any(|request| {
                 let result = CallResult { failed: failing.contains(points.next()), slow: false };
-                breaker.ended(result, 1_000 + request / 10_001, &thresholds).is_some()
+                breaker.ended(result, 1_000 + request / 10, &thresholds).is_some()
             });
             assert_eq!(opened, opens, "{percent}");
         }
