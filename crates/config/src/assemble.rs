@@ -36,7 +36,7 @@ pub(crate) fn assemble(
     let root = tree(&main, environment, report)?;
     let mut assembled = Assembled { root, version: String::new() };
     let mut included: Vec<String> = Vec::new();
-    let mut texts = vec![main.text.clone()];
+    let mut texts = vec![main.text];
     for (pattern, span) in patterns(&assembled.root, report) {
         // A document without a directory is no file, and is not watched as one.
         if let Some(dir) = &main.dir {

@@ -238,9 +238,16 @@ impl Builder<'_> {
 
     fn close(&mut self, end: Span) -> Option<()> {
         let Open { mut span, anchor, content } = self.stack.pop()?;
+        // Most are small, and the room that a growing list reserves would be half of the tree.
         let value = match content {
-            Content::List(items) => Value::List(items),
-            Content::Map { entries, .. } => Value::Map(entries),
+            Content::List(mut items) => {
+                items.shrink_to_fit();
+                Value::List(items)
+            }
+            Content::Map { mut entries, .. } => {
+                entries.shrink_to_fit();
+                Value::Map(entries)
+            }
         };
         // A flow collection ends with its bracket (and the library counts the space after it); a
         // block one has an empty end somewhere below, and is shown as its first line.
