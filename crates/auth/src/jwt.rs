@@ -8,7 +8,7 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use message::{Claims, Fault, FaultKind, Request};
+use message::{Claims, Consumer, Fault, FaultKind, Request};
 use plugin::{FilterKind, FilterPlan, WorkerContext};
 use settings::{Duration, Node, OneOrMany, Reader, Setting};
 use wire::Known;
@@ -172,6 +172,9 @@ struct RememberedToken {
     claims: Claims,
     /// The identity of the consumer's entry, and the name of one without an entry.
     subject: (CredentialId, Box<str>),
+    consumer: Rc<Consumer>,
+    /// The generation of the consumers in which it was found.
+    generation: u64,
 }
 
 struct JwtMethod {
@@ -290,21 +293,21 @@ impl Verification {
         if self.seen.replace(generation) != generation {
             self.remembered.borrow_mut().clear();
         }
-        if let Some(known) = self.remembered.borrow().get(&id) {
+        if let Some(known) = self.remembered.borrow_mut().get_mut(&id) {
             return match now_s < known.expires_s {
-                true => Ok(self.consumer(known)?),
+                true => Ok(self.identity(known)?),
                 false => Err("the token has expired".into()),
             };
         }
         let keys = self.keys.keys().ok_or(NotVerified::NoKeys)?;
         let VerifiedToken { claims, expires_s } = verify(token, &keys, &self.rules, now_s)?;
-        let subject = token::subject(&claims, &self.consumer_claim)?;
-        let known = RememberedToken {
-            expires_s,
-            claims: claims.into(),
-            subject: (CredentialId::of(CredentialKind::Subject, subject.as_bytes()), subject),
-        };
-        let identity = self.consumer(&known)?;
+        let name = token::subject(&claims, &self.consumer_claim)?;
+        let subject = (CredentialId::of(CredentialKind::Subject, name.as_bytes()), name);
+        let generation = self.directory.generation();
+        let consumer = self.consumer(&subject)?;
+        let claims: Claims = claims.into();
+        let identity = Identity { consumer: consumer.clone(), claims: Some(claims.clone()) };
+        let known = RememberedToken { expires_s, claims, subject, consumer, generation };
         let mut remembered = self.remembered.borrow_mut();
         if remembered.len() >= REMEMBERED {
             remembered.clear();
@@ -313,11 +316,21 @@ impl Verification {
         Ok(identity)
     }
 
-    /// The consumer of a token now: its entry may change while the token is remembered.
-    fn consumer(&self, token: &RememberedToken) -> Result<Identity, token::Invalid> {
-        let (id, name) = &token.subject;
-        let consumer = self.directory.subject(id, name, self.consumers_only)?;
-        Ok(Identity { consumer, claims: Some(token.claims.clone()) })
+    /// The identity of a remembered token now: the entry of its consumer may have changed.
+    fn identity(&self, token: &mut RememberedToken) -> Result<Identity, token::Invalid> {
+        let generation = self.directory.generation();
+        if token.generation != generation {
+            token.consumer = self.consumer(&token.subject)?;
+            token.generation = generation;
+        }
+        Ok(Identity { consumer: token.consumer.clone(), claims: Some(token.claims.clone()) })
+    }
+
+    fn consumer(
+        &self,
+        (id, name): &(CredentialId, Box<str>),
+    ) -> Result<Rc<Consumer>, token::Invalid> {
+        self.directory.subject(id, name, self.consumers_only)
     }
 }
 

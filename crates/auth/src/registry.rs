@@ -362,6 +362,11 @@ impl Directory {
         })
     }
 
+    /// Another number after each change of the consumers: what was found before may be outdated.
+    pub(crate) fn generation(&self) -> u64 {
+        self.registry.generation.load(Ordering::Acquire)
+    }
+
     /// The consumer with a credential.
     pub(crate) fn find(&self, id: &CredentialId) -> Option<Rc<Consumer>> {
         self.with(id, None, |known| known.consumer.clone())
@@ -414,7 +419,7 @@ impl Directory {
         name: Option<&str>,
         take: impl FnOnce(&Known) -> R,
     ) -> Option<R> {
-        let generation = self.registry.generation.load(Ordering::Acquire);
+        let generation = self.generation();
         let mut remembered = self.remembered.borrow_mut();
         if self.seen.replace(generation) != generation {
             remembered.clear();
