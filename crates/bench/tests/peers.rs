@@ -10,8 +10,8 @@
 
 use bench::floor::{Behaviour, Content, Floor};
 use bench::peers::{
-    ALL, Backend, CacheRequest, DOCUMENT_PATH, Finder, FoundPeer, HELLO_BODY, HELLO_PATH, KEY,
-    KEY_FIELD, Peer, Protocol, ROUTED_PATH, Role, RunContext, Running, Site,
+    ALL, Backend, CacheRequest, DOCUMENT_PATH, Finder, FoundPeer, Guard, HELLO_BODY, HELLO_PATH,
+    Peer, Protocol, ROUTED_PATH, Role, RunContext, Running, Site,
 };
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -45,11 +45,11 @@ fn given() -> BTreeMap<String, PathBuf> {
     pairs.map(|(name, path)| (name.to_owned(), PathBuf::from(path))).collect()
 }
 
-fn ask(address: SocketAddr, path: &str) -> String {
+/// Requests `path` with these header fields, each with its line end.
+fn ask(address: SocketAddr, path: &str, fields: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-    let key = format!("{KEY_FIELD}: {KEY}\r\n");
-    let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n{key}\r\n");
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n{fields}\r\n");
     stream.write_all(request.as_bytes()).unwrap();
     let mut received = Vec::new();
     let mut buffer = [0; 4096];
@@ -95,8 +95,12 @@ fn check(found: &FoundPeer, around: &Around, role: &Role, path: &str, body: &str
     let name = found.peer.name;
     let mut server = Running::start(found, role, Protocol::Http1, 1, false, &around.context())
         .unwrap_or_else(|why| panic!("{}: {why}", role.name()));
+    let fields = match role {
+        Role::Guarded { by, .. } => by.field(),
+        _ => String::new(),
+    };
     for _ in 0..2 {
-        let answer = ask(server.address, path);
+        let answer = ask(server.address, path, &fields);
         assert!(answer.starts_with("HTTP/1.1 200 "), "{name}: {answer}");
         assert!(answer.ends_with(&format!("\r\n\r\n{body}")), "{name}: {answer}");
     }
@@ -137,7 +141,9 @@ fn each_peer_starts_responds_and_is_gone_afterwards() {
         (Role::Gateway { backend: kept.address, keep: true }, DOCUMENT_PATH, &document),
         (Role::Gateway { backend: closed.address, keep: false }, DOCUMENT_PATH, &document),
         (Role::Routes { count: 50 }, ROUTED_PATH, HELLO_BODY),
-        (Role::Guarded { backend: kept.address }, DOCUMENT_PATH, &document),
+        (Role::Guarded { backend: kept.address, by: Guard::Key }, DOCUMENT_PATH, &document),
+        (Role::Guarded { backend: kept.address, by: Guard::Password }, DOCUMENT_PATH, &document),
+        (Role::Guarded { backend: kept.address, by: Guard::Token }, DOCUMENT_PATH, &document),
         (Role::Files { root: root.clone() }, "/a.txt", "a file"),
         (
             Role::Cached { backend: listed.address, root, asked: CacheRequest::Small },
@@ -211,7 +217,7 @@ fn each_peer_that_can_reload_serves_the_new_configuration() {
             }
             assert!(Instant::now() < deadline, "{name}: {}", server.said());
         }
-        assert!(ask(server.address, HELLO_PATH).ends_with(HELLO_BODY), "{name}");
+        assert!(ask(server.address, HELLO_PATH, "").ends_with(HELLO_BODY), "{name}");
     }
 }
 

@@ -437,7 +437,7 @@ mod tests {
         let b3 = ("b3", "80f198ee56343ba864fe8b2a57d3eff7-e457b5a2e4d86bd1-1");
         for (parent, stays) in [(("traceparent", CLIENT), true), (("traceparent", "00-x"), false)] {
             let mut request = request(&[parent, ("tracestate", "a=1"), b3]);
-            Tracer::new(settings(1.0), []).begin(&mut request);
+            tracer(settings(1.0)).begin(&mut request);
             assert!(request.trace.unwrap().trace.parent().is_some());
             assert_eq!(request.headers.contains(Known::Tracestate), stays, "{parent:?}");
         }

@@ -29,7 +29,7 @@ impl Guard {
     pub(super) const ALL: [Guard; 3] = [Guard::Key, Guard::Password, Guard::Token];
 
     /// The header field with a client's credential.
-    pub(crate) fn field(self) -> String {
+    pub fn field(self) -> String {
         match self {
             Guard::Key => format!("{KEY_FIELD}: {KEY}\r\n"),
             // bench:sesame
