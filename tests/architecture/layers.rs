@@ -114,6 +114,8 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("pyo3", &["python", "wheel"]),
     ("pyo3-build-config", &["wheel"]),
     ("quote", &["settings-derive"]),
+    // The terminal view of `ctl top`.
+    ("ratatui", &["tidegate"]),
     ("regex-automata", &["wheel"]),
     // Keys and requests of certificates; certificates for tests and measurements.
     ("rcgen", &["acme", "etcd", "lua-std", "net", "tls-settings", "scenarios", "bench"]),

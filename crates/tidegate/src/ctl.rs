@@ -5,9 +5,11 @@ mod client;
 mod live_log;
 mod locate;
 mod status;
+mod top;
 
 pub(crate) use caches::table as caches_table;
 pub(crate) use client::Client;
 pub(crate) use live_log::{json_for_terminal, request_text};
 pub(crate) use locate::{AdminAddress, find};
 pub(crate) use status::{overview, routes_table, upstreams_table};
+pub(crate) use top::{TopSample, TopScreen};

@@ -20,6 +20,15 @@ pub(crate) enum Failure {
 }
 
 impl Failure {
+    /// The reason as text.
+    pub(crate) fn into_text(self) -> String {
+        match self {
+            Failure::Wrong(text) | Failure::Errors(text) | Failure::Failed(text) => text,
+            Failure::Exit(code) => format!("exit code {code}"),
+            Failure::Unread => "standard output is closed".to_owned(),
+        }
+    }
+
     /// Prints the reason and returns the exit code.
     pub(crate) fn report(self) -> u8 {
         let (text, code) = match self {

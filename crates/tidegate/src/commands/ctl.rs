@@ -3,6 +3,7 @@
 mod caches;
 mod fleet;
 mod live_log;
+mod top;
 mod upstreams;
 
 use std::path::PathBuf;
@@ -20,6 +21,7 @@ the token of `admin.token`.
 
 Examples:
   tidegate ctl status
+  tidegate ctl top
   tidegate ctl log --follow --status 5xx
   tidegate ctl log --follow --slow 200ms --where 'header.x-user == 7'
   tidegate ctl upstreams app --server 10.0.0.7:3000 --drain
@@ -69,6 +71,7 @@ enum CtlCommand {
         app: Option<String>,
     },
     Log(live_log::LogOf),
+    Top(top::Top),
     /// Show routes in the order of matching, with their requests and latencies
     Routes {
         /// Print the response of the API as JSON
@@ -114,6 +117,7 @@ impl Ctl {
                 print("asked for a reload; `reload --wait` says how it ends\n")
             }
             CtlCommand::Log(command) => command.run(&client),
+            CtlCommand::Top(command) => command.run(&client),
             CtlCommand::Routes { json } => {
                 let routes = client.ask("GET", "/v1/routes")?;
                 print(&if json { format!("{routes:#}\n") } else { routes_table(&routes) })

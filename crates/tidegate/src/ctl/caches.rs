@@ -66,7 +66,7 @@ fn disk(disk: &Value) -> String {
 }
 
 /// Formats a number, or the sum of numbers by reason.
-fn sum(value: &Value) -> u64 {
+pub(super) fn sum(value: &Value) -> u64 {
     match value {
         Value::Object(members) => members.values().filter_map(Value::as_u64).sum(),
         other => other.as_u64().unwrap_or(0),
@@ -74,7 +74,7 @@ fn sum(value: &Value) -> u64 {
 }
 
 /// Formats a number of bytes with about three digits.
-fn bytes(value: &Value) -> String {
+pub(super) fn bytes(value: &Value) -> String {
     let Some(bytes) = value.as_u64() else { return "-".to_owned() };
     match bytes {
         0..1024 => Size::from_bytes(bytes).to_string(),

@@ -134,7 +134,7 @@ fn is_unsafe(character: char) -> bool {
 }
 
 /// Returns text as one line that a terminal shows as it is: unsafe characters are escaped.
-fn for_terminal(text: &str) -> String {
+pub(super) fn for_terminal(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {
         match is_unsafe(character) {

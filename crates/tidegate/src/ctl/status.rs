@@ -198,7 +198,7 @@ pub(super) fn text(value: &Value, member: &str) -> String {
     }
 }
 
-fn span(seconds: u64) -> String {
+pub(super) fn span(seconds: u64) -> String {
     let (days, hours, minutes) = (seconds / 86_400, seconds / 3_600 % 24, seconds / 60 % 60);
     match seconds {
         86_400.. => format!("{days}d {hours}h"),

@@ -129,6 +129,14 @@ fn routes_upstreams_and_the_level_of_the_log() {
 }
 
 #[test]
+fn the_terminal_view_needs_a_terminal() {
+    let directory = TempDir::new().unwrap();
+    let _server = start(directory.path(), "tidegate.yaml");
+    let why = run_in(directory.path(), &["ctl", "top"]).failed(2);
+    assert!(why.contains("needs a terminal") && why.contains("ctl status"), "{why}");
+}
+
+#[test]
 fn the_live_log_shows_requests_until_enough_were_seen() {
     let directory = TempDir::new().unwrap();
     std::fs::write(directory.path().join("a.yaml"), CONFIG).unwrap();
