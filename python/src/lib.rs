@@ -69,7 +69,7 @@ mod _tidegate {
     #[pymodule_export]
     use python::asgi::Server;
     #[pymodule_export]
-    use python::store_client::{Calls, ChannelSubscription, Store};
+    use python::store_client::{Calls, ChannelSubscription, Store, cron_times, redis_options};
     #[pymodule_export]
     use python::wsgi::{GreenletRequest, GreenletServer};
 

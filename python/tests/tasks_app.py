@@ -86,6 +86,14 @@ if FLAG == "periodic":
         note("tick", os.getpid())
 
 
+@tasks.task
+def _later():
+    pass
+
+
+later = _later.options(delay=3600)
+
+
 _jobs = {}
 
 

@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tidegate import _tidegate
+    from tidegate import _store, _tidegate
 
 #: How often the hub reports that it runs, and when it is late, in seconds.
 _BEAT = 0.5
@@ -204,14 +204,11 @@ class StoreCalls:
         import gevent.hub
         from gevent import monkey
 
-        from tidegate import _store
-
-        self._store = _store
         self._get_ident = monkey.get_original("_thread", "get_ident")
         self._thread = self._get_ident()
         self._hub = gevent.hub.get_hub()
-        self._calls = None
-        self._watcher = None
+        #: The calls of each connection, and what watches for their replies.
+        self._calls: dict = {}
 
     def can_switch(self) -> bool:
         """False in the hub, and in threads of their own, which may block."""
@@ -219,25 +216,26 @@ class StoreCalls:
 
         return self._get_ident() == self._thread and gevent.getcurrent() is not self._hub
 
-    def _begun(self):
-        if self._calls is None:
-            self._calls = self._store.store().calls()
-            self._watcher = self._hub.loop.io(self._calls.fileno(), 1)
-            self._watcher.start(self._calls.drain)
-        return self._calls
+    def _begun(self, connection: "_store.Connection"):
+        if connection not in self._calls:
+            calls = connection.store().calls()
+            watcher = self._hub.loop.io(calls.fileno(), 1)
+            watcher.start(calls.drain)
+            self._calls[connection] = (calls, watcher)
+        return self._calls[connection][0]
 
-    def call(self, commands: tuple) -> list:
+    def call(self, connection: "_store.Connection", commands: tuple) -> list:
         from gevent.event import AsyncResult
 
         replies = AsyncResult()
-        self._begun().begin(commands, replies)
+        self._begun(connection).begin(commands, replies)
         return replies.get()
 
-    def subscribe(self, channels: list[str]):
+    def subscribe(self, connection: "_store.Connection", channels: list[str]):
         from gevent.event import AsyncResult
 
         active = AsyncResult()
-        subscription = self._begun().subscribe(channels, active)
+        subscription = self._begun(connection).subscribe(channels, active)
         try:
             active.get()
         except BaseException:
@@ -245,13 +243,13 @@ class StoreCalls:
             raise
         return subscription
 
-    def next(self, subscription, timeout: float | None):
+    def next(self, connection: "_store.Connection", subscription, timeout: float | None):
         from gevent.event import AsyncResult
 
         end = None if timeout is None else time.monotonic() + timeout
         while (message := subscription.take()) is None:
             changed = AsyncResult()
-            message = subscription.take_or_wait(self._begun(), changed)
+            message = subscription.take_or_wait(self._begun(connection), changed)
             if message is not None or subscription.is_closed:
                 break
             left = None if end is None else max(0.0, end - time.monotonic())

@@ -17,78 +17,91 @@ from tidegate import _tidegate
 if TYPE_CHECKING:
     from tidegate import _gevent
 
-_path: str | None = None
 #: In a process with greenlets: ``_gevent.StoreCalls``.
 switching: "_gevent.StoreCalls | None" = None
-_store: "_tidegate.Store | None" = None
-_calls: "weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _tidegate.Calls]" = (
-    weakref.WeakKeyDictionary()
-)
+_connections: "weakref.WeakSet[Connection]" = weakref.WeakSet()
 
 
-def connect(path: str | None) -> None:
-    """Sets the location of the store: the socket at a path, or None for this process."""
-    global _path
-    _path = path
-    _reset()
+class Connection:
+    """Calls to one store: at a path, in Redis, or in this process."""
+
+    def __init__(self, path: str | None = None, redis: str | None = None) -> None:
+        self._path = path
+        self._redis = redis
+        self.reset()
+        _connections.add(self)
+
+    def reset(self) -> None:
+        self._store: "_tidegate.Store | None" = None
+        self._calls: "weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _tidegate.Calls]" = (
+            weakref.WeakKeyDictionary()
+        )
+
+    def connect(self, path: str | None) -> None:
+        """Sets the location of the store: the socket at a path, or None for this process."""
+        self._path = path
+        self.reset()
+
+    def store(self) -> "_tidegate.Store":
+        if self._store is None:
+            self._store = _tidegate.Store(self._path, self._redis)
+        return self._store
+
+    def calls(self, loop: asyncio.AbstractEventLoop) -> "_tidegate.Calls":
+        """The calls of an event loop; the loop watches for their replies from the first use on."""
+        found = self._calls.get(loop)
+        if found is None:
+            found = self._calls[loop] = self.store().calls()
+            loop.add_reader(found.fileno(), found.drain)
+        return found
+
+    def _switches(self) -> bool:
+        return switching is not None and not self.store().is_local and switching.can_switch()
+
+    def call(self, *commands: tuple) -> list:
+        if self._switches():
+            return switching.call(self, commands)
+        return self.store().call(commands)
+
+    async def acall(self, *commands: tuple) -> list:
+        store = self.store()
+        if store.is_local:
+            return store.call(commands)
+        loop = asyncio.get_running_loop()
+        future = loop.create_future()
+        self.calls(loop).begin(commands, future)
+        return await future
+
+    def subscribe(self, channels: list[str]) -> "_tidegate.ChannelSubscription":
+        """Subscribes to channels in a thread or a greenlet."""
+        if self._switches():
+            return switching.subscribe(self, channels)
+        return self.store().subscribe(channels)
+
+    def next_message(
+        self,
+        subscription: "_tidegate.ChannelSubscription",
+        timeout: float | None = None,
+    ) -> tuple[str, str | bytes] | None:
+        """Waits for the next message in a thread or a greenlet; None after the time, or the end."""
+        if self._switches():
+            return switching.next(self, subscription, timeout)
+        return subscription.next(timeout)
 
 
 def _reset() -> None:
-    global _store, _calls
-    _store, _calls = None, weakref.WeakKeyDictionary()
+    for connection in _connections:
+        connection.reset()
 
 
-# A forked process has neither the connection nor its thread.
+# A forked process has neither the connections nor their threads.
 os.register_at_fork(after_in_child=_reset)
 
-
-def store() -> "_tidegate.Store":
-    global _store
-    if _store is None:
-        _store = _tidegate.Store(_path)
-    return _store
-
-
-def calls(loop: asyncio.AbstractEventLoop) -> "_tidegate.Calls":
-    """The calls of an event loop; the loop watches for their replies from the first use on."""
-    found = _calls.get(loop)
-    if found is None:
-        found = _calls[loop] = store().calls()
-        loop.add_reader(found.fileno(), found.drain)
-    return found
-
-
-def _switches() -> bool:
-    return switching is not None and not store().is_local and switching.can_switch()
-
-
-def call(*commands: tuple) -> list:
-    return switching.call(commands) if _switches() else store().call(commands)
-
-
-def subscribe(channels: list[str]) -> "_tidegate.ChannelSubscription":
-    """Subscribes to channels in a thread or a greenlet."""
-    return switching.subscribe(channels) if _switches() else store().subscribe(channels)
-
-
-def next_message(
-    subscription: "_tidegate.ChannelSubscription",
-    timeout: float | None = None,
-) -> tuple[str, str | bytes] | None:
-    """Waits for the next message in a thread or a greenlet; None after the time, or the end."""
-    if _switches():
-        return switching.next(subscription, timeout)
-    return subscription.next(timeout)
-
-
-async def acall(*commands: tuple) -> list:
-    shared = store()
-    if shared.is_local:
-        return shared.call(commands)
-    loop = asyncio.get_running_loop()
-    future = loop.create_future()
-    calls(loop).begin(commands, future)
-    return await future
+#: The store of the application.
+shared = Connection()
+connect = shared.connect
+call = shared.call
+acall = shared.acall
 
 
 def dump(value: object) -> bytes | int:

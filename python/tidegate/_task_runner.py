@@ -14,12 +14,10 @@ import threading
 import time
 from concurrent.futures import CancelledError, Future
 
-from tidegate import _store, broadcast, tasks
+from tidegate import _store, _task_queue, broadcast, tasks
 from tidegate._log import logger
 from tidegate._tidegate import StoreError
 
-#: The channel on which the store announces changes, and the ids of jobs to be cancelled.
-_WAKE = "tidegate:tasks"
 #: The pause after the store could not be reached.
 _PAUSE = 1.0
 
@@ -81,10 +79,16 @@ class Runner:
         self._threads = [threading.Thread(target=self._work, name=f"task-{number}", daemon=True)
                          for number in range(threads)]
         self._listener = threading.Thread(target=self._listen, name="tasks", daemon=True)
+        self._queue = _task_queue.queue()
+        #: The store does not reply: this was logged.
+        self._is_down = False
+        self._stopping = threading.Event()
 
     def start(self) -> None:
         for thread in (self._listener, *self._threads):
             thread.start()
+        if self._queue.beat is not None:
+            threading.Thread(target=self._beat, name="task-beat", daemon=True).start()
 
     def stop(self, within: float) -> None:
         """Takes no more jobs, waits for those that run, and puts back the others."""
@@ -101,29 +105,59 @@ class Runner:
             logger.warning("the job %d of %s did not end in time and is put back into the queue",
                            attempt.id, attempt.task.name)
             try:
-                _store.call(("TASK", "RETURN", attempt.id))
+                self._queue.call(self._queue.command("RETURN", attempt.id))
             except StoreError:
                 # The store puts it back when this process ends.
                 pass
+        self._stopping.set()
         if self._messages is not None:
             self._messages.close()
+
+    def _beat(self) -> None:
+        """Reports to Redis that jobs still run, and to the server how many there are."""
+        while not self._stopping.wait(self._queue.beat):
+            with self._changed:
+                running = list(self._attempts)
+            try:
+                cancelled, numbers = self._queue.call(
+                    self._queue.command("RENEW", *running), self._queue.command("STATS"))
+                _store.call(("TASK", "REPORT", *numbers))
+            except (StoreError, ValueError) as error:
+                self._failed(error)
+                continue
+            self._succeeded()
+            # The announcement was missed.
+            for id in cancelled:
+                self._interrupt(id, tasks.JobCancelled)
+
+    def _failed(self, error: Exception) -> None:
+        """Logs that the store does not reply, once until it does again."""
+        with self._changed:
+            is_known, self._is_down = self._is_down, True
+        if not is_known and not self._is_stopping:
+            logger.warning("jobs cannot be taken from the store, trying again: %s", error)
+
+    def _succeeded(self) -> None:
+        if self._is_down:
+            self._is_down = False
+            logger.info("jobs are taken from the store again")
 
     def _listen(self) -> None:
         """Receives announcements until the runner stops."""
         while not self._is_stopping:
             try:
-                with broadcast.listen(_WAKE) as messages:
+                channels = (self._queue.wake,)
+                with broadcast.Messages(channels, self._queue.connection) as messages:
                     self._messages = messages
                     # Another thread may import a module with tasks.
                     for task in list(tasks._tasks.values()):
-                        if task.every_ms is not None:
-                            _store.call(("TASK", "EVERY", task.name, task.every_ms))
+                        if task.is_periodic:
+                            self._queue.call(self._queue.schedule(task))
                     self._change()
                     self._receive(messages)
             except (StoreError, ValueError) as error:
-                if not self._is_stopping:
-                    logger.warning("jobs cannot be taken from the store, trying again: %s", error)
-                    time.sleep(_PAUSE)
+                self._failed(error)
+                self._stopping.wait(_PAUSE)
 
     def _receive(self, messages: broadcast.Messages) -> None:
         while not self._is_stopping and (message := messages.get()) is not None:
@@ -151,7 +185,8 @@ class Runner:
                     if self._is_stopping:
                         return
                     seen = self._changes
-                found = _store.call(("TASK", "TAKE", *list(tasks._tasks)))[0]
+                found = self._queue.call(self._queue.take(dict(tasks._tasks)))[0]
+                self._succeeded()
                 if isinstance(found, list):
                     # There may be more for the next thread.
                     self._change()
@@ -161,9 +196,9 @@ class Runner:
                     self._changed.wait_for(
                         lambda seen=seen: self._is_stopping or self._changes != seen,
                         None if found is None else found / 1000)
-            except StoreError as error:
-                logger.warning("jobs cannot be taken from the store, trying again: %s", error)
-                time.sleep(_PAUSE)
+            except (StoreError, ValueError) as error:
+                self._failed(error)
+                self._stopping.wait(_PAUSE)
             except (tasks.JobCancelled, tasks.JobTimeout):
                 # It came after the function had returned.
                 continue
@@ -236,17 +271,17 @@ async def _with_job(function, args: tuple, kwargs: dict, job: tasks.Running):
 
 def _report(attempt: _Attempt, number: int, value: object, error: BaseException | None) -> None:
     """Tells the store how an attempt has ended."""
-    task, id = attempt.task, attempt.id
+    task, id, queue = attempt.task, attempt.id, _task_queue.queue()
     if isinstance(error, CancelledError | tasks.JobTimeout | tasks.JobCancelled):
         error = (attempt.interruption or type(error))()
     if error is None:
-        commands = [("TASK", "DONE", id)]
+        commands = [queue.command("DONE", id)]
         if task.result_ms is not None:
             commands = [tasks.store_result(task, id, True, value), *commands,
-                        ("PUBLISH", tasks.result_key(id), b"")]
-        _store.call(*commands)
+                        ("PUBLISH", queue.result_key(id), b"")]
+        queue.call(*commands)
         return
-    reply = _store.call(("TASK", "FAIL", id))[0]
+    reply = queue.call(queue.command("FAIL", id))[0]
     what = {tasks.JobTimeout: "it ran for longer than its timeout",
             tasks.JobCancelled: "it was cancelled"}.get(type(error))
     what = what or f"{type(error).__name__}: {error}"
@@ -258,8 +293,8 @@ def _report(attempt: _Attempt, number: int, value: object, error: BaseException 
     if reply == -1:
         logger.error("the job %d of %s failed: %s", id, task.name, what, exc_info=trace)
     if task.result_ms is not None:
-        _store.call(tasks.store_result(task, id, False, what),
-                    ("PUBLISH", tasks.result_key(id), b""))
+        queue.call(tasks.store_result(task, id, False, what),
+                   ("PUBLISH", queue.result_key(id), b""))
 
 
 def _close_old_connections() -> None:
@@ -271,8 +306,8 @@ def _close_old_connections() -> None:
 
 def run_waiting() -> int:
     """Runs the jobs that are due, in the calling thread; returns their number."""
-    runner, count = Runner(0), 0
-    while isinstance(found := _store.call(("TASK", "TAKE", *tasks._tasks))[0], list):
+    runner, queue, count = Runner(0), _task_queue.queue(), 0
+    while isinstance(found := queue.call(queue.take(tasks._tasks))[0], list):
         runner._run(*found)
         count += 1
     return count

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from tidegate import _gevent, _lifespan, _log, _serve, _store, _tidegate, _wsgi
+from tidegate import _gevent, _lifespan, _log, _serve, _store, _task_queue, _tidegate, _wsgi
 from tidegate._interface import is_asgi
 from tidegate._log import logger
 
@@ -44,6 +44,8 @@ def main() -> int:
     ended = True
     register_dump(worker)
     _store.connect(worker.store)
+    if url := settings.get("task_store"):
+        _task_queue.use_redis(url, worker.name)
     try:
         configure_logging(worker, settings.get("log_config"))
         if settings.get("threads") == "gevent":

@@ -52,13 +52,18 @@ async def apublish(channel: str, message: str | bytes) -> None:
 class Subscription:
     """An asynchronous context manager and iterator of messages."""
 
-    def __init__(self, channels: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        channels: tuple[str, ...],
+        connection: _store.Connection = _store.shared,
+    ) -> None:
         self._channels = list(channels)
+        self._connection = connection
         self._subscription = None
 
     async def __aenter__(self) -> "Subscription":
         loop = asyncio.get_running_loop()
-        self._calls = _store.calls(loop)
+        self._calls = self._connection.calls(loop)
         active = loop.create_future()
         self._subscription = self._calls.subscribe(self._channels, active)
         try:
@@ -108,8 +113,13 @@ def subscribe(*channels: str) -> Subscription:
 class Messages:
     """A context manager and iterator of messages, for a thread."""
 
-    def __init__(self, channels: tuple[str, ...]) -> None:
-        self._subscription = _store.subscribe(list(channels))
+    def __init__(
+        self,
+        channels: tuple[str, ...],
+        connection: _store.Connection = _store.shared,
+    ) -> None:
+        self._connection = connection
+        self._subscription = connection.subscribe(list(channels))
 
     def __enter__(self) -> "Messages":
         return self
@@ -125,19 +135,19 @@ class Messages:
         return self
 
     def __next__(self) -> str | bytes:
-        message = _store.next_message(self._subscription)
+        message = self._connection.next_message(self._subscription)
         if message is None:
             raise StopIteration
         return message[1]
 
     def named(self) -> Iterator[tuple[str, str | bytes]]:
         """The messages, each with its channel."""
-        while (message := _store.next_message(self._subscription)) is not None:
+        while (message := self._connection.next_message(self._subscription)) is not None:
             yield message
 
     def get(self, timeout: float | None = None) -> str | bytes | None:
         """The next message; None if none arrives within ``timeout`` seconds, or after ``close``."""
-        message = _store.next_message(self._subscription, timeout)
+        message = self._connection.next_message(self._subscription, timeout)
         return None if message is None else message[1]
 
 

@@ -11,10 +11,13 @@
     @tasks.periodic(every=300)
     async def refresh(): ...
 
+    @tasks.periodic(cron="0 3 * * mon-fri")
+    def report(): ...
+
 A job is stored by the server until it has run, also while workers are replaced, and runs in a
 worker that has imported its task. It runs at least once: again, if its worker ended before it.
 The queue is bounded; ``enqueue`` raises ``QueueFull`` instead of dropping a job. All jobs are lost
-when the server itself ends.
+when the server itself ends, unless they are in Redis (``--task-store``).
 """
 
 import asyncio
@@ -26,12 +29,12 @@ import time
 from collections.abc import Callable
 from datetime import timedelta
 
-from tidegate import _store, broadcast
-from tidegate._tidegate import StoreError
+from tidegate import _task_queue, _tidegate, broadcast
+from tidegate._task_queue import QueueFull
 
 __all__ = [
-    "Job", "JobCancelled", "JobFailed", "JobTimeout", "QueueFull", "Task", "current", "periodic",
-    "run_waiting", "task",
+    "Job", "JobCancelled", "JobFailed", "JobTimeout", "QueueFull", "Task", "connect", "current",
+    "periodic", "run_waiting", "task",
 ]
 
 #: Tasks of this process, by name.
@@ -40,10 +43,6 @@ _current: contextvars.ContextVar["Running | None"] = contextvars.ContextVar("job
 #: How often a wait for a result checks whether the job still exists, in seconds: the end of a job
 #: that does not run is not announced.
 _CHECK = 1.0
-
-
-class QueueFull(StoreError):
-    """Too many jobs are waiting: this one was not queued."""
 
 
 class JobFailed(Exception):
@@ -85,13 +84,33 @@ def task(function: Callable | None = None, **options) -> "Task | Callable[[Calla
     return lambda function: Task(function, **options)
 
 
-def periodic(*, every: float | timedelta, **options) -> Callable[[Callable], "Task"]:
+def connect(url: str, app: str = "main") -> None:
+    """Lets a program that is no worker queue jobs in Redis, such as a script or a shell.
+
+    ``url`` is that of ``--task-store``. ``app`` is the name of the application in a configuration;
+    ``tidegate run`` has none. A URL with a ``prefix`` needs no ``app``.
+    """
+    _task_queue.use_redis(url, app)
+
+
+def periodic(
+    *,
+    every: float | timedelta | None = None,
+    cron: str | None = None,
+    **options,
+) -> Callable[[Callable], "Task"]:
     """Decorates a function that runs once in each period, in one of all workers.
 
-    It takes no arguments, and does not begin before an earlier run has ended. The first run is one
-    period after the start. ``name`` and ``timeout`` are those of ``task``.
+    ``every``: the seconds between two runs; the first is one period after the start.
+    ``cron``: the times of runs in UTC, as in ``cron="*/15 8-17 * * mon-fri"`` (minute, hour, day of
+    the month, month, day of the week), or ``@hourly``, ``@daily`` and the like.
+
+    It takes no arguments, and does not begin before an earlier run has ended. ``name`` and
+    ``timeout`` are those of ``task``.
     """
-    return lambda function: Task(function, every=every, **options)
+    if (every is None) == (cron is None):
+        raise ValueError("a periodic task has either every=SECONDS or cron=EXPRESSION")
+    return lambda function: Task(function, every=every, cron=cron, **options)
 
 
 class Task:
@@ -107,12 +126,16 @@ class Task:
         timeout: float | timedelta | None = None,
         keep_result: float | timedelta | None = None,
         every: float | timedelta | None = None,
+        cron: str | None = None,
     ) -> None:
         self.function = function
         self.name = name or f"{function.__module__}.{function.__qualname__}"
         self.timeout_ms = None if timeout is None else _milliseconds("timeout", timeout)
         self.result_ms = None if keep_result is None else _milliseconds("keep_result", keep_result)
         self.every_ms = None if every is None else _milliseconds("every", every)
+        self.cron = cron
+        if cron is not None:
+            _tidegate.cron_times(cron, 0, 1)
         self.is_coroutine = inspect.iscoroutinefunction(function)
         self._options = (*_retries(retries), "BACKOFF", _milliseconds("backoff", backoff))
         self.__doc__ = function.__doc__
@@ -122,6 +145,10 @@ class Task:
         if other is not None and other.function.__code__ != function.__code__:
             raise ValueError(f"there are two tasks {self.name!r}: give one of them another name")
         _tasks[self.name] = self
+
+    @property
+    def is_periodic(self) -> bool:
+        return self.every_ms is not None or self.cron is not None
 
     def __call__(self, *args, **kwargs):
         return self.function(*args, **kwargs)
@@ -160,7 +187,7 @@ class Task:
 
     def _command(self, args: tuple, kwargs: dict, options: tuple = ()) -> tuple:
         payload = pickle.dumps((args, kwargs), protocol=5)
-        return ("TASK", "ADD", self.name, payload, *self._options, *options)
+        return _task_queue.queue().command("ADD", self.name, payload, *self._options, *options)
 
     def _job(self, id: int | None) -> "Job | None":
         return None if id is None else Job(id, self)
@@ -192,22 +219,22 @@ class Job:
 
     def state(self) -> str:
         """``waiting``, ``running``, or ``ended``."""
-        found = _call(("TASK", "FIND", self.id))
+        found = _call(_task_queue.queue().command("FIND", self.id))
         return "ended" if found is None else found[0].decode()
 
     async def astate(self) -> str:
         """As ``state``."""
-        found = await _acall(("TASK", "FIND", self.id))
+        found = await _acall(_task_queue.queue().command("FIND", self.id))
         return "ended" if found is None else found[0].decode()
 
     def cancel(self) -> bool:
         """Cancels the job; False if it has ended. A task that runs gets ``CancelledError`` if it is
         a coroutine, else ``JobCancelled`` at its next Python instruction."""
-        return _call(("TASK", "CANCEL", self.id)) != 0
+        return _call(_task_queue.queue().command("CANCEL", self.id)) != 0
 
     async def acancel(self) -> bool:
         """As ``cancel``."""
-        return await _acall(("TASK", "CANCEL", self.id)) != 0
+        return await _acall(_task_queue.queue().command("CANCEL", self.id)) != 0
 
     def result(self, timeout: float | None = None):
         """Waits for the job's end and returns what its function returned.
@@ -219,7 +246,7 @@ class Job:
         channel = self._channel()
         end = math.inf if timeout is None else time.monotonic() + timeout
         has_ended = False
-        with broadcast.listen(channel) as messages:
+        with broadcast.Messages((channel,), _task_queue.queue().connection) as messages:
             while (found := _call(("GET", channel))) is None:
                 left = end - time.monotonic()
                 if left <= 0:
@@ -235,7 +262,8 @@ class Job:
         """As ``result``."""
         channel = self._channel()
         has_ended = False
-        async with asyncio.timeout(timeout), broadcast.subscribe(channel) as messages:
+        messages = broadcast.Subscription((channel,), _task_queue.queue().connection)
+        async with asyncio.timeout(timeout), messages:
             while (found := await _acall(("GET", channel))) is None:
                 if has_ended:
                     raise self._without_result()
@@ -254,12 +282,7 @@ class Job:
     def _channel(self) -> str:
         if self.task.result_ms is None:
             raise ValueError(f"the task {self.task.name!r} stores no results: give it keep_result")
-        return result_key(self.id)
-
-
-def result_key(id: int) -> str:
-    """The key of a result, and the channel of its announcement."""
-    return f"tidegate:task:{id}"
+        return _task_queue.queue().result_key(self.id)
 
 
 def store_result(task: Task, id: int, is_done: bool, value: object) -> tuple:
@@ -268,7 +291,7 @@ def store_result(task: Task, id: int, is_done: bool, value: object) -> tuple:
         outcome = pickle.dumps((is_done, value), protocol=5)
     except Exception as error:
         outcome = pickle.dumps((False, f"its result cannot be stored: {error}"), protocol=5)
-    return ("SET", result_key(id), outcome, "PX", task.result_ms)
+    return ("SET", _task_queue.queue().result_key(id), outcome, "PX", task.result_ms)
 
 
 def _outcome(found: bytes):
@@ -286,22 +309,11 @@ def run_waiting() -> int:
 
 
 def _call(command: tuple):
-    try:
-        return _store.call(command)[0]
-    except ValueError as error:
-        raise _refused(error) from None
+    return _task_queue.queue().call(command)[0]
 
 
 async def _acall(command: tuple):
-    try:
-        return (await _store.acall(command))[0]
-    except ValueError as error:
-        raise _refused(error) from None
-
-
-def _refused(error: ValueError) -> Exception:
-    text = str(error)
-    return QueueFull(text.removeprefix("FULL ")) if text.startswith("FULL ") else error
+    return (await _task_queue.queue().acall(command))[0]
 
 
 def _retries(retries: int) -> tuple:

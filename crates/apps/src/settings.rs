@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use settings::{Duration, FilePath, Node, Reader, Setting, Size};
+use store::RedisUrl;
 
 use crate::websocket::WebSocketSettings;
 use crate::wsgi_threads::WsgiThreads;
@@ -62,6 +63,13 @@ pub struct AppSettings {
     /// Threads for background jobs (`tidegate.tasks`) in each process; 0 runs none.
     #[setting(default = 4, range = 0..=256, example = 8)]
     pub task_threads: u32,
+    /// The Redis server (6 or later) that stores background jobs, so that they outlive this server
+    /// and are shared with others; `rediss://` is over TLS. Without it they are in memory. Options
+    /// of the URL: `?prefix=` is what keys begin with, `tidegate:` and the application's name by
+    /// default; `&visibility=` is the time, 60s by default, after which a job whose process has
+    /// ended runs again.
+    #[setting(example = "redis://127.0.0.1:6379/0")]
+    pub task_store: Option<RedisUrl>,
     /// Limits beyond which requests are rejected or a process is replaced.
     #[setting(default = {})]
     pub limits: AppLimits,
@@ -220,6 +228,7 @@ mod tests {
             (node!({ "python": "a:b", "root_path": "/shop/" }), "root_path begins with a slash"),
             (node!({ "python": "a:b", "env": { "A=B": "c" } }), "cannot be the name of an"),
             (node!({ "python": "a:b", "workers": 0 }), "workers"),
+            (node!({ "python": "a:b", "task_store": "127.0.0.1" }), "write redis://HOST:6379/0"),
             (node!({ "python": "a:b", "timeout": {} }), "did you mean \"timeouts\"?"),
         ] {
             let out = read::<AppSettings>(&written).unwrap_err();

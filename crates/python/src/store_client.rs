@@ -11,9 +11,10 @@ mod convert;
 use std::path::Path;
 use std::time::Duration;
 
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
-use store::{CallResult, Client, Database, PendingReply};
+use store::{CallResult, Client, Cron, Database, PendingReply, RedisUrl};
 
 pub use calls::Calls;
 pub use channel_subscription::ChannelSubscription;
@@ -22,20 +23,43 @@ pub use convert::{LostMessages, SlowSubscriber, StoreError};
 /// Interval at which a blocked thread checks for signals.
 const SIGNAL_CHECK_INTERVAL: Duration = Duration::from_millis(500);
 
-/// A store: one that listens at a path, or a database in this process.
+/// A store: one that listens at a path, a Redis server, or a database in this process.
 #[pyclass(frozen, module = "tidegate._tidegate")]
 pub struct Store {
     client: Client,
 }
 
+/// Returns the URL of a Redis server, or an error that repeats none of its credentials.
+fn redis_url(url: &str) -> PyResult<RedisUrl> {
+    url.parse().map_err(|why| PyValueError::new_err(format!("this URL {why}")))
+}
+
+/// Returns the prefix of a Redis URL if it has one, and its visibility in seconds.
+#[pyfunction]
+pub fn redis_options(url: &str) -> PyResult<(Option<String>, u64)> {
+    let url = redis_url(url)?;
+    Ok((url.prefix().map(str::to_owned), url.visibility_s()))
+}
+
+/// Returns up to `count` times after one, in seconds since 1970, that match a cron expression.
+#[pyfunction]
+pub fn cron_times(expression: &str, after: u64, count: usize) -> PyResult<Vec<u64>> {
+    let cron: Cron = expression.parse().map_err(|why| {
+        PyValueError::new_err(format!("{expression:?} is no cron expression: {why}"))
+    })?;
+    let first = cron.next_after(after);
+    Ok(std::iter::successors(first, |time| cron.next_after(*time)).take(count).collect())
+}
+
 #[pymethods]
 impl Store {
     #[new]
-    #[pyo3(signature = (path = None))]
-    fn new(path: Option<&str>) -> PyResult<Store> {
-        let client = match path {
-            Some(path) => Client::unix(Path::new(path))?,
-            None => Client::in_process(Database::private()),
+    #[pyo3(signature = (path = None, redis = None))]
+    fn new(path: Option<&str>, redis: Option<&str>) -> PyResult<Store> {
+        let client = match (path, redis) {
+            (_, Some(url)) => Client::redis(redis_url(url)?)?,
+            (Some(path), None) => Client::unix(Path::new(path))?,
+            (None, None) => Client::in_process(Database::private()),
         };
         Ok(Store { client })
     }

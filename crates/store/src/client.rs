@@ -1,5 +1,5 @@
-//! The client of a store, for calls from any thread: to a database in this process, or to a server
-//! behind a Unix socket.
+//! The client of a store, for calls from any thread: to a database in this process, to a server
+//! behind a Unix socket, or to a Redis server.
 //!
 //! The process has one connection, driven by a thread of its own, which sends queued calls and
 //! returns replies; calls of many threads are sent together and do not wait for each other's
@@ -8,6 +8,7 @@
 
 mod call_queue;
 mod driver;
+mod endpoint;
 mod pending_reply;
 mod reply;
 mod subscription;
@@ -23,10 +24,12 @@ use std::time::Duration;
 use net::worker;
 
 use crate::client::call_queue::{CallQueue, Completion};
+use crate::client::endpoint::{Endpoint, RedisServer};
 use crate::commands::execute;
 use crate::connection::LIMITS;
 use crate::database::Database;
 use crate::limits::REPLY_TIMEOUT;
+use crate::redis_url::RedisUrl;
 use crate::reply_writer::ReplyWriter;
 use crate::session::Session;
 
@@ -37,7 +40,7 @@ pub use subscription::Subscription;
 /// Why a call failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreError {
-    /// The socket of the store does not accept connections.
+    /// The store accepts no connections, or not this client; a sentence.
     Unreachable(String),
     /// The connection ended before the reply; the command may have been executed.
     Lost,
@@ -54,7 +57,7 @@ pub enum StoreError {
 impl fmt::Display for StoreError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            StoreError::Unreachable(why) => write!(f, "the shared store cannot be reached: {why}"),
+            StoreError::Unreachable(why) => f.write_str(why),
             StoreError::Lost => f.write_str("the connection to the shared store was lost"),
             StoreError::Late => f.write_str("the shared store did not reply in time"),
             StoreError::Full => f.write_str("too many calls wait for the shared store"),
@@ -74,7 +77,7 @@ pub type CallResult = Result<Vec<Reply>, StoreError>;
 #[derive(Clone)]
 enum Transport {
     InProcess(Arc<Database>),
-    Unix(Arc<CallQueue>),
+    Connection(Arc<CallQueue>),
 }
 
 /// A handle to a store.
@@ -87,7 +90,7 @@ impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self.transport {
             Transport::InProcess(_) => "Client(in process)",
-            Transport::Unix(_) => "Client(unix)",
+            Transport::Connection(_) => "Client(connection)",
         })
     }
 }
@@ -106,11 +109,22 @@ impl Client {
 
     /// Like [`Client::unix`], with another reply time-out.
     fn with_timeout(path: &Path, reply_timeout: Duration) -> io::Result<Client> {
-        let queue = CallQueue::new(path, reply_timeout);
+        Client::connecting(Endpoint::Store(path.to_owned()), reply_timeout)
+    }
+
+    /// A client of a Redis server, with the commands and replies of Redis. Connects as
+    /// [`Client::unix`] does.
+    pub fn redis(url: RedisUrl) -> io::Result<Client> {
+        let server = RedisServer::new(url).map_err(io::Error::other)?;
+        Client::connecting(Endpoint::Redis(Box::new(server)), REPLY_TIMEOUT)
+    }
+
+    fn connecting(endpoint: Endpoint, reply_timeout: Duration) -> io::Result<Client> {
+        let queue = CallQueue::new(endpoint, reply_timeout);
         let driven = queue.clone();
         // The thread lives as long as the process, as clients do.
         drop(worker::spawn("store".to_owned(), None, move || driver::driver(driven))?);
-        Ok(Client { transport: Transport::Unix(queue) })
+        Ok(Client { transport: Transport::Connection(queue) })
     }
 
     /// True if the database is in this process: replies are complete when a call returns.
@@ -126,7 +140,7 @@ impl Client {
         }
         match &self.transport {
             Transport::InProcess(database) => done(run(database, &request)),
-            Transport::Unix(queue) => queue.submit(request, Completion::new(done)),
+            Transport::Connection(queue) => queue.submit(request, Completion::new(done)),
         }
     }
 

@@ -55,11 +55,16 @@ impl Database {
     /// Returns how many background jobs wait and run, and how many ended, by how.
     pub fn tasks(&self) -> (TaskLoad, TaskCounts) {
         let state = self.lock();
-        (state.tasks.total(), state.tasks.counts())
+        state.tasks.summary()
     }
 
     pub(crate) fn now_ms() -> u64 {
         clock::now().as_ms()
+    }
+
+    /// Milliseconds since 1970.
+    pub(crate) fn wall_ms() -> u64 {
+        clock::wall_us() / 1000
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, DatabaseState> {
@@ -70,7 +75,8 @@ impl Database {
     pub(crate) fn expire_some(&self, state: &mut DatabaseState, now_ms: u64) {
         state.map.expire(EXPIRE_ENTRIES, now_ms);
         state.tasks.expire(EXPIRE_ENTRIES, now_ms);
-        self.metrics.tasks.set(state.tasks.total(), state.tasks.counts());
+        let (load, counts) = state.tasks.summary();
+        self.metrics.tasks.set(load, counts);
         let losses = state.map.take_removals();
         self.metrics.evicted.add(losses.evicted);
         self.metrics.expired.add(losses.expired);

@@ -23,6 +23,15 @@ pub const TASK_DELAY_MS: u64 = 30 * 24 * 60 * 60 * 1000;
 pub const TASK_BACKOFF_MS: u64 = 60 * 60 * 1000;
 /// Periodic tasks.
 pub const SCHEDULES: usize = 512;
+/// Databases of a Redis server are numbers; it has 16 by default.
+pub const DATABASE_MAX: u32 = 65_535;
+/// What the keys of an application in Redis begin with.
+pub const PREFIX_BYTES: usize = 128;
+/// Seconds after which a job in Redis whose worker has not reported runs again.
+pub const VISIBILITY_S: std::ops::RangeInclusive<u64> = 1..=24 * 60 * 60;
+pub const VISIBILITY_DEFAULT_S: u64 = 60;
+/// The longest wait for the next time of a cron expression: the clock may be set.
+pub const CRON_CHECK_MS: u64 = 60_000;
 /// Arguments of one command.
 pub const ARGUMENTS: usize = 1024;
 /// All arguments of one command: two of the largest values.

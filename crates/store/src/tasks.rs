@@ -10,7 +10,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use bytes::Bytes;
 
-use crate::limits::{SCHEDULES, TASK_BACKOFF_MS, TASK_OVERHEAD_BYTES};
+use crate::cron::Cron;
+use crate::limits::{CRON_CHECK_MS, SCHEDULES, TASK_BACKOFF_MS, TASK_OVERHEAD_BYTES};
 
 /// The channel of processes that run jobs: an empty message after a change, and the id of a running
 /// job that is cancelled.
@@ -21,6 +22,34 @@ const PERIOD_CHECK_MS: u64 = 1000;
 
 /// The identity of a connection.
 pub(crate) type Owner = u64;
+
+/// The time: of the clock that never jumps, and in milliseconds since 1970.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Now {
+    pub(crate) ms: u64,
+    pub(crate) wall_ms: u64,
+}
+
+/// When a periodic task runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Period {
+    /// Each time so many milliseconds have passed.
+    Every(u64),
+    Cron(Cron),
+}
+
+impl Period {
+    /// Returns the next time after `now`: of the steady clock for `Every`, else since 1970.
+    fn first_after(self, now: Now) -> u64 {
+        match self {
+            Period::Every(every_ms) => now.ms.saturating_add(every_ms),
+            Period::Cron(cron) => {
+                let next_s = cron.next_after(now.wall_ms / 1000);
+                next_s.map_or(u64::MAX, |next_s| next_s.saturating_mul(1000))
+            }
+        }
+    }
+}
 
 /// A job to be queued.
 #[derive(Clone, Debug, Default)]
@@ -55,12 +84,49 @@ impl Job {
 
 #[derive(Debug)]
 struct Schedule {
-    every_ms: u64,
+    period: Period,
+    /// As [`Period::first_after`] returns it.
     due_ms: u64,
     /// The schedule ends when they have left and its job has ended.
     owners: BTreeSet<Owner>,
     /// The job that is waiting or running.
     job: Option<u64>,
+}
+
+impl Schedule {
+    /// Returns the milliseconds until the next run and, once that is due, since then.
+    fn distance(&self, now: Now) -> (u64, u64) {
+        let now_ms = match self.period {
+            Period::Every(_) => now.ms,
+            Period::Cron(_) => now.wall_ms,
+        };
+        (self.due_ms.saturating_sub(now_ms), now_ms.saturating_sub(self.due_ms))
+    }
+
+    /// Sets the next time after `now`. Periods that were missed are not made up for.
+    fn advance(&mut self, now: Now, late_ms: u64) {
+        self.due_ms = match self.period {
+            Period::Every(every_ms) => {
+                let periods = late_ms / every_ms.max(1) + 1;
+                self.due_ms.saturating_add(periods.saturating_mul(every_ms))
+            }
+            // The clock may have been set back since.
+            Period::Cron(_) => {
+                self.period.first_after(Now { wall_ms: now.wall_ms.max(self.due_ms), ..now })
+            }
+        };
+    }
+
+    /// Returns after how many milliseconds the schedule is to be looked at again.
+    fn wait_ms(&self, now: Now) -> u64 {
+        let (left_ms, _) = self.distance(now);
+        match (self.job, self.period) {
+            // The end of a run is not announced: the next check is soon.
+            (Some(_), _) => left_ms.max(PERIOD_CHECK_MS),
+            (None, Period::Cron(_)) => left_ms.min(CRON_CHECK_MS),
+            (None, Period::Every(_)) => left_ms,
+        }
+    }
 }
 
 /// A job that begins.
@@ -135,14 +201,22 @@ pub(crate) struct TaskQueues {
     bytes: usize,
     last_id: u64,
     counts: TaskCounts,
+    /// What workers have reported of a queue in Redis.
+    elsewhere: Option<(TaskLoad, TaskCounts)>,
 }
 
 impl TaskQueues {
-    pub(crate) fn counts(&self) -> TaskCounts {
-        self.counts
+    /// The numbers of this queue, or of the one in Redis that workers have reported.
+    pub(crate) fn summary(&self) -> (TaskLoad, TaskCounts) {
+        self.elsewhere.unwrap_or((self.total(), self.counts))
     }
 
-    pub(crate) fn total(&self) -> TaskLoad {
+    /// Stores the numbers of a queue that is elsewhere.
+    pub(crate) fn report(&mut self, load: TaskLoad, counts: TaskCounts) {
+        self.elsewhere = Some((load, counts));
+    }
+
+    fn total(&self) -> TaskLoad {
         TaskLoad { waiting: self.jobs.len() - self.running, running: self.running }
     }
 
@@ -198,48 +272,42 @@ impl TaskQueues {
     pub(crate) fn schedule(
         &mut self,
         name: &Bytes,
-        every_ms: u64,
+        period: Period,
         owner: Owner,
-        now_ms: u64,
+        now: Now,
     ) -> bool {
         if !self.schedules.contains_key(name) && self.schedules.len() >= SCHEDULES {
             return false;
         }
         let schedule = self.schedules.entry(name.clone()).or_insert_with(|| Schedule {
-            every_ms,
-            due_ms: now_ms.saturating_add(every_ms),
+            period,
+            due_ms: period.first_after(now),
             owners: BTreeSet::new(),
             job: None,
         });
         schedule.owners.insert(owner);
-        if schedule.every_ms != every_ms {
-            schedule.every_ms = every_ms;
-            schedule.due_ms = now_ms.saturating_add(every_ms);
+        if schedule.period != period {
+            schedule.period = period;
+            schedule.due_ms = period.first_after(now);
         }
         true
     }
 
     /// Begins the job of these tasks that has been due for longest.
-    pub(crate) fn take(&mut self, names: &[Bytes], owner: Owner, now_ms: u64) -> Taken {
+    pub(crate) fn take(&mut self, names: &[Bytes], owner: Owner, now: Now) -> Taken {
         // Expired jobs may remain where no command came since.
-        self.expire(usize::MAX, now_ms);
-        self.begin_periods(names, now_ms);
+        self.expire(usize::MAX, now.ms);
+        self.begin_periods(names, now);
         let mut next: Option<(u64, u64)> = None;
         for name in names {
             let first = self.waiting.get(name).and_then(BTreeSet::first).copied();
             next = [next, first].into_iter().flatten().min();
         }
-        let Some((due_ms, id)) = next.filter(|(due_ms, _)| *due_ms <= now_ms) else {
+        let Some((due_ms, id)) = next.filter(|(due_ms, _)| *due_ms <= now.ms) else {
             let scheduled = names.iter().filter_map(|name| self.schedules.get(name));
-            // The end of a run is not announced: the next check is soon.
-            let running_ms = now_ms.saturating_add(PERIOD_CHECK_MS);
-            let due_ms = |one: &Schedule| match one.job {
-                Some(_) => one.due_ms.max(running_ms),
-                None => one.due_ms,
-            };
-            let periods = scheduled.map(due_ms);
-            let due_ms = periods.chain(next.map(|(due_ms, _)| due_ms)).min();
-            return Taken::Wait(due_ms.map(|due_ms| due_ms.saturating_sub(now_ms)));
+            let periods = scheduled.map(|schedule| schedule.wait_ms(now));
+            let next = next.map(|(due_ms, _)| due_ms.saturating_sub(now.ms));
+            return Taken::Wait(periods.chain(next).min());
         };
         let Some(job) = self.jobs.get_mut(&id) else { return Taken::Wait(None) };
         job.attempts += 1;
@@ -261,16 +329,15 @@ impl TaskQueues {
 
     /// Queues the periodic jobs that are due. Periods in which no worker could run them are not
     /// made up for.
-    fn begin_periods(&mut self, names: &[Bytes], now_ms: u64) {
+    fn begin_periods(&mut self, names: &[Bytes], now: Now) {
         for name in names {
             let Some(schedule) = self.schedules.get_mut(name) else { continue };
-            if schedule.job.is_some() || schedule.due_ms > now_ms {
+            let (left_ms, late_ms) = schedule.distance(now);
+            if schedule.job.is_some() || left_ms > 0 {
                 continue;
             }
-            let late = now_ms - schedule.due_ms;
-            let periods = late / schedule.every_ms.max(1) + 1;
-            let due_ms = schedule.due_ms;
-            schedule.due_ms = due_ms.saturating_add(periods.saturating_mul(schedule.every_ms));
+            schedule.advance(now, late_ms);
+            let due_ms = now.ms.saturating_sub(late_ms);
             let new = NewJob { name: name.clone(), due_ms, ..NewJob::default() };
             let id = self.insert(Job { new, attempts: 0, owner: None, is_cancelled: false });
             if let Some(schedule) = self.schedules.get_mut(name) {

@@ -121,6 +121,11 @@ pub fn decode_for_files(normal: &[u8]) -> Result<Cow<'_, [u8]>, PathFault> {
     unescape(normal, |_| false)
 }
 
+/// Decodes every escape of a text that is no path, such as a part of another URL.
+pub fn unescape_all(text: &[u8]) -> Result<Cow<'_, [u8]>, PathFault> {
+    unescape(text, |_| false)
+}
+
 /// Returns the number of encoded slashes in a path of any spelling.
 pub fn count_encoded_slashes(path: &[u8]) -> usize {
     memchr::memchr_iter(b'%', path).filter(|at| is_encoded_slash(&path[*at..])).count()

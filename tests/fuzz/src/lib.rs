@@ -21,6 +21,7 @@ mod http1;
 mod http2;
 mod http2_states;
 mod importers;
+mod job_settings;
 mod json_edit;
 mod jwt;
 mod log_template;
@@ -72,6 +73,7 @@ targets! {
     config: configuration::TARGET,
     consumer_changes: consumer_changes::TARGET,
     content_range: content_range::TARGET,
+    cron: job_settings::CRON,
     disk_record: disk_record::TARGET,
     etcd_messages: etcd_messages::TARGET,
     frames: app_frames::TARGET,
@@ -96,6 +98,7 @@ targets! {
     proxy_protocol: preamble::PROXY_PROTOCOL,
     redis_cluster: redis_cluster::TARGET,
     redis_reply: redis_reply::TARGET,
+    redis_url: job_settings::REDIS_URL,
     request_head: http1::REQUEST_HEAD,
     response_head: http1::RESPONSE_HEAD,
     route_table: route_table::TARGET,

@@ -8,6 +8,7 @@ use config::{LevelWord, LogFormatWord, LogSettings};
 use net::ChildCommand;
 use serde_json::{Value, json};
 use settings::FilePath;
+use store::RedisUrl;
 use telemetry::log::{Format, Level};
 
 use crate::supervise::{GroupSettings, Policy};
@@ -98,6 +99,7 @@ fn python(app: &AppSettings, dir: &Path) -> Value {
         },
         "greenlets": app.greenlets,
         "task_threads": app.task_threads,
+        "task_store": app.task_store.as_ref().map(RedisUrl::expose),
         "processes": app.workers,
         "lifespan": match app.lifespan {
             Lifespan::Auto => "auto",
@@ -141,7 +143,7 @@ mod tests {
         assert_eq!((&*least.log_level, &least.python["threads"]), ("warn", &Value::Null));
         let more = made(&node!({
             "python": "shop.web:app", "dir": "/srv/shop", "venv": "/srv/venv", "threads": 3,
-            "env": { "A": "b" }, "interface": "wsgi",
+            "env": { "A": "b" }, "interface": "wsgi", "task_store": "redis://:secret@h/2",
             "timeouts": { "stuck": "0s" }, "limits": { "max_rss": "64MiB" },
         }));
         assert_eq!(more.launch.program, Path::new("/srv/venv/bin/python"));
@@ -151,6 +153,7 @@ mod tests {
             (&more.python["interface"], &more.python["threads"]),
             (&json!("wsgi"), &json!(3))
         );
+        assert_eq!(more.python["task_store"], "redis://:secret@h/2");
         assert_eq!((more.policy.stuck_after, more.policy.max_rss_bytes), (None, Some(64 << 20)));
         assert_eq!(more, more.clone());
         assert_ne!(least, more);

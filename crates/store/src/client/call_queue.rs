@@ -5,13 +5,13 @@
 //! process.
 
 use std::collections::{HashMap, VecDeque};
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
 
 use bytes::Bytes;
 
+use crate::client::endpoint::Endpoint;
 use crate::client::{CallResult, Reply, Request, StoreError};
 use crate::limits::{CHANNELS_PER_CONNECTION, QUEUED_BYTES, QUEUED_CALLS};
 use crate::pubsub::PubSub;
@@ -45,6 +45,8 @@ pub(super) enum ReplyTarget {
     Caller(Completion),
     /// Confirms a change of a subscription.
     Channel(Bytes),
+    /// A command that begins the session.
+    Session,
 }
 
 /// A call that is queued or waits for its replies.
@@ -78,7 +80,7 @@ struct CallQueueState {
 }
 
 pub(super) struct CallQueue {
-    pub(super) path: PathBuf,
+    pub(super) endpoint: Endpoint,
     /// Longest wait for a reply.
     pub(super) reply_timeout: Duration,
     state: Mutex<CallQueueState>,
@@ -110,8 +112,8 @@ impl CallQueueState {
 }
 
 impl CallQueue {
-    pub(super) fn new(path: &Path, reply_timeout: Duration) -> Arc<CallQueue> {
-        Arc::new(CallQueue { path: path.to_owned(), reply_timeout, state: Mutex::default() })
+    pub(super) fn new(endpoint: Endpoint, reply_timeout: Duration) -> Arc<CallQueue> {
+        Arc::new(CallQueue { endpoint, reply_timeout, state: Mutex::default() })
     }
 
     fn lock(&self) -> MutexGuard<'_, CallQueueState> {
@@ -195,10 +197,14 @@ impl CallQueue {
 
     /// Completes a call that has all its replies.
     pub(super) fn complete(&self, call: Call) {
+        if matches!(call.target, ReplyTarget::Session) {
+            return;
+        }
         let mut state = self.lock();
         state.calls = state.calls.saturating_sub(1);
         state.bytes = state.bytes.saturating_sub(call.bytes.len());
         match call.target {
+            ReplyTarget::Session => {}
             ReplyTarget::Caller(done) => {
                 drop(state);
                 done.complete(Ok(call.replies));

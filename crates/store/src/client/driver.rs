@@ -11,12 +11,13 @@ use std::io;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use bytes::Bytes;
 use net::{Outgoing, Stream, Timer, timer};
 use wire::resp::reply::Reader;
 
-use crate::client::call_queue::{Call, CallQueue, Completion, ReplyTarget};
+use crate::client::call_queue::{Call, CallQueue, ReplyTarget};
 use crate::client::reply::{self, LIMITS};
-use crate::client::{Reply, Request, StoreError};
+use crate::client::{Reply, StoreError};
 use crate::limits::{CONNECT_RETRY_PAUSE, CONNECT_TIMEOUT, DOWN_PERIOD, REUSED_BUFFER_BYTES};
 
 /// Serves queued calls as long as the worker lives.
@@ -28,15 +29,24 @@ pub(super) async fn driver(queue: Arc<CallQueue>) {
             Ok(stream) => {
                 let mut talk = StoreConnection::new(&queue, stream);
                 let failure = poll_fn(|cx| talk.poll(cx)).await;
-                queue.fail(talk.sent, &failure, false);
+                let is_rejected = matches!(failure, StoreError::Unreachable(_));
+                queue.fail(talk.sent, &failure, is_rejected);
+                if is_rejected {
+                    pause(&queue).await;
+                }
             }
             Err(failure) => {
                 queue.fail(VecDeque::new(), &failure, true);
-                timer::sleep(DOWN_PERIOD).await;
-                queue.mark_up();
+                pause(&queue).await;
             }
         }
     }
+}
+
+/// Lets calls fail at once for a time.
+async fn pause(queue: &CallQueue) {
+    timer::sleep(DOWN_PERIOD).await;
+    queue.mark_up();
 }
 
 /// Connects, with retries: the store may be about to start.
@@ -44,7 +54,7 @@ async fn connect(queue: &CallQueue) -> Result<Stream, StoreError> {
     let last = RefCell::new(io::Error::from(io::ErrorKind::TimedOut));
     let connecting = async {
         loop {
-            match Stream::connect_unix(&queue.path).await {
+            match queue.endpoint.connect().await {
                 Ok(stream) => return stream,
                 Err(error) => *last.borrow_mut() = error,
             }
@@ -52,7 +62,9 @@ async fn connect(queue: &CallQueue) -> Result<Stream, StoreError> {
         }
     };
     let connected = timer::within(CONNECT_TIMEOUT, connecting).await;
-    connected.ok_or_else(|| StoreError::Unreachable(last.into_inner().to_string()))
+    connected.ok_or_else(|| {
+        StoreError::Unreachable(format!("{} cannot be reached: {}", queue.endpoint, last.borrow()))
+    })
 }
 
 struct StoreConnection<'a> {
@@ -77,11 +89,11 @@ impl<'a> StoreConnection<'a> {
             reader: Reader::default(),
             due: Timer::new(),
         };
-        // RESP3: resp3 values, and messages between replies.
-        let hello = Request::of(&[b"HELLO", b"3"]).into_bytes().into();
-        let target = ReplyTarget::Caller(Completion::new(drop));
-        talk.sent.push_back(Call { bytes: hello, missing: 1, replies: Vec::new(), target });
-        talk.outgoing.push(talk.sent[0].bytes.clone());
+        let greeting = queue.endpoint.greeting();
+        let (missing, replies) = (greeting.commands(), Vec::new());
+        let bytes = Bytes::from(greeting.into_bytes());
+        talk.outgoing.push(bytes.clone());
+        talk.sent.push_back(Call { bytes, missing, replies, target: ReplyTarget::Session });
         talk.due.set(queue.reply_timeout);
         talk
     }
@@ -154,6 +166,10 @@ impl<'a> StoreConnection<'a> {
         let first = self.sent.front_mut().ok_or(StoreError::Malformed("a reply without a call"))?;
         if matches!(first.target, ReplyTarget::Channel(_)) && !matches!(reply, Reply::Push(_)) {
             return Err(StoreError::Malformed("a subscription was rejected"));
+        }
+        if let (ReplyTarget::Session, Reply::Refused(why)) = (&first.target, &reply) {
+            let endpoint = &self.queue.endpoint;
+            return Err(StoreError::Unreachable(format!("{endpoint} rejects the client: {why}")));
         }
         first.replies.push(reply);
         first.missing = first.missing.saturating_sub(1);

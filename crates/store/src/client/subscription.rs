@@ -29,7 +29,7 @@ impl Subscription {
             return done.complete(Err(StoreError::Refused(what)));
         }
         match &self.transport {
-            Transport::Unix(queue) => queue.subscribe(&self.channels, &self.queue, done),
+            Transport::Connection(queue) => queue.subscribe(&self.channels, &self.queue, done),
             Transport::InProcess(database) => {
                 let mut state = database.lock();
                 for channel in &self.channels {
@@ -50,7 +50,7 @@ impl Subscription {
 impl Drop for Subscription {
     fn drop(&mut self) {
         match &self.transport {
-            Transport::Unix(queue) => queue.unsubscribe(&self.channels, &self.queue),
+            Transport::Connection(queue) => queue.unsubscribe(&self.channels, &self.queue),
             Transport::InProcess(database) => {
                 let mut state = database.lock();
                 for channel in &self.channels {

@@ -218,3 +218,29 @@ fn a_server_that_is_no_store_is_abandoned() {
         drop(directory);
     }
 }
+
+fn redis(path: &std::path::Path) -> Client {
+    Client::redis(format!("unix://{}", path.display()).parse().unwrap()).unwrap()
+}
+
+#[test]
+fn a_redis_server_is_called_like_a_store() {
+    let served = Served::new();
+    let (client, other) = (redis(&served.path()), redis(&served.path()));
+    calls(&client);
+    channels(&client, &other);
+}
+
+#[test]
+fn a_redis_server_that_rejects_the_client_is_named_without_its_password() {
+    let (directory, path) = impostor(b"-WRONGPASS invalid username-password pair\r\n");
+    let url = format!("unix://ann:hunter2@{}", path.display());
+    let client = Client::redis(url.parse().unwrap()).unwrap();
+    let failure = call(&client, &[b"PING"]).unwrap_err();
+    let expected = format!(
+        "unix://{}?db=0 rejects the client: WRONGPASS invalid username-password pair",
+        path.display()
+    );
+    assert_eq!(failure, StoreError::Unreachable(expected));
+    drop(directory);
+}

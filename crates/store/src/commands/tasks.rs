@@ -5,10 +5,15 @@
 use bytes::Bytes;
 
 use super::{Call, CommandError, CommandResult, SYNTAX};
+use crate::cron::Cron;
+use crate::database::Database;
 use crate::limits::{
     KEY_BYTES, TASK_BYTES, TASK_DELAY_MS, TASK_NAME_BYTES, TASK_PAYLOAD_BYTES, TASK_RETRIES, TASKS,
 };
-use crate::tasks::{AfterFailure, Cancelled, NewJob, QueueFull, TASKS_CHANNEL, Taken};
+use crate::tasks::{
+    AfterFailure, Cancelled, NewJob, Now, Period, QueueFull, TASKS_CHANNEL, Taken, TaskCounts,
+    TaskLoad,
+};
 
 impl Call<'_> {
     fn task_name(&self, at: usize) -> Result<Bytes, CommandError> {
@@ -40,6 +45,10 @@ impl Call<'_> {
         self.state.pubsub.publish(TASKS_CHANNEL, Bytes::new(), false);
     }
 
+    fn now(&self) -> Now {
+        Now { ms: self.now_ms, wall_ms: Database::wall_ms() }
+    }
+
     fn exactly(&self, words: usize) -> CommandResult {
         if self.len() == words { Ok(()) } else { Err(SYNTAX) }
     }
@@ -50,6 +59,7 @@ pub(super) fn task(call: &mut Call<'_>) -> CommandResult {
     match kind.as_slice() {
         b"ADD" => add(call),
         b"EVERY" => every(call),
+        b"CRON" => cron(call),
         b"TAKE" => take(call),
         b"DONE" => done(call),
         b"FAIL" => fail(call),
@@ -58,6 +68,7 @@ pub(super) fn task(call: &mut Call<'_>) -> CommandResult {
         b"FIND" => find(call),
         b"STATS" => stats(call),
         b"CLEAR" => clear(call),
+        b"REPORT" => report(call),
         _ => Err(SYNTAX),
     }
 }
@@ -119,8 +130,22 @@ fn every(call: &mut Call<'_>) -> CommandResult {
     if every_ms == 0 {
         return Err(SYNTAX);
     }
-    let owner = call.session.owner;
-    if !call.state.tasks.schedule(&name, every_ms, owner, call.now_ms) {
+    schedule(call, &name, Period::Every(every_ms))
+}
+
+/// `TASK CRON name expression`: a job at each time that the expression names, in UTC, as for
+/// `TASK EVERY`.
+fn cron(call: &mut Call<'_>) -> CommandResult {
+    call.exactly(4)?;
+    let name = call.task_name(2)?;
+    let text = String::from_utf8_lossy(call.word(3));
+    let cron: Cron = text.parse().map_err(|why| format!("ERR a cron expression: {why}"))?;
+    schedule(call, &name, Period::Cron(cron))
+}
+
+fn schedule(call: &mut Call<'_>, name: &Bytes, period: Period) -> CommandResult {
+    let (owner, now) = (call.session.owner, call.now());
+    if !call.state.tasks.schedule(name, period, owner, now) {
         return Err("ERR too many periodic tasks".into());
     }
     call.out.ok();
@@ -131,7 +156,8 @@ fn every(call: &mut Call<'_>) -> CommandResult {
 /// is due, null if none is.
 fn take(call: &mut Call<'_>) -> CommandResult {
     let names = (2..call.len()).map(|at| call.task_name(at)).collect::<Result<Vec<_>, _>>()?;
-    match call.state.tasks.take(&names, call.session.owner, call.now_ms) {
+    let now = call.now();
+    match call.state.tasks.take(&names, call.session.owner, now) {
         Taken::Job(begun) => {
             call.out.array(4);
             call.whole(begun.id);
@@ -233,5 +259,22 @@ fn clear(call: &mut Call<'_>) -> CommandResult {
     call.exactly(if name.is_some() { 3 } else { 2 })?;
     let removed = call.state.tasks.clear(name.as_deref());
     call.out.count(removed);
+    Ok(())
+}
+
+/// `TASK REPORT waiting running done failed retried lost expired cancelled rejected`: the numbers
+/// of a queue in Redis, which metrics then show instead of this one's.
+fn report(call: &mut Call<'_>) -> CommandResult {
+    call.exactly(11)?;
+    let mut numbers = [0; 9];
+    for (at, number) in numbers.iter_mut().enumerate() {
+        *number = call.natural(at + 2)?;
+    }
+    let [waiting, running, done, failed, retried, lost, expired, cancelled, rejected] = numbers;
+    let jobs = |number| usize::try_from(number).unwrap_or(usize::MAX);
+    let load = TaskLoad { waiting: jobs(waiting), running: jobs(running) };
+    let counts = TaskCounts { done, failed, retried, lost, expired, cancelled, rejected };
+    call.state.tasks.report(load, counts);
+    call.out.ok();
     Ok(())
 }

@@ -4,9 +4,14 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use serde_json::{Value, json};
+use store::RedisUrl;
 
 use super::environment;
 use super::values::{self, Threads};
+use crate::failure::Failure;
+
+/// The variable with the default of `--task-store`, which other users of the machine cannot see.
+const TASK_STORE_VARIABLE: &str = "TIDEGATE_TASK_STORE";
 
 #[derive(Clone, Debug, Default, PartialEq, clap::Args)]
 #[command(next_help_heading = "Python applications")]
@@ -73,6 +78,12 @@ pub(super) struct ApplicationOptions {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=256))]
     pub(super) task_threads: Option<u32>,
 
+    /// Store background jobs in this Redis server, so that they outlive this one:
+    /// redis://USER:PASSWORD@HOST:6379/0, rediss:// over TLS [default: $TIDEGATE_TASK_STORE, or in
+    /// memory]
+    #[arg(long, value_name = "URL")]
+    pub(super) task_store: Option<String>,
+
     /// Send ASGI lifespan events; `auto` does if the application supports them [default: auto]
     #[arg(long, value_name = "WHICH", alias = "asgi-lifespan")]
     pub(super) lifespan: Option<Lifespan>,
@@ -125,6 +136,17 @@ impl ApplicationOptions {
             (None, Some(WorkerClass::Gevent)) => Interface::Wsgi,
             (None, None) => Interface::default(),
         }
+    }
+
+    /// Returns the Redis server of background jobs. An error does not repeat its password.
+    pub(super) fn task_store(&self) -> Result<Option<RedisUrl>, Failure> {
+        let variable = || std::env::var(TASK_STORE_VARIABLE).ok().filter(|url| !url.is_empty());
+        let (name, url) = match &self.task_store {
+            Some(url) => ("--task-store", Some(url.clone())),
+            None => (TASK_STORE_VARIABLE, variable()),
+        };
+        let wrong = |why: String| Failure::Wrong(format!("{name}: this URL {why}"));
+        url.map(|url| url.parse().map_err(wrong)).transpose()
     }
 
     /// The threads of WSGI in the settings of workers: a number, or `gevent`.

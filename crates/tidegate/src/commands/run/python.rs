@@ -43,6 +43,8 @@ impl Run {
             configuration(&self.program, &self.listeners, &binds, self.tls.settings()?, access)?;
         self.add_settings(&mut configuration);
         if self.print_config {
+            // Without the password.
+            python["task_store"] = json!(self.application.task_store()?.map(|url| url.to_string()));
             let shown = json!({ "python": python, "configuration": configuration });
             return crate::output::print(&format!("{shown:#}\n"));
         }
@@ -144,6 +146,7 @@ impl Run {
             "threads": options.threads(),
             "greenlets": options.worker_connections,
             "task_threads": options.task_threads.unwrap_or(4),
+            "task_store": options.task_store()?.map(|url| url.expose().to_owned()),
             "processes": self.processes()?,
             "lifespan": word(&options.lifespan.unwrap_or_default()),
             "log_config": log_config,
