@@ -9,6 +9,7 @@ use std::ffi::OsString;
 use std::sync::Arc;
 
 use pyo3::prelude::{Py, PyAny, Python, pyfunction, pymodule};
+use server::GroupEvent;
 use tidegate::Host;
 
 // Only for Rust's memory: Python's objects stay with Python's allocator. See docs/design/wheel.md.
@@ -17,17 +18,21 @@ static ALLOCATOR: net::Allocator = net::Allocator;
 
 /// Runs a command line, the program's name first, and returns the exit code. `command` starts
 /// another process of this interpreter; `configured` has the options of a file with its name;
-/// `on_ready` is called once an application is served, `on_exit` with the index and the process id
-/// of each worker that has ended.
+/// `on_ready` is called once an application is served, `on_event` with what happens to its workers:
+/// a word and two numbers. With `aborts_first`, a worker that does not respond gets SIGABRT before
+/// it is killed.
 #[pyfunction]
-#[pyo3(signature = (arguments, command, configured=None, on_ready=None, on_exit=None))]
+#[pyo3(signature = (
+    arguments, command, configured=None, on_ready=None, on_event=None, aborts_first=false,
+))]
 fn main(
     py: Python<'_>,
     arguments: Vec<OsString>,
     command: Vec<OsString>,
     configured: Option<(String, Vec<String>)>,
     on_ready: Option<Py<PyAny>>,
-    on_exit: Option<Py<PyAny>>,
+    on_event: Option<Py<PyAny>>,
+    aborts_first: bool,
 ) -> u8 {
     let on_ready = on_ready.map(|called| {
         Arc::new(move || {
@@ -38,17 +43,27 @@ fn main(
             });
         }) as Arc<dyn Fn() + Send + Sync>
     });
-    let on_exit = on_exit.map(|called| {
-        Arc::new(move |slot: usize, process: u32| {
+    let on_event = on_event.map(|called| {
+        Arc::new(move |event: GroupEvent| {
             Python::attach(|py| {
-                if let Err(error) = called.call1(py, (slot, process)) {
+                if let Err(error) = called.call1(py, words_of(event)) {
                     error.print(py);
                 }
             });
-        }) as Arc<dyn Fn(usize, u32) + Send + Sync>
+        }) as Arc<dyn Fn(GroupEvent) + Send + Sync>
     });
-    let host = Host { python: Some(command), configured, on_ready, on_exit };
+    let host = Host { python: Some(command), configured, on_ready, on_event, aborts_first };
     py.detach(|| tidegate::run(arguments, &host))
+}
+
+/// An event as arguments of a function: its name and its numbers.
+fn words_of(event: GroupEvent) -> (&'static str, usize, Option<usize>) {
+    match event {
+        GroupEvent::Starting { worker } => ("starting", worker, None),
+        GroupEvent::Ended { worker, process } => ("ended", worker, usize::try_from(process).ok()),
+        GroupEvent::Workers { now, before } => ("workers", now, before),
+        GroupEvent::Reloading => ("reloading", 0, None),
+    }
 }
 
 /// Shows a title instead of the command line in lists of processes.

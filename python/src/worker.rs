@@ -57,6 +57,10 @@ impl Application for StatusAdapter {
         self.0.begin_draining(within);
     }
 
+    fn interrupted(&self) {
+        self.0.set_interrupted();
+    }
+
     fn stop(&self) {
         self.0.stop();
     }
@@ -159,6 +163,12 @@ impl Worker {
     #[getter]
     fn drain_left(&self) -> f64 {
         self.status.drain_left().as_secs_f64()
+    }
+
+    /// True if an interrupt ends the server.
+    #[getter]
+    fn is_interrupted(&self) -> bool {
+        self.status.is_interrupted()
     }
 
     /// Sets the descriptor of the file that `faulthandler` writes to.

@@ -1,8 +1,13 @@
 """`tidegate run -c gunicorn.conf.py`: settings, notes and hooks."""
 
 import os
+import re
+import signal
+import socket
 import subprocess
 import sys
+import threading
+import time
 
 import pytest
 
@@ -17,8 +22,8 @@ FILES = {
         "bind = '0.0.0.0:8000'\nworkers = 3\ntimeout = 120\nkeepalive = 5\nloglevel = 'info'\n"
         "accesslog = '-'\nerrorlog = '-'\n",
         ["--bind=0.0.0.0:8000", "--workers=3", "--timeout=120", "--keep-alive=5",
-         "--log-level=info", "--access-log=-"],
-        ["errorlog"],
+         "--log-level=info", "--access-log=-", "--error-logfile=-"],
+        [],
     ),
     "computed": (
         "import multiprocessing, os\nworkers = multiprocessing.cpu_count() * 2 + 1\n"
@@ -42,10 +47,14 @@ FILES = {
     "a service of root": (
         "user = 'www-data'\ngroup = 'www-data'\npythonpath = '/srv/lib,/srv/more'\n"
         "accesslog = '/var/log/shop/access.log'\n"
-        "access_log_format = '%(h)s \"%(r)s\" %(s)s %(D)s'\nlogconfig_dict = {'version': 1}\n",
+        "access_log_format = '%(h)s \"%(r)s\" %(s)s %(D)s'\nlogconfig_dict = {'version': 1}\n"
+        "errorlog = '/var/log/shop/error.log'\ncapture_output = True\n"
+        "statsd_host = 'localhost:8125'\nstatsd_prefix = 'shop'\ndogstatsd_tags = 'env:prod'\n",
         ["--user=www-data", "--group=www-data", "--access-log=/var/log/shop/access.log",
          "--access-log-format=%(h)s \"%(r)s\" %(s)s %(D)s",
-         "--env=PYTHONPATH=/srv/lib:/srv/more"],
+         "--env=PYTHONPATH=/srv/lib:/srv/more", "--error-logfile=/var/log/shop/error.log",
+         "--capture-output", "--statsd-host=localhost:8125", "--statsd-prefix=shop",
+         "--dogstatsd-tags=env:prod"],
         [],
     ),
     "helpers of its own": (
@@ -99,6 +108,21 @@ def test_the_option_is_taken_from_the_variable(write, monkeypatch):
     assert os.environ["GUNICORN_CMD_ARGS"] == "-w 3 -e 'A=b c'"
     monkeypatch.setenv("GUNICORN_CMD_ARGS", "-c 'x")
     assert _gunicorn.take(["run", "a:b"]) == (["run", "a:b"], None)
+
+
+def test_the_file_of_the_working_directory_is_read_without_an_option(
+    write, monkeypatch, tmp_path, capsys,
+):
+    assert _gunicorn.take(["run", "a:b"]) == (["run", "a:b"], None)
+    path = write("wsgi_app = 'shop:app'\n")
+    monkeypatch.chdir(tmp_path)
+    arguments, configuration = _gunicorn.take(["run"])
+    assert arguments == ["run", "shop:app"] and configuration.path == path
+    assert capsys.readouterr().err == "note: ./gunicorn.conf.py is read; -c /dev/null reads none\n"
+    arguments, configuration = _gunicorn.take(["run", "a:b", "-c", "/dev/null"])
+    assert arguments == ["run", "a:b"] and configuration.options() == ([], [])
+    for words in (["run", "--help"], ["run", "-i"], ["run", "x.lua"], ["up"]):
+        assert _gunicorn.take(words) == (words, None)
 
 
 def test_a_module_is_a_file_as_well(monkeypatch):
@@ -235,6 +259,18 @@ def post_request(worker, req, environ, resp):
 def worker_exit(server, worker):
     worker.log.warning("worker_exit %s", worker.age)
 
+def pre_fork(server, worker):
+    log("pre_fork", worker.age, worker.pid, server.pid == os.getpid())
+
+def nworkers_changed(server, new_value, old_value):
+    log("nworkers_changed", new_value, old_value)
+
+def on_reload(server):
+    log("on_reload", server.pid == os.getpid())
+
+def worker_int(worker):
+    worker.log.warning("worker_int %s", worker.age)
+
 def child_exit(server, worker):
     log("child_exit", worker.age, worker.pid != os.getpid(), worker.ppid == server.pid)
 
@@ -247,6 +283,8 @@ def test_hooks_are_called(start_server, write):
     server = start_server("test_gunicorn:app", "wsgi", config=write(HOOKS))
     server.line(r"note: .*gunicorn.conf.py has worker_tmp_dir: workers have no heartbeat files")
     server.line(r"^on_starting True")
+    server.line(r"^nworkers_changed 1 None")
+    server.line(r"^pre_fork 0 \[booting\] True")
     server.line(r"post_fork 0 True /dev/shm None")
     server.line(r"post_worker_init 0")
     server.line(r"^when_ready True")
@@ -255,8 +293,160 @@ def test_hooks_are_called(start_server, write):
     server.line(r"post_request 1 /shop 200 OK")
     server.stop()
     assert "worker_exit 0" in server.log()
+    assert "worker_int" not in server.log()
     assert "child_exit 0 True True" in server.log()
     assert "on_exit True" in server.log()
+
+
+def test_hooks_of_reloads_and_of_the_number_of_workers(start_server, write):
+    server = start_server("test_gunicorn:app", "wsgi", config=write(HOOKS))
+    server.signal(signal.SIGHUP)
+    server.line(r"^on_reload True")
+    server.line(r"^pre_fork 0", 2)
+    server.line(r"^child_exit 0 True True")
+    server.signal(signal.SIGTTIN)
+    server.line(r"^nworkers_changed 2 1")
+    server.line(r"^pre_fork 1")
+    server.line(r"post_worker_init 1")
+    server.signal(signal.SIGTTOU)
+    server.line(r"^nworkers_changed 1 2")
+    server.line(r"^child_exit 1 True True")
+
+
+def test_the_hook_of_an_interrupt(start_server, write):
+    server = start_server("test_gunicorn:app", "wsgi", config=write(HOOKS))
+    server.line(r"^when_ready True")
+    server.signal(signal.SIGINT)
+    assert server.wait() == 0
+    log = server.log()
+    assert 0 < log.index("worker_int 0") < log.index("worker_exit 0")
+
+
+ABORT = """
+import os
+
+def worker_abort(worker):
+    os.write(2, f"worker_abort {worker.age} {worker.pid == os.getpid()}\\n".encode())
+
+def child_exit(server, worker):
+    print("child_exit", worker.age, flush=True)
+"""
+
+
+@pytest.mark.parametrize("target, interface", [("stuck", "wsgi"), ("astuck", "asgi")])
+def test_the_hook_of_a_worker_that_is_stuck(start_server, write, target, interface):
+    server = start_server(f"test_gunicorn:{target}", interface, config=write(ABORT), timeout=1)
+    with server.connect() as client:
+        client.send(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
+        server.line(r"a worker process does not respond and is killed")
+        server.line(r"^worker_abort 0 True$")
+        server.line(r"^child_exit 0")
+    # The next worker has the signal too.
+    with server.connect() as client:
+        client.send(b"GET / HTTP/1.1\r\nhost: a\r\n\r\n")
+        server.line(r"^worker_abort 0 True$", 2)
+
+
+def stuck(environ, start_response):
+    threading.Event().wait()
+
+
+async def astuck(scope, receive, send):
+    if scope["type"] == "http":
+        threading.Event().wait()
+
+
+def prints(environ, start_response):
+    print("printed to output", flush=True)
+    print("printed to error", file=sys.stderr, flush=True)
+    start_response("200 OK", [])
+    return [b""]
+
+
+@pytest.mark.parametrize("captures", [False, True])
+def test_the_error_log_is_a_file_that_is_opened_again(start_server, tmp_path, captures):
+    path = tmp_path / "error.log"
+    options = {"capture_output": True} if captures else {}
+    server = start_server("test_gunicorn:prints", "wsgi", error_logfile=path, ready=False,
+                          workers=2, bind="unix:" + str(tmp_path / "s.sock"), **options)
+
+    def text(file, wanted):
+        deadline = time.monotonic() + 60
+        while wanted not in (found := file.read_text() if file.exists() else ""):
+            assert time.monotonic() < deadline, found
+        return found
+
+    def ask():
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(tmp_path / "s.sock"))
+            client.sendall(b"GET / HTTP/1.0\r\nhost: a\r\n\r\n")
+            assert b"200" in client.recv(100)
+
+    if captures:
+        text(path, "serving test_gunicorn:prints")
+    else:
+        server.line("serving test_gunicorn:prints")
+    ask()
+    text(path, "printed to error")
+    if captures:
+        text(path, "printed to output")
+        assert server.log() == ""
+    else:
+        server.line("printed to output")
+        assert "printed to output" not in path.read_text()
+    old = tmp_path / "error.log.1"
+    path.rename(old)
+    server.signal(signal.SIGUSR1)
+    deadline = time.monotonic() + 60
+    while "printed to error" not in (path.read_text() if path.exists() else ""):
+        assert time.monotonic() < deadline
+        ask()
+    server.signal(signal.SIGTERM)
+    assert server.wait() == 0
+    assert "drained" in path.read_text() and "drained" not in old.read_text()
+
+
+def test_an_error_log_that_cannot_be_opened_is_an_error(start_server, tmp_path):
+    server = start_server("test_gunicorn:prints", "wsgi", error_logfile=tmp_path, ready=False)
+    assert server.wait() == 1
+    assert f"--error-logfile {tmp_path}: Is a directory" in server.log()
+
+
+class StatsdServer:
+    """Receives the metrics of a server."""
+
+    def __init__(self):
+        self.socket = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        self.socket.bind(("127.0.0.1", 0))
+        self.socket.settimeout(60)
+        self.address = f"127.0.0.1:{self.socket.getsockname()[1]}"
+
+    def lines(self, count):
+        lines = []
+        while len(lines) < count:
+            lines += self.socket.recv(65536).decode().split("\n")
+        return lines
+
+
+@pytest.mark.parametrize("log", [{}, {"access_log": "-"}])
+def test_statsd_gets_the_metrics_that_gunicorn_sends(start_server, log):
+    statsd = StatsdServer()
+    server = start_server("test_gunicorn:app", "wsgi", workers=2, statsd_host=statsd.address,
+                          statsd_prefix="shop.", dogstatsd_tags="env:test", **log)
+    assert statsd.lines(1) == ["shop.gunicorn.workers:2|g|#env:test"]
+    assert server.get("/").status == 200
+    duration, *others = statsd.lines(3)
+    assert re.fullmatch(r"shop\.gunicorn\.request\.duration:\d+\.\d{3}\|ms\|#env:test", duration)
+    assert others == ["shop.gunicorn.requests:1|c|@1.0|#env:test",
+                      "shop.gunicorn.request.status.200:1|c|@1.0|#env:test"]
+    server.signal(signal.SIGTTOU)
+    assert statsd.lines(1) == ["shop.gunicorn.workers:1|g|#env:test"]
+
+
+def test_statsd_that_cannot_be_reached_does_not_end_the_server(start_server, tmp_path):
+    server = start_server("test_gunicorn:app", "wsgi", statsd_host=f"unix://{tmp_path}/none")
+    server.line("no metrics are sent, StatsD cannot be reached")
+    assert server.get("/").status == 200
 
 
 def test_options_win_over_the_file(start_server, write):

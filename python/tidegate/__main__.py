@@ -47,16 +47,26 @@ def run(arguments: list[str], command: list[str]) -> int:
     if serves:
         configuration.call("on_starting", supervisor)
 
-    def on_exit(slot: int, process: int) -> None:
-        worker = _gunicorn.EndedWorker(configuration, slot, process)
-        configuration.call("child_exit", supervisor, worker)
+    def on_event(kind: str, first: int, second: int | None) -> None:
+        match kind:
+            case "starting":
+                worker = _gunicorn.WorkerProcess(configuration, first, "[booting]")
+                configuration.call("pre_fork", supervisor, worker)
+            case "ended":
+                worker = _gunicorn.WorkerProcess(configuration, first, second)
+                configuration.call("child_exit", supervisor, worker)
+            case "workers":
+                configuration.call("nworkers_changed", supervisor, first, second)
+            case "reloading":
+                configuration.call("on_reload", supervisor)
 
     code = _tidegate.main(
         ["tidegate", *arguments],
         command,
         configured=(configuration.path, words),
         on_ready=lambda: configuration.call("when_ready", supervisor),
-        on_exit=on_exit,
+        on_event=on_event,
+        aborts_first=configuration.has("worker_abort"),
     )
     if serves:
         configuration.call("on_exit", supervisor)

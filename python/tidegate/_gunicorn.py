@@ -1,8 +1,7 @@
 """gunicorn.conf.py: its settings as options of ``tidegate run``, and its hooks.
 
-The file is Python, executed by the supervisor for the settings and ``on_starting``, ``when_ready``
-and ``on_exit``, and by each worker for the other hooks. ``options`` names every setting that has no
-counterpart.
+The file is Python, executed by the supervisor for the settings and its own hooks (``HOOKS``), and
+by each worker for the other hooks. ``options`` names every setting that has no counterpart.
 """
 
 import importlib
@@ -10,11 +9,14 @@ import logging.config
 import os
 import runpy
 import shlex
+import signal
 import sys
 from types import SimpleNamespace
 
 from tidegate._log import logger
 
+#: The file that is read without an option, as by gunicorn.
+DEFAULT = "./gunicorn.conf.py"
 #: Settings whose value becomes the value of an option.
 OPTIONS = {
     "backlog": "--backlog",
@@ -32,8 +34,12 @@ OPTIONS = {
     "pidfile": "--pid",
     "proc_name": "--name",
     "accesslog": "--access-log",
+    "errorlog": "--error-logfile",
     "access_log_format": "--access-log-format",
     "loglevel": "--log-level",
+    "statsd_host": "--statsd-host",
+    "statsd_prefix": "--statsd-prefix",
+    "dogstatsd_tags": "--dogstatsd-tags",
     "logconfig": "--log-config",
     "logconfig_json": "--log-config",
     "user": "--user",
@@ -51,7 +57,11 @@ OPTIONS = {
 #: Settings with a list of values, each with an option of its own.
 REPEATED = {"bind": "--bind", "raw_env": "--env", "reload_extra_files": "--reload-extra-file"}
 #: Settings that are true or false.
-FLAGS = {"reload": "--reload", "proxy_protocol": "--proxy-protocol"}
+FLAGS = {
+    "reload": "--reload",
+    "proxy_protocol": "--proxy-protocol",
+    "capture_output": "--capture-output",
+}
 #: Settings that are converted below.
 CONVERTED = {"wsgi_app", "worker_class", "umask", "cert_reqs", "pythonpath"}
 #: Settings that each worker reads from the file itself.
@@ -63,17 +73,18 @@ SETTINGS_OF_WORKERS = [
     "root_path", "websocket_max_message_size",
 ]
 #: Hooks of the supervisor, and those of workers.
-HOOKS = {"on_starting", "when_ready", "child_exit", "on_exit"}
-HOOKS_OF_WORKERS = {"post_fork", "post_worker_init", "pre_request", "post_request", "worker_exit"}
+HOOKS = {
+    "on_starting", "when_ready", "pre_fork", "child_exit", "nworkers_changed", "on_reload",
+    "on_exit",
+}
+HOOKS_OF_WORKERS = {
+    "post_fork", "post_worker_init", "pre_request", "post_request", "worker_int", "worker_abort",
+    "worker_exit",
+}
 #: What else gunicorn knows, and why it does nothing here.
 WITHOUT_COUNTERPART = {
     "worker_tmp_dir": "workers have no heartbeat files",
-    "worker_int": "workers are stopped over a socket, not by SIGINT",
-    "worker_abort": "a stuck worker is killed, with its stack in the log",
-    "pre_fork": "workers are started by a program that runs no Python",
     "pre_exec": "a new version of the program is started by a service manager",
-    "nworkers_changed": "the log has it",
-    "on_reload": "the log has it",
     "ssl_context": "TLS 1.2 and 1.3 are served with the ciphers that are safe today",
     "ciphers": "TLS 1.2 and 1.3 are served with the ciphers that are safe today",
     "ssl_version": "TLS 1.2 and 1.3 are served with the ciphers that are safe today",
@@ -83,8 +94,6 @@ WITHOUT_COUNTERPART = {
     "daemon": "the process stays in the foreground",
     "initgroups": "workers of another user have no supplementary groups: write group",
     "limit_request_field_size": "write --limit-headers for all header lines together",
-    "errorlog": "the log goes to standard error",
-    "capture_output": "standard output and error of the application go there",
     "disable_redirect_access_to_syslog": "there is no syslog",
     "logger_class": "write --log-config FILE",
     "syslog": "there is no syslog",
@@ -92,9 +101,6 @@ WITHOUT_COUNTERPART = {
     "syslog_prefix": "there is no syslog",
     "syslog_facility": "there is no syslog",
     "enable_stdio_inheritance": "standard output and error are inherited",
-    "statsd_host": "write --admin ADDRESS for /metrics",
-    "statsd_prefix": "write --admin ADDRESS for /metrics",
-    "dogstatsd_tags": "write --admin ADDRESS for /metrics",
     "default_proc_name": "write --name",
     "paste": "Paste Deploy is not supported",
     "raw_paste_global_conf": "Paste Deploy is not supported",
@@ -147,7 +153,7 @@ class Configuration:
         path = path.removeprefix("file:")
         module = path.removeprefix("python:") if path.startswith("python:") else None
         self.path = path if module else os.path.abspath(path)
-        if not module and not os.path.isfile(self.path):
+        if not module and (os.path.isdir(self.path) or not os.path.exists(self.path)):
             raise ConfigurationError(f"there is no file {path}")
         sys.path.insert(0, os.getcwd())
         try:
@@ -161,11 +167,13 @@ class Configuration:
         #: What hooks read of ``server.cfg``: a setting that is not in the file is ``None``.
         self.cfg = _Settings(self.values)
 
+    def has(self, hook: str) -> bool:
+        return callable(self.values.get(hook))
+
     def call(self, hook: str, *arguments) -> None:
         """Calls a hook, if the file has it. What it raises ends the process, as in gunicorn."""
-        function = self.values.get(hook)
-        if callable(function):
-            function(*arguments)
+        if self.has(hook):
+            self.values[hook](*arguments)
 
     def options(self) -> tuple[list[str], list[str]]:
         """The settings as words of a command line, and a note for each that does nothing here."""
@@ -242,10 +250,10 @@ class Supervisor:
         self.pid = os.getpid()
 
 
-class EndedWorker:
-    """The ``worker`` of ``child_exit``."""
+class WorkerProcess:
+    """The ``worker`` of the supervisor's hooks."""
 
-    def __init__(self, configuration: Configuration, slot: int, pid: int) -> None:
+    def __init__(self, configuration: Configuration, slot: int, pid: int | str) -> None:
         self.cfg = configuration.cfg
         self.log = logger
         self.age = slot
@@ -283,7 +291,28 @@ class Worker:
     def after_import(self) -> None:
         self._configuration.call("post_worker_init", self)
 
-    def at_exit(self) -> None:
+    def watch_abort(self) -> None:
+        """Calls ``worker_abort`` on SIGABRT, which a worker gets that does not respond. Also if the
+        main thread is blocked: the signal is blocked in all threads, and one waits for it."""
+        if not self._configuration.has("worker_abort"):
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGABRT})
+            return
+        # A thread of its own in a process with greenlets too.
+        start = _original("_thread", "start_new_thread")
+        start(self._await_abort, ())
+
+    def _await_abort(self) -> None:
+        signal.sigwait({signal.SIGABRT})
+        try:
+            self._configuration.call("worker_abort", self)
+        except Exception:
+            self.log.exception("the hook worker_abort failed")
+        finally:
+            os._exit(1)
+
+    def at_exit(self, is_interrupted: bool) -> None:
+        if is_interrupted:
+            self._configuration.call("worker_int", self)
         self._configuration.call("worker_exit", self._server, self)
 
     def around(self, application):
@@ -291,6 +320,15 @@ class Worker:
         values = self._configuration.values
         hooks = [values.get(name) for name in ("pre_request", "post_request")]
         return with_hooks(self, application, *(hook if callable(hook) else None for hook in hooks))
+
+
+def _original(module: str, name: str):
+    """A function of the standard library, without a patch of gevent's."""
+    if "gevent.monkey" in sys.modules:
+        from gevent.monkey import get_original
+
+        return get_original(module, name)
+    return getattr(importlib.import_module(module), name)
 
 
 def with_hooks(worker, application, before, after):
@@ -351,7 +389,7 @@ def _request(environ: dict) -> SimpleNamespace:
 
 def take(arguments: list[str]) -> tuple[list[str], Configuration | None]:
     """Removes ``-c FILE`` of ``run`` from a command line and from ``GUNICORN_CMD_ARGS``, and
-    executes the file."""
+    executes the file. Without the option that is ``./gunicorn.conf.py``, if there is one."""
     if arguments[:1] != ["run"] or any(word.endswith(".lua") for word in arguments):
         return arguments, None
     arguments, path = _without_file(arguments)
@@ -364,6 +402,10 @@ def take(arguments: list[str]) -> tuple[list[str], Configuration | None]:
         # Workers and the command line read the variable without it.
         os.environ["GUNICORN_CMD_ARGS"] = shlex.join(others)
     path = path or other
+    without = {"-h", "--help", "-i", "--interactive"}
+    if path is None and os.path.isfile(DEFAULT) and not without & set(arguments):
+        path = DEFAULT
+        print(f"note: {path} is read; -c /dev/null reads none", file=sys.stderr)
     if path is None:
         return arguments, None
     configuration = Configuration(path)

@@ -34,6 +34,9 @@ class StartupError(Exception):
 
 def main() -> int:
     """Runs this worker process and returns its exit code."""
+    if '"gunicorn":"' in os.environ["TIDEGATE_WORKER"]:
+        # Threads that are started from now on do not take the signal of the hook worker_abort.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGABRT})
     worker = _tidegate.worker()
     os.environ.pop("TIDEGATE_WORKER", None)
     # The supervisor handles SIGINT of a terminal and stops its workers.
@@ -64,7 +67,7 @@ def main() -> int:
                 application = hooks.around(application)
             ended = run_wsgi(worker, application, settings)
         if hooks is not None:
-            hooks.at_exit()
+            hooks.at_exit(worker.is_interrupted)
     except StartupError as error:
         worker.failed(str(error))
     except BaseException as error:
@@ -90,6 +93,7 @@ def gunicorn_hooks(path: str | None, slot: int) -> "_gunicorn.Worker | None":
         hooks.configure_logging()
     except _gunicorn.ConfigurationError as error:
         raise StartupError(str(error)) from None
+    hooks.watch_abort()
     hooks.before_import()
     return hooks
 

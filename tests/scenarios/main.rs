@@ -65,6 +65,7 @@ mod respond;
 mod setup;
 mod slow_client;
 mod smuggling;
+mod statsd;
 mod streams;
 mod targets;
 mod timeouts;

@@ -54,8 +54,8 @@ pub use records::{
     AccessFormatSetting, AccessSettings, AdminSettings, DefaultsSettings, EncodedSlashes,
     ErrorPageSettings, ErrorSettings, HttpVersion, LevelWord, Limits, ListenerLimits,
     ListenerSettings, ListenerTimeouts, LogFormatWord, LogSettings, LogTarget, MetricsAccess,
-    ProxyProtocolSettings, RouteLimits, RouteSettings, RouteTimeouts, Settings, StreamLimits,
-    StreamProtocol, StreamSettings, StreamTimeouts, Timeouts, UnknownHost, Workers,
+    ProxyProtocolSettings, RouteLimits, RouteSettings, RouteTimeouts, Settings, StatsdSettings,
+    StreamLimits, StreamProtocol, StreamSettings, StreamTimeouts, Timeouts, UnknownHost, Workers,
 };
 pub use server_plan::{AdminPlan, ListenerPlan, ListenerTls, RoutePlan, ServerPlan};
 pub use source::{Document, FileSource, ReplaceError, Replaced, Source, TextSource};

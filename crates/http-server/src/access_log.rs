@@ -7,6 +7,7 @@
 //! Referer is logged unless the operator's format names it.
 
 mod line_format;
+mod statsd_lines;
 mod tunnel_entry;
 
 use std::borrow::Cow;
@@ -25,6 +26,7 @@ use wire::target::query_pairs;
 use message::{AiCall, ConnectionFacts, Fault, Request};
 
 use line_format::{ExchangeEnd, without_request};
+pub use statsd_lines::{StatsdLines, statsd_gauge};
 pub(crate) use tunnel_entry::TunnelEntry;
 
 /// Query parameters whose values are secrets more often than not.
@@ -47,6 +49,9 @@ pub struct AccessLog {
     share: u64,
     rng: RefCell<fastrand::Rng>,
     masks: Masks,
+    statsd: Option<StatsdLines>,
+    /// False if only metrics of requests are wanted.
+    has_lines: bool,
 }
 
 impl AccessLog {
@@ -60,10 +65,25 @@ impl AccessLog {
     ) -> AccessLog {
         let share = (sample.clamp(0.0, 1.0) * 4_294_967_296.0) as u64;
         let rng = RefCell::new(fastrand::Rng::new());
-        AccessLog { ring, format, share, rng, masks: Masks::new(secrets) }
+        let masks = Masks::new(secrets);
+        AccessLog { ring, format, share, rng, masks, statsd: None, has_lines: true }
+    }
+
+    /// Sends metrics of each exchange as well.
+    pub fn with_statsd(self, statsd: StatsdLines) -> AccessLog {
+        AccessLog { statsd: Some(statsd), ..self }
+    }
+
+    /// Writes no lines; only metrics are sent.
+    pub fn without_lines(statsd: StatsdLines) -> AccessLog {
+        let log = AccessLog::new(statsd.ring(), AccessFormat::Combined, 0.0, []);
+        AccessLog { statsd: Some(statsd), has_lines: false, ..log }
     }
 
     fn is_drawn(&self, status: u16) -> bool {
+        if !self.has_lines {
+            return false;
+        }
         if self.share >= 1 << 32 || status >= 500 {
             return true;
         }
@@ -72,6 +92,9 @@ impl AccessLog {
 
     /// Logs an exchange.
     pub fn answered(&self, request: &Request, status: u16, body_bytes: u64, duration_us: u64) {
+        if let Some(statsd) = &self.statsd {
+            statsd.answered(status, duration_us);
+        }
         // The status of a failed call is 200 in HTTP.
         let call = request.notes.grpc.as_ref().and_then(|call| call.status());
         let has_failed = call.is_some_and(Code::is_server_error);

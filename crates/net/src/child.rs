@@ -116,6 +116,11 @@ impl Child {
         self.signal(Signal::TERM);
     }
 
+    /// Sends SIGABRT.
+    pub fn abort(&self) {
+        self.signal(Signal::ABORT);
+    }
+
     /// Sends SIGKILL.
     pub fn kill(&self) {
         self.signal(Signal::KILL);

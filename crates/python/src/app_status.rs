@@ -37,6 +37,8 @@ pub struct AppStatus {
     /// Wakes the event loop's thread.
     event: Arc<EventFd>,
     stopping: AtomicBool,
+    /// An interrupt ends the server.
+    interrupted: AtomicBool,
     /// When the time for requests in flight ends; 0 before the process drains.
     drain_end_us: AtomicU64,
     /// When the longest blocked call last made progress; 0 without one.
@@ -53,6 +55,7 @@ impl AppStatus {
             queue,
             event,
             stopping: AtomicBool::new(false),
+            interrupted: AtomicBool::new(false),
             drain_end_us: AtomicU64::new(0),
             oldest_call_us: AtomicU64::new(0),
             untaken_us: AtomicU64::new(0),
@@ -116,6 +119,14 @@ impl AppStatus {
         self.stopping.store(true, Ordering::Release);
         // Wakes whichever consumer reads the queue: the event loop or a WSGI thread.
         self.queue.wake_driver();
+    }
+
+    pub fn set_interrupted(&self) {
+        self.interrupted.store(true, Ordering::Release);
+    }
+
+    pub fn is_interrupted(&self) -> bool {
+        self.interrupted.load(Ordering::Acquire)
     }
 
     pub fn is_stopping(&self) -> bool {

@@ -12,16 +12,18 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use config::{TextSource, Workers};
-use net::{Bind, ChildCommand, Identity, ListenOptions, Listening};
+use config::{StatsdSettings, TextSource, Workers};
+use http_server::statsd_gauge;
+use net::{Bind, ChildCommand, ErrorLog, Identity, ListenOptions, Listening};
 use serde_json::{Value, json};
 use settings::Size;
 use telemetry::log::{Format, Level};
 
 use crate::listeners::SocketFile;
+use crate::logs::statsd_sender;
 use crate::options::{Failure, OnReady, Options};
 use crate::run::run_with;
-use crate::supervise::{DevReload, GroupSettings, OnExit, Policy};
+use crate::supervise::{DevReload, GroupEvent, GroupSettings, OnGroupEvent, Policy};
 pub use lifecycle::APPLICATION;
 use lifecycle::PreparedApplication;
 
@@ -50,10 +52,14 @@ pub struct RunSpec {
     /// Options of the command line that the configuration does not have.
     pub log_level: Option<Level>,
     pub log_format: Option<Format>,
+    /// The StatsD server that is sent the number of workers.
+    pub statsd: Option<StatsdSettings>,
+    /// The file in which the caller has put the standard streams of this process.
+    pub error_log: Option<ErrorLog>,
     /// Called once, when the first worker is ready.
     pub on_ready: Option<OnReady>,
-    /// Called whenever a worker process has ended.
-    pub on_exit: Option<OnExit>,
+    /// Called with what happens to the workers.
+    pub on_event: Option<OnGroupEvent>,
 }
 
 /// The source of a listening socket.
@@ -109,13 +115,33 @@ pub fn run_application(spec: RunSpec) -> Result<(), Failure> {
         policy: spec.policy,
         log_level: level.to_owned(),
         log_format: format.to_owned(),
-        on_exit: spec.on_exit,
+        error_log: spec.error_log,
+        on_event: with_gauge(spec.on_event, spec.statsd),
     };
     let (workers, reload) = (spec.workers, spec.reload);
     let program =
         PreparedApplication { target, settings, listening, files, workers, reload, memory };
     let source = TextSource::new("tidegate run", &own.to_string());
     run_with(Arc::new(source), options, Some(program))
+}
+
+/// Adds the gauge of workers to what happens with each event.
+fn with_gauge(
+    on_event: Option<OnGroupEvent>,
+    statsd: Option<StatsdSettings>,
+) -> Option<OnGroupEvent> {
+    let Some(statsd) = statsd else { return on_event };
+    // Workers report that the server cannot be reached.
+    let Ok(sender) = statsd_sender(&statsd.host) else { return on_event };
+    Some(OnGroupEvent(Arc::new(move |event| {
+        if let GroupEvent::Workers { now, .. } = event {
+            let line = statsd_gauge("gunicorn.workers", now, &statsd.prefix, &statsd.tags);
+            sender.send_lines(line.as_bytes());
+        }
+        if let Some(on_event) = &on_event {
+            (on_event.0)(event);
+        }
+    })))
 }
 
 fn open(name: &str, source: &ListenerSource) -> Result<Listening, String> {

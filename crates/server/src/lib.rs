@@ -57,7 +57,7 @@ pub use explain::explain;
 pub use options::{Bound, Failure, OnReady, Options};
 pub use run::run;
 pub use spec::{PassedDescriptor, Role, VARIABLE as WORKER_VARIABLE, WorkerSpec};
-pub use supervise::{DevReload, OnExit, Policy, Stats};
+pub use supervise::{DevReload, GroupEvent, OnGroupEvent, Policy, Stats};
 pub use worker_process::{
     Application, HostedApplication, ReadinessReceiver, ReadinessSender, readiness_channel,
     run_worker,

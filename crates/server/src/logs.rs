@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use config::{AccessFormatSetting, LogSettings, LogTarget};
-use http_server::AccessFormat;
+use http_server::{AccessFormat, AccessLog, StatsdLines};
+use net::DatagramSender;
+use settings::{Address, Host};
 use telemetry::log::{self, Level};
-use telemetry::{LogRing, LogWriter, Sink, Telemetry, event};
+use telemetry::{LineReceiver, LogRing, LogWriter, Sink, Telemetry, event};
 
 /// Writes events to standard error until it is dropped. Writing has a thread of its own, because a
 /// pipe without a reader blocks its writer, which must be neither a worker nor the control thread.
@@ -32,16 +34,39 @@ impl Drop for Events {
 
 /// One worker's end of the access log, to be sent to the worker.
 pub(crate) struct AccessEnd {
-    pub(crate) ring: Arc<LogRing>,
-    pub(crate) format: AccessFormat,
-    pub(crate) sample: f64,
+    lines: Option<(Arc<LogRing>, AccessFormat, f64)>,
+    statsd: Option<StatsdLines>,
 }
 
-/// The writer of the access log, if there is one.
+impl AccessEnd {
+    /// Returns the log of one worker; `secrets` are query parameters to mask.
+    pub(crate) fn begin(self, secrets: impl IntoIterator<Item = String>) -> Option<AccessLog> {
+        let lines =
+            self.lines.map(|(ring, format, sample)| AccessLog::new(ring, format, sample, secrets));
+        match (lines, self.statsd) {
+            (Some(log), Some(statsd)) => Some(log.with_statsd(statsd)),
+            (None, Some(statsd)) => Some(AccessLog::without_lines(statsd)),
+            (log, None) => log,
+        }
+    }
+}
+
+/// The writers of the access log and of metrics for StatsD, if there are any.
 #[derive(Default)]
 pub(crate) struct Logs {
     writer: Option<LogWriter>,
     target: Option<LogTarget>,
+    statsd: Option<(LogWriter, Address)>,
+}
+
+/// Connects to a StatsD server.
+pub(crate) fn statsd_sender(address: &Address) -> std::io::Result<DatagramSender> {
+    match address {
+        Address::Unix(path) => DatagramSender::unix(path),
+        Address::Tcp { host: Host::Ip(ip), port } => DatagramSender::udp(&ip.to_string(), *port),
+        Address::Tcp { host: Host::Any, port } => DatagramSender::udp("localhost", *port),
+        Address::Tcp { host: Host::Name(name), port } => DatagramSender::udp(name, *port),
+    }
 }
 
 impl Logs {
@@ -63,6 +88,7 @@ impl Logs {
         settings: &LogSettings,
         telemetry: &Telemetry,
     ) -> Result<(), String> {
+        self.apply_statsd(settings, telemetry);
         let Some(access) = &settings.access else {
             self.writer = None;
             self.target = None;
@@ -87,19 +113,51 @@ impl Logs {
         Ok(())
     }
 
-    /// Creates the ring of one worker.
-    pub(crate) fn end(&self, settings: &LogSettings) -> Option<AccessEnd> {
-        let (writer, access) = self.writer.as_ref().zip(settings.access.as_ref())?;
-        let format = match &access.format {
-            AccessFormatSetting::Json => AccessFormat::Json,
-            AccessFormatSetting::Combined => AccessFormat::Combined,
-            AccessFormatSetting::Template(template) => AccessFormat::Template(template.clone()),
-        };
-        Some(AccessEnd { ring: writer.ring(), format, sample: access.sample })
+    /// Connects to the StatsD server of the settings. A failure only means that no metrics are
+    /// sent.
+    fn apply_statsd(&mut self, settings: &LogSettings, telemetry: &Telemetry) {
+        let wanted = settings.statsd.as_ref().map(|statsd| &statsd.host);
+        if self.statsd.as_ref().map(|(_, address)| address) == wanted {
+            return;
+        }
+        self.statsd = wanted.and_then(|address| {
+            let started = statsd_sender(address).and_then(|sender| {
+                let receiver = LineReceiver(Arc::new(move |lines: &[u8]| sender.send_lines(lines)));
+                LogWriter::start("statsd", Sink::Lines(receiver), telemetry)
+            });
+            match started {
+                Ok(writer) => Some((writer, address.clone())),
+                Err(error) => {
+                    let message = "no metrics are sent, StatsD cannot be reached";
+                    event!(Level::Warn, message, address = address, error = error);
+                    None
+                }
+            }
+        });
     }
 
-    /// Reopens the file after a rotation.
+    /// Creates the rings of one worker.
+    pub(crate) fn end(&self, settings: &LogSettings) -> Option<AccessEnd> {
+        let lines = self.writer.as_ref().zip(settings.access.as_ref()).map(|(writer, access)| {
+            let format = match &access.format {
+                AccessFormatSetting::Json => AccessFormat::Json,
+                AccessFormatSetting::Combined => AccessFormat::Combined,
+                AccessFormatSetting::Template(template) => AccessFormat::Template(template.clone()),
+            };
+            (writer.ring(), format, access.sample)
+        });
+        let statsd = self.statsd.as_ref().zip(settings.statsd.as_ref());
+        let statsd = statsd.map(|((writer, _), settings)| {
+            StatsdLines::new(writer.ring(), &settings.prefix, &settings.tags)
+        });
+        (lines.is_some() || statsd.is_some()).then_some(AccessEnd { lines, statsd })
+    }
+
+    /// Reopens the files after a rotation.
     pub(crate) fn reopen(&self) {
+        if let Err(error) = net::reopen_error_log() {
+            event!(Level::Error, "the error log cannot be opened again", error = error);
+        }
         if let Some(Err(error)) = self.writer.as_ref().map(LogWriter::reopen) {
             event!(Level::Error, "the access log cannot be opened again", error = error);
         }

@@ -1,5 +1,6 @@
 //! The phases of the process: start, serve, drain.
 
+use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -104,6 +105,26 @@ async fn until_stopped(control: &Control, signals: &mut Signals) {
     }
 }
 
+/// Carries out a signal. Returns whether a reload is wanted; `Break` ends the server.
+fn obey(control: &Control, asked: SignalAction) -> ControlFlow<(), bool> {
+    let group = control.apps.running();
+    match asked {
+        SignalAction::Drain => return ControlFlow::Break(()),
+        SignalAction::Interrupt => {
+            group.iter().for_each(|group| group.interrupt());
+            return ControlFlow::Break(());
+        }
+        SignalAction::ReopenLogs => {
+            control.reopen_logs();
+            group.iter().for_each(|group| group.reopen_logs());
+        }
+        SignalAction::Reload => control.reopen_logs(),
+        SignalAction::More => group.iter().for_each(|group| group.add_workers(1)),
+        SignalAction::Fewer => group.iter().for_each(|group| group.add_workers(-1)),
+    }
+    ControlFlow::Continue(asked == SignalAction::Reload)
+}
+
 async fn serve(
     control: &Rc<Control>,
     mut options: Options,
@@ -136,22 +157,10 @@ async fn serve(
     }
     loop {
         let reload = tokio::select! {
-            asked = signals.next() => match asked {
-                SignalAction::Drain | SignalAction::Interrupt => break,
-                SignalAction::ReopenLogs => {
-                    control.reopen_logs();
-                    control.apps.running().iter().for_each(|group| group.reopen_logs());
-                    continue;
-                }
-                SignalAction::Reload => {
-                    control.reopen_logs();
-                    true
-                }
-                SignalAction::More | SignalAction::Fewer => {
-                    let more = if asked == SignalAction::More { 1 } else { -1 };
-                    control.apps.running().iter().for_each(|group| group.add_workers(more));
-                    continue;
-                }
+            asked = signals.next() => match obey(control, asked) {
+                ControlFlow::Break(()) => break,
+                ControlFlow::Continue(true) => true,
+                ControlFlow::Continue(false) => continue,
             },
             () = RunningApplication::changed(&mut program) => true,
             () = watch.changed() => true,

@@ -6,6 +6,7 @@
 
 use std::path::PathBuf;
 
+use net::ErrorLog;
 use serde_json::{Value, json};
 
 /// The environment variable.
@@ -63,6 +64,8 @@ pub struct WorkerSpec {
     /// Level and format of the log, for roles without a configuration.
     pub log_level: String,
     pub log_format: String,
+    /// The file in which the supervisor has put the standard streams of this process.
+    pub error_log: Option<ErrorLog>,
     /// True if the worker is part of a program that handles its own signals.
     pub embedded: bool,
     /// The drain time-out in milliseconds if the supervisor has not sent one.
@@ -97,6 +100,10 @@ impl WorkerSpec {
             "counts_fd": self.counts,
             "store": self.store.as_ref().map(|path| path.to_string_lossy()),
             "log": { "level": self.log_level, "format": self.log_format },
+            "error_log": self.error_log.as_ref().map(|log| json!({
+                "path": log.path.to_string_lossy(),
+                "captures_output": log.captures_output,
+            })),
             "embedded": self.embedded,
             "graceful_ms": self.graceful_ms,
             "stall_ms": self.stall_ms,
@@ -138,6 +145,10 @@ impl WorkerSpec {
             store: whole["store"].as_str().map(PathBuf::from),
             log_level: log.text("level")?.to_owned(),
             log_format: log.text("format")?.to_owned(),
+            error_log: whole["error_log"]["path"].as_str().map(|path| ErrorLog {
+                path: path.into(),
+                captures_output: whole["error_log"]["captures_output"] == true,
+            }),
             embedded: whole["embedded"].as_bool().unwrap_or(false),
             graceful_ms: fields.number("graceful_ms")?,
             stall_ms: fields.number("stall_ms")?,
@@ -190,6 +201,7 @@ pub(crate) fn example() -> WorkerSpec {
         store: Some(PathBuf::from("/run/store.sock")),
         log_level: "info".to_owned(),
         log_format: "text".to_owned(),
+        error_log: Some(ErrorLog { path: PathBuf::from("/var/log/e"), captures_output: true }),
         embedded: false,
         graceful_ms: 30_000,
         stall_ms: 100,
@@ -206,6 +218,7 @@ mod tests {
         assert_eq!(WorkerSpec::from_json(&spec.to_json()), Ok(spec));
         let mut spec = example();
         (spec.role, spec.config, spec.store) = (Role::Frames, None, None);
+        spec.error_log = None;
         assert_eq!(WorkerSpec::from_json(&spec.to_json()), Ok(spec));
     }
 

@@ -17,7 +17,7 @@ pub(crate) use control_channel::{ControlChannel, SupervisorCommand, WorkerMessag
 pub(crate) use dev_watch::DevWatch;
 pub(crate) use group_context::WorkerSockets;
 pub(crate) use group_settings::GroupSettings;
-pub use group_settings::OnExit;
+pub use group_settings::{GroupEvent, OnGroupEvent};
 pub(crate) use limits::{REPORT_EVERY, SHUT_DOWN_WITHIN, WORKERS_MAX};
 pub use policy::{DevReload, Policy};
 pub(crate) use restart::RestartReason;

@@ -11,7 +11,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use config::ServerPlan;
-use http_server::AccessLog;
 use http_server::{ListenerSnapshot, LiveLog, Service};
 use lua_host::RawProgram;
 use message::TraceQueue;
@@ -148,10 +147,8 @@ impl Worker {
     }
 
     fn serve(&mut self, serving: Serving) {
-        let access = serving.access.map(|end| {
-            let secrets = secret_queries(&serving.plan);
-            Rc::new(AccessLog::new(end.ring, end.format, end.sample, secrets))
-        });
+        let access = serving.access.and_then(|end| end.begin(secret_queries(&serving.plan)));
+        let access = access.map(Rc::new);
         let subrequests = instance::subrequests(&serving.plan, &self.context);
         let (settings, inside) = (&serving.plan.lua, subrequests.clone());
         let lua = lua_host::Generation::begin(&self.context, settings, inside, access.clone());

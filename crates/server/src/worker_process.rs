@@ -61,6 +61,9 @@ pub trait Application: Send + Sync {
     /// Learns that requests in flight are finished now, and how much time they have.
     fn begin_draining(&self, _within: Duration) {}
 
+    /// Learns that an interrupt ends the server.
+    fn interrupted(&self) {}
+
     /// Stops the application: all requests have ended, or may be cut off.
     fn stop(&self);
 
@@ -91,6 +94,9 @@ pub fn run_worker(spec: &WorkerSpec, hosted: HostedApplication) -> u8 {
     net::raise_descriptor_limit();
     log::set_level(Level::parse(&spec.log_level).unwrap_or(Level::Info));
     log::set_format(if spec.log_format == "json" { Format::Json } else { Format::Text });
+    if let Some(error_log) = &spec.error_log {
+        error_log.inherited();
+    }
     if !spec.embedded {
         // The name that `ps` and `top` show, where the system has this file.
         let _ = std::fs::write("/proc/self/comm", format!("tg {:.8} {}", spec.app, spec.slot));

@@ -371,7 +371,7 @@ families! {
         "The revision of etcd whose configuration serves.";
 
     LOG_DROPPED = "tidegate_log_lines_dropped_total", Counter, Number, ["log"],
-        "Log lines dropped because the writer could not keep up, by log: access or events.";
+        "Log lines dropped because the writer could not keep up, by log: access, events or statsd.";
     LOG_WRITE_ERRORS = "tidegate_log_write_errors_total", Counter, Number, ["log"],
         "Failed writes of a log.";
 

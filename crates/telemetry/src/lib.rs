@@ -38,4 +38,4 @@ pub use ring::LogRing;
 pub use scripted::{MetricDeclaration, Scripted, ScriptedCell};
 pub use series::{Sample, Value};
 pub use worker::{RouteMetrics, WebSocketMetrics, WorkerMetrics, class_index};
-pub use writer::{LogWriter, Sink};
+pub use writer::{LineReceiver, LogWriter, Sink};

@@ -14,6 +14,7 @@ use crate::log::Level;
 use crate::registry::Telemetry;
 use crate::ring::LogRing;
 use crate::writer_signal::WriterSignal;
+use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::FileTypeExt;
@@ -29,7 +30,27 @@ pub enum Sink {
     Stdout,
     /// Appended to; created if missing.
     File(PathBuf),
+    /// Lines that a function takes, several at once.
+    Lines(LineReceiver),
 }
+
+/// Takes lines with their ends; it must not block.
+#[derive(Clone)]
+pub struct LineReceiver(pub Arc<dyn Fn(&[u8]) + Send + Sync>);
+
+impl fmt::Debug for LineReceiver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LineReceiver")
+    }
+}
+
+impl PartialEq for LineReceiver {
+    fn eq(&self, other: &LineReceiver) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for LineReceiver {}
 
 impl Sink {
     /// Checks that the destination can be opened, without writing.
@@ -42,6 +63,7 @@ enum Output {
     Stderr,
     Stdout,
     File(File),
+    Lines(LineReceiver),
 }
 
 impl Output {
@@ -49,6 +71,7 @@ impl Output {
         Ok(match sink {
             Sink::Stderr => Self::Stderr,
             Sink::Stdout => Self::Stdout,
+            Sink::Lines(receiver) => Self::Lines(receiver.clone()),
             Sink::File(path) => {
                 let mut options = OpenOptions::new();
                 options.append(true).create(true);
@@ -76,6 +99,10 @@ impl Output {
                 out.flush()
             }
             Self::File(file) => file.write_all(bytes),
+            Self::Lines(receiver) => {
+                (receiver.0)(bytes);
+                Ok(())
+            }
         }
     }
 }

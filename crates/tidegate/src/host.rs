@@ -5,6 +5,8 @@
 use std::ffi::OsString;
 use std::sync::Arc;
 
+use server::GroupEvent;
+
 /// The process that runs the command line.
 #[derive(Clone, Default)]
 pub struct Host {
@@ -16,6 +18,8 @@ pub struct Host {
     pub configured: Option<(String, Vec<String>)>,
     /// Called once an application is served.
     pub on_ready: Option<Arc<dyn Fn() + Send + Sync>>,
-    /// Called with the index and the process id of a worker of an application that has ended.
-    pub on_exit: Option<Arc<dyn Fn(usize, u32) + Send + Sync>>,
+    /// Called with what happens to the workers of an application.
+    pub on_event: Option<Arc<dyn Fn(GroupEvent) + Send + Sync>>,
+    /// A worker that does not respond gets SIGABRT before it is killed.
+    pub aborts_first: bool,
 }

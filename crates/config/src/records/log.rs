@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use settings::{FilePath, LogTemplate, Node, Reader, Schema, SchemaBuilder, Setting};
+use settings::{Address, FilePath, LogTemplate, Node, Reader, Schema, SchemaBuilder, Setting};
 
 /// The event log on stderr, and the access log.
 #[derive(Clone, Debug, PartialEq, Setting)]
@@ -17,6 +17,24 @@ pub struct LogSettings {
     pub format: LogFormatWord,
     /// One line for each request; none without it.
     pub access: Option<AccessSettings>,
+    /// Counters and durations of requests for a StatsD server; none are sent without it.
+    pub statsd: Option<StatsdSettings>,
+}
+
+/// Metrics of each request for a StatsD server, with the names that gunicorn gives them:
+/// `gunicorn.requests`, `gunicorn.request.duration`, `gunicorn.request.status.200`.
+#[derive(Clone, Debug, PartialEq, Setting)]
+#[setting(short = host)]
+pub struct StatsdSettings {
+    /// The address of the server: UDP, or the Unix socket `unix:/path`.
+    #[setting(example = "127.0.0.1:8125")]
+    pub host: Address,
+    /// What all names begin with.
+    #[setting(default = "", example = "shop")]
+    pub prefix: String,
+    /// Tags of each metric, separated by commas, for servers that understand those of DogStatsD.
+    #[setting(default = "", example = "env:prod,region:eu")]
+    pub tags: String,
 }
 
 /// How important an event is.

@@ -71,7 +71,8 @@ pub(crate) fn settings_of(
         policy: policy(app),
         log_level: log_options.level.slug().to_owned(),
         log_format: log_options.format_word().to_owned(),
-        on_exit: None,
+        error_log: None,
+        on_event: None,
     }
 }
 
@@ -122,6 +123,7 @@ fn policy(app: &AppSettings) -> Policy {
         max_requests_jitter: app.limits.max_requests_jitter,
         max_rss_bytes: app.limits.max_rss.map(|size| size.bytes()),
         lifetime: app.limits.lifetime.map(settings::Duration::get),
+        aborts_first: false,
     }
 }
 

@@ -47,6 +47,8 @@ pub(crate) enum SupervisorCommand {
     Metrics,
     /// Reopen log files after a rotation.
     ReopenLogs,
+    /// An interrupt ends the server; a command to drain follows.
+    Interrupted,
 }
 
 impl WorkerMessage {
@@ -89,6 +91,7 @@ impl SupervisorCommand {
             SupervisorCommand::Dump => json!({ "dump": true }),
             SupervisorCommand::Metrics => json!({ "metrics": true }),
             SupervisorCommand::ReopenLogs => json!({ "reopen_logs": true }),
+            SupervisorCommand::Interrupted => json!({ "interrupted": true }),
         }
     }
 
@@ -102,6 +105,7 @@ impl SupervisorCommand {
             "dump" => SupervisorCommand::Dump,
             "metrics" => SupervisorCommand::Metrics,
             "reopen_logs" => SupervisorCommand::ReopenLogs,
+            "interrupted" => SupervisorCommand::Interrupted,
             _ => return None,
         })
     }
@@ -232,6 +236,7 @@ mod tests {
                 SupervisorCommand::Dump,
                 SupervisorCommand::Metrics,
                 SupervisorCommand::ReopenLogs,
+                SupervisorCommand::Interrupted,
             ];
             for command in commands {
                 other.send_command(command).await.unwrap();

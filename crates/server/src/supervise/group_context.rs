@@ -10,7 +10,7 @@ use std::time::Duration;
 use net::{Bind, ChildCommand, ListenOptions, Listening, SharedCounts};
 use tokio::sync::{Mutex, MutexGuard, Notify, watch};
 
-use super::group_settings::GroupSettings;
+use super::group_settings::{GroupEvent, GroupSettings};
 use super::running_process::RunningProcess;
 use crate::balance::ABSENT;
 use crate::listeners::SocketFile;
@@ -100,12 +100,17 @@ impl GroupContext {
         self.settings.borrow().clone()
     }
 
-    /// Tells the program that runs the supervisor that a process has ended.
-    pub(super) fn exited(&self, slot: usize, process: u32) {
-        let on_exit = self.settings().on_exit.clone();
-        if let Some(on_exit) = on_exit {
-            (on_exit.0)(slot, process);
+    /// Tells the program that runs the supervisor what happens.
+    pub(super) fn tell(&self, event: GroupEvent) {
+        let on_event = self.settings().on_event.clone();
+        if let Some(on_event) = on_event {
+            (on_event.0)(event);
         }
+    }
+
+    /// Tells it that a process has ended.
+    pub(super) fn exited(&self, worker: usize, process: u32) {
+        self.tell(GroupEvent::Ended { worker, process });
     }
 
     /// Sets the settings of processes that are started from now on.
@@ -158,6 +163,7 @@ impl GroupContext {
         index: usize,
         generation: u64,
     ) -> Result<Rc<RunningProcess>, String> {
+        self.tell(GroupEvent::Starting { worker: index });
         let settings = self.settings();
         let (own, shared) = match &self.sockets {
             WorkerSockets::Own(directory) => {
@@ -243,6 +249,7 @@ impl GroupContext {
             store: settings.store.clone(),
             log_level: settings.log_level.clone(),
             log_format: settings.log_format.clone(),
+            error_log: settings.error_log.clone(),
             embedded: false,
             graceful_ms: milliseconds(settings.policy.graceful),
             stall_ms: milliseconds(stall),

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use net::ChildCommand;
+use net::{ChildCommand, ErrorLog};
 use serde_json::Value;
 
 use super::policy::Policy;
@@ -20,21 +20,36 @@ pub(crate) struct GroupSettings {
     pub(crate) policy: Policy,
     pub(crate) log_level: String,
     pub(crate) log_format: String,
-    pub(crate) on_exit: Option<OnExit>,
+    /// The file in which the standard streams of this process are.
+    pub(crate) error_log: Option<ErrorLog>,
+    pub(crate) on_event: Option<OnGroupEvent>,
 }
 
-/// Called with the index of a worker and the id of its process after the process has ended.
-#[derive(Clone)]
-pub struct OnExit(pub Arc<dyn Fn(usize, u32) + Send + Sync>);
+/// What happens to the workers of a group. Workers are numbered from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GroupEvent {
+    /// A process is about to be started.
+    Starting { worker: usize },
+    /// A process has ended.
+    Ended { worker: usize, process: u32 },
+    /// The number of workers is set; `before` is `None` at the start.
+    Workers { now: usize, before: Option<usize> },
+    /// Every process is to be replaced.
+    Reloading,
+}
 
-impl fmt::Debug for OnExit {
+/// Is called with each event, on the control thread.
+#[derive(Clone)]
+pub struct OnGroupEvent(pub Arc<dyn Fn(GroupEvent) + Send + Sync>);
+
+impl fmt::Debug for OnGroupEvent {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("OnExit")
+        f.write_str("OnGroupEvent")
     }
 }
 
-impl PartialEq for OnExit {
-    fn eq(&self, other: &OnExit) -> bool {
+impl PartialEq for OnGroupEvent {
+    fn eq(&self, other: &OnGroupEvent) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 }

@@ -20,6 +20,8 @@ pub(crate) const LIVED: Duration = Duration::from_secs(10);
 pub(crate) const WORKERS_MAX: usize = 256;
 /// Time for the application's own shutdown, after the last request.
 pub(crate) const SHUT_DOWN_WITHIN: Duration = Duration::from_secs(5);
+/// Time between SIGABRT and SIGKILL for a process that does not respond.
+pub(crate) const ABORT_WITHIN: Duration = Duration::from_secs(2);
 /// Maximum number of watched directories and files, and their maximum depth.
 pub(crate) const WATCHED_FOLDERS: usize = 4096;
 pub(crate) const WATCHED_FILES: usize = 100_000;

@@ -20,6 +20,9 @@ pub struct Policy {
     pub max_requests_jitter: u64,
     pub max_rss_bytes: Option<u64>,
     pub lifetime: Option<Duration>,
+    /// A worker that does not respond gets SIGABRT, and a moment for what it does then, before it
+    /// is killed.
+    pub aborts_first: bool,
 }
 
 impl Default for Policy {
@@ -33,6 +36,7 @@ impl Default for Policy {
             max_requests_jitter: 0,
             max_rss_bytes: None,
             lifetime: None,
+            aborts_first: false,
         }
     }
 }

@@ -218,6 +218,12 @@ impl RunningProcess {
         }
     }
 
+    /// Sends SIGABRT and waits for the exit, for a time.
+    pub(crate) async fn abort(&self, within: Duration) {
+        self.child.abort();
+        net::timer::within(within, self.ended()).await;
+    }
+
     /// Kills it and waits for the exit.
     pub(crate) async fn kill(&self) {
         self.child.kill();

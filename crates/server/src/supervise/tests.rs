@@ -36,7 +36,8 @@ fn settings(behaviour: &str, policy: Policy) -> GroupSettings {
         policy,
         log_level: "error".to_owned(),
         log_format: "text".to_owned(),
-        on_exit: None,
+        error_log: None,
+        on_event: None,
     }
 }
 

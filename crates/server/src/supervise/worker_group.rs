@@ -10,7 +10,7 @@ use net::task::JoinHandle;
 
 use super::control_channel::SupervisorCommand;
 use super::group_context::{FirstStart, GroupContext, WorkerSockets};
-use super::group_settings::GroupSettings;
+use super::group_settings::{GroupEvent, GroupSettings};
 use super::limits::WORKERS_MAX;
 use super::restart::RestartReason;
 use super::running_process::{Phase, RunningProcess};
@@ -86,6 +86,10 @@ impl WorkerGroup {
     /// Sets the number of processes: more are started, or the last ones are stopped.
     pub(crate) fn set_workers(self: &Rc<Self>, workers: usize) {
         let workers = workers.min(WORKERS_MAX);
+        let before = Some(self.slots.borrow().len()).filter(|before| *before > 0);
+        if before != Some(workers) {
+            self.context.tell(GroupEvent::Workers { now: workers, before });
+        }
         let mut slots = self.slots.borrow_mut();
         while slots.len() > workers {
             if let Some((slot, _)) = slots.pop() {
@@ -145,6 +149,7 @@ impl WorkerGroup {
 
     /// Replaces every process, one after the other; stops at the first failure.
     pub(crate) async fn reload(&self) -> Result<(), String> {
+        self.context.tell(GroupEvent::Reloading);
         for slot in self.slots() {
             if !slot.is_given_up() {
                 slot.replace(RestartReason::Reload).await?;
@@ -172,6 +177,15 @@ impl WorkerGroup {
         for running in self.slots().iter().filter_map(|slot| slot.current.borrow().clone()) {
             net::task::spawn_local(async move {
                 running.send_command(SupervisorCommand::ReopenLogs).await
+            });
+        }
+    }
+
+    /// Tells every process that an interrupt ends the server.
+    pub(crate) fn interrupt(&self) {
+        for running in self.slots().iter().filter_map(|slot| slot.current.borrow().clone()) {
+            net::task::spawn_local(async move {
+                running.send_command(SupervisorCommand::Interrupted).await
             });
         }
     }

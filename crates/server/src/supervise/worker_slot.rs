@@ -14,7 +14,7 @@ use tokio::sync::{Notify, oneshot};
 
 use super::back_off::BackOff;
 use super::group_context::GroupContext;
-use super::limits::{REPORT_EVERY, SHUT_DOWN_WITHIN};
+use super::limits::{ABORT_WITHIN, REPORT_EVERY, SHUT_DOWN_WITHIN};
 use super::restart::{RestartDecision, RestartReason, WorkerFacts};
 use super::running_process::{Phase, RunningProcess};
 use super::stats::Stats;
@@ -428,5 +428,8 @@ async fn kill_unresponsive(
     );
     let why = format!("it did not respond ({}) and was killed", reason.slug());
     slot.last_failure.replace(Some(why));
+    if group.settings().policy.aborts_first {
+        running.abort(ABORT_WITHIN).await;
+    }
     running.kill().await;
 }

@@ -142,6 +142,7 @@ async fn carry_out(process: &Process, command: SupervisorCommand) {
         }
         SupervisorCommand::Stop => return process.commands.set_leave_mode(LeaveMode::Now),
         SupervisorCommand::ReopenLogs => return process.commands.reopen_logs.notify_one(),
+        SupervisorCommand::Interrupted => return process.application.interrupted(),
         SupervisorCommand::Dump => WorkerMessage::Stalled(process.application.dump()),
         SupervisorCommand::Metrics => {
             let text = process.commands.metrics.take();

@@ -25,7 +25,7 @@ const HTTP2: &str = "leave it out: HTTP/2 is served to clients that ask for it, 
 const SUPERVISED: &str = "the process stays in the foreground: systemd or another supervisor runs \
                           it in the background";
 const LOGS: &str = "the log goes to standard error, for journald or another collector: leave it \
-                    out, or redirect it with 2>FILE";
+                    out, or write --error-logfile FILE";
 const STRICT: &str = "malformed requests are always rejected: leave it out";
 const THREADS: &str = "leave it out: each worker process has one thread for its connections, and \
                        the threads of --threads for WSGI";
@@ -74,7 +74,8 @@ const ANY: &[Row] = &[
 const RUN: &[Row] = &[
     (
         &["--preload", "--preload-app", "--no-preload-app"],
-        "preloading is not supported yet: each worker process imports the application itself",
+        "preloading is not supported: each worker process imports the application itself \
+         (docs/design/preload.md has what a fork would save)",
     ),
     (
         &["--http", "--http-parser"],
@@ -118,19 +119,16 @@ const RUN: &[Row] = &[
     (&["--worker-tmp-dir"], "leave it out: workers have no heartbeat files"),
     (
         &[
-            "--error-logfile",
-            "--log-file",
             "--disable-redirect-access-to-syslog",
             "--log-syslog",
             "--log-syslog-to",
             "--log-syslog-prefix",
             "--log-syslog-facility",
-            "--error-log",
         ],
         LOGS,
     ),
     (
-        &["--capture-output", "-R", "--enable-stdio-inheritance"],
+        &["-R", "--enable-stdio-inheritance"],
         "leave it out: what the application writes to standard output and error goes there",
     ),
     (&["--logger-class", "--log-config-json"], "write --log-config FILE"),
@@ -138,16 +136,13 @@ const RUN: &[Row] = &[
     (
         &[
             "--enable-backlog-metric",
-            "--statsd-host",
-            "--statsd-prefix",
-            "--dogstatsd-tags",
             "--metrics",
             "--no-metrics",
             "--metrics-scrape-interval",
             "--metrics-address",
             "--metrics-port",
         ],
-        "write --admin ADDRESS: it serves /metrics for Prometheus; StatsD is not supported",
+        "write --admin ADDRESS: it serves /metrics for Prometheus; --statsd-host sends to StatsD",
     ),
     (&["--pythonpath", "--working-dir"], "write --app-dir DIR, or set PYTHONPATH"),
     (&["--paste", "--paster", "--paste-global"], "Paste Deploy is not supported: write MODULE:APP"),

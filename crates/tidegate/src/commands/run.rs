@@ -86,6 +86,19 @@ pub(crate) struct Run {
     #[arg(long, value_name = "ADDRESS", value_parser = super::address)]
     admin: Option<Address>,
 
+    /// Send metrics of a Python application's requests to this StatsD server, with the names that
+    /// gunicorn gives them: HOST:PORT over UDP, or unix:///PATH
+    #[arg(long, value_name = "HOST", value_parser = values::statsd_host)]
+    statsd_host: Option<Address>,
+
+    /// What the names of these metrics begin with
+    #[arg(long, value_name = "PREFIX")]
+    statsd_prefix: Option<String>,
+
+    /// Tags of these metrics, separated by commas, as in DogStatsD
+    #[arg(long, value_name = "TAGS")]
+    dogstatsd_tags: Option<String>,
+
     /// Print the settings of the workers of a Python application, and exit
     #[arg(long)]
     print_config: bool,
@@ -192,6 +205,9 @@ impl Run {
         }
         if self.access_log_format.is_some() {
             return Some("--access-log-format");
+        }
+        if self.statsd_host.is_some() {
+            return Some("--statsd-host");
         }
         if self.print_config {
             return Some("--print-config");

@@ -232,7 +232,7 @@ fn what_is_not_there_is_reported_on_either_side_of_the_application() {
         (&["run", "app:app", "-p", "8000"], "did you mean --port 8000?"),
         (&["up", "-u", "www-data"], "does not change its user"),
         (&["run", "-c", "gunicorn.conf.py", "app:app"], "gunicorn.conf.py is executed by Python"),
-        (&["run", "app:app", "--preload"], "preloading is not supported yet"),
+        (&["run", "app:app", "--preload"], "preloading is not supported: each worker"),
         (&["run", "app:app", "--http", "h2"], "HTTP/1.1 and HTTP/2 are both served"),
         (&["up", "-c", "site.yaml"], "tidegate up FILE"),
         (&["up", "--http2"], "HTTP/2 is served to clients that ask for it"),

@@ -34,7 +34,9 @@ fn spec(behaviour: &str) -> RunSpec {
         log_level: None,
         log_format: None,
         on_ready: None,
-        on_exit: None,
+        statsd: None,
+        error_log: None,
+        on_event: None,
     }
 }
 

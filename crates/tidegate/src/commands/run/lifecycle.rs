@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use net::Identity;
+use net::{ErrorLog, Identity};
 use server::{DevReload, Policy};
 use settings::{Duration, Size};
 
@@ -80,6 +80,14 @@ pub(super) struct LifecycleOptions {
     #[arg(short = 'g', long, value_name = "GROUP")]
     pub(super) group: Option<String>,
 
+    /// Write the log and everything else on standard error to this file; - is standard error
+    #[arg(long, value_name = "FILE", aliases = ["log-file", "error-log"])]
+    pub(super) error_logfile: Option<PathBuf>,
+
+    /// Write standard output to the file of --error-logfile as well
+    #[arg(long)]
+    pub(super) capture_output: bool,
+
     /// Start new workers when a file of the application changes: for development
     #[arg(long)]
     pub(super) reload: bool,
@@ -106,6 +114,16 @@ impl LifecycleOptions {
     pub(super) fn identity(&self) -> Result<Option<Identity>, Failure> {
         let wrong = |why| Failure::Wrong(format!("--user and --group: {why}"));
         Identity::find(self.user.as_deref(), self.group.as_deref()).map_err(wrong)
+    }
+
+    /// Returns where the standard streams go; an absolute path, because workers open it too.
+    pub(super) fn error_log(&self) -> Result<Option<ErrorLog>, Failure> {
+        let named = self.error_logfile.as_deref().filter(|path| *path != Path::new("-"));
+        let Some(path) = named else { return Ok(None) };
+        let path = std::path::absolute(path).map_err(|error| {
+            Failure::Wrong(format!("--error-logfile {}: {error}", path.display()))
+        })?;
+        Ok(Some(ErrorLog { path, captures_output: self.capture_output }))
     }
 
     pub(super) fn policy(&self) -> Policy {

@@ -4,10 +4,10 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
 
-use config::TextSource;
-use net::{Bind, Identity, ListenOptions, PidFile};
+use config::{StatsdSettings, TextSource};
+use net::{Bind, ErrorLog, Identity, ListenOptions, PidFile};
 use serde_json::{Map, Value, json};
-use server::{Bound, ListenerSource, RunSpec};
+use server::{Bound, ListenerSource, OnGroupEvent, Policy, RunSpec};
 use settings::{Address, Host as Named};
 
 use super::application::word;
@@ -62,8 +62,9 @@ impl Run {
         if self.check_config {
             return self.check(command, &python, &configuration);
         }
-        self.create_access_log(identity)?;
+        self.create_log("--access-log", self.access_log.as_deref(), identity)?;
         let _pid_file = self.prepare_process()?;
+        let error_log = self.redirect(identity)?;
         let app_dir = self.application.app_dir.as_deref().unwrap_or(Path::new("."));
         let program = self.program.clone();
         let scheme = self.tls.scheme();
@@ -83,13 +84,15 @@ impl Run {
             configuration,
             listeners: (0..).map(listener_name).zip(sources).collect(),
             workers: self.processes()?,
-            policy: self.lifecycle.policy(),
+            policy: Policy { aborts_first: host.aborts_first, ..self.lifecycle.policy() },
             reload: self.lifecycle.dev_reload(app_dir),
             admin: self.admin.as_ref().map(bind).transpose()?,
             log_level: self.serving.log_level(),
             log_format: self.serving.log_format(),
+            statsd: self.statsd(),
+            error_log,
             on_ready: Some(serving::on_ready(told)),
-            on_exit: host.on_exit.clone().map(server::OnExit),
+            on_event: host.on_event.clone().map(OnGroupEvent),
         };
         Ok(server::run_application(spec)?)
     }
@@ -99,6 +102,13 @@ impl Run {
         if let Some(store) = self.lifecycle.store {
             let limits = &mut configuration["apps"][server::APPLICATION]["limits"];
             limits["store"] = json!(store.to_string());
+        }
+        if let Some(statsd) = self.statsd() {
+            configuration["log"]["statsd"] = json!({
+                "host": literal(&statsd.host.to_string()),
+                "prefix": literal(&statsd.prefix),
+                "tags": literal(&statsd.tags),
+            });
         }
         if !self.listeners.header.is_empty() {
             configuration["defaults"] =
@@ -154,6 +164,13 @@ impl Run {
         }))
     }
 
+    /// Returns `log.statsd` of the configuration.
+    fn statsd(&self) -> Option<StatsdSettings> {
+        let host = self.statsd_host.clone()?;
+        let prefix = self.statsd_prefix.clone().unwrap_or_default();
+        Some(StatsdSettings { host, prefix, tags: self.dogstatsd_tags.clone().unwrap_or_default() })
+    }
+
     /// Returns `log.access` of the configuration.
     fn access(&self) -> Result<Option<Value>, Failure> {
         let Some(path) = &self.access_log else { return Ok(None) };
@@ -187,10 +204,15 @@ impl Run {
         }
     }
 
-    /// Creates the access log for workers of another user, which could not create it in a directory
-    /// such as /var/log. One that exists keeps its owner.
-    fn create_access_log(&self, identity: Option<Identity>) -> Result<(), Failure> {
-        let file = self.access_log.as_deref().filter(|path| *path != Path::new("-"));
+    /// Creates a log for workers of another user, which could not create it in a directory such as
+    /// /var/log. One that exists keeps its owner.
+    fn create_log(
+        &self,
+        option: &str,
+        file: Option<&Path>,
+        identity: Option<Identity>,
+    ) -> Result<(), Failure> {
+        let file = file.filter(|path| *path != Path::new("-"));
         let Some((path, identity)) = file.zip(identity) else { return Ok(()) };
         let created = std::fs::File::options().append(true).create_new(true).open(path);
         let given = match created {
@@ -198,7 +220,17 @@ impl Run {
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
             Err(error) => Err(error),
         };
-        given.map_err(|error| Failure::Failed(format!("--access-log {}: {error}", path.display())))
+        given.map_err(|error| Failure::Failed(format!("{option} {}: {error}", path.display())))
+    }
+
+    /// Puts the standard streams of this process into the file of `--error-logfile`.
+    fn redirect(&self, identity: Option<Identity>) -> Result<Option<ErrorLog>, Failure> {
+        let Some(error_log) = self.lifecycle.error_log()? else { return Ok(None) };
+        self.create_log("--error-logfile", Some(&error_log.path), identity)?;
+        error_log.redirect().map_err(|error| {
+            Failure::Failed(format!("--error-logfile {}: {error}", error_log.path.display()))
+        })?;
+        Ok(Some(error_log))
     }
 
     /// Sets the mask and the title of this process, and claims its file.

@@ -43,6 +43,15 @@ pub(super) fn store(typed: &str) -> Result<Size, String> {
     fits.ok_or_else(|| format!("\"{typed}\" is not from 1MiB to 64GiB"))
 }
 
+/// Parses the address of a StatsD server as gunicorn does: `HOST[:PORT]` or `unix:///PATH`.
+pub(super) fn statsd_host(typed: &str) -> Result<Address, String> {
+    if let Some(path) = typed.strip_prefix("unix://") {
+        return crate::commands::address(&format!("unix:{path}"));
+    }
+    let has_port = typed.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'));
+    crate::commands::address(&if has_port { typed.to_owned() } else { format!("{typed}:8125") })
+}
+
 /// An address to listen on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum ListenAddress {
