@@ -65,7 +65,7 @@ def releases(environ, start_response):
 def polls(environ, start_response):
     with broadcast.listen("news") as messages:
         note("polls")
-        return text(start_response, messages.get(timeout=30).encode())
+        return text(start_response, messages.get(timeout=300).encode())
 
 
 @app.part
@@ -94,6 +94,16 @@ def events(environ, start_response):
 def sends_event(environ, start_response):
     broadcast.publish("events", environ["QUERY_STRING"])
     return text(start_response, b"ok")
+
+
+@app.part
+def locks(environ, start_response):
+    """Waits for a lock in the database."""
+    import psycopg
+
+    with psycopg.connect(os.environ["DATABASE"]) as database:
+        database.execute("select pg_advisory_xact_lock(1)")
+    return text(start_response, b"locked")
 
 
 @app.part

@@ -1,6 +1,8 @@
 """`--threads gevent`: WSGI in greenlets."""
 
 import json
+import os
+import resource
 import signal
 import time
 from pathlib import Path
@@ -13,6 +15,10 @@ from hosting import KIND
 if KIND != "tidegate":
     pytest.skip("the option is ours", allow_module_level=True)
 pytest.importorskip("gevent")
+
+#: The clients of one worker: `make test` has a tenth of them, TIDEGATE_CLIENTS=all has all.
+SHARE = 1 if os.environ.get("TIDEGATE_CLIENTS") == "all" else 10
+
 
 @pytest.fixture(scope="module")
 def server():
@@ -75,6 +81,66 @@ def test_server_sent_events(server):
         client.until(b"data: hello\n\n")
         client.until(b"data: first\n\n")
         client.close()
+
+
+def test_events_and_long_polls_of_thousands_of_clients_on_one_worker(start_server):
+    streams, polls = 5000 // SHARE, 2000 // SHARE
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    needed = streams + polls + 500
+    if most != resource.RLIM_INFINITY and most < needed:
+        pytest.skip(f"it needs {needed} descriptors, of which {most} are allowed")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, max(needed, 4096)), most))
+    server = start_server(
+        "gevent_app:app", "wsgi", threads="gevent", worker_connections=streams + polls + 10)
+    events = [server.connect() for _ in range(streams)]
+    for client in events:
+        client.send(request("GET", "/events"))
+    for _ in events:
+        server.note("subscribed")
+    waiting = [server.connect() for _ in range(polls)]
+    for client in waiting:
+        client.send(request("GET", "/polls"))
+    for _ in waiting:
+        server.note("polls")
+    assert server.get("/hello?you").body == b"hello you"
+    for word in ("first", "second"):
+        assert server.get(f"/sends_event?{word}").body == b"ok"
+        for client in events:
+            assert client.until(f"data: {word}\n\n".encode()) is not None
+    assert server.get("/publishes").body == b"ok"
+    for client in waiting:
+        assert client.response().body == b"the news"
+    assert server.get("/hello?again").body == b"hello again"
+    for client in (*events, *waiting):
+        client.close()
+
+
+def test_a_driver_of_a_database_switches(start_server, tmp_path_factory):
+    psycopg = pytest.importorskip("psycopg")
+    from postgres_server import PROGRAMS, PostgresServer
+
+    if PROGRAMS is None:
+        pytest.skip("PostgreSQL is not installed")
+    with (
+        PostgresServer(tmp_path_factory.mktemp("postgres")) as postgres,
+        psycopg.connect(postgres.address, autocommit=True) as database,
+    ):
+        server = start_server("gevent_app:app", "wsgi", threads="gevent",
+                              environment={"DATABASE": postgres.address})
+        database.execute("select pg_advisory_lock(1)")
+        clients = [server.connect() for _ in range(20)]
+        for client in clients:
+            client.send(request("GET", "/locks"))
+        waiting = "select count(*) from pg_locks where locktype = 'advisory' and not granted"
+        deadline = time.monotonic() + 60
+        while database.execute(waiting).fetchone() != (20,):
+            assert time.monotonic() < deadline
+        # All of them wait in the driver.
+        assert server.get("/hello?you").body == b"hello you"
+        database.execute("select pg_advisory_unlock(1)")
+        for client in clients:
+            assert client.response().body == b"locked"
+            client.close()
 
 
 def test_a_client_that_does_not_read_holds_up_its_greenlet_only(server):
