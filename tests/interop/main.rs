@@ -8,6 +8,7 @@ mod cluster;
 mod curl;
 mod etcd;
 mod etcd_configuration;
+mod etcd_discovery;
 mod flood_cost;
 mod grpc;
 mod http2;

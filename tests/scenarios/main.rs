@@ -17,6 +17,7 @@ mod countries;
 mod date;
 mod descriptors;
 mod dev_tls;
+mod discovery;
 mod drain;
 mod expect_continue;
 mod forward_auth;

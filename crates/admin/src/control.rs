@@ -89,6 +89,9 @@ pub trait Control {
         soft: bool,
     ) -> LocalFuture<'_, Result<u64, CacheRequestError>>;
 
+    /// The upstreams in use, with which servers register.
+    fn upstream_registry(&self) -> Arc<upstream::Upstreams>;
+
     /// The consumers in use.
     fn consumers(&self) -> Arc<auth::Registry>;
 
@@ -303,6 +306,8 @@ pub struct UpstreamStatus {
     /// True if so few servers are healthy that all are used.
     pub panic: bool,
     pub servers: Vec<ServerStatus>,
+    /// The source of servers, if there is one.
+    pub discovery: Option<upstream::DiscoveryStatus>,
 }
 
 #[derive(Debug, Clone)]
@@ -316,7 +321,7 @@ pub struct ServerStatus {
     pub backup: bool,
     /// True if it gets requests.
     pub healthy: bool,
-    /// One of `healthy`, `unhealthy`, `ejected`, `trial`, `draining`.
+    /// One of `healthy`, `unhealthy`, `ejected`, `trial`, `draining`, `removed`.
     pub state: String,
     pub in_flight: u64,
     pub connections: u64,

@@ -32,6 +32,9 @@ pub(crate) enum Action {
     Log,
     LogLevel,
     SetLogLevel,
+    RegisteredServers,
+    RegisterServer,
+    DeregisterServer,
     Streams,
     Workers,
     Caches,
@@ -123,7 +126,18 @@ endpoints! {
     POST "/v1/config/rollback" [] Token Rollback
         "Puts an earlier version into use: `{\"version\": \"…\"}`. If-Match is honoured.";
     GET "/v1/routes" [] Token Routes "Every route in the order of matching, with its counters.";
-    GET "/v1/upstreams" [] Token Upstreams "Upstreams, their servers and the health of these.";
+    GET "/v1/upstreams" [] Token Upstreams
+        "Upstreams, their servers and the health of these. `discovery` has the source, the age of \
+         its last response in seconds, and the error while it fails. A server that was removed is \
+         `removed` as long as requests to it are in flight.";
+    GET "/v1/upstreams/{name}/servers" [] Token RegisteredServers
+        "Servers that have registered with an upstream, and when their registrations expire.";
+    PUT "/v1/upstreams/{name}/servers" [] Token RegisterServer
+        "Registers a server with an upstream that has `discover: { registration: … }`, or renews \
+         its registration: an address, or `{\"address\": \"10.0.0.7:9000\", \"weight\": 1}` \
+         and the other keys of a server. It is removed after the `ttl` unless this is repeated.";
+    DELETE "/v1/upstreams/{name}/servers" ["address"] Token DeregisterServer
+        "Ends the registration of the server with this `address`; its requests in flight continue.";
     POST "/v1/upstreams/{name}/servers" [] Token ChangeServer
         "Changes a server of an upstream until the next reload: `{\"server\": \"10.0.0.7:80\", \
          \"drain\": true}` gives it no further requests, `\"drain\": false` ends that, \

@@ -7,7 +7,7 @@ use crate::messages::{ApiResult, json_response};
 use crate::problem::Problem;
 use crate::{
     apps, caches, configuration, consumers, explain, health, live_log, log_level, prometheus,
-    quotas, servers, views,
+    quotas, registrations, servers, views,
 };
 use message::{HandlerResult, Request, Response};
 use plugin::{Handler, MaybeFuture};
@@ -52,6 +52,10 @@ impl Admin {
             Action::Upstreams => Ok(views::upstreams(&control.upstreams())),
             Action::Log => live_log::follow(&self.control, request.target.query()),
             Action::LogLevel => Ok(log_level::get()),
+            Action::RegisteredServers => registrations::all(control, name),
+            Action::DeregisterServer => {
+                registrations::delete(control, name, request.target.query())
+            }
             Action::Streams => Ok(views::streams(control)),
             Action::Workers => Ok(views::workers(&control.workers(), &control.telemetry())),
             Action::Caches => Ok(caches::all(control)),
@@ -74,6 +78,7 @@ impl Admin {
             | Action::SetLogLevel
             | Action::PutConsumer
             | Action::DeleteConsumer
+            | Action::RegisterServer
             | Action::Rollback
             | Action::Explain
             | Action::AppReload
@@ -86,6 +91,7 @@ impl Admin {
             Action::Metrics => Ok(prometheus::of_all(&*self.control).await),
             Action::AppReload => apps::reload(&*self.control, name).await,
             Action::CachePurge => caches::purge(&*self.control, name, request).await,
+            Action::RegisterServer => registrations::put(&*self.control, name, request).await,
             Action::PutConsumer => consumers::put(&*self.control, name, request).await,
             Action::DeleteConsumer => consumers::delete(&*self.control, name, request).await,
             Action::ChangeServer => servers::change(&*self.control, name, request).await,

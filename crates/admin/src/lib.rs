@@ -25,6 +25,7 @@ mod process;
 mod prometheus;
 mod quotas;
 mod reference;
+mod registrations;
 mod servers;
 #[cfg(test)]
 mod testing;

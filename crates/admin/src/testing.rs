@@ -13,7 +13,7 @@ use std::cell::{Cell, RefCell};
 use std::future::ready;
 use std::sync::Arc;
 use telemetry::Telemetry;
-use upstream::ServerChange;
+use upstream::{ServerChange, Upstreams};
 
 /// Reads a whole answer's body.
 pub(crate) fn text(response: &mut Response) -> String {
@@ -31,6 +31,7 @@ pub(crate) struct FakeServer {
     pub(crate) last_reload: RefCell<Option<ReloadStatus>>,
     pub(crate) reloads_requested: Cell<u32>,
     consumers: Arc<auth::Registry>,
+    pub(crate) upstreams: Arc<Upstreams>,
     pub(crate) quotas: Arc<traffic::Quotas>,
     live_log: Arc<http_server::LiveLog>,
     /// The changes of servers.
@@ -51,6 +52,7 @@ impl FakeServer {
             last_reload: RefCell::new(None),
             reloads_requested: Cell::new(0),
             consumers: Arc::default(),
+            upstreams: Arc::default(),
             quotas: Arc::default(),
             live_log: Arc::default(),
             changed: RefCell::default(),
@@ -112,6 +114,10 @@ impl Control for FakeServer {
             last_reload: self.last_reload.borrow().clone(),
             problems: Vec::new(),
         }
+    }
+
+    fn upstream_registry(&self) -> Arc<Upstreams> {
+        self.upstreams.clone()
     }
 
     fn consumers(&self) -> Arc<auth::Registry> {
@@ -215,6 +221,7 @@ impl Control for FakeServer {
             balance: "p2c".to_owned(),
             panic: false,
             servers: vec![server("10.0.0.1:80", true), server("10.0.0.2:80", false)],
+            discovery: None,
         }]
     }
 

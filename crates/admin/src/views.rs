@@ -1,12 +1,13 @@
 //! The parts of the server as JSON: status, routes, upstreams, workers.
 
-use crate::control::{Control, RouteStatus, Status, UpstreamStatus, WorkerStatus};
+use crate::control::{Control, RouteStatus, ServerStatus, Status, UpstreamStatus, WorkerStatus};
 use crate::messages::{json_response, time};
 use message::Response;
 use serde_json::{Map, Value as Json, json};
 use std::collections::BTreeMap;
 use telemetry::families::{self, CLASSES};
 use telemetry::{CloseReason, Telemetry, Value, timestamp};
+use upstream::DiscoveryStatus;
 
 pub(crate) fn status(status: &Status) -> Response {
     let listeners: Vec<Json> = status
@@ -123,10 +124,20 @@ pub(crate) fn upstreams(upstreams: &[UpstreamStatus]) -> Response {
                 "healthy": upstream.servers.iter().filter(|server| server.healthy).count(),
                 "panic": upstream.panic,
                 "servers": servers,
+                "discovery": upstream.discovery.as_ref().map(discovery),
             })
         })
         .collect();
     json_response(200, &json!({ "upstreams": rows }))
+}
+
+fn discovery(source: &DiscoveryStatus) -> Json {
+    json!({
+        "source": source.source,
+        "servers": source.servers,
+        "age_s": source.age_ms.map(|age_ms| age_ms / 1000),
+        "error": source.error,
+    })
 }
 
 /// The counters of one stream.
@@ -175,6 +186,7 @@ fn stream_numbers(telemetry: &Telemetry) -> BTreeMap<String, StreamNumbers> {
 pub(crate) fn streams(control: &dyn Control) -> Response {
     let mut numbers = stream_numbers(&control.telemetry());
     let upstreams = control.upstreams();
+    let is_member = |server: &&ServerStatus| server.state != "removed";
     let rows: Vec<Json> = control
         .streams()
         .into_iter()
@@ -186,7 +198,7 @@ pub(crate) fn streams(control: &dyn Control) -> Response {
                     json!({
                         "name": upstream.name,
                         "healthy": upstream.servers.iter().filter(|server| server.healthy).count(),
-                        "servers": upstream.servers.len(),
+                        "servers": upstream.servers.iter().filter(is_member).count(),
                     })
                 })
                 .collect();

@@ -147,7 +147,8 @@ async fn query(names: &Resolver, name: &str, kind: i64) -> LookupResult {
     }
     let records = match kind {
         SRV => {
-            names.services(name).await.map(|all| all.into_iter().map(DnsRecord::Service).collect())
+            let found = names.services(name).await;
+            found.map(|all| all.records.into_iter().map(DnsRecord::Service).collect())
         }
         _ => {
             let found = names.addresses(name, kind == AAAA).await;

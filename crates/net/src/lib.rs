@@ -76,7 +76,8 @@ pub use process::{
 pub use proxy_protocol::ProxyHeaderError;
 pub use receive::{RecvChunk, detach};
 pub use resolver::{
-    NameError, NoAddress, ResolvedAddresses, Resolver, ResolverSettings, ServiceRecord,
+    NameError, NoAddress, ResolvedAddresses, ResolvedServices, Resolver, ResolverSettings,
+    ServiceRecord,
 };
 pub use serve::{ServeOptions, Serving, serve, serve_on, until_stopping};
 pub use stream::{Parked, Peer, Stream};

@@ -78,6 +78,14 @@ pub struct ServiceRecord {
     pub target: String,
 }
 
+/// The servers of a service, and how long they are valid.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResolvedServices {
+    /// At least one, by priority.
+    pub records: Vec<ServiceRecord>,
+    pub valid_for: Duration,
+}
+
 /// Settings that replace those of resolv.conf, which stay where there are none.
 #[derive(Clone, Debug, Default)]
 pub struct ResolverSettings {
@@ -207,7 +215,7 @@ impl Resolver {
     }
 
     /// Returns the servers of a service such as `_ldap._tcp.example.com`, by priority.
-    pub async fn services(&self, name: &str) -> Result<Vec<ServiceRecord>, NameError> {
+    pub async fn services(&self, name: &str) -> Result<ResolvedServices, NameError> {
         let parsed = self.name(name)?;
         let files = self.files();
         let lookup = async |dns: &TokioResolver| dns.lookup(parsed, RecordType::SRV).await;
@@ -221,10 +229,15 @@ impl Resolver {
             }),
             _ => None,
         };
-        let mut services: Vec<_> =
-            lookup.answers().iter().filter_map(record).take(self.limits.addresses).collect();
-        services.sort_by_key(|service| service.priority);
-        if services.is_empty() { Err(self.unknown(name)) } else { Ok(services) }
+        let limits = &self.limits;
+        let mut records: Vec<_> =
+            lookup.answers().iter().filter_map(record).take(limits.addresses).collect();
+        records.sort_by_key(|service| service.priority);
+        if records.is_empty() {
+            return Err(self.unknown(name));
+        }
+        let left = lookup.valid_until().saturating_duration_since(Instant::now());
+        Ok(ResolvedServices { records, valid_for: left.clamp(limits.ttl_min, limits.ttl_max) })
     }
 
     fn unknown(&self, host: &str) -> NameError {

@@ -68,10 +68,15 @@ impl admin::Control for Api {
                 problems.extend(self.0.source.source().problems());
                 problems.extend(self.0.identity_tasks.problems());
                 problems.extend(self.0.settlement.problems());
+                problems.extend(self.0.upstreams.problems());
                 problems.extend(self.0.descriptors.get().problem(&self.0.server_limiter));
                 problems
             },
         }
+    }
+
+    fn upstream_registry(&self) -> Arc<upstream::Upstreams> {
+        self.0.upstreams.clone()
     }
 
     fn consumers(&self) -> Arc<auth::Registry> {

@@ -7,7 +7,7 @@ use net::task::JoinHandle;
 use plugin::Shared;
 use upstream::{ServerState, Upstreams};
 
-/// Health checks and name resolution; dropping it stops them.
+/// Health checks, discovery and name resolution; dropping it stops them.
 pub(crate) struct UpstreamTasks(JoinHandle<()>);
 
 impl UpstreamTasks {
@@ -38,6 +38,7 @@ pub(crate) fn status(
             balance: upstream.balance.to_owned(),
             panic: upstream.panic,
             servers: upstream.servers.into_iter().map(server).collect(),
+            discovery: upstream.discovery,
         })
         .collect()
 }

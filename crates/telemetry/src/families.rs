@@ -164,6 +164,18 @@ families! {
     UPSTREAM_PANIC = "tidegate_upstream_panic", Gauge, Flag, ["upstream"],
         "1 if so few servers are healthy that all are used.";
 
+    DISCOVERY_SERVERS = "tidegate_discovery_servers", Gauge, Number, ["upstream"],
+        "Servers that the source of an upstream (`discover`) named last.";
+    DISCOVERY_UPDATES = "tidegate_discovery_updates_total", Counter, Number,
+        ["upstream", "result"], "Responses of the source of an upstream, by result: changed, \
+         unchanged, empty (the last known servers stay) or failed.";
+    DISCOVERY_FAILING = "tidegate_discovery_failing", Gauge, Flag, ["upstream"],
+        "1 while the source of an upstream fails and its last known servers are used.";
+    DISCOVERY_RESPONDED_AT = "tidegate_discovery_responded_timestamp_seconds", Gauge, Seconds,
+        ["upstream"],
+        "When the source of an upstream last responded, in seconds since 1970; for etcd and \
+         registration, when a change arrived last.";
+
     AUTH_REFUSALS = "tidegate_auth_refusals_total", Counter, Number, ["filter", "reason"],
         "Requests rejected by an authentication filter, by reason: missing or invalid; oidc \
          also: provider (not available) or loop.";

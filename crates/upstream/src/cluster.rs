@@ -1,24 +1,32 @@
 //! The state of one upstream that all workers share: its settings, its members and their health.
 //!
 //! Keyed by the upstream's name, it outlives plans. Members change without a new plan: names are
-//! resolved again, servers fail and return. Every change increments `version`, the only thing a
-//! worker reads per request; a worker takes the lock only after a change.
+//! resolved again, sources name other servers, servers fail and return. Every change increments
+//! `version`, the only thing a worker reads per request; a worker takes the lock only after a
+//! change.
 
-use std::collections::BTreeMap;
+mod discovery;
+
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use http_client::{Destination, RoomSignal};
+use net::clock;
 use settings::{Address, Host};
 use telemetry::log::Level;
 use telemetry::{SharedCounter, SharedGauge, Telemetry, families};
 use tokio::sync::Notify;
 
-use crate::limits::{ADDRESSES_PER_NAME, EJECTION_FACTOR_MAX};
+use crate::limits::{ADDRESSES_PER_NAME, EJECTION_FACTOR_MAX, LEAVING_SERVERS};
 use crate::member::{Member, ServerChange, ServerHealth, ServerState};
+use crate::registrations::Registrations;
 use crate::ring::Ring;
-use crate::settings::{Balance, EjectionSettings, UpstreamSettings};
-use crate::upstream_plan::UpstreamPlan;
+use crate::settings::{Balance, EjectionSettings, ServerSettings, UpstreamSettings};
+use crate::upstream_plan::{DiscoverPlan, UpstreamPlan};
+
+use discovery::Discovery;
+pub use discovery::DiscoveryStatus;
 
 /// One upstream.
 pub struct Cluster {
@@ -33,16 +41,21 @@ pub struct Cluster {
     name_resolved: Notify,
     /// Wakes the requests that wait for room, once a worker has a handler.
     room: OnceLock<Arc<RoomSignal>>,
+    /// Servers that have registered themselves.
+    pub(crate) registrations: Registrations,
     telemetry: Arc<Telemetry>,
 }
 
 struct ClusterState {
     plan: UpstreamPlan,
+    discovery: Discovery,
     /// Changes of servers until the next reload, by the address or the entry in `servers`.
     changes: BTreeMap<String, ServerChange>,
     /// The addresses of the server names.
     resolved: BTreeMap<Address, Vec<Destination>>,
     members: Arc<Members>,
+    /// Members that were removed; requests to them may be in flight.
+    leaving: Vec<Arc<Member>>,
     /// Gauges of servers in rotation; a gauge without a holder is removed.
     gauges: BTreeMap<Arc<str>, Arc<SharedGauge>>,
 }
@@ -60,6 +73,52 @@ pub(crate) struct Snapshot {
     pub(crate) version: u64,
     pub(crate) settings: Arc<UpstreamSettings>,
     pub(crate) members: Arc<Members>,
+    pub(crate) discover: Option<Arc<DiscoverPlan>>,
+    discovered: Arc<Vec<ServerSettings>>,
+}
+
+impl Snapshot {
+    /// The servers of the configuration and of its source.
+    pub(crate) fn servers(&self) -> impl Iterator<Item = &ServerSettings> {
+        self.settings.servers.iter().chain(&*self.discovered)
+    }
+}
+
+impl ClusterState {
+    /// The addresses of a server: its own, or those of its name.
+    fn destinations(&self, server: &ServerSettings) -> Vec<Destination> {
+        match &server.address.address {
+            Address::Unix(path) => vec![Destination::Unix(path.clone())],
+            address if is_name(address) => self.resolved.get(address).cloned().unwrap_or_default(),
+            address => address.socket_addr().map(Destination::Tcp).into_iter().collect(),
+        }
+    }
+
+    /// The changes of a server; that of its address goes before that of its entry.
+    fn change(&self, address: &str, entry: &str) -> ServerChange {
+        [address, entry]
+            .into_iter()
+            .filter_map(|key| self.changes.get(key).copied())
+            .reduce(ServerChange::after)
+            .unwrap_or_default()
+    }
+
+    /// True if the name of a server has not been resolved yet.
+    fn awaits_a_name<'a>(&self, mut servers: impl Iterator<Item = &'a ServerSettings>) -> bool {
+        servers.any(|server| {
+            let address = &server.address.address;
+            is_name(address) && !self.resolved.contains_key(address)
+        })
+    }
+
+    /// Remembers the former members whose addresses are not among the present ones.
+    fn remember_leaving(&mut self, former: &Members, present: &HashSet<Destination>) {
+        let has_left = |one: &&Arc<Member>| !present.contains(&one.endpoint.destination);
+        self.leaving.retain(|one| has_left(&one));
+        self.leaving.extend(former.list.iter().filter(has_left).cloned());
+        let too_many = self.leaving.len().saturating_sub(LEAVING_SERVERS);
+        self.leaving.drain(..too_many);
+    }
 }
 
 impl Cluster {
@@ -70,15 +129,18 @@ impl Cluster {
             id: NEXT.fetch_add(1, Ordering::Relaxed),
             version: AtomicU64::new(0),
             inside: Mutex::new(ClusterState {
+                discovery: Discovery::new(&plan, name, &telemetry),
                 plan,
                 changes: BTreeMap::new(),
                 resolved: BTreeMap::new(),
                 members: Arc::default(),
+                leaving: Vec::new(),
                 gauges: BTreeMap::new(),
             }),
             reshaped: Notify::new(),
             name_resolved: Notify::new(),
             room: OnceLock::new(),
+            registrations: Registrations::default(),
             telemetry,
         };
         cluster.reshape(&mut cluster.inside());
@@ -112,7 +174,14 @@ impl Cluster {
             version: self.version(),
             settings: inside.plan.settings.clone(),
             members: inside.members.clone(),
+            discover: inside.plan.discover.clone(),
+            discovered: inside.discovery.servers.clone(),
         }
+    }
+
+    /// Members that were removed; requests to them may be in flight.
+    pub(crate) fn leaving(&self) -> Vec<Arc<Member>> {
+        self.inside().leaving.clone()
     }
 
     /// Applies the upstream of a new plan; health and connections of remaining servers are
@@ -133,6 +202,7 @@ impl Cluster {
                 member.health.unhealthy.store(false, Ordering::Relaxed);
             }
         }
+        self.follow(&mut inside, plan);
         inside.plan = plan.clone();
         self.reshape(&mut inside);
     }
@@ -190,40 +260,33 @@ impl Cluster {
 
     fn is_resolved(&self) -> bool {
         let inside = self.inside();
-        let is_name =
-            |address: &Address| matches!(address, Address::Tcp { host: Host::Name(_), .. });
-        let mut servers = inside.plan.settings.servers.iter().map(|server| &server.address.address);
-        servers.all(|address| !is_name(address) || inside.resolved.contains_key(address))
+        let listed = inside.plan.settings.servers.iter().chain(&*inside.discovery.servers);
+        let mut addresses = listed.map(|server| &server.address.address);
+        (inside.plan.discover.is_none() || inside.discovery.is_tried)
+            && addresses.all(|address| !is_name(address) || inside.resolved.contains_key(address))
     }
 
-    /// Rebuilds the members from settings and resolved names.
+    /// Rebuilds the members from settings, discovered servers and resolved names.
     fn reshape(&self, inside: &mut ClusterState) {
-        let settings = inside.plan.settings.clone();
+        let (settings, discovered) =
+            (inside.plan.settings.clone(), inside.discovery.servers.clone());
+        let listed = || settings.servers.iter().chain(&*discovered);
         let former = inside.members.clone();
+        let known: HashMap<&Destination, &Arc<Member>> =
+            former.list.iter().map(|member| (&member.endpoint.destination, member)).collect();
+        let joining = JoiningServers::new(&settings, &former);
+        let mut seen = HashSet::new();
         let mut list: Vec<Arc<Member>> = Vec::new();
-        for server in &settings.servers {
+        for server in listed() {
             let text: Arc<str> = server.address.to_string().into();
             let authority: Arc<str> = server.address.authority().into();
-            let destinations = match &server.address.address {
-                Address::Unix(path) => vec![Destination::Unix(path.clone())],
-                Address::Tcp { host: Host::Name(_), .. } => {
-                    inside.resolved.get(&server.address.address).cloned().unwrap_or_default()
-                }
-                address => address.socket_addr().map(Destination::Tcp).into_iter().collect(),
-            };
-            for destination in destinations {
-                let is_same = |member: &&Arc<Member>| member.endpoint.destination == destination;
-                if list.iter().find(is_same).is_some() {
+            for destination in inside.destinations(server) {
+                if !seen.insert(destination.clone()) {
                     continue; // two names for one server
                 }
-                let known = former.list.iter().find(is_same);
+                let known = known.get(&destination);
                 let name: Arc<str> = destination.to_string().into();
-                // The change of an address goes before that of its name.
-                let change = [&name, &text]
-                    .into_iter()
-                    .filter_map(|key| inside.changes.get(&**key).copied())
-                    .reduce(ServerChange::after)
-                    .unwrap_or_default();
+                let change = inside.change(&name, &text);
                 let weight = change.weight.unwrap_or(server.weight);
                 let is_draining = change.drain == Some(true);
                 list.push(Arc::new(Member {
@@ -237,30 +300,39 @@ impl Cluster {
                     backup: server.backup,
                     max_connections: server.max_connections,
                     max_slow_clients: server.slow_clients(),
-                    health: known.map_or_else(Arc::default, |member| member.health.clone()),
+                    health: known.map_or_else(|| joining.health(), |member| member.health.clone()),
                 }));
             }
         }
-        let is_server = |address: &Address| {
-            settings.servers.iter().any(|server| server.address.address == *address)
-        };
-        inside.resolved.retain(|address, _| is_server(address));
+        if list.is_empty() && settings.discover.is_some() && inside.awaits_a_name(listed()) {
+            // Until a name of the new servers is resolved, the former ones are better than none.
+            seen.extend(former.list.iter().map(|member| member.endpoint.destination.clone()));
+            list.clone_from(&former.list);
+        }
+        if joining.must_be_checked
+            && !list.iter().any(|member| known.contains_key(&member.endpoint.destination))
+        {
+            // No other server is there to wait for the first check.
+            for member in &list {
+                member.health.unhealthy.store(false, Ordering::Relaxed);
+            }
+        }
+        inside.remember_leaving(&former, &seen);
+        let names: HashSet<&Address> = listed().map(|server| &server.address.address).collect();
+        inside.resolved.retain(|address, _| names.contains(address));
         let ring = matches!(settings.balance, Balance::Hash(_))
             .then(|| Ring::new(list.iter().map(|member| (&*member.name, member.weight))));
-        inside.gauges = list
-            .iter()
-            .map(|member| {
-                let labels = [&*self.name, &*member.name];
-                let gauge = self.telemetry.gauge(&families::UPSTREAM_HEALTHY, &labels);
-                (member.name.clone(), gauge)
-            })
-            .collect();
+        inside.gauges = list.iter().map(|one| (one.name.clone(), self.gauge(one))).collect();
         inside.members = Arc::new(Members { list, ring });
         for member in &inside.members.list {
             show(inside, member);
         }
         self.changed();
         self.reshaped.notify_one();
+    }
+
+    fn gauge(&self, member: &Member) -> Arc<SharedGauge> {
+        self.telemetry.gauge(&families::UPSTREAM_HEALTHY, &[&self.name, &member.name])
     }
 
     /// Sets the result of active checks of a server.
@@ -371,6 +443,35 @@ impl Cluster {
     pub(crate) fn telemetry(&self) -> &Arc<Telemetry> {
         &self.telemetry
     }
+}
+
+/// How the servers begin that a source adds to others.
+struct JoiningServers {
+    /// When their slow start begins; 0 for never.
+    joined_ms: u64,
+    /// They are used after a successful check.
+    must_be_checked: bool,
+}
+
+impl JoiningServers {
+    fn new(settings: &UpstreamSettings, former: &Members) -> JoiningServers {
+        let is_joined = settings.discover.is_some() && !former.list.is_empty();
+        JoiningServers {
+            joined_ms: if is_joined { (clock::precise_us() / 1000).max(1) } else { 0 },
+            must_be_checked: is_joined && settings.health.is_some(),
+        }
+    }
+
+    fn health(&self) -> Arc<ServerHealth> {
+        let health = ServerHealth::default();
+        health.unhealthy.store(self.must_be_checked, Ordering::Relaxed);
+        health.returned_ms.store(self.joined_ms, Ordering::Relaxed);
+        Arc::new(health)
+    }
+}
+
+fn is_name(address: &Address) -> bool {
+    matches!(address, Address::Tcp { host: Host::Name(_), .. })
 }
 
 /// Forgets earlier ejections of a server that has been back for as long as its first ejection

@@ -1,10 +1,12 @@
-//! Background tasks of upstreams on the control thread: name resolution and health checks.
+//! Background tasks of upstreams on the control thread: name resolution, discovery and health
+//! checks.
 //!
-//! One task per upstream runs a task for every name, every checked and every ejected server, and
-//! replaces them when members, settings or ejections change; a cluster that a plan no longer names
-//! loses its tasks. Nothing here runs on a worker, and no worker waits for it.
+//! One task per upstream runs a task for its source, every name, every checked and every ejected
+//! server, and replaces them when members, settings or ejections change; a cluster that a plan no
+//! longer names loses its tasks. Nothing here runs on a worker, and no worker waits for it.
 
 mod check;
+mod discover;
 mod family;
 mod http2_check;
 mod probe;
@@ -22,6 +24,7 @@ use settings::{Address, Host};
 use crate::cluster::{Cluster, Snapshot};
 use crate::member::Member;
 use crate::settings::HealthSettings;
+use crate::upstream_plan::DiscoverPlan;
 use crate::upstreams::Upstreams;
 
 /// Runs the tasks of all upstreams of the registry. To be spawned on the control thread, whose
@@ -59,6 +62,7 @@ impl Drop for AbortOnDrop {
 /// A background task.
 #[derive(Clone)]
 enum Job {
+    Discover(Arc<DiscoverPlan>),
     Resolve(Address),
     Check(Arc<Member>, HealthSettings),
     Revive(Arc<Member>),
@@ -67,6 +71,10 @@ enum Job {
 impl Job {
     fn is_same(&self, other: &Job) -> bool {
         match (self, other) {
+            (Job::Discover(one), Job::Discover(other)) => {
+                one.settings.is_same_source(&other.settings)
+                    && (&one.tls, &one.server_name) == (&other.tls, &other.server_name)
+            }
             (Job::Resolve(one), Job::Resolve(other)) => one == other,
             (Job::Check(one, settings), Job::Check(other, others)) => {
                 // The health is what results are written to: another member may have the same.
@@ -91,6 +99,9 @@ async fn run_cluster(cluster: Arc<Cluster>, names: Arc<Resolver>) {
             }
             let cluster = cluster.clone();
             let task = match duty.clone() {
+                Job::Discover(plan) => {
+                    AbortOnDrop::spawn(discover::keep(cluster, plan, names.clone()))
+                }
                 Job::Resolve(server) => {
                     AbortOnDrop::spawn(resolve::keep(cluster, server, names.clone()))
                 }
@@ -107,12 +118,11 @@ async fn run_cluster(cluster: Arc<Cluster>, names: Arc<Resolver>) {
 
 fn jobs(snapshot: &Snapshot) -> Vec<Job> {
     let names = snapshot
-        .settings
-        .servers
-        .iter()
+        .servers()
         .map(|server| &server.address.address)
         .filter(|address| matches!(address, Address::Tcp { host: Host::Name(_), .. }));
     let mut jobs: Vec<Job> = names.map(|address| Job::Resolve(address.clone())).collect();
+    jobs.extend(snapshot.discover.clone().map(Job::Discover));
     if let Some(health) = &snapshot.settings.health {
         let checks =
             snapshot.members.list.iter().map(|member| Job::Check(member.clone(), health.clone()));

@@ -159,19 +159,22 @@ async fn forward(local: &LocalCluster, request: &mut Request) -> HandlerResult {
             body.forget();
             return outcome;
         }
-        if tried.len() + 1 >= view.peers.len() {
-            body.forget();
-            return outcome;
-        }
-        if !local.budget.withdraw(clock::now().as_ms()) {
-            local.retries_denied.inc();
-            body.forget();
-            return outcome;
-        }
-        local.retries.inc();
         tried.push(peer.clone());
+        // Servers may have come and gone since the request began.
+        view = local.view(clock::now().as_ms());
+        if !has_untried(&view, &tried) || !local.begin_retry() {
+            body.forget();
+            return outcome;
+        }
         failed = Some(outcome);
     }
+}
+
+/// True if a server of the view has not been sent the request yet.
+pub(crate) fn has_untried(view: &View, tried: &[Rc<Peer>]) -> bool {
+    let is_tried =
+        |peer: &Rc<Peer>| tried.iter().any(|tried| tried.member.endpoint == peer.member.endpoint);
+    !view.peers.iter().all(is_tried)
 }
 
 /// True if the client may wait for a response before it sends content, as clients of gRPC do. A

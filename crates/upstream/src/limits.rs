@@ -60,3 +60,22 @@ pub(crate) const CONNECTION_ATTEMPTS: u32 = 3;
 pub(crate) const CHECK_RESPONSE: usize = 64 * 1024;
 /// The largest weight of a server, as in the range of the setting.
 pub const WEIGHT_MAX: u32 = 1000;
+/// Servers that one source may name ...
+pub(crate) const DISCOVERED_SERVERS: usize = 1024;
+/// ... and the bytes of one response, file, or set of keys.
+pub(crate) const DISCOVERY_BYTES: usize = 4 * 1024 * 1024;
+/// Bytes of a sentence about a source that fails.
+pub(crate) const DISCOVERY_ERROR_BYTES: usize = 512;
+/// The first pause after a failure of a source, which doubles with each.
+pub(crate) const DISCOVERY_PAUSE: Duration = Duration::from_millis(200);
+/// The shortest interval of queries to Consul, however often its index changes ...
+pub(crate) const CONSUL_INTERVAL: Duration = Duration::from_millis(200);
+/// ... or while its responses have no index, and a query does not wait.
+pub(crate) const CONSUL_POLL: Duration = Duration::from_secs(1);
+/// How much longer than `wait` a query to Consul may take, in addition to a sixteenth of `wait`.
+pub(crate) const CONSUL_SLACK: Duration = Duration::from_secs(10);
+/// Age below which the time of a file does not prove that it is unchanged: clocks of file systems
+/// have ticks.
+pub(crate) const FILE_SETTLES: Duration = Duration::from_secs(2);
+/// Removed servers that the admin API shows while requests to them are in flight.
+pub(crate) const LEAVING_SERVERS: usize = 64;

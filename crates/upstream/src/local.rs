@@ -27,8 +27,8 @@ pub(crate) struct LocalCluster {
     room: Arc<RoomSignal>,
     pub(crate) budget: Budget,
     pub(crate) rng: WorkerRng,
-    pub(crate) retries: Arc<CachePadded<Counter>>,
-    pub(crate) retries_denied: Arc<CachePadded<Counter>>,
+    retries: Arc<CachePadded<Counter>>,
+    retries_denied: Arc<CachePadded<Counter>>,
     pub(crate) duration: Arc<Histogram>,
     panic: Arc<SharedGauge>,
     worker: Arc<WorkerMetrics>,
@@ -111,6 +111,17 @@ impl LocalCluster {
             };
             timer::within(timeout, room).await.is_some()
         })
+    }
+
+    /// Takes a retry from the budget; false if it is exhausted.
+    pub(crate) fn begin_retry(&self) -> bool {
+        let is_allowed = self.budget.withdraw(clock::now().as_ms());
+        if is_allowed {
+            self.retries.inc()
+        } else {
+            self.retries_denied.inc()
+        }
+        is_allowed
     }
 
     /// Counts a limit that a request ran into.

@@ -86,6 +86,8 @@ pub enum ServerState {
     Trial,
     /// Taken out of rotation by an operator.
     Draining,
+    /// Removed from the upstream; its requests in flight continue.
+    Removed,
 }
 
 impl ServerState {
@@ -96,6 +98,7 @@ impl ServerState {
             ServerState::Ejected => "ejected",
             ServerState::Trial => "trial",
             ServerState::Draining => "draining",
+            ServerState::Removed => "removed",
         }
     }
 }

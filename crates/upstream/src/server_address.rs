@@ -7,7 +7,7 @@ use net::tls::CertificateName;
 use settings::{Address, Host, Node, Reader, Schema, SchemaBuilder, Setting};
 
 /// The protocol of a server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Setting)]
 pub enum ServerProtocol {
     /// HTTP in the clear.
     Http,

@@ -4,16 +4,18 @@ use settings::{Duration, Key, Node, Percent, Reader, Setting, Size, Spanned};
 use tls_settings::UpstreamTlsSettings;
 use wire::proxy_protocol::Version;
 
+use crate::discover_settings::DiscoverSettings;
 use crate::grpc::GrpcStatus;
 use crate::server_address::{ServerAddress, ServerProtocol};
 use crate::status_range::StatusRange;
 
 /// A group of servers that are interchangeable for a request.
 #[derive(Clone, Debug, PartialEq, Setting)]
-#[setting(check = check_upstream, later(discover))]
+#[setting(check = check_upstream)]
 pub struct UpstreamSettings {
     /// The servers: addresses such as `127.0.0.1:9001`, `app.internal:80`, `https://app.internal`
-    /// or `unix:/run/app.sock`, or maps with `address` and more.
+    /// or `unix:/run/app.sock`, or maps with `address` and more. Required without `discover`.
+    #[setting(default = [])]
     #[setting(example = ["127.0.0.1:9001", { "address": "127.0.0.1:9002", "weight": 2 }])]
     pub servers: Vec<ServerSettings>,
     /// TLS to the servers whose addresses begin with `https://`. Unless set, their certificates are
@@ -24,6 +26,9 @@ pub struct UpstreamSettings {
     /// share a connection. Servers with `h2c://` are sent HTTP/2 in the clear, others HTTP/1.1.
     #[setting(default = ["http/1.1"], example = ["h2", "http/1.1"])]
     pub protocols: Vec<HttpProtocol>,
+    /// A source of further servers.
+    #[setting(example = { "dns": "_api._tcp.example.com" })]
+    pub discover: Option<DiscoverSettings>,
     /// How the server for a request is chosen.
     #[setting(default = "p2c", example = "round_robin", example = { "hash": "client_ip" })]
     pub balance: Balance,
@@ -43,7 +48,8 @@ pub struct UpstreamSettings {
     /// Ejects a server for a while when requests to it keep failing.
     #[setting(default = {})]
     pub ejection: EjectionSettings,
-    /// A returning server reaches its full share only after this time.
+    /// A returning server, and one that `discover` adds to others, reaches its full share only
+    /// after this time.
     #[setting(default = "0s", range = "0s"..="1h", example = "30s")]
     pub slow_start: Duration,
     /// If a smaller share of servers is in rotation, all are used, healthy or not: some failing
@@ -276,12 +282,18 @@ impl ServerSettings {
 impl UpstreamSettings {
     /// True if a server has TLS.
     pub fn uses_tls(&self) -> bool {
-        self.servers.iter().any(|server| server.address.protocol == ServerProtocol::Https)
+        self.server_protocols().any(|protocol| protocol == ServerProtocol::Https)
     }
 
-    /// True if a connection to the server may carry HTTP/2.
-    fn offers_http2(&self, server: &ServerSettings) -> bool {
-        match server.address.protocol {
+    /// The protocols of the servers, discovered ones included.
+    fn server_protocols(&self) -> impl Iterator<Item = ServerProtocol> {
+        let listed = self.servers.iter().map(|server| server.address.protocol);
+        listed.chain(self.discover.as_ref().map(|discover| discover.protocol))
+    }
+
+    /// True if a connection to a server of this protocol may carry HTTP/2.
+    fn offers_http2(&self, protocol: ServerProtocol) -> bool {
+        match protocol {
             ServerProtocol::Http => false,
             ServerProtocol::Https => self.protocols.contains(&HttpProtocol::H2),
             ServerProtocol::H2c => true,
@@ -296,15 +308,17 @@ impl UpstreamSettings {
 
 fn check_upstream(upstream: &UpstreamSettings, node: &Node, reader: &mut Reader<'_>) {
     let place = node.get("servers").unwrap_or(node);
-    if upstream.servers.is_empty() {
-        reader.error(place.span, "an upstream needs a server");
+    if upstream.servers.is_empty() && upstream.discover.is_none() {
+        let help = "write servers: [HOST:PORT], or a source of servers under `discover`";
+        reader.error(place.span, "an upstream needs a server").help(help);
         return;
     }
+    check_discovered_tls(upstream, node, reader);
     if upstream.protocols.is_empty() {
         let span = node.get("protocols").unwrap_or(node).span;
         reader.error(span, "no version of HTTP").help("write protocols: [h2, http/1.1]");
     }
-    if upstream.servers.iter().all(|server| server.backup) {
+    if upstream.discover.is_none() && upstream.servers.iter().all(|server| server.backup) {
         reader.error(place.span, "all servers are backups: one has to be a first choice");
     }
     let written = place.list().unwrap_or_default();
@@ -344,6 +358,19 @@ fn check_upstream(upstream: &UpstreamSettings, node: &Node, reader: &mut Reader<
     }
 }
 
+/// A source must not choose the identity of a server: any certificate is valid for some name.
+fn check_discovered_tls(upstream: &UpstreamSettings, node: &Node, reader: &mut Reader<'_>) {
+    let Some(discover) = &upstream.discover else { return };
+    let has_name =
+        |tls: &Spanned<UpstreamTlsSettings>| tls.server_name().is_some() || !tls.verifies();
+    if discover.protocol == ServerProtocol::Https && !upstream.tls.as_ref().is_some_and(has_name) {
+        let place = node.get("discover").unwrap_or(node);
+        reader
+            .error(place.span, "discovered servers with TLS need a name for their certificates")
+            .help("write tls: { server_name: NAME }; the source would choose the name");
+    }
+}
+
 fn check_health(upstream: &UpstreamSettings, node: &Node, reader: &mut Reader<'_>) {
     if let Some(health) = &upstream.health
         && health.path.as_ref().is_some_and(|path| !is_target(path))
@@ -367,7 +394,7 @@ fn check_health(upstream: &UpstreamSettings, node: &Node, reader: &mut Reader<'_
         if upstream.health.as_ref().is_some_and(|health| health.path.is_some()) {
             reader.error(place.span, "a health check has either grpc or path");
         }
-        if !upstream.servers.iter().all(|server| upstream.offers_http2(server)) {
+        if !upstream.server_protocols().all(|protocol| upstream.offers_http2(protocol)) {
             reader
                 .error(place.span, "a gRPC health check needs HTTP/2")
                 .help("write the servers as h2c://HOST, or as https://HOST with `protocols: [h2]`");
@@ -408,6 +435,12 @@ mod tests {
             "retries": { "attempts": 2, "budget": "20%" }
         }))
         .unwrap();
+        let discovered: UpstreamSettings = read(&node!({
+            "discover": { "file": "a", "protocol": "https" },
+            "tls": { "server_name": "api.internal" }
+        }))
+        .unwrap();
+        assert!(discovered.servers.is_empty() && discovered.uses_tls());
         assert_eq!(upstream.servers.len(), 3);
         assert!(upstream.servers[2].backup);
         assert!(matches!(upstream.balance, Balance::Hash(_)));
@@ -438,7 +471,13 @@ mod tests {
                 "either grpc or path",
             ),
             (node!({ "servers": ["a:1"], "host": { "fixed": "a\r\nb" } }), "not a valid Host"),
-            (node!({ "servers": ["a:1"], "discover": {} }), "`discover` comes later"),
+            (node!({}), "an upstream needs a server"),
+            (node!({ "discover": {} }), "no source of servers"),
+            (
+                node!({ "discover": { "file": "a", "protocol": "https" }, "tls": { "ca": "x" } }),
+                "need a name for their certificates",
+            ),
+            (node!({ "discover": { "file": "a" }, "health": { "grpc": "" } }), "needs HTTP/2"),
             (node!({ "servers": ["a:1"], "tls": {} }), "no server of this upstream has TLS"),
             (node!({ "servers": ["https://a"], "protocols": [] }), "no version of HTTP"),
             (node!({ "servers": ["a:443", "https://a"] }), "the server https://a is listed twice"),

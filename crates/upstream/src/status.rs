@@ -1,13 +1,14 @@
 //! The state of upstreams for the admin API: a snapshot, taken on the control thread.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use http_client::{Pool, PoolState};
 use net::clock;
 use plugin::Shared;
 
-use crate::cluster::Cluster;
-use crate::member::ServerState;
+use crate::cluster::{Cluster, DiscoveryStatus};
+use crate::member::{Member, ServerState};
 use crate::settings::Balance;
 use crate::upstreams::Upstreams;
 
@@ -20,6 +21,8 @@ pub struct UpstreamStatus {
     /// So few servers are healthy that all are used.
     pub panic: bool,
     pub servers: Vec<ServerStatus>,
+    /// The source of servers, if there is one.
+    pub discovery: Option<DiscoveryStatus>,
 }
 
 /// One address of a server.
@@ -50,30 +53,38 @@ impl Upstreams {
         let now_ms = clock::precise_us() / 1000;
         self.all().iter().map(|cluster| of(cluster, shared, workers, now_ms)).collect()
     }
+
+    /// A sentence for each source of servers that fails.
+    pub fn problems(&self) -> Vec<String> {
+        let failing = |cluster: &Arc<Cluster>| {
+            let status = cluster.discovery_status()?;
+            let DiscoveryStatus { source, servers, age_ms, error } = status;
+            let age = age_ms.map_or_else(String::new, |ms| format!(" of {} s ago", ms / 1000));
+            let name = &cluster.name;
+            Some(format!("upstream {name}: {source}: {}; {servers} servers{age} in use", error?))
+        };
+        self.all().iter().filter_map(failing).collect()
+    }
 }
 
 fn of(cluster: &Cluster, shared: &Shared, workers: usize, now_ms: u64) -> UpstreamStatus {
     let snapshot = cluster.snapshot();
-    let servers: Vec<ServerStatus> = snapshot
-        .members
-        .list
-        .iter()
-        .map(|member| {
-            let health = &member.health;
-            ServerStatus {
-                server: member.server.to_string(),
-                address: member.name.to_string(),
-                weight: member.weight,
-                changed: member.is_changed,
-                backup: member.backup,
-                state: member.state(now_ms),
-                failures: health.failures.load(Relaxed),
-                ejected_for_ms: health.ejected_until_ms.load(Relaxed).saturating_sub(now_ms),
-                latency_us: health.latency_us(),
-                connections: Pool::state(shared, &cluster.name, &member.endpoint, workers),
-            }
-        })
-        .collect();
+    let status = |member: &Arc<Member>| {
+        let health = &member.health;
+        ServerStatus {
+            server: member.server.to_string(),
+            address: member.name.to_string(),
+            weight: member.weight,
+            changed: member.is_changed,
+            backup: member.backup,
+            state: member.state(now_ms),
+            failures: health.failures.load(Relaxed),
+            ejected_for_ms: health.ejected_until_ms.load(Relaxed).saturating_sub(now_ms),
+            latency_us: health.latency_us(),
+            connections: Pool::state(shared, &cluster.name, &member.endpoint, workers),
+        }
+    };
+    let mut servers: Vec<ServerStatus> = snapshot.members.list.iter().map(status).collect();
     let healthy = servers.iter().filter(|server| server.state == ServerState::Healthy).count();
     let is_serving = |server: &&ServerStatus| server.state != ServerState::Draining;
     let serving = servers.iter().filter(is_serving).count();
@@ -87,6 +98,13 @@ fn of(cluster: &Cluster, shared: &Shared, workers: usize, now_ms: u64) -> Upstre
             Balance::Hash(_) => "hash",
         },
         panic: snapshot.settings.is_panic(healthy, serving),
-        servers,
+        servers: {
+            let leaving = cluster.leaving();
+            let busy = leaving.iter().map(status).filter(|server| server.connections.active > 0);
+            servers
+                .extend(busy.map(|server| ServerStatus { state: ServerState::Removed, ..server }));
+            servers
+        },
+        discovery: cluster.discovery_status(),
     }
 }

@@ -15,7 +15,7 @@ use net::clock;
 use plugin::WorkerContext;
 
 use crate::balance::Choice;
-use crate::handler::{Trial, no_server, record_failure};
+use crate::handler::{Trial, has_untried, no_server, record_failure};
 use crate::local::LocalCluster;
 use crate::proxy_header::proxy_header;
 use crate::upstreams::Upstreams;
@@ -101,15 +101,12 @@ impl StreamUpstream {
             }
             drop(trial);
             let last = client.notes.upstream_attempts as u32 >= view.settings.retries.attempts;
-            if last || tried.len() + 1 >= view.peers.len() {
-                return Err(failed.unwrap_or_else(|| no_server(local, &view)));
-            }
-            if !local.budget.withdraw(clock::now().as_ms()) {
-                local.retries_denied.inc();
-                return Err(failed.unwrap_or_else(|| no_server(local, &view)));
-            }
-            local.retries.inc();
             tried.push(peer);
+            // Servers may have come and gone since the connection began.
+            view = local.view(clock::now().as_ms());
+            if last || !has_untried(&view, &tried) || !local.begin_retry() {
+                return Err(failed.unwrap_or_else(|| no_server(local, &view)));
+            }
         }
     }
 }

@@ -3,6 +3,7 @@
 mod balancing;
 mod changes;
 mod checks;
+mod discovering;
 mod ejection;
 mod recovering;
 mod resets;

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use http_client::{Destination, Endpoint, TlsIdentity};
-use net::tls::ClientTls;
+use net::tls::{CertificateName, ClientTls};
 use settings::{Reader, Spanned};
 use tls_settings::UpstreamTlsSettings;
 
+use crate::discover_settings::DiscoverSettings;
 use crate::server_address::{ServerAddress, ServerProtocol};
 use crate::settings::UpstreamSettings;
 
@@ -16,6 +17,34 @@ pub struct UpstreamPlan {
     pub settings: Arc<UpstreamSettings>,
     /// TLS to servers with `https://`.
     tls: Option<ClientTls>,
+    /// The source of further servers.
+    pub(crate) discover: Option<Arc<DiscoverPlan>>,
+}
+
+/// A source of servers, with what connections to it need.
+#[derive(Debug, PartialEq)]
+pub(crate) struct DiscoverPlan {
+    pub(crate) settings: DiscoverSettings,
+    /// TLS to the source, if it has any.
+    pub(crate) tls: Option<ClientTls>,
+    /// The name that its certificate must have, if one is set.
+    pub(crate) server_name: Option<CertificateName>,
+}
+
+impl DiscoverPlan {
+    fn new(
+        settings: &DiscoverSettings,
+        name: &Spanned<String>,
+        reader: &mut Reader<'_>,
+    ) -> Option<DiscoverPlan> {
+        let used_tls = settings.source().and_then(|source| source.used_tls());
+        let tls = match used_tls {
+            Some(tls) => Some(UpstreamTlsSettings::client(tls, name.span, reader)?),
+            None => None,
+        };
+        let server_name = used_tls.flatten().and_then(|tls| tls.server_name());
+        Some(DiscoverPlan { settings: settings.clone(), tls, server_name })
+    }
 }
 
 impl UpstreamPlan {
@@ -35,7 +64,11 @@ impl UpstreamPlan {
                 Some(tls.build(&protocols, tls.span, reader)?)
             }
         };
-        Some(UpstreamPlan { settings: Arc::new(settings), tls })
+        let discover = match &settings.discover {
+            Some(discover) => Some(Arc::new(DiscoverPlan::new(discover, name, reader)?)),
+            None => None,
+        };
+        Some(UpstreamPlan { settings: Arc::new(settings), tls, discover })
     }
 
     /// True if every certificate of its servers is accepted.

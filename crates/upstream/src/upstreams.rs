@@ -5,6 +5,8 @@
 //! resolves names for the clusters that are here. A cluster that the new plan does not name lives
 //! until the last handler of an old plan is gone.
 
+mod registering;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

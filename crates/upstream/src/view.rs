@@ -4,12 +4,13 @@
 //! connections of remaining servers are carried over. A request holds the view it began with.
 
 use std::cell::Cell;
+use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use http_client::{ClientOptions, HostField, Pool, PoolLimits};
+use http_client::{ClientOptions, Destination, HostField, Pool, PoolLimits};
 use plugin::WorkerContext;
 use telemetry::{CachePadded, Counter, Gauge, families};
 use wire::h1::HeadLimits;
@@ -203,14 +204,16 @@ impl View {
         former: Option<&View>,
         now_ms: u64,
     ) -> View {
-        let Snapshot { version, settings, members } = cluster.snapshot();
+        let Snapshot { version, settings, members, .. } = cluster.snapshot();
+        let former = former.map_or(&[][..], |view| view.peers.as_slice());
+        let known: HashMap<&Destination, &Rc<Peer>> =
+            former.iter().map(|peer| (&peer.member.endpoint.destination, peer)).collect();
         let peers: Vec<Rc<Peer>> = members
             .list
             .iter()
             .map(|member| {
-                let known = former.and_then(|view| {
-                    view.peers.iter().find(|peer| peer.member.endpoint == member.endpoint)
-                });
+                let known = known.get(&member.endpoint.destination);
+                let known = known.filter(|peer| peer.member.endpoint == member.endpoint);
                 let stats = known.map_or_else(
                     || Rc::new(Stats::new(context, cluster, member)),
                     |peer| peer.stats.clone(),

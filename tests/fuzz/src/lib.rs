@@ -12,6 +12,7 @@ mod condition_expression;
 mod configuration;
 mod consumer_changes;
 mod content_range;
+mod discovery;
 mod disk_record;
 mod etcd_messages;
 #[cfg(test)]
@@ -74,6 +75,7 @@ targets! {
     consumer_changes: consumer_changes::TARGET,
     content_range: content_range::TARGET,
     cron: job_settings::CRON,
+    discovery: discovery::TARGET,
     disk_record: disk_record::TARGET,
     etcd_messages: etcd_messages::TARGET,
     frames: app_frames::TARGET,
