@@ -94,6 +94,9 @@ impl Tidegate {
     }
 
     fn parse_words(typed: &[OsString]) -> Result<Self, clap::Error> {
+        if let Some(separated) = separate(typed) {
+            return Tidegate::try_parse_from(separated);
+        }
         let read = Tidegate::try_parse_from(typed)?;
         let Command::Run(run) = &read.command else { return Ok(read) };
         let [first, ..] = run.misplaced() else { return Ok(read) };
@@ -107,6 +110,32 @@ impl Tidegate {
         let why = format!("\"{first}\" is unexpected: there is one application\n");
         Err(Tidegate::command().error(ErrorKind::UnknownArgument, why))
     }
+}
+
+/// The words with `--` behind a Lua program, if there is one: what follows is the program's, also
+/// where an option of ours has the same name.
+fn separate(typed: &[OsString]) -> Option<Vec<OsString>> {
+    if typed.get(1)? != "run" {
+        return None;
+    }
+    let is_program = |at: &usize| {
+        let Some(word) = typed[*at].to_str().filter(|word| run::is_lua(word)) else { return false };
+        // It may as well be the value of an option before it.
+        let read = Tidegate::try_parse_from(&typed[..=*at]);
+        matches!(read.map(|read| read.command), Ok(Command::Run(run)) if run.is_program(word))
+    };
+    let at = (2..typed.len()).take_while(|at| typed[*at] != "--").find(is_program)?;
+    let (before, after) = typed.split_at(at + 1);
+    for word in after.iter().filter_map(|word| word.to_str()).take_while(|word| *word != "--") {
+        if run::is_option_of_lua(word) {
+            eprintln!(
+                "note: {word} stands behind the program, which gets it; ours stand before it"
+            );
+        }
+    }
+    let separator = OsString::from("--");
+    let after = after.strip_prefix(std::slice::from_ref(&separator)).unwrap_or(after);
+    Some([before, &[separator], after].concat())
 }
 
 impl Command {

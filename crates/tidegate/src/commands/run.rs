@@ -48,6 +48,17 @@ Examples:
   tidegate run app:app --bind :443 --ssl-certfile site.pem --ssl-keyfile site.key
   tidegate run shop.wsgi:application --static /static=./static --access-log -";
 
+/// True for the name of a Lua program.
+pub(crate) fn is_lua(word: &str) -> bool {
+    Target::parse(word) == Ok(Target::Lua)
+}
+
+/// True for an option of ours that has a meaning for Lua programs, and that they do not have too.
+pub(crate) fn is_option_of_lua(word: &str) -> bool {
+    let name = word.split('=').next().unwrap_or(word);
+    ["--workers", "--cpu-affinity", "--access-log", "--log-format", "--dev-tls"].contains(&name)
+}
+
 /// Run a Lua program, or a Python application
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -142,6 +153,10 @@ impl Run {
             }
             Target::Python => self.run_python(host),
         }
+    }
+
+    pub(crate) fn is_program(&self, word: &str) -> bool {
+        self.program == word
     }
 
     pub(crate) fn is_python(&self) -> bool {

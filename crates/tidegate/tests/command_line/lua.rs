@@ -113,6 +113,28 @@ kept";
 }
 
 #[test]
+fn what_stands_behind_a_program_is_its_own() {
+    let directory = TempDir::new().unwrap();
+    let text = "
+local env = require 'silly.env'
+print(env.get 'port', env.get 'bind', env.get 'workers', require 'silly.worker'.count)
+require 'silly'.exit()
+";
+    std::fs::write(directory.path().join("ping.lua"), text).unwrap();
+    let run = |arguments: &[&str]| run_in(directory.path(), &[&["run"], arguments].concat());
+    // As `--help` shows it; --port is also an option of Python applications.
+    let printed = run(&["ping.lua", "--port=6379", "--bind=x"]).printed();
+    assert_eq!(printed, "6379\tx\tnil\t1\n");
+    let printed = run(&["--workers", "1", "ping.lua", "--", "--port=6379"]).printed();
+    assert_eq!(printed, "6379\tnil\tnil\t1\n");
+    let ended = run(&["ping.lua", "--workers=2", "--port=1"]);
+    let note = ended.stderr.clone();
+    assert_eq!(ended.printed(), "1\tnil\t2\t1\n");
+    assert!(note.starts_with("note: --workers=2 stands behind the program"), "{note}");
+    assert!(run(&["--port=1", "ping.lua"]).failed(2).contains("is for Python applications"));
+}
+
+#[test]
 fn reads_of_standard_input_let_other_coroutines_run() {
     let directory = TempDir::new().unwrap();
     let text = "
