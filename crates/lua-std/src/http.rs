@@ -1,4 +1,4 @@
-//! `net.http`: a server and a client of HTTP/1.1 for programs.
+//! `net.http`: a server and a client of HTTP/1.1 and HTTP/2 for programs.
 //!
 //! Converts a script's values to requests and responses. The serving loop, the client's connection
 //! and its pools, with their limits, are those of `http-client`. Scripts see the Lua part,

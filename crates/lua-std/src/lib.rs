@@ -25,6 +25,7 @@ mod etcd_store;
 mod fs;
 mod group;
 mod hex;
+mod hpack;
 pub mod http;
 mod json;
 mod jwt;
@@ -101,6 +102,7 @@ pub const MODULES: &[Module] = &[
     ("errno", &["core.errno"], errno::open),
     ("fs", &[], fs::open),
     ("hive", &["core.hive"], blocking_workers::open),
+    ("http2.hpack", &["http2.hpack"], hpack::open),
     ("internal.stdin", &["core.stdin"], script!("stdin")),
     ("logger", &["core.logger"], logger::open),
     ("metrics", &[], prometheus::open_metrics),

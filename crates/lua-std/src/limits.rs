@@ -155,3 +155,6 @@ pub(crate) const ETCD_MESSAGE_BYTES: usize = 64 * 1024 * 1024;
 
 /// Leases that one client of etcd renews.
 pub(crate) const ETCD_LEASES: usize = 4096;
+
+/// Bytes of the fields of a block that `http2.hpack` decodes, as in Silly.
+pub(crate) const HPACK_FIELDS_BYTES: usize = 64 * 1024;

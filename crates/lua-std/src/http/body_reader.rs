@@ -163,10 +163,11 @@ impl BodyReader {
                 return Poll::Ready(());
             }
             self.wanted.set(self.wanted.get().max(want.bytes()));
+            // Also of a body that is polled here: it may be ended by a close.
+            self.readers.wait(cx);
             match &self.pump {
                 None => self.poll_fill(cx),
                 Some(pump) => {
-                    self.readers.wait(cx);
                     pump.wake_all();
                     Poll::Pending
                 }

@@ -75,7 +75,12 @@ fn client(_: &Lua, options: Option<Table>) -> Result<Handle> {
     // A program sends its own request: no client's address is forwarded.
     let exchange = ClientOptions { response: read, read, via: false, ..ClientOptions::default() };
     let exchange = Rc::new(exchange);
-    let plain = Rc::new(client_of(limits, exchange.clone(), None));
+    let plain = client_of(limits, exchange.clone(), None);
+    // Without TLS there is no choice of a protocol: a client that has only HTTP/2 begins with it.
+    let protocols =
+        options.as_ref().map(|options| options.get::<Option<Vec<String>>>("alpnprotos"));
+    let is_http2 = protocols.transpose()?.flatten().is_some_and(|protocols| protocols == ["h2"]);
+    let plain = Rc::new(if is_http2 { plain.with_prior_knowledge() } else { plain });
     Ok(Handle { plain, secure: OnceCell::new(), options, limits, exchange })
 }
 

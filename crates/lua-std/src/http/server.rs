@@ -126,7 +126,11 @@ fn listener_snapshot(
             head: options.head,
             idle: options.idle,
         },
-        bounds: Bounds { body: options.body, ..Bounds::default() },
+        bounds: Bounds {
+            body: options.body,
+            body_timeout: options.body_timeout.unwrap_or(Bounds::default().body_timeout),
+            ..Bounds::default()
+        },
         half_close: true,
         trusted_proxies: TrustedProxies::default(),
         countries: None,
@@ -140,6 +144,8 @@ fn listener_snapshot(
 struct HttpListenOptions {
     backlog: u32,
     body: u64,
+    /// Without a rate: what a program sets bounds pauses alone.
+    body_timeout: Option<message::TransferTimeout>,
     head: Duration,
     idle: Duration,
     connections: usize,
@@ -155,6 +161,9 @@ impl HttpListenOptions {
                 .unwrap_or(BACKLOG)
                 .max(1),
             body: number("max_body", limits::HTTP_BODY_BYTES as u64)?,
+            body_timeout: conf.get::<Option<u32>>("body_timeout")?.map(|ms| {
+                message::TransferTimeout { pause: Duration::from_millis(ms.into()), rate: 0 }
+            }),
             head: Duration::from_millis(number("head_timeout", limits::HTTP_HEAD_MS)?),
             idle: Duration::from_millis(number("idle_timeout", limits::HTTP_IDLE_MS)?),
             connections: usize::try_from(number(

@@ -408,3 +408,87 @@ fn texts_of_urls_and_pages() {
         ],
     );
 }
+
+#[test]
+fn a_stream_that_is_closed_wakes_its_reader() {
+    check(
+        r#"
+        local task, channel = require "silly.task", require "silly.sync.channel"
+        local url = serve(function(stream)
+            stream:respond(200)
+            if stream.path == "/other" then return end
+            stream:write("abc")
+            stream:flush()
+            stream:read(1)
+        end)
+        for _, protocol in ipairs { "http/1.1", "h2" } do
+            local client = http.newclient { alpnprotos = { protocol } }
+            local stream, done = assert(client:request("POST", url)), channel.new()
+            stream:write("")
+            say(stream:read(3), stream.version)
+            task.fork(function() done:push(table.pack(stream:read(1))[2]) end)
+            -- The other coroutine waits before this request has its response.
+            assert(client:get(url .. "/other"))
+            stream:close()
+            say(done:pop(5000))
+        end
+        "#,
+        &["abc HTTP/1.1", "Socket is closed (10003)", "abc HTTP/2", "Socket is closed (10003)"],
+    );
+}
+
+#[test]
+fn both_sides_speak_http2() {
+    check(
+        r#"
+        local task, channel = require "silly.task", require "silly.sync.channel"
+        local url, listener = serve(function(stream)
+            say(stream.version, stream.method, stream.path, stream.query.a, stream.header["x-a"])
+            if stream.path == "/echo" then
+                stream:respond(200, { ["x-b"] = "c" })
+                for piece in function() return (stream:read(3)) end do
+                    stream:write(piece:upper())
+                    stream:flush()
+                end
+                stream:closewrite("", { ["x-sum"] = stream.trailer and stream.trailer["x-end"] })
+            elseif stream.path == "/large" then
+                stream:respond(200)
+                stream:closewrite(("0123456789"):rep(100000))
+            end
+        end)
+        local client = http.newclient { alpnprotos = { "h2" } }
+        local stream = assert(client:request("PUT", url .. "/echo?a=1", { ["x-a"] = "b" }))
+        stream:write("abc")
+        say(stream:read(3), stream.version, stream.status, stream.header["x-b"])
+        stream:closewrite("de", { ["x-end"] = "5" })
+        say(stream:readall(), stream.trailer["x-sum"], stream.eof)
+        say(#assert(client:get(url .. "/large")).body)
+        -- Several requests share a connection, and one that is closed ends alone.
+        local open = assert(client:request("POST", url .. "/echo"))
+        open:write("xyz")
+        say(open:read(3))
+        local done = channel.new()
+        for _ = 1, 3 do task.fork(function() done:push(#client:get(url .. "/large").body) end) end
+        say(done:pop(), done:pop(), done:pop())
+        open:close()
+        say(open:read(1))
+        say(client:get(url .. "/large").status, listener:stat().accepted)
+        "#,
+        &[
+            "HTTP/2 PUT /echo 1 b",
+            "ABC HTTP/2 200 c",
+            "DE 5 true",
+            "HTTP/2 GET /large nil nil",
+            "1000000",
+            "HTTP/2 POST /echo nil nil",
+            "XYZ nil",
+            "HTTP/2 GET /large nil nil",
+            "HTTP/2 GET /large nil nil",
+            "HTTP/2 GET /large nil nil",
+            "1000000 1000000 1000000",
+            "nil Socket is closed (10003)",
+            "HTTP/2 GET /large nil nil",
+            "200 1",
+        ],
+    );
+}

@@ -9,6 +9,7 @@
 ---@field alpnprotos? string[]
 ---@field backlog? integer
 ---@field max_body? integer
+---@field body_timeout? integer Milliseconds between pieces of a body.
 ---@field head_timeout? integer
 ---@field idle_timeout? integer
 ---@field max_connections? integer
@@ -158,7 +159,7 @@ function Client:post(url, header, body) end
 ---@return string?
 function Client:request(method, url, header) end
 
----HTTP/1.1 servers and clients.
+---HTTP/1.1 and HTTP/2 servers and clients.
 ---@class silly.net.http
 ---@field EOF string
 ---@field CLOSED string

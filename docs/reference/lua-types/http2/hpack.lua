@@ -1,0 +1,3 @@
+---@meta http2.hpack
+
+return require "silly.http2.hpack"
