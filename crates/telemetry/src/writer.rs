@@ -34,9 +34,11 @@ pub enum Sink {
     Lines(LineReceiver),
 }
 
+type TakeLines = dyn Fn(&[u8]) + Send + Sync;
+
 /// Takes lines with their ends; it must not block.
 #[derive(Clone)]
-pub struct LineReceiver(pub Arc<dyn Fn(&[u8]) + Send + Sync>);
+pub struct LineReceiver(pub Arc<TakeLines>);
 
 impl fmt::Debug for LineReceiver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
