@@ -199,8 +199,8 @@ async fn reload_now(control: &Control) {
     while let Err(Refusal::Busy) = control.reload_now().await {}
 }
 
-/// Logs where the server listens, and once what runs: the first question about a log is which server
-/// wrote it.
+/// Logs where the server listens, and once what runs: the first question about a log is which
+/// server wrote it.
 fn log_start(control: &Control, bound: &[Bound]) {
     bound.iter().for_each(log_listening);
     let source = control.source.source();
