@@ -144,7 +144,7 @@ fn an_expired_job_does_not_begin_although_no_command_has_removed_it() {
     (0..200).for_each(|_| _ = add(&mut queues, NewJob { expires_ms: Some(10), ..job("a") }));
     let valid = add(&mut queues, NewJob { expires_ms: Some(11), ..job("a") });
     assert_eq!(take(&mut queues, &["a"], 10), Ok(valid));
-    assert_eq!(queues.counts().expired, 200);
+    assert_eq!(queues.counts.expired, 200);
     assert!(queues.done(valid, 1));
     assert_empty(&queues);
 }
@@ -194,13 +194,13 @@ fn a_periodic_task_runs_once_in_each_period_and_not_twice_at_a_time() {
 fn a_periodic_job_that_outlives_its_owners_is_not_joined_by_another() {
     let mut queues = TaskQueues::default();
     let name = Bytes::from_static(b"p");
-    assert!(queues.schedule(&name, 100, 1, 0));
+    assert!(queues.schedule(&name, Period::Every(100), 1, at(0)));
     let first = take(&mut queues, &["p"], 100).unwrap();
     // The worker ends before its job, and is the only one.
     assert!(queues.put_back(first, 1, 150));
     queues.leave(1, 150);
-    assert!(queues.schedule(&name, 100, 2, 160));
-    let again = queues.take(&names(&["p"]), 2, 160);
+    assert!(queues.schedule(&name, Period::Every(100), 2, at(160)));
+    let again = queues.take(&names(&["p"]), 2, at(160));
     assert!(matches!(again, Taken::Job(begun) if begun.id == first));
     assert_eq!(take(&mut queues, &["p"], 300), Err(Some(1000)));
     assert!(queues.done(first, 2));
