@@ -242,8 +242,8 @@ impl Apps {
     }
 }
 
-/// Creates a directory with a name that is not taken. One that exists may be another user's, or that
-/// of a killed server with the same process id, as in a container that is started again.
+/// Creates a directory with a name that is not taken. One that exists may be another user's, or
+/// that of a killed server with the same process id, as in a container that is started again.
 fn new_directory(parent: &Path) -> Result<PathBuf, String> {
     for _ in 0..DIRECTORY_NAMES {
         let number = SERVERS.fetch_add(1, Ordering::Relaxed);

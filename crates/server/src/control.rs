@@ -163,8 +163,6 @@ impl Control {
             )?;
         let caches = Caches::of(&shared);
         let acme = Acme::new(&shared, &telemetry);
-        let traces = TraceExporter::new(&telemetry);
-        let settlement = traffic::Settlement::new(&shared, &telemetry);
         let control = Rc::new(Control {
             source: ConfigSource::new(source, &loaded),
             reload_result: ReloadResult::new(&telemetry),
@@ -176,6 +174,8 @@ impl Control {
             _cache_sweeper: CacheSweeper::start(&caches),
             caches,
             upstream_tasks: RefCell::default(),
+            traces: TraceExporter::new(&telemetry),
+            settlement: traffic::Settlement::new(&shared, &telemetry),
             shared,
             telemetry,
             started_ms: telemetry::timestamp::now_ms(),
@@ -186,8 +186,6 @@ impl Control {
             listeners: RefCell::new(Listeners::inheriting(inherited)),
             admin_sockets: RefCell::default(),
             logs: RefCell::default(),
-            traces,
-            settlement,
             changing: Mutex::new(()),
             state: Cell::new(ServerState::Starting),
             drain_requested: Notify::new(),

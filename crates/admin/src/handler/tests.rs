@@ -416,7 +416,7 @@ fn a_purge_says_what_it_removed_or_what_was_wrong() {
     let what = crate::control::PurgeWhat::Tags(vec!["a".to_owned()]);
     assert_eq!(*bench.server.purged.borrow(), [(what, true)]);
     let wrong = purge(r#"{"url": "/a"}"#);
-    assert!(wrong.status == 400 && wrong.body.contains("no absolute URL"), "{}", wrong.body);
+    assert!(wrong.status == 400 && wrong.body.contains("not an absolute URL"), "{}", wrong.body);
     assert_eq!(
         bench.send_request("POST /v1/caches/none/purge", &[], r#"{"all": true}"#).status,
         404

@@ -67,7 +67,7 @@ pub(super) const AUTHENTICATION: Scenario = Scenario {
     about: "a proxied request with a password and a rate limit, or with a JWT",
     cases: &[
         Case {
-            name: "auth-password",
+            name: "authentication-password",
             about: "GET of 2 KiB from one backend with a password that was verified before, \
                     within a rate; nginx compares a password in clear text. `baseline` is \
                     tidegate without both.",
@@ -77,7 +77,7 @@ pub(super) const AUTHENTICATION: Scenario = Scenario {
             kind: Kind::Load,
         },
         Case {
-            name: "auth-token",
+            name: "authentication-token",
             about: "GET of 2 KiB from one backend with a JWT (HS256) that was seen before; \
                     haproxy verifies each. `baseline` is tidegate without it.",
             replays: None,

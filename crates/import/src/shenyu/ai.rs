@@ -7,8 +7,7 @@
 use serde_json::{Map, Value, json};
 
 use super::super::pike::name_of;
-use super::filters::{escaped, number, short_hash};
-use super::model::{Entry, Plugin, embedded, text};
+use super::model::{Entry, Plugin, embedded, escaped, number, short_hash, text};
 
 /// The plugin that responds.
 pub(super) const PROXY: &str = "aiProxy";

@@ -4,11 +4,10 @@
 //! becomes public by the conversion.
 
 use serde_json::{Map, Value, json};
-use sha2::{Digest as _, Sha256};
 
 use super::super::pike::name_of;
 use super::ai;
-use super::model::{Entry, Plugin, text};
+use super::model::{Entry, Plugin, escaped, number, short_hash, text};
 
 /// The filters of one route, and what its notes say.
 #[derive(Default)]
@@ -468,19 +467,4 @@ fn percent(share: f64) -> String {
 
 fn is_prefix(path: &str) -> bool {
     path.len() > 1 && path.starts_with('/')
-}
-
-/// A number, also one that is written as a text.
-pub(super) fn number(handle: &Value, field: &str) -> Option<f64> {
-    handle[field].as_f64().or_else(|| handle[field].as_str()?.trim().parse().ok())
-}
-
-/// A text that means itself where variables are allowed.
-pub(super) fn escaped(text: &str) -> String {
-    text.replace('{', "{{").replace('}', "}}")
-}
-
-/// Four bytes that depend on the text.
-pub(super) fn short_hash(text: &str) -> u32 {
-    Sha256::digest(text.as_bytes()).iter().take(4).fold(0, |sum, byte| sum << 8 | u32::from(*byte))
 }

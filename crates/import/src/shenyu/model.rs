@@ -5,6 +5,7 @@
 //! not tried: such an entry has no handle.
 
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 
 use super::archive::Document;
 use super::conditions::{Clause, clauses, joined};
@@ -223,4 +224,19 @@ pub(super) fn embedded(value: &Value) -> Value {
         Value::String(text) => serde_json::from_str(text).unwrap_or(Value::Null),
         other => other.clone(),
     }
+}
+
+/// A number, also one that is written as a text.
+pub(super) fn number(handle: &Value, field: &str) -> Option<f64> {
+    handle[field].as_f64().or_else(|| handle[field].as_str()?.trim().parse().ok())
+}
+
+/// A text that means itself where variables are allowed.
+pub(super) fn escaped(text: &str) -> String {
+    text.replace('{', "{{").replace('}', "}}")
+}
+
+/// Four bytes that depend on the text.
+pub(super) fn short_hash(text: &str) -> u32 {
+    Sha256::digest(text.as_bytes()).iter().take(4).fold(0, |sum, byte| sum << 8 | u32::from(*byte))
 }

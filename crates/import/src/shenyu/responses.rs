@@ -2,8 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::filters::{escaped, number};
-use super::model::text;
+use super::model::{escaped, number, text};
 
 /// The handler of a rule of `redirect`.
 pub(super) fn redirect(handle: &Value, place: &str, notes: &mut Vec<String>) -> Value {
