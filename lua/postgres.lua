@@ -229,10 +229,6 @@ return function(raw)
     begin = function(conn) return command(conn, "BEGIN") end,
   }
 
-  -- A wait for notifications, in which no statement may read the response in its place. Closed also
-  -- when its coroutine ends.
-  local Wait = { __close = function(wait) wait.conn.busy = false end }
-
   -- Notifications of channels, on a connection of its own.
   local Subscription = {}
   Subscription.__index = Subscription
@@ -267,12 +263,7 @@ return function(raw)
       local err = usable(conn)
       if err then return nil, err.message end
       local left = due and math.max(due - time.monotonic(), 0)
-      local data, why
-      do
-        local _ <close> = setmetatable({ conn = conn }, Wait)
-        conn.busy = true
-        data, why = conn.sock:readall(CHUNK_BYTES, left)
-      end
+      local data, why = conn.sock:readall(CHUNK_BYTES, left)
       if not data then
         if why ~= errno.TIMEDOUT then sql.fail(conn, why) end
         return nil, why

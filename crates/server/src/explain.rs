@@ -379,7 +379,7 @@ routes:
         assert_eq!((&json["path"], &json["forwarded_path"]), (&json!("/x/a+"), &json!("/x/a%2B")));
         assert!(!ask("GET", "/item/7").unwrap().text.contains("forwarded"));
         let refused = ask("GET", "/a%5Cb").err().unwrap();
-        assert!(refused.contains("answered 400: the path has a backslash"), "{refused}");
+        assert!(refused.contains("response 400: the path has a backslash"), "{refused}");
     }
 
     #[test]

@@ -256,7 +256,7 @@ mod tests {
             ("a:0", "is not an address to connect to"),
             ("https://a", "another one than `discover.protocol`"),
             ("a:80\na:80", "the server a:80 is listed twice"),
-            ("[5]", "\"5\""),
+            ("[5]", "has no port"),
             ("[[]]", "has no port"),
             ("[\"a:1\", []]", "address"),
             ("[\"a:1\", null]", "key \"address\" is missing"),

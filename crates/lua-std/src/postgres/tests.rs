@@ -293,34 +293,6 @@ fn a_transaction_that_a_text_opens_ends_with_its_connection() {
 }
 
 #[test]
-fn a_subscription_that_is_read_accepts_no_other_statement() {
-    let program = r##"
-        local listens = 0
-        local pool = open(trusting(function(send, receive)
-            while request(receive) do
-                listens = listens + 1
-                send("C", "LISTEN\0")
-                send("Z", "I")
-                if listens == 2 then send("A", string.pack(">I4zz", 7, "b", "hello")) end
-            end
-        end))
-        local news = pool:listen("a")
-        local reading = task.fork(function() news:read() end)
-        local has_tried = false
-        task.fork(function()
-            -- The reader was begun first: it waits.
-            failed(news:listen("b"))
-            cancel(reading)
-            has_tried = true
-        end)
-        while not has_tried do time.sleep(1) end
-        say(news:listen("b"), listens, news:read().payload)
-    "##;
-    let busy = "nil ERR nil postgres: another coroutine uses the connection nil";
-    assert_eq!(with_server(program), [busy, "true 2 hello"]);
-}
-
-#[test]
 fn options_and_parameters_are_checked() {
     let program = r##"
         for _, options in ipairs { { timeout = "1" }, { tls = 1, user = "a" },
