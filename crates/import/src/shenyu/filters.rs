@@ -4,6 +4,7 @@
 //! becomes public by the conversion.
 
 use serde_json::{Map, Value, json};
+use sha2::{Digest as _, Sha256};
 
 use super::super::pike::name_of;
 use super::ai;
