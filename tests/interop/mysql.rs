@@ -1,4 +1,5 @@
 //! MariaDB: what `store.mysql` of our Lua programs says to a real server.
+#![allow(clippy::disallowed_types, reason = "the client side of a test opens its own sockets")]
 
 use crate::tools::{command, has, run};
 use scenarios::{Authority, Process, free_port, tidegate_binary};

@@ -1,4 +1,5 @@
 //! PostgreSQL: what `store.postgres` of our Lua programs says to a real server.
+#![allow(clippy::disallowed_types, reason = "the client side of a test opens its own sockets")]
 
 use crate::tools::{command, has, skip};
 use scenarios::{Authority, Process, free_port, tidegate_binary};

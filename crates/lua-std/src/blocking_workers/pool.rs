@@ -189,7 +189,7 @@ mod tests {
         let together = std::sync::Arc::new(std::sync::Barrier::new(2));
         for _ in 0..2 {
             let together = together.clone();
-            pool.run(move || drop(together.wait())).unwrap();
+            pool.run(move || _ = together.wait()).unwrap();
         }
         eventually(|| pool.0.lock().idle == 2);
         {
