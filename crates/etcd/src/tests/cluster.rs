@@ -31,6 +31,15 @@ fn free_port() -> u16 {
     ClaimedPort::for_this_process().unwrap()
 }
 
+/// True if all threads of a process are stopped: the state follows the name in parentheses.
+fn is_stopped(process: u32) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
+    threads.flatten().all(|thread| {
+        let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+        stat.rsplit_once(") ").is_none_or(|(_, rest)| rest.starts_with('T'))
+    })
+}
+
 impl Cluster {
     /// Starts members with these further arguments, in which `DIR` stands for the directory of the
     /// cluster.
@@ -95,6 +104,10 @@ impl Cluster {
         let mut command = Command::new("kill");
         command.args([format!("-{signal}"), child.id().to_string()]);
         assert!(command.status().unwrap().success());
+        // Each thread stops by itself, after `kill` has returned.
+        while signal == "STOP" && !is_stopped(child.id()) {
+            std::thread::yield_now();
+        }
     }
 
     /// Runs `etcdctl` with these arguments.
