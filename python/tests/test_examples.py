@@ -29,6 +29,7 @@ WHERE = {"shop": ("flask_shop", "shop:app", "wsgi"),
          "asgi-site": ("django_site", "pages:asgi", "asgi"),
          "api": ("fastapi_api", "api:app", "asgi"),
          "chat": ("starlette_chat", "chat:app", "asgi")}
+BEHIND_THE_GATEWAY = ("shop", "site", "api", "chat")
 
 
 class Example:
@@ -61,6 +62,9 @@ def gateway(tmp_path_factory):
             "XDG_RUNTIME_DIR": str(directory.parent)}
     with Server([sys.executable, "-m", "tidegate", "up", str(file)], here) as running:
         running.port = int(running.line(r"name=web address=127\.0\.0\.1:(\d+)")[1])
+        # A request waits 10 s for an application that starts; on a busy machine that takes longer.
+        for app in BEHIND_THE_GATEWAY:
+            running.line(rf"a worker process is ready app={app}\b")
         yield running
 
 
@@ -69,7 +73,7 @@ def example(request):
     """Returns an application of the examples by name, alone or behind the gateway."""
     def find(name):
         if request.param != "alone":
-            if name not in ("shop", "site", "api", "chat"):
+            if name not in BEHIND_THE_GATEWAY:
                 pytest.skip("not behind the gateway")
             return Example(request.getfixturevalue("gateway"), f"/{name}")
         directory, target, interface = WHERE[name]
