@@ -1,6 +1,7 @@
 """What an application logs and prints: once, with time and process, in the server's format."""
 
 import asyncio
+import ctypes
 import json
 import logging
 import logging.config
@@ -137,14 +138,20 @@ def sleep():
     time.sleep(0.7)
 
 
+def hold():
+    """Keeps the GIL, for which the server waits half a second."""
+    ctypes.PyDLL(None).usleep(2_000_000)
+
+
 @app.part
 async def blocks(scope, receive, send):
     note("blocks")
-    call_that({"compute": compute, "sleep": sleep}[scope["query_string"].decode()])
+    how = scope["query_string"].decode()
+    call_that({"compute": compute, "sleep": sleep, "hold": hold}[how])
     await reply(send, b"")
 
 
-@pytest.mark.parametrize("how", ["compute", "sleep"])
+@pytest.mark.parametrize("how", ["compute", "sleep", "hold"])
 def test_a_call_that_blocks_is_logged_with_a_readable_stack(start_server, how):
     server = start_server("test_logs:app")
     with server.connect() as client, server.connect() as other:

@@ -1,21 +1,27 @@
 //! State shared by the I/O thread and the application's threads: metrics, lag, shutdown.
 //!
-//! Promises that nothing here waits for the interpreter: the I/O thread calls all of it.
+//! Promises that nothing here waits for the interpreter but [`AppStatus::dump`]: the I/O thread calls
+//! all else.
 
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::thread;
 use std::time::Duration;
 
 use net::EventFd;
 use offload::RequestQueue;
+use pyo3::prelude::*;
 use telemetry::{Counter, Histogram};
 
 /// Maximum size of a stack dump.
 const DUMP_BYTES: usize = 64 * 1024;
+/// Time in which an interpreter that runs Python code releases the GIL: a hundred times its interval
+/// of 5 ms, for a busy machine.
+const GIL_WITHIN: Duration = Duration::from_millis(500);
 
 /// Metrics of the application. Threads that hold the GIL update them, one at a time.
 #[derive(Default)]
@@ -146,23 +152,54 @@ impl AppStatus {
         Ok(())
     }
 
-    /// Returns the stacks of the Python threads as one line. A signal handler reads them without
-    /// the interpreter's help, because a stuck interpreter cannot be queried.
+    /// Returns the stacks of the Python threads as one line. Waits [`GIL_WITHIN`] for the GIL: no
+    /// frame changes while this thread holds it. An interpreter that does not release it is inside a
+    /// call of C code; then a signal handler reads the frames without the interpreter's help. Frames
+    /// that change while they are read end the process.
     pub fn dump(&self) -> String {
         let stacks = self.stacks.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(file) = &*stacks else { return String::new() };
-        // SAFETY: an open descriptor and a signal with a handler; the handler runs on this thread,
-        // within the call.
+        let descriptor = file.as_raw_fd();
+        // SAFETY: an open descriptor.
         unsafe {
-            libc::ftruncate(file.as_raw_fd(), 0);
-            libc::lseek(file.as_raw_fd(), 0, libc::SEEK_SET);
-            libc::raise(dump_signal());
+            libc::ftruncate(descriptor, 0);
+            libc::lseek(descriptor, 0, libc::SEEK_SET);
+        }
+        // Set by whichever of the two writes the file.
+        let is_begun = Arc::new(AtomicBool::new(false));
+        let (done, written) = mpsc::channel();
+        let holder = is_begun.clone();
+        let write = move |py: Python<'_>| {
+            if !holder.swap(true, Ordering::Relaxed) {
+                // Without a stack the log says the rest.
+                let _ = dump_with_gil(py, descriptor);
+                let _ = done.send(());
+            }
+        };
+        // A thread of its own: it may wait for as long as the process lives.
+        let waiting = thread::Builder::new().name("stacks".to_owned());
+        if waiting.spawn(move || Python::try_attach(write)).is_err() {
+            return String::new();
+        }
+        if written.recv_timeout(GIL_WITHIN).is_err() {
+            if is_begun.swap(true, Ordering::Relaxed) {
+                // It has got the GIL just now.
+                let _ = written.recv();
+            } else {
+                // SAFETY: a signal with a handler, which runs on this thread, within the call.
+                unsafe { libc::raise(dump_signal()) };
+            }
         }
         let mut text = vec![0; DUMP_BYTES];
         let length = file.read_at(&mut text, 0).unwrap_or(0);
         text.truncate(length);
         crate::stack::readable(&String::from_utf8_lossy(&text), self.queue.serves_threads())
     }
+}
+
+fn dump_with_gil(py: Python<'_>, descriptor: i32) -> PyResult<()> {
+    let module = PyModule::import(py, "faulthandler")?;
+    module.call_method1("dump_traceback", (descriptor, true)).map(drop)
 }
 
 fn since_us(began: &AtomicU64) -> u64 {

@@ -37,7 +37,7 @@ const FAILED: u8 = 1;
 const WRONG_VERSION: u8 = 2;
 
 /// The application of this process. Its methods are called on the I/O thread and never wait for the
-/// interpreter.
+/// interpreter; except `dump`.
 pub trait Application: Send + Sync {
     /// Returns the statistics so far. `rss_bytes` and `stalls` are filled in by the caller.
     fn stats(&self) -> Stats;
@@ -67,7 +67,8 @@ pub trait Application: Send + Sync {
     /// Stops the application: all requests have ended, or may be cut off.
     fn stop(&self);
 
-    /// Returns the stacks of its threads as one line for the log.
+    /// Returns the stacks of its threads as one line for the log. It is called on a thread that may
+    /// wait.
     fn dump(&self) -> String;
 }
 

@@ -11,6 +11,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 
 use super::Process;
+use super::watchdog::stacks;
 use crate::supervise::{SHUT_DOWN_WITHIN, SupervisorCommand, WorkerMessage};
 
 /// How to stop.
@@ -143,7 +144,7 @@ async fn carry_out(process: &Process, command: SupervisorCommand) {
         SupervisorCommand::Stop => return process.commands.set_leave_mode(LeaveMode::Now),
         SupervisorCommand::ReopenLogs => return process.commands.reopen_logs.notify_one(),
         SupervisorCommand::Interrupted => return process.application.interrupted(),
-        SupervisorCommand::Dump => WorkerMessage::Stalled(process.application.dump()),
+        SupervisorCommand::Dump => WorkerMessage::Stalled(stacks(process).await),
         SupervisorCommand::Metrics => {
             let text = process.commands.metrics.take();
             let said = text.as_ref().map_or_else(String::new, |text| text());

@@ -42,6 +42,7 @@ pub(super) async fn watch(process: Rc<Process>, app: String, slot: usize, stall_
         } else if is_one_call && !is_told {
             is_told = true;
             process.stalls.set(process.stalls.get() + 1);
+            let stack = stacks(&process).await;
             event_limited!(
                 1,
                 Level::Warn,
@@ -50,10 +51,16 @@ pub(super) async fn watch(process: Rc<Process>, app: String, slot: usize, stall_
                 worker = slot,
                 process = std::process::id(),
                 lag_ms = lag_ms,
-                stack = process.application.dump()
+                stack = stack
             );
         }
     }
+}
+
+/// The stacks of the application's threads, for the log.
+pub(super) async fn stacks(process: &Process) -> String {
+    let application = process.application.clone();
+    net::blocking(move || application.dump()).await.unwrap_or_default()
 }
 
 /// Resident memory of this process (proc_pid_statm(5)); `None` if the system does not report it.
