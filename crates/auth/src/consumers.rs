@@ -3,12 +3,12 @@
 //! Promises that a set has no name and no credential twice, and that an entry is found by name or
 //! credential in one lookup, however many there are.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use message::{Consumer, ConsumerLimits};
 use serde_json::{Value as Json, json};
-use settings::{Node, Reader, Setting, Spanned, quote};
+use settings::{Node, Reader, Schema, SchemaBuilder, Setting, Spanned, quote};
 use sha2::{Digest as _, Sha256};
 
 use crate::credential::{ByCredential, CredentialId, CredentialKind, Fingerprint};
@@ -33,7 +33,7 @@ pub struct ConsumerSettings {
     pub(crate) groups: Vec<String>,
     /// Texts by name, for the variables `{label.NAME}`.
     #[setting(default = {}, example = { "team": "shop" })]
-    pub(crate) labels: BTreeMap<String, String>,
+    pub(crate) labels: Labels,
     /// Its keys, for `key_auth`. Several allow rotation without a gap.
     #[setting(default = [])]
     pub(crate) keys: Vec<KeyForm>,
@@ -49,7 +49,24 @@ pub struct ConsumerSettings {
     pub(crate) signature_keys: Vec<SignatureKeySettings>,
     /// Limits of its own, for `rate_limit` and `quota` with `consumer_limits`.
     #[setting(example = { "rate": "100/s", "quotas": { "monthly": 100000 } })]
-    pub(crate) limits: Option<ConsumerLimits>,
+    pub(crate) limits: Option<Box<ConsumerLimits>>,
+}
+
+/// Texts by name, in the order of the names. Most consumers have few: a map would reserve room for
+/// eleven.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Labels(Box<[(Box<str>, Box<str>)]>);
+
+impl Setting for Labels {
+    fn schema(defs: &mut SchemaBuilder) -> Schema {
+        BTreeMap::<String, String>::schema(defs)
+    }
+
+    fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
+        let texts = BTreeMap::<String, String>::read(node, reader)?;
+        let boxed = |(name, text): (String, String)| (name.into(), text.into());
+        Some(Labels(texts.into_iter().map(boxed).collect()))
+    }
 }
 
 fn check(settings: &ConsumerSettings, node: &Node, reader: &mut Reader<'_>) {
@@ -76,6 +93,30 @@ impl ConsumerSettings {
     /// The name.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// What a request knows of the consumer.
+    pub(crate) fn consumer(&self) -> Consumer {
+        Consumer {
+            name: self.name.as_str().into(),
+            groups: self.groups.iter().map(|group| group.as_str().into()).collect(),
+            labels: self.labels.0.to_vec(),
+            limits: self.limits.clone(),
+        }
+    }
+
+    /// The identities of its credentials; its name is the first.
+    pub(crate) fn credentials(&self) -> Vec<CredentialId> {
+        let text = |kind, text: &str| CredentialId::of(kind, text.as_bytes());
+        let mut credentials = vec![text(CredentialKind::Name, &self.name)];
+        let keys = self.keys.iter().filter_map(KeyForm::fingerprint);
+        credentials.extend(keys.map(|key| CredentialId::of_key(key.0)));
+        credentials.extend(self.certificates.iter().filter_map(CertificateForm::id));
+        let subject = self.jwt.iter().map(|jwt| text(CredentialKind::Subject, &jwt.subject));
+        credentials.extend(subject);
+        let named = |key: &SignatureKeySettings| text(CredentialKind::SignatureKey, &key.id);
+        credentials.extend(self.signature_keys.iter().map(named));
+        credentials
     }
 
     /// The entry with the secrets that [`ConsumerSettings::to_json`] masks; `None` if one of them
@@ -121,8 +162,9 @@ impl ConsumerSettings {
         if !self.groups.is_empty() {
             add("groups", json!(self.groups));
         }
-        if !self.labels.is_empty() {
-            add("labels", json!(self.labels));
+        if !self.labels.0.is_empty() {
+            let labels = self.labels.0.iter();
+            add("labels", labels.map(|(name, text)| (name.to_string(), json!(text))).collect());
         }
         if !keys.is_empty() {
             add("keys", json!(keys));
@@ -161,45 +203,17 @@ fn limits_to_json(limits: &ConsumerLimits) -> Json {
     Json::Object(object)
 }
 
-/// An entry, ready to be looked up.
+/// An entry, ready to be looked up. There may be 100 000: what is needed rarely is not stored.
 pub(crate) struct Entry {
     pub(crate) settings: ConsumerSettings,
-    pub(crate) consumer: Consumer,
-    /// Its name is the first.
-    pub(crate) credentials: Vec<CredentialId>,
-    pub(crate) signature_keys: Vec<SignatureKey>,
+    signature_keys: Vec<SignatureKey>,
 }
 
 impl Entry {
     pub(crate) fn new(settings: ConsumerSettings) -> Entry {
-        let consumer = Consumer {
-            name: settings.name.as_str().into(),
-            groups: settings.groups.iter().map(|group| group.as_str().into()).collect(),
-            labels: settings
-                .labels
-                .iter()
-                .map(|(name, value)| (name.as_str().into(), value.as_str().into()))
-                .collect(),
-            limits: settings.limits.clone().map(Box::new),
-        };
-        let mut credentials =
-            vec![CredentialId::of(CredentialKind::Name, settings.name.as_bytes())];
-        let keys = settings.keys.iter().filter_map(KeyForm::fingerprint);
-        credentials.extend(keys.map(|key| CredentialId::of_key(key.0)));
-        credentials.extend(settings.certificates.iter().filter_map(CertificateForm::id));
-        credentials.extend(
-            settings
-                .jwt
-                .iter()
-                .map(|jwt| CredentialId::of(CredentialKind::Subject, jwt.subject.as_bytes())),
-        );
-        let named = |key: &SignatureKeySettings| {
-            CredentialId::of(CredentialKind::SignatureKey, key.id.as_bytes())
-        };
-        credentials.extend(settings.signature_keys.iter().map(named));
         let keys = settings.signature_keys.iter().filter_map(SignatureKeySettings::key);
         let signature_keys = keys.collect();
-        Entry { settings, consumer, credentials, signature_keys }
+        Entry { settings, signature_keys }
     }
 
     pub(crate) fn signature_key(&self, id: &str) -> Option<&SignatureKey> {
@@ -210,8 +224,8 @@ impl Entry {
 /// The consumers of a configuration.
 #[derive(Default)]
 pub struct ConsumerSet {
+    /// Each name is a credential.
     pub(crate) by_credential: ByCredential<Arc<Entry>>,
-    by_name: HashMap<Box<str>, Arc<Entry>, foldhash::fast::RandomState>,
     pub(crate) decoys: DecoyHashes,
 }
 
@@ -220,42 +234,42 @@ impl ConsumerSet {
     pub fn new(entries: Vec<Spanned<ConsumerSettings>>, reader: &mut Reader<'_>) -> ConsumerSet {
         let mut set = ConsumerSet::default();
         set.by_credential.reserve(entries.len() * 2);
-        set.by_name.reserve(entries.len());
         for written in entries {
             let entry = Arc::new(Entry::new(written.value));
             entry.settings.password.iter().for_each(|hash| set.decoys.add(hash));
-            for (at, id) in entry.credentials.iter().enumerate() {
+            let credentials = entry.settings.credentials();
+            for (at, id) in credentials.iter().enumerate() {
                 let Some(before) = set.by_credential.insert(*id, entry.clone()) else { continue };
-                let (one, other) = (quote(&before.settings.name), quote(entry.settings.name()));
+                let (one, other) = (quote(before.settings.name()), quote(entry.settings.name()));
                 let why = match id.kind() {
                     CredentialKind::Name => format!("the consumer {other} is declared twice"),
-                    _ if entry.credentials[..at].contains(id) => {
+                    _ if credentials[..at].contains(id) => {
                         format!("the consumer {other} has a {} twice", id.kind().noun())
                     }
                     kind => format!("{one} and {other} have the same {}", kind.noun()),
                 };
                 reader.error(written.span, why);
             }
-            set.by_name.insert(entry.consumer.name.clone(), entry);
         }
         set
     }
 
     pub(crate) fn entry(&self, name: &str) -> Option<&Arc<Entry>> {
-        self.by_name.get(name)
+        self.by_credential.get(&CredentialId::of(CredentialKind::Name, name.as_bytes()))
     }
 
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
-        self.by_name.keys().map(|name| &**name)
+        let named = self.by_credential.iter().filter(|(id, _)| id.kind() == CredentialKind::Name);
+        named.map(|(_, entry)| entry.settings.name())
     }
 
     /// The number of consumers.
     pub fn len(&self) -> usize {
-        self.by_name.len()
+        self.names().count()
     }
 
     /// True if there are none.
     pub fn is_empty(&self) -> bool {
-        self.by_name.is_empty()
+        self.by_credential.is_empty()
     }
 }

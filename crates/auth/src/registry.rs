@@ -93,15 +93,16 @@ impl RegistryState {
     fn find(&self, id: &CredentialId) -> Option<&Arc<Entry>> {
         let in_set = || {
             let entry = self.set.by_credential.get(id)?;
-            (!self.changes.contains_key(&entry.consumer.name)).then_some(entry)
+            (!self.changes.contains_key(entry.settings.name())).then_some(entry)
         };
         self.by_credential.get(id).or_else(in_set)
     }
 
     /// The consumer that already has a credential of this entry.
     fn conflict(&self, entry: &Entry) -> Option<ChangeError> {
-        entry.credentials.iter().find_map(|id| {
-            let owner = self.find(id).filter(|other| other.consumer.name != entry.consumer.name)?;
+        let name = entry.settings.name();
+        entry.settings.credentials().iter().find_map(|id| {
+            let owner = self.find(id).filter(|other| other.settings.name() != name)?;
             Some(ChangeError::Taken {
                 by: owner.settings.name().to_owned(),
                 what: id.kind().noun(),
@@ -134,8 +135,8 @@ impl RegistryState {
 
     fn forget(&mut self, name: &str) {
         if let Some(Change { entry: Some(entry), .. }) = self.changes.remove(name) {
-            for id in &entry.credentials {
-                self.by_credential.remove(id);
+            for id in entry.settings.credentials() {
+                self.by_credential.remove(&id);
             }
         }
     }
@@ -146,8 +147,8 @@ impl RegistryState {
         password(change.entry.as_ref()).iter().for_each(|hash| self.decoys.add(hash));
         self.forget(name);
         if let Some(entry) = &change.entry {
-            let ids = entry.credentials.iter();
-            self.by_credential.extend(ids.map(|id| (*id, entry.clone())));
+            let ids = entry.settings.credentials().into_iter();
+            self.by_credential.extend(ids.map(|id| (id, entry.clone())));
         }
         self.changes.insert(name.into(), change);
     }
@@ -162,10 +163,11 @@ impl RegistryState {
         let ended: Vec<Box<str>> = ended.map(|(name, _)| name.clone()).collect();
         ended.iter().for_each(|name| self.forget(name));
         for (name, change) in self.changes.clone() {
-            let in_set = |id| self.set.by_credential.get(id);
-            let ids = change.entry.iter().flat_map(|entry| &entry.credentials);
+            let in_set = |id| self.set.by_credential.get(&id);
+            let ids = change.entry.iter().flat_map(|entry| entry.settings.credentials());
             let owner = ids.filter_map(in_set).find(|owner| {
-                owner.consumer.name != name && !self.changes.contains_key(&owner.consumer.name)
+                let owner = owner.settings.name();
+                *owner != *name && !self.changes.contains_key(owner)
             });
             if let Some(owner) = owner.map(|owner| owner.settings.name().to_owned()) {
                 event!(
@@ -293,7 +295,7 @@ impl Registry {
     ) -> Result<(String, bool), ChangeError> {
         let version = settings.version();
         let entry = Arc::new(Entry::new(settings));
-        let before = self.change(&entry.consumer.name, &Some(entry.clone()), allows)?;
+        let before = self.change(entry.settings.name(), &Some(entry.clone()), allows)?;
         Ok((version, before.is_none()))
     }
 
@@ -428,7 +430,7 @@ impl Directory {
         }
         let entry = self.registry.read().find(id).cloned();
         let known = match (&entry, name) {
-            (Some(found), _) => Known { consumer: Rc::new(found.consumer.clone()), entry },
+            (Some(found), _) => Known { consumer: Rc::new(found.settings.consumer()), entry },
             (None, Some(name)) => Known { consumer: Consumer::named(name), entry: None },
             (None, None) => return None,
         };

@@ -9,7 +9,7 @@ use settings::{MapKey, Node, Report, SourceId, Span, Value, quote};
 
 use crate::expand::{Environment, expand};
 use crate::limits::INCLUDED_FILES;
-use crate::source::{Document, Source, version_of};
+use crate::source::{Document, Source, Version};
 use crate::yaml;
 
 /// The whole configuration as one tree.
@@ -33,16 +33,18 @@ pub(crate) fn assemble(
             return None;
         }
     };
-    let root = tree(&main, environment, report)?;
+    let mut version = Version::default();
+    version.add(&main.text);
+    let (name, dir) = (main.name.clone(), main.dir.clone());
+    let root = tree(main, environment, report)?;
     let mut assembled = Assembled { root, version: String::new() };
     let mut included: Vec<String> = Vec::new();
-    let mut texts = vec![main.text];
     for (pattern, span) in patterns(&assembled.root, report) {
         // A document without a directory is no file, and is not watched as one.
-        if let Some(dir) = &main.dir {
+        if let Some(dir) = &dir {
             report.depends_on(where_found(&dir.join(&pattern)));
         }
-        let documents = match source.included(&pattern, main.dir.as_deref()) {
+        let documents = match source.included(&pattern, dir.as_deref()) {
             Ok(documents) => documents,
             Err(why) => {
                 report.error(span, why);
@@ -54,22 +56,22 @@ pub(crate) fn assemble(
                 report.error(span, format!("more than {INCLUDED_FILES} files are included"));
                 return None;
             }
-            if document.name == main.name || included.contains(&document.name) {
+            if document.name == name || included.contains(&document.name) {
                 // Untruncated, unlike other quotes: the end of a path identifies it.
                 report.error(span, format!("{:?} is included twice", document.name));
                 continue;
             }
-            if let Some(tree) = tree(&document, environment, report) {
-                merge(&mut assembled.root, tree, report);
-            }
-            texts.push(document.text);
+            version.add(&document.text);
+            included.push(document.name.clone());
             if document.dir.is_some() {
                 report.depends_on(PathBuf::from(&document.name));
             }
-            included.push(document.name);
+            if let Some(tree) = tree(document, environment, report) {
+                merge(&mut assembled.root, tree, report);
+            }
         }
     }
-    assembled.version = version_of(texts.iter().map(String::as_str));
+    assembled.version = version.finish();
     Some(assembled)
 }
 
@@ -80,10 +82,11 @@ fn where_found(pattern: &Path) -> PathBuf {
     folder.unwrap_or(pattern).to_owned()
 }
 
-fn tree(document: &Document, environment: &Environment<'_>, report: &mut Report) -> Option<Node> {
-    let id = report.add_document(&document.name, &document.text, document.dir.as_deref());
+fn tree(document: Document, environment: &Environment<'_>, report: &mut Report) -> Option<Node> {
+    let id = report.add_document(&document.name, document.text, document.dir.as_deref());
+    let text = report.text(id)?;
     let before = report.len();
-    let Some(mut node) = yaml::parse(&document.text, id, report) else {
+    let Some(mut node) = yaml::parse(&text, id, report) else {
         // An empty file is a configuration without settings; a malformed one is not.
         return (report.len() == before).then(|| empty(id));
     };

@@ -12,7 +12,7 @@ use crate::development;
 use crate::expand::Environment;
 use crate::inputs::Inputs;
 use crate::kinds::Kinds;
-use crate::parts::parts;
+use crate::parts::Parts;
 use crate::records::Settings;
 use crate::server_plan::ServerPlan;
 use crate::source::Source;
@@ -104,9 +104,12 @@ fn try_load(
     let mut reader = Reader::new(report);
     let settings = Settings::read(&assembled.root, &mut reader)?;
     let include = settings.include.clone();
+    let parts = Parts::of(&assembled.root);
+    // The tree is larger than the plan: the plan takes its memory.
+    drop(assembled.root);
     let mut plan = compile(settings, assembled.version, kinds, &mut reader)?;
     let routes = plan.routes.iter().map(|route| route.name.as_str());
-    plan.parts = parts(&assembled.root, routes, reader.contents());
+    plan.parts = parts.named(routes, reader.contents());
     let (version, files) = (plan.version.clone(), reader.contents().to_vec());
     let inputs = Arc::new(Inputs { include, version, files });
     Some(Loaded { plan: Arc::new(plan), files: report.files(), inputs })

@@ -18,6 +18,8 @@ const NAMED: &[(&str, &str)] = &[
     ("chains", "chain"),
     ("errors", "error page"),
 ];
+/// The kind of a route.
+const ROUTE: &str = "route";
 /// Not a part itself, because the files it names are.
 const INCLUDE: &str = "include";
 
@@ -47,37 +49,52 @@ impl std::fmt::Display for Part {
     }
 }
 
-/// The parts of a tree that has no errors; routes are named as the plan names them.
-pub(crate) fn parts<'r>(
-    root: &Node,
-    routes: impl Iterator<Item = &'r str>,
-    files: &[(PathBuf, u64)],
-) -> Vec<Part> {
-    let mut parts = Vec::new();
-    let mut routes = routes;
-    let Value::Map(sections) = &root.value else { return parts };
-    let mut add = |kind: &str, name: Option<&str>, digest| {
-        parts.push(Part { kind: kind.to_owned(), name: name.map(str::to_owned), digest });
-    };
-    for (key, section) in sections {
-        let entry = NAMED.iter().find(|(section, _)| *section == key.name);
-        match (&section.value, entry) {
-            _ if key.name == INCLUDE => {}
-            (Value::Map(entries), Some((_, kind))) => {
-                entries.iter().for_each(|(name, node)| add(kind, Some(&name.name), digest(node)));
-            }
-            (Value::List(items), None) if key.name == "routes" => {
-                for (name, node) in routes.by_ref().zip(items) {
-                    add("route", Some(name), digest(node));
+/// The parts of a tree, without what only the plan knows.
+pub(crate) struct Parts(Vec<Part>);
+
+impl Parts {
+    pub(crate) fn of(root: &Node) -> Parts {
+        let mut parts = Vec::new();
+        let Value::Map(sections) = &root.value else { return Parts(parts) };
+        let mut add = |kind: &str, name: Option<&str>, node: &Node| {
+            let (kind, name) = (kind.to_owned(), name.map(str::to_owned));
+            parts.push(Part { kind, name, digest: digest(node) });
+        };
+        for (key, section) in sections {
+            let entry = NAMED.iter().find(|(section, _)| *section == key.name);
+            match (&section.value, entry) {
+                _ if key.name == INCLUDE => {}
+                (Value::Map(entries), Some((_, kind))) => {
+                    entries.iter().for_each(|(name, node)| add(kind, Some(&name.name), node));
                 }
+                (Value::List(items), None) if key.name == "routes" => {
+                    items.iter().for_each(|node| add(ROUTE, None, node));
+                }
+                _ => add(&key.name, None, section),
             }
-            _ => add(&key.name, None, digest(section)),
         }
+        Parts(parts)
     }
-    for (path, digest) in files {
-        add("file", Some(&path.display().to_string()), *digest);
+
+    /// The parts of a tree that has no errors: with its routes, named as the plan names them, and
+    /// the files that its settings were read from.
+    pub(crate) fn named<'r>(
+        self,
+        routes: impl Iterator<Item = &'r str>,
+        files: &[(PathBuf, u64)],
+    ) -> Vec<Part> {
+        let mut parts = self.0;
+        let unnamed = parts.iter_mut().filter(|part| part.kind == ROUTE);
+        for (part, name) in unnamed.zip(routes) {
+            part.name = Some(name.to_owned());
+        }
+        parts.extend(files.iter().map(|(path, digest)| Part {
+            kind: "file".to_owned(),
+            name: Some(path.display().to_string()),
+            digest: *digest,
+        }));
+        parts
     }
-    parts
 }
 
 fn digest(node: &Node) -> u64 {

@@ -30,12 +30,24 @@ impl Document {
 
 /// A short name of exactly these texts.
 pub(crate) fn version_of<'t>(texts: impl IntoIterator<Item = &'t str>) -> String {
-    let mut hash = Sha256::new();
-    for text in texts {
-        hash.update((text.len() as u64).to_be_bytes());
-        hash.update(text.as_bytes());
+    let mut version = Version::default();
+    texts.into_iter().for_each(|text| version.add(text));
+    version.finish()
+}
+
+/// A short name of texts that are read one after the other.
+#[derive(Default)]
+pub(crate) struct Version(Sha256);
+
+impl Version {
+    pub(crate) fn add(&mut self, text: &str) {
+        self.0.update((text.len() as u64).to_be_bytes());
+        self.0.update(text.as_bytes());
     }
-    hash.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+
+    pub(crate) fn finish(self) -> String {
+        self.0.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+    }
 }
 
 /// The error of [`Source::replace`], with a sentence for the user.

@@ -32,6 +32,8 @@ pub(crate) fn parse<'r>(text: &'r str, source: SourceId, report: &'r mut Report)
         lines: Lines::of(text),
         report,
         stack: Vec::new(),
+        items: Vec::new(),
+        entries: Vec::new(),
         anchors: HashMap::new(),
         nodes_left: NODES,
         root: None,
@@ -147,9 +149,13 @@ struct Open {
 }
 
 enum Content {
-    List(Vec<Node>),
+    List {
+        /// Where its items begin in [`Builder::items`].
+        first: usize,
+    },
     Map {
-        entries: Vec<(MapKey, Node)>,
+        /// Where its entries begin in [`Builder::entries`].
+        first: usize,
         /// The lines of the keys so far, if there are many.
         lines: HashMap<String, u32>,
         /// The key whose value follows.
@@ -164,6 +170,11 @@ struct Builder<'r> {
     lines: Lines<'r>,
     report: &'r mut Report,
     stack: Vec<Open>,
+    /// The items of all open lists, and the entries of all open maps. Those of one are moved to a
+    /// place of their own when it is closed and their number is known: most are small, and the room
+    /// that a growing list reserves would be half of the tree.
+    items: Vec<Node>,
+    entries: Vec<(MapKey, Node)>,
     anchors: HashMap<usize, (Node, usize)>,
     nodes_left: usize,
     root: Option<Node>,
@@ -186,17 +197,20 @@ impl Builder<'_> {
             }
             Event::Scalar(text, style, anchor, tag) => {
                 self.refuse_tag(tag.as_deref(), span);
-                let node = scalar(text.into_owned(), style == ScalarStyle::Plain, span);
+                let mut text = text.into_owned();
+                // The library reserves at least 128 bytes for a text without quotes.
+                text.shrink_to_fit();
+                let node = scalar(text, style == ScalarStyle::Plain, span);
                 return self.place(node, anchor, 1);
             }
             Event::SequenceStart(anchor, tag) => {
                 self.refuse_tag(tag.as_deref(), span);
-                return self.open(span, anchor, Content::List(Vec::new()));
+                return self.open(span, anchor, Content::List { first: self.items.len() });
             }
             Event::MappingStart(anchor, tag) => {
                 self.refuse_tag(tag.as_deref(), span);
-                let (entries, lines) = (Vec::new(), HashMap::new());
-                return self.open(span, anchor, Content::Map { entries, lines, key: None });
+                let (first, lines) = (self.entries.len(), HashMap::new());
+                return self.open(span, anchor, Content::Map { first, lines, key: None });
             }
             Event::SequenceEnd | Event::MappingEnd => return self.close(span),
             Event::Alias(anchor) => return self.alias(anchor, span),
@@ -238,16 +252,9 @@ impl Builder<'_> {
 
     fn close(&mut self, end: Span) -> Option<()> {
         let Open { mut span, anchor, content } = self.stack.pop()?;
-        // Most are small, and the room that a growing list reserves would be half of the tree.
         let value = match content {
-            Content::List(mut items) => {
-                items.shrink_to_fit();
-                Value::List(items)
-            }
-            Content::Map { mut entries, .. } => {
-                entries.shrink_to_fit();
-                Value::Map(entries)
-            }
+            Content::List { first } => Value::List(self.items.drain(first..).collect()),
+            Content::Map { first, .. } => Value::Map(self.entries.drain(first..).collect()),
         };
         // A flow collection ends with its bracket (and the library counts the space after it); a
         // block one has an empty end somewhere below, and is shown as its first line.
@@ -295,10 +302,10 @@ impl Builder<'_> {
         }
         match self.stack.last_mut().map(|open| &mut open.content) {
             None => self.root = Some(node),
-            Some(Content::List(items)) => items.push(node),
-            Some(Content::Map { entries, key, .. }) if key.is_some() => {
+            Some(Content::List { .. }) => self.items.push(node),
+            Some(Content::Map { key, .. }) if key.is_some() => {
                 if let Some(PendingKey(Some(key), _)) = key.take() {
-                    entries.push((key, node));
+                    self.entries.push((key, node));
                 }
             }
             Some(Content::Map { .. }) => self.key(node),
@@ -307,14 +314,14 @@ impl Builder<'_> {
     }
 
     fn key(&mut self, node: Node) {
-        let Some(Open { content: Content::Map { entries, lines, key }, .. }) =
-            self.stack.last_mut()
+        let Some(Open { content: Content::Map { first, lines, key }, .. }) = self.stack.last_mut()
         else {
             return;
         };
+        let entries = &self.entries[*first..];
         let span = node.span;
         *key = Some(PendingKey(None, span));
-        let mut name = match node.value {
+        let name = match node.value {
             Value::Scalar(scalar) if !scalar.text.is_empty() => scalar.text,
             _ => {
                 self.report.error(span, "a key is a text");
@@ -333,8 +340,6 @@ impl Builder<'_> {
                 .help(format!("it stands in line {first} too"));
             return;
         }
-        // The library reserves more than most keys have.
-        name.shrink_to_fit();
         if entries.len() >= SEARCHED_KEYS {
             lines.insert(name.clone(), span.line);
         }

@@ -14,8 +14,11 @@ impl<T: Setting> Setting for Vec<T> {
             reader.expected(node, "a list");
             return None;
         };
+        // There may be 100 000 short lists: no more room is reserved than they need.
+        let mut read = Vec::with_capacity(items.len());
         // A wrong item has been reported; the others are read too, so that all errors are.
-        Some(items.iter().filter_map(|item| T::read(item, reader)).collect())
+        read.extend(items.iter().filter_map(|item| T::read(item, reader)));
+        Some(read)
     }
 }
 

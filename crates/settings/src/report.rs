@@ -7,6 +7,7 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::nearest::nearest;
 use crate::node::{SourceId, Span, quote};
@@ -48,7 +49,7 @@ impl Diagnostic {
 #[derive(Clone, Debug)]
 pub(crate) struct Document {
     pub(crate) name: String,
-    pub(crate) text: String,
+    pub(crate) text: Arc<String>,
     pub(crate) dir: Option<PathBuf>,
 }
 
@@ -99,14 +100,24 @@ impl Report {
 
     /// Makes a document known: its name in messages, its text for excerpts, and the directory its
     /// relative paths start at.
-    pub fn add_document(&mut self, name: &str, text: &str, dir: Option<&Path>) -> SourceId {
+    pub fn add_document(
+        &mut self,
+        name: &str,
+        text: impl Into<String>,
+        dir: Option<&Path>,
+    ) -> SourceId {
         let id = SourceId(u32::try_from(self.documents.len()).unwrap_or(u32::MAX));
         self.documents.push(Document {
             name: name.to_owned(),
-            text: text.to_owned(),
+            text: Arc::new(text.into()),
             dir: dir.map(Path::to_owned),
         });
         id
+    }
+
+    /// The text of a document.
+    pub fn text(&self, document: SourceId) -> Option<Arc<String>> {
+        self.documents.get(document.0 as usize).map(|document| document.text.clone())
     }
 
     /// The directory that relative paths written at this place start at.
@@ -230,7 +241,7 @@ impl Report {
             .collect();
         places.sort_unstable();
         places.dedup();
-        let mut masked = text.clone();
+        let mut masked = text.to_string();
         for (from, to) in places.into_iter().rev() {
             // A block of lines ends behind its last line end, which stays.
             let to = from + text.get(from..to)?.trim_end().len();
