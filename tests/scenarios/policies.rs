@@ -3,33 +3,24 @@
 
 use scenarios::{HttpResponse, Tidegate, Upstream};
 
-/// Responds with the request head as the body, and two cookies.
+/// Responds with JSON that contains the body of the request, or with the head of one without a
+/// body, and two cookies.
 fn echo() -> Upstream {
     Upstream::start(|peer| {
         while !peer.at_end() {
             let head = peer.read_head();
-            let response = format!(
-                "HTTP/1.1 200 OK\r\nset-cookie: session=1; Path=/\r\nset-cookie: old=1\r\n\
-                 access-control-allow-origin: *\r\ncontent-length: {}\r\n\r\n{head}",
-                head.len()
-            );
-            peer.send(response);
-        }
-    })
-}
-
-/// Responds with a JSON body that contains the body of the request.
-fn json_echo() -> Upstream {
-    Upstream::start(|peer| {
-        while !peer.at_end() {
-            let head = peer.read_head().to_lowercase();
-            let length = head.split("content-length: ").nth(1).expect("a length");
-            let length = length.split("\r\n").next().expect("a line").parse().expect("a number");
+            let lower = head.to_lowercase();
+            let length = lower.lines().find_map(|line| line.strip_prefix("content-length: "));
+            let length = length.map_or(0, |length| length.parse().expect("a number"));
             let body = String::from_utf8(peer.read_exactly(length)).expect("text");
-            let body = format!("{{\"secret\":1,\"got\":{body}}}");
+            let (media_type, body) = match length {
+                0 => ("text/plain", head),
+                _ => ("application/json", format!("{{\"secret\":1,\"got\":{body}}}")),
+            };
             peer.send(format!(
-                "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n\
-                 {body}",
+                "HTTP/1.1 200 OK\r\nset-cookie: session=1; Path=/\r\nset-cookie: old=1\r\n\
+                 access-control-allow-origin: *\r\ncontent-type: {media_type}\r\n\
+                 content-length: {}\r\n\r\n{body}",
                 body.len()
             ));
         }
@@ -42,8 +33,7 @@ fn config(upstream: &Upstream, origin: &str) -> String {
 workers: 1
 listeners: {{ web: {{ bind: "127.0.0.1:0" }} }}
 admin: {{ bind: "127.0.0.1:0" }}
-upstreams: {{ echo: {{ servers: ["{}"] }}, gone: {{ servers: ["127.0.0.1:1"] }},
-             json: {{ servers: ["{}"] }} }}
+upstreams: {{ echo: {{ servers: ["{}"] }}, gone: {{ servers: ["127.0.0.1:1"] }} }}
 chains: {{ cors: [{{ cors: {{ origins: ["{origin}"], credentials: true }} }}] }}
 routes:
   - match: {{ path: /changed }}
@@ -68,7 +58,7 @@ routes:
       - json_body:
           request: [{{ add: /b, value: "{{header.x-from}}" }}, {{ remove: /a }}]
           response: [{{ remove: /secret }}]
-    handler: {{ upstream: json }}
+    handler: {{ upstream: echo }}
   - match: {{ path: /soap }}
     filters:
       - template:
@@ -76,18 +66,17 @@ routes:
             body: '{{{{"user": {{form user}}, "from": "{{header.x-from}}"}}}}'
           response: {{ body: "<user>{{json /got/user}}</user>", content_type: text/xml }}
           max_size: 128B
-    handler: {{ upstream: json }}
+    handler: {{ upstream: echo }}
   - match: {{ path: /guarded }}
     filters: [{{ waf: {{ exclude: [{{ rules: xss-script, parameters: [html] }}] }} }}]
-    handler: {{ upstream: json }}
+    handler: {{ upstream: echo }}
   - match: {{ path: /observed }}
     filters: [{{ waf: {{ log_only: true }} }}]
     handler: {{ respond: {{ body: seen }} }}
   - match: {{ path: /form }}
-    filters: [{{ csrf: {{}} }}]
+    filters: [{{ security_headers: {{}} }}, {{ csrf: {{}} }}]
     handler: {{ respond: {{ body: done }} }}
 "#,
-        upstream.address(),
         upstream.address(),
     )
 }
@@ -159,7 +148,7 @@ fn csrf_rejects_what_other_origins_send() {
 
 #[test]
 fn json_bodies_are_checked_and_edited() {
-    let upstream = json_echo();
+    let upstream = echo();
     let server = Tidegate::start(&config(&upstream, "https://a.example"));
     let post = |body: &str| {
         let request = format!(
@@ -187,7 +176,7 @@ fn json_bodies_are_checked_and_edited() {
 
 #[test]
 fn a_form_becomes_json_and_the_response_xml() {
-    let upstream = json_echo();
+    let upstream = echo();
     let server = Tidegate::start(&config(&upstream, "https://a.example"));
     let post = |media_type: &str, body: &str| {
         let request = format!(
@@ -222,7 +211,7 @@ fn a_form_becomes_json_and_the_response_xml() {
 
 #[test]
 fn attacks_are_rejected_or_only_logged() {
-    let upstream = json_echo();
+    let upstream = echo();
     let server = Tidegate::start(&config(&upstream, "https://a.example"));
     let script = "?q=%3Cscript%3E";
     let guarded = |query: &str, fields: &str| {
@@ -246,4 +235,68 @@ fn attacks_are_rejected_or_only_logged() {
         metrics.sum("tidegate_policy_rejections_total", &labels)
     };
     assert_eq!((count("xss"), count("sql"), count("logged")), (1.0, 1.0, 1.0));
+}
+
+#[test]
+fn equal_requests_get_equal_responses_across_a_reload() {
+    let upstream = echo();
+    let server = Tidegate::start(&config(&upstream, "https://a.example"));
+    let post = |path: &str, media_type: &str, body: &str| {
+        let length = body.len();
+        let fields = format!("content-type: {media_type}\r\ncontent-length: {length}");
+        let head = format!("POST {path} HTTP/1.1\r\nhost: shop\r\nx-from: x\r\n{fields}");
+        server.exchange("web", format!("{head}\r\n\r\n{body}"))
+    };
+    let (json, form) = ("application/json", "application/x-www-form-urlencoded");
+    let exchanges = || {
+        let responses = [
+            send(&server, "GET /changed?debug=1&q=1+2", "cookie: _ga=1; a=2\r\n"),
+            send(&server, "POST /form", "sec-fetch-site: same-origin\r\n"),
+            send(&server, "POST /form", "sec-fetch-site: cross-site\r\n"),
+            post("/json", json, r#"{"a":1}"#),
+            post("/json", json, r#"{"a":10}"#),
+            post("/soap", form, "user=ann"),
+            post("/soap", json, "{}"),
+            post("/guarded", json, r#"{"a":"b"}"#),
+            post("/guarded?q=%3Cscript%3E", json, "{}"),
+        ];
+        responses.map(|response| {
+            let fields = response.headers.iter().map(|(name, value)| format!("{name}: {value}"));
+            let fields = fields.filter(|field| !field.to_lowercase().starts_with("date:"));
+            let fields = fields.collect::<Vec<_>>().join("\n");
+            format!("{} {fields}\n{}", response.status, response.text())
+        })
+    };
+    let before = exchanges();
+    // What each filter does, so that equal responses are those of the filters.
+    for (response, parts) in before.iter().zip([
+        &["200 ", "GET /changed?search=1%202&host=shop ", "\r\nCookie: a=2", "; Secure"][..],
+        &["200 ", "nosniff", "\ndone"],
+        &["403 ", "nosniff"],
+        &["200 ", "{\"got\":{\"b\":\"x\"}}"],
+        &["400 ", "\"pointer\":\"/a\""],
+        &["200 ", "text/xml", "<user>ann</user>"],
+        &["415 "],
+        &["200 ", "{\"secret\":1,\"got\":{\"a\":\"b\"}}"],
+        &["403 "],
+    ]) {
+        assert!(response.starts_with(parts[0]), "{response}");
+        assert!(parts.iter().all(|part| response.contains(part)), "{parts:?} in {response}");
+    }
+    let reloads = server.metrics().sum("tidegate_config_reloads_total", &[]);
+    server.rewrite_config(&config(&upstream, "https://a.example").replace(": seen", ": other"));
+    server.wait_for_metric("tidegate_config_reloads_total", &[], reloads + 1.0);
+    assert_eq!(send(&server, "GET /observed", "").text(), "other");
+    assert_eq!(exchanges(), before);
+    let metrics = server.metrics();
+    for (filter, reason) in [
+        ("csrf", "cross_origin"),
+        ("validate", "body"),
+        ("template", "content_type"),
+        ("waf", "xss"),
+    ] {
+        let labels = [("filter", filter), ("reason", reason)];
+        let rejections = metrics.sum("tidegate_policy_rejections_total", &labels);
+        assert_eq!(rejections, 2.0, "{filter}: the counter survives the reload");
+    }
 }
