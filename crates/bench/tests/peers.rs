@@ -142,6 +142,11 @@ fn each_peer_starts_responds_and_is_gone_afterwards() {
         (Role::Gateway { backend: closed.address, keep: false }, DOCUMENT_PATH, &document),
         (Role::Routes { count: 50 }, ROUTED_PATH, HELLO_BODY),
         (Role::Guarded { backend: kept.address, by: Guard::Key }, DOCUMENT_PATH, &document),
+        (
+            Role::Guarded { backend: kept.address, by: Guard::KeyAndHeaders },
+            DOCUMENT_PATH,
+            &document,
+        ),
         (Role::Guarded { backend: kept.address, by: Guard::Password }, DOCUMENT_PATH, &document),
         (Role::Guarded { backend: kept.address, by: Guard::Token }, DOCUMENT_PATH, &document),
         (Role::Files { root: root.clone() }, "/a.txt", "a file"),

@@ -197,7 +197,9 @@ fn no_cjson(why: &str) -> bool {
 fn what_a_scenario_adds_is_held_against_the_same_without() {
     let scenarios = ["filters", "authentication", "routes"];
     let data = run(with(&scenarios, &["floor", "nginx", "haproxy", "varnish"]));
-    for scenario in ["filters", "authentication-password", "authentication-token", "routes"] {
+    for scenario in
+        ["filters", "filters-headers", "authentication-password", "authentication-token", "routes"]
+    {
         let records: Vec<_> = data.of_scenario(scenario).collect();
         assert!(records.iter().any(|record| record.server == "floor"), "{records:?}");
         for record in records {

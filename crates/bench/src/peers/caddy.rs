@@ -30,6 +30,9 @@ fn setup(site: &Site) -> Option<Setup> {
         Role::GrpcGateway { backend } => gateway(*backend, "h2c", true),
         // Without the limit, for which Caddy has no module of its own.
         Role::Guarded { backend, by: Guard::Key } => guard() + &gateway(*backend, "1.1", true),
+        Role::Guarded { backend, by: Guard::KeyAndHeaders } => {
+            guard() + HEADERS + &gateway(*backend, "1.1", true)
+        }
         Role::Guarded { .. }
         | Role::Filtered { .. }
         | Role::LuaHello
@@ -101,6 +104,15 @@ fn protocol(site: &Site) -> (&'static str, &'static str, String) {
         }
     }
 }
+
+/// What tidegate changes, too.
+const HEADERS: &str = "  # https://caddyserver.com/docs/caddyfile/directives/request_header
+  request_header X-Gateway bench
+  request_header -X-Internal
+  # https://caddyserver.com/docs/caddyfile/directives/header
+  header >X-Frame-Options DENY
+  header -X-Powered-By
+";
 
 fn guard() -> String {
     format!(

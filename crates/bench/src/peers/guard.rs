@@ -7,6 +7,8 @@ use super::{KEY, KEY_FIELD};
 pub enum Guard {
     /// By an API key, below a rate limit.
     Key,
+    /// The same, and headers of requests and responses are set and removed.
+    KeyAndHeaders,
     /// By name and password, below a rate limit.
     Password,
     /// By a JWT, the same one in every request.
@@ -26,12 +28,13 @@ const TOKEN: &str = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.\
                      AHwk7jSsP-iGlm2TcHnRhFSroaeCpCtd9HB1A0YJz80";
 
 impl Guard {
-    pub(super) const ALL: [Guard; 3] = [Guard::Key, Guard::Password, Guard::Token];
+    pub(super) const ALL: [Guard; 4] =
+        [Guard::Key, Guard::KeyAndHeaders, Guard::Password, Guard::Token];
 
     /// The header field with a client's credential.
     pub fn field(self) -> String {
         match self {
-            Guard::Key => format!("{KEY_FIELD}: {KEY}\r\n"),
+            Guard::Key | Guard::KeyAndHeaders => format!("{KEY_FIELD}: {KEY}\r\n"),
             // bench:sesame
             Guard::Password => "Authorization: Basic YmVuY2g6c2VzYW1l\r\n".to_owned(),
             Guard::Token => format!("Authorization: Bearer {TOKEN}\r\n"),
@@ -41,6 +44,7 @@ impl Guard {
     pub(super) fn role(self) -> &'static str {
         match self {
             Guard::Key => "gateway with a key and a rate limit",
+            Guard::KeyAndHeaders => "gateway with a key, a rate limit and changed headers",
             Guard::Password => "gateway with a password and a rate limit",
             Guard::Token => "gateway with a token",
         }

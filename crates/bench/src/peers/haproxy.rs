@@ -25,7 +25,7 @@ fn setup(site: &Site) -> Option<Setup> {
         Role::Gateway { backend, keep } => gateway(*backend, *keep, ""),
         // 5.2 proto
         Role::GrpcGateway { backend } => gateway(*backend, true, " proto h2"),
-        Role::Guarded { by: Guard::Password, .. } => return None,
+        Role::Guarded { by: Guard::Password | Guard::KeyAndHeaders, .. } => return None,
         Role::Guarded { backend, by } => {
             let (rules, backend) = gateway(*backend, true, "");
             (guard(*by) + &rules, backend)

@@ -29,7 +29,7 @@ fn setup(site: &Site) -> Option<Setup> {
         Role::Hello => (String::new(), hello()),
         Role::Gateway { backend, keep } => gateway(&backend.to_string(), *keep, ""),
         Role::GrpcGateway { backend } => grpc_gateway(*backend),
-        Role::Guarded { by: Guard::Token, .. } => return None,
+        Role::Guarded { by: Guard::Token | Guard::KeyAndHeaders, .. } => return None,
         Role::Guarded { backend, by } => {
             let (upstream, location) = gateway(&backend.to_string(), true, &guard(*by, site));
             (guard_zones(*by) + &upstream, location)
@@ -137,7 +137,9 @@ fn guard_zones(guard: Guard) -> String {
 
 fn guard(guard: Guard, site: &Site) -> String {
     let check = match guard {
-        Guard::Key | Guard::Token => "if ($consumer = \"\") { return 401; }".to_owned(),
+        Guard::Key | Guard::KeyAndHeaders | Guard::Token => {
+            "if ($consumer = \"\") { return 401; }".to_owned()
+        }
         // https://nginx.org/en/docs/http/ngx_http_auth_basic_module.html
         Guard::Password => {
             let file = site.directory.join(PASSWORD_FILE);

@@ -121,11 +121,18 @@ fn canned(file: &Path) -> String {
 fn filters(guard: Guard) -> String {
     let limit =
         format!("{{ rate_limit: {{ rate: {RATE_MAX}/s, burst: {BURST_MAX}, key: client_ip }} }}");
+    let field = KEY_FIELD.to_ascii_lowercase();
+    let keys = format!("[{{ consumer: bench, key: {KEY} }}]");
+    let key = format!("{{ key_auth: {{ from: {{ header: {field} }}, keys: {keys} }} }}");
     match guard {
-        Guard::Key => {
-            let field = KEY_FIELD.to_ascii_lowercase();
-            let keys = format!("[{{ consumer: bench, key: {KEY} }}]");
-            format!("[{{ key_auth: {{ from: {{ header: {field} }}, keys: {keys} }} }}, {limit}]")
+        Guard::Key => format!("[{key}, {limit}]"),
+        Guard::KeyAndHeaders => {
+            let request = "{ remove: [x-internal], set: { x-gateway: bench } }";
+            let response = "{ remove: [x-powered-by], set: { x-frame-options: DENY } }";
+            format!(
+                "[{key}, {limit}, {{ request_headers: {request} }}, \
+                 {{ response_headers: {response} }}]"
+            )
         }
         Guard::Password => {
             let users = format!("[{{ consumer: {USER}, password: \"{PASSWORD_HASH}\" }}]");

@@ -91,6 +91,7 @@ pub(crate) const BARS: &[Bar] = &[
     app("grpc-unary", "caddy", 0.30, Figure::Cpu),
     bar("filters", BASELINE, 1.05, 1.02),
     app("filters", "caddy", 0.35, Figure::Cpu),
+    app("filters-headers", "caddy", 0.35, Figure::Cpu),
     bar("filter-request-id", BASELINE, 1.03, 1.02),
     bar("filter-rate-limit", BASELINE, 1.03, 1.02),
     bar("filter-sliding", BASELINE, 1.03, 1.02),

@@ -1,4 +1,5 @@
-//! `filters`: the cost that a key check and a rate limit add to a proxied request.
+//! `filters`: the cost that a key check, a rate limit and changes of headers add to a proxied
+//! request.
 
 use super::{Case, Kind, Scenario, Serve};
 use crate::peers::{Guard, Protocol};
@@ -48,16 +49,27 @@ const fn cost(name: &'static str, filter: &'static str) -> Case {
 
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "filters",
-    about: "a proxied request with a key and a rate limit, and the same without",
-    cases: &[Case {
-        name: "filters",
-        about: "GET of 2 KiB from one backend by clients with a key, within a rate; `baseline` \
-                is tidegate without both.",
-        replays: None,
-        serve: Serve::Guarded(Guard::Key),
-        protocol: Protocol::Http1,
-        kind: Kind::Load,
-    }],
+    about: "a proxied request with a key, a rate limit and changed headers, and the same without",
+    cases: &[
+        Case {
+            name: "filters",
+            about: "GET of 2 KiB from one backend by clients with a key, within a rate; \
+                    `baseline` is tidegate without both.",
+            replays: None,
+            serve: Serve::Guarded(Guard::Key),
+            protocol: Protocol::Http1,
+            kind: Kind::Load,
+        },
+        Case {
+            name: "filters-headers",
+            about: "The same; a header of the request and one of the response are set, others \
+                    removed. caddy has no limit. `baseline` is tidegate without all.",
+            replays: None,
+            serve: Serve::Guarded(Guard::KeyAndHeaders),
+            protocol: Protocol::Http1,
+            kind: Kind::Load,
+        },
+    ],
     by_default: false,
 };
 
