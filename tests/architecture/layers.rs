@@ -14,6 +14,7 @@ const LEVELS: &[(&str, u8)] = &[
     ("settings-derive", 0),
     ("claimed-port", 0),
     ("coding", 0),
+    ("protobuf", 0),
     ("settings", 1),
     ("telemetry", 1),
     ("net", 1),
@@ -109,7 +110,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("proptest", &["fuzz-targets"]),
     ("prost", &["etcd", "fuzz-targets", "otlp"]),
     // Messages by their descriptors.
-    ("prost-reflect", &["grpc"]),
+    ("prost-reflect", &["fuzz-targets", "grpc"]),
     ("proc-macro2", &["settings-derive"]),
     ("pyo3", &["python", "wheel"]),
     ("pyo3-build-config", &["wheel"]),

@@ -13,6 +13,8 @@ mod flood_cost;
 mod grpc;
 mod http2;
 mod http2_servers;
+mod lua_grpc;
+mod lua_pb;
 mod mysql;
 mod nginx;
 mod oidc;

@@ -24,6 +24,7 @@ mod errno;
 mod etcd_store;
 mod fs;
 mod group;
+mod grpc;
 mod hex;
 mod hpack;
 pub mod http;
@@ -32,6 +33,7 @@ mod jwt;
 mod limits;
 mod logger;
 mod mysql;
+mod pb;
 mod perf;
 mod pool;
 mod postgres;
@@ -119,6 +121,9 @@ pub const MODULES: &[Module] = &[
     ("net.addr", &["core.net.addr"], addr::open),
     ("net.cluster", &[], cluster::open),
     ("net.dns", &["core.dns", "core.net.dns"], dns::open),
+    ("net.grpc", &["core.grpc"], grpc::open),
+    ("net.grpc.code", &["core.grpc.code"], grpc::open_codes),
+    ("net.grpc.registrar", &["core.grpc.registrar"], script!("grpc_registrar")),
     ("net.http", &["core.http", "core.net.http"], http::open),
     ("net.http.dom", &["core.http.dom"], script!("dom")),
     ("net.http.helper", &["core.http.helper"], http::open_helper),
@@ -127,9 +132,16 @@ pub const MODULES: &[Module] = &[
     ("net.udp", &["core.net.udp", "core.udp"], udp::open),
     ("net.websocket", &["core.net.websocket", "core.websocket"], websocket::open),
     ("patch", &["core.patch"], script!("patch")),
+    ("pb", &["pb"], pb::open),
+    ("pb.buffer", &["pb.buffer"], pb::open_buffer),
+    ("pb.conv", &["pb.conv"], pb::open_conversions),
+    ("pb.io", &["pb.io"], script!("pb_io")),
+    ("pb.slice", &["pb.slice"], pb::open_slice),
+    ("pb.unsafe", &["pb.unsafe"], script!("pb_unsafe")),
     ("perf", &["core.perf"], perf::open),
     ("pool", &[], pool::open),
     ("process", &[], process::open),
+    ("protoc", &["protoc"], pb::open_compiler),
     ("re", &[], re::open),
     ("security.jwt", &[], jwt::open),
     ("shared", &[], shared::open),

@@ -156,5 +156,14 @@ pub(crate) const ETCD_MESSAGE_BYTES: usize = 64 * 1024 * 1024;
 /// Leases that one client of etcd renews.
 pub(crate) const ETCD_LEASES: usize = 4096;
 
+/// Bytes of a file of descriptors that `pb.loadfile` reads.
+pub(crate) const DESCRIPTOR_BYTES: u64 = 64 * 1024 * 1024;
+
+/// Depth of parentheses in a format of `pb.buffer`, and of views of a `pb.slice`.
+pub(crate) const PROTOBUF_LEVELS: usize = 100;
+
+/// Bytes of a `pb.buffer`.
+pub(crate) const PROTOBUF_BUFFER_BYTES: usize = 256 * 1024 * 1024;
+
 /// Bytes of the fields of a block that `http2.hpack` decodes, as in Silly.
 pub(crate) const HPACK_FIELDS_BYTES: usize = 64 * 1024;

@@ -26,6 +26,12 @@ pub(crate) const JSON_ENCODE_BYTES: usize = 256 * 1024 * 1024;
 /// Capacity of each buffer that a JSON codec reuses for the next call.
 pub(crate) const JSON_KEPT_BYTES: usize = 1024 * 1024;
 
+/// Bytes that one `pb.encode` may write.
+pub(crate) const PROTOBUF_BYTES: usize = 256 * 1024 * 1024;
+
+/// Capacity of the buffer that `pb.encode` reuses for the next call.
+pub(crate) const PROTOBUF_KEPT_BYTES: usize = 1024 * 1024;
+
 /// Timers that run before the loop polls its sockets again.
 pub(crate) const TIMERS_PER_LOOK: usize = 64;
 

@@ -4,6 +4,7 @@
 //! Lua.
 
 pub mod json;
+pub mod pb;
 pub mod silly;
 pub mod task;
 pub mod tcp;

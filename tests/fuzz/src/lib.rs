@@ -28,6 +28,7 @@ mod jwt;
 mod log_template;
 mod lua_dom;
 mod lua_json;
+mod lua_pb;
 mod message_signature;
 mod mysql;
 mod path;
@@ -97,6 +98,8 @@ targets! {
     mysql: mysql::TARGET,
     path: path::TARGET,
     postgres: postgres::TARGET,
+    proto_source: lua_pb::SOURCE,
+    protobuf: lua_pb::MESSAGE,
     proxy_protocol: preamble::PROXY_PROTOCOL,
     redis_cluster: redis_cluster::TARGET,
     redis_reply: redis_reply::TARGET,

@@ -73,6 +73,11 @@ const OBJECTS: &[(&str, &str, &str)] = &[
     ("patch", "Patch", "require 'silly.patch'.new()"),
     ("net.http.dom", "Node", "require 'silly.net.http.dom'.parse '<p>'"),
     ("net.http", "Client", "require 'silly.net.http'.newclient()"),
+    ("net.grpc", "Conn", "require 'silly.net.grpc'.newclient { targets = { 'a:1' } }"),
+    ("net.grpc.registrar", "Registrar", "require 'silly.net.grpc.registrar'.new()"),
+    ("pb.buffer", "Buffer", "require 'silly.pb.buffer'.new()"),
+    ("pb.slice", "Slice", "require 'silly.pb.slice'.new()"),
+    ("protoc", "Compiler", "require 'silly.protoc'.new()"),
 ];
 
 #[test]

@@ -369,3 +369,29 @@ fn https_and_wss() {
     ];
     assert_eq!(program(text), expected);
 }
+
+#[test]
+fn grpc_over_tls() {
+    let text = r#"
+        local grpc, registrar = require "silly.net.grpc", require "silly.net.grpc.registrar"
+        local p = require "protoc".new()
+        p:load([[
+            syntax = "proto3"; message Note { string text = 1; }
+            service Notes { rpc Get (Note) returns (Note); }
+        ]], "notes.proto")
+        local proto, methods = p.loaded["notes.proto"], registrar.new()
+        methods:register(proto, "Notes", { Get = function(note) return note end })
+        local server = assert(grpc.listen {
+            addr = "127.0.0.1:0", tls = true, certs = { pair "a.test" }, registrar = methods,
+        })
+        local function get(tls)
+            local conn <close> = assert(grpc.newclient { targets = { server.addr }, tls = tls })
+            local note, err = grpc.newservice(conn, proto, "Notes"):Get({ text = "tea" }, 5000)
+            return note and note.text or err
+        end
+        say(get { insecure = true })
+        say(get(true):match "UnknownIssuer", get { ca = ca }:match "not valid for name")
+        say(get(nil) ~= "tea")
+    "#;
+    assert_eq!(program(text), ["tea", "UnknownIssuer not valid for name", "true"]);
+}

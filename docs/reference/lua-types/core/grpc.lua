@@ -1,0 +1,3 @@
+---@meta core.grpc
+
+return require "silly.net.grpc"

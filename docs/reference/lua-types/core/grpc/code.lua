@@ -1,0 +1,3 @@
+---@meta core.grpc.code
+
+return require "silly.net.grpc.code"

@@ -1,0 +1,3 @@
+---@meta core.grpc.registrar
+
+return require "silly.net.grpc.registrar"

@@ -1,0 +1,3 @@
+---@meta pb
+
+return require "silly.pb"

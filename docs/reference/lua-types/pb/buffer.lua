@@ -1,0 +1,3 @@
+---@meta pb.buffer
+
+return require "silly.pb.buffer"

@@ -1,0 +1,3 @@
+---@meta pb.conv
+
+return require "silly.pb.conv"

@@ -1,0 +1,3 @@
+---@meta pb.io
+
+return require "silly.pb.io"

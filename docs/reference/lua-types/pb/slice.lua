@@ -1,0 +1,3 @@
+---@meta pb.slice
+
+return require "silly.pb.slice"

@@ -1,0 +1,3 @@
+---@meta pb.unsafe
+
+return require "silly.pb.unsafe"

@@ -1,0 +1,3 @@
+---@meta protoc
+
+return require "silly.protoc"

@@ -1,0 +1,3 @@
+---@meta tide.net.grpc
+
+return require "silly.net.grpc"

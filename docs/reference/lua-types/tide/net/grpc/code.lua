@@ -1,0 +1,3 @@
+---@meta tide.net.grpc.code
+
+return require "silly.net.grpc.code"

@@ -1,0 +1,3 @@
+---@meta tide.net.grpc.registrar
+
+return require "silly.net.grpc.registrar"

@@ -1,0 +1,3 @@
+---@meta tide.pb
+
+return require "silly.pb"

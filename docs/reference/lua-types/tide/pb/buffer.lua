@@ -1,0 +1,3 @@
+---@meta tide.pb.buffer
+
+return require "silly.pb.buffer"

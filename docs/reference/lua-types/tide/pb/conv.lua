@@ -1,0 +1,3 @@
+---@meta tide.pb.conv
+
+return require "silly.pb.conv"

@@ -1,0 +1,3 @@
+---@meta tide.pb.io
+
+return require "silly.pb.io"

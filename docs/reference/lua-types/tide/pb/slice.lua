@@ -1,0 +1,3 @@
+---@meta tide.pb.slice
+
+return require "silly.pb.slice"

@@ -1,0 +1,3 @@
+---@meta tide.pb.unsafe
+
+return require "silly.pb.unsafe"

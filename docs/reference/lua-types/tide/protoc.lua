@@ -1,0 +1,3 @@
+---@meta tide.protoc
+
+return require "silly.protoc"
