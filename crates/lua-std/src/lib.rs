@@ -60,6 +60,7 @@ mod trace;
 mod udp;
 mod websocket;
 mod worker;
+mod zproto;
 
 use lua_vm::Module;
 
@@ -161,4 +162,5 @@ pub const MODULES: &[Module] = &[
     ("tls.ctx", &[], tls::open_ctx),
     ("trace", &["core.trace"], trace::open),
     ("worker", &[], worker::open),
+    ("zproto", &["zproto"], zproto::open),
 ];

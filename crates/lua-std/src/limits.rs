@@ -165,5 +165,17 @@ pub(crate) const PROTOBUF_LEVELS: usize = 100;
 /// Bytes of a `pb.buffer`.
 pub(crate) const PROTOBUF_BUFFER_BYTES: usize = 256 * 1024 * 1024;
 
+/// Bytes of a schema of `zproto`.
+pub(crate) const ZPROTO_SOURCE_BYTES: usize = 4 * 1024 * 1024;
+
+/// Depth of structs within structs in a schema of `zproto`, as in Silly.
+pub(crate) const ZPROTO_LEVELS: usize = 64;
+
+/// Bytes that `zproto` encodes or unpacks in one call.
+pub(crate) const ZPROTO_BYTES: usize = 256 * 1024 * 1024;
+
+/// Structs in what `default` of a schema of `zproto` returns.
+pub(crate) const ZPROTO_DEFAULTS: usize = 10_000;
+
 /// Bytes of the fields of a block that `http2.hpack` decodes, as in Silly.
 pub(crate) const HPACK_FIELDS_BYTES: usize = 64 * 1024;

@@ -29,6 +29,7 @@ mod log_template;
 mod lua_dom;
 mod lua_json;
 mod lua_pb;
+mod lua_zproto;
 mod message_signature;
 mod mysql;
 mod path;
@@ -94,6 +95,7 @@ targets! {
     lua_dom: lua_dom::TARGET,
     log_template: log_template::TARGET,
     lua_json: lua_json::TARGET,
+    lua_zproto: lua_zproto::TARGET,
     message_signature: message_signature::TARGET,
     mysql: mysql::TARGET,
     path: path::TARGET,

@@ -78,6 +78,7 @@ const OBJECTS: &[(&str, &str, &str)] = &[
     ("pb.buffer", "Buffer", "require 'silly.pb.buffer'.new()"),
     ("pb.slice", "Slice", "require 'silly.pb.slice'.new()"),
     ("protoc", "Compiler", "require 'silly.protoc'.new()"),
+    ("zproto", "Protocol", "require 'silly.zproto':parse 'a {}'"),
 ];
 
 #[test]

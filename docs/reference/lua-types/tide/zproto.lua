@@ -1,0 +1,3 @@
+---@meta tide.zproto
+
+return require "silly.zproto"

@@ -1,0 +1,3 @@
+---@meta zproto
+
+return require "silly.zproto"
