@@ -11,6 +11,7 @@ return function()
   function commands.HELP()
     local names = {}
     for name in pairs(commands) do names[#names + 1] = name end
+    names[#names + 1] = "DEBUG"
     table.sort(names)
     return table.concat(names, " ")
   end
@@ -51,12 +52,19 @@ return function()
     return table.concat(results, " ", 1, results.n)
   end
 
-  local function answer(custom, line)
+  --- A session of the debugger over the console's connection.
+  local function debug_session(conn)
+    local function read() return (conn:read("\n")) end
+    return require "silly.debugger".start(read, function(text) return conn:write(text) end)
+  end
+
+  local function answer(custom, line, conn)
     local words = {}
     for word in line:gmatch("%S+") do words[#words + 1] = word end
     local name = (words[1] or ""):upper()
     if name == "" then return "" end
     local command = custom[name] or commands[name]
+    if not command and name == "DEBUG" then return debug_session(conn) end
     if not command then return "no command " .. name .. "; HELP lists them" end
     local ok, result, why = pcall(command, custom, table.unpack(words, 2))
     if not ok then return "error: " .. tostring(result) end
@@ -72,7 +80,7 @@ return function()
       if not line then break end
       local name = line:match("%S+")
       if name and (name:upper() == "QUIT" or name:upper() == "EXIT") then break end
-      conn:write(answer(custom, line) .. "\n> ")
+      conn:write(answer(custom, line, conn) .. "\n> ")
     end
     conn:close()
   end

@@ -14,6 +14,7 @@ mod cluster;
 mod compress;
 mod context;
 mod crypto;
+mod debugger;
 pub mod definitions;
 mod dns;
 #[cfg(test)]
@@ -98,6 +99,7 @@ pub const MODULES: &[Module] = &[
     ("crypto.hmac", &[], crypto::hmac::open),
     ("crypto.pkey", &[], crypto::pkey::open),
     ("crypto.utils", &[], crypto::random::open),
+    ("debugger", &["core.debugger"], debugger::open),
     ("encoding.base64", &["core.encoding.base64"], base64::open),
     ("encoding.hex", &[], hex::open),
     ("encoding.json", &["core.json"], json::open),

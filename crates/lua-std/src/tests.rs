@@ -1,6 +1,7 @@
 //! Several modules together with the scheduler.
 
 mod compatibility;
+mod debugger;
 mod dom;
 mod scheduling;
 mod scripts;

@@ -3,6 +3,7 @@
 //! The module `lua_std::NAME` opens the functions of `native::NAME` and adds what is written in
 //! Lua.
 
+pub mod debugger;
 pub mod json;
 pub mod pb;
 pub mod silly;

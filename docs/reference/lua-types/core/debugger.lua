@@ -1,0 +1,3 @@
+---@meta core.debugger
+
+return require "silly.debugger"

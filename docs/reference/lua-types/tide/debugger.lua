@@ -1,0 +1,3 @@
+---@meta tide.debugger
+
+return require "silly.debugger"
