@@ -49,7 +49,7 @@ build: prepare-build ## build the release binary
 test: prepare-test ## everything: format, lints, all tests, generated files
 	@$(MAKE) format-check deny lint rustdoc build-debug
 	@$(MAKE) --jobs=3 --output-sync=target test-rust test-python perf-smoke
-	@$(MAKE) check-generated
+	@$(MAKE) check-generated check-console
 
 .PHONY: check
 check: prepare-build ## the quick half of `make test`: format, lints, rustdoc, the architecture rules
@@ -152,6 +152,18 @@ check-generated: build-debug ## check that these files are what `make generate` 
 	  $(DEBUG_BINARY) schema --markdown=$$page | diff -u $(REFERENCE)/$$page.md - \
 	    || { echo "$(REFERENCE)/$$page.md is stale: make generate"; exit 1; }; \
 	done
+
+# npm installs what the lock file names; the bundle depends on nothing else of the machine.
+CONSOLE_BUNDLE := crates/admin/src/console
+
+.PHONY: console
+console: ## write the bundle of the console from console/ (needs npm)
+	cd console && npm ci --silent --no-fund --no-audit
+	cd console && npm run --silent types && node build.mjs ../$(CONSOLE_BUNDLE)
+
+.PHONY: check-console
+check-console: ## check that the bundle of the console is what `make console` writes
+	@scripts/check-console $(CONSOLE_BUNDLE)
 
 # Steps of the above.
 
