@@ -4,6 +4,7 @@ mod acme;
 mod address_space;
 mod addresses;
 mod admin;
+mod admin_roles;
 mod admin_secrets;
 mod affinity;
 mod ai_proxy;

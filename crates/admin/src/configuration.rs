@@ -3,7 +3,7 @@
 //! The version is a strong ETag (RFC 9110 section 8.8.3). A change without If-Match is refused with
 //! 428 (RFC 6585 section 3), so that no client overwrites a version that it has not seen.
 
-use crate::access::Access;
+use crate::access::{Access, Caller};
 use crate::control::{Applied, ConfigDocument, ConfigVersion, Control, Expect, Refusal, Syntax};
 use crate::endpoints;
 use crate::limits::{CONFIG_BYTES, REQUEST_BYTES};
@@ -15,9 +15,14 @@ use settings::Report;
 use wire::conditional::{self, EntityTag, Preconditions, Validators};
 use wire::{Known, token};
 
-pub(crate) fn get(access: &Access, control: &dyn Control, request: &Request) -> ApiResult {
+pub(crate) fn get(
+    access: &Access,
+    caller: &Caller,
+    control: &dyn Control,
+    request: &Request,
+) -> ApiResult {
     if endpoints::flag(request.target.query(), "secrets") {
-        access.check_secrets(request)?;
+        access.check_secrets(caller)?;
         return Ok(answer(&control.config(), request));
     }
     let Some(masked) = control.masked_config() else {
@@ -72,12 +77,26 @@ pub(crate) async fn put(control: &dyn Control, request: &mut Request) -> ApiResu
                 "send the ETag of GET /v1/config, or `If-Match: *` to replace whatever is there",
             ));
     };
+    let text = document(request, syntax).await?;
+    applied(control.apply(text, syntax, expect).await)
+}
+
+/// Checks a configuration without putting it into use.
+pub(crate) async fn check(control: &dyn Control, request: &mut Request) -> ApiResult {
+    let syntax = syntax(request)?;
+    let text = document(request, syntax).await?;
+    let changes = control.check(text).await?;
+    Ok(json_response(200, &json!({ "changes": changes })))
+}
+
+/// The body: a configuration.
+async fn document(request: &mut Request, syntax: Syntax) -> Result<String, Problem> {
     let text = body_text(request, CONFIG_BYTES).await?;
     if syntax == Syntax::Json {
         // JSON is read as the YAML that it is, whose errors speak of things that JSON has not.
         serde_json::from_str::<Json>(&text).map_err(|error| not_json(&error))?;
     }
-    applied(control.apply(text, syntax, expect).await)
+    Ok(text)
 }
 
 pub(crate) async fn rollback(control: &dyn Control, request: &mut Request) -> ApiResult {

@@ -150,8 +150,7 @@ mod tests {
 
     use super::*;
     use crate::Admin;
-    use crate::access::Access;
-    use crate::testing::{FakeServer, text};
+    use crate::testing::{FakeServer, access, text};
 
     struct Api(Rc<FakeServer>);
 
@@ -173,12 +172,7 @@ mod tests {
             let target = Target::new(path.to_owned().into()).unwrap();
             let mut request = Request::made_up(method, target, headers);
             request.body = Body::from(body.to_owned());
-            let access = Access {
-                token: Some(settings::Secret::new("s3cret")),
-                metrics_open: true,
-                hosts: Vec::new(),
-                config_secrets: false,
-            };
+            let access = access(&[(config::AdminRole::All, "s3cret")]);
             let admin = Admin::new(access, self.0.clone());
             let mut response = net::worker::block_on_local(async {
                 admin.handle(&mut request).resolve().await.unwrap()

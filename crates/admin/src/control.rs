@@ -31,6 +31,9 @@ pub trait Control {
         expect: Expect,
     ) -> LocalFuture<'_, Result<Applied, Refusal>>;
 
+    /// Returns the changes that a configuration would make, and makes none of them.
+    fn check(&self, text: String) -> LocalFuture<'_, Result<Vec<String>, Refusal>>;
+
     /// Puts a version of `history` into use again, the way `apply` would.
     fn rollback(
         &self,

@@ -11,9 +11,32 @@ use wire::Method;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Guard {
     Open,
-    /// Open or tokened, as configured.
+    /// Open or for roles that may read, as configured.
     Metrics,
-    Token,
+    /// Any token.
+    Any,
+    /// The roles that may read, and `purge`, which reads about caches only.
+    Caches,
+    Read,
+    Purge,
+    Write,
+    All,
+}
+
+impl Guard {
+    /// The access in the reference.
+    pub(crate) const fn text(self) -> &'static str {
+        match self {
+            Self::Open => "open",
+            Self::Metrics => "open, or `read` when so configured",
+            Self::Any => "any token",
+            Self::Caches => "`read` or `purge`",
+            Self::Read => "`read`",
+            Self::Purge => "`purge`",
+            Self::Write => "`write`",
+            Self::All => "`all`",
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,9 +44,16 @@ pub(crate) enum Action {
     Healthz,
     Readyz,
     Metrics,
+    Console,
+    ConsoleFile,
+    Login,
+    Session,
+    Logout,
     Status,
+    Summary,
     GetConfig,
     PutConfig,
+    CheckConfig,
     History,
     Rollback,
     Routes,
@@ -78,6 +108,15 @@ impl Endpoint {
         let name = path.strip_prefix(before)?.strip_suffix(after)?;
         (!name.is_empty()).then_some(name)
     }
+
+    /// Whether a request changes anything. Logins are logged as such.
+    pub(crate) fn is_change(&self) -> bool {
+        let only_reads = matches!(
+            self.action,
+            Action::Explain | Action::CheckConfig | Action::Login | Action::Logout
+        );
+        self.method != "GET" && !only_reads
+    }
 }
 
 /// Returns the endpoints of a path. Of several matches the longer path counts: `/v1/caches/a/purge`
@@ -113,106 +152,140 @@ endpoints! {
         "200 while requests should be sent here, 503 while starting or draining. `detail` names \
          the errors of the latest configuration if it was rejected.";
     GET "/metrics" [] Metrics Metrics "All metrics in the Prometheus text format.";
-    GET "/v1/status" [] Token Status "State, build, listeners and the latest reload.";
-    GET "/v1/config" ["secrets"] Token GetConfig
+    GET "/console" [] Open Console "Redirects to `/console/`.";
+    GET "/console/" [] Open Console
+        "The console, a page for browsers, with `admin.console`; it logs in with a token.";
+    GET "/console/{name}" [] Open ConsoleFile "The files of the console.";
+    POST "/v1/session" [] Open Login
+        "Opens a session of the console: `{\"token\": \"…\"}` gets a cookie and, as `proof`, the \
+         field `Tidegate-Session` that requests with the cookie need. It ends after half an hour \
+         without requests, and after twelve hours.";
+    GET "/v1/session" [] Any Session "The name and the role of the token of this request.";
+    DELETE "/v1/session" [] Any Logout "Ends the session of this request.";
+    GET "/v1/status" [] Read Status "State, build, listeners and the latest reload.";
+    GET "/v1/summary" [] Read Summary
+        "The server in numbers: responses by class, durations of requests of all routes, \
+         connections, caches, the process, and what needs attention: servers out of rotation (at \
+         most 20), certificates (at most 100, the next to expire first) and the latest reload.";
+    GET "/v1/config" ["secrets"] Read GetConfig
         "The configuration as in its source, variables unexpanded, `\"***\"` in place of secrets; \
          the ETag is its version. `?secrets` shows the secrets: on the Unix socket, and over TCP \
          with `admin.config_secrets`. PUT rejects a text in which they are masked.";
-    PUT "/v1/config" [] Token PutConfig
+    PUT "/v1/config" [] All PutConfig
         "Replaces the configuration: a response with 200 means that it is valid, written to its \
          file and in use; otherwise nothing changes. Accepts YAML or JSON by Content-Type. \
          If-Match with the ETag that was read is required; `*` replaces any version.";
-    GET "/v1/config/history" [] Token History "Versions for a rollback, newest first.";
-    POST "/v1/config/rollback" [] Token Rollback
+    POST "/v1/config/check" [] All CheckConfig
+        "Checks a configuration (YAML or JSON, as with PUT) and changes nothing: 200 with the \
+         `changes` it would make, or 422 with every error. That what it names is available on this \
+         machine, addresses for example, is checked by PUT only.";
+    GET "/v1/config/history" [] Read History "Versions for a rollback, newest first.";
+    POST "/v1/config/rollback" [] All Rollback
         "Puts an earlier version into use: `{\"version\": \"…\"}`. If-Match is honoured.";
-    GET "/v1/routes" [] Token Routes "Every route in the order of matching, with its counters.";
-    GET "/v1/upstreams" [] Token Upstreams
+    GET "/v1/routes" [] Read Routes "Every route in the order of matching, with its counters.";
+    GET "/v1/upstreams" [] Read Upstreams
         "Upstreams, their servers and the health of these. `discovery` has the source, the age of \
          its last response in seconds, and the error while it fails. A server that was removed is \
          `removed` as long as requests to it are in flight.";
-    GET "/v1/upstreams/{name}/servers" [] Token RegisteredServers
+    GET "/v1/upstreams/{name}/servers" [] Read RegisteredServers
         "Servers that have registered with an upstream, and when their registrations expire.";
-    PUT "/v1/upstreams/{name}/servers" [] Token RegisterServer
+    PUT "/v1/upstreams/{name}/servers" [] Write RegisterServer
         "Registers a server with an upstream that has `discover: { registration: … }`, or renews \
          its registration: an address, or `{\"address\": \"10.0.0.7:9000\", \"weight\": 1}` \
          and the other keys of a server. It is removed after the `ttl` unless this is repeated.";
-    DELETE "/v1/upstreams/{name}/servers" ["address"] Token DeregisterServer
+    DELETE "/v1/upstreams/{name}/servers" ["address"] Write DeregisterServer
         "Ends the registration of the server with this `address`; its requests in flight continue.";
-    POST "/v1/upstreams/{name}/servers" [] Token ChangeServer
+    POST "/v1/upstreams/{name}/servers" [] Write ChangeServer
         "Changes a server of an upstream until the next reload: `{\"server\": \"10.0.0.7:80\", \
          \"drain\": true}` gives it no further requests, `\"drain\": false` ends that, \
          `\"weight\": 3` replaces its weight. `server` is its address, or its entry in `servers`, \
          which means all addresses of a name.";
-    GET "/v1/log" ["route", "status", "slow", "where", "count"] Token Log
+    GET "/v1/log" ["route", "status", "slow", "where", "count"] Read Log
         "The live log: finished requests from now on, with each step and its time, as a JSON \
          object on a line each. `route` is a name, `status` `5xx`, `404` or `400-499`, `slow` the \
          least duration, `where` a condition such as `header.x-user == \"7\"`, which may be \
          repeated. Ends after `count` requests, or when the client disconnects. \
          `{\"dropped\": 3}` counts requests that the client was too slow for. At most 8 clients \
          watch at a time.";
-    GET "/v1/log-level" [] Token LogLevel "The level of the events that are logged.";
-    PUT "/v1/log-level" [] Token SetLogLevel
+    GET "/v1/log-level" [] Read LogLevel "The level of the events that are logged.";
+    PUT "/v1/log-level" [] Write SetLogLevel
         "Replaces it until the next reload: `{\"level\": \"debug\"}`.";
-    GET "/v1/streams" [] Token Streams
+    GET "/v1/streams" [] Read Streams
         "Streams (layer 4): their upstreams and how many servers of these are healthy, their \
          connections and bytes.";
-    GET "/v1/workers" [] Token Workers "Workers and their counters.";
-    GET "/v1/caches" [] Token Caches "Every cache, with its contents in numbers and its counters.";
-    GET "/v1/caches/{name}" [] Token Cache "One cache.";
-    GET "/v1/caches/{name}/entries" ["prefix", "after", "limit"] Token CacheEntries
+    GET "/v1/workers" [] Read Workers "Workers and their counters.";
+    GET "/v1/caches" [] Caches Caches "Every cache, with its contents in numbers and its counters.";
+    GET "/v1/caches/{name}" [] Caches Cache "One cache.";
+    GET "/v1/caches/{name}/entries" ["prefix", "after", "limit"] Caches CacheEntries
         "The stored responses whose URL begins with `prefix`, unordered, in pages of `limit` (100, \
          at most 1000). `next` of the response is `after` of the next page; the last page has \
          none.";
-    POST "/v1/caches/{name}/purge" [] Token CachePurge
+    POST "/v1/caches/{name}/purge" [] Purge CachePurge
         "Removes stored responses: `{\"url\": \"http://host/path\"}` with all its variants, \
          `{\"prefix\": \"http://host/dir/\"}`, `{\"tags\": [\"…\"]}`, `{\"groups\": [\"…\"]}` or \
          `{\"all\": true}`; with `\"soft\": true` they become stale instead. The response has \
          their number: `{\"purged\": 3}`.";
-    GET "/v1/caches/{name}/explain" ["url", "header", "method"] Token CacheExplain
+    GET "/v1/caches/{name}/explain" ["url", "header", "method"] Caches CacheExplain
         "Whether the cache would serve a request, and why or why not; the responses stored for its \
          URL. `header=name:value` may be repeated. Responds with JSON, or with text if Accept \
          prefers it.";
-    POST "/v1/explain" [] Token Explain
+    POST "/v1/explain" [] Read Explain
         "The route, filters and handler of a request, and why. The body: `{\"method\": \"GET\", \
          \"url\": \"http://host/path\", \"headers\": {}, \"client_ip\": \"…\", \"listener\": \
          \"…\"}`; all but `url` is optional. Responds with JSON, or with text if Accept prefers \
          it.";
-    GET "/v1/consumers" ["after", "limit"] Token Consumers
+    GET "/v1/consumers" ["after", "limit"] Read Consumers
         "Names of consumers in their order, a page at a time: `limit` of them (100, at most 1000). \
          `next` of the response is `after` of the next page.";
-    GET "/v1/consumers/{name}" [] Token Consumer
+    GET "/v1/consumers/{name}" [] Read Consumer
         "The entry of a consumer; keys as their SHA-256, other secrets masked. Its version is the \
          ETag.";
-    PUT "/v1/consumers/{name}" [] Token PutConsumer
+    PUT "/v1/consumers/{name}" [] Write PutConsumer
         "Adds or replaces a consumer: a JSON object as an entry of `consumers`. It is in use when \
          this responds, and stays so until the configuration's own entry of that name changes and, \
          without `admin.consumer_changes`, until the process ends. Replacing requires If-Match \
          with the ETag that was read, or `*`.";
-    DELETE "/v1/consumers/{name}" [] Token DeleteConsumer
+    DELETE "/v1/consumers/{name}" [] Write DeleteConsumer
         "Deletes a consumer, for as long as PUT changes one. If-Match is required.";
-    GET "/v1/quotas" [] Token Quotas
+    GET "/v1/quotas" [] Read Quotas
         "Every filter `quota` by name, with its limit, period and key.";
-    GET "/v1/quotas/{name}" ["key"] Token Quota
+    GET "/v1/quotas/{name}" ["key"] Read Quota
         "How much of a quota one key has used, and when its period ends. `key` is required: the \
          text that requests are counted by, such as the name of a consumer or an address.";
-    DELETE "/v1/quotas/{name}" ["key"] Token ResetQuota
+    DELETE "/v1/quotas/{name}" ["key"] Write ResetQuota
         "Sets the count of one key to zero.";
-    GET "/v1/apps" [] Token Apps
+    GET "/v1/apps" [] Read Apps
         "Applications that run in processes of their own, and their workers.";
-    POST "/v1/apps/{name}/reload" [] Token AppReload
+    POST "/v1/apps/{name}/reload" [] Write AppReload
         "Replaces the processes of an application, one after the other, each when the new one is \
          ready. Responds when all are, or with the reason why one could not be; \
          the previous ones then continue.";
-    POST "/v1/reload" ["wait"] Token Reload
+    POST "/v1/reload" ["wait"] Write Reload
         "Reads the configuration again. With `?wait` it responds once the new one serves, or with \
          the reason why it does not.";
-    POST "/v1/drain" [] Token Drain
+    POST "/v1/drain" [] All Drain
         "Stops accepting connections, finishes requests and ends the process.";
 }
 
-/// The guard of a path: unknown paths are as closed as the API, so that it cannot be mapped.
-pub(crate) fn guard(path: &str) -> Guard {
-    at(path).next().map_or(Guard::Token, |(endpoint, _)| endpoint.guard)
+/// The guard of a request: unknown paths are as closed as the API, so that it cannot be mapped.
+pub(crate) fn guard(method: &Method, path: &str) -> Guard {
+    let method = method_name(method);
+    let of_method = at(path).find(|(endpoint, _)| endpoint.method == method);
+    match of_method {
+        Some((endpoint, _)) => endpoint.guard,
+        // An error of a client that may do something here, and no other client learns of it.
+        None => match at(path).next() {
+            Some((endpoint, _)) if matches!(endpoint.guard, Guard::Open | Guard::Metrics) => {
+                endpoint.guard
+            }
+            _ => Guard::Any,
+        },
+    }
+}
+
+/// HEAD is GET without the body, which the serving loop leaves out (RFC 9110 section 9.3.2).
+fn method_name(method: &Method) -> &str {
+    if *method == Method::Head { "GET" } else { method.as_str() }
 }
 
 /// The endpoint for a request line and the name in its path, or what is wrong with it.
@@ -221,8 +294,7 @@ pub(crate) fn find<'p>(
     path: &'p str,
     query: Option<&[u8]>,
 ) -> Result<(&'static Endpoint, &'p str), Problem> {
-    // HEAD is GET without the body, which the serving loop leaves out (RFC 9110 section 9.3.2).
-    let method_name = if *method == Method::Head { "GET" } else { method.as_str() };
+    let method_name = method_name(method);
     let here = || at(path).map(|(endpoint, _)| endpoint);
     let Some((endpoint, name)) = at(path).find(|(endpoint, _)| endpoint.method == method_name)
     else {
@@ -240,7 +312,7 @@ pub(crate) fn find<'p>(
     };
     // Requests for health or metrics may have a query: a number against caches, a name for the log
     // of a proxy.
-    if endpoint.guard == Guard::Token {
+    if !matches!(endpoint.guard, Guard::Open | Guard::Metrics) {
         check_query(endpoint, query)?;
     }
     Ok((endpoint, name))
@@ -339,9 +411,21 @@ mod tests {
 
     #[test]
     fn unknown_paths_are_closed() {
-        assert_eq!(guard("/healthz"), Guard::Open);
-        assert_eq!(guard("/v1/config"), Guard::Token);
-        assert_eq!(guard("/no/such"), Guard::Token);
+        assert_eq!(guard(&Method::Get, "/healthz"), Guard::Open);
+        assert_eq!(guard(&Method::Put, "/healthz"), Guard::Open);
+        assert_eq!(guard(&Method::Head, "/v1/config"), Guard::Read);
+        assert_eq!(guard(&Method::Put, "/v1/config"), Guard::All);
+        assert_eq!(guard(&Method::Delete, "/v1/config"), Guard::Any);
+        assert_eq!(guard(&Method::Get, "/no/such"), Guard::Any);
+    }
+
+    #[test]
+    fn what_changes_something_needs_more_than_reading() {
+        for endpoint in ENDPOINTS {
+            let may_change = matches!(endpoint.guard, Guard::Purge | Guard::Write | Guard::All);
+            let is_check = endpoint.action == Action::CheckConfig;
+            assert_eq!(endpoint.is_change(), may_change && !is_check, "{endpoint:?}");
+        }
     }
 
     #[test]

@@ -1,13 +1,14 @@
 //! Dispatches a request to its endpoint and checks access.
 
-use crate::access::Access;
+use crate::access::{Access, Caller};
+use crate::audit::ChangeRecord;
 use crate::control::{Control, Refusal};
-use crate::endpoints::{self, Action};
+use crate::endpoints::{self, Action, Endpoint};
 use crate::messages::{ApiResult, json_response};
 use crate::problem::Problem;
 use crate::{
-    apps, caches, configuration, consumers, explain, health, live_log, log_level, prometheus,
-    quotas, registrations, servers, views,
+    apps, caches, configuration, console, consumers, explain, health, live_log, log_level, login,
+    prometheus, quotas, registrations, servers, summary, views,
 };
 use message::{HandlerResult, Request, Response};
 use plugin::{Handler, MaybeFuture};
@@ -28,29 +29,45 @@ impl Admin {
         Self { access, control }
     }
 
-    /// The requested action, and the name in the path.
-    fn find<'r>(&self, request: &'r Request) -> Result<(Action, &'r str), Problem> {
+    /// The requested endpoint, the name in the path, and the client.
+    fn find<'r>(
+        &self,
+        request: &'r Request,
+    ) -> Result<(&'static Endpoint, &'r str, Caller), Problem> {
         let path = request.target.path();
-        self.access.check(endpoints::guard(path), request)?;
+        let caller = self.access.check(endpoints::guard(&request.method, path), request)?;
         let (endpoint, name) = endpoints::find(&request.method, path, request.target.query())?;
-        Ok((endpoint.action, name))
+        Ok((endpoint, name, caller))
     }
 
     /// Responds to actions that need neither a body nor a wait; `None` for others.
-    fn respond_now(&self, action: Action, name: &str, request: &Request) -> Option<ApiResult> {
+    fn respond_now(
+        &self,
+        action: Action,
+        (name, caller): (&str, &Caller),
+        request: &Request,
+    ) -> Option<ApiResult> {
         let control = &*self.control;
         Some(match action {
+            Action::Console | Action::ConsoleFile if !self.access.console => Err(console::off()),
+            Action::Console => Ok(console::page(request)),
+            Action::ConsoleFile => console::file(name, request),
+            Action::Session => Ok(login::show(caller)),
+            Action::Logout => login::close(caller, request),
+            Action::Summary => Ok(summary::of(control)),
             Action::Healthz => Ok(health::healthz()),
             Action::Readyz => Ok(health::readyz(&control.status(), request)),
             Action::Metrics if control.processes_metrics().is_some() => return None,
             Action::Metrics => Ok(prometheus::answer(&prometheus::of(control))),
             Action::Apps => Ok(apps::all(control)),
             Action::Status => Ok(views::status(&control.status())),
-            Action::GetConfig => configuration::get(&self.access, control, request),
+            Action::GetConfig => configuration::get(&self.access, caller, control, request),
             Action::History => Ok(configuration::history(&control.history())),
             Action::Routes => Ok(views::routes(&control.routes(), &control.telemetry())),
             Action::Upstreams => Ok(views::upstreams(&control.upstreams())),
-            Action::Log => live_log::follow(&self.control, request.target.query()),
+            Action::Log => {
+                live_log::follow(&self.control, caller.session(), request.target.query())
+            }
             Action::LogLevel => Ok(log_level::get()),
             Action::RegisteredServers => registrations::all(control, name),
             Action::DeregisterServer => {
@@ -73,6 +90,8 @@ impl Admin {
                 Ok(accepted("reload"))
             }
             Action::Reload
+            | Action::Login
+            | Action::CheckConfig
             | Action::PutConfig
             | Action::ChangeServer
             | Action::SetLogLevel
@@ -86,8 +105,15 @@ impl Admin {
         })
     }
 
-    async fn respond(&self, action: Action, name: &str, request: &mut Request) -> ApiResult {
+    async fn respond(
+        &self,
+        action: Action,
+        (name, caller): (&str, &Caller),
+        request: &mut Request,
+    ) -> ApiResult {
         match action {
+            Action::Login => login::open(&self.access, request).await,
+            Action::CheckConfig => configuration::check(&*self.control, request).await,
             Action::Metrics => Ok(prometheus::of_all(&*self.control).await),
             Action::AppReload => apps::reload(&*self.control, name).await,
             Action::CachePurge => caches::purge(&*self.control, name, request).await,
@@ -101,7 +127,7 @@ impl Admin {
             Action::Explain => explain::answer(&*self.control, request).await,
             Action::Reload => configuration::applied(self.control.reload().await),
             other => self
-                .respond_now(other, name, request)
+                .respond_now(other, (name, caller), request)
                 .unwrap_or_else(|| Err(Problem::new(500, "this endpoint has no handler"))),
         }
     }
@@ -118,8 +144,11 @@ fn accepted(what: &str) -> Response {
 }
 
 /// Keeps caches from storing responses of the API, and browsers from guessing their types.
-fn finish(result: ApiResult) -> HandlerResult {
+fn finish(result: ApiResult, change: Option<ChangeRecord>) -> HandlerResult {
     let mut response = result.unwrap_or_else(Response::from);
+    if let Some(change) = change {
+        change.finish(response.status);
+    }
     if !response.headers.contains(Known::CacheControl) {
         response.headers.append(Known::CacheControl, "no-store");
     }
@@ -133,15 +162,17 @@ impl Handler for Admin {
     }
 
     fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, HandlerResult> {
-        let (action, name) = match self.find(request) {
-            Ok((action, name)) => (action, name.to_owned()),
-            Err(problem) => return finish(Err(problem)).into(),
+        let (endpoint, name, caller) = match self.find(request) {
+            Ok((endpoint, name, caller)) => (endpoint, name.to_owned(), caller),
+            Err(problem) => return finish(Err(problem), None).into(),
         };
-        match self.respond_now(action, &name, request) {
-            Some(result) => finish(result).into(),
-            None => {
-                MaybeFuture::of(async move { finish(self.respond(action, &name, request).await) })
-            }
+        let change = ChangeRecord::of(endpoint, &caller, request);
+        match self.respond_now(endpoint.action, (name.as_str(), &caller), request) {
+            Some(result) => finish(result, change).into(),
+            None => MaybeFuture::of(async move {
+                let result = self.respond(endpoint.action, (name.as_str(), &caller), request).await;
+                finish(result, change)
+            }),
         }
     }
 }

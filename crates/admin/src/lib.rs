@@ -7,8 +7,10 @@
 
 mod access;
 mod apps;
+mod audit;
 mod caches;
 mod configuration;
+mod console;
 mod consumers;
 mod control;
 mod endpoints;
@@ -18,6 +20,7 @@ mod health;
 pub mod limits;
 mod live_log;
 mod log_level;
+mod login;
 mod merge;
 mod messages;
 mod problem;
@@ -27,6 +30,8 @@ mod quotas;
 mod reference;
 mod registrations;
 mod servers;
+mod sessions;
+mod summary;
 #[cfg(test)]
 mod testing;
 mod views;
@@ -41,3 +46,4 @@ pub use control::{
 pub use handler::Admin;
 pub use prometheus::{CONTENT_TYPE as METRICS_CONTENT_TYPE, metrics_text};
 pub use reference::{endpoints_markdown, metrics_markdown};
+pub use sessions::Sessions;

@@ -27,9 +27,15 @@ use crate::control::Control;
 use crate::limits::{LINES_PER_PAUSE, LOG_CONDITIONS, LOG_PAUSE, LOG_SILENCE};
 use crate::messages::{ApiResult, time};
 use crate::problem::Problem;
+use crate::sessions::Session;
 
-/// Begins to watch, and responds with what happens from now on.
-pub(crate) fn follow(control: &Rc<dyn Control>, query: Option<&[u8]>) -> ApiResult {
+/// Begins to watch, and responds with what happens from now on; until the session of the client
+/// ends, if it has one.
+pub(crate) fn follow(
+    control: &Rc<dyn Control>,
+    session: Option<&Rc<Session>>,
+    query: Option<&[u8]>,
+) -> ApiResult {
     let Some(log) = control.live_log() else {
         let detail = "requests are served by the processes of an application, which have no live \
                       log";
@@ -44,6 +50,7 @@ pub(crate) fn follow(control: &Rc<dyn Control>, query: Option<&[u8]>) -> ApiResu
     let source = Rc::new(Source {
         watch,
         control: control.clone(),
+        session: session.cloned(),
         remaining: Cell::new(wanted.count),
         is_begun: Cell::new(false),
         rules: RefCell::default(),
@@ -137,6 +144,7 @@ fn statuses(text: &str) -> Result<RangeInclusive<u16>, String> {
 struct Source {
     watch: LiveWatch,
     control: Rc<dyn Control>,
+    session: Option<Rc<Session>>,
     remaining: Cell<u64>,
     is_begun: Cell<bool>,
     /// What the routes seen so far match, by version of the configuration and name.
@@ -152,6 +160,9 @@ impl Source {
         let mut silence = Duration::ZERO;
         while self.remaining.get() > 0 {
             net::timer::sleep(LOG_PAUSE).await;
+            if self.session.as_ref().is_some_and(|session| session.is_over(net::clock::now())) {
+                return None;
+            }
             silence += LOG_PAUSE;
             let lines = self.lines();
             if !lines.is_empty() {
@@ -377,7 +388,7 @@ mod tests {
 
     fn rejected(query: &str) -> String {
         let control: Rc<dyn Control> = Rc::new(FakeServer::new());
-        let problem = follow(&control, Some(query.as_bytes())).err().expect(query);
+        let problem = follow(&control, None, Some(query.as_bytes())).err().expect(query);
         text(&mut Response::from(problem))
     }
 
@@ -399,11 +410,12 @@ mod tests {
     #[test]
     fn the_number_of_clients_is_limited() {
         let control: Rc<dyn Control> = Rc::new(FakeServer::new());
-        let watching: Vec<_> = (0..LIVE_CLIENTS_MAX).map(|_| follow(&control, None)).collect();
+        let watching: Vec<_> =
+            (0..LIVE_CLIENTS_MAX).map(|_| follow(&control, None, None)).collect();
         assert!(watching.iter().all(Result::is_ok));
-        let problem = follow(&control, None).err().expect("one too many");
+        let problem = follow(&control, None, None).err().expect("one too many");
         assert_eq!(Response::from(problem).status, 503);
         drop(watching);
-        assert!(follow(&control, None).is_ok());
+        assert!(follow(&control, None, None).is_ok());
     }
 }

@@ -23,6 +23,11 @@ impl Problem {
         Self { status, members, fields: Vec::new() }
     }
 
+    /// A request whose client is not recognized (RFC 9110 section 15.5.2).
+    pub(crate) fn unauthorized(detail: &str, challenge: &str) -> Self {
+        Self::new(401, detail).field(Known::WwwAuthenticate, challenge)
+    }
+
     /// Adds what to do about the error.
     pub(crate) fn advice(self, advice: impl Into<String>) -> Self {
         self.member("advice", json!(advice.into()))

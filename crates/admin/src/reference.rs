@@ -1,6 +1,6 @@
 //! The reference pages that are generated from tables: metrics, reasons, endpoints.
 
-use crate::endpoints::{ENDPOINTS, Guard};
+use crate::endpoints::ENDPOINTS;
 use std::fmt::Write;
 use telemetry::histogram::BOUNDS_US;
 use telemetry::{CloseReason, LimitHit, families};
@@ -46,14 +46,14 @@ pub fn endpoints_markdown() -> String {
         "# Admin API\n\nServed on `admin.bind` and on the Unix socket of the running server. \
          Errors are `application/problem+json`: `detail` says what is wrong, `advice` what to \
          do.\n\n\
+         The access is the role that a token needs, see \
+         [`admin.tokens`](configuration.md#admin): `write` includes `read` and `purge`, and `all` \
+         includes everything. `admin.token` and the Unix socket have the role `all`. Each change \
+         is logged as `event=admin_change` with the name of the token.\n\n\
          | endpoint | access | meaning |\n|---|---|---|\n",
     );
     for endpoint in ENDPOINTS {
-        let access = match endpoint.guard {
-            Guard::Open => "open",
-            Guard::Metrics => "open, or token when so configured",
-            Guard::Token => "token, or Unix socket",
-        };
+        let access = endpoint.guard.text();
         let mut name = format!("`{} {}", endpoint.method, endpoint.path);
         for parameter in endpoint.query {
             // Writing to a String does not fail.

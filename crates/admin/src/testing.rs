@@ -1,14 +1,16 @@
 //! A server that only pretends, for the tests of this crate.
 
+use crate::access::Access;
 use crate::control::{
     Applied, CacheRequestError, CacheStatus, ConfigDocument, ConfigVersion, Control, Entries,
     EntriesWanted, Expect, Explanation, ListenerStatus, PurgeWhat, Question, Refusal, ReloadStatus,
     RouteStatus, ServerState, ServerStatus, Status, StreamStatus, Syntax, UpstreamStatus,
     WorkerStatus,
 };
+use config::{AdminRole, AdminToken};
 use message::{LocalFuture, Response};
 use serde_json::json;
-use settings::{Report, Span};
+use settings::{Report, Secret, Span};
 use std::cell::{Cell, RefCell};
 use std::future::ready;
 use std::sync::Arc;
@@ -19,6 +21,23 @@ use upstream::{ServerChange, Upstreams};
 pub(crate) fn text(response: &mut Response) -> String {
     let body = net::worker::block_on_local(response.body.collect(1 << 20)).unwrap();
     String::from_utf8(body.to_vec()).unwrap()
+}
+
+/// Access with a token for each role, whose name is the role; the console is served.
+pub(crate) fn access(tokens: &[(AdminRole, &str)]) -> Access {
+    let token = |(role, secret): &(AdminRole, &str)| AdminToken {
+        name: role.slug().to_owned(),
+        role: *role,
+        secret: Secret::new(*secret),
+    };
+    Access {
+        tokens: tokens.iter().map(token).collect(),
+        metrics_open: true,
+        hosts: vec!["metrics.internal".to_owned()],
+        config_secrets: false,
+        console: true,
+        sessions: Default::default(),
+    }
 }
 
 pub(crate) struct FakeServer {
@@ -174,6 +193,14 @@ impl Control for FakeServer {
     fn reload(&self) -> LocalFuture<'_, Result<Applied, Refusal>> {
         let text = self.text.borrow().clone();
         Box::pin(ready(self.change(text, &Expect::Any)))
+    }
+
+    fn check(&self, text: String) -> LocalFuture<'_, Result<Vec<String>, Refusal>> {
+        let result = match text.contains("wrong") {
+            true => Err(Refusal::Invalid(Box::new(wrong(&text)))),
+            false => Ok(vec!["route \"a\" added".to_owned()]),
+        };
+        Box::pin(ready(result))
     }
 
     fn request_reload(&self) {

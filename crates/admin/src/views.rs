@@ -10,6 +10,10 @@ use telemetry::{CloseReason, Telemetry, Value, timestamp};
 use upstream::DiscoveryStatus;
 
 pub(crate) fn status(status: &Status) -> Response {
+    json_response(200, &status_json(status))
+}
+
+pub(crate) fn status_json(status: &Status) -> Json {
     let listeners: Vec<Json> = status
         .listeners
         .iter()
@@ -22,7 +26,7 @@ pub(crate) fn status(status: &Status) -> Response {
             "errors": reload.errors,
         })
     });
-    let body = json!({
+    json!({
         "state": status.state.slug(),
         "build": status.build,
         "pid": status.pid,
@@ -32,8 +36,7 @@ pub(crate) fn status(status: &Status) -> Response {
         "listeners": listeners,
         "last_reload": reload,
         "troubles": status.problems,
-    });
-    json_response(200, &body)
+    })
 }
 
 /// The counters of one route.

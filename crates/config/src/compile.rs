@@ -6,6 +6,7 @@
 //! can never match. What is unused is only said when everything else is right, because what is
 //! broken may be what would have used it.
 
+mod admin;
 mod apps;
 mod caches;
 mod chains;
@@ -19,7 +20,6 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use auth::{ConsumerSet, IdentitySet};
-use net::Bind;
 use otlp::TracePlan;
 use plugin::problem::{ErrorPage, ErrorPages};
 use redis::RedisPlan;
@@ -27,8 +27,8 @@ use settings::{Named, Reader, Spanned};
 use upstream::UpstreamPlan;
 
 use crate::kinds::Kinds;
-use crate::records::{AdminSettings, ErrorSettings, HttpVersion, Settings};
-use crate::server_plan::{AdminPlan, ListenerTls, ServerPlan};
+use crate::records::{ErrorSettings, HttpVersion, Settings};
+use crate::server_plan::ServerPlan;
 use chains::Chains;
 use handlers::Declared;
 
@@ -51,6 +51,7 @@ pub(crate) fn compile(
     let admin_tls =
         settings.admin.tls.as_ref().and_then(|tls| listeners::tls(tls, &HttpVersion::ALL, reader));
     let admin_bind = listeners::admin(&settings, &sockets, &programs, reader);
+    let admin = admin::compile(settings.admin.clone(), admin_bind, admin_tls, reader);
     caches::check(&settings, reader);
     let consumers = ConsumerSet::new(std::mem::take(&mut settings.consumers), reader);
     let identity = IdentitySet::provide(&settings.identity, reader);
@@ -94,7 +95,7 @@ pub(crate) fn compile(
         routes: routes.into_iter().map(|route| route.plan).collect(),
         unrouted,
         errors: Arc::new(error_pages(settings.errors)),
-        admin: admin_plan(settings.admin, admin_bind, admin_tls),
+        admin,
         log: settings.log,
         traces: traces.map(Arc::new),
         shared: shared.map(Arc::new),
@@ -102,12 +103,6 @@ pub(crate) fn compile(
         timeouts: settings.timeouts,
         parts: Vec::new(),
     })
-}
-
-fn admin_plan(settings: AdminSettings, bind: Option<Bind>, tls: Option<ListenerTls>) -> AdminPlan {
-    let AdminSettings { token, metrics, hosts, config_secrets, socket, consumer_changes, .. } =
-        settings;
-    AdminPlan { bind, tls, token, metrics, hosts, config_secrets, socket, consumer_changes }
 }
 
 fn unused_providers(identity: &IdentitySet, reader: &mut Reader<'_>) {

@@ -51,11 +51,12 @@ pub use load::{
 pub use notes::notes;
 pub use parts::Part;
 pub use records::{
-    AccessFormatSetting, AccessSettings, AdminSettings, DefaultsSettings, EncodedSlashes,
-    ErrorPageSettings, ErrorSettings, HttpVersion, LevelWord, Limits, ListenerLimits,
-    ListenerSettings, ListenerTimeouts, LogFormatWord, LogSettings, LogTarget, MetricsAccess,
-    ProxyProtocolSettings, RouteLimits, RouteSettings, RouteTimeouts, Settings, StatsdSettings,
-    StreamLimits, StreamProtocol, StreamSettings, StreamTimeouts, Timeouts, UnknownHost, Workers,
+    AccessFormatSetting, AccessSettings, AdminRole, AdminSettings, AdminTokenSettings,
+    DefaultsSettings, EncodedSlashes, ErrorPageSettings, ErrorSettings, HttpVersion, LevelWord,
+    Limits, ListenerLimits, ListenerSettings, ListenerTimeouts, LogFormatWord, LogSettings,
+    LogTarget, MetricsAccess, ProxyProtocolSettings, RouteLimits, RouteSettings, RouteTimeouts,
+    Settings, StatsdSettings, StreamLimits, StreamProtocol, StreamSettings, StreamTimeouts,
+    Timeouts, UnknownHost, Workers,
 };
-pub use server_plan::{AdminPlan, ListenerPlan, ListenerTls, RoutePlan, ServerPlan};
+pub use server_plan::{AdminPlan, AdminToken, ListenerPlan, ListenerTls, RoutePlan, ServerPlan};
 pub use source::{Document, FileSource, ReplaceError, Replaced, Source, TextSource};

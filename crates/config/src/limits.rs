@@ -10,5 +10,7 @@ pub const DEPTH: usize = 64;
 pub const INCLUDED_FILES: usize = 10_000;
 /// Bytes of one text after `${NAME}` was replaced.
 pub const EXPANDED_BYTES: usize = 1 << 20;
+/// Tokens of the admin API: each is compared with that of a request.
+pub const ADMIN_TOKENS: usize = 64;
 /// Maximum size of an error page.
 pub const ERROR_PAGE_BYTES: usize = 1 << 20;

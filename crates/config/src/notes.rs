@@ -64,14 +64,26 @@ fn writable(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Notes access to the admin API from other machines.
-fn admin(plan: &ServerPlan) -> Option<String> {
+/// Notes access to the admin API from other machines, and a console that nothing can log in to.
+fn admin(plan: &ServerPlan) -> impl Iterator<Item = String> {
     let beyond = matches!(&plan.admin.bind, Some(Bind::Tcp(at)) if !at.ip().is_loopback());
-    (beyond && plan.admin.metrics == MetricsAccess::Open).then(|| {
-        "admin.bind can be reached from other machines and /metrics needs no token; where that is \
-         not meant, write admin: { metrics: token }"
-            .to_owned()
-    })
+    let open = beyond && plan.admin.metrics == MetricsAccess::Open;
+    let locked = plan.admin.console && plan.admin.tokens.is_empty();
+    let clear = beyond && plan.admin.console && plan.admin.tls.is_none();
+    let notes = [
+        (
+            open,
+            "admin.bind can be reached from other machines and /metrics needs no token; where that \
+             is not meant, write admin: { metrics: token }",
+        ),
+        (locked, "admin.console needs a token to log in with: write admin: { token: … }"),
+        (
+            clear,
+            "danger: admin.console is served in the clear to other machines, and so are the tokens \
+             that it logs in with; write admin: { tls: … }",
+        ),
+    ];
+    notes.into_iter().filter(|(applies, _)| *applies).map(|(_, note)| note.to_owned())
 }
 
 /// Protected prefixes that `%2F` leads around: an upstream that decodes `/private%2Fx` serves what
@@ -469,6 +481,16 @@ routes: [{{ name: away, match: '/{{x}}', handler: {{ redirect: '{to}' }} }}]
         assert!(notes.len() == 1 && notes[0].contains("metrics: token"), "{notes:?}");
         assert_eq!(admin("{ bind: \":9180\", token: word, metrics: token }"), [""; 0]);
         assert_eq!(admin("{ bind: \"127.0.0.1:9180\" }"), [""; 0]);
+    }
+
+    #[test]
+    fn a_console_without_a_token_or_in_the_clear_is_noted() {
+        let admin = |text: &str| noted(&format!("admin: {text}"), "{ cache: pages }");
+        let locked = admin("{ bind: \"127.0.0.1:9180\", console: true }");
+        assert!(locked.len() == 1 && locked[0].contains("a token to log in"), "{locked:?}");
+        assert_eq!(admin("{ bind: \"127.0.0.1:9180\", console: true, token: word }"), [""; 0]);
+        let clear = admin("{ bind: \":9180\", console: true, token: word, metrics: token }");
+        assert!(clear.len() == 1 && clear[0].contains("in the clear"), "{clear:?}");
     }
 
     #[test]

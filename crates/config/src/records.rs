@@ -14,7 +14,7 @@ mod stream;
 mod top;
 mod workers;
 
-pub use admin::{AdminSettings, MetricsAccess};
+pub use admin::{AdminRole, AdminSettings, AdminTokenSettings, MetricsAccess};
 pub use bounds::{Limits, ListenerLimits, ListenerTimeouts, RouteLimits, RouteTimeouts, Timeouts};
 pub use errors::{ErrorPageSettings, ErrorSettings};
 pub use listener::{EncodedSlashes, HttpVersion, ListenerSettings, UnknownHost};

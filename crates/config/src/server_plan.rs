@@ -25,8 +25,8 @@ use upstream::UpstreamPlan;
 
 use crate::parts::Part;
 use crate::records::{
-    EncodedSlashes, HttpVersion, Limits, LogSettings, MetricsAccess, RouteLimits, RouteTimeouts,
-    Timeouts, UnknownHost, Workers,
+    AdminRole, EncodedSlashes, HttpVersion, Limits, LogSettings, MetricsAccess, RouteLimits,
+    RouteTimeouts, Timeouts, UnknownHost, Workers,
 };
 
 /// The whole configuration.
@@ -187,7 +187,10 @@ impl RoutePlan {
 pub struct AdminPlan {
     pub bind: Option<Bind>,
     pub tls: Option<ListenerTls>,
-    pub token: Option<Secret>,
+    /// Each with another content.
+    pub tokens: Vec<AdminToken>,
+    /// True if the console is served over TCP.
+    pub console: bool,
     pub metrics: MetricsAccess,
     /// Names that `Host` may say.
     pub hosts: Vec<String>,
@@ -196,6 +199,15 @@ pub struct AdminPlan {
     pub socket: Option<FilePath>,
     /// The file that stores changes of consumers.
     pub consumer_changes: Option<FilePath>,
+}
+
+/// A bearer token of the admin API.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AdminToken {
+    /// The name in the log.
+    pub name: String,
+    pub role: AdminRole,
+    pub secret: Secret,
 }
 
 #[cfg(test)]

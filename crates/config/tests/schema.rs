@@ -26,7 +26,8 @@ fn the_example_of_the_contract_is_accepted_by_both() {
     assert_eq!(plan.caches.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["pages"]);
     assert_eq!(plan.routes[0].timeouts.body.map(|t| t.to_string()).as_deref(), Some("10s"));
     assert_eq!(plan.upstreams[0].1.settings.servers.len(), 3);
-    assert_eq!(plan.admin.token.as_ref().map(|token| token.expose()), Some(&b"a-test-token"[..]));
+    let tokens: Vec<_> = plan.admin.tokens.iter().map(|token| token.secret.expose()).collect();
+    assert_eq!(tokens, [b"a-test-token"]);
     let read: Vec<_> = loaded.files.iter().filter_map(|file| file.file_name()).collect();
     assert_eq!(read, ["admin.token", "sorry.html"]);
 

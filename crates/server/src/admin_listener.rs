@@ -9,7 +9,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use admin::{Access, Admin};
+use admin::{Access, Admin, Sessions};
 use config::{AdminPlan, MetricsAccess, ServerPlan};
 use http_server::{ConnectionTimeouts, ListenerSnapshot, Service, TrustedProxies};
 use message::{Bounds, Fault, Request, RouteBounds, TransferTimeout};
@@ -39,6 +39,8 @@ const HURRY: Duration = Duration::from_secs(1);
 pub(crate) struct AdminListener {
     control: Rc<Control>,
     metrics: Arc<WorkerMetrics>,
+    /// The sessions of the console, which outlive a reload.
+    sessions: Rc<Sessions>,
     unix: RefCell<Option<(OpenListener, Option<SocketFile>)>>,
     tcp: RefCell<Option<(Bind, OpenListener)>>,
 }
@@ -71,6 +73,7 @@ impl AdminListener {
             control,
             // Requests to the API are not counted with those to workers.
             metrics: Arc::new(WorkerMetrics::new()),
+            sessions: Rc::default(),
             unix: RefCell::new(None),
             tcp: RefCell::new(None),
         }
@@ -154,10 +157,12 @@ impl AdminListener {
 
     fn snapshots(&self, plan: &ServerPlan, tls: Option<&config::ListenerTls>) -> ListenerSnapshots {
         let access = Access {
-            token: plan.admin.token.clone(),
+            tokens: plan.admin.tokens.clone(),
             metrics_open: plan.admin.metrics == MetricsAccess::Open,
             hosts: plan.admin.hosts.clone(),
             config_secrets: plan.admin.config_secrets,
+            console: plan.admin.console,
+            sessions: self.sessions.clone(),
         };
         let control: Rc<dyn admin::Control> = Rc::new(Api(self.control.clone()));
         let handler = Rc::new(Admin::new(access, control));

@@ -122,6 +122,10 @@ impl admin::Control for Api {
         to_its_end(async move { control.apply_text(text, &expect).await })
     }
 
+    fn check(&self, text: String) -> LocalFuture<'_, Result<Vec<String>, Refusal>> {
+        Box::pin(self.0.check_text(text))
+    }
+
     fn rollback(
         &self,
         version: String,

@@ -267,6 +267,16 @@ impl Control {
         }
     }
 
+    /// Returns the changes that a text would make as the configuration.
+    pub(crate) async fn check_text(&self, text: String) -> Result<Vec<String>, Refusal> {
+        let loaded = self.source.read(|source| load(&Replaced { source, text })).await?;
+        let loaded = loaded.map_err(|report| Refusal::Invalid(Box::new(report)))?;
+        let plan = self.plan();
+        let mut changes = changes(&plan, &loaded.plan);
+        changes.extend(waiting(&plan, &loaded.plan));
+        Ok(changes)
+    }
+
     /// Checks a text, writes it to the source and puts it into use.
     pub(crate) async fn apply_text(
         &self,

@@ -1,17 +1,20 @@
 //! Every endpoint against a server that only pretends.
 
 mod changes;
+mod console;
+mod roles;
+mod sessions;
 
 use super::Admin;
 use crate::access::Access;
 use crate::control::{ReloadStatus, ServerState};
-use crate::testing::FakeServer;
+use crate::testing::{FakeServer, access};
 use bytes::Bytes;
+use config::AdminRole;
 use message::{Body, ConnectionFacts, Headers, Request, Response, Target};
 use net::Peer;
 use plugin::Handler;
 use serde_json::Value as Json;
-use settings::Secret;
 use std::rc::Rc;
 use telemetry::families;
 use wire::{Known, Method};
@@ -29,10 +32,13 @@ impl Bench {
     }
 
     fn with(token: Option<&str>, metrics_open: bool) -> Self {
+        let tokens: Vec<_> = token.into_iter().map(|token| (AdminRole::All, token)).collect();
+        let access = Access { metrics_open, ..access(&tokens) };
+        Self::of(access)
+    }
+
+    fn of(access: Access) -> Self {
         let server = Rc::new(FakeServer::new());
-        let hosts = vec!["metrics.internal".to_owned()];
-        let token = token.map(Secret::new);
-        let access = Access { token, metrics_open, hosts, config_secrets: false };
         Self { admin: Admin::new(access, server.clone()), server }
     }
 
