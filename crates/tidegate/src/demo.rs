@@ -4,8 +4,9 @@
 //! Never starts it (that is the command).
 
 use std::fs;
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Write};
 use std::net::{IpAddr, SocketAddr};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use net::{Bind, ListenOptions, Listening};
@@ -33,6 +34,12 @@ const PYTHON_ROUTE: &str = "  # Program: an application in Python.
   - name: python
     match: { listener: gateway, path: \"/python/{*rest}\" }
     handler: { app: hello }
+";
+
+const CONSOLE: &str = ", console: true, token: { file: admin.token }";
+const CONSOLE_LINK: &str = "\
+<dt>Console</dt><dd><a href=\"http://@ADMIN@/console/\">http://@ADMIN@/console/</a>, with the token
+of <code>admin.token</code>; the terminal shows a link that logs in</dd>
 ";
 
 const OWN_DIRECTORY: &str = "\
@@ -99,9 +106,13 @@ impl Addresses {
         let page = PAGE
             .replace("@PROGRAM_LINK@", "")
             .replace("@PROGRAM_SECTIONS@", "")
+            .replace("@CONSOLE_LINK@", "")
             .replace("@OWN@", OWN_FILE)
             .replace("@FILE@", "demo.yaml");
-        let configuration = CONFIGURATION.replace("@PROGRAM_ROUTES@", "").replace("@PROGRAMS@", "");
+        let configuration = CONFIGURATION
+            .replace("@PROGRAM_ROUTES@", "")
+            .replace("@PROGRAMS@", "")
+            .replace("@CONSOLE@", "");
         self.fill(&configuration, &page, program)
     }
 
@@ -128,6 +139,8 @@ impl Addresses {
 #[derive(Debug)]
 pub(crate) struct Directory {
     files: TempDir,
+    /// The token of the admin API, another one each time.
+    token: String,
 }
 
 impl Directory {
@@ -140,6 +153,10 @@ impl Directory {
     ) -> Result<Self, Failure> {
         let write = || {
             let files = tempfile::Builder::new().prefix("tidegate-demo-").tempdir()?;
+            let token = random_token()?;
+            let mut options = fs::OpenOptions::new();
+            let options = options.write(true).create_new(true).mode(0o600);
+            options.open(files.path().join("admin.token"))?.write_all(token.as_bytes())?;
             let configuration = with_programs(addresses, program, files.path(), python);
             fs::write(files.path().join("tidegate.yaml"), configuration)?;
             fs::write(files.path().join("hello.lua"), HELLO_LUA)?;
@@ -147,7 +164,7 @@ impl Directory {
             if python.is_some() {
                 fs::write(files.path().join("hello.py"), HELLO_PY)?;
             }
-            Ok(Directory { files })
+            Ok(Directory { files, token })
         };
         write().map_err(|error: io::Error| {
             let parent = std::env::temp_dir();
@@ -162,9 +179,19 @@ impl Directory {
         self.files.path().join("tidegate.yaml")
     }
 
+    pub(crate) fn token(&self) -> &str {
+        &self.token
+    }
+
     pub(crate) fn path(&self) -> &Path {
         self.files.path()
     }
+}
+
+fn random_token() -> io::Result<String> {
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).map_err(io::Error::other)?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
 /// Returns the configuration with a handler and a program in Lua, and an application in Python if
@@ -183,6 +210,7 @@ fn with_programs(
     let page = PAGE
         .replace("@PROGRAM_LINK@", "<a href=\"#program\">Program</a> ")
         .replace("@PROGRAM_SECTIONS@", PROGRAM_SECTIONS)
+        .replace("@CONSOLE_LINK@", CONSOLE_LINK)
         .replace("@PYTHON_SECTION@", section)
         .replace("@HELLO_LUA@", &escaped(HELLO_LUA))
         .replace("@PING_LUA@", &escaped(PING_LUA))
@@ -196,7 +224,8 @@ fn with_programs(
     }
     let configuration = CONFIGURATION
         .replace("@PROGRAM_ROUTES@", &format!("{LUA_ROUTE}{route}"))
-        .replace("@PROGRAMS@", &programs);
+        .replace("@PROGRAMS@", &programs)
+        .replace("@CONSOLE@", CONSOLE);
     addresses.fill(&configuration, &page, program)
 }
 
@@ -283,6 +312,8 @@ mod tests {
             check_filled(&text);
             assert!(text.contains(&format!("cp -r {} mine", demo.path().display())), "{text}");
             assert_eq!(text.contains("make wheel"), python.is_none());
+            assert!(text.contains("console: true") && !text.contains(demo.token()), "{text}");
+            assert_eq!(demo.token().len(), 32);
             let path = demo.path().to_owned();
             drop(demo);
             assert!(!path.exists());

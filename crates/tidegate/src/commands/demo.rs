@@ -48,7 +48,7 @@ impl Demo {
         let addresses = Addresses::choose(self.bind, self.port)?;
         let python = host.python.as_deref().and_then(<[_]>::first).map(Path::new);
         let directory = Directory::create(&addresses, &program(), python)?;
-        let greeting = greeting(&addresses, directory.path());
+        let greeting = greeting(&addresses, &directory);
         serve(FileSource::new(directory.configuration()), self.serving, move |_| greeting)
     }
 }
@@ -63,7 +63,7 @@ fn program() -> String {
     }
 }
 
-fn greeting(addresses: &Addresses, directory: &Path) -> String {
+fn greeting(addresses: &Addresses, directory: &Directory) -> String {
     let Addresses { gateway, backend, admin, ping, moved } = addresses;
     let row = |what: &str, url: String, meaning: &str| [what.to_owned(), url, meaning.to_owned()];
     let table = columns(
@@ -71,9 +71,14 @@ fn greeting(addresses: &Addresses, directory: &Path) -> String {
             row("start here", format!("http://{gateway}/"), "what is running and what to try"),
             row("gateway", format!("http://{gateway}/api/hello"), "a route to the mock backend"),
             row("mock backend", format!("http://{backend}/"), "2 KiB after 20 ms"),
+            row(
+                "console",
+                format!("http://{admin}/console/#token={}", directory.token()),
+                "traffic, routes, health, changes; the link logs in",
+            ),
             row("metrics", format!("http://{admin}/metrics"), "for Prometheus"),
             row("PING program", ping.to_string(), "in Lua, for redis-cli"),
-            row("files", directory.display().to_string(), "change one: it is used at once"),
+            row("files", directory.path().display().to_string(), "change one: it is used at once"),
         ],
         2,
     );
@@ -93,10 +98,8 @@ fn greeting(addresses: &Addresses, directory: &Path) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::greeting;
-    use crate::demo::Addresses;
+    use crate::demo::{Addresses, Directory};
 
     #[test]
     fn the_greeting_has_every_address_and_every_replacement() {
@@ -104,14 +107,18 @@ mod tests {
         let moved = vec!["127.0.0.1:8080 is taken".to_owned()];
         let (gateway, backend, admin, ping) = (at(1), at(2), at(3), at(4));
         let addresses = Addresses { gateway, backend, admin, ping, moved };
-        let text = greeting(&addresses, Path::new("/tmp/demo"));
+        let directory = Directory::create(&addresses, "tidegate", None).unwrap();
+        let text = greeting(&addresses, &directory);
+        let path = directory.path().display().to_string();
+        let console = format!("127.0.0.1:3/console/#token={}", directory.token());
         let parts = [
+            console.as_str(),
             "127.0.0.1:1/",
             "127.0.0.1:2/",
             "127.0.0.1:3/metrics",
             "127.0.0.1:4",
             "8080 is taken",
-            "/tmp/demo",
+            &path,
         ];
         for part in parts {
             assert!(text.contains(part), "{text}");

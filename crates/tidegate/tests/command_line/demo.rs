@@ -74,7 +74,9 @@ fn everything_on_the_page_responds() {
     let metrics = get(admin, "/metrics", "");
     assert!(metrics.contains("tidegate_requests_total{route=\"api\""), "{metrics}");
     assert_eq!(status(&get(admin, "/readyz", "")), "200");
-    assert_eq!(status(&get(admin, "/v1/status", "")), "403", "no token was configured");
+    assert_eq!(status(&get(admin, "/v1/status", "")), "401", "this needs the token of the link");
+    let console = get(admin, "/console/", "");
+    assert!(status(&console) == "200" && console.contains("console.js"), "{console}");
 
     let seen = run_in(directory.path(), &["ctl", "status"]).printed();
     assert!(seen.contains("gateway") && seen.contains("healthy"), "{seen}");
