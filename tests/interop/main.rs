@@ -5,6 +5,7 @@ mod ab;
 mod browser;
 mod cache;
 mod cluster;
+mod console;
 mod curl;
 mod etcd;
 mod etcd_configuration;

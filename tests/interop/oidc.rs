@@ -8,30 +8,13 @@ use std::process::Command;
 use scenarios::{Process, Tidegate};
 use tempfile::{NamedTempFile, TempDir};
 
-use crate::tools::{Browser, command, gateway, has, skip};
+use crate::tools::{Browser, command, gateway, has, node_packages};
 
 const VERSION: &str = "9.13.3";
 
-/// The directory with the packages of Node, once they are installed; says so if they are not.
+/// The directory with the provider; says so if it cannot be installed.
 fn packages() -> Option<PathBuf> {
-    if !has("node") || !has("npm") {
-        return None;
-    }
-    let root = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let directory = root.join(format!("oidc-provider-{VERSION}"));
-    if !directory.exists() {
-        let installing = TempDir::new_in(root).expect("a temporary directory");
-        let mut npm = command("timeout", installing.path());
-        npm.args(["120", "npm", "install", "--no-audit", "--no-fund", "--no-save"]);
-        npm.args(["--prefix", "."]).arg(format!("oidc-provider@{VERSION}"));
-        if !npm.output().is_ok_and(|output| output.status.success()) {
-            skip("oidc-provider could not be installed from npm");
-            return None;
-        }
-        // Another test may have been first: then its packages are there, and these are removed.
-        let _ = fs::rename(installing.path(), &directory);
-    }
-    Some(directory)
+    node_packages("oidc-provider", &[&format!("oidc-provider@{VERSION}")])
 }
 
 /// A provider, and a gateway whose only page needs a login.

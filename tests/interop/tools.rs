@@ -35,6 +35,30 @@ pub(crate) fn python_with(module: &str) -> Option<PathBuf> {
     found
 }
 
+/// The directory with these packages of npm, `NAME@VERSION` each, once they are installed; says so
+/// if they are not.
+pub(crate) fn node_packages(name: &str, packages: &[&str]) -> Option<PathBuf> {
+    if !has("node") || !has("npm") {
+        return None;
+    }
+    let root = Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let versions: Vec<&str> = packages.iter().filter_map(|one| one.rsplit('@').next()).collect();
+    let directory = root.join(format!("{name}-{}", versions.join("-")));
+    if !directory.exists() {
+        let installing = TempDir::new_in(root).expect("a temporary directory");
+        let mut npm = command("timeout", installing.path());
+        npm.args(["120", "npm", "install", "--no-audit", "--no-fund", "--no-save"]);
+        npm.args(["--prefix", "."]).args(packages);
+        if !npm.output().is_ok_and(|output| output.status.success()) {
+            skip(&format!("{} could not be installed from npm", packages.join(", ")));
+            return None;
+        }
+        // Another test may have been first: then its packages are there, and these are removed.
+        let _ = fs::rename(installing.path(), &directory);
+    }
+    Some(directory)
+}
+
 /// A command, also one from the directories of the administrator, run in `directory`.
 pub(crate) fn command(name: &str, directory: &Path) -> Command {
     let path = std::env::var("PATH").unwrap_or_default();
@@ -113,6 +137,11 @@ impl Browser {
         }
         let directory = TempDir::new().expect("a temporary directory");
         found.map(|name| Browser { name, directory })
+    }
+
+    /// The name of its program.
+    pub(crate) fn program(&self) -> &'static str {
+        self.name
     }
 
     /// What the page has written into its element `said`.

@@ -1,0 +1,282 @@
+// Visits every page of the console with Chromium, as an operator, as a reader and as an attacker.
+//
+//   node visit.mjs CHROMIUM ADMIN GATEWAY [PICTURES]   prints "done"
+import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import { request } from "node:http";
+import { chromium } from "playwright-core";
+
+const [executablePath, admin, gateway, pictures] = process.argv.slice(2);
+const base = `http://${admin}/console/`;
+const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+const MARKUP = "<img/src=x/onerror=window.attacked=1>";
+const PATH_MARKUP = "<img src=x onerror=window.attacked=1>";
+const PAGES = [
+  ["overview", "Overview"], ["traffic", "Traffic"], ["routes", "Routes"],
+  ["upstreams", "Upstreams"], ["caches", "Caches"], ["programs", "Programs"],
+  ["consumers", "Consumers"], ["configuration", "Configuration"], ["benchmarks", "Benchmarks"],
+];
+
+// A request whose parts are not what a browser would send.
+function send(path, headers = {}) {
+  const [host, port] = gateway.split(":");
+  return new Promise((resolve, reject) => {
+    const sent = request({ host, port, path, headers: { host: "shop.example", ...headers } });
+    sent.on("response", (response) => {
+      response.resume();
+      response.on("end", () => resolve(response.statusCode));
+    });
+    sent.on("error", reject);
+    sent.end();
+  });
+}
+
+const errors = [];
+
+async function open(browser) {
+  const context = await browser.newContext({ viewport: { width: 1280, height: 800 } });
+  const page = await context.newPage();
+  page.setDefaultTimeout(30_000);
+  page.on("pageerror", (error) => errors.push(`exception: ${error.message}`));
+  page.on("console", (message) => {
+    // Chromium reports statuses, which are seen elsewhere.
+    const isStatus = message.text().startsWith("Failed to load resource");
+    if (message.type() === "error" && !isStatus) errors.push(`console: ${message.text()}`);
+  });
+  page.on("request", (sent) => {
+    if (!sent.url().startsWith(`http://${admin}/`)) errors.push(`foreign: ${sent.url()}`);
+  });
+  await page.goto(base);
+  return { context, page };
+}
+
+async function logIn(page, token) {
+  await page.getByLabel("Token").fill(token);
+  await page.getByRole("button", { name: "Log in" }).click();
+}
+
+async function visit(page, [path, title]) {
+  await page.goto(`${base}#/${path}`);
+  await page.getByRole("heading", { level: 1, name: title }).waitFor();
+}
+
+async function checkAccess(page, where) {
+  await page.evaluate(axe);
+  const found = await page.evaluate(() => window.axe.run(document, {
+    runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"],
+  }));
+  const broken = found.violations.map((one) =>
+    `${one.id}: ${one.nodes.map((node) => node.html).slice(0, 3).join(" ")}`);
+  assert.deepEqual(broken, [], `accessibility of ${where}`);
+}
+
+async function checkWidths(page, title) {
+  for (const width of [360, 1280, 3840]) {
+    await page.setViewportSize({ width, height: width === 360 ? 740 : 1200 });
+    const wide = await page.evaluate(() => document.documentElement.scrollWidth);
+    assert.ok(wide <= width, `${title} at ${width} px is ${wide} px wide`);
+  }
+  await page.setViewportSize({ width: 1280, height: 800 });
+}
+
+async function everyPage(page) {
+  for (const colorScheme of ["light", "dark"]) {
+    await page.emulateMedia({ colorScheme });
+    for (const one of PAGES) {
+      await visit(page, one);
+      await page.getByText("Loading …").waitFor({ state: "detached" });
+      await checkAccess(page, `${one[1]} (${colorScheme})`);
+      if (colorScheme === "light") await checkWidths(page, one[1]);
+      if (pictures) await page.screenshot({ path: `${pictures}/${one[0]}-${colorScheme}.png`, fullPage: true });
+    }
+  }
+}
+
+async function traffic(page) {
+  await visit(page, ["traffic", "Traffic"]);
+  await page.getByLabel("Status").fill("4xx");
+  await page.getByRole("button", { name: "Apply" }).click();
+  const row = page.getByRole("button", { name: /nowhere/ });
+  // The log begins when the server has the request for it: so requests are sent until one is shown.
+  for (;;) {
+    const path = `/nowhere/${encodeURIComponent(PATH_MARKUP)}?q=${encodeURIComponent(MARKUP)}`;
+    assert.equal(await send(path, { "user-agent": MARKUP, "x-forwarded-for": MARKUP }), 404);
+    assert.equal(await send("/api/ok"), 200);
+    if (await row.first().waitFor({ timeout: 1000 }).then(() => true, () => false)) break;
+  }
+  assert.equal(await page.getByRole("button", { name: /api\/ok/ }).count(), 0, "filtered");
+  await row.first().click();
+  const request = page.getByRole("region", { name: "Request", exact: true });
+  await request.getByText(MARKUP).first().waitFor();
+  await request.getByRole("list", { name: "Steps" }).getByText("accept").waitFor();
+  await page.getByRole("button", { name: "Close" }).click();
+}
+
+async function routes(page) {
+  await visit(page, ["routes", "Routes"]);
+  await page.getByText(/^\d+ of \d+ routes/).waitFor();
+  const rows = () => page.getByRole("region", { name: "Routes" }).locator("li").count();
+  assert.ok(await rows() < 80, "only visible rows are in the document");
+  await page.getByRole("searchbox").fill("many-199");
+  await page.getByText(/^1 of/).waitFor();
+  await page.getByLabel("URL").fill("http://shop.example/api/x");
+  await page.getByRole("button", { name: "Explain" }).click();
+  await page.getByRole("region", { name: "Explain" }).locator("pre").getByText(/api/).first().waitFor();
+}
+
+async function upstreams(page) {
+  await visit(page, ["upstreams", "Upstreams"]);
+  await page.getByRole("button", { name: /^Drain / }).first().click();
+  await page.getByText("gets no further requests until the next reload").waitFor();
+  await page.getByRole("button", { name: /^Resume / }).first().click();
+  await page.getByText("gets requests again until the next reload").waitFor();
+}
+
+async function caches(page) {
+  await visit(page, ["caches", "Caches"]);
+  assert.equal(await send("/cached/a"), 200);
+  await page.getByLabel("URL", { exact: true }).fill("http://shop.example/cached/a");
+  await page.getByRole("button", { name: "Hit or miss, and why" }).click();
+  await page.locator("pre").getByText(/hit/i).first().waitFor();
+  await page.locator("input[name=purge]").fill("http://shop.example/cached/a");
+  await page.getByRole("button", { name: "Purge …" }).click();
+  const dialog = page.getByRole("dialog");
+  await dialog.getByText("http://shop.example/cached/a").waitFor();
+  await dialog.getByRole("button", { name: "Purge" }).click();
+  await page.getByText("1 responses were removed.").waitFor();
+}
+
+async function configuration(page) {
+  await visit(page, ["configuration", "Configuration"]);
+  const editor = page.locator("textarea.editor");
+  const text = await editor.inputValue();
+  await editor.fill(text.replace("handler: { respond", "handlre: { respond"));
+  await page.getByRole("button", { name: "Check" }).click();
+  const wrong = page.getByRole("list", { name: "Errors" }).locator("li.wrong").first();
+  await wrong.getByText(/handlre: \{ respond/).waitFor();
+  await wrong.getByText(/did you mean "handler"/).waitFor();
+  const changed = text.replace("name: plain", "name: renamed");
+  assert.notEqual(changed, text);
+  await editor.fill(changed);
+  await page.getByRole("button", { name: "Apply …" }).click();
+  const dialog = page.getByRole("dialog").filter({ visible: true });
+  await dialog.getByText('route "renamed" added').waitFor();
+  await dialog.getByRole("button", { name: "Apply" }).click();
+  await page.getByText(/is in use: /).waitFor();
+  await page.getByRole("button", { name: /^Roll back to / }).first().click();
+  await page.getByRole("dialog").filter({ visible: true }).getByRole("button", { name: "Roll back" }).click();
+  await page.getByText(/is in use again/).waitFor();
+  await page.waitForFunction((was) => document.querySelector("textarea.editor")?.value === was, text);
+}
+
+async function events(page) {
+  await visit(page, ["overview", "Overview"]);
+  await page.getByRole("region", { name: "Events" }).getByText(/^configuration .* is in use$/).first().waitFor();
+}
+
+async function consumers(page) {
+  await visit(page, ["consumers", "Consumers"]);
+  await page.getByRole("button", { name: MARKUP }).click();
+  await page.getByRole("heading", { level: 3, name: MARKUP }).waitFor();
+}
+
+async function benchmarks(page) {
+  await visit(page, ["benchmarks", "Benchmarks"]);
+  const run = (us) => ({
+    name: "data.json",
+    mimeType: "application/json",
+    buffer: Buffer.from(JSON.stringify({
+      version: 1, date: "2026-11-20", complete: true,
+      machine: { cpu: "x", cores: 2, kernel: "6" },
+      records: [{
+        server: MARKUP, scenario: "hello", connections: 1, workers: 1, cpu_us_per_request: us,
+        requests_per_second: 1000, latency_ms: { p50: 1, p99: 2 }, rss_bytes: 1024, errors: 0,
+        disturbed: null,
+      }],
+    })),
+  });
+  await page.getByLabel("data.json").setInputFiles(run(11));
+  await page.getByLabel("Compared with").setInputFiles(run(10));
+  await page.getByText("11.00 µs (+10.0 %)").waitFor();
+}
+
+async function theme(page) {
+  await page.emulateMedia({ colorScheme: "light" });
+  await page.getByLabel("Theme").selectOption("dark");
+  const isShown = (color) => page.waitForFunction(
+    (wanted) => getComputedStyle(document.body).backgroundColor === wanted, color);
+  await isShown("rgb(14, 23, 28)");
+  await page.getByLabel("Theme").selectOption("light");
+  await isShown("rgb(246, 248, 249)");
+}
+
+async function reader(browser) {
+  const { context, page } = await open(browser);
+  await logIn(page, "only-looks");
+  await visit(page, ["upstreams", "Upstreams"]);
+  await page.getByRole("table").first().waitFor();
+  assert.equal(await page.getByRole("button", { name: /^Drain / }).count(), 0);
+  await visit(page, ["configuration", "Configuration"]);
+  await page.getByText("Secrets are masked").waitFor();
+  assert.equal(await page.getByRole("button", { name: "Check" }).count(), 0);
+  // What the page does not offer, the server refuses as well.
+  const refused = await page.evaluate(async () => {
+    const { proof } = JSON.parse(localStorage.getItem("tidegate-session"));
+    const headers = { "Tidegate-Session": proof };
+    return (await fetch("/v1/reload", { method: "POST", headers })).status;
+  });
+  assert.equal(refused, 403);
+  await context.close();
+}
+
+// A page of another port of the same host, in the browser of an operator that has logged in.
+async function foreignPage(context) {
+  const page = await context.newPage();
+  const statuses = [];
+  page.on("response", (response) => {
+    if (response.url().includes("/v1/")) statuses.push(response.status());
+  });
+  await page.goto(`http://${gateway}/page`);
+  await page.evaluate(async (to) => {
+    const options = { credentials: "include", mode: "no-cors" };
+    await fetch(`http://${to}/v1/reload`, { ...options, method: "POST" }).catch(() => undefined);
+    await fetch(`http://${to}/v1/routes`, options).catch(() => undefined);
+  }, admin);
+  assert.deepEqual(statuses, [403, 403], "requests of another origin");
+  await page.close();
+}
+
+async function main() {
+  const browser = await chromium.launch({ executablePath, args: ["--no-sandbox"] });
+  const { context, page } = await open(browser);
+  await checkAccess(page, "the login");
+  await checkWidths(page, "the login");
+  await logIn(page, "wrong");
+  await page.getByRole("alert").getByText("this is not the admin token").waitFor();
+  await logIn(page, "open-sesame");
+  await page.getByRole("heading", { level: 1, name: "Overview" }).waitFor();
+  await everyPage(page);
+  const steps = [
+    traffic, routes, upstreams, caches, configuration, events, consumers, benchmarks, theme,
+  ];
+  for (const step of steps) {
+    await step(page);
+  }
+  await foreignPage(context);
+  await reader(browser);
+  assert.equal(await page.evaluate(() => window.attacked), undefined, "markup was run");
+  await page.getByRole("button", { name: "Log out" }).click();
+  await page.getByLabel("Token").waitFor();
+  assert.equal(await page.evaluate(async () => (await fetch("/v1/routes")).status), 401);
+  // A link with a token logs in, and does not stay in the address.
+  await page.goto("about:blank");
+  await page.goto(`${base}#token=open-sesame`);
+  await page.getByRole("heading", { level: 1, name: "Overview" }).waitFor();
+  assert.ok(!page.url().includes("open-sesame"));
+  assert.deepEqual(errors, []);
+  await browser.close();
+  console.log("done");
+}
+
+main().catch((error) => { console.error(error); process.exit(1); });
