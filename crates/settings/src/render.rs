@@ -175,7 +175,7 @@ error: unknown key \"tiemout\", did you mean \"timeout\"?
     #[test]
     fn long_lines_are_cut_around_the_caret() {
         let mut report = Report::new();
-        let file = report.add_document("a.yaml", &"x".repeat(5000), None);
+        let file = report.add_document("a.yaml", "x".repeat(5000), None);
         report.error(span(file, 1, 2000, 2003), "here");
         let text = report.render();
         assert!(text.lines().all(|line| line.chars().count() < 120), "{text}");
