@@ -1,7 +1,7 @@
 //! State shared by the I/O thread and the application's threads: metrics, lag, shutdown.
 //!
-//! Promises that nothing here waits for the interpreter but [`AppStatus::dump`]: the I/O thread calls
-//! all else.
+//! Promises that nothing here waits for the interpreter but [`AppStatus::dump`]: the I/O thread
+//! calls all else.
 
 use std::fs::File;
 use std::io;
@@ -19,8 +19,8 @@ use telemetry::{Counter, Histogram};
 
 /// Maximum size of a stack dump.
 const DUMP_BYTES: usize = 64 * 1024;
-/// Time in which an interpreter that runs Python code releases the GIL: a hundred times its interval
-/// of 5 ms, for a busy machine.
+/// Time in which an interpreter that runs Python code releases the GIL: a hundred times its
+/// interval of 5 ms, for a busy machine.
 const GIL_WITHIN: Duration = Duration::from_millis(500);
 
 /// Metrics of the application. Threads that hold the GIL update them, one at a time.
@@ -153,9 +153,9 @@ impl AppStatus {
     }
 
     /// Returns the stacks of the Python threads as one line. Waits [`GIL_WITHIN`] for the GIL: no
-    /// frame changes while this thread holds it. An interpreter that does not release it is inside a
-    /// call of C code; then a signal handler reads the frames without the interpreter's help. Frames
-    /// that change while they are read end the process.
+    /// frame changes while this thread holds it. An interpreter that does not release it is inside
+    /// a call of C code; then a signal handler reads the frames without the interpreter's help.
+    /// Frames that change while they are read end the process.
     pub fn dump(&self) -> String {
         let stacks = self.stacks.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(file) = &*stacks else { return String::new() };

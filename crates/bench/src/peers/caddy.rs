@@ -20,39 +20,7 @@ pub(super) const PEER: Peer = Peer {
 fn setup(site: &Site) -> Option<Setup> {
     let Site { address, revision, .. } = site;
     let directory = site.directory.display();
-    let handler = match &site.role {
-        Role::Hello => format!(
-            "  # https://caddyserver.com/docs/caddyfile/directives/respond\n  \
-             header {HELLO_PATH} Content-Type text/plain\n  \
-             respond {HELLO_PATH} \"{HELLO_BODY}\"\n"
-        ),
-        Role::Gateway { backend, keep } => gateway(*backend, "1.1", *keep),
-        Role::GrpcGateway { backend } => gateway(*backend, "h2c", true),
-        // Without the limit, for which Caddy has no module of its own.
-        Role::Guarded { backend, by: Guard::Key } => guard() + &gateway(*backend, "1.1", true),
-        Role::Guarded { backend, by: Guard::KeyAndHeaders } => {
-            guard() + HEADERS + &gateway(*backend, "1.1", true)
-        }
-        Role::Guarded { .. }
-        | Role::Filtered { .. }
-        | Role::LuaHello
-        | Role::Cached { .. }
-        | Role::Canned { .. }
-        | Role::App(_)
-        | Role::AppGateway
-        | Role::AppCached { .. }
-        | Role::AppLoop { .. }
-        | Role::Routes { .. }
-        | Role::Ping
-        | Role::Json { .. } => {
-            return None;
-        }
-        Role::Files { root } => format!(
-            "  # https://caddyserver.com/docs/caddyfile/directives/file_server\n  \
-             root * {}\n  file_server\n",
-            root.display()
-        ),
-    };
+    let handler = handler(site)?;
     let (scheme, host, tls) = protocol(site);
     let text = format!(
         "\
@@ -90,6 +58,43 @@ fn setup(site: &Site) -> Option<Setup> {
     // https://caddyserver.com/docs/command-line#caddy-reload
     let reload = ["reload", "--config", "Caddyfile", "--adapter", "caddyfile"].map(str::to_owned);
     Some(setup.reload(Reload::Run(reload.to_vec())))
+}
+
+/// What the site does; `None` if Caddy has no counterpart.
+fn handler(site: &Site) -> Option<String> {
+    Some(match &site.role {
+        Role::Hello => format!(
+            "  # https://caddyserver.com/docs/caddyfile/directives/respond\n  \
+             header {HELLO_PATH} Content-Type text/plain\n  \
+             respond {HELLO_PATH} \"{HELLO_BODY}\"\n"
+        ),
+        Role::Gateway { backend, keep } => gateway(*backend, "1.1", *keep),
+        Role::GrpcGateway { backend } => gateway(*backend, "h2c", true),
+        // Without the limit, for which Caddy has no module of its own.
+        Role::Guarded { backend, by: Guard::Key } => guard() + &gateway(*backend, "1.1", true),
+        Role::Guarded { backend, by: Guard::KeyAndHeaders } => {
+            guard() + HEADERS + &gateway(*backend, "1.1", true)
+        }
+        Role::Guarded { .. }
+        | Role::Filtered { .. }
+        | Role::LuaHello
+        | Role::Cached { .. }
+        | Role::Canned { .. }
+        | Role::App(_)
+        | Role::AppGateway
+        | Role::AppCached { .. }
+        | Role::AppLoop { .. }
+        | Role::Routes { .. }
+        | Role::Ping
+        | Role::Json { .. } => {
+            return None;
+        }
+        Role::Files { root } => format!(
+            "  # https://caddyserver.com/docs/caddyfile/directives/file_server\n  \
+             root * {}\n  file_server\n",
+            root.display()
+        ),
+    })
 }
 
 /// Scheme, host and certificate of its site.
