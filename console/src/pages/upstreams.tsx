@@ -1,12 +1,14 @@
 // Upstreams and their servers: health, load, draining, weights.
 import { useState } from "preact/hooks";
 import { inPath, json, may, post } from "../api";
-import { micros } from "../format";
+import { clock, micros } from "../format";
 import { Failure, Note, Table, useAction, useLoaded } from "../parts";
 import type { Action } from "../parts";
 import type { Server, Upstream } from "../types";
+import { useLive } from "./overview";
 
 const EVERY_MS = 2000;
+const RECENT = 5;
 
 interface RowProps {
   upstream: Upstream;
@@ -79,6 +81,22 @@ function Row({ upstream, server, action, onChange }: RowProps) {
   );
 }
 
+/** Changes of health that this page has seen, the latest first. */
+function Recent({ upstream }: { upstream: Upstream }) {
+  const { marks } = useLive();
+  const own = marks.filter((mark) => mark.text.startsWith(`${upstream.name} `)).toReversed().slice(0, RECENT);
+  if (own.length === 0) return null;
+  return (
+    <ul class="list" aria-label={`Recent changes of ${upstream.name}`}>
+      {own.map((mark) => (
+        <li key={`${mark.at} ${mark.text}`}>
+          <span class="num soft">{clock(mark.at * 1000)}</span> <span class={mark.kind}>{mark.text}</span>
+        </li>
+      ))}
+    </ul>
+  );
+}
+
 export function Upstreams() {
   const { value, error, reload } = useLoaded(() => json<{ upstreams: Upstream[] }>("/v1/upstreams"), EVERY_MS);
   const [search, setSearch] = useState("");
@@ -119,6 +137,7 @@ export function Upstreams() {
               <Row key={server.address} upstream={upstream} server={server} action={action} onChange={reload} />
             ))}
           </Table>
+          <Recent upstream={upstream} />
         </section>
       ))}
     </>

@@ -129,8 +129,11 @@ async function upstreams(page) {
   await visit(page, ["upstreams", "Upstreams"]);
   await page.getByRole("button", { name: /^Drain / }).first().click();
   await page.getByText("gets no further requests until the next reload").waitFor();
+  const recent = page.getByRole("list", { name: "Recent changes of shop" });
+  await recent.getByText(/is draining$/).first().waitFor();
   await page.getByRole("button", { name: /^Resume / }).first().click();
   await page.getByText("gets requests again until the next reload").waitFor();
+  await recent.getByText(/is back$/).first().waitFor();
 }
 
 async function caches(page) {
