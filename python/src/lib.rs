@@ -72,6 +72,12 @@ fn set_title(title: &str) -> std::io::Result<()> {
     net::set_title(title)
 }
 
+/// Returns why a supervisor of this version cannot start processes of this one.
+#[pyfunction]
+fn version_error(supervisor: &str) -> Option<String> {
+    server::check_version(supervisor).err()
+}
+
 // The state of the crate `python` is protected by the GIL (`python::gil`).
 #[pymodule(gil_used = true)]
 mod _tidegate {
@@ -80,7 +86,7 @@ mod _tidegate {
     #[pymodule_export]
     use super::worker::{Worker, embedded, worker};
     #[pymodule_export]
-    use super::{main, set_title};
+    use super::{main, set_title, version_error};
     #[pymodule_export]
     use python::asgi::Server;
     #[pymodule_export]

@@ -82,7 +82,7 @@ def command(target, interface, port, options):
 def gateway(target, interface, options):
     """The command line of a gateway with one application; options are those of `run`."""
     app = {"python": target, "interface": interface, "dir": str(options.get("app_dir", HERE))}
-    names = ("workers", "root_path", "lifespan", "threads", "factory")
+    names = ("workers", "root_path", "lifespan", "threads", "factory", "preload")
     app.update((name, options[name]) for name in names if name in options)
     limits = ("max_requests", "max_requests_jitter", "max_rss")
     app["limits"] = {name: options[name] for name in limits if name in options}
@@ -137,7 +137,7 @@ class Server:
 
     def __init__(self, arguments, environment=None, directory=None):
         self.port = None
-        self._directory = directory
+        self.directory = directory
         self._lines = []
         self._noted = {}
         self._changed = threading.Condition()
@@ -261,8 +261,8 @@ class Server:
         self.process.wait()
         self._reader.join(PATIENCE_S)
         self.process.stdout.close()
-        if self._directory:
-            shutil.rmtree(self._directory, ignore_errors=True)
+        if self.directory:
+            shutil.rmtree(self.directory, ignore_errors=True)
 
     def __enter__(self):
         return self

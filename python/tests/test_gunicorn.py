@@ -41,8 +41,9 @@ FILES = {
         "forwarded_allow_ips = '*'\ncertfile = 'a.pem'\nkeyfile = 'a.key'\ndaemon = False\n",
         ["--app-dir=/srv/shop", "--pid=a.pid", "--name=shop", "--env=A=1", "--env=B=2",
          "--max-requests=1000", "--threads=4", "--max-requests-jitter=50", "--proxy-protocol",
-         "--forwarded-allow-ips=*", "--ssl-certfile=a.pem", "--ssl-keyfile=a.key", "--umask=07"],
-        ["preload_app"],
+         "--forwarded-allow-ips=*", "--ssl-certfile=a.pem", "--ssl-keyfile=a.key", "--umask=07",
+         "--preload"],
+        [],
     ),
     "a service of root": (
         "user = 'www-data'\ngroup = 'www-data'\npythonpath = '/srv/lib,/srv/more'\n"

@@ -13,6 +13,10 @@ def main() -> None:
         from tidegate import _worker
 
         sys.exit(_worker.main())
+    if "TIDEGATE_PRELOAD" in os.environ:
+        from tidegate import _preload
+
+        sys.exit(_preload.main())
     if "TIDEGATE_CHECK" in os.environ:
         from tidegate import _worker
 

@@ -59,6 +59,7 @@ REPEATED = {"bind": "--bind", "raw_env": "--env", "reload_extra_files": "--reloa
 #: Settings that are true or false.
 FLAGS = {
     "reload": "--reload",
+    "preload_app": "--preload",
     "proxy_protocol": "--proxy-protocol",
     "capture_output": "--capture-output",
 }
@@ -90,7 +91,6 @@ WITHOUT_COUNTERPART = {
     "ssl_version": "TLS 1.2 and 1.3 are served with the ciphers that are safe today",
     "do_handshake_on_connect": "handshakes never block a worker",
     "suppress_ragged_eofs": "a truncated connection is an error",
-    "preload_app": "each worker imports the application itself",
     "daemon": "the process stays in the foreground",
     "initgroups": "workers of another user have no supplementary groups: write group",
     "limit_request_field_size": "write --limit-headers for all header lines together",
@@ -166,6 +166,16 @@ class Configuration:
             sys.path.remove(os.getcwd())
         #: What hooks read of ``server.cfg``: a setting that is not in the file is ``None``.
         self.cfg = _Settings(self.values)
+
+    def configure_logging(self) -> None:
+        """Applies ``logconfig_dict``, as gunicorn does."""
+        if described := self.cfg.logconfig_dict:
+            try:
+                logging.config.dictConfig({"version": 1, "disable_existing_loggers": False,
+                                           **described})
+            except Exception as error:
+                reason = f"{error}: {error.__cause__}" if error.__cause__ else error
+                raise ConfigurationError(f"logconfig_dict is invalid: {reason}") from None
 
     def has(self, hook: str) -> bool:
         return callable(self.values.get(hook))
@@ -264,26 +274,16 @@ class WorkerProcess:
 class Worker:
     """The ``worker`` of hooks, and the calls of these around an application."""
 
-    def __init__(self, configuration: Configuration, age: int) -> None:
+    def __init__(self, configuration: Configuration, age: int, supervisor: int) -> None:
         self.cfg = configuration.cfg
         self.log = logger
         self.age = age
         self.pid = os.getpid()
-        self.ppid = os.getppid()
+        self.ppid = supervisor
         self.nr = 0
         self._configuration = configuration
         self._server = Supervisor(configuration)
         self._server.pid = self.ppid
-
-    def configure_logging(self) -> None:
-        """Applies ``logconfig_dict``, as gunicorn does."""
-        if described := self.cfg.logconfig_dict:
-            try:
-                logging.config.dictConfig({"version": 1, "disable_existing_loggers": False,
-                                           **described})
-            except Exception as error:
-                reason = f"{error}: {error.__cause__}" if error.__cause__ else error
-                raise ConfigurationError(f"logconfig_dict is invalid: {reason}") from None
 
     def before_import(self) -> None:
         self._configuration.call("post_fork", self._server, self)

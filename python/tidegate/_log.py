@@ -23,15 +23,24 @@ class ErrorLogger(logging.Logger):
 logger = logging.getLogger("tidegate.error")
 logger.__class__ = ErrorLogger
 
+#: The format of this process, if ``configure`` was called.
+_lines: "Lines | None" = None
+
 LEVELS = {"WARNING": "warn", "CRITICAL": "error"}
 
 
 class Lines:
     """Formats events like the server: in text or JSON, with time, level and process."""
 
-    def __init__(self, style: str, app: str, slot: int) -> None:
+    def __init__(self, style: str, app: str, slot: int | None) -> None:
         self._is_json = style == "json"
-        self._fields = {"app": app, "worker": slot, "process": os.getpid()}
+        self._app = app
+        self.use(slot)
+
+    def use(self, slot: int | None) -> None:
+        """Sets the worker of this process; a preloader has none."""
+        worker = {} if slot is None else {"worker": slot}
+        self._fields = {"app": self._app, **worker, "process": os.getpid()}
 
     def line(self, seconds: float, level: str, message: str, trace: str = "", **fields) -> str:
         """One event. In text, the lines after the first are indented."""
@@ -125,9 +134,10 @@ class StdoutEvents(io.TextIOBase):
             self._write_line(rest)
 
 
-def configure(style: str, app: str, slot: int) -> None:
+def configure(style: str, app: str, slot: int | None) -> None:
     """Writes records without a handler of their own in the format of the server's events."""
-    lines = Lines(style, app, slot)
+    global _lines
+    _lines = lines = Lines(style, app, slot)
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(Formatter(lines))
     # Only used for records without a handler, so none is written twice.
@@ -143,6 +153,12 @@ def configure(style: str, app: str, slot: int) -> None:
     logging.basicConfig = basic_config
     logging.captureWarnings(True)
     sys.stdout = StdoutEvents(sys.stdout, lines)
+
+
+def forked(slot: int) -> None:
+    """Names the worker that this process has become."""
+    if _lines is not None:
+        _lines.use(slot)
 
 
 def finish() -> None:

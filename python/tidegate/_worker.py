@@ -32,7 +32,21 @@ class StartupError(Exception):
     """The application cannot be run; the text is shown to the operator."""
 
 
-def main() -> int:
+class Preloaded:
+    """What a worker gets from the preloader that it was forked from."""
+
+    def __init__(
+        self,
+        application: object,
+        configuration: "_gunicorn.Configuration | None",
+        supervisor: int,
+    ) -> None:
+        self.application = application
+        self.configuration = configuration
+        self.supervisor = supervisor
+
+
+def main(preloaded: Preloaded | None = None) -> int:
     """Runs this worker process and returns its exit code."""
     if '"gunicorn":"' in os.environ["TIDEGATE_WORKER"]:
         # Threads that are started from now on do not take the signal of the hook worker_abort.
@@ -50,11 +64,17 @@ def main() -> int:
     if url := settings.get("task_store"):
         _task_queue.use_redis(url, worker.name)
     try:
-        configure_logging(worker, settings.get("log_config"))
-        if settings.get("threads") == "gevent":
-            _gevent.install()
-        hooks = gunicorn_hooks(settings.get("gunicorn"), worker.slot)
-        application = load(settings)
+        if preloaded is None:
+            configure_logging(worker.log_format, worker.name, worker.slot, settings)
+            if settings.get("threads") == "gevent":
+                _gevent.install()
+            configuration = gunicorn_configuration(settings)
+            hooks = gunicorn_hooks(configuration, worker.slot, os.getppid())
+            application = load(settings)
+        else:
+            _log.forked(worker.slot)
+            application = preloaded.application
+            hooks = gunicorn_hooks(preloaded.configuration, worker.slot, preloaded.supervisor)
         if hooks is not None:
             hooks.after_import()
         interface = settings.get("interface") or "auto"
@@ -82,17 +102,31 @@ def main() -> int:
     return code
 
 
-def gunicorn_hooks(path: str | None, slot: int) -> "_gunicorn.Worker | None":
-    """Executes the gunicorn.conf.py of ``-c`` for its hooks."""
-    if path is None:
+def gunicorn_configuration(settings: dict) -> "_gunicorn.Configuration | None":
+    """Executes the gunicorn.conf.py of ``-c``."""
+    if (path := settings.get("gunicorn")) is None:
         return None
     from tidegate import _gunicorn
 
     try:
-        hooks = _gunicorn.Worker(_gunicorn.Configuration(path), slot)
-        hooks.configure_logging()
+        configuration = _gunicorn.Configuration(path)
+        configuration.configure_logging()
     except _gunicorn.ConfigurationError as error:
         raise StartupError(str(error)) from None
+    return configuration
+
+
+def gunicorn_hooks(
+    configuration: "_gunicorn.Configuration | None",
+    slot: int,
+    supervisor: int,
+) -> "_gunicorn.Worker | None":
+    """The hooks of a worker."""
+    if configuration is None:
+        return None
+    from tidegate import _gunicorn
+
+    hooks = _gunicorn.Worker(configuration, slot, supervisor)
     hooks.watch_abort()
     hooks.before_import()
     return hooks
@@ -108,10 +142,10 @@ def check(settings: str) -> int:
     return 0
 
 
-def configure_logging(worker: "_tidegate.Worker", path: str | None) -> None:
+def configure_logging(style: str, app: str, slot: int | None, settings: dict) -> None:
     """Sends Python's logging to the server's own log, unless a configuration file is given."""
-    if path is None:
-        _log.configure(worker.log_format, worker.name, worker.slot)
+    if (path := settings.get("log_config")) is None:
+        _log.configure(style, app, slot)
         return
     try:
         if path.endswith((".json", ".yaml", ".yml")):

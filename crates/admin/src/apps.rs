@@ -31,6 +31,11 @@ fn row(app: &AppStatus) -> Json {
         "ready": app.ready,
         "leaving": app.leaving,
         "workers": workers,
+        "preloader": app.preloader.as_ref().map(|one| json!({
+            "state": if one.is_ready { "ready" } else { "ended" },
+            "process": one.process,
+            "rss_bytes": one.rss_bytes,
+        })),
         "tasks": {
             "waiting": app.tasks.waiting,
             "running": app.tasks.running,

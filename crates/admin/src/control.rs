@@ -369,7 +369,18 @@ pub struct AppStatus {
     /// Processes that finish requests in flight.
     pub leaving: usize,
     pub workers: Vec<AppWorkerStatus>,
+    /// The process from which the workers are forked, if the application is preloaded.
+    pub preloader: Option<AppPreloaderStatus>,
     pub tasks: AppTasksStatus,
+}
+
+/// The process that has imported a preloaded application.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct AppPreloaderStatus {
+    /// True if workers can be forked from it.
+    pub is_ready: bool,
+    pub process: u32,
+    pub rss_bytes: u64,
 }
 
 /// The background jobs of an application.

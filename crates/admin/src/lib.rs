@@ -38,10 +38,10 @@ mod views;
 
 pub use access::Access;
 pub use control::{
-    AppStatus, AppTasksStatus, AppWorkerStatus, Applied, CacheDisk, CacheRequestError, CacheStatus,
-    ConfigDocument, ConfigVersion, Control, Entries, EntriesWanted, Expect, Explanation,
-    ListenerStatus, PurgeWhat, Question, Refusal, ReloadStatus, RouteStatus, ServerState,
-    ServerStatus, Status, StreamStatus, Syntax, UpstreamStatus, WorkerStatus,
+    AppPreloaderStatus, AppStatus, AppTasksStatus, AppWorkerStatus, Applied, CacheDisk,
+    CacheRequestError, CacheStatus, ConfigDocument, ConfigVersion, Control, Entries, EntriesWanted,
+    Expect, Explanation, ListenerStatus, PurgeWhat, Question, Refusal, ReloadStatus, RouteStatus,
+    ServerState, ServerStatus, Status, StreamStatus, Syntax, UpstreamStatus, WorkerStatus,
 };
 pub use handler::Admin;
 pub use prometheus::{CONTENT_TYPE as METRICS_CONTENT_TYPE, metrics_text};

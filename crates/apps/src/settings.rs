@@ -29,6 +29,11 @@ pub struct AppSettings {
     /// Number of processes, each with an event loop of its own.
     #[setting(default = 1, range = 1..=256, example = 4)]
     pub workers: u32,
+    /// The application is imported once, by a process from which the others are forked, so that
+    /// they share its memory; on Linux. Threads and connections that it opens when it is imported do
+    /// not exist in them.
+    #[setting(default = false)]
+    pub preload: bool,
     /// The working directory, and the first place where its modules are searched; by default the
     /// directory of the configuration.
     #[setting(example = "./shop")]
@@ -191,6 +196,14 @@ fn check(settings: &AppSettings, node: &Node, reader: &mut Reader<'_>) {
             .error(span("root_path"), "root_path begins with a slash and does not end with one")
             .help("write it as \"/shop\"");
     }
+    if settings.preload && settings.threads == WsgiThreads::Gevent {
+        reader
+            .error(span("preload"), "an application is not preloaded with `threads: gevent`")
+            .help("leave out one of them");
+    }
+    if settings.preload && !cfg!(target_os = "linux") {
+        reader.error(span("preload"), "applications are preloaded on Linux only");
+    }
     let odd = |name: &&String| name.is_empty() || name.contains(['=', '\0']);
     if let Some(name) = settings.env.keys().find(odd) {
         let message = format!("{name:?} cannot be the name of an environment variable");
@@ -228,6 +241,10 @@ mod tests {
             (node!({ "python": "a:b", "root_path": "/shop/" }), "root_path begins with a slash"),
             (node!({ "python": "a:b", "env": { "A=B": "c" } }), "cannot be the name of an"),
             (node!({ "python": "a:b", "workers": 0 }), "workers"),
+            (
+                node!({ "python": "a:b", "preload": true, "threads": "gevent" }),
+                "not preloaded with `threads: gevent`",
+            ),
             (node!({ "python": "a:b", "task_store": "127.0.0.1" }), "write redis://HOST:6379/0"),
             (node!({ "python": "a:b", "timeout": {} }), "did you mean \"timeouts\"?"),
         ] {

@@ -5,7 +5,8 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
@@ -27,9 +28,24 @@ impl ErrorLog {
         Ok(())
     }
 
-    /// Records that the parent of this process has redirected it.
+    /// Records that the parent of this process has redirected it. The file is opened again if it
+    /// has been rotated since: a preloader is not told of that.
     pub fn inherited(&self) {
         *CURRENT.lock().unwrap_or_else(PoisonError::into_inner) = Some(self.clone());
+        if !self.is_current() {
+            // On failure the log continues in the file that was rotated.
+            let _ = self.open();
+        }
+    }
+
+    /// True if standard error is the file that has the name now.
+    fn is_current(&self) -> bool {
+        let stream = io::stderr().as_fd().try_clone_to_owned().map(File::from);
+        let stream = stream.and_then(|stream| stream.metadata());
+        match (stream, std::fs::metadata(&self.path)) {
+            (Ok(one), Ok(other)) => (one.dev(), one.ino()) == (other.dev(), other.ino()),
+            _ => false,
+        }
     }
 
     fn open(&self) -> io::Result<()> {

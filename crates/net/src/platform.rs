@@ -10,18 +10,21 @@ mod portable;
 
 #[cfg(target_os = "linux")]
 pub(crate) use linux::{
-    MSG_MORE, accept, allowed_cores, bind_restricted, close_on_exec, end_with_parent, pin_to_core,
-    process_descriptor, send_file, shared_memory, socket, unacknowledged,
+    MSG_MORE, accept, allowed_cores, bind_restricted, close_on_exec, end_with_parent, parent_of,
+    pin_to_core, process_descriptor, send_file, shared_memory, signal_process, socket,
+    unacknowledged,
 };
 #[cfg(not(target_os = "linux"))]
 pub(crate) use portable::{
-    MSG_MORE, accept, allowed_cores, bind_restricted, close_on_exec, end_with_parent, pin_to_core,
-    process_descriptor, send_file, shared_memory, socket, unacknowledged,
+    MSG_MORE, accept, allowed_cores, bind_restricted, close_on_exec, end_with_parent, parent_of,
+    pin_to_core, process_descriptor, send_file, shared_memory, signal_process, socket,
+    unacknowledged,
 };
 
 #[cfg(test)]
 mod tests {
     use super::{linux, portable};
+    use rustix::process::Signal;
     use std::fs::File;
     use std::io::Read;
     use std::os::fd::{AsFd, BorrowedFd};
@@ -49,7 +52,10 @@ mod tests {
     #[test]
     fn linux_reports_the_end_of_a_process_and_the_portable_side_does_not() {
         let own = std::process::id();
-        assert!(linux::process_descriptor(own).is_ok());
+        let process = linux::process_descriptor(own).unwrap();
+        assert!(linux::signal_process(process.as_fd(), Signal::CONT).is_ok());
+        assert!(portable::signal_process(process.as_fd(), Signal::CONT).is_err());
+        assert!(linux::parent_of(own).is_some() && portable::parent_of(own).is_none());
         let memory = linux::shared_memory(64).unwrap();
         assert!(linux::close_on_exec(&memory).is_ok());
         assert!(portable::shared_memory(64).is_err() && portable::close_on_exec(&memory).is_err());

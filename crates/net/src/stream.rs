@@ -6,7 +6,8 @@
 //! so that a peer that is always faster does not starve others.
 
 use std::future::poll_fn;
-use std::io;
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::path::Path;
@@ -14,7 +15,10 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
+use rustix::net::{
+    RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, recv, send, sendmsg,
+    shutdown,
+};
 use socket2::{Domain, SockAddr, SockRef, Socket, Type};
 
 use crate::outgoing::Outgoing;
@@ -324,6 +328,41 @@ impl Stream {
             poll_fn(|cx| self.poll_send(cx, outgoing)).await?;
         }
         Ok(())
+    }
+
+    /// Sends as much of these bytes as a Unix socket takes, together with descriptors: the receiver
+    /// gets duplicates with the first byte. Returns the number of bytes, at least one.
+    pub async fn send_with_descriptors(
+        &self,
+        bytes: &[u8],
+        descriptors: &[BorrowedFd<'_>],
+    ) -> io::Result<usize> {
+        loop {
+            match self.try_send_with_descriptors(bytes, descriptors) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    poll_fn(|cx| self.poll_writable(cx)).await?;
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                result => return result,
+            }
+        }
+    }
+
+    fn try_send_with_descriptors(
+        &self,
+        bytes: &[u8],
+        descriptors: &[BorrowedFd<'_>],
+    ) -> io::Result<usize> {
+        let message = SendAncillaryMessage::ScmRights(descriptors);
+        let mut space = vec![MaybeUninit::uninit(); message.size()];
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        if !ancillary.push(message) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let parts = [IoSlice::new(bytes)];
+        self.source.try_io(Side::Write, || {
+            Ok(sendmsg(self.socket(), &parts, &mut ancillary, SendFlags::NOSIGNAL)?)
+        })
     }
 
     /// True while the event loop has reported nothing to read: no bytes, no end, no error. In that

@@ -39,6 +39,8 @@ pub struct RunSpec {
     pub identity: Option<Identity>,
     /// Settings of the application's language, passed to the workers unchanged.
     pub python: Value,
+    /// Fork the workers from a process that has imported the application.
+    pub preload: bool,
     /// The configuration that each worker serves, its routes with `handler: { app: main }`. The
     /// application itself is declared in it (`apps`), its listeners are those below.
     pub configuration: Value,
@@ -111,6 +113,7 @@ pub fn run_application(spec: RunSpec) -> Result<(), Failure> {
         },
         config: Some(worker_configuration(spec.configuration, &listening, level, format)),
         python: spec.python,
+        preload: spec.preload,
         store: None,
         policy: spec.policy,
         log_level: level.to_owned(),

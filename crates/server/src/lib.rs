@@ -56,7 +56,7 @@ pub use etcd_source::{EtcdOptions, EtcdSource};
 pub use explain::explain;
 pub use options::{Bound, Failure, OnReady, Options};
 pub use run::run;
-pub use spec::{PassedDescriptor, Role, VARIABLE as WORKER_VARIABLE, WorkerSpec};
+pub use spec::{PassedDescriptor, Role, VARIABLE as WORKER_VARIABLE, WorkerSpec, check_version};
 pub use supervise::{DevReload, GroupEvent, OnGroupEvent, Policy, Stats};
 pub use worker_process::{
     Application, HostedApplication, ReadinessReceiver, ReadinessSender, readiness_channel,

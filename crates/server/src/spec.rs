@@ -157,16 +157,21 @@ impl WorkerSpec {
 
     /// Checks that the supervisor has the version of this process; the error is a sentence.
     pub fn check_version(&self) -> Result<(), String> {
-        let ours = env!("CARGO_PKG_VERSION");
-        if self.version == ours {
-            return Ok(());
-        }
-        let theirs = &self.version;
-        Err(format!(
-            "tidegate {theirs} was to start a worker, and the Python it was started with \
-             has tidegate {ours}: install the same version in both places"
-        ))
+        check_version(&self.version)
     }
+}
+
+/// Checks that a supervisor of this version may start processes of this one; the error is a
+/// sentence.
+pub fn check_version(theirs: &str) -> Result<(), String> {
+    let ours = env!("CARGO_PKG_VERSION");
+    if theirs == ours {
+        return Ok(());
+    }
+    Err(format!(
+        "tidegate {theirs} was to start a worker, and the Python it was started with \
+         has tidegate {ours}: install the same version in both places"
+    ))
 }
 
 struct Fields<'v>(&'v Value);

@@ -2,11 +2,14 @@
 
 mod back_off;
 mod control_channel;
+mod current_preloader;
 mod dev_watch;
 mod group_context;
 mod group_settings;
 pub(crate) mod limits;
 mod policy;
+mod preloader;
+mod preloader_message;
 mod restart;
 mod running_process;
 mod stats;
@@ -20,6 +23,7 @@ pub(crate) use group_settings::GroupSettings;
 pub use group_settings::{GroupEvent, OnGroupEvent};
 pub(crate) use limits::{REPORT_EVERY, SHUT_DOWN_WITHIN, WORKERS_MAX};
 pub use policy::{DevReload, Policy};
+pub(crate) use preloader::Preloader;
 pub(crate) use restart::RestartReason;
 pub(crate) use running_process::RunningProcess;
 pub use stats::Stats;

@@ -26,6 +26,7 @@ use crate::supervise::{ControlChannel, Stats, WorkerMessage};
 use commands::{CommandQueue, LeaveMode};
 use readiness::StartupState;
 pub use readiness::{ReadinessReceiver, ReadinessSender, readiness_channel};
+pub(crate) use watchdog::rss_bytes;
 
 /// Time-out for the reads and writes of other threads at the end of the process.
 const END_WITHIN: Duration = Duration::from_secs(1);

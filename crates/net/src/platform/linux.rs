@@ -9,7 +9,7 @@ use std::path::Path;
 use rustix::fs::{MemfdFlags, Mode, SealFlags, fchmod, fcntl_add_seals, memfd_create, sendfile};
 use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::net::{SendFlags, SocketFlags, acceptfrom_with};
-use rustix::process::{Pid, PidfdFlags, Signal, getppid, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Signal, getppid, pidfd_open, pidfd_send_signal};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use socket2::{Domain, SockAddr, Socket, Type};
 
@@ -76,6 +76,19 @@ pub(crate) fn process_descriptor(process: u32) -> io::Result<OwnedFd> {
     let process = i32::try_from(process).ok().and_then(Pid::from_raw);
     let process = process.ok_or(io::ErrorKind::InvalidInput)?;
     Ok(pidfd_open(process, PidfdFlags::empty())?)
+}
+
+/// Sends a signal to the process of a descriptor; fails if it has been waited for.
+pub(crate) fn signal_process(process: BorrowedFd<'_>, signal: Signal) -> io::Result<()> {
+    Ok(pidfd_send_signal(process, signal)?)
+}
+
+/// Returns the parent of a process; `None` if there is no such process.
+pub(crate) fn parent_of(process: u32) -> Option<u32> {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // The name in parentheses may hold spaces; proc_pid_stat(5): state and parent follow it.
+    let (_, fields) = stat.rsplit_once(')')?;
+    fields.split_ascii_whitespace().nth(1)?.parse().ok()
 }
 
 /// Runs in a child between fork and exec: the child receives SIGTERM when the thread that started

@@ -8,6 +8,7 @@ use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::Path;
 
 use rustix::net::{SendFlags, send};
+use rustix::process::Signal;
 use socket2::{Domain, SockAddr, SockRef, Socket, Type};
 
 /// Bytes of a file sent per call.
@@ -67,6 +68,16 @@ pub(crate) fn send_file(
 /// Fails: the end of a child process is not reported by a descriptor.
 pub(crate) fn process_descriptor(_process: u32) -> io::Result<OwnedFd> {
     Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Fails: there are no descriptors of processes.
+pub(crate) fn signal_process(_process: BorrowedFd<'_>, _signal: Signal) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Returns `None`: a process without a descriptor is not adopted.
+pub(crate) fn parent_of(_process: u32) -> Option<u32> {
+    None
 }
 
 /// Does nothing: a child notices that its control socket has ended.

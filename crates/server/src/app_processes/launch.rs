@@ -66,6 +66,7 @@ pub(crate) fn settings_of(
             identity: None,
         },
         python: python(app, &dir),
+        preload: app.preload,
         config: None,
         store: None,
         policy: policy(app),

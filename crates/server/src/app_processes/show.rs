@@ -2,11 +2,12 @@
 
 use std::rc::Rc;
 
-use admin::{AppStatus, AppTasksStatus, AppWorkerStatus};
+use admin::{AppPreloaderStatus, AppStatus, AppTasksStatus, AppWorkerStatus};
 use telemetry::{Family, FamilySamples, Sample, Value, families};
 
 use super::Apps;
-use crate::supervise::{RestartReason, RunningProcess, Stats, WorkerGroup, WorkerSlot};
+use crate::supervise::{Preloader, RestartReason, RunningProcess, Stats, WorkerGroup, WorkerSlot};
+use crate::worker_process::rss_bytes;
 
 fn tasks(database: &store::Database) -> AppTasksStatus {
     let (load, counts) = database.tasks();
@@ -28,6 +29,7 @@ impl Apps {
             ready: app.group.ready(),
             leaving: app.group.leaving().len(),
             workers: app.group.slots().iter().map(|slot| worker(slot)).collect(),
+            preloader: app.group.preloader().as_deref().map(preloader),
             tasks: tasks(app.store.database()),
         };
         groups.iter().map(status).collect()
@@ -72,6 +74,14 @@ impl Apps {
         add(&families::APP_LOOP_LAG, &|stats| Value::Float(stats.loop_lag_ms as f64 / 1e3));
         add(&families::APP_STALLS, &|stats| Value::Counter(stats.stalls));
         add(&families::APP_RSS, &|stats| Value::Gauge(level(stats.rss_bytes)));
+        let preloaders = groups.iter().filter_map(|group| {
+            let status = preloader(&group.preloader()?);
+            let labels = vec![group.name.clone(), "preloader".to_owned()];
+            Some(Sample { labels, value: Value::Gauge(level(status.rss_bytes)) })
+        });
+        if let Some(memory) = all.last_mut() {
+            memory.samples.extend(preloaders);
+        }
         let ready = groups.iter().map(|group| Sample {
             labels: vec![group.name.clone()],
             value: Value::Gauge(level(group.ready() as u64)),
@@ -133,6 +143,13 @@ fn restarts(group: &Rc<WorkerGroup>) -> Vec<Sample> {
         })
     };
     group.slots().into_iter().flat_map(of_slot).collect()
+}
+
+fn preloader(preloader: &Preloader) -> AppPreloaderStatus {
+    let (is_ready, process) = (preloader.is_ready(), preloader.id());
+    // One that has ended uses none, and another process may have its id.
+    let rss_bytes = is_ready.then(|| rss_bytes(&process.to_string())).flatten().unwrap_or(0);
+    AppPreloaderStatus { is_ready, process, rss_bytes }
 }
 
 fn worker(slot: &WorkerSlot) -> AppWorkerStatus {

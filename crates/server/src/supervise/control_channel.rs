@@ -1,4 +1,5 @@
-//! The control socket between a supervisor and a worker process: messages in both directions.
+//! The control socket between a supervisor and a worker process, or a preloader: messages in both
+//! directions.
 //!
 //! A frame is its length (four bytes, little-endian) and a JSON object with one key. Both ends have
 //! the same version. A frame that is too long or malformed ends the connection, and a message that
@@ -6,6 +7,7 @@
 
 use std::cell::RefCell;
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
@@ -13,6 +15,7 @@ use net::{Outgoing, Stream};
 use serde_json::{Value, json};
 
 use super::limits::{FRAME_BYTES, SEND_WITHIN};
+use super::preloader_message::{PreloaderCommand, PreloaderMessage};
 use super::stats::Stats;
 
 /// A message of a worker.
@@ -130,12 +133,32 @@ impl ControlChannel {
 
     /// Sends a message to the supervisor. An error means that it has exited.
     pub(crate) async fn send_message(&self, message: &WorkerMessage) -> io::Result<()> {
-        self.send(&message.to_json()).await
+        self.send(&message.to_json(), &[]).await
     }
 
     /// Sends a command to the worker.
     pub(crate) async fn send_command(&self, command: SupervisorCommand) -> io::Result<()> {
-        self.send(&command.to_json()).await
+        self.send(&command.to_json(), &[]).await
+    }
+
+    /// Sends a command to a preloader, with the descriptors of a worker.
+    pub(crate) async fn send_to_preloader(
+        &self,
+        command: &PreloaderCommand,
+        descriptors: &[BorrowedFd<'_>],
+    ) -> io::Result<()> {
+        self.send(&command.to_json(), descriptors).await
+    }
+
+    /// Receives the preloader's next message; `None` at the end. Dropping this future loses
+    /// nothing.
+    pub(crate) async fn next_of_preloader(&self) -> io::Result<Option<PreloaderMessage>> {
+        self.next(PreloaderMessage::from_json).await
+    }
+
+    /// Announces that nothing more is sent.
+    pub(crate) fn finish(&self) {
+        self.stream.finish();
     }
 
     /// Receives the worker's next message; `None` at the end. Dropping this future loses nothing.
@@ -149,14 +172,18 @@ impl ControlChannel {
         self.next(SupervisorCommand::from_json).await
     }
 
-    async fn send(&self, value: &Value) -> io::Result<()> {
+    async fn send(&self, value: &Value, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
         let text = value.to_string();
         let length = u32::try_from(text.len()).ok().filter(|_| text.len() <= FRAME_BYTES);
         let length = length.ok_or_else(|| invalid("a message is too long"))?;
-        let mut outgoing = Outgoing::default();
-        outgoing.push(Bytes::from([&length.to_le_bytes(), text.as_bytes()].concat()));
+        let mut frame = Bytes::from([&length.to_le_bytes(), text.as_bytes()].concat());
         let sent = async {
             let _turn = self.sending.lock().await;
+            if !descriptors.is_empty() {
+                frame.advance(self.stream.send_with_descriptors(&frame, descriptors).await?);
+            }
+            let mut outgoing = Outgoing::default();
+            outgoing.push(frame);
             self.stream.send_all(&mut outgoing).await
         };
         let late = || io::Error::new(io::ErrorKind::TimedOut, "the other end does not receive");

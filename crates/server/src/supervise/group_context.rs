@@ -2,14 +2,15 @@
 //! and draining processes.
 
 use std::cell::{Cell, RefCell};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
-use net::{Bind, ChildCommand, ListenOptions, Listening, SharedCounts};
+use net::{Bind, ChildCommand, ListenOptions, Listening, SharedCounts, Stream};
 use tokio::sync::{Mutex, MutexGuard, Notify, watch};
 
+use super::current_preloader::CurrentPreloader;
 use super::group_settings::{GroupEvent, GroupSettings};
 use super::running_process::RunningProcess;
 use crate::balance::ABSENT;
@@ -22,6 +23,9 @@ const MODULE: [&str; 2] = ["-m", "tidegate"];
 const PROBE: &str =
     "import importlib.util, sys; sys.exit(0 if importlib.util.find_spec('tidegate') else 3)";
 const NOT_FOUND: i32 = 3;
+
+/// Listening sockets by name.
+type NamedSockets = Vec<(String, OwnedFd)>;
 
 /// How requests reach the processes.
 pub(crate) enum WorkerSockets {
@@ -59,6 +63,7 @@ pub(super) struct GroupContext {
     sockets: WorkerSockets,
     /// The connection counts of processes that share sockets.
     counts: Option<SharedCounts>,
+    pub(super) preloader: CurrentPreloader,
     /// Held while a process is replaced.
     turn: Mutex<()>,
     leaving: RefCell<Vec<Rc<RunningProcess>>>,
@@ -87,6 +92,7 @@ impl GroupContext {
             settings: RefCell::new(Rc::new(settings)),
             sockets,
             counts,
+            preloader: CurrentPreloader::default(),
             turn: Mutex::new(()),
             leaving: RefCell::default(),
             left: Notify::new(),
@@ -158,39 +164,63 @@ impl GroupContext {
     }
 
     /// Starts a process for a slot.
-    pub(super) fn spawn(
+    pub(super) async fn spawn(
         &self,
         index: usize,
         generation: u64,
     ) -> Result<Rc<RunningProcess>, String> {
-        self.tell(GroupEvent::Starting { worker: index });
         let settings = self.settings();
-        let (own, shared) = match &self.sockets {
-            WorkerSockets::Own(directory) => {
-                (Some(open(WorkerSockets::path(directory, index, generation))?), None)
-            }
-            WorkerSockets::Shared(shared) => (None, Some(shared.borrow())),
+        let preloader = match settings.preload {
+            true => Some(self.preloader.ready(self).await?),
+            false => None,
         };
-        let named: Vec<(&str, &Listening)> = match (&own, shared.as_deref()) {
-            (Some((listening, _)), _) => vec![("frames", listening)],
-            (None, Some(Some(shared))) => {
-                shared.iter().map(|(name, listening)| (name.as_str(), listening)).collect()
-            }
-            // A process without inherited sockets would open its own.
-            (None, _) => return Err("the server takes no more connections".to_owned()),
-        };
-        let descriptors: Vec<(&str, BorrowedFd<'_>)> = named
-            .into_iter()
-            .filter_map(|(name, listening)| Some((name, listening.descriptor()?)))
-            .collect();
-        let spec =
-            |control| self.spec(&settings, index, generation, control, &descriptors).to_json();
+        self.tell(GroupEvent::Starting { worker: index });
+        let (named, file) = self.listening(index, generation)?;
+        let failed = |error| start_error(&settings.launch, &error);
+        let (ours, theirs) = Stream::pair_for_child().map_err(failed)?;
+        let spec = self.spec(&settings, index, generation, theirs.as_raw_fd(), &named).to_json();
         let counts = self.counts.as_ref().map(SharedCounts::descriptor);
+        // The order of the specification, in which a preloader replaces their numbers.
+        let listening = named.iter().map(|(_, one)| one.as_fd());
         let passed: Vec<BorrowedFd<'_>> =
-            descriptors.iter().map(|(_, one)| *one).chain(counts).collect();
-        let file = own.as_ref().and_then(|(listening, _)| SocketFile::of(listening.local()));
-        RunningProcess::start(settings.clone(), generation, &passed, file, spec)
-            .map_err(|error| start_error(&settings.launch, &error))
+            [theirs.as_fd()].into_iter().chain(listening).chain(counts).collect();
+        let child = match &preloader {
+            Some(one) => one.preloader.fork(spec, &passed).await?,
+            None => {
+                let mut launch = settings.launch.clone();
+                launch.environment.push((crate::spec::VARIABLE.into(), spec.into()));
+                launch.start(&passed).map_err(failed)?
+            }
+        };
+        Ok(RunningProcess::new(settings.clone(), generation, child, ours, file, preloader))
+    }
+
+    /// Returns the listening sockets of a process by name, and the file of its own socket.
+    fn listening(
+        &self,
+        index: usize,
+        generation: u64,
+    ) -> Result<(NamedSockets, Option<SocketFile>), String> {
+        let owned = |name: &str, listening: &Listening| {
+            let descriptor = listening.descriptor()?.try_clone_to_owned();
+            Some(descriptor.map(|one| (name.to_owned(), one)).map_err(|error| error.to_string()))
+        };
+        match &self.sockets {
+            WorkerSockets::Own(directory) => {
+                let (own, _) = open(WorkerSockets::path(directory, index, generation))?;
+                let file = SocketFile::of(own.local());
+                let named: Result<_, String> = owned("frames", &own).into_iter().collect();
+                Ok((named?, file))
+            }
+            WorkerSockets::Shared(shared) => match &*shared.borrow() {
+                Some(shared) => {
+                    let named = shared.iter().filter_map(|(name, one)| owned(name, one));
+                    Ok((named.collect::<Result<_, String>>()?, None))
+                }
+                // A process without inherited sockets would open its own.
+                None => Err("the server takes no more connections".to_owned()),
+            },
+        }
     }
 
     /// Explains the exit of a process that reported nothing: tidegate may not be installed there.
@@ -223,12 +253,10 @@ impl GroupContext {
         index: usize,
         generation: u64,
         control: i32,
-        descriptors: &[(&str, BorrowedFd<'_>)],
+        descriptors: &[(String, OwnedFd)],
     ) -> WorkerSpec {
-        use std::os::fd::AsRawFd;
-
-        let handed = |(name, one): &(&str, BorrowedFd<'_>)| PassedDescriptor {
-            name: (*name).to_owned(),
+        let handed = |(name, one): &(String, OwnedFd)| PassedDescriptor {
+            name: name.clone(),
             descriptor: one.as_raw_fd(),
         };
         let stall = settings.policy.stall.unwrap_or_default();
@@ -285,7 +313,7 @@ impl GroupContext {
 }
 
 /// Describes why a program could not be started.
-fn start_error(launch: &ChildCommand, error: &std::io::Error) -> String {
+pub(super) fn start_error(launch: &ChildCommand, error: &std::io::Error) -> String {
     let program = launch.program.display();
     match &launch.directory {
         // The system reports the same error for both.

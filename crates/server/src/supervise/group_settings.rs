@@ -14,6 +14,8 @@ use super::policy::Policy;
 pub(crate) struct GroupSettings {
     pub(crate) launch: ChildCommand,
     pub(crate) python: Value,
+    /// The workers are forked from a process that has imported the application.
+    pub(crate) preload: bool,
     /// The configuration of each process; role `http` only.
     pub(crate) config: Option<String>,
     pub(crate) store: Option<PathBuf>,

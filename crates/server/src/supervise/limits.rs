@@ -11,6 +11,8 @@ pub(crate) const SEND_WITHIN: Duration = Duration::from_secs(10);
 pub(crate) const REPORT_EVERY: Duration = Duration::from_secs(1);
 /// Time-out of a request for metrics or stacks.
 pub(crate) const ANSWER_WITHIN: Duration = Duration::from_secs(2);
+/// Time-out of a fork by a preloader.
+pub(crate) const FORK_WITHIN: Duration = Duration::from_secs(10);
 /// The first and the longest pause after a worker that ended early.
 pub(crate) const BACK_OFF_MIN: Duration = Duration::from_millis(100);
 pub(crate) const BACK_OFF_MAX: Duration = Duration::from_secs(30);

@@ -1,11 +1,10 @@
 //! One worker process: its start, its messages, its end.
 //!
 //! Owns the child process and the control socket. It is told to stop before it is killed, and
-//! killed when this is dropped.
+//! killed when this is dropped. Whether it was started or forked by a preloader makes no difference.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::rc::{Rc, Weak};
@@ -22,6 +21,7 @@ use crate::listeners::SocketFile;
 use super::control_channel::{ControlChannel, SupervisorCommand, WorkerMessage};
 use super::group_settings::GroupSettings;
 use super::limits::ANSWER_WITHIN;
+use super::preloader::PreloaderInUse;
 use super::stats::Stats;
 
 /// The phase of a process.
@@ -50,6 +50,8 @@ pub(crate) struct RunningProcess {
     pub(crate) started_ms: u64,
     child: Child,
     channel: Rc<ControlChannel>,
+    /// The parent of the process, if that is a preloader.
+    _preloader: Option<Rc<PreloaderInUse>>,
     /// The file of its own socket.
     _file: Option<SocketFile>,
     began_ms: u64,
@@ -75,27 +77,22 @@ fn now_ms() -> u64 {
 }
 
 impl RunningProcess {
-    /// Starts a process; `spec` makes the specification from the descriptor of its control socket.
-    pub(crate) fn start(
+    /// Supervises a process that has the other end of the control socket.
+    pub(crate) fn new(
         settings: Rc<GroupSettings>,
         generation: u64,
-        descriptors: &[BorrowedFd<'_>],
+        child: Child,
+        control: Stream,
         file: Option<SocketFile>,
-        spec: impl FnOnce(i32) -> String,
-    ) -> std::io::Result<Rc<RunningProcess>> {
-        let (ours, theirs) = Stream::pair_for_child()?;
-        let text = spec(theirs.as_raw_fd());
-        let mut launch = settings.launch.clone();
-        launch.environment.push((crate::spec::VARIABLE.into(), text.into()));
-        let mut inherited = vec![theirs.as_fd()];
-        inherited.extend_from_slice(descriptors);
-        let child = launch.start(&inherited)?;
+        preloader: Option<Rc<PreloaderInUse>>,
+    ) -> Rc<RunningProcess> {
         let running = Rc::new(RunningProcess {
             generation,
             settings,
             started_ms: telemetry::timestamp::now_ms(),
             child,
-            channel: Rc::new(ControlChannel::new(ours)),
+            channel: Rc::new(ControlChannel::new(control)),
+            _preloader: preloader,
             _file: file,
             began_ms: now_ms(),
             heard_ms: Cell::new(now_ms()),
@@ -112,7 +109,7 @@ impl RunningProcess {
         let heard = listen(running.channel.clone(), Rc::downgrade(&running));
         let task = net::task::spawn_local(heard);
         running.listening.replace(Some(task.abort_handle()));
-        Ok(running)
+        running
     }
 
     /// Returns the reason of its failure, if it reported one.
@@ -136,7 +133,7 @@ impl RunningProcess {
     pub(crate) async fn ended(&self) -> String {
         match self.child.wait().await {
             Ok(status) => describe_exit(status),
-            Err(error) => format!("cannot be waited for: {error}"),
+            Err(error) => format!("it ended, it is not known how: {error}"),
         }
     }
 
@@ -296,7 +293,7 @@ async fn listen(channel: Rc<ControlChannel>, running: Weak<RunningProcess>) {
 }
 
 /// Describes an exit status, in a sentence without its subject.
-fn describe_exit(status: ExitStatus) -> String {
+pub(super) fn describe_exit(status: ExitStatus) -> String {
     match (status.code(), status.signal()) {
         (Some(code), _) => format!("it ended with exit code {code}"),
         (None, Some(signal)) => format!("it was ended by signal {signal}"),

@@ -22,7 +22,7 @@ use super::{GroupSettings, WorkerGroup, WorkerSockets};
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Settings of processes that behave in a way that [`worker`] knows.
-fn settings(behaviour: &str, policy: Policy) -> GroupSettings {
+pub(super) fn settings(behaviour: &str, policy: Policy) -> GroupSettings {
     let arguments = ["--exact", "--nocapture", "supervise::tests::worker::worker"];
     GroupSettings {
         launch: ChildCommand {
@@ -31,6 +31,7 @@ fn settings(behaviour: &str, policy: Policy) -> GroupSettings {
             ..ChildCommand::default()
         },
         python: json!({ "behaviour": behaviour }),
+        preload: false,
         config: None,
         store: None,
         policy,

@@ -12,6 +12,7 @@ use super::control_channel::SupervisorCommand;
 use super::group_context::{FirstStart, GroupContext, WorkerSockets};
 use super::group_settings::{GroupEvent, GroupSettings};
 use super::limits::WORKERS_MAX;
+use super::preloader::Preloader;
 use super::restart::RestartReason;
 use super::running_process::{Phase, RunningProcess};
 use super::worker_slot::{WorkerSlot, keep_filled};
@@ -61,6 +62,11 @@ impl WorkerGroup {
     /// Returns the draining processes.
     pub(crate) fn leaving(&self) -> Vec<Rc<RunningProcess>> {
         self.context.leaving()
+    }
+
+    /// Returns the process from which workers are forked.
+    pub(crate) fn preloader(&self) -> Option<Rc<Preloader>> {
+        self.context.preloader.shown()
     }
 
     /// Returns the number of client connections, as last reported by the processes.
@@ -147,9 +153,11 @@ impl WorkerGroup {
         }
     }
 
-    /// Replaces every process, one after the other; stops at the first failure.
+    /// Replaces every process, one after the other; stops at the first failure. A preloader is
+    /// replaced before.
     pub(crate) async fn reload(&self) -> Result<(), String> {
         self.context.tell(GroupEvent::Reloading);
+        self.context.preloader.expire();
         for slot in self.slots() {
             if !slot.is_given_up() {
                 slot.replace(RestartReason::Reload).await?;
@@ -206,7 +214,9 @@ impl WorkerGroup {
             // A task that panicked has ended as well.
             let _ = task.await;
         }
-        self.context.until_all_left().await
+        let cut_off = self.context.until_all_left().await;
+        self.context.preloader.stop().await;
+        cut_off
     }
 
     /// Kills all processes of the group at once.
@@ -218,5 +228,6 @@ impl WorkerGroup {
             }
         }
         self.leaving().iter().for_each(|running| running.kill_now());
+        self.context.preloader.kill_now();
     }
 }

@@ -87,9 +87,15 @@ impl WorkerSlot {
         }
     }
 
-    pub(crate) fn next_generation(&self) -> u64 {
-        self.generation.set(self.generation.get() + 1);
-        self.generation.get()
+    /// Starts the process of the next generation, which is expected until then.
+    async fn spawn(&self, group: &GroupContext) -> Result<Rc<RunningProcess>, String> {
+        let next = self.generation.get() + 1;
+        let spawned = tokio::select! {
+            spawned = group.spawn(self.index, next) => spawned,
+            () = self.given_up() => Err("it is not needed any more".to_owned()),
+        };
+        self.generation.set(next);
+        spawned
     }
 
     /// Requests a new process; returns the result of its start.
@@ -248,7 +254,7 @@ async fn start_and_wait(
     group: &Rc<GroupContext>,
     slot: &Rc<WorkerSlot>,
 ) -> Result<Rc<RunningProcess>, String> {
-    let running = group.spawn(slot.index, slot.next_generation())?;
+    let running = slot.spawn(group).await?;
     slot.coming.replace(Some(running.clone()));
     group.changed();
     let within = group.settings().policy.start_within;

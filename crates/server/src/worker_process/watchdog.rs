@@ -16,7 +16,7 @@ pub(super) async fn report(process: Rc<Process>) {
         let application = &process.application;
         stats.loop_lag_ms = application.lag_ms().max(application.oldest_call_ms());
         stats.stalls = process.stalls.get();
-        stats.rss_bytes = rss_bytes().unwrap_or(0);
+        stats.rss_bytes = rss_bytes("self").unwrap_or(0);
         if process.channel.send_message(&WorkerMessage::Stats(Box::new(stats))).await.is_err() {
             return; // the supervisor is gone
         }
@@ -63,9 +63,10 @@ pub(super) async fn stacks(process: &Process) -> String {
     net::blocking(move || application.dump()).await.unwrap_or_default()
 }
 
-/// Resident memory of this process (proc_pid_statm(5)); `None` if the system does not report it.
-fn rss_bytes() -> Option<u64> {
-    let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
+/// Resident memory of a process, or of this one as `self` (proc_pid_statm(5)); `None` if the system
+/// does not report it.
+pub(crate) fn rss_bytes(process: &str) -> Option<u64> {
+    let statm = std::fs::read_to_string(format!("/proc/{process}/statm")).ok()?;
     let pages: u64 = statm.split_ascii_whitespace().nth(1)?.parse().ok()?;
     Some(pages * net::page_bytes())
 }

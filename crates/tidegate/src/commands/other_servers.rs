@@ -73,9 +73,8 @@ const ANY: &[Row] = &[
 /// Options of Python servers, for `tidegate run`.
 const RUN: &[Row] = &[
     (
-        &["--preload", "--preload-app", "--no-preload-app"],
-        "preloading is not supported: each worker process imports the application itself \
-         (docs/design/preload.md has what a fork would save)",
+        &["--no-preload-app"],
+        "leave it out: each worker process imports the application itself without --preload",
     ),
     (
         &["--http", "--http-parser"],

@@ -165,11 +165,23 @@ fn app_rows(apps: &Value) -> Vec<[String; 8]> {
     let mut rows =
         heads(["APP", "WORKER", "STATE", "PROCESS", "REQUESTS", "IN FLIGHT", "MEMORY", "RESTARTS"]);
     for app in list(apps, "apps") {
+        let preloader = &app["preloader"];
+        if preloader.is_object() {
+            rows.push([
+                text(app, "name"),
+                "preloader".to_owned(),
+                text(preloader, "state"),
+                text(preloader, "process"),
+                "-".to_owned(),
+                "-".to_owned(),
+                mebibytes(preloader),
+                "-".to_owned(),
+            ]);
+        }
         for worker in list(app, "workers") {
             let restarts = worker["restarts"].as_object();
             let restarts: u64 =
                 restarts.into_iter().flatten().filter_map(|(_, n)| n.as_u64()).sum();
-            let memory = worker["rss_bytes"].as_u64().unwrap_or(0);
             rows.push([
                 text(app, "name"),
                 text(worker, "index"),
@@ -177,12 +189,17 @@ fn app_rows(apps: &Value) -> Vec<[String; 8]> {
                 text(worker, "process"),
                 text(worker, "requests"),
                 text(worker, "in_flight"),
-                format!("{} MiB", memory >> 20),
+                mebibytes(worker),
                 restarts.to_string(),
             ]);
         }
     }
     rows
+}
+
+/// The memory of a process.
+fn mebibytes(process: &Value) -> String {
+    format!("{} MiB", process["rss_bytes"].as_u64().unwrap_or(0) >> 20)
 }
 
 pub(super) fn list<'v>(value: &'v Value, member: &str) -> impl Iterator<Item = &'v Value> {
@@ -229,12 +246,17 @@ mod tests {
             { "address": "127.0.0.1:1", "state": "unhealthy", "backup": true, "weight": 1,
               "in_flight": 0, "connections": 0, "last_error": "refused" },
         ] }] });
-        let apps = json!({ "apps": [{ "name": "shop", "workers": [
+        let preloader = json!({ "state": "ready", "process": 8, "rss_bytes": 1 << 26 });
+        let apps = json!({ "apps": [{ "name": "shop", "preloader": preloader, "workers": [
             { "index": 0, "state": "ready", "process": 9, "requests": 4, "in_flight": 1,
               "rss_bytes": 52428800, "restarts": { "exit": 2, "reload": 1 } },
         ] }] });
         let page = overview(&status, &workers, &upstreams, &apps);
-        assert!(page.contains("shop  0       ready  9        4         1          50 MiB  3\n"));
+        let rows = [
+            "shop  preloader  ready  8        -         -          64 MiB  -\n",
+            "shop  0          ready  9        4         1          50 MiB  3\n",
+        ];
+        assert!(rows.iter().all(|row| page.contains(row)), "{page}");
         assert!(page.starts_with("tidegate 0.1.0 is serving as process 7 for 1m 1s\n"), "{page}");
         assert!(page.contains("was rejected:\n  a.yaml:1:2: odd\n"), "{page}");
         assert!(page.contains("web       127.0.0.1:8080\n"), "{page}");

@@ -18,6 +18,7 @@ fn spec(behaviour: &str) -> RunSpec {
         environment: Vec::new(),
         directory: None,
         identity: None,
+        preload: false,
         python: json!({ "behaviour": behaviour, "target": "shop:app" }),
         configuration: serde_json::from_str(&CONFIG.replace("test", APPLICATION)).unwrap(),
         listeners: vec![(

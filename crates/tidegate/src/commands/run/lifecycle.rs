@@ -64,6 +64,11 @@ pub(super) struct LifecycleOptions {
     )]
     pub(super) pid: Option<PathBuf>,
 
+    /// Import the application once, and fork the workers from that process, so that they share its
+    /// memory; on Linux
+    #[arg(long, alias = "preload-app")]
+    pub(super) preload: bool,
+
     /// The name of the processes in the output of ps
     #[arg(short = 'n', long, value_name = "NAME", alias = "process-name")]
     pub(super) name: Option<String>,

@@ -34,6 +34,7 @@ impl Run {
                 file.display()
             )));
         }
+        self.check_preload()?;
         let mut python = self.python()?;
         python["gunicorn"] = json!(host.configured.as_ref().map(|(file, _)| file));
         let sources = self.listeners()?;
@@ -81,6 +82,7 @@ impl Run {
             directory: None,
             identity,
             python,
+            preload: self.lifecycle.preload,
             configuration,
             listeners: (0..).map(listener_name).zip(sources).collect(),
             workers: self.processes()?,
@@ -95,6 +97,23 @@ impl Run {
             on_event: host.on_event.clone().map(OnGroupEvent),
         };
         Ok(server::run_application(spec)?)
+    }
+
+    fn check_preload(&self) -> Result<(), Failure> {
+        if !self.lifecycle.preload {
+            return Ok(());
+        }
+        if self.application.threads() == "gevent" {
+            return Err(Failure::Wrong(
+                "--preload is not for --threads gevent, whose workers patch the standard library \
+                 before they import the application: leave out one of them"
+                    .to_owned(),
+            ));
+        }
+        match cfg!(target_os = "linux") {
+            true => Ok(()),
+            false => Err(Failure::Wrong("--preload is for Linux only".to_owned())),
+        }
     }
 
     /// Adds what the supervisor needs, and the fields of every response.

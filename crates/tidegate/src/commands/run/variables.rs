@@ -257,7 +257,6 @@ mod tests {
         assert!(ignored[0].starts_with("UVICORN_HTTP has --http: leave it out"), "{ignored:?}");
         for (name, value, why) in [
             ("GUNICORN_CMD_ARGS", "-k tornado", "in GUNICORN_CMD_ARGS: invalid value 'tornado'"),
-            ("GUNICORN_CMD_ARGS", "--preload", "preloading is not supported: "),
             ("GUNICORN_CMD_ARGS", "--wrokers 2", "unexpected argument '--wrokers'"),
             ("GUNICORN_CMD_ARGS", "other:app", "\"other:app\" is no option"),
             ("GUNICORN_CMD_ARGS", "-e 'A=b", "its quote does not end"),
