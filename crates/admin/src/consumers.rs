@@ -144,43 +144,10 @@ fn tagged(mut response: Response, version: &str) -> Response {
 mod tests {
     use std::rc::Rc;
 
-    use message::{Body, Headers, Target};
-    use plugin::Handler;
     use wire::Method;
 
     use super::*;
-    use crate::Admin;
-    use crate::testing::{FakeServer, access, text};
-
-    struct Api(Rc<FakeServer>);
-
-    impl Api {
-        /// Status, ETag and body of the response.
-        fn send(
-            &self,
-            method: Method,
-            path: &str,
-            if_match: Option<&str>,
-            body: &str,
-        ) -> (u16, String, String) {
-            let mut headers = Headers::new();
-            headers.append("host", "localhost");
-            headers.append("authorization", "Bearer s3cret");
-            if let Some(version) = if_match {
-                headers.append("if-match", version);
-            }
-            let target = Target::new(path.to_owned().into()).unwrap();
-            let mut request = Request::made_up(method, target, headers);
-            request.body = Body::from(body.to_owned());
-            let access = access(&[(config::AdminRole::All, "s3cret")]);
-            let admin = Admin::new(access, self.0.clone());
-            let mut response = net::worker::block_on_local(async {
-                admin.handle(&mut request).resolve().await.unwrap()
-            });
-            let tag = response.headers.get_str(Known::Etag).unwrap_or_default().to_owned();
-            (response.status, tag, text(&mut response))
-        }
-    }
+    use crate::testing::{Api, FakeServer};
 
     #[test]
     fn an_entry_is_added_read_replaced_and_deleted() {

@@ -84,15 +84,12 @@ fn refused(name: &str, why: RegistrationError) -> Problem {
 mod tests {
     use std::rc::Rc;
 
-    use message::{Body, Headers, Target};
-    use plugin::Handler;
     use settings::{Reader, Report, Span, Spanned, node};
     use upstream::{UpstreamPlan, UpstreamSettings};
     use wire::Method;
 
     use super::*;
-    use crate::Admin;
-    use crate::testing::{FakeServer, access, text};
+    use crate::testing::{Api, FakeServer};
 
     fn server() -> Rc<FakeServer> {
         let server = Rc::new(FakeServer::new());
@@ -110,18 +107,8 @@ mod tests {
 
     /// Status and body of the response.
     fn send(server: &Rc<FakeServer>, method: Method, path: &str, body: &str) -> (u16, String) {
-        let mut headers = Headers::new();
-        headers.append("host", "localhost");
-        headers.append("authorization", "Bearer s3cret");
-        let target = Target::new(path.to_owned().into()).unwrap();
-        let mut request = Request::made_up(method, target, headers);
-        request.body = Body::from(body.to_owned());
-        let access = access(&[(config::AdminRole::All, "s3cret")]);
-        let admin = Admin::new(access, server.clone());
-        let mut response = net::worker::block_on_local(async {
-            admin.handle(&mut request).resolve().await.unwrap()
-        });
-        (response.status, text(&mut response))
+        let (status, _, body) = Api(server.clone()).send(method, path, None, body);
+        (status, body)
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! A server that only pretends, for the tests of this crate.
 
+use crate::Admin;
 use crate::access::Access;
 use crate::control::{
     Applied, CacheRequestError, CacheStatus, ConfigDocument, ConfigVersion, Control, Entries,
@@ -8,16 +9,19 @@ use crate::control::{
     WorkerStatus,
 };
 use config::{AdminRole, AdminToken};
-use message::{LocalFuture, Response};
+use message::{Body, Headers, LocalFuture, Request, Response, Target};
+use plugin::Handler;
 use serde_json::json;
 use settings::{Report, Secret, Span};
 use std::cell::{Cell, RefCell};
 use std::future::ready;
+use std::rc::Rc;
 use std::sync::Arc;
 use telemetry::Telemetry;
 use upstream::{ServerChange, Upstreams};
+use wire::{Known, Method};
 
-/// Reads a whole answer's body.
+/// Reads the whole body of a response.
 pub(crate) fn text(response: &mut Response) -> String {
     let body = net::worker::block_on_local(response.body.collect(1 << 20)).unwrap();
     String::from_utf8(body.to_vec()).unwrap()
@@ -324,5 +328,36 @@ impl Control for FakeServer {
             text: format!("{} {} goes to shop\n", question.method, question.url),
             json: json!({ "route": "shop" }),
         })
+    }
+}
+
+/// The API of a server, for a client with its token.
+pub(crate) struct Api(pub(crate) Rc<FakeServer>);
+
+impl Api {
+    /// Status, ETag and body of the response.
+    pub(crate) fn send(
+        &self,
+        method: Method,
+        path: &str,
+        if_match: Option<&str>,
+        body: &str,
+    ) -> (u16, String, String) {
+        let mut headers = Headers::new();
+        headers.append("host", "localhost");
+        headers.append("authorization", "Bearer s3cret");
+        if let Some(version) = if_match {
+            headers.append("if-match", version);
+        }
+        let target = Target::new(path.to_owned().into()).unwrap();
+        let mut request = Request::made_up(method, target, headers);
+        request.body = Body::from(body.to_owned());
+        let access = access(&[(AdminRole::All, "s3cret")]);
+        let admin = Admin::new(access, self.0.clone());
+        let mut response = net::worker::block_on_local(async {
+            admin.handle(&mut request).resolve().await.unwrap()
+        });
+        let tag = response.headers.get_str(Known::Etag).unwrap_or_default().to_owned();
+        (response.status, tag, text(&mut response))
     }
 }

@@ -18,8 +18,8 @@ use wire::grpc::Code;
 use crate::call::{self, ApiMethod};
 use crate::error::EtcdError;
 use crate::grpc_stream::{GrpcStream, framed};
-use crate::limits::{READ, SHARES};
-use crate::members::{Members, pause};
+use crate::limits::{PAUSE_MAX, READ, SHARES};
+use crate::members::Members;
 use crate::messages::{
     AuthenticateRequest, AuthenticateResponse, CompactionRequest, CompactionResponse,
     DeleteRangeRequest, DeleteRangeResponse, LeaseGrantRequest, LeaseGrantResponse,
@@ -238,7 +238,7 @@ impl Etcd {
         }
         let members = self.members.count() as u32;
         let wait = match attempts % members {
-            0 => pause(self.settings.pause, attempts / members - 1),
+            0 => timer::pause(self.settings.pause, PAUSE_MAX, attempts / members - 1),
             // Another member may respond.
             _ => Duration::ZERO,
         };

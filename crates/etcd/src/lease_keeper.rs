@@ -6,8 +6,7 @@ use net::{clock, timer};
 
 use crate::client::Etcd;
 use crate::error::EtcdError;
-use crate::limits::RENEW_MIN;
-use crate::members::pause;
+use crate::limits::{PAUSE_MAX, RENEW_MIN};
 use crate::messages::LeaseKeepAliveRequest;
 
 impl Etcd {
@@ -20,7 +19,7 @@ impl Etcd {
         loop {
             let wait = match failures {
                 0 => (life / 3).max(RENEW_MIN),
-                _ => pause(self.settings().pause, failures - 1),
+                _ => timer::pause(self.settings().pause, PAUSE_MAX, failures - 1),
             };
             timer::sleep(wait).await;
             let begun = clock::now();

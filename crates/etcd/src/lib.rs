@@ -24,6 +24,6 @@ mod tests;
 
 pub use client::Etcd;
 pub use error::EtcdError;
-pub use members::pause;
+pub use limits::PAUSE_MAX;
 pub use settings::{Credentials, EtcdSettings, parse_endpoint};
 pub use watch::{Watch, WatchError};

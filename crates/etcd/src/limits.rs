@@ -6,7 +6,7 @@ use std::time::Duration;
 pub(crate) const ENDPOINTS: usize = 64;
 /// Longest pause between attempts of a watch or of a lease: less than what an operator waits for
 /// after etcd is back.
-pub(crate) const PAUSE_MAX: Duration = Duration::from_secs(4);
+pub const PAUSE_MAX: Duration = Duration::from_secs(4);
 /// Longest pause within the body of a response: watches have their own, shorter one.
 pub(crate) const READ: Duration = Duration::from_secs(24 * 3600);
 /// Members over which the time of a call is divided.

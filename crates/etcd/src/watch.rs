@@ -17,7 +17,7 @@ use crate::call;
 use crate::client::Etcd;
 use crate::error::{EtcdError, is_about_token};
 use crate::grpc_stream::{GrpcStream, Outbound, decoded};
-use crate::members::pause;
+use crate::limits::PAUSE_MAX;
 use crate::messages::{
     Event, WatchCreateRequest, WatchProgressRequest, WatchRequest, WatchRequestKind, WatchResponse,
 };
@@ -292,7 +292,7 @@ async fn open(
     failures: u32,
 ) -> Result<WatchStream, EtcdError> {
     if failures > 0 {
-        timer::sleep(pause(etcd.settings.pause, failures - 1)).await;
+        timer::sleep(timer::pause(etcd.settings.pause, PAUSE_MAX, failures - 1)).await;
     }
     let timeout = etcd.settings.timeout;
     let token = etcd.token(clock::now().after(timeout)).await?;

@@ -140,10 +140,10 @@ mod tests {
         assert_eq!(why, "there is no group \"no-such-group\"");
         assert!(Identity::find(Some(""), None).is_err());
         assert!(Identity::find(Some("4000000000"), None).unwrap_err().contains("has no record"));
-        let another = Identity::find(Some("nobody"), None);
+        let nobody = Identity::find(Some("nobody"), None);
         match own.user {
-            0 => assert_eq!(another.unwrap().unwrap().user, 65_534),
-            _ => assert!(another.unwrap_err().contains("only root")),
+            0 => assert_eq!(nobody.unwrap().unwrap().user, 65_534),
+            _ => assert!(nobody.unwrap_err().contains("only root")),
         }
     }
 }

@@ -166,6 +166,14 @@ pub async fn sleep(span: Duration) {
     poll_fn(|cx| timer.poll(cx)).await;
 }
 
+/// The pause after a number of failures: `first` doubled with each, at most `longest` or what the
+/// user chose for `first`. Up to half of it is left out at random, so that those that failed
+/// together do not return together.
+pub fn pause(first: Duration, longest: Duration, failures: u32) -> Duration {
+    let doubled = first.saturating_mul(1 << failures.min(16)).min(longest.max(first));
+    doubled.mul_f64(0.5 + fastrand::f64() / 2.0)
+}
+
 /// Sleeps to the millisecond: for spans shorter than a tick.
 pub async fn sleep_precisely(span: Duration) {
     let timer = Timer::new();
@@ -274,6 +282,20 @@ mod tests {
     use super::*;
     use crate::manual_time;
     use crate::worker::block_on_local;
+
+    #[test]
+    fn pauses_grow_and_differ() {
+        let (first, most) = (Duration::from_millis(100), Duration::from_secs(4));
+        for failures in 0..40 {
+            let longest = most.min(first * (1 << failures.min(10)));
+            let one = pause(first, most, failures);
+            assert!(one <= longest && one >= longest / 2, "{failures}: {one:?}");
+        }
+        let long = Duration::from_secs(60);
+        assert!(pause(long, most, 3) >= long / 2, "a longer pause is what the user chose");
+        let some: Vec<Duration> = (0..8).map(|_| pause(first, most, 4)).collect();
+        assert!(some.iter().any(|one| *one != some[0]));
+    }
 
     #[test]
     fn fires_after_its_deadline_and_not_before() {

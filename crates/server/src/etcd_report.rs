@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use etcd::messages::{LeaseGrantRequest, LeaseRevokeRequest, PutRequest};
-use etcd::{Etcd, EtcdError, pause};
+use etcd::{Etcd, EtcdError, PAUSE_MAX};
 use net::timer;
 use serde_json::{Value, json};
 use tokio::sync::Notify;
@@ -95,7 +95,7 @@ impl EtcdReport {
                 Err(_) => failures += 1,
             }
             // The problem with etcd is shown by the task that follows the documents.
-            timer::sleep(pause(PAUSE, failures)).await;
+            timer::sleep(timer::pause(PAUSE, PAUSE_MAX, failures)).await;
         }
     }
 

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use config::{Document, ReplaceError, Source};
-use etcd::{Etcd, EtcdSettings, pause};
+use etcd::{Etcd, EtcdSettings, PAUSE_MAX};
 use net::{Resolver, timer};
 use plugin::WorkerContext;
 use sha2::{Digest, Sha256};
@@ -108,7 +108,7 @@ impl EtcdSource {
                     Err(error) => return Err(error.to_string()),
                 }
                 // etcd may have responded with an error at once.
-                timer::sleep(pause(START_PAUSE, failures)).await;
+                timer::sleep(timer::pause(START_PAUSE, PAUSE_MAX, failures)).await;
                 failures += 1;
             }
         };

@@ -11,7 +11,7 @@ use std::time::Duration;
 use admin::{Refusal, ServerState};
 use config::Source;
 use etcd::messages::{WatchCreateRequest, prefix_end};
-use etcd::{Etcd, EtcdError, EtcdSettings, Watch, WatchError, pause};
+use etcd::{Etcd, EtcdError, EtcdSettings, PAUSE_MAX, Watch, WatchError};
 use net::task::JoinHandle;
 use net::{Resolver, timer};
 use plugin::WorkerContext;
@@ -96,7 +96,7 @@ impl Follower {
                 }
                 Err(error) => self.lost(&error),
             }
-            timer::sleep(pause(PAUSE, failures)).await;
+            timer::sleep(timer::pause(PAUSE, PAUSE_MAX, failures)).await;
             failures += 1;
         }
     }

@@ -9,7 +9,6 @@ use std::str::FromStr;
 
 use crate::nearest::nearest;
 use crate::template::{TEMPLATE_PARTS, TemplateError};
-use crate::variable::report_invalid;
 use crate::{Node, Part, Reader, Schema, SchemaBuilder, Setting, Template, Variable};
 
 /// What only the log of an exchange has.
@@ -176,15 +175,16 @@ impl Setting for LogTemplate {
 
     fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
         let scalar = reader.scalar(node, "text with variables such as {status}")?;
-        match scalar.text.parse() {
-            Ok(template) => Some(template),
-            Err(TemplateError::Variable(message)) => {
-                report_invalid(message, node, reader);
-                None
+        match scalar.text.parse::<LogTemplate>() {
+            Ok(template) => {
+                // `{path.NAME}` is not checked: a format is for all routes.
+                if template.parts.contains(&LogPart::Variable(Variable::Country)) {
+                    reader.uses_country(node.span);
+                }
+                Some(template)
             }
-            Err(TemplateError::Syntax(message)) => {
-                let found = node.found();
-                reader.error(node.span, format!("{found} {message}"));
+            Err(error) => {
+                error.report(node, reader);
                 None
             }
         }
@@ -194,6 +194,7 @@ impl Setting for LogTemplate {
 #[cfg(test)]
 mod tests {
     use super::{FIELDS, LogField, LogPart, LogTemplate};
+    use crate::{Reader, Report, Setting, node};
 
     #[test]
     fn a_format_reads_back_as_the_same() {
@@ -228,5 +229,15 @@ mod tests {
         }
         let long = "{status} ".repeat(200);
         assert!(long.parse::<LogTemplate>().unwrap_err().to_string().contains("256 parts"));
+    }
+
+    #[test]
+    fn the_reader_learns_that_the_country_is_wanted() {
+        let mut report = Report::new();
+        let mut reader = Reader::new(&mut report);
+        LogTemplate::read(&node!("{client_ip} {status}"), &mut reader);
+        assert!(reader.country_uses().is_empty());
+        LogTemplate::read(&node!("{country} {status}"), &mut reader);
+        assert_eq!(reader.country_uses().len(), 1);
     }
 }

@@ -60,6 +60,18 @@ pub enum TemplateError {
     Syntax(String),
 }
 
+impl TemplateError {
+    pub(crate) fn report(self, node: &Node, reader: &mut Reader<'_>) {
+        match self {
+            TemplateError::Variable(message) => report_invalid(message, node, reader),
+            TemplateError::Syntax(message) => {
+                let found = node.found();
+                reader.error(node.span, format!("{found} {message}"));
+            }
+        }
+    }
+}
+
 impl fmt::Display for TemplateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -83,13 +95,8 @@ fn noted(
             }
             Some(template)
         }
-        Err(TemplateError::Variable(message)) => {
-            report_invalid(message, node, reader);
-            None
-        }
-        Err(TemplateError::Syntax(message)) => {
-            let found = node.found();
-            reader.error(node.span, format!("{found} {message}"));
+        Err(error) => {
+            error.report(node, reader);
             None
         }
     }

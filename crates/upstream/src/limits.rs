@@ -68,6 +68,8 @@ pub(crate) const DISCOVERY_BYTES: usize = 4 * 1024 * 1024;
 pub(crate) const DISCOVERY_ERROR_BYTES: usize = 512;
 /// The first pause after a failure of a source, which doubles with each.
 pub(crate) const DISCOVERY_PAUSE: Duration = Duration::from_millis(200);
+/// The longest one: less than what an operator waits for after the source is back.
+pub(crate) const DISCOVERY_PAUSE_MAX: Duration = Duration::from_secs(4);
 /// The shortest interval of queries to Consul, however often its index changes ...
 pub(crate) const CONSUL_INTERVAL: Duration = Duration::from_millis(200);
 /// ... or while its responses have no index, and a query does not wait.

@@ -17,10 +17,9 @@ use offload::{Head, Incoming, OffloadedRequest, Responder, Sending};
 use pyo3::prelude::*;
 
 use super::app_loop::AppLoop;
-use super::awaitable::ready;
 use super::disconnected::disconnected;
 use super::messages::{Start, disconnect, request};
-use super::op_future::{Operations, op_future};
+use super::op_future::{Operations, operation};
 use super::pending_ops::{OpKind, PendingOps};
 use crate::gil::GilCell;
 
@@ -45,7 +44,7 @@ pub(super) struct ExchangeState {
     pub(super) is_head: bool,
     /// True if the client accepts trailers (RFC 9110 section 10.1.4).
     pub(super) accepts_trailers: bool,
-    pub(super) pending: PendingOps,
+    pending: PendingOps,
     taken_us: u64,
     counted: bool,
 }
@@ -90,13 +89,7 @@ impl Exchange {
 
     /// `receive()`.
     pub(super) fn receive<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        let py = slf.py();
-        let others_wait = slf.get().state.get().pending.any(OpKind::Receive);
-        let mut cx = Context::from_waker(Waker::noop());
-        if !others_wait && let Poll::Ready(event) = slf.get().poll_receive(&mut cx) {
-            return ready(event.into_event(py)?);
-        }
-        op_future(slf.clone().unbind(), py, OpKind::Receive)
+        operation(slf.clone().unbind(), slf.py(), OpKind::Receive)
     }
 
     /// The next event, if it is available.

@@ -3,13 +3,14 @@
 //! The coroutine's Task awaits a future of the event loop; the queue reports which operation was
 //! woken, and the drain resolves the future. Cancelling the Task cancels the operation.
 
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use pyo3::exceptions::PyStopIteration;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use super::app_loop::AppLoop;
+use super::awaitable::{nothing, ready};
 use super::coroutine::{Step, step};
 use super::pending_ops::{OpKind, PendingOps};
 use crate::gil::GilCell;
@@ -40,12 +41,20 @@ struct Suspended {
     future: Py<PyAny>,
 }
 
-/// Returns the awaitable of an operation.
-pub(super) fn op_future(
+/// Returns the awaitable of an operation, which is complete if the operation need not wait. Where
+/// others of its kind wait, it is polled with a waker only: without one it would take their wake-up.
+pub(super) fn operation(
     owner: impl Operations + 'static,
     py: Python<'_>,
     kind: OpKind,
 ) -> PyResult<Bound<'_, PyAny>> {
+    let mut others_wait = false;
+    owner.with_pending(&mut |pending| others_wait = pending.any(kind));
+    let mut cx = Context::from_waker(Waker::noop());
+    if !others_wait && let Poll::Ready(result) = owner.poll(py, kind, &mut cx) {
+        let result = result?;
+        return if result.is_none(py) { nothing(py) } else { ready(result.into_bound(py)) };
+    }
     let future = OpFuture { owner: Box::new(owner), kind, suspended: GilCell::default() };
     Ok(Bound::new(py, future)?.into_any())
 }

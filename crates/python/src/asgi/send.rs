@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use message::{Frame, Headers};
 use net::FileRange;
-use offload::{ReceiverDropped, Responder};
+use offload::Responder;
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyTypeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
@@ -17,7 +17,7 @@ use super::awaitable::nothing;
 use super::disconnected::disconnected;
 use super::exchange::{Exchange, ResponseState, Streaming};
 use super::messages::{Start, fields, flag, message, start, unexpected};
-use super::op_future::op_future;
+use super::op_future::operation;
 use super::pending_ops::OpKind;
 use crate::bytes::with_bytes;
 
@@ -83,7 +83,6 @@ impl Exchange {
         let this = slf.get();
         let mut state = this.state.get();
         let is_head = state.is_head;
-        let others_wait = state.pending.any(OpKind::Send);
         let response = std::mem::replace(&mut state.response, ResponseState::Done);
         let streaming = match response {
             ResponseState::Started(answering, start) if !more && !start.trailers => {
@@ -103,13 +102,13 @@ impl Exchange {
                 return Err(unexpected(kind, reason));
             }
         };
-        let must_wait = push(&mut state.response, streaming, data, more, is_head, others_wait)?;
+        push(&mut state.response, streaming, data, more, is_head)?;
         let is_done = matches!(state.response, ResponseState::Done);
         drop(state);
         if is_done {
             this.complete(py);
         }
-        if must_wait { op_future(slf.clone().unbind(), py, OpKind::Send) } else { nothing(py) }
+        operation(slf.clone().unbind(), py, OpKind::Send)
     }
 
     /// Extension `http.response.pathsend`.
@@ -234,16 +233,14 @@ pub(super) fn start_stream(answering: Responder, start: Start) -> Streaming {
     Streaming { sending, left: length, trailers }
 }
 
-/// Sends a piece; true if the application must wait before it sends the next, as it must if others
-/// wait already.
+/// Sends a piece, whether there is room for it or not.
 pub(super) fn push(
     response: &mut ResponseState,
     mut streaming: Streaming,
     data: Bytes,
     more: bool,
     is_head: bool,
-    others_wait: bool,
-) -> PyResult<bool> {
+) -> PyResult<()> {
     if let Some(left) = &mut streaming.left
         && !is_head
     {
@@ -262,17 +259,8 @@ pub(super) fn push(
         streaming.sending.push(Frame::Data(data));
     }
     if more {
-        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
-        let sendable = match others_wait {
-            true => std::task::Poll::Pending,
-            false => streaming.sending.poll_ready(&mut cx),
-        };
         *response = ResponseState::Streaming(streaming);
-        return match sendable {
-            std::task::Poll::Ready(Ok(())) => Ok(false),
-            std::task::Poll::Ready(Err(ReceiverDropped)) => Err(disconnected()),
-            std::task::Poll::Pending => Ok(true),
-        };
+        return Ok(());
     }
     if streaming.trailers {
         *response = ResponseState::Trailing(streaming.sending, Headers::new());
@@ -280,5 +268,5 @@ pub(super) fn push(
         streaming.sending.finish(None);
         *response = ResponseState::Done;
     }
-    Ok(false)
+    Ok(())
 }

@@ -7,7 +7,7 @@
 //! response, and an open one is closed with 1000, or with 1011 after an exception.
 
 use std::sync::atomic::Ordering;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
 use message::{Fault, FaultKind, Headers};
 use offload::session::{Closed, Message, Received, Session};
@@ -17,10 +17,9 @@ use pyo3::types::{PyBytes, PyDict, PyString};
 use wire::Known;
 
 use super::app_loop::AppLoop;
-use super::awaitable::ready;
 use super::disconnected::disconnected;
 use super::exchange::ResponseState;
-use super::op_future::{Operations, op_future};
+use super::op_future::{Operations, operation};
 use super::pending_ops::{OpKind, PendingOps};
 use crate::gil::GilCell;
 
@@ -40,7 +39,7 @@ pub(super) struct SocketState {
     connected: bool,
     /// The Task of the application: the event loop holds only a weak reference.
     task: Option<Py<PyAny>>,
-    pub(super) pending: PendingOps,
+    pending: PendingOps,
     taken_us: u64,
     counted: bool,
 }
@@ -84,13 +83,7 @@ impl WebSocket {
 
     /// `receive()`.
     pub(super) fn receive<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
-        let py = slf.py();
-        let others_wait = slf.get().state.get().pending.any(OpKind::Receive);
-        let mut cx = Context::from_waker(Waker::noop());
-        if !others_wait && let Poll::Ready(event) = slf.get().poll_receive(&mut cx) {
-            return ready(event.into_event(py)?);
-        }
-        op_future(slf.clone().unbind(), py, OpKind::Receive)
+        operation(slf.clone().unbind(), slf.py(), OpKind::Receive)
     }
 
     /// The next event, if it is available.

@@ -1,7 +1,5 @@
 //! `send(message)` of a WebSocket session.
 
-use std::task::{Context, Waker};
-
 use bytes::Bytes;
 use message::{Fault, FaultKind, Headers};
 use offload::session::{Accepted, Closed, Message};
@@ -15,7 +13,7 @@ use super::awaitable::nothing;
 use super::disconnected::disconnected;
 use super::exchange::ResponseState;
 use super::messages::{fields, message, start, unexpected};
-use super::op_future::op_future;
+use super::op_future::operation;
 use super::pending_ops::OpKind;
 use super::send::{push, send_whole, start_stream};
 use super::websocket::{SessionStage, SocketState, WebSocket};
@@ -69,20 +67,16 @@ impl WebSocket {
             }
         };
         let mut state = slf.get().state.get();
-        let (session, pending) = match &mut *state {
-            SocketState { stage: SessionStage::Open, session: Some(session), pending, .. } => {
-                (session, pending)
-            }
+        let session = match &mut *state {
+            SocketState { stage: SessionStage::Open, session: Some(session), .. } => session,
             SocketState { stage: SessionStage::Connecting, .. } => {
                 return Err(unexpected(kind, "websocket.accept comes first"));
             }
             _ => return Err(unexpected(kind, "the session is closed or denied")),
         };
         session.send(outbound).map_err(|_| disconnected())?;
-        let is_sendable = !pending.any(OpKind::Send)
-            && session.poll_ready(&Context::from_waker(Waker::noop())).is_ready();
         drop(state);
-        if is_sendable { nothing(py) } else { op_future(slf.clone().unbind(), py, OpKind::Send) }
+        operation(slf.clone().unbind(), py, OpKind::Send)
     }
 
     fn accept(&self, message: &Bound<'_, PyDict>, kind: &Bound<'_, PyString>) -> PyResult<()> {
@@ -190,12 +184,12 @@ impl WebSocket {
             }
         };
         let mut response = ResponseState::Done;
-        let others_wait = state.pending.any(OpKind::Send);
-        let must_wait = push(&mut response, streaming, data, more, false, others_wait);
+        let pushed = push(&mut response, streaming, data, more, false);
         if !matches!(response, ResponseState::Done) {
             state.stage = SessionStage::Denying(response);
         }
         drop(state);
-        if must_wait? { op_future(slf.clone().unbind(), py, OpKind::Send) } else { nothing(py) }
+        pushed?;
+        operation(slf.clone().unbind(), py, OpKind::Send)
     }
 }

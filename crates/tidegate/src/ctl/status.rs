@@ -129,17 +129,12 @@ pub(super) fn micros(value: &Value) -> String {
     }
 }
 
-fn server_rows(upstreams: &Value) -> Vec<[String; 8]> {
-    let mut rows = heads([
-        "UPSTREAM",
-        "SERVER",
-        "STATE",
-        "WEIGHT",
-        "IN FLIGHT",
-        "CONNECTIONS",
-        "LATENCY",
-        "LAST ERROR",
-    ]);
+pub(super) const SERVER_HEADS: [&str; 8] =
+    ["UPSTREAM", "SERVER", "STATE", "WEIGHT", "IN FLIGHT", "CONNECTIONS", "LATENCY", "LAST ERROR"];
+
+/// The servers of all upstreams.
+pub(super) fn servers(upstreams: &Value) -> Vec<[String; 8]> {
+    let mut rows = Vec::new();
     for upstream in list(upstreams, "upstreams") {
         let panic = upstream["panic"] == true;
         for server in list(upstream, "servers") {
@@ -159,6 +154,10 @@ fn server_rows(upstreams: &Value) -> Vec<[String; 8]> {
         }
     }
     rows
+}
+
+fn server_rows(upstreams: &Value) -> Vec<[String; 8]> {
+    [heads(SERVER_HEADS), servers(upstreams)].concat()
 }
 
 fn app_rows(apps: &Value) -> Vec<[String; 8]> {

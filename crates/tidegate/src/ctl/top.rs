@@ -17,7 +17,7 @@ use serde_json::Value;
 use super::Client;
 use super::caches::{bytes, sum};
 use super::live_log::for_terminal;
-use super::status::{list, micros, span, text};
+use super::status::{SERVER_HEADS, list, micros, servers, span, text};
 use crate::failure::Failure;
 
 const PANELS: usize = 3;
@@ -209,34 +209,10 @@ impl TopScreen {
     }
 
     fn upstreams(&self) -> TopPanel {
-        let mut rows = Vec::new();
-        for upstream in list(&self.latest.upstreams, "upstreams") {
-            rows.extend(list(upstream, "servers").map(|server| {
-                vec![
-                    text(upstream, "name"),
-                    text(server, "address"),
-                    text(server, "state"),
-                    text(server, "weight"),
-                    text(server, "in_flight"),
-                    text(server, "connections"),
-                    micros(&server["latency_us"]),
-                    text(server, "last_error"),
-                ]
-            }));
-        }
         TopPanel {
             title: "Upstreams",
-            heads: vec![
-                "UPSTREAM",
-                "SERVER",
-                "STATE",
-                "WEIGHT",
-                "IN FLIGHT",
-                "CONNECTIONS",
-                "LATENCY",
-                "LAST ERROR",
-            ],
-            rows,
+            heads: SERVER_HEADS.to_vec(),
+            rows: servers(&self.latest.upstreams).into_iter().map(Vec::from).collect(),
         }
     }
 

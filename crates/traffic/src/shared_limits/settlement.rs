@@ -143,20 +143,11 @@ impl Settler {
             let result = self.round().await;
             failures = if result.is_ok() { 0 } else { failures + 1 };
             self.report(result.err().map(|error| error.to_string()));
-            timer::sleep(self.pause(failures)).await;
-        }
-    }
-
-    /// The pause before the next round: after failures longer ones, of which up to half is left out
-    /// at random, so that servers do not return together.
-    fn pause(&self, failures: u32) -> Duration {
-        match failures {
-            0 => self.interval,
-            _ => {
-                let longest = self.interval.saturating_mul(1 << failures.min(10));
-                let longest = longest.min(PAUSE_MAX.max(self.interval));
-                longest.mul_f64(0.5 + fastrand::f64() / 2.0)
-            }
+            timer::sleep(match failures {
+                0 => self.interval,
+                _ => timer::pause(self.interval, PAUSE_MAX, failures),
+            })
+            .await;
         }
     }
 

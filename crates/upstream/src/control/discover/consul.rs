@@ -8,7 +8,6 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
-use etcd::pause;
 use message::Target;
 use net::{Resolver, clock, timer};
 
@@ -16,7 +15,9 @@ use super::source_client::SourceClient;
 use crate::cluster::Cluster;
 use crate::discover_settings::ConsulSourceSettings;
 use crate::discovered::{DiscoveredServers, read_consul};
-use crate::limits::{CONSUL_INTERVAL, CONSUL_POLL, CONSUL_SLACK, DISCOVERY_PAUSE};
+use crate::limits::{
+    CONSUL_INTERVAL, CONSUL_POLL, CONSUL_SLACK, DISCOVERY_PAUSE, DISCOVERY_PAUSE_MAX,
+};
 use crate::server_address::ServerProtocol;
 use crate::upstream_plan::DiscoverPlan;
 
@@ -43,7 +44,8 @@ pub(super) async fn keep(
             Err(why) => {
                 cluster.discovery_failed(&why);
                 (index, failures) = (0, failures + 1);
-                timer::sleep(pause(DISCOVERY_PAUSE, failures - 1)).await;
+                timer::sleep(timer::pause(DISCOVERY_PAUSE, DISCOVERY_PAUSE_MAX, failures - 1))
+                    .await;
             }
         }
     }

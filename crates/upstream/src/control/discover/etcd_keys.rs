@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use etcd::messages::{RangeRequest, WatchCreateRequest, WatchResponse, prefix_end};
-use etcd::{Credentials, Etcd, EtcdError, EtcdSettings, Watch, WatchError, pause};
+use etcd::{Credentials, Etcd, EtcdError, EtcdSettings, Watch, WatchError};
 use net::{Resolver, timer};
 use plugin::WorkerContext;
 
 use crate::cluster::Cluster;
 use crate::discover_settings::EtcdSourceSettings;
 use crate::discovered::{DiscoveredServers, read_entry};
-use crate::limits::{DISCOVERED_SERVERS, DISCOVERY_BYTES, DISCOVERY_PAUSE};
+use crate::limits::{DISCOVERED_SERVERS, DISCOVERY_BYTES, DISCOVERY_PAUSE, DISCOVERY_PAUSE_MAX};
 use crate::server_address::ServerProtocol;
 use crate::settings::ServerSettings;
 use crate::upstream_plan::DiscoverPlan;
@@ -54,7 +54,7 @@ pub(super) async fn keep(
             Err(error) => error.to_string(),
         };
         cluster.discovery_failed(&why);
-        timer::sleep(pause(DISCOVERY_PAUSE, failures)).await;
+        timer::sleep(timer::pause(DISCOVERY_PAUSE, DISCOVERY_PAUSE_MAX, failures)).await;
         failures += 1;
     }
 }

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use etcd::pause;
 use net::{Resolver, timer};
 use wire::Known;
 
@@ -11,7 +10,7 @@ use crate::cluster::Cluster;
 use crate::control::jittered;
 use crate::discover_settings::HttpSourceSettings;
 use crate::discovered::{DiscoveredServers, read_list};
-use crate::limits::DISCOVERY_PAUSE;
+use crate::limits::{DISCOVERY_PAUSE, DISCOVERY_PAUSE_MAX};
 use crate::server_address::ServerProtocol;
 use crate::upstream_plan::DiscoverPlan;
 
@@ -49,7 +48,7 @@ pub(super) async fn keep(
         let interval = settings.interval.get();
         timer::sleep(match failures {
             0 => jittered(interval, seed),
-            _ => pause(DISCOVERY_PAUSE, failures - 1).min(interval),
+            _ => timer::pause(DISCOVERY_PAUSE, DISCOVERY_PAUSE_MAX, failures - 1).min(interval),
         })
         .await;
     }
