@@ -29,13 +29,7 @@ pub fn notes(plan: &ServerPlan) -> Vec<String> {
             provider.value, provider.span.line
         )
     });
-    admin(plan)
-        .into_iter()
-        .chain(keys)
-        .chain(slashes)
-        .chain(of_routes)
-        .chain(access_log(plan))
-        .collect()
+    admin(plan).chain(keys).chain(slashes).chain(of_routes).chain(access_log(plan)).collect()
 }
 
 /// An access log that this process could not open. The server may run on another machine, or as
