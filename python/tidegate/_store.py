@@ -25,6 +25,9 @@ _connections: "weakref.WeakSet[Connection]" = weakref.WeakSet()
 class Connection:
     """Calls to one store: at a path, in Redis, or in this process."""
 
+    #: True if one command removes the keys of this application and nothing else.
+    clears_at_once = True
+
     def __init__(self, path: str | None = None, redis: str | None = None) -> None:
         self._path = path
         self._redis = redis
@@ -59,11 +62,15 @@ class Connection:
         return switching is not None and not self.store().is_local and switching.can_switch()
 
     def call(self, *commands: tuple) -> list:
+        if not commands:
+            return []  # no reply would come
         if self._switches():
             return switching.call(self, commands)
         return self.store().call(commands)
 
     async def acall(self, *commands: tuple) -> list:
+        if not commands:
+            return []
         store = self.store()
         if store.is_local:
             return store.call(commands)
@@ -72,8 +79,17 @@ class Connection:
         self.calls(loop).begin(commands, future)
         return await future
 
+    def channels(self, names: list[str]) -> list[str]:
+        """The names of channels in the store."""
+        return names
+
+    def message(self, message: tuple[str, bytes] | None) -> tuple[str, str | bytes] | None:
+        """A message as it was published."""
+        return message
+
     def subscribe(self, channels: list[str]) -> "_tidegate.ChannelSubscription":
         """Subscribes to channels in a thread or a greenlet."""
+        channels = self.channels(channels)
         if self._switches():
             return switching.subscribe(self, channels)
         return self.store().subscribe(channels)
@@ -85,8 +101,8 @@ class Connection:
     ) -> tuple[str, str | bytes] | None:
         """Waits for the next message in a thread or a greenlet; None after the time, or the end."""
         if self._switches():
-            return switching.next(self, subscription, timeout)
-        return subscription.next(timeout)
+            return self.message(switching.next(self, subscription, timeout))
+        return self.message(subscription.next(timeout))
 
 
 def _reset() -> None:
@@ -97,11 +113,29 @@ def _reset() -> None:
 # A forked process has neither the connections nor their threads.
 os.register_at_fork(after_in_child=_reset)
 
-#: The store of the application.
+#: The store of the application, which ends with its server.
 shared = Connection()
 connect = shared.connect
-call = shared.call
-acall = shared.acall
+#: Where the keys of ``cache`` and the channels of ``broadcast`` are.
+state = shared
+
+
+def use_redis(url: str, app: str) -> None:
+    """Lets this process keep keys and channels in Redis. Raises ``ValueError``; connects later."""
+    global state
+    from tidegate import _redis_state
+
+    state = _redis_state.RedisState(url, app)
+
+
+def call(*commands: tuple) -> list:
+    """Executes commands on keys and channels; returns their replies."""
+    return state.call(*commands)
+
+
+async def acall(*commands: tuple) -> list:
+    """As ``call``, in a coroutine."""
+    return await state.acall(*commands)
 
 
 def dump(value: object) -> bytes | int:

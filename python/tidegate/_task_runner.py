@@ -121,7 +121,7 @@ class Runner:
             try:
                 cancelled, numbers = self._queue.call(
                     self._queue.command("RENEW", *running), self._queue.command("STATS"))
-                _store.call(("TASK", "REPORT", *numbers))
+                _store.shared.call(("TASK", "REPORT", *numbers))
             except (StoreError, ValueError) as error:
                 self._failed(error)
                 continue

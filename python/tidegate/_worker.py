@@ -61,6 +61,8 @@ def main(preloaded: Preloaded | None = None) -> int:
     ended = True
     register_dump(worker)
     _store.connect(worker.store)
+    if url := settings.get("shared_store"):
+        _store.use_redis(url, worker.name)
     if url := settings.get("task_store"):
         _task_queue.use_redis(url, worker.name)
     try:

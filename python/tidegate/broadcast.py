@@ -55,10 +55,10 @@ class Subscription:
     def __init__(
         self,
         channels: tuple[str, ...],
-        connection: _store.Connection = _store.shared,
+        connection: _store.Connection | None = None,
     ) -> None:
-        self._channels = list(channels)
-        self._connection = connection
+        self._connection = connection or _store.state
+        self._channels = self._connection.channels(list(channels))
         self._subscription = None
 
     async def __aenter__(self) -> "Subscription":
@@ -102,7 +102,7 @@ class Subscription:
                 if self._subscription.is_closed:
                     raise StopAsyncIteration
                 await changed
-        return message
+        return self._connection.message(message)
 
 
 def subscribe(*channels: str) -> Subscription:
@@ -116,10 +116,10 @@ class Messages:
     def __init__(
         self,
         channels: tuple[str, ...],
-        connection: _store.Connection = _store.shared,
+        connection: _store.Connection | None = None,
     ) -> None:
-        self._connection = connection
-        self._subscription = connection.subscribe(list(channels))
+        self._connection = connection or _store.state
+        self._subscription = self._connection.subscribe(list(channels))
 
     def __enter__(self) -> "Messages":
         return self

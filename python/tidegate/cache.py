@@ -213,7 +213,7 @@ async def adelete_if(key: str, value: Value) -> bool:
 
 def clear(prefix: str = "") -> None:
     """Deletes every key of the application, or those that begin with a prefix."""
-    if not prefix:
+    if not prefix and _store.state.clears_at_once:
         _store.call(("FLUSHALL",))
         return
     cursor = None
@@ -225,7 +225,7 @@ def clear(prefix: str = "") -> None:
 
 async def aclear(prefix: str = "") -> None:
     """As ``clear``."""
-    if not prefix:
+    if not prefix and _store.state.clears_at_once:
         await _store.acall(("FLUSHALL",))
         return
     cursor = None

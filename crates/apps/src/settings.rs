@@ -68,6 +68,12 @@ pub struct AppSettings {
     /// Threads for background jobs (`tidegate.tasks`) in each process; 0 runs none.
     #[setting(default = 4, range = 0..=256, example = 8)]
     pub task_threads: u32,
+    /// The Redis or Valkey server that has the keys of `tidegate.cache` and the channels of
+    /// `tidegate.broadcast`, so that several servers share them; `rediss://` is over TLS. Without
+    /// it they are in memory and end with this server. `?prefix=` of the URL is what keys and
+    /// channels begin with, `tidegate:` and the application's name by default.
+    #[setting(example = "redis://127.0.0.1:6379/0")]
+    pub shared_store: Option<RedisUrl>,
     /// The Redis server (6 or later) that stores background jobs, so that they outlive this server
     /// and are shared with others; `rediss://` is over TLS. Without it they are in memory. Options
     /// of the URL: `?prefix=` is what keys begin with, `tidegate:` and the application's name by

@@ -101,6 +101,7 @@ fn python(app: &AppSettings, dir: &Path) -> Value {
         },
         "greenlets": app.greenlets,
         "task_threads": app.task_threads,
+        "shared_store": app.shared_store.as_ref().map(RedisUrl::expose),
         "task_store": app.task_store.as_ref().map(RedisUrl::expose),
         "processes": app.workers,
         "lifespan": match app.lifespan {
@@ -147,6 +148,7 @@ mod tests {
         let more = made(&node!({
             "python": "shop.web:app", "dir": "/srv/shop", "venv": "/srv/venv", "threads": 3,
             "env": { "A": "b" }, "interface": "wsgi", "task_store": "redis://:secret@h/2",
+            "shared_store": "redis://:other@h/3",
             "timeouts": { "stuck": "0s" }, "limits": { "max_rss": "64MiB" },
         }));
         assert_eq!(more.launch.program, Path::new("/srv/venv/bin/python"));
@@ -157,6 +159,7 @@ mod tests {
             (&json!("wsgi"), &json!(3))
         );
         assert_eq!(more.python["task_store"], "redis://:secret@h/2");
+        assert_eq!(more.python["shared_store"], "redis://:other@h/3");
         assert_eq!((more.policy.stuck_after, more.policy.max_rss_bytes), (None, Some(64 << 20)));
         assert_eq!(more, more.clone());
         assert_ne!(least, more);

@@ -12,6 +12,8 @@ use crate::failure::Failure;
 
 /// The variable with the default of `--task-store`, which other users of the machine cannot see.
 const TASK_STORE_VARIABLE: &str = "TIDEGATE_TASK_STORE";
+/// The same for `--shared-store`.
+const SHARED_STORE_VARIABLE: &str = "TIDEGATE_SHARED_STORE";
 
 #[derive(Clone, Debug, Default, PartialEq, clap::Args)]
 #[command(next_help_heading = "Python applications")]
@@ -78,6 +80,12 @@ pub(super) struct ApplicationOptions {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=256))]
     pub(super) task_threads: Option<u32>,
 
+    /// Keep the keys of tidegate.cache and the channels of tidegate.broadcast in this Redis server,
+    /// so that several servers share them: redis://USER:PASSWORD@HOST:6379/0, rediss:// over TLS
+    /// [default: $TIDEGATE_SHARED_STORE, or in memory]
+    #[arg(long, value_name = "URL")]
+    pub(super) shared_store: Option<String>,
+
     /// Store background jobs in this Redis server, so that they outlive this one:
     /// redis://USER:PASSWORD@HOST:6379/0, rediss:// over TLS [default: $TIDEGATE_TASK_STORE, or in
     /// memory]
@@ -129,6 +137,21 @@ pub(super) enum WorkerClass {
     Gevent,
 }
 
+/// Returns the Redis server of an option or a variable. An error does not repeat its password.
+fn redis_url(
+    option: &str,
+    value: &Option<String>,
+    variable: &str,
+) -> Result<Option<RedisUrl>, Failure> {
+    let from_variable = || std::env::var(variable).ok().filter(|url| !url.is_empty());
+    let (name, url) = match value {
+        Some(url) => (option, Some(url.clone())),
+        None => (variable, from_variable()),
+    };
+    let wrong = |why: String| Failure::Wrong(format!("{name}: this URL {why}"));
+    url.map(|url| url.parse().map_err(wrong)).transpose()
+}
+
 impl ApplicationOptions {
     pub(super) fn interface(&self) -> Interface {
         match (self.interface, self.worker_class) {
@@ -138,15 +161,14 @@ impl ApplicationOptions {
         }
     }
 
-    /// Returns the Redis server of background jobs. An error does not repeat its password.
+    /// Returns the Redis server of background jobs.
     pub(super) fn task_store(&self) -> Result<Option<RedisUrl>, Failure> {
-        let variable = || std::env::var(TASK_STORE_VARIABLE).ok().filter(|url| !url.is_empty());
-        let (name, url) = match &self.task_store {
-            Some(url) => ("--task-store", Some(url.clone())),
-            None => (TASK_STORE_VARIABLE, variable()),
-        };
-        let wrong = |why: String| Failure::Wrong(format!("{name}: this URL {why}"));
-        url.map(|url| url.parse().map_err(wrong)).transpose()
+        redis_url("--task-store", &self.task_store, TASK_STORE_VARIABLE)
+    }
+
+    /// Returns the Redis server of keys and channels.
+    pub(super) fn shared_store(&self) -> Result<Option<RedisUrl>, Failure> {
+        redis_url("--shared-store", &self.shared_store, SHARED_STORE_VARIABLE)
     }
 
     /// The threads of WSGI in the settings of workers: a number, or `gevent`.

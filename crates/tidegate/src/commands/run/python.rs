@@ -46,6 +46,8 @@ impl Run {
         if self.print_config {
             // Without the password.
             python["task_store"] = json!(self.application.task_store()?.map(|url| url.to_string()));
+            python["shared_store"] =
+                json!(self.application.shared_store()?.map(|url| url.to_string()));
             let shown = json!({ "python": python, "configuration": configuration });
             return crate::output::print(&format!("{shown:#}\n"));
         }
@@ -175,6 +177,7 @@ impl Run {
             "threads": options.threads(),
             "greenlets": options.worker_connections,
             "task_threads": options.task_threads.unwrap_or(4),
+            "shared_store": options.shared_store()?.map(|url| url.expose().to_owned()),
             "task_store": options.task_store()?.map(|url| url.expose().to_owned()),
             "processes": self.processes()?,
             "lifespan": word(&options.lifespan.unwrap_or_default()),
