@@ -25,6 +25,7 @@ mod postgres;
 mod python_server;
 mod redis;
 mod shared_limits;
+mod shared_state;
 mod signatures;
 mod tokens;
 mod tools;

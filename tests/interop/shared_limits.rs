@@ -11,15 +11,15 @@ use scenarios::{Authority, Process, Tidegate, eventually, free_port};
 use tempfile::TempDir;
 
 /// Redis, without data on disk.
-struct Redis {
-    process: Process,
+pub(crate) struct Redis {
+    pub(crate) process: Process,
     /// The arguments of `redis-cli`.
     cli: Vec<String>,
     directory: PathBuf,
 }
 
 impl Redis {
-    fn start(directory: &Path, cli: &[&str], arguments: &[&str]) -> Redis {
+    pub(crate) fn start(directory: &Path, cli: &[&str], arguments: &[&str]) -> Redis {
         let mut command = command("redis-server", directory);
         command.args(["--save", "", "--appendonly", "no"]).args(arguments);
         let process = Process::start(&mut command);
@@ -29,7 +29,7 @@ impl Redis {
         redis
     }
 
-    fn on_socket(directory: &Path) -> Redis {
+    pub(crate) fn on_socket(directory: &Path) -> Redis {
         Redis::start(
             directory,
             &["-s", "redis.sock"],
@@ -44,13 +44,13 @@ impl Redis {
         Redis::start(directory, &["-p", &port], &all)
     }
 
-    fn ask(&self, words: &[&str]) -> String {
+    pub(crate) fn ask(&self, words: &[&str]) -> String {
         let mut command = Command::new("redis-cli");
         command.current_dir(&self.directory).args(&self.cli).args(words);
         Process::run(&mut command).stdout
     }
 
-    fn kill(self) {
+    pub(crate) fn kill(self) {
         self.process.signal("KILL");
         self.process.wait();
     }

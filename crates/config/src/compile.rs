@@ -123,15 +123,15 @@ fn check_geo(settings: &Settings, reader: &mut Reader<'_>) {
     }
 }
 
-/// A shared limit without a place to share it would count on each server alone.
+/// What servers share needs a place where it is.
 fn check_shared(settings: &Settings, reader: &mut Reader<'_>) {
     if settings.shared.is_some() {
         return;
     }
     for span in reader.shared_uses().to_vec() {
         reader
-            .error(span, "the section `shared` is missing, which says where limits are shared")
-            .help("add shared: { redis: [\"redis://HOST\"] }, or remove `shared: true`");
+            .error(span, "the section `shared` is missing, which says where Redis is")
+            .help("add shared: { redis: [\"redis://HOST\"] }, or remove this");
     }
 }
 

@@ -19,10 +19,11 @@ use lua_vm::calls::{self, RunningVm};
 use lua_vm::limits::TURN_INSTRUCTIONS;
 use lua_vm::{Vm, VmOptions, drive, errors, guard};
 use mlua::{Function, Table};
+use redis::RedisPlan;
 
 use crate::limits::LAST_BYTES_MS;
 use crate::sandbox;
-use crate::settings::ServingSettings;
+use crate::settings::{ServingSettings, SharedPlace};
 use crate::subrequest;
 
 /// The route name of requests on listeners that scripts have opened; no route of a configuration
@@ -35,6 +36,7 @@ pub struct Generation {
     name: String,
     native_modules: bool,
     shared: std::sync::Arc<SharedTable>,
+    shared_redis: Option<std::sync::Arc<RedisPlan>>,
     metrics: std::sync::Arc<telemetry::Scripted>,
     subrequests: Rc<Subrequests>,
     observed: ListenerMetrics,
@@ -54,6 +56,7 @@ impl Generation {
     pub fn begin(
         worker: &WorkerContext,
         settings: &ServingSettings,
+        redis: Option<&std::sync::Arc<RedisPlan>>,
         subrequests: Rc<Subrequests>,
         access: Option<Rc<AccessLog>>,
     ) -> Rc<Generation> {
@@ -63,6 +66,7 @@ impl Generation {
             name: format!("worker-{}", worker.index),
             native_modules: settings.native_modules,
             shared: worker.shared.get((), SharedTable::default),
+            shared_redis: redis.filter(|_| settings.shared == SharedPlace::Redis).cloned(),
             metrics: worker.telemetry.scripted().clone(),
             subrequests,
             observed: ListenerMetrics {
@@ -82,8 +86,9 @@ impl Generation {
         let seat = worker.local.get((), CurrentGeneration::default);
         let known = seat.current.borrow().upgrade();
         known.unwrap_or_else(|| {
-            let settings = ServingSettings { native_modules: false };
-            Generation::begin(worker, &settings, Rc::default(), None)
+            let shared = SharedPlace::Memory;
+            let settings = ServingSettings { native_modules: false, shared };
+            Generation::begin(worker, &settings, None, Rc::default(), None)
         })
     }
 
@@ -114,7 +119,11 @@ impl Generation {
     }
 
     fn make(self: &Rc<Self>) -> mlua::Result<Rc<RunningVm>> {
-        let context = VmContext { shared: Some(self.shared.clone()), ..Default::default() };
+        let context = VmContext {
+            shared: Some(self.shared.clone()),
+            shared_redis: self.shared_redis.clone(),
+            ..Default::default()
+        };
         let vm = lua_std::open_vm(VmOptions::default(), context)?;
         lua_std::count_into(&vm, self.metrics.clone());
         observe(&vm, self.observed.clone());

@@ -84,6 +84,7 @@ pub fn run(program: Program) -> Result<i32, StartError> {
         let member = GroupMember { index, group, log, access: access.clone() };
         let context = VmContext {
             shared: Some(member.group.table()),
+            shared_redis: None,
             member: Some(member),
             development: development.clone(),
         };

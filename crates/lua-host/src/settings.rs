@@ -67,10 +67,29 @@ pub struct ProgramSettings {
 
 /// Permissions of scripts in the server.
 #[derive(Clone, Debug, PartialEq, Setting)]
+#[setting(check = check_serving)]
 pub struct ServingSettings {
     /// Allows `require` to load C modules, which have full access to the server.
     #[setting(default = false)]
     pub native_modules: bool,
+    /// Where the entries of `tide.shared` are.
+    #[setting(default = "memory")]
+    pub shared: SharedPlace,
+}
+
+/// Where the entries of `tide.shared` are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Setting)]
+pub enum SharedPlace {
+    /// In the memory of this server, for all its workers.
+    Memory,
+    /// In the Redis or Valkey of the section `shared`, for all servers with its prefix. Calls wait.
+    Redis,
+}
+
+fn check_serving(settings: &ServingSettings, node: &Node, reader: &mut Reader<'_>) {
+    if settings.shared == SharedPlace::Redis {
+        reader.uses_shared(node.get("shared").unwrap_or(node).span);
+    }
 }
 
 /// A number of instructions: `50M`, `100k`.

@@ -323,7 +323,7 @@ fn new_vm(run: &TestRun, file: &TestFile, timeout: Duration) -> mlua::Result<Rc<
     let group = Arc::new(WorkerGroup::new(1));
     let member = GroupMember { index: 0, group: group.clone(), log: None, access: None };
     let context =
-        VmContext { shared: Some(group.table()), member: Some(member), development: None };
+        VmContext { shared: Some(group.table()), member: Some(member), ..Default::default() };
     let vm = open_vm(options, context)?;
     let ms = u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX);
     let budget = ms.saturating_mul(TEST_INSTRUCTIONS_PER_MS);

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use lua_vm::{Vm, VmOptions};
 use mlua::Result;
 use net::tls::CertificateKey;
+use redis::RedisPlan;
 
 use crate::MODULES;
 use crate::group::GroupMember;
@@ -16,6 +17,8 @@ use crate::shared_table::SharedTable;
 pub struct VmContext {
     /// The table behind `tide.shared`; a VM without one has its own.
     pub shared: Option<Arc<SharedTable>>,
+    /// The Redis that has the entries of `tide.shared` instead.
+    pub shared_redis: Option<Arc<RedisPlan>>,
     /// The VM's membership in the group of a program; `None` in a server.
     pub member: Option<GroupMember>,
     /// The certificate that listeners with TLS present in place of their own, of `run --dev-tls`.

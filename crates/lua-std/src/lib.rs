@@ -41,9 +41,11 @@ mod postgres;
 mod process;
 mod prometheus;
 mod re;
-mod redis;
+mod redis_store;
 mod shared;
+mod shared_redis;
 mod shared_table;
+mod shared_values;
 mod signal;
 mod silly;
 mod sql_pool;
@@ -152,7 +154,7 @@ pub const MODULES: &[Module] = &[
     ("store.etcd", &[], etcd_store::open),
     ("store.mysql", &["core.db.mysql"], mysql::open),
     ("store.postgres", &[], postgres::open),
-    ("store.redis", &["core.db.redis"], redis::open),
+    ("store.redis", &["core.db.redis"], redis_store::open),
     ("stream", &[], stream::open),
     ("sync.channel", &["core.sync.channel"], script!("channel")),
     ("sync.mutex", &["core.sync.mutex"], script!("mutex")),

@@ -2,6 +2,8 @@
 //!
 //! What a script may set for one connection or one call has its default here.
 
+use std::time::Duration;
+
 /// Bytes of one value that an incremental JSON decoder collects, unless told otherwise.
 pub(crate) const JSON_STREAM_BYTES: usize = 16 * 1024 * 1024;
 
@@ -75,6 +77,11 @@ pub(crate) const DATAGRAM_TAKES: usize = 256;
 /// Entries of `tide.shared`; the least used one is evicted.
 pub(crate) const SHARED_ENTRIES: usize = 65_536;
 
+/// Calls of a VM to `tide.shared` that wait for Redis, and those that are sent together.
+pub(crate) const SHARED_CALLS: usize = 10_000;
+pub(crate) const SHARED_CALLS_TOGETHER: usize = 256;
+/// How long calls fail at once after Redis could not be reached.
+pub(crate) const SHARED_DOWN: Duration = Duration::from_secs(1);
 /// Bytes of a key and of a text in `tide.shared`.
 pub(crate) const SHARED_BYTES: usize = 64 * 1024;
 

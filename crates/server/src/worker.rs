@@ -150,8 +150,9 @@ impl Worker {
         let access = serving.access.and_then(|end| end.begin(secret_queries(&serving.plan)));
         let access = access.map(Rc::new);
         let subrequests = instance::subrequests(&serving.plan, &self.context);
-        let (settings, inside) = (&serving.plan.lua, subrequests.clone());
-        let lua = lua_host::Generation::begin(&self.context, settings, inside, access.clone());
+        let (plan, inside, log) = (&serving.plan, subrequests.clone(), access.clone());
+        let redis = plan.shared.as_ref();
+        let lua = lua_host::Generation::begin(&self.context, &plan.lua, redis, inside, log);
         self.lua = Some(lua);
         let live = self.context.shared.get((), LiveLog::default);
         let tracer = instance::tracer(&serving.plan, serving.traces, live);
