@@ -22,6 +22,7 @@ mod oidc;
 mod openssl;
 mod paths;
 mod postgres;
+mod purges;
 mod python_server;
 mod redis;
 mod shared_limits;

@@ -1,7 +1,9 @@
 //! `/v1/caches`: what caches hold and did, purges, and why something was a miss.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
+use cache::PurgeRequest;
 use message::{Request, Response};
 use serde_json::{Map, Value as Json, json};
 use settings::nearest;
@@ -9,10 +11,13 @@ use telemetry::families::{self, Family};
 use telemetry::{Telemetry, Value};
 use wire::{Known, target};
 
-use crate::control::{CacheRequestError, CacheStatus, Control, EntriesWanted, PurgeWhat, Question};
-use crate::limits::{ENTRIES, ENTRIES_MAX, EXPLAIN_FIELDS, PURGE_NAMES, REQUEST_BYTES};
+use crate::control::{CacheRequestError, CacheStatus, Control, EntriesWanted, Question};
+use crate::limits::{
+    ENTRIES, ENTRIES_MAX, EXPLAIN_FIELDS, PURGE_WAIT_MAX_S, PURGE_WAIT_S, REQUEST_BYTES,
+};
 use crate::messages::{ApiResult, body_text, json_response};
 use crate::problem::Problem;
+use crate::purged::Purged;
 
 /// The counters of a cache, and their names here.
 const COUNTED: [(&Family, &str); 9] = [
@@ -149,87 +154,67 @@ pub(crate) fn explain(control: &dyn Control, name: &str, request: &Request) -> A
 }
 
 pub(crate) async fn purge(control: &dyn Control, name: &str, request: &mut Request) -> ApiResult {
+    let wait = wait(request.target.query())?;
     let text = body_text(request, REQUEST_BYTES).await?;
-    let (what, soft) = parse_purge(&text)?;
-    let purged = control.purge(name, what, soft).await;
+    let purged = control.purge(name, parse_purge(&text)?, wait).await;
     let purged = purged.map_err(|why| refused(control, name, why))?;
-    Ok(json_response(200, &json!({ "purged": purged })))
+    Ok(json_response(200, &purged_row(&purged)))
 }
 
-const KINDS: [&str; 5] = ["url", "prefix", "tags", "groups", "all"];
+/// How long a purge waits for other servers.
+fn wait(query: Option<&[u8]>) -> Result<Option<Duration>, Problem> {
+    let mut wait = None;
+    for (key, value) in pairs(query)? {
+        if key == "wait" {
+            let seconds = if value.is_empty() { PURGE_WAIT_S } else { number("wait", &value)? };
+            if seconds > PURGE_WAIT_MAX_S {
+                let why = format!("wait={seconds} is more than {PURGE_WAIT_MAX_S} seconds");
+                return Err(Problem::new(400, why));
+            }
+            wait = Some(Duration::from_secs(seconds));
+        }
+    }
+    Ok(wait)
+}
 
-/// Parses the body of a purge: what to purge, and whether softly.
-fn parse_purge(text: &str) -> Result<(PurgeWhat, bool), Problem> {
+fn purged_row(purged: &Purged) -> Json {
+    let mut row = json!({ "purged": purged.purged });
+    let Some(fleet) = &purged.fleet else { return row };
+    match &fleet.published {
+        Ok(number) => {
+            row["published"] = json!(true);
+            row["number"] = json!(number);
+        }
+        Err(why) => {
+            row["published"] = json!(false);
+            row["problem"] = json!(why);
+        }
+    }
+    let Some(waited) = &fleet.waited else { return row };
+    let missing = waited.missing.iter().map(|server| {
+        let state = if server.is_live { "behind" } else { "away" };
+        json!({ "server": server.name, "state": state })
+    });
+    row["confirmed"] = json!(waited.is_confirmed);
+    row["applied"] = json!(waited.applied);
+    row["missing"] = missing.collect();
+    if let Some(problem) = &waited.problem {
+        row["problem"] = json!(problem);
+    }
+    row
+}
+
+/// Parses the body of a purge.
+fn parse_purge(text: &str) -> Result<PurgeRequest, Problem> {
     let body: Json = serde_json::from_str(text)
         .map_err(|e| Problem::new(400, format!("the body is no JSON: {e}")))?;
-    let Json::Object(members) = body else {
-        return Err(Problem::new(400, "the body must be a JSON object")
-            .advice("for example {\"url\": \"http://example.com/\"}"));
-    };
-    let (mut what, mut soft) = (None, false);
-    for (key, value) in &members {
-        let one = match (key.as_str(), value) {
-            ("soft", Json::Bool(value)) => {
-                soft = *value;
-                continue;
-            }
-            ("url", Json::String(url)) => PurgeWhat::Url(url.clone()),
-            ("prefix", Json::String(prefix)) => PurgeWhat::Prefix(prefix.clone()),
-            ("tags", value) => PurgeWhat::Tags(parse_names("tags", value)?),
-            ("groups", value) => PurgeWhat::Groups(parse_names("groups", value)?),
-            ("all", Json::Bool(true)) => PurgeWhat::All,
-            ("all", _) => return Err(Problem::new(400, "\"all\" must be true, or be left out")),
-            ("soft", _) => return Err(Problem::new(400, "\"soft\" must be true or false")),
-            ("url" | "prefix", _) => {
-                return Err(Problem::new(400, format!("\"{key}\" must be a string, not {value}")));
-            }
-            _ => return Err(unknown(key)),
-        };
-        if what.replace(one).is_some() {
-            return Err(Problem::new(
-                400,
-                format!("only one of {} can stand here", KINDS.join(", ")),
-            ));
+    PurgeRequest::read(&body).map_err(|error| {
+        let problem = Problem::new(400, error.message);
+        match error.advice {
+            Some(advice) => problem.advice(advice),
+            None => problem,
         }
-    }
-    let Some(what) = what else {
-        return Err(Problem::new(400, "the body says nothing to purge")
-            .advice(format!("give one of {}", KINDS.join(", "))));
-    };
-    match &what {
-        // An empty value is a slip and does not mean everything.
-        PurgeWhat::Url(text) | PurgeWhat::Prefix(text) if text.is_empty() => {
-            Err(Problem::new(400, "what is to be purged is empty")
-                .advice("to purge everything: {\"all\": true}"))
-        }
-        _ => Ok((what, soft)),
-    }
-}
-
-fn unknown(key: &str) -> Problem {
-    let problem = Problem::new(400, format!("unknown key \"{key}\""));
-    let known = KINDS.into_iter().chain(["soft"]);
-    match nearest(key, known.clone()) {
-        Some(near) => problem.advice(format!("did you mean \"{near}\"?")),
-        None => problem.advice(format!("keys: {}", known.collect::<Vec<_>>().join(", "))),
-    }
-}
-
-/// Parses one name or a list of names.
-fn parse_names(key: &str, value: &Json) -> Result<Vec<String>, Problem> {
-    let wrong = || Problem::new(400, format!("\"{key}\" must be strings, not {value}"));
-    let values = match value {
-        Json::Array(values) => values.as_slice(),
-        one => std::slice::from_ref(one),
-    };
-    let names: Option<Vec<String>> =
-        values.iter().map(|name| name.as_str().map(str::to_owned)).collect();
-    let names = names.ok_or_else(wrong)?;
-    match names.len() {
-        0 => Err(wrong()),
-        1..=PURGE_NAMES => Ok(names),
-        more => Err(Problem::new(400, format!("{more} {key} are more than {PURGE_NAMES}"))),
-    }
+    })
 }
 
 fn number(name: &str, text: &str) -> Result<u64, Problem> {
@@ -250,6 +235,10 @@ fn refused(control: &dyn Control, name: &str, why: CacheRequestError) -> Problem
     match why {
         CacheRequestError::NoCache => missing(control, name),
         CacheRequestError::Wrong(why) => Problem::new(400, why),
+        CacheRequestError::Unpublished(why) => {
+            Problem::new(503, format!("nothing was purged, other servers do not know of it: {why}"))
+                .advice("repeat it, or set `purges.unpublished: purge`")
+        }
     }
 }
 

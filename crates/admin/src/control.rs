@@ -2,13 +2,17 @@
 //!
 //! `server` implements [`Control`] on the control thread.
 
+use cache::PurgeRequest;
 use http_server::LiveLog;
 use message::LocalFuture;
 use serde_json::Value;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 use telemetry::{FamilySamples, Telemetry};
 use upstream::ServerChange;
+
+use crate::purged::Purged;
 
 /// The server as the admin API sees it. Called on the control thread.
 pub trait Control {
@@ -84,13 +88,14 @@ pub trait Control {
     /// Returns the text with its secrets masked; `None` if errors prevent finding them.
     fn masked_config(&self) -> Option<String>;
 
-    /// Takes out what is meant, or makes it stale; how many responses that were.
+    /// Takes out what is meant, or makes it stale. With `wait`, resolves when all servers that
+    /// share purges and can be reached have done so, or after that time.
     fn purge(
         &self,
         cache: &str,
-        what: PurgeWhat,
-        soft: bool,
-    ) -> LocalFuture<'_, Result<u64, CacheRequestError>>;
+        request: PurgeRequest,
+        wait: Option<Duration>,
+    ) -> LocalFuture<'_, Result<Purged, CacheRequestError>>;
 
     /// The upstreams in use, with which servers register.
     fn upstream_registry(&self) -> Arc<upstream::Upstreams>;
@@ -432,16 +437,6 @@ pub struct Entries {
     pub next: Option<u64>,
 }
 
-/// The objects of a purge.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum PurgeWhat {
-    Url(String),
-    Prefix(String),
-    Tags(Vec<String>),
-    Groups(Vec<String>),
-    All,
-}
-
 /// Why a question about a cache was not answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CacheRequestError {
@@ -449,6 +444,8 @@ pub enum CacheRequestError {
     NoCache,
     /// What is wrong with the question.
     Wrong(String),
+    /// Why a purge could not be written for the other servers; nothing was purged.
+    Unpublished(String),
 }
 
 /// Metrics that are not counted by a worker.

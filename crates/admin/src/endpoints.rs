@@ -220,11 +220,16 @@ endpoints! {
         "The stored responses whose URL begins with `prefix`, unordered, in pages of `limit` (100, \
          at most 1000). `next` of the response is `after` of the next page; the last page has \
          none.";
-    POST "/v1/caches/{name}/purge" [] Purge CachePurge
+    POST "/v1/caches/{name}/purge" ["wait"] Purge CachePurge
         "Removes stored responses: `{\"url\": \"http://host/path\"}` with all its variants, \
          `{\"prefix\": \"http://host/dir/\"}`, `{\"tags\": [\"…\"]}`, `{\"groups\": [\"…\"]}` or \
          `{\"all\": true}`; with `\"soft\": true` they become stale instead. The response has \
-         their number: `{\"purged\": 3}`.";
+         their number: `{\"purged\": 3}`. With the section `purges` all servers purge: the \
+         response has the `number` of the purge, or `\"published\": false` and the `problem`. With \
+         `?wait` or `?wait=SECONDS` (10, at most 60) it responds when all servers that can be \
+         reached have purged, and lists them in `applied`, and in `missing` those that have not: \
+         `behind`, or `away` if they were not heard of recently. `\"confirmed\": true` if none is \
+         missing.";
     GET "/v1/caches/{name}/explain" ["url", "header", "method"] Caches CacheExplain
         "Whether the cache would serve a request, and why or why not; the responses stored for its \
          URL. `header=name:value` may be repeated. Responds with JSON, or with text if Accept \

@@ -26,6 +26,7 @@ mod messages;
 mod problem;
 mod process;
 mod prometheus;
+mod purged;
 mod quotas;
 mod reference;
 mod registrations;
@@ -40,10 +41,11 @@ pub use access::Access;
 pub use control::{
     AppPreloaderStatus, AppStatus, AppTasksStatus, AppWorkerStatus, Applied, CacheDisk,
     CacheRequestError, CacheStatus, ConfigDocument, ConfigVersion, Control, Entries, EntriesWanted,
-    Expect, Explanation, ListenerStatus, PurgeWhat, Question, Refusal, ReloadStatus, RouteStatus,
-    ServerState, ServerStatus, Status, StreamStatus, Syntax, UpstreamStatus, WorkerStatus,
+    Expect, Explanation, ListenerStatus, Question, Refusal, ReloadStatus, RouteStatus, ServerState,
+    ServerStatus, Status, StreamStatus, Syntax, UpstreamStatus, WorkerStatus,
 };
 pub use handler::Admin;
 pub use prometheus::{CONTENT_TYPE as METRICS_CONTENT_TYPE, metrics_text};
+pub use purged::{FleetPurge, MissingServer, Purged, WaitedPurge};
 pub use reference::{endpoints_markdown, metrics_markdown};
 pub use sessions::Sessions;

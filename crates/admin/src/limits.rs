@@ -22,8 +22,6 @@ pub const LINES_PER_PAUSE: usize = 50;
 pub const LOG_SILENCE: Duration = Duration::from_secs(10);
 /// Routes whose rules a client's live log remembers.
 pub const LOG_RULES: usize = 1000;
-/// Most tags or groups that one purge may name.
-pub const PURGE_NAMES: usize = 1000;
 /// Sessions of the console at a time; another login ends the one that was unused for longest.
 pub const SESSIONS: usize = 64;
 /// A session ends after this time without a request, and after its lifetime in any case.
@@ -32,3 +30,6 @@ pub const SESSION_LIFETIME: Duration = Duration::from_secs(12 * 60 * 60);
 /// Servers out of rotation, and certificates, that a summary names.
 pub const SUMMARY_SERVERS: usize = 20;
 pub const SUMMARY_CERTIFICATES: usize = 100;
+/// Seconds that a purge waits for other servers, unless it says so, and at most.
+pub const PURGE_WAIT_S: u64 = 10;
+pub const PURGE_WAIT_MAX_S: u64 = 60;

@@ -4,10 +4,12 @@ use crate::Admin;
 use crate::access::Access;
 use crate::control::{
     Applied, CacheRequestError, CacheStatus, ConfigDocument, ConfigVersion, Control, Entries,
-    EntriesWanted, Expect, Explanation, ListenerStatus, PurgeWhat, Question, Refusal, ReloadStatus,
+    EntriesWanted, Expect, Explanation, ListenerStatus, Question, Refusal, ReloadStatus,
     RouteStatus, ServerState, ServerStatus, Status, StreamStatus, Syntax, UpstreamStatus,
     WorkerStatus,
 };
+use crate::purged::{FleetPurge, MissingServer, Purged, WaitedPurge};
+use cache::{PurgeRequest, PurgeWhat};
 use config::{AdminRole, AdminToken};
 use message::{Body, Headers, LocalFuture, Request, Response, Target};
 use plugin::Handler;
@@ -17,6 +19,7 @@ use std::cell::{Cell, RefCell};
 use std::future::ready;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 use telemetry::Telemetry;
 use upstream::{ServerChange, Upstreams};
 use wire::{Known, Method};
@@ -292,17 +295,33 @@ impl Control for FakeServer {
     fn purge(
         &self,
         cache: &str,
-        what: PurgeWhat,
-        soft: bool,
-    ) -> LocalFuture<'_, Result<u64, CacheRequestError>> {
+        request: PurgeRequest,
+        wait: Option<Duration>,
+    ) -> LocalFuture<'_, Result<Purged, CacheRequestError>> {
+        let PurgeRequest { what, soft } = request;
         let result = match (cache, &what) {
             ("pages", PurgeWhat::Url(url)) if !url.starts_with("http:") => {
                 Err(CacheRequestError::Wrong(format!("\"{url}\" is not an absolute URL")))
             }
             ("pages", _) => {
                 self.purged.borrow_mut().push((what, soft));
-                Ok(2)
+                let waited = wait.map(|wait| WaitedPurge {
+                    is_confirmed: false,
+                    applied: vec!["a".to_owned()],
+                    missing: vec![
+                        MissingServer { name: "b".to_owned(), is_live: true },
+                        MissingServer { name: "c".to_owned(), is_live: false },
+                    ],
+                    problem: Some(format!("waited {} s", wait.as_secs())),
+                });
+                let fleet = waited.is_some().then(|| FleetPurge { published: Ok(7), waited });
+                Ok(Purged { purged: 2, fleet })
             }
+            ("fleet", PurgeWhat::All) => {
+                let fleet = FleetPurge { published: Err("no etcd".to_owned()), waited: None };
+                Ok(Purged { purged: 1, fleet: Some(fleet) })
+            }
+            ("fleet", _) => Err(CacheRequestError::Unpublished("no etcd".to_owned())),
             _ => Err(CacheRequestError::NoCache),
         };
         Box::pin(ready(result))

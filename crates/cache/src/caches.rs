@@ -6,17 +6,20 @@
 //! last filter of an old plan is gone.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use message::Headers;
 use plugin::Shared;
 use telemetry::Telemetry;
 use telemetry::log::Level;
+use tokio::sync::mpsc;
 use wire::Known;
 
 use crate::fill::FillBudget;
 use crate::metrics::{DiskMetrics, StoreMetrics};
 use crate::settings::CacheSettings;
+use crate::shared_purges::{OutgoingPurge, PurgeOutbox};
 use crate::single_flight::SingleFlight;
 use crate::store::{RemovalReason, Store};
 use crate::transcode::{self, Transcodes};
@@ -27,6 +30,9 @@ use crate::{Key, Object, parts_key};
 pub struct Caches {
     // Locked when a plan is applied or built and by the admin API, never for a request.
     caches: Mutex<BTreeMap<String, Arc<Cache>>>,
+    /// True if purges are shared with other servers.
+    shares_purges: AtomicBool,
+    outbox: Arc<PurgeOutbox>,
 }
 
 /// One entry of `caches:`. It outlives plans, and all workers share it.
@@ -40,10 +46,16 @@ pub struct Cache {
     /// The metrics of the disk tier, if there is one.
     disk_metrics: Mutex<Option<DiskMetrics>>,
     settings: Mutex<CacheSettings>,
+    outbox: Arc<PurgeOutbox>,
 }
 
 impl Cache {
-    fn new(name: &str, settings: &CacheSettings, telemetry: &Telemetry) -> Cache {
+    fn new(
+        name: &str,
+        settings: &CacheSettings,
+        telemetry: &Telemetry,
+        outbox: Arc<PurgeOutbox>,
+    ) -> Cache {
         let cache = Cache {
             name: name.into(),
             store: Store::new(settings.memory.bytes()),
@@ -53,6 +65,7 @@ impl Cache {
             metrics: StoreMetrics::new(telemetry, name),
             disk_metrics: Mutex::default(),
             settings: Mutex::new(settings.clone()),
+            outbox,
         };
         cache.apply_disk(settings, telemetry);
         cache
@@ -64,6 +77,11 @@ impl Cache {
 
     pub fn store(&self) -> &Store {
         &self.store
+    }
+
+    /// Where the method PURGE sends purges that are shared.
+    pub(crate) fn outbox(&self) -> &PurgeOutbox {
+        &self.outbox
     }
 
     /// The fetches in flight.
@@ -199,11 +217,32 @@ impl Caches {
                     cache.apply(settings, telemetry);
                     cache
                 }
-                None => Arc::new(Cache::new(name, settings, telemetry)),
+                None => self.make(name, settings, telemetry),
             };
+            cache.store.purges().follow(self.shares_purges.load(Ordering::Relaxed));
             kept.insert(name.to_owned(), cache);
         }
         *caches = kept;
+    }
+
+    fn make(&self, name: &str, settings: &CacheSettings, telemetry: &Telemetry) -> Arc<Cache> {
+        let cache = Cache::new(name, settings, telemetry, self.outbox.clone());
+        cache.store.purges().follow(self.shares_purges.load(Ordering::Relaxed));
+        Arc::new(cache)
+    }
+
+    /// Whether the caches of the next plan share purges with other servers: nothing in them is used
+    /// until they have missed none. To be called before [`Caches::apply`].
+    pub fn set_shares_purges(&self, shares: bool) {
+        self.shares_purges.store(shares, Ordering::Relaxed);
+        if !shares {
+            self.outbox.close();
+        }
+    }
+
+    /// Opens the queue of purges by the method PURGE, in place of an earlier one.
+    pub fn outgoing_purges(&self) -> mpsc::Receiver<OutgoingPurge> {
+        self.outbox.open()
     }
 
     /// Updates the metrics of all stores: to be called before they are read.
@@ -218,7 +257,7 @@ impl Caches {
 
     /// Returns the cache of that name, or makes one with default settings if no plan names it.
     pub(crate) fn get_or_make(&self, name: &str, telemetry: &Telemetry) -> Arc<Cache> {
-        let make = || Arc::new(Cache::new(name, &CacheSettings::default(), telemetry));
+        let make = || self.make(name, &CacheSettings::default(), telemetry);
         self.caches().entry(name.to_owned()).or_insert_with(make).clone()
     }
 

@@ -84,7 +84,9 @@ impl CacheFilter {
             }
             Classified::Pass(reason) => self.pass(request, next, reason).await,
             Classified::NoKey(error) => self.pass_keyless(request, next, error).await,
-            Classified::Invalidate if request.method.as_bytes() == PURGE => self.purge(request),
+            Classified::Invalidate if request.method.as_bytes() == PURGE => {
+                self.purge(request).await
+            }
             Classified::Invalidate => self.forward_unsafe(request, next).await,
         }
     }

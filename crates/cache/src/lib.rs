@@ -18,9 +18,11 @@ pub mod limits;
 mod metrics;
 mod object;
 mod parts;
+mod purge_request;
 pub mod rules;
 mod serve;
 mod settings;
+pub mod shared_purges;
 mod single_flight;
 pub mod store;
 mod transcode;
@@ -33,8 +35,10 @@ pub use key::{Key, KeyError, KeyPath, KeyQuery, KeyRules, SignificantParams};
 pub use object::{Content, Object, ObjectKind, StoredResponse};
 pub(crate) use parts::parts_key;
 pub use parts::{Part, Parts};
+pub use purge_request::{PurgeRequest, PurgeRequestError, PurgeWhat};
 pub use settings::{
     BestLevels, CacheSettings, CodingName, CodingSettings, DiskSettings, FetchSettings,
-    FilterSettings, HeuristicSettings, KeySettings, Levels, PathMode, PurgeSettings, QueryMode,
-    SetCookieMode, StaleSettings, StatusTimes, TtlSettings,
+    FilterSettings, HeuristicSettings, KeySettings, Levels, PathMode, PurgeSettings,
+    PurgesSettings, PurgesThrough, QueryMode, SetCookieMode, StaleSettings, StatusTimes,
+    TtlSettings, Unpublished,
 };

@@ -28,6 +28,14 @@ pub const LIST_SLICES_MAX: usize = 256;
 pub const PURGE_TIMES: usize = 4096;
 /// Prefixes of recent purges that are compared with responses whose fetch began before them.
 pub const PURGE_PREFIXES_MAX: usize = 64;
+/// Most tags or groups that one purge may name.
+pub const PURGE_NAMES_MAX: usize = 1000;
+/// Longest text of a purge that other servers are sent.
+pub const PURGE_ENTRY_BYTES_MAX: usize = 24 * 1024;
+/// Purges by the method PURGE that wait to be shared.
+pub const PURGES_OUTGOING_MAX: usize = 256;
+/// Longest text of a position in the log of purges.
+pub const PURGE_POSITION_BYTES_MAX: usize = 1024;
 /// Names in one list of `key:`.
 pub const KEY_PARTS_MAX: usize = 64;
 /// Languages of one entry.

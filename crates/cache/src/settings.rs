@@ -2,6 +2,7 @@
 
 mod codings;
 mod key;
+mod purges;
 mod statuses;
 mod store;
 
@@ -10,6 +11,7 @@ use settings::{Cidr, Duration, Node, Percent, Reader, Setting, Size, Spanned};
 
 pub use codings::{BestLevels, CodingName, CodingSettings, Levels};
 pub use key::{KeySettings, PathMode, QueryMode};
+pub use purges::{PurgesSettings, PurgesThrough, Unpublished};
 pub use statuses::StatusTimes;
 pub use store::{CacheSettings, DiskSettings};
 

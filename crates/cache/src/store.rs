@@ -18,6 +18,7 @@ use crate::{Key, Object};
 mod disk;
 mod memory;
 mod purge;
+mod purge_gate;
 mod s3fifo;
 mod worker_table;
 
@@ -26,6 +27,7 @@ pub(crate) use disk::StoredRecord;
 pub use disk::{DiskState, DiskStats, reencoded};
 pub use memory::RemovalReason;
 pub use purge::{Purge, PurgeEpoch};
+pub use purge_gate::PurgeGate;
 pub use worker_table::{TableEntry, WorkerTable};
 
 use crate::key::url_hash;
@@ -36,6 +38,7 @@ use purge::PurgeEpochs;
 pub struct Store {
     memory: Memory,
     purge_epochs: Arc<PurgeEpochs>,
+    gate: PurgeGate,
     /// Read-locked when memory does not have the object, and for each change.
     disk: RwLock<Option<DiskTier>>,
     versions: AtomicU64,
@@ -104,6 +107,7 @@ impl Store {
         Store {
             memory: Memory::new(memory_bytes, purge_epochs.bytes() as u64),
             purge_epochs,
+            gate: PurgeGate::default(),
             disk: RwLock::default(),
             versions: AtomicU64::new(start),
             sweeping: AtomicU64::new(0),
@@ -147,8 +151,34 @@ impl Store {
 
     /// Finds the object of a key without counting a use.
     pub fn peek(&self, hash: u64, key: &[u8]) -> Option<Arc<Object>> {
+        if self.is_closed() {
+            return None;
+        }
         let epochs = self.memory.epochs();
         self.memory.read(self.memory.shard_of(hash)).get(hash, key, epochs).cloned()
+    }
+
+    /// Whether the store may be read while this server shares purges with others.
+    pub fn purges(&self) -> &PurgeGate {
+        &self.gate
+    }
+
+    /// True if nothing may be found, because purges of other servers may have been missed.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.gate.is_closed()
+    }
+
+    /// The text that [`Store::write_position`] has written next to what is on disk, also an earlier
+    /// process. Blocks.
+    pub fn read_position(&self) -> Option<Vec<u8>> {
+        self.disk().as_ref()?.read_position()
+    }
+
+    /// Writes a text next to what is on disk, after the purges so far, in the background.
+    pub fn write_position(&self, text: &str) {
+        if let Some(disk) = &*self.disk() {
+            disk.write_position(text);
+        }
     }
 
     /// True if memory has an object of this key.
@@ -333,6 +363,9 @@ impl Store {
                     )
                 };
                 *disk = tier.map(open).transpose()?;
+                if disk.is_some() {
+                    self.gate.disk_opened();
+                }
             }
         }
         Ok(())
@@ -340,6 +373,9 @@ impl Store {
 
     /// The location of an object that is on disk and not in memory.
     pub(crate) fn find_on_disk(&self, key: &Key) -> Option<(StoredRecord, PurgeEpoch)> {
+        if self.is_closed() {
+            return None;
+        }
         let begun = self.purge_epoch();
         let stored = self.disk().as_ref()?.find(key)?;
         Some((stored, begun))

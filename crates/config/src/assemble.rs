@@ -146,8 +146,9 @@ fn merge(root: &mut Node, other: Node, report: &mut Report) {
 fn join(first: &MapKey, present: &mut Node, key: &MapKey, node: Node, report: &mut Report) {
     /// Keys whose maps are one value, not names: two files that both set limits would each hold
     /// half of the truth.
-    const WHOLE: &[&str] =
-        &["admin", "log", "traces", "shared", "limits", "timeouts", "defaults", "workers"];
+    const WHOLE: &[&str] = &[
+        "admin", "log", "traces", "shared", "purges", "limits", "timeouts", "defaults", "workers",
+    ];
     let whole = WHOLE.contains(&first.name.as_str());
     match (&mut present.value, node.value) {
         (_, Value::Null) => {}

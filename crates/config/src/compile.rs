@@ -99,6 +99,7 @@ pub(crate) fn compile(
         log: settings.log,
         traces: traces.map(Arc::new),
         shared: shared.map(Arc::new),
+        purges: settings.purges,
         limits: settings.limits,
         timeouts: settings.timeouts,
         parts: Vec::new(),

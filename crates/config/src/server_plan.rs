@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use apps::AppSettings;
 use auth::{ConsumerSet, GeoSettings, IdentitySet};
-use cache::CacheSettings;
+use cache::{CacheSettings, PurgesSettings};
 use http_server::ProxyProtocol;
 use message::CountryDatabase;
 use net::tls::ServerTls;
@@ -59,6 +59,8 @@ pub struct ServerPlan {
     pub traces: Option<Arc<TracePlan>>,
     /// Where state is that several servers share.
     pub shared: Option<Arc<RedisPlan>>,
+    /// How purges reach the other servers.
+    pub purges: Option<PurgesSettings>,
     /// Limits of the server; a listener has its own.
     pub limits: Limits,
     /// Time-outs of the server; a listener has its own.

@@ -38,6 +38,11 @@ impl EtcdError {
         EtcdError::new(Code::NotFound, format!("lease {id} has ended"))
     }
 
+    /// True if the lease of a request has ended.
+    pub fn is_lease_ended(&self) -> bool {
+        self.code == Code::NotFound && self.message.contains("lease")
+    }
+
     /// Something is larger than its limit.
     pub fn too_large(what: &str) -> EtcdError {
         EtcdError::new(Code::ResourceExhausted, format!("{what} are larger than their limit"))

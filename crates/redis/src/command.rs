@@ -35,8 +35,14 @@ pub struct RedisCommand {
 impl RedisCommand {
     /// Runs a script with one key.
     pub fn script(script: &Script, key: &[u8], arguments: &[&[u8]]) -> RedisCommand {
-        let mut words: Vec<&[u8]> = vec![b"EVALSHA", script.name.as_bytes(), b"1"];
-        words.push(key);
+        RedisCommand::script_of(script, &[key], arguments)
+    }
+
+    /// Runs a script with some keys, which a Cluster has in one slot.
+    pub fn script_of(script: &Script, keys: &[&[u8]], arguments: &[&[u8]]) -> RedisCommand {
+        let count = keys.len().to_string();
+        let mut words: Vec<&[u8]> = vec![b"EVALSHA", script.name.as_bytes(), count.as_bytes()];
+        words.extend(keys);
         words.extend(arguments);
         RedisCommand::of(&words, 3)
     }

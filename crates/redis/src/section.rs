@@ -165,7 +165,8 @@ impl RedisPlan {
         self.settings.interval.get()
     }
 
-    pub(crate) fn timeout(&self) -> Duration {
+    /// The longest time for a connection, and for a reply.
+    pub fn timeout(&self) -> Duration {
         self.settings.timeout.get()
     }
 

@@ -2,12 +2,14 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 
 use admin::{
     AppStatus, Applied, CacheRequestError, CacheStatus, ConfigDocument, ConfigVersion, Entries,
-    EntriesWanted, Expect, Explanation, ListenerStatus, PurgeWhat, Question, Refusal, RouteStatus,
+    EntriesWanted, Expect, Explanation, ListenerStatus, Purged, Question, Refusal, RouteStatus,
     ServerState, Status, StreamStatus, Syntax, UpstreamStatus, WorkerStatus,
 };
+use cache::PurgeRequest;
 use http_server::LiveLog;
 use message::LocalFuture;
 use router::RouteId;
@@ -42,6 +44,7 @@ impl Api {
 impl admin::Control for Api {
     fn telemetry(&self) -> Arc<Telemetry> {
         self.0.caches.update_metrics();
+        self.0.purges.update_metrics();
         self.0.telemetry.clone()
     }
 
@@ -68,6 +71,7 @@ impl admin::Control for Api {
                 problems.extend(self.0.source.source().problems());
                 problems.extend(self.0.identity_tasks.problems());
                 problems.extend(self.0.settlement.problems());
+                problems.extend(self.0.purges.problems());
                 problems.extend(self.0.upstreams.problems());
                 problems.extend(self.0.descriptors.get().problem(&self.0.server_limiter));
                 problems
@@ -233,12 +237,16 @@ impl admin::Control for Api {
     fn purge(
         &self,
         cache: &str,
-        what: PurgeWhat,
-        soft: bool,
-    ) -> LocalFuture<'_, Result<u64, CacheRequestError>> {
-        let cache = cache.to_owned();
+        request: PurgeRequest,
+        wait: Option<Duration>,
+    ) -> LocalFuture<'_, Result<Purged, CacheRequestError>> {
+        let (control, cache) = (self.0.clone(), cache.to_owned());
+        // A client that disconnects does not leave it purged here and not elsewhere.
+        let task = net::task::spawn_local(async move {
+            control.purges.purge(&control.plan(), &cache, request, wait).await
+        });
         Box::pin(async move {
-            crate::caches::purge(&self.0.caches, &self.0.plan(), &cache, what, soft).await
+            task.await.unwrap_or_else(|error| Err(CacheRequestError::Wrong(error.to_string())))
         })
     }
 

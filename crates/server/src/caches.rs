@@ -8,13 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use admin::{
-    CacheDisk, CacheRequestError, CacheStatus, Entries, EntriesWanted, Explanation, PurgeWhat,
-    Question,
+    CacheDisk, CacheRequestError, CacheStatus, Entries, EntriesWanted, Explanation, Question,
 };
 use cache::explain::{ObjectDescription, explain};
 use cache::rules::tags;
 use cache::store::Purge;
-use cache::{Cache, CachePlan, Caches};
+use cache::{Cache, CachePlan, Caches, PurgeRequest, PurgeWhat};
 use config::{RoutePlan, ServerPlan};
 use message::Request;
 use net::clock::wall_secs;
@@ -150,17 +149,11 @@ pub(crate) async fn purge(
     caches: &Caches,
     plan: &ServerPlan,
     name: &str,
-    what: PurgeWhat,
-    soft: bool,
+    request: PurgeRequest,
 ) -> Result<u64, CacheRequestError> {
+    let PurgeRequest { what, soft } = request;
     let cache = caches.get(name).ok_or(CacheRequestError::NoCache)?;
-    let kind = match &what {
-        PurgeWhat::Url(_) => "url",
-        PurgeWhat::Prefix(_) => "prefix",
-        PurgeWhat::Tags(_) => "tags",
-        PurgeWhat::Groups(_) => "groups",
-        PurgeWhat::All => "all",
-    };
+    let kind = what.kind();
     let targets = targets(&plans(plan, name), what)?;
     let counted = net::blocking(move || {
         let one = |purge: &PurgeTarget| cache.store().purge(&purge.as_purge(), soft);
@@ -169,6 +162,17 @@ pub(crate) async fn purge(
     let purged: u64 = counted.await.map_err(|error| CacheRequestError::Wrong(error.to_string()))?;
     event!(Level::Info, "purged", cache = name, by = kind, soft = soft, responses = purged);
     Ok(purged)
+}
+
+/// Whether [`purge`] could be carried out.
+pub(crate) fn check_purge(
+    caches: &Caches,
+    plan: &ServerPlan,
+    name: &str,
+    request: &PurgeRequest,
+) -> Result<(), CacheRequestError> {
+    caches.get(name).ok_or(CacheRequestError::NoCache)?;
+    targets(&plans(plan, name), request.what.clone()).map(drop)
 }
 
 /// Owned form of the purge request.

@@ -34,6 +34,7 @@ use crate::descriptors::Descriptors;
 use crate::listeners::{Listeners, NewSockets};
 use crate::logs::Logs;
 use crate::options::{Bound, Failure, Options};
+use crate::purges::FleetPurges;
 use crate::reload_result::ReloadResult;
 use crate::upstreams::UpstreamTasks;
 use crate::worker_threads::WorkerThreads;
@@ -105,6 +106,8 @@ pub(crate) struct Control {
     pub(crate) traces: TraceExporter,
     /// Settles the limits that several servers share.
     pub(crate) settlement: traffic::Settlement,
+    /// Sends purges to the other servers, and applies theirs.
+    pub(crate) purges: FleetPurges,
     /// Held while the plan is changed.
     changing: Mutex<()>,
     pub(crate) state: Cell<ServerState>,
@@ -172,6 +175,7 @@ impl Control {
             quotas: shared.get((), traffic::Quotas::default),
             live_log: shared.get((), LiveLog::default),
             _cache_sweeper: CacheSweeper::start(&caches),
+            purges: FleetPurges::new(&caches, &telemetry, options.etcd.clone()),
             caches,
             upstream_tasks: RefCell::default(),
             traces: TraceExporter::new(&telemetry),
@@ -366,6 +370,9 @@ impl Control {
             AdminSockets::bind(&plan.admin, before.map(|before| &before.admin))?
         };
         self.logs.borrow().check(&plan.log)?;
+        if !self.is_worker_process {
+            self.purges.check(plan)?;
+        }
         Ok(PreparedPlan { listeners, admin })
     }
 
@@ -381,6 +388,7 @@ impl Control {
         self.upstreams.apply(upstreams, &self.telemetry);
         self.identity_tasks.start(&plan.identity);
         let caches = plan.caches.iter().map(|(name, settings)| (&**name, settings));
+        self.caches.set_shares_purges(plan.purges.is_some() && !self.is_worker_process);
         self.caches.apply(caches, &self.telemetry);
         if !self.is_worker_process {
             let log_options = LogOptions::of(&plan.log, self.log_overrides);
@@ -397,6 +405,9 @@ impl Control {
             .set_limit_within(connections, self.descriptors.get().connections(&plan));
         let traces = self.traces.follow(plan.traces.as_ref());
         self.settlement.follow(plan.shared.as_ref());
+        if !self.is_worker_process {
+            self.purges.follow(&plan);
+        }
         // Taken for the duration of the wait, because the admin API may read the listeners.
         let mut listeners = self.listeners.take();
         let logs = self.logs.take();

@@ -51,6 +51,21 @@ impl EtcdAddress {
         format!("{}/history/", self.prefix)
     }
 
+    /// The prefix of purges.
+    pub(crate) fn purges(&self) -> String {
+        format!("{}/purges/log/", self.prefix)
+    }
+
+    /// The key with the revision of the last purge that was removed from the log.
+    pub(crate) fn purge_floor(&self) -> String {
+        format!("{}/purges/floor", self.prefix)
+    }
+
+    /// The prefix of what each node has applied.
+    pub(crate) fn purge_servers(&self) -> String {
+        format!("{}/purges/servers/", self.prefix)
+    }
+
     /// The key that every change by `ctl apply` writes.
     pub fn head(&self) -> String {
         format!("{}/head", self.prefix)
@@ -95,6 +110,12 @@ pub fn node_name(text: &str) -> Result<String, String> {
         return Err(format!("{text:?}: the name of a node is letters, digits and -_."));
     }
     Ok(text.to_owned())
+}
+
+/// The name of this machine.
+pub fn hostname() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    name.trim().to_owned()
 }
 
 #[cfg(test)]

@@ -187,9 +187,10 @@ async fn serve(
     Ok(())
 }
 
-/// Sends what collectors and Redis have not received.
+/// Sends what collectors and Redis have not received, and leaves the servers that share purges.
 async fn send_the_rest(control: &Control) {
-    let sent = async { tokio::join!(control.traces.finish(), control.settlement.finish()) };
+    let (traces, settlement) = (control.traces.finish(), control.settlement.finish());
+    let sent = async { tokio::join!(traces, settlement, control.purges.finish()) };
     net::timer::within(END_WITHIN, sent).await;
 }
 

@@ -255,6 +255,22 @@ families! {
         "Keys of shared limits settled with Redis: each counts once for each batch.";
     SHARED_FAILURES = "tidegate_shared_limits_failures_total", Counter, Number, [],
         "Failed attempts to settle shared limits with Redis.";
+    PURGES_SERVING = "tidegate_purges_serving", Gauge, Flag, [],
+        "1 while caches are used; 0 while this server may have missed purges of others.";
+    PURGES_NUMBER = "tidegate_purges_number", Gauge, Number, [],
+        "The number of the last shared purge applied: a revision of etcd, or a time in µs.";
+    PURGES_BEHIND = "tidegate_purges_servers_behind", Gauge, Number, [],
+        "Servers that have not applied the last shared purge, counted every 15 s or less often.";
+    PURGES_APPLIED = "tidegate_purges_applied_total", Counter, Number, [],
+        "Purges that were read from the log and applied.";
+    PURGES_PUBLISHED = "tidegate_purges_published_total", Counter, Number, [],
+        "Purges that this server has written for the others.";
+    PURGES_UNPUBLISHED = "tidegate_purges_unpublished_total", Counter, Number, [],
+        "Purges that could not be written: the others do not know of them.";
+    PURGES_GAPS = "tidegate_purges_gaps_total", Counter, Number, [],
+        "How often caches were emptied because the log did not have the missed purges any more.";
+    PURGES_FAILURES = "tidegate_purges_failures_total", Counter, Number, [],
+        "Failed attempts to follow the purges of other servers.";
     STATE_ENTRIES = "tidegate_keyed_state_entries", Gauge, Number, ["state"],
         "Keys stored by a limit now, by its name.";
     STATE_EVICTIONS = "tidegate_keyed_state_evictions_total", Counter, Number, ["state"],

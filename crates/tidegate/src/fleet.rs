@@ -19,7 +19,7 @@ use etcd::{Etcd, EtcdError, EtcdSettings};
 use net::Resolver;
 use plugin::WorkerContext;
 use serde_json::{Value, json};
-use server::{Documents, EtcdAddress};
+use server::{Documents, EtcdAddress, hostname};
 
 use crate::failure::Failure;
 pub(crate) use documents::read_documents;
@@ -263,12 +263,6 @@ fn author() -> String {
     let user = variable("SUDO_USER").or_else(|| variable("USER"));
     let user = user.unwrap_or_else(|| format!("user {}", net::user_id()));
     format!("{user}@{}", hostname())
-}
-
-/// The name of this machine.
-pub(crate) fn hostname() -> String {
-    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    name.trim().to_owned()
 }
 
 #[cfg(test)]

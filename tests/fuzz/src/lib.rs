@@ -35,6 +35,7 @@ mod mysql;
 mod path;
 mod postgres;
 mod preamble;
+mod purge_log;
 mod redis_cluster;
 mod redis_reply;
 mod route_table;
@@ -103,6 +104,7 @@ targets! {
     proto_source: lua_pb::SOURCE,
     protobuf: lua_pb::MESSAGE,
     proxy_protocol: preamble::PROXY_PROTOCOL,
+    purge_log: purge_log::TARGET,
     redis_cluster: redis_cluster::TARGET,
     redis_reply: redis_reply::TARGET,
     redis_url: job_settings::REDIS_URL,

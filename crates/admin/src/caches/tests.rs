@@ -1,8 +1,8 @@
 //! Valid purges, and requests that purge nothing.
 
 use super::{pairs, parse_purge};
-use crate::control::PurgeWhat;
 use crate::testing::text;
+use cache::{PurgeRequest, PurgeWhat};
 use message::Response;
 
 fn wrong(body: &str) -> String {
@@ -13,6 +13,10 @@ fn wrong(body: &str) -> String {
 
 #[test]
 fn one_thing_is_purged_hard_or_softly() {
+    let parse_purge = |body| {
+        let PurgeRequest { what, soft } = parse_purge(body)?;
+        Ok::<_, crate::problem::Problem>((what, soft))
+    };
     let url = PurgeWhat::Url("http://a/".to_owned());
     assert_eq!(parse_purge(r#"{"url": "http://a/"}"#).unwrap(), (url, false));
     let tags = PurgeWhat::Tags(vec!["a".to_owned(), "b".to_owned()]);

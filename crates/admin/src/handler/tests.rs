@@ -419,8 +419,30 @@ fn a_purge_says_what_it_removed_or_what_was_wrong() {
     let purge = |body| bench.send_request("POST /v1/caches/pages/purge", &[], body);
     let done = purge(r#"{"tags": ["a"], "soft": true}"#);
     assert_eq!((done.status, &done.json()["purged"]), (200, &2.into()));
-    let what = crate::control::PurgeWhat::Tags(vec!["a".to_owned()]);
+    let what = cache::PurgeWhat::Tags(vec!["a".to_owned()]);
     assert_eq!(*bench.server.purged.borrow(), [(what, true)]);
+    let wait = |query: &str, body: &'static str| {
+        bench.send_request(&format!("POST /v1/caches/{query}"), &[], body)
+    };
+    let all = r#"{"all": true}"#;
+    let waited = wait("pages/purge?wait=3", all).json();
+    assert_eq!((&waited["published"], &waited["number"]), (&true.into(), &7.into()));
+    assert_eq!((&waited["confirmed"], &waited["applied"][0]), (&false.into(), &"a".into()));
+    assert_eq!(waited["missing"][0], serde_json::json!({ "server": "b", "state": "behind" }));
+    assert_eq!(waited["missing"][1], serde_json::json!({ "server": "c", "state": "away" }));
+    assert_eq!(waited["problem"], "waited 3 s");
+    assert_eq!(wait("pages/purge?wait", all).json()["problem"], "waited 10 s");
+    for wrong in ["wait=61", "wait=x", "wait=-1", "later=1"] {
+        assert_eq!(wait(&format!("pages/purge?{wrong}"), all).status, 400, "{wrong}");
+    }
+    let alone = wait("fleet/purge", all).json();
+    assert_eq!((&alone["published"], &alone["problem"]), (&false.into(), &"no etcd".into()));
+    let refused = wait("fleet/purge", r#"{"tags": ["a"]}"#);
+    assert!(
+        refused.status == 503 && refused.body.contains("nothing was purged"),
+        "{}",
+        refused.body
+    );
     let wrong = purge(r#"{"url": "/a"}"#);
     assert!(wrong.status == 400 && wrong.body.contains("not an absolute URL"), "{}", wrong.body);
     assert_eq!(

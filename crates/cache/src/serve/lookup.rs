@@ -94,6 +94,9 @@ pub(crate) fn find(
     worker_cache: &WorkerCache,
     buffer: &KeyBuffer,
 ) -> Option<StoredEntry> {
+    if store.is_closed() {
+        return None;
+    }
     let (hash, key, epoch) = (buffer.hash(), buffer.text(), store.clear_epoch());
     if let Some(hot) = worker_cache.get(hash, key, epoch) {
         hot.object().state.count_use();

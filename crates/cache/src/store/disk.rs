@@ -19,11 +19,14 @@ use std::sync::{
 };
 use std::thread::JoinHandle;
 
-use crate::limits::{DISK_QUEUE_BYTES_MAX, DISK_QUEUE_BYTES_MIN, DISK_QUEUE_PART};
+use crate::limits::{
+    DISK_QUEUE_BYTES_MAX, DISK_QUEUE_BYTES_MIN, DISK_QUEUE_PART, PURGE_POSITION_BYTES_MAX,
+};
 use crate::store::{Purge, PurgeEpoch, PurgeEpochs};
 use crate::{Content, Key, Object};
 
 mod index;
+mod position;
 mod purge_log;
 mod read;
 mod record;
@@ -82,6 +85,8 @@ enum WriterJob {
     Purge(Vec<u8>, u64),
     /// Everything was purged.
     Clear(u64),
+    /// The position in the log of purges after the purges so far.
+    Position(String),
     /// The size limit has changed.
     Fit,
     Stop,
@@ -212,6 +217,21 @@ impl DiskTier {
             Purge::Tags(_) | Purge::Prefix(_) => {}
         }
         self.send(WriterJob::Purge(purge_log::encode(purge), time));
+    }
+
+    /// Reads what [`DiskTier::write_position`] has written. The text of a damaged file is no
+    /// position.
+    pub(crate) fn read_position(&self) -> Option<Vec<u8>> {
+        let mut text = vec![0; PURGE_POSITION_BYTES_MAX];
+        let file = File::open(position::path(self.directory())).ok()?;
+        let length = file.read_at(&mut text, 0).ok()?;
+        text.truncate(length);
+        Some(text)
+    }
+
+    /// Queues the position in the log of purges for writing.
+    pub(crate) fn write_position(&self, text: &str) {
+        self.send(WriterJob::Position(text.to_owned()));
     }
 
     /// The location of an object, if it is on disk.

@@ -2,7 +2,7 @@
 
 use apps::AppSettings;
 use auth::{ConsumerSettings, GeoSettings, IdentitySettings};
-use cache::CacheSettings;
+use cache::{CacheSettings, PurgesSettings};
 use lua_host::{ProgramSettings, ServingSettings};
 use otlp::TraceSettings;
 use redis::SharedSettings;
@@ -81,6 +81,8 @@ pub struct Settings {
     pub traces: Option<Spanned<TraceSettings>>,
     /// State that several servers share; without it each server counts for itself.
     pub shared: Option<Spanned<SharedSettings>>,
+    /// Purges of caches that reach all servers; without it each server purges for itself.
+    pub purges: Option<PurgesSettings>,
     /// Limits of what a client may request.
     #[setting(default = {})]
     pub limits: Limits,

@@ -3,11 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use config::FileSource;
-use server::{EtcdAddress, EtcdOptions, EtcdSource, node_name};
+use server::{EtcdAddress, EtcdOptions, EtcdSource, hostname, node_name};
 
 use crate::etcd_arguments::EtcdArguments;
 use crate::failure::Failure;
-use crate::fleet::hostname;
 use crate::serving::{DevelopmentOptions, ServingOptions, serve, serve_etcd};
 
 const EXAMPLES: &str = "\

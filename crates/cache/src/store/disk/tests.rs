@@ -286,3 +286,46 @@ fn two_caches_do_not_share_a_directory() {
     assert_eq!(second.disk_stats().unwrap().state, DiskState::Failing);
     assert_eq!(first.disk_stats().unwrap().state, DiskState::Working);
 }
+
+/// What other servers have purged in the meantime must not be found.
+#[test]
+fn nothing_is_found_before_the_purges_of_others_were_applied() {
+    let directory = tempfile::tempdir().unwrap();
+    let (page, other) = (sample("http://a/"), sample("http://b/"));
+    let closed = |store: &Store| {
+        page.found(store).is_none() && !brought(store, &page.key()) && store.is_closed()
+    };
+    {
+        let store = open(directory.path(), 64 * MIB);
+        store.purges().follow(true);
+        page.put(&store).unwrap();
+        other.put(&store).unwrap();
+        written(&store, 2);
+        assert!(closed(&store) && store.purges().is_new() && store.read_position().is_none());
+        store.purges().set_joining();
+        assert!(store.purges().set_joined());
+        store.purges().serve_until(u64::MAX);
+        assert!(page.found(&store).is_some());
+        store.write_position("one 7 \n");
+        store.purge(&Purge::Url(b"http://b/"), false);
+        store.write_position("one 8 \n");
+    }
+    let store = Store::new(8 * MIB);
+    store.purges().follow(true);
+    store.set_disk("test", Some((directory.path(), 64 * MIB))).unwrap();
+    wait_for(&store, |stats| stats.state != DiskState::Loading);
+    assert!(closed(&store) && store.purges().is_new());
+    assert_eq!(store.read_position().as_deref(), Some(&b"one 8 \n"[..]));
+    store.purges().set_joining();
+    assert!(closed(&store));
+    assert!(store.purges().set_joined());
+    store.purges().serve_until(u64::MAX);
+    assert!(brought(&store, &page.key()) && !brought(&store, &other.key()));
+    // Another directory has another past.
+    let elsewhere = tempfile::tempdir().unwrap();
+    store.set_disk("test", Some((elsewhere.path(), 64 * MIB))).unwrap();
+    assert!(store.purges().is_new() && page.found(&store).is_none());
+    assert!(store.read_position().is_none());
+    store.purges().follow(false);
+    assert!(page.found(&store).is_some());
+}

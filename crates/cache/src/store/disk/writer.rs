@@ -15,7 +15,7 @@ use telemetry::log::Level;
 use super::index::{KeyHashes, RecordLocation};
 use super::purge_log::StatusHeaders;
 use super::record::{self, HEADER_BYTES, RecordHeader, RecordKind};
-use super::{DiskShared, DiskState, WriterJob, purge_log, segment, weight};
+use super::{DiskShared, DiskState, WriterJob, position, purge_log, segment, weight};
 use crate::key::url_hash;
 use crate::limits::{
     DISK_HEAD_BYTES_MAX, DISK_PURGES_WAITING_MAX, DISK_REST_S, DISK_REWRITTEN_BYTES_MAX,
@@ -41,12 +41,22 @@ pub(super) struct DiskWriter {
     rest_until: Option<Instant>,
     /// Purges from before the directory could be opened.
     purges: Vec<(Vec<u8>, u64)>,
+    /// The oldest segment that may not have reached the disk.
+    unsynced: u32,
 }
 
 impl DiskWriter {
     pub(super) fn new(shared: Arc<DiskShared>, jobs: Receiver<WriterJob>) -> DiskWriter {
-        let (lengths, purges) = (BTreeMap::new(), Vec::new());
-        DiskWriter { shared, jobs, lock: None, lengths, is_open: false, rest_until: None, purges }
+        DiskWriter {
+            shared,
+            jobs,
+            lock: None,
+            lengths: BTreeMap::new(),
+            is_open: false,
+            rest_until: None,
+            purges: Vec::new(),
+            unsynced: 0,
+        }
     }
 
     pub(super) fn run(mut self) {
@@ -78,6 +88,7 @@ impl DiskWriter {
             }
             WriterJob::Purge(head, time) => self.purge(head, time),
             WriterJob::Clear(time) => self.clear(time),
+            WriterJob::Position(text) => self.write_position(&text),
             WriterJob::Fit => self.make_room(0),
             WriterJob::Stop => Ok(()),
         };
@@ -395,6 +406,25 @@ impl DiskWriter {
             self.delete_all()?;
         }
         noted.map(|_| ())
+    }
+
+    /// Writes the position in the log of purges, when the purges before it are on disk. If they may
+    /// not be, the earlier position stays: then they are repeated.
+    fn write_position(&mut self, text: &str) -> io::Result<()> {
+        if self.lock.is_none() || self.is_backing_off() {
+            return Ok(());
+        }
+        let mut last = self.unsynced;
+        for (number, _) in self.lengths.range(self.unsynced..) {
+            if let Some(file) = self.shared.file(*number) {
+                file.sync_data()?;
+            }
+            last = *number;
+        }
+        position::write(&self.shared.directory, text)?;
+        // More is appended to the last one.
+        self.unsynced = last;
+        Ok(())
     }
 
     /// Writes the purge of everything before deleting, in case the process is killed in between.

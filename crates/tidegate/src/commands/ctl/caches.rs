@@ -58,6 +58,11 @@ pub(super) struct Purge {
     /// Mark them as stale instead: they are fetched again, and served stale where allowed
     #[arg(long)]
     soft: bool,
+
+    /// Wait until all servers that share purges and can be reached have purged [default: 10]; fails
+    /// if one has not
+    #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "10")]
+    wait: Option<u64>,
 }
 
 impl CachesOf {
@@ -89,9 +94,13 @@ fn show(answer: &Value, table: String, json: bool) -> Result<(), Failure> {
 
 impl Purge {
     pub(super) fn run(self, client: &Client) -> Result<(), Failure> {
-        let target = format!("/v1/caches/{}/purge", encoded(&self.cache));
+        let mut target = format!("/v1/caches/{}/purge", encoded(&self.cache));
+        if let Some(seconds) = self.wait {
+            target.push_str(&format!("?wait={seconds}"));
+        }
         let answer = client.post(&target, &self.body())?;
-        print(&format!("purged {}\n", answer["purged"]))
+        print(&format!("purged {}\n", answer["purged"]))?;
+        spread(&answer)
     }
 
     fn body(&self) -> Value {
@@ -107,6 +116,41 @@ impl Purge {
         }
         body
     }
+}
+
+/// Shows which other servers have purged; fails if one may not have.
+fn spread(answer: &Value) -> Result<(), Failure> {
+    let problem = answer["problem"].as_str();
+    if answer["published"] == json!(false) {
+        let why = problem.unwrap_or("the reason is not known");
+        return Err(Failure::Failed(format!("only this server has purged: {why}")));
+    }
+    if answer["confirmed"].is_null() {
+        return Ok(());
+    }
+    let names = |list: &Value, state: Option<&str>| -> Vec<String> {
+        let servers = list.as_array().map(Vec::as_slice).unwrap_or_default().iter();
+        let name = |server: &Value| match state {
+            None => server.as_str().map(str::to_owned),
+            Some(state) if server["state"] == state => server["server"].as_str().map(str::to_owned),
+            Some(_) => None,
+        };
+        servers.filter_map(name).collect()
+    };
+    print(&format!("on {}\n", names(&answer["applied"], None).join(", ")))?;
+    if answer["confirmed"] == json!(true) {
+        return Ok(());
+    }
+    let behind = names(&answer["missing"], Some("behind"));
+    let away = names(&answer["missing"], Some("away"));
+    let listed = [("not yet on", behind), ("away and not yet on", away)];
+    let mut parts: Vec<String> = listed
+        .into_iter()
+        .filter(|(_, names)| !names.is_empty())
+        .map(|(what, names)| format!("{what} {}", names.join(", ")))
+        .collect();
+    parts.extend(problem.map(str::to_owned));
+    Err(Failure::Failed(format!("not confirmed: {}", parts.join("; "))))
 }
 
 /// Percent-encodes a name or a URL for use in another URL.
@@ -128,7 +172,8 @@ mod tests {
     use clap::Parser;
     use serde_json::json;
 
-    use super::{Purge, encoded};
+    use super::{Purge, encoded, spread};
+    use crate::failure::Failure;
 
     #[derive(Parser)]
     struct Line {
@@ -151,6 +196,22 @@ mod tests {
         assert_eq!(body(&["--all"]), Some(json!({ "all": true })));
         assert_eq!(body(&[]), None);
         assert_eq!(body(&["--all", "--url", "http://a/"]), None);
+    }
+
+    #[test]
+    fn servers_that_have_not_purged_are_listed() {
+        let failure = |answer: serde_json::Value| spread(&answer).err().map(Failure::into_text);
+        assert_eq!(failure(json!({ "purged": 1 })), None);
+        assert_eq!(failure(json!({ "purged": 1, "published": true, "number": 7 })), None);
+        let alone = json!({ "purged": 1, "published": false, "problem": "no etcd" });
+        assert_eq!(failure(alone).unwrap(), "only this server has purged: no etcd");
+        let waited = json!({ "published": true, "confirmed": true, "applied": ["a"] });
+        assert_eq!(failure(waited), None);
+        let server = |name: &str, state: &str| json!({ "server": name, "state": state });
+        let missing = [server("b", "behind"), server("c", "away"), server("d", "behind")];
+        let waited = json!({ "confirmed": false, "applied": ["a"], "missing": missing });
+        let expected = "not confirmed: not yet on b, d; away and not yet on c";
+        assert_eq!(failure(waited).unwrap(), expected);
     }
 
     #[test]
