@@ -25,6 +25,10 @@ use plugin::{FilterPlan, MaybeFuture, Stage, Step, WorkerContext};
 use settings::{Reader, Report, node};
 use wire::{Known, Method};
 
+/// The one of the server.
+#[global_allocator]
+static ALLOCATOR: net::Allocator = net::Allocator;
+
 /// Tokens of a round: fewer than the filter remembers.
 const TOKENS: usize = 1000;
 const ROUNDS: usize = 40;
