@@ -75,7 +75,8 @@ impl Apps {
         add(&families::APP_STALLS, &|stats| Value::Counter(stats.stalls));
         add(&families::APP_RSS, &|stats| Value::Gauge(level(stats.rss_bytes)));
         let preloaders = groups.iter().filter_map(|group| {
-            let status = preloader(&group.preloader()?);
+            let running = group.preloader()?;
+            let status = preloader(&running);
             let labels = vec![group.name.clone(), "preloader".to_owned()];
             Some(Sample { labels, value: Value::Gauge(level(status.rss_bytes)) })
         });
