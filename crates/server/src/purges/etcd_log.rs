@@ -11,7 +11,7 @@ use etcd::messages::{
     LeaseRevokeRequest, PutRequest, RangeRequest, RangeResponse, RequestOp, RequestOpKind,
     ResponseOpKind, TxnRequest, TxnResponse, WatchCreateRequest, WatchResponse, prefix_end,
 };
-use etcd::{Etcd, EtcdError, Watch, WatchError, pause};
+use etcd::{Etcd, EtcdError, PAUSE_MAX, Watch, WatchError};
 use net::clock::{self, Moment};
 use net::timer;
 
@@ -73,7 +73,7 @@ impl EtcdLog {
                     failures = if before { 0 } else { failures + 1 };
                 }
             }
-            timer::sleep(pause(PAUSE, failures)).await;
+            timer::sleep(timer::pause(PAUSE, PAUSE_MAX, failures)).await;
         }
     }
 

@@ -77,8 +77,7 @@ impl RedisLog {
                 }
                 Err(why) => {
                     applier.report(Some(why));
-                    let pause = PAUSE.saturating_mul(1 << failures.min(8)).min(PAUSE_MAX);
-                    timer::sleep(pause.mul_f64(0.5 + fastrand::f64() / 2.0)).await;
+                    timer::sleep(timer::pause(PAUSE, PAUSE_MAX, failures)).await;
                     failures += 1;
                 }
             }
