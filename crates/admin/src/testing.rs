@@ -314,7 +314,7 @@ impl Control for FakeServer {
                     ],
                     problem: Some(format!("waited {} s", wait.as_secs())),
                 });
-                let fleet = waited.is_some().then(|| FleetPurge { published: Ok(7), waited });
+                let fleet = waited.is_some().then_some(FleetPurge { published: Ok(7), waited });
                 Ok(Purged { purged: 2, fleet })
             }
             ("fleet", PurgeWhat::All) => {

@@ -66,7 +66,7 @@ struct ServerList {
 
 enum PurgeLog {
     Etcd(EtcdLog),
-    Redis(RedisLog),
+    Redis(Box<RedisLog>),
 }
 
 impl PurgeLog {
@@ -197,7 +197,8 @@ impl FleetPurges {
         )?;
         let name = settings.node.clone().unwrap_or_else(hostname);
         let name = node_name(&name).map_err(|why| format!("`purges.node`: {why}"))?;
-        Ok(Some(PurgeLog::Redis(RedisLog::new(shared, name, self.process.clone(), alone))))
+        let log = RedisLog::new(shared, name, self.process.clone(), alone);
+        Ok(Some(PurgeLog::Redis(Box::new(log))))
     }
 
     /// Why a plan cannot be used.

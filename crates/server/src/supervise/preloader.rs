@@ -284,7 +284,8 @@ async fn supervise(preloader: Rc<Preloader>, mut unused: oneshot::Receiver<()>) 
     preloader.phase.send_replace(PreloaderPhase::Ended);
 }
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(test)]
+#[cfg(target_os = "linux")]
 mod tests {
     use std::ffi::OsString;
     use std::os::unix::process::ExitStatusExt;
