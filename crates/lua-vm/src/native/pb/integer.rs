@@ -51,7 +51,7 @@ pub(super) fn parse(text: &[u8]) -> Option<u64> {
     Some(if is_negative { value.wrapping_neg() } else { value })
 }
 
-/// The integer that a value stands for, as [`read`].
+/// The integer that a value stands for, as `read` gives it.
 pub fn of_value(value: &Value) -> Option<u64> {
     match value {
         Value::Integer(value) => Some(*value as u64),
