@@ -44,12 +44,7 @@ impl Run {
             configuration(&self.program, &self.listeners, &binds, self.tls.settings()?, access)?;
         self.add_settings(&mut configuration);
         if self.print_config {
-            // Without the password.
-            python["task_store"] = json!(self.application.task_store()?.map(|url| url.to_string()));
-            python["shared_store"] =
-                json!(self.application.shared_store()?.map(|url| url.to_string()));
-            let shown = json!({ "python": python, "configuration": configuration });
-            return crate::output::print(&format!("{shown:#}\n"));
+            return self.print_settings(python, &configuration);
         }
         let identity = self.lifecycle.identity()?;
         let Some(command) = &host.python else {
@@ -160,6 +155,14 @@ impl Run {
         variables.retain(|(name, _)| std::env::var_os(name).is_none());
         variables.extend(self.application.env.iter().cloned());
         Ok(variables)
+    }
+
+    /// Prints the settings of workers, without passwords, and the configuration.
+    fn print_settings(&self, mut python: Value, configuration: &Value) -> Result<(), Failure> {
+        python["task_store"] = json!(self.application.task_store()?.map(|url| url.to_string()));
+        python["shared_store"] = json!(self.application.shared_store()?.map(|url| url.to_string()));
+        let shown = json!({ "python": python, "configuration": configuration });
+        crate::output::print(&format!("{shown:#}\n"))
     }
 
     /// Returns the application settings of each worker.
