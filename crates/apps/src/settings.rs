@@ -30,8 +30,8 @@ pub struct AppSettings {
     #[setting(default = 1, range = 1..=256, example = 4)]
     pub workers: u32,
     /// The application is imported once, by a process from which the others are forked, so that
-    /// they share its memory; on Linux. Threads and connections that it opens when it is imported do
-    /// not exist in them.
+    /// they share its memory; on Linux. Threads and connections that it opens when it is imported
+    /// do not exist in them.
     #[setting(default = false)]
     pub preload: bool,
     /// The working directory, and the first place where its modules are searched; by default the

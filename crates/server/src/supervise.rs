@@ -10,6 +10,7 @@ pub(crate) mod limits;
 mod policy;
 mod preloader;
 mod preloader_message;
+mod process_errors;
 mod restart;
 mod running_process;
 mod stats;

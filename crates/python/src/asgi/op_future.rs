@@ -42,7 +42,8 @@ struct Suspended {
 }
 
 /// Returns the awaitable of an operation, which is complete if the operation need not wait. Where
-/// others of its kind wait, it is polled with a waker only: without one it would take their wake-up.
+/// others of its kind wait, it is polled with a waker only: without one it would take their
+/// wake-up.
 pub(super) fn operation(
     owner: impl Operations + 'static,
     py: Python<'_>,

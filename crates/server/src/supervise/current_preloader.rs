@@ -8,9 +8,10 @@ use std::rc::Rc;
 
 use tokio::sync::Mutex;
 
-use super::group_context::{GroupContext, start_error};
+use super::group_settings::GroupSettings;
 use super::limits::SHUT_DOWN_WITHIN;
 use super::preloader::{Preloader, PreloaderInUse};
+use super::process_errors::{diagnose, start_error};
 
 /// The current preloader, if the group has one.
 #[derive(Default)]
@@ -36,11 +37,15 @@ impl CurrentPreloader {
     }
 
     /// Returns the preloader for the current settings of the group, once it is ready.
-    pub(super) async fn ready(&self, group: &GroupContext) -> Result<Rc<PreloaderInUse>, String> {
+    pub(super) async fn ready(
+        &self,
+        app: &str,
+        settings: &RefCell<Rc<GroupSettings>>,
+    ) -> Result<Rc<PreloaderInUse>, String> {
         let starts = self.starts.get();
         let _turn = self.turn.lock().await;
         let is_usable = |one: &Rc<PreloaderInUse>| {
-            let is_current = Rc::ptr_eq(one.preloader.settings(), &group.settings());
+            let is_current = Rc::ptr_eq(one.preloader.settings(), &settings.borrow());
             is_current && one.preloader.is_ready() && !self.is_expired.get()
         };
         if let Some(usable) = self.current.borrow().as_ref().filter(|one| is_usable(one)) {
@@ -51,7 +56,8 @@ impl CurrentPreloader {
             return Err(why.clone());
         }
         self.is_expired.set(false);
-        let started = start(group).await;
+        let current = settings.borrow().clone();
+        let started = start(app, current).await;
         self.starts.set(self.starts.get() + 1);
         self.failure.replace(started.as_ref().err().cloned());
         if let Ok(next) = &started {
@@ -75,15 +81,15 @@ impl CurrentPreloader {
     }
 }
 
-async fn start(group: &GroupContext) -> Result<Rc<PreloaderInUse>, String> {
-    let settings = group.settings();
-    let started = Preloader::start(&group.name, settings.clone());
+async fn start(app: &str, settings: Rc<GroupSettings>) -> Result<Rc<PreloaderInUse>, String> {
+    let started = Preloader::start(app, settings.clone());
     let one = started.map_err(|error| start_error(&settings.launch, &error))?;
     match one.preloader.until_ready(settings.policy.start_within).await {
         Ok(()) => Ok(one),
         Err(why) => {
             one.preloader.kill_now();
-            match group.diagnose().await.filter(|_| !one.preloader.has_reported()) {
+            match diagnose(settings.launch.clone()).await.filter(|_| !one.preloader.has_reported())
+            {
                 Some(diagnosis) => Err(diagnosis),
                 None => Err(why),
             }

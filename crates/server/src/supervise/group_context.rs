@@ -7,22 +7,16 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
-use net::{Bind, ChildCommand, ListenOptions, Listening, SharedCounts, Stream};
+use net::{Bind, ListenOptions, Listening, SharedCounts, Stream};
 use tokio::sync::{Mutex, MutexGuard, Notify, watch};
 
 use super::current_preloader::CurrentPreloader;
 use super::group_settings::{GroupEvent, GroupSettings};
+use super::process_errors::start_error;
 use super::running_process::RunningProcess;
 use crate::balance::ABSENT;
 use crate::listeners::SocketFile;
 use crate::spec::{PassedDescriptor, Role, WorkerSpec};
-
-/// The Python module of a worker.
-const MODULE: [&str; 2] = ["-m", "tidegate"];
-/// A Python program that checks whether tidegate is installed; its exit code is the result.
-const PROBE: &str =
-    "import importlib.util, sys; sys.exit(0 if importlib.util.find_spec('tidegate') else 3)";
-const NOT_FOUND: i32 = 3;
 
 /// Listening sockets by name.
 type NamedSockets = Vec<(String, OwnedFd)>;
@@ -171,7 +165,7 @@ impl GroupContext {
     ) -> Result<Rc<RunningProcess>, String> {
         let settings = self.settings();
         let preloader = match settings.preload {
-            true => Some(self.preloader.ready(self).await?),
+            true => Some(self.preloader.ready(&self.name, &self.settings).await?),
             false => None,
         };
         self.tell(GroupEvent::Starting { worker: index });
@@ -221,30 +215,6 @@ impl GroupContext {
                 None => Err("the server takes no more connections".to_owned()),
             },
         }
-    }
-
-    /// Explains the exit of a process that reported nothing: tidegate may not be installed there.
-    pub(super) async fn diagnose(&self) -> Option<String> {
-        let launch = self.settings().launch.clone();
-        if !launch.arguments.iter().map(|message| message.as_os_str()).eq(MODULE) {
-            return None;
-        }
-        let program = launch.program.clone();
-        let is_missing = net::blocking(move || {
-            let mut probe = std::process::Command::new(launch.program);
-            probe.args(["-c", PROBE]);
-            if let Some(directory) = &launch.directory {
-                probe.current_dir(directory);
-            }
-            probe.status().is_ok_and(|status| status.code() == Some(NOT_FOUND))
-        });
-        if !is_missing.await.unwrap_or(false) {
-            return None;
-        }
-        let (program, version) = (program.display(), env!("CARGO_PKG_VERSION"));
-        Some(format!(
-            "{program} has no tidegate: `{program} -m pip install tidegate=={version}` installs it"
-        ))
     }
 
     fn spec(
@@ -309,21 +279,6 @@ impl GroupContext {
             }
             left.await;
         }
-    }
-}
-
-/// Describes why a program could not be started.
-pub(super) fn start_error(launch: &ChildCommand, error: &std::io::Error) -> String {
-    let program = launch.program.display();
-    match &launch.directory {
-        // The system reports the same error for both.
-        Some(directory) if !directory.is_dir() => {
-            format!("there is no directory {}", directory.display())
-        }
-        _ if error.kind() == std::io::ErrorKind::NotFound => format!(
-            "there is no {program}; `python3 -m venv` makes an environment: set `venv` to it"
-        ),
-        _ => format!("{program} cannot be started: {error}"),
     }
 }
 

@@ -1,8 +1,8 @@
 //! A preloader: a process that has imported the application, and from which workers are forked.
 //!
 //! Owns the process and its control socket. It is the parent of its workers: it reports their exit
-//! statuses, and it waits for a worker only after the supervisor holds a descriptor of that process.
-//! It ends when no worker of it is left and no other is wanted from it. Its death ends no worker.
+//! statuses, and it waits for a worker only after the supervisor holds a descriptor of it. It ends
+//! when no worker of it is left and no other is wanted from it. Its death ends no worker.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -22,7 +22,7 @@ use super::control_channel::ControlChannel;
 use super::group_settings::GroupSettings;
 use super::limits::{FORK_WITHIN, SHUT_DOWN_WITHIN};
 use super::preloader_message::{PreloaderCommand, PreloaderMessage};
-use super::running_process::describe_exit;
+use super::process_errors::describe_exit;
 
 /// The environment variable with the settings of a preloader.
 const VARIABLE: &str = "TIDEGATE_PRELOAD";

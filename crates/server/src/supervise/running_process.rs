@@ -1,12 +1,10 @@
 //! One worker process: its start, its messages, its end.
 //!
 //! Owns the child process and the control socket. It is told to stop before it is killed, and
-//! killed when this is dropped. Whether it was started or forked by a preloader makes no difference.
+//! killed when this is dropped. Whether a preloader forked it makes no difference.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
-use std::os::unix::process::ExitStatusExt;
-use std::process::ExitStatus;
 use std::rc::{Rc, Weak};
 use std::time::Duration;
 
@@ -22,6 +20,7 @@ use super::control_channel::{ControlChannel, SupervisorCommand, WorkerMessage};
 use super::group_settings::GroupSettings;
 use super::limits::ANSWER_WITHIN;
 use super::preloader::PreloaderInUse;
+use super::process_errors::describe_exit;
 use super::stats::Stats;
 
 /// The phase of a process.
@@ -289,14 +288,5 @@ async fn listen(channel: Rc<ControlChannel>, running: Weak<RunningProcess>) {
         if running.is_silent.get() {
             return;
         }
-    }
-}
-
-/// Describes an exit status, in a sentence without its subject.
-pub(super) fn describe_exit(status: ExitStatus) -> String {
-    match (status.code(), status.signal()) {
-        (Some(code), _) => format!("it ended with exit code {code}"),
-        (None, Some(signal)) => format!("it was ended by signal {signal}"),
-        (None, None) => "it ended".to_owned(),
     }
 }

@@ -15,6 +15,7 @@ use tokio::sync::{Notify, oneshot};
 use super::back_off::BackOff;
 use super::group_context::GroupContext;
 use super::limits::{ABORT_WITHIN, REPORT_EVERY, SHUT_DOWN_WITHIN};
+use super::process_errors::diagnose;
 use super::restart::{RestartDecision, RestartReason, WorkerFacts};
 use super::running_process::{Phase, RunningProcess};
 use super::stats::Stats;
@@ -279,7 +280,8 @@ async fn start_and_wait(
             let has_said = running.failure().is_some();
             running.kill().await;
             group.exited(slot.index, running.id());
-            match group.diagnose().await.filter(|_| !has_said) {
+            let launch = group.settings().launch.clone();
+            match diagnose(launch).await.filter(|_| !has_said) {
                 Some(diagnosis) => Err(diagnosis),
                 None => Err(why),
             }
