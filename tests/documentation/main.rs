@@ -58,6 +58,7 @@ pages! {
     getting_started = "docs/guide/getting-started.md";
     grpc = "docs/guide/grpc.md";
     lua_handlers = "docs/guide/lua-handlers.md";
+    lua_shared = "docs/guide/lua/shared.md";
     lua_programs = "docs/guide/lua/README.md";
     lua_testing = "docs/guide/lua/testing.md";
     lua_subrequests = "docs/guide/lua/subrequests.md";

@@ -23,7 +23,7 @@ fn needed(config: &str, workers: usize, too_few: u64) -> u64 {
 #[test]
 fn a_server_starts_and_serves_under_a_limit_on_addresses() {
     let config = responding("");
-    let least = needed(&config, 2, 170_000);
+    let least = needed(&config, 2, 185_000);
     for megabytes in [least, least + 15, 270, 400, 1_200] {
         let server = Launch::new(&config).addresses(megabytes * 1024).start();
         for _ in 0..3 {
