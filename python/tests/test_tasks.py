@@ -177,6 +177,10 @@ def test_a_running_job_is_cancelled(running, name):
     assert ask(running, "state", name, job) == "running"
     assert ask(running, "cancel", name, job) is True
     assert ask(running, "result", name, job) == "failed: it was cancelled"
+    # The result is there a moment before the end.
+    end = time.monotonic() + 60
+    while ask(running, "state", name, job) != "ended":
+        assert time.monotonic() < end
     assert ask(running, "cancel", name, job) is False
 
 
