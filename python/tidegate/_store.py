@@ -8,6 +8,7 @@ import asyncio
 import math
 import os
 import pickle
+import threading
 import weakref
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -36,6 +37,8 @@ class Connection:
 
     def reset(self) -> None:
         self._store: "_tidegate.Store | None" = None
+        #: Held while the store is opened: jobs belong to the connection that has taken them.
+        self._opening = threading.Lock()
         self._calls: "weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _tidegate.Calls]" = (
             weakref.WeakKeyDictionary()
         )
@@ -47,7 +50,9 @@ class Connection:
 
     def store(self) -> "_tidegate.Store":
         if self._store is None:
-            self._store = _tidegate.Store(self._path, self._redis)
+            with self._opening:
+                if self._store is None:
+                    self._store = _tidegate.Store(self._path, self._redis)
         return self._store
 
     def calls(self, loop: asyncio.AbstractEventLoop) -> "_tidegate.Calls":
