@@ -18,16 +18,30 @@ BENCH ?=
 # Tidegate compared with itself.
 ROWS ?= filters routes connections --peers baseline --rounds 6
 SOAK ?=
+# Which figures of the policies: consumers, limit, shares, mirror; all unless set.
+POLICIES ?=
+# Which figures of a fleet: changes, purges, limit, faults, start, watchers; all unless set.
+FLEET_BARS ?=
+# Arguments of tests/perf/fleet.
+FLEET ?=
+# Which figures of Lua programs: tls, mysql, cluster, json, protobuf, lines, memory; all unless set.
+LUA_BARS ?=
+# Which figures of observability: console, tracing, log; all unless set.
+OBSERVABILITY ?=
 # The run behind docs/benchmarks.md.
 REPORT ?= hello gateway filters routes files tls-hello tls-handshake tls-file tls-proxied h2-hello h2-proxied grpc-unary connections --peers nginx,haproxy,h2o,caddy --connections 1,100,512 --rounds 6
 # How often `make stress` runs the tests.
 RUNS ?= 20
+# Seconds that `make run` may take in a fresh clone.
+FIRST_RUN ?= 180
 # How long each fuzz target runs in `make fuzz`.
 FUZZ_SECONDS ?= 300
 
 # The crates that are built without a Python, with the features that the wheel gives them: so
 # `make test-python` finds them built. scripts/stress has the same.
 TESTED := --workspace --exclude python --exclude wheel --features net/loaded_late
+# `-D warnings` as cargo clippy writes it.
+WARNINGS_DENIED := -D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__
 
 .PHONY: help
 help: ## list the targets
@@ -35,19 +49,28 @@ help: ## list the targets
 	  | awk -F'|' '{ printf "  make %-22s %s\n", $$1, $$2 }'
 
 .PHONY: run
-run: prepare-build ## build the release binary and start the demo
-	cargo build --release --package tidegate
-	exec $(RELEASE_BINARY) demo
+run: prepare-build ## build a binary without optimisation and start the demo
+	cargo build --profile demo --package tidegate
+	exec target/demo/tidegate demo
+
+.PHONY: fleet
+fleet: prepare-test ## start three nodes, three etcd, Redis, load and a status page, until Ctrl-C (FLEET="--seconds 60")
+	cargo build --profile demo --package tidegate
+	@exec tests/perf/fleet --tidegate target/demo/tidegate $(FLEET)
 
 .PHONY: build
 build: prepare-build ## build the release binary
 	cargo build --release --package tidegate
 
-# The Python tests and the benchmarks run next to the Rust tests, because all wait for part of their
-# time. The output of each follows when it has ended.
+# One build serves lints, documentation and tests (scripts/rustc-checked); other programs that tests
+# need are built next to it. The Python tests and the benchmarks run next to the Rust tests, because
+# all wait for part of their time. The output of each follows when it has ended.
 .PHONY: test
+test: export RUSTC_WORKSPACE_WRAPPER := $(CURDIR)/scripts/rustc-checked
+test: export CLIPPY_ARGS := $(WARNINGS_DENIED)
 test: prepare-test ## everything: format, lints, all tests, generated files
-	@$(MAKE) format-check deny lint rustdoc build-debug
+	@$(MAKE) format-check deny
+	@$(MAKE) --jobs=3 build-debug lint-python prepare-programs
 	@$(MAKE) --jobs=3 --output-sync=target test-rust test-python perf-smoke
 	@$(MAKE) check-generated check-console
 
@@ -62,7 +85,7 @@ test-python: ## build the wheel into an environment of each CPython here, and te
 	@scripts/python test
 
 .PHONY: stress
-stress: prepare-test build-debug ## run the Rust tests 20 times next to two busy loops; prints a table of the failures (RUNS=…)
+stress: prepare-test prepare-programs build-debug ## run the Rust tests 20 times next to two busy loops; prints a table of the failures (RUNS=…)
 	@TIDEGATE_BINARY=$(DEBUG_BINARY) scripts/stress $(RUNS)
 
 .PHONY: deny
@@ -73,7 +96,7 @@ deny: ## check licences, sources and banned crates of the dependencies
 .PHONY: rustdoc
 rustdoc: ## build the documentation of our crates; a warning is an error
 	@RUSTC_WORKSPACE_WRAPPER="$$(rustc --print sysroot)/bin/clippy-driver" \
-	  CLIPPY_ARGS=-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__ \
+	  CLIPPY_ARGS=$(WARNINGS_DENIED) \
 	  RUSTDOCFLAGS="-D warnings" cargo doc --quiet $(TESTED) --no-deps
 
 .PHONY: wheel
@@ -113,8 +136,40 @@ bench-rows: prepare-bench ## Tidegate compared with itself: filters, 5000 routes
 	cargo build --release --package tidegate
 	$(RELEASE_BINARY) bench $(ROWS) --out bench-results/rows
 
+.PHONY: bench-policies
+bench-policies: prepare-bench ## limits, shares, a hanging mirror and 100 000 consumers against their bars: two minutes on an idle machine (POLICIES="limit")
+	cargo build --release --package tidegate
+	tests/perf/policies --tidegate $(RELEASE_BINARY) $(POLICIES)
+
+.PHONY: bench-fleet
+bench-fleet: prepare-test ## changes, purges, limits and faults of three nodes, etcd and Redis against their bars: half an hour on an idle machine (FLEET_BARS="purges")
+	cargo build --release --package tidegate
+	cargo build --release --package etcd --example watchers
+	tests/perf/fleet_bars --tidegate $(RELEASE_BINARY) \
+	  --watchers target/release/examples/watchers $(FLEET_BARS)
+
+.PHONY: first-run
+first-run: ## how long `make run` takes in a fresh clone, on an idle machine (FIRST_RUN=SECONDS that it may take)
+	scripts/first-run $(FIRST_RUN)
+
+.PHONY: bench-lua
+bench-lua: prepare-bench ## TLS, MySQL, cluster, JSON, Protobuf, buffers and coroutines of Lua programs against their bars: three minutes on an idle machine (LUA_BARS="tls --silly=PATH")
+	cargo build --release --package tidegate
+	tests/perf/lua-bars --tidegate $(RELEASE_BINARY) $(LUA_BARS)
+
+.PHONY: bench-observability
+bench-observability: prepare-bench ## the console, tracing and the live log against their bars: four minutes on an idle machine (OBSERVABILITY="tracing")
+	cargo build --release --package tidegate
+	tests/perf/observability --tidegate $(RELEASE_BINARY) $(OBSERVABILITY)
+
+.PHONY: bench-console
+bench-console: prepare-bench ## the first view of the console, and its list of 5000 routes, against their bars, in Chromium
+	cargo build --release --package tidegate
+	TIDEGATE_BINARY=$(RELEASE_BINARY) CONSOLE_BARS=1 \
+	  cargo test --package scenarios --test interop the_console_is_fast -- --nocapture
+
 .PHONY: soak
-soak: prepare-bench ## load and reloads, a Lua program, a full cache, for ten minutes each, a million requests to Python: no error, no growth (SOAK="…" for tests/perf/soak)
+soak: prepare-bench ## load and reloads, two Lua programs, a full cache, for ten minutes each, a million requests to Python: no error, no growth (SOAK="…" for tests/perf/soak)
 	cargo build --release --package tidegate
 	tests/perf/soak --tidegate $(RELEASE_BINARY) $(SOAK)
 	TIDEGATE_BINARY=$(RELEASE_BINARY) LUA_SOAK_SECONDS=600 \
@@ -161,20 +216,26 @@ console: ## write the bundle of the console from console/ (needs npm)
 	cd console && npm ci --silent --no-fund --no-audit
 	cd console && npm run --silent types && node build.mjs ../$(CONSOLE_BUNDLE)
 
+.PHONY: console-pictures
+console-pictures: ## write the pictures of the console in the guide (needs npm and Chromium)
+	cargo build --profile demo --package tidegate
+	scripts/console-pictures target/demo/tidegate docs/guide/console
+
 .PHONY: check-console
 check-console: ## check that the bundle of the console is what `make console` writes
 	@scripts/check-console $(CONSOLE_BUNDLE)
 
 # Steps of the above.
 
-.PHONY: prepare-build prepare-test prepare-bench prepare-peers prepare-fuzz
-prepare-build prepare-test prepare-bench prepare-peers prepare-fuzz: prepare-%:
+.PHONY: prepare-build prepare-test prepare-programs prepare-bench prepare-peers prepare-fuzz
+prepare-build prepare-test prepare-programs prepare-bench prepare-peers prepare-fuzz: prepare-%:
 	@scripts/prepare $*
 
-# What `cargo test` builds, so that one build serves both; clippy checks the benches.
+# What `cargo test` builds, so that one build serves both, and the benches.
 .PHONY: build-debug
+build-debug: export MAKEFLAGS :=
 build-debug:
-	cargo build $(TESTED) --lib --bins --tests --examples
+	cargo build $(TESTED) --all-targets
 
 .PHONY: format-check
 format-check:
@@ -183,8 +244,11 @@ format-check:
 	cargo fmt --manifest-path tests/perf/h2/Cargo.toml -- --check
 
 .PHONY: lint
-lint:
+lint: lint-python
 	@scripts/python cargo clippy --quiet --all-targets -- -D warnings
+
+.PHONY: lint-python
+lint-python:
 	@scripts/python lint
 
 .PHONY: test-rust
@@ -196,4 +260,5 @@ test-rust: build-debug
 .PHONY: perf-smoke
 perf-smoke: build-debug
 	@$(DEBUG_BINARY) bench hello filters routes --peers nginx,haproxy --against $(DEBUG_BINARY) \
-	  --connections 16 --seconds 0.2 --rounds 2 --slack 60 --out target/perf-smoke
+	  --connections 16 --seconds 0.2 --rounds 2 --slack 60 --placement unpinned \
+	  --out target/perf-smoke

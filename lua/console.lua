@@ -52,6 +52,48 @@ return function()
     return table.concat(results, " ", 1, results.n)
   end
 
+  --- `PROFILE cpu|allocations seconds file`: records a profile.
+  function commands.PROFILE(_, kind, seconds, file)
+    local ms = math.tointeger(tonumber(seconds) and tonumber(seconds) * 1000)
+    if kind ~= "cpu" and kind ~= "allocations" or not ms or not file then
+      return nil, "PROFILE needs cpu or allocations, seconds, and a file that ends in .pb.gz, .svg or .folded"
+    end
+    local profiler = require "silly.profiler"
+    local format, why = profiler.format(file)
+    if not format then return nil, why end
+    local profile
+    profile, why = profiler[kind](ms)
+    if not profile then return nil, why end
+    local ok
+    ok, why = profiler.write(profile, file)
+    if not ok then return nil, why end
+    return ("%d samples in %s"):format(profile:samples(), file)
+  end
+
+  --- `TIMELINE seconds file`: records when each coroutine runs.
+  function commands.TIMELINE(_, seconds, file)
+    local ms = math.tointeger(tonumber(seconds) and tonumber(seconds) * 1000)
+    if not ms or not file then return nil, "TIMELINE needs seconds and a file" end
+    local out, text, why
+    out, why = io.open(file, "wb")
+    if not out then return nil, why end
+    text, why = require "silly.profiler".timeline(ms)
+    if text then out:write(text) end
+    out:close()
+    if not text then return nil, why end
+    return ("%d bytes in %s"):format(#text, file)
+  end
+
+  --- `SOCKET number`: a socket of `net`.
+  function commands.SOCKET(_, number)
+    local fd = math.tointeger(tonumber(number))
+    if not fd then return nil, "SOCKET needs the number of a socket of net" end
+    local facts = require "silly.net".describe(fd)
+    if not facts then return nil, "there is no socket " .. fd end
+    return ("%s\naddress %s\nunsent %d bytes\nreading %s"):format(
+      facts.kind, facts.addr, facts.unsent, facts.reading and "yes" or "paused")
+  end
+
   --- A session of the debugger over the console's connection.
   local function debug_session(conn)
     local function read() return (conn:read("\n")) end

@@ -1,4 +1,5 @@
--- `debugger`: breakpoints and steps, over a function that reads commands and one that writes.
+-- `debugger`: breakpoints and steps, over a function that reads commands and one that writes; the
+-- Debug Adapter Protocol is in `debug_adapter.lua`.
 --
 -- A task that reaches a breakpoint waits, and all others continue. While one is paused, no other
 -- pauses. Coroutines that a script resumes itself, and the task of the session, never pause.
@@ -23,7 +24,23 @@ An empty line repeats the last command.
   -- The session that is open: there is one at a time.
   local session
 
-  local function ends_with(source, file) return source:sub(-#file) == file end
+  -- Paths of sources, so that the file system is asked once for each.
+  local paths = {}
+
+  local function path_of(source)
+    local path = paths[source]
+    if path == nil then
+      path = source:sub(1, 1) == "@" and raw.absolute(source:sub(2)) or false
+      paths[source] = path
+    end
+    return path
+  end
+
+  --- True if a breakpoint is in this source: by the end of its path, or by the whole path.
+  local function is_in(point, source)
+    if point.path then return path_of(source) == point.path end
+    return source:sub(-#point.file) == point.file
+  end
 
   --- How many calls the interrupted coroutine is in; called from `on_line`.
   local function depth()
@@ -37,37 +54,108 @@ An empty line repeats the last command.
     return ("debugger %s %s:%d> "):format(open.paused, open.file, open.line)
   end
 
+  local function pause(open, thread, source, line, reason, points)
+    open.paused, open.step = thread, nil
+    open.file, open.line = source:gsub("^[@=]", ""), line
+    -- A hook cannot wait, a write may.
+    task.fork(function()
+      if session == open and open.paused == thread then open.show(reason, points) end
+    end)
+    return true
+  end
+
   --- True if the coroutine pauses before this line.
   local function on_line(line, may_pause)
     local open = session
     if not open or open.paused or not may_pause then return false end
     local thread, points = coroutine.running(), open.lines[line]
-    local is_stepped = open.step == thread
+    local is_stepped = open.step == thread or open.step == "any"
     if not points and not is_stepped then return false end
     if thread == open.thread or task.status(thread) ~= "RUN" then return false end
     local source = debug.getinfo(2, "S").source
-    local is_hit = is_stepped and (open.mode == "s" or depth() <= open.depth)
-    for _, file in pairs(points or {}) do is_hit = is_hit or ends_with(source, file) end
-    if not is_hit then return false end
-    open.paused, open.step, open.depth = thread, nil, depth()
-    open.file, open.line = source:gsub("^[@=]", ""), line
-    -- A hook cannot wait, a write may.
-    task.fork(function()
-      if session == open and open.paused == thread then open.write("\n" .. prompt(open)) end
-    end)
-    return true
+    local hit
+    for id, point in pairs(points or {}) do
+      if is_in(point, source) and (not point.passes or point.passes()) then
+        hit = hit or {}
+        hit[#hit + 1] = id
+      end
+    end
+    local reason = hit and "breakpoint"
+    if is_stepped and not reason and source:sub(1, 10) ~= "=tidegate/" then
+      reason = (open.mode == "s" or depth() <= open.depth) and (open.reason or "step")
+    end
+    if not reason then return false end
+    open.depth = depth()
+    return pause(open, thread, source, line, reason, hit)
+  end
+
+  --- True if a coroutine that has failed keeps its stack.
+  local function on_failure(thread, why)
+    local open = session
+    if not open or open.paused or thread == open.thread then return false end
+    local info
+    for level = 0, math.maxinteger do
+      info = debug.getinfo(thread, level, "Sl")
+      if not info or info.what ~= "C" then break end
+    end
+    open.failure = tostring(why)
+    return pause(open, thread, info and info.source or "=?", info and info.currentline or 0, "exception")
   end
 
   local function arm(open)
     return raw.hook((open.step or next(open.points)) and on_line or nil)
   end
 
-  --- Lets the paused task run; with a mode it pauses again.
+  --- Has a task pause at its next line, or with "any" whichever task is first.
+  local function pause_next(open, thread, reason)
+    open.step, open.mode, open.reason = thread, "s", reason
+    arm(open)
+  end
+
+  --- Lets the paused task run. With a mode it pauses again: "s" at its next line, "n" at the next
+  --- of this function, "o" after its return.
   local function continue(open, mode)
     local thread = open.paused
-    open.paused, open.step, open.mode = nil, mode and thread, mode
+    open.paused, open.step, open.mode, open.reason = nil, mode and thread, mode, nil
+    if mode == "o" then open.depth = open.depth - 1 end
+    open.failure = nil
     arm(open)
     raw.wake(thread)
+  end
+
+  --- Adds a breakpoint: { line =, file = | path =, passes = fn }. Returns its number.
+  local function insert(open, point)
+    open.count = open.count + 1
+    open.points[open.count] = point.line
+    open.lines[point.line] = open.lines[point.line] or {}
+    open.lines[point.line][open.count] = point
+    arm(open)
+    return open.count
+  end
+
+  local function remove(open, id)
+    local line = open.points[id]
+    open.points[id], open.lines[line][id] = nil, nil
+    if not next(open.lines[line]) then open.lines[line] = nil end
+    arm(open)
+  end
+
+  --- Opens the session for the call of `serve(open)`; returns nil and the reason if that cannot be.
+  --- `show(reason, points)` is called when a task has paused.
+  local function with_session(show, serve)
+    if session then return nil, "debugger is already opened by other user" end
+    local ok, why = raw.hook(nil)
+    if not ok then return nil, why end
+    local open = { points = {}, lines = {}, count = 0, thread = coroutine.running() }
+    open.show = function(...) return show(open, ...) end
+    session = open
+    ok, why = pcall(serve, open)
+    session = nil
+    raw.hook(nil)
+    raw.on_failure(nil)
+    if open.paused then raw.wake(open.paused) end
+    if not ok then logger.error("[debugger]", why) end
+    return true
   end
 
   local function show(value, level)
@@ -102,25 +190,14 @@ An empty line repeats the last command.
     if not file then return "Invalid file name\n" end
     local number = math.tointeger(tonumber(line))
     if not number then return "Invalid line number\n" end
-    open.count = open.count + 1
-    open.points[open.count] = number
-    open.lines[number] = open.lines[number] or {}
-    open.lines[number][open.count] = file
-    arm(open)
-    return ("Breakpoint $%d at file:%s, line:%d\n"):format(open.count, file, number)
+    local id = insert(open, { line = number, file = file })
+    return ("Breakpoint $%d at file:%s, line:%d\n"):format(id, file, number)
   end
 
   function commands.d(open, id)
     local number = math.tointeger(tonumber(id))
     if id and not open.points[number or 0] then return "Invalid breakpoint id\n" end
-    if id then
-      local line = open.points[number]
-      open.points[number], open.lines[line][number] = nil, nil
-      if not next(open.lines[line]) then open.lines[line] = nil end
-    else
-      open.points, open.lines = {}, {}
-    end
-    arm(open)
+    for at in pairs(id and { [number] = true } or open.points) do remove(open, at) end
     return ("Delete breakpoint $%s\n"):format(id or "ALL")
   end
 
@@ -168,9 +245,9 @@ An empty line repeats the last command.
     return debug.traceback(open.paused, nil, 0) .. "\n"
   end
 
-  local function serve(open, read)
+  local function serve(open, read, write)
+    write(prompt(open))
     local words = { "h" }
-    open.write(prompt(open))
     while true do
       local line = read()
       if not line then return end
@@ -179,11 +256,11 @@ An empty line repeats the last command.
         for word in line:gmatch "%g+" do words[#words + 1] = word end
       end
       local name = words[1]:lower()
-      if name == "q" then return open.write "Bye, Bye!\n" end
+      if name == "q" then return write "Bye, Bye!\n" end
       local command = commands[name]
       local text = "Undefined command: " .. name .. "\n"
       if command then text = command(open, table.unpack(words, 2)) end
-      if text then open.write(text .. prompt(open)) end
+      if text then write(text .. prompt(open)) end
     end
   end
 
@@ -193,17 +270,29 @@ An empty line repeats the last command.
   function module.start(read, write)
     check("start", 1, read, "function")
     check("start", 2, write, "function")
-    if session then return "debugger is already opened by other user" end
-    local ok, why = raw.hook(nil)
-    if not ok then return why end
-    local open = { points = {}, lines = {}, count = 0, write = write, thread = coroutine.running() }
-    session = open
-    ok, why = pcall(serve, open, read)
-    session = nil
-    raw.hook(nil)
-    if open.paused then raw.wake(open.paused) end
-    if not ok then logger.error("[debugger]", why) end
-    return ""
+    local function show_pause(open) write("\n" .. prompt(open)) end
+    local ok, why = with_session(show_pause, function(open) serve(open, read, write) end)
+    return ok and "" or why
+  end
+
+  local adapter
+
+  --- `listen{ addr =, wait = }` → listener, or nil, err: the Debug Adapter Protocol for one client
+  --- at a time; with `wait` it returns once a client has set its breakpoints.
+  function module.listen(options)
+    adapter = adapter or raw.adapter {
+      with_session = with_session,
+      insert = insert,
+      remove = remove,
+      continue = continue,
+      pause_next = pause_next,
+      arm = arm,
+      path_of = path_of,
+      absolute = raw.absolute,
+      --- Coroutines pause when they fail, if `is_set`.
+      pause_failures = function(is_set) raw.on_failure(is_set and on_failure or nil) end,
+    }
+    return adapter.listen(options)
   end
 
   return module

@@ -357,7 +357,8 @@ return function(raw, check)
   end
 
   local function serve(handlers, most, stream)
-    local content = single(stream.header["content-type"]) or ""
+    -- A media type has no case (RFC 9110 8.3.1).
+    local content = (single(stream.header["content-type"]) or ""):lower()
     if stream.version ~= "HTTP/2" then return stream:respond(505) end
     if stream.method ~= "POST" then return stream:respond(405, { allow = "POST" }) end
     if content ~= TYPE and not content:match "^application/grpc[+;]" then return stream:respond(415) end

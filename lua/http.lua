@@ -102,6 +102,13 @@ return function(raw, check)
     return true
   end
 
+  --- `readheader([ms]) → status, header | nil, err`: the same, as in Silly's releases of 2024.
+  function Request:readheader(ms)
+    local ok, why = self:waitresponse(ms)
+    if not ok then return nil, why end
+    return self.status, self.header
+  end
+
   function Request:read(n, ms)
     local ok, why = self:waitresponse(ms)
     if not ok then return nil, why end
@@ -244,6 +251,9 @@ return function(raw, check)
       return default[name](default, ...)
     end
   end
+
+  -- Their names in Silly's releases of 2024.
+  http.GET, http.POST = http.get, http.post
 
   --- `listen{ addr =, handler =, … } → listener | nil, err`
   function http.listen(conf)

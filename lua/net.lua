@@ -177,6 +177,16 @@ return function()
     return object and object.addr
   end
 
+  --- `describe(fd)` → { kind =, addr =, unsent =, reading = } | nil: that of the peer or its own; not
+  --- in Silly.
+  function net.describe(fd)
+    local socket = sockets[fd]
+    if not socket then return nil end
+    local kind = socket.conn and "tcp" or socket.listener and "tcp listener" or "udp"
+    local addr = socket.conn and socket.conn.remoteaddr or net.localaddr(fd)
+    return { kind = kind, addr = addr, unsent = net.sendsize(fd), reading = not socket.paused }
+  end
+
   --- `close(fd) → true | false, err`: no callback is called any more.
   function net.close(fd)
     local socket = sockets[fd]

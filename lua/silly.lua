@@ -11,6 +11,11 @@ return function(silly)
   --- `error(message)`: logs it with a traceback and continues.
   silly.error = task.error
 
+  --- `start(fn)`: begins a coroutine, as in Silly's releases of 2024, where only such a one could wait.
+  function silly.start(fn)
+    task.fork(fn)
+  end
+
   --- `register(kind, fn)`: keeps a handler for messages of Silly's engine. There are none here, so it
   --- is never called; programs that register and do not depend on it run.
   function silly.register(kind, fn)

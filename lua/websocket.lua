@@ -60,12 +60,27 @@ return function(raw)
     return nil, why
   end
 
-  --- `connect(url[, header[, { max_message = }]]) → socket | nil, err`
+  --- `listen{ addr =, handler =, … } → listener | nil, err`: as `http.listen`, but all requests become
+  --- sockets, which the handler gets, as in Silly's releases of 2024.
+  function websocket.listen(conf)
+    if type(conf) ~= "table" or type(conf.handler) ~= "function" then
+      error("bad argument #1 to 'listen' (a table with a handler expected)", 2)
+    end
+    local options = {}
+    for name, value in pairs(conf) do options[name] = value end
+    function options.handler(stream)
+      local socket = websocket.upgrade(stream)
+      if socket then conf.handler(socket) end
+    end
+    return require "silly.net.http".listen(options)
+  end
+
+  --- `connect(url[, header[, { max_message = }]]) → socket | nil, err`; the scheme may be http or https.
   function websocket.connect(url, header, options)
     if type(url) ~= "string" then
       error("bad argument #1 to 'connect' (string expected, got " .. type(url) .. ")", 2)
     end
-    local socket, remoteaddr = raw.connect(url, header, options)
+    local socket, remoteaddr = raw.connect((url:gsub("^http", "ws")), header, options)
     if not socket then return nil, remoteaddr end
     return wrap(socket, remoteaddr)
   end

@@ -57,6 +57,7 @@ pages! {
     filters = "docs/guide/filters.md";
     getting_started = "docs/guide/getting-started.md";
     grpc = "docs/guide/grpc.md";
+    kubernetes = "docs/guide/kubernetes.md";
     lua_handlers = "docs/guide/lua-handlers.md";
     lua_shared = "docs/guide/lua/shared.md";
     lua_programs = "docs/guide/lua/README.md";
@@ -78,7 +79,11 @@ pages! {
 }
 
 /// Pages that need a `tidegate` with Python inside: `scripts/python` installs one and names it.
-const PYTHON_PAGES: &[&str] = &["docs/guide/python.md", "docs/guide/recipes/django-and-fastapi.md"];
+const PYTHON_PAGES: &[&str] = &[
+    "docs/guide/from-gunicorn-and-uvicorn.md",
+    "docs/guide/python.md",
+    "docs/guide/recipes/django-and-fastapi.md",
+];
 
 #[test]
 fn python() {

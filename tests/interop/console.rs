@@ -5,13 +5,13 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use scenarios::{Launch, Process, Upstream};
+use scenarios::{Exit, Launch, Process, Upstream};
 
 use crate::tools::{Browser, command, node_packages};
 
 /// The configuration is written so that the page can change it: secrets are visible to `all`.
-fn config(upstream: &str) -> String {
-    let many: String = (0..200)
+fn config(upstream: &str, routes: usize) -> String {
+    let many: String = (0..routes)
         .map(|n| {
             format!(
                 "- {{ name: many-{n}, match: {{ path: /many/{n} }}, \
@@ -33,6 +33,10 @@ consumers: [{{ name: "<img/src=x/onerror=window.attacked=1>", groups: ["<b>"] }}
 routes:
 - name: "<img/src=x/onerror=window.attacked=1>"
   match: {{ path: /markup }}
+  handler: {{ respond: {{}} }}
+- name: limited
+  match: {{ path: /limited }}
+  filters: [{{ circuit_breaker: {{}} }}, {{ rate_limit: {{ rate: 1/h, burst: 1 }} }}]
   handler: {{ respond: {{}} }}
 - {{ name: plain, match: {{ path: /plain }}, handler: {{ respond: {{}} }} }}
 - name: page
@@ -56,14 +60,31 @@ fn path_of(name: &str) -> PathBuf {
 
 #[test]
 fn chromium_visits_every_page_of_the_console() {
-    let Some(browser) = Browser::found() else { return };
+    let Some(exit) = visit(include_str!("console/visit.js"), 200) else { return };
+    assert_eq!((exit.code, exit.stdout.trim()), (Some(0), "done"), "{}", exit.stderr);
+}
+
+/// Times mean something on an idle machine only: `make bench-console`.
+#[test]
+fn the_console_is_fast_with_5000_routes() {
+    if std::env::var_os("CONSOLE_BARS").is_none() {
+        return;
+    }
+    let Some(exit) = visit(include_str!("console/bars.js"), 5000) else { return };
+    println!("{}", exit.stdout);
+    assert_eq!(exit.code, Some(0), "{}", exit.stderr);
+}
+
+/// Runs a program with a browser against a server with so many more routes.
+fn visit(script: &str, routes: usize) -> Option<Exit> {
+    let browser = Browser::found()?;
     let names = ["playwright-core@1.65.1", "axe-core@4.14.1"];
-    let Some(packages) = node_packages("console", &names) else { return };
+    let packages = node_packages("console", &names)?;
     let upstream = Upstream::responding("HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok");
-    let server = Launch::new(&config(&upstream.address().to_string())).start();
+    let server = Launch::new(&config(&upstream.address().to_string(), routes)).start();
     // Node finds packages from where the program lies.
     let program = tempfile::Builder::new().suffix(".mjs").tempfile_in(&packages).expect("a file");
-    fs::write(program.path(), include_str!("console/visit.js")).expect("written");
+    fs::write(program.path(), script).expect("written");
     // The program ends its browser when it gets a signal.
     let mut node = command("timeout", &packages);
     node.args(["--kill-after=10", "240", "node"])
@@ -74,6 +95,5 @@ fn chromium_visits_every_page_of_the_console() {
     if let Ok(directory) = std::env::var("CONSOLE_PICTURES") {
         node.arg(directory);
     }
-    let exit = Process::start(&mut node).wait_within(Duration::from_secs(270));
-    assert_eq!((exit.code, exit.stdout.trim()), (Some(0), "done"), "{}", exit.stderr);
+    Some(Process::start(&mut node).wait_within(Duration::from_secs(270)))
 }

@@ -2,7 +2,10 @@
 
 use crate::etcd::Server;
 use crate::tools::{has, run};
-use scenarios::{Connection, Launch, Process, Tidegate, eventually, tidegate_binary};
+use scenarios::{
+    BETWEEN_REQUESTS, Connection, HttpResponse, Launch, Process, Tidegate, eventually,
+    tidegate_binary,
+};
 use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -17,7 +20,7 @@ const MAIN: &str =
 const REQUEST: &str = "GET / HTTP/1.1\r\nhost: a\r\n\r\n";
 
 /// etcd, and the documents of `site/`, which are applied to it.
-struct Fleet {
+pub(crate) struct Fleet {
     directory: TempDir,
     etcd: Option<Server>,
     port: u16,
@@ -25,7 +28,7 @@ struct Fleet {
 }
 
 impl Fleet {
-    fn start() -> Fleet {
+    pub(crate) fn start() -> Fleet {
         let directory = TempDir::new().expect("a directory");
         fs::create_dir_all(directory.path().join("site/routes")).expect("a writable directory");
         fs::write(directory.path().join("site/main.yaml"), MAIN).expect("a writable directory");
@@ -34,16 +37,21 @@ impl Fleet {
         Fleet { directory, etcd: Some(etcd), port, peer }
     }
 
-    fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.directory.path()
     }
 
-    fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("etcd://127.0.0.1:{}/shop", self.port)
     }
 
     fn kill(&mut self) {
         self.etcd.take().expect("a running etcd").kill();
+    }
+
+    /// Ends the fleet.
+    pub(crate) fn kill_etcd(mut self) {
+        self.kill();
     }
 
     fn restart(&mut self) {
@@ -54,7 +62,7 @@ impl Fleet {
         self.etcd.as_ref().expect("a running etcd").process.signal(name);
     }
 
-    fn node(&self, name: &str) -> Tidegate {
+    pub(crate) fn node(&self, name: &str) -> Tidegate {
         let state = self.path().join(name).display().to_string();
         let node = Launch::new("").command(&["up", &self.url()]);
         let node = node.argument(&format!("--node={name}"));
@@ -62,19 +70,19 @@ impl Fleet {
     }
 
     /// Runs `ctl`; returns the exit code and what it printed.
-    fn ctl(&self, arguments: &[&str]) -> (Option<i32>, String) {
+    pub(crate) fn ctl(&self, arguments: &[&str]) -> (Option<i32>, String) {
         let mut command = Command::new(tidegate_binary());
         command.current_dir(self.path()).arg("ctl").args(arguments).arg("--etcd").arg(self.url());
         let exit = Process::run(&mut command);
         (exit.code, exit.stdout + &exit.stderr)
     }
 
-    fn write(&self, body: &str) {
+    pub(crate) fn write(&self, body: &str) {
         let route = format!("routes: [{{ handler: {{ respond: {{ body: {body} }} }} }}]\n");
         fs::write(self.path().join("site/routes/all.yaml"), route).expect("a writable directory");
     }
 
-    fn apply(&self, body: &str) -> String {
+    pub(crate) fn apply(&self, body: &str) -> String {
         self.write(body);
         let (code, out) = self.ctl(&["apply", "site"]);
         assert_eq!(code, Some(0), "{out}");
@@ -93,13 +101,13 @@ impl Fleet {
     }
 }
 
-fn body(address: SocketAddr) -> String {
+pub(crate) fn body(address: SocketAddr) -> String {
     let mut connection = Connection::to(address);
     connection.send(REQUEST);
     connection.read_response().text()
 }
 
-fn serve(nodes: &[Tidegate], expected: &str) {
+pub(crate) fn serve(nodes: &[Tidegate], expected: &str) {
     for node in nodes {
         let address = node.address("web");
         eventually(&format!("{expected} is served"), || body(address) == expected);
@@ -136,6 +144,7 @@ impl Load {
                         let _ = failed.send(format!("{response:?}"));
                     }
                     requests.fetch_add(1, Ordering::Relaxed);
+                    thread::sleep(BETWEEN_REQUESTS);
                 }
             })
         });
@@ -299,4 +308,66 @@ fn versions_are_applied_shown_and_applied_again() {
     fs::remove_dir_all(fleet.path().join("site/routes")).expect("the directory");
     let (code, out) = fleet.ctl(&["apply", "site"]);
     assert!(code == Some(0) && out.contains("\"routes/all.yaml\" removed"), "{out}");
+}
+
+const ADMIN: &str = "listeners: { web: { bind: \"127.0.0.1:0\" } }\n\
+                     admin: { bind: \"127.0.0.1:0\", token: s3cret-token, metrics: open }\n";
+
+/// Sends a request to the admin API; `body` is a configuration for PUT.
+fn admin(node: &Tidegate, if_match: &str, body: &str) -> HttpResponse {
+    let method = if body.is_empty() { "GET" } else { "PUT" };
+    let request = format!(
+        "{method} /v1/config HTTP/1.1\r\nhost: admin\r\nif-match: {if_match}\r\n\
+         authorization: Bearer s3cret-token\r\ncontent-type: application/yaml\r\n\
+         content-length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    node.exchange("admin", request)
+}
+
+#[test]
+fn the_admin_api_writes_one_document_to_etcd() {
+    if !has("etcd") {
+        return;
+    }
+    let fleet = Fleet::start();
+    let with =
+        |body: &str| format!("{ADMIN}routes: [{{ handler: {{ respond: {{ body: {body} }} }} }}]\n");
+    fs::write(fleet.path().join("site/main.yaml"), ADMIN).expect("a writable directory");
+    fleet.apply("one");
+    let nodes = ["n1", "n2", "n3"].map(|name| fleet.node(name));
+    serve(&nodes, "one");
+    let shown = admin(&nodes[0], "*", "");
+    assert!(shown.header("tidegate-read-only").is_some_and(|why| why.contains("2 documents")));
+    let refused = admin(&nodes[0], "*", &with("two"));
+    assert_ne!(refused.status, 200, "{refused:?}");
+    // One document is the configuration that the API has.
+    fs::remove_dir_all(fleet.path().join("site/routes")).expect("the directory");
+    fs::write(fleet.path().join("site/main.yaml"), with("two")).expect("a writable directory");
+    let (code, out) = fleet.ctl(&["apply", "site"]);
+    assert_eq!(code, Some(0), "{out}");
+    serve(&nodes, "two");
+    let tag = |node: &Tidegate| {
+        let etag = admin(node, "*", "").header("etag").map(str::to_owned);
+        etag.expect("a version")
+    };
+    let before = tag(&nodes[0]);
+    let response = admin(&nodes[0], &before, &with("three"));
+    assert_eq!(response.status, 200, "{response:?}");
+    assert_eq!(body(nodes[0].address("web")), "three");
+    serve(&nodes, "three");
+    // The others have the new version: the one before is not theirs any more.
+    let stale = admin(&nodes[1], &before, &with("four"));
+    assert_eq!(stale.status, 412, "{stale:?}");
+    let response = admin(&nodes[1], &tag(&nodes[1]), &with("five"));
+    assert_eq!(response.status, 200, "{response:?}");
+    serve(&nodes, "five");
+    let (_, history) = fleet.ctl(&["history"]);
+    assert!(history.contains("admin API of n1") && history.contains("n2"), "{history}");
+    let invalid = admin(&nodes[2], "*", "routes: [");
+    assert_ne!(invalid.status, 200, "{invalid:?}");
+    eventually("every node reports that it serves", || {
+        fleet.ctl(&["nodes"]).1.matches(" serving").count() == 3
+    });
+    serve(&nodes, "five");
 }

@@ -2,7 +2,7 @@
 
 use crate::etcd::Server;
 use crate::tools::{has, run};
-use scenarios::{Connection, Tidegate, Upstream, eventually};
+use scenarios::{BETWEEN_REQUESTS, Connection, Tidegate, Upstream, eventually};
 use serde_json::Value;
 use std::path::Path;
 use std::sync::Arc;
@@ -74,6 +74,7 @@ routes:
                 connection.send(GET);
                 let response = connection.read_response();
                 assert_eq!(response.status, 200, "{response:?}");
+                std::thread::sleep(BETWEEN_REQUESTS);
             }
         })
     };

@@ -78,7 +78,7 @@ routes:
             r#"
 listeners: {{ web: {{ bind: "127.0.0.1:0" }} }}
 admin: {{ bind: "127.0.0.1:0", token: s3cret-token, metrics: open }}
-shared: {{ redis: ["{redis}"], timeout: 300ms }}
+shared: {{ redis: ["{redis}"] }}
 purges: {{ node: {name}, {purges} }}
 caches: {{ pages: {{ memory: 4MiB{disk} }} }}
 {routes}"#

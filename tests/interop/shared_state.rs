@@ -55,7 +55,7 @@ fn server(redis: &Path) -> Tidegate {
         r#"
 listeners: {{ web: {{ bind: "127.0.0.1:0" }} }}
 admin: {{ bind: "127.0.0.1:0" }}
-shared: {{ redis: ["unix:{}"], prefix: shop, timeout: 300ms }}
+shared: {{ redis: ["unix:{}"], prefix: shop }}
 lua: {{ shared: redis }}
 routes:
   - match: {{ path: "/{{*rest}}" }}

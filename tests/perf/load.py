@@ -64,7 +64,8 @@ def _receive(server, connection, before):
 
 def run(server, path, connections, seconds):
     """One round: requests, errors, latencies, memory."""
-    script = write("wrk.lua", WRK_SCRIPT)
+    # One for each server: several may be under load at once.
+    script = write(f"wrk-{server.port}.lua", WRK_SCRIPT)
     command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "-s", script]
     command.append(f"http://127.0.0.1:{server.port}{path}")
     result = subprocess.run(

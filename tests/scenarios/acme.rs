@@ -2,6 +2,8 @@
 //! happens when the authority is down or rejects a name. Skipped where Pebble is not installed.
 #![allow(clippy::disallowed_types, reason = "the client side of a test opens its own sockets")]
 
+mod fleet;
+
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

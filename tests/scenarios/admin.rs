@@ -133,3 +133,33 @@ fn a_socket_that_was_requested_is_there_or_the_server_is_not() {
     server.wait_for_log("no admin socket");
     assert_eq!(health(&server), 200);
 }
+
+#[test]
+fn a_composed_request_goes_to_a_listener_of_this_server_only() {
+    let open = "admin: { bind: \"127.0.0.1:0\" }";
+    let server = Tidegate::start(&responding("").replace(open, ADMIN));
+    let head = |line: &str| format!("{line} HTTP/1.1\r\nhost: a\r\nauthorization: Bearer word\r\n");
+    let send = |body: &str| {
+        let length = format!("content-length: {}\r\n\r\n", body.len());
+        server.exchange("admin", head("POST /v1/send") + &length + body)
+    };
+    let port = server.address("admin").port();
+    // The URL names the admin API: the request still goes to the listener.
+    let url = format!("http://127.0.0.1:{port}/ping");
+    let sent = send(&format!("{{\"url\": \"{url}\", \"method\": \"POST\", \"body\": \"x\"}}"));
+    let (status, text) = (sent.status, sent.text());
+    assert_eq!(status, 200, "{text}");
+    assert!(text.contains("\"listener\": \"web\"") && text.contains("\"status\": 200"), "{text}");
+    for (body, why) in [
+        (r#"{"url": "/ping", "client_ip": "10.0.0.1"}"#, "has the address of this machine"),
+        (r#"{"url": "/ping", "headers": {"connection": "close"}}"#, "is set by the connection"),
+        (r#"{"url": "/ping", "headers": {"a": "b\r\nc: d"}}"#, "has control characters"),
+        (r#"{"url": "/ping", "listener": "wbe"}"#, "did you mean"),
+    ] {
+        let refused = send(body);
+        let (status, text) = (refused.status, refused.text());
+        assert!(status == 400 && text.contains(why), "{text}");
+    }
+    let schema = server.exchange("admin", head("GET /v1/config/schema") + "\r\n");
+    assert!(schema.text().contains("\"$defs\""));
+}

@@ -6,7 +6,9 @@ mod consul;
 mod failing;
 mod registering;
 
-use scenarios::{Connection, HttpResponse, Launch, Tidegate, Upstream, eventually};
+use scenarios::{
+    BETWEEN_REQUESTS, Connection, HttpResponse, Launch, Tidegate, Upstream, eventually,
+};
 use serde_json::Value;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -117,6 +119,7 @@ impl Load {
                     let response = connection.read_response();
                     assert_eq!(response.status, 200, "{response:?}");
                     requests.fetch_add(1, Ordering::Relaxed);
+                    std::thread::sleep(BETWEEN_REQUESTS);
                 }
             })
         };

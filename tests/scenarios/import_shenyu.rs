@@ -1,6 +1,8 @@
 //! `tidegate import shenyu`: an archive in the format of the admin's export, and how the imported
 //! routes respond.
 
+mod discovered;
+
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -58,6 +58,10 @@ impl EndPoint {
                 let body = String::from_utf8(body).expect("a form");
                 count.fetch_add(1, Ordering::Relaxed);
                 let json = reply(&body);
+                if json.starts_with("HTTP/") {
+                    peer.send(json);
+                    continue;
+                }
                 let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n";
                 peer.send(format!("{head}content-length: {}\r\n\r\n{json}", json.len()));
             }
@@ -82,6 +86,9 @@ fn by_token(body: &str) -> String {
         "token=good&token_type_hint=access_token" => ACTIVE.to_owned(),
         "token=old&token_type_hint=access_token" => expired,
         "token=anonymous&token_type_hint=access_token" => r#"{"active":true}"#.to_owned(),
+        "token=odd&token_type_hint=access_token" => {
+            "HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n".to_owned()
+        }
         "token=broken&token_type_hint=access_token" => r#"{"active":"yes"}"#.to_owned(),
         _ => r#"{"active":false}"#.to_owned(),
     }
@@ -207,6 +214,19 @@ fn an_end_point_that_fails_rejects_new_tokens_only() {
     assert_eq!(get(&server, "good").status, 503);
     let line = server.wait_for_log("event=introspection_failed");
     assert!(line.contains("50 ms"), "{line}");
+}
+
+/// Otherwise one client could lock all others out, a request a second.
+#[test]
+fn a_token_that_the_end_point_refuses_does_not_stop_requests_about_others() {
+    let end_point = EndPoint::start(by_token);
+    let server = Tidegate::start(&config(&end_point.address(), ""));
+    let response = get(&server, "odd");
+    assert_eq!((response.status, response.header("retry-after")), (503, Some("1")));
+    let line = server.wait_for_log("event=introspection_failed");
+    assert!(line.contains("the response has the status 400"), "{line}");
+    assert_eq!(get(&server, "good").status, 200);
+    assert_eq!(results(&server, "failed"), 1.0);
 }
 
 #[test]

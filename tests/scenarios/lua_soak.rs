@@ -8,9 +8,12 @@ use scenarios::{Process, tidegate_binary};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
+
+mod modules;
 
 const SECONDS: u64 = 8;
 const CLIENTS: u64 = 8;
@@ -52,12 +55,10 @@ local listener = tcp.listen("127.0.0.1:0", serve)
 logger.info("listens on", listener.addr)
 "#;
 
-fn start() -> (Process, SocketAddr) {
-    let place = tempfile::tempdir().expect("a temporary directory");
-    let file = place.path().join("soak.lua");
-    fs::write(&file, PROGRAM).expect("a writable directory");
+/// Starts a program that logs where it listens for `held`.
+fn start(file: &Path, arguments: &[String]) -> (Process, SocketAddr) {
     let mut command = Command::new(tidegate_binary());
-    command.arg("run").arg(&file);
+    command.arg("run").arg(file).args(arguments);
     let process = Process::start(&mut command);
     let address = process.wait_for_line(|line| {
         line.split_once("listens on ")?.1.split_whitespace().next()?.parse().ok()
@@ -149,11 +150,23 @@ fn held(process: &Process, address: SocketAddr, descriptors_max: usize) -> Resou
     })
 }
 
+fn seconds() -> u64 {
+    let told = std::env::var("LUA_SOAK_SECONDS").ok().and_then(|text| text.parse().ok());
+    told.unwrap_or(SECONDS)
+}
+
+fn assert_flat(before: &ResourceUse, after: &ResourceUse) {
+    assert!(after.0 < before.0 + GROWTH_BYTES, "resident: {before:?}, then {after:?}");
+    assert!(after.1 < before.1 + LUA_GROWTH_KIB, "of Lua: {before:?}, then {after:?}");
+}
+
 #[test]
 fn memory_returns_to_where_it_began() {
-    let told = std::env::var("LUA_SOAK_SECONDS").ok().and_then(|text| text.parse().ok());
-    let seconds: u64 = told.unwrap_or(SECONDS);
-    let (process, address) = start();
+    let seconds = seconds();
+    let place = tempfile::tempdir().expect("a temporary directory");
+    let file = place.path().join("soak.lua");
+    fs::write(&file, PROGRAM).expect("a writable directory");
+    let (process, address) = start(&file, &[]);
     // As many as with one connection, ours.
     let (.., descriptors) = held(&process, address, usize::MAX);
     // Warm: what the first connections allocate for all is not growth.
@@ -163,8 +176,7 @@ fn memory_returns_to_where_it_began() {
     let after = held(&process, address, descriptors);
     println!("{visits} connections: {before:?} before, {after:?} after");
     assert!(visits > seconds, "only {visits} connections");
-    assert!(after.0 < before.0 + GROWTH_BYTES, "resident: {before:?}, then {after:?}");
-    assert!(after.1 < before.1 + LUA_GROWTH_KIB, "of Lua: {before:?}, then {after:?}");
+    assert_flat(&before, &after);
     process.signal("TERM");
     assert_eq!(process.wait().code, Some(0));
 }

@@ -441,3 +441,18 @@ routes:
     }
     assert!(!first.attributes.contains_key("http.request.resend_count"), "{first:#?}");
 }
+
+#[test]
+fn an_exported_trace_is_an_example_of_its_duration() {
+    let (upstream, collector) = (telling(), Collector::start());
+    let server = Tidegate::start(&behind(&upstream, &traces(&collector.server, "sample: 1")));
+    get(&server, "/a", &format!("traceparent: 00-{TRACE}-{CLIENT_SPAN}-01\r\n"));
+    collector.request();
+    let request =
+        "GET /metrics HTTP/1.1\r\nhost: a\r\naccept: application/openmetrics-text\r\n\r\n";
+    let text = server.exchange("admin", request).text();
+    assert!(text.contains(&format!("# {{trace_id=\"{TRACE}\",span_id=\"")), "{text}");
+    assert!(text.contains("# TYPE tidegate_requests counter\n") && text.ends_with("# EOF\n"));
+    let plain = server.exchange("admin", "GET /metrics HTTP/1.1\r\nhost: a\r\n\r\n").text();
+    assert!(!plain.contains(TRACE));
+}

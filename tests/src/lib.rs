@@ -42,6 +42,7 @@ mod server;
 mod tls_upstream;
 mod upstream;
 mod wait;
+mod websocket_client;
 
 pub use authority::{Authority, Issued};
 pub use binary::tidegate_binary;
@@ -57,4 +58,5 @@ pub use response::HttpResponse;
 pub use server::{Launch, Tidegate};
 pub use tls_upstream::TlsUpstream;
 pub use upstream::Upstream;
-pub use wait::{PATIENCE, eventually, eventually_some};
+pub use wait::{BETWEEN_REQUESTS, PATIENCE, eventually, eventually_some};
+pub use websocket_client::WebSocketClient;

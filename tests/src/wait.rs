@@ -9,6 +9,10 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 /// Between two questions.
 const PAUSE: Duration = Duration::from_millis(10);
 
+/// The pause between two requests of a client whose requests must all be answered while
+/// something changes. Without a pause it would keep the processors from the tests next to it.
+pub const BETWEEN_REQUESTS: Duration = Duration::from_millis(2);
+
 /// Waits until `condition` holds. Panics with `what` when it does not within [`PATIENCE`].
 pub fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
     eventually_some(what, || condition().then_some(()));

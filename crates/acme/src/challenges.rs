@@ -1,13 +1,18 @@
-//! Responses to the challenge `http-01` (RFC 8555 8.3), before routes are looked up.
+//! What proves a name: responses to the challenge `http-01` (RFC 8555 8.3), before routes are
+//! looked up, and certificates for `tls-alpn-01`.
 
 use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use message::{Fault, HandlerResult, Request, Response, RouteBounds};
+use net::tls::ChallengeCertificate;
 use plugin::{Dispatch, Handler, MaybeFuture, Route, Shared};
+use rcgen::{CertificateParams, CustomExtension, KeyPair};
 use telemetry::RouteMetrics;
 use tls_settings::AcmeChallenge;
+
+use crate::error::IssueError;
 
 const PREFIX: &[u8] = b"/.well-known/acme-challenge/";
 
@@ -34,7 +39,7 @@ impl HttpChallenges {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn response(&self, path: &[u8]) -> Option<Box<str>> {
+    pub(crate) fn response(&self, path: &[u8]) -> Option<Box<str>> {
         let token = std::str::from_utf8(path.strip_prefix(PREFIX)?).ok()?;
         self.responses().get(token).cloned()
     }
@@ -61,6 +66,21 @@ impl Drop for HttpResponse {
     fn drop(&mut self) {
         self.challenges.responses().remove(&self.token);
     }
+}
+
+/// Presents the certificate that proves a name to the challenge `tls-alpn-01` (RFC 8737 3).
+pub(crate) fn challenge_certificate(
+    domain: &str,
+    digest: &[u8],
+) -> Result<ChallengeCertificate, IssueError> {
+    let failed = |error: rcgen::Error| IssueError::Failed(error.to_string());
+    let key = KeyPair::generate().map_err(failed)?;
+    let mut params = CertificateParams::new(vec![domain.to_owned()]).map_err(failed)?;
+    params.custom_extensions = vec![CustomExtension::new_acme_identifier(digest)];
+    let certificate = params.self_signed(&key).map_err(failed)?.pem();
+    let key = key.serialize_pem();
+    ChallengeCertificate::present(domain, certificate.as_bytes(), key.as_bytes())
+        .map_err(IssueError::Failed)
 }
 
 /// A dispatch that responds to challenges and leaves all other requests to `inner`, also those with

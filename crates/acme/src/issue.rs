@@ -10,15 +10,16 @@ use instant_acme::{
     ChallengeType, ExternalAccountKey, Identifier, NewAccount, NewOrder, Order, OrderStatus,
 };
 use net::tls::{CertificateKey, ChallengeCertificate};
-use rcgen::{CertificateParams, CustomExtension, DistinguishedName, KeyPair};
+use rcgen::{CertificateParams, DistinguishedName, KeyPair};
 use telemetry::event;
 use telemetry::log::Level;
 use tls_settings::{AcmeChallenge, AcmePlan};
 
-use crate::challenges::{HttpChallenges, HttpResponse};
+use crate::challenges::{HttpChallenges, HttpResponse, challenge_certificate};
 use crate::client::{Client, RequestedPause};
 use crate::dns_hook::DnsRecord;
 use crate::error::IssueError;
+use crate::shared_storage::{FleetLock, SharedStorage};
 use crate::storage::{self, StorageLock, StoredCertificate};
 
 /// How long the certificate authority may take to validate, and to issue.
@@ -29,24 +30,57 @@ const POLL: (Duration, Duration) = (Duration::from_millis(500), Duration::from_s
 /// The problem of an account that the certificate authority does not know (RFC 8555 6.7).
 const UNKNOWN_ACCOUNT: &str = "urn:ietf:params:acme:error:accountDoesNotExist";
 
-/// Obtains and stores a certificate. `replaces` is the one that it renews.
+/// The storage of a fleet, and the lock of the certificate there.
+type LockedStorage<'s> = (&'s SharedStorage, FleetLock);
+
+/// Obtains and stores a certificate; false if another server of the fleet had obtained it.
+/// `replaces` is the one that it renews.
 pub(crate) async fn issue(
     plan: &AcmePlan,
     challenge: AcmeChallenge,
     replaces: Option<&StoredCertificate>,
     challenges: &Arc<HttpChallenges>,
-) -> Result<(), IssueError> {
+    shared: Option<&SharedStorage>,
+) -> Result<bool, IssueError> {
     let Some(_lock) = StorageLock::acquire(&plan.certificate_file).await? else {
         return Err(IssueError::InProgress);
     };
+    let Some(shared) = shared else {
+        order(plan, challenge, replaces, challenges, None).await?;
+        return Ok(true);
+    };
+    let locked = (shared, shared.lock(&plan.certificate_file).await?);
+    let result = match shared.synchronize(plan).await {
+        Ok(true) => Ok(false),
+        Ok(false) => {
+            let ordered = order(plan, challenge, replaces, challenges, Some(&locked)).await;
+            ordered.map(|()| true)
+        }
+        Err(error) => Err(error),
+    };
+    locked.1.release().await;
+    result
+}
+
+async fn order(
+    plan: &AcmePlan,
+    challenge: AcmeChallenge,
+    replaces: Option<&StoredCertificate>,
+    challenges: &Arc<HttpChallenges>,
+    shared: Option<&LockedStorage<'_>>,
+) -> Result<(), IssueError> {
     let (client, pause) = Client::new(plan).map_err(IssueError::Failed)?;
     let issued = async {
-        let account = account(plan, client).await?;
-        let mut attempt = Attempt { plan, challenge, challenges, answers: Vec::new() };
+        let account = account(plan, client, shared).await?;
+        let mut attempt = Attempt { plan, challenge, challenges, shared, answers: Vec::new() };
         let ordered = attempt.order(&account, replaces).await;
         let removed = attempt.end().await;
         let content = ordered?;
         removed?;
+        // For all first: a server that ends in between finds it there.
+        if let Some((storage, lock)) = shared {
+            storage.store(lock, &plan.certificate_file, &content).await?;
+        }
         Ok(storage::write(&plan.certificate_file, content).await?)
     };
     issued.await.map_err(|error: IssueError| with_pause(error, &pause))
@@ -60,7 +94,11 @@ fn with_pause(error: IssueError, pause: &RequestedPause) -> IssueError {
 }
 
 /// Returns the stored account, or a new one.
-async fn account(plan: &AcmePlan, client: Box<Client>) -> Result<Account, IssueError> {
+async fn account(
+    plan: &AcmePlan,
+    client: Box<Client>,
+    shared: Option<&LockedStorage<'_>>,
+) -> Result<Account, IssueError> {
     let builder = Account::builder_with_http(client);
     let stored = storage::read(&plan.account_file).await.ok();
     let stored: Option<AccountCredentials> =
@@ -81,6 +119,9 @@ async fn account(plan: &AcmePlan, client: Box<Client>) -> Result<Account, IssueE
         builder.create(&new, plan.directory.clone(), external.as_ref()).await?;
     let content =
         serde_json::to_vec(&credentials).map_err(|e| IssueError::Failed(e.to_string()))?;
+    if let Some((storage, lock)) = shared {
+        storage.store(lock, &plan.account_file, &content).await?;
+    }
     storage::write(&plan.account_file, content).await?;
     event!(
         Level::Info,
@@ -98,7 +139,9 @@ pub(crate) async fn renewal_info(
     stored: &StoredCertificate,
 ) -> Option<(u64, u64, Duration)> {
     let (client, _) = Client::new(plan).ok()?;
-    let account = account(plan, client).await.ok()?;
+    // A question creates no account: servers that share one do so under their lock.
+    storage::read(&plan.account_file).await.ok()?;
+    let account = account(plan, client, None).await.ok()?;
     let (info, ask_again) = account.renewal_info(&identifier(stored)?).await.ok()?;
     let secs = |time: i64| u64::try_from(time).unwrap_or_default();
     let window = info.suggested_window;
@@ -127,6 +170,7 @@ struct Attempt<'p> {
     plan: &'p AcmePlan,
     challenge: AcmeChallenge,
     challenges: &'p Arc<HttpChallenges>,
+    shared: Option<&'p LockedStorage<'p>>,
     answers: Vec<ChallengeAnswer>,
 }
 
@@ -168,6 +212,9 @@ impl Attempt<'_> {
         if let instant_acme::Error::Api(problem) = &error
             && problem.r#type.as_deref() == Some(UNKNOWN_ACCOUNT)
         {
+            if let Some((storage, _)) = self.shared {
+                storage.remove(&self.plan.account_file).await;
+            }
             let file = self.plan.account_file.clone();
             // It is replaced then in any case.
             let _ = net::blocking(move || std::fs::remove_file(file)).await;
@@ -205,16 +252,20 @@ impl Attempt<'_> {
             return Err(IssueError::Failed("an authorization for something else".to_owned()));
         };
         Ok(match self.challenge {
-            AcmeChallenge::Http01 => ChallengeAnswer::Http {
-                _response: HttpResponse::publish(
-                    self.challenges,
-                    &challenge.token,
-                    authorization.as_str(),
-                ),
-            },
+            AcmeChallenge::Http01 => {
+                let (token, text) = (&challenge.token, authorization.as_str());
+                let _response = HttpResponse::publish(self.challenges, token, text);
+                if let Some((storage, lock)) = self.shared {
+                    storage.publish_http(lock, token, text).await?;
+                }
+                ChallengeAnswer::Http { _response }
+            }
             AcmeChallenge::TlsAlpn01 => {
                 let digest = authorization.digest();
                 let _certificate = challenge_certificate(domain, digest.as_ref())?;
+                if let Some((storage, lock)) = self.shared {
+                    storage.publish_tls(lock, domain, digest.as_ref()).await?;
+                }
                 ChallengeAnswer::Tls { _certificate }
             }
             AcmeChallenge::Dns01 => {
@@ -252,18 +303,6 @@ impl Attempt<'_> {
         }
         result
     }
-}
-
-/// Presents the certificate that proves a name to the challenge `tls-alpn-01` (RFC 8737 3).
-fn challenge_certificate(domain: &str, digest: &[u8]) -> Result<ChallengeCertificate, IssueError> {
-    let failed = |error: rcgen::Error| IssueError::Failed(error.to_string());
-    let key = KeyPair::generate().map_err(failed)?;
-    let mut params = CertificateParams::new(vec![domain.to_owned()]).map_err(failed)?;
-    params.custom_extensions = vec![CustomExtension::new_acme_identifier(digest)];
-    let certificate = params.self_signed(&key).map_err(failed)?.pem();
-    let key = key.serialize_pem();
-    ChallengeCertificate::present(domain, certificate.as_bytes(), key.as_bytes())
-        .map_err(IssueError::Failed)
 }
 
 /// Why the certificate authority has rejected a name.

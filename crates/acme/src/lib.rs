@@ -3,10 +3,10 @@
 //! Owns the tasks on the control thread that obtain certificates, the responses to challenges, and
 //! the files of accounts and certificates. Promises: an attempt never changes what is served until
 //! its certificate is stored as a whole; failures are tried again within the limits of the
-//! certificate authority; several listeners, and several processes with one directory, share one
-//! certificate. Presenting a stored certificate is the business of the configuration that reads it:
-//! [`Acme::follow`] is given a function that requests a reload. [`DevelopmentCertificate`] is
-//! issued by an authority of its own.
+//! certificate authority; several listeners, several processes with one directory, and the servers
+//! of a fleet with one etcd, share one certificate. Presenting a stored certificate is the business
+//! of the configuration that reads it: [`Acme::follow`] is given a function that requests a reload.
+//! [`DevelopmentCertificate`] is issued by an authority of its own.
 
 mod challenges;
 mod client;
@@ -15,20 +15,23 @@ mod dns_hook;
 mod error;
 mod issue;
 mod schedule;
+mod shared_storage;
 mod storage;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use etcd::Etcd;
+use net::clock;
 use plugin::Shared;
 use telemetry::log::Level;
 use telemetry::{Telemetry, event, families};
 use tls_settings::{AcmeChallenge, AcmePlan};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 pub use challenges::respond_to_challenges;
 pub use development::DevelopmentCertificate;
@@ -37,6 +40,7 @@ use challenges::HttpChallenges;
 use error::IssueError;
 use issue::issue;
 use schedule::{BackOff, Renewal, renewal};
+use shared_storage::SharedStorage;
 use storage::StoredCertificate;
 
 /// The certificates of a server, on its control thread.
@@ -45,6 +49,9 @@ pub struct Acme {
     telemetry: Arc<Telemetry>,
     /// The tasks by the file of their certificate.
     tasks: RefCell<BTreeMap<PathBuf, Task>>,
+    /// What the servers of a fleet share; followed while there are tasks or were some.
+    shared: RefCell<Option<Rc<SharedStorage>>>,
+    is_followed: Cell<bool>,
 }
 
 struct Task {
@@ -58,7 +65,15 @@ impl Acme {
             challenges: HttpChallenges::of(shared),
             telemetry: telemetry.clone(),
             tasks: RefCell::default(),
+            shared: RefCell::default(),
+            is_followed: Cell::new(false),
         }
+    }
+
+    /// Shares accounts, certificates and challenges with the servers that have this etcd and
+    /// prefix, which ends with a slash. Called before [`Acme::follow`].
+    pub fn share(&self, etcd: &Rc<Etcd>, prefix: String) {
+        self.shared.replace(Some(Rc::new(SharedStorage::new(etcd.clone(), prefix))));
     }
 
     /// Obtains and renews the certificates of these plans, and stops to do so for all others; an
@@ -74,6 +89,12 @@ impl Acme {
             }
             is_wanted
         });
+        let shared = self.shared.borrow().clone();
+        if let Some(shared) = shared.as_ref().filter(|_| !wanted.is_empty())
+            && !self.is_followed.replace(true)
+        {
+            net::task::spawn_local(shared.clone().follow(self.challenges.clone()));
+        }
         for (file, plan) in wanted {
             if tasks.contains_key(&file) {
                 continue;
@@ -85,6 +106,7 @@ impl Acme {
                 telemetry: self.telemetry.clone(),
                 on_issued: on_issued.clone(),
                 stop: stop.clone(),
+                shared: shared.clone(),
             };
             // Exported from the start, or their first step is no increase to Prometheus.
             for result in ["issued", "failed"] {
@@ -103,10 +125,13 @@ struct CertificateRenewer {
     telemetry: Arc<Telemetry>,
     on_issued: Rc<dyn Fn()>,
     stop: Rc<Notify>,
+    shared: Option<Rc<SharedStorage>>,
 }
 
 impl CertificateRenewer {
     async fn run(self) {
+        let mut changes = self.shared.as_ref().map(|shared| shared.changes());
+        self.synchronize().await;
         let mut back_off = BackOff::default();
         let (mut issued_secs, mut planned) = (None, None);
         loop {
@@ -120,7 +145,7 @@ impl CertificateRenewer {
                 if planned.replace(renewal.at_secs) != Some(renewal.at_secs) {
                     self.planned(renewal);
                 }
-                if self.stopped_within(wait).await {
+                if self.stopped_within(wait, &mut changes).await {
                     return;
                 }
                 // The certificate authority may have changed its mind, and another process may have
@@ -129,10 +154,14 @@ impl CertificateRenewer {
             }
             let challenge = self.challenge(back_off.attempt());
             let replaces = stored.as_ref().filter(|_| renewal.is_known_to_authority);
-            let result = issue(&self.plan, challenge, replaces, &self.challenges).await;
+            let shared = self.shared.as_deref();
+            let result = issue(&self.plan, challenge, replaces, &self.challenges, shared).await;
             let wait = match result {
-                Ok(()) => {
-                    self.issued();
+                Ok(is_new) => {
+                    match is_new {
+                        true => self.issued(),
+                        false => (self.on_issued)(),
+                    }
                     issued_secs = Some(net::clock::wall_secs());
                     back_off = BackOff::default();
                     continue;
@@ -144,10 +173,27 @@ impl CertificateRenewer {
                     wait
                 }
             };
-            if self.stopped_within(wait).await {
+            if self.stopped_within(wait, &mut changes).await {
                 return;
             }
         }
+    }
+
+    /// Takes over what other servers have stored; whether that is another certificate.
+    async fn synchronize(&self) -> bool {
+        let Some(shared) = &self.shared else { return false };
+        // Without etcd the stored certificate serves, and the next attempt says why it failed.
+        let is_new = shared.synchronize(&self.plan).await.unwrap_or(false);
+        if is_new {
+            event!(
+                Level::Info,
+                "a certificate was obtained by another server",
+                event = "acme_received",
+                domains = self.plan.domains.join(" ")
+            );
+            (self.on_issued)();
+        }
+        is_new
     }
 
     /// The configured challenge, or one that has a chance.
@@ -160,8 +206,38 @@ impl CertificateRenewer {
         }
     }
 
-    async fn stopped_within(&self, wait: Duration) -> bool {
-        net::timer::within(wait, self.stop.notified()).await.is_some()
+    /// Waits until a time has passed or another server has obtained the certificate; true if this
+    /// task is to end.
+    async fn stopped_within(
+        &self,
+        wait: Duration,
+        changes: &mut Option<watch::Receiver<u64>>,
+    ) -> bool {
+        let end = clock::now().after(wait);
+        loop {
+            let changed = async {
+                if let Some(changes) = changes.as_mut()
+                    && changes.changed().await.is_ok()
+                {
+                    return;
+                }
+                std::future::pending().await
+            };
+            let woken = async {
+                tokio::select! {
+                    () = self.stop.notified() => true,
+                    () = changed => false,
+                }
+            };
+            match net::timer::within(end.since(clock::now()), woken).await {
+                None => return false,
+                Some(true) => return true,
+                Some(false) => {}
+            }
+            if self.synchronize().await {
+                return false;
+            }
+        }
     }
 
     fn planned(&self, renewal: Renewal) {

@@ -55,6 +55,11 @@ fn answer(document: &ConfigDocument, request: &Request) -> Response {
     response
 }
 
+/// The JSON Schema of the configuration.
+pub(crate) fn schema() -> Response {
+    Response::json(200, config::schema().to_string())
+}
+
 pub(crate) fn history(versions: &[ConfigVersion]) -> Response {
     let rows: Vec<Json> = versions
         .iter()

@@ -193,6 +193,16 @@ mod tests {
     }
 
     #[test]
+    fn a_name_in_a_path_is_decoded() {
+        let api = Api(Rc::new(FakeServer::new()));
+        assert_eq!(api.send(Method::Put, "/v1/consumers/a%2Fb%25c", None, "{}").0, 201);
+        let (status, _, body) = api.send(Method::Get, "/v1/consumers/a%2fb%25c", None, "");
+        assert!(status == 200 && body.contains("\"a/b%c\""), "{status} {body}");
+        let delete = api.send(Method::Delete, "/v1/consumers/a/b%25c", Some("*"), "");
+        assert_eq!(delete.0, 204);
+    }
+
+    #[test]
     fn names_come_in_pages() {
         let api = Api(Rc::new(FakeServer::new()));
         for name in ["c", "a", "b"] {

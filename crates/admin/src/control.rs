@@ -12,6 +12,7 @@ use std::time::Duration;
 use telemetry::{FamilySamples, Telemetry};
 use upstream::ServerChange;
 
+use crate::merge::ProcessMetrics;
 use crate::purged::Purged;
 
 /// The server as the admin API sees it. Called on the control thread.
@@ -121,8 +122,8 @@ pub trait Control {
         Vec::new()
     }
 
-    /// The metrics of processes that serve for this one, each with its name, in the text format.
-    fn processes_metrics(&self) -> Option<LocalFuture<'_, Vec<(String, String)>>> {
+    /// Requests the metrics of the processes of applications; `None` without applications.
+    fn processes_metrics(&self) -> Option<LocalFuture<'_, Vec<ProcessMetrics>>> {
         None
     }
 
@@ -136,6 +137,30 @@ pub trait Control {
     /// Explains how a request would be handled. The error describes what is wrong with the
     /// question.
     fn explain(&self, question: &Question) -> Result<Explanation, String>;
+
+    /// Sends a request with this content to a listener of the server. The error describes what is
+    /// wrong with the request, or why it has no response.
+    fn send(
+        &self,
+        question: Question,
+        body: bytes::Bytes,
+    ) -> LocalFuture<'_, Result<SentResponse, String>>;
+}
+
+/// The response to a request that was sent to a listener of this server.
+#[derive(Clone, Debug, Default)]
+pub struct SentResponse {
+    /// The listener that the request was sent to.
+    pub listener: String,
+    pub status: u16,
+    pub headers: Vec<(String, String)>,
+    /// The beginning of the content.
+    pub content: bytes::Bytes,
+    /// True if there is more content.
+    pub is_cut: bool,
+    /// Why the content is not whole, if it was broken off.
+    pub failed: Option<String>,
+    pub duration_us: u64,
 }
 
 /// The phase of the server.

@@ -54,6 +54,7 @@ pub(crate) enum Action {
     GetConfig,
     PutConfig,
     CheckConfig,
+    ConfigSchema,
     History,
     Rollback,
     Routes,
@@ -73,6 +74,7 @@ pub(crate) enum Action {
     CachePurge,
     CacheExplain,
     Explain,
+    Send,
     Consumers,
     Consumer,
     PutConsumer,
@@ -151,7 +153,9 @@ endpoints! {
     GET "/readyz" [] Open Readyz
         "200 while requests should be sent here, 503 while starting or draining. `detail` names \
          the errors of the latest configuration if it was rejected.";
-    GET "/metrics" [] Metrics Metrics "All metrics in the Prometheus text format.";
+    GET "/metrics" [] Metrics Metrics
+        "All metrics in the Prometheus text format, or as OpenMetrics if `Accept` prefers it: \
+         then with traces as exemplars of durations.";
     GET "/console" [] Open Console "Redirects to `/console/`.";
     GET "/console/" [] Open Console
         "The console, a page for browsers, with `admin.console`; it logs in with a token.";
@@ -179,6 +183,8 @@ endpoints! {
         "Checks a configuration (YAML or JSON, as with PUT) and changes nothing: 200 with the \
          `changes` it would make, or 422 with every error. That what it names is available on this \
          machine, addresses for example, is checked by PUT only.";
+    GET "/v1/config/schema" [] Read ConfigSchema
+        "The JSON Schema of the configuration, as `tidegate schema` prints it.";
     GET "/v1/config/history" [] Read History "Versions for a rollback, newest first.";
     POST "/v1/config/rollback" [] All Rollback
         "Puts an earlier version into use: `{\"version\": \"…\"}`. If-Match is honoured.";
@@ -239,6 +245,12 @@ endpoints! {
          \"url\": \"http://host/path\", \"headers\": {}, \"client_ip\": \"…\", \"listener\": \
          \"…\"}`; all but `url` is optional. Responds with JSON, or with text if Accept prefers \
          it.";
+    POST "/v1/send" [] Write Send
+        "Sends a request to a listener of this server and responds with its `status`, its \
+         `headers` and the first 64 KiB of its `body`. The body: as that of `/v1/explain`, without \
+         `client_ip`, and with the content as `body`. It reaches listeners of this server only, \
+         whatever the URL names: the one with the URL's port, or the first, unless `listener` \
+         names one.";
     GET "/v1/consumers" ["after", "limit"] Read Consumers
         "Names of consumers in their order, a page at a time: `limit` of them (100, at most 1000). \
          `next` of the response is `after` of the next page.";

@@ -24,18 +24,27 @@ pub(crate) async fn answer(control: &dyn Control, request: &mut Request) -> ApiR
 }
 
 fn question(text: &str) -> Result<Question, Problem> {
+    Ok(question_and(text, None)?.0)
+}
+
+/// Reads a question, and the text of one further key.
+pub(crate) fn question_and(
+    text: &str,
+    further: Option<&'static str>,
+) -> Result<(Question, Option<String>), Problem> {
     let body: Json = serde_json::from_str(text)
         .map_err(|e| Problem::new(400, format!("the body is no JSON: {e}")))?;
     let Json::Object(members) = body else {
         return Err(Problem::new(400, "the body must be a JSON object")
             .advice("for example {\"method\": \"GET\", \"url\": \"http://example.com/\"}"));
     };
+    let keys: Vec<&str> = KEYS.into_iter().chain(further).collect();
     for key in members.keys() {
-        if !KEYS.contains(&key.as_str()) {
+        if !keys.contains(&key.as_str()) {
             let problem = Problem::new(400, format!("unknown key \"{key}\""));
-            return Err(match nearest(key, KEYS) {
+            return Err(match nearest(key, keys.iter().copied()) {
                 Some(near) => problem.advice(format!("did you mean \"{near}\"?")),
-                None => problem.advice(format!("keys: {}", KEYS.join(", "))),
+                None => problem.advice(format!("keys: {}", keys.join(", "))),
             });
         }
     }
@@ -47,13 +56,15 @@ fn question(text: &str) -> Result<Question, Problem> {
             Problem::new(400, format!("\"client_ip\": \"{typed}\" is no IP address"))
         })?),
     };
-    Ok(Question {
+    let question = Question {
         method: string(&members, "method")?.unwrap_or_else(|| "GET".to_owned()),
         url,
         headers: headers(members.get("headers"))?,
         client_ip,
         listener: string(&members, "listener")?,
-    })
+    };
+    let further = further.map(|key| string(&members, key)).transpose()?.flatten();
+    Ok((question, further))
 }
 
 fn string(members: &Map<String, Json>, key: &str) -> Result<Option<String>, Problem> {

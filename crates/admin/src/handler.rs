@@ -8,7 +8,7 @@ use crate::messages::{ApiResult, json_response};
 use crate::problem::Problem;
 use crate::{
     apps, caches, configuration, console, consumers, explain, health, live_log, log_level, login,
-    prometheus, quotas, registrations, servers, summary, views,
+    prometheus, quotas, registrations, send, servers, summary, views,
 };
 use message::{HandlerResult, Request, Response};
 use plugin::{Handler, MaybeFuture};
@@ -58,10 +58,14 @@ impl Admin {
             Action::Healthz => Ok(health::healthz()),
             Action::Readyz => Ok(health::readyz(&control.status(), request)),
             Action::Metrics if control.processes_metrics().is_some() => return None,
-            Action::Metrics => Ok(prometheus::answer(&prometheus::of(control))),
+            Action::Metrics => {
+                let text = prometheus::of(control);
+                Ok(prometheus::respond(text, request, &control.telemetry()))
+            }
             Action::Apps => Ok(apps::all(control)),
             Action::Status => Ok(views::status(&control.status())),
             Action::GetConfig => configuration::get(&self.access, caller, control, request),
+            Action::ConfigSchema => Ok(configuration::schema()),
             Action::History => Ok(configuration::history(&control.history())),
             Action::Routes => Ok(views::routes(&control.routes(), &control.telemetry())),
             Action::Upstreams => Ok(views::upstreams(&control.upstreams())),
@@ -100,6 +104,7 @@ impl Admin {
             | Action::RegisterServer
             | Action::Rollback
             | Action::Explain
+            | Action::Send
             | Action::AppReload
             | Action::CachePurge => return None,
         })
@@ -114,7 +119,10 @@ impl Admin {
         match action {
             Action::Login => login::open(&self.access, request).await,
             Action::CheckConfig => configuration::check(&*self.control, request).await,
-            Action::Metrics => Ok(prometheus::of_all(&*self.control).await),
+            Action::Metrics => {
+                let text = prometheus::all_metrics(&*self.control).await;
+                Ok(prometheus::respond(text, request, &self.control.telemetry()))
+            }
             Action::AppReload => apps::reload(&*self.control, name).await,
             Action::CachePurge => caches::purge(&*self.control, name, request).await,
             Action::RegisterServer => registrations::put(&*self.control, name, request).await,
@@ -125,6 +133,7 @@ impl Admin {
             Action::PutConfig => configuration::put(&*self.control, request).await,
             Action::Rollback => configuration::rollback(&*self.control, request).await,
             Action::Explain => explain::answer(&*self.control, request).await,
+            Action::Send => send::answer(&*self.control, request).await,
             Action::Reload => configuration::applied(self.control.reload().await),
             other => self
                 .respond_now(other, (name, caller), request)
@@ -137,6 +146,13 @@ impl Admin {
         self.control.drain();
         accepted("drain")
     }
+}
+
+/// A name of the path, in which slashes and percent signs are still escaped.
+fn decoded(name: &str) -> String {
+    let bytes = wire::target::unescape_all(name.as_bytes()).ok();
+    let text = bytes.and_then(|bytes| String::from_utf8(bytes.into_owned()).ok());
+    text.unwrap_or_else(|| name.to_owned())
 }
 
 fn accepted(what: &str) -> Response {
@@ -163,7 +179,7 @@ impl Handler for Admin {
 
     fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, HandlerResult> {
         let (endpoint, name, caller) = match self.find(request) {
-            Ok((endpoint, name, caller)) => (endpoint, name.to_owned(), caller),
+            Ok((endpoint, name, caller)) => (endpoint, decoded(name), caller),
             Err(problem) => return finish(Err(problem), None).into(),
         };
         let change = ChangeRecord::of(endpoint, &caller, request);

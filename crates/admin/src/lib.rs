@@ -23,6 +23,7 @@ mod log_level;
 mod login;
 mod merge;
 mod messages;
+mod openmetrics;
 mod problem;
 mod process;
 mod prometheus;
@@ -30,6 +31,7 @@ mod purged;
 mod quotas;
 mod reference;
 mod registrations;
+mod send;
 mod servers;
 mod sessions;
 mod summary;
@@ -41,11 +43,13 @@ pub use access::Access;
 pub use control::{
     AppPreloaderStatus, AppStatus, AppTasksStatus, AppWorkerStatus, Applied, CacheDisk,
     CacheRequestError, CacheStatus, ConfigDocument, ConfigVersion, Control, Entries, EntriesWanted,
-    Expect, Explanation, ListenerStatus, Question, Refusal, ReloadStatus, RouteStatus, ServerState,
-    ServerStatus, Status, StreamStatus, Syntax, UpstreamStatus, WorkerStatus,
+    Expect, Explanation, ListenerStatus, Question, Refusal, ReloadStatus, RouteStatus,
+    SentResponse, ServerState, ServerStatus, Status, StreamStatus, Syntax, UpstreamStatus,
+    WorkerStatus,
 };
 pub use handler::Admin;
-pub use prometheus::{CONTENT_TYPE as METRICS_CONTENT_TYPE, metrics_text};
+pub use merge::ProcessMetrics;
+pub use prometheus::{CONTENT_TYPE as METRICS_CONTENT_TYPE, all_metrics, metrics_text};
 pub use purged::{FleetPurge, MissingServer, Purged, WaitedPurge};
 pub use reference::{endpoints_markdown, metrics_markdown};
 pub use sessions::Sessions;

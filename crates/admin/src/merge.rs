@@ -9,6 +9,14 @@ use std::fmt::Write;
 
 use telemetry::escape::prometheus;
 
+/// The metrics of a process.
+pub struct ProcessMetrics {
+    /// Labels that each of its samples gets.
+    pub labels: Vec<(&'static str, String)>,
+    /// Prometheus text format.
+    pub text: String,
+}
+
 /// A metric family: its description and its samples.
 #[derive(Default)]
 struct Family {
@@ -17,8 +25,8 @@ struct Family {
 }
 
 /// `own` as it is, except for families that the others have as well, unless they are about the
-/// process itself; the others' with the label `worker`.
-pub(crate) fn merge(own: &str, others: &[(String, String)]) -> String {
+/// process itself; the others' with their labels.
+pub(crate) fn merge(own: &str, others: &[ProcessMetrics]) -> String {
     let mut order: Vec<String> = Vec::new();
     let mut families: HashMap<String, Family> = HashMap::new();
     let mut add = |name: &str, head: &str, samples: &str| {
@@ -28,8 +36,8 @@ pub(crate) fn merge(own: &str, others: &[(String, String)]) -> String {
         });
         family.samples.push_str(samples);
     };
-    let theirs: Vec<(&str, Vec<Block<'_>>)> =
-        others.iter().map(|(worker, text)| (worker.as_str(), blocks(text))).collect();
+    let theirs: Vec<(String, Vec<Block<'_>>)> =
+        others.iter().map(|one| (written(&one.labels), blocks(&one.text))).collect();
     for block in blocks(own) {
         let is_shared =
             theirs.iter().any(|(_, blocks)| blocks.iter().any(|b| b.name == block.name));
@@ -37,9 +45,9 @@ pub(crate) fn merge(own: &str, others: &[(String, String)]) -> String {
             add(block.name, &block.head, &block.samples.concat());
         }
     }
-    for (worker, blocks) in theirs {
+    for (labels, blocks) in theirs {
         for block in blocks {
-            let labelled: String = block.samples.iter().map(|line| label(line, worker)).collect();
+            let labelled: String = block.samples.iter().map(|line| label(line, &labels)).collect();
             add(block.name, &block.head, &labelled);
         }
     }
@@ -76,15 +84,31 @@ fn blocks(text: &str) -> Vec<Block<'_>> {
     blocks
 }
 
-/// A sample with one label more, in front.
-fn label(line: &str, worker: &str) -> String {
-    let mut out = String::with_capacity(line.len() + worker.len() + 12);
+/// Labels as they stand between braces.
+fn written(labels: &[(&'static str, String)]) -> String {
+    let mut out = String::new();
+    for (name, value) in labels {
+        if !out.is_empty() {
+            out.push(',');
+        }
+        out.push_str(name);
+        out.push_str("=\"");
+        prometheus(&mut out, value, true);
+        out.push('"');
+    }
+    out
+}
+
+/// A sample with more labels, in front.
+fn label(line: &str, labels: &str) -> String {
+    let mut out = String::with_capacity(line.len() + labels.len() + 4);
     let name = line.find(['{', ' ']).unwrap_or(line.len());
     out.push_str(&line[..name]);
-    out.push_str("{worker=\"");
-    prometheus(&mut out, worker, true);
-    out.push('"');
+    out.push('{');
+    out.push_str(labels);
     match line[name..].strip_prefix('{') {
+        // A family whose samples may have labels writes empty braces for those without.
+        Some(rest) if rest.starts_with('}') => out.push_str(rest),
         Some(rest) => {
             // Writing to a String does not fail.
             let _ = write!(out, ",{rest}");
@@ -98,7 +122,12 @@ fn label(line: &str, worker: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::merge;
+    use super::{ProcessMetrics, merge};
+
+    fn process(labels: &[(&'static str, &str)], text: &str) -> ProcessMetrics {
+        let labels = labels.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
+        ProcessMetrics { labels, text: text.to_owned() }
+    }
 
     #[test]
     fn families_stand_once_and_every_process_has_its_lines() {
@@ -110,7 +139,8 @@ mod tests {
         let two = "# HELP a_total A.\n# TYPE a_total counter\na_total 6\n\
                    # HELP h H.\n# TYPE h histogram\n\
                    h_bucket{route=\"a b {\",le=\"1\"} 7\nh_count 7\n";
-        let merged = merge(own, &[("0".into(), one.into()), ("1".into(), two.into())]);
+        let merged =
+            merge(own, &[process(&[("worker", "0")], one), process(&[("worker", "1")], two)]);
         assert_eq!(
             merged,
             "# HELP process_x X.\n# TYPE process_x gauge\nprocess_x 1\nprocess_x{worker=\"0\"} 2\n\
@@ -121,5 +151,15 @@ mod tests {
              h_bucket{worker=\"1\",route=\"a b {\",le=\"1\"} 7\nh_count{worker=\"1\"} 7\n"
         );
         assert_eq!(merge(own, &[]), own);
+    }
+
+    #[test]
+    fn several_labels_are_escaped() {
+        let orders = "# HELP orders O.\n# TYPE orders counter\norders{kind=\"a\"} 2\n";
+        let merged = merge("", &[process(&[("app", "a\"b"), ("worker", "3")], orders)]);
+        assert!(
+            merged.ends_with("\norders{app=\"a\\\"b\",worker=\"3\",kind=\"a\"} 2\n"),
+            "{merged}"
+        );
     }
 }

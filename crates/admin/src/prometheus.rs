@@ -5,8 +5,9 @@
 
 use crate::control::Control;
 use crate::merge::merge;
+use crate::openmetrics;
 use crate::process;
-use message::Response;
+use message::{Request, Response};
 use std::fmt::Write;
 use telemetry::escape::prometheus;
 use telemetry::histogram::BOUNDS_US;
@@ -20,8 +21,13 @@ const LE: [&str; BOUNDS_US.len()] = [
     "0.5", "1", "2", "5", "10", "30", "60",
 ];
 
-pub(crate) fn answer(text: &str) -> Response {
-    Response::with_body(200, CONTENT_TYPE, text.to_owned())
+/// The response to a scrape: OpenMetrics if the client prefers it.
+pub(crate) fn respond(text: String, request: &Request, telemetry: &Telemetry) -> Response {
+    if openmetrics::is_wanted(request) {
+        let text = openmetrics::of_text(&text, telemetry.exemplars());
+        return Response::with_body(200, openmetrics::CONTENT_TYPE, text);
+    }
+    Response::with_body(200, CONTENT_TYPE, text)
 }
 
 /// All metrics that the server knows itself.
@@ -30,12 +36,12 @@ pub(crate) fn of(control: &dyn Control) -> String {
 }
 
 /// Returns the metrics of this process and of its worker processes.
-pub(crate) async fn of_all(control: &dyn Control) -> Response {
+pub async fn all_metrics(control: &dyn Control) -> String {
     let others = match control.processes_metrics() {
         Some(asked) => asked.await,
         None => Vec::new(),
     };
-    answer(&merge(&of(control), &others))
+    merge(&of(control), &others)
 }
 
 /// All metrics of the server, of its process, and of its programs.

@@ -5,8 +5,8 @@ use crate::access::Access;
 use crate::control::{
     Applied, CacheRequestError, CacheStatus, ConfigDocument, ConfigVersion, Control, Entries,
     EntriesWanted, Expect, Explanation, ListenerStatus, Question, Refusal, ReloadStatus,
-    RouteStatus, ServerState, ServerStatus, Status, StreamStatus, Syntax, UpstreamStatus,
-    WorkerStatus,
+    RouteStatus, SentResponse, ServerState, ServerStatus, Status, StreamStatus, Syntax,
+    UpstreamStatus, WorkerStatus,
 };
 use crate::purged::{FleetPurge, MissingServer, Purged, WaitedPurge};
 use cache::{PurgeRequest, PurgeWhat};
@@ -337,6 +337,17 @@ impl Control for FakeServer {
             text: format!("{} {} is a hit\n", question.method, question.url),
             json: json!({ "url": question.url, "headers": fields }),
         })
+    }
+
+    fn send(
+        &self,
+        question: Question,
+        body: bytes::Bytes,
+    ) -> LocalFuture<'_, Result<SentResponse, String>> {
+        let content = [question.url.as_bytes(), b" ", &body].concat().into();
+        let headers = vec![("x-method".to_owned(), question.method)];
+        let sent = SentResponse { status: 201, headers, content, ..SentResponse::default() };
+        Box::pin(std::future::ready(Ok(sent)))
     }
 
     fn explain(&self, question: &Question) -> Result<Explanation, String> {

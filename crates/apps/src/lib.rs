@@ -26,5 +26,7 @@ pub use handler::AppHandler;
 pub use in_process::InProcess;
 pub use live_workers::{LiveWorker, LiveWorkers};
 pub use remote::Remote;
-pub use settings::{AppLimits, AppSettings, AppTimeouts, EventLoop, Interface, Lifespan};
+pub use settings::{
+    AppLimits, AppSettings, AppTimeouts, EventLoop, Interface, Lifespan, PROFILE_TOKEN_MIN,
+};
 pub use wsgi_threads::WsgiThreads;

@@ -5,11 +5,14 @@
 
 use std::collections::BTreeMap;
 
-use settings::{Duration, FilePath, Node, Reader, Setting, Size};
-use store::RedisUrl;
+use settings::{Duration, FilePath, Node, Reader, Secret, Setting, Size};
+use store::{RedisUrl, TaskStoreUrl};
 
 use crate::websocket::WebSocketSettings;
 use crate::wsgi_threads::WsgiThreads;
+
+/// Minimum length of a token for profiles.
+pub const PROFILE_TOKEN_MIN: usize = 16;
 
 /// An application in Python, ASGI or WSGI. It runs in worker processes of its own, which are
 /// started, monitored and replaced; the gateway loads no Python, and responses of a cache, a file
@@ -74,13 +77,17 @@ pub struct AppSettings {
     /// channels begin with, `tidegate:` and the application's name by default.
     #[setting(example = "redis://127.0.0.1:6379/0")]
     pub shared_store: Option<RedisUrl>,
-    /// The Redis server (6 or later) that stores background jobs, so that they outlive this server
-    /// and are shared with others; `rediss://` is over TLS. Without it they are in memory. Options
-    /// of the URL: `?prefix=` is what keys begin with, `tidegate:` and the application's name by
-    /// default; `&visibility=` is the time, 60s by default, after which a job whose process has
-    /// ended runs again.
+    /// The server of Redis (6 or later) or PostgreSQL (12 or later) that stores background jobs, so
+    /// that they outlive this server and are shared with others; `rediss://` is over TLS. Without
+    /// it they are in memory. Options of the URL: `?prefix=` is what keys begin with, `tidegate:`
+    /// and the application's name by default; `&visibility=` is the time, 60s by default, after
+    /// which a job whose process has ended runs again.
     #[setting(example = "redis://127.0.0.1:6379/0")]
-    pub task_store: Option<RedisUrl>,
+    pub task_store: Option<TaskStoreUrl>,
+    /// A client that sends this text as `Tidegate-Profile` gets a flame graph of its request
+    /// instead of the response: what the application runs and waits in. At least 16 characters.
+    #[setting(example = "${PROFILE_TOKEN}")]
+    pub profile_token: Option<Secret>,
     /// Limits beyond which requests are rejected or a process is replaced.
     #[setting(default = {})]
     pub limits: AppLimits,
@@ -168,6 +175,10 @@ pub struct AppTimeouts {
     /// An event loop that is blocked for this long is logged with its stack; 0s disables it.
     #[setting(default = "100ms", range = "0s"..="1m")]
     pub stall: Duration,
+    /// A request whose response has not begun after this time is logged with its stack: where the
+    /// application runs or waits.
+    #[setting(range = "1ms"..="1h", example = "1s")]
+    pub slow: Option<Duration>,
     /// For requests in flight when a process drains.
     #[setting(default = "30s", range = "0s"..="1h")]
     pub graceful: Duration,
@@ -210,6 +221,15 @@ fn check(settings: &AppSettings, node: &Node, reader: &mut Reader<'_>) {
     if settings.preload && !cfg!(target_os = "linux") {
         reader.error(span("preload"), "applications are preloaded on Linux only");
     }
+    let token = settings.profile_token.as_ref();
+    if token.is_some_and(|token| token.expose().len() < PROFILE_TOKEN_MIN) {
+        reader
+            .error(
+                span("profile_token"),
+                "this token can be guessed: it has fewer than 16 characters",
+            )
+            .help("`openssl rand -hex 16` makes one");
+    }
     let odd = |name: &&String| name.is_empty() || name.contains(['=', '\0']);
     if let Some(name) = settings.env.keys().find(odd) {
         let message = format!("{name:?} cannot be the name of an environment variable");
@@ -251,7 +271,8 @@ mod tests {
                 node!({ "python": "a:b", "preload": true, "threads": "gevent" }),
                 "not preloaded with `threads: gevent`",
             ),
-            (node!({ "python": "a:b", "task_store": "127.0.0.1" }), "write redis://HOST:6379/0"),
+            (node!({ "python": "a:b", "task_store": "127.0.0.1" }), "names no server that stores"),
+            (node!({ "python": "a:b", "profile_token": "short" }), "can be guessed"),
             (node!({ "python": "a:b", "timeout": {} }), "did you mean \"timeouts\"?"),
         ] {
             let out = read::<AppSettings>(&written).unwrap_err();

@@ -3,7 +3,6 @@
 //! Promises that an address is found in a list of any length in logarithmic time, and that a list
 //! in a file is read again when the file changes, as part of a reload.
 
-use std::any::Any;
 use std::collections::HashSet;
 use std::net::IpAddr;
 use std::path::Path;
@@ -216,18 +215,6 @@ fn plan(name: &'static str, effect: Effect, rules: Rules) -> Arc<dyn FilterPlan>
     Arc::new(AccessPlan { name, effect, rules: Arc::new(rules) })
 }
 
-/// Returns true if a filter is an `allow` or `deny` with rules on what filters that authenticate
-/// set.
-pub fn needs_authentication(filter: &dyn FilterPlan) -> bool {
-    let plan = filter.as_any().and_then(<dyn Any>::downcast_ref::<AccessPlan>);
-    plan.is_some_and(|plan| {
-        let Rules { consumers, groups, when, .. } = &*plan.rules;
-        !consumers.is_empty()
-            || !groups.is_empty()
-            || when.iter().any(Condition::needs_authentication)
-    })
-}
-
 impl FilterPlan for AccessPlan {
     fn name(&self) -> &'static str {
         self.name
@@ -242,8 +229,11 @@ impl FilterPlan for AccessPlan {
         }))
     }
 
-    fn as_any(&self) -> Option<&dyn Any> {
-        Some(self)
+    fn needs_authentication(&self) -> bool {
+        let Rules { consumers, groups, when, .. } = &*self.rules;
+        !consumers.is_empty()
+            || !groups.is_empty()
+            || when.iter().any(Condition::needs_authentication)
     }
 
     fn describe(&self) -> String {

@@ -68,3 +68,64 @@ impl MethodSettings {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use aws_lc_rs::hmac::{HMAC_SHA256, Key, sign};
+    use base64::Engine as _;
+    use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+    use plugin::testing::{filter, get, passed};
+    use settings::node;
+    use wire::Known;
+
+    use super::*;
+
+    const SECRET: &str = "0123456789abcdef0123456789abcdef";
+
+    fn token() -> String {
+        let parts = [r#"{"alg":"HS256"}"#, r#"{"sub":"bob","exp":4000000000}"#];
+        let signed = parts.map(|part| URL_SAFE_NO_PAD.encode(part)).join(".");
+        let signature = sign(&Key::new(HMAC_SHA256, SECRET.as_bytes()), signed.as_bytes());
+        format!("Bearer {signed}.{}", URL_SAFE_NO_PAD.encode(signature))
+    }
+
+    #[test]
+    fn a_credential_that_nothing_has_verified_is_not_forwarded() {
+        let methods = node!({ "any": [
+            { "key_auth": { "keys": [{ "consumer": "alice", "key": "sesame" }] } },
+            { "jwt": { "keys": [{ "algorithm": "HS256", "secret": SECRET }], "hide": false } },
+            { "basic_auth": {} },
+        ] });
+        let any = filter(&KIND, &methods);
+        net::clock::refresh();
+        let (forged, known) = (format!("{}x", token()), token());
+        for (key, authorization, consumer, is_forwarded) in [
+            ("sesame", forged.as_str(), "alice", false),
+            ("sesame", known.as_str(), "alice", false),
+            ("wrong", known.as_str(), "bob", true),
+        ] {
+            let mut request = get("/", &[("x-api-key", key), ("authorization", authorization)]);
+            passed(any.on_request(&mut request)).unwrap();
+            assert_eq!(request.consumer_name(), Some(consumer));
+            assert!(!request.headers.contains("x-api-key"));
+            assert_eq!(request.headers.contains(Known::Authorization), is_forwarded, "{key}");
+        }
+    }
+
+    #[test]
+    fn a_method_that_shares_a_place_forwards_no_credential_of_another_one() {
+        let methods = node!({ "any": [
+            { "key_auth": {
+                "from": [{ "header": "x-api-key" }, "bearer"],
+                "keys": [{ "consumer": "alice", "key": "sesame" }],
+            } },
+            { "jwt": { "keys": [{ "algorithm": "HS256", "secret": SECRET }], "hide": false } },
+        ] });
+        let any = filter(&KIND, &methods);
+        net::clock::refresh();
+        let mut request = get("/", &[("x-api-key", "wrong"), ("authorization", &token())]);
+        passed(any.on_request(&mut request)).unwrap();
+        assert_eq!(request.consumer_name(), Some("bob"));
+        assert!(!request.headers.contains("x-api-key"));
+    }
+}

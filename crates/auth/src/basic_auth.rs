@@ -169,6 +169,14 @@ impl MethodPlan for BasicAuthPlan {
         KIND.name
     }
 
+    fn places(&self) -> Vec<String> {
+        vec!["header authorization".to_owned()]
+    }
+
+    fn forwards(&self) -> bool {
+        !self.hide
+    }
+
     fn build(&self, worker: &WorkerContext) -> Rc<dyn Method> {
         Rc::new(self.method(worker))
     }

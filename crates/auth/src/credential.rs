@@ -101,12 +101,17 @@ impl Hash for CredentialId {
 pub(crate) type ByCredential<T> =
     std::collections::HashMap<CredentialId, T, foldhash::fast::RandomState>;
 
-/// In constant time. Compares words: comparing bytes takes longer than the digest.
-fn is_same(one: &Sha256Digest, other: &Sha256Digest) -> bool {
-    let (one, other) = (one.as_chunks().0, other.as_chunks().0);
-    let words = one.iter().zip(other);
+/// Compares in constant time, if the lengths are the same. Compares words: comparing bytes takes
+/// longer than a digest.
+pub(crate) fn is_same(one: &[u8], other: &[u8]) -> bool {
+    let ((words, rest), (other_words, other_rest)) = (one.as_chunks(), other.as_chunks());
     let word = |bytes: &[u8; 8]| u64::from_ne_bytes(*bytes);
-    words.fold(0, |differs, (one, other)| differs | (word(one) ^ word(other))).ct_eq(&0).into()
+    let last = |rest: &[u8]| rest.iter().fold(0, |last, byte| last << 8 | u64::from(*byte));
+    let words = words.iter().zip(other_words);
+    let differs = words.fold(last(rest) ^ last(other_rest), |differs, (one, other)| {
+        differs | (word(one) ^ word(other))
+    });
+    one.len() == other.len() && differs.ct_eq(&0).into()
 }
 
 /// The state that SHA-256 begins with (FIPS 180-4 5.3.3).

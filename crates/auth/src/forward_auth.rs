@@ -344,6 +344,13 @@ impl ForwardAuthFilter {
             }
             request.consumer = self.consumer_of(name.and_then(|name| str::from_utf8(name).ok()));
         }
+        if matches!(request.body, Body::Stream(_)) {
+            let copied = self.copy.clone();
+            let body = std::mem::take(&mut request.body);
+            request.body = body.without_trailers(move |field| {
+                copied.iter().any(|name| wire::alias::same(name.as_str().as_bytes(), field.name))
+            });
+        }
         for name in &self.copy {
             request.headers.remove(name);
             for value in response.headers.get_all(name) {

@@ -157,6 +157,18 @@ impl MethodPlan for HmacAuthPlan {
         KIND.name
     }
 
+    fn places(&self) -> Vec<String> {
+        let names: &[&str] = match self.0.format {
+            SignatureFormat::Rfc9421 => &["signature-input", "signature"],
+            SignatureFormat::ShenYu => &["authorization", "shenyu-authorization", "appkey", "sign"],
+        };
+        names.iter().map(|name| format!("header {name}")).collect()
+    }
+
+    fn forwards(&self) -> bool {
+        !self.0.hide
+    }
+
     fn build(&self, worker: &WorkerContext) -> Rc<dyn Method> {
         let settings = &self.0;
         let limits = KeyedLimits { entries: NONCES_MAX, changes: 0 };

@@ -43,6 +43,9 @@ const WAITING_MAX: usize = 256;
 const RESPONSE_BYTES_MAX: u64 = 64 * 1024;
 /// How long no request is sent to an end point that has failed.
 const PAUSE_US: u64 = 1_000_000;
+/// Statuses with which an end point refuses one token that it cannot read, such as a long one: a
+/// client must not be able to lock others out with it.
+const REFUSED_TOKEN: [u16; 5] = [400, 413, 414, 422, 431];
 
 /// Allows only requests with a token that its issuer reports as active (RFC 7662).
 ///
@@ -150,6 +153,14 @@ impl MethodPlan for Introspection {
         Some(&self.settings.url)
     }
 
+    fn places(&self) -> Vec<String> {
+        token_source::places(&self.settings.from)
+    }
+
+    fn forwards(&self) -> bool {
+        !self.settings.hide
+    }
+
     fn build(&self, worker: &WorkerContext) -> Rc<dyn Method> {
         let settings = &self.settings;
         let timeout = settings.timeout.get();
@@ -244,6 +255,19 @@ enum NotAccepted {
     Failed,
 }
 
+/// Why the end point has reported nothing about a token.
+struct EndPointFailure {
+    why: String,
+    /// True if other tokens may fare better.
+    is_of_token: bool,
+}
+
+impl From<String> for EndPointFailure {
+    fn from(why: String) -> EndPointFailure {
+        EndPointFailure { why, is_of_token: false }
+    }
+}
+
 type Introspected = Result<Rc<ActiveToken>, NotAccepted>;
 
 /// Asks the end point about tokens, and remembers its responses, on one worker.
@@ -330,8 +354,10 @@ impl Introspector {
 
     async fn introspect(&self, token: &str) -> Introspected {
         let introspected = self.ask(token).await.and_then(|response| self.evaluate(&response));
-        introspected.unwrap_or_else(|why| {
-            self.paused_until_us.set(net::clock::now_us() + PAUSE_US);
+        introspected.unwrap_or_else(|EndPointFailure { why, is_of_token }| {
+            if !is_of_token {
+                self.paused_until_us.set(net::clock::now_us() + PAUSE_US);
+            }
             event_limited!(
                 1,
                 Level::Warn,
@@ -345,7 +371,7 @@ impl Introspector {
     }
 
     /// RFC 7662 2.1.
-    async fn ask(&self, token: &str) -> Result<Map<String, Json>, String> {
+    async fn ask(&self, token: &str) -> Result<Map<String, Json>, EndPointFailure> {
         let IntrospectionSettings { url, client_id, client_secret, client_auth, .. } =
             &*self.settings;
         let fields = [("token", token), ("token_type_hint", "access_token")];
@@ -359,21 +385,27 @@ impl Introspector {
         let fetched = client.fetch(names, url, &request, body, timeout, RESPONSE_BYTES_MAX).await;
         let mut response = fetched.map_err(|fault| fault.to_string())?;
         if response.status != 200 {
-            return Err(format!("the response has the status {}", response.status));
+            return Err(EndPointFailure {
+                why: format!("the response has the status {}", response.status),
+                is_of_token: REFUSED_TOKEN.contains(&response.status),
+            });
         }
         let content = std::mem::take(&mut response.body).collect(RESPONSE_BYTES_MAX).await;
         let content = content.map_err(|fault| fault.to_string())?;
-        json_object(&content).ok_or_else(|| "the response is no JSON object".to_owned())
+        Ok(json_object(&content).ok_or_else(|| "the response is no JSON object".to_owned())?)
     }
 
     /// RFC 7662 2.2. An error means that the response is wrong.
-    fn evaluate(&self, response: &Map<String, Json>) -> Result<Introspected, String> {
+    fn evaluate(&self, response: &Map<String, Json>) -> Result<Introspected, EndPointFailure> {
         match response.get("active") {
             Some(Json::Bool(true)) => {}
             Some(Json::Bool(false)) => {
                 return Ok(Err(NotAccepted::Inactive("the token is not active")));
             }
-            _ => return Err("the response does not say whether the token is active".to_owned()),
+            _ => {
+                let why = "the response does not say whether the token is active";
+                return Err(why.to_owned().into());
+            }
         }
         Ok(self.accept(response).map(Rc::new).map_err(NotAccepted::Inactive))
     }

@@ -1,8 +1,8 @@
 //! `jwt`: allows requests with a signed token (RFC 7519).
 //!
 //! Promises that the configuration and the key decide how a token is verified, and never the token;
-//! that a token is in no log; that a token which was verified before costs a digest and a look-up,
-//! in a table of bounded size, until it expires.
+//! that a token is in no log; that a token which was verified before costs a look-up in a table of
+//! bounded size, until it expires.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -13,17 +13,16 @@ use plugin::{FilterKind, FilterPlan, WorkerContext};
 use settings::{Duration, Node, OneOrMany, Reader, Setting};
 use wire::Known;
 
-use crate::credential::{ByCredential, CredentialId, CredentialKind};
+use crate::credential::{CredentialId, CredentialKind};
 use crate::identity::{IdentityName, IdentityProvider, KeySource, KeyUse};
 use crate::method::{AuthPlan, AuthResult, Identity, Method, MethodPlan, check_realm};
 use crate::registry::Directory;
 use crate::token::{self, Key, KeySetFile, KeySettings, Rules, VerifiedToken, verify};
 use crate::token_source::{self, TokenSource};
+use crate::verified_tokens::VerifiedTokens;
 
 pub(crate) const KIND: FilterKind = FilterKind { name: "jwt", schema: Jwt::schema, read };
 
-/// Verified tokens that a worker remembers for each filter.
-const REMEMBERED: usize = 4096;
 /// Requests of a worker that may wait for keys, for each filter.
 const WAITING_MAX: usize = 256;
 
@@ -133,6 +132,14 @@ impl MethodPlan for JwtPlan {
         KIND.name
     }
 
+    fn places(&self) -> Vec<String> {
+        token_source::places(&self.settings.from)
+    }
+
+    fn forwards(&self) -> bool {
+        !self.settings.hide
+    }
+
     fn build(&self, worker: &WorkerContext) -> Rc<dyn Method> {
         let keys = match self.provider() {
             Some(provider) => provider.keys(&worker.shared),
@@ -189,7 +196,7 @@ struct Verification {
     directory: Rc<Directory>,
     keys: KeySource,
     rules: Arc<Rules>,
-    remembered: RefCell<ByCredential<RememberedToken>>,
+    remembered: RefCell<VerifiedTokens<RememberedToken>>,
     /// The generation of the keys that they were verified with.
     seen: Cell<u64>,
     /// Requests that wait for keys.
@@ -288,12 +295,11 @@ impl Drop for Waiting {
 impl Verification {
     fn authenticate(&self, token: &[u8]) -> Result<Identity, NotVerified> {
         let now_s = net::clock::wall_secs();
-        let id = CredentialId::of(CredentialKind::Token, token);
         let generation = self.keys.generation();
         if self.seen.replace(generation) != generation {
             self.remembered.borrow_mut().clear();
         }
-        if let Some(known) = self.remembered.borrow_mut().get_mut(&id) {
+        if let Some(known) = self.remembered.borrow_mut().get_mut(token) {
             return match now_s < known.expires_s {
                 true => Ok(self.identity(known)?),
                 false => Err("the token has expired".into()),
@@ -308,11 +314,7 @@ impl Verification {
         let claims: Claims = claims.into();
         let identity = Identity { consumer: consumer.clone(), claims: Some(claims.clone()) };
         let known = RememberedToken { expires_s, claims, subject, consumer, generation };
-        let mut remembered = self.remembered.borrow_mut();
-        if remembered.len() >= REMEMBERED {
-            remembered.clear();
-        }
-        remembered.insert(id, known);
+        self.remembered.borrow_mut().insert(token, known);
         Ok(identity)
     }
 

@@ -153,6 +153,19 @@ impl MethodPlan for KeyAuthPlan {
         format!("{keys}{hidden}")
     }
 
+    fn places(&self) -> Vec<String> {
+        let place = |source: &KeySource| match source {
+            KeySource::Header(name) => format!("header {name}"),
+            KeySource::Bearer => "header authorization".to_owned(),
+            KeySource::Query(name) => format!("query {name}"),
+        };
+        self.settings.from.iter().map(place).collect()
+    }
+
+    fn forwards(&self) -> bool {
+        !self.settings.hide
+    }
+
     fn secret_queries(&self) -> Vec<&str> {
         self.settings.from.iter().filter_map(KeySource::query_name).collect()
     }

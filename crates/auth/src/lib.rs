@@ -30,10 +30,10 @@ mod registry;
 mod signature_key;
 mod token;
 mod token_source;
+mod verified_tokens;
 
 use plugin::FilterKind;
 
-pub use access::needs_authentication;
 pub use clear_text::server_in_clear;
 pub use consumers::{ConsumerSet, ConsumerSettings};
 pub use geo::{CountryFile, GeoSettings};

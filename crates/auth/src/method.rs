@@ -23,6 +23,14 @@ pub(crate) trait MethodPlan: Send + Sync {
     fn secret_queries(&self) -> Vec<&str> {
         Vec::new()
     }
+    /// The places of a request that credentials are taken from.
+    fn places(&self) -> Vec<String> {
+        Vec::new()
+    }
+    /// True if a credential that was accepted is forwarded.
+    fn forwards(&self) -> bool {
+        false
+    }
     /// The URL of the server that verifies credentials, if there is one.
     fn server(&self) -> Option<&Url> {
         None
@@ -43,8 +51,8 @@ pub(crate) trait Method {
     fn prepare(&self, _request: &mut Request) {}
 
     /// Removes the credential from a request that is rejected, and only logged from then on, or
-    /// that another method accepts: one that is wrong here may be right elsewhere, or was
-    /// yesterday.
+    /// that another method accepts: nothing has verified it, and one that is wrong here may be
+    /// right elsewhere, or was yesterday.
     fn hide(&self, _request: &mut Request) {}
 
     /// The challenge of RFC 9110 11.6.1; without one the client cannot authenticate in a second
@@ -100,6 +108,19 @@ impl AuthPlan {
     pub(crate) fn of(method: impl MethodPlan + 'static) -> Arc<dyn FilterPlan> {
         Arc::new(AuthPlan { name: method.name(), methods: vec![Box::new(method)] })
     }
+
+    /// The methods whose credentials a request must not have that the method at `at` has accepted.
+    /// Where that one takes its credential from, and forwards it, the credential is verified; a
+    /// method with other places too may have another one there.
+    fn unverified(&self, at: usize) -> Box<[usize]> {
+        let own = &self.methods[at];
+        let forwarded = if own.forwards() { own.places() } else { Vec::new() };
+        let is_elsewhere = |other: &usize| {
+            let places = self.methods[*other].places();
+            *other != at && !places.iter().all(|place| forwarded.contains(place))
+        };
+        (0..self.methods.len()).filter(is_elsewhere).collect()
+    }
 }
 
 impl FilterPlan for AuthPlan {
@@ -108,8 +129,9 @@ impl FilterPlan for AuthPlan {
     }
 
     fn build(&self, worker: &WorkerContext) -> Stage {
-        let methods = self.methods.iter().map(|plan| CountedMethod {
+        let methods = self.methods.iter().enumerate().map(|(at, plan)| CountedMethod {
             method: plan.build(worker),
+            unverified: self.unverified(at),
             missing: rejections(worker, plan.name(), "missing"),
             invalid: rejections(worker, plan.name(), "invalid"),
         });
@@ -154,6 +176,8 @@ pub(crate) fn rejections(
 /// A method and how often its result was the reason for a rejection.
 struct CountedMethod {
     method: Rc<dyn Method>,
+    /// The methods whose credentials are removed if this one accepts the request.
+    unverified: Box<[usize]>,
     missing: Arc<CachePadded<Counter>>,
     invalid: Arc<CachePadded<Counter>>,
 }
@@ -161,14 +185,6 @@ struct CountedMethod {
 struct AuthFilter {
     name: &'static str,
     methods: Vec<CountedMethod>,
-}
-
-/// The methods so far, none of which has accepted the request.
-#[derive(Default)]
-struct FailedMethods {
-    reason: Option<Reason>,
-    /// Methods that found a wrong credential, which is not forwarded if a later one accepts.
-    invalid: Vec<usize>,
 }
 
 /// Why no method so far has accepted the request. A wrong credential counts more than a missing
@@ -190,7 +206,7 @@ impl Filter for AuthFilter {
     }
 
     fn on_request<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, Step> {
-        let mut failed = FailedMethods::default();
+        let mut failed = None;
         for (at, counted) in self.methods.iter().enumerate() {
             match counted.method.authenticate(request) {
                 result @ (AuthResult::Wait(_) | AuthResult::Body(_)) => {
@@ -203,7 +219,7 @@ impl Filter for AuthFilter {
                 }
             }
         }
-        self.reject(request, failed.reason).into()
+        self.reject(request, failed).into()
     }
 }
 
@@ -214,7 +230,7 @@ impl AuthFilter {
         mut at: usize,
         mut result: AuthResult,
         request: &mut Request,
-        mut failed: FailedMethods,
+        mut failed: Option<Reason>,
     ) -> Step {
         loop {
             result = match result {
@@ -236,7 +252,7 @@ impl AuthFilter {
             }
             at += 1;
             let Some(counted) = self.methods.get(at) else {
-                return self.reject(request, failed.reason);
+                return self.reject(request, failed);
             };
             result = counted.method.authenticate(request);
         }
@@ -248,14 +264,15 @@ impl AuthFilter {
         at: usize,
         result: AuthResult,
         request: &mut Request,
-        failed: &mut FailedMethods,
+        failed: &mut Option<Reason>,
     ) -> Option<Step> {
         let (invalid, why) = match result {
             AuthResult::Accepted(identity) => {
                 request.consumer = Some(identity.consumer);
                 request.claims = identity.claims;
-                failed.invalid.iter().for_each(|&at| self.methods[at].method.hide(request));
-                self.methods[at].method.prepare(request);
+                let CountedMethod { method, unverified, .. } = &self.methods[at];
+                unverified.iter().for_each(|other| self.methods[*other].method.hide(request));
+                method.prepare(request);
                 return Some(Step::Continue);
             }
             AuthResult::Failed(fault) => {
@@ -266,11 +283,8 @@ impl AuthFilter {
             AuthResult::Invalid(why) => (true, why),
             AuthResult::Wait(_) | AuthResult::Body(_) => unreachable!("the caller waits"),
         };
-        if invalid {
-            failed.invalid.push(at);
-        }
-        if failed.reason.is_none_or(|reason| invalid && !reason.invalid) {
-            failed.reason = Some(Reason { method: at, invalid, why });
+        if failed.is_none_or(|reason| invalid && !reason.invalid) {
+            *failed = Some(Reason { method: at, invalid, why });
         }
         None
     }

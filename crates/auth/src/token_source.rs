@@ -66,6 +66,16 @@ pub(crate) fn hide(sources: &[TokenSource], request: &mut Request) {
     }
 }
 
+/// Names of the places.
+pub(crate) fn places(sources: &[TokenSource]) -> Vec<String> {
+    let place = |source: &TokenSource| match source {
+        TokenSource::Bearer => "header authorization".to_owned(),
+        TokenSource::Header(name) => format!("header {name}"),
+        TokenSource::Cookie(name) => format!("cookie {name}"),
+    };
+    sources.iter().map(place).collect()
+}
+
 /// The challenge of RFC 6750 3.1.
 pub(crate) fn challenge(realm: &str, invalid: bool) -> String {
     let error = if invalid { ", error=\"invalid_token\"" } else { "" };
@@ -76,8 +86,12 @@ impl TokenSource {
     /// Calls `found` with each token at this place. An iterator of either kind would be boxed.
     fn each_token<'r>(&'r self, request: &'r Request, found: impl FnMut(&'r [u8])) {
         match self {
+            // Any second field counts as well: which of the two would the upstream use?
             TokenSource::Bearer => {
-                request.headers.get_all(Known::Authorization).filter_map(bearer).for_each(found);
+                let fields = || request.headers.get_all(Known::Authorization);
+                if fields().any(|field| bearer(field).is_some()) {
+                    fields().map(|field| bearer(field).unwrap_or(field)).for_each(found);
+                }
             }
             TokenSource::Header(name) => request.headers.get_all(name).for_each(found),
             TokenSource::Cookie(name) => plugin::variables::cookies(request, name).for_each(found),

@@ -5,6 +5,7 @@
 //! `floor ÷ tidegate` is the share of the cost that the kernel causes.
 
 mod backend;
+pub(crate) mod bodies;
 mod grpc;
 mod hello;
 mod listing;
@@ -25,7 +26,7 @@ use std::time::Duration;
 /// The arguments of [`serve`].
 pub const USAGE: &str = "hello ADDRESS | ping ADDRESS | proxy ADDRESS UPSTREAM keep|close | \
                          backend ADDRESS BODY_BYTES DELAY_MS keep|close text|listing | \
-                         grpc ADDRESS MESSAGE_BYTES";
+                         bodies ADDRESS | grpc ADDRESS MESSAGE_BYTES";
 
 /// The server that a floor process runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +39,8 @@ pub enum Floor {
     },
     /// The backend of gateways.
     Backend(Behaviour),
+    /// The backend of gateways for large bodies.
+    Bodies,
     /// The backend of gateways of gRPC: a message of that many bytes.
     Grpc {
         message_bytes: usize,
@@ -58,6 +61,7 @@ impl Floor {
                 let (kept, content) = (keep(kept), content.word());
                 format!("backend {address} {body_bytes} {} {kept} {content}", delay.as_millis())
             }
+            Self::Bodies => format!("bodies {address}"),
             Self::Grpc { message_bytes } => format!("grpc {address} {message_bytes}"),
         };
         line.split(' ').map(str::to_owned).collect()
@@ -77,6 +81,7 @@ pub fn serve(arguments: &[String]) -> io::Result<()> {
         Floor::Ping => hello::serve(&listener, &hello::PING),
         Floor::Proxy { upstream, keep } => proxy::serve(&listener, upstream, keep),
         Floor::Backend(behaviour) => backend::serve(&listener, behaviour),
+        Floor::Bodies => bodies::serve(&listener),
         Floor::Grpc { message_bytes } => grpc::serve(&listener, message_bytes),
     }
 }
@@ -111,6 +116,7 @@ fn parse(arguments: &[String]) -> Option<(SocketAddr, Floor)> {
             let (keep, content) = (keep(kept)?, Content::named(content)?);
             (address, Floor::Backend(Behaviour { body_bytes, delay, keep, content }))
         }
+        ["bodies", address] => (address, Floor::Bodies),
         ["grpc", address, bytes] => (address, Floor::Grpc { message_bytes: bytes.parse().ok()? }),
         _ => return None,
     };
@@ -175,6 +181,7 @@ mod tests {
                 "proxy 127.0.0.1:0 127.0.0.1:9 close",
             ),
             (Floor::Backend(behaviour), "backend 127.0.0.1:0 2048 20 keep listing"),
+            (Floor::Bodies, "bodies 127.0.0.1:0"),
             (Floor::Grpc { message_bytes: 64 }, "grpc 127.0.0.1:0 64"),
         ] {
             let arguments = floor.arguments(address);

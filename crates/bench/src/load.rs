@@ -166,8 +166,25 @@ pub struct LoadPlan {
     pub mode: Mode,
     /// Compare every body and the expected fields of every response.
     pub verify: bool,
+    /// Requests that differ in the number behind [`NUMBER`], in turn; 1: all are the same.
+    pub documents: u32,
     /// Set it to end the run early with the results so far.
     pub stop: Arc<AtomicBool>,
+}
+
+/// The number of a request that has one, in the text of the first.
+pub const NUMBER: &str = "000000";
+
+/// The request for a document by its number.
+pub(crate) fn numbered(request: &[u8], number: u32) -> Vec<u8> {
+    let mut request = request.to_vec();
+    let width = NUMBER.len();
+    let at = request.windows(width).position(|digits| digits == NUMBER.as_bytes());
+    if let Some(at) = at {
+        let text = format!("{number:0width$}");
+        request.splice(at..at + width, text.bytes());
+    }
+    request
 }
 
 impl Default for LoadPlan {
@@ -180,6 +197,7 @@ impl Default for LoadPlan {
             timeout: Duration::from_secs(2),
             mode: Mode::Closed,
             verify: false,
+            documents: 1,
             stop: Arc::default(),
         }
     }

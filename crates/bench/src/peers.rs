@@ -8,6 +8,7 @@
 mod against;
 mod bare_loop;
 mod baseline;
+mod cache_request;
 mod caddy;
 mod envoy;
 mod executables;
@@ -19,6 +20,7 @@ mod guard;
 mod gunicorn;
 mod h2o;
 mod haproxy;
+mod hypercorn;
 mod lua_cjson;
 mod nginx;
 mod nginx_granian;
@@ -34,6 +36,7 @@ mod tracer;
 mod uvicorn;
 mod varnish;
 
+pub use cache_request::{CacheRequest, DOCUMENTS, NUMBERED_PATH};
 pub use finder::{Finder, FoundPeer};
 pub use guard::Guard;
 pub use python::{App, interpreter};
@@ -153,17 +156,6 @@ pub enum Role {
     AppLoop { time: Duration },
 }
 
-/// The request to a cache.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CacheRequest {
-    /// A large document, by a client that takes gzip.
-    Gzip,
-    /// The same by a client that takes no coding.
-    Plain,
-    /// A small one, by a client that takes no coding.
-    Small,
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     Decode,
@@ -194,6 +186,7 @@ impl Role {
             Self::Cached { asked: CacheRequest::Gzip, .. } => "cache, gzip",
             Self::Cached { asked: CacheRequest::Plain, .. } => "cache, identity",
             Self::Cached { asked: CacheRequest::Small, .. } => "cache, small",
+            Self::Cached { asked: CacheRequest::Many, .. } => "cache on disk",
             Self::Canned { .. } => "a file from memory",
             Self::App(app) => app.name(),
             Self::AppGateway => "gateway, hello by ASGI",
@@ -343,6 +336,7 @@ pub const ALL: &[&Peer] = &[
     &granian::PEER,
     &granian::ONE_THREAD,
     &uvicorn::PEER,
+    &hypercorn::PEER,
     &gunicorn::PEER,
     &gunicorn::GEVENT,
     &fastpysgi::PEER,
@@ -406,6 +400,7 @@ impl Peer {
             Role::Files { root: directory.join("files") },
             Role::Cached { backend, root: directory.join("files"), asked: CacheRequest::Gzip },
             Role::Cached { backend, root: directory.join("files"), asked: CacheRequest::Plain },
+            Role::Cached { backend, root: directory.join("files"), asked: CacheRequest::Many },
             Role::AppGateway,
             Role::AppCached { backend, root: directory.join("files") },
             Role::AppLoop { time: Duration::from_secs(1) },

@@ -4,6 +4,7 @@
 //! Owns the presentation. Promises that every form is made from `data` alone, so that a file read
 //! later shows what the run showed. Never measures.
 
+mod absolute;
 mod bars;
 pub mod compare;
 pub mod data;

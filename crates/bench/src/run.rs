@@ -15,6 +15,7 @@ mod options;
 mod program;
 mod record;
 mod schedule;
+mod seventy_percent;
 mod system_calls;
 
 pub use options::{ExternalTarget, Options};

@@ -5,6 +5,7 @@
 //! before any load, and that the list contains only what the program under test supports. Never
 //! measures: that is `run`.
 
+mod bodies;
 mod cache;
 mod certificate;
 mod compressed;
@@ -17,6 +18,7 @@ mod gateway;
 mod hello;
 mod http2;
 mod json;
+mod latency;
 mod lua_hello;
 mod ping;
 mod probe;
@@ -26,15 +28,19 @@ mod routes;
 mod tls;
 mod websocket;
 
+pub(crate) use bodies::Transfer;
 pub(crate) use documents::Document;
 
-pub(crate) use connections::{DESCRIPTORS_KEPT, room_for};
+pub(crate) use connections::{DESCRIPTORS_KEPT, ports_of_an_address, room_for};
 pub(crate) use fixture::Fixture;
 pub(crate) use probe::{WAIT, probe, request};
 pub(crate) use reload::reloading;
 
 use crate::load::{Command, LoadPlan};
-use crate::peers::{App, CacheRequest, Guard, Operation, Peer, Protocol, Role, SUBJECT, Site};
+use crate::peers::{
+    App, CacheRequest, DOCUMENTS, Guard, Operation, Peer, Protocol, Role, SUBJECT, Site,
+};
+use crate::report::data::FLOOR;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -69,6 +75,7 @@ pub struct Case {
 pub(crate) enum Serve {
     Hello,
     Gateway { delay: Duration, keep: bool },
+    Bodies(Transfer),
     Guarded(Guard),
     Filtered(&'static str),
     Grpc { message_bytes: usize },
@@ -90,6 +97,7 @@ impl Serve {
         match self {
             Self::Hello => Role::Hello,
             Self::Gateway { keep, .. } => Role::Gateway { backend, keep },
+            Self::Bodies(_) => Role::Gateway { backend, keep: true },
             Self::Guarded(by) => Role::Guarded { backend, by },
             Self::Filtered(filters) => Role::Filtered { backend, filters },
             Self::Grpc { .. } => Role::GrpcGateway { backend },
@@ -115,6 +123,8 @@ pub(crate) enum Kind {
     Load,
     /// Load while the configuration is changed over and over.
     Reload,
+    /// Load in an open loop, at 70 % of what the slowest server can do.
+    SeventyPercent,
     /// Load along with many idle connections.
     Idle,
     /// No load: a program that repeats an operation and prints the count.
@@ -124,7 +134,9 @@ pub(crate) enum Kind {
 impl Case {
     /// Returns true if the peer can be measured in it.
     pub(crate) fn is_for(&self, peer: &Peer, workers: u32) -> bool {
-        peer.can(&self.site(workers))
+        // The bare proxy does not wait for a slow reader.
+        let is_bare = matches!(self.serve, Serve::Bodies(_)) && peer.name == FLOOR;
+        !is_bare && peer.can(&self.site(workers))
     }
 
     /// Returns the Python packages that the peer needs, in addition to its own program.
@@ -144,8 +156,17 @@ impl Case {
     pub(crate) fn connections(&self) -> Option<&'static [usize]> {
         match self.serve {
             Serve::App(App::AsgiSleep) => Some(&[512]),
+            Serve::App(App::GeventSleep) => Some(&[1000]),
             Serve::App(App::Page) => Some(&[500, 1000]),
             _ => None,
+        }
+    }
+
+    /// The number of documents that are requested in turn.
+    pub(crate) fn documents(&self) -> u32 {
+        match self.serve {
+            Serve::Cached { asked: CacheRequest::Many, .. } => DOCUMENTS,
+            _ => 1,
         }
     }
 
@@ -176,6 +197,8 @@ pub fn listed() -> impl Iterator<Item = &'static Scenario> {
 pub const ALL: &[&Scenario] = &[
     &hello::SCENARIO,
     &gateway::SCENARIO,
+    &latency::SCENARIO,
+    &bodies::SCENARIO,
     &ping::SCENARIO,
     &json::SCENARIO,
     &lua_hello::SCENARIO,
@@ -183,8 +206,10 @@ pub const ALL: &[&Scenario] = &[
     &filters::AUTHENTICATION,
     &filters::COSTS,
     &routes::SCENARIO,
+    &routes::MANY,
     &files::SCENARIO,
     &cache::SCENARIO,
+    &cache::DISK,
     &tls::HELLO,
     &tls::HANDSHAKE,
     &tls::FILE,
@@ -199,7 +224,9 @@ pub const ALL: &[&Scenario] = &[
     &python::ECHO,
     &python::ASGI_SLEEP,
     &python::WSGI_SLEEP,
+    &python::GEVENT,
     &python::FASTAPI,
+    &python::FASTAPI_TLS,
     &python::WEBSOCKET,
     &python::ASGI_UP,
     &python::CACHE,

@@ -104,6 +104,20 @@ fn an_endpoint_is_compared_with_a_loop_without_a_server() {
 }
 
 #[test]
+fn greenlets_tls_and_http_2_are_measured() {
+    let peers = ["tidegate", "gunicorn-gevent", "gunicorn", "granian", "uvicorn", "hypercorn"];
+    let Some(data) = run(options(&["gevent", "fastapi-tls"], &peers)) else { return };
+    all_is_right(&data);
+    let allowed = |scenario: &str| match scenario {
+        "gevent-hello" | "gevent-sleep" => ["tidegate", "gunicorn-gevent", ""],
+        _ => ["tidegate", "granian", "hypercorn"],
+    };
+    for record in &data.records {
+        assert!(allowed(&record.scenario).contains(&&*record.server), "{record:?}");
+    }
+}
+
+#[test]
 fn what_stands_in_front_of_an_application_is_measured_with_it() {
     let peers = ["tidegate", "baseline", "nginx-granian"];
     let Some(data) = run(options(&["asgi-up", "cache-python"], &peers)) else { return };

@@ -10,7 +10,7 @@
 use bench::interrupt;
 use bench::live::Live;
 use bench::peers::{Finder, Protocol, Role, RunContext, Running};
-use bench::report::data::Data;
+use bench::report::data::{Data, Placement};
 use bench::run::{ExternalTarget, Options, plan};
 use std::fs;
 use std::io::{self, Read, Write};
@@ -143,13 +143,17 @@ fn open_calls_have_a_size() {
 
 #[test]
 fn idle_connections_have_a_size() {
-    let pin = std::thread::available_parallelism().is_ok_and(|cores| cores.get() > 1);
-    let data = run(Options { pin, ..with(&["connections"], &["floor"]) });
-    assert_eq!(data.pinned.is_some(), pin, "{:?}", data.pinned);
-    let [record] = &data.records[..] else { panic!("{:?}", data.records) };
-    assert_eq!((record.connections, record.errors), (200, 0), "{record:?}");
-    let each = record.rss_bytes_per_connection.unwrap();
-    assert!((0.0..65_536.0).contains(&each), "{each}");
+    let can_pin = std::thread::available_parallelism().is_ok_and(|cores| cores.get() > 1);
+    // Both placements, where there are cores for it.
+    let data = run(Options { placements: Vec::new(), ..with(&["connections"], &["floor"]) });
+    assert_eq!(data.pinned.is_some(), can_pin, "{:?}", data.pinned);
+    let placements: Vec<_> = data.records.iter().map(|record| record.placement).collect();
+    assert_eq!(placements, Placement::ALL[..1 + usize::from(can_pin)]);
+    for record in &data.records {
+        assert_eq!((record.connections, record.errors), (200, 0), "{record:?}");
+        let each = record.rss_bytes_per_connection.unwrap();
+        assert!((0.0..65_536.0).contains(&each), "{each}");
+    }
 }
 
 #[test]

@@ -93,7 +93,7 @@ pub enum KeyError {
     AmbiguousPath,
     /// The key would exceed its limit.
     TooLong,
-    /// There are more query parameters or cookies than are compared.
+    /// There are more query parameters than are compared.
     TooManyParameters,
     /// A component contains a control character.
     ControlCharacter,

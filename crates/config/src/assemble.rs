@@ -147,7 +147,8 @@ fn join(first: &MapKey, present: &mut Node, key: &MapKey, node: Node, report: &m
     /// Keys whose maps are one value, not names: two files that both set limits would each hold
     /// half of the truth.
     const WHOLE: &[&str] = &[
-        "admin", "log", "traces", "shared", "purges", "limits", "timeouts", "defaults", "workers",
+        "admin", "log", "metrics", "traces", "shared", "purges", "limits", "timeouts", "defaults",
+        "workers",
     ];
     let whole = WHOLE.contains(&first.name.as_str());
     match (&mut present.value, node.value) {

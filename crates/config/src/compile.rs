@@ -20,7 +20,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
 use auth::{ConsumerSet, IdentitySet};
-use otlp::TracePlan;
+use otlp::{ExportPlan, ExportSettings, TracePlan};
 use plugin::problem::{ErrorPage, ErrorPages};
 use redis::RedisPlan;
 use settings::{Named, Reader, Spanned};
@@ -62,6 +62,8 @@ pub(crate) fn compile(
     let mentioned = mentions::check(&settings, &routes, &programs, reader);
     let upstreams = upstreams(&settings, reader);
     let traces = settings.traces.as_ref().and_then(|traces| TracePlan::new(traces, reader));
+    let log_export = export(settings.log.otlp.as_ref(), reader);
+    let metrics_export = export(settings.metrics.otlp.as_ref(), reader);
     let shared = settings.shared.as_ref().and_then(|shared| RedisPlan::new(shared, reader));
     check_geo(&settings, reader);
     check_shared(&settings, reader);
@@ -81,12 +83,7 @@ pub(crate) fn compile(
         programs,
         lua: settings.lua,
         upstreams,
-        caches: settings
-            .caches
-            .entries
-            .into_iter()
-            .map(|(name, cache)| (name.value, cache))
-            .collect(),
+        caches: by_name(settings.caches),
         apps,
         consumers: Arc::new(consumers),
         geo: settings.geo,
@@ -97,6 +94,8 @@ pub(crate) fn compile(
         errors: Arc::new(error_pages(settings.errors)),
         admin,
         log: settings.log,
+        log_export,
+        metrics_export,
         traces: traces.map(Arc::new),
         shared: shared.map(Arc::new),
         purges: settings.purges,
@@ -104,6 +103,17 @@ pub(crate) fn compile(
         timeouts: settings.timeouts,
         parts: Vec::new(),
     })
+}
+
+fn by_name<T>(named: Named<T>) -> Vec<(String, T)> {
+    named.entries.into_iter().map(|(name, item)| (name.value, item)).collect()
+}
+
+fn export(
+    settings: Option<&Spanned<ExportSettings>>,
+    reader: &mut Reader<'_>,
+) -> Option<Arc<ExportPlan>> {
+    settings.and_then(|settings| ExportPlan::new(settings, reader)).map(Arc::new)
 }
 
 fn unused_providers(identity: &IdentitySet, reader: &mut Reader<'_>) {

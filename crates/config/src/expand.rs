@@ -8,7 +8,7 @@ use settings::{Node, Report, Scalar, Span, Value, Variable, quote};
 use crate::limits::EXPANDED_BYTES;
 
 /// The source of environment variables: the process, or a test.
-pub type Environment<'e> = dyn Fn(&str) -> Option<String> + 'e;
+pub type Environment<'e> = dyn Fn(&str) -> Option<String> + Sync + 'e;
 
 /// The environment of this process. What is not text counts as not set.
 pub fn process_environment(name: &str) -> Option<String> {

@@ -56,7 +56,7 @@ pub use records::{
     Limits, ListenerLimits, ListenerSettings, ListenerTimeouts, LogFormatWord, LogSettings,
     LogTarget, MetricsAccess, ProxyProtocolSettings, RouteLimits, RouteSettings, RouteTimeouts,
     Settings, StatsdSettings, StreamLimits, StreamProtocol, StreamSettings, StreamTimeouts,
-    Timeouts, UnknownHost, Workers,
+    SyslogFacility, SyslogSettings, SyslogTransport, Timeouts, UnknownHost, Workers,
 };
 pub use server_plan::{AdminPlan, AdminToken, ListenerPlan, ListenerTls, RoutePlan, ServerPlan};
 pub use source::{Document, FileSource, ReplaceError, Replaced, Source, TextSource};

@@ -183,11 +183,16 @@ fn order(route: &RoutePlan) -> Vec<String> {
     note(named("rewrite"), authentication, "conditions of authentication see the rewritten path");
     note(authentication, named("cors"), "a preflight has no credentials and gets 401");
     note(
-        first(&auth::needs_authentication),
+        first(&|filter| filter.needs_authentication()),
         authentication,
-        "the consumer is not known yet, so that rules on it apply to no request",
+        "the consumer is not known yet: its name and claims are empty, and no rule on it applies",
     );
     note(named("mock"), authentication, "the mock responds to clients without credentials");
+    note(
+        first(&|filter| filter.name() == "split" && !filter.handlers().is_empty()),
+        authentication,
+        "danger: variants with a handler respond to clients without credentials",
+    );
     // The cache compresses once for all clients; a filter before it compresses each response.
     if let (Some(compress), Some(cache)) = (named("compress"), cache)
         && compress < cache
@@ -368,6 +373,31 @@ routes:
                 key,
                 "put key_auth before allow",
             ),
+            (
+                "{ request_headers: { set: { x-user: '{consumer}' } } }",
+                key,
+                "the consumer is not known yet: its name and claims are empty",
+            ),
+            ("{ query: { set: { user: '{claim.sub}' } } }", key, "put key_auth before query"),
+            ("{ cookies: { set: { user: '{label.a}' } } }", key, "put key_auth before cookies"),
+            ("{ rate_limit: { rate: 1/s, key: consumer } }", key, "put key_auth before rate_limit"),
+            (
+                "{ rate_limit: { limits: [{ rate: 1/s, key: consumer }] } }",
+                key,
+                "put key_auth before rate_limit",
+            ),
+            ("{ concurrency: { limit: 1, key: consumer } }", key, "before concurrency"),
+            ("{ bandwidth: { request: 1MiB, key: consumer } }", key, "before bandwidth"),
+            (
+                "{ split: { variants: [{ name: a }, { name: b }], sticky: { key: consumer } } }",
+                key,
+                "put key_auth before split",
+            ),
+            (
+                "{ split: { variants: [{ name: a, handler: { respond: {} } }, { name: b }] } }",
+                key,
+                "danger: variants with a handler respond to clients without credentials",
+            ),
             ("{ compress: {} }", "{ cache: pages }", "compress (line 3) is before cache (line 4)"),
         ] {
             let notes = order_notes(&format!("{one},\n{other}"));
@@ -381,6 +411,10 @@ routes:
         let key = "{ key_auth: { keys: [{ consumer: ann, key: k }] } }";
         for rule in [
             "{ deny: { ip: 10.0.0.0/8 } }",
+            "{ rate_limit: { rate: 1/s } }",
+            "{ split: { variants: [{ name: a }, { name: b }] } }",
+            "{ response_headers: { set: { x-user: '{consumer}' } } }",
+            "{ request_headers: { set: { x-client: '{client_ip}' } } }",
             "{ allow: { when: { header: user-agent, contains: curl } } }",
         ] {
             assert_eq!(order_notes(&format!("{rule}, {key}")), [""; 0]);

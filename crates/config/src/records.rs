@@ -20,7 +20,7 @@ pub use errors::{ErrorPageSettings, ErrorSettings};
 pub use listener::{EncodedSlashes, HttpVersion, ListenerSettings, UnknownHost};
 pub use log::{
     AccessFormatSetting, AccessSettings, LevelWord, LogFormatWord, LogSettings, LogTarget,
-    StatsdSettings,
+    StatsdSettings, SyslogFacility, SyslogSettings, SyslogTransport,
 };
 pub use proxy_protocol::ProxyProtocolSettings;
 pub use route::{DefaultsSettings, RouteSettings};

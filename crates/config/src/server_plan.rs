@@ -11,9 +11,10 @@ use auth::{ConsumerSet, GeoSettings, IdentitySet};
 use cache::{CacheSettings, PurgesSettings};
 use http_server::ProxyProtocol;
 use message::CountryDatabase;
+use message::RouteLog;
 use net::tls::ServerTls;
 use net::{Bind, ListenOptions};
-use otlp::TracePlan;
+use otlp::{ExportPlan, TracePlan};
 use plugin::problem::ErrorPages;
 use plugin::{FilterPlan, HandlerPlan};
 use redis::RedisPlan;
@@ -56,6 +57,10 @@ pub struct ServerPlan {
     pub errors: Arc<ErrorPages>,
     pub admin: AdminPlan,
     pub log: LogSettings,
+    /// The collector that gets the lines of the logs.
+    pub log_export: Option<Arc<ExportPlan>>,
+    /// The collector that gets metrics.
+    pub metrics_export: Option<Arc<ExportPlan>>,
     pub traces: Option<Arc<TracePlan>>,
     /// Where state is that several servers share.
     pub shared: Option<Arc<RedisPlan>>,
@@ -143,6 +148,8 @@ pub struct RoutePlan {
     /// Limits of the route; unset ones are the listener's.
     pub limits: RouteLimits,
     pub timeouts: RouteTimeouts,
+    /// How its requests are logged, where that differs from the access log's settings.
+    pub log: Option<Arc<RouteLog>>,
 }
 
 impl RoutePlan {

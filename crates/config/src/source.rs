@@ -72,6 +72,11 @@ pub trait Source: Send + Sync {
         Err(ReplaceError::ReadOnly("this source of configuration cannot be written".to_owned()))
     }
 
+    /// Why the main document cannot be replaced, if that is known before.
+    fn read_only(&self) -> Option<String> {
+        self.file().is_none().then(|| "this server's configuration is not a file".to_owned())
+    }
+
     /// Offers the last documents that were in use instead of newer ones that cannot be used; false
     /// if there are none.
     fn fall_back(&self) -> bool {

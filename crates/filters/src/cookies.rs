@@ -111,6 +111,10 @@ impl FilterPlan for CookiesPlan {
         Stage::Filter(Rc::new(CookiesFilter(self.0.clone())))
     }
 
+    fn needs_authentication(&self) -> bool {
+        self.0.set.entries.iter().any(|(_, value)| value.needs_authentication())
+    }
+
     fn describe(&self) -> String {
         let removed = self.0.remove.iter().map(|name| format!("-{name}"));
         let set = self.0.set.entries.iter().map(|(name, _)| format!("={}", name.value));

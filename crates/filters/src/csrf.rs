@@ -1,8 +1,8 @@
 //! `csrf`: rejects requests that a page of another origin makes a browser send.
 //!
-//! Decides as `net/http`'s CrossOriginProtection of Go 1.25 does: safe methods pass; then
-//! Sec-Fetch-Site decides, which every current browser sends over TLS; then Origin is compared with
-//! Host. Keeps no state and needs no token in the pages.
+//! Decides as `net/http`'s CrossOriginProtection of Go 1.25 does: safe methods pass, here unless
+//! they begin a WebSocket; then Sec-Fetch-Site decides, which every current browser sends over TLS;
+//! then Origin is compared with Host. Keeps no state and needs no token in the pages.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -19,10 +19,10 @@ pub(crate) const KIND: FilterKind = FilterKind { name: "csrf", schema: Csrf::sch
 
 /// Rejects requests that pages of other origins make a browser send (CSRF).
 ///
-/// `GET`, `HEAD`, `OPTIONS` and `TRACE` pass: they must not change anything. Another request gets
-/// 403 if `Sec-Fetch-Site` reports that it comes from another site or subdomain, or, where a
-/// browser does not send that, if `Origin` does not have the request's host. Requests with neither
-/// field are not from a browser and pass.
+/// `GET`, `HEAD`, `OPTIONS` and `TRACE` pass unless they begin a WebSocket: they must not change
+/// anything. Another request gets 403 if `Sec-Fetch-Site` reports that it comes from another site
+/// or subdomain, or, where a browser does not send that, if `Origin` does not have the request's
+/// host. Requests with neither field are not from a browser and pass.
 #[derive(Clone, Debug, PartialEq, Setting)]
 struct Csrf {
     /// Other origins whose pages may send such requests.
@@ -67,13 +67,15 @@ struct CsrfFilter {
 
 impl CsrfFilter {
     fn allows(&self, request: &Request) -> bool {
-        if request.method.is_safe() {
+        // A page of any origin may open a WebSocket with the cookies of the visitor, and read it.
+        if request.method.is_safe() && !request.upgrade {
             return true;
         }
         let headers = &request.headers;
-        let mut origins = headers.get_all(Known::Origin);
-        let (origin, second) = (origins.next(), origins.next());
-        if second.is_some() {
+        let (mut origins, mut sites) =
+            (headers.get_all(Known::Origin), headers.get_all(Known::SecFetchSite));
+        let (origin, site) = (origins.next(), sites.next());
+        if origins.next().is_some() || sites.next().is_some() {
             return false;
         }
         let is_trusted = || {
@@ -81,7 +83,7 @@ impl CsrfFilter {
             self.settings.trusted_origins.0.iter().any(named)
                 || self.settings.except.as_ref().is_some_and(|except| except.holds(request))
         };
-        match (headers.get(Known::SecFetchSite), origin) {
+        match (site, origin) {
             (Some(b"same-origin" | b"none"), _) => true,
             (Some(_), _) => is_trusted(),
             (None, None) => !self.settings.strict || is_trusted(),
@@ -140,7 +142,7 @@ mod tests {
     fn browsers_of_other_origins_are_rejected() {
         let site = |value| ("sec-fetch-site", value);
         let origin = |value| ("origin", value);
-        let table: [(&[(&str, &str)], u16); 14] = [
+        let table: [(&[(&str, &str)], u16); 15] = [
             (&[], 200),
             (&[site("same-origin")], 200),
             (&[site("none")], 200),
@@ -148,6 +150,7 @@ mod tests {
             (&[site("cross-site")], 403),
             (&[site("Same-Origin")], 403),
             (&[site("")], 403),
+            (&[site("same-origin"), site("cross-site")], 403),
             (&[site("cross-site"), origin("https://shop.example.com")], 403),
             (&[site("same-origin"), origin("https://evil.example")], 200),
             (&[origin("https://shop.example.com")], 200),
@@ -161,6 +164,18 @@ mod tests {
             assert_eq!(status(&node!({}), Method::Get, headers), 200, "{headers:?}");
             let strict = if headers.is_empty() { 403 } else { wanted };
             assert_eq!(status(&node!({ "strict": true }), Method::Delete, headers), strict);
+        }
+    }
+
+    #[test]
+    fn a_websocket_is_not_safe_although_its_method_is() {
+        let csrf = filter(&KIND, &node!({}));
+        for (origin, wanted) in
+            [("https://shop.example.com", true), ("https://evil.example", false)]
+        {
+            let mut request = get("/", &[("host", "shop.example.com"), ("origin", origin)]);
+            request.upgrade = true;
+            assert_eq!(passed(csrf.on_request(&mut request)).is_ok(), wanted, "{origin}");
         }
     }
 

@@ -7,7 +7,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use message::{Headers, Request, Response};
+use message::{Body, Headers, Request, Response};
 use plugin::{
     Filter, FilterKind, FilterPlan, HeaderName, MaybeFuture, Stage, Step, WorkerContext, variables,
 };
@@ -88,6 +88,13 @@ enum Change {
 }
 
 impl Changes {
+    /// True if fields of this name that the client sent are not forwarded.
+    fn replaces(&self, field: &[u8]) -> bool {
+        self.0.iter().any(|(name, change)| {
+            !matches!(change, Change::Add(_)) && wire::alias::same(name.as_str().as_bytes(), field)
+        })
+    }
+
     /// `None` if the settings have an error, unlike `before` they were read.
     fn checked(
         remove: Vec<HeaderName>,
@@ -120,6 +127,13 @@ impl Changes {
             reader.error(node.span, "this changes no header: give remove, set or add");
         }
         (reader.report().len() == before).then_some(Changes(changes))
+    }
+
+    fn need_authentication(&self) -> bool {
+        self.0.iter().any(|(_, change)| match change {
+            Change::Remove => false,
+            Change::Set(value) | Change::Add(value) => value.needs_authentication(),
+        })
     }
 
     fn has_variables(&self) -> bool {
@@ -210,6 +224,11 @@ impl FilterPlan for HeaderChangesPlan {
         })
     }
 
+    fn needs_authentication(&self) -> bool {
+        // When a response is there the request has been authenticated.
+        self.kind.name == REQUEST.name && self.changes.need_authentication()
+    }
+
     fn describe(&self) -> String {
         let changes = self.changes.0.iter().map(|(name, change)| match change {
             Change::Remove => format!("-{name}"),
@@ -245,6 +264,11 @@ impl Filter for OfRequest {
         };
         self.0.apply(request, &mut headers);
         request.headers = headers;
+        if matches!(request.body, Body::Stream(_)) {
+            let changes = self.0.clone();
+            let body = std::mem::take(&mut request.body);
+            request.body = body.without_trailers(move |field| changes.replaces(field.name));
+        }
         Step::Continue.into()
     }
 }

@@ -63,6 +63,13 @@ impl FilterPlan for QueryPlan {
         Stage::Filter(Rc::new(QueryFilter(self.0.clone())))
     }
 
+    fn needs_authentication(&self) -> bool {
+        let Query { set, add, .. } = &*self.0;
+        let added = add.entries.iter().flat_map(|(_, values)| &values.0);
+        let mut values = set.entries.iter().map(|(_, value)| value).chain(added);
+        values.any(Template::needs_authentication)
+    }
+
     fn describe(&self) -> String {
         let Query { remove, rename, set, add } = &*self.0;
         let removed = remove.iter().map(|name| format!("-{name}"));

@@ -192,8 +192,12 @@ fn uuid7(unix_ms: u64, high: u64, low: u64) -> String {
 
 /// Hexadecimal digits, without `std::fmt`, which takes several times as many instructions.
 fn digits(high: u64, low: u64) -> [u8; 32] {
-    let number = u128::from(high) << 64 | u128::from(low);
-    std::array::from_fn(|at| b"0123456789abcdef"[(number >> (124 - 4 * at) & 0xf) as usize])
+    let bytes = (u128::from(high) << 64 | u128::from(low)).to_be_bytes();
+    let half = |at: usize| match at.is_multiple_of(2) {
+        true => bytes[at / 2] >> 4,
+        false => bytes[at / 2] & 0xf,
+    };
+    std::array::from_fn(|at| b"0123456789abcdef"[usize::from(half(at))])
 }
 
 #[cfg(test)]

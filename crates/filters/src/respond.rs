@@ -10,7 +10,7 @@ use std::time::Duration as Span;
 use bytes::Bytes;
 use settings::{Duration, FilePath, Named, Node, Reader, Setting, Size, Template};
 
-use message::{Body, HandlerResult, Headers, Request, Response};
+use message::{Body, HandlerResult, Headers, Request, Response, SharedHeaders};
 use plugin::{
     Handler, HandlerKind, HandlerPlan, HeaderName, MaybeFuture, WorkerContext, variables,
 };
@@ -113,7 +113,7 @@ impl HandlerPlan for RespondPlan {
         }
         Rc::new(RespondHandler {
             status: self.status,
-            fixed,
+            fixed: SharedHeaders::from(&fixed),
             varying,
             body: self.body.clone(),
             kept: (self.body.len() <= Body::COPIED_BYTES_MAX).then(|| Rc::from(&*self.body)),
@@ -128,7 +128,8 @@ impl HandlerPlan for RespondPlan {
 
 struct RespondHandler {
     status: u16,
-    fixed: Headers,
+    /// Thousands of routes may have one each.
+    fixed: SharedHeaders,
     varying: Vec<(HeaderName, Template)>,
     body: Bytes,
     /// The same, where it is so short that it is copied behind the head.
@@ -138,7 +139,7 @@ struct RespondHandler {
 
 impl RespondHandler {
     fn response(&self, request: &Request) -> Response {
-        let mut headers = self.fixed.clone();
+        let mut headers = self.fixed.headers();
         for (name, value) in &self.varying {
             headers.append(name, variables::fill(value, request));
         }

@@ -6,7 +6,7 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
-use message::{BegunField, Request, Response, Scheme};
+use message::{Headers, Request, Response, Scheme, SharedHeaders};
 use plugin::{Filter, FilterKind, FilterPlan, HeaderName, MaybeFuture, Stage, Step, WorkerContext};
 use settings::{Duration, Node, Reader, Setting};
 use wire::Known;
@@ -126,24 +126,12 @@ fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Arc<dyn FilterPlan>> {
     Some(Arc::new(SecurityHeadersPlan(Arc::new(Fields::new(settings)))))
 }
 
-/// A field that is the same for all responses.
-struct FixedField {
-    name: Known,
-    line: BegunField,
-}
-
-impl FixedField {
-    fn new(name: Known, value: &str) -> FixedField {
-        FixedField { name, line: BegunField::new(name, value) }
-    }
-}
-
 /// The fields to add.
 struct Fields {
-    always: Vec<FixedField>,
+    always: SharedHeaders,
     /// The names of `always`.
     names: Vec<Known>,
-    over_tls: Option<FixedField>,
+    over_tls: SharedHeaders,
     policy: Option<NoncePolicy>,
     replace: bool,
 }
@@ -196,14 +184,19 @@ impl Fields {
             (Known::CrossOriginResourcePolicy, settings.cross_origin_resource_policy),
         ];
         let given = always.iter().filter(|(_, value)| !value.is_empty());
-        let always: Vec<_> = given.map(|(name, value)| FixedField::new(*name, value)).collect();
+        let names = given.clone().map(|(name, _)| *name).collect();
         let Hsts { enabled, max_age, include_subdomains, preload } = settings.hsts;
         let subdomains = if include_subdomains { "; includeSubDomains" } else { "" };
         let preload = if preload { "; preload" } else { "" };
         let hsts = format!("max-age={}{subdomains}{preload}", max_age.get().as_secs());
-        let over_tls = enabled.then(|| FixedField::new(Known::StrictTransportSecurity, &hsts));
-        let names = always.iter().map(|field| field.name).collect();
-        Fields { always, names, over_tls, policy, replace: settings.replace }
+        let over_tls = enabled.then_some((Known::StrictTransportSecurity, hsts));
+        Fields {
+            always: shared(given),
+            names,
+            over_tls: shared(over_tls.iter()),
+            policy,
+            replace: settings.replace,
+        }
     }
 
     fn add(&self, request: &Request, response: &mut Response, ids: &RandomIds) {
@@ -212,21 +205,33 @@ impl Fields {
         {
             response.headers.set(policy.name, policy.fill(request, ids));
         }
-        let headers = &mut response.headers;
-        // One search instead of one for each field: most responses have none of them.
-        let is_any_there = headers.contains_any(&self.names);
-        let mut add = |field: &FixedField, may_be_there: bool| {
-            if may_be_there && self.replace {
-                headers.remove(field.name);
-            }
-            if !may_be_there || self.replace || !headers.contains(field.name) {
-                headers.append_begun(&field.line, |_| {});
-            }
-        };
-        self.always.iter().for_each(|field| add(field, is_any_there));
-        let tls = self.over_tls.iter().filter(|_| request.scheme == Scheme::Https);
-        tls.for_each(|field| add(field, true));
+        self.add_all(&self.always, &self.names, &mut response.headers);
+        if request.scheme == Scheme::Https {
+            const NAMES: [Known; 1] = [Known::StrictTransportSecurity];
+            self.add_all(&self.over_tls, &NAMES, &mut response.headers);
+        }
     }
+
+    fn add_all(&self, fields: &SharedHeaders, names: &[Known], headers: &mut Headers) {
+        // Most responses have none of them.
+        if !headers.contains_any(names) {
+            return headers.append_all(fields);
+        }
+        for field in fields.headers().iter() {
+            if self.replace {
+                headers.set(field.name, field.value);
+            } else if !headers.contains(field.name) {
+                headers.append(field.name, field.value);
+            }
+        }
+    }
+}
+
+/// These fields, as they are sent.
+fn shared<'f>(fields: impl Iterator<Item = &'f (Known, String)>) -> SharedHeaders {
+    let mut headers = Headers::new();
+    fields.for_each(|(name, value)| headers.append(*name, value));
+    SharedHeaders::from(&headers)
 }
 
 struct SecurityHeadersPlan(Arc<Fields>);
@@ -244,7 +249,8 @@ impl FilterPlan for SecurityHeadersPlan {
     fn describe(&self) -> String {
         let mut words: Vec<_> = self.0.names.iter().map(|name| name.as_str()).collect();
         words.extend(self.0.policy.as_ref().map(|policy| policy.name.as_str()));
-        words.extend(self.0.over_tls.as_ref().map(|_| "Strict-Transport-Security"));
+        let over_tls = self.0.over_tls.headers();
+        words.extend(over_tls.iter().filter_map(|field| Some(field.known?.as_str())));
         words.join(", ")
     }
 

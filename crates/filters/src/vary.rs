@@ -5,7 +5,10 @@ use wire::Known;
 
 /// Tells caches that the response depends on a request header.
 pub(crate) fn vary_on(headers: &mut Headers, name: &str) {
-    if !headers.lists_token(Known::Vary, "*") && !headers.lists_token(Known::Vary, name) {
+    // Most responses have none.
+    let is_listed = headers.contains(Known::Vary)
+        && (headers.lists_token(Known::Vary, "*") || headers.lists_token(Known::Vary, name));
+    if !is_listed {
         headers.append(Known::Vary, name);
     }
 }

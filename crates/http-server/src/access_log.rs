@@ -15,7 +15,6 @@ use std::cell::RefCell;
 use std::io::Write;
 use std::sync::Arc;
 
-use settings::LogTemplate;
 use telemetry::escape::json_string;
 use telemetry::timestamp::{common_log, now_ms, rfc3339};
 use telemetry::{CloseReason, LogRing, Severity};
@@ -23,9 +22,9 @@ use wire::Known;
 use wire::grpc::Code;
 use wire::target::query_pairs;
 
-use message::{AiCall, ConnectionFacts, Fault, Request};
+use message::{AiCall, ConnectionFacts, Fault, LineFormat, Request, RouteLog};
 
-use line_format::{ExchangeEnd, without_request};
+use line_format::{ExchangeEnd, request_bytes, traced, without_request};
 pub use statsd_lines::{StatsdLines, statsd_gauge};
 pub(crate) use tunnel_entry::TunnelEntry;
 
@@ -33,18 +32,59 @@ pub(crate) use tunnel_entry::TunnelEntry;
 const MASKED_QUERY: [&str; 8] =
     ["access_token", "api_key", "apikey", "key", "password", "secret", "sig", "token"];
 
-/// The shape of a line.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum AccessFormat {
-    Json,
-    Combined,
-    Template(Arc<LogTemplate>),
-}
+/// The members that lines in JSON may have: those of a route must have other names.
+pub const JSON_MEMBERS: [&str; 45] = [
+    "time",
+    "client_ip",
+    "country",
+    "method",
+    "host",
+    "path",
+    "query",
+    "protocol",
+    "tls_version",
+    "tls_cipher",
+    "tls_server_name",
+    "tls_client_subject",
+    "tls_client_name",
+    "tls_client_fingerprint",
+    "status",
+    "grpc_status",
+    "bytes",
+    "duration_us",
+    "request_bytes",
+    "received_bytes",
+    "sent_bytes",
+    "received_messages",
+    "sent_messages",
+    "route",
+    "request_id",
+    "trace_id",
+    "span_id",
+    "consumer",
+    "upstream",
+    "attempts",
+    "upstream_us",
+    "ai_model",
+    "ai_provider",
+    "ai_input_tokens",
+    "ai_output_tokens",
+    "ai_tokens_from",
+    "cache",
+    "fault",
+    "user_agent",
+    "referer",
+    "listener",
+    "stream",
+    "reason",
+    "detail",
+    "level",
+];
 
 /// One worker's end of the access log.
 pub struct AccessLog {
     ring: Arc<LogRing>,
-    format: AccessFormat,
+    format: LineFormat,
     /// Out of 2³² exchanges, how many are logged; failures (5xx) always are.
     share: u64,
     rng: RefCell<fastrand::Rng>,
@@ -59,11 +99,11 @@ impl AccessLog {
     /// parameters to mask in addition to `MASKED_QUERY`.
     pub fn new(
         ring: Arc<LogRing>,
-        format: AccessFormat,
+        format: LineFormat,
         sample: f64,
         secrets: impl IntoIterator<Item = String>,
     ) -> AccessLog {
-        let share = (sample.clamp(0.0, 1.0) * 4_294_967_296.0) as u64;
+        let share = share(sample);
         let rng = RefCell::new(fastrand::Rng::new());
         let masks = Masks::new(secrets);
         AccessLog { ring, format, share, rng, masks, statsd: None, has_lines: true }
@@ -76,18 +116,27 @@ impl AccessLog {
 
     /// Writes no lines; only metrics are sent.
     pub fn without_lines(statsd: StatsdLines) -> AccessLog {
-        let log = AccessLog::new(statsd.ring(), AccessFormat::Combined, 0.0, []);
+        let log = AccessLog::new(statsd.ring(), LineFormat::Combined, 0.0, []);
         AccessLog { statsd: Some(statsd), has_lines: false, ..log }
     }
 
-    fn is_drawn(&self, status: u16) -> bool {
+    fn is_drawn(&self, status: u16, log: Option<&RouteLog>) -> bool {
         if !self.has_lines {
             return false;
         }
-        if self.share >= 1 << 32 || status >= 500 {
+        let share = match log.and_then(|log| log.sample) {
+            Some(sample) => share(sample),
+            None => self.share,
+        };
+        if share >= 1 << 32 || status >= 500 {
             return true;
         }
-        u64::from(self.rng.borrow_mut().u32(..)) < self.share
+        u64::from(self.rng.borrow_mut().u32(..)) < share
+    }
+
+    /// The format of a route's lines.
+    fn format_on<'a>(&'a self, log: Option<&'a RouteLog>) -> &'a LineFormat {
+        log.and_then(|log| log.format.as_ref()).unwrap_or(&self.format)
     }
 
     /// Logs an exchange.
@@ -98,27 +147,29 @@ impl AccessLog {
         // The status of a failed call is 200 in HTTP.
         let call = request.notes.grpc.as_ref().and_then(|call| call.status());
         let has_failed = call.is_some_and(Code::is_server_error);
-        if !self.is_drawn(if has_failed { 500 } else { status }) {
+        let log = route_log(request);
+        if !self.is_drawn(if has_failed { 500 } else { status }, log) {
             return;
         }
+        let end = ExchangeEnd { bytes: body_bytes, duration_us };
         let mut line = self.ring.buffer();
-        match &self.format {
-            AccessFormat::Json => {
+        match self.format_on(log) {
+            LineFormat::Json => {
                 let mut object = Object::begin(&mut line);
                 object.time();
                 self.masks.json(&mut object, request, status, |object| {
                     object.number("bytes", body_bytes);
                     object.number("duration_us", duration_us);
                 });
+                self.masks.route_fields(&mut object, request, status, Some(end));
                 object.end();
             }
-            AccessFormat::Combined => {
+            LineFormat::Combined => {
                 let bytes = |line: &mut Vec<u8>| write_to(line, format_args!("{body_bytes}"));
                 let time = |line: &mut Vec<u8>| common_log(now_ms(), line);
                 self.masks.combined(&mut line, request, status, time, bytes);
             }
-            AccessFormat::Template(template) => {
-                let end = ExchangeEnd { bytes: body_bytes, duration_us };
+            LineFormat::Template(template) => {
                 let end = |field, line: &mut Vec<u8>| end.write(field, line);
                 self.masks.template(&mut line, template, request, status, end);
             }
@@ -128,19 +179,20 @@ impl AccessLog {
 
     /// The line of an exchange whose connection becomes a tunnel, if it is logged.
     pub(crate) fn tunnel(&self, request: &Request, status: u16) -> Option<Box<TunnelEntry>> {
-        self.is_drawn(status).then(|| Box::new(TunnelEntry::new(self, request, status)))
+        self.is_drawn(status, route_log(request))
+            .then(|| Box::new(TunnelEntry::new(self, request, status)))
     }
 
     /// Logs the end of a stream.
     pub fn stream_ended(&self, entry: &StreamEntry<'_>) {
         let status = entry.status();
-        if !self.is_drawn(status) {
+        if !self.is_drawn(status, None) {
             return;
         }
         let mut line = self.ring.buffer();
         match &self.format {
-            AccessFormat::Json => entry.json(&mut line),
-            AccessFormat::Combined => {
+            LineFormat::Json => entry.json(&mut line),
+            LineFormat::Combined => {
                 write_to(&mut line, format_args!("{} - - [", entry.facts.peer_ip()));
                 common_log(now_ms(), &mut line);
                 let (stream, sent) = (&entry.facts.listener, entry.sent);
@@ -149,7 +201,7 @@ impl AccessLog {
                     format_args!("] \"STREAM {stream}\" {status} {sent} \"-\" \"-\""),
                 );
             }
-            AccessFormat::Template(template) => {
+            LineFormat::Template(template) => {
                 let end = ExchangeEnd { bytes: entry.sent, duration_us: entry.duration_us };
                 without_request(&mut line, template, entry.facts.peer_ip(), status, end);
             }
@@ -159,12 +211,12 @@ impl AccessLog {
 
     /// Logs a connection whose bytes were no request.
     pub fn refused(&self, facts: &ConnectionFacts, fault: &Fault) {
-        if !self.is_drawn(fault.status) {
+        if !self.is_drawn(fault.status, None) {
             return;
         }
         let mut line = self.ring.buffer();
         match &self.format {
-            AccessFormat::Json => {
+            LineFormat::Json => {
                 let mut object = Object::begin(&mut line);
                 object.time();
                 object.text("client_ip", facts.peer_ip().to_string().as_bytes());
@@ -174,18 +226,28 @@ impl AccessLog {
                 object.text("detail", fault.detail.as_bytes());
                 object.end();
             }
-            AccessFormat::Combined => {
+            LineFormat::Combined => {
                 write_to(&mut line, format_args!("{} - - [", facts.peer_ip()));
                 common_log(now_ms(), &mut line);
                 write_to(&mut line, format_args!("] \"-\" {} 0 \"-\" \"-\"", fault.status));
             }
-            AccessFormat::Template(template) => {
+            LineFormat::Template(template) => {
                 let end = ExchangeEnd { bytes: 0, duration_us: 0 };
                 without_request(&mut line, template, facts.peer_ip(), fault.status, end);
             }
         }
         self.ring.push(line);
     }
+}
+
+/// Out of 2³² exchanges, how many are logged.
+fn share(sample: f64) -> u64 {
+    (sample.clamp(0.0, 1.0) * 4_294_967_296.0) as u64
+}
+
+/// How the requests of a request's route are logged.
+fn route_log(request: &Request) -> Option<&RouteLog> {
+    request.route.as_ref()?.log.as_deref()
 }
 
 /// The end of a stream.
@@ -266,32 +328,23 @@ impl Masks {
             object.text("query", &self.masked(query));
         }
         object.text("protocol", request.version.as_str().as_bytes());
-        if let Some(tls) = &request.facts.tls {
-            object.text("tls_version", tls.version_name().as_bytes());
-            object.text("tls_cipher", tls.cipher_name().as_bytes());
-            if let Some(name) = &tls.server_name {
-                object.text("tls_server_name", name.as_bytes());
-            }
-            if let Some(peer) = &tls.peer {
-                object.text("tls_client_subject", peer.details.subject.as_bytes());
-                let names: Vec<_> = plugin::variables::client_names(request).collect();
-                object.text("tls_client_name", names.join(",").as_bytes());
-                object.text("tls_client_fingerprint", peer.details.fingerprint.as_bytes());
-            }
-        }
+        object.tls(request);
         object.number("status", u64::from(status));
         if let Some(code) = request.notes.grpc.as_ref().and_then(|call| call.status()) {
             object.text("grpc_status", code.slug().as_bytes());
         }
         numbers(object);
+        let received = request_bytes(request);
+        if received > 0 {
+            object.number("request_bytes", received);
+        }
         if let Some(route) = &request.route {
             object.text("route", route.name.as_bytes());
         }
         if let Some(id) = &request.request_id {
             object.text("request_id", id.as_bytes());
         }
-        if let Some(trace) = request.trace.as_ref().filter(|trace| trace.trace.is_traced()) {
-            let context = trace.trace.context();
+        if let Some(context) = traced(request) {
             object.text("trace_id", &context.trace_id_text());
             object.text("span_id", &context.span_id_text());
         }
@@ -301,6 +354,9 @@ impl Masks {
         if let Some(upstream) = &request.notes.upstream {
             object.text("upstream", upstream.as_bytes());
             object.number("attempts", u64::from(request.notes.upstream_attempts));
+            if let Some(us) = request.notes.upstream_us {
+                object.number("upstream_us", u64::from(us));
+            }
         }
         if let Some(call) = &request.notes.ai {
             object.ai_call(call);
@@ -434,6 +490,33 @@ impl<'a> Object<'a> {
         json_string(value, self.line);
     }
 
+    /// What the handshake of the connection has agreed on.
+    fn tls(&mut self, request: &Request) {
+        if let Some(tls) = &request.facts.tls {
+            self.text("tls_version", tls.version_name().as_bytes());
+            self.text("tls_cipher", tls.cipher_name().as_bytes());
+            if let Some(name) = &tls.server_name {
+                self.text("tls_server_name", name.as_bytes());
+            }
+            if let Some(peer) = &tls.peer {
+                self.text("tls_client_subject", peer.details.subject.as_bytes());
+                let names: Vec<_> = plugin::variables::client_names(request).collect();
+                self.text("tls_client_name", names.join(",").as_bytes());
+                self.text("tls_client_fingerprint", peer.details.fingerprint.as_bytes());
+            }
+        }
+    }
+
+    /// A member whose name the operator has written.
+    fn operators_text(&mut self, name: &str, value: &[u8]) {
+        if !std::mem::take(&mut self.empty) {
+            self.line.push(b',');
+        }
+        json_string(name.as_bytes(), self.line);
+        self.line.push(b':');
+        json_string(value, self.line);
+    }
+
     fn ai_call(&mut self, call: &AiCall) {
         self.text("ai_model", call.model.as_bytes());
         self.text("ai_provider", call.provider.as_bytes());
@@ -460,8 +543,8 @@ mod tests {
         let writer =
             telemetry::LogWriter::start("test", telemetry::Sink::Stderr, &telemetry).unwrap();
         let drawn = |sample: f64, status: u16| {
-            let log = AccessLog::new(writer.ring(), AccessFormat::Json, sample, []);
-            (0..10_000).filter(|_| log.is_drawn(status)).count()
+            let log = AccessLog::new(writer.ring(), LineFormat::Json, sample, []);
+            (0..10_000).filter(|_| log.is_drawn(status, None)).count()
         };
         assert_eq!((drawn(1.0, 200), drawn(0.0, 200), drawn(0.0, 500)), (10_000, 0, 10_000));
         assert!((2_200..2_800).contains(&drawn(0.25, 404)), "{}", drawn(0.25, 404));

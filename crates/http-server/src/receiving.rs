@@ -38,6 +38,11 @@ impl BodyProgress {
         self.allowance.credit(bytes as u64);
     }
 
+    /// The bytes of content so far.
+    pub(crate) fn received(&self) -> u64 {
+        self.received
+    }
+
     /// Counts content against the limit.
     pub(crate) fn admit(&mut self, data: Bytes, metrics: &WorkerMetrics) -> Result<Frame, Fault> {
         self.received += data.len() as u64;

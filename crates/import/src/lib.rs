@@ -3,6 +3,7 @@
 //! Promises that the result passes `check`, and that each setting without a counterpart is named in
 //! a comment at its position.
 
+pub mod gateway_api;
 pub mod nginx;
 pub mod openapi;
 pub mod pike;

@@ -30,6 +30,8 @@ const DECODED_RATIO_MAX: u64 = 100;
 #[derive(Debug)]
 pub(crate) enum ContentError {
     TooLarge,
+    /// Several media types: which of them would the recipient believe?
+    SeveralTypes,
     /// A content coding that is not supported, or several.
     UnknownCoding,
     /// The coding is not the declared one, or its stream is damaged.
@@ -43,6 +45,7 @@ impl ContentError {
     pub(crate) fn reason(&self) -> &'static str {
         match self {
             ContentError::TooLarge => "too_large",
+            ContentError::SeveralTypes => "content_type",
             ContentError::UnknownCoding => "content_coding",
             ContentError::Damaged => "invalid",
             ContentError::Fault(_) => "incomplete",
@@ -53,6 +56,9 @@ impl ContentError {
     pub(crate) fn of_request(self) -> Fault {
         match self {
             ContentError::TooLarge => Fault::body_too_large(),
+            ContentError::SeveralTypes => {
+                Fault::new(FaultKind::UnsupportedContent, "the request has several media types")
+            }
             ContentError::UnknownCoding => Fault::new(
                 FaultKind::UnsupportedContent,
                 "the content coding of the request is not supported",
@@ -73,6 +79,9 @@ impl ContentError {
                 FaultKind::ResponseBodySize,
                 "the response is larger than max_size of its filter",
             ),
+            ContentError::SeveralTypes => {
+                Fault::new(FaultKind::ProtocolError, "the response has several media types")
+            }
             ContentError::UnknownCoding => Fault::new(
                 FaultKind::ResponseContentCoding,
                 "the content coding of the response is not supported",
@@ -103,10 +112,10 @@ impl Rejections {
     }
 }
 
-/// True if the media type is one of these.
+/// True if the media type, or one of several, is one of these.
 pub(crate) fn has_type(headers: &Headers, types: &[MediaPattern]) -> bool {
-    let media_type = headers.get(Known::ContentType);
-    media_type.is_some_and(|value| types.iter().any(|pattern| pattern.matches(value)))
+    let mut written = headers.get_all(Known::ContentType);
+    written.any(|value| types.iter().any(|pattern| pattern.matches(value)))
 }
 
 /// Takes the content out of a message: whole and without its content coding.
@@ -115,6 +124,9 @@ pub(crate) async fn take(
     body: &mut Body,
     max: u64,
 ) -> Result<Bytes, ContentError> {
+    if headers.get_all(Known::ContentType).nth(1).is_some() {
+        return Err(ContentError::SeveralTypes);
+    }
     let coding = coding(headers)?;
     let content = match std::mem::take(body).owned() {
         Body::File(range) if range.length > max => return Err(ContentError::TooLarge),

@@ -56,7 +56,7 @@ struct JsonBody {
     #[setting(default = "1MiB", range = "1B"..="64MiB")]
     max_size: Size,
     /// The media types that are JSON.
-    #[setting(default = ["application/json", "*+json"])]
+    #[setting(default = ["application/json", "text/json", "*+json"])]
     types: Vec<MediaPattern>,
 }
 
@@ -166,7 +166,7 @@ impl Operation {
 }
 
 /// Why requests are rejected.
-const REASONS: [&str; 3] = ["too_large", "content_coding", "invalid"];
+const REASONS: [&str; 4] = ["too_large", "content_type", "content_coding", "invalid"];
 
 struct JsonBodyFilter {
     settings: Arc<JsonBody>,

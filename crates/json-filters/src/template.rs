@@ -44,7 +44,7 @@ struct BodyTemplates {
     #[setting(default = "1MiB", range = "1B"..="64MiB")]
     max_size: Size,
     /// The media types that are JSON.
-    #[setting(default = ["application/json", "*+json"])]
+    #[setting(default = ["application/json", "text/json", "*+json"])]
     types: Vec<MediaPattern>,
 }
 

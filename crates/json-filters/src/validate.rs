@@ -56,7 +56,7 @@ struct Validate {
     #[setting(default = "1MiB", range = "1B"..="64MiB")]
     max_size: Size,
     /// The media types that are JSON.
-    #[setting(default = ["application/json", "*+json"])]
+    #[setting(default = ["application/json", "text/json", "*+json"])]
     types: Vec<MediaPattern>,
     /// The status of the response to an invalid request.
     #[setting(default = 400, range = 400..=499)]

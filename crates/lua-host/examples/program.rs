@@ -22,6 +22,7 @@ fn main() -> ExitCode {
             cpu_affinity: false,
             access_log: None,
             development: None,
+            debug: None,
         };
         run(program).map_err(|refusal| format!("{refusal:?}"))
     });

@@ -12,7 +12,8 @@ use std::rc::Rc;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
-use http_server::{AccessFormat, AccessLog};
+use http_server::AccessLog;
+use message::LineFormat;
 use mlua::{Function, Lua, Table};
 use net::tls::CertificateKey;
 use telemetry::log;
@@ -29,6 +30,12 @@ pub mod arguments;
 use arguments::Arguments;
 
 const PROMPT: &str = include_str!("../../../lua/repl.lua");
+
+/// Begins the main script after the debugger.
+const DEBUGGED: &str = "local main, address, waits = ...
+    local listener, why = require 'silly.debugger'.listen { addr = address, wait = waits }
+    if not listener then error('the debugger cannot listen on ' .. address .. ': ' .. why, 0) end
+    return main()";
 
 /// A program to run.
 #[derive(Debug)]
@@ -47,6 +54,15 @@ pub struct Program {
     /// A file with the certificate for development and its key, which listeners with TLS present
     /// in place of their own.
     pub development: Option<PathBuf>,
+    pub debug: Option<DebugAdapter>,
+}
+
+/// Where the debugger of a program listens.
+#[derive(Clone, Debug)]
+pub struct DebugAdapter {
+    pub address: String,
+    /// True if the program begins once a client has set its breakpoints.
+    pub waits: bool,
 }
 
 /// Why a program could not start; one sentence.
@@ -93,6 +109,7 @@ pub fn run(program: Program) -> Result<i32, StartError> {
             text: text.clone(),
             file: file.clone(),
             is_interactive: program.is_interactive && index == 0,
+            debug: program.debug.clone(),
         };
         let tell = tell.clone();
         let name = format!("lua-{index}");
@@ -169,11 +186,11 @@ async fn run_worker(
     };
     let _watched = watchdog::watch_program(&vm, name);
     if let Some(access) = access {
-        let log = AccessLog::new(access.ring(), AccessFormat::Json, 1.0, []);
+        let log = AccessLog::new(access.ring(), LineFormat::Json, 1.0, []);
         let access = Some(Rc::new(log));
         http::observe(&vm, http::ListenerMetrics { access, ..Default::default() });
     }
-    let main = match load(&vm, &script.text, &script.file) {
+    let main = match load(vm.lua(), &script.text, &script.file) {
         Ok(main) => main,
         Err(error) => return ProgramEnd::Refused(StartError::Wrong(errors::text(&error))),
     };
@@ -188,7 +205,16 @@ async fn run_worker(
     }
     let failure = Rc::new(OnceCell::new());
     let ended = if script.is_interactive { prompt() } else { end_with_main(&vm, failure.clone()) };
-    let begun = vm.turn(|turn| turn.start(&main, (), Some(ended)));
+    let begun = match &script.debug {
+        None => vm.turn(|turn| turn.start(&main, (), Some(ended))),
+        Some(debug) => match vm.lua().load(DEBUGGED).set_name("=tidegate/debug").into_function() {
+            Ok(debugged) => {
+                let arguments = (main, debug.address.as_str(), debug.waits);
+                vm.turn(|turn| turn.start(&debugged, arguments, Some(ended)))
+            }
+            Err(error) => Some(Err(error)),
+        },
+    };
     if let Some(Err(error)) = begun {
         return ProgramEnd::Refused(failed(error));
     }
@@ -207,6 +233,7 @@ struct Script {
     file: PathBuf,
     /// True if a prompt follows it.
     is_interactive: bool,
+    debug: Option<DebugAdapter>,
 }
 
 /// Begins the prompt of `run -i` after the main script; the program ends with it.
@@ -255,10 +282,15 @@ fn replace_stdin(vm: &Rc<Vm>) -> mlua::Result<()> {
     vm.lua().load(TEXT).set_name("=tidegate/stdin").exec()
 }
 
+/// Why the text of a file cannot be loaded; `None` if it can.
+pub fn syntax_error(text: &[u8], file: &Path) -> Option<String> {
+    load(&Lua::new(), text, file).err().map(|error| errors::text(&error))
+}
+
 /// The program as a function; a first line that begins with `#` is a shebang line.
-fn load(vm: &Rc<Vm>, text: &[u8], file: &Path) -> mlua::Result<Function> {
+fn load(lua: &Lua, text: &[u8], file: &Path) -> mlua::Result<Function> {
     let hash = text.first() == Some(&b'#');
     let line_end = text.iter().position(|byte| *byte == b'\n').unwrap_or(text.len());
     let text = if hash { &text[line_end..] } else { text };
-    vm.lua().load(text).set_name(format!("@{}", file.display())).into_function()
+    lua.load(text).set_name(format!("@{}", file.display())).into_function()
 }

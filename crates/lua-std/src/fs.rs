@@ -4,7 +4,7 @@
 //! coroutine waits. A failure is `nil, err`. Reading is limited; only regular files are read and
 //! written, as a pipe or device could block for ever.
 
-mod contents;
+pub(crate) mod contents;
 mod directory;
 mod handle;
 mod watch;

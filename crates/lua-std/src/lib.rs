@@ -39,6 +39,7 @@ mod perf;
 mod pool;
 mod postgres;
 mod process;
+mod profiler;
 mod prometheus;
 mod re;
 mod redis_store;
@@ -91,18 +92,18 @@ pub const MODULES: &[Module] = &[
     ("adt.list", &["core.list"], script!("list")),
     ("adt.queue", &["core.queue"], script!("queue")),
     ("compress.br", &[], compress::open_br),
-    ("compress.gzip", &[], compress::open_gzip),
+    ("compress.gzip", &["core.compress.gzip"], compress::open_gzip),
     ("compress.lz4", &[], compress::open_lz4),
     ("compress.snappy", &[], compress::open_snappy),
     ("compress.zstd", &[], compress::open_zstd),
     ("console", &["core.console"], script!("console")),
-    ("crypto.cipher", &[], crypto::cipher::open),
-    ("crypto.hash", &[], crypto::hash::open),
-    ("crypto.hmac", &[], crypto::hmac::open),
-    ("crypto.pkey", &[], crypto::pkey::open),
-    ("crypto.utils", &[], crypto::random::open),
+    ("crypto.cipher", &["core.crypto.cipher"], crypto::cipher::open),
+    ("crypto.hash", &["core.crypto.hash"], crypto::hash::open),
+    ("crypto.hmac", &["core.crypto.hmac"], crypto::hmac::open),
+    ("crypto.pkey", &["core.crypto.pkey"], crypto::pkey::open),
+    ("crypto.utils", &["core.crypto.utils"], crypto::random::open),
     ("debugger", &["core.debugger"], debugger::open),
-    ("encoding.base64", &["core.encoding.base64"], base64::open),
+    ("encoding.base64", &["core.base64", "core.encoding.base64"], base64::open),
     ("encoding.hex", &[], hex::open),
     ("encoding.json", &["core.json"], json::open),
     ("env", &["core.env"], env::open),
@@ -113,15 +114,23 @@ pub const MODULES: &[Module] = &[
     ("internal.stdin", &["core.stdin"], script!("stdin")),
     ("logger", &["core.logger"], logger::open),
     ("metrics", &[], prometheus::open_metrics),
-    ("metrics.collector.jemalloc", &[], |lua| prometheus::open_part(lua, "jemalloc")),
-    ("metrics.collector.process", &[], |lua| prometheus::open_part(lua, "process")),
-    ("metrics.collector.silly", &[], |lua| prometheus::open_part(lua, "silly")),
-    ("metrics.counter", &[], |lua| prometheus::open_part(lua, "counter")),
-    ("metrics.gauge", &[], |lua| prometheus::open_part(lua, "gauge")),
-    ("metrics.histogram", &[], |lua| prometheus::open_part(lua, "histogram")),
-    ("metrics.labels", &[], |lua| prometheus::open_part(lua, "labels")),
-    ("metrics.prometheus", &[], prometheus::open),
-    ("metrics.registry", &[], |lua| prometheus::open_part(lua, "registry")),
+    ("metrics.collector.jemalloc", &["core.metrics.collector.jemalloc"], |lua| {
+        prometheus::open_part(lua, "jemalloc")
+    }),
+    ("metrics.collector.process", &["core.metrics.collector.process"], |lua| {
+        prometheus::open_part(lua, "process")
+    }),
+    ("metrics.collector.silly", &["core.metrics.collector.core"], |lua| {
+        prometheus::open_part(lua, "silly")
+    }),
+    ("metrics.counter", &["core.metrics.counter"], |lua| prometheus::open_part(lua, "counter")),
+    ("metrics.gauge", &["core.metrics.gauge"], |lua| prometheus::open_part(lua, "gauge")),
+    ("metrics.histogram", &["core.metrics.histogram"], |lua| {
+        prometheus::open_part(lua, "histogram")
+    }),
+    ("metrics.labels", &["core.metrics.labels"], |lua| prometheus::open_part(lua, "labels")),
+    ("metrics.prometheus", &["core.metrics.prometheus"], prometheus::open),
+    ("metrics.registry", &["core.metrics.registry"], |lua| prometheus::open_part(lua, "registry")),
     ("net", &["core.net"], script!("net")),
     ("net.addr", &["core.net.addr"], addr::open),
     ("net.cluster", &[], cluster::open),
@@ -146,12 +155,13 @@ pub const MODULES: &[Module] = &[
     ("perf", &["core.perf"], perf::open),
     ("pool", &[], pool::open),
     ("process", &[], process::open),
+    ("profiler", &[], profiler::open),
     ("protoc", &["protoc"], pb::open_compiler),
     ("re", &[], re::open),
-    ("security.jwt", &[], jwt::open),
+    ("security.jwt", &["core.jwt"], jwt::open),
     ("shared", &[], shared::open),
     ("signal", &["core.signal"], signal::open),
-    ("store.etcd", &[], etcd_store::open),
+    ("store.etcd", &["core.etcd"], etcd_store::open),
     ("store.mysql", &["core.db.mysql"], mysql::open),
     ("store.postgres", &[], postgres::open),
     ("store.redis", &["core.db.redis"], redis_store::open),

@@ -11,11 +11,14 @@ mod slice;
 #[cfg(test)]
 mod tests;
 
+use std::path::Path;
+
 use lua_vm::arguments::function;
 use lua_vm::{native, script};
-use mlua::{Error, Function, IntoLua, Lua, LuaString, Result, Table, Value};
+use mlua::{Error, Function, IntoLuaMulti, Lua, LuaString, Result, Table, Value};
 
-use crate::limits::DESCRIPTOR_BYTES;
+use crate::fs::contents;
+use crate::limits::{DESCRIPTOR_BYTES, PROTOBUF_BUFFER_BYTES};
 use buffer::Buffer;
 use slice::Slice;
 
@@ -33,24 +36,16 @@ pub(crate) fn open(lua: &Lua) -> Result<Table> {
     };
     let load = function(lua, "load", load_data)?;
     table.set("load", &load)?;
-    let load_file = move |lua: &Lua, path: String| match read_file(&path) {
-        Ok(data) => load.call::<mlua::MultiValue>(lua.create_string(data)?),
-        Err(reason) => Ok([Value::Nil, reason.into_lua(lua)?].into_iter().collect()),
-    };
+    let load_file =
+        move |lua: &Lua, path: String| match contents::read(Path::new(&path), DESCRIPTOR_BYTES) {
+            Ok(data) => load.call::<mlua::MultiValue>(lua.create_string(data)?),
+            Err(error) => (Value::Nil, format!("{path}: {error}")).into_lua_multi(lua),
+        };
     table.set("loadfile", function(lua, "loadfile", load_file)?)?;
     buffer::add_hex(lua, &table)?;
     table.set("pack_format", lua.create_function(buffer::pack)?)?;
     table.set("unpack_format", lua.create_function(slice::unpack)?)?;
     script::open(lua, "pb", include_str!("../../../lua/pb.lua"), table)
-}
-
-fn read_file(path: &str) -> std::result::Result<Vec<u8>, String> {
-    let failed = |error: std::io::Error| format!("{path}: {error}");
-    let length = std::fs::metadata(path).map_err(failed)?.len();
-    if length > DESCRIPTOR_BYTES {
-        return Err(format!("{path}: larger than {} MiB", DESCRIPTOR_BYTES >> 20));
-    }
-    std::fs::read(path).map_err(failed)
 }
 
 /// `convert(data) → string`, `convert(buffer, string) → buffer`
@@ -84,6 +79,14 @@ fn bytes_of(name: &str, index: usize, value: &Value) -> Result<Vec<u8>> {
 fn expected(name: &str, index: usize, what: &str, got: &Value) -> Error {
     let got = got.type_name();
     Error::runtime(format!("bad argument #{index} to '{name}' ({what} expected, got {got})"))
+}
+
+/// Fails if a buffer would have more bytes than it may.
+fn check_length(length: usize) -> Result<()> {
+    match length > PROTOBUF_BUFFER_BYTES {
+        true => Err(Error::runtime("a buffer may have 256 MiB")),
+        false => Ok(()),
+    }
 }
 
 fn argument(name: &str, index: usize, why: &str) -> Error {

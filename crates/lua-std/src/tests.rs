@@ -1,6 +1,8 @@
 //! Several modules together with the scheduler.
 
 mod compatibility;
+mod console;
+mod debug_adapter;
 mod debugger;
 mod dom;
 mod scheduling;

@@ -10,6 +10,7 @@ mod schema;
 mod tests;
 
 use std::cell::Cell;
+use std::path::Path;
 use std::rc::Rc;
 
 use lua_vm::arguments::function;
@@ -18,6 +19,7 @@ use mlua::{
     UserDataMethods, Value,
 };
 
+use crate::fs::contents;
 use crate::limits::ZPROTO_SOURCE_BYTES;
 use schema::{Field, Schema, Shape};
 
@@ -66,11 +68,8 @@ fn parse(lua: &Lua, (_, text): (Value, LuaString)) -> Result<MultiValue> {
 
 /// `load(path) → schema | nil, err`
 fn load(lua: &Lua, (_, path): (Value, String)) -> Result<MultiValue> {
-    let failed = |error: std::io::Error| format!("{path}: {error}");
-    let text = std::fs::metadata(&path).map_err(failed).and_then(|facts| {
-        let is_short = facts.len() <= ZPROTO_SOURCE_BYTES as u64;
-        if is_short { std::fs::read(&path).map_err(failed) } else { Err(schema::too_long()) }
-    });
+    let text = contents::read(Path::new(&path), ZPROTO_SOURCE_BYTES as u64);
+    let text = text.map_err(|error| format!("{path}: {error}"));
     match text.and_then(|text| schema::parse(&text)) {
         Ok(schema) => Protocol(Rc::new(schema)).into_lua_multi(lua),
         Err(reason) => (Value::Nil, reason).into_lua_multi(lua),

@@ -27,6 +27,7 @@ mod movable_vm;
 pub mod native;
 mod pcall;
 mod preload;
+pub mod profile;
 mod raw_function;
 pub mod script;
 mod stack;

@@ -11,6 +11,20 @@ pub(crate) const ERROR_LINES_PER_SECOND: u32 = 10;
 /// Bytes of a traceback that are logged.
 pub(crate) const TRACEBACK_BYTES: usize = 8 * 1024;
 
+/// Different stacks and functions of a profile, and calls of a stack that are recorded.
+pub(crate) const PROFILE_STACKS: usize = 16_384;
+pub(crate) const PROFILE_FUNCTIONS: usize = 16_384;
+pub(crate) const PROFILE_FRAMES: i32 = 128;
+
+/// Bytes of the path of a file in a profile; a longer one is shortened as in Lua's messages.
+pub(crate) const PROFILE_PATH_BYTES: usize = 1024;
+
+/// Parts of turns in a time line.
+pub(crate) const TIMELINE_SLICES: usize = 500_000;
+
+/// Allocated bytes after which a profile of allocations records a stack.
+pub(crate) const PROFILE_ALLOCATED_BYTES: usize = 64 * 1024;
+
 /// Longest span of `time.sleep` and `time.after`, as Silly has it.
 pub(crate) const TIMER_MS: i64 = u32::MAX as i64;
 

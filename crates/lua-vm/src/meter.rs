@@ -14,13 +14,18 @@ use std::ffi::c_void;
 
 use mlua::{Lua, ffi};
 
-use crate::limits::{METER_FREE_BYTES, METER_LARGE_BYTES, METER_REFUSED_BYTES};
+use crate::limits::{
+    METER_FREE_BYTES, METER_LARGE_BYTES, METER_REFUSED_BYTES, PROFILE_ALLOCATED_BYTES,
+};
 use crate::stack::LuaState;
 
 pub(crate) struct Meter {
     inner: Box<MeterState>,
     main: LuaState,
 }
+
+/// Takes the coroutine that runs, or null, and a number of bytes.
+pub(crate) type OnAllocated = fn(LuaState, u64);
 
 /// The user data of the state's allocator.
 struct MeterState {
@@ -36,6 +41,10 @@ struct MeterState {
     limit: Cell<usize>,
     /// The coroutine that runs; null while no failure can be caught.
     running: Cell<LuaState>,
+    /// Called for each [`PROFILE_ALLOCATED_BYTES`] while a profile is recorded.
+    on_allocated: Cell<Option<OnAllocated>>,
+    /// Bytes allocated since the last call.
+    unsampled: Cell<usize>,
 }
 
 impl Meter {
@@ -54,6 +63,8 @@ impl Meter {
             asked: Cell::new(false),
             limit: Cell::new(usize::MAX),
             running: Cell::new(std::ptr::null_mut()),
+            on_allocated: Cell::new(None),
+            unsampled: Cell::new(0),
         });
         // SAFETY: `allocate_metered` calls the allocator it replaced, so all blocks come from one
         // allocator; the box does not move.
@@ -68,6 +79,16 @@ impl Meter {
     pub(crate) fn restore(&self) {
         // SAFETY: the state is alive, and this was its allocator.
         unsafe { ffi::lua_setallocf(self.main, self.inner.allocate, self.inner.data) };
+    }
+
+    /// Sets what is called with allocated bytes, from within the allocator.
+    pub(crate) fn sample(&self, on_allocated: Option<OnAllocated>) {
+        self.inner.on_allocated.set(on_allocated);
+        let allocate = if on_allocated.is_some() { allocate_sampled } else { allocate_metered };
+        // SAFETY: as in `new`; both functions use the same blocks.
+        unsafe {
+            ffi::lua_setallocf(self.main, allocate, (&raw const *self.inner).cast_mut().cast())
+        };
     }
 
     /// Bytes the VM holds.
@@ -139,6 +160,32 @@ fn runs_lua(thread: LuaState) -> bool {
             && !about.what.is_null()
             && *about.what.cast::<u8>() != b'C'
     }
+}
+
+/// The allocator while a profile of allocations is recorded.
+unsafe extern "C" fn allocate_sampled(
+    data: *mut c_void,
+    block: *mut c_void,
+    old: usize,
+    new: usize,
+) -> *mut c_void {
+    // SAFETY: the arguments are passed on unchanged.
+    let given = unsafe { allocate_metered(data, block, old, new) };
+    let before = if block.is_null() { 0 } else { old };
+    if !given.is_null() && new > before {
+        // SAFETY: as in `allocate_metered`.
+        let meter = unsafe { &*data.cast::<MeterState>() };
+        let bytes = meter.unsampled.get() + new - before;
+        if bytes < PROFILE_ALLOCATED_BYTES {
+            meter.unsampled.set(bytes);
+        } else {
+            meter.unsampled.set(0);
+            if let Some(on_allocated) = meter.on_allocated.get() {
+                on_allocated(meter.running.get(), bytes as u64);
+            }
+        }
+    }
+    given
 }
 
 unsafe extern "C" fn allocate_metered(

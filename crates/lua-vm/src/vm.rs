@@ -27,6 +27,7 @@ use crate::calls::call::CallTable;
 use crate::guard::Guard;
 use crate::ids::TaskId;
 use crate::meter::Meter;
+use crate::profile;
 use crate::stack::LuaState;
 use crate::streams::Streams;
 use crate::tasks::{EndObserver, OnTaskEnd, Task, TaskError, TaskStatus, TaskTable};
@@ -34,8 +35,10 @@ use crate::timers::Timers;
 
 mod create;
 mod ending;
+mod failed_tasks;
 mod hooks;
 mod options;
+mod profiling;
 
 pub use options::{BindSocket, VmOptions};
 
@@ -59,6 +62,7 @@ pub struct Vm {
     pub(crate) calls: CallTable,
     warned: Rc<Cell<bool>>,
     failures: Cell<u64>,
+    pub(crate) failed_tasks: failed_tasks::FailedTasks,
     /// The error of the first coroutine whose end is not observed.
     first_failure: OnceCell<TaskError>,
     /// Counts turns.
@@ -139,6 +143,9 @@ impl Vm {
             if self.tasks.borrow().ready_count() == 0 {
                 break;
             }
+        }
+        if self.is_traced() {
+            profile::turn_ends();
         }
         self.guard.end();
         self.turning.set(false);
@@ -383,6 +390,7 @@ impl Vm {
 
 impl Drop for Vm {
     fn drop(&mut self) {
+        self.end_recordings();
         self.meter.restore();
     }
 }

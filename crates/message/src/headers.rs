@@ -249,6 +249,15 @@ impl Headers {
         }
     }
 
+    /// Appends all fields of a section that is kept for many messages.
+    #[inline]
+    pub fn append_all(&mut self, shared: &SharedHeaders) {
+        let Room { text, fields } = self.room();
+        let at = text.len() as u32;
+        text.extend_from_slice(&shared.text);
+        fields.extend(shared.fields.iter().map(|field| field.moved(at)));
+    }
+
     /// Appends the field lines that `keep` approves of, as they go over the wire. Neighbours that
     /// lie in memory the way they are sent are copied in one go.
     pub fn write_lines(&self, out: &mut impl BufMut, mut keep: impl FnMut(Field<'_>) -> bool) {

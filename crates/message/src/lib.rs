@@ -6,6 +6,7 @@
 //! nor routes nor configuration; both sides of HTTP/1.1 and HTTP/2 use the same types.
 
 mod ai_call;
+mod allowed_trailers;
 mod body;
 mod consumer;
 mod content;
@@ -51,10 +52,10 @@ pub use preconditions::{asked_range, preconditions};
 pub use ranges::ranged;
 pub use request::{CountryDatabase, HeldResource, Inform, Notes, Request};
 pub use response::{HandlerResult, Response};
-pub use route_info::{Bounds, RouteBounds, RouteInfo, TransferTimeout};
+pub use route_info::{Bounds, LineFormat, RouteBounds, RouteInfo, RouteLog, TransferTimeout};
 pub use shared_body::{SharedBody, SharedBodyReader, SharedBodyWriter, TooLong, shared_body};
 pub use target::{Target, TargetParts};
 pub use trace::{
-    AttributeValue, FinishedTrace, OpenSpan, Recording, RequestTrace, Span, SpanKind,
+    AttributeValue, ExportQueue, FinishedTrace, OpenSpan, Recording, RequestTrace, Span, SpanKind,
     TRACE_SPANS_MAX, Trace, TraceFields, TraceQueue, new_span_id,
 };

@@ -21,6 +21,11 @@ pub trait Inform {
 
     /// The exchange holds this from now on, until it is dropped.
     fn hold(&self, _held: Weak<dyn HeldResource>) {}
+
+    /// The bytes of the request's body that have been read so far.
+    fn body_bytes(&self) -> u64 {
+        0
+    }
 }
 
 /// The countries of addresses.
@@ -96,6 +101,8 @@ pub struct Request {
 pub struct Notes {
     pub upstream: Option<Rc<str>>,
     pub upstream_attempts: u16,
+    /// The time that its attempts took, up to the head of the response; `None` without one.
+    pub upstream_us: Option<u32>,
     /// What a cache did with it: a word such as `hit` or `miss`.
     pub cache: Option<&'static str>,
     /// What failed, when the exchange did: [`Fault::slug`].

@@ -1,8 +1,9 @@
-//! What an exchange knows of its route: name, bounds and metrics, without the filters.
+//! What an exchange knows of its route: name, bounds, log and metrics, without the filters.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use settings::LogTemplate;
 use telemetry::RouteMetrics;
 
 /// The facts of a route that outlive its run: for limits, log and metrics.
@@ -11,6 +12,27 @@ pub struct RouteInfo {
     pub name: Box<str>,
     pub bounds: RouteBounds,
     pub metrics: Arc<RouteMetrics>,
+    /// How its requests are logged, where that differs from the access log's settings.
+    pub log: Option<Arc<RouteLog>>,
+}
+
+/// The lines of one route in the access log.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RouteLog {
+    /// Replaces the format of the log.
+    pub format: Option<LineFormat>,
+    /// Replaces the share of requests that is logged, from 0 to 1.
+    pub sample: Option<f64>,
+    /// Further members of lines in JSON, with their names.
+    pub fields: Vec<(String, Arc<LogTemplate>)>,
+}
+
+/// The shape of a line of the access log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LineFormat {
+    Json,
+    Combined,
+    Template(Arc<LogTemplate>),
 }
 
 /// Bounds of one exchange: its listener's, unless its route has its own.

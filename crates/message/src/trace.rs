@@ -17,7 +17,7 @@ use wire::trace_context::{SpanId, TraceContext};
 
 use crate::{HandlerResult, Headers};
 
-pub use queue::TraceQueue;
+pub use queue::{ExportQueue, TraceQueue};
 
 /// The most spans of one request; later ones are counted and not recorded.
 pub const TRACE_SPANS_MAX: usize = 128;

@@ -38,6 +38,7 @@ mod receive;
 mod resolver;
 mod serve;
 mod stream;
+mod syslog_sender;
 pub mod task;
 pub mod timer;
 pub mod tls;
@@ -71,7 +72,7 @@ pub use outgoing::{FileRange, Outgoing};
 pub use pid_file::PidFile;
 pub use process::{
     address_space_bytes, address_space_limit, descriptor_limit, open_descriptors, page_bytes,
-    raise_descriptor_limit, set_title, set_umask, user_id,
+    raise_descriptor_limit, release_startup_memory, set_title, set_umask, user_id,
 };
 pub use proxy_protocol::ProxyHeaderError;
 pub use receive::{RecvChunk, detach};
@@ -81,4 +82,5 @@ pub use resolver::{
 };
 pub use serve::{ServeOptions, Serving, serve, serve_on, until_stopping};
 pub use stream::{Parked, Peer, Stream};
+pub use syslog_sender::{SyslogAddress, SyslogSender};
 pub use timer::{Timer, WakeHandle};

@@ -38,8 +38,9 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
     let _restore = Restore;
     // Without `timer::drive`, which would sleep in real time.
     let runtime = worker::runtime().expect("an event loop can be built");
-    let outcome = runtime.block_on(async { tokio::time::timeout(ENDS_WITHIN, future).await });
-    outcome.expect("the test ends: nothing waits for time that is not advanced")
+    let ended = async { tokio::time::timeout(ENDS_WITHIN, future).await };
+    worker::run_to_end(&runtime, ended)
+        .expect("the test ends: nothing waits for time that is not advanced")
 }
 
 /// Moves the clock of this thread forward by `span`. Timers fire in the order of their deadlines,

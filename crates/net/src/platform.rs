@@ -11,14 +11,14 @@ mod portable;
 #[cfg(target_os = "linux")]
 pub(crate) use linux::{
     MSG_MORE, accept, allowed_cores, bind_restricted, close_on_exec, end_with_parent, parent_of,
-    pin_to_core, process_descriptor, send_file, shared_memory, signal_process, socket,
-    unacknowledged,
+    pin_to_core, process_descriptor, release_code, send_file, shared_memory, signal_process,
+    socket, unacknowledged,
 };
 #[cfg(not(target_os = "linux"))]
 pub(crate) use portable::{
     MSG_MORE, accept, allowed_cores, bind_restricted, close_on_exec, end_with_parent, parent_of,
-    pin_to_core, process_descriptor, send_file, shared_memory, signal_process, socket,
-    unacknowledged,
+    pin_to_core, process_descriptor, release_code, send_file, shared_memory, signal_process,
+    socket, unacknowledged,
 };
 
 #[cfg(test)]
@@ -33,6 +33,19 @@ mod tests {
     use std::path::Path;
 
     use socket2::{Domain, Socket, Type};
+
+    #[test]
+    fn code_that_was_released_runs_again() {
+        let mapped = || -> u64 {
+            let status = std::fs::read_to_string("/proc/self/status").unwrap();
+            let line = status.lines().find(|line| line.starts_with("RssFile:")).unwrap();
+            line.split_whitespace().nth(1).unwrap().parse().unwrap()
+        };
+        let before = mapped();
+        portable::release_code();
+        linux::release_code();
+        assert!(mapped() < before);
+    }
 
     #[test]
     fn both_sides_create_a_socket_file_with_its_mode() {

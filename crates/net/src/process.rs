@@ -7,6 +7,8 @@ use std::os::unix::fs::FileExt;
 use rustix::fs::Mode;
 use rustix::process::{Resource, getrlimit, setrlimit, umask};
 
+use crate::allocator::release_free_memory;
+
 /// Raises the limit on open descriptors to the hard limit: every connection needs one, and
 /// distributions start programs with 1024.
 pub fn raise_descriptor_limit() {
@@ -49,6 +51,13 @@ pub fn user_id() -> u32 {
 /// Returns the size of a memory page.
 pub fn page_bytes() -> u64 {
     rustix::param::page_size() as u64
+}
+
+/// Gives up memory that was needed to start: free blocks of this thread, and the pages of code,
+/// most of which reads configurations. The kernel maps pages again when they are used.
+pub fn release_startup_memory() {
+    release_free_memory();
+    crate::platform::release_code();
 }
 
 /// Sets the permissions that files and Unix sockets of this process and of its children do not get.

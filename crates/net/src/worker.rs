@@ -5,6 +5,7 @@
 
 use std::io;
 use std::panic::resume_unwind;
+use std::pin::Pin;
 use std::thread::JoinHandle;
 
 use tokio::runtime::{Builder, LocalOptions, LocalRuntime};
@@ -79,10 +80,20 @@ where
 /// Runs a future on a new worker loop of this thread: tests and small programs.
 pub fn block_on_local<F: Future>(future: F) -> F::Output {
     let runtime = runtime().expect("an event loop can be built");
-    runtime.block_on(async {
+    run_to_end(&runtime, async {
         tokio::task::spawn_local(timer::drive());
         future.await
     })
+}
+
+/// Runs a future as an object, so that tokio's loop is compiled once and not for each caller:
+/// tests have hundreds.
+pub(crate) fn run_to_end<F: Future>(runtime: &LocalRuntime, future: F) -> F::Output {
+    let mut output = None;
+    let running: Pin<Box<dyn Future<Output = ()> + '_>> =
+        Box::pin(async { output = Some(future.await) });
+    runtime.block_on(running);
+    output.expect("`block_on` returns when the future has ended")
 }
 
 /// Returns the cores this process may run on, in order.

@@ -1,21 +1,12 @@
-//! The messages of OTLP (opentelemetry/proto/collector/trace/v1) that are sent and received.
+//! The messages of OTLP (opentelemetry/proto) that are sent and received: the parts that all
+//! signals share are here.
 
-use message::{AttributeValue, FinishedTrace, SpanKind};
+pub(crate) mod logs;
+pub(crate) mod metrics;
+pub(crate) mod traces;
+
+use message::AttributeValue;
 use prost::Message;
-
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct ExportTraceServiceRequest {
-    #[prost(message, repeated, tag = "1")]
-    pub(crate) resource_spans: Vec<ResourceSpans>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct ResourceSpans {
-    #[prost(message, optional, tag = "1")]
-    pub(crate) resource: Option<Resource>,
-    #[prost(message, repeated, tag = "2")]
-    pub(crate) scope_spans: Vec<ScopeSpans>,
-}
 
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct Resource {
@@ -24,47 +15,11 @@ pub(crate) struct Resource {
 }
 
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct ScopeSpans {
-    #[prost(message, optional, tag = "1")]
-    pub(crate) scope: Option<Scope>,
-    #[prost(message, repeated, tag = "2")]
-    pub(crate) spans: Vec<Span>,
-}
-
-#[derive(Clone, PartialEq, Message)]
 pub(crate) struct Scope {
     #[prost(string, tag = "1")]
     pub(crate) name: String,
     #[prost(string, tag = "2")]
     pub(crate) version: String,
-}
-
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct Span {
-    #[prost(bytes = "vec", tag = "1")]
-    pub(crate) trace_id: Vec<u8>,
-    #[prost(bytes = "vec", tag = "2")]
-    pub(crate) span_id: Vec<u8>,
-    #[prost(bytes = "vec", tag = "4")]
-    pub(crate) parent_span_id: Vec<u8>,
-    #[prost(string, tag = "5")]
-    pub(crate) name: String,
-    #[prost(int32, tag = "6")]
-    pub(crate) kind: i32,
-    #[prost(fixed64, tag = "7")]
-    pub(crate) start_time_unix_nano: u64,
-    #[prost(fixed64, tag = "8")]
-    pub(crate) end_time_unix_nano: u64,
-    #[prost(message, repeated, tag = "9")]
-    pub(crate) attributes: Vec<KeyValue>,
-    #[prost(message, optional, tag = "15")]
-    pub(crate) status: Option<Status>,
-}
-
-#[derive(Clone, Copy, PartialEq, Message)]
-pub(crate) struct Status {
-    #[prost(int32, tag = "3")]
-    pub(crate) code: i32,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -77,7 +32,7 @@ pub(crate) struct KeyValue {
 
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct AnyValue {
-    #[prost(oneof = "Value", tags = "1, 3")]
+    #[prost(oneof = "Value", tags = "1, 2, 3, 4")]
     pub(crate) value: Option<Value>,
 }
 
@@ -85,12 +40,18 @@ pub(crate) struct AnyValue {
 pub(crate) enum Value {
     #[prost(string, tag = "1")]
     Text(String),
+    #[prost(bool, tag = "2")]
+    Bool(bool),
     #[prost(int64, tag = "3")]
     Number(i64),
+    #[prost(double, tag = "4")]
+    Double(f64),
 }
 
+/// The response to an export of any signal: `ExportTracePartialSuccess` and those of metrics and
+/// logs differ in the name of their first field only.
 #[derive(Clone, PartialEq, Message)]
-pub(crate) struct ExportTraceServiceResponse {
+pub(crate) struct ExportResponse {
     #[prost(message, optional, tag = "1")]
     pub(crate) partial_success: Option<PartialSuccess>,
 }
@@ -98,45 +59,46 @@ pub(crate) struct ExportTraceServiceResponse {
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct PartialSuccess {
     #[prost(int64, tag = "1")]
-    pub(crate) rejected_spans: i64,
+    pub(crate) rejected: i64,
     #[prost(string, tag = "2")]
     pub(crate) error_message: String,
 }
 
-/// The code of a failed span's status.
-const STATUS_ERROR: i32 = 2;
-
-impl KeyValue {
-    pub(crate) fn new(key: impl Into<String>, value: AttributeValue) -> KeyValue {
-        let value = match value {
-            AttributeValue::Text(text) => Value::Text(text.into()),
-            AttributeValue::Number(number) => Value::Number(number),
-        };
-        KeyValue { key: key.into(), value: Some(AnyValue { value: Some(value) }) }
+impl From<Value> for AnyValue {
+    fn from(value: Value) -> AnyValue {
+        AnyValue { value: Some(value) }
     }
 }
 
-/// The spans of a trace as messages.
-pub(crate) fn spans(trace: FinishedTrace) -> impl Iterator<Item = Span> {
-    let FinishedTrace { context, spans, clock_offset_us, .. } = trace;
-    let unix_ns = move |us: u64| (us + clock_offset_us) * 1000;
-    spans.into_iter().map(move |span| Span {
-        trace_id: context.trace_id.to_vec(),
-        span_id: span.id.to_vec(),
-        parent_span_id: span.parent.map(Vec::from).unwrap_or_default(),
-        name: span.name.into(),
-        kind: match span.kind {
-            SpanKind::Internal => 1,
-            SpanKind::Server => 2,
-            SpanKind::Client => 3,
-        },
-        start_time_unix_nano: unix_ns(span.began_us),
-        end_time_unix_nano: unix_ns(span.ended_us.max(span.began_us)),
-        attributes: span
-            .attributes
-            .into_iter()
-            .map(|(name, value)| KeyValue::new(name, value))
-            .collect(),
-        status: span.has_failed.then_some(Status { code: STATUS_ERROR }),
-    })
+impl From<AttributeValue> for Value {
+    fn from(value: AttributeValue) -> Value {
+        match value {
+            AttributeValue::Text(text) => Value::Text(text.into()),
+            AttributeValue::Number(number) => Value::Number(number),
+        }
+    }
+}
+
+impl KeyValue {
+    pub(crate) fn new(key: impl Into<String>, value: impl Into<Value>) -> KeyValue {
+        KeyValue { key: key.into(), value: Some(AnyValue::from(value.into())) }
+    }
+
+    pub(crate) fn text(key: impl Into<String>, text: impl Into<String>) -> KeyValue {
+        KeyValue::new(key, Value::Text(text.into()))
+    }
+}
+
+impl Resource {
+    pub(crate) fn new<'a>(attributes: impl Iterator<Item = (&'a str, &'a str)>) -> Resource {
+        Resource { attributes: attributes.map(|(key, text)| KeyValue::text(key, text)).collect() }
+    }
+}
+
+impl Scope {
+    /// The scope of everything that this server records.
+    pub(crate) fn own() -> Option<Scope> {
+        let version = env!("CARGO_PKG_VERSION").to_owned();
+        Some(Scope { name: "tidegate".to_owned(), version })
+    }
 }

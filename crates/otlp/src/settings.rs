@@ -1,10 +1,11 @@
-//! The section `traces`.
+//! The section `traces`, and the collectors of traces, metrics and logs.
 
 use std::collections::BTreeMap;
+use std::time;
 
 use http_client::Url;
 use message::TraceFields;
-use net::tls::ClientTls;
+use net::tls::{CertificateName, ClientTls};
 use plugin::HeaderName;
 use settings::{Duration, Named, Reader, Secret, Setting, Spanned};
 use tls_settings::UpstreamTlsSettings;
@@ -52,12 +53,24 @@ pub enum TraceFormat {
     B3Multi,
 }
 
-/// The collector of traces, reached by OTLP over HTTP with Protobuf.
+/// How a collector is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Setting)]
+pub(crate) enum Protocol {
+    /// OTLP over HTTP with Protobuf, usually on port 4318.
+    Http,
+    /// OTLP over gRPC, usually on port 4317.
+    Grpc,
+}
+
+/// The collector of traces, reached by OTLP.
 #[derive(Clone, Debug, PartialEq, Setting)]
 pub(crate) struct OtlpSettings {
-    /// The URL that requests are sent to.
+    /// The URL that requests are sent to; with gRPC, a URL without a path.
     #[setting(example = "http://127.0.0.1:4318/v1/traces")]
     pub(crate) url: Spanned<Url>,
+    /// OTLP over HTTP or over gRPC.
+    #[setting(default = "http")]
+    pub(crate) protocol: Protocol,
     /// Fields of the requests, such as a token.
     #[setting(default = {}, example = { "authorization": "${OTLP_AUTHORIZATION}" })]
     pub(crate) headers: Named<Secret>,
@@ -77,24 +90,67 @@ pub(crate) struct OtlpSettings {
     pub(crate) queue: u32,
 }
 
-/// The checked section.
+/// A collector of metrics or logs, reached by OTLP.
+#[derive(Clone, Debug, PartialEq, Setting)]
+pub struct ExportSettings {
+    /// The URL that requests are sent to; with gRPC, a URL without a path.
+    #[setting(example = "http://127.0.0.1:4317")]
+    url: Spanned<Url>,
+    /// OTLP over HTTP or over gRPC.
+    #[setting(default = "http")]
+    protocol: Protocol,
+    /// Fields of the requests, such as a token.
+    #[setting(default = {}, example = { "authorization": "${OTLP_AUTHORIZATION}" })]
+    headers: Named<Secret>,
+    /// TLS to the collector.
+    tls: Option<Spanned<UpstreamTlsSettings>>,
+    /// The longest time for a request.
+    #[setting(default = "10s", range = "100ms"..="1m")]
+    timeout: Duration,
+    /// The time between two requests; `15s` for metrics and `1s` for logs unless set.
+    #[setting(range = "10ms"..="1h")]
+    interval: Option<Duration>,
+    /// The name of this service (`service.name`).
+    #[setting(default = "tidegate")]
+    service: String,
+    /// Further attributes of the resource.
+    #[setting(default = {}, example = { "deployment.environment.name": "production" })]
+    attributes: BTreeMap<String, String>,
+}
+
+/// Where metrics are sent.
+#[derive(Clone, Debug, PartialEq, Setting)]
+#[setting(default)]
+pub struct MetricsSettings {
+    /// A collector that gets all metrics. `/metrics` of the admin API is independent of it.
+    pub otlp: Option<Spanned<ExportSettings>>,
+}
+
+/// A collector whose settings have been checked.
 #[derive(Clone, Debug, PartialEq)]
-pub struct TracePlan {
-    pub settings: TraceSettings,
+pub(crate) struct CollectorPlan {
+    pub(crate) url: Url,
+    pub(crate) protocol: Protocol,
+    pub(crate) headers: Named<Secret>,
     pub(crate) tls: Option<ClientTls>,
+    pub(crate) server_name: Option<CertificateName>,
+    pub(crate) timeout: time::Duration,
 }
 
-/// True for fields that belong to the message or the connection.
-fn is_own(name: &str) -> bool {
-    let known = Known::from_bytes(name.as_bytes());
-    known.is_some_and(|known| known.is_framing() || known == Known::ContentType)
+/// What the settings of all collectors have.
+struct Reached<'a> {
+    url: &'a Spanned<Url>,
+    protocol: Protocol,
+    headers: &'a Named<Secret>,
+    tls: Option<&'a Spanned<UpstreamTlsSettings>>,
+    timeout: Duration,
 }
 
-impl TracePlan {
-    /// Reads the files of the settings.
-    pub fn new(settings: &TraceSettings, reader: &mut Reader<'_>) -> Option<TracePlan> {
-        let otlp = settings.otlp.as_ref();
-        for (name, _) in otlp.iter().flat_map(|otlp| &otlp.headers.entries) {
+impl CollectorPlan {
+    /// Checks the settings of a collector and reads their files.
+    fn new(reached: &Reached<'_>, reader: &mut Reader<'_>) -> Option<CollectorPlan> {
+        let Reached { url, protocol, headers, tls, timeout } = reached;
+        for (name, _) in &headers.entries {
             match name.value.parse::<HeaderName>() {
                 Err(why) => {
                     reader.error(name.span, format!("\"{name}\" {why}"));
@@ -105,18 +161,99 @@ impl TracePlan {
                 Ok(_) => {}
             }
         }
-        let tls = match otlp.filter(|otlp| otlp.url.is_secure) {
-            Some(otlp) => {
-                Some(UpstreamTlsSettings::client(otlp.tls.as_ref(), otlp.url.span, reader)?)
-            }
-            None => {
-                if let Some(tls) = otlp.and_then(|otlp| otlp.tls.as_ref()) {
-                    reader.error(tls.span, "`tls` has no effect: url is not a URL of https");
-                }
+        if *protocol == Protocol::Grpc && url.target.raw() != b"/" {
+            let why = "with `protocol: grpc` the URL has no path: the call names the service";
+            reader.error(url.span, why);
+        }
+        let client = match tls {
+            _ if url.is_secure => Some(UpstreamTlsSettings::client(*tls, url.span, reader)?),
+            Some(tls) => {
+                reader.error(tls.span, "`tls` has no effect: url is not a URL of https");
                 None
             }
+            None => None,
         };
-        Some(TracePlan { settings: settings.clone(), tls })
+        Some(CollectorPlan {
+            url: url.value.clone(),
+            protocol: *protocol,
+            headers: (*headers).clone(),
+            tls: client,
+            server_name: tls.and_then(|tls| tls.server_name()),
+            timeout: timeout.get(),
+        })
+    }
+}
+
+/// A collector of metrics or logs whose settings have been checked.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ExportPlan {
+    pub(crate) collector: CollectorPlan,
+    settings: ExportSettings,
+}
+
+impl ExportPlan {
+    /// Checks the settings and reads their files.
+    pub fn new(settings: &ExportSettings, reader: &mut Reader<'_>) -> Option<ExportPlan> {
+        let reached = Reached {
+            url: &settings.url,
+            protocol: settings.protocol,
+            headers: &settings.headers,
+            tls: settings.tls.as_ref(),
+            timeout: settings.timeout,
+        };
+        let collector = CollectorPlan::new(&reached, reader)?;
+        Some(ExportPlan { collector, settings: settings.clone() })
+    }
+
+    pub(crate) fn interval(&self) -> Option<time::Duration> {
+        self.settings.interval.map(|interval| interval.get())
+    }
+
+    pub(crate) fn resource(&self) -> impl Iterator<Item = (&str, &str)> {
+        resource(&self.settings.service, &self.settings.attributes)
+    }
+}
+
+/// The attributes of a resource.
+fn resource<'a>(
+    service: &'a str,
+    attributes: &'a BTreeMap<String, String>,
+) -> impl Iterator<Item = (&'a str, &'a str)> {
+    let further = attributes.iter().map(|(key, value)| (&**key, &**value));
+    [("service.name", service)].into_iter().chain(further)
+}
+
+/// The checked section.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TracePlan {
+    pub settings: TraceSettings,
+    /// Without it traces are only continued.
+    pub(crate) collector: Option<CollectorPlan>,
+}
+
+/// True for fields that belong to the message or the connection.
+fn is_own(name: &str) -> bool {
+    let known = Known::from_bytes(name.as_bytes());
+    known.is_some_and(|known| known.is_framing() || known == Known::ContentType)
+}
+
+impl TracePlan {
+    /// Checks the settings of the collector and reads their files.
+    pub fn new(settings: &TraceSettings, reader: &mut Reader<'_>) -> Option<TracePlan> {
+        let collector = match &settings.otlp {
+            None => None,
+            Some(otlp) => {
+                let reached = Reached {
+                    url: &otlp.url,
+                    protocol: otlp.protocol,
+                    headers: &otlp.headers,
+                    tls: otlp.tls.as_ref(),
+                    timeout: otlp.timeout,
+                };
+                Some(CollectorPlan::new(&reached, reader)?)
+            }
+        };
+        Some(TracePlan { settings: settings.clone(), collector })
     }
 
     pub fn sample(&self) -> f64 {
@@ -151,8 +288,6 @@ impl TracePlan {
     }
 
     pub(crate) fn resource(&self) -> impl Iterator<Item = (&str, &str)> {
-        let own = [("service.name", &*self.settings.service)];
-        let further = self.settings.attributes.iter().map(|(key, value)| (&**key, &**value));
-        own.into_iter().chain(further)
+        resource(&self.settings.service, &self.settings.attributes)
     }
 }

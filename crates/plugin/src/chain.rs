@@ -15,7 +15,7 @@ use telemetry::RouteMetrics;
 
 use message::{
     Fault, HandlerResult, LocalFuture, OpenSpan, Request, RequestTrace, Response, RouteBounds,
-    RouteInfo, SpanKind,
+    RouteInfo, RouteLog, SpanKind,
 };
 
 /// A result, or a future of it where it has to be waited for.
@@ -252,8 +252,17 @@ impl Route {
         handler: Rc<dyn Handler>,
     ) -> Route {
         let instant = is_instant(&stages, &*handler);
-        let info = Rc::new(RouteInfo { name: name.into(), bounds, metrics });
+        let info = Rc::new(RouteInfo { name: name.into(), bounds, metrics, log: None });
         Route { info, stages, handler, instant }
+    }
+
+    /// Logs its requests in this way.
+    #[must_use]
+    pub fn with_log(mut self, log: Option<Arc<RouteLog>>) -> Route {
+        if let Some(info) = Rc::get_mut(&mut self.info) {
+            info.log = log;
+        }
+        self
     }
 
     /// True if a request takes hardly any time on this route before it first waits.

@@ -176,7 +176,8 @@ impl Test {
     }
 
     fn holds(&self, value: &[u8]) -> bool {
-        let text = || std::str::from_utf8(value);
+        // A byte that is no UTF-8 must not hide the rest of a value.
+        let text = || String::from_utf8_lossy(value);
         match self {
             Test::Present(present) => *present,
             Test::Blank(blank) => value.trim_ascii().is_empty() == *blank,
@@ -185,9 +186,8 @@ impl Test {
             Test::Prefix(prefix) => value.starts_with(prefix.as_bytes()),
             Test::Suffix(suffix) => value.ends_with(suffix.as_bytes()),
             Test::Contains(part) => memchr::memmem::find(value, part.as_bytes()).is_some(),
-            // A value that is not UTF-8 is like no pattern.
-            Test::PathGlob(ant) => text().is_ok_and(|text| ant.is_match(text)),
-            Test::Regex(regex) => text().is_ok_and(|text| regex.is_match(text)),
+            Test::PathGlob(ant) => ant.is_match(&text()),
+            Test::Regex(regex) => regex.is_match(&text()),
         }
     }
 

@@ -51,6 +51,11 @@ pub trait FilterPlan: Send + Sync {
     fn authenticates(&self) -> bool {
         false
     }
+    /// True if a request is decided or changed by what filters that authenticate set: the filter
+    /// belongs behind them.
+    fn needs_authentication(&self) -> bool {
+        false
+    }
     /// Query parameters it takes secrets from: the access log masks their values on every route.
     fn secret_queries(&self) -> Vec<&str> {
         Vec::new()
@@ -186,7 +191,10 @@ impl Shared {
         if let Some(living) = table.get(&key).and_then(Weak::upgrade) {
             return living;
         }
-        table.retain(|_, entry| entry.strong_count() > 0);
+        if table.len() == table.capacity() {
+            // Not each time: a plan may have thousands of entries.
+            table.retain(|_, entry| entry.strong_count() > 0);
+        }
         let made = Arc::new(make());
         table.insert(key, Arc::downgrade(&made));
         made
@@ -212,7 +220,9 @@ impl Local {
         living.unwrap_or_else(|| {
             let made = Rc::new(make());
             self.table(|table: &mut HashMap<K, _>| {
-                table.retain(|_, entry| entry.strong_count() > 0);
+                if table.len() == table.capacity() {
+                    table.retain(|_, entry| entry.strong_count() > 0);
+                }
                 table.insert(key, Rc::downgrade(&made));
             });
             made

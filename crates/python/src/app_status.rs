@@ -22,6 +22,8 @@ const DUMP_BYTES: usize = 64 * 1024;
 /// Time in which an interpreter that runs Python code releases the GIL: a hundred times its
 /// interval of 5 ms, for a busy machine.
 const GIL_WITHIN: Duration = Duration::from_millis(500);
+/// Time in which the application's own metrics are read: below the supervisor's time-out.
+const METRICS_WITHIN: Duration = Duration::from_secs(1);
 
 /// Metrics of the application. Threads that hold the GIL update them, one at a time.
 #[derive(Default)]
@@ -52,6 +54,10 @@ pub struct AppStatus {
     /// Since when no thread takes queued requests; 0 while one does.
     untaken_us: AtomicU64,
     stacks: Mutex<Option<File>>,
+    /// Returns the application's own metrics as text.
+    own_metrics: Arc<Mutex<Option<Py<PyAny>>>>,
+    /// True while a thread reads them.
+    is_read: Arc<AtomicBool>,
 }
 
 impl AppStatus {
@@ -66,6 +72,8 @@ impl AppStatus {
             oldest_call_us: AtomicU64::new(0),
             untaken_us: AtomicU64::new(0),
             stacks: Mutex::default(),
+            own_metrics: Arc::default(),
+            is_read: Arc::default(),
         })
     }
 
@@ -152,7 +160,38 @@ impl AppStatus {
         Ok(())
     }
 
-    /// Returns the stacks of the Python threads as one line. Waits [`GIL_WITHIN`] for the GIL: no
+    /// Sets the function that returns the application's own metrics.
+    pub fn set_own_metrics(&self, function: Py<PyAny>) {
+        *self.own_metrics.lock().unwrap_or_else(PoisonError::into_inner) = Some(function);
+    }
+
+    /// Returns the application's own metrics in the Prometheus text format; nothing if the
+    /// interpreter does not return them within a second.
+    pub fn own_metrics(&self) -> String {
+        if self.is_read.swap(true, Ordering::Relaxed) {
+            return String::new();
+        }
+        let (function, is_read) = (self.own_metrics.clone(), self.is_read.clone());
+        let read = move |py: Python<'_>| -> PyResult<String> {
+            let function = function.lock().unwrap_or_else(PoisonError::into_inner);
+            let function = function.as_ref().map(|function| function.clone_ref(py));
+            function.map_or_else(|| Ok(String::new()), |function| function.call0(py)?.extract(py))
+        };
+        let (done, written) = mpsc::channel();
+        // A thread of its own: it may wait for as long as the process lives.
+        let reading = thread::Builder::new().name("metrics".to_owned()).spawn(move || {
+            let text = Python::try_attach(read).and_then(Result::ok).unwrap_or_default();
+            is_read.store(false, Ordering::Relaxed);
+            let _ = done.send(text);
+        });
+        if reading.is_err() {
+            self.is_read.store(false, Ordering::Relaxed);
+            return String::new();
+        }
+        written.recv_timeout(METRICS_WITHIN).unwrap_or_default()
+    }
+
+    /// Returns the stacks of the Python threads as one line. Waits half a second for the GIL: no
     /// frame changes while this thread holds it. An interpreter that does not release it is inside
     /// a call of C code; then a signal handler reads the frames without the interpreter's help.
     /// Frames that change while they are read end the process.

@@ -7,9 +7,8 @@ use std::sync::Arc;
 use net::clock::{self, Moment};
 use net::task::spawn_local;
 use net::{Resolver, timer};
-use store::Reply;
+use store::{RedisAddress, Reply};
 
-use crate::address::RedisAddress;
 use crate::cluster::{SlotMap, address_of, redirection, slot};
 use crate::command::{RedisCommand, Script, plain};
 use crate::connection::{Purpose, RedisConnection};

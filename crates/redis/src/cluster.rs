@@ -2,9 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use store::Reply;
+use store::{RedisAddress, Reply};
 
-use crate::address::RedisAddress;
 use crate::limits::NODES;
 
 /// Slots of a Cluster.

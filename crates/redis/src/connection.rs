@@ -4,11 +4,10 @@ use std::io;
 
 use net::tls::CertificateName;
 use net::{Outgoing, Resolver, Stream};
-use store::Reply;
 use store::client::decode;
+use store::{RedisAddress, Reply};
 use wire::resp::reply::Reader;
 
-use crate::address::{PORT, RedisAddress};
 use crate::command::{Script, plain};
 use crate::error::RedisError;
 use crate::limits::REPLY;
@@ -151,21 +150,10 @@ async fn connect(
     names: &Resolver,
 ) -> Result<Stream, String> {
     let text = |error: io::Error| error.to_string();
-    let (host, port) = match address {
-        RedisAddress::Unix(path) => return Stream::connect_unix(path).await.map_err(text),
-        RedisAddress::Tcp { host, port, .. } => (host, port.unwrap_or(PORT)),
-    };
-    let resolved = names.resolve(host, port).await.map_err(|error| error.to_string())?;
-    let mut last = Err("the name has no address".to_owned());
-    for one in resolved.addresses {
-        last = Stream::connect_tcp(one).await.map_err(text);
-        if last.is_ok() {
-            break;
-        }
-    }
-    let stream = last?;
+    let stream = address.connect(names).await.map_err(text)?;
     let Some(tls) = plan.tls.as_ref().filter(|_| address.is_secure()) else { return Ok(stream) };
-    let name = plan.server_name().or_else(|| CertificateName::new(host));
+    let of_host = || CertificateName::new(address.host_and_port()?.0);
+    let name = plan.server_name().or_else(of_host);
     let name = name.ok_or_else(|| "the host cannot be the name of a certificate".to_owned())?;
     stream.connect_tls(tls, &name).await.map_err(text)
 }

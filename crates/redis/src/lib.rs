@@ -8,7 +8,6 @@
 
 #![forbid(unsafe_code)]
 
-mod address;
 mod client;
 mod cluster;
 mod command;
@@ -20,11 +19,10 @@ mod section;
 #[cfg(test)]
 mod tests;
 
-pub use address::RedisAddress;
 pub use client::RedisClient;
 pub use cluster::{Redirection, SLOTS, SlotMap, redirection, slot};
 pub use command::{RedisCommand, Script};
 pub use error::RedisError;
 pub use section::{RedisPlan, SharedSettings};
-pub use store::Reply;
 pub use store::client::decode;
+pub use store::{RedisAddress, Reply};

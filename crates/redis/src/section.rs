@@ -6,8 +6,8 @@ use net::tls::{CertificateName, ClientTls};
 use settings::{Node, Reader, Secret, Setting, Spanned};
 use tls_settings::UpstreamTlsSettings;
 
-use crate::address::RedisAddress;
 use crate::limits::ADDRESSES;
+use store::RedisAddress;
 
 /// Longest prefix: it is in every key.
 const PREFIX_BYTES: usize = 64;
@@ -147,7 +147,7 @@ impl RedisPlan {
         (None, self.settings.sentinel_password.as_ref().map(Secret::expose))
     }
 
-    pub(crate) fn database(&self) -> u32 {
+    pub fn database(&self) -> u32 {
         self.settings.database
     }
 

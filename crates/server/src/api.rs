@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use admin::{
     AppStatus, Applied, CacheRequestError, CacheStatus, ConfigDocument, ConfigVersion, Entries,
-    EntriesWanted, Expect, Explanation, ListenerStatus, Purged, Question, Refusal, RouteStatus,
-    ServerState, Status, StreamStatus, Syntax, UpstreamStatus, WorkerStatus,
+    EntriesWanted, Expect, Explanation, ListenerStatus, ProcessMetrics, Purged, Question, Refusal,
+    RouteStatus, SentResponse, ServerState, Status, StreamStatus, Syntax, UpstreamStatus,
+    WorkerStatus,
 };
 use cache::PurgeRequest;
 use http_server::LiveLog;
@@ -93,10 +94,7 @@ impl admin::Control for Api {
 
     fn config(&self) -> ConfigDocument {
         let source = self.0.source.source();
-        let read_only = match source.file() {
-            Some(_) => None,
-            None => Some("this server's configuration is not a file".to_owned()),
-        };
+        let read_only = source.read_only();
         // An unreadable source is shown as empty; PUT and reload report the reason.
         let (name, text, version) = match source.main() {
             Ok(document) => (document.name.clone(), document.text.clone(), document.version()),
@@ -266,9 +264,9 @@ impl admin::Control for Api {
         samples
     }
 
-    fn processes_metrics(&self) -> Option<LocalFuture<'_, Vec<(String, String)>>> {
-        self.0.apps.running()?;
-        Some(Box::pin(self.0.apps.processes_metrics()))
+    fn processes_metrics(&self) -> Option<LocalFuture<'_, Vec<ProcessMetrics>>> {
+        (!self.0.apps.is_empty())
+            .then(|| -> LocalFuture<'_, _> { Box::pin(self.0.apps.processes_metrics()) })
     }
 
     fn explain_cache(
@@ -281,5 +279,14 @@ impl admin::Control for Api {
 
     fn explain(&self, question: &Question) -> Result<Explanation, String> {
         crate::explain::explain(&self.0.plan(), question)
+    }
+
+    fn send(
+        &self,
+        question: Question,
+        body: bytes::Bytes,
+    ) -> LocalFuture<'_, Result<SentResponse, String>> {
+        let control = self.0.clone();
+        Box::pin(async move { crate::send::send(&control, &question, body).await })
     }
 }

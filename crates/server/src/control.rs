@@ -16,7 +16,7 @@ use admin::{Applied, Refusal, ServerState};
 use cache::Caches;
 use config::{Loaded, Replaced, ServerPlan, Source, Workers};
 use http_server::LiveLog;
-use otlp::TraceExporter;
+use otlp::{LogExporter, MetricsExporter, TraceExporter};
 use plugin::Shared;
 use telemetry::log::{Format, Level};
 use telemetry::{Telemetry, event};
@@ -32,7 +32,7 @@ use crate::config_source::{ConfigSource, SourceFingerprint, load};
 use crate::connection_limiter::ConnectionLimiter;
 use crate::descriptors::Descriptors;
 use crate::listeners::{Listeners, NewSockets};
-use crate::logs::Logs;
+use crate::logs::{Events, Logs};
 use crate::options::{Bound, Failure, Options};
 use crate::purges::FleetPurges;
 use crate::reload_result::ReloadResult;
@@ -59,17 +59,20 @@ pub(crate) struct StartContext {
     pub(crate) is_worker_process: bool,
     /// Balances connections with processes that accept on the same sockets.
     pub(crate) balance: Option<Arc<Balance>>,
+    /// Writes the event log.
+    pub(crate) events: Events,
 }
 
 impl StartContext {
     /// The context of a process without a supervisor.
-    pub(crate) fn own() -> Result<StartContext, Failure> {
+    pub(crate) fn own(events: &Events) -> Result<StartContext, Failure> {
         let inherited = net::inherited().map_err(|error| Failure::Start(error.to_string()))?;
         Ok(StartContext {
             shared: Arc::default(),
             inherited,
             is_worker_process: false,
             balance: None,
+            events: events.clone(),
         })
     }
 }
@@ -104,6 +107,8 @@ pub(crate) struct Control {
     pub(crate) admin_sockets: RefCell<AdminSockets>,
     logs: RefCell<Logs>,
     pub(crate) traces: TraceExporter,
+    pub(crate) metrics_export: MetricsExporter,
+    pub(crate) log_export: LogExporter,
     /// Settles the limits that several servers share.
     pub(crate) settlement: traffic::Settlement,
     /// Sends purges to the other servers, and applies theirs.
@@ -123,6 +128,14 @@ pub(crate) struct Control {
     pub(crate) acme: Acme,
     /// Log settings of the command line.
     log_overrides: (Option<Level>, Option<Format>),
+}
+
+/// The number of workers of a setting.
+fn worker_count(workers: Workers) -> usize {
+    match workers {
+        Workers::Auto => net::worker::allowed_cores().len().max(1),
+        Workers::Count(count) => usize::from(count),
+    }
 }
 
 /// Checks the limit on address space: threads that cannot be started would end the server later.
@@ -151,13 +164,10 @@ impl Control {
         options: &Options,
         start_context: StartContext,
     ) -> Result<Rc<Control>, Failure> {
-        let StartContext { shared, inherited, is_worker_process, balance } = start_context;
+        let StartContext { shared, inherited, is_worker_process, balance, events } = start_context;
         let apps = Apps::new(shared.clone(), telemetry.clone());
         let plan = loaded.plan.clone();
-        let count = match options.workers.unwrap_or(plan.workers) {
-            Workers::Auto => net::worker::allowed_cores().len().max(1),
-            Workers::Count(count) => usize::from(count),
-        };
+        let count = worker_count(options.workers.unwrap_or(plan.workers));
         enough_addresses(count)?;
         let affinity = options.cpu_affinity;
         let worker_threads =
@@ -179,6 +189,8 @@ impl Control {
             caches,
             upstream_tasks: RefCell::default(),
             traces: TraceExporter::new(&telemetry),
+            metrics_export: MetricsExporter::new(&telemetry),
+            log_export: LogExporter::new(&telemetry),
             settlement: traffic::Settlement::new(&shared, &telemetry),
             shared,
             telemetry,
@@ -189,7 +201,7 @@ impl Control {
             plan: RefCell::new(plan.clone()),
             listeners: RefCell::new(Listeners::inheriting(inherited)),
             admin_sockets: RefCell::default(),
-            logs: RefCell::default(),
+            logs: RefCell::new(Logs::new(events)),
             changing: Mutex::new(()),
             state: Cell::new(ServerState::Starting),
             drain_requested: Notify::new(),
@@ -244,7 +256,13 @@ impl Control {
 
     /// Reads the source again and puts it into use.
     pub(crate) async fn reload_now(&self) -> Result<Applied, Refusal> {
+        self.reload_after(|| {}).await
+    }
+
+    /// Calls `begin` once no other change is in progress, and reloads.
+    pub(crate) async fn reload_after(&self, begin: impl FnOnce()) -> Result<Applied, Refusal> {
         let _changing = self.begin_change().await?;
+        begin();
         let result = self.reload_alone().await;
         self.reload_result.note(&result, self.apps.running().is_some());
         if let (Ok(_), Some(group)) = (&result, self.apps.running()) {
@@ -382,8 +400,14 @@ impl Control {
         prepared: PreparedPlan,
     ) -> Result<(), String> {
         let opened = self.worker_threads.adopt(prepared.listeners).await?;
-        let logs = self.logs.borrow_mut().apply(&plan.log, &self.telemetry);
+        if !self.is_worker_process {
+            self.log_export.follow(plan.log_export.as_ref());
+        }
+        let logs = self.logs.borrow_mut().apply(&plan.log, &self.log_export, &self.telemetry);
         logs.inspect_err(|_| self.worker_threads.forget())?;
+        if !self.is_worker_process {
+            self.metrics_export.follow(plan.metrics_export.as_ref());
+        }
         let upstreams = plan.upstreams.iter().map(|(name, upstream)| (&**name, upstream));
         self.upstreams.apply(upstreams, &self.telemetry);
         self.identity_tasks.start(&plan.identity);

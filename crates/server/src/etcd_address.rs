@@ -5,6 +5,8 @@ use std::str::FromStr;
 
 use etcd::{EtcdSettings, parse_endpoint};
 
+use crate::etcd_canary::Canary;
+
 /// The prefix if the address has none.
 const PREFIX: &str = "/tidegate";
 /// Bytes of a prefix, and of the name of a node.
@@ -41,6 +43,11 @@ impl EtcdAddress {
         format!("{}/config/", self.prefix)
     }
 
+    /// The key of a canary in progress, next to the documents.
+    pub fn canary(&self) -> String {
+        format!("{}{}", self.documents(), Canary::NAME)
+    }
+
     /// The prefix of the reports of the nodes.
     pub fn reports(&self) -> String {
         format!("{}/status/", self.prefix)
@@ -64,6 +71,11 @@ impl EtcdAddress {
     /// The prefix of what each node has applied.
     pub(crate) fn purge_servers(&self) -> String {
         format!("{}/purges/servers/", self.prefix)
+    }
+
+    /// The prefix of the accounts, certificates and challenges of ACME.
+    pub(crate) fn acme(&self) -> String {
+        format!("{}/acme/", self.prefix)
     }
 
     /// The key that every change by `ctl apply` writes.

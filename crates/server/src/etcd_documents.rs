@@ -5,12 +5,15 @@ use std::fs;
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use config::{Document, Source};
 use etcd::messages::{RangeRequest, RangeResponse, WatchResponse, prefix_end};
 use etcd::{Etcd, EtcdError};
 use serde_json::{Map, Value, json};
+
+use crate::etcd_canary::Canary;
 
 /// Bytes of all documents together.
 pub(crate) const DOCUMENTS_BYTES: usize = 64 * 1024 * 1024;
@@ -23,6 +26,8 @@ const MAIN: &str = "include: [\"*\"]\n";
 pub struct Documents {
     pub revision: i64,
     pub texts: BTreeMap<String, Bytes>,
+    /// The canary in progress; in documents that a node serves, the one that they are from.
+    pub canary: Option<Arc<Canary>>,
 }
 
 impl Documents {
@@ -37,10 +42,52 @@ impl Documents {
     }
 
     pub fn of(response: &RangeResponse, prefix: &str) -> Documents {
-        let named = |key: &Bytes| name_of(key, prefix);
-        let texts = response.kvs.iter().filter_map(|kv| Some((named(&kv.key)?, kv.value.clone())));
         let revision = response.header.map_or(0, |header| header.revision);
-        Documents { revision, texts: texts.collect() }
+        let mut documents = Documents { revision, ..Documents::default() };
+        for kv in &response.kvs {
+            let Some(name) = name_of(&kv.key, prefix) else { continue };
+            documents.put(name, &kv.value);
+        }
+        documents
+    }
+
+    fn put(&mut self, name: String, value: &Bytes) {
+        match name == Canary::NAME {
+            true => self.canary = Canary::parse(value).map(Arc::new),
+            // Detached from the message that it arrived in.
+            false => drop(self.texts.insert(name, Bytes::copy_from_slice(value))),
+        }
+    }
+
+    fn remove(&mut self, name: &str) {
+        match name == Canary::NAME {
+            true => self.canary = None,
+            false => drop(self.texts.remove(name)),
+        }
+    }
+
+    /// What a node serves: the canary if it is one of its nodes, and the documents otherwise.
+    #[must_use]
+    pub(crate) fn for_node(&self, node: &str) -> Documents {
+        match self.canary.as_ref().filter(|canary| canary.nodes.contains(node)) {
+            Some(canary) => Documents {
+                revision: self.revision,
+                texts: canary.texts.clone(),
+                canary: Some(canary.clone()),
+            },
+            None => self.without_canary(),
+        }
+    }
+
+    /// The document, if there is exactly one.
+    pub(crate) fn only(&self) -> Option<(&String, &Bytes)> {
+        self.texts.iter().next().filter(|_| self.texts.len() == 1)
+    }
+
+    /// What nodes serve that do not take part in a canary.
+    #[must_use]
+    pub(crate) fn without_canary(&self) -> Documents {
+        Documents { canary: None, ..self.clone() }
     }
 
     /// Takes over the changes of a watch; false if the documents become too large.
@@ -49,10 +96,9 @@ impl Documents {
             let Some(kv) = &event.kv else { continue };
             let Some(name) = name_of(&kv.key, prefix) else { continue };
             match event.is_delete() {
-                true => self.texts.remove(&name),
-                // Detached from the message that it arrived in.
-                false => self.texts.insert(name, Bytes::copy_from_slice(&kv.value)),
-            };
+                true => self.remove(&name),
+                false => self.put(name, &kv.value),
+            }
             self.revision = kv.mod_revision;
         }
         self.texts.values().map(Bytes::len).sum::<usize>() <= DOCUMENTS_BYTES
@@ -66,7 +112,7 @@ impl Documents {
             .iter()
             .map(|(name, text)| Some((name.clone(), Bytes::from(text.as_str()?.to_owned()))));
         let revision = value["revision"].as_i64()?;
-        Some(Documents { revision, texts: texts.collect::<Option<_>>()? })
+        Some(Documents { revision, texts: texts.collect::<Option<_>>()?, canary: None })
     }
 
     /// Writes the copy, which only its owner may read: documents may contain secrets. A crash
@@ -102,17 +148,22 @@ impl Source for Documents {
             let why = "there are no documents in etcd: `tidegate ctl apply` writes them";
             return Err(why.to_owned());
         }
-        Ok(Document { name: "etcd".to_owned(), text: MAIN.to_owned(), dir: None })
+        // One document is the configuration itself, which the admin API can replace.
+        match self.only() {
+            Some((name, text)) => document(name, text),
+            None => Ok(Document { name: "etcd".to_owned(), text: MAIN.to_owned(), dir: None }),
+        }
     }
 
     fn included(&self, _: &str, _: Option<&Path>) -> Result<Vec<Document>, String> {
-        let document = |(name, text): (&String, &Bytes)| {
-            let text = String::from_utf8(text.to_vec());
-            let text = text.map_err(|_| format!("the document {name:?} is not UTF-8 text"))?;
-            Ok(Document { name: name.clone(), text, dir: None })
-        };
-        self.texts.iter().map(document).collect()
+        self.texts.iter().map(|(name, text)| document(name, text)).collect()
     }
+}
+
+fn document(name: &str, text: &Bytes) -> Result<Document, String> {
+    let text = String::from_utf8(text.to_vec());
+    let text = text.map_err(|_| format!("the document {name:?} is not UTF-8 text"))?;
+    Ok(Document { name: name.to_owned(), text, dir: None })
 }
 
 /// The name of the document with a key; `None` for a key without a name.
@@ -120,6 +171,9 @@ fn name_of(key: &[u8], prefix: &str) -> Option<String> {
     let name = key.strip_prefix(prefix.as_bytes())?;
     (!name.is_empty()).then(|| String::from_utf8_lossy(name).into_owned())
 }
+
+#[cfg(test)]
+mod simulation;
 
 #[cfg(test)]
 mod tests {
@@ -149,12 +203,40 @@ mod tests {
     }
 
     #[test]
+    fn a_canary_is_served_by_its_nodes_only() {
+        let mut documents = Documents::default();
+        let served = |documents: &Documents, node: &str| {
+            let documents = documents.for_node(node);
+            (documents.texts["a"].clone(), documents.canary.is_some())
+        };
+        let (old, new) = (Bytes::from_static(b"1"), Bytes::from_static(b"2"));
+        let canary = Canary {
+            version: "v".to_owned(),
+            nodes: ["n1".to_owned()].into(),
+            texts: BTreeMap::from([("a".to_owned(), new.clone())]),
+            by: "me".to_owned(),
+        };
+        assert!(documents.apply(&changed(0, "/p/config/a", "1", 5), "/p/config/"));
+        let key = format!("/p/config/{}", Canary::NAME);
+        let text = canary.to_text();
+        assert!(documents.apply(&changed(0, &key, &text, 6), "/p/config/"));
+        assert_eq!(documents.texts.len(), 1, "it is no document");
+        assert_eq!(served(&documents, "n1"), (new, true));
+        assert_eq!(served(&documents, "n2"), (old.clone(), false));
+        for (kind, text) in [(0, "not JSON"), (0, &*text), (1, "")] {
+            assert!(documents.apply(&changed(kind, &key, text, 7), "/p/config/"));
+            assert_eq!(documents.canary.is_some(), text == canary.to_text());
+        }
+        assert_eq!(served(&documents, "n1"), (old, false));
+    }
+
+    #[test]
     fn a_copy_on_disk_is_whole_and_private() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("state/copy.json");
         assert_eq!(Documents::load(&file), None);
         let texts = BTreeMap::from([("a.yaml".to_owned(), Bytes::from_static(b"a: \"1\"\n"))]);
-        let documents = Documents { revision: 7, texts };
+        let documents = Documents { revision: 7, texts, canary: None };
         documents.save(&file).unwrap();
         assert_eq!(Documents::load(&file), Some(documents));
         assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o077, 0);

@@ -3,18 +3,22 @@
 use std::cell::{Cell, RefCell};
 use std::pin::pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use etcd::messages::{LeaseGrantRequest, LeaseRevokeRequest, PutRequest};
 use etcd::{Etcd, EtcdError, PAUSE_MAX};
 use net::timer;
 use serde_json::{Value, json};
+use telemetry::{Telemetry, class_index};
 use tokio::sync::Notify;
 
 /// How long a report outlives its server, in seconds.
 const LEASE_S: i64 = 15;
 /// The first pause after a failure.
 const PAUSE: Duration = Duration::from_millis(500);
+/// How often a node that serves a canary writes how many requests fail.
+const CANARY_INTERVAL: Duration = Duration::from_secs(1);
 /// Errors in a report, and bytes of each: a value in etcd is small.
 const ERRORS: usize = 20;
 const ERROR_BYTES: usize = 1000;
@@ -26,6 +30,7 @@ pub(crate) struct EtcdReport {
     content: RefCell<ReportContent>,
     changed: Notify,
     lease: Cell<Option<i64>>,
+    telemetry: Arc<Telemetry>,
 }
 
 #[derive(Clone, Default)]
@@ -35,12 +40,32 @@ struct ReportContent {
     /// The revision that was rejected last, and why, unless a later one serves.
     refused: Option<(i64, Vec<String>)>,
     at_ms: u64,
+    /// Set while a canary is served: what was counted when that began.
+    canary: Option<ResponseCount>,
+}
+
+/// Responses of this server, whatever their route.
+#[derive(Clone, Copy, Default)]
+struct ResponseCount {
+    total: u64,
+    /// Those of the class 5xx.
+    errors: u64,
 }
 
 impl EtcdReport {
-    pub(crate) fn new(etcd: Rc<Etcd>, key: String) -> EtcdReport {
+    pub(crate) fn new(etcd: Rc<Etcd>, key: String, telemetry: &Arc<Telemetry>) -> EtcdReport {
         let (changed, lease) = (Notify::new(), Cell::new(None));
-        EtcdReport { etcd, key, content: RefCell::default(), changed, lease }
+        let telemetry = telemetry.clone();
+        EtcdReport { etcd, key, content: RefCell::default(), changed, lease, telemetry }
+    }
+
+    fn counted(&self) -> ResponseCount {
+        let workers = self.telemetry.workers();
+        let of = |status| {
+            let class = class_index(status);
+            workers.iter().map(|(_, worker)| worker.responses(class)).sum::<u64>()
+        };
+        ResponseCount { total: of(200) + of(300) + of(400) + of(500), errors: of(500) }
     }
 
     /// True if the documents of this revision serve.
@@ -50,10 +75,15 @@ impl EtcdReport {
             && content.serving.as_ref().is_some_and(|(serving, _)| *serving == revision)
     }
 
-    pub(crate) fn serving(&self, revision: i64, version: String) {
+    pub(crate) fn serving(&self, revision: i64, version: String, is_canary: bool) {
         let at_ms = telemetry::timestamp::now_ms();
+        // The same trial again, after the watch began again: its count continues.
+        let before = self.content.borrow().clone();
+        let is_same = before.serving.is_some_and(|(_, served)| served == version);
+        let begun = before.canary.filter(|_| is_same);
+        let canary = is_canary.then(|| begun.unwrap_or_else(|| self.counted()));
         let serving = Some((revision, version));
-        self.content.replace(ReportContent { serving, refused: None, at_ms });
+        self.content.replace(ReportContent { serving, refused: None, at_ms, canary });
         self.changed.notify_one();
     }
 
@@ -68,10 +98,19 @@ impl EtcdReport {
         self.changed.notify_one();
     }
 
+    fn is_canary(&self) -> bool {
+        self.content.borrow().canary.is_some()
+    }
+
     fn text(&self) -> Value {
         let content = self.content.borrow();
         let (revision, version) = content.serving.clone().unwrap_or_default();
         let refused = content.refused.as_ref();
+        let canary = content.canary.map(|before| {
+            let now = self.counted();
+            let total = now.total.saturating_sub(before.total);
+            json!({ "requests": total, "errors": now.errors.saturating_sub(before.errors) })
+        });
         json!({
             "revision": revision,
             "version": version,
@@ -79,6 +118,7 @@ impl EtcdReport {
                 "revision": revision,
                 "errors": errors,
             })),
+            "canary": canary,
             "at_ms": content.at_ms,
             "build": env!("CARGO_PKG_VERSION"),
             "pid": std::process::id(),
@@ -111,6 +151,7 @@ impl EtcdReport {
             tokio::select! {
                 _ = &mut lost => return Ok(()),
                 () = self.changed.notified() => {}
+                () = timer::sleep(CANARY_INTERVAL), if self.is_canary() => {}
             }
         }
     }

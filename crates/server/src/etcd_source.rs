@@ -10,7 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use config::{Document, ReplaceError, Source};
-use etcd::{Etcd, EtcdSettings, PAUSE_MAX};
+use etcd::{Etcd, EtcdError, EtcdSettings, PAUSE_MAX};
+use net::clock::{self, Moment};
 use net::{Resolver, timer};
 use plugin::WorkerContext;
 use sha2::{Digest, Sha256};
@@ -18,6 +19,7 @@ use telemetry::log::Level;
 use telemetry::{SharedGauge, Telemetry, event, families};
 
 use crate::etcd_address::EtcdAddress;
+use crate::etcd_change::StoredDocuments;
 use crate::etcd_documents::{DOCUMENTS_BYTES, Documents};
 
 /// How long a start waits for etcd if there is a copy on disk.
@@ -57,6 +59,8 @@ struct SourceState {
     copy: Option<Arc<Documents>>,
     /// Why etcd cannot be followed.
     problem: Option<String>,
+    /// Since when it cannot.
+    alone_since: Option<Moment>,
 }
 
 impl EtcdSource {
@@ -78,7 +82,8 @@ impl EtcdSource {
             source.fetch_first(&etcd).await
         });
         let documents = match (fetched, source.copy()) {
-            (Ok(documents), _) => Arc::new(documents),
+            // A canary is put into use later, as by all its nodes.
+            (Ok(documents), _) => Arc::new(documents.without_canary()),
             (Err(why), Some(copy)) => {
                 source.state().problem = Some(why);
                 copy
@@ -116,6 +121,32 @@ impl EtcdSource {
         fetched.unwrap_or_else(|| Err(format!("{last}, tried for {} s", limit.as_secs())))
     }
 
+    /// Writes documents in place of those that this server has; returns their revision.
+    async fn write(&self, before: &Documents, after: &Documents) -> Result<i64, String> {
+        let etcd = Etcd::new(
+            &WorkerContext::default(),
+            Rc::new(Resolver::system()),
+            self.settings.clone(),
+        )?;
+        let failed = |error: EtcdError| format!("etcd: {error}; nothing was changed");
+        let stored = StoredDocuments::fetch(&etcd, &self.address).await.map_err(failed)?;
+        if let Some(canary) = &stored.documents.canary {
+            return Err(format!("a canary of version {} is in progress", canary.version));
+        }
+        if stored.documents.texts != before.texts {
+            return Err("etcd has a newer configuration, which comes to this server".to_owned());
+        }
+        let version = config::source_version(after);
+        let by = format!("admin API of {}", self.node);
+        let change = stored.change(&self.address, after, &version, &by)?;
+        let unknown = |error: EtcdError| format!("etcd: {error}; it may have been changed");
+        let response = etcd.txn(&change.request).await.map_err(unknown)?;
+        match response.succeeded {
+            true => Ok(response.header.map_or(0, |header| header.revision)),
+            false => Err("the configuration was changed in etcd in this moment".to_owned()),
+        }
+    }
+
     fn state(&self) -> MutexGuard<'_, SourceState> {
         // Each step leaves it whole.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -125,7 +156,7 @@ impl EtcdSource {
         self.state().offered.clone()
     }
 
-    fn copy(&self) -> Option<Arc<Documents>> {
+    pub(crate) fn copy(&self) -> Option<Arc<Documents>> {
         self.state().copy.clone()
     }
 
@@ -150,7 +181,12 @@ impl EtcdSource {
 
     /// Notes why etcd cannot be followed, or that it can, and logs the change.
     pub(crate) fn set_problem(&self, why: Option<&str>) {
-        let before = std::mem::replace(&mut self.state().problem, why.map(str::to_owned));
+        let before = {
+            let mut state = self.state();
+            let since = why.map(|_| state.alone_since.unwrap_or_else(clock::now));
+            state.alone_since = since;
+            std::mem::replace(&mut state.problem, why.map(str::to_owned))
+        };
         self.show_followed(why.is_none());
         match why {
             Some(why) if before.is_none() => event!(
@@ -162,6 +198,11 @@ impl EtcdSource {
             None if before.is_some() => event!(Level::Info, "etcd is followed again"),
             _ => {}
         }
+    }
+
+    /// How long etcd could not be followed by now.
+    pub(crate) fn alone_for(&self) -> Duration {
+        self.state().alone_since.map_or(Duration::ZERO, |since| clock::now().since(since))
     }
 
     /// Stores documents that are in use, unless they are on disk already. Blocks.
@@ -192,17 +233,43 @@ fn copy_name(address: &EtcdAddress, node: &str) -> String {
 
 impl Source for EtcdSource {
     fn main(&self) -> Result<Document, String> {
-        let document = self.offered().main()?;
-        Ok(Document { name: self.address.to_string(), ..document })
+        let offered = self.offered();
+        let document = offered.main()?;
+        match offered.only() {
+            Some(_) => Ok(document),
+            None => Ok(Document { name: self.address.to_string(), ..document }),
+        }
     }
 
     fn included(&self, pattern: &str, dir: Option<&Path>) -> Result<Vec<Document>, String> {
         self.offered().included(pattern, dir)
     }
 
-    fn replace(&self, _: &str) -> Result<(), ReplaceError> {
-        let why = "the configuration is in etcd: `tidegate ctl apply` changes it";
-        Err(ReplaceError::ReadOnly(why.to_owned()))
+    /// Writes the one document to etcd, unless it was changed there since it was read. Blocks.
+    fn replace(&self, text: &str) -> Result<(), ReplaceError> {
+        if let Some(why) = self.read_only() {
+            return Err(ReplaceError::ReadOnly(why));
+        }
+        let before = self.offered();
+        let Some((name, _)) = before.only() else { return Ok(()) };
+        let texts = [(name.clone(), text.to_owned().into())].into();
+        let after = Documents { texts, ..Documents::default() };
+        let revision = net::worker::block_on_local(self.write(&before, &after));
+        let revision = revision.map_err(ReplaceError::Failed)?;
+        // The watch delivers the same later.
+        self.offer(Arc::new(Documents { revision, ..after }));
+        Ok(())
+    }
+
+    fn read_only(&self) -> Option<String> {
+        let offered = self.offered();
+        if offered.canary.is_some() {
+            return Some("this server tries a configuration: its trial has to end".to_owned());
+        }
+        offered.only().is_none().then(|| {
+            let count = offered.texts.len();
+            format!("the configuration in etcd has {count} documents: `tidegate ctl apply`")
+        })
     }
 
     fn fall_back(&self) -> bool {

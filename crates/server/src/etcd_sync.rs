@@ -27,6 +27,10 @@ use crate::etcd_source::EtcdSource;
 const PAUSE: Duration = Duration::from_millis(200);
 /// Further changes that are taken over together with one, if they have arrived.
 const TOGETHER: usize = 1000;
+/// How long a node serves a canary without reaching etcd.
+const CANARY_ALONE: Duration = Duration::from_secs(30);
+/// How often it looks.
+const CANARY_ALONE_CHECK: Duration = Duration::from_secs(5);
 /// How long the end of the server waits until etcd has removed its report.
 const END_WITHIN: Duration = Duration::from_secs(1);
 
@@ -45,8 +49,9 @@ impl EtcdSync {
         let settings = EtcdSettings { message_bytes: DOCUMENTS_BYTES, ..source.settings.clone() };
         let names = Rc::new(Resolver::system());
         let etcd = Rc::new(Etcd::new(&WorkerContext::default(), names, settings)?);
+        control.acme.share(&etcd, source.address.acme());
         let key = format!("{}{}", source.address.reports(), source.node);
-        let report = Rc::new(EtcdReport::new(etcd.clone(), key));
+        let report = Rc::new(EtcdReport::new(etcd.clone(), key, &control.telemetry));
         source.count_into(&control.telemetry);
         let follower = Follower {
             control: control.clone(),
@@ -90,21 +95,21 @@ impl Follower {
                 Ok(documents) => {
                     failures = 0;
                     self.source.set_problem(None);
-                    self.offer(documents).await;
-                    let why = self.watch().await;
+                    self.offer(documents.for_node(&self.source.node)).await;
+                    let why = self.watch(documents).await;
                     self.lost(&why);
                 }
                 Err(error) => self.lost(&error),
             }
+            self.end_canary_if_alone().await;
             timer::sleep(timer::pause(PAUSE, PAUSE_MAX, failures)).await;
             failures += 1;
         }
     }
 
-    /// Applies changes until the watch ends; returns why.
-    async fn watch(&self) -> EtcdError {
+    /// Applies changes to these documents until the watch ends; returns why.
+    async fn watch(&self, mut documents: Documents) -> EtcdError {
         let prefix = self.source.address.documents();
-        let mut documents = (*self.source.offered()).clone();
         let request = WatchCreateRequest {
             key: prefix.clone().into(),
             range_end: prefix_end(prefix.as_bytes()),
@@ -117,7 +122,14 @@ impl Follower {
             source.set_problem(why.as_deref());
         });
         loop {
-            let mut next = Some(watch.next().await);
+            let mut next = match self.is_canary() {
+                true => timer::within(CANARY_ALONE_CHECK, watch.next()).await,
+                false => Some(watch.next().await),
+            };
+            if next.is_none() {
+                self.end_canary_if_alone().await;
+                continue;
+            }
             let mut taken = 0;
             while let Some(result) = next {
                 match result {
@@ -135,21 +147,42 @@ impl Follower {
                     false => None,
                 };
             }
-            self.offer(documents.clone()).await;
+            self.offer(documents.for_node(&self.source.node)).await;
         }
+    }
+
+    fn is_canary(&self) -> bool {
+        self.source.offered().canary.is_some()
+    }
+
+    /// Serves the last configuration of all nodes again if the end of a canary could not be heard
+    /// of for some time.
+    async fn end_canary_if_alone(&self) {
+        if !self.is_canary() || self.source.alone_for() < CANARY_ALONE {
+            return;
+        }
+        let Some(documents) = self.source.copy() else { return };
+        event!(
+            Level::Warn,
+            "etcd cannot be followed: the canary ends on this node",
+            event = "config_canary_left"
+        );
+        self.offer((*documents).clone()).await;
     }
 
     /// Puts documents into use, unless they are in use.
     async fn offer(&self, documents: Documents) {
         let before = self.source.offered();
         let documents = Arc::new(documents);
-        self.source.offer(documents.clone());
         if before.texts == documents.texts && self.report.is_serving(before.revision) {
+            self.source.offer(documents.clone());
             self.in_use(&documents).await;
             return;
         }
         loop {
-            match self.control.reload_now().await {
+            // Not while another change is made, which would write over what it has not read.
+            let offer = || self.source.offer(documents.clone());
+            match self.control.reload_after(offer).await {
                 Ok(_) => return self.in_use(&documents).await,
                 Err(Refusal::Busy) => {}
                 // The next server applies it.
@@ -161,9 +194,20 @@ impl Follower {
 
     async fn in_use(&self, documents: &Arc<Documents>) {
         let version = self.control.plan().version.clone();
-        self.report.serving(documents.revision, version);
+        self.report.serving(documents.revision, version, documents.canary.is_some());
         let revision = &families::CONFIG_ETCD_REVISION;
         self.control.telemetry.gauge(revision, &[]).set(documents.revision);
+        if let Some(canary) = &documents.canary {
+            event!(
+                Level::Info,
+                "serving a configuration on trial",
+                event = "config_canary_served",
+                version = canary.version,
+                by = canary.by
+            );
+            // A start without etcd serves what all serve.
+            return;
+        }
         let (source, documents) = (self.source.clone(), documents.clone());
         // A disk that fails is logged there.
         let _ = net::blocking(move || source.keep(&documents)).await;

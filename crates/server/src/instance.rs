@@ -25,6 +25,9 @@ use wire::h1::HeadLimits;
 
 use crate::slashes;
 
+/// Routes that a worker builds or drops before other tasks run: requests wait for no more.
+const ROUTES_AT_A_TIME: usize = 32;
+
 /// The routes of a plan as one worker runs them.
 pub(crate) struct Instance {
     plan: Arc<ServerPlan>,
@@ -42,14 +45,19 @@ pub(crate) struct Instance {
 }
 
 impl Instance {
-    pub(crate) fn build(
+    /// Builds the instance of this worker, which serves its connections while it is built.
+    pub(crate) async fn build(
         plan: &Arc<ServerPlan>,
         worker: &WorkerContext,
         access: Option<Rc<AccessLog>>,
         tracer: Rc<Tracer>,
     ) -> Rc<Instance> {
         worker.shared.get((), auth::Registry::default).install(&plan.consumers);
-        let routes = plan.routes.iter().map(|route| Rc::new(build_route(route, worker)));
+        let mut routes = Vec::with_capacity(plan.routes.len());
+        for some in plan.routes.chunks(ROUTES_AT_A_TIME) {
+            routes.extend(some.iter().map(|route| Rc::new(build_route(route, worker))));
+            tokio::task::yield_now().await;
+        }
         let router = Router::clone(&plan.router);
         let unrouted = plan.unrouted.iter().map(|filter| filter.build(worker)).collect();
         let mut listeners = plan.listeners.iter();
@@ -60,7 +68,7 @@ impl Instance {
             plan: plan.clone(),
             challenges: obtains_certificates.then(|| worker.shared.clone()),
             router,
-            routes: routes.collect(),
+            routes,
             unrouted,
             access,
             tracer,
@@ -114,6 +122,24 @@ impl Instance {
             access: self.access.clone(),
             tracer: Some(self.tracer.clone()),
         }
+    }
+}
+
+/// The last connection of a previous plan drops its routes, while the worker serves the next one.
+impl Drop for Instance {
+    fn drop(&mut self) {
+        let (mut routes, plan) = (std::mem::take(&mut self.routes), self.plan.clone());
+        if routes.len() <= ROUTES_AT_A_TIME {
+            return;
+        }
+        net::task::spawn_local(async move {
+            while !routes.is_empty() {
+                routes.truncate(routes.len().saturating_sub(ROUTES_AT_A_TIME));
+                tokio::task::yield_now().await;
+            }
+            // A worker may be the last that has the plan.
+            let _ = net::blocking(move || drop(plan)).await;
+        });
     }
 }
 
@@ -194,6 +220,7 @@ fn build_route(route: &RoutePlan, worker: &WorkerContext) -> Route {
         route.filters.iter().map(|filter| filter.build_on(&route.name, worker)).collect(),
         route.handler.build(worker),
     )
+    .with_log(route.log.clone())
 }
 
 impl Dispatch for Instance {
@@ -216,5 +243,57 @@ impl Dispatch for Instance {
         for stage in self.unrouted.iter().rev() {
             stage.on_generated(request, response);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    /// A plan with three and a half times as many routes as are built at a time.
+    fn plan() -> Arc<ServerPlan> {
+        let route = |number| {
+            format!("  - {{ match: {{ path: /{number} }}, handler: {{ respond: {{}} }} }}\n")
+        };
+        let routes: String = (0..ROUTES_AT_A_TIME * 7 / 2).map(route).collect();
+        let text = format!("listeners: {{ web: {{ bind: \"127.0.0.1:0\" }} }}\nroutes:\n{routes}");
+        let source = config::TextSource::new("test", &text);
+        match config::load(&source, &|_| None, &config::Kinds::all()) {
+            Ok(loaded) => loaded.plan,
+            Err(report) => panic!("{}", report.render()),
+        }
+    }
+
+    #[test]
+    fn other_tasks_run_while_routes_are_built_and_dropped() {
+        net::worker::block_on_local(async {
+            let turns = Rc::new(Cell::new(0));
+            let counted = turns.clone();
+            net::task::spawn_local(async move {
+                loop {
+                    counted.set(counted.get() + 1);
+                    tokio::task::yield_now().await;
+                }
+            });
+            let (plan, worker) = (plan(), WorkerContext::default());
+            let live = worker.shared.get((), LiveLog::default);
+            let instance = Instance::build(&plan, &worker, None, tracer(&plan, None, live)).await;
+            assert!(turns.get() >= 3, "{} turns", turns.get());
+            let first = Rc::downgrade(&instance.routes[0]);
+            let last = Rc::downgrade(&instance.routes[plan.routes.len() - 1]);
+            let plan = (Arc::downgrade(&plan), drop(plan)).0;
+            turns.set(0);
+            drop(instance);
+            while last.strong_count() > 0 {
+                tokio::task::yield_now().await;
+            }
+            assert!(first.strong_count() > 0, "all routes were dropped at once");
+            while first.strong_count() > 0 || plan.strong_count() > 0 {
+                tokio::task::yield_now().await;
+            }
+            assert!(turns.get() >= 3, "{} turns", turns.get());
+        });
     }
 }

@@ -24,6 +24,8 @@ mod connection_limiter;
 mod control;
 mod descriptors;
 mod etcd_address;
+mod etcd_canary;
+mod etcd_change;
 mod etcd_documents;
 mod etcd_report;
 mod etcd_source;
@@ -38,6 +40,7 @@ mod purges;
 mod raw_listeners;
 mod reload_result;
 mod run;
+mod send;
 mod signals;
 mod slashes;
 mod spec;
@@ -50,15 +53,18 @@ mod worker_threads;
 
 pub use admin_sockets::admin_socket_dir;
 pub use application::{APPLICATION, ListenerSource, RunSpec, run_application};
+pub use apps::PROFILE_TOKEN_MIN;
 pub use changes::changes;
 pub use etcd_address::{EtcdAddress, hostname, node_name};
+pub use etcd_canary::Canary;
+pub use etcd_change::{DocumentsChange, REQUEST_BYTES, StoredDocuments};
 pub use etcd_documents::Documents;
 pub use etcd_source::{EtcdOptions, EtcdSource};
 pub use explain::explain;
 pub use options::{Bound, Failure, OnReady, Options};
 pub use run::run;
 pub use spec::{PassedDescriptor, Role, VARIABLE as WORKER_VARIABLE, WorkerSpec, check_version};
-pub use supervise::{DevReload, GroupEvent, OnGroupEvent, Policy, Stats};
+pub use supervise::{DevReload, DevWatch, GroupEvent, OnGroupEvent, Policy, Stats};
 pub use worker_process::{
     Application, HostedApplication, ReadinessReceiver, ReadinessSender, readiness_channel,
     run_worker,

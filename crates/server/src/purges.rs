@@ -84,6 +84,16 @@ impl PurgeLog {
         }
     }
 
+    /// True if this server has the same entry among the servers of both.
+    fn is_same(&self, other: &PurgeLog) -> bool {
+        let is_one_place = match (self, other) {
+            (PurgeLog::Etcd(log), PurgeLog::Etcd(other)) => log.describe() == other.describe(),
+            (PurgeLog::Redis(log), PurgeLog::Redis(other)) => log.place() == other.place(),
+            _ => false,
+        };
+        is_one_place && self.node() == other.node()
+    }
+
     async fn follow(&self, applier: &Applier) {
         match self {
             PurgeLog::Etcd(log) => log.follow(applier).await,
@@ -220,14 +230,10 @@ impl FleetPurges {
         // A plan that cannot be used was rejected by `check`.
         let log = self.log(plan).unwrap_or_default();
         let position = before.as_ref().and_then(|before| before.sharing.applier.position());
-        if let Some(before) = before {
-            let is_same = |log: &PurgeLog| {
-                log.describe() == before.sharing.log.describe()
-                    && log.node() == before.sharing.log.node()
-            };
-            if !log.as_ref().is_some_and(is_same) {
-                before.leave();
-            }
+        if let Some(before) = before
+            && !log.as_ref().is_some_and(|log| log.is_same(&before.sharing.log))
+        {
+            before.leave();
         }
         if let (Some(log), Some(settings)) = (log, plan.purges.clone()) {
             self.running.replace(Some(self.start(plan, settings, log, position)));

@@ -7,11 +7,13 @@ use std::time::Duration;
 
 use admin::{Refusal, ServerState};
 use config::{Loaded, ServerPlan, Source};
+use otlp::MetricsText;
 use settings::Report;
 use telemetry::log::{self, Level};
 use telemetry::{Telemetry, event};
 
 use crate::admin_listener::AdminListener;
+use crate::api::Api;
 use crate::app_processes::LogOptions;
 use crate::application::lifecycle::{PreparedApplication, RunningApplication};
 use crate::certificates;
@@ -51,7 +53,7 @@ pub(crate) fn run_with(
         // Before a socket listens: a signal sent once the server accepts must not kill the process.
         let signals = Signals::new(program.is_some())
             .map_err(|error| Failure::Start(format!("signals: {error}")))?;
-        let start_context = StartContext::own()?;
+        let start_context = StartContext::own(&events)?;
         let control = Control::start(source, loaded, telemetry, &options, start_context).await?;
         let program = program.map(|program| program.begin(&control.apps)).transpose()?;
         let etcd = options.etcd.take().map(|source| EtcdSync::start(&control, &source));
@@ -133,6 +135,7 @@ async fn serve(
     mut program: Option<RunningApplication>,
 ) -> Result<(), Failure> {
     let admin_listener = AdminListener::new(control.clone());
+    control.metrics_export.read_from(metrics_text(control));
     let admin = admin_listener.follow(&control.plan()).map_err(Failure::Start)?;
     let mut bound = control.bound();
     bound.extend(admin);
@@ -155,6 +158,7 @@ async fn serve(
     if let Some(on_ready) = options.on_ready.take() {
         on_ready(&bound);
     }
+    net::release_startup_memory();
     loop {
         let reload = tokio::select! {
             asked = signals.next() => match obey(control, asked) {
@@ -187,10 +191,25 @@ async fn serve(
     Ok(())
 }
 
+/// Returns the metrics of the server and of its processes for the exporter.
+fn metrics_text(control: &Rc<Control>) -> MetricsText {
+    let control = Rc::downgrade(control);
+    Rc::new(move || {
+        let control = control.upgrade();
+        Box::pin(async move {
+            match control {
+                Some(control) => admin::all_metrics(&Api(control)).await,
+                None => String::new(),
+            }
+        })
+    })
+}
+
 /// Sends what collectors and Redis have not received, and leaves the servers that share purges.
 async fn send_the_rest(control: &Control) {
     let (traces, settlement) = (control.traces.finish(), control.settlement.finish());
-    let sent = async { tokio::join!(traces, settlement, control.purges.finish()) };
+    let (metrics, logs) = (control.metrics_export.finish(), control.log_export.finish());
+    let sent = async { tokio::join!(traces, settlement, control.purges.finish(), metrics, logs) };
     net::timer::within(END_WITHIN, sent).await;
 }
 

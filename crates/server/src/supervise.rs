@@ -18,7 +18,7 @@ mod worker_group;
 mod worker_slot;
 
 pub(crate) use control_channel::{ControlChannel, SupervisorCommand, WorkerMessage};
-pub(crate) use dev_watch::DevWatch;
+pub use dev_watch::DevWatch;
 pub(crate) use group_context::WorkerSockets;
 pub(crate) use group_settings::GroupSettings;
 pub use group_settings::{GroupEvent, OnGroupEvent};

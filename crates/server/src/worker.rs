@@ -122,7 +122,7 @@ impl Worker {
                     let _ = done.send(self.adopt(sockets));
                 }
                 ThreadCommand::Forget => self.adopted.clear(),
-                ThreadCommand::Serve(serving) => self.serve(*serving),
+                ThreadCommand::Serve(serving) => self.serve(*serving).await,
                 ThreadCommand::Drain(done) => {
                     tokio::select! {
                         () = self.drain() => {
@@ -146,17 +146,17 @@ impl Worker {
         Ok(())
     }
 
-    fn serve(&mut self, serving: Serving) {
+    async fn serve(&mut self, serving: Serving) {
         let access = serving.access.and_then(|end| end.begin(secret_queries(&serving.plan)));
         let access = access.map(Rc::new);
         let subrequests = instance::subrequests(&serving.plan, &self.context);
         let (plan, inside, log) = (&serving.plan, subrequests.clone(), access.clone());
         let redis = plan.shared.as_ref();
         let lua = lua_host::Generation::begin(&self.context, &plan.lua, redis, inside, log);
-        self.lua = Some(lua);
         let live = self.context.shared.get((), LiveLog::default);
         let tracer = instance::tracer(&serving.plan, serving.traces, live);
-        let instance = Instance::build(&serving.plan, &self.context, access.clone(), tracer);
+        let instance = Instance::build(&serving.plan, &self.context, access.clone(), tracer).await;
+        self.lua = Some(lua);
         instance.serve_within(&subrequests);
         let mut sockets = std::mem::take(&mut self.adopted);
         let wanted: Vec<String> = serving.plan.listeners.iter().map(key).collect();

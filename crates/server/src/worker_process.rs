@@ -65,6 +65,12 @@ pub trait Application: Send + Sync {
     /// Learns that an interrupt ends the server.
     fn interrupted(&self) {}
 
+    /// Returns the metrics of the application itself, in the Prometheus text format. It is called
+    /// on a thread that may wait.
+    fn metrics(&self) -> String {
+        String::new()
+    }
+
     /// Stops the application: all requests have ended, or may be cut off.
     fn stop(&self);
 

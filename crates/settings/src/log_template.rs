@@ -30,6 +30,23 @@ pub enum LogField {
     DurationS,
     /// The same in seconds, with six decimals.
     Duration,
+    /// The length of the request's body, as far as it was read.
+    RequestBytes,
+    /// The server that the upstream chose.
+    Upstream,
+    /// The time that its attempts took, in a unit.
+    UpstreamUs,
+    UpstreamMs,
+    /// The number of attempts.
+    Attempts,
+    /// What a cache did with the request.
+    Cache,
+    /// What failed.
+    Fault,
+    /// The identity of the request's trace.
+    TraceId,
+    /// The span of the request.
+    SpanId,
     /// The process id of the server.
     Process,
 }
@@ -45,6 +62,15 @@ const FIELDS: &[(&str, LogField)] = &[
     ("duration_ms", LogField::DurationMs),
     ("duration_s", LogField::DurationS),
     ("duration", LogField::Duration),
+    ("request_bytes", LogField::RequestBytes),
+    ("upstream", LogField::Upstream),
+    ("upstream_us", LogField::UpstreamUs),
+    ("upstream_ms", LogField::UpstreamMs),
+    ("attempts", LogField::Attempts),
+    ("cache", LogField::Cache),
+    ("fault", LogField::Fault),
+    ("trace_id", LogField::TraceId),
+    ("span_id", LogField::SpanId),
     ("process", LogField::Process),
 ];
 
@@ -54,6 +80,12 @@ const CREDENTIALS: [&str; 3] = ["authorization", "cookie", "proxy-authorization"
 impl LogField {
     fn named(name: &str) -> Option<LogField> {
         FIELDS.iter().find(|(word, _)| *word == name).map(|(_, field)| *field)
+    }
+
+    /// True if it is known only at the end of the exchange.
+    pub fn is_of_end(self) -> bool {
+        use LogField::{Bytes, Duration, DurationMs, DurationS, DurationUs, Time};
+        matches!(self, Time | Bytes | DurationUs | DurationMs | DurationS | Duration)
     }
 
     fn name(self) -> &'static str {

@@ -43,6 +43,11 @@ impl Template {
         }
     }
 
+    /// True if a variable of it is set only by the filters that authenticate.
+    pub fn needs_authentication(&self) -> bool {
+        self.variables().any(Variable::needs_authentication)
+    }
+
     pub fn variables(&self) -> impl Iterator<Item = &Variable> {
         self.parts.iter().filter_map(|part| match part {
             Part::Var(variable) => Some(variable),

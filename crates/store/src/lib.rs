@@ -17,11 +17,13 @@ pub mod limits;
 pub mod map;
 mod metrics;
 pub mod pubsub;
+mod redis_address;
 mod redis_url;
 mod reply_writer;
 mod server;
 mod session;
 pub mod subscriber_queue;
+mod task_store_url;
 mod tasks;
 pub mod value;
 
@@ -29,8 +31,10 @@ pub use client::{CallResult, Client, PendingReply, Reply, Request, StoreError, S
 pub use cron::Cron;
 pub use database::Database;
 pub use metrics::StoreMetrics;
+pub use redis_address::RedisAddress;
 pub use redis_url::RedisUrl;
 pub use server::StoreServer;
 pub use subscriber_queue::{Message, QueueClosed, SubscriberQueue};
+pub use task_store_url::TaskStoreUrl;
 pub use tasks::{TaskCounts, TaskLoad};
 pub use value::Value;

@@ -7,19 +7,16 @@ use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
-use settings::{Address, Duration, Host, Node, Reader, Schema, SchemaBuilder, Setting};
+use settings::{Duration, Node, Reader, Schema, SchemaBuilder, Setting};
 
 use crate::limits::{DATABASE_MAX, PREFIX_BYTES, VISIBILITY_DEFAULT_S, VISIBILITY_S};
-
-/// Redis's own port.
-const PORT: u16 = 6379;
+use crate::redis_address::RedisAddress;
 
 /// Where a Redis server is, how a client logs in, and how jobs are stored there.
 #[derive(Clone, PartialEq, Eq)]
 pub struct RedisUrl {
     text: String,
-    pub(crate) address: Address,
-    pub(crate) is_tls: bool,
+    pub(crate) address: RedisAddress,
     pub(crate) user: Option<String>,
     pub(crate) password: Option<String>,
     pub(crate) database: u32,
@@ -90,14 +87,18 @@ impl FromStr for RedisUrl {
             None => (None, rest),
         };
         let (user, password) = login.map(credentials).transpose()?.unwrap_or_default();
-        let (address, database) = match scheme {
-            "unix" => (unix(&decoded(location)?)?, 0),
-            _ => tcp(location)?,
+        let (server, path) = match scheme {
+            "unix" => (format!("unix:{}", decoded(location)?), ""),
+            _ => {
+                let (host, path) = location.split_once('/').unwrap_or((location, ""));
+                (format!("{scheme}://{host}"), path)
+            }
         };
+        let address = server.parse()?;
+        let database = if path.is_empty() { 0 } else { database(path)? };
         let mut url = RedisUrl {
             text: text.to_owned(),
             address,
-            is_tls: scheme == "rediss",
             user,
             password,
             database,
@@ -110,27 +111,6 @@ impl FromStr for RedisUrl {
         }
         Ok(url)
     }
-}
-
-fn unix(path: &str) -> Result<Address, String> {
-    match path.starts_with('/') {
-        true => format!("unix:{path}").parse(),
-        false => Err("needs a path that begins with a slash: unix:///PATH".to_owned()),
-    }
-}
-
-/// Parses `HOST[:PORT][/DATABASE]`.
-fn tcp(location: &str) -> Result<(Address, u32), String> {
-    let (host, path) = location.split_once('/').unwrap_or((location, ""));
-    let ends_with_port = host.rsplit_once(':').is_some_and(|(_, port)| !port.contains(']'));
-    let address = match ends_with_port {
-        true => host.parse::<Address>()?,
-        false => format!("{host}:{PORT}").parse::<Address>()?,
-    };
-    if matches!(&address, Address::Tcp { host: Host::Any, .. } | Address::Unix(_)) {
-        return Err("names no host".to_owned());
-    }
-    Ok((address, if path.is_empty() { 0 } else { database(path)? }))
 }
 
 fn database(text: &str) -> Result<u32, String> {
@@ -154,13 +134,10 @@ fn decoded(text: &str) -> Result<String, String> {
 impl fmt::Display for RedisUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.address {
-            Address::Unix(path) => {
+            RedisAddress::Unix(path) => {
                 write!(f, "unix://{}?db={}", path.display(), self.database)
             }
-            Address::Tcp { host, port } => {
-                let secure = if self.is_tls { "s" } else { "" };
-                write!(f, "redis{secure}://{host}:{port}/{}", self.database)
-            }
+            address => write!(f, "{}/{}", address.with_port(), self.database),
         }
     }
 }
@@ -232,16 +209,16 @@ mod tests {
         for (text, expected) in [
             ("127.0.0.1:6379", "write redis://HOST:6379/0"),
             ("postgres://h/x", "does not name a Redis server"),
-            ("redis://", "names no host"),
-            ("redis://u:hunter2@:6379", "names no host"),
-            ("redis://u:hunter2@h:x", "has no port"),
+            ("redis://", "holds no host"),
+            ("redis://u:hunter2@:6379", "holds no host"),
+            ("redis://u:hunter2@h:x", "holds no host"),
             ("redis://u:hunter2@h/x", "the number of a database"),
             ("redis://u:hunter2%zz@h", "percent sign"),
             ("redis://u:?hunter2@h", "write %3F for one in a password"),
             ("redis://h?visibilty=3", "\"visibilty\", which is none of db, prefix and visibility"),
             ("redis://h?visibility=0", "from 1s to 24h"),
             ("redis://h?prefix=", "a prefix of 1 to 128 bytes"),
-            ("unix://run/redis.sock", "that begins with a slash"),
+            ("unix://run/redis.sock", "no absolute path"),
         ] {
             let why = text.parse::<RedisUrl>().unwrap_err();
             assert!(why.contains(expected) && !why.contains("hunter2"), "{text}: {why}");

@@ -196,6 +196,9 @@ families! {
          those beyond 128 of a request.";
     TRACES_DROPPED = "tidegate_traces_dropped_total", Counter, Number, [],
         "Traces dropped because too many waited to be sent to the collector.";
+    OTLP_RECORDS = "tidegate_otlp_records_total", Counter, Number, ["signal", "result"],
+        "Values of metrics and records of logs for collectors, by result: exported, rejected, \
+         failed, or dropped, when too many waited to be sent.";
     ACME_ORDERS = "tidegate_acme_orders_total", Counter, Number, ["result"],
         "Attempts to obtain a certificate by ACME, by result: issued or failed.";
     RATE_LIMITED = "tidegate_rate_limited_total", Counter, Number, ["filter"],
@@ -399,7 +402,8 @@ families! {
         "The revision of etcd whose configuration serves.";
 
     LOG_DROPPED = "tidegate_log_lines_dropped_total", Counter, Number, ["log"],
-        "Log lines dropped because the writer could not keep up, by log: access, events or statsd.";
+        "Log lines dropped because the writer could not keep up, by log: access, events, statsd or \
+         syslog.";
     LOG_WRITE_ERRORS = "tidegate_log_write_errors_total", Counter, Number, ["log"],
         "Failed writes of a log.";
 

@@ -40,8 +40,9 @@ const PADDED: [u64; BUCKETS] = {
     padded
 };
 
+/// The index of a value's bucket.
 #[inline]
-fn bucket(value_us: u64) -> usize {
+pub(crate) fn bucket(value_us: u64) -> usize {
     let first = FIRST[(value_us | 1).ilog2() as usize] as usize;
     first + usize::from(value_us > PADDED[first])
 }

@@ -2,13 +2,14 @@
 //!
 //! Owns counters, gauges and histograms that one worker writes and any thread reads, the registry
 //! that adds them up, the table of metric families, the tables of close reasons and limits, and the
-//! log: events, rings between workers and the writing thread. Guarantees: counting takes no lock, a
-//! full ring drops a line and counts it, and label sets are bounded. Never exports (that is
-//! `admin`; only metrics defined by programs are formatted here) and never decides anything by a
-//! metric.
+//! log: events, rings between workers and the writing thread, messages of syslog. Guarantees:
+//! counting takes no lock, a full ring drops a line and counts it, and label sets are bounded.
+//! Never exports (that is `admin`; only metrics defined by programs are formatted here) and never
+//! decides anything by a metric.
 
 pub mod cell;
 pub mod escape;
+mod exemplars;
 pub mod families;
 pub mod histogram;
 pub mod limits;
@@ -18,6 +19,7 @@ mod registry;
 mod ring;
 mod scripted;
 mod series;
+mod syslog;
 pub mod timestamp;
 mod worker;
 mod writer;
@@ -30,6 +32,7 @@ mod sync {
 }
 
 pub use cell::{CachePadded, Counter, Gauge, SharedCounter, SharedGauge};
+pub use exemplars::{BucketExemplars, Exemplar, Exemplars};
 pub use families::{Family, Kind, Unit};
 pub use histogram::{Histogram, Snapshot};
 pub use reasons::{CloseReason, LimitHit, Severity};
@@ -37,5 +40,6 @@ pub use registry::{FamilySamples, Telemetry};
 pub use ring::LogRing;
 pub use scripted::{MetricDeclaration, Scripted, ScriptedCell};
 pub use series::{Sample, Value};
+pub use syslog::{EVENTS as SYSLOG_EVENTS, SyslogHeader};
 pub use worker::{RouteMetrics, WebSocketMetrics, WorkerMetrics, class_index};
-pub use writer::{LineReceiver, LogWriter, Sink};
+pub use writer::{LineReceiver, LineSender, LogWriter, Sink};

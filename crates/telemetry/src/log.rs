@@ -46,6 +46,22 @@ impl Level {
         }
     }
 
+    /// The level of a line that `event!` has written; `None` for a line of another log.
+    pub fn of_line(line: &[u8]) -> Option<Self> {
+        let word = match line.strip_prefix(b"{") {
+            Some(json) => {
+                let before = br#","level":""#;
+                // It follows the time.
+                let start = &json[..json.len().min(64)];
+                let at = start.windows(before.len()).position(|found| found == before)?;
+                json[at + before.len()..].split(|byte| *byte == b'"').next()?
+            }
+            None => line.split(|byte| *byte == b' ').nth(1)?,
+        };
+        let slug = |level: &Level| word.eq_ignore_ascii_case(level.slug().as_bytes());
+        Self::ALL.into_iter().find(slug)
+    }
+
     pub fn parse(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|level| level.slug() == word)
     }

@@ -6,6 +6,7 @@
 
 use crate::cell::{CachePadded, Counter, Gauge, SharedCounter, SharedGauge};
 use crate::escape::cut;
+use crate::exemplars::Exemplars;
 use crate::families::{self, CLASSES, Family};
 use crate::histogram::{Histogram, Snapshot};
 use crate::limits::{LABEL_BYTES, OTHER, ROUTES};
@@ -24,10 +25,14 @@ pub struct FamilySamples {
     pub samples: Vec<Sample>,
 }
 
+/// The counters of a route in each worker, in their order. A list, because there may be 100 000
+/// routes, and a worker or two.
+type RouteCells = Vec<(usize, Arc<RouteMetrics>)>;
+
 #[derive(Debug, Default)]
 struct RegistryState {
     workers: BTreeMap<usize, Arc<WorkerMetrics>>,
-    routes: BTreeMap<String, BTreeMap<usize, Arc<RouteMetrics>>>,
+    routes: BTreeMap<String, RouteCells>,
     families: BTreeMap<&'static str, SeriesSet>,
 }
 
@@ -36,6 +41,7 @@ struct RegistryState {
 pub struct Telemetry {
     state: Mutex<RegistryState>,
     scripted: Arc<Scripted>,
+    exemplars: Exemplars,
 }
 
 impl Telemetry {
@@ -50,6 +56,11 @@ impl Telemetry {
     /// Returns the metrics defined by programs.
     pub fn scripted(&self) -> &Arc<Scripted> {
         &self.scripted
+    }
+
+    /// Returns the traces that are examples of durations.
+    pub fn exemplars(&self) -> &Exemplars {
+        &self.exemplars
     }
 
     /// Returns the counters of a worker; only that worker may write them.
@@ -72,14 +83,21 @@ impl Telemetry {
         if !routes.contains_key(&key) {
             if routes.len() >= ROUTES {
                 routes.retain(|name, cells| {
-                    name == OTHER || cells.values().any(|cell| Arc::strong_count(cell) > 1)
+                    name == OTHER || cells.iter().any(|(_, cell)| Arc::strong_count(cell) > 1)
                 });
             }
             if routes.len() >= ROUTES {
                 key = OTHER.to_owned();
             }
         }
-        Arc::clone(routes.entry(key).or_default().entry(worker).or_default())
+        let cells = routes.entry(key).or_default();
+        let at = cells.binary_search_by_key(&worker, |(worker, _)| *worker);
+        let at = at.unwrap_or_else(|at| {
+            cells.reserve_exact(1);
+            cells.insert(at, (worker, Arc::default()));
+            at
+        });
+        Arc::clone(&cells[at].1)
     }
 
     /// Returns a counter any thread may write. `labels` are the values of `family.labels`, in
@@ -212,29 +230,26 @@ fn worker_samples(workers: &BTreeMap<usize, Arc<WorkerMetrics>>, samples: &mut S
     push(samples, &families::EXCHANGES_IN_FLIGHT, &[], in_flight);
 }
 
-fn route_samples(
-    routes: &BTreeMap<String, BTreeMap<usize, Arc<RouteMetrics>>>,
-    samples: &mut SamplesByFamily,
-) {
+fn route_samples(routes: &BTreeMap<String, RouteCells>, samples: &mut SamplesByFamily) {
     for (name, cells) in routes {
         let mut duration = Snapshot::default();
         for (i, class) in CLASSES.into_iter().enumerate() {
-            let requests = cells.values().map(|cell| cell.requests(i)).sum::<u64>();
+            let requests = cells.iter().map(|(_, cell)| cell.requests(i)).sum::<u64>();
             if requests > 0 {
                 push(samples, &families::REQUESTS, &[name, class], Value::Counter(requests));
             }
         }
         for &code in Code::ALL {
-            let requests = cells.values().map(|cell| cell.grpc_requests(code)).sum::<u64>();
+            let requests = cells.iter().map(|(_, cell)| cell.grpc_requests(code)).sum::<u64>();
             if requests > 0 {
                 let labels = [name, code.slug()];
                 push(samples, &families::GRPC_REQUESTS, &labels, Value::Counter(requests));
             }
         }
-        let in_flight = cells.values().map(|cell| cell.in_flight.get()).sum();
+        let in_flight = cells.iter().map(|(_, cell)| cell.in_flight.get()).sum();
         push(samples, &families::REQUESTS_IN_FLIGHT, &[name], Value::Gauge(in_flight));
-        for cell in cells.values() {
-            duration.merge(&cell.duration.snapshot());
+        for (_, cell) in cells {
+            duration.merge(&cell.duration());
         }
         if duration.count() > 0 {
             let value = Value::Histogram(Box::new(duration));

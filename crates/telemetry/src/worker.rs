@@ -4,7 +4,7 @@
 //! worker only, read by any thread.
 
 use crate::cell::{Counter, Gauge};
-use crate::histogram::Histogram;
+use crate::histogram::{Histogram, Snapshot};
 use crate::reasons::{CloseReason, LimitHit};
 use std::sync::OnceLock;
 use wire::grpc::Code;
@@ -121,15 +121,16 @@ impl Default for WorkerMetrics {
     }
 }
 
-/// The counters of one route in one worker.
+/// The counters of one route in one worker. Small, because there may be 100 000 routes, most of
+/// them without a request. The worker allocates them, and so no other worker writes near them.
 #[derive(Debug, Default)]
-#[repr(align(64))]
 pub struct RouteMetrics {
     requests: [Counter; 5],
     /// Of gRPC calls, by status; made with the first of them, as most routes have none.
     grpc: OnceLock<Box<[Counter; Code::COUNT]>>,
     pub in_flight: Gauge,
-    pub duration: Histogram,
+    /// Made with the first request.
+    duration: OnceLock<Box<Histogram>>,
 }
 
 impl RouteMetrics {
@@ -141,7 +142,12 @@ impl RouteMetrics {
     #[inline]
     pub fn finished(&self, status: u16, duration_us: u64) {
         self.requests[class_index(status)].inc();
-        self.duration.record_us(duration_us);
+        self.duration.get_or_init(Box::default).record_us(duration_us);
+    }
+
+    /// Returns how long requests took.
+    pub fn duration(&self) -> Snapshot {
+        self.duration.get().map_or_else(Snapshot::default, |duration| duration.snapshot())
     }
 
     pub fn requests(&self, class: usize) -> u64 {
@@ -189,6 +195,6 @@ mod tests {
         route.finished(201, 300);
         route.finished(503, 20);
         assert_eq!((route.requests(1), route.requests(4), route.requests(0)), (1, 1, 0));
-        assert_eq!(route.duration.snapshot().sum_us, 320);
+        assert_eq!(route.duration().sum_us, 320);
     }
 }

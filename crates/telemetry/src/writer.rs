@@ -32,6 +32,8 @@ pub enum Sink {
     File(PathBuf),
     /// Lines that a function takes, several at once.
     Lines(LineReceiver),
+    /// Lines that a function sends somewhere: it may block, and fail.
+    Remote(LineSender),
 }
 
 type TakeLines = dyn Fn(&[u8]) + Send + Sync;
@@ -39,6 +41,26 @@ type TakeLines = dyn Fn(&[u8]) + Send + Sync;
 /// Takes lines with their ends; it must not block.
 #[derive(Clone)]
 pub struct LineReceiver(pub Arc<TakeLines>);
+
+type SendLines = dyn Fn(&[u8]) -> io::Result<()> + Send + Sync;
+
+/// Sends lines with their ends.
+#[derive(Clone)]
+pub struct LineSender(pub Arc<SendLines>);
+
+impl fmt::Debug for LineSender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LineSender")
+    }
+}
+
+impl PartialEq for LineSender {
+    fn eq(&self, other: &LineSender) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for LineSender {}
 
 impl fmt::Debug for LineReceiver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -66,6 +88,7 @@ enum Output {
     Stdout,
     File(File),
     Lines(LineReceiver),
+    Remote(LineSender),
 }
 
 impl Output {
@@ -74,6 +97,7 @@ impl Output {
             Sink::Stderr => Self::Stderr,
             Sink::Stdout => Self::Stdout,
             Sink::Lines(receiver) => Self::Lines(receiver.clone()),
+            Sink::Remote(sender) => Self::Remote(sender.clone()),
             Sink::File(path) => {
                 let mut options = OpenOptions::new();
                 options.append(true).create(true);
@@ -105,6 +129,7 @@ impl Output {
                 (receiver.0)(bytes);
                 Ok(())
             }
+            Self::Remote(sender) => (sender.0)(bytes),
         }
     }
 }
@@ -113,6 +138,8 @@ impl Output {
 struct WriterState {
     rings: Vec<Arc<LogRing>>,
     output: Option<Output>,
+    /// Others that get the lines, if they are to change.
+    copies: Option<Vec<LineReceiver>>,
     flushes_wanted: u64,
     flushes_done: u64,
     stop: bool,
@@ -155,7 +182,7 @@ impl LogWriter {
         });
         let run = Arc::clone(&shared);
         let thread = thread::Builder::new().name(format!("log-{log}")).spawn(move || {
-            WriterLoop { log, shared: run, output, batch: Vec::new(), failing: false }.run()
+            WriterLoop::new(log, run, output).run();
         })?;
         shared.signal.set_thread(thread.thread().clone());
         Ok(Self { shared, sink: Mutex::new(sink), thread: Some(thread) })
@@ -182,6 +209,12 @@ impl LogWriter {
         self.shared.state().output = Some(output);
         self.flush();
         Ok(())
+    }
+
+    /// Replaces those that get a copy of each line that is written from now on.
+    pub fn copy_to(&self, copies: Vec<LineReceiver>) {
+        self.shared.state().copies = Some(copies);
+        self.flush();
     }
 
     /// Waits until every line pushed before has been written, `FLUSH_WITHIN` at most.
@@ -221,26 +254,35 @@ struct WriterLoop {
     log: &'static str,
     shared: Arc<Shared>,
     output: Output,
+    copies: Vec<LineReceiver>,
     batch: Vec<u8>,
     /// True if the latest write failed.
     failing: bool,
 }
 
 impl WriterLoop {
+    fn new(log: &'static str, shared: Arc<Shared>, output: Output) -> WriterLoop {
+        WriterLoop { log, shared, output, copies: Vec::new(), batch: Vec::new(), failing: false }
+    }
+
     fn run(mut self) {
         // In case the first line arrives before `start` has set the thread.
         self.shared.signal.set_thread(thread::current());
         loop {
-            let (rings, output, wanted, stop) = {
+            let (rings, output, copies, wanted, stop) = {
                 let mut state = self.shared.state();
                 // A ring without another owner gets no more lines.
                 state.rings.retain_mut(|ring| Arc::get_mut(ring).is_none_or(|r| !r.is_empty()));
-                (state.rings.clone(), state.output.take(), state.flushes_wanted, state.stop)
+                let (output, copies) = (state.output.take(), state.copies.take());
+                (state.rings.clone(), output, copies, state.flushes_wanted, state.stop)
             };
             let lines = rings.iter().map(|ring| self.drain(ring)).sum::<usize>();
             self.write();
             if let Some(output) = output {
                 self.output = output;
+            }
+            if let Some(copies) = copies {
+                self.copies = copies;
             }
             self.report(wanted);
             if stop {
@@ -290,6 +332,7 @@ impl WriterLoop {
         if self.batch.is_empty() {
             return;
         }
+        self.copies.iter().for_each(|copy| (copy.0)(&self.batch));
         match self.output.write(&self.batch) {
             Ok(()) if self.failing => {
                 crate::event!(Level::Info, "log writes succeed again", log = self.log);
@@ -316,7 +359,7 @@ impl WriterLoop {
 
 #[cfg(test)]
 mod tests {
-    use super::{LogWriter, Output, Sink, WriterLoop};
+    use super::{LineReceiver, LogWriter, Output, Sink, WriterLoop};
     use crate::limits::RING_LINES;
     use crate::registry::Telemetry;
     use std::fs;
@@ -390,6 +433,25 @@ mod tests {
     }
 
     #[test]
+    fn others_get_the_lines_from_the_moment_they_are_named() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("access.log");
+        let writer =
+            LogWriter::start("access", Sink::File(path.clone()), &Telemetry::new()).unwrap();
+        let ring = writer.ring();
+        ring.push(b"one".to_vec());
+        let (sender, received) = std::sync::mpsc::channel();
+        let copy = LineReceiver(Arc::new(move |lines: &[u8]| sender.send(lines.to_vec()).unwrap()));
+        writer.copy_to(vec![copy]);
+        ring.push(b"two".to_vec());
+        writer.copy_to(Vec::new());
+        ring.push(b"three".to_vec());
+        writer.flush();
+        assert_eq!(received.iter().collect::<Vec<_>>(), [b"two\n"]);
+        assert_eq!(fs::read(&path).unwrap(), b"one\ntwo\nthree\n");
+    }
+
+    #[test]
     fn failed_writes_are_counted() {
         let telemetry = Telemetry::new();
         let sink = Sink::File("/dev/full".into());
@@ -401,8 +463,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let open = |path: std::path::PathBuf| Output::open(&Sink::File(path)).unwrap();
         let (shared, output) = (Arc::clone(&writer.shared), open("/dev/full".into()));
-        let mut writer_loop =
-            WriterLoop { log: "access", shared, output, batch: Vec::new(), failing: false };
+        let mut writer_loop = WriterLoop::new("access", shared, output);
         let write = |writer_loop: &mut WriterLoop| {
             writer_loop.batch.push(b'x');
             writer_loop.write();

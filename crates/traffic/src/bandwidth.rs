@@ -115,6 +115,10 @@ impl FilterPlan for BandwidthPlan {
         }))
     }
 
+    fn needs_authentication(&self) -> bool {
+        self.0.key.as_ref().is_some_and(|key| key.template().needs_authentication())
+    }
+
     fn describe(&self) -> String {
         let said = |word, rate: &Option<Size>| rate.map(|rate| format!("{word} {rate}/s"));
         let both: Vec<String> = (said("request", &self.0.request).into_iter())

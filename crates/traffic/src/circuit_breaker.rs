@@ -18,7 +18,7 @@ use settings::{Duration, Node, Percent, Reader, Setting};
 use telemetry::log::Level;
 use telemetry::{CachePadded, Counter, SharedCounter, SharedGauge, families};
 
-use breaker::{Admission, Breaker, BreakerState, CallResult, Thresholds, Transition};
+use breaker::{Admission, Breaker, BreakerState, CallResult, Round, Thresholds, Transition};
 
 pub(crate) const KIND: FilterKind =
     FilterKind { name: "circuit_breaker", schema: CircuitBreaker::schema, read };
@@ -146,12 +146,12 @@ struct CircuitBreakerFilter {
 
 /// A probe in flight. Dropped without a result, because its client went away, it makes room for
 /// another one.
-struct ProbeGuard<'f>(Option<&'f CircuitBreakerFilter>);
+struct ProbeGuard<'f>(Option<(&'f CircuitBreakerFilter, Round)>);
 
 impl Drop for ProbeGuard<'_> {
     fn drop(&mut self) {
-        if let Some(filter) = self.0.take() {
-            filter.probe_ended(None);
+        if let Some((filter, round)) = self.0.take() {
+            filter.probe_ended(round, None);
         }
     }
 }
@@ -167,9 +167,9 @@ impl CircuitBreakerFilter {
         Some(CallResult { failed, slow: took_us > self.slow_us })
     }
 
-    fn probe_ended(&self, result: Option<CallResult>) {
+    fn probe_ended(&self, round: Round, result: Option<CallResult>) {
         let now_ms = net::clock::now().as_ms();
-        self.show(self.breaker.probe_ended(result, now_ms, &self.thresholds));
+        self.show(self.breaker.probe_ended(round, result, now_ms, &self.thresholds));
     }
 
     fn show(&self, transition: Option<Transition>) {
@@ -225,7 +225,8 @@ impl Middleware for CircuitBreakerFilter {
         request: &'a mut Request,
         next: Next,
     ) -> MaybeFuture<'a, HandlerResult> {
-        let admission = self.breaker.admit(net::clock::now().as_ms(), &self.thresholds);
+        let began_ms = net::clock::now().as_ms();
+        let admission = self.breaker.admit(began_ms, &self.thresholds);
         if let Admission::Rejected { wait_ms } = admission {
             self.rejected.inc();
             return match self.fallback.clone() {
@@ -236,20 +237,23 @@ impl Middleware for CircuitBreakerFilter {
             };
         }
         MaybeFuture::of(async move {
-            let is_probe = admission == Admission::Probe;
-            if is_probe {
+            let round = match admission {
+                Admission::Probe(round) => Some(round),
+                Admission::Pass | Admission::Rejected { .. } => None,
+            };
+            if round.is_some() {
                 self.show_state();
             }
-            let mut probe = ProbeGuard(is_probe.then_some(&*self));
+            let mut probe = ProbeGuard(round.map(|round| (&*self, round)));
             let began_us = net::clock::now_us();
             let outcome = next.run(request).await;
             let took_us = net::clock::recent_us().saturating_sub(began_us);
             let result = self.result(&outcome, took_us);
-            if probe.0.take().is_some() {
-                self.probe_ended(result);
+            if let Some((_, round)) = probe.0.take() {
+                self.probe_ended(round, result);
             } else if let Some(result) = result {
                 let now_ms = net::clock::now().as_ms();
-                self.show(self.breaker.ended(result, now_ms, &self.thresholds));
+                self.show(self.breaker.ended(result, began_ms, now_ms, &self.thresholds));
             }
             outcome
         })

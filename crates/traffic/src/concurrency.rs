@@ -153,6 +153,10 @@ impl FilterPlan for ConcurrencyPlan {
         }))
     }
 
+    fn needs_authentication(&self) -> bool {
+        self.0.key.as_ref().is_some_and(|key| key.template().needs_authentication())
+    }
+
     fn describe(&self) -> String {
         let limit = match (&self.0.adaptive, self.0.limit) {
             (Some(Adaptive { min, max }), _) => format!("adaptive, {min} to {max}"),

@@ -1,7 +1,7 @@
 //! `mock`: a made-up response instead of the handler's, from templates.
 //!
-//! Values of the request that a JSON body takes in are escaped, so that a client cannot write JSON
-//! of its own into it.
+//! Values of the request in a body of JSON, HTML or XML are escaped, so that a client cannot write
+//! syntax of its own into it.
 
 mod template;
 
@@ -37,7 +37,7 @@ struct Mock {
     /// Header fields.
     #[setting(example = { "content-type": "application/json" })]
     headers: Option<Named<MockTemplate>>,
-    /// The content. Under a content type of JSON, values of the request are escaped.
+    /// The content. Under a content type of JSON, HTML or XML, values of the request are escaped.
     #[setting(default = "", example = "order {path.id}: {random.of open|paid|sent}")]
     body: MockTemplate,
     /// Waits before it responds.
@@ -66,19 +66,19 @@ fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Arc<dyn FilterPlan>> {
         .filter_map(|(name, value)| Some((name.value.parse().ok()?, value)))
         .collect();
     let is_type = |(name, _): &&(HeaderName, MockTemplate)| name.as_str() == "content-type";
-    let json = match headers.iter().find(is_type) {
-        Some((_, content_type)) => content_type.literal().is_some_and(|text| text.contains("json")),
+    let escape = match headers.iter().find(is_type) {
+        Some((_, content_type)) => Escape::of(content_type.literal().unwrap_or_default()),
         None => {
             let name = "content-type".parse().ok()?;
             headers.push((name, MockTemplate::text("text/plain; charset=utf-8")));
-            false
+            Escape::None
         }
     };
     Some(Arc::new(MockPlan(Arc::new(MockResponse {
         status: settings.status,
         headers,
         body: settings.body,
-        escape: if json { Escape::Json } else { Escape::None },
+        escape,
         delay: settings.delay.map(|delay| delay.get()),
         share: settings.share,
         when: settings.when,

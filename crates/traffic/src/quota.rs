@@ -167,6 +167,10 @@ impl FilterPlan for QuotaPlan {
         }))
     }
 
+    fn needs_authentication(&self) -> bool {
+        self.0.key.template().needs_authentication()
+    }
+
     fn describe(&self) -> String {
         let Quota { limit, period, key, time_zone, .. } = &self.0;
         let own = if self.0.consumer_limits { ", or the consumer's own" } else { "" };

@@ -143,6 +143,11 @@ impl FilterPlan for RateLimitPlan {
         }))
     }
 
+    fn needs_authentication(&self) -> bool {
+        let own = self.0.limits.iter().filter_map(|limit| limit.key.as_ref());
+        own.chain([&self.0.key]).any(|key| key.template().needs_authentication())
+    }
+
     fn describe(&self) -> String {
         let one = |limit: &OneLimit| {
             let key = limit.key.as_ref().unwrap_or(&self.0.key);

@@ -157,6 +157,18 @@ impl FilterPlan for SplitPlan {
         self.0.variants.iter().filter_map(|variant| variant.handler.as_ref()).collect()
     }
 
+    fn needs_authentication(&self) -> bool {
+        let by_key = match &self.0.sticky {
+            Some(Sticky::Key(key)) => key.template().needs_authentication(),
+            Some(Sticky::Cookie(_)) | None => false,
+        };
+        let by_condition =
+            |variant: &Variant| variant.when.as_ref().is_some_and(Condition::needs_authentication);
+        by_key
+            || self.0.when.as_ref().is_some_and(Condition::needs_authentication)
+            || self.0.variants.iter().any(by_condition)
+    }
+
     fn describe(&self) -> String {
         let now_s = net::clock::wall_secs();
         let variant = |variant: &Variant| {

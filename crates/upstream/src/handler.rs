@@ -279,11 +279,14 @@ fn record_result(
     peer: &Peer,
     was_trial: bool,
     began_us: u64,
-    request: &Request,
+    request: &mut Request,
     outcome: &mut HandlerResult,
 ) {
     let now_us = clock::now_us();
     let latency_us = now_us.saturating_sub(began_us);
+    let earlier_us = request.notes.upstream_us.unwrap_or(0);
+    let total_us = earlier_us.saturating_add(u32::try_from(latency_us).unwrap_or(u32::MAX));
+    request.notes.upstream_us = Some(total_us);
     let ejection = &view.settings.ejection;
     match outcome {
         Ok(response) => {

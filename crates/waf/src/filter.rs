@@ -10,7 +10,7 @@ use telemetry::log::Level;
 use telemetry::{CachePadded, Counter};
 
 use crate::body::peek;
-use crate::inputs::{BodyCoding, PARAMETERS_MAX, body_kind, inspect_body, inspect_head};
+use crate::inputs::{BodyCoding, body_kind, inspect_body, inspect_head};
 use crate::rules::{CATEGORIES, RULES};
 use crate::score::{Exclusion, Scanner, WafVerdict, compile_rules};
 
@@ -31,9 +31,10 @@ struct Waf {
     /// The score at which a request is rejected. A clear attack scores 5.
     #[setting(default = 5, range = 1..=100)]
     threshold: u32,
-    /// Inspects this much of bodies that are forms (also multipart), JSON, XML or text; `0B`
-    /// inspects none. The rest of a body passes. Bodies in gzip, br, zstd or deflate are decoded
-    /// for it; in another coding, or damaged, they are rejected.
+    /// Inspects this much of bodies that are forms (also multipart), JSON, XML or text, or have no
+    /// type; `0B` inspects none. The rest of a body passes. Bodies in gzip, br, zstd or deflate are
+    /// decoded for it; in another coding, damaged, with two types or in a character encoding that
+    /// does not contain ASCII, they are rejected.
     #[setting(default = "64KiB", range = "0B"..="1MiB")]
     body: Size,
     /// Built-in rules that do not count, everywhere or for single parameters.
@@ -207,14 +208,20 @@ impl WafFilter {
         Step::Fail(Fault::new(FaultKind::Forbidden, detail).with_status(status))
     }
 
-    /// Rejects a body that an application might decode and this filter cannot.
-    fn unreadable(&self, request: &Request) -> Step {
-        self.reject("protocol", 403, self.plan.settings.threshold, "content-coding", request)
+    /// Rejects a body that an application might read and this filter cannot, or reads differently.
+    fn unreadable(&self, why: &str, request: &Request) -> Step {
+        self.reject("protocol", 403, self.plan.settings.threshold, why, request)
     }
 
     async fn inspect_body(&self, verdict: WafVerdict, request: &mut Request) -> Step {
-        let Some(kind) = body_kind(request) else { return Step::Continue };
-        let Some(coding) = BodyCoding::of(request) else { return self.unreadable(request) };
+        let kind = match body_kind(request) {
+            Ok(Some(kind)) => kind,
+            Ok(None) => return Step::Continue,
+            Err(why) => return self.unreadable(why, request),
+        };
+        let Some(coding) = BodyCoding::of(request) else {
+            return self.unreadable("content-coding", request);
+        };
         // At most 1 MiB.
         let max = self.plan.settings.body.bytes() as usize;
         let (content, body) = peek(std::mem::take(&mut request.body), max).await;
@@ -225,7 +232,7 @@ impl WafFilter {
         let inspect = move || {
             let content = coding.decode(content, max)?;
             inspect_body(&kind, &content, &mut scanner);
-            Some(scanner.verdict)
+            Some(scanner.finish())
         };
         let verdict = match decoded_max > ON_WORKER_BYTES {
             true => net::blocking(inspect).await.unwrap_or_default(),
@@ -233,7 +240,7 @@ impl WafFilter {
         };
         match verdict {
             Some(verdict) => self.decide(&verdict, request),
-            None => self.unreadable(request),
+            None => self.unreadable("content-coding", request),
         }
     }
 }
@@ -241,6 +248,9 @@ impl WafFilter {
 /// More than this is decoded and inspected on the blocking pool, so that it does not delay the
 /// worker.
 const ON_WORKER_BYTES: usize = 64 * 1024;
+
+/// Parameters of a query that are looked at; more are an attack by themselves.
+const PARAMETERS_MAX: usize = 512;
 
 /// True if the query has more parameters than are inspected.
 fn has_too_many_parameters(request: &Request) -> bool {
@@ -277,7 +287,7 @@ impl Filter for WafFilter {
         }
         let mut scanner = self.scanner(request);
         inspect_head(request, &mut scanner);
-        let verdict = scanner.verdict;
+        let verdict = scanner.finish();
         if verdict.score >= self.plan.settings.threshold {
             return self.decide(&verdict, request).into();
         }

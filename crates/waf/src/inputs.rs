@@ -5,12 +5,14 @@ use memchr::memmem;
 use message::Request;
 use wire::Known;
 
-use crate::normalize::is_ordinary_form;
+use crate::normalize::{is_ordinary_form, without_references};
 use crate::rules::Part;
-use crate::score::Scanner;
+use crate::score::{Scanner, WafVerdict};
 
-/// Parameters that are looked at; more are an attack by themselves.
-pub(crate) const PARAMETERS_MAX: usize = 512;
+/// The families of media types whose content is no text. A type of none of them is read as text:
+/// whatever the client wrote there, an application may guess.
+const FAMILIES: [&[u8]; 6] =
+    [b"application/", b"image/", b"audio/", b"video/", b"font/", b"model/"];
 
 /// How a body is inspected.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,8 +21,35 @@ pub(crate) enum BodyKind {
     /// A form in parts, with the delimiter between them.
     Multipart(Vec<u8>),
     Json,
+    Xml,
     Text,
 }
+
+/// Why the type of a body is an attack by itself: recipients read different things in it.
+pub(crate) type Ambiguous = &'static str;
+
+/// The beginnings of the names of character encodings in which ASCII is ASCII, or in which it has
+/// bytes that the rules find.
+const CHARSETS: [&[u8]; 18] = [
+    b"utf-8",
+    b"utf8",
+    b"us-ascii",
+    b"ascii",
+    b"iso-8859-",
+    b"iso8859",
+    b"latin",
+    b"windows-",
+    b"cp125",
+    b"gbk",
+    b"gb2312",
+    b"gb18030",
+    b"big5",
+    b"shift",
+    b"euc-",
+    b"koi8-",
+    b"utf-16",
+    b"utf-32",
+];
 
 /// A content coding that can be decoded for inspection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,26 +90,51 @@ impl BodyCoding {
     }
 }
 
-/// The kind of a body that is inspected; `None` for another media type.
-pub(crate) fn body_kind(request: &Request) -> Option<BodyKind> {
-    let headers = &request.headers;
+/// The kind of a body that is inspected; `None` for another media type. A body without a type is
+/// text: applications guess.
+pub(crate) fn body_kind(request: &Request) -> Result<Option<BodyKind>, Ambiguous> {
     if request.body.is_empty() {
-        return None;
+        return Ok(None);
     }
-    let content_type = headers.get(Known::ContentType)?;
-    let media_type = content_type.split(|byte| *byte == b';').next()?.trim_ascii();
-    match &*media_type.to_ascii_lowercase() {
-        b"multipart/form-data" => Some(match parameter(content_type, b"boundary") {
-            Some(boundary) => BodyKind::Multipart([b"--", boundary].concat()),
+    let mut types = request.headers.get_all(Known::ContentType);
+    let (content_type, second) = (types.next().unwrap_or(b"text/plain"), types.next());
+    if second.is_some() {
+        return Err("content-type");
+    }
+    // PHP ends a media type at a comma and a space too.
+    let is_end = |byte: &u8| matches!(*byte, b';' | b',' | b' ' | b'\t');
+    let media_type = content_type.trim_ascii().split(is_end).next().unwrap_or_default();
+    let media_type = media_type.to_ascii_lowercase();
+    let has = |word: &[u8]| memmem::find(&media_type, word).is_some();
+    let kind = match &*media_type {
+        b"application/x-www-form-urlencoded" => BodyKind::Form,
+        b"application/graphql" => BodyKind::Text,
+        other if other.starts_with(b"multipart/") => match delimiter(content_type) {
+            Some(delimiter) => BodyKind::Multipart(delimiter),
             None => BodyKind::Text,
-        }),
-        b"application/x-www-form-urlencoded" => Some(BodyKind::Form),
-        b"application/json" => Some(BodyKind::Json),
-        b"application/xml" => Some(BodyKind::Text),
-        other if other.ends_with(b"+json") => Some(BodyKind::Json),
-        other if other.ends_with(b"+xml") || other.starts_with(b"text/") => Some(BodyKind::Text),
-        _ => None,
+        },
+        _ if has(b"json") => BodyKind::Json,
+        _ if has(b"xml") && !has(b"openxml") => BodyKind::Xml,
+        other if FAMILIES.iter().any(|family| other.starts_with(family)) => return Ok(None),
+        _ => BodyKind::Text,
+    };
+    match parameter(content_type, b"charset").map(<[u8]>::to_ascii_lowercase) {
+        Some(name) if !CHARSETS.iter().any(|known| name.starts_with(known)) => Err("charset"),
+        _ => Ok(Some(kind)),
     }
+}
+
+/// What separates the parts of a form; `None` if that is not certain: recipients differ in where
+/// they end a boundary with other characters, and in what they do with a second one (also of RFC
+/// 2231, `boundary*0`).
+fn delimiter(content_type: &[u8]) -> Option<Vec<u8>> {
+    let mut boundaries = parameters(content_type, b"boundary");
+    let (boundary, None) = (boundaries.next()?, boundaries.next()) else { return None };
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.'()+/:=?".contains(byte);
+    let is_certain = !boundary.is_empty()
+        && boundary.iter().all(is_plain)
+        && memchr::memchr2(b'\\', b'*', content_type).is_none();
+    is_certain.then(|| [b"--", boundary].concat())
 }
 
 /// Inspects everything but the body.
@@ -92,8 +146,15 @@ pub(crate) fn inspect_head(request: &Request, scanner: &mut Scanner) {
     for field in request.headers.iter() {
         match field.known {
             Some(Known::Cookie) => {
-                for (name, value) in wire::cookie::pairs(field.value) {
-                    scanner.inspect(Part::Cookie, name, value);
+                for pair in field.value.split(|byte| *byte == b';') {
+                    // A cookie without a name is a value for some recipients.
+                    let end = memchr::memchr(b'=', pair);
+                    let (name, value) = end.map_or((&b""[..], pair), |at| pair.split_at(at));
+                    let value = match value.strip_prefix(b"=").unwrap_or(value).trim_ascii() {
+                        [b'"', quoted @ .., b'"'] => quoted,
+                        plain => plain,
+                    };
+                    scanner.inspect(Part::Cookie, name.trim_ascii(), value);
                 }
             }
             // Applications and their loggers read these values.
@@ -106,12 +167,27 @@ pub(crate) fn inspect_head(request: &Request, scanner: &mut Scanner) {
     }
 }
 
+/// What the rules find in the body of a request, as the filter inspects it; `None` for a type that
+/// is not inspected, or is rejected.
+pub fn inspect_content(request: &Request, content: &[u8]) -> Option<WafVerdict> {
+    let kind = body_kind(request).ok()??;
+    let mut scanner = Scanner::default();
+    inspect_body(&kind, content, &mut scanner);
+    Some(scanner.finish())
+}
+
 pub(crate) fn inspect_body(kind: &BodyKind, content: &[u8], scanner: &mut Scanner) {
     match kind {
         BodyKind::Form => inspect_form(content, scanner),
         BodyKind::Multipart(delimiter) => inspect_multipart(delimiter, content, scanner),
         BodyKind::Json => inspect_json(content, scanner),
         BodyKind::Text => scanner.inspect(Part::Argument, b"", content),
+        BodyKind::Xml => {
+            scanner.inspect(Part::Argument, b"", content);
+            if let Some(text) = without_references(content) {
+                scanner.inspect(Part::Argument, b"", &text);
+            }
+        }
     }
 }
 
@@ -119,34 +195,32 @@ fn inspect_form(form: &[u8], scanner: &mut Scanner) {
     if is_ordinary_form(form) {
         return;
     }
-    for (name, value) in wire::target::query_pairs(form).take(PARAMETERS_MAX) {
+    for (name, value) in wire::target::query_pairs(form) {
         scanner.inspect(Part::Argument, &name, &name);
         scanner.inspect(Part::Argument, &name, &value);
     }
 }
 
-/// Inspects names, values and names of files; not the content of files.
+/// Inspects names, values and names of files; not the content of files. What stands before the
+/// first part is a value, and so is a body without parts.
 fn inspect_multipart(delimiter: &[u8], content: &[u8], scanner: &mut Scanner) {
-    let mut starts =
-        memmem::find_iter(content, delimiter).map(|at| at + delimiter.len()).peekable();
-    let mut count = 0;
-    while let Some(start) = starts.next() {
-        // A part with more delimiters than parameters is the end: the rest is one value.
-        let is_last = count == PARAMETERS_MAX;
-        let end =
-            starts.peek().filter(|_| !is_last).map_or(content.len(), |at| at - delimiter.len());
-        inspect_part(&content[start..end], scanner);
-        if is_last {
-            return;
-        }
-        count += 1;
+    let mut start = 0;
+    let mut is_line = false;
+    for at in memmem::find_iter(content, delimiter) {
+        inspect_part(&content[start..at], is_line, scanner);
+        start = at + delimiter.len();
+        // Others take a delimiter for a part of the value unless it is a line of its own.
+        is_line =
+            (at == 0 || content[..at].ends_with(b"\r\n")) && content[start..].starts_with(b"\r\n");
     }
+    inspect_part(&content[start..], is_line, scanner);
 }
 
-/// Inspects a part: header lines, an empty line, and the value.
-fn inspect_part(part: &[u8], scanner: &mut Scanner) {
+/// Inspects a part: header lines, an empty line, and the value. The content of a file is not
+/// inspected, if it is certain to be one.
+fn inspect_part(part: &[u8], mut is_certain: bool, scanner: &mut Scanner) {
     let mut rest = part.trim_ascii_start();
-    let (mut name, mut is_file) = (Vec::new(), false);
+    let (mut name, mut is_file, mut dispositions) = (Vec::new(), false, 0);
     while let Some(end) = memchr::memchr(b'\n', rest) {
         let line = rest[..end].trim_ascii();
         rest = &rest[end + 1..];
@@ -155,63 +229,93 @@ fn inspect_part(part: &[u8], scanner: &mut Scanner) {
         }
         let field = line.split(|byte| *byte == b':').next().unwrap_or_default();
         if !field.eq_ignore_ascii_case(b"content-disposition") {
+            scanner.inspect(Part::Argument, &name, line);
             continue;
         }
+        dispositions += 1;
+        // Recipients differ in whether these begin or end a text.
+        let is_odd = |quote: &[u8]| memmem::find(line, quote).is_some();
+        is_certain &= !(is_odd(b"\\\"") || is_odd(b"='"));
         name = parameter(line, b"name").unwrap_or_default().to_vec();
         scanner.inspect(Part::Argument, &name, &name);
-        for key in [&b"filename"[..], b"filename*"] {
-            if let Some(file) = parameter(line, key) {
-                is_file = true;
-                scanner.inspect(Part::Argument, &name, file);
-            }
+        for file in parameters(line, b"filename").chain(parameters(line, b"filename*")) {
+            scanner.inspect(Part::Argument, &name, file);
         }
+        // Without a name it is a value for some recipients, and PHP does not know `filename*`.
+        let mut files = parameters(line, b"filename");
+        is_file = files.next().is_some_and(|file| !file.is_empty()) && files.next().is_none();
     }
-    if !is_file {
+    if !is_certain || !is_file || dispositions > 1 {
         scanner.inspect(Part::Argument, &name, rest.trim_ascii_end());
     }
 }
 
-/// A parameter of a header field (RFC 9110 5.6.6), without its quotes.
-fn parameter<'h>(field: &'h [u8], name: &[u8]) -> Option<&'h [u8]> {
-    let mut rest = field;
+/// The first parameter of this name in a header field (RFC 9110 5.6.6), without its quotes.
+fn parameter<'h>(field: &'h [u8], name: &'h [u8]) -> Option<&'h [u8]> {
+    parameters(field, name).next()
+}
+
+fn parameters<'h>(field: &'h [u8], name: &'h [u8]) -> impl Iterator<Item = &'h [u8]> {
     let mut is_quoted = false;
-    loop {
-        let end = rest.iter().position(|byte| {
-            is_quoted ^= *byte == b'"';
-            *byte == b';' && !is_quoted
-        });
-        let piece = rest[..end.unwrap_or(rest.len())].trim_ascii();
-        if let Some(equals) = memchr::memchr(b'=', piece)
-            && piece[..equals].trim_ascii().eq_ignore_ascii_case(name)
-        {
-            let value = piece[equals + 1..].trim_ascii();
-            let value = value.strip_prefix(b"\"").unwrap_or(value);
-            return Some(value.strip_suffix(b"\"").unwrap_or(value));
-        }
-        rest = &rest[end? + 1..];
-    }
+    let pieces = field.split(move |byte| {
+        is_quoted ^= *byte == b'"';
+        *byte == b';' && !is_quoted
+    });
+    pieces.filter_map(move |piece| {
+        let equals = memchr::memchr(b'=', piece)?;
+        let value = piece[equals + 1..].trim_ascii();
+        let value = value.strip_prefix(b"\"").unwrap_or(value);
+        let value = value.strip_suffix(b"\"").unwrap_or(value);
+        piece[..equals].trim_ascii().eq_ignore_ascii_case(name).then_some(value)
+    })
 }
 
 /// Inspects the strings of a JSON text, also of one that ends early or is damaged.
 fn inspect_json(content: &[u8], scanner: &mut Scanner) {
     let mut rest = content;
-    let mut strings = 0;
-    while let Some(from) = rest.iter().position(|byte| *byte == b'"') {
+    while let Some(from) = memchr::memchr(b'"', rest) {
         let inside = &rest[from + 1..];
-        let mut at = 0;
+        let (mut at, mut has_escapes) = (0, false);
         while at < inside.len() && inside[at] != b'"' {
+            has_escapes |= inside[at] == b'\\';
             at += if inside[at] == b'\\' { 2 } else { 1 };
         }
-        let end = at.min(inside.len());
-        let quoted = &rest[from..(from + end + 2).min(rest.len())];
-        match serde_json::from_slice::<String>(quoted) {
-            Ok(text) => scanner.inspect(Part::Argument, b"", text.as_bytes()),
-            Err(_) => scanner.inspect(Part::Argument, b"", &inside[..end]),
+        let text = &inside[..at.min(inside.len())];
+        match has_escapes {
+            true => scanner.inspect(Part::Argument, b"", &unescaped(text)),
+            false => scanner.inspect(Part::Argument, b"", text),
         }
-        rest = inside.get(end + 1..).unwrap_or_default();
-        strings += 1;
-        if strings == 2 * PARAMETERS_MAX {
-            return;
+        rest = inside.get(text.len() + 1..).unwrap_or_default();
+    }
+}
+
+/// The text of a JSON string, also of one that a strict parser refuses: most accept half of a pair
+/// of surrogates, and some any control character or escape.
+fn unescaped(text: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = memchr::memchr(b'\\', rest) {
+        out.extend_from_slice(&rest[..at]);
+        let Some(escape) = rest.get(at + 1) else { return out };
+        rest = &rest[at + 2..];
+        match escape {
+            b'u' => {
+                let digits = rest.get(..4).and_then(|digits| std::str::from_utf8(digits).ok());
+                let unit = digits.and_then(|digits| u32::from_str_radix(digits, 16).ok());
+                // Half of a pair is no character, and no rule looks for those beyond it.
+                let character =
+                    unit.and_then(char::from_u32).unwrap_or(char::REPLACEMENT_CHARACTER);
+                out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
+                rest = if unit.is_some() { &rest[4..] } else { rest };
+            }
+            b'n' => out.push(b'\n'),
+            b'r' => out.push(b'\r'),
+            b't' => out.push(b'\t'),
+            b'b' => out.push(8),
+            b'f' => out.push(12),
+            other => out.push(*other),
         }
     }
+    out.extend_from_slice(rest);
+    out
 }

@@ -1,6 +1,6 @@
 //! Normal text for the expressions of rules.
 
-use memchr::memchr;
+use memchr::{memchr, memmem};
 
 /// How often escapes are decoded: applications behind a proxy may decode again.
 const DECODINGS: usize = 2;
@@ -92,12 +92,25 @@ fn has_gaps(text: &[u8]) -> bool {
 fn close_gaps(out: &mut Vec<u8>) {
     let mut to = 0_usize;
     let mut from = 0;
+    let mut is_executed = false;
+    // Without it, each of many comments that do not end would search the whole rest for its end.
+    let last_end = memmem::rfind(out, b"*/").unwrap_or(0);
     while from < out.len() {
         let (byte, next) = match (out[from], out.get(from + 1)) {
-            (b'/', Some(b'*')) => match end_of_comment(out, from) {
-                Some(end) => (b' ', end),
-                None => (b'/', from + 1),
-            },
+            (b'/', Some(b'*')) if out.get(from + 2) == Some(&b'!') => {
+                is_executed = true;
+                (b' ', end_of_version(out, from + 3))
+            }
+            (b'/', Some(b'*')) if from + 2 <= last_end => {
+                let end = memmem::find(&out[from + 2..], b"*/").unwrap_or(0);
+                (b' ', from + 2 + end + 2)
+            }
+            (b'*', Some(b'/')) if is_executed => {
+                is_executed = false;
+                (b' ', from + 2)
+            }
+            // The no-break space in UTF-8.
+            (0xc2, Some(0xa0)) => (b' ', from + 2),
             (b'\n' | b'\r', _) => (b'\n', from + 1),
             (b' ' | b'\t' | 0x0b | 0x0c | 0xa0, _) => (b' ', from + 1),
             (byte, _) => (byte, from + 1),
@@ -115,12 +128,79 @@ fn close_gaps(out: &mut Vec<u8>) {
     out.truncate(to);
 }
 
-/// The byte behind a comment of SQL, if it ends. MySQL runs the content of `/*!`.
-fn end_of_comment(text: &[u8], from: usize) -> Option<usize> {
-    if text.get(from + 2) == Some(&b'!') {
-        return Some(from + 3);
+/// The byte behind the version in a comment that MySQL runs, `/*!50000 … */`.
+fn end_of_version(text: &[u8], from: usize) -> usize {
+    from + text[from..].iter().take_while(|byte| byte.is_ascii_digit()).count()
+}
+
+/// Writes normal text as one line, in which SQL and HTML are the same as in several.
+pub(crate) fn join_lines(text: &[u8], out: &mut Vec<u8>) {
+    out.clear();
+    out.extend(text.iter().map(|byte| if *byte == b'\n' { b' ' } else { *byte }));
+}
+
+/// Writes normal text as one line without the comments that end with a line, `--` and `#`. Returns
+/// false if there is none.
+pub(crate) fn join_code_lines(text: &[u8], out: &mut Vec<u8>) -> bool {
+    out.clear();
+    let mut has_comment = false;
+    for line in text.split(|byte| *byte == b'\n') {
+        let dashes = memmem::find(line, b"--");
+        let hash = memchr(b'#', line);
+        let end = dashes.into_iter().chain(hash).min();
+        has_comment |= end.is_some();
+        let code = line[..end.unwrap_or(line.len())].trim_ascii();
+        if !out.is_empty() && !code.is_empty() {
+            out.push(b' ');
+        }
+        out.extend_from_slice(code);
     }
-    text[from + 2..].windows(2).position(|pair| pair == b"*/").map(|at| from + 2 + at + 2)
+    has_comment
+}
+
+/// Replaces the references to characters that every parser of XML knows, `&#60;`, `&#x3c;` and
+/// `&lt;`. Returns `None` if there are none.
+pub(crate) fn without_references(xml: &[u8]) -> Option<Vec<u8>> {
+    const NAMES: [(&[u8], char); 5] =
+        [(b"lt", '<'), (b"gt", '>'), (b"amp", '&'), (b"quot", '"'), (b"apos", '\'')];
+    /// `#x10ffff` and some zeros.
+    const NAME_BYTES_MAX: usize = 16;
+    memchr(b'&', xml)?;
+    let mut out = Vec::with_capacity(xml.len());
+    let mut rest = xml;
+    while let Some(at) = memchr(b'&', rest) {
+        out.extend_from_slice(&rest[..at]);
+        rest = &rest[at..];
+        let within = &rest[1..rest.len().min(NAME_BYTES_MAX)];
+        let named = memchr(b';', within).and_then(|end| {
+            let name = &within[..end];
+            let by_name = NAMES.iter().find(|(known, _)| *known == name).map(|(_, c)| *c);
+            Some((by_name.or_else(|| numbered(name))?, end))
+        });
+        let next = match named {
+            Some((character, end)) => {
+                out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
+                end + 2
+            }
+            None => {
+                out.push(b'&');
+                1
+            }
+        };
+        rest = &rest[next..];
+    }
+    out.extend_from_slice(rest);
+    Some(out)
+}
+
+/// The character of `#60` and `#x3c`.
+fn numbered(name: &[u8]) -> Option<char> {
+    let digits = std::str::from_utf8(name).ok()?.strip_prefix('#')?;
+    let number = match digits.strip_prefix(['x', 'X']) {
+        Some(digits) => u32::from_str_radix(digits, 16),
+        None => digits.parse(),
+    };
+    char::from_u32(number.ok()?)
 }
 
 /// Decodes `%XX` in place; returns whether there was one.
@@ -149,7 +229,7 @@ fn decode(text: &mut Vec<u8>) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{is_ordinary, is_ordinary_form, normalize};
+    use super::*;
 
     #[test]
     fn spellings_of_one_attack_are_one_text() {
@@ -160,10 +240,11 @@ mod tests {
             "1%2520union%2520select%2520x",
             "1/**/union/* c */select/*x*/x",
             "1/*!union*/ select x",
+            "1/*!50000union*//*!50000select*/x",
+            "1\u{a0}union\u{a0}\u{a0}select x",
         ] {
             normalize(text.as_bytes(), &mut out);
-            let text = String::from_utf8_lossy(&out).replace("*/ ", " ");
-            assert_eq!(text, "1 union select x");
+            assert_eq!(String::from_utf8_lossy(&out), "1 union select x");
         }
         for (text, wanted) in [("A b c", "a b c"), ("a\tb", "a b"), ("", ""), (" ", " ")] {
             normalize(text.as_bytes(), &mut out);
@@ -171,6 +252,39 @@ mod tests {
         }
         normalize(b"a%zz%4 \r\n\r\n b /* c", &mut out);
         assert_eq!(out, b"a%zz%4\nb /* c");
+        normalize(b"a /*/ b /**/ c /*/ d", &mut out);
+        assert_eq!(out, b"a c /*/ d");
+        // In linear time: a search for each of these ends would take minutes.
+        let open = "/*x".repeat(1 << 19);
+        normalize(open.as_bytes(), &mut out);
+        assert!(out == open.as_bytes());
+    }
+
+    #[test]
+    fn lines_are_joined_with_and_without_their_comments() {
+        let (mut text, mut out) = (Vec::new(), Vec::new());
+        normalize(b"1 union--x\r\nselect # y\n a", &mut text);
+        join_lines(&text, &mut out);
+        assert_eq!(out, b"1 union--x select # y a");
+        assert!(join_code_lines(&text, &mut out));
+        assert_eq!(out, b"1 union select a");
+        assert!(!join_code_lines(b"a\nb", &mut out));
+        assert_eq!(out, b"a b");
+    }
+
+    #[test]
+    fn references_become_their_characters() {
+        for (xml, text) in [
+            ("&#60;a&#x3E;&lt;&gt;&amp;&quot;&apos;", "<a><>&\"'"),
+            ("1 &#x000055;NION &#8364;", "1 UNION €"),
+            (
+                "&nbsp; & &; &#; &#x; &#xd800; &#99999999; &lt",
+                "&nbsp; & &; &#; &#x; &#xd800; &#99999999; &lt",
+            ),
+        ] {
+            assert_eq!(without_references(xml.as_bytes()).unwrap(), text.as_bytes());
+        }
+        assert_eq!(without_references(b"<a>"), None);
     }
 
     #[test]

@@ -135,7 +135,13 @@ pub static RULES: &[Rule] = &[
             r#"|toggle|start|animation[a-z]+) ?="#,
         ),
     ),
-    rule("xss-url", 5, EVERYWHERE, r"(?:^|[\x22'=( ]) ?(?:java|vb)script ?:[^ ]"),
+    // Browsers skip tabs and line breaks within the scheme.
+    rule(
+        "xss-url",
+        5,
+        EVERYWHERE,
+        r"(?:^|[\x22'=( ]) ?(?:j ?a ?v ?a|v ?b) ?s ?c ?r ?i ?p ?t ?:[^ ]",
+    ),
     rule("xss-data-url", 5, EVERYWHERE, r"data: ?text/html|data: ?image/svg\+xml[^ ]*,.*<"),
     rule(
         "xss-tag",
@@ -295,6 +301,16 @@ pub static RULES: &[Rule] = &[
         "protocol-overlong",
         5,
         EVERYWHERE,
-        r"%c0%(?:ae|af)|%c1%(?:1c|9c)|%u00[0-9a-f]{2}|\xc0[\xae\xaf]|\xc1[\x1c\x9c]",
+        concat!(
+            r"%c[01]%(?:[89ab][0-9a-f]|1c)|%u00[0-9a-f]{2}|[\xc0\xc1][\x80-\xbf]|\xc1\x1c",
+            r"|\xe0[\x80-\x9f][\x80-\xbf]",
+        ),
+    ),
+    // Of a part of a form: browsers do not encode parts (RFC 7578 4.7).
+    rule(
+        "protocol-part-encoding",
+        5,
+        &[Part::Argument],
+        r"^content-transfer-encoding ?: ?(?:base64|quoted-printable)",
     ),
 ];

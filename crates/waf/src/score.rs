@@ -6,11 +6,12 @@ use std::sync::{Arc, OnceLock};
 use regex::bytes::{RegexSet, RegexSetBuilder};
 
 use crate::agents::HarmlessAgents;
-use crate::normalize::{is_ordinary, normalize};
+use crate::normalize::{is_ordinary, join_code_lines, join_lines, normalize};
 use crate::rules::{Part, RULES};
 
-/// The longest prefix of one input that is inspected.
-const INPUT_BYTES_MAX: usize = 16 * 1024;
+/// Inputs of one request that are inspected one by one: each has a price, however short it is. The
+/// others are inspected as one text.
+const INPUTS_MAX: usize = 1024;
 
 /// Which rules an exclusion leaves out, and for which parameters.
 #[derive(Clone, Debug)]
@@ -33,12 +34,16 @@ pub struct WafVerdict {
 #[derive(Default)]
 pub struct Scanner {
     exclusions: Vec<Arc<Exclusion>>,
+    /// Inputs that were inspected.
+    inputs: usize,
+    /// Further inputs, a line each.
+    others: Vec<u8>,
     pub verdict: WafVerdict,
 }
 
 impl Scanner {
     pub(crate) fn with_exclusions(exclusions: Vec<Arc<Exclusion>>) -> Scanner {
-        Scanner { exclusions, verdict: WafVerdict::default() }
+        Scanner { exclusions, ..Scanner::default() }
     }
 
     /// Inspects an input; each rule counts once for a request.
@@ -46,17 +51,49 @@ impl Scanner {
         if part != Part::Path && is_ordinary(input) {
             return;
         }
+        self.inputs += 1;
+        if self.inputs > INPUTS_MAX {
+            self.others.extend_from_slice(input);
+            self.others.push(b'\n');
+            return;
+        }
+        self.inspect_now(part, name, input);
+    }
+
+    /// Inspects the inputs that came after too many others, and returns what the rules found.
+    pub(crate) fn finish(mut self) -> WafVerdict {
+        let others = std::mem::take(&mut self.others);
+        if !others.is_empty() {
+            self.inspect_now(Part::Argument, b"", &others);
+        }
+        self.verdict
+    }
+
+    fn inspect_now(&mut self, part: Part, name: &[u8], input: &[u8]) {
         TOOLS.with_borrow_mut(|tools| {
-            let has_escapes =
-                normalize(&input[..input.len().min(INPUT_BYTES_MAX)], &mut tools.text);
+            let has_escapes = normalize(input, &mut tools.text);
             self.count_matches(part, name, tools);
+            if memchr::memchr(b'\n', &tools.text).is_some() {
+                self.inspect_lines(part, name, tools);
+            }
             // A path is also inspected as it was written: its rules look for escapes.
             if part == Part::Path && has_escapes {
                 tools.text.clear();
-                tools.text.extend(input.iter().take(INPUT_BYTES_MAX).map(u8::to_ascii_lowercase));
+                tools.text.extend(input.iter().map(u8::to_ascii_lowercase));
                 self.count_matches(part, name, tools);
             }
         });
+    }
+
+    /// Inspects a text of several lines as SQL and HTML read it: a line break separates words like
+    /// a space, and may end a comment.
+    fn inspect_lines(&mut self, part: Part, name: &[u8], tools: &mut Inspector) {
+        let lines = std::mem::take(&mut tools.text);
+        join_lines(&lines, &mut tools.text);
+        self.count_matches(part, name, tools);
+        if join_code_lines(&lines, &mut tools.text) {
+            self.count_matches(part, name, tools);
+        }
     }
 
     /// Inspects a value of `User-Agent`.
@@ -65,7 +102,7 @@ impl Scanner {
             if tools.agents.contains(agent) {
                 return;
             }
-            normalize(&agent[..agent.len().min(INPUT_BYTES_MAX)], &mut tools.text);
+            normalize(agent, &mut tools.text);
             if !self.count_matches(Part::UserAgent, b"User-Agent", tools) {
                 tools.agents.remember(agent);
             }
@@ -158,6 +195,20 @@ mod tests {
             assert!(CATEGORIES.contains(&rule.category()), "{}", rule.name);
             assert!((1..=5).contains(&rule.score) && !rule.parts.is_empty(), "{}", rule.name);
             assert!(RULES[..at].iter().all(|other| other.name != rule.name), "{}", rule.name);
+        }
+    }
+
+    #[test]
+    fn no_number_of_inputs_and_no_length_hides_one() {
+        for (before, input) in [
+            (INPUTS_MAX, "<script>".to_owned()),
+            (INPUTS_MAX + 1, "<script>".to_owned()),
+            (0, "x ".repeat(1 << 19) + "<script>"),
+        ] {
+            let mut scanner = Scanner::default();
+            (0..before).for_each(|_| scanner.inspect(Part::Cookie, b"a", b"a b"));
+            scanner.inspect(Part::Argument, b"a", input.as_bytes());
+            assert_eq!(scanner.finish().score, 5, "after {before}");
         }
     }
 

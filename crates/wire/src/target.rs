@@ -250,16 +250,16 @@ pub fn encode_path(normal: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// The most pairs of a query that are examined.
-pub const MAX_QUERY_PAIRS: usize = 1024;
-
 /// A name and its value, decoded.
 pub type QueryPair<'a> = (Cow<'a, [u8]>, Cow<'a, [u8]>);
 
-/// Returns the pairs of a query in form encoding: `&` between, `+` for space. A malformed escape
+/// Returns all pairs of a query in form encoding: `&` between, `+` for space. A malformed escape
 /// stays as it is, as in the URL standard: a query is data, not a path.
+///
+/// Their number has no limit but the length of the query: an upstream reads all of them, so a
+/// filter that decides by a parameter has to see the same ones.
 pub fn query_pairs(query: &[u8]) -> impl Iterator<Item = QueryPair<'_>> {
-    query.split(|&b| b == b'&').filter(|pair| !pair.is_empty()).take(MAX_QUERY_PAIRS).map(|pair| {
+    query.split(|&b| b == b'&').filter(|pair| !pair.is_empty()).map(|pair| {
         match memchr::memchr(b'=', pair) {
             Some(at) => (decode_form(&pair[..at]), decode_form(&pair[at + 1..])),
             None => (decode_form(pair), Cow::Borrowed(&b""[..])),
@@ -436,5 +436,7 @@ mod tests {
             .collect();
         assert_eq!(pairs, expected);
         assert_eq!(query_pairs(b"").count(), 0);
+        let many = "a&".repeat(10_000) + "last";
+        assert_eq!(query_pairs(many.as_bytes()).count(), 10_001, "a decision sees them all");
     }
 }

@@ -28,7 +28,7 @@ pub(crate) const TARGET: FuzzTarget = FuzzTarget {
         "\\\"",
         "null",
     ],
-    cases: 5_000,
+    cases: 1000,
 };
 
 fn seeds() -> Vec<Vec<u8>> {

@@ -1,9 +1,28 @@
 //! Configurations of other products: what an importer writes is a valid configuration.
 
 use config::{Kinds, TextSource, load};
+use import::gateway_api::Manifest;
 use serde_json::{Value, json};
 
 use crate::FuzzTarget;
+
+pub(crate) const GATEWAY_API: FuzzTarget = FuzzTarget {
+    check: |data| {
+        let manifest = |(line, value)| Manifest { place: format!("m.yaml:{line}"), value };
+        let manifests: Vec<Manifest> = match document(data, gateways) {
+            Some(Value::Array(values)) => values.into_iter().enumerate().map(manifest).collect(),
+            Some(value) => vec![manifest((1, value))],
+            None => {
+                import::gateway_api::split(&String::from_utf8_lossy(data));
+                return;
+            }
+        };
+        assert_valid(import::gateway_api::convert(&manifests, "m.yaml"));
+    },
+    seeds: || changes(&gateways()),
+    dictionary: JSON,
+    cases: 150,
+};
 
 pub(crate) const NGINX: FuzzTarget = FuzzTarget {
     check: |data| {
@@ -137,6 +156,63 @@ server {
     location = /auth { internal; proxy_pass http://127.0.0.1:9001/verify; }
 }
 "#;
+
+/// Manifests of the Gateway API.
+fn gateways() -> Value {
+    let object = |kind: &str, name: &str, spec: Value| {
+        json!({ "apiVersion": "gateway.networking.k8s.io/v1", "kind": kind,
+            "metadata": { "namespace": "shop", "name": name }, "spec": spec })
+    };
+    let secret = json!([{ "name": "cert" }]);
+    let listeners = json!([
+        { "name": "web", "port": 80, "protocol": "HTTP", "hostname": "*.example.com",
+          "allowedRoutes": { "namespaces": { "from": "All" } } },
+        { "name": "tls", "port": 443, "protocol": "HTTPS", "tls": { "certificateRefs": secret } },
+        { "name": "pass", "port": 8443, "protocol": "TLS", "tls": { "mode": "Passthrough" } },
+        { "name": "dns", "port": 53, "protocol": "UDP" },
+    ]);
+    let parent = json!([{ "name": "edge" }]);
+    let a = json!([{ "name": "a", "port": 80, "weight": 3 }, { "name": "b", "port": 81 }]);
+    let filters = json!([
+        { "type": "RequestHeaderModifier", "requestHeaderModifier": {
+            "set": [{ "name": "x-a", "value": "b" }], "remove": ["x-c"] } },
+        { "type": "URLRewrite", "urlRewrite": { "hostname": "in.example.com",
+            "path": { "type": "ReplacePrefixMatch", "replacePrefixMatch": "/v2" } } },
+        { "type": "CORS", "cors": { "allowOrigins": ["https://a.example.com"],
+            "allowMethods": ["GET"], "allowHeaders": ["x-a"], "allowCredentials": true } },
+        { "type": "RequestMirror", "requestMirror": { "backendRef": { "name": "b", "port": 81 },
+            "fraction": { "numerator": 1, "denominator": 3 } } },
+    ]);
+    let redirect = json!([{ "type": "RequestRedirect", "requestRedirect": { "scheme": "https",
+        "hostname": "b.example.com", "port": 8443, "statusCode": 301,
+        "path": { "type": "ReplaceFullPath", "replaceFullPath": "/new" } } }]);
+    let header = json!({ "name": "x-a", "type": "RegularExpression", "value": "a+" });
+    let matches = json!([{ "path": { "type": "PathPrefix", "value": "/v1" }, "method": "GET",
+        "headers": [header], "queryParams": [{ "name": "q", "value": "1" }] }]);
+    json!([
+        object("Gateway", "edge", json!({ "listeners": listeners })),
+        object("HTTPRoute", "web", json!({ "parentRefs": parent, "hostnames": ["a.example.com"],
+            "rules": [
+                { "matches": matches, "filters": filters, "backendRefs": a,
+                  "timeouts": { "backendRequest": "1m30s" } },
+                { "matches": [{ "path": { "type": "RegularExpression", "value": "/x.*" } }],
+                  "filters": redirect },
+            ] })),
+        object("GRPCRoute", "calls", json!({ "parentRefs": parent, "rules": [
+            { "matches": [{ "method": { "service": "a.B", "method": "C" } }],
+              "backendRefs": a }] })),
+        object("TLSRoute", "pass", json!({ "parentRefs": parent, "hostnames": ["c.example.com"],
+            "rules": [{ "backendRefs": a }] })),
+        object("UDPRoute", "dns", json!({ "parentRefs": parent,
+            "rules": [{ "backendRefs": a }] })),
+        object("BackendTLSPolicy", "b", json!({
+            "targetRefs": [{ "kind": "Service", "name": "b" }],
+            "validation": { "hostname": "b.internal", "wellKnownCACertificates": "System" } })),
+        { "apiVersion": "discovery.k8s.io/v1", "kind": "EndpointSlice",
+          "metadata": { "namespace": "shop", "labels": { "kubernetes.io/service-name": "a" } },
+          "ports": [{ "port": 8080 }], "endpoints": [{ "addresses": ["10.0.0.1"] }] },
+    ])
+}
 
 /// An OpenAPI document.
 fn api() -> Value {

@@ -26,6 +26,7 @@ mod job_settings;
 mod json_edit;
 mod jwt;
 mod log_template;
+mod lua_debug_adapter;
 mod lua_dom;
 mod lua_json;
 mod lua_pb;
@@ -88,11 +89,13 @@ targets! {
     h2_frames: http2::FRAMES,
     h2_streams: http2_states::TARGET,
     hpack: http2::HPACK,
+    import_gateway_api: importers::GATEWAY_API,
     import_nginx: importers::NGINX,
     import_openapi: importers::OPENAPI,
     import_shenyu: importers::SHENYU,
     json_edit: json_edit::TARGET,
     jwt: jwt::TARGET,
+    lua_debug_adapter: lua_debug_adapter::TARGET,
     lua_dom: lua_dom::TARGET,
     log_template: log_template::TARGET,
     lua_json: lua_json::TARGET,

@@ -14,7 +14,7 @@ const MARKUP = "<img/src=x/onerror=window.attacked=1>";
 const PATH_MARKUP = "<img src=x onerror=window.attacked=1>";
 const PAGES = [
   ["overview", "Overview"], ["traffic", "Traffic"], ["routes", "Routes"],
-  ["upstreams", "Upstreams"], ["caches", "Caches"], ["programs", "Programs"],
+  ["upstreams", "Upstreams"], ["caches", "Caches"], ["limits", "Limits"], ["programs", "Programs"],
   ["consumers", "Consumers"], ["configuration", "Configuration"], ["benchmarks", "Benchmarks"],
 ];
 
@@ -123,6 +123,26 @@ async function routes(page) {
   await page.getByLabel("URL").fill("http://shop.example/api/x");
   await page.getByRole("button", { name: "Explain" }).click();
   await page.getByRole("region", { name: "Explain" }).locator("pre").getByText(/api/).first().waitFor();
+  await page.getByLabel("Header fields").fill(`x-markup: ${MARKUP}`);
+  await page.getByRole("button", { name: "Send" }).click();
+  const response = page.getByRole("region", { name: "Response", exact: true });
+  await response.getByText(/^200 from web/).waitFor();
+  await response.locator("pre").getByText("ok").waitFor();
+  await checkAccess(page, "a response");
+  await page.getByLabel("URL").fill("not a URL");
+  await page.getByRole("button", { name: "Send" }).click();
+  await page.getByText("is neither a path nor an http URL").waitFor();
+}
+
+async function limits(page) {
+  assert.equal(await send("/limited"), 200);
+  assert.equal(await send("/limited"), 429);
+  await visit(page, ["limits", "Limits"]);
+  const limit = page.getByRole("region", { name: "Limits of traffic" }).first();
+  await limit.getByRole("cell", { name: "rate", exact: true }).waitFor();
+  await limit.getByRole("cell", { name: "1", exact: true }).waitFor();
+  const breakers = page.getByRole("region", { name: "Circuit breakers" }).first();
+  await breakers.getByText("closed").waitFor();
 }
 
 async function upstreams(page) {
@@ -171,6 +191,36 @@ async function configuration(page) {
   await page.getByRole("dialog").filter({ visible: true }).getByRole("button", { name: "Roll back" }).click();
   await page.getByText(/is in use again/).waitFor();
   await page.waitForFunction((was) => document.querySelector("textarea.editor")?.value === was, text);
+}
+
+// Suggestions from the schema, and a filter from its form.
+async function assistance(page) {
+  await visit(page, ["configuration", "Configuration"]);
+  const editor = page.locator("textarea.editor");
+  await page.getByText("Suggestions appear while you type a word").waitFor();
+  await editor.focus();
+  await page.keyboard.press("Control+End");
+  await page.keyboard.type("\nlog:\n  lev");
+  const suggestions = page.getByRole("listbox", { name: "Suggestions" });
+  await suggestions.getByRole("option", { name: /^level / }).waitFor();
+  await checkAccess(page, "suggestions");
+  await page.keyboard.press("ArrowDown");
+  await page.keyboard.press("Enter");
+  await page.keyboard.type("war");
+  await suggestions.getByRole("option", { name: /^warn / }).click();
+  await page.waitForFunction(() => document.querySelector("textarea.editor").value.endsWith("\nlog:\n  level: warn"));
+  await page.keyboard.type("\n# ");
+  await suggestions.waitFor({ state: "hidden" });
+  await page.getByText("Write a filter with a form").click();
+  const form = page.getByRole("form", { name: "Filter" });
+  await form.getByRole("combobox").first().selectOption("compress");
+  await form.getByLabel("min_size").fill("2KiB");
+  await form.getByLabel(/^codings/).fill("br\ngzip");
+  await checkAccess(page, "the form of a filter");
+  await form.getByRole("button", { name: "Insert at the caret" }).click();
+  await page.waitForFunction(() =>
+    document.querySelector("textarea.editor").value.endsWith("# - compress: { codings: [br, gzip], min_size: \"2KiB\" }"));
+  await page.getByRole("button", { name: "Discard changes" }).click();
 }
 
 async function events(page) {
@@ -223,13 +273,19 @@ async function reader(browser) {
   await visit(page, ["configuration", "Configuration"]);
   await page.getByText("Secrets are masked").waitFor();
   assert.equal(await page.getByRole("button", { name: "Check" }).count(), 0);
+  assert.equal(await page.getByText("Write a filter with a form").count(), 0);
+  await visit(page, ["routes", "Routes"]);
+  await page.getByRole("button", { name: "Explain" }).waitFor();
+  assert.equal(await page.getByRole("button", { name: "Send" }).count(), 0);
   // What the page does not offer, the server refuses as well.
   const refused = await page.evaluate(async () => {
     const { proof } = JSON.parse(localStorage.getItem("tidegate-session"));
     const headers = { "Tidegate-Session": proof };
-    return (await fetch("/v1/reload", { method: "POST", headers })).status;
+    const statuses = ["/v1/reload", "/v1/send", "/v1/config/check"].map(async (path) =>
+      (await fetch(path, { method: "POST", headers, body: "{}" })).status);
+    return Promise.all(statuses);
   });
-  assert.equal(refused, 403);
+  assert.deepEqual(refused, [403, 403, 403]);
   await context.close();
 }
 
@@ -250,6 +306,35 @@ async function foreignPage(context) {
   await page.close();
 }
 
+// A name that another page has resolve to this server (DNS rebinding).
+async function rebinding() {
+  const [host, port] = admin.split(":");
+  for (const path of ["/console/", "/console/console.js", "/v1/session", "/v1/routes", "/metrics"]) {
+    const status = await new Promise((resolve, reject) => {
+      const sent = request({ host, port, path, headers: { host: "evil.example" } }, (response) => {
+        response.resume();
+        resolve(response.statusCode);
+      });
+      sent.on("error", reject);
+      sent.end();
+    });
+    assert.ok(status === 421 || status === 401, `${path} of another host: ${status}`);
+  }
+}
+
+// A session that ends on the server ends on the page.
+async function expired(browser) {
+  const { context, page } = await open(browser);
+  await logIn(page, "open-sesame");
+  await page.getByRole("heading", { level: 1, name: "Overview" }).waitFor();
+  await page.evaluate(async () => {
+    const { proof } = JSON.parse(localStorage.getItem("tidegate-session"));
+    await fetch("/v1/session", { method: "DELETE", headers: { "Tidegate-Session": proof } });
+  });
+  await page.getByLabel("Token").waitFor();
+  await context.close();
+}
+
 async function main() {
   const browser = await chromium.launch({ executablePath, args: ["--no-sandbox"] });
   const { context, page } = await open(browser);
@@ -261,13 +346,15 @@ async function main() {
   await page.getByRole("heading", { level: 1, name: "Overview" }).waitFor();
   await everyPage(page);
   const steps = [
-    traffic, routes, upstreams, caches, configuration, events, consumers, benchmarks, theme,
+    traffic, routes, upstreams, caches, limits, configuration, assistance, events, consumers, benchmarks, theme,
   ];
   for (const step of steps) {
     await step(page);
   }
   await foreignPage(context);
   await reader(browser);
+  await rebinding();
+  await expired(browser);
   assert.equal(await page.evaluate(() => window.attacked), undefined, "markup was run");
   await page.getByRole("button", { name: "Log out" }).click();
   await page.getByLabel("Token").waitFor();

@@ -15,13 +15,13 @@ fn resident(id: u32) -> usize {
 fn ten_thousand_idle_connections_take_twelve_kib_each_and_respond() {
     let (process, address) = Program::new(ECHO).serve(&[]);
     assert_eq!(ask(&mut connect(address), "warm\n"), "warm\n");
-    let before = resident(process.id());
     let mut clients: Vec<_> = (0..10_000).map(|_| connect(address)).collect();
     for (index, client) in clients.iter_mut().enumerate() {
         let line = format!("{index}\n");
         assert_eq!(ask(client, &line), line);
     }
-    let each = (resident(process.id()) - before) / clients.len();
+    // With the memory of the process itself: some of it is given back after the start.
+    let each = resident(process.id()) / clients.len();
     assert!(each <= 12 * 1024, "{each} bytes for a connection and its coroutine");
 }
 

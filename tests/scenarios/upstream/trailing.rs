@@ -156,3 +156,37 @@ fn those_of_a_request_reach_the_server() {
     drop(client);
     wait_until_released(&server);
 }
+
+/// Some servers treat trailers like headers.
+#[test]
+fn what_filters_replace_does_not_come_back_as_a_trailer() {
+    let upstream = Upstream::start(|peer| {
+        while !peer.at_end() {
+            peer.read_head();
+            let body = String::from_utf8(peer.read_until("\r\n\r\n")).expect("text");
+            let body = body.to_ascii_lowercase();
+            assert!(body.contains("x-sum: 1\r\n") && body.contains("x-seen: 2\r\n"), "{body}");
+            assert!(!body.contains("root"), "{body}");
+            peer.send(super::OK);
+        }
+    });
+    let auth = Upstream::responding("HTTP/1.1 204 No Content\r\n\r\n");
+    let filters = format!(
+        "[{{ forward_auth: {{ url: \"http://{}/\", copy: [remote-user] }} }}, \
+         {{ request_headers: {{ \
+         set: {{ x-user: \"{{consumer}}\" }}, remove: [x-internal], add: {{ x-seen: a }} }} }}]",
+        auth.address()
+    );
+    let config = super::config(&servers(&[&upstream]), 1).replace(
+        "handler: { upstream: u }",
+        &format!("filters: {filters}, handler: {{ upstream: u }}"),
+    );
+    let server = Tidegate::start(&config);
+    let response = server.exchange(
+        "web",
+        "POST / HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n\
+         X-User: root\r\nX_User: root\r\nremote-user: root\r\nx-internal: root\r\n\
+         x-seen: 2\r\nx-sum: 1\r\n\r\n",
+    );
+    assert_eq!(response.text(), "ok");
+}

@@ -159,6 +159,19 @@ fn tokens_come_from_the_places_that_are_named() {
 }
 
 #[test]
+fn a_second_authorization_makes_a_token_ambiguous() {
+    let filter = filter(&KIND, &with_secret(&[("hide", node!(false))]));
+    let token = format!("Bearer {}", current(&[]));
+    for other in [&token, "Basic YTpi", "Bearer", ""] {
+        for fields in [[&*token, other], [other, &*token]] {
+            let fields = fields.map(|value| ("authorization", value));
+            let rejected = passed(filter.on_request(&mut get("/", &fields))).unwrap_err();
+            assert_eq!(rejected.detail, "there are several tokens", "{other:?}");
+        }
+    }
+}
+
+#[test]
 fn a_cookie_with_a_token_is_hidden_and_others_are_not() {
     let filter = filter(&KIND, &with_secret(&[("from", node!({ "cookie": "session" }))]));
     let cookies = format!("a=1; session={}; sessions=2", current(&[]));

@@ -2,9 +2,9 @@
 //!
 //! Owns a directory below the cgroup of this process. Promises that a process which enters it
 //! directly after fork(2) takes all its descendants along, also orphaned ones; that no process runs
-//! in the group after it is dropped; and that the next run removes the groups of killed runs. Where
-//! no group can be created, callers silently get none. Never sets a limit or enables a controller:
-//! a group only counts.
+//! in the group after it is dropped; and that the next run removes the groups of killed runs, and
+//! of no others. Where no group can be created, callers silently get none. Never sets a limit or
+//! enables a controller: a group only counts.
 #![allow(unsafe_code, reason = "std cannot write after fork; the block says why it is sound")]
 
 use super::read;
@@ -20,11 +20,15 @@ const PREFIX: &str = "tidegate-bench-";
 /// Time-out for killed processes to end.
 const GONE_WAIT: Duration = Duration::from_secs(1);
 const LOOK_EVERY: Duration = Duration::from_millis(2);
+/// Maximum number of names that are tried: a run in another PID namespace can have the same name,
+/// and its sweep can remove a directory before it is locked.
+const ATTEMPTS: usize = 3;
 
 #[derive(Debug)]
 pub(crate) struct Group {
     directory: PathBuf,
-    /// Writing to it moves processes into the group.
+    /// Writing to it moves processes into the group. Locked as long as the group exists: the kernel
+    /// ends the lock with the process, and other PID namespaces see it too, unlike a process id.
     members: File,
 }
 
@@ -42,21 +46,24 @@ pub(super) struct Usage {
 
 impl Group {
     pub(crate) fn new() -> Option<Self> {
-        /// Distinguishes groups of one process.
-        static NEXT: AtomicU32 = AtomicU32::new(0);
         static OWN_CGROUP: OnceLock<Option<PathBuf>> = OnceLock::new();
         let cgroup =
             OWN_CGROUP.get_or_init(|| own_cgroup().inspect(|cgroup| sweep(cgroup))).as_ref()?;
+        (0..ATTEMPTS).find_map(|_| Self::below(cgroup))
+    }
+
+    fn below(cgroup: &Path) -> Option<Self> {
+        /// Distinguishes groups of one process.
+        static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let directory = cgroup.join(format!("{PREFIX}{}-{number}", std::process::id()));
         fs::create_dir(&directory).ok()?;
-        let members = OpenOptions::new().write(true).open(directory.join("cgroup.procs"));
-        let group = members.map(|members| Self { directory: directory.clone(), members });
-        if group.is_err() {
+        let Some(members) = locked_members(&directory) else {
             let _ = fs::remove_dir(&directory);
-        }
+            return None;
+        };
         // Without `cpu.stat` it is of no use.
-        group.ok().filter(|group| group.usage().is_some())
+        Some(Self { directory, members }).filter(|group| group.usage().is_some())
     }
 
     pub(crate) fn entry(&self) -> Entry {
@@ -117,15 +124,20 @@ fn remove(directory: &Path) {
 }
 
 /// Removes the groups of killed runs.
-fn sweep(cgroup: &Path) {
+pub(super) fn sweep(cgroup: &Path) {
     let Ok(entries) = fs::read_dir(cgroup) else { return };
     for entry in entries.flatten() {
-        let name = entry.file_name();
-        let pid = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.split('-').next());
-        if pid.is_some_and(|pid| !Path::new("/proc").join(pid).exists()) {
+        let is_group = entry.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX));
+        if is_group && let Some(_locked) = locked_members(&entry.path()) {
             remove(&entry.path());
         }
     }
+}
+
+/// Opens the list of a group's processes; `None` if another run holds its lock.
+fn locked_members(directory: &Path) -> Option<File> {
+    let members = OpenOptions::new().write(true).open(directory.join("cgroup.procs")).ok()?;
+    members.try_lock().is_ok().then_some(members)
 }
 
 /// The directory of the v2 cgroup that this process is in.

@@ -1,8 +1,10 @@
 //! Process trees that compute, fork and exit on command.
 
+use super::group::sweep;
 use super::{Counted, Group, Sample, Stat, Tree};
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -158,6 +160,53 @@ fn a_group_counts_processes_that_left_their_parent_and_ends_them() {
     // The process that adopted it reaps it.
     let state = super::read(Path::new(&format!("/proc/{left}/stat")));
     assert!(state.is_empty() || state.contains(") Z "), "{state}");
+}
+
+#[test]
+fn a_sweep_removes_groups_without_a_run_and_no_others() {
+    let Some(group) = group() else { return };
+    let mut shell = Shell::start_in(&group);
+    // What a killed run leaves. A sweep of another test may remove it, at any time.
+    let cgroup = group.directory().parent().unwrap();
+    let left = cgroup.join(format!("tidegate-bench-{}-left", std::process::id()));
+    let mut orphan = Command::new("sleep").arg("30").spawn().unwrap();
+    let entered = || {
+        let _ = std::fs::create_dir(&left);
+        std::fs::write(left.join("cgroup.procs"), orphan.id().to_string()).is_ok()
+    };
+    assert!((0..100).any(|_| entered()));
+    sweep(cgroup);
+    assert_eq!(orphan.wait().unwrap().signal(), Some(libc::SIGKILL));
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while left.exists() {
+        assert!(Instant::now() < deadline);
+        std::thread::yield_now();
+    }
+    shell.run("true");
+    assert!(group.holds(shell.child.id()));
+}
+
+/// In a PID namespace of its own, as in a container, a run sees no process of the others.
+#[test]
+fn a_sweep_in_another_pid_namespace_leaves_the_groups_of_this_one() {
+    let Some(group) = group() else { return };
+    let mut shell = Shell::start_in(&group);
+    let in_namespace = |words: &[&OsStr]| {
+        let flags = ["--map-root-user", "--mount-proc", "--pid", "--fork", "--kill-child"];
+        Command::new("unshare").args(flags).args(words).output()
+    };
+    if !in_namespace(&["true".as_ref()]).is_ok_and(|ended| ended.status.success()) {
+        println!("skipped: no PID namespace for a test");
+        return;
+    }
+    let this = std::env::current_exe().unwrap();
+    let test = "cpu::tests::a_sweep_removes_groups_without_a_run_and_no_others";
+    let words = [this.as_os_str(), "--exact".as_ref(), test.as_ref()];
+    let ended = in_namespace(&words).unwrap();
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stdout));
+    assert!(String::from_utf8_lossy(&ended.stdout).contains("1 passed"), "{ended:?}");
+    shell.run("true");
+    assert!(group.holds(shell.child.id()));
 }
 
 #[test]

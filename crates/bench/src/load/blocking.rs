@@ -27,9 +27,20 @@ impl<'a> BlockingClient<'a> {
         Ok(Self { state: RunState::new(target, plan)?, open, buffer, plain })
     }
 
-    /// Opens connections until there are `count`; each has had one response.
-    pub(crate) fn grow(&mut self, count: usize, deadline: Instant) -> io::Result<()> {
+    /// Opens connections until there are `count`, of which so many at most come from the same
+    /// address; each has had one response.
+    pub(crate) fn grow(
+        &mut self,
+        count: usize,
+        of_an_address: usize,
+        deadline: Instant,
+    ) -> io::Result<()> {
         while self.open.len() < count {
+            let address = self.open.len() / of_an_address;
+            if address > 0 && self.open.len().is_multiple_of(of_an_address) {
+                let number = u8::try_from(address).map_err(io::Error::other)?;
+                self.state.peer.connect_from(number);
+            }
             let connection = self.asked(1, deadline)?;
             self.open.push(connection);
         }

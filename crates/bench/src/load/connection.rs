@@ -4,6 +4,7 @@
 //! open socket is in the epoll set. Uses no clock and counts nothing.
 
 use std::io::{self, ErrorKind};
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::fd::{AsRawFd, RawFd};
 use std::time::Duration;
 
@@ -68,16 +69,30 @@ pub(super) struct Connection {
 pub(super) struct Peer {
     address: SockAddr,
     domain: Domain,
+    /// The address that connections come from; unset: the kernel's choice.
+    source: Option<SockAddr>,
 }
 
 impl Peer {
     pub(super) fn new(address: &Address) -> io::Result<Self> {
         Ok(match address {
             Address::Tcp(address) => {
-                Self { address: (*address).into(), domain: Domain::for_address(*address) }
+                let domain = Domain::for_address(*address);
+                Self { address: (*address).into(), domain, source: None }
             }
-            Address::Unix(path) => Self { address: SockAddr::unix(path)?, domain: Domain::UNIX },
+            Address::Unix(path) => {
+                Self { address: SockAddr::unix(path)?, domain: Domain::UNIX, source: None }
+            }
         })
+    }
+
+    /// Connects from another loopback address: each has its own ports.
+    pub(super) fn connect_from(&mut self, number: u8) {
+        let is_loopback = |address: SocketAddrV4| address.ip().is_loopback();
+        if self.address.as_socket_ipv4().is_some_and(is_loopback) {
+            let address = Ipv4Addr::new(127, 0, 1, number);
+            self.source = Some(SocketAddrV4::new(address, 0).into());
+        }
     }
 }
 
@@ -107,6 +122,9 @@ impl Connection {
         let socket = Socket::new(peer.domain, Type::STREAM.nonblocking().cloexec(), None)?;
         if peer.domain != Domain::UNIX {
             socket.set_tcp_nodelay(true)?;
+        }
+        if let Some(source) = &peer.source {
+            socket.bind(source)?;
         }
         match socket.connect(&peer.address) {
             Ok(()) => {}

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::connection::{Peer, Rules};
 use super::tls::Session;
-use super::{Address, LoadPlan, Target, Tls, Traffic, http, http2, resp, websocket};
+use super::{Address, LoadPlan, Target, Tls, Traffic, http, http2, numbered, resp, websocket};
 
 /// Interval at which the calling thread checks the time and the stop flag.
 const POLL_INTERVAL: Duration = Duration::from_millis(2);
@@ -22,6 +22,9 @@ pub(super) struct RunState<'a> {
     pub(super) greeting: Option<Vec<u8>>,
     /// The bytes of a request.
     pub(super) request: Vec<u8>,
+    /// The bytes of requests for different documents, all of the same length; empty if there is
+    /// one.
+    documents: Vec<Vec<u8>>,
     /// The number of responses per request.
     pub(super) answers: u32,
     pub(super) keep_alive: bool,
@@ -72,6 +75,10 @@ impl<'a> RunState<'a> {
             tls: target.tls.as_deref().map(|tls| (tls, &target.address)),
             rules,
             greeting,
+            documents: match plan.documents {
+                0 | 1 => Vec::new(),
+                count => (0..count).map(|number| numbered(&request, number)).collect(),
+            },
             request,
             answers,
             keep_alive,
@@ -83,6 +90,14 @@ impl<'a> RunState<'a> {
             begin_ns: never(),
             end_ns: never(),
         })
+    }
+
+    /// The bytes of the request that is sent after so many others.
+    pub(super) fn request_after(&self, others: u32) -> &[u8] {
+        match self.documents.len() {
+            0 => &self.request,
+            count => &self.documents[others as usize % count],
+        }
     }
 
     /// The TLS session of a new connection, if it has one.

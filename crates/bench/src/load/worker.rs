@@ -230,6 +230,7 @@ impl<'a> Worker<'a> {
             }
         }
         let turn = self.asked.is_multiple_of(BODY_COMPARED_ONE_IN);
+        let request = self.state.request_after(self.asked);
         self.asked = self.asked.wrapping_add(1);
         self.asking += 1;
         connection.since_ns = since_ns;
@@ -237,7 +238,7 @@ impl<'a> Worker<'a> {
         // A connection that is not there yet takes nothing: then its event sends the request.
         let compared = turn || self.state.plan.verify;
         let rules = &self.state.rules;
-        let sent = connection.ask(rules, &self.state.request, self.state.answers, compared);
+        let sent = connection.ask(rules, request, self.state.answers, compared);
         let watched = match sent {
             Ok(Sent::All) if !opened => Ok(()),
             Ok(sent) => connection.watch(&self.epoll, sent == Sent::Part),

@@ -28,7 +28,7 @@ fastpysgi.run(app, host=host, port=int(port), workers=int(workers))
 
 fn setup(site: &Site) -> Option<Setup> {
     let Role::App(app) = site.role else { return None };
-    if app == App::WebSocket {
+    if app == App::WebSocket || app.has_greenlets() {
         return None;
     }
     let interface = app.interface().unwrap_or(Interface::Asgi);

@@ -1,7 +1,7 @@
 //! Granian, on uvloop; with WSGI as it is shipped, and with one thread for the application.
 
 use super::python::{App, Interface};
-use super::{BACKLOG, Peer, Program, Role, Setup, Site};
+use super::{BACKLOG, Peer, Program, Protocol, Role, Setup, Site};
 
 const PROGRAM: Program = Program::Python { module: Some("granian"), needs: &["granian", "uvloop"] };
 const PAGE: &str = "https://github.com/emmett-framework/granian#options";
@@ -14,19 +14,27 @@ pub(super) const ONE_THREAD: Peer =
 
 fn as_shipped(site: &Site) -> Option<Setup> {
     let Role::App(app) = site.role else { return None };
+    if app.has_greenlets() {
+        return None;
+    }
     if !app.is_of(Interface::Asgi) {
         return Some(wsgi(site, app, &[]));
     }
     let (host, port) = (site.address.ip().to_string(), site.address.port().to_string());
     let mut words = asgi(app, site.workers);
     words.extend(["--host".to_owned(), host, "--port".to_owned(), port]);
+    words.extend(super::python::pair(site, "--ssl-certificate", "--ssl-keyfile"));
+    if let Protocol::Http2 { .. } = site.protocol {
+        words.extend(["--http", "2"].map(str::to_owned));
+    }
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    Some(Setup::new(&words).app(app, Interface::Asgi).note("all arguments", PAGE))
+    let setup = Setup::new(&words).app(app, Interface::Asgi).serves(site.protocol);
+    Some(setup.note("all arguments", PAGE))
 }
 
 fn one_thread(site: &Site) -> Option<Setup> {
     match site.role {
-        Role::App(app) if !app.is_of(Interface::Asgi) => {
+        Role::App(app) if !app.is_of(Interface::Asgi) && !app.has_greenlets() => {
             Some(wsgi(site, app, &["--blocking-threads", "1"]))
         }
         _ => None,

@@ -26,7 +26,7 @@ const THREADS: &str = "4";
 
 fn setup(site: &Site) -> Option<Setup> {
     match site.role {
-        Role::App(app) if app.interface() == Some(Interface::Wsgi) => {
+        Role::App(app) if app.interface() == Some(Interface::Wsgi) && !app.has_greenlets() => {
             Some(with(site, app, &["--worker-class", "gthread", "--threads", THREADS]))
         }
         _ => None,

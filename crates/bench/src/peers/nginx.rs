@@ -184,7 +184,9 @@ fn grpc_gateway(backend: std::net::SocketAddr) -> (String, String) {
 pub(super) fn gateway(backend: &str, keep: bool, guard: &str) -> (String, String) {
     let pool = pool(1024);
     // The same page: "For HTTP, … the "Connection" header field should be cleared".
-    let kept = "proxy_http_version 1.1; proxy_set_header Connection \"\"; ";
+    // And bodies are passed on as they come, as we do.
+    let kept = "proxy_http_version 1.1; proxy_set_header Connection \"\"; \
+                proxy_request_buffering off; ";
     let (pool, kept) = if keep { (pool.as_str(), kept) } else { ("", "") };
     let upstream = format!("  upstream backend {{\n    server {backend};\n{pool}  }}\n");
     let location = format!(
@@ -233,7 +235,7 @@ fn cached(backend: std::net::SocketAddr, directory: &str) -> (String, String) {
          proxy_cache pages;  # #proxy_cache\n      \
          sendfile on;\n      \
          tcp_nopush on;\n      \
-         open_file_cache max=1024 inactive=1h;  # of cached files too\n      \
+         open_file_cache max=4096 inactive=1h;  # of cached files too\n      \
          open_file_cache_valid 1h;\n    \
          }}\n"
     );

@@ -1,7 +1,7 @@
 //! Pike: the compressing cache whose published page `cache` repeats. Its sources are no longer in
 //! the registries: it is measured if it is installed.
 
-use super::{Peer, Program, Role, Setup, Site};
+use super::{CacheRequest, Peer, Program, Role, Setup, Site};
 
 pub(super) const PEER: Peer = Peer {
     name: "pike",
@@ -15,7 +15,10 @@ pub(super) const PEER: Peer = Peer {
 };
 
 fn setup(site: &Site) -> Option<Setup> {
-    let Role::Cached { backend, .. } = &site.role else { return None };
+    let Role::Cached { backend, asked, .. } = &site.role else { return None };
+    if *asked == CacheRequest::Many {
+        return None;
+    }
     let text = format!(
         "\
 # https://github.com/vicanso/pike: the sections of its pike.yml

@@ -105,8 +105,10 @@ impl Process {
     ) -> io::Result<Self> {
         let output = File::create(log)?;
         let errors = output.try_clone()?;
-        let child =
-            line.command(placement).current_dir(directory).stdout(output).stderr(errors).spawn()?;
+        let mut command = line.command(placement);
+        // Files that a server keeps for its user, as our admin socket, go with the directory.
+        command.current_dir(directory).env("XDG_RUNTIME_DIR", directory);
+        let child = command.stdout(output).stderr(errors).spawn()?;
         let process = Self { child, log: log.to_owned(), ended: false, until: None };
         // When the list is full `process` is dropped here, and ends.
         interrupt::note(process.group())?;

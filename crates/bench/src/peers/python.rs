@@ -5,7 +5,7 @@
 //! bench-peers` does.
 
 use super::executables::{on_path, run_to_end};
-use super::{Role, Setup};
+use super::{CERTIFICATE, PRIVATE_KEY, Protocol, Role, Setup, Site};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -44,6 +44,9 @@ pub enum App {
     WsgiHello,
     WsgiEcho,
     WsgiSleep,
+    /// The same two, each request in a greenlet.
+    GeventHello,
+    GeventSleep,
     FastApi,
     WebSocket,
     /// Hello by whichever interface a server is published with.
@@ -58,7 +61,7 @@ pub(super) enum Interface {
 }
 
 impl App {
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
         Self::AsgiHello,
         Self::AsgiEcho,
         Self::AsgiSleep,
@@ -66,6 +69,8 @@ impl App {
         Self::WsgiHello,
         Self::WsgiEcho,
         Self::WsgiSleep,
+        Self::GeventHello,
+        Self::GeventSleep,
         Self::FastApi,
         Self::WebSocket,
         Self::Page,
@@ -80,6 +85,8 @@ impl App {
             Self::WsgiHello => "hello by WSGI",
             Self::WsgiEcho => "echo by WSGI",
             Self::WsgiSleep => "10 ms of sleep by WSGI",
+            Self::GeventHello => "hello by greenlets",
+            Self::GeventSleep => "10 ms of sleep by greenlets",
             Self::FastApi => "an endpoint of FastAPI",
             Self::WebSocket => "echo over WebSocket",
             Self::Page => "hello by any interface",
@@ -90,6 +97,7 @@ impl App {
     pub(super) fn interface(self) -> Option<Interface> {
         match self {
             Self::WsgiHello | Self::WsgiEcho | Self::WsgiSleep => Some(Interface::Wsgi),
+            Self::GeventHello | Self::GeventSleep => Some(Interface::Wsgi),
             Self::Page => None,
             _ => Some(Interface::Asgi),
         }
@@ -100,6 +108,11 @@ impl App {
         self.interface().is_none_or(|only| only == interface)
     }
 
+    /// Returns true if each request runs in a greenlet.
+    pub(super) fn has_greenlets(self) -> bool {
+        matches!(self, Self::GeventHello | Self::GeventSleep)
+    }
+
     /// `MODULE:NAME`
     pub(super) fn target(self, interface: Interface) -> &'static str {
         match (self, interface) {
@@ -108,9 +121,11 @@ impl App {
             (Self::AsgiSleep, _) => "bench_asgi:sleep",
             (Self::AsgiDocument, _) => "bench_asgi:document",
             (Self::WebSocket, _) => "bench_asgi:websocket",
-            (Self::WsgiHello, _) | (Self::Page, Interface::Wsgi) => "bench_wsgi:hello",
+            (Self::WsgiHello | Self::GeventHello, _) | (Self::Page, Interface::Wsgi) => {
+                "bench_wsgi:hello"
+            }
             (Self::WsgiEcho, _) => "bench_wsgi:echo",
-            (Self::WsgiSleep, _) => "bench_wsgi:sleep",
+            (Self::WsgiSleep | Self::GeventSleep, _) => "bench_wsgi:sleep",
             (Self::FastApi, _) => "bench_fastapi:app",
         }
     }
@@ -128,6 +143,17 @@ impl App {
     /// Returns the packages that it imports.
     fn needs(self) -> &'static [&'static str] {
         if self == Self::FastApi { &["fastapi"] } else { &[] }
+    }
+}
+
+/// Options for the certificate of a run and its key, where the protocol needs them.
+pub(super) fn pair(site: &Site, certificate: &str, key: &str) -> Vec<String> {
+    let file = |name: &str| site.certificates.join(name).display().to_string();
+    match site.protocol {
+        Protocol::Https { .. } => {
+            vec![certificate.to_owned(), file(CERTIFICATE), key.to_owned(), file(PRIVATE_KEY)]
+        }
+        Protocol::Http1 | Protocol::Http2 { .. } => Vec::new(),
     }
 }
 

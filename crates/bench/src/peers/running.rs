@@ -37,18 +37,13 @@ pub struct RunContext<'a> {
     pub stop: &'a AtomicBool,
     /// The deadline of all waits.
     pub deadline: Instant,
-    /// The cores of servers, if they are pinned.
-    cores: Option<Cores>,
+    /// The cores of servers, while they are pinned.
+    pub(crate) cores: Option<Cores>,
 }
 
 impl<'a> RunContext<'a> {
     pub fn new(directory: PathBuf, stop: &'a AtomicBool, deadline: Instant) -> Self {
         Self { directory, stop, deadline, cores: None }
-    }
-
-    pub(crate) fn pinned(mut self, cores: Option<Cores>) -> Self {
-        self.cores = cores;
-        self
     }
 
     /// Returns the directory of the servers' certificates.

@@ -3,9 +3,9 @@
 //! Settings: docs/reference/configuration.md
 
 use super::{
-    BURST_MAX, CERTIFICATE, DOCUMENT_PATH, Guard, HELLO_BODY, HELLO_PATH, KEY, KEY_FIELD,
-    PRIVATE_KEY, Peer, Program, Protocol, RATE_MAX, Reload, Role, Setup, Site, lua_cjson, routed,
-    silly,
+    BURST_MAX, CERTIFICATE, CacheRequest, DOCUMENT_PATH, Guard, HELLO_BODY, HELLO_PATH, KEY,
+    KEY_FIELD, PRIVATE_KEY, Peer, Program, Protocol, RATE_MAX, Reload, Role, Setup, Site,
+    lua_cjson, routed, silly,
 };
 use crate::peers::guard::{PASSWORD_HASH, SECRET, USER};
 use std::fmt::Write as _;
@@ -57,6 +57,9 @@ pub(super) fn setup(site: &Site) -> Option<Setup> {
         routes += &route(&format!("/revision-{}", site.revision), &respond);
     }
     let caches = match &site.role {
+        Role::Cached { asked: CacheRequest::Many, .. } => {
+            "caches: { pages: { memory: 16MiB, disk: { path: cache, size: 1GiB } } }\n"
+        }
         Role::Cached { .. } | Role::AppCached { .. } => "caches: { pages: { memory: 256MiB } }\n",
         _ => "",
     };

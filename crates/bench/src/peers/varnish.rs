@@ -53,7 +53,14 @@ sub vcl_recv {{ return (pass); }}
     // A relative name is looked for where its own configurations lie, not where it runs.
     let file = site.directory.join("site.vcl").display().to_string();
     let mut words = vec!["-F", "-j", "none", "-n", &directory, "-a", &address, "-f", &file];
-    words.extend(["-s", "malloc,64m"]);
+    // A file of its own in the directory of the server.
+    let storage = match &site.role {
+        Role::Cached { asked: CacheRequest::Many, .. } => {
+            format!("file,{},1g", site.directory.join("store").display())
+        }
+        _ => "malloc,64m".to_owned(),
+    };
+    words.extend(["-s", &storage]);
     for parameter in &parameters {
         words.extend(["-p", parameter]);
     }
@@ -67,9 +74,9 @@ sub vcl_recv {{ return (pass); }}
 }
 
 /// Large objects are stored as gzip, as they are when a backend compresses; clients that do not
-/// accept it cause a decompression for each response.
+/// accept it cause a decompression for each response. Not where only such clients are.
 fn cached(backend: SocketAddr, asked: CacheRequest) -> String {
-    let gzip = asked != CacheRequest::Small;
+    let gzip = !matches!(asked, CacheRequest::Small | CacheRequest::Many);
     format!(
         "\
 vcl 4.1;

@@ -2,18 +2,25 @@
 //!
 //! Owns the list of bars and their evaluation. Promises that a bar is met or missed only when the
 //! whole interval of the ratio lies on one side of it and comes from enough undisturbed rounds;
-//! otherwise it is undecided.
+//! otherwise it is undecided. The worst of both placements and of all numbers of connections
+//! counts.
 
 use crate::stats::{self, Interval};
 
 use super::data::{
-    AGAINST, BARE_LOOP, BASELINE, Data, FLOOR, NoVerdict, OURS, ROUNDS_MIN, Record, Round,
+    AGAINST, BARE_LOOP, BASELINE, DIRECT, Data, FLOOR, Key, NoVerdict, OURS, Placement, ROUNDS_MIN,
+    Record, Round,
 };
+use super::figures::percent;
 
 /// The number of connections of bars that name none.
-pub(crate) const CONNECTIONS: u32 = 100;
+const CONNECTIONS: u32 = 100;
+/// Those bars hold at each of these numbers.
+const EACH_OF: &[u32] = &[16, CONNECTIONS, 512];
 /// The reference of a bar against every other server of the run.
 const EVERYBODY: &str = "everybody";
+/// A server that adds less than this adds nothing that can be measured.
+const LATENCY_MS_MIN: f64 = 0.01;
 /// The seed of the bootstrap: the same file has the same result every time.
 const SEED: u64 = 0x7469_6465;
 
@@ -38,6 +45,8 @@ enum Figure {
     /// The same without the cost of the bare application, in this scenario.
     CpuWithout(&'static str),
     P99,
+    /// The part of the 99.9th percentile that the backend alone does not have.
+    AddedP999,
     /// Time per request of all connections together: the inverse of requests a second.
     Time,
 }
@@ -65,10 +74,20 @@ const fn page(figure: Figure, connections: u32, workers: Workers) -> Bar {
 }
 
 pub(crate) const BARS: &[Bar] = &[
-    bar("hello", FLOOR, 1.12, 0.90),
-    bar("hello", "nginx", 0.90, 0.72),
-    bar("gateway", "nginx", 0.90, 0.75),
-    bar("gateway", "haproxy", 0.86, 0.70),
+    bar("hello", FLOOR, 1.05, 1.0),
+    bar("hello", "nginx", 0.85, 0.72),
+    bar("gateway", "nginx", 0.80, 0.70),
+    bar("gateway", "haproxy", 0.65, 0.58),
+    bar("bodies-download", "nginx", 0.90, 0.75),
+    bar("bodies-download", "haproxy", 0.90, 0.75),
+    bar("bodies-upload", "nginx", 0.90, 0.75),
+    bar("bodies-upload", "haproxy", 0.90, 0.75),
+    bar("bodies-chunked", "nginx", 0.90, 0.75),
+    bar("bodies-chunked", "haproxy", 0.90, 0.75),
+    app("ping-inline", "redis-server", 0.90, Figure::Cpu),
+    app("ping-bulk", "redis-server", 0.90, Figure::Cpu),
+    app("ping-inline-16", "redis-server", 0.65, Figure::Cpu),
+    bar("ping-bulk-16", "redis-server", 0.90, 0.75),
     bar("tls-hello", "nginx", 0.90, 0.80),
     bar("tls-handshake-full", "nginx", 0.85, 0.70),
     app("tls-handshake-full", "haproxy", 1.0, Figure::Cpu),
@@ -109,23 +128,36 @@ pub(crate) const BARS: &[Bar] = &[
     app("authentication-password", "nginx", 0.85, Figure::Cpu),
     app("authentication-token", "haproxy", 0.85, Figure::Cpu),
     app("authentication-token", BASELINE, 1.04, Figure::Cpu),
-    bar("routes", BASELINE, 1.05, 1.0),
-    bar("cache-gzip", "varnish", 0.35, 0.25),
-    bar("cache-gzip", "pike", 0.30, 0.20),
-    bar("cache-gzip", "nginx", 1.10, 0.85),
-    bar("cache-identity", "nginx", 1.10, 0.90),
-    bar("cache-identity", "varnish", 0.17, 0.12),
-    bar("cache-identity", "pike", 0.17, 0.12),
+    bar("routes", BASELINE, 1.03, 1.0),
+    bar("routes-100000", BASELINE, 1.10, 1.0),
+    app("cache-gzip", "varnish", 0.30, Figure::Cpu),
+    app("cache-gzip", "pike", 0.30, Figure::Cpu),
+    bar("cache-gzip", "nginx", 0.90, 0.75),
+    bar("cache-identity", "nginx", 0.80, 0.75),
+    app("cache-identity", "varnish", 0.04, Figure::Cpu),
+    app("cache-identity", "pike", 0.04, Figure::Cpu),
     bar("cache-small", BASELINE, 1.10, 1.0),
-    bar("asgi-hello", "granian", 0.60, 0.45),
-    bar("asgi-hello", "uvicorn", 0.55, 0.40),
-    bar("wsgi-hello", "granian", 0.40, 0.25),
-    bar("wsgi-hello", "granian-1-thread", 0.80, 0.60),
+    bar("cache-disk", "nginx", 0.90, 0.70),
+    bar("cache-disk", "varnish", 0.90, 0.70),
+    Bar { moonshot: Some(0.5), ..app("latency", "nginx", 0.8, Figure::AddedP999) },
+    app("latency", "haproxy", 1.0, Figure::AddedP999),
+    bar("asgi-hello", "granian", 0.36, 0.33),
+    bar("asgi-hello", "uvicorn", 0.30, 0.27),
+    app("wsgi-hello", "granian", 0.35, Figure::Cpu),
+    app("wsgi-hello", "granian-1-thread", 0.60, Figure::Cpu),
     app("app-echo-asgi", "granian", 0.70, Figure::Cpu),
     Bar { connections: 512, ..app("asgi-sleep", "granian", 0.80, Figure::Cpu) },
     Bar { connections: 512, ..app("asgi-sleep", "granian", 1.0, Figure::P99) },
+    app("fastapi-json", "granian", 0.62, Figure::Cpu),
+    app("fastapi-json", "uvicorn", 0.70, Figure::Cpu),
     app("fastapi-json", "uvicorn", 0.50, Figure::CpuWithout("fastapi-json-loop")),
-    app("websocket-echo", "uvicorn", 0.70, Figure::Cpu),
+    app("fastapi-tls", "granian", 0.50, Figure::Cpu),
+    app("fastapi-tls", "hypercorn", 0.55, Figure::Cpu),
+    app("fastapi-tls-h2", "granian", 0.50, Figure::Cpu),
+    app("fastapi-tls-h2", "hypercorn", 0.55, Figure::Cpu),
+    app("gevent-hello", "gunicorn-gevent", 0.30, Figure::Cpu),
+    Bar { connections: 1000, ..app("gevent-sleep", "gunicorn-gevent", 0.30, Figure::Cpu) },
+    app("websocket-echo", "uvicorn", 0.38, Figure::Cpu),
     app("asgi-up", "nginx-granian", 0.80, Figure::Cpu),
     app("cache-python", BASELINE, 1.05, Figure::Cpu),
     page(Figure::Time, 500, Workers::One),
@@ -138,13 +170,6 @@ pub(crate) const BARS: &[Bar] = &[
     page(Figure::P99, 1000, Workers::EachCore),
 ];
 
-/// Resident memory that an idle connection may take in a scenario: the bar, and the moonshot.
-pub(crate) const IDLE_BYTES: &[(&str, f64, f64)] = &[
-    ("connections", 8192.0, 4096.0),
-    ("connections-tls", 16_384.0, 8192.0),
-    ("connections-h2", 24_576.0, 12_288.0),
-];
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BarOutcome {
     Met,
@@ -153,6 +178,18 @@ pub(crate) enum BarOutcome {
     Undecided,
     /// The rounds are too few, or were disturbed.
     NoVerdict(NoVerdict),
+}
+
+impl BarOutcome {
+    /// The outcome in words, of a figure and the bar for it.
+    pub(super) fn verdict(self, value: f64, at_most: f64) -> String {
+        match self {
+            BarOutcome::Met => "met".to_owned(),
+            BarOutcome::Missed => format!("missed by {}", percent(value / at_most - 1.0)),
+            BarOutcome::Undecided => "undecided: the interval holds the bar".to_owned(),
+            BarOutcome::NoVerdict(why) => format!("no verdict: {why}"),
+        }
+    }
 }
 
 /// The cost of `record` relative to `reference`; `None` if either has no figure. Two Tidegate
@@ -223,6 +260,7 @@ impl Bar {
             Figure::Cpu => "",
             Figure::CpuWithout(_) => ", without the application",
             Figure::P99 => ", p99",
+            Figure::AddedP999 => ", p99.9 added",
             Figure::Time => ", time a request",
         };
         let at = match self.connections {
@@ -237,19 +275,24 @@ impl Bar {
     }
 
     /// Returns the records of the servers to which the bar applies.
-    fn records<'a>(&self, data: &'a Data) -> impl Iterator<Item = &'a Record> {
-        let Self { scenario, connections, .. } = *self;
+    fn records<'a>(
+        &self,
+        data: &'a Data,
+        placement: Placement,
+        connections: u32,
+    ) -> impl Iterator<Item = &'a Record> {
+        let scenario = self.scenario;
         let workers = match self.workers {
             Workers::One => Some(1),
             Workers::EachCore => Some(data.machine.cores).filter(|&cores| cores > 1),
         };
         let here = move |it: &&Record| it.connections == connections && Some(it.workers) == workers;
-        data.of_scenario(scenario).filter(here)
+        data.of_scenario(scenario).filter(here).filter(move |it| it.placement == placement)
     }
 
     fn is_reference(&self, server: &str) -> bool {
         match self.reference {
-            EVERYBODY => ![OURS, FLOOR, BASELINE, AGAINST].contains(&server),
+            EVERYBODY => ![OURS, FLOOR, BASELINE, AGAINST, DIRECT].contains(&server),
             reference => server == reference,
         }
     }
@@ -262,9 +305,16 @@ impl Bar {
         Some(match self.figure {
             Figure::Cpu => cpu(),
             Figure::P99 => of(|round| round.p99_ms),
+            Figure::AddedP999 => {
+                let direct = data.find(&Key { server: DIRECT, ..record.key() })?.latency_ms.p999;
+                let added = |ms: f64| (ms - direct).max(LATENCY_MS_MIN);
+                of(|round| round.p999_ms).into_iter().map(added).collect()
+            }
             Figure::Time => of(|round| 1e6 / round.requests_per_second),
             Figure::CpuWithout(scenario) => {
-                let alone = data.of_scenario(scenario).find(|it| it.server == BARE_LOOP)?;
+                let alone = data
+                    .of_scenario(scenario)
+                    .find(|it| it.server == BARE_LOOP && it.placement == record.placement)?;
                 let alone_us = alone.cpu_us_per_request;
                 cpu().iter().map(|us| us - alone_us).collect()
             }
@@ -272,17 +322,46 @@ impl Bar {
     }
 }
 
-/// Evaluates one bar; `None` if the run did not measure both sides. With errors it is missed
-/// whatever the figures are.
-pub(crate) fn judge(data: &Data, bar: &Bar) -> Option<(Interval, BarOutcome)> {
-    let ours = bar.records(data).find(|record| record.server == OURS)?;
+/// A bar's evaluation.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Judged {
+    pub(crate) placement: Placement,
+    pub(crate) connections: u32,
+    pub(crate) interval: Interval,
+    pub(crate) outcome: BarOutcome,
+}
+
+/// Evaluates one bar where it is worst; `None` if the run did not measure both sides.
+pub(crate) fn judge(data: &Data, bar: &Bar) -> Option<Judged> {
+    let numbers = match bar.connections {
+        CONNECTIONS => EACH_OF,
+        _ => std::slice::from_ref(&bar.connections),
+    };
+    let judged = Placement::ALL.into_iter().flat_map(|placement| {
+        numbers.iter().filter_map(move |&number| judge_at(data, bar, placement, number))
+    });
+    let badness = |it: &Judged| match it.outcome {
+        BarOutcome::Met => 0,
+        BarOutcome::Undecided => 1,
+        BarOutcome::NoVerdict(_) => 2,
+        BarOutcome::Missed => 3,
+    };
+    judged.max_by(|a, b| {
+        badness(a).cmp(&badness(b)).then(a.interval.ratio.total_cmp(&b.interval.ratio))
+    })
+}
+
+/// With errors it is missed whatever the figures are.
+fn judge_at(data: &Data, bar: &Bar, placement: Placement, connections: u32) -> Option<Judged> {
+    let records = || bar.records(data, placement, connections);
+    let ours = records().find(|record| record.server == OURS)?;
     let figures = bar.figures(data, ours)?;
     let compared = |record: &Record| {
         stats::bootstrap_ratio(&figures, &bar.figures(data, record)?, SEED)
             .filter(|interval| interval.ratio > 0.0)
             .map(|interval| (interval, no_verdict(ours, record)))
     };
-    let references = bar.records(data).filter(|record| bar.is_reference(&record.server));
+    let references = records().filter(|record| bar.is_reference(&record.server));
     // The best of them, where there are several.
     let best = |a: &(Interval, _), b: &(Interval, _)| a.0.ratio.total_cmp(&b.0.ratio);
     let (interval, doubt) = references.filter_map(compared).max_by(best)?;
@@ -291,19 +370,19 @@ pub(crate) fn judge(data: &Data, bar: &Bar) -> Option<(Interval, BarOutcome)> {
         Some(why) => BarOutcome::NoVerdict(why),
         None => bar.outcome(&interval),
     };
-    Some((interval, outcome))
+    Some(Judged { placement, connections, interval, outcome })
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::sample;
     use super::{
-        AGAINST, BARE_LOOP, Bar, BarOutcome, Figure, NoVerdict, OURS, Record, Round, Workers, app,
-        bar, judge, no_verdict, page, ratio,
+        AGAINST, BARE_LOOP, Bar, BarOutcome, DIRECT, Figure, Judged, NoVerdict, OURS, Placement,
+        Record, Round, Workers, app, bar, judge, no_verdict, page, ratio,
     };
 
     fn outcome(at_most: f64) -> Option<BarOutcome> {
-        judge(&sample::data(), &bar("hello", "nginx", at_most, 0.5)).map(|(_, outcome)| outcome)
+        judge(&sample::data(), &bar("hello", "nginx", at_most, 0.5)).map(|it| it.outcome)
     }
 
     #[test]
@@ -325,8 +404,53 @@ mod tests {
     fn a_server_with_errors_meets_no_bar() {
         let mut data = sample::data();
         data.records.iter_mut().for_each(|record| record.errors = 1);
-        let (interval, outcome) = judge(&data, &bar("hello", "nginx", 0.90, 0.5)).unwrap();
-        assert!(interval.high < 0.90 && outcome == BarOutcome::Missed);
+        let found = judge(&data, &bar("hello", "nginx", 0.90, 0.5)).unwrap();
+        assert!(found.interval.high < 0.90 && found.outcome == BarOutcome::Missed);
+    }
+
+    #[test]
+    fn of_two_placements_the_worse_counts() {
+        let mut data = sample::data();
+        // 5.9 µs over 7.0 unpinned; pinned 6.3 over 7.0.
+        for (server, us) in [(OURS, 6.3), ("nginx", 7.0)] {
+            let mut record = sample::record(server, "hello", 100, us);
+            record.placement = Placement::Pinned;
+            data.records.push(record);
+        }
+        let found = |at_most| judge(&data, &bar("hello", "nginx", at_most, 0.5)).unwrap();
+        let both = found(0.95);
+        assert_eq!((both.outcome, both.placement), (BarOutcome::Met, Placement::Pinned));
+        let pinned = found(0.86);
+        assert_eq!((pinned.outcome, pinned.placement), (BarOutcome::Missed, Placement::Pinned));
+        let unpinned = |record: &mut Record| {
+            if record.placement == Placement::Unpinned && record.server == OURS {
+                record.errors = 1;
+            }
+        };
+        data.records.iter_mut().for_each(unpinned);
+        let failed = judge(&data, &bar("hello", "nginx", 0.95, 0.5)).unwrap();
+        assert_eq!((failed.outcome, failed.placement), (BarOutcome::Missed, Placement::Unpinned));
+    }
+
+    #[test]
+    fn the_worst_number_of_connections_counts() {
+        let mut data = sample::data();
+        let is_slow = |it: &&mut Record| it.server == OURS && it.connections == 512;
+        let slow = data.records.iter_mut().filter(is_slow).flat_map(|it| &mut it.rounds);
+        slow.for_each(|round| round.cpu_us_per_request *= 1.1);
+        let found = judge(&data, &bar("hello", "nginx", 0.90, 0.5)).unwrap();
+        assert_eq!((found.outcome, found.connections), (BarOutcome::Missed, 512));
+    }
+
+    #[test]
+    fn what_the_backend_takes_is_not_added_latency() {
+        let mut data = sample::data();
+        let added = app("hello", "nginx", 0.8, Figure::AddedP999);
+        assert_eq!(judge(&data, &added), None, "the backend was not measured");
+        data.records.push(sample::record(DIRECT, "hello", 100, 3.0));
+        // Latencies are in proportion to the cost here.
+        let found = judge(&data, &added).unwrap();
+        assert!((found.interval.ratio - (5.9 - 3.0) / (7.0 - 3.0)).abs() < 1e-3, "{found:?}");
     }
 
     #[test]
@@ -335,7 +459,7 @@ mod tests {
         let with = |server: &str, change: &dyn Fn(&mut Record)| {
             let mut data = sample::data();
             data.records.iter_mut().filter(|it| it.server == server).for_each(change);
-            judge(&data, &bar).unwrap().1
+            judge(&data, &bar).unwrap().outcome
         };
         for server in [OURS, "nginx"] {
             let few = with(server, &|record| record.rounds.truncate(3));
@@ -407,7 +531,7 @@ mod tests {
         alone.workers = 1;
         data.records.push(alone);
         // 5.9 − 4.9 over 7.0 − 4.9.
-        let (interval, outcome) = judge(&data, &without).unwrap();
+        let Judged { interval, outcome, .. } = judge(&data, &without).unwrap();
         assert!((interval.ratio - 1.0 / 2.1).abs() < 1e-3, "{interval:?}");
         assert_eq!(outcome, BarOutcome::Undecided);
         assert_eq!(without.label(), "hello, without the application");
@@ -423,7 +547,7 @@ mod tests {
             record.workers = workers;
             data.records.push(record);
         }
-        let found = |bar: &Bar| judge(&data, bar).map(|(interval, _)| interval.ratio);
+        let found = |bar: &Bar| judge(&data, bar).map(|it| it.interval.ratio);
         for figure in [Figure::Time, Figure::P99] {
             let ratio = found(&page(figure, 500, Workers::EachCore)).unwrap();
             assert!((ratio - 10.0 / 12.0).abs() < 1e-9, "{figure:?}: {ratio}");

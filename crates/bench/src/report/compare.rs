@@ -12,6 +12,7 @@ use crate::stats::Interval;
 use super::bars;
 use super::data::{Data, NoVerdict, OURS, Record};
 use super::figures::{percent, ratio, us};
+use super::results::scenario_label;
 use super::table::Table;
 
 /// The comparison of the measurements that both runs have.
@@ -147,15 +148,10 @@ impl Comparison<'_> {
                 Some(found) => (ratio(found.ratio), format!("{:.3}–{:.3}", found.low, found.high)),
                 None => ("–".to_owned(), "–".to_owned()),
             };
-            let workers = if record.workers == 1 {
-                String::new()
-            } else {
-                format!(" ({} workers)", record.workers)
-            };
             table.row([
-                record.scenario.clone(),
+                scenario_label(record),
                 record.connections.to_string(),
-                format!("{}{workers}", record.server),
+                record.server.clone(),
                 us(row.before.cpu_us_per_request),
                 us(record.cpu_us_per_request),
                 value,
@@ -234,9 +230,10 @@ fn conditions(before: &Data, after: &Data) -> Vec<String> {
     } else if old.kernel != new.kernel {
         beware.push(format!("two kernels: {} and {}", old.kernel, new.kernel));
     }
-    if before.pinned != after.pinned {
-        let said = |data: &Data| data.pinned.clone().unwrap_or_else(|| "not pinned".to_owned());
-        beware.push(format!("two ways: {}; {}", said(before), said(after)));
+    if let (Some(old), Some(new)) = (&before.pinned, &after.pinned)
+        && old != new
+    {
+        beware.push(format!("two placements: {old}; {new}"));
     }
     for peer in after.peers.iter().filter(|peer| peer.name != OURS && peer.version.is_some()) {
         let other = before.peers.iter().find(|other| other.name == peer.name);

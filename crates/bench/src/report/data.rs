@@ -26,6 +26,8 @@ pub const FLOOR: &str = "floor";
 pub const AGAINST: &str = "against";
 /// The program under test without what a scenario adds.
 pub const BASELINE: &str = "baseline";
+/// The backend without a server in front of it.
+pub const DIRECT: &str = "direct";
 /// An application without a server.
 pub const BARE_LOOP: &str = "bare-loop";
 
@@ -46,7 +48,7 @@ pub struct Data {
     pub elapsed_seconds: f64,
     /// False if the run was stopped early: the file has the figures measured until then.
     pub complete: bool,
-    /// The cores of the servers and of the load generator, if they were pinned.
+    /// The cores of the servers and of the load generator where they were pinned.
     pub pinned: Option<String>,
     /// Remarks for the reader, such as a scenario that was left out to end in time.
     #[serde(default)]
@@ -128,6 +130,8 @@ pub struct Record {
     pub connections: u32,
     /// Workers of the server; 1 except where scaling is measured.
     pub workers: u32,
+    #[serde(default)]
+    pub placement: Placement,
     /// Requests per second that were offered, in an open loop; `None` in a closed one.
     #[serde(serialize_with = "known_figure")]
     pub offered_per_second: Option<f64>,
@@ -152,6 +156,9 @@ pub struct Record {
     pub latency_curve: Vec<(f64, f64)>,
     /// Resident memory of the tree, highest of the rounds.
     pub rss_bytes: u64,
+    /// Resident memory of the tree before any load.
+    #[serde(default)]
+    pub rss_start_bytes: Option<u64>,
     /// Resident memory that one idle connection adds, in scenario `connections`.
     #[serde(serialize_with = "known_figure")]
     pub rss_bytes_per_connection: Option<f64>,
@@ -168,6 +175,28 @@ pub struct Record {
     /// Why these figures allow no conclusion, by [`Record::no_verdict`].
     #[serde(default)]
     pub no_verdict: Option<String>,
+}
+
+/// Where servers and the load generator run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Placement {
+    /// Where the kernel puts them, as users run servers.
+    #[default]
+    Unpinned,
+    /// Servers on the first cores, as many as they have workers, and the load on the others.
+    Pinned,
+}
+
+impl Placement {
+    pub const ALL: [Placement; 2] = [Placement::Unpinned, Placement::Pinned];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Placement::Unpinned => "unpinned",
+            Placement::Pinned => "pinned",
+        }
+    }
 }
 
 /// Milliseconds.
@@ -202,6 +231,8 @@ pub struct Round {
     pub p50_ms: f64,
     #[serde(serialize_with = "figure")]
     pub p99_ms: f64,
+    #[serde(default, serialize_with = "figure")]
+    pub p999_ms: f64,
     pub errors: u64,
     pub disturbed: Option<String>,
 }
@@ -281,6 +312,11 @@ impl Data {
         self.records.iter().find(|record| record.key() == *key)
     }
 
+    /// True if something was measured in this placement.
+    pub fn has(&self, placement: Placement) -> bool {
+        self.records.iter().any(|record| record.placement == placement)
+    }
+
     pub fn to_json(&self) -> String {
         // A struct of numbers and texts always has a JSON form.
         serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
@@ -298,7 +334,13 @@ impl Data {
                 "the file has version {version}, this program reads version {VERSION}"
             )));
         }
-        serde_json::from_str(text).map_err(|why| Unreadable(why.to_string()))
+        let mut data: Self =
+            serde_json::from_str(text).map_err(|why| Unreadable(why.to_string()))?;
+        // Before a run could have both placements, all of it had the same.
+        if data.pinned.is_some() && !data.has(Placement::Pinned) {
+            data.records.iter_mut().for_each(|record| record.placement = Placement::Pinned);
+        }
+        Ok(data)
     }
 
     /// Reads a file; the error names it.
@@ -326,6 +368,7 @@ pub struct Key<'a> {
     pub scenario: &'a str,
     pub connections: u32,
     pub workers: u32,
+    pub placement: Placement,
     pub server: &'a str,
 }
 
@@ -335,6 +378,7 @@ impl Record {
             scenario: &self.scenario,
             connections: self.connections,
             workers: self.workers,
+            placement: self.placement,
             server: &self.server,
         }
     }
@@ -379,9 +423,21 @@ mod tests {
     use serde_json::Value;
 
     use super::super::sample;
-    use super::{Data, Key};
+    use super::{Data, Key, Placement};
 
     const PAGE: &str = include_str!("../../../../docs/reference/bench-data.md");
+
+    #[test]
+    fn older_runs_that_were_pinned_have_pinned_records() {
+        let mut data = sample::data();
+        data.pinned = Some("servers on core 0, load on core 1".to_owned());
+        let mut json: Value = serde_json::from_str(&data.to_json()).unwrap();
+        for record in json["records"].as_array_mut().unwrap() {
+            record.as_object_mut().unwrap().remove("placement");
+        }
+        let read = Data::from_json(&json.to_string()).unwrap();
+        assert!(read.records.iter().all(|record| record.placement == Placement::Pinned));
+    }
 
     #[test]
     fn a_run_is_read_as_it_was_written() {
@@ -435,7 +491,8 @@ mod tests {
     #[test]
     fn a_record_is_found_by_its_key() {
         let data = sample::data();
-        let key = Key { scenario: "gateway", connections: 512, workers: 1, server: "nginx" };
+        let (scenario, placement) = ("gateway", Placement::Unpinned);
+        let key = Key { scenario, connections: 512, workers: 1, placement, server: "nginx" };
         assert_eq!(data.find(&key).map(|record| record.cpu_us_per_request), Some(16.1));
         assert!(data.find(&Key { workers: 2, ..key }).is_none());
     }

@@ -14,7 +14,7 @@ mod rankings;
 use std::fmt::Write as _;
 
 use super::bars::{no_verdict, ratio as ratio_of};
-use super::data::{Data, FLOOR, OURS, Record, Scenario};
+use super::data::{Data, FLOOR, OURS, Placement, Record, Scenario};
 use super::figures::{ratio, span, us};
 use super::results::{self, Room};
 use super::table::Table;
@@ -79,6 +79,12 @@ fn day(data: &Data) -> &str {
 /// The scenarios that have a figure.
 fn measured(data: &Data) -> impl Iterator<Item = &Scenario> {
     data.scenarios.iter().filter(|scenario| data.of_scenario(&scenario.name).next().is_some())
+}
+
+/// The records that charts show: those of one placement, unpinned if it was measured.
+fn charted<'a>(data: &'a Data, scenario: &'a str) -> impl Iterator<Item = &'a Record> {
+    let placement = data.of_scenario(scenario).map(|record| record.placement).min();
+    data.of_scenario(scenario).filter(move |record| Some(record.placement) == placement)
 }
 
 /// The workers that the servers have where scaling is not the question: the fewest.
@@ -172,7 +178,7 @@ fn tiles(out: &mut String, data: &Data) {
             connections.last().copied().unwrap_or_default()
         };
         let records = || {
-            let all = data.of_scenario(&scenario.name);
+            let all = charted(data, &scenario.name);
             all.filter(move |record| record.connections == at && record.workers == workers)
         };
         let Some(ours) = records().find(|record| record.server == OURS) else { continue };
@@ -206,9 +212,12 @@ fn scenario(out: &mut String, data: &Data, scenario: &Scenario) {
     );
     let workers = workers_of(data, &scenario.name);
     for connections in connections_of(data, &scenario.name) {
-        let records = data.of_scenario(&scenario.name);
-        let here = records.filter(|it| it.connections == connections && it.workers == workers);
-        bars::draw(out, connections, &here.collect::<Vec<_>>());
+        for placement in Placement::ALL {
+            let records = data.of_scenario(&scenario.name);
+            let here = records.filter(|it| it.connections == connections && it.workers == workers);
+            let here: Vec<_> = here.filter(|it| it.placement == placement).collect();
+            bars::draw(out, connections, placement, &here);
+        }
     }
     curves::draw(out, data, &scenario.name);
     let table = results::of_scenario(data, &scenario.name, Room::Page);

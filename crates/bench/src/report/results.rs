@@ -1,9 +1,12 @@
 //! The figures of a run as tables and sentences, the same in the terminal, the page and the report.
 
+use std::fmt::Write as _;
+
 use crate::stats::Interval;
 
-use super::bars::{self, BARS, BarOutcome, IDLE_BYTES};
-use super::data::{AGAINST, Data, FLOOR, Key, NoVerdict, OURS, Record, TICKS};
+use super::absolute;
+use super::bars::{self, BARS, BarOutcome, Judged};
+use super::data::{AGAINST, Data, FLOOR, Key, NoVerdict, OURS, Placement, Record, TICKS};
 use super::figures::{bytes, count, grouped, ms, percent, ratio, us};
 use super::table::Table;
 
@@ -22,6 +25,7 @@ pub(crate) fn of_scenario(data: &Data, scenario: &str, room: Room) -> Table {
     let columns = Columns {
         all: room == Room::Page,
         workers: any(|record| record.workers != 1),
+        placement: any(|record| record.placement == Placement::Pinned),
         offered: any(|record| record.offered_per_second.is_some()),
         calls: any(|record| record.system_calls_per_request.is_some()),
         idle: any(|record| record.rss_bytes_per_connection.is_some()),
@@ -37,6 +41,7 @@ pub(crate) fn of_scenario(data: &Data, scenario: &str, room: Room) -> Table {
 struct Columns {
     all: bool,
     workers: bool,
+    placement: bool,
     offered: bool,
     calls: bool,
     idle: bool,
@@ -47,6 +52,7 @@ impl Columns {
     fn titles(&self) -> Vec<&'static str> {
         let mut titles = vec!["conn", "server"];
         titles.extend(self.workers.then_some("workers"));
+        titles.extend(self.placement.then_some("placement"));
         titles.extend(self.offered.then_some("offered/s"));
         titles.extend(["µs CPU", "rounds", "× floor", "req/s", "p50 ms"]);
         titles.extend(self.all.then_some("p90"));
@@ -65,6 +71,7 @@ impl Columns {
         let none = || "–".to_owned();
         let mut cells = vec![record.connections.to_string(), record.server.clone()];
         cells.extend(self.workers.then(|| record.workers.to_string()));
+        cells.extend(self.placement.then(|| record.placement.name().to_owned()));
         cells.extend(self.offered.then(|| record.offered_per_second.map_or_else(none, grouped)));
         let range = if low.is_nan() { none() } else { format!("{}–{}", us(low), us(high)) };
         cells.extend([
@@ -105,7 +112,19 @@ pub(crate) fn ratios(data: &Data, room: Room) -> Table {
     let others = data.peers.iter().map(|peer| peer.name.as_str());
     let others: Vec<&str> = others.filter(|name| *name != OURS && measured(name)).collect();
     let mut table = Table::new(&[&["scenario", "conn"], &others[..]].concat());
+    // Both placements of a measurement follow each other.
+    let mut rows: Vec<&Record> = Vec::new();
     for ours in data.records.iter().filter(|record| record.server == OURS) {
+        if rows.iter().all(|row| row.key() != ours.key()) {
+            let mut key = ours.key();
+            let both = Placement::ALL.into_iter().filter_map(|placement| {
+                key.placement = placement;
+                data.find(&key)
+            });
+            rows.extend(both);
+        }
+    }
+    for ours in rows {
         let cells = others.iter().map(|server| {
             let other = data.find(&Key { server, ..ours.key() });
             let found = other.and_then(|other| {
@@ -135,11 +154,16 @@ fn ratio_cell(found: &Interval, doubt: Option<NoVerdict>, room: Room) -> String 
     }
 }
 
-fn scenario_label(record: &Record) -> String {
-    match record.workers {
-        1 => record.scenario.clone(),
-        workers => format!("{}, {workers} workers", record.scenario),
+/// The scenario, and what differs from the usual.
+pub(crate) fn scenario_label(record: &Record) -> String {
+    let mut label = record.scenario.clone();
+    if record.workers != 1 {
+        let _ = write!(label, ", {} workers", record.workers);
     }
+    if record.placement == Placement::Pinned {
+        label.push_str(", pinned");
+    }
+    label
 }
 
 /// Every bar there is, or only those that were measured where there is little room: met, or by how
@@ -156,10 +180,11 @@ pub(crate) fn of_bars(data: &Data, room: Room) -> Table {
         let (value, interval, verdict, moonshot) = match bars::judge(data, bar) {
             None if room == Room::Terminal => continue,
             None => ("–".to_owned(), "–".to_owned(), not_measured(data, bar.reference), "–"),
-            Some((found, outcome)) => (
+            Some(Judged { placement, connections, interval: found, outcome }) => (
                 ratio(found.ratio),
                 format!("{:.3}–{:.3}", found.low, found.high),
-                verdict(outcome, found.ratio, bar.at_most),
+                outcome.verdict(found.ratio, bar.at_most)
+                    + &where_found(data, placement, connections, outcome),
                 match outcome {
                     BarOutcome::NoVerdict(_) => "–",
                     _ => moonshot(&found),
@@ -176,9 +201,7 @@ pub(crate) fn of_bars(data: &Data, room: Room) -> Table {
             bar.moonshot.map_or_else(|| "–".to_owned(), |most| format!("≤ {most:.2}: {moonshot}")),
         ]);
     }
-    for bar in IDLE_BYTES {
-        idle_bar(data, *bar, &mut table);
-    }
+    absolute::rows(data, &mut table);
     table
 }
 
@@ -191,29 +214,12 @@ fn not_measured(data: &Data, server: &str) -> String {
     }
 }
 
-fn idle_bar(data: &Data, (scenario, bar, moonshot): (&str, f64, f64), table: &mut Table) {
-    let ours = data.of_scenario(scenario).filter(|record| record.server == OURS);
-    let Some(cost) = ours.filter_map(|record| record.rss_bytes_per_connection).last() else {
-        return;
-    };
-    let outcome = if cost <= bar { BarOutcome::Met } else { BarOutcome::Missed };
-    table.row([
-        scenario.to_owned(),
-        "memory of an idle one".to_owned(),
-        format!("≤ {}", bytes(bar)),
-        bytes(cost),
-        "–".to_owned(),
-        verdict(outcome, cost, bar),
-        format!("≤ {}: {}", bytes(moonshot), if cost <= moonshot { "met" } else { "not met" }),
-    ]);
-}
-
-fn verdict(outcome: BarOutcome, value: f64, at_most: f64) -> String {
+/// The placement of a verdict. A bar is only met in both, so a run with one of them says which.
+fn where_found(data: &Data, placement: Placement, connections: u32, outcome: BarOutcome) -> String {
+    let has_both = Placement::ALL.into_iter().all(|placement| data.has(placement));
     match outcome {
-        BarOutcome::Met => "met".to_owned(),
-        BarOutcome::Missed => format!("missed by {}", percent(value / at_most - 1.0)),
-        BarOutcome::Undecided => "undecided: the interval holds the bar".to_owned(),
-        BarOutcome::NoVerdict(why) => format!("no verdict: {why}"),
+        BarOutcome::Met if has_both => String::new(),
+        _ => format!(", {} at {connections}", placement.name()),
     }
 }
 
@@ -321,7 +327,9 @@ pub(crate) fn machine(data: &Data) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::sample;
-    use super::{AGAINST, Room, machine, notes, of_bars, of_scenario, ratios};
+    use super::{
+        AGAINST, OURS, Placement, Record, Room, machine, notes, of_bars, of_scenario, ratios,
+    };
 
     #[test]
     fn empty_columns_are_left_out() {
@@ -336,16 +344,36 @@ mod tests {
 
     #[test]
     fn a_missed_bar_says_by_how_much() {
-        let text = of_bars(&sample::data(), Room::Page).text().replace('\u{a0}', " ");
+        let mut data = sample::data();
+        for record in data.records.iter_mut().filter(|record| record.server == OURS) {
+            record.rounds.iter_mut().for_each(|round| round.cpu_us_per_request *= 0.9);
+        }
+        let text = of_bars(&data, Room::Page).text().replace('\u{a0}', " ");
         let line = |scenario: &str, reference: &str| {
             let is = |line: &&str| line.split_whitespace().take(2).eq([scenario, reference]);
             text.lines().find(is).unwrap().to_owned()
         };
-        assert!(line("hello", "floor").contains("  met  "), "{text}");
-        assert!(line("gateway", "haproxy").contains("missed by 7.8 %"), "{text}");
+        assert!(line("hello", "floor").contains("  met, unpinned at "), "{text}");
+        assert!(line("gateway", "haproxy").contains("missed by 28.3 %, unpinned"), "{text}");
         assert!(line("cache-gzip", "pike").contains("  not measured  "), "{text}");
         let missing = "  not measured: not installed: apt-get install varnish  ";
         assert!(line("cache-gzip", "varnish").contains(missing), "{text}");
+    }
+
+    #[test]
+    fn both_placements_of_a_measurement_stand_together() {
+        let mut data = sample::data();
+        let pinned = |record: &Record| Record { placement: Placement::Pinned, ..record.clone() };
+        data.records.extend(data.records.clone().iter().map(pinned));
+        let text = ratios(&data, Room::Terminal).text();
+        let rows: Vec<_> =
+            text.lines().skip(1).filter_map(|line| line.split("  ").next()).collect();
+        assert_eq!(rows[..4], ["hello", "hello, pinned", "gateway", "gateway, pinned"], "{text}");
+        let bars = of_bars(&data, Room::Terminal).text();
+        let worst = bars.lines().find(|line| line.contains("haproxy")).unwrap_or_default();
+        assert!(worst.contains("missed by 42.6") && worst.contains(", pinned"), "{bars}");
+        let placements = of_scenario(&data, "gateway", Room::Terminal).text();
+        assert!(placements.contains("unpinned") && placements.contains("  pinned"), "{placements}");
     }
 
     #[test]

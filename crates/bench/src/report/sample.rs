@@ -87,6 +87,7 @@ pub(crate) fn record(server: &str, scenario: &str, connections: u32, us: f64) ->
         client_us_per_request: 4.0,
         p50_ms: ms,
         p99_ms: ms * 1.9,
+        p999_ms: ms * 3.0,
         errors: 0,
         disturbed: None,
     };

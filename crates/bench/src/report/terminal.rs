@@ -2,7 +2,6 @@
 
 use std::fmt::Write as _;
 
-use super::bars::CONNECTIONS;
 use super::data::Data;
 use super::figures::span;
 use super::results::{self, Room};
@@ -29,8 +28,8 @@ pub fn render(data: &Data) -> String {
     if !bars.is_empty() {
         let _ = write!(
             out,
-            "\nBars: CPU of tidegate at {CONNECTIONS} connections unless a row says otherwise; \
-             lower is better\n{}",
+            "\nBars: CPU of tidegate, the worst of 16, 100 and 512 connections unless a row says \
+             so; lower is better\n{}",
             bars.text()
         );
     }

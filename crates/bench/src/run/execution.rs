@@ -7,10 +7,10 @@ use super::system_calls;
 use crate::cores::Moved;
 use crate::cpu::Tree;
 use crate::live::Live;
-use crate::load::LoadPlan;
+use crate::load::{LoadPlan, Mode};
 use crate::machine;
 use crate::peers::{RunContext, Running};
-use crate::report::data;
+use crate::report::data::{self, Placement};
 use crate::scenarios::{Fixture, Kind, reloading};
 use std::time::{Duration, Instant};
 
@@ -19,6 +19,8 @@ pub(super) struct Server {
     pub(super) running: Running,
     pub(super) tree: Tree,
     pub(super) gathered: RecordBuilder,
+    /// Resident memory once it had responded correctly.
+    started_bytes: u64,
     /// Configurations it took.
     reloads: u32,
 }
@@ -31,6 +33,8 @@ pub(super) struct Execution<'a> {
     done_seconds: f64,
     /// System calls can be counted here, as far as is known.
     counts_calls: bool,
+    /// The rate of a step that has one of its own.
+    pub(super) rate: Option<f64>,
     pub(super) data: data::Data,
 }
 
@@ -46,15 +50,13 @@ impl Schedule {
         let deadline = began + told;
         let context = RunContext::new(directory.path().to_owned(), &self.options.stop, deadline);
         let data = self.without_records();
-        // The generator's threads and the backend are where this thread is.
-        let moved = self.cores.map(|(_, load)| Moved::to(&load)).transpose();
-        let _moved = moved.map_err(|why| format!("--pin: {why}"))?;
         let mut work = Execution {
             schedule: self,
             live,
-            context: context.pinned(self.cores.map(|(servers, _)| servers)),
+            context,
             done_seconds: 0.0,
             counts_calls: true,
+            rate: None,
             data,
         };
         work.everything();
@@ -81,12 +83,22 @@ impl Execution<'_> {
             self.done_seconds = begun_seconds;
             begun_seconds += step.seconds(self.schedule);
             self.name_scenario(step.case.name, step.case.about, step.case.replays);
+            let cores = self.schedule.cores.filter(|_| step.placement == Placement::Pinned);
+            self.context.cores = cores.map(|(servers, _)| servers);
+            // The generator's threads and the backend are where this thread is.
+            let _moved = match cores.map(|(_, load)| Moved::to(&load)).transpose() {
+                Ok(moved) => moved,
+                Err(why) => {
+                    self.note(format!("FAILED {}: {why}", step.case.name));
+                    continue;
+                }
+            };
             if step.case.kind == Kind::Program {
                 self.programs(step);
                 continue;
             }
             match Fixture::set(step.case, &self.schedule.options.finder, &self.context) {
-                Ok(fixture) => self.step(step, &fixture),
+                Ok(mut fixture) => self.step(step, &mut fixture),
                 Err(why) => self.note(format!("FAILED {}: {why}", step.case.name)),
             }
         }
@@ -138,7 +150,7 @@ impl Execution<'_> {
         Instant::now() + Duration::from_secs_f64(left.max(0.0)) > self.context.deadline
     }
 
-    fn step(&mut self, step: &Step, fixture: &Fixture) {
+    fn step(&mut self, step: &Step, fixture: &mut Fixture) {
         if step.case.kind == Kind::Idle {
             // One after the other: the descriptors are not enough for all at a time.
             for &server in &step.servers {
@@ -151,14 +163,25 @@ impl Execution<'_> {
             return;
         }
         let mut servers = self.start(step, fixture);
+        if step.case.documents() > 1 {
+            fixture.end_backend();
+        }
         for &connections in &step.connections {
+            if step.case.kind == Kind::SeventyPercent {
+                self.rate = self.seventy_percent(step, fixture, &servers, connections);
+            }
             for server in &mut servers {
                 server.gathered = self.gathered(step, server.running.peer.name, connections);
             }
             self.turns(step, fixture, &mut servers, connections);
+            if self.rate.is_some() {
+                self.load_backend(step, fixture, connections);
+                self.rate = None;
+            }
             self.count_calls(step, fixture, &mut servers, connections);
             for server in &mut servers {
                 let empty = self.gathered(step, server.running.peer.name, connections);
+                server.gathered.started(server.started_bytes);
                 self.keep(std::mem::replace(&mut server.gathered, empty));
             }
             if self.over(0.0) {
@@ -173,7 +196,8 @@ impl Execution<'_> {
 
     pub(super) fn gathered(&self, step: &Step, name: &str, connections: usize) -> RecordBuilder {
         let mut gathered = RecordBuilder::new(name, step.case.name, connections, step.workers);
-        gathered.offered(self.schedule.options.mode);
+        gathered.placed(step.placement);
+        gathered.offered(self.mode());
         gathered
     }
 
@@ -209,7 +233,8 @@ impl Execution<'_> {
                 Ok(running) => {
                     self.note_configuration(step, server, &running);
                     let tree = running.tree();
-                    servers.push(Server { running, tree, gathered, reloads: 0 });
+                    let started_bytes = tree.sample().rss_bytes;
+                    servers.push(Server { running, tree, gathered, started_bytes, reloads: 0 });
                 }
                 // The end of the run cut it short, which is no error.
                 Err(why) if self.over(0.0) => {
@@ -302,7 +327,9 @@ impl Execution<'_> {
             let name = server.running.peer.name;
             self.say(&format!("{} · {name} · {connections} · system calls", step.case.name));
             let (duration, timeout) = (system_calls::ROUND, step.case.timeout());
-            let plan = LoadPlan { duration, timeout, ..self.plan(connections, false) };
+            let documents = step.case.documents();
+            let plan = self.plan(connections, false);
+            let plan = LoadPlan { duration, timeout, documents, ..plan };
             let target = fixture.target(server.running.address);
             let (directory, until) = (&self.context.directory, self.context.deadline);
             match system_calls::per_request(&target, &plan, &server.tree, directory, until) {
@@ -327,7 +354,8 @@ impl Execution<'_> {
         others: &[u32],
     ) {
         let target = fixture.target(server.running.address);
-        let plan = LoadPlan { timeout: step.case.timeout(), ..self.plan(connections, warm) };
+        let (timeout, documents) = (step.case.timeout(), step.case.documents());
+        let plan = LoadPlan { timeout, documents, ..self.plan(connections, warm) };
         let (tool, tree) = (self.schedule.options.tool, &server.tree);
         let measured = if step.case.kind == Kind::Reload && !warm {
             let running = &mut server.running;
@@ -351,13 +379,17 @@ impl Execution<'_> {
         }
     }
 
+    fn mode(&self) -> Mode {
+        self.rate.map_or(self.schedule.options.mode, |rate| Mode::Open { rate })
+    }
+
     pub(super) fn plan(&self, connections: usize, warm: bool) -> LoadPlan {
         let options = &self.schedule.options;
         LoadPlan {
             connections,
             threads: options.threads,
             duration: if warm { options.warm_up } else { options.round },
-            mode: options.mode,
+            mode: self.mode(),
             verify: options.verify,
             stop: options.stop.clone(),
             ..LoadPlan::default()

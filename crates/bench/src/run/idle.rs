@@ -7,7 +7,7 @@ use super::execution::{Execution, Server};
 use super::schedule::{BESIDE_IDLE, Step};
 use crate::cpu::Tree;
 use crate::load::{BlockingClient, LoadPlan};
-use crate::scenarios::Fixture;
+use crate::scenarios::{Fixture, ports_of_an_address};
 use std::time::{Duration, Instant};
 
 /// Idle connections before the memory of the others is counted: the first ones grow tables and
@@ -32,7 +32,8 @@ impl Execution<'_> {
         // Its connections are open until the load is over.
         let mut idle = BlockingClient::new(&target, &plan);
         let after = idle.as_mut().map_err(|why| why.to_string()).and_then(|idle| {
-            let mut grow = |count| idle.grow(count, deadline).map_err(|why| why.to_string());
+            let ports = ports_of_an_address();
+            let mut grow = |count| idle.grow(count, ports, deadline).map_err(|why| why.to_string());
             grow(IDLE_BEFORE.min(count))?;
             let before = settled_rss(&server.tree);
             grow(count)?;

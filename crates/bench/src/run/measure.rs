@@ -62,6 +62,7 @@ pub(crate) fn round(
         client_us_per_request: outcome.client_cpu.as_secs_f64() * 1e6 / requests,
         p50_ms: ms(0.5),
         p99_ms: ms(0.99),
+        p999_ms: ms(0.999),
         errors: errors_by_kind(&outcome).iter().map(|(_, count)| count).sum(),
         disturbed: (!why.is_empty()).then(|| why.join("; ")),
     };

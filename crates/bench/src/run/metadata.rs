@@ -24,9 +24,9 @@ impl Schedule {
             planned_seconds: self.planned().as_secs_f64(),
             elapsed_seconds: 0.0,
             complete: true,
-            pinned: self
-                .cores
-                .map(|(servers, load)| format!("servers on core {servers}, load on core {load}")),
+            pinned: self.cores.map(|(servers, load)| {
+                format!("pinned: servers on core {servers}, load on {load}")
+            }),
             notes: self.notes.clone(),
             machine: data::Machine {
                 cpu: facts.cpu,

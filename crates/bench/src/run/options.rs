@@ -3,6 +3,7 @@
 use crate::load::Mode;
 use crate::load::tools::Tool;
 use crate::peers::Finder;
+use crate::report::data::Placement;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -30,8 +31,9 @@ pub struct Options {
     pub mode: Mode,
     /// The load generator to use instead of the built-in one.
     pub tool: Option<Tool>,
-    /// Servers on the first cores, as many as they have workers, and the load on the others.
-    pub pin: bool,
+    /// Everything is measured in each of these. Empty: in both, or only unpinned where there are
+    /// not enough cores.
+    pub placements: Vec<Placement>,
     /// Compare every body.
     pub verify: bool,
     /// Idle connections of the scenario `connections`.
@@ -68,7 +70,7 @@ impl Options {
             threads: 1,
             mode: Mode::Closed,
             tool: None,
-            pin: false,
+            placements: vec![Placement::Unpinned],
             verify: false,
             idle: 10_000,
             finder,

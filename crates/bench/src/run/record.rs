@@ -3,7 +3,7 @@
 use super::measure::{Measured, errors_by_kind};
 use crate::cpu::Counted;
 use crate::load::Mode;
-use crate::report::data::{Latency, Record, TICKS};
+use crate::report::data::{Latency, Placement, Record, TICKS};
 use crate::stats;
 use hdrhistogram::Histogram;
 
@@ -33,6 +33,10 @@ impl RecordBuilder {
         Self { record, latency: None, bytes_per_second: Vec::new(), user_ticks, system_ticks }
     }
 
+    pub(crate) fn placed(&mut self, placement: Placement) {
+        self.record.placement = placement;
+    }
+
     pub(crate) fn offered(&mut self, mode: Mode) {
         if let Mode::Open { rate } = mode {
             self.record.offered_per_second = Some(rate);
@@ -41,6 +45,10 @@ impl RecordBuilder {
 
     pub(crate) fn idle_bytes(&mut self, bytes: f64) {
         self.record.rss_bytes_per_connection = Some(bytes);
+    }
+
+    pub(crate) fn started(&mut self, rss_bytes: u64) {
+        self.record.rss_start_bytes = Some(rss_bytes);
     }
 
     pub(crate) fn system_calls(&mut self, per_request: f64) {

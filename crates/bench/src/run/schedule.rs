@@ -8,7 +8,7 @@ use crate::cores::Cores;
 use crate::load::Mode;
 use crate::load::tools::Tool;
 use crate::peers::{self, App, FoundPeer, Peer, Protocol};
-use crate::report::data::{AGAINST, BARE_LOOP, BASELINE, FLOOR};
+use crate::report::data::{AGAINST, BARE_LOOP, BASELINE, FLOOR, Placement};
 use crate::scenarios::{self, Case, Kind, Serve};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,6 +34,10 @@ const SERVER_EXTRA_SECONDS: f64 = 0.15;
 const IDLE_SECONDS: f64 = 0.000_3;
 /// Waiting until the memory of a server is at rest, before and after.
 const SETTLE_SECONDS: f64 = 3.0;
+/// Rounds that look for the capacity of a server; the first one warms it up.
+pub(super) const LOOKS: u32 = 2;
+/// Storing one of many documents.
+const STORE_SECONDS: f64 = 0.001_5;
 /// What a machine may be slower than expected.
 const SLACK: f64 = 1.08;
 
@@ -50,7 +54,7 @@ pub struct Schedule {
     pub(crate) steps: Vec<Step>,
     /// Omitted cases and the reasons.
     pub(crate) notes: Vec<String>,
-    /// Those of the servers and of the load, if they are pinned.
+    /// Those of the servers and of the load where they are pinned.
     pub(crate) cores: Option<(Cores, Cores)>,
 }
 
@@ -59,6 +63,7 @@ pub struct Schedule {
 pub(crate) struct Step {
     pub case: &'static Case,
     pub workers: u32,
+    pub placement: Placement,
     pub connections: Vec<usize>,
     /// Places in `found`.
     pub servers: Vec<usize>,
@@ -83,7 +88,7 @@ pub fn plan(mut options: Options) -> Result<Schedule, Refused> {
     let wanted = options.idle;
     options.idle = scenarios::room_for(wanted);
     let mut notes = Vec::new();
-    let steps: Vec<Step> = scenarios
+    let mut steps: Vec<Step> = scenarios
         .iter()
         .flat_map(|scenario| scenario.cases)
         .flat_map(|case| steps_of(case, &options, &found))
@@ -98,12 +103,17 @@ pub fn plan(mut options: Options) -> Result<Schedule, Refused> {
     if options.external_target.is_none() && steps.is_empty() {
         return Err(Refused(format!("nothing to run: {}", lines_of(&missing).join("; "))));
     }
-    let cores = if options.pin { Some(split_cores(&steps)?) } else { None };
+    let cores = place(&mut steps, &options)?;
     let is_default = options.scenarios.is_empty() && !options.full;
+    if is_default {
+        // What does not fit into the time is left out from the end.
+        steps.sort_by_key(|step| step.placement);
+    }
     let mut schedule = Schedule { options, found, missing, steps, notes: Vec::new(), cores };
     while is_default && schedule.seconds() > DEFAULT_SECONDS_MAX && schedule.steps.len() > 1 {
         if let Some(step) = schedule.steps.pop() {
-            notes.push(format!("left out to end in time: {}", step.case.name));
+            let (name, placement) = (step.case.name, step.placement.name());
+            notes.push(format!("left out to end in time: {name}, {placement}"));
         }
     }
     schedule.notes = notes;
@@ -119,20 +129,34 @@ fn check(options: &Options) -> Result<(), Refused> {
         return refuse("connections, workers and threads are at least 1");
     }
     match &options.external_target {
+        Some(_) if options.placements.contains(&Placement::Pinned) => {
+            refuse("--placement pinned is for servers that the run starts")
+        }
         Some(target) => target.resolve().map(|_| ()).map_err(Refused),
         None => Ok(()),
     }
 }
 
-fn split_cores(steps: &[Step]) -> Result<(Cores, Cores), Refused> {
-    let workers = steps.iter().map(|step| step.workers as usize).max().unwrap_or(1);
-    let allowed = Cores::allowed().map_err(|why| Refused(format!("--pin: {why}")))?;
+/// Repeats each step in every placement. Returns the cores of pinned servers and of their load.
+fn place(steps: &mut Vec<Step>, options: &Options) -> Result<Option<(Cores, Cores)>, Refused> {
+    let allowed = Cores::allowed().map_err(|why| Refused(format!("--placement: {why}")))?;
     let count = allowed.numbers().len();
+    let (placements, every) = match options.placements.as_slice() {
+        [] => (&Placement::ALL[..], false),
+        given => (given, true),
+    };
+    let has_cores = |step: &Step| every || (step.workers as usize) < count;
+    let placed = std::mem::take(steps).into_iter().flat_map(|step| {
+        placements.iter().map(move |&placement| Step { placement, ..step.clone() })
+    });
+    steps.extend(placed.filter(|it| it.placement == Placement::Unpinned || has_cores(it)));
+    let pinned = steps.iter().filter(|step| step.placement == Placement::Pinned);
+    let Some(workers) = pinned.map(|step| step.workers as usize).max() else { return Ok(None) };
     let few = || {
         let all = "a core for each of the workers and one for the load";
-        Refused(format!("--pin takes {all}: {workers} workers, {count} cores"))
+        Refused(format!("--placement pinned takes {all}: {workers} workers, {count} cores"))
     };
-    allowed.split(workers).ok_or_else(few)
+    allowed.split(workers).ok_or_else(few).map(Some)
 }
 
 fn check_tool(
@@ -151,6 +175,7 @@ fn check_tool(
     let is_handshake =
         |case: &Case| matches!(case.protocol, Protocol::Https { handshakes: Some(_) });
     match tool {
+        _ if cases().any(|case| case.kind == Kind::SeventyPercent) => refuse("has no fixed rate"),
         _ if options.mode != Mode::Closed => refuse("has no fixed rate"),
         Tool::H2load if !cases().all(is_http2) => refuse("is only used for HTTP/2"),
         Tool::Openssl if !cases().all(is_handshake) => refuse("only makes handshakes of TLS"),
@@ -276,7 +301,8 @@ fn steps_of(case: &'static Case, options: &Options, found: &[FoundPeer]) -> Vec<
     };
     let step = |workers: u32| {
         let servers = servers_of(case, workers, found);
-        Step { case, workers, connections: connections.clone(), servers }
+        let (placement, connections) = (Placement::default(), connections.clone());
+        Step { case, workers, placement, connections, servers }
     };
     workers.into_iter().map(step).collect()
 }
@@ -326,9 +352,15 @@ impl Step {
                 _ => 0.0,
             };
             let rounds = f64::from(options.rounds);
-            (idle + warm + round * rounds + calls) * self.servers.len() as f64
+            let (looks, direct) = match self.case.kind {
+                Kind::SeventyPercent => (f64::from(LOOKS) * round, rounds * round),
+                _ => (0.0, 0.0),
+            };
+            let servers = self.servers.len() as f64;
+            (idle + warm + looks + round * rounds + calls) * servers + direct
         });
-        started.sum::<f64>() + rounds.sum::<f64>()
+        let others = f64::from(self.case.documents() - 1) * self.servers.len() as f64;
+        started.sum::<f64>() + rounds.sum::<f64>() + others * STORE_SECONDS
     }
 }
 

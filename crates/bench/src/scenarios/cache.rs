@@ -6,6 +6,8 @@ use crate::peers::{CacheRequest, Protocol};
 /// About what the published page had: 140 KB, a tenth of it as gzip.
 const LARGE: usize = 140_000;
 pub(super) const SMALL: usize = 1024;
+/// One of [`crate::peers::DOCUMENTS`].
+const ONE_OF_MANY: usize = 64 << 10;
 
 const fn case(
     name: &'static str,
@@ -52,5 +54,20 @@ pub(super) const SCENARIO: Scenario = Scenario {
             None,
         ),
     ],
+    by_default: false,
+};
+
+pub(super) const DISK: Scenario = Scenario {
+    name: "cache-disk",
+    about: "hits of documents on disk, ten times what fits into the memory of the cache",
+    cases: &[case(
+        "cache-disk",
+        "GET of 2560 stored documents of 64 KiB in turn, a tenth of which fits into the memory of \
+         the cache; nginx is proxy_cache with sendfile, varnish stores in a file. The backend has \
+         ended before.",
+        ONE_OF_MANY,
+        CacheRequest::Many,
+        None,
+    )],
     by_default: false,
 };

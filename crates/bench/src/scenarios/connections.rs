@@ -44,6 +44,16 @@ pub(crate) const DESCRIPTORS_KEPT: usize = 1024;
 /// Ports that are left for everything else.
 const PORTS_KEPT: usize = 4096;
 
+/// Loopback addresses that connections come from.
+const ADDRESSES_MAX: usize = 200;
+
+/// How many idle connections may come from one address: each needs a port.
+pub(crate) fn ports_of_an_address() -> usize {
+    let ports =
+        ephemeral_ports().map_or(PORTS_KEPT, |ports| ports.len().saturating_sub(PORTS_KEPT));
+    ports.max(1)
+}
+
 /// How many idle connections this machine has room for, at most `wanted`: each needs descriptors
 /// here and in the server, and a port.
 pub(crate) fn room_for(wanted: usize) -> usize {
@@ -53,6 +63,5 @@ pub(crate) fn room_for(wanted: usize) -> usize {
     });
     // A proxy wants to have two for each, whether or not it will use both.
     let descriptors = files.map_or(wanted, |files| (files / 2).saturating_sub(DESCRIPTORS_KEPT));
-    let ports = ephemeral_ports().map_or(wanted, |ports| ports.len().saturating_sub(PORTS_KEPT));
-    wanted.min(descriptors).min(ports)
+    wanted.min(descriptors).min(ports_of_an_address() * ADDRESSES_MAX)
 }

@@ -1,15 +1,15 @@
 //! The environment of the servers of a case: backend, files, request and correct response.
 
-use super::probe::{WAIT, probe, probe_pings, request_with};
-use super::{Case, Serve, cache, certificate, compressed, websocket};
-use crate::floor::{self, Behaviour, Content, Floor};
+use super::probe::{WAIT, ask, connect, probe, probe_pings, request_with};
+use super::{Case, Serve, Transfer, cache, certificate, compressed, websocket};
+use crate::floor::{self, Behaviour, Content, Floor, bodies};
 use crate::load::{
     Address, Call, Command, Expect, Handshakes, SERVER_NAME, Target, Tls, Traffic, check, greeting,
-    pings,
+    numbered, pings,
 };
 use crate::peers::{
     App, Backend, CALL_PATH, CacheRequest, DOCUMENT_PATH, Finder, Guard, HELLO_BODY, HELLO_PATH,
-    ITEM, ITEM_PATH, Protocol, ROUTED_PATH, Role, RunContext,
+    ITEM, ITEM_PATH, NUMBERED_PATH, Protocol, ROUTED_PATH, Role, RunContext,
 };
 use std::fs;
 use std::io;
@@ -30,6 +30,7 @@ pub(crate) struct Fixture {
     pub role: Role,
     ask: CaseRequest,
     protocol: Protocol,
+    documents: u32,
     tls: Option<Arc<Tls>>,
     /// Ends when the stage does.
     backend: Option<Backend>,
@@ -47,9 +48,10 @@ enum CaseRequest {
         /// The first responses may be other ones: a cache has to be filled.
         warms: bool,
     },
-    /// The same is said back.
     Post {
         path: String,
+        content: Arc<[u8]>,
+        /// The response.
         body: Arc<[u8]>,
     },
     /// A gRPC call with a message of that many bytes; the same is sent back.
@@ -83,6 +85,7 @@ impl Fixture {
                 Some(Floor::Backend(behaviour(Duration::ZERO, true)))
             }
             Serve::Grpc { message_bytes } => Some(Floor::Grpc { message_bytes }),
+            Serve::Bodies(_) => Some(Floor::Bodies),
             _ => serve.listed_bytes().map(|bytes| {
                 let (body_bytes, content) = (bytes, Content::Listing);
                 Floor::Backend(Behaviour { body_bytes, content, ..behaviour(Duration::ZERO, true) })
@@ -113,7 +116,8 @@ impl Fixture {
                 Some(Arc::new(tls.map_err(|why| format!("certificate: {why}"))?))
             }
         };
-        Ok(Self { role: serve.role(address, root), ask, protocol, tls, backend })
+        let documents = case.documents();
+        Ok(Self { role: serve.role(address, root), ask, protocol, documents, tls, backend })
     }
 
     /// The target of the load.
@@ -201,10 +205,10 @@ impl Fixture {
                 request_with(host, path, "Connection: close\r\n")
             }
             CaseRequest::Get { path, fields, .. } => request_with(host, path, fields),
-            CaseRequest::Post { path, body } => {
-                let fields = format!("Content-Length: {}\r\n\r\n", body.len());
+            CaseRequest::Post { path, content, .. } => {
+                let fields = format!("Content-Length: {}\r\n\r\n", content.len());
                 let head = format!("POST {path} HTTP/1.1\r\nHost: {address}\r\n{fields}");
-                [head.as_bytes(), body].concat()
+                [head.as_bytes(), content].concat()
             }
             CaseRequest::Ping { command, pipeline } => pings(*command, *pipeline),
             CaseRequest::Call { .. } => Vec::new(),
@@ -219,9 +223,14 @@ impl Fixture {
         }
         let request = self.request(address);
         let (body, coded, warms) = match &self.ask {
+            // In chunks.
+            CaseRequest::Get { path, .. } if path == bodies::CHUNKED_PATH => {
+                return check(&self.target(address), deadline);
+            }
             CaseRequest::Get { body, coded, warms, .. } => (body, *coded, *warms),
-            CaseRequest::Post { body, .. } => (body, false, false),
-            CaseRequest::Call { .. } => return check(&self.target(address), deadline),
+            CaseRequest::Post { .. } | CaseRequest::Call { .. } => {
+                return check(&self.target(address), deadline);
+            }
             CaseRequest::WebSocket { text } => {
                 return websocket::probe(address, &request, text, deadline);
             }
@@ -231,6 +240,10 @@ impl Fixture {
         };
         if warms {
             compressed::warm(address, &request, coded, deadline)?;
+        }
+        if self.documents > 1 {
+            store(address, &request, self.documents, deadline)
+                .map_err(|why| format!("does not store: {why}"))?;
         }
         let answer = probe(address, &request, deadline)?;
         let right =
@@ -242,10 +255,32 @@ impl Fixture {
         }
     }
 
+    /// Ends the backend, so that a response that is not stored is an error.
+    pub(crate) fn end_backend(&mut self) {
+        self.backend = None;
+    }
+
+    /// The address and the process of the backend.
+    pub(crate) fn backend(&self) -> Option<(SocketAddr, u32)> {
+        self.backend.as_ref().map(|backend| (backend.address, backend.id()))
+    }
+
     /// Processes that are part of the load.
     pub(crate) fn processes(&self) -> Vec<u32> {
         self.backend.iter().map(Backend::id).collect()
     }
+}
+
+/// Requests every document, twice: a cache may have been too busy to store one.
+fn store(address: SocketAddr, request: &[u8], documents: u32, deadline: Instant) -> io::Result<()> {
+    let mut stream = connect(address, deadline)?;
+    for number in (0..documents).cycle().take(2 * documents as usize) {
+        let answer = ask(&mut stream, &numbered(request, number), deadline)?;
+        if answer.status != 200 {
+            return Err(io::Error::other(format!("status {}", answer.status)));
+        }
+    }
+    Ok(())
 }
 
 fn write(directory: &Path, files: &[(String, Vec<u8>)]) -> io::Result<()> {
@@ -274,13 +309,25 @@ impl CaseRequest {
                 warms: true,
             },
             Serve::App(App::AsgiEcho | App::WsgiEcho) => {
-                Self::Post { path: HELLO_PATH.to_owned(), body: floor::body(ECHO_BYTES).into() }
+                let content: Arc<[u8]> = floor::body(ECHO_BYTES).into();
+                Self::Post { path: HELLO_PATH.to_owned(), body: Arc::clone(&content), content }
             }
             Serve::App(App::WebSocket) => Self::WebSocket { text: floor::body(TEXT_BYTES) },
             Serve::App(App::FastApi) => get(ITEM_PATH, ITEM.into()),
             Serve::App(_) => get(HELLO_PATH, HELLO_BODY.into()),
             Serve::Routes { .. } => get(ROUTED_PATH, HELLO_BODY.into()),
             Serve::Gateway { .. } => get(DOCUMENT_PATH, floor::body(DOCUMENT_BYTES)),
+            Serve::Bodies(Transfer::Download) => {
+                get(bodies::DOWNLOAD_PATH, floor::body(bodies::LARGE_BYTES))
+            }
+            Serve::Bodies(Transfer::Upload) => Self::Post {
+                path: "/upload".to_owned(),
+                content: floor::body(bodies::LARGE_BYTES).into(),
+                body: bodies::RECEIVED.as_bytes().into(),
+            },
+            Serve::Bodies(Transfer::Chunked) => {
+                get(bodies::CHUNKED_PATH, floor::body(bodies::CHUNKED_BYTES))
+            }
             Serve::Guarded(guard) => guarded(guard),
             Serve::Filtered(_) => guarded(Guard::Key),
             Serve::Cached { bytes, asked } => stored(bytes, asked),
@@ -307,10 +354,13 @@ fn guarded(guard: Guard) -> CaseRequest {
 /// A document that has been stored.
 fn stored(bytes: usize, asked: CacheRequest) -> CaseRequest {
     CaseRequest::Get {
-        path: DOCUMENT_PATH.to_owned(),
+        path: match asked {
+            CacheRequest::Many => NUMBERED_PATH.to_owned(),
+            _ => DOCUMENT_PATH.to_owned(),
+        },
         fields: match asked {
             CacheRequest::Gzip => "Accept-Encoding: gzip\r\n".to_owned(),
-            CacheRequest::Plain | CacheRequest::Small => String::new(),
+            _ => String::new(),
         },
         body: floor::listing(bytes).into(),
         coded: asked == CacheRequest::Gzip,

@@ -87,6 +87,44 @@ pub(super) const FASTAPI: Scenario = scenario(
     ],
 );
 
+const fn over(name: &'static str, about: &'static str, protocol: Protocol) -> Case {
+    Case { protocol, ..case(name, about, Serve::App(App::FastApi)) }
+}
+
+pub(super) const FASTAPI_TLS: Scenario = scenario(
+    "fastapi-tls",
+    "the JSON endpoint of FastAPI over TLS, and over HTTP/2",
+    &[
+        over(
+            "fastapi-tls",
+            "The document of `fastapi-json` over TLS 1.3, on connections that stay open.",
+            Protocol::Https { handshakes: None },
+        ),
+        over(
+            "fastapi-tls-h2",
+            "The same over HTTP/2 without TLS, 10 streams of each connection.",
+            Protocol::Http2 { streams: 10 },
+        ),
+    ],
+);
+
+pub(super) const GEVENT: Scenario = scenario(
+    "gevent",
+    "hello, and 10 ms of sleep for 1000 connections, each request in a greenlet",
+    &[
+        case(
+            "gevent-hello",
+            "GET of four bytes from an application of WSGI in greenlets.",
+            Serve::App(App::GeventHello),
+        ),
+        case(
+            "gevent-sleep",
+            "GET of four bytes after 10 ms of time.sleep in a greenlet.",
+            Serve::App(App::GeventSleep),
+        ),
+    ],
+);
+
 pub(super) const WEBSOCKET: Scenario = scenario(
     "websocket-echo",
     "texts echoed over WebSocket by an application of ASGI",

@@ -13,16 +13,26 @@ use std::time::{Duration, Instant};
 pub(super) const SCENARIO: Scenario = Scenario {
     name: "reload",
     about: "errors and latency while the configuration changes",
-    cases: &[Case {
-        name: "reload",
-        about: "GET of four bytes while the configuration changes up to four times a second.",
-        replays: None,
-        serve: Serve::Hello,
-        protocol: Protocol::Http1,
-        kind: Kind::Reload,
-    }],
+    cases: &[
+        case(
+            "reload",
+            "GET of four bytes while the configuration changes up to four times a second.",
+            Serve::Hello,
+        ),
+        case(
+            "reload-5000",
+            "The same by the last of 5 000 routes; the longest latency has the longest pause of a \
+             worker.",
+            Serve::Routes { count: 5000 },
+        ),
+    ],
     by_default: false,
 };
+
+const fn case(name: &'static str, about: &'static str, serve: Serve) -> Case {
+    let (protocol, kind) = (Protocol::Http1, Kind::Reload);
+    Case { name, about, replays: None, serve, protocol, kind }
+}
 
 /// Between two changes.
 const PAUSE: Duration = Duration::from_millis(250);

@@ -6,18 +6,13 @@
 
 use message::Request;
 use plugin::variables;
-use wire::{Known, cookie};
+use wire::Known;
 
 use super::{KeyError, write_joined};
 
 /// Appends the values of a cookie, and every Cookie field that may hold it in another spelling.
 pub(super) fn write(request: &Request, name: &str, out: &mut Vec<u8>) -> Result<(), KeyError> {
     let fields = || request.headers.get_all(Known::Cookie);
-    let pairs_max = |field: &[u8]| field.split(|byte| *byte == b';').count() > cookie::MAX_PAIRS;
-    if fields().any(pairs_max) {
-        // The origin may read a pair that is not looked at here.
-        return Err(KeyError::TooManyParameters);
-    }
     write_joined(variables::cookies(request, name), b";", out)?;
     for field in fields().filter(|field| is_ambiguous(field, name.as_bytes())) {
         out.extend_from_slice(b"\0a:cookie");

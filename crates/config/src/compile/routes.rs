@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use message::RouteLog;
 use plugin::{Condition, FilterPlan};
 use router::{Router, Rule};
 use settings::{Reader, Report, Span, Spanned, quote};
@@ -11,7 +12,7 @@ use super::caches;
 use super::chains::Chains;
 use super::check_name;
 use super::handlers::Declared;
-use crate::records::{RouteSettings, Settings};
+use crate::records::{AccessFormatSetting, RouteSettings, Settings};
 use crate::server_plan::RoutePlan;
 
 /// A route that is whole.
@@ -69,11 +70,37 @@ pub(super) fn compile(
                 handler,
                 limits: route.limits.clone(),
                 timeouts: route.timeouts.clone(),
+                log: route_log(route, settings, reader),
             },
         });
     }
     let unrouted = defaults.filters.into_iter().filter(|filter| filter.changes_generated());
     (table(rules, reader.report()), routes, unrouted.collect())
+}
+
+/// Returns how the requests of a route are logged, if it says so.
+fn route_log(
+    route: &RouteSettings,
+    settings: &Settings,
+    reader: &mut Reader<'_>,
+) -> Option<Arc<RouteLog>> {
+    let log = route.log.as_ref()?;
+    if settings.log.access.is_none() {
+        reader.error(log.span, "there is no access log: set `log.access`");
+    }
+    let reserved = |name: &str| http_server::JSON_MEMBERS.contains(&name);
+    for name in log.fields.keys() {
+        if reserved(name) {
+            let why = format!("{} is a member of each line already", quote(name));
+            reader.error(log.span, why);
+        }
+    }
+    let fields = log.fields.iter();
+    Some(Arc::new(RouteLog {
+        format: log.format.as_ref().map(AccessFormatSetting::line_format),
+        sample: log.sample,
+        fields: fields.map(|(name, value)| (name.clone(), Arc::new(value.clone()))).collect(),
+    }))
 }
 
 fn table(rules: Vec<Rule>, report: &mut Report) -> Option<Router> {

@@ -3,7 +3,11 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use settings::{Address, FilePath, LogTemplate, Node, Reader, Schema, SchemaBuilder, Setting};
+use message::LineFormat;
+use otlp::ExportSettings;
+use settings::{
+    Address, FilePath, LogTemplate, Node, Reader, Schema, SchemaBuilder, Setting, Spanned,
+};
 
 /// The event log on stderr, and the access log.
 #[derive(Clone, Debug, PartialEq, Setting)]
@@ -19,6 +23,80 @@ pub struct LogSettings {
     pub access: Option<AccessSettings>,
     /// Counters and durations of requests for a StatsD server; none are sent without it.
     pub statsd: Option<StatsdSettings>,
+    /// A syslog server that gets the lines of both logs as well (RFC 5424).
+    pub syslog: Option<SyslogSettings>,
+    /// A collector that gets the lines of both logs as well, by OTLP. With JSON their members
+    /// become attributes.
+    pub otlp: Option<Spanned<ExportSettings>>,
+}
+
+/// A syslog server. Lines that it does not take in time are dropped and counted.
+#[derive(Clone, Debug, PartialEq, Setting)]
+#[setting(short = address)]
+pub struct SyslogSettings {
+    /// The address of the server: `HOST:PORT`, or the Unix socket `unix:/path`.
+    #[setting(example = "127.0.0.1:514")]
+    pub address: Address,
+    /// How messages are sent to `HOST:PORT`.
+    #[setting(default = "udp")]
+    pub transport: SyslogTransport,
+    /// The facility of the messages.
+    #[setting(default = "local0")]
+    pub facility: SyslogFacility,
+    /// The name of the application in the messages.
+    #[setting(default = "tidegate")]
+    pub name: String,
+    /// Sends events.
+    #[setting(default = true)]
+    pub events: bool,
+    /// Sends the lines of the access log, if there is one.
+    #[setting(default = true)]
+    pub access: bool,
+}
+
+/// How messages of syslog are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Setting)]
+pub enum SyslogTransport {
+    /// A datagram for each message.
+    Udp,
+    /// A connection, each message after its length (RFC 6587).
+    Tcp,
+}
+
+/// A facility of syslog.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Setting)]
+pub enum SyslogFacility {
+    /// Programs of users.
+    User,
+    /// Servers without a facility of their own.
+    Daemon,
+    /// Free for local use, as the others are.
+    Local0,
+    /// Free for local use.
+    Local1,
+    /// Free for local use.
+    Local2,
+    /// Free for local use.
+    Local3,
+    /// Free for local use.
+    Local4,
+    /// Free for local use.
+    Local5,
+    /// Free for local use.
+    Local6,
+    /// Free for local use.
+    Local7,
+}
+
+impl SyslogFacility {
+    /// Its number (RFC 5424 6.2.1).
+    pub fn number(self) -> u8 {
+        match self {
+            SyslogFacility::User => 1,
+            SyslogFacility::Daemon => 3,
+            local => 16 + (local as u8 - SyslogFacility::Local0 as u8),
+        }
+    }
 }
 
 /// Metrics of each request for a StatsD server, with the names that gunicorn gives them:
@@ -64,8 +142,9 @@ pub enum LogFormatWord {
 pub struct AccessSettings {
     /// `json`, `combined` as Apache and nginx write it, or a line with variables in it: those of
     /// requests, `{client_ip}`, and `{time}`, `{target}`, `{query}`, `{protocol}`, `{status}`,
-    /// `{bytes}`, `{duration}`, `{duration_s}`, `{duration_ms}`, `{duration_us}`, `{process}`. An
-    /// empty value is written as `-`.
+    /// `{bytes}`, `{request_bytes}`, `{duration}`, `{duration_s}`, `{duration_ms}`,
+    /// `{duration_us}`, `{upstream}`, `{upstream_ms}`, `{upstream_us}`, `{attempts}`, `{cache}`,
+    /// `{fault}`, `{trace_id}`, `{span_id}`, `{process}`. An empty value is written as `-`.
     #[setting(default = "json", example = "{client_ip} {method} {target} {status} {duration_ms}")]
     pub format: AccessFormatSetting,
     /// `stdout`, `stderr`, or a file that is appended to (and reopened on SIGHUP).
@@ -82,6 +161,17 @@ pub enum AccessFormatSetting {
     Json,
     Combined,
     Template(Arc<LogTemplate>),
+}
+
+impl AccessFormatSetting {
+    /// The format as the log has it.
+    pub fn line_format(&self) -> LineFormat {
+        match self {
+            AccessFormatSetting::Json => LineFormat::Json,
+            AccessFormatSetting::Combined => LineFormat::Combined,
+            AccessFormatSetting::Template(template) => LineFormat::Template(template.clone()),
+        }
+    }
 }
 
 impl Setting for AccessFormatSetting {
@@ -127,7 +217,7 @@ impl Setting for LogTarget {
 mod tests {
     use settings::{node, read};
 
-    use super::{AccessFormatSetting, AccessSettings, LogSettings, LogTarget};
+    use super::{AccessFormatSetting, AccessSettings, LogSettings, LogTarget, SyslogFacility};
 
     #[test]
     fn a_format_is_a_word_or_has_variables() {
@@ -138,6 +228,14 @@ mod tests {
         assert_eq!(written, AccessFormatSetting::Template(template));
         assert!(read("combned").unwrap_err().contains("has no variable"));
         assert!(read("{stauts}").unwrap_err().contains("did you mean \"status\"?"));
+    }
+
+    #[test]
+    fn facilities_have_their_numbers() {
+        let numbers = [SyslogFacility::User, SyslogFacility::Local0, SyslogFacility::Local7];
+        assert_eq!(numbers.map(SyslogFacility::number), [1, 16, 23]);
+        let log: LogSettings = read(&node!({ "syslog": "127.0.0.1:514" })).unwrap();
+        assert_eq!(log.syslog.unwrap().facility, SyslogFacility::Local0);
     }
 
     #[test]

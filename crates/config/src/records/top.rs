@@ -4,7 +4,7 @@ use apps::AppSettings;
 use auth::{ConsumerSettings, GeoSettings, IdentitySettings};
 use cache::{CacheSettings, PurgesSettings};
 use lua_host::{ProgramSettings, ServingSettings};
-use otlp::TraceSettings;
+use otlp::{MetricsSettings, TraceSettings};
 use redis::SharedSettings;
 use settings::{Cidr, Named, Setting, Spanned};
 use upstream::UpstreamSettings;
@@ -77,6 +77,9 @@ pub struct Settings {
     /// The event log and the access log.
     #[setting(default = {})]
     pub log: LogSettings,
+    /// Where metrics are sent, in addition to `/metrics` of the admin API.
+    #[setting(default = {})]
+    pub metrics: MetricsSettings,
     /// Traces of requests; none without it.
     pub traces: Option<Spanned<TraceSettings>>,
     /// State that several servers share; without it each server counts for itself.

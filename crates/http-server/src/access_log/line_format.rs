@@ -8,8 +8,9 @@ use message::Request;
 use plugin::variables;
 use settings::{LogField, LogPart, LogTemplate, Variable};
 use telemetry::timestamp::{common_log, now_ms};
+use wire::trace_context::TraceContext;
 
-use super::{Masks, escape_quoted, write_to};
+use super::{Masks, Object, escape_quoted, write_to};
 
 /// What the end of an exchange tells.
 #[derive(Clone, Copy)]
@@ -32,11 +33,7 @@ impl ExchangeEnd {
                 write_to(line, format_args!("{}.{:06}", us / 1_000_000, us % 1_000_000));
             }
             // Known before, and written then.
-            LogField::Target
-            | LogField::RawQuery
-            | LogField::Protocol
-            | LogField::Status
-            | LogField::Process => {}
+            _ => {}
         }
     }
 }
@@ -55,24 +52,16 @@ impl Masks {
             let begin = line.len();
             match part {
                 LogPart::Text(text) => line.extend_from_slice(text.as_bytes()),
-                LogPart::Variable(variable) => self.variable(line, variable, request),
-                LogPart::Field(LogField::Target) => {
-                    escape_quoted(line, request.target.received_path());
-                    if let Some(query) = request.target.query() {
-                        line.push(b'?');
-                        escape_quoted(line, &self.masked(query));
-                    }
+                LogPart::Variable(variable) => {
+                    self.variable(line, variable, request, escape_quoted);
                 }
-                LogPart::Field(LogField::RawQuery) => {
-                    escape_quoted(line, &self.masked(request.target.query().unwrap_or_default()));
-                }
-                LogPart::Field(LogField::Protocol) => {
-                    line.extend_from_slice(request.version.as_str().as_bytes());
+                LogPart::Field(field) if field.is_of_end() => {
+                    end(*field, line);
+                    continue;
                 }
                 LogPart::Field(field) => {
                     fixed(line, *field, status);
-                    end(*field, line);
-                    continue;
+                    self.field(line, *field, request, escape_quoted);
                 }
             }
             if line.len() == begin {
@@ -81,18 +70,107 @@ impl Masks {
         }
     }
 
-    fn variable(&self, line: &mut Vec<u8>, variable: &Variable, request: &Request) {
+    fn variable(&self, line: &mut Vec<u8>, variable: &Variable, request: &Request, escape: Escape) {
         let value = variables::value(variable, request);
         match variable {
             Variable::Query(name) if !value.is_empty() && self.is_secret(name.as_bytes()) => {
                 line.extend_from_slice(b"***");
             }
             Variable::Header(name) if name == "referer" => {
-                escape_quoted(line, &self.masked_url(&value));
+                escape(line, &self.masked_url(&value));
             }
-            _ => escape_quoted(line, &value),
+            _ => escape(line, &value),
         }
     }
+
+    /// Appends a field that depends on the request.
+    fn field(&self, line: &mut Vec<u8>, field: LogField, request: &Request, escape: Escape) {
+        let notes = &request.notes;
+        match field {
+            LogField::Target => {
+                escape(line, request.target.received_path());
+                if let Some(query) = request.target.query() {
+                    line.push(b'?');
+                    escape(line, &self.masked(query));
+                }
+            }
+            LogField::RawQuery => {
+                escape(line, &self.masked(request.target.query().unwrap_or_default()));
+            }
+            LogField::Protocol => line.extend_from_slice(request.version.as_str().as_bytes()),
+            LogField::RequestBytes => write_to(line, format_args!("{}", request_bytes(request))),
+            LogField::Upstream => {
+                escape(line, notes.upstream.as_deref().unwrap_or_default().as_bytes());
+            }
+            LogField::UpstreamUs | LogField::UpstreamMs => {
+                if let Some(us) = notes.upstream_us {
+                    let divisor = if field == LogField::UpstreamMs { 1_000 } else { 1 };
+                    write_to(line, format_args!("{}", us / divisor));
+                }
+            }
+            LogField::Attempts if notes.upstream_attempts > 0 => {
+                write_to(line, format_args!("{}", notes.upstream_attempts));
+            }
+            LogField::Cache => line.extend_from_slice(notes.cache.unwrap_or_default().as_bytes()),
+            LogField::Fault => line.extend_from_slice(notes.fault.unwrap_or_default().as_bytes()),
+            LogField::TraceId | LogField::SpanId => {
+                if let Some(context) = traced(request) {
+                    match field {
+                        LogField::TraceId => line.extend_from_slice(&context.trace_id_text()),
+                        _ => line.extend_from_slice(&context.span_id_text()),
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Appends the further members of a route's lines. Those without a value are left out.
+    pub(super) fn route_fields(
+        &self,
+        object: &mut Object<'_>,
+        request: &Request,
+        status: u16,
+        end: Option<ExchangeEnd>,
+    ) {
+        let log = request.route.as_ref().and_then(|route| route.log.as_ref());
+        let mut value = Vec::new();
+        for (name, template) in log.iter().flat_map(|log| &log.fields) {
+            value.clear();
+            for part in &template.parts {
+                match part {
+                    LogPart::Text(text) => value.extend_from_slice(text.as_bytes()),
+                    LogPart::Variable(variable) => {
+                        self.variable(&mut value, variable, request, Vec::extend_from_slice);
+                    }
+                    LogPart::Field(field) => {
+                        fixed(&mut value, *field, status);
+                        self.field(&mut value, *field, request, Vec::extend_from_slice);
+                        if let Some(end) = end {
+                            end.write(*field, &mut value);
+                        }
+                    }
+                }
+            }
+            if !value.is_empty() {
+                object.operators_text(name, &value);
+            }
+        }
+    }
+}
+
+/// Appends a value to a line.
+type Escape = fn(&mut Vec<u8>, &[u8]);
+
+/// The bytes of the request's body that were read.
+pub(super) fn request_bytes(request: &Request) -> u64 {
+    request.informer.as_ref().map_or(0, |informer| informer.body_bytes())
+}
+
+/// The position of a traced request.
+pub(super) fn traced(request: &Request) -> Option<&TraceContext> {
+    let trace = request.trace.as_ref().filter(|trace| trace.trace.is_traced())?;
+    Some(trace.trace.context())
 }
 
 /// Appends a field that does not depend on the request.
@@ -131,9 +209,12 @@ pub(super) fn without_request(
 
 #[cfg(test)]
 mod tests {
+    use std::rc::Rc;
+    use std::sync::Arc;
+
     use super::*;
 
-    fn line(format: &str) -> String {
+    fn request() -> Request {
         let target = bytes::Bytes::from_static(b"/a%20b?x=1&token=abc");
         let mut headers = message::Headers::new();
         headers.append("referer", "http://a/?key=1");
@@ -141,6 +222,13 @@ mod tests {
         let target = message::Target::new(target).unwrap();
         let mut request = Request::made_up(wire::Method::Get, target, headers);
         request.client_ip = "2001:db8::1".parse().unwrap();
+        request
+    }
+
+    fn line(format: &str) -> String {
+        let mut request = request();
+        request.notes.upstream = Some("10.0.0.1:80".into());
+        request.notes.upstream_us = Some(4_500);
         let mut line = Vec::new();
         let end = ExchangeEnd { bytes: 12, duration_us: 1_234_567 };
         Masks::default().template(
@@ -161,6 +249,8 @@ mod tests {
             ("{path}|{query}|{query.x}|{query.token}", "/a b|x=1&token=***|1|***"),
             ("{duration}|{duration_s}|{duration_ms}", "1.234567|1|1234"),
             ("{duration_us}", "1234567"),
+            ("{upstream} {upstream_us} {upstream_ms}", "10.0.0.1:80 4500 4"),
+            ("{request_bytes} {attempts} {cache} {fault} {trace_id}", "0 - - - -"),
             ("{header.referer} {header.x-none}", "http://a/?key=*** -"),
         ] {
             assert_eq!(line(format), wanted, "{format}");
@@ -173,6 +263,29 @@ mod tests {
     fn a_value_cannot_end_its_quotes_or_its_line() {
         let quoted = line("\"{header.x-quote}\" {status}");
         assert!(quoted.starts_with("\"a\\\"b") && !quoted.contains('\n'), "{quoted}");
+    }
+
+    #[test]
+    fn a_route_has_members_of_its_own() {
+        let field = |name: &str, text: &str| (name.to_owned(), Arc::new(text.parse().unwrap()));
+        let log = message::RouteLog {
+            fields: vec![
+                field("quo\"te", "{header.x-quote}"),
+                field("none", "{header.x-none}"),
+                field("end", "{query.token} {status} {duration_ms}"),
+            ],
+            ..message::RouteLog::default()
+        };
+        let mut request = request();
+        let info = message::RouteInfo { log: Some(Arc::new(log)), ..Default::default() };
+        request.route = Some(Rc::new(info));
+        let mut line = Vec::new();
+        let mut object = Object::begin(&mut line);
+        let end = ExchangeEnd { bytes: 12, duration_us: 1_234_567 };
+        Masks::default().route_fields(&mut object, &request, 200, Some(end));
+        object.end();
+        let text = String::from_utf8(line).unwrap();
+        assert_eq!(text, r#"{"quo\"te":"a\"b ","end":"*** 200 1234"}"#);
     }
 
     #[test]

@@ -88,7 +88,7 @@ mod tests {
             let sink = Sink::Lines(LineReceiver(std::sync::Arc::new(take)));
             let writer = LogWriter::start("statsd", sink, &Telemetry::default()).unwrap();
             let log = AccessLog::without_lines(StatsdLines::new(writer.ring(), prefix, tags));
-            assert!(!log.is_drawn(500));
+            assert!(!log.is_drawn(500, None));
             log.statsd.as_ref().unwrap().answered(404, 12_045);
             drop((log, writer));
             assert_eq!(received.iter().collect::<String>(), expected);

@@ -2,18 +2,18 @@
 
 use std::sync::Arc;
 
-use message::{Request, TunnelTraffic};
+use message::{LineFormat, Request, TunnelTraffic};
 use settings::LogField;
 use telemetry::LogRing;
 use telemetry::timestamp::{common_log, now_ms};
 
-use super::{AccessFormat, AccessLog, ExchangeEnd, Object, write_to};
+use super::{AccessLog, ExchangeEnd, Object, route_log, write_to};
 
 /// A line that is written when the tunnel ends, which drops the entry. It holds text instead of the
 /// request, so that a tunnel keeps neither its route nor its plan alive.
 pub(crate) struct TunnelEntry {
     ring: Arc<LogRing>,
-    format: AccessFormat,
+    format: LineFormat,
     /// The line without what its end tells.
     text: Vec<u8>,
     /// Where in the text the time belongs, and where the numbers.
@@ -29,29 +29,30 @@ impl TunnelEntry {
     pub(super) fn new(log: &AccessLog, request: &Request, status: u16) -> TunnelEntry {
         let (mut text, mut time_at, mut numbers_at) = (Vec::new(), 0, 0);
         let mut fields = Vec::new();
-        match &log.format {
-            AccessFormat::Json => {
+        match log.format_on(route_log(request)) {
+            LineFormat::Json => {
                 // It follows the time.
                 let mut object = Object { line: &mut text, empty: false };
                 log.masks.json(&mut object, request, status, |so_far| {
                     numbers_at = so_far.line.len();
                 });
+                log.masks.route_fields(&mut object, request, status, None);
             }
-            AccessFormat::Combined => log.masks.combined(
+            LineFormat::Combined => log.masks.combined(
                 &mut text,
                 request,
                 status,
                 |so_far| time_at = so_far.len(),
                 |so_far| numbers_at = so_far.len(),
             ),
-            AccessFormat::Template(template) => {
+            LineFormat::Template(template) => {
                 let at_end = |field, so_far: &mut Vec<u8>| fields.push((so_far.len(), field));
                 log.masks.template(&mut text, template, request, status, at_end);
             }
         }
         TunnelEntry {
             ring: log.ring.clone(),
-            format: log.format.clone(),
+            format: log.format_on(route_log(request)).clone(),
             text,
             time_at,
             numbers_at,
@@ -93,7 +94,7 @@ impl Drop for TunnelEntry {
         let (before, after) = self.text.split_at(self.numbers_at);
         let (client, request) = before.split_at(self.time_at);
         match &self.format {
-            AccessFormat::Json => {
+            LineFormat::Json => {
                 let mut object = Object::begin(&mut line);
                 object.time();
                 object.line.extend_from_slice(request);
@@ -101,14 +102,14 @@ impl Drop for TunnelEntry {
                 object.line.extend_from_slice(after);
                 object.end();
             }
-            AccessFormat::Combined => {
+            LineFormat::Combined => {
                 line.extend_from_slice(client);
                 common_log(now_ms(), &mut line);
                 line.extend_from_slice(request);
                 write_to(&mut line, format_args!("{}", self.traffic.sent.bytes.get()));
                 line.extend_from_slice(after);
             }
-            AccessFormat::Template(_) => {
+            LineFormat::Template(_) => {
                 let (end, mut written) = (self.end(), 0);
                 for (at, field) in &self.fields {
                     line.extend_from_slice(&self.text[written..*at]);

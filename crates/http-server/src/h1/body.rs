@@ -7,6 +7,7 @@
 use std::rc::Rc;
 use std::task::{Context, Poll};
 
+use bytes::Bytes;
 use telemetry::LimitHit;
 use wire::h1::{ChunkDecoder, ChunkEvent, Framing};
 
@@ -47,6 +48,16 @@ impl RequestBody {
     fn finish(&mut self) {
         self.decoder = Decoder::Done;
         *self.io.unread_body.borrow_mut() = UnreadBody::None;
+    }
+
+    /// Counts content, against the limit and for the access log.
+    fn admit(&mut self, data: Bytes) -> Poll<Option<Result<Frame, Fault>>> {
+        let admitted = self.progress.admit(data, &self.io.metrics);
+        self.io.body_bytes.set(self.progress.received());
+        match admitted {
+            Ok(frame) => Poll::Ready(Some(Ok(frame))),
+            Err(fault) => self.fail(fault),
+        }
     }
 
     fn fail(&mut self, fault: Fault) -> Poll<Option<Result<Frame, Fault>>> {
@@ -117,10 +128,7 @@ impl BodyStream for RequestBody {
                     if whole {
                         self.finish();
                     }
-                    return match self.progress.admit(data, &self.io.metrics) {
-                        Ok(frame) => Poll::Ready(Some(Ok(frame))),
-                        Err(fault) => self.fail(fault),
-                    };
+                    return self.admit(data);
                 }
                 Decoder::Chunked(decoder) => {
                     let event = decoder.next(&mut input);
@@ -129,12 +137,7 @@ impl BodyStream for RequestBody {
                     match event {
                         Err(reject) => return self.fail(Fault::rejected(reject)),
                         Ok(ChunkEvent::NeedMore) => {}
-                        Ok(ChunkEvent::Data(data)) => {
-                            return match self.progress.admit(data, &self.io.metrics) {
-                                Ok(frame) => Poll::Ready(Some(Ok(frame))),
-                                Err(fault) => self.fail(fault),
-                            };
-                        }
+                        Ok(ChunkEvent::Data(data)) => return self.admit(data),
                         Ok(ChunkEvent::End(trailers)) => {
                             self.finish();
                             if trailers.fields.is_empty() {

@@ -48,6 +48,8 @@ pub(crate) struct ConnectionIo {
     pub(crate) interim: Cell<bool>,
     /// Resources of the exchange that other requests wait for.
     pub(crate) held: HeldByExchange,
+    /// Bytes of the request's body that have been read.
+    pub(crate) body_bytes: Cell<u64>,
     /// Since when the connection waits for a request; `None` while it has one.
     pub(crate) idle_since: Cell<Option<Moment>>,
     /// Its descriptor is needed: the connection closes instead of waiting for a request.
@@ -70,6 +72,7 @@ impl ConnectionIo {
             answering: Cell::new(false),
             interim: Cell::new(false),
             held: HeldByExchange::default(),
+            body_bytes: Cell::new(0),
             idle_since: Cell::new(None),
             is_shed: Cell::new(false),
             metrics,
@@ -210,6 +213,10 @@ impl Inform for ConnectionIo {
 
     fn hold(&self, held: Weak<dyn HeldResource>) {
         self.held.set(held);
+    }
+
+    fn body_bytes(&self) -> u64 {
+        self.body_bytes.get()
     }
 }
 

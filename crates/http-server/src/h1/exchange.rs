@@ -73,6 +73,7 @@ impl<'c> Http1Exchange<'c> {
     pub(super) async fn serve(&mut self) -> NextStep {
         let io = &self.connection.io;
         io.answering.set(false);
+        io.body_bytes.set(0);
         let outcome = match self.dispatch() {
             None => self.outcome().await,
             Some(early) => Some(*early),

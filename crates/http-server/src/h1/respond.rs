@@ -1,8 +1,9 @@
 //! Sends a response: headers and body, with back-pressure, time-out, and detection of a closed
 //! client.
 //!
-//! A body in memory is queued with its headers and sent in one call. A streamed body is polled only
-//! while the queue is short, so a slow client slows its source.
+//! A body in memory is queued with its headers and sent in one call, as are the parts of a streamed
+//! body that are there already. It is polled only while the queue is short, so a slow client slows
+//! its source.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -21,6 +22,9 @@ use message::{Body, BodyStream, Fault, Frame, Headers, Response, TransferTimeout
 
 /// Queued bytes above which a streamed body is not polled.
 const QUEUE_BYTES_MAX: u64 = 64 * 1024;
+/// Queued bytes that are sent before a streamed body is polled again: about one read of its source,
+/// which reuses its memory when they are gone.
+const GATHERED_BYTES_MAX: u64 = 32 * 1024;
 
 /// How a response is sent.
 #[derive(Clone, Copy)]
@@ -118,6 +122,8 @@ pub(super) struct Streaming {
     closes: bool,
     count: ContentCount,
     ended: bool,
+    /// The socket did not take all of the queue.
+    is_full: bool,
 }
 
 /// Resets the connection if a body that ends with its connection is dropped before its end, as
@@ -138,7 +144,8 @@ impl Streaming {
             Framing::Length(length) => Some(length),
             _ => None,
         };
-        Streaming { body, framing, closes, count: ContentCount::new(announced), ended: false }
+        let count = ContentCount::new(announced);
+        Streaming { body, framing, closes, count, ended: false, is_full: false }
     }
 
     pub(super) fn body_bytes(&self) -> u64 {
@@ -170,41 +177,52 @@ impl Streaming {
         progress: &mut WriteProgress,
         failed: Pin<&mut impl Future<Output = ()>>,
     ) -> Poll<Result<(), SendError>> {
+        if self.is_full {
+            self.is_full = io.poll_flush(cx).is_pending();
+        }
         loop {
-            let flushed = match io.poll_flush(cx) {
+            let most = if self.is_full { QUEUE_BYTES_MAX } else { GATHERED_BYTES_MAX };
+            let mut waits_for_body = false;
+            while !self.ended && !waits_for_body && io.out.borrow().length() < most {
+                match self.body.poll_frame(cx) {
+                    Poll::Pending => waits_for_body = true,
+                    Poll::Ready(frame) => {
+                        if let Err(broken) = self.take(io, frame) {
+                            // The client gets what preceded the failure.
+                            io.push_out();
+                            return Poll::Ready(Err(broken));
+                        }
+                    }
+                }
+            }
+            match io.poll_flush(cx) {
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(SendError::Write(error))),
                 Poll::Ready(Ok(())) => {
                     // The following part waits for the body, not for the client.
                     progress.stop();
-                    true
-                }
-                Poll::Pending => false,
-            };
-            if self.ended {
-                return match flushed {
-                    true => Poll::Ready(Ok(())),
-                    false => progress.poll(io, cx).map(Err),
-                };
-            }
-            let room = io.out.borrow().length() < QUEUE_BYTES_MAX;
-            let frame = if room { self.body.poll_frame(cx) } else { Poll::Pending };
-            match frame {
-                Poll::Ready(frame) => {
-                    if let Err(broken) = self.take(io, frame) {
-                        // The client gets what preceded the failure.
-                        io.push_out();
-                        return Poll::Ready(Err(broken));
-                    }
-                }
-                Poll::Pending if !flushed => return progress.poll(io, cx).map(Err),
-                // The reader of the body finds its end, but stops where its content is not taken.
-                Poll::Pending if io.is_reading_body() => {
-                    return failed.poll(cx).map(|()| Err(SendError::ClientGone));
+                    self.is_full = false;
                 }
                 Poll::Pending => {
-                    return io.poll_gone(cx, half_close).map(|()| Err(SendError::ClientGone));
+                    self.is_full = true;
+                    let has_room = io.out.borrow().length() < QUEUE_BYTES_MAX;
+                    if self.ended || waits_for_body || !has_room {
+                        return progress.poll(io, cx).map(Err);
+                    }
+                    continue;
                 }
             }
+            if self.ended {
+                return Poll::Ready(Ok(()));
+            }
+            if !waits_for_body {
+                continue;
+            }
+            // The reader of the body finds its end, but stops where its content is not taken.
+            return match io.is_reading_body() {
+                true => failed.poll(cx),
+                false => io.poll_gone(cx, half_close),
+            }
+            .map(|()| Err(SendError::ClientGone));
         }
     }
 
@@ -240,8 +258,9 @@ impl Streaming {
         self.count.add(data.len() as u64).map_err(|fault| self.failed(fault))?;
         let chunked = self.framing == Framing::Chunked;
         let mut out = io.out.borrow_mut();
-        if !out.is_empty() && data.len() <= WAITING_COPIED_MAX {
-            out.push(waiting(&data, chunked));
+        let copied_max = if self.is_full { WAITING_COPIED_MAX } else { Body::COPIED_BYTES_MAX };
+        if !out.is_empty() && data.len() <= copied_max {
+            out.push(copied(&data, chunked));
             return Ok(());
         }
         if chunked {
@@ -291,8 +310,8 @@ impl Streaming {
 const WAITING_COPIED_MAX: usize = 16 * 1024;
 
 /// A piece that will wait for a slow client, in memory of its own: it may be all that holds a block
-/// of the worker, and so may the line before it.
-fn waiting(data: &[u8], chunked: bool) -> Bytes {
+/// of the worker, and so may the line before it. A small one costs the kernel less in one part.
+fn copied(data: &[u8], chunked: bool) -> Bytes {
     let mut piece = Vec::with_capacity(data.len() + 20);
     if chunked {
         chunk_head(data.len(), &mut piece);
@@ -314,6 +333,8 @@ fn size_line(length: u64) -> Bytes {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+
     use super::*;
 
     struct Nothing;
@@ -341,11 +362,92 @@ mod tests {
                 let block = Bytes::from(vec![b'x'; 64 * 1024]);
                 // The first is sent at once as a rule.
                 assert!(streaming.data(&io, Bytes::copy_from_slice(&block[..1])).is_ok());
+                streaming.is_full = true;
                 assert!(streaming.data(&io, block.slice(..2)).is_ok());
                 assert!(block.is_unique());
                 io.push_out();
                 assert_eq!(client.receive().await.unwrap(), sent);
             }
+        });
+    }
+
+    /// Two pieces and the end, all there at once.
+    struct Ready {
+        io: Rc<ConnectionIo>,
+        pieces: Vec<Bytes>,
+    }
+
+    impl BodyStream for Ready {
+        fn poll_frame(&mut self, _: &mut Context<'_>) -> Poll<Option<Result<Frame, Fault>>> {
+            assert_eq!(self.io.sent.get(), 0, "each piece was sent on its own");
+            Poll::Ready(self.pieces.pop().map(|piece| Ok(Frame::Data(piece))))
+        }
+
+        fn length(&self) -> Option<u64> {
+            None
+        }
+    }
+
+    /// Pieces without end, all there at once.
+    struct Endless(Rc<Cell<u64>>);
+
+    impl BodyStream for Endless {
+        fn poll_frame(&mut self, _: &mut Context<'_>) -> Poll<Option<Result<Frame, Fault>>> {
+            self.0.set(self.0.get() + 1);
+            Poll::Ready(Some(Ok(Frame::Data(Bytes::from(vec![b'x'; 2000])))))
+        }
+
+        fn length(&self) -> Option<u64> {
+            None
+        }
+    }
+
+    #[test]
+    fn a_body_that_is_there_waits_for_a_slow_client() {
+        net::worker::block_on_local(async {
+            let (ours, client) = net::Stream::pair().unwrap();
+            let io = ConnectionIo::new(ours, telemetry::Telemetry::new().worker(0));
+            let pieces = Rc::new(Cell::new(0));
+            let body = Box::new(Endless(pieces.clone()));
+            let mut streaming = Streaming::new(body, Framing::Chunked, false);
+            let pause = std::time::Duration::from_secs(60);
+            let mut progress = WriteProgress::new(TransferTimeout { pause, rate: 0 });
+            let mut is_pending = async || {
+                poll_fn(|cx| {
+                    let never = pin!(std::future::pending());
+                    let sent = streaming.poll(cx, &io, false, &mut progress, never);
+                    Poll::Ready(sent.is_pending())
+                })
+                .await
+            };
+            assert!(is_pending().await);
+            let queued = io.out.borrow().length();
+            let one_more = QUEUE_BYTES_MAX + 2100;
+            assert!((QUEUE_BYTES_MAX..one_more).contains(&queued), "{queued}");
+            let taken = pieces.get();
+            assert!(is_pending().await);
+            assert_eq!(pieces.get(), taken, "the body is not asked while the client takes nothing");
+            drop(client);
+        });
+    }
+
+    #[test]
+    fn parts_that_are_there_are_sent_together() {
+        net::worker::block_on_local(async {
+            let (ours, client) = net::Stream::pair().unwrap();
+            let io = ConnectionIo::new(ours, telemetry::Telemetry::new().worker(0));
+            let pieces = vec![Bytes::from_static(b"23"), Bytes::from(vec![b'1'; 2000])];
+            let body = Box::new(Ready { io: io.clone(), pieces });
+            io.out.borrow_mut().push(Bytes::from_static(b"head "));
+            let mut streaming = Streaming::new(body, Framing::Chunked, false);
+            let pause = std::time::Duration::from_secs(60);
+            let mut progress = WriteProgress::new(TransferTimeout { pause, rate: 0 });
+            let sent = poll_fn(|cx| {
+                streaming.poll(cx, &io, false, &mut progress, pin!(std::future::pending()))
+            });
+            assert!(sent.await.is_ok());
+            let text = format!("head 7d0\r\n{}\r\n2\r\n23\r\n0\r\n\r\n", "1".repeat(2000));
+            assert_eq!(client.receive().await.unwrap(), text);
         });
     }
 }

@@ -69,7 +69,9 @@ impl BodyStream for RequestBody {
                     // The protocol rejects content that differs from what was announced.
                     *length = length.saturating_sub(data.len() as u64);
                 }
-                Some(self.progress.admit(data, metrics))
+                let admitted = self.progress.admit(data, metrics);
+                self.stream.body_bytes.set(self.progress.received());
+                Some(admitted)
             }
             Poll::Ready(Piece::Trailers(trailers)) => Some(Ok(Frame::Trailers(trailers))),
             Poll::Ready(Piece::End) => None,

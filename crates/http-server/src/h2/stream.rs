@@ -40,6 +40,8 @@ pub(super) struct Stream {
     /// The stream, or its connection, ended before the exchange did.
     is_gone: Cell<bool>,
     pub(super) held: HeldByExchange,
+    /// Bytes of the request's body that have been read.
+    pub(super) body_bytes: Cell<u64>,
 }
 
 /// Input that the exchange has not read.
@@ -80,6 +82,7 @@ impl Stream {
             is_answered: Cell::new(false),
             is_gone: Cell::new(false),
             held: HeldByExchange::default(),
+            body_bytes: Cell::new(0),
         })
     }
 
@@ -331,6 +334,10 @@ impl Inform for Stream {
 
     fn hold(&self, held: Weak<dyn HeldResource>) {
         self.held.set(held);
+    }
+
+    fn body_bytes(&self) -> u64 {
+        self.body_bytes.get()
     }
 }
 

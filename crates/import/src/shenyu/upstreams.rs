@@ -56,14 +56,24 @@ impl Upstreams {
     }
 }
 
+/// The id of what discovers the servers of a selector. An export has it in `discovery.json`, the
+/// admin's pages in the selector.
+fn discovery_handler<'e>(selector: &'e Value, export: &'e Export) -> Option<&'e Value> {
+    let own = &selector["discoveryHandler"]["id"];
+    let links = export.objects(&["discovery.json"]).map(|discovery| &discovery["discoveryRel"]);
+    let mut linked = links.filter(|link| link["selectorId"] == selector["id"]);
+    let id = if own.is_null() { &linked.next()?["discoveryHandlerId"] } else { own };
+    id.is_string().then_some(id)
+}
+
 fn servers(entry: &Entry, export: &Export, notes: &mut Vec<String>) -> Vec<Value> {
     let selector = &entry.selector;
     let handle = embedded(&selector["handle"]);
     let discovered = || {
-        let handler = &selector["discoveryHandler"]["id"];
+        let handler = discovery_handler(selector, export);
         let objects = export.objects(&["discovery_upstream.json"]);
-        let of_selector = objects.filter(|one| {
-            !handler.is_null() && one["discoveryHandlerId"] == *handler
+        let of_selector = objects.filter(move |one| {
+            handler.is_some_and(|handler| one["discoveryHandlerId"] == *handler)
                 || one["selectorId"] == selector["id"]
         });
         of_selector.flat_map(|one| match one["upstreamDataList"].as_array() {
@@ -99,7 +109,8 @@ fn servers(entry: &Entry, export: &Export, notes: &mut Vec<String>) -> Vec<Value
             notes.push(format!("{}: the server {url} is not in use", entry.place));
             continue;
         }
-        if server["gray"] == true {
+        let props = embedded(&server["props"]);
+        if [&server["gray"], &props["gray"]].iter().any(|gray| **gray == true || **gray == "true") {
             let place = &entry.place;
             notes.push(format!("{place}: the server {url} is for grey releases, use `split`"));
             continue;

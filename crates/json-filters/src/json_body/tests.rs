@@ -156,6 +156,8 @@ fn what_cannot_be_edited_is_rejected() {
         (&[JSON][..], Bytes::from_static(b"{\"a\":1"), 400),
         (&[JSON], Bytes::from_static(b"{\"a\":1,\"a\":2}"), 400),
         (&[JSON], Bytes::from_static(b"{\"a\":1,\"b\":22222}"), 413),
+        (&[JSON, ("content-type", "text/plain")], Bytes::from_static(b"{}"), 415),
+        (&[("content-type", "text/plain"), JSON], Bytes::from_static(b"{}"), 415),
         (&[JSON, ("content-encoding", "deflate")], Bytes::from_static(b"{}"), 415),
         (&[JSON, ("content-encoding", "gzip, br")], Bytes::from_static(b"{}"), 415),
         (&[JSON, ("content-encoding", "gzip")], Bytes::from_static(b"{}"), 400),

@@ -8,7 +8,7 @@ use md5::Md5;
 use mlua::{Error, Lua, LuaString, Result, Table, UserData, UserDataMethods};
 use ripemd::Ripemd160;
 use sha1::Sha1;
-use sha2::{Sha224, Sha256, Sha384, Sha512, Sha512_256};
+use sha2::{Sha224, Sha256, Sha384, Sha512, Sha512_224, Sha512_256};
 use sha3::{Sha3_224, Sha3_256, Sha3_384, Sha3_512};
 use sm3::Sm3;
 
@@ -41,6 +41,7 @@ const ALGORITHMS: &[Algorithm] = &[
     algorithm::<Sha256>("sha256"),
     algorithm::<Sha384>("sha384"),
     algorithm::<Sha512>("sha512"),
+    algorithm::<Sha512_224>("sha512224"),
     algorithm::<Sha512_256>("sha512256"),
     algorithm::<Sha3_224>("sha3224"),
     algorithm::<Sha3_256>("sha3256"),

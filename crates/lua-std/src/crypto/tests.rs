@@ -80,6 +80,7 @@ fn every_hash_of_abc() {
             ["blake2b512"] = "ba80a53f981c4d0d6a2797b69f12f6e94c212f14685ac4b74b12bb6fdbffa2d1" ..
                 "7d87c5392aab792dc252d5de4533cc9518d38aa8dbf1925ab92386edd4009923",
             ["blake2s256"] = "508c5e8c327c14e2e1a72ba34eeb452f37458b209ed63a294d999b4c86675982",
+            ["sha512-224"] = "4634270f707b6a54daae7530460842e20e37ed265ceee9a43e8924aa",
             ["sha512-256"] = "53048e2681941ef99b2e29b76b4c7dabe4c2d0c634fc6d46e0e2f13107e7af23",
             ["sm3"] = "66c7f0f462eeedd9d1f2d46bdc10e4e24167c4875cf2f7a2297da02b8f4ba8e0",
             ["ripemd160"] = "8eb208f7e05d987a9b044a8e98c6b087f15a0bfc",

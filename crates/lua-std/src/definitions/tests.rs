@@ -77,6 +77,7 @@ const OBJECTS: &[(&str, &str, &str)] = &[
     ("net.grpc.registrar", "Registrar", "require 'silly.net.grpc.registrar'.new()"),
     ("pb.buffer", "Buffer", "require 'silly.pb.buffer'.new()"),
     ("pb.slice", "Slice", "require 'silly.pb.slice'.new()"),
+    ("profiler", "Profile", "require 'silly.profiler'.allocations(1)"),
     ("protoc", "Compiler", "require 'silly.protoc'.new()"),
     ("zproto", "Protocol", "require 'silly.zproto':parse 'a {}'"),
 ];

@@ -41,7 +41,8 @@ pub(super) fn regular(path: &Path, options: &mut OpenOptions) -> io::Result<File
     Ok(file)
 }
 
-fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+/// Reads a regular file of at most `limit` bytes.
+pub(crate) fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let file = regular(path, OpenOptions::new().read(true))?;
     let mut data = Vec::new();
     file.take(limit.saturating_add(1)).read_to_end(&mut data)?;

@@ -1,10 +1,9 @@
 //! `pb.buffer`: bytes that grow by values in the wire format.
 
 use lua_vm::arguments::function;
-use mlua::{Error, Lua, MetaMethod, Result, Table, UserData, UserDataMethods, Value, Variadic};
+use mlua::{Lua, MetaMethod, Result, Table, UserData, UserDataMethods, Value, Variadic};
 
-use super::{bytes_of, expected, format, range, string_value};
-use crate::limits::PROTOBUF_BUFFER_BYTES;
+use super::{bytes_of, check_length, expected, format, range, string_value};
 
 /// A buffer.
 #[derive(Default)]
@@ -16,9 +15,7 @@ impl Buffer {
     }
 
     pub(super) fn append(&mut self, data: &[u8]) -> Result<()> {
-        if self.0.len() + data.len() > PROTOBUF_BUFFER_BYTES {
-            return Err(Error::runtime("a buffer may have 256 MiB"));
-        }
+        check_length(self.0.len() + data.len())?;
         self.0.extend_from_slice(data);
         Ok(())
     }

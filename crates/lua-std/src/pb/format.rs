@@ -4,7 +4,7 @@ use lua_vm::native::pb::{integer_value, of_value};
 use mlua::{Error, Lua, Result, Value};
 use protobuf::{FieldType, Reader, WireError, write_varint, zigzag32, zigzag64};
 
-use super::{argument, bytes_of, expected};
+use super::{argument, bytes_of, check_length, expected};
 use crate::limits::PROTOBUF_LEVELS;
 
 /// The values that are packed; the first one is argument `first` of the call.
@@ -68,6 +68,7 @@ pub(super) fn pack(letters: &str, values: &[Value], first: usize, out: &mut Vec<
                 append(kind, letter, value, index, out)?;
             }
         }
+        check_length(out.len())?;
     }
     if open.is_empty() { Ok(()) } else { Err(argument("pack", 1, "unmatch '(' in format")) }
 }
@@ -161,7 +162,7 @@ pub(super) fn unpack(
                 let length = (view.end - view.start) as i64;
                 let given = parameter()?;
                 let position = match letter {
-                    '+' => (view.at - view.start) as i64 + given + 1,
+                    '+' => ((view.at - view.start) as i64).saturating_add(given).saturating_add(1),
                     _ if given < 0 => length + given + 1,
                     _ => given,
                 };

@@ -404,6 +404,8 @@ fn buffers_and_slices() {
         say(unsafe.decode("t.All", unsafe.touserdata(pb.encode("t.All", { e = 3 }))).e)
         say(pb.unpack("t.All.TEntry", pb.pack("t.All.TEntry", "key", 5)))
         say(pb.fromhex "00 fF zz 1" == "\0\xff")
+        say(slice.unpack("\1\2", "v+v", math.maxinteger))
+        say(pb.loadfile "/dev/zero")
     "#,
     );
     assert_eq!(
@@ -426,6 +428,8 @@ fn buffers_and_slices() {
             "3",
             "key 5",
             "true",
+            "1 nil",
+            "nil /dev/zero: not a regular file",
         ]
     );
 }

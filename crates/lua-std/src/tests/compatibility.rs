@@ -159,3 +159,58 @@ fn sockets_by_number_call_back() {
     let expected: Vec<String> = expected.iter().map(|line| plain(line)).collect();
     assert_eq!(output, expected);
 }
+
+#[test]
+fn programs_of_2024_have_their_names() {
+    let text = r#"
+        for _, name in ipairs {
+            "crypto.cipher", "crypto.hash", "crypto.hmac", "crypto.pkey", "crypto.utils", "base64",
+            "compress.gzip", "jwt", "etcd", "metrics.prometheus", "metrics.counter",
+            "metrics.collector.core", "db.redis", "db.mysql", "net.tcp", "task",
+        } do
+            require("core." .. name)
+        end
+        local core, http, websocket = require "core", require "core.http", require "core.websocket"
+        local main = task.running()
+        core.start(function()
+            local server = http.listen {
+                addr = "127.0.0.1:0",
+                handler = function(stream)
+                    if stream.path == "/gone" then return stream.conn:close() end
+                    local body = stream:readall()
+                    stream:respond(200, { ["content-length"] = #body + 4 })
+                    stream:close("got " .. body)
+                end,
+            }
+            local url = "http://" .. server.addr .. "/"
+            say(http.GET(url).body, http.POST(url, nil, "text").body)
+            local stream = http.request("PUT", url, { ["content-length"] = 3 })
+            stream:write("put")
+            local status, header = stream:readheader()
+            say(status, header["content-length"], (stream:readall()))
+            say(http.request("GET", url .. "gone"):readheader())
+            local sockets = websocket.listen {
+                addr = "127.0.0.1:0",
+                handler = function(socket)
+                    socket:write(socket:read() .. "!", "text")
+                    socket:close()
+                end,
+            }
+            local socket = websocket.connect("http://" .. sockets.addr .. "/")
+            socket:write("hello", "text")
+            local data, kind = socket:read()
+            say(data, kind)
+            say(pcall(websocket.listen, { addr = "127.0.0.1:0" }))
+            task.wakeup(main)
+        end)
+        task.wait()
+    "#;
+    let expected = [
+        "got  got text",
+        "200 7 got put",
+        "nil End of file (10004)",
+        "hello! text",
+        "false bad argument #1 to 'listen' (a table with a handler expected)",
+    ];
+    assert_eq!(program(text), expected);
+}

@@ -162,7 +162,7 @@ fn a_console_debugs() {
         directory.path().display()
     );
     let output = program(&text);
-    assert_eq!(output[0], "DEBUG GC HELP INFO INJECT PING TASK");
+    assert_eq!(output[0], "DEBUG GC HELP INFO INJECT PING PROFILE SOCKET TASK TIMELINE");
     assert_eq!(
         output[1..],
         [

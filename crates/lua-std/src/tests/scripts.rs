@@ -267,34 +267,6 @@ fn patched_code_keeps_the_state_of_the_old() {
 }
 
 #[test]
-fn a_console_listens_on_a_unix_socket_only() {
-    let folder = tempfile::tempdir().unwrap();
-    let text = format!(
-        r#"
-        local console, tcp = require "silly.console", require "silly.net.tcp"
-        say(console {{ addr = "127.0.0.1:0" }})
-        local addr = "unix:{}/console"
-        local function hello(_, name) return "hi " .. name end
-        assert(console {{ addr = addr, cmd = {{ hello = hello }} }})
-        local conn = tcp.connect(addr)
-        conn:read("> ")
-        for _, line in ipairs {{ "ping", "HELLO bob", "nonsense", "info" }} do
-            conn:write(line .. "\n")
-            say((conn:read("> "):match("^[^\n]*")))
-        end
-        conn:write("quit\n")
-        say(conn:read(1))
-        "#,
-        folder.path().display()
-    );
-    let output = program(&text);
-    assert!(output[0].starts_with("nil a console listens on a Unix socket only"), "{output:?}");
-    assert_eq!(output[1..4], ["PONG", "hi bob", "no command NONSENSE; HELP lists them"]);
-    assert!(output[4].starts_with("pid "), "{output:?}");
-    assert_eq!(output[5], "nil End of file (10004)");
-}
-
-#[test]
 fn settings_come_from_files_and_the_first_writer_wins() {
     let folder = tempfile::tempdir().unwrap();
     let other = folder.path().join("other.lua");

@@ -133,7 +133,7 @@ impl Schema {
 }
 
 /// The error of a file that is too long.
-pub(super) fn too_long() -> String {
+fn too_long() -> String {
     format!("a schema may have {} MiB", ZPROTO_SOURCE_BYTES >> 20)
 }
 

@@ -148,6 +148,7 @@ fn errors_name_what_is_wrong() {
             say(why)
         end
         say(zproto:load "none.zproto")
+        say(zproto:load "/dev/zero")
         local deep = "a0 {}"
         for n = 1, 70 do deep = deep .. (" a%d { .b:a%d 1 }"):format(n, n - 1) end
         say(zproto:parse(deep))
@@ -198,6 +199,7 @@ fn errors_name_what_is_wrong() {
         "line 1: a name may have 63 letters",
         "line 1: '}' expected, got '\\xff'",
         "nil none.zproto: No such file or directory (os error 2)",
+        "nil /dev/zero: not a regular file",
         "nil line 1: 'a64' has more than 64 structs within each other",
         "nil line 1: more than 64 structs within each other",
         "bad argument #1 to 'encode' (no struct 'packets'; the schema has info, packet, empty)",

@@ -1,6 +1,6 @@
-//! `debugger`: a hook that may pause the coroutine whose line is about to run.
+//! `debugger`: hooks that may pause the coroutine whose line is about to run, or that has failed.
 //!
-//! `lua/debugger.lua` decides by a function; a paused coroutine waits until it is woken. Without a
+//! `lua/debugger.lua` decides by functions; a paused coroutine waits until it is woken. Without a
 //! session there is no hook, and a VM pays nothing.
 
 use std::ffi::{c_int, c_void};
@@ -21,7 +21,9 @@ fn key() -> *const c_void {
 /// The functions of the module.
 pub fn functions(lua: &Lua) -> Result<Table> {
     let vm = Vm::of(lua)?;
-    raw_function::table(lua, &vm, &[(c"hook", set_hook), (c"wake", wake)])
+    let named: &[raw_function::NamedFunction] =
+        &[(c"hook", set_hook), (c"on_failure", set_failure_hook), (c"wake", wake)];
+    raw_function::table(lua, &vm, named)
 }
 
 /// `hook(fn | nil) → true | nil, reason`: `fn(line, may_pause)` is called before each line of each
@@ -57,7 +59,23 @@ unsafe extern "C-unwind" fn set_hook(state: LuaState) -> c_int {
     1
 }
 
-/// `wake(thread) → boolean`: continues a coroutine that the hook has paused. It gets no value: the
+/// `on_failure(fn | nil)`: `fn(thread, error)` is called when a coroutine has failed with an
+/// uncaught error. If it returns true, the coroutine keeps its stack until it is woken, and ends
+/// then.
+unsafe extern "C-unwind" fn set_failure_hook(state: LuaState) -> c_int {
+    // SAFETY: the function leaves the stack for the registry.
+    unsafe {
+        ffi::lua_settop(state, 1);
+        let is_set = ffi::lua_type(state, 1) != ffi::LUA_TNIL;
+        if is_set {
+            ffi::luaL_checktype(state, 1, ffi::LUA_TFUNCTION);
+        }
+        raw_function::vm(state).failed_tasks.set_function(state, is_set);
+    }
+    0
+}
+
+/// `wake(thread) → boolean`: continues a coroutine that a hook has paused. It gets no value: the
 /// stack of a function that was interrupted has no room for one.
 unsafe extern "C-unwind" fn wake(state: LuaState) -> c_int {
     // SAFETY: the argument is checked to be a thread.
@@ -65,7 +83,8 @@ unsafe extern "C-unwind" fn wake(state: LuaState) -> c_int {
         ffi::luaL_checktype(state, 1, ffi::LUA_TTHREAD);
         let (vm, thread) = (raw_function::vm(state), ffi::lua_tothread(state, 1));
         let paused = vm.tasks(|tasks| Some(tasks.id(tasks.of_thread(thread)?)));
-        let is_woken = paused.is_some_and(|id| vm.wake_with(id, |_| 0));
+        let is_woken =
+            paused.is_some_and(|id| vm.wake_with(id, |_| 0)) || vm.release_failed(thread);
         ffi::lua_pushboolean(state, c_int::from(is_woken));
     }
     1

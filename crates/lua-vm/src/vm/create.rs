@@ -7,6 +7,7 @@ use mlua::{Lua, LuaOptions, Result, StdLib, ffi};
 use telemetry::event;
 use telemetry::log::Level;
 
+use super::failed_tasks::FailedTasks;
 use super::{Vm, VmOptions, VmRef};
 use crate::calls::call::CallTable;
 use crate::guard::Guard;
@@ -54,6 +55,7 @@ impl Vm {
             calls: CallTable::default(),
             warned: Rc::default(),
             failures: Cell::new(0),
+            failed_tasks: FailedTasks::default(),
             first_failure: OnceCell::new(),
             turns: Cell::new(0),
             options,

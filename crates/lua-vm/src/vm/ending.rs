@@ -57,6 +57,9 @@ impl Vm {
     }
 
     pub(super) fn failed(&self, index: u32, thread: LuaState) {
+        if self.exit.get().is_none() && self.keeps_failed(index, thread) {
+            return;
+        }
         let error = self.exit.get().is_none().then(|| errors::report(self.main, thread));
         self.failures.set(self.failures.get() + 1);
         // Closes what the coroutine left open (`local x <close>`); such a thread can be reused.
@@ -103,6 +106,7 @@ impl Vm {
             (task.thread, std::mem::take(&mut task.ended), task.sleeps.take())
         };
         drop(ended);
+        self.failed_tasks.forget(index);
         if let Some(session) = sleeps {
             // There is nothing to wake; the timer must not stay until its deadline.
             self.timers.cancel_wake(session);

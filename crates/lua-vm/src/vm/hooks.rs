@@ -12,6 +12,7 @@ use telemetry::log::Level;
 
 use super::Vm;
 use crate::limits::ERROR_LINES_PER_SECOND;
+use crate::profile;
 use crate::stack;
 use crate::tasks::TaskStatus;
 
@@ -20,18 +21,21 @@ use crate::tasks::TaskStatus;
 pub(crate) struct TaskHooks {
     begins: c_int,
     ends: c_int,
+    /// 1 while a time line is recorded.
+    traced: c_int,
 }
 
 impl TaskHooks {
     fn are_set(self) -> bool {
-        self.begins | self.ends != 0
+        self.begins | self.ends | self.traced != 0
     }
 }
 
 impl Vm {
     /// Replaces the hooks; the VM owns the references.
     pub(crate) fn set_hooks(&self, begins: c_int, ends: c_int) {
-        let before = self.hooks.replace(TaskHooks { begins, ends });
+        let before = self.hooks.get();
+        self.hooks.set(TaskHooks { begins, ends, ..before });
         for reference in [before.begins, before.ends] {
             if reference != 0 {
                 // SAFETY: the reference was given to the VM and is released once.
@@ -40,12 +44,27 @@ impl Vm {
         }
     }
 
-    /// Calls the hook of beginnings for a coroutine that is about to run first.
+    /// Begins or ends that a time line is told what runs.
+    pub(super) fn trace_tasks(&self, is_traced: bool) {
+        self.hooks.set(TaskHooks { traced: c_int::from(is_traced), ..self.hooks.get() });
+    }
+
+    /// True while a time line is recorded.
+    pub(super) fn is_traced(&self) -> bool {
+        self.hooks.get().traced != 0
+    }
+
+    /// Calls the hook of beginnings for a coroutine that is about to run first, and tells the time
+    /// line of each that runs.
     #[inline]
     pub(super) fn call_begin_hook(&self, index: u32) {
         let hooks = self.hooks.get();
         if hooks.are_set() {
             let thread = self.tasks(|tasks| tasks.get(index).thread);
+            if hooks.traced != 0 {
+                // SAFETY: the thread is anchored and about to run.
+                unsafe { profile::task_runs(index, thread) };
+            }
             // SAFETY: the thread is anchored.
             if unsafe { ffi::lua_status(thread) } == ffi::LUA_OK {
                 self.call_hook(hooks.begins, index);

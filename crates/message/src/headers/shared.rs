@@ -9,14 +9,17 @@ use super::Headers;
 /// Fields that do not change any more.
 #[derive(Clone, Debug, Default)]
 pub struct SharedHeaders {
-    text: Box<[u8]>,
-    fields: Box<[FieldSpan]>,
+    pub(super) text: Box<[u8]>,
+    pub(super) fields: Box<[FieldSpan]>,
 }
 
 impl SharedHeaders {
     /// A section of its own with these fields.
     pub fn headers(&self) -> Headers {
-        Headers::received(&self.text, &self.fields)
+        match self.fields.is_empty() {
+            true => Headers::new(),
+            false => Headers::received(&self.text, &self.fields),
+        }
     }
 
     /// What it takes in memory besides itself.
@@ -53,6 +56,11 @@ mod tests {
         headers.append("Vary", "b");
         headers.remove("x-gone");
         let kept = SharedHeaders::from(&headers);
+        let mut behind_others = Headers::new();
+        behind_others.append("x-first", "1");
+        behind_others.append_all(&kept);
+        assert_eq!(behind_others.get_all("vary").collect::<Vec<_>>(), [b"a", b"b"]);
+        assert_eq!((behind_others.get("x-first"), behind_others.len()), (Some(&b"1"[..]), 3));
         let back = kept.headers();
         assert_eq!(back.get_all("vary").collect::<Vec<_>>(), [b"a", b"b"]);
         assert_eq!((back.len(), kept.text.windows(4).any(|four| four == b"gone")), (2, false));

@@ -8,6 +8,7 @@ use std::path::Path;
 
 use rustix::fs::{MemfdFlags, Mode, SealFlags, fchmod, fcntl_add_seals, memfd_create, sendfile};
 use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::mm::{Advice, madvise};
 use rustix::net::{SendFlags, SocketFlags, acceptfrom_with};
 use rustix::process::{Pid, PidfdFlags, Signal, getppid, pidfd_open, pidfd_send_signal};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -43,6 +44,44 @@ pub(crate) fn pin_to_core(core: usize) {
         // Fails for a core outside the allowed set: the thread stays unpinned, only slower.
         let _ = sched_setaffinity(None, &set);
     }
+}
+
+/// Gives up the pages of this program's code and constants. The kernel maps those that are used
+/// again.
+pub(crate) fn release_code() {
+    extern "C" fn release_in(
+        object: *mut libc::dl_phdr_info,
+        _: libc::size_t,
+        _: *mut libc::c_void,
+    ) -> libc::c_int {
+        // SAFETY: the loader lends the description of an object and of its segments.
+        let (start, segments) = unsafe {
+            let segments =
+                std::slice::from_raw_parts((*object).dlpi_phdr, (*object).dlpi_phnum.into());
+            ((*object).dlpi_addr as usize, segments)
+        };
+        let addresses = |segment: &libc::Elf64_Phdr| {
+            let from = start + segment.p_vaddr as usize;
+            from..from + segment.p_memsz as usize
+        };
+        let loaded = || segments.iter().filter(|segment| segment.p_type == libc::PT_LOAD);
+        let own = release_code as *const () as usize;
+        if !loaded().any(|segment| addresses(segment).contains(&own)) {
+            return 0;
+        }
+        // What is never written is in the file as it is in memory.
+        for segment in loaded().filter(|segment| segment.p_flags & libc::PF_W == 0) {
+            let addresses = addresses(segment);
+            let from = addresses.start & !(rustix::param::page_size() - 1);
+            let pages = std::ptr::with_exposed_provenance_mut(from);
+            // SAFETY: the pages are mapped from a file and were not written: what is read from them
+            // next is the same. Breakpoints that a debugger has set before are lost.
+            let _ = unsafe { madvise(pages, addresses.end - from, Advice::LinuxDontNeed) };
+        }
+        1
+    }
+    // SAFETY: the function has the type that is called, and needs no data.
+    unsafe { libc::dl_iterate_phdr(Some(release_in), std::ptr::null_mut()) };
 }
 
 /// Binds a Unix socket whose file is created with this mode (less the umask): Linux takes it from

@@ -24,7 +24,7 @@ fn request() -> Request {
     headers.append("x-env", "alpha");
     headers.append("x-env", "beta-2");
     headers.append("x-empty", "  ");
-    headers.append("x-bytes", [0xff, 0xfe]);
+    headers.append("x-bytes", b"SQLmap\xff");
     headers.append("cookie", "sid=abc; theme=");
     let target = Target::new(Bytes::from_static(b"/p?q=a%20b&flag&q=c")).unwrap();
     let mut request = Request::made_up(Method::Get, target, headers);
@@ -62,7 +62,9 @@ fn the_table_of_tests() {
         (node!({ "header": "x-env", "blank": false }), true),
         (node!({ "header": "x-none", "blank": false }), false),
         (node!({ "header": "x-none", "equals": "" }), false),
-        (node!({ "header": "x-bytes", "regex": "" }), false),
+        (node!({ "header": "x-bytes", "regex": "(?i)sqlmap" }), true),
+        (node!({ "header": "x-bytes", "regex": "^SQLmap$" }), false),
+        (node!({ "header": "x-bytes", "ant": "SQL*" }), true),
         (node!({ "query": "q", "equals": "a b" }), true),
         (node!({ "query": "q", "equals": "c" }), true),
         (node!({ "query": "flag", "equals": "" }), true),

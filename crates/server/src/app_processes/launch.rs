@@ -8,7 +8,7 @@ use config::{LevelWord, LogFormatWord, LogSettings};
 use net::ChildCommand;
 use serde_json::{Value, json};
 use settings::FilePath;
-use store::RedisUrl;
+use store::{RedisUrl, TaskStoreUrl};
 use telemetry::log::{Format, Level};
 
 use crate::supervise::{GroupSettings, Policy};
@@ -79,6 +79,7 @@ pub(crate) fn settings_of(
 
 /// Returns the settings for the Python side, in the format of `tidegate run`.
 fn python(app: &AppSettings, dir: &Path) -> Value {
+    let token = app.profile_token.as_ref();
     json!({
         "target": app.python,
         "interface": match app.interface {
@@ -102,7 +103,9 @@ fn python(app: &AppSettings, dir: &Path) -> Value {
         "greenlets": app.greenlets,
         "task_threads": app.task_threads,
         "shared_store": app.shared_store.as_ref().map(RedisUrl::expose),
-        "task_store": app.task_store.as_ref().map(RedisUrl::expose),
+        "task_store": app.task_store.as_ref().map(TaskStoreUrl::expose),
+        "slow_ms": app.timeouts.slow.map(|span| span.get().as_millis() as u64),
+        "profile_token": token.map(|token| String::from_utf8_lossy(token.expose())),
         "processes": app.workers,
         "lifespan": match app.lifespan {
             Lifespan::Auto => "auto",

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use admin::{AppPreloaderStatus, AppStatus, AppTasksStatus, AppWorkerStatus};
+use admin::{AppPreloaderStatus, AppStatus, AppTasksStatus, AppWorkerStatus, ProcessMetrics};
 use telemetry::{Family, FamilySamples, Sample, Value, families};
 
 use super::Apps;
@@ -92,25 +92,33 @@ impl Apps {
         all
     }
 
-    /// Returns the metrics of processes that serve HTTP themselves, by slot.
-    pub(crate) async fn processes_metrics(&self) -> Vec<(String, String)> {
-        let Some(group) = self.running() else { return Vec::new() };
-        let asked: Vec<_> = group
-            .slots()
-            .into_iter()
-            .filter_map(|slot| {
-                let running = slot.current.borrow().clone()?;
-                let index = slot.index;
-                Some((index, net::task::spawn_local(async move { running.metrics().await })))
-            })
-            .collect();
-        let mut texts = Vec::new();
-        for (index, answer) in asked {
-            if let Ok(Some(text)) = answer.await {
-                texts.push((index.to_string(), text));
+    /// Returns the metrics of all processes: of those that serve HTTP themselves, and of the
+    /// applications themselves.
+    pub(crate) async fn processes_metrics(&self) -> Vec<ProcessMetrics> {
+        let serves_itself = self.running().is_some();
+        let mut asked = Vec::new();
+        for group in self.all() {
+            for slot in group.slots() {
+                let Some(running) = slot.current.borrow().clone() else { continue };
+                let mut labels = vec![("worker", slot.index.to_string())];
+                if !serves_itself {
+                    labels.insert(0, ("app", group.name.clone()));
+                }
+                asked
+                    .push((labels, net::task::spawn_local(async move { running.metrics().await })));
             }
         }
-        texts
+        let mut all = Vec::new();
+        for (labels, answer) in asked {
+            if let Ok(Some(text)) = answer.await {
+                all.push(ProcessMetrics { labels, text });
+            }
+        }
+        all
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.groups.borrow().is_empty()
     }
 }
 

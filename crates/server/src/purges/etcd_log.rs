@@ -1,6 +1,7 @@
 //! The log of purges in etcd: a key for each entry, under the prefix of the configuration.
 
 use std::cell::Cell;
+use std::collections::HashSet;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -65,20 +66,17 @@ impl EtcdLog {
     pub(super) async fn follow(&self, applier: &Applier) {
         let mut failures = 0;
         loop {
-            let before = applier.is_current();
-            match self.follow_once(applier).await {
-                Ok(()) => failures = 0,
-                Err(error) => {
-                    applier.report(Some(error.to_string()));
-                    failures = if before { 0 } else { failures + 1 };
-                }
+            if let Err(error) = self.follow_once(applier, &mut failures).await {
+                applier.report(Some(error.to_string()));
             }
             timer::sleep(timer::pause(PAUSE, PAUSE_MAX, failures)).await;
+            failures += 1;
         }
     }
 
-    /// Follows the log until it has to be read again, or until etcd fails.
-    async fn follow_once(&self, applier: &Applier) -> Result<(), EtcdError> {
+    /// Follows the log until it has to be read again, or until etcd fails. Sets `failures` to zero
+    /// once the log is followed.
+    async fn follow_once(&self, applier: &Applier, failures: &mut u32) -> Result<(), EtcdError> {
         applier.join().await;
         let mut renewed = self.register(applier).await?;
         loop {
@@ -91,6 +89,7 @@ impl EtcdLog {
         }
         self.report(applier).await?;
         applier.report(None);
+        *failures = 0;
         let mut watch = self.watch(applier);
         while applier.is_current() && !applier.is_to_join() {
             match timer::within(self.tick(), watch.next()).await {
@@ -320,16 +319,14 @@ impl EtcdLog {
         let (of_purges, of_status) = (self.address.purge_servers(), self.address.reports());
         let ranges = [range(&of_purges, false), range(&of_status, true)];
         let (_, [servers, reports]) = self.ranges(ranges).await?;
-        let is_live = |name: &[u8]| {
-            let named = |kv: &KeyValue| kv.key.strip_prefix(of_status.as_bytes()) == Some(name);
-            reports.kvs.iter().any(named)
-        };
+        let named = reports.kvs.iter().filter_map(|kv| kv.key.strip_prefix(of_status.as_bytes()));
+        let live: HashSet<&[u8]> = named.collect();
         let report = |kv: &KeyValue| {
             let name = kv.key.strip_prefix(of_purges.as_bytes())?;
             Some(NodeReport {
                 name: String::from_utf8_lossy(name).into_owned(),
                 applied: number(&kv.value),
-                is_live: is_live(name),
+                is_live: live.contains(name),
             })
         };
         let nodes = servers.kvs.iter().filter_map(report).collect();

@@ -51,6 +51,11 @@ impl RedisLog {
         format!("Redis at {}", self.plan.describe())
     }
 
+    /// Where the keys of the log are.
+    pub(super) fn place(&self) -> (String, u32, &str) {
+        (self.plan.describe(), self.plan.database(), self.plan.prefix())
+    }
+
     pub(super) fn node(&self) -> &str {
         &self.node
     }

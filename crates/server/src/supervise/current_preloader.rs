@@ -11,7 +11,7 @@ use tokio::sync::Mutex;
 use super::group_settings::GroupSettings;
 use super::limits::SHUT_DOWN_WITHIN;
 use super::preloader::{Preloader, PreloaderInUse};
-use super::process_errors::{diagnose, start_error};
+use super::process_errors::{explain, start_error};
 
 /// The current preloader, if the group has one.
 #[derive(Default)]
@@ -88,11 +88,7 @@ async fn start(app: &str, settings: Rc<GroupSettings>) -> Result<Rc<PreloaderInU
         Ok(()) => Ok(one),
         Err(why) => {
             one.preloader.kill_now();
-            match diagnose(settings.launch.clone()).await.filter(|_| !one.preloader.has_reported())
-            {
-                Some(diagnosis) => Err(diagnosis),
-                None => Err(why),
-            }
+            Err(explain(why, one.preloader.has_reported(), &settings.launch).await)
         }
     }
 }

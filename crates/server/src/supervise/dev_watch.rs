@@ -19,14 +19,15 @@ use crate::watch::Watch;
 type Stamp = (u64, Option<SystemTime>);
 
 /// The watched directories and the state of their files.
-pub(crate) struct DevWatch {
+pub struct DevWatch {
     rules: DevReload,
     watch: Watch,
     seen: BTreeMap<PathBuf, Stamp>,
 }
 
 impl DevWatch {
-    pub(crate) fn new(rules: DevReload) -> DevWatch {
+    /// Watches from now on; called on a thread with an event loop.
+    pub fn new(rules: DevReload) -> DevWatch {
         let watch = Watch::new().unwrap_or_else(|error| {
             event!(Level::Warn, "files cannot be watched, SIGHUP reloads", error = error);
             Watch::detecting_nothing()
@@ -37,7 +38,7 @@ impl DevWatch {
     }
 
     /// Returns the path of a file that has changed, or was added or removed.
-    pub(crate) async fn changed(&mut self) -> PathBuf {
+    pub async fn changed(&mut self) -> PathBuf {
         loop {
             // A change during the previous scan is detected by this one.
             let now = self.scan();

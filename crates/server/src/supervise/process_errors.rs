@@ -27,8 +27,17 @@ pub(super) fn start_error(launch: &ChildCommand, error: &std::io::Error) -> Stri
     }
 }
 
-/// Explains the exit of a process that reported nothing: tidegate may not be installed there.
-pub(super) async fn diagnose(launch: ChildCommand) -> Option<String> {
+/// Explains why a process has not become ready. `why` is what it reported, or, if it has reported
+/// nothing, how it ended: then tidegate may not be installed there.
+pub(super) async fn explain(why: String, has_reported: bool, launch: &ChildCommand) -> String {
+    match has_reported {
+        true => why,
+        false => missing_tidegate(launch.clone()).await.unwrap_or(why),
+    }
+}
+
+/// What to do if a program has no tidegate.
+async fn missing_tidegate(launch: ChildCommand) -> Option<String> {
     if !launch.arguments.iter().map(|message| message.as_os_str()).eq(MODULE) {
         return None;
     }

@@ -15,7 +15,7 @@ use tokio::sync::{Notify, oneshot};
 use super::back_off::BackOff;
 use super::group_context::GroupContext;
 use super::limits::{ABORT_WITHIN, REPORT_EVERY, SHUT_DOWN_WITHIN};
-use super::process_errors::diagnose;
+use super::process_errors::explain;
 use super::restart::{RestartDecision, RestartReason, WorkerFacts};
 use super::running_process::{Phase, RunningProcess};
 use super::stats::Stats;
@@ -277,14 +277,10 @@ async fn start_and_wait(
             Ok(running)
         }
         Err(why) => {
-            let has_said = running.failure().is_some();
+            let has_reported = running.failure().is_some();
             running.kill().await;
             group.exited(slot.index, running.id());
-            let launch = group.settings().launch.clone();
-            match diagnose(launch).await.filter(|_| !has_said) {
-                Some(diagnosis) => Err(diagnosis),
-                None => Err(why),
-            }
+            Err(explain(why, has_reported, &group.settings().launch).await)
         }
     }
 }

@@ -136,7 +136,7 @@ fn end_within(span: Duration) {
     }
 }
 
-async fn carry_out(process: &Process, command: SupervisorCommand) {
+async fn carry_out(process: &Rc<Process>, command: SupervisorCommand) {
     let answer = match command {
         SupervisorCommand::Drain(within) => {
             return process.commands.set_leave_mode(LeaveMode::Within(within));
@@ -146,12 +146,25 @@ async fn carry_out(process: &Process, command: SupervisorCommand) {
         SupervisorCommand::Interrupted => return process.application.interrupted(),
         SupervisorCommand::Dump => WorkerMessage::Stalled(stacks(process).await),
         SupervisorCommand::Metrics => {
-            let text = process.commands.metrics.take();
-            let said = text.as_ref().map_or_else(String::new, |text| text());
-            process.commands.metrics.set(text);
-            WorkerMessage::Metrics(said)
+            // The application may need a while, and other commands do not wait for it.
+            net::task::spawn_local(send_metrics(process.clone()));
+            return;
         }
     };
     // An error means that the supervisor has exited, which the next read detects.
     let _ = process.channel.send_message(&answer).await;
+}
+
+/// Sends the metrics of this process and of its application.
+async fn send_metrics(process: Rc<Process>) {
+    let application = process.application.clone();
+    let own = net::blocking(move || application.metrics()).await.unwrap_or_default();
+    let text = process.commands.metrics.take();
+    let mut said = text.as_ref().map_or_else(String::new, |text| text());
+    process.commands.metrics.set(text);
+    said.push_str(&own);
+    if process.channel.send_message(&WorkerMessage::Metrics(said)).await.is_err() {
+        // It may be too long: the supervisor awaits something. As above.
+        let _ = process.channel.send_message(&WorkerMessage::Metrics(String::new())).await;
+    }
 }

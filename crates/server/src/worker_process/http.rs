@@ -55,6 +55,7 @@ pub(super) async fn serve(
         inherited: inherited(spec)?,
         is_worker_process: true,
         balance: balance.clone(),
+        events: events.clone(),
     };
     let options = Options { workers: Some(config::Workers::Count(1)), ..Options::default() };
     let started =

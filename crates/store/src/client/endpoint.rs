@@ -9,7 +9,6 @@ use std::path::PathBuf;
 
 use net::tls::{CertificateName, ClientOptions, ClientTls, TlsVersion};
 use net::{Resolver, Stream};
-use settings::{Address, Host};
 
 use crate::client::Request;
 use crate::redis_url::RedisUrl;
@@ -31,25 +30,12 @@ impl RedisServer {
     /// Fails if the system has no certificate authorities, or the host can have no certificate.
     pub(super) fn new(url: RedisUrl) -> Result<RedisServer, String> {
         let resolver = Resolver::system();
-        let tls = if url.is_tls { Some(identity(&url)?) } else { None };
+        let tls = if url.address.is_secure() { Some(identity(&url)?) } else { None };
         Ok(RedisServer { url, resolver, tls })
     }
 
     async fn connect(&self) -> io::Result<Stream> {
-        let (host, port) = match &self.url.address {
-            Address::Unix(path) => return Stream::connect_unix(path).await,
-            Address::Tcp { host, port } => (host.to_string(), *port),
-        };
-        let host = host.trim_start_matches('[').trim_end_matches(']');
-        let resolved = self.resolver.resolve(host, port).await.map_err(io::Error::other)?;
-        let mut failed = io::Error::from(io::ErrorKind::NotFound);
-        for address in resolved.addresses {
-            match Stream::connect_tcp(address).await {
-                Ok(stream) => return self.secure(stream).await,
-                Err(error) => failed = error,
-            }
-        }
-        Err(failed)
+        self.secure(self.url.address.connect(&self.resolver).await?).await
     }
 
     async fn secure(&self, stream: Stream) -> io::Result<Stream> {
@@ -61,12 +47,8 @@ impl RedisServer {
 }
 
 fn identity(url: &RedisUrl) -> Result<(ClientTls, CertificateName), String> {
-    let host = match &url.address {
-        Address::Tcp { host: Host::Ip(ip), .. } => ip.to_string(),
-        Address::Tcp { host, .. } => host.to_string(),
-        Address::Unix(_) => String::new(),
-    };
-    let name = CertificateName::new(&host);
+    let host = url.address.host_and_port().map_or("", |(host, _)| host);
+    let name = CertificateName::new(host);
     let name = name.ok_or_else(|| format!("no certificate can be for {host}"))?;
     let tls = ClientTls::new(ClientOptions {
         authorities: None,

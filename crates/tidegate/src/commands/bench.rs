@@ -14,7 +14,7 @@ use bench::live::Live;
 use bench::load::Mode;
 use bench::load::tools::Tool;
 use bench::peers::{self, Finder};
-use bench::report::data::{AGAINST, BARE_LOOP, BASELINE, Data, FLOOR, OURS};
+use bench::report::data::{AGAINST, BARE_LOOP, BASELINE, Data, FLOOR, OURS, Placement};
 use bench::report::{compare, html, page, terminal};
 use bench::run::{self, ExternalTarget, Options};
 use bench::{floor, interrupt, scenarios};
@@ -38,7 +38,7 @@ Examples:
   tidegate bench
   tidegate bench hello --peers nginx,haproxy --connections 1,100,512
   tidegate bench gateway --peer nginx=/opt/nginx/sbin/nginx --rounds 12 --out after
-  tidegate bench hello gateway --against before/tidegate --pin
+  tidegate bench hello gateway --against before/tidegate --placement pinned
   tidegate bench asgi-hello wsgi-hello --python .venv/bin/python
   tidegate bench compare before/data.json after/data.json --bound 5%
   tidegate bench --print-config nginx";
@@ -52,6 +52,14 @@ pub(crate) struct Bench {
 
     #[command(flatten)]
     run: Run,
+}
+
+#[derive(Clone, Copy, Debug, Default, clap::ValueEnum)]
+enum Placements {
+    Unpinned,
+    Pinned,
+    #[default]
+    Both,
 }
 
 #[derive(Debug, clap::Subcommand)]
@@ -154,8 +162,13 @@ struct Run {
     #[arg(long, value_name = "N", default_value_t = 10_000)]
     idle: usize,
 
-    /// Pin servers to the first cores and the load generator to the others
-    #[arg(long)]
+    /// Where servers and the load generator run: where the kernel puts them, servers on the first
+    /// cores and the load on the others, or everything once in each
+    #[arg(long, value_name = "PLACEMENT", value_enum, default_value_t)]
+    placement: Placements,
+
+    /// The same as `--placement pinned`
+    #[arg(long, conflicts_with = "placement")]
     pin: bool,
 
     /// Compare the body of every response, instead of one in sixteen
@@ -260,7 +273,13 @@ impl Run {
         options.threads = self.threads;
         options.mode = self.rate.map_or(Mode::Closed, |rate| Mode::Open { rate });
         options.tool = self.tool.as_deref().and_then(Tool::by_name);
-        options.pin = self.pin;
+        options.placements = match self.placement {
+            _ if self.pin => vec![Placement::Pinned],
+            Placements::Pinned => vec![Placement::Pinned],
+            Placements::Unpinned => vec![Placement::Unpinned],
+            // Where there are cores for it.
+            Placements::Both => Vec::new(),
+        };
         options.verify = self.verify;
         options.idle = self.idle;
         let is_own = self.i_own_this_target;

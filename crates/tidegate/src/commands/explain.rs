@@ -1,5 +1,7 @@
 //! `tidegate explain [FILE] METHOD URL`: the route and filters of a request.
 
+mod graph;
+
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
@@ -9,6 +11,7 @@ use config::FileSource;
 use super::up::exists;
 use crate::failure::Failure;
 use crate::output::print;
+use graph::GraphFormat;
 
 const ARGUMENTS: &str = "\
 Arguments:
@@ -22,7 +25,11 @@ No request is sent. A running server explains its configuration at POST /v1/expl
 Examples:
   tidegate explain GET http://shop.example.com/api/catalog/7
   tidegate explain site.yaml POST http://127.0.0.1:8080/orders -H 'content-type: application/json'
-  tidegate explain GET /admin --client-ip 10.1.2.3 --listener web";
+  tidegate explain GET /admin --client-ip 10.1.2.3 --listener web
+  tidegate explain --graph=svg tidegate.yaml > tidegate.svg";
+
+const GRAPH_USAGE: &str =
+    "a picture is of a whole configuration: explain --graph takes a FILE only";
 
 const USAGE: &str = "a request is described by its METHOD and its URL, perhaps after a FILE\n\n\
     For example: tidegate explain GET http://127.0.0.1:8080/";
@@ -54,10 +61,31 @@ pub(crate) struct Explain {
     /// Print JSON instead of text
     #[arg(long)]
     json: bool,
+
+    /// Draw the whole configuration instead: its listeners, routes, handlers and servers
+    #[arg(
+        long,
+        value_name = "FORMAT",
+        num_args = 0..=1,
+        default_missing_value = "mermaid",
+        require_equals = true,
+        conflicts_with_all = ["headers", "client_ip", "listener", "json"]
+    )]
+    graph: Option<GraphFormat>,
 }
 
 impl Explain {
     pub(crate) fn run(self) -> Result<(), Failure> {
+        if let Some(format) = self.graph {
+            let file = match &self.words[..] {
+                [] => super::DEFAULT_FILE,
+                [file] => file,
+                _ => return Err(Failure::Wrong(GRAPH_USAGE.to_owned())),
+            };
+            exists(Path::new(file))?;
+            let plan = super::load(&FileSource::new(PathBuf::from(file)))?;
+            return print(&graph::draw(&plan, format));
+        }
         if let Some(advice) = misplaced(&self.words) {
             return Err(Failure::Wrong(advice));
         }

@@ -1,12 +1,13 @@
 //! `tidegate import`: converts another product's configuration, to standard output.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use config::{FileSource, TextSource};
 
 use super::up::exists;
 use crate::failure::Failure;
 use crate::output::print;
+use import::gateway_api::{self, Manifest};
 use import::{nginx, openapi, pike, shenyu};
 
 const EXAMPLES: &str = "\
@@ -18,6 +19,7 @@ Examples:
   tidegate import openapi openapi.yaml > tidegate.yaml
   tidegate import nginx /etc/nginx/nginx.conf > tidegate.yaml
   tidegate import shenyu shenyu_config_export.zip > tidegate.yaml
+  tidegate import gateway-api gateway.yaml routes.yaml services.yaml > tidegate.yaml
   tidegate import pike pike.yml | grep note:";
 
 /// Convert another product's configuration
@@ -45,6 +47,12 @@ enum SourceFormat {
         /// The document, in YAML or JSON
         file: PathBuf,
     },
+    /// Convert manifests of the Kubernetes Gateway API
+    GatewayApi {
+        /// Files with Gateways, routes, Services and what they refer to, in YAML or JSON
+        #[arg(required = true, value_name = "FILE")]
+        files: Vec<PathBuf>,
+    },
     /// Convert an export of Apache ShenYu's admin
     Shenyu {
         /// The ZIP archive of "Export configs", or the JSON of the admin's /configs/fetch
@@ -54,31 +62,59 @@ enum SourceFormat {
 
 impl Import {
     pub(crate) fn run(self) -> Result<(), Failure> {
-        let (SourceFormat::Pike { file }
-        | SourceFormat::Nginx { file }
-        | SourceFormat::Openapi { file }
-        | SourceFormat::Shenyu { file }) = &self.from;
-        exists(file)?;
-        let name = file.file_name().map(|name| name.to_string_lossy().into_owned());
-        let name = name.unwrap_or_default();
-        let document = || {
-            let document = config::document_json(&FileSource::new(file.clone()));
-            document.map_err(|report| Failure::Errors(report.render()))
+        let files = match &self.from {
+            SourceFormat::GatewayApi { files } => &files[..],
+            SourceFormat::Pike { file }
+            | SourceFormat::Nginx { file }
+            | SourceFormat::Openapi { file }
+            | SourceFormat::Shenyu { file } => std::slice::from_ref(file),
         };
-        let unreadable = |error| Failure::Wrong(format!("cannot read {}: {error}", file.display()));
+        files.iter().try_for_each(|file| exists(file))?;
+        let from = files.iter().map(|file| name_of(file)).collect::<Vec<_>>().join(", ");
         let text = match &self.from {
-            SourceFormat::Pike { .. } => pike::convert(&document()?, &name),
-            SourceFormat::Openapi { .. } => openapi::convert(&document()?, &name),
-            SourceFormat::Nginx { .. } => {
-                nginx::convert(&std::fs::read_to_string(file).map_err(unreadable)?, &name)
+            SourceFormat::Pike { file } => pike::convert(&document(file)?, &from),
+            SourceFormat::Openapi { file } => openapi::convert(&document(file)?, &from),
+            SourceFormat::Nginx { file } => nginx::convert(&read(file)?, &from),
+            SourceFormat::Shenyu { file } => {
+                let export = std::fs::read(file).map_err(|error| unreadable(file, &error))?;
+                shenyu::convert(&export, &from)
             }
-            SourceFormat::Shenyu { .. } => {
-                shenyu::convert(&std::fs::read(file).map_err(unreadable)?, &name)
-            }
+            SourceFormat::GatewayApi { files } => gateway_api::convert(&manifests(files)?, &from),
         };
         let text = text.map_err(Failure::Wrong)?;
         print(&text)?;
         // The result may still be inconsistent: the same name twice, for example.
         super::load(&TextSource::new("what was printed", &text)).map(drop)
     }
+}
+
+fn name_of(file: &Path) -> String {
+    file.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
+fn unreadable(file: &Path, error: &std::io::Error) -> Failure {
+    Failure::Wrong(format!("cannot read {}: {error}", file.display()))
+}
+
+fn read(file: &Path) -> Result<String, Failure> {
+    std::fs::read_to_string(file).map_err(|error| unreadable(file, &error))
+}
+
+fn document(file: &Path) -> Result<serde_json::Value, Failure> {
+    let document = config::document_json(&FileSource::new(file.to_owned()));
+    document.map_err(|report| Failure::Errors(report.render()))
+}
+
+/// The documents of all files.
+fn manifests(files: &[PathBuf]) -> Result<Vec<Manifest>, Failure> {
+    let mut manifests = Vec::new();
+    for file in files {
+        for (line, text) in gateway_api::split(&read(file)?) {
+            let name = name_of(file);
+            let value = config::document_json(&TextSource::new(&name, &text));
+            let value = value.map_err(|report| Failure::Errors(report.render()))?;
+            manifests.push(Manifest { place: format!("{name}:{line}"), value });
+        }
+    }
+    Ok(manifests)
 }

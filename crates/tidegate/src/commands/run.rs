@@ -6,16 +6,17 @@ mod configuration;
 mod environment;
 mod lifecycle;
 mod listener_options;
+mod lua_reload;
 mod python;
 mod target;
 mod tls_options;
 mod values;
 mod variables;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use lua_host::program::arguments::Arguments;
-use lua_host::program::{self, Program, StartError};
+use lua_host::program::{self, DebugAdapter, Program, StartError};
 use settings::Address;
 
 use self::target::Target;
@@ -43,6 +44,8 @@ Examples:
   tidegate run -i
   tidegate run --workers auto ping.lua --port=6379
   tidegate run --dev-tls shop.lua
+  tidegate run --reload shop.lua
+  tidegate run --debug-adapter 127.0.0.1:4711 --debug-wait shop.lua
   tidegate run app:app
   tidegate run shop.web:create --factory --workers 4 --bind :8000
   tidegate run app:app --bind :443 --ssl-certfile site.pem --ssl-keyfile site.key
@@ -56,7 +59,17 @@ pub(crate) fn is_lua(word: &str) -> bool {
 /// True for an option of ours that has a meaning for Lua programs, and that they do not have too.
 pub(crate) fn is_option_of_lua(word: &str) -> bool {
     let name = word.split('=').next().unwrap_or(word);
-    ["--workers", "--cpu-affinity", "--access-log", "--log-format", "--dev-tls"].contains(&name)
+    [
+        "--workers",
+        "--cpu-affinity",
+        "--access-log",
+        "--log-format",
+        "--dev-tls",
+        "--debug-adapter",
+        "--debug-wait",
+        "--reload",
+    ]
+    .contains(&name)
 }
 
 /// Run a Lua program, or a Python application
@@ -118,6 +131,15 @@ pub(crate) struct Run {
     #[arg(long)]
     check_config: bool,
 
+    /// Debug a Lua program: listen on this address, on loopback or unix:/PATH, for a client of the
+    /// Debug Adapter Protocol such as VS Code
+    #[arg(long, value_name = "ADDRESS")]
+    debug_adapter: Option<String>,
+
+    /// Begin the program once a debugger has set its breakpoints
+    #[arg(long, requires = "debug_adapter")]
+    debug_wait: bool,
+
     /// Read Lua from standard input and run it, after the program if there is one
     #[arg(short, long)]
     interactive: bool,
@@ -150,6 +172,9 @@ impl Run {
             Target::Lua => self.run_lua(),
             Target::Python if self.interactive => {
                 Err(Failure::Wrong("--interactive is for Lua programs".to_owned()))
+            }
+            Target::Python if self.debug_adapter.is_some() => {
+                Err(Failure::Wrong("--debug-adapter is for Lua programs".to_owned()))
             }
             Target::Python => self.run_python(host),
         }
@@ -186,15 +211,29 @@ impl Run {
         // The option that is closer to the program applies.
         arguments.log_level = arguments.log_level.or(self.serving.log_level());
         self.serving.apply_format();
+        let debug =
+            self.debug_adapter.map(|address| DebugAdapter { address, waits: self.debug_wait });
+        let workers = self.serving.workers_or(1);
+        if debug.is_some() && workers > 1 {
+            return Err(Failure::Wrong(
+                "--debug-adapter is for a program with one worker: leave out --workers".to_owned(),
+            ));
+        }
+        let directory = Path::new(&self.program).parent().unwrap_or(Path::new(""));
+        let directory = if directory == Path::new("") { Path::new(".") } else { directory };
+        if let Some(rules) = self.lifecycle.dev_reload(directory, "*.lua") {
+            lua_reload::begin_again_on_change(rules)?;
+        }
         let program = Program {
             file: (!self.program.is_empty()).then(|| self.program.into()),
             is_interactive: self.interactive,
             arguments,
             // One VM by default, so that all code of the program shares its globals.
-            workers: self.serving.workers_or(1),
+            workers,
             cpu_affinity: self.serving.cpu_affinity(),
             access_log: self.access_log,
             development: self.tls.development()?,
+            debug,
         };
         match program::run(program) {
             Ok(0) => Ok(()),
@@ -215,7 +254,7 @@ impl Run {
         if self.tls.has_files() {
             return Some("an option of https");
         }
-        if self.lifecycle != lifecycle::LifecycleOptions::default() {
+        if !self.lifecycle.has_only_reload() {
             return Some("what was said about its worker processes");
         }
         if self.access_log_format.is_some() {

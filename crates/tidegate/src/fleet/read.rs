@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use etcd::messages::RangeRequest;
+use etcd::{Etcd, EtcdError};
 use serde_json::Value;
 
-use super::Fleet;
+use super::{Fleet, all};
 use crate::failure::Failure;
 
 /// An earlier configuration.
@@ -58,18 +59,26 @@ impl Fleet {
         Ok(documents.iter().map(|(name, text)| (name.clone(), bytes(text))).collect())
     }
 
-    /// What each server reports, by name.
-    pub(crate) fn nodes(&self) -> Result<Vec<NodeReport>, Failure> {
+    /// The report of each server, by name.
+    pub(super) async fn reports(&self, etcd: &Etcd) -> Result<BTreeMap<String, Value>, EtcdError> {
         let prefix = self.address.reports();
-        let reports = self.with_client(async |etcd| self.range(etcd, &prefix, false).await)?;
-        let report = |key: &Bytes, value: &Value| NodeReport {
-            name: name_of(key, &prefix),
-            version: text(value, "version"),
+        let reports = etcd.range(&all(&prefix)).await?.kvs;
+        Ok(reports.iter().map(|kv| (name_of(&kv.key, &prefix), parsed(&kv.value))).collect())
+    }
+
+    /// What each server reports, as text.
+    pub(crate) fn nodes(&self) -> Result<Vec<NodeReport>, Failure> {
+        let reports = self.with_client(async |etcd| {
+            self.reports(etcd).await.map_err(|error| self.failed(&error))
+        })?;
+        let report = |(name, value): (String, Value)| NodeReport {
+            name,
+            version: text(&value, "version"),
             revision: value["revision"].to_string(),
-            since: time(value),
-            state: state(value),
+            since: time(&value),
+            state: state(&value),
         };
-        Ok(reports.iter().map(|kv| report(&kv.key, &parsed(&kv.value))).collect())
+        Ok(reports.into_iter().map(report).collect())
     }
 }
 
@@ -80,9 +89,15 @@ fn name_of(key: &[u8], prefix: &str) -> String {
 }
 
 fn state(report: &Value) -> String {
-    let refused = &report["refused"];
+    let (refused, canary) = (&report["refused"], &report["canary"]);
     if refused.is_null() {
-        return "serving".to_owned();
+        return match canary.is_null() {
+            true => "serving".to_owned(),
+            false => {
+                let (requests, errors) = (&canary["requests"], &canary["errors"]);
+                format!("serving a canary: {errors} of {requests} responses are errors")
+            }
+        };
     }
     let errors = refused["errors"].as_array().into_iter().flatten().filter_map(Value::as_str);
     let first = errors.clone().next().map(printable).unwrap_or_default();
@@ -103,7 +118,7 @@ fn text(value: &Value, name: &str) -> String {
 }
 
 /// Without control characters: the texts come from etcd, and must not control the terminal.
-fn printable(text: &str) -> String {
+pub(super) fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
 
@@ -124,6 +139,8 @@ mod tests {
     #[test]
     fn a_report_is_one_line_without_control_characters() {
         assert_eq!(state(&json!({ "refused": null })), "serving");
+        let canary = json!({ "canary": { "requests": 7, "errors": 1 } });
+        assert_eq!(state(&canary), "serving a canary: 1 of 7 responses are errors");
         let errors = json!(["a: \u{1b}[2J", "b"]);
         let refused = json!({ "refused": { "revision": 7, "errors": errors } });
         assert_eq!(state(&refused), "revision 7 refused: a: ?[2J (and 1 more)");

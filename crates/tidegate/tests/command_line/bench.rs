@@ -11,9 +11,11 @@ use crate::process::{Ended, run, run_in, tidegate};
 
 /// As short as it can be with enough rounds to compare, also while other tests use the processors.
 /// A debug binary gives no figures: that it measures is what is tested.
-const RUN: [&str; 14] = [
+const RUN: [&str; 16] = [
     "bench",
     "hello",
+    "--placement",
+    "unpinned",
     "--peers",
     "nginx",
     "--seconds",

@@ -1,12 +1,14 @@
 //! `test` and `new`: Lua programs while they are written.
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::process::Stdio;
 
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::process::{Ended, Running, ended, get, run_in, status, tidegate};
+use crate::process::{Ended, Running, TIMEOUT, ended, get, run_in, status, tidegate};
 
 #[test]
 fn a_new_service_passes_its_tests_and_runs() {
@@ -168,4 +170,114 @@ require 'silly'.exit()
     input.write_all(b"one\n2 two\nthree\nfour").unwrap();
     drop(input);
     ended(child.wait_with_output().unwrap()).printed();
+}
+
+#[test]
+fn a_program_begins_again_when_a_file_changes() {
+    let directory = TempDir::new().unwrap();
+    let write = |name: &str, text: &str| {
+        // Renamed, so that no half of it is seen.
+        std::fs::write(directory.path().join("new"), text).unwrap();
+        std::fs::rename(directory.path().join("new"), directory.path().join(name)).unwrap();
+    };
+    write("word.lua", "return 'first'");
+    write("main.lua", "io.stdout:setvbuf 'line' print('the ' .. require 'word' .. ' program')");
+    let mut running = Running::start(tidegate(directory.path(), &["run", "--reload", "main.lua"]));
+    running.line(|line| (line == "the first program").then_some(()));
+    let id = running.id();
+    write("word.lua", "return 'broken");
+    running.line(|line| line.contains("continues as it was: ").then_some(()));
+    write("word.lua", "return 'second'");
+    running.line(|line| (line == "the second program").then_some(()));
+    write("main.lua", "require 'silly'.exit(3)");
+    assert_eq!(running.id(), id);
+    assert_eq!(running.end().0, Some(3));
+}
+
+/// A client of the Debug Adapter Protocol.
+struct DebugClient {
+    connection: BufReader<TcpStream>,
+    seq: u64,
+}
+
+impl DebugClient {
+    fn receive(&mut self) -> Value {
+        let mut line = String::new();
+        self.connection.read_line(&mut line).unwrap();
+        let length = line.strip_prefix("Content-Length: ").unwrap().trim().parse().unwrap();
+        self.connection.read_line(&mut line).unwrap();
+        let mut body = vec![0; length];
+        self.connection.read_exact(&mut body).unwrap();
+        serde_json::from_slice(&body).unwrap()
+    }
+
+    /// The body of a response, behind the events before it.
+    fn request(&mut self, command: &str, arguments: Value) -> Value {
+        self.seq += 1;
+        let request = json!({
+            "seq": self.seq, "type": "request", "command": command, "arguments": arguments,
+        });
+        let text = request.to_string();
+        write!(self.connection.get_mut(), "Content-Length: {}\r\n\r\n{text}", text.len()).unwrap();
+        loop {
+            let message = self.receive();
+            if message["type"] == "response" {
+                assert_eq!(message["request_seq"], self.seq);
+                assert_eq!(message["success"], true, "{message}");
+                return message["body"].clone();
+            }
+        }
+    }
+}
+
+#[test]
+fn an_editor_stops_at_a_line_of_a_program() {
+    let directory = TempDir::new().unwrap();
+    let text = "local sum = 0\nfor n = 1, 3 do\n  sum = sum + n\nend\nprint(sum)\n";
+    let file = directory.path().join("sum.lua");
+    std::fs::write(&file, format!("{text}require 'silly'.exit()\n")).unwrap();
+    let arguments = ["run", "--debug-adapter", "127.0.0.1:0", "--debug-wait", "sum.lua"];
+    let mut running = Running::start(tidegate(directory.path(), &arguments));
+    let address: SocketAddr = running.line(|line| {
+        line.split_once("[debugger] listens on ")?.1.split(['"', ' ']).next()?.parse().ok()
+    });
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+    let mut client = DebugClient { connection: BufReader::new(stream), seq: 0 };
+    client.request("initialize", json!({ "adapterID": "tidegate" }));
+    client.request("attach", json!({}));
+    let wanted = json!([{ "line": 3, "condition": "n == 3" }]);
+    let set = client
+        .request("setBreakpoints", json!({ "source": { "path": file }, "breakpoints": wanted }));
+    assert_eq!(set["breakpoints"][0]["verified"], true);
+    // The program begins now.
+    client.request("configurationDone", json!({}));
+    let stopped = client.receive();
+    assert_eq!(stopped["event"], "stopped");
+    let thread = stopped["body"]["threadId"].clone();
+    let stack = client.request("stackTrace", json!({ "threadId": thread }));
+    assert_eq!(stack["stackFrames"][0]["line"], 3);
+    assert_eq!(stack["stackFrames"][0]["source"]["name"], "sum.lua");
+    let frame = stack["stackFrames"][0]["id"].clone();
+    let sum = client.request("evaluate", json!({ "expression": "sum", "frameId": frame }));
+    assert_eq!(sum["result"], "3");
+    // The editor is killed: the program continues, to its end.
+    drop(client);
+    running.line(|line| (line == "6").then_some(()));
+    assert_eq!(running.end().0, Some(0));
+}
+
+#[test]
+fn a_debugger_is_for_one_worker_and_one_machine() {
+    let directory = TempDir::new().unwrap();
+    std::fs::write(directory.path().join("a.lua"), "require 'silly'.exit()").unwrap();
+    let run = |arguments: &[&str]| run_in(directory.path(), &[&["run"], arguments].concat());
+    let why = run(&["--debug-adapter", "0.0.0.0:0", "a.lua"]).failed(1);
+    assert!(
+        why.contains("the debugger cannot listen on 0.0.0.0:0: a debugger listens on"),
+        "{why}"
+    );
+    let why = run(&["--debug-adapter", "127.0.0.1:0", "--workers", "2", "a.lua"]).failed(2);
+    assert!(why.contains("leave out --workers"), "{why}");
+    run(&["--debug-wait", "a.lua"]).failed(2);
 }

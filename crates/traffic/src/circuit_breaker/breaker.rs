@@ -30,12 +30,28 @@ pub(super) struct CallResult {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Admission {
     Pass,
-    /// The request is a probe: with others it decides whether the breaker closes.
-    Probe,
+    /// The request is a probe: with the others of its round it decides whether the breaker closes.
+    Probe(Round),
     Rejected {
         wait_ms: u64,
     },
 }
+
+/// Which half-open period a probe belongs to: the result of one that is late does not count in the
+/// next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Round(u64);
+
+impl Round {
+    /// The period after an open one.
+    fn after(until_ms: u64) -> Round {
+        Round(until_ms & ROUND_MASK)
+    }
+}
+
+/// Rounds repeat after an hour.
+const ROUND_MASK: u64 = 0x3f_ffff;
+const PROBES_MASK: u64 = 0xf_ffff;
 
 /// The change that a result caused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +68,7 @@ pub(super) enum BreakerState {
     },
     /// Probes that were sent, and those of them that succeeded.
     HalfOpen {
+        round: Round,
         sent: u64,
         succeeded: u64,
     },
@@ -62,7 +79,9 @@ impl BreakerState {
         match self {
             BreakerState::Closed => 0,
             BreakerState::Open { until_ms } => 1 | until_ms << 2,
-            BreakerState::HalfOpen { sent, succeeded } => 2 | sent << 2 | succeeded << 32,
+            BreakerState::HalfOpen { round, sent, succeeded } => {
+                2 | sent << 2 | succeeded << 22 | round.0 << 42
+            }
         }
     }
 
@@ -70,7 +89,11 @@ impl BreakerState {
         match word & 3 {
             0 => BreakerState::Closed,
             1 => BreakerState::Open { until_ms: word >> 2 },
-            _ => BreakerState::HalfOpen { sent: word >> 2 & 0x3fff_ffff, succeeded: word >> 32 },
+            _ => BreakerState::HalfOpen {
+                round: Round(word >> 42),
+                sent: word >> 2 & PROBES_MASK,
+                succeeded: word >> 22 & PROBES_MASK,
+            },
         }
     }
 }
@@ -96,32 +119,36 @@ impl Breaker {
     pub(super) fn admit(&self, now_ms: u64, thresholds: &Thresholds) -> Admission {
         loop {
             let state = self.state();
-            let next = match state {
+            let (round, next) = match state {
                 BreakerState::Closed => return Admission::Pass,
                 BreakerState::Open { until_ms } if now_ms < until_ms => {
                     return Admission::Rejected { wait_ms: until_ms - now_ms };
                 }
-                BreakerState::Open { .. } => BreakerState::HalfOpen { sent: 1, succeeded: 0 },
-                BreakerState::HalfOpen { sent, succeeded } if sent < thresholds.probes => {
-                    BreakerState::HalfOpen { sent: sent + 1, succeeded }
+                BreakerState::Open { until_ms } => {
+                    let round = Round::after(until_ms);
+                    (round, BreakerState::HalfOpen { round, sent: 1, succeeded: 0 })
+                }
+                BreakerState::HalfOpen { round, sent, succeeded } if sent < thresholds.probes => {
+                    (round, BreakerState::HalfOpen { round, sent: sent + 1, succeeded })
                 }
                 BreakerState::HalfOpen { .. } => return Admission::Rejected { wait_ms: 1 },
             };
             if self.change(state, next) {
-                return Admission::Probe;
+                return Admission::Probe(round);
             }
         }
     }
 
-    /// Counts the result of a request that passed; results that arrive after the breaker has opened
-    /// change nothing.
+    /// Counts the result of a request that passed. Those of requests that began before the breaker
+    /// opened change nothing, neither while it is open nor when it has closed again.
     pub(super) fn ended(
         &self,
         result: CallResult,
+        began_ms: u64,
         now_ms: u64,
         thresholds: &Thresholds,
     ) -> Option<Transition> {
-        if self.state() != BreakerState::Closed {
+        if self.state() != BreakerState::Closed || self.window.is_before(began_ms) {
             return None;
         }
         self.window.record(result, now_ms);
@@ -136,15 +163,22 @@ impl Breaker {
     /// Takes in the result of a probe; `None` if it had none, because its client went away.
     pub(super) fn probe_ended(
         &self,
+        probe: Round,
         result: Option<CallResult>,
         now_ms: u64,
         thresholds: &Thresholds,
     ) -> Option<Transition> {
         loop {
             let state = self.state();
-            let BreakerState::HalfOpen { sent, succeeded } = state else { return None };
+            let BreakerState::HalfOpen { round, sent, succeeded } = state else { return None };
+            if round != probe {
+                return None;
+            }
             let (next, transition) = match result {
-                None => (BreakerState::HalfOpen { sent: sent.saturating_sub(1), succeeded }, None),
+                None => {
+                    let sent = sent.saturating_sub(1);
+                    (BreakerState::HalfOpen { round, sent, succeeded }, None)
+                }
                 Some(result) if result.failed || result.slow => {
                     let until_ms = now_ms + thresholds.open_ms;
                     (BreakerState::Open { until_ms }, Some(Transition::Opened))
@@ -153,7 +187,7 @@ impl Breaker {
                     self.window.forget(now_ms);
                     (BreakerState::Closed, Some(Transition::Closed))
                 }
-                Some(_) => (BreakerState::HalfOpen { sent, succeeded: succeeded + 1 }, None),
+                Some(_) => (BreakerState::HalfOpen { round, sent, succeeded: succeeded + 1 }, None),
             };
             if self.change(state, next) {
                 return transition;
@@ -222,6 +256,11 @@ impl Window {
         self.slow[at].count(tick, result.slow);
     }
 
+    /// True if a time is before the results that count.
+    fn is_before(&self, time_ms: u64) -> bool {
+        time_ms / self.tick_ms < self.since.load(RELAXED)
+    }
+
     fn forget(&self, now_ms: u64) {
         self.since.store(now_ms / self.tick_ms, RELAXED);
     }
@@ -260,7 +299,7 @@ mod tests {
 
     fn run(breaker: &Breaker, results: &[(CallResult, usize)], now_ms: u64) -> Option<Transition> {
         let all = results.iter().flat_map(|(result, count)| std::iter::repeat_n(*result, *count));
-        all.filter_map(|result| breaker.ended(result, now_ms, &THRESHOLDS)).last()
+        all.filter_map(|result| breaker.ended(result, now_ms, now_ms, &THRESHOLDS)).last()
     }
 
     fn opened(results: &[(CallResult, usize)]) -> bool {
@@ -285,7 +324,8 @@ mod tests {
             // Evenly over the window of ten seconds.
             let opened = (0..100_000).any(|request| {
                 let result = CallResult { failed: failing.contains(points.next()), slow: false };
-                breaker.ended(result, 1_000 + request / 10, &thresholds).is_some()
+                let now_ms = 1_000 + request / 10;
+                breaker.ended(result, now_ms, now_ms, &thresholds).is_some()
             });
             assert_eq!(opened, opens, "{percent}");
         }
@@ -308,12 +348,13 @@ mod tests {
         // Results of requests that were in flight change nothing.
         assert_eq!(run(&breaker, &[(FAILED, 20)], 2_000), None);
         let admit = || breaker.admit(6_000, &THRESHOLDS);
-        assert_eq!([admit(), admit(), admit()], [Admission::Probe; 3]);
+        let round = Round::after(6_000);
+        assert_eq!([admit(), admit(), admit()], [Admission::Probe(round); 3]);
         assert_eq!(admit(), Admission::Rejected { wait_ms: 1 });
         // The place of a probe without a result is free again.
-        assert_eq!(breaker.probe_ended(None, 6_000, &THRESHOLDS), None);
-        assert_eq!(admit(), Admission::Probe);
-        let end = |result| breaker.probe_ended(Some(result), 6_000, &THRESHOLDS);
+        assert_eq!(breaker.probe_ended(round, None, 6_000, &THRESHOLDS), None);
+        assert_eq!(admit(), Admission::Probe(round));
+        let end = |result| breaker.probe_ended(round, Some(result), 6_000, &THRESHOLDS);
         assert_eq!([end(OK), end(OK), end(OK)], [None, None, Some(Transition::Closed)]);
         assert_eq!(admit(), Admission::Pass);
         // The failures that opened it do not open it again.
@@ -326,11 +367,39 @@ mod tests {
         for bad in [FAILED, SLOW] {
             let breaker = Breaker::new(10_000);
             run(&breaker, &[(FAILED, 20)], 1_000);
-            assert_eq!(breaker.admit(6_000, &THRESHOLDS), Admission::Probe);
-            let ended = breaker.probe_ended(Some(bad), 7_000, &THRESHOLDS);
+            let round = Round::after(6_000);
+            assert_eq!(breaker.admit(6_000, &THRESHOLDS), Admission::Probe(round));
+            let ended = breaker.probe_ended(round, Some(bad), 7_000, &THRESHOLDS);
             assert_eq!(ended, Some(Transition::Opened));
             assert_eq!(breaker.state(), BreakerState::Open { until_ms: 12_000 });
         }
+    }
+
+    #[test]
+    fn late_results_of_an_earlier_time_do_not_count() {
+        let breaker = Breaker::new(10_000);
+        run(&breaker, &[(FAILED, 20)], 1_000);
+        let probe = |now_ms| match breaker.admit(now_ms, &THRESHOLDS) {
+            Admission::Probe(round) => round,
+            other => panic!("no probe: {other:?}"),
+        };
+        let late = [probe(6_000), probe(6_000)];
+        let end =
+            |round, result, now_ms| breaker.probe_ended(round, Some(result), now_ms, &THRESHOLDS);
+        assert_eq!(end(late[0], FAILED, 6_100), Some(Transition::Opened));
+        // The next round: the other probe of the first one times out now.
+        let current = [probe(12_000), probe(12_000), probe(12_000)];
+        assert_eq!(end(late[1], FAILED, 12_100), None);
+        assert_eq!(end(late[1], OK, 12_100), None);
+        assert_eq!(breaker.probe_ended(late[1], None, 12_100, &THRESHOLDS), None);
+        assert_eq!(breaker.admit(12_100, &THRESHOLDS), Admission::Rejected { wait_ms: 1 });
+        let ended = current.map(|round| end(round, OK, 12_200));
+        assert_eq!(ended, [None, None, Some(Transition::Closed)]);
+        // Requests that passed before it opened time out.
+        let in_flight = (0..50).filter_map(|_| breaker.ended(FAILED, 900, 13_000, &THRESHOLDS));
+        assert_eq!(in_flight.count(), 0);
+        let since = (0..50).filter_map(|_| breaker.ended(FAILED, 12_500, 13_000, &THRESHOLDS));
+        assert_eq!(since.count(), 1);
     }
 
     #[test]
@@ -343,10 +412,10 @@ mod tests {
             })
         };
         let opened = threads(&|| {
-            (0..1000).filter_map(|_| breaker.ended(FAILED, 1_000, &THRESHOLDS)).count()
+            (0..1000).filter_map(|_| breaker.ended(FAILED, 1_000, 1_000, &THRESHOLDS)).count()
         });
         assert_eq!(opened, 1);
-        let is_probe = |_: &i32| breaker.admit(9_000, &THRESHOLDS) == Admission::Probe;
+        let is_probe = |_: &i32| matches!(breaker.admit(9_000, &THRESHOLDS), Admission::Probe(_));
         let probes = threads(&|| (0..1000).filter(is_probe).count());
         assert_eq!(probes, 3);
     }

@@ -50,6 +50,20 @@ pub(super) enum Escape {
     None,
     /// As the inside of a string of JSON (RFC 8259 7).
     Json,
+    /// For HTML and XML.
+    Markup,
+}
+
+impl Escape {
+    /// For bodies of a content type.
+    pub(super) fn of(content_type: &str) -> Escape {
+        let content_type = content_type.to_ascii_lowercase();
+        match content_type {
+            json if json.contains("json") => Escape::Json,
+            markup if markup.contains("html") || markup.contains("xml") => Escape::Markup,
+            _ => Escape::None,
+        }
+    }
 }
 
 impl MockTemplate {
@@ -94,8 +108,14 @@ fn append_value(value: &[u8], escape: Escape, out: &mut Vec<u8>) {
     if escape == Escape::None {
         return out.extend_from_slice(value);
     }
-    // JSON is UTF-8: other bytes become the replacement character.
-    for c in String::from_utf8_lossy(value).chars() {
+    // Bytes that are not UTF-8 become the replacement character.
+    let text = String::from_utf8_lossy(value);
+    if escape == Escape::Markup {
+        let mut escaped = String::new();
+        variables::escape_markup(&text, &mut escaped);
+        return out.extend_from_slice(escaped.as_bytes());
+    }
+    for c in text.chars() {
         match c {
             '"' | '\\' => out.extend_from_slice(&[b'\\', c as u8]),
             c if c < ' ' => out.extend_from_slice(format!("\\u{:04x}", c as u32).as_bytes()),

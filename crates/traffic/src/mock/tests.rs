@@ -64,6 +64,19 @@ fn values_in_json_are_escaped() {
 }
 
 #[test]
+fn values_in_markup_are_escaped() {
+    for content_type in ["text/html; charset=utf-8", "TEXT/HTML", "application/xml"] {
+        let settings = node!({
+            "headers": { "content-type": (content_type) },
+            "body": "<p title='{query.user}'>{query.user}</p>",
+        });
+        let made = response(&*filter(&KIND, &settings), "/?user=%3Cb%3E'%26", &[]);
+        let expected = "<p title='&lt;b&gt;&#39;&amp;'>&lt;b&gt;&#39;&amp;</p>";
+        assert_eq!(content(made.unwrap()), expected, "{content_type}");
+    }
+}
+
+#[test]
 fn generators_make_what_they_say() {
     for (template, fits) in [
         ("{random.int 5 7}", (|text| (5..=7).contains(&text.parse().unwrap())) as fn(&str) -> bool),

@@ -43,7 +43,15 @@ fn every_part_of_a_request_is_inspected() {
         ("/?a[$ne]=1", &[], 403),
         ("/a/%2e%2e/%2e%2e/etc", &[], 403),
         ("/.git/config", &[], 403),
+        ("/?q=1%0aunion%0d%0aselect%0aa", &[], 403),
+        ("/?q=1%0aunion--x%0aselect%0aa", &[], 403),
+        ("/?q=/*!50000union*//*!50000select*/+a", &[], 403),
+        ("/?q=%3csvg%0aonload=a()%3e", &[], 403),
+        ("/?q=java%09script:a()", &[], 403),
+        ("/?q=%c0%bcscript", &[], 403),
+        ("/?q=one%0atwo+--+three%0a%23+four", &[], 200),
         ("/", &[("cookie", "a=1; b=<script>x</script>")], 403),
+        ("/", &[("cookie", "a=1; <script>x</script>")], 403),
         ("/", &[("referer", "${jndi:ldap://evil.example/a}")], 403),
         ("/", &[("user-agent", "sqlmap/1.8")], 403),
         ("/", &[("user-agent", "Mozilla/5.0 (X11; Linux x86_64) Firefox/140.0")], 200),
@@ -64,6 +72,26 @@ fn bodies_are_inspected_and_stay_whole() {
         ("application/json", r#"{"a":"' or","b":"1=1"}"#, 200),
         ("text/xml", "<!DOCTYPE a [<!ENTITY b SYSTEM 'file:///etc/hostname'>]>", 403),
         ("image/png", "<script>", 200),
+        ("application/vnd.openxmlformats-officedocument.wordprocessingml.document", "<?php", 200),
+        ("application/xml", "<a>&#60;script>&#x3c;/script></a>", 403),
+        ("application/xml", "<a>&#8364; &amp; &lt;b&gt;</a>", 200),
+        ("application/x-ndjson", r#"{"a":"<script>"}"#, 403),
+        ("application/graphql", "<script>", 403),
+        ("", "<script>", 403),
+        // PHP reads a form here, and some applications read JSON in whatever they get.
+        ("application/x-www-form-urlencoded,x", "q=%3Cscript%3E", 403),
+        ("application/x-www-form-urlencoded x", "q=%3Cscript%3E", 403),
+        ("application/json,x", r#"{"a":"<scr\u0069pt>"}"#, 403),
+        ("x", "<script>", 403),
+        ("x/y", "<script>", 403),
+        // What a strict parser refuses, others accept.
+        ("application/json", r#"{"a":"\ud800\u003cscript>"}"#, 403),
+        ("application/json", r#"{"a":"\q\u003cscript>"}"#, 403),
+        ("application/json", "{\"a\":\"\u{1}\\u003cscript>\"}", 403),
+        ("application/json", r#"{"a":"\ud83d\ude00 \"quoted\" \\ \u12"}"#, 200),
+        ("text/plain; charset=ibm037", "L..", 403),
+        ("text/plain; charset=\"UTF-8\"", "abc", 200),
+        ("image/png; charset=ibm037", "L..", 200),
         ("text/plain", "An ordinary text -- with 'quotes', or so.", 200),
     ] {
         let (status, forwarded) = posted(&default, media_type, body);
@@ -71,7 +99,7 @@ fn bodies_are_inspected_and_stay_whole() {
         assert_eq!(forwarded, if wanted == 200 { body } else { "" });
     }
     let part = |fields: &str, value: &str| {
-        format!("--b;c\r\nContent-Disposition: form-data; {fields}\r\n\r\n{value}\r\n")
+        format!("--b:c\r\nContent-Disposition: form-data; {fields}\r\n\r\n{value}\r\n")
     };
     for (parts, wanted) in [
         (part("name=text", "An ordinary text.") + &part("name=b", "2"), 200),
@@ -79,13 +107,49 @@ fn bodies_are_inspected_and_stay_whole() {
         (part("name=\"<script>\"", "x"), 403),
         (part("name=f; filename=\"a;../../../etc/passwd\"", "x"), 403),
         (part("name=f; filename=page.html", "<script>x</script>"), 200),
-        ("--b;c\nContent-Disposition: form-data; name=a\n\n<script>".to_owned(), 403),
+        (part("name=f; filename=\"\"", "<script>x</script>"), 403),
+        (part("name=f; filename=x\r\nContent-Disposition: form-data; name=f", "<script>"), 403),
+        (part("name=f\r\nContent-Transfer-Encoding: base64", "PHNjcmlwdD4="), 403),
+        ("--b:c\nContent-Disposition: form-data; name=a\n\n<script>".to_owned(), 403),
+        (part("name=f; filename=\"a'b.html\"", "<script>x</script>"), 200),
+        // Not every recipient knows `filename*`, nor takes these for names of files.
+        (part("name=f; filename*=utf-8''page.html", "<script>"), 403),
+        (part("name=f; x=\"\\\"; filename=y; \\\"\"", "<script>"), 403),
+        (part("name=f; x='; filename=y; '", "<script>"), 403),
+        (part("name=f; filename=a; filename=\"\"", "<script>"), 403),
+        // For most recipients a part is not over before a line that is a delimiter.
+        (part("name=a", "x--b:c\r\nContent-Disposition: x; filename=y\r\n\r\n<script>"), 403),
+        (part("name=a", "\n--b:c\r\nContent-Disposition: x; filename=y\r\n\r\n<script>"), 403),
+        (part("name=a", "\r\n--b:cx\r\nContent-Disposition: x; filename=y\r\n\r\n<script>"), 403),
+        ("<script>\r\n".to_owned() + &part("name=a", "x"), 403),
     ] {
-        let body = parts + "--b;c--\r\n";
-        let (status, _) = posted(&default, "Multipart/Form-Data; boundary=\"b;c\"", &body);
+        let body = parts + "--b:c--\r\n";
+        let (status, _) = posted(&default, "Multipart/Form-Data; boundary=\"b:c\"", &body);
         assert_eq!(status, wanted, "{body}");
     }
     assert_eq!(posted(&default, "multipart/form-data", "<script>").0, 403);
+    let file =
+        "--b\r\nContent-Disposition: form-data; name=f; filename=x\r\n\r\n<script>\r\n--b--\r\n";
+    for (media_type, wanted) in [
+        ("multipart/form-data; boundary=b", 200),
+        ("multipart/related; boundary=b", 200),
+        // Which of the two does the application take?
+        ("multipart/form-data; boundary=b; boundary=c", 403),
+        ("multipart/form-data; boundary=b; boundary*0=c", 403),
+        ("multipart/form-data; boundary=b,c", 403),
+        ("multipart/form-data; boundary=c", 403),
+    ] {
+        assert_eq!(posted(&default, media_type, file).0, wanted, "{media_type}");
+    }
+    let webkit = "multipart/form-data; boundary=----WebKitFormBoundary7MA4YWxkTrZu0gW";
+    let file = file.replace("--b", "------WebKitFormBoundary7MA4YWxkTrZu0gW");
+    assert_eq!(posted(&default, webkit, &file).0, 200);
+    let types = [("content-type", "image/png"), ("content-type", "text/plain")];
+    for (headers, wanted) in [(&types[..], 403), (&types[..1], 200), (&[], 403)] {
+        let mut request = get("/", headers);
+        request.body = Body::from("<script>".to_owned());
+        assert_eq!(inspected(&default, request).0, wanted, "{headers:?}");
+    }
     let short = node!({ "body": "8B" });
     let late = "12345678<script>";
     assert_eq!(posted(&short, "text/plain", late), (200, late.to_owned()));
@@ -93,27 +157,54 @@ fn bodies_are_inspected_and_stay_whole() {
 }
 
 #[test]
+fn no_number_of_values_hides_one() {
+    let default = node!({});
+    let cookies = "a=' ;".repeat(1500) + "b=<script>";
+    assert_eq!(status(&default, "/", &[("cookie", &cookies)]), 403);
+    let form = "a=b+c&".repeat(1500) + "q=1%27+or+%271%27%3D%271";
+    assert_eq!(posted(&default, "application/x-www-form-urlencoded", &form).0, 403);
+    let json = format!("[{}\"\\u003cscript>\"]", "\"a b\",".repeat(1500));
+    assert_eq!(posted(&default, "application/json", &json).0, 403);
+    let part = "--b\r\nContent-Disposition: form-data; name=a\r\n\r\n";
+    let parts = format!("{part}a b\r\n").repeat(1000) + part + "<script>\r\n--b--";
+    assert_eq!(posted(&default, "multipart/form-data; boundary=b", &parts).0, 403);
+    let harmless = "a=b+c&".repeat(1500);
+    assert_eq!(posted(&default, "application/x-www-form-urlencoded", &harmless).0, 200);
+}
+
+#[test]
 fn long_bodies_are_inspected_on_another_thread() {
     let json = |value: &str| format!(r#"["{}", "{value}"]"#, "x".repeat(2 * ON_WORKER_BYTES));
     let whole = node!({ "body": "1MiB" });
-    for (value, wanted) in [("ordinary", 200), ("<script>", 403)] {
+    // Returns whether the inspection was in progress after the first poll.
+    let was_awaited = |value: &str, wanted: u16| {
         let mut request = get("/", &[("content-type", "application/json")]);
         request.body = Body::from(json(value));
         let waf = filter(&KIND, &whole);
-        let status = net::worker::block_on_local(async {
-            // Only another thread can finish the inspection after the first poll.
+        net::worker::block_on_local(async {
             let MaybeFuture::Future(mut inspection) = waf.on_request(&mut request) else {
                 panic!("the body was not awaited");
             };
             let first = polled(&mut inspection).await;
-            assert!(first.is_none(), "a long body was inspected on the worker");
-            match inspection.await {
+            let is_pending = first.is_none();
+            let step = match first {
+                Some(step) => step,
+                None => inspection.await,
+            };
+            let status = match step {
                 Step::Continue => 200,
                 Step::Fail(fault) => fault.status,
                 Step::Respond(response) => response.status,
-            }
-        });
-        assert_eq!(status, wanted);
+            };
+            assert_eq!(status, wanted);
+            is_pending
+        })
+    };
+    for (value, wanted) in [("ordinary", 200), ("<script>", 403)] {
+        // Another thread may end before the first poll, though not every time; on the worker the
+        // inspection always ends in it.
+        let is_elsewhere = (0..100).any(|_| was_awaited(value, wanted));
+        assert!(is_elsewhere, "a long body was inspected on the worker");
     }
 }
 

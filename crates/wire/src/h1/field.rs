@@ -59,6 +59,13 @@ impl FieldSpan {
         FieldSpan { name_at: at, value_at: value.at, value_len: value.len, name_len: len, known }
     }
 
+    /// The same field in a text that begins `by` bytes further in.
+    #[inline]
+    #[must_use]
+    pub fn moved(self, by: u32) -> FieldSpan {
+        FieldSpan { name_at: self.name_at + by, value_at: self.value_at + by, ..self }
+    }
+
     #[inline]
     pub fn name(&self) -> Span {
         Span { at: self.name_at, len: u32::from(self.name_len) }

@@ -160,3 +160,16 @@ fn a_plan_that_makes_no_sense_is_refused() {
     let mode = crate::load::Mode::Open { rate: 0.0 };
     assert!(run(&target, &LoadPlan { mode, ..plan() }).is_err());
 }
+
+#[test]
+fn documents_are_requested_in_turn() {
+    let mut target = target(&Address::Unix("/nowhere".into()));
+    if let Traffic::Http { request, .. } = &mut target.traffic {
+        *request = b"GET /document/000000 HTTP/1.1\r\nHost: a\r\n\r\n".to_vec();
+    }
+    let plan = LoadPlan { documents: 3, ..plan() };
+    let state = crate::load::run_state::RunState::new(&target, &plan).unwrap();
+    let number =
+        |others| String::from_utf8_lossy(&state.request_after(others)[14..20]).into_owned();
+    assert_eq!([0, 1, 2, 3].map(number), ["000000", "000001", "000002", "000000"]);
+}

@@ -134,7 +134,7 @@ fn a_held_call_has_its_message_and_no_end() {
         *call = Some(Call { content: Bytes::from_static(CALL), holds: true });
         let plan = plan();
         let mut client = BlockingClient::new(&target, &plan).unwrap();
-        client.grow(3, Instant::now() + WAIT).map_err(|why| why.to_string())
+        client.grow(3, 3, Instant::now() + WAIT).map_err(|why| why.to_string())
     };
     assert_eq!(held(CALL), Ok(()));
     assert_eq!(held(&[1; CALL.len()]), Err("wrong body".to_owned()));

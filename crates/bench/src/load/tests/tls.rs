@@ -89,8 +89,13 @@ fn sessions_are_resumed_once_there_are_tickets() {
     let first = load(&target);
     let full = first.errors.handshake;
     assert!((1..=2).contains(&full) && first.errors.total() == full, "{first:?}");
-    let next = load(&target);
-    assert!(next.errors.total() == 0 && next.requests > 2, "{next:?}");
+    // As many loads as it takes on a busy machine.
+    let mut resumed = 0;
+    while resumed <= 2 {
+        let next = load(&target);
+        assert_eq!(next.errors.total(), 0, "{:?}", next.errors);
+        resumed += next.requests;
+    }
     check(&server.target(Handshakes::Resumed, false), Instant::now() + WAIT).unwrap();
 }
 

@@ -1,7 +1,7 @@
 //! Tidegate with a Python application: served by the wheel, or in processes next to a gateway.
 
-use super::super::python::{Interface, environment_of};
-use super::super::{App, DOCUMENT_PATH, Role, Setup, Site};
+use super::super::python::{Interface, environment_of, pair};
+use super::super::{App, CONNECTIONS_MAX, DOCUMENT_PATH, Role, Setup, Site};
 use std::fmt::Write as _;
 
 /// The packages that the Python of the run needs.
@@ -12,9 +12,18 @@ pub(super) fn served(site: &Site, app: App) -> Setup {
     let interface = app.interface().unwrap_or(Interface::Asgi);
     let (address, workers) = (site.address.to_string(), site.workers.to_string());
     let words = ["run", app.target(interface), "--bind", &address, "--workers", &workers];
-    let setup = Setup::new(&[&words[..], &["--app-dir", "."]].concat()).app(app, interface);
+    let connections = CONNECTIONS_MAX.to_string();
+    let greenlets = ["--threads", "gevent", "--worker-connections", &connections];
+    let greenlets: &[&str] = if app.has_greenlets() { &greenlets } else { &[] };
+    let pair = pair(site, "--ssl-certfile", "--ssl-keyfile");
+    let pair: Vec<&str> = pair.iter().map(String::as_str).collect();
+    let words = [&words[..], &["--app-dir", "."], greenlets, &pair].concat();
+    let setup = Setup::new(&words).app(app, interface).serves(site.protocol);
     let mut setup = setup.module(&site.python, "tidegate");
     setup.needs.extend(WHEEL);
+    if app.has_greenlets() {
+        setup.needs.push("gevent");
+    }
     setup.note("all arguments", "docs/guide/python.md")
 }
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::super::data::{FLOOR, OURS, Record};
+use super::super::data::{FLOOR, OURS, Placement, Record};
 use super::super::figures::{count, us};
 use super::{escape, record_label};
 
@@ -10,7 +10,7 @@ use super::{escape, record_label};
 const REACH: f64 = 97.0;
 
 /// One group: every server at one number of connections.
-pub(super) fn draw(out: &mut String, connections: u32, records: &[&Record]) {
+pub(super) fn draw(out: &mut String, connections: u32, placement: Placement, records: &[&Record]) {
     let mut records: Vec<_> =
         records.iter().copied().filter(|it| it.cpu_us_per_request.is_finite()).collect();
     records.sort_by(|a, b| a.cpu_us_per_request.total_cmp(&b.cpu_us_per_request));
@@ -21,9 +21,10 @@ pub(super) fn draw(out: &mut String, connections: u32, records: &[&Record]) {
     let floor = records.iter().find(|record| record.server == FLOOR);
     let floor = floor.map(|record| record.cpu_us_per_request).filter(|floor| *floor > 0.0);
     let plural = if connections == 1 { "" } else { "s" };
+    let pinned = if placement == Placement::Pinned { ", pinned" } else { "" };
     let _ = writeln!(
         out,
-        "<h3>CPU per request, {connections} connection{plural} <span class=muted>lower is \
+        "<h3>CPU per request, {connections} connection{plural}{pinned} <span class=muted>lower is \
          better</span></h3>\n<div role=\"list\">"
     );
     for record in records {

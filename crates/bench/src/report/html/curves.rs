@@ -4,7 +4,7 @@
 use super::super::data::{Data, Record};
 use super::super::figures::{grouped, ms, us};
 use super::chart::{Chart, Scale, Series};
-use super::{TILE_CONNECTIONS, colour, connections_of, workers_of};
+use super::{TILE_CONNECTIONS, charted, colour, connections_of, workers_of};
 
 /// How far right of the last percentile the maximum stands, in decades.
 const MAXIMUM_STEP: f64 = 0.6;
@@ -33,14 +33,14 @@ fn series(
     points: impl Fn(&mut dyn Iterator<Item = &Record>) -> Vec<(f64, f64, String)>,
 ) -> Vec<Series> {
     let mut servers: Vec<&str> = Vec::new();
-    for record in data.of_scenario(scenario) {
+    for record in charted(data, scenario) {
         if !servers.contains(&record.server.as_str()) {
             servers.push(&record.server);
         }
     }
     let lines = servers.into_iter().map(|server| {
         let (colour, dashed) = colour(data, server);
-        let of_server = || data.of_scenario(scenario).filter(|record| record.server == server);
+        let of_server = || charted(data, scenario).filter(|record| record.server == server);
         let disturbed = of_server().any(|record| record.disturbed.is_some());
         let mut records = of_server();
         let mut points = points(&mut records);
@@ -56,8 +56,7 @@ fn series(
 fn latency(data: &Data, scenario: &str, connections: u32) -> Chart {
     let workers = workers_of(data, scenario);
     let here = |record: &&Record| record.connections == connections && record.workers == workers;
-    let furthest = data
-        .of_scenario(scenario)
+    let furthest = charted(data, scenario)
         .filter(here)
         .flat_map(|record| &record.latency_curve)
         .filter(|(percentile, _)| *percentile < 100.0)
@@ -148,7 +147,7 @@ fn cost(data: &Data, scenario: &str, connections: &[u32]) -> Chart {
 /// Requests per second with 1 to N workers, at the connections where more than one was measured.
 fn scaling(data: &Data, scenario: &str) -> Chart {
     let fewest = workers_of(data, scenario);
-    let many = data.of_scenario(scenario).filter(|record| record.workers > fewest);
+    let many = charted(data, scenario).filter(|record| record.workers > fewest);
     let usual = |record: &&Record| (record.connections == TILE_CONNECTIONS, record.connections);
     let connections = many.max_by_key(usual).map(|record| record.connections);
     let mut workers: Vec<u32> = Vec::new();

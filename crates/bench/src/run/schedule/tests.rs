@@ -3,6 +3,7 @@
 use super::{DEFAULT_SECONDS_MAX, Options, Schedule, plan, said, steps_of};
 use crate::load::tools::Tool;
 use crate::peers::{ALL, Finder, FoundPeer};
+use crate::report::data::Placement;
 use crate::run::ExternalTarget;
 use crate::scenarios;
 use std::os::unix::fs::PermissionsExt;
@@ -122,7 +123,9 @@ fn what_cannot_be_run_is_refused_with_a_sentence() {
     assert!(said.starts_with("no peer \"apache\": there are tidegate, floor"), "{said}");
     let said = refused(|options| options.peers = Some(vec!["mio".to_owned()]));
     assert_eq!(said, "nothing to run: mio: not built: name it to have it built");
-    let said = refused(|options| (options.pin, options.workers) = (true, vec![10_000]));
+    let said = refused(|options| {
+        (options.placements, options.workers) = (vec![Placement::Pinned], vec![10_000])
+    });
     assert!(said.contains("10000 workers"), "{said}");
     let said = refused(|options| {
         (options.tool, options.scenarios) = (Some(Tool::Wrk), vec!["json".to_owned()]);

@@ -144,6 +144,10 @@ fn workers_serve_on_one_socket_and_a_reload_loses_no_request() {
             let current = slots.iter().filter_map(|slot| slot.current.borrow().clone());
             current.map(|running| running.id().to_string()).collect()
         };
+        // A worker accepts a moment before the supervisor knows that it is ready.
+        while group.ready() < 2 {
+            net::timer::sleep(Duration::from_millis(4)).await;
+        }
         assert!(ids().contains(&first));
         let over = Rc::new(std::cell::Cell::new(false));
         let clients: Vec<_> = (0..4)
@@ -160,9 +164,6 @@ fn workers_serve_on_one_socket_and_a_reload_loses_no_request() {
                 })
             })
             .collect();
-        while group.ready() < 2 {
-            net::timer::sleep(Duration::from_millis(4)).await;
-        }
         let before = ids();
         assert_eq!(group.reload().await, Ok(()));
         while !group.leaving().is_empty() {

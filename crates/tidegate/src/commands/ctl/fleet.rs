@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 
 use server::EtcdAddress;
+use settings::{Duration, Percent};
 
 use super::variable;
 use crate::etcd_arguments::EtcdArguments;
 use crate::failure::Failure;
-use crate::fleet::{AppliedChange, Fleet, read_documents};
+use crate::fleet::{AbortCondition, Application, AppliedChange, Fleet, Trial, read_documents};
 use crate::output::{columns, print};
 
 /// The fleet of a command.
@@ -36,15 +37,45 @@ impl FleetArguments {
     }
 }
 
+/// How a change is made.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ApplicationArguments {
+    /// Check it and show the changes, and write nothing
+    #[arg(long)]
+    dry_run: bool,
+
+    /// Try it on this share of the servers first, such as 5%: then all have it, or none
+    #[arg(long, value_name = "SHARE", conflicts_with = "dry_run")]
+    canary: Option<Percent>,
+
+    /// How long it is tried
+    #[arg(long = "for", value_name = "TIME", default_value = "10m", requires = "canary")]
+    duration: Duration,
+
+    /// What ends the trial early: more errors (5xx) than this among the responses of its servers
+    #[arg(long, value_name = "CONDITION", default_value = "errors > 1%", requires = "canary")]
+    abort_if: AbortCondition,
+}
+
+impl From<ApplicationArguments> for Application {
+    fn from(arguments: ApplicationArguments) -> Application {
+        let ApplicationArguments { dry_run, canary, duration, abort_if } = arguments;
+        match canary {
+            Some(share) => Application::Canary(Trial { share, duration, abort_if }),
+            None if dry_run => Application::DryRun,
+            None => Application::AtOnce,
+        }
+    }
+}
+
 /// Make a file, or the documents of a directory, the configuration in etcd
 #[derive(Debug, clap::Args)]
 pub(crate) struct Apply {
     /// A file, or a directory whose files that end with .yaml, .yml or .json are the documents
     path: PathBuf,
 
-    /// Check it and show the changes, and write nothing
-    #[arg(long)]
-    dry_run: bool,
+    #[command(flatten)]
+    how: ApplicationArguments,
 
     #[command(flatten)]
     fleet: FleetArguments,
@@ -54,7 +85,7 @@ impl Apply {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let fleet = self.fleet.fleet()?;
         let texts = read_documents(&self.path)?;
-        told(&fleet.apply(texts, self.dry_run)?)
+        told(&fleet.apply(texts, &self.how.into())?)
     }
 }
 
@@ -84,9 +115,8 @@ pub(crate) struct Rollback {
     /// A version of `ctl history`
     version: String,
 
-    /// Check it and show the changes, and write nothing
-    #[arg(long)]
-    dry_run: bool,
+    #[command(flatten)]
+    how: ApplicationArguments,
 
     #[command(flatten)]
     fleet: FleetArguments,
@@ -96,7 +126,7 @@ impl Rollback {
     pub(crate) fn run(self) -> Result<(), Failure> {
         let fleet = self.fleet.fleet()?;
         let texts = fleet.version(&self.version)?;
-        told(&fleet.apply(texts, self.dry_run)?)
+        told(&fleet.apply(texts, &self.how.into())?)
     }
 }
 

@@ -1,10 +1,13 @@
 //! Options of the application and of its Python interpreter.
 
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::ValueEnum;
 use serde_json::{Value, json};
-use store::RedisUrl;
+use server::PROFILE_TOKEN_MIN;
+use settings::Duration;
+use store::{RedisUrl, TaskStoreUrl};
 
 use super::environment;
 use super::values::{self, Threads};
@@ -12,6 +15,8 @@ use crate::failure::Failure;
 
 /// The variable with the default of `--task-store`, which other users of the machine cannot see.
 const TASK_STORE_VARIABLE: &str = "TIDEGATE_TASK_STORE";
+/// The same for `--profile-token`.
+const PROFILE_TOKEN_VARIABLE: &str = "TIDEGATE_PROFILE_TOKEN";
 /// The same for `--shared-store`.
 const SHARED_STORE_VARIABLE: &str = "TIDEGATE_SHARED_STORE";
 
@@ -86,11 +91,20 @@ pub(super) struct ApplicationOptions {
     #[arg(long, value_name = "URL")]
     pub(super) shared_store: Option<String>,
 
-    /// Store background jobs in this Redis server, so that they outlive this one:
-    /// redis://USER:PASSWORD@HOST:6379/0, rediss:// over TLS [default: $TIDEGATE_TASK_STORE, or in
-    /// memory]
+    /// Store background jobs in this server, so that they outlive this one:
+    /// redis://USER:PASSWORD@HOST:6379/0, rediss:// over TLS, postgresql://USER:PASSWORD@HOST/NAME
+    /// [default: $TIDEGATE_TASK_STORE, or in memory]
     #[arg(long, value_name = "URL")]
     pub(super) task_store: Option<String>,
+
+    /// Log a request whose response has not begun after this time, with its stack
+    #[arg(long, value_name = "TIME", value_parser = values::some_seconds)]
+    pub(super) slow_request: Option<Duration>,
+
+    /// A client that sends this text as Tidegate-Profile gets a flame graph of its request instead
+    /// of the response; at least 16 characters [default: $TIDEGATE_PROFILE_TOKEN, or none]
+    #[arg(long, value_name = "TEXT")]
+    pub(super) profile_token: Option<String>,
 
     /// Send ASGI lifespan events; `auto` does if the application supports them [default: auto]
     #[arg(long, value_name = "WHICH", alias = "asgi-lifespan")]
@@ -137,12 +151,12 @@ pub(super) enum WorkerClass {
     Gevent,
 }
 
-/// Returns the Redis server of an option or a variable. An error does not repeat its password.
-fn redis_url(
+/// Returns the URL of an option or a variable. An error does not repeat its password.
+fn store_url<T: FromStr<Err = String>>(
     option: &str,
     value: &Option<String>,
     variable: &str,
-) -> Result<Option<RedisUrl>, Failure> {
+) -> Result<Option<T>, Failure> {
     let from_variable = || std::env::var(variable).ok().filter(|url| !url.is_empty());
     let (name, url) = match value {
         Some(url) => (option, Some(url.clone())),
@@ -161,14 +175,28 @@ impl ApplicationOptions {
         }
     }
 
-    /// Returns the Redis server of background jobs.
-    pub(super) fn task_store(&self) -> Result<Option<RedisUrl>, Failure> {
-        redis_url("--task-store", &self.task_store, TASK_STORE_VARIABLE)
+    /// Returns the server of background jobs.
+    pub(super) fn task_store(&self) -> Result<Option<TaskStoreUrl>, Failure> {
+        store_url("--task-store", &self.task_store, TASK_STORE_VARIABLE)
     }
 
     /// Returns the Redis server of keys and channels.
     pub(super) fn shared_store(&self) -> Result<Option<RedisUrl>, Failure> {
-        redis_url("--shared-store", &self.shared_store, SHARED_STORE_VARIABLE)
+        store_url("--shared-store", &self.shared_store, SHARED_STORE_VARIABLE)
+    }
+
+    /// Returns the token of clients that may profile their requests.
+    pub(super) fn profile_token(&self) -> Result<Option<String>, Failure> {
+        let from_variable =
+            || std::env::var(PROFILE_TOKEN_VARIABLE).ok().filter(|token| !token.is_empty());
+        let token = self.profile_token.clone().or_else(from_variable);
+        if token.as_ref().is_some_and(|token| token.len() < PROFILE_TOKEN_MIN) {
+            return Err(Failure::Wrong(format!(
+                "--profile-token: a token of fewer than {PROFILE_TOKEN_MIN} characters can be \
+                 guessed; `openssl rand -hex 16` makes one"
+            )));
+        }
+        Ok(token)
     }
 
     /// The threads of WSGI in the settings of workers: a number, or `gevent`.

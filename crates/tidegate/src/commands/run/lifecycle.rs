@@ -9,9 +9,6 @@ use settings::{Duration, Size};
 use super::values;
 use crate::failure::Failure;
 
-/// The default pattern of watched files.
-const WATCHED: &str = "*.py";
-
 #[derive(Clone, Debug, Default, PartialEq, clap::Args)]
 #[command(next_help_heading = "Worker processes of Python")]
 pub(super) struct LifecycleOptions {
@@ -93,11 +90,12 @@ pub(super) struct LifecycleOptions {
     #[arg(long)]
     pub(super) capture_output: bool,
 
-    /// Start new workers when a file of the application changes: for development
+    /// Start new workers when a file of the application changes, or begin a Lua program again: for
+    /// development
     #[arg(long)]
     pub(super) reload: bool,
 
-    /// Watch this directory instead of --app-dir; may be repeated
+    /// Watch this directory instead of --app-dir, or of that of a Lua program; may be repeated
     #[arg(long, value_name = "DIR", requires = "reload", alias = "reload-paths")]
     pub(super) reload_dir: Vec<PathBuf>,
 
@@ -105,7 +103,7 @@ pub(super) struct LifecycleOptions {
     #[arg(long, value_name = "FILE", requires = "reload")]
     pub(super) reload_extra_file: Vec<PathBuf>,
 
-    /// Watch files of this pattern too; may be repeated [default: *.py]
+    /// Watch files of this pattern too; may be repeated [default: *.py or *.lua]
     #[arg(long, value_name = "GLOB", requires = "reload")]
     pub(super) reload_include: Vec<String>,
 
@@ -147,13 +145,27 @@ impl LifecycleOptions {
         }
     }
 
-    /// Returns the watched directories and patterns; by default the directory of the application.
-    pub(super) fn dev_reload(&self, app_dir: &Path) -> Option<DevReload> {
+    /// True if all options are as by default, but those of --reload.
+    pub(super) fn has_only_reload(&self) -> bool {
+        let reload = LifecycleOptions {
+            reload: self.reload,
+            reload_dir: self.reload_dir.clone(),
+            reload_extra_file: self.reload_extra_file.clone(),
+            reload_include: self.reload_include.clone(),
+            reload_exclude: self.reload_exclude.clone(),
+            ..LifecycleOptions::default()
+        };
+        *self == reload
+    }
+
+    /// Returns the watched directories and patterns; by default the directory of the application,
+    /// and the pattern of its language.
+    pub(super) fn dev_reload(&self, app_dir: &Path, sources: &str) -> Option<DevReload> {
         let directories = match self.reload_dir.as_slice() {
             [] => vec![app_dir.to_owned()],
             named => named.to_vec(),
         };
-        let include = [&[WATCHED.to_owned()], self.reload_include.as_slice()].concat();
+        let include = [&[sources.to_owned()], self.reload_include.as_slice()].concat();
         let exclude = self.reload_exclude.clone();
         let files = self.reload_extra_file.clone();
         self.reload.then_some(DevReload { directories, include, exclude, files })

@@ -84,7 +84,7 @@ impl Run {
             listeners: (0..).map(listener_name).zip(sources).collect(),
             workers: self.processes()?,
             policy: Policy { aborts_first: host.aborts_first, ..self.lifecycle.policy() },
-            reload: self.lifecycle.dev_reload(app_dir),
+            reload: self.lifecycle.dev_reload(app_dir, "*.py"),
             admin: self.admin.as_ref().map(bind).transpose()?,
             log_level: self.serving.log_level(),
             log_format: self.serving.log_format(),
@@ -161,6 +161,7 @@ impl Run {
     fn print_settings(&self, mut python: Value, configuration: &Value) -> Result<(), Failure> {
         python["task_store"] = json!(self.application.task_store()?.map(|url| url.to_string()));
         python["shared_store"] = json!(self.application.shared_store()?.map(|url| url.to_string()));
+        python["profile_token"] = json!(self.application.profile_token()?.map(|_| "(not shown)"));
         let shown = json!({ "python": python, "configuration": configuration });
         crate::output::print(&format!("{shown:#}\n"))
     }
@@ -182,6 +183,8 @@ impl Run {
             "task_threads": options.task_threads.unwrap_or(4),
             "shared_store": options.shared_store()?.map(|url| url.expose().to_owned()),
             "task_store": options.task_store()?.map(|url| url.expose().to_owned()),
+            "slow_ms": options.slow_request.map(|time| time.get().as_millis() as u64),
+            "profile_token": options.profile_token()?,
             "processes": self.processes()?,
             "lifespan": word(&options.lifespan.unwrap_or_default()),
             "log_config": log_config,

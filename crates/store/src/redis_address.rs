@@ -1,14 +1,16 @@
-//! The address of a server: `redis://HOST[:PORT]`, `rediss://` with TLS, or `unix:PATH`.
+//! The address of a Redis server: `redis://HOST[:PORT]`, `rediss://` with TLS, or `unix:PATH`.
 
 use std::fmt;
+use std::io;
 use std::path::PathBuf;
 use std::str::FromStr;
 
+use net::{Resolver, Stream};
 use settings::{Node, Reader, Schema, SchemaBuilder, Setting, nearest};
 use wire::authority::Authority;
 
 /// The port of a server.
-pub(crate) const PORT: u16 = 6379;
+const PORT: u16 = 6379;
 const SCHEMES: [&str; 2] = ["redis", "rediss"];
 
 /// Where a server or a Sentinel is.
@@ -25,12 +27,13 @@ pub enum RedisAddress {
 }
 
 impl RedisAddress {
-    pub(crate) fn is_secure(&self) -> bool {
+    /// True if the connection has TLS.
+    pub fn is_secure(&self) -> bool {
         matches!(self, RedisAddress::Tcp { is_secure: true, .. })
     }
 
     /// The same with a port.
-    pub(crate) fn with_default_port(&self, default: u16) -> RedisAddress {
+    pub fn with_default_port(&self, default: u16) -> RedisAddress {
         match self {
             RedisAddress::Tcp { host, port, is_secure } => RedisAddress::Tcp {
                 host: host.clone(),
@@ -41,16 +44,39 @@ impl RedisAddress {
         }
     }
 
+    /// The same with its port, also where that is the usual one.
+    pub fn with_port(&self) -> RedisAddress {
+        self.with_default_port(PORT)
+    }
+
     /// A server that another one has named, with TLS if the other one has it.
-    pub(crate) fn named(host: &str, port: u16, is_secure: bool) -> RedisAddress {
+    pub fn named(host: &str, port: u16, is_secure: bool) -> RedisAddress {
         RedisAddress::Tcp { host: host.to_owned(), port: Some(port), is_secure }
     }
 
-    pub(crate) fn host_and_port(&self) -> Option<(&str, u16)> {
+    /// Host and port; `None` for a Unix socket.
+    pub fn host_and_port(&self) -> Option<(&str, u16)> {
         match self {
             RedisAddress::Tcp { host, port, .. } => Some((host, port.unwrap_or(PORT))),
             RedisAddress::Unix(_) => None,
         }
+    }
+
+    /// Connects to the first address of the host that accepts, without TLS.
+    pub async fn connect(&self, names: &Resolver) -> io::Result<Stream> {
+        let (host, port) = match self {
+            RedisAddress::Unix(path) => return Stream::connect_unix(path).await,
+            RedisAddress::Tcp { host, port, .. } => (host, port.unwrap_or(PORT)),
+        };
+        let resolved = names.resolve(host, port).await.map_err(io::Error::other)?;
+        let mut last = Err(io::Error::other("the name has no address"));
+        for one in resolved.addresses {
+            last = Stream::connect_tcp(one).await;
+            if last.is_ok() {
+                break;
+            }
+        }
+        last
     }
 }
 

@@ -1,0 +1,288 @@
+//! Sends log lines to a collector, on the control thread.
+//!
+//! The lines are those of the event log and of the access log, in the format they are written in.
+//! Objects of JSON become records with attributes; another line is the body of its record.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use message::ExportQueue;
+use net::task::JoinHandle;
+use prost::Message;
+use serde_json::Value as Json;
+use telemetry::log::Level;
+use telemetry::timestamp::now_ms;
+use telemetry::{LineReceiver, SharedCounter, Telemetry, families};
+
+use crate::collector::{Batch, Collector, Signal};
+use crate::proto::logs::{ExportLogsServiceRequest, LogRecord, ResourceLogs, ScopeLogs};
+use crate::proto::{KeyValue, Resource, Scope, Value};
+use crate::settings::ExportPlan;
+
+/// The time between two exports unless configured.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// Lines that wait to be sent before further ones are dropped.
+const QUEUE_LINES: usize = 8192;
+/// Lines in one request.
+const BATCH_LINES: usize = 512;
+
+/// The log that a line is from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogSource {
+    Events,
+    Access,
+}
+
+/// A line, without its end.
+struct LogLine {
+    source: LogSource,
+    text: Box<[u8]>,
+}
+
+/// The exporter of the current plan.
+pub struct LogExporter {
+    telemetry: Arc<Telemetry>,
+    running: RefCell<Option<Running>>,
+}
+
+struct Running {
+    plan: Arc<ExportPlan>,
+    sender: Rc<Sender>,
+    task: JoinHandle<()>,
+}
+
+impl LogExporter {
+    pub fn new(telemetry: &Arc<Telemetry>) -> LogExporter {
+        LogExporter { telemetry: telemetry.clone(), running: RefCell::default() }
+    }
+
+    /// Exports for this plan from now on. What another plan's queue holds is still sent.
+    pub fn follow(&self, plan: Option<&Arc<ExportPlan>>) {
+        let mut running = self.running.borrow_mut();
+        if running.as_ref().map(|running| &running.plan) == plan {
+            return;
+        }
+        *running = plan.map(|plan| {
+            let sender = Rc::new(Sender {
+                collector: Collector::new(Signal::Logs, &plan.collector, &self.telemetry),
+                interval: plan.interval().unwrap_or(INTERVAL),
+                queue: ExportQueue::new(QUEUE_LINES, BATCH_LINES),
+                dropped: self.telemetry.counter(&families::OTLP_RECORDS, &["logs", "dropped"]),
+                resource: Resource::new(plan.resource()),
+            });
+            let task = net::task::spawn_local(sender.clone().run());
+            Running { plan: plan.clone(), sender, task }
+        });
+    }
+
+    /// Returns what takes the lines of a log for the current plan; `None` if logs are not exported.
+    /// It never blocks: a full queue drops lines and counts them.
+    pub fn receiver(&self, source: LogSource) -> Option<LineReceiver> {
+        let queue = self.running.borrow().as_ref()?.sender.queue.clone();
+        Some(LineReceiver(Arc::new(move |lines: &[u8]| {
+            for text in lines.split(|byte| *byte == b'\n').filter(|text| !text.is_empty()) {
+                if queue.admits() {
+                    queue.push(LogLine { source, text: text.into() });
+                }
+            }
+        })))
+    }
+
+    /// Sends what is queued at the end of the process.
+    pub async fn finish(&self) {
+        let Some(running) = self.running.borrow_mut().take() else { return };
+        running.task.abort();
+        running.sender.flush().await;
+    }
+}
+
+struct Sender {
+    collector: Collector,
+    interval: Duration,
+    queue: Arc<ExportQueue<LogLine>>,
+    dropped: Arc<SharedCounter>,
+    resource: Resource,
+}
+
+impl Sender {
+    async fn run(self: Rc<Self>) {
+        // The exporter and this task hold the sender; receivers of the logs hold the queue. After
+        // all of them are gone, nothing more can arrive.
+        let is_used = || Rc::strong_count(&self) > 1 || Arc::strong_count(&self.queue) > 1;
+        while is_used() || !self.queue.is_empty() {
+            net::timer::within(self.interval, self.queue.batch()).await;
+            while let Some(batch) = self.take_batch() {
+                self.collector.deliver(batch).await;
+            }
+        }
+    }
+
+    /// Sends the batch that was being sent, and what is queued, each batch once.
+    async fn flush(&self) {
+        let mut unsent = self.collector.take_unsent();
+        while let Some(batch) = unsent.take().or_else(|| self.take_batch()) {
+            if !self.collector.deliver_once(&batch).await {
+                return;
+            }
+        }
+    }
+
+    fn take_batch(&self) -> Option<Batch> {
+        self.dropped.add(self.queue.take_dropped());
+        let now_ns = now_ms() * 1_000_000;
+        let lines = std::iter::from_fn(|| self.queue.pop()).take(BATCH_LINES);
+        let log_records: Vec<LogRecord> = lines.map(|line| record(&line, now_ns)).collect();
+        if log_records.is_empty() {
+            return None;
+        }
+        let items = log_records.len() as u64;
+        let scope_logs = vec![ScopeLogs { scope: Scope::own(), log_records }];
+        let resource = Some(self.resource.clone());
+        let request =
+            ExportLogsServiceRequest { resource_logs: vec![ResourceLogs { resource, scope_logs }] };
+        Some(Batch { message: request.encode_to_vec().into(), items })
+    }
+}
+
+/// The number of a level in OpenTelemetry's model of logs.
+fn severity(level: Level) -> i32 {
+    match level {
+        Level::Error => 17,
+        Level::Warn => 13,
+        Level::Info => 9,
+        Level::Debug => 5,
+    }
+}
+
+fn record(line: &LogLine, now_ns: u64) -> LogRecord {
+    let text = String::from_utf8_lossy(&line.text);
+    let source = match line.source {
+        LogSource::Events => "events",
+        LogSource::Access => "access",
+    };
+    let mut record = LogRecord {
+        time_unix_nano: now_ns,
+        observed_time_unix_nano: now_ns,
+        attributes: vec![KeyValue::text("tidegate.log", source)],
+        ..LogRecord::default()
+    };
+    let mut level = Level::Info;
+    match serde_json::from_str(&text) {
+        Ok(Json::Object(members)) => {
+            for (name, value) in members {
+                member(&mut record, &mut level, name, value);
+            }
+        }
+        _ if line.source == LogSource::Events => {
+            let mut rest = &*text;
+            if let Some((time, after)) = text.split_once(' ')
+                && let Some(time_ns) = unix_ns(time)
+            {
+                record.time_unix_nano = time_ns;
+                rest = after;
+            }
+            if let Some((word, after)) = rest.split_once(' ')
+                && let Some(known) = Level::parse(&word.to_ascii_lowercase())
+            {
+                level = known;
+                rest = after;
+            }
+            record.body = Some(Value::Text(rest.to_owned()).into());
+        }
+        _ => record.body = Some(Value::Text(text.into_owned()).into()),
+    }
+    record.severity_number = severity(level);
+    record.severity_text = level.slug().to_ascii_uppercase();
+    record
+}
+
+/// Adds a member of a line's object to its record.
+fn member(record: &mut LogRecord, level: &mut Level, name: String, value: Json) {
+    let text = value.as_str().unwrap_or_default();
+    match &*name {
+        "time" if let Some(time_ns) = unix_ns(text) => record.time_unix_nano = time_ns,
+        "level" if let Some(known) = Level::parse(text) => *level = known,
+        "message" => record.body = Some(Value::Text(text.to_owned()).into()),
+        "trace_id" if let Some(id) = hex(text, 16) => record.trace_id = id,
+        "span_id" if let Some(id) = hex(text, 8) => record.span_id = id,
+        _ => {
+            // A failed request is an error in the access log, which has no levels.
+            if name == "status" && value.as_u64().is_some_and(|status| status >= 500) {
+                *level = Level::Error;
+            }
+            let value = match value {
+                Json::Bool(value) => Value::Bool(value),
+                Json::String(text) => Value::Text(text),
+                Json::Number(number) => match number.as_i64() {
+                    Some(number) => Value::Number(number),
+                    None => Value::Double(number.as_f64().unwrap_or_default()),
+                },
+                other => Value::Text(other.to_string()),
+            };
+            record.attributes.push(KeyValue::new(name, value));
+        }
+    }
+}
+
+/// Reads a time of our logs.
+fn unix_ns(text: &str) -> Option<u64> {
+    let time: Timestamp = text.parse().ok()?;
+    u64::try_from(time.as_nanosecond()).ok()
+}
+
+/// Reads an identity of so many bytes.
+fn hex(text: &str, bytes: usize) -> Option<Vec<u8>> {
+    if text.len() != 2 * bytes || !text.is_ascii() {
+        return None;
+    }
+    let byte = |at| u8::from_str_radix(text.get(at..at + 2)?, 16).ok();
+    (0..bytes).map(|index| byte(2 * index)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(source: LogSource, text: &str) -> LogRecord {
+        record(&LogLine { source, text: text.as_bytes().into() }, 5)
+    }
+
+    fn text(record: &LogRecord) -> Option<String> {
+        match record.body.clone()?.value? {
+            Value::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn an_object_becomes_a_record_with_attributes() {
+        let line = r#"{"time":"2026-11-20T10:21:00.123Z","level":"warn","message":"a b","n":3,
+            "trace_id":"4bf92f3577b34da6a3ce929d0e0e4736","span_id":"00f067aa0ba902b7","x":[1]}"#;
+        let record = read(LogSource::Events, line);
+        assert_eq!(record.time_unix_nano, 1_795_170_060_123_000_000);
+        assert_eq!((record.severity_number, &*record.severity_text), (13, "WARN"));
+        assert_eq!(text(&record).as_deref(), Some("a b"));
+        assert_eq!((record.trace_id[0], record.span_id.len()), (0x4b, 8));
+        assert_eq!(
+            record.attributes[1..],
+            [KeyValue::new("n", Value::Number(3)), KeyValue::text("x", "[1]")]
+        );
+    }
+
+    #[test]
+    fn other_lines_are_bodies() {
+        let event = read(LogSource::Events, "2026-11-20T10:21:00.123Z ERROR no room left=0");
+        assert_eq!((event.severity_number, text(&event).as_deref()), (17, Some("no room left=0")));
+        assert_eq!(event.time_unix_nano, 1_795_170_060_123_000_000);
+        let access = read(LogSource::Access, "10.0.0.1 - - [x] \"GET / HTTP/1.1\" 200 1");
+        assert_eq!(text(&access).unwrap(), "10.0.0.1 - - [x] \"GET / HTTP/1.1\" 200 1");
+        assert_eq!((access.time_unix_nano, access.severity_number), (5, 9));
+        assert_eq!(read(LogSource::Access, r#"{"status":502}"#).severity_number, 17);
+        let record = read(LogSource::Events, r#"{"trace_id":"zz","time":"x"}"#);
+        assert!(record.trace_id.is_empty() && record.attributes.len() == 3);
+        assert_eq!(hex("0é", 2), None);
+    }
+}
