@@ -8,6 +8,7 @@ import { Benchmarks } from "./pages/benchmarks";
 import { Caches } from "./pages/caches";
 import { Configuration } from "./pages/configuration";
 import { Consumers } from "./pages/consumers";
+import { Limits } from "./pages/limits";
 import { Overview } from "./pages/overview";
 import { Programs } from "./pages/programs";
 import { Routes } from "./pages/routes";
@@ -20,6 +21,7 @@ const PAGES = [
   { path: "routes", title: "Routes", page: Routes, purge: false },
   { path: "upstreams", title: "Upstreams", page: Upstreams, purge: false },
   { path: "caches", title: "Caches", page: Caches, purge: true },
+  { path: "limits", title: "Limits", page: Limits, purge: false },
   { path: "programs", title: "Programs", page: Programs, purge: false },
   { path: "consumers", title: "Consumers", page: Consumers, purge: false },
   { path: "configuration", title: "Configuration", page: Configuration, purge: false },

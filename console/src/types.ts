@@ -167,6 +167,16 @@ export interface LoggedRequest {
   steps_dropped: number;
 }
 
+export interface SentResponse {
+  listener: string;
+  status: number;
+  headers: [string, string][];
+  body: string;
+  is_cut: boolean;
+  failed: string | null;
+  duration_us: number;
+}
+
 export interface ConfigError {
   file: string | null;
   line: number | null;

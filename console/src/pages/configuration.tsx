@@ -4,6 +4,7 @@ import { ApiError, call, explained, json, may, post } from "../api";
 import { dateTime } from "../format";
 import { Confirm, Failure, Note, Table, useAction } from "../parts";
 import type { ConfigError, ConfigVersion } from "../types";
+import { Editor, FilterForm, useDeclarations } from "./editor";
 
 /** What the API writes in place of a secret. */
 const MASK = '"***"';
@@ -175,6 +176,7 @@ export function Configuration() {
   const [isAsking, setAsking] = useState(false);
   const editor = useRef<HTMLTextAreaElement>(null);
   const action = useAction();
+  const declarations = useDeclarations();
   const refresh = () => {
     setErrors(null);
     setChanges(null);
@@ -221,6 +223,16 @@ export function Configuration() {
       setLoaded(loaded && { ...loaded, text, etag: `"${applied.version}"` });
       return `Version ${applied.version} is in use: ${applied.changes.length === 0 ? "no changes" : applied.changes.join("; ")}.`;
     });
+  const insert = (added: string) => {
+    const area = editor.current;
+    if (!area) return;
+    const { selectionStart, selectionEnd } = area;
+    setText(text.slice(0, selectionStart) + added + text.slice(selectionEnd));
+    requestAnimationFrame(() => {
+      area.focus();
+      area.setSelectionRange(selectionStart, selectionStart + added.length);
+    });
+  };
   const jump = (line: number) => {
     const area = editor.current;
     if (!area) return;
@@ -239,17 +251,15 @@ export function Configuration() {
       <section aria-label="Text">
         {loaded.readOnly !== null && <Note kind="neutral">{`Read only: ${loaded.readOnly}`}</Note>}
         {!may("all") && <p class="soft">Secrets are masked. A change needs a token with the role all.</p>}
-        <label class="field">
-          <span>{`Version ${loaded.etag.replaceAll('"', "")}${isChanged ? ", changed here" : ""}`}</span>
-          <textarea
-            ref={editor}
-            class="editor"
-            spellcheck={false}
-            readOnly={!canChange}
-            value={text}
-            onInput={(event) => setText(event.currentTarget.value)}
-          />
-        </label>
+        <Editor
+          area={editor}
+          label={`Version ${loaded.etag.replaceAll('"', "")}${isChanged ? ", changed here" : ""}`}
+          text={text}
+          readOnly={!canChange}
+          declarations={declarations}
+          onInput={setText}
+        />
+        {canChange && declarations && <FilterForm declarations={declarations} onInsert={insert} />}
         <div class="actions">
           {may("all") && (
             <button type="button" disabled={action.isBusy} onClick={() => check(() => undefined)}>

@@ -1,11 +1,30 @@
 // All routes in the order in which they are tried, and what would happen to a request.
 import { useMemo, useState } from "preact/hooks";
-import { call, json } from "../api";
+import { call, json, may, post } from "../api";
 import { count, micros, total } from "../format";
-import { Failure, Field, useAction, useLoaded, VirtualRows } from "../parts";
-import type { Route } from "../types";
+import { Failure, Field, Table, useAction, useLoaded, VirtualRows } from "../parts";
+import type { Route, SentResponse } from "../types";
 
 const EVERY_MS = 5000;
+
+function Sent({ sent }: { sent: SentResponse }) {
+  return (
+    <section aria-label="Response">
+      <h3>{`${sent.status} from ${sent.listener} in ${micros(sent.duration_us)}`}</h3>
+      <Table label="Fields of the response" head={["Field", "Value"]}>
+        {sent.headers.map(([name, value], index) => (
+          <tr key={index}>
+            <td>{name}</td>
+            <td>{value}</td>
+          </tr>
+        ))}
+      </Table>
+      {sent.body !== "" && <pre tabIndex={0}>{sent.body}</pre>}
+      {sent.is_cut && <p class="soft">Only the beginning of the content is shown.</p>}
+      <Failure error={sent.failed} />
+    </section>
+  );
+}
 
 function Explain() {
   const [method, setMethod] = useState("GET");
@@ -13,21 +32,29 @@ function Explain() {
   const [client, setClient] = useState("");
   const [listener, setListener] = useState("");
   const [fields, setFields] = useState("");
+  const [content, setContent] = useState("");
   const [text, setText] = useState<string | null>(null);
+  const [sent, setSent] = useState<SentResponse | null>(null);
   const action = useAction();
+  /** The request as the API has it. */
+  const request = () => {
+    setText(null);
+    setSent(null);
+    const headers: Record<string, string[]> = {};
+    for (const line of fields.split("\n").filter((one) => one.trim())) {
+      const at = line.indexOf(":");
+      if (at < 1) throw new Error(`"${line}" is no name: value`);
+      const name = line.slice(0, at).trim();
+      headers[name] = [...(headers[name] ?? []), line.slice(at + 1).trim()];
+    }
+    const body: Record<string, unknown> = { method, url, headers };
+    if (client.trim()) body["client_ip"] = client.trim();
+    if (listener.trim()) body["listener"] = listener.trim();
+    return body;
+  };
   const explain = () =>
     action.run(async () => {
-      setText(null);
-      const headers: Record<string, string[]> = {};
-      for (const line of fields.split("\n").filter((one) => one.trim())) {
-        const at = line.indexOf(":");
-        if (at < 1) throw new Error(`"${line}" is no name: value`);
-        const name = line.slice(0, at).trim();
-        headers[name] = [...(headers[name] ?? []), line.slice(at + 1).trim()];
-      }
-      const body: Record<string, unknown> = { method, url, headers };
-      if (client.trim()) body["client_ip"] = client.trim();
-      if (listener.trim()) body["listener"] = listener.trim();
+      const body = request();
       const response = await call("/v1/explain", {
         method: "POST",
         body: JSON.stringify(body),
@@ -35,9 +62,16 @@ function Explain() {
       });
       setText(await response.text());
     });
+  const send = () =>
+    action.run(async () => {
+      const body = request();
+      if (content) body["body"] = content;
+      setSent(await post<SentResponse>("/v1/send", body));
+    });
   return (
     <section aria-label="Explain">
-      <h2>Which route would a request take?</h2>
+      <h2>Compose a request</h2>
+      <p class="soft">Explain shows which route it would take and why; Send sends it to a listener of this server.</p>
       <form
         onSubmit={(event) => {
           event.preventDefault();
@@ -72,12 +106,22 @@ function Explain() {
             onInput={(event) => setFields(event.currentTarget.value)}
           />
         </label>
+        <label class="field wide">
+          <span>Content, if it is sent</span>
+          <textarea rows={2} value={content} onInput={(event) => setContent(event.currentTarget.value)} />
+        </label>
         <button type="submit" disabled={action.isBusy}>
           Explain
         </button>
+        {may("write") && (
+          <button type="button" disabled={action.isBusy || !url} onClick={send}>
+            Send
+          </button>
+        )}
       </form>
       {action.note}
       {text !== null && <pre tabIndex={0}>{text}</pre>}
+      {sent && <Sent sent={sent} />}
     </section>
   );
 }
