@@ -61,6 +61,10 @@ impl Application for StatusAdapter {
         self.0.set_interrupted();
     }
 
+    fn metrics(&self) -> String {
+        self.0.own_metrics()
+    }
+
     fn stop(&self) {
         self.0.stop();
     }
@@ -174,6 +178,11 @@ impl Worker {
     /// Sets the descriptor of the file that `faulthandler` writes to.
     fn set_stack_file(&self, descriptor: i32) -> PyResult<()> {
         Ok(self.status.set_stack_file(descriptor)?)
+    }
+
+    /// Sets the function that returns the application's own metrics, in the Prometheus text format.
+    fn set_own_metrics(&self, function: Py<PyAny>) {
+        self.status.set_own_metrics(function);
     }
 
     /// Creates the server of an ASGI application on the running thread's event loop.

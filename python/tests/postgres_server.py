@@ -34,6 +34,7 @@ class PostgresServer:
 
     def __init__(self, directory: Path) -> None:
         self._data = directory / "data"
+        self.url = f"postgresql:///postgres?host={self._data}&user=postgres"
         self._data.mkdir(mode=0o700)
         if (user := _user()) is not None:
             os.chown(self._data, user.pw_uid, user.pw_gid)
@@ -41,11 +42,20 @@ class PostgresServer:
                 if parent.stat().st_mode & 0o1 == 0:
                     parent.chmod(parent.stat().st_mode | 0o1)
         self._run("initdb", "--username=postgres", "--auth=trust", "--no-sync", "--locale=C")
+        self.address = f"host={self._data} user=postgres dbname=postgres"
+        self.start()
+
+    def start(self) -> None:
+        """Starts it, also after ``kill``."""
         self.process = self._start(
             "postgres", "-c", "listen_addresses=", "-c", f"unix_socket_directories={self._data}",
             "-c", "fsync=off", "-c", "max_connections=100")
-        self.address = f"host={self._data} user=postgres dbname=postgres"
         self._await_ready()
+
+    def kill(self) -> None:
+        """Ends it at once, as a crash does."""
+        self.process.send_signal(signal.SIGQUIT)
+        self.process.wait()
 
     def _options(self) -> dict:
         options = {"cwd": self._data, "stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL,
@@ -78,5 +88,4 @@ class PostgresServer:
         return self
 
     def __exit__(self, *_) -> None:
-        self.process.send_signal(signal.SIGQUIT)
-        self.process.wait()
+        self.kill()

@@ -149,6 +149,19 @@ def test_two_servers_share_keys_and_channels(start_server, url):
     assert json.loads(first.get("/look").body) == ["hello", 43, "hello", 44]
 
 
+def test_what_an_application_writes_when_it_is_preloaded_is_shared(
+    start_server, here, url, tmp_path
+):
+    (tmp_path / "writes.py").write_text(
+        "from stage import Stage\n"
+        "from tidegate import cache\n"
+        "cache.set('imported', 7)\n"
+        "app = Stage()\n"
+    )
+    start_server("writes:app", shared_store=url, preload=True, app_dir=tmp_path)
+    assert cache.get("imported") == 7
+
+
 def test_jobs_stay_in_the_memory_of_their_server(start_server, url):
     server = start_server("tasks_app:app", shared_store=url)
     job = json.loads(server.get(f"/enqueue/add?{quote(json.dumps([2, 3]))}").body)

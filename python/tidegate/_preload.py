@@ -17,7 +17,7 @@ import threading
 import warnings
 from pathlib import Path
 
-from tidegate import _store, _task_queue, _tidegate, _worker
+from tidegate import _tidegate, _worker
 from tidegate._log import logger
 
 #: Maximum size of a message; the supervisor's limit is the same.
@@ -67,9 +67,7 @@ def load(specification: dict, supervisor: int) -> _worker.Preloaded:
     Path("/proc/self/comm").write_text(f"tg {app:.8} pre")
     if name := settings.get("name"):
         _tidegate.set_title(f"tidegate: preloader [{name}]")
-    _store.connect(specification["store"])
-    if url := settings.get("task_store"):
-        _task_queue.use_redis(url, app)
+    _worker.connect(specification["store"], app, settings)
     _worker.configure_logging(specification["log_format"], app, None, settings)
     configuration = _worker.gunicorn_configuration(settings)
     return _worker.Preloaded(_worker.load(settings), configuration, supervisor)

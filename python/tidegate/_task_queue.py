@@ -1,8 +1,8 @@
-"""Where background jobs are: in the store of the application, or in Redis.
+"""Where background jobs are: in the store of the application, in Redis, or in PostgreSQL.
 
-A queue makes the commands of one step of a job and sends them. Both kinds of queue have the same
-steps; only Redis needs a report of each process that it still works, because a job there belongs to
-a process for a time, and not to a connection.
+A queue makes the commands of one step of a job and sends them. All kinds of queue have the same
+steps; Redis and PostgreSQL need a report of each process that it still works, because a job there
+belongs to a process for a time, and not to a connection.
 """
 
 import hashlib
@@ -143,10 +143,16 @@ def _refused(error: ValueError) -> Exception:
 _queue: StoreQueue | None = None
 
 
-def use_redis(url: str, app: str) -> None:
-    """Lets this process keep its jobs in Redis. Raises ``ValueError``; connects later."""
+def use(url: str, app: str) -> None:
+    """Lets this process keep its jobs in Redis or PostgreSQL. Raises ``ValueError``; connects
+    later."""
     global _queue
-    _queue = RedisQueue(url, app)
+    if url.startswith(("postgres://", "postgresql://")):
+        from tidegate import _postgres_tasks
+
+        _queue = _postgres_tasks.PostgresQueue(url, app)
+    else:
+        _queue = RedisQueue(url, app)
 
 
 def queue() -> StoreQueue:

@@ -114,7 +114,7 @@ class Runner:
             self._messages.close()
 
     def _beat(self) -> None:
-        """Reports to Redis that jobs still run, and to the server how many there are."""
+        """Reports to the queue that jobs still run, and to the server how many there are."""
         while not self._stopping.wait(self._queue.beat):
             with self._changed:
                 running = list(self._attempts)

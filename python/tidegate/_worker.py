@@ -16,7 +16,17 @@ import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from tidegate import _gevent, _lifespan, _log, _serve, _store, _task_queue, _tidegate, _wsgi
+from tidegate import (
+    _gevent,
+    _lifespan,
+    _log,
+    _metrics,
+    _serve,
+    _store,
+    _task_queue,
+    _tidegate,
+    _wsgi,
+)
 from tidegate._interface import is_asgi
 from tidegate._log import logger
 
@@ -60,12 +70,9 @@ def main(preloaded: Preloaded | None = None) -> int:
         _tidegate.set_title(f"tidegate: worker [{name}]")
     ended = True
     register_dump(worker)
-    _store.connect(worker.store)
-    if url := settings.get("shared_store"):
-        _store.use_redis(url, worker.name)
-    if url := settings.get("task_store"):
-        _task_queue.use_redis(url, worker.name)
+    worker.set_own_metrics(_metrics.text)
     try:
+        connect(worker.store, worker.name, settings)
         if preloaded is None:
             configure_logging(worker.log_format, worker.name, worker.slot, settings)
             if settings.get("threads") == "gevent":
@@ -83,11 +90,11 @@ def main(preloaded: Preloaded | None = None) -> int:
         if interface == "asgi" or (interface == "auto" and is_asgi(application)):
             if settings.get("threads") == "gevent":
                 raise StartupError("--threads gevent is for WSGI: this application is ASGI")
-            run_asgi(worker, application, settings)
+            run_asgi(worker, around(application, "asgi", settings), settings)
         else:
             if hooks is not None:
                 application = hooks.around(application)
-            ended = run_wsgi(worker, application, settings)
+            ended = run_wsgi(worker, around(application, "wsgi", settings), settings)
         if hooks is not None:
             hooks.at_exit(worker.is_interrupted)
     except StartupError as error:
@@ -102,6 +109,18 @@ def main(preloaded: Preloaded | None = None) -> int:
         # A thread that still runs Python cannot be stopped.
         os._exit(code)
     return code
+
+
+def connect(store: str | None, app: str, settings: dict) -> None:
+    """Sets where the application's cache, channels and background jobs are stored."""
+    _store.connect(store)
+    if url := settings.get("shared_store"):
+        _store.use_redis(url, app)
+    if url := settings.get("task_store"):
+        try:
+            _task_queue.use(url, app)
+        except ValueError as error:
+            raise StartupError(f"the task store: {error}") from None
 
 
 def gunicorn_configuration(settings: dict) -> "_gunicorn.Configuration | None":
@@ -214,6 +233,19 @@ def load(settings: dict) -> object:
     return application
 
 
+def around(application, interface: str, settings: dict):
+    """The application within what watches its requests, if a setting asks for that."""
+    if slow := settings.get("slow_ms"):
+        from tidegate import _slow
+
+        application = getattr(_slow.SlowRequests(slow / 1000), interface)(application)
+    if token := settings.get("profile_token"):
+        from tidegate import _profile
+
+        application = getattr(_profile.Profiler(token), interface)(application)
+    return application
+
+
 def new_loop(kind: str) -> asyncio.AbstractEventLoop:
     """Creates the configured event loop."""
     if kind in ("auto", "uvloop"):
@@ -224,6 +256,9 @@ def new_loop(kind: str) -> asyncio.AbstractEventLoop:
                 raise StartupError("uvloop is not installed: pip install uvloop") from None
         else:
             return uvloop.new_event_loop()
+        logging.getLogger("tidegate").info(
+            "the event loop is asyncio's, because uvloop is not installed: "
+            "pip install 'tidegate[standard]' brings it")
     return asyncio.new_event_loop()
 
 

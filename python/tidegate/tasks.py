@@ -17,7 +17,7 @@
 A job is stored by the server until it has run, also while workers are replaced, and runs in a
 worker that has imported its task. It runs at least once: again, if its worker ended before it.
 The queue is bounded; ``enqueue`` raises ``QueueFull`` instead of dropping a job. All jobs are lost
-when the server itself ends, unless they are in Redis (``--task-store``).
+when the server itself ends, unless they are in Redis or PostgreSQL (``--task-store``).
 """
 
 import asyncio
@@ -85,12 +85,12 @@ def task(function: Callable | None = None, **options) -> "Task | Callable[[Calla
 
 
 def connect(url: str, app: str = "main") -> None:
-    """Lets a program that is no worker queue jobs in Redis, such as a script or a shell.
+    """Lets a program that is no worker queue jobs in Redis or PostgreSQL, such as a script.
 
     ``url`` is that of ``--task-store``. ``app`` is the name of the application in a configuration;
     ``tidegate run`` has none. A URL with a ``prefix`` needs no ``app``.
     """
-    _task_queue.use_redis(url, app)
+    _task_queue.use(url, app)
 
 
 def periodic(

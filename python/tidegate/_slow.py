@@ -1,0 +1,107 @@
+"""The log of slow requests: ``--slow-request``, ``apps.NAME.timeouts.slow``.
+
+A request is slow if its response has not begun in time. One line says where it is at that moment.
+"""
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable
+
+from tidegate import _running
+
+logger = logging.getLogger("tidegate.slow")
+
+#: Lines of one check; the rest is counted.
+_LINES = 10
+
+
+class SlowRequests:
+    """Watches requests for those whose response does not begin in time."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._running: dict[_running.Request, None] = {}
+        self._changed = threading.Event()
+        threading.Thread(target=self._watch, daemon=True, name="tidegate-slow").start()
+
+    def asgi(self, application: Callable) -> Callable:
+        """An ASGI application around another one."""
+
+        async def observed(scope, receive, send):
+            if scope["type"] != "http":
+                await application(scope, receive, send)
+                return
+            request = _running.Request(
+                scope["method"], scope["path"], asyncio.get_running_loop())
+
+            async def sends(message):
+                if message["type"] == "http.response.start":
+                    self._end(request)
+                await send(message)
+
+            self._begin(request)
+            try:
+                await request.wait_for(application, scope, receive, sends)
+            finally:
+                self._end(request)
+
+        return observed
+
+    def wsgi(self, application: Callable) -> Callable:
+        """A WSGI application around another one."""
+
+        def observed(environ, start_response):
+            path = environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")
+            request = _running.Request(environ["REQUEST_METHOD"], path, None)
+
+            def starts(*arguments):
+                self._end(request)
+                return start_response(*arguments)
+
+            self._begin(request)
+            try:
+                return request.call(application, environ, starts)
+            finally:
+                self._end(request)
+
+        return observed
+
+    def _begin(self, request: _running.Request) -> None:
+        self._running[request] = None
+        if not self._changed.is_set():
+            self._changed.set()
+
+    def _end(self, request: _running.Request) -> None:
+        self._running.pop(request, None)
+
+    def _watch(self) -> None:
+        while True:
+            self._changed.wait()
+            self._changed.clear()
+            while self._running:
+                time.sleep(self._check())
+
+    def _check(self) -> float:
+        """Logs the requests that are late; returns when the next one may be."""
+        late, left = [], self._seconds
+        now = time.monotonic()
+        # A copy, because other threads change it.
+        for request in list(self._running):
+            spent = now - request.began
+            if spent < self._seconds:
+                # They are in the order of their beginning.
+                left = self._seconds - spent
+                break
+            late.append(request)
+            self._end(request)
+        for request in late[:_LINES]:
+            stack, runs = request.stack()
+            logger.warning(
+                "the response of a slow request has not begun: %s %r after=%.3fs %s=%s",
+                request.method, request.path, now - request.began,
+                "runs_in" if runs else "waits_in", _running.line(stack))
+        if len(late) > _LINES:
+            logger.warning("%d more slow requests", len(late) - _LINES)
+        return left
