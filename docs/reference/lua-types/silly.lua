@@ -68,6 +68,10 @@ function M.genid() end
 ---@return string
 function M.tostring(value, size) end
 
+---Begins a coroutine, as in Silly's releases of 2024.
+---@param fn function
+function M.start(fn) end
+
 ---Exists for compatibility; there are no engine messages.
 ---@param kind any
 ---@param fn? function

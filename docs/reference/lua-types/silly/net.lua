@@ -78,6 +78,11 @@ function M.sendsize(fd) end
 ---@return string?
 function M.localaddr(fd) end
 
+---Its kind, addr, unsent and reading.
+---@param fd integer
+---@return table?
+function M.describe(fd) end
+
 ---@param fd integer
 ---@return boolean
 ---@return string?

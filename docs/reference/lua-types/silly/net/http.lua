@@ -87,6 +87,12 @@ local ClientStream = {}
 ---@return string?
 function ClientStream:waitresponse(ms) end
 
+---The status and the header, or nil and a reason.
+---@param ms? integer
+---@return integer?
+---@return any
+function ClientStream:readheader(ms) end
+
 ---@param n? integer
 ---@param ms? integer
 ---@return string?
@@ -183,6 +189,21 @@ function M.get(url, header) end
 ---@return silly.net.http.Response?
 ---@return string?
 function M.post(url, header, body) end
+
+---The name of get in Silly's releases of 2024.
+---@param url string
+---@param header? table
+---@return silly.net.http.Response?
+---@return string?
+function M.GET(url, header) end
+
+---The name of post in Silly's releases of 2024.
+---@param url string
+---@param header? table
+---@param body? string
+---@return silly.net.http.Response?
+---@return string?
+function M.POST(url, header, body) end
 
 ---@param method string
 ---@param url string

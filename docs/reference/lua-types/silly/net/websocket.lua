@@ -33,6 +33,12 @@ local M = {}
 ---@return string?
 function M.upgrade(stream, options) end
 
+---As http.listen; the handler gets sockets.
+---@param options table
+---@return silly.net.http.Listener?
+---@return string?
+function M.listen(options) end
+
 ---@param url string
 ---@param header? table
 ---@param options? table

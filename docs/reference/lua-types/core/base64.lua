@@ -1,0 +1,3 @@
+---@meta core.base64
+
+return require "silly.encoding.base64"

@@ -1,0 +1,3 @@
+---@meta core.compress.gzip
+
+return require "silly.compress.gzip"

@@ -1,0 +1,3 @@
+---@meta core.crypto.cipher
+
+return require "silly.crypto.cipher"

@@ -1,0 +1,3 @@
+---@meta core.crypto.hash
+
+return require "silly.crypto.hash"

@@ -1,0 +1,3 @@
+---@meta core.crypto.hmac
+
+return require "silly.crypto.hmac"

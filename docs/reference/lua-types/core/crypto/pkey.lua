@@ -1,0 +1,3 @@
+---@meta core.crypto.pkey
+
+return require "silly.crypto.pkey"

@@ -1,0 +1,3 @@
+---@meta core.crypto.utils
+
+return require "silly.crypto.utils"

@@ -1,0 +1,3 @@
+---@meta core.etcd
+
+return require "silly.store.etcd"

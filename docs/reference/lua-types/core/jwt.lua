@@ -1,0 +1,3 @@
+---@meta core.jwt
+
+return require "silly.security.jwt"

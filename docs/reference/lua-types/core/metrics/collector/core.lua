@@ -1,0 +1,3 @@
+---@meta core.metrics.collector.core
+
+return require "silly.metrics.collector.silly"

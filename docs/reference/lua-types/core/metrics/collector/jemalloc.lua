@@ -1,0 +1,3 @@
+---@meta core.metrics.collector.jemalloc
+
+return require "silly.metrics.collector.jemalloc"

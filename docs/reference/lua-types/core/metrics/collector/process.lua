@@ -1,0 +1,3 @@
+---@meta core.metrics.collector.process
+
+return require "silly.metrics.collector.process"

@@ -1,0 +1,3 @@
+---@meta core.metrics.counter
+
+return require "silly.metrics.counter"

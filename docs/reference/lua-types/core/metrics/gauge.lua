@@ -1,0 +1,3 @@
+---@meta core.metrics.gauge
+
+return require "silly.metrics.gauge"

@@ -1,0 +1,3 @@
+---@meta core.metrics.histogram
+
+return require "silly.metrics.histogram"

@@ -1,0 +1,3 @@
+---@meta core.metrics.labels
+
+return require "silly.metrics.labels"

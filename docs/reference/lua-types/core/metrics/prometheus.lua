@@ -1,0 +1,3 @@
+---@meta core.metrics.prometheus
+
+return require "silly.metrics.prometheus"

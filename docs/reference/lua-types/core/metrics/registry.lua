@@ -1,0 +1,3 @@
+---@meta core.metrics.registry
+
+return require "silly.metrics.registry"

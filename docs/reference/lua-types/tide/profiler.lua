@@ -1,0 +1,3 @@
+---@meta tide.profiler
+
+return require "silly.profiler"
