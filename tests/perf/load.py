@@ -1,14 +1,15 @@
-"""Load on one server by wrk: how many requests were answered, how many failed, and its memory.
+"""Load on one server: as fast as it responds by wrk, or at a rate by `tidegate bench`.
 
 What a request costs is measured by `tidegate bench`.
 """
 
 import json
+import os
 import re
 import socket
 import subprocess
 
-from processes import write
+from processes import directory, write
 
 # `done` runs once, after the load: it costs nothing a request.
 WRK_SCRIPT = """
@@ -81,3 +82,22 @@ def run(server, path, connections, seconds):
     if not server.alive():
         raise Failed(f"{server.name} ended under load:\n{server.said()}")
     return {**json.loads(match[1]), "rss_bytes": server.rss_bytes()}
+
+
+def p99_at_rate(tidegate, server, path, connections, rate, seconds):
+    """The p99 of a round at a rate below the capacity, in µs from when a request was due. A client
+    that sends as soon as it can measures how busy the machine is, not what a request waits for."""
+    out = os.path.join(directory(), f"rate-{server.port}")
+    done = subprocess.run(
+        [tidegate, "bench", "--target", f"http://127.0.0.1:{server.port}{path}",
+         "--connections", str(connections), "--rate", str(rate), "--rounds", "1",
+         "--seconds", str(seconds), "--out", out],
+        capture_output=True, text=True, check=False, timeout=seconds + TIMEOUT_EXTRA_SECONDS,
+    )
+    if done.returncode != 0:
+        raise Failed(f"bench: {done.stdout}{done.stderr}\n{server.said()}")
+    with open(os.path.join(out, "data.json"), encoding="utf-8") as file:
+        [record] = json.load(file)["records"]
+    if record["errors"]:
+        raise Failed(f"{server.name}: {record['errors']} requests failed at {rate}/s")
+    return record["latency_ms"]["p99"] * 1000

@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 use message::{
-    FinishedTrace, Headers, Recording, Request, Span, SpanKind, Trace, TraceFields, TraceQueue,
+    AttributeValue, FinishedTrace, Headers, Recording, Request, Span, SpanKind, Trace, TraceFields, TraceQueue,
     new_span_id,
 };
 use wire::Known;
@@ -192,15 +192,16 @@ impl Tracer {
     /// Adds the attributes of a server's span, by OpenTelemetry's semantic conventions of HTTP.
     fn describe(&self, span: &mut Span, request: &Request, status: u16) {
         span.set("http.request.method", request.method.as_bytes());
-        span.set("url.scheme", request.scheme.as_str());
+        span.set("url.scheme", AttributeValue::fixed(request.scheme.as_str()));
         span.set("url.path", request.target.received_path());
         if let Some(query) = request.target.query() {
             span.set("url.query", &*self.masks.masked(query));
         }
         span.set("server.address", request.host());
-        span.set("client.address", &*request.client_ip.to_string());
+        span.set("client.address", request.client_ip.to_string());
         let version = request.version.as_str();
-        span.set("network.protocol.version", version.strip_prefix("HTTP/").unwrap_or(version));
+        let version = version.strip_prefix("HTTP/").unwrap_or(version);
+        span.set("network.protocol.version", AttributeValue::fixed(version));
         span.set("http.response.status_code", u64::from(status));
         if let Some(agent) = request.headers.get(Known::UserAgent) {
             span.set("user_agent.original", agent);
@@ -278,7 +279,7 @@ fn add_connection_steps(trace: &mut FinishedTrace, request: &Request) {
     }
     add("accept", accepted_us, accepted_us, &|span: &mut Span| {
         span.set("tidegate.listener", &*facts.listener);
-        span.set("network.peer.address", &*facts.peer_ip().to_string());
+        span.set("network.peer.address", facts.peer_ip().to_string());
     });
     if let Some(tls) = &facts.tls {
         add("tls handshake", accepted_us, facts.times.secured_us, &|span: &mut Span| {

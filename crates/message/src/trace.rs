@@ -8,6 +8,7 @@
 
 mod queue;
 
+use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
@@ -76,31 +77,42 @@ pub enum SpanKind {
 /// A value of a span's attribute.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AttributeValue {
-    Text(Box<str>),
+    Text(Cow<'static, str>),
     Number(i64),
 }
 
 impl AttributeValue {
+    /// A text that is part of the program, which is not copied.
+    pub const fn fixed(text: &'static str) -> AttributeValue {
+        AttributeValue::Text(Cow::Borrowed(text))
+    }
+
     /// Cuts a text at a character boundary so that it has at most this many bytes.
     fn truncate(&mut self, bytes_max: usize) {
         if let AttributeValue::Text(text) = self
             && text.len() > bytes_max
         {
             let end = (0..=bytes_max).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
-            *text = text[..end].into();
+            *text = text[..end].to_owned().into();
         }
     }
 }
 
 impl From<&str> for AttributeValue {
     fn from(text: &str) -> AttributeValue {
+        AttributeValue::from(text.to_owned())
+    }
+}
+
+impl From<String> for AttributeValue {
+    fn from(text: String) -> AttributeValue {
         AttributeValue::Text(text.into())
     }
 }
 
 impl From<&[u8]> for AttributeValue {
     fn from(text: &[u8]) -> AttributeValue {
-        AttributeValue::Text(String::from_utf8_lossy(text).into())
+        AttributeValue::from(String::from_utf8_lossy(text).into_owned())
     }
 }
 

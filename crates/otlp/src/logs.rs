@@ -190,9 +190,9 @@ fn record(line: &LogLine, now_ns: u64) -> LogRecord {
                 level = known;
                 rest = after;
             }
-            record.body = Some(Value::Text(rest.to_owned()).into());
+            record.body = Some(Value::text(rest.to_owned()).into());
         }
-        _ => record.body = Some(Value::Text(text.into_owned()).into()),
+        _ => record.body = Some(Value::text(text.into_owned()).into()),
     }
     record.severity_number = severity(level);
     record.severity_text = level.slug().to_ascii_uppercase();
@@ -205,7 +205,7 @@ fn member(record: &mut LogRecord, level: &mut Level, name: String, value: Json) 
     match &*name {
         "time" if let Some(time_ns) = unix_ns(text) => record.time_unix_nano = time_ns,
         "level" if let Some(known) = Level::parse(text) => *level = known,
-        "message" => record.body = Some(Value::Text(text.to_owned()).into()),
+        "message" => record.body = Some(Value::text(text.to_owned()).into()),
         "trace_id" if let Some(id) = hex(text, 16) => record.trace_id = id,
         "span_id" if let Some(id) = hex(text, 8) => record.span_id = id,
         _ => {
@@ -215,12 +215,12 @@ fn member(record: &mut LogRecord, level: &mut Level, name: String, value: Json) 
             }
             let value = match value {
                 Json::Bool(value) => Value::Bool(value),
-                Json::String(text) => Value::Text(text),
+                Json::String(text) => Value::text(text),
                 Json::Number(number) => match number.as_i64() {
                     Some(number) => Value::Number(number),
                     None => Value::Double(number.as_f64().unwrap_or_default()),
                 },
-                other => Value::Text(other.to_string()),
+                other => Value::text(other.to_string()),
             };
             record.attributes.push(KeyValue::new(name, value));
         }
@@ -252,7 +252,7 @@ mod tests {
 
     fn text(record: &LogRecord) -> Option<String> {
         match record.body.clone()?.value? {
-            Value::Text(text) => Some(text),
+            Value::Text(text) => String::from_utf8(text.into()).ok(),
             _ => None,
         }
     }

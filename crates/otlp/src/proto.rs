@@ -5,6 +5,9 @@ pub(crate) mod logs;
 pub(crate) mod metrics;
 pub(crate) mod traces;
 
+use std::borrow::Cow;
+
+use bytes::Bytes;
 use message::AttributeValue;
 use prost::Message;
 
@@ -24,8 +27,9 @@ pub(crate) struct Scope {
 
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct KeyValue {
-    #[prost(string, tag = "1")]
-    pub(crate) key: String,
+    /// Text, which `bytes` writes alike: those of the program are not copied.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub(crate) key: Bytes,
     #[prost(message, optional, tag = "2")]
     pub(crate) value: Option<AnyValue>,
 }
@@ -38,8 +42,9 @@ pub(crate) struct AnyValue {
 
 #[derive(Clone, PartialEq, prost::Oneof)]
 pub(crate) enum Value {
-    #[prost(string, tag = "1")]
-    Text(String),
+    /// As [`KeyValue::key`].
+    #[prost(bytes = "bytes", tag = "1")]
+    Text(Bytes),
     #[prost(bool, tag = "2")]
     Bool(bool),
     #[prost(int64, tag = "3")]
@@ -73,25 +78,42 @@ impl From<Value> for AnyValue {
 impl From<AttributeValue> for Value {
     fn from(value: AttributeValue) -> Value {
         match value {
-            AttributeValue::Text(text) => Value::Text(text.into()),
+            AttributeValue::Text(text) => Value::text(text),
             AttributeValue::Number(number) => Value::Number(number),
         }
     }
 }
 
+impl Value {
+    pub(crate) fn text(text: impl Into<Cow<'static, str>>) -> Value {
+        Value::Text(bytes(text))
+    }
+}
+
+fn bytes(text: impl Into<Cow<'static, str>>) -> Bytes {
+    match text.into() {
+        Cow::Borrowed(text) => Bytes::from_static(text.as_bytes()),
+        Cow::Owned(text) => text.into(),
+    }
+}
+
 impl KeyValue {
-    pub(crate) fn new(key: impl Into<String>, value: impl Into<Value>) -> KeyValue {
-        KeyValue { key: key.into(), value: Some(AnyValue::from(value.into())) }
+    pub(crate) fn new(key: impl Into<Cow<'static, str>>, value: impl Into<Value>) -> KeyValue {
+        KeyValue { key: bytes(key), value: Some(AnyValue::from(value.into())) }
     }
 
-    pub(crate) fn text(key: impl Into<String>, text: impl Into<String>) -> KeyValue {
-        KeyValue::new(key, Value::Text(text.into()))
+    pub(crate) fn text(
+        key: impl Into<Cow<'static, str>>,
+        text: impl Into<Cow<'static, str>>,
+    ) -> KeyValue {
+        KeyValue::new(key, Value::text(text))
     }
 }
 
 impl Resource {
     pub(crate) fn new<'a>(attributes: impl Iterator<Item = (&'a str, &'a str)>) -> Resource {
-        Resource { attributes: attributes.map(|(key, text)| KeyValue::text(key, text)).collect() }
+        let attribute = |(key, text): (&str, &str)| KeyValue::text(key.to_owned(), text.to_owned());
+        Resource { attributes: attributes.map(attribute).collect() }
     }
 }
 

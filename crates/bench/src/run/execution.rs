@@ -1,5 +1,6 @@
 //! Executes the schedule: starts servers, alternates rounds, collects records, ends in time.
 
+use super::idle::settled_rss;
 use super::measure::{self, Measured};
 use super::record::RecordBuilder;
 use super::schedule::{NAME, Schedule, Step, said};
@@ -19,7 +20,7 @@ pub(super) struct Server {
     pub(super) running: Running,
     pub(super) tree: Tree,
     pub(super) gathered: RecordBuilder,
-    /// Resident memory once it had responded correctly.
+    /// Resident memory at rest, once it had responded correctly.
     started_bytes: u64,
     /// Configurations it took.
     reloads: u32,
@@ -233,7 +234,7 @@ impl Execution<'_> {
                 Ok(running) => {
                     self.note_configuration(step, server, &running);
                     let tree = running.tree();
-                    let started_bytes = tree.sample().rss_bytes;
+                    let started_bytes = settled_rss(&tree);
                     servers.push(Server { running, tree, gathered, started_bytes, reloads: 0 });
                 }
                 // The end of the run cut it short, which is no error.

@@ -66,7 +66,7 @@ impl Execution<'_> {
 }
 
 /// Resident memory once it no longer changes.
-fn settled_rss(tree: &Tree) -> u64 {
+pub(super) fn settled_rss(tree: &Tree) -> u64 {
     let began = Instant::now();
     let mut last = tree.sample().rss_bytes;
     loop {

@@ -28,8 +28,8 @@ const CONNECT_SECONDS: f64 = 0.000_1;
 /// What the last change of a round may take, and requests that wait for a response until they are
 /// given up.
 const RELOAD_SECONDS: f64 = 1.0;
-/// Checking a server, and ending it.
-const SERVER_EXTRA_SECONDS: f64 = 0.15;
+/// Checking a server, waiting until its memory is at rest, and ending it.
+const SERVER_EXTRA_SECONDS: f64 = 0.45;
 /// Making one idle connection and having it answered.
 const IDLE_SECONDS: f64 = 0.000_3;
 /// Waiting until the memory of a server is at rest, before and after.
