@@ -208,10 +208,10 @@ fn chosen_scenarios(options: &Options) -> Result<Vec<&'static scenarios::Scenari
         return Ok(Vec::new());
     }
     if options.scenarios.is_empty() {
-        let listed = scenarios::listed();
-        return Ok(listed.filter(|scenario| options.full || scenario.by_default).collect());
+        let all = scenarios::ALL.iter().copied();
+        return Ok(all.filter(|scenario| options.full || scenario.by_default).collect());
     }
-    let names: Vec<&str> = scenarios::listed().map(|scenario| scenario.name).collect();
+    let names: Vec<&str> = scenarios::ALL.iter().map(|scenario| scenario.name).collect();
     let chosen = options.scenarios.iter().map(|name| {
         scenarios::named(name)
             .ok_or_else(|| Refused(format!("no scenario {name:?}: there are {}", names.join(", "))))

@@ -367,7 +367,7 @@ fn cannot_write(path: &Path, why: &std::io::Error) -> Failure {
 }
 
 fn scenario_names() -> impl TypedValueParser<Value = String> {
-    let names = scenarios::listed();
+    let names = scenarios::ALL.iter();
     PossibleValuesParser::new(names.map(|it| PossibleValue::new(it.name).help(it.about)))
 }
 
