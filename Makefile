@@ -20,6 +20,8 @@ ROWS ?= filters routes connections --peers baseline --rounds 6
 SOAK ?=
 # Which figures of the policies: consumers, limit, shares, mirror; all unless set.
 POLICIES ?=
+# Which filters, as rows of `tidegate bench filter`; all unless set.
+FILTERS ?=
 # Which figures of a fleet: changes, purges, limit, faults, start, watchers; all unless set.
 FLEET_BARS ?=
 # Arguments of tests/perf/fleet.
@@ -140,6 +142,11 @@ bench-rows: prepare-bench ## Tidegate compared with itself: filters, 5000 routes
 bench-policies: prepare-bench ## limits, shares, a hanging mirror and 100 000 consumers against their bars: two minutes on an idle machine (POLICIES="limit")
 	cargo build --release --package tidegate
 	tests/perf/policies --tidegate $(RELEASE_BINARY) $(POLICIES)
+
+.PHONY: bench-filters
+bench-filters: prepare-bench ## what each filter adds, in instructions under valgrind, against its bar: five minutes, also on a busy machine (FILTERS="filter-waf")
+	cargo build --release --package tidegate
+	tests/perf/filter-instructions --tidegate $(RELEASE_BINARY) $(FILTERS)
 
 .PHONY: bench-fleet
 bench-fleet: prepare-test ## changes, purges, limits and faults of three nodes, etcd and Redis against their bars: half an hour on an idle machine (FLEET_BARS="purges")
