@@ -130,6 +130,26 @@ def test_no_field_can_be_injected_by_a_hint(server):
     assert all(hint.header("set-cookie") is None for hint in response.interim)
 
 
+@app.part
+async def informational(scope, receive, send):
+    """The message of gunicorn 25."""
+    message = {"type": "http.response.informational", "status": 103,
+               "headers": [(b"link", b"</style.css>; rel=preload"), (b"x-first", b"1")]}
+    await send(message)
+    raised = [await outcome(send({**message, **wrong})) for wrong in (
+        {"status": 102}, {"headers": [(b"link", b"</a>\r\nset-cookie: evil=1")]},
+        {"headers": [(b"content-length", b"3")]}, {"headers": [(b"link", b"a" * 17_000)]})]
+    await reply(send, [bool(one) for one in raised])
+
+
+def test_hints_in_the_form_of_gunicorn(server):
+    response = server.get("/informational")
+    assert response.body == b"[true, true, true, true]"
+    assert [hint.status for hint in response.interim] == [103]
+    assert response.interim[0].header("link") == "</style.css>; rel=preload"
+    assert response.interim[0].header("x-first") == "1"
+
+
 CONTENT = bytes(i % 251 for i in range(300_000))
 
 

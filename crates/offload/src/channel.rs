@@ -18,8 +18,9 @@ use message::{Fault, Frame, Headers};
 /// Interim responses, status and fields, in their order.
 type Interim = Vec<(u16, Headers)>;
 
-/// Interim responses that wait for the worker.
-const INTERIM_MAX: usize = 8;
+/// Interim responses of one exchange. Each costs the client memory and time; ours takes no more
+/// from an upstream (`http-client`).
+const INTERIM_MAX: u32 = 16;
 
 pub(super) struct ExchangeChannel {
     state: Mutex<ChannelState>,
@@ -35,6 +36,7 @@ struct ChannelState {
     answer: Option<Result<OffloadedResponse, Fault>>,
     /// Interim responses that are to go before it.
     interim: Interim,
+    interim_count: u32,
     /// The other side waits for the body: a client may be sent 100 Continue.
     asked: bool,
     /// The other side has dropped its end of the body.
@@ -298,12 +300,13 @@ impl ExchangeChannel {
         wake(waker);
     }
 
-    /// Sends an interim response; more than a few pending ones are discarded.
+    /// Sends an interim response; those above the limit are discarded.
     pub(super) fn inform(&self, status: u16, headers: Headers) {
         let mut state = self.state();
-        if state.gone || state.interim.len() >= INTERIM_MAX {
+        if state.gone || state.interim_count >= INTERIM_MAX {
             return;
         }
+        state.interim_count += 1;
         state.interim.push((status, headers));
         let waker = state.worker.take();
         drop(state);

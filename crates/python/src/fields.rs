@@ -8,6 +8,23 @@ use pyo3::PyResult;
 use pyo3::exceptions::PyValueError;
 use wire::Known;
 
+/// All names and values of an early hint together; a frame to the gateway has room for more.
+const HINT_BYTES_MAX: usize = 16 * 1024;
+
+/// Checks the fields of an early hint (RFC 8297), which has no content.
+pub(crate) fn check_hint(headers: &Headers) -> PyResult<()> {
+    if headers.contains(Known::ContentLength) {
+        return Err(PyValueError::new_err("an early hint has no content-length"));
+    }
+    let bytes: usize = headers.iter().map(|field| field.name.len() + field.value.len()).sum();
+    if bytes > HINT_BYTES_MAX {
+        return Err(PyValueError::new_err(format!(
+            "the fields of an early hint have {bytes} bytes, above the limit of {HINT_BYTES_MAX}"
+        )));
+    }
+    Ok(())
+}
+
 /// Appends a field; stores the value of Content-Length in `length`.
 pub(crate) fn append(
     name: &[u8],

@@ -20,6 +20,7 @@ use super::messages::{Start, fields, flag, message, start, unexpected};
 use super::op_future::operation;
 use super::pending_ops::OpKind;
 use crate::bytes::with_bytes;
+use crate::fields::check_hint;
 
 /// The exception for a body that is longer or shorter than declared.
 fn wrong_length(which: &str) -> PyErr {
@@ -47,6 +48,7 @@ impl Exchange {
             "http.response.pathsend" => slf.get().path(py, message, &kind)?,
             "http.response.trailers" => slf.get().trailers(py, message, &kind)?,
             "http.response.early_hint" => slf.get().early_hint(message)?,
+            "http.response.informational" => slf.get().informational(message)?,
             _ => return Err(unexpected(&kind, "it is not a message of a response")),
         }
         nothing(py)
@@ -196,7 +198,27 @@ impl Exchange {
                 with_bytes(&link?, "a link", |link| headers.append(Known::Link, link))?;
             }
         }
-        // After the head an early hint has no effect; the specification allows it nevertheless.
+        self.inform(headers)
+    }
+
+    /// The message for early hints of gunicorn 25.
+    fn informational(&self, message: &Bound<'_, PyDict>) -> PyResult<()> {
+        let py = message.py();
+        let status = message.get_item(intern!(py, "status"))?;
+        let status = status.map_or(Ok(103), |status| status.extract::<u16>())?;
+        if status != 103 {
+            let detail = format!("{status} is not the status of an early hint, which is 103");
+            return Err(PyValueError::new_err(detail));
+        }
+        let mut headers = Headers::new();
+        fields(message.get_item(intern!(py, "headers"))?, &mut headers)?;
+        self.inform(headers)
+    }
+
+    /// Sends an early hint. After the head it has no effect; the specification allows it
+    /// nevertheless.
+    fn inform(&self, headers: Headers) -> PyResult<()> {
+        check_hint(&headers)?;
         if let ResponseState::Open(answering) | ResponseState::Started(answering, _) =
             &self.state.get().response
         {

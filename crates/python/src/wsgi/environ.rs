@@ -66,6 +66,7 @@ keys! {
     scheme = "wsgi.url_scheme",
     https = "HTTPS",
     input = "wsgi.input",
+    early_hints = "wsgi.early_hints",
 }
 
 /// Values of the previous request: the next one often has the same.
@@ -108,12 +109,14 @@ impl Environs {
         })
     }
 
-    /// Returns the variables of a request. `input` is its body, if it has one.
+    /// Returns the variables of a request. `input` is its body, if it has one; `early_hints` is
+    /// bound to its reply.
     pub(super) fn environ<'py>(
         &self,
         py: Python<'py>,
         head: &Head,
         input: Option<Bound<'py, PyAny>>,
+        early_hints: &Bound<'py, PyAny>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let environ = self.template.bind(py).copy()?;
         let keys = &self.keys;
@@ -135,6 +138,7 @@ impl Environs {
         if let Some(input) = input {
             environ.set_item(&keys.input, input)?;
         }
+        environ.set_item(&keys.early_hints, early_hints)?;
         self.fields(&environ, &head.headers)?;
         // A chunked body was read completely, so its length is known.
         if head.headers.contains(Known::TransferEncoding)
@@ -262,6 +266,7 @@ fn template<'py>(py: Python<'py>, common: Common<'_>) -> PyResult<Bound<'py, PyD
     environ.set_item("wsgi.run_once", false)?;
     environ.set_item("wsgi.input_terminated", true)?;
     environ.set_item("wsgi.file_wrapper", common.file_wrapper)?;
+    environ.set_item("wsgi.early_hints", environ.py().None())?;
     Ok(environ)
 }
 

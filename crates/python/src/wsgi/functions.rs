@@ -1,4 +1,4 @@
-//! `start_response` and `write`: built-in functions bound to a reply.
+//! `start_response`, `write` and `wsgi.early_hints`: built-in functions bound to a reply.
 
 use std::ptr;
 
@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 
 use super::reply::Reply;
-use super::start::Start;
+use super::start::{Start, read_hint};
 
 /// A method table entry that never changes.
 struct Definition(ffi::PyMethodDef);
@@ -30,8 +30,19 @@ static WRITE: Definition = Definition(ffi::PyMethodDef {
     ml_doc: c"write(body_data)".as_ptr(),
 });
 
+static EARLY_HINTS: Definition = Definition(ffi::PyMethodDef {
+    ml_name: c"early_hints".as_ptr(),
+    ml_meth: ffi::PyMethodDefPointer { PyCFunction: early_hints_function },
+    ml_flags: ffi::METH_O,
+    ml_doc: c"early_hints(headers): sends a 103 response, before the response itself".as_ptr(),
+});
+
 pub(super) fn start_response<'py>(reply: &Bound<'py, Reply>) -> PyResult<Bound<'py, PyAny>> {
     bound(&START_RESPONSE, reply)
+}
+
+pub(super) fn early_hints<'py>(reply: &Bound<'py, Reply>) -> PyResult<Bound<'py, PyAny>> {
+    bound(&EARLY_HINTS, reply)
 }
 
 fn bound<'py>(
@@ -159,6 +170,21 @@ unsafe extern "C" fn write_function(
             if !data.is_empty() {
                 reply.get().piece(py, data, false)?;
             }
+            Ok(py.None().into_bound(py))
+        })
+    }
+}
+
+unsafe extern "C" fn early_hints_function(
+    object: *mut ffi::PyObject,
+    headers: *mut ffi::PyObject,
+) -> *mut ffi::PyObject {
+    // SAFETY: as above; the headers are alive for as long as the call.
+    unsafe {
+        with_bound_object(object, |reply| {
+            let py = reply.py();
+            let headers = Bound::from_borrowed_ptr(py, headers);
+            reply.get().inform(read_hint(&headers)?);
             Ok(py.None().into_bound(py))
         })
     }

@@ -15,7 +15,7 @@ use wire::Method;
 
 use super::application::Application;
 use super::file;
-use super::functions::{body_bytes, start_response};
+use super::functions::{body_bytes, early_hints, start_response};
 use super::input::{Input, Source};
 use super::limits::JOINED_BYTES;
 use super::reply::{AfterPiece, Reply};
@@ -131,7 +131,7 @@ impl GreenletRequest {
         let reply = Bound::new(py, Reply::new(self.application.clone()))?;
         reply.get().begin(answer, head.method == Method::Head);
         *self.reply.get() = Some(reply.clone().unbind());
-        let environ = self.environ(py, &head, body)?;
+        let environ = self.environ(&reply, &head, body)?;
         Ok((environ, start_response(&reply)?))
     }
 
@@ -203,16 +203,18 @@ impl GreenletRequest {
 impl GreenletRequest {
     fn environ<'py>(
         &self,
-        py: Python<'py>,
+        reply: &Bound<'py, Reply>,
         head: &Head,
         body: Incoming,
     ) -> PyResult<Bound<'py, PyAny>> {
         use message::BodyStream;
 
+        let py = reply.py();
         let input = match body.length() {
             Some(0) => None,
             _ => Some(Bound::new(py, Input::new(Source::new(body)))?.into_any()),
         };
-        Ok(self.application.environs.environ(py, head, input)?.into_any())
+        let early_hints = early_hints(reply)?;
+        Ok(self.application.environs.environ(py, head, input, &early_hints)?.into_any())
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
-use message::{Fault, FaultKind, Frame};
+use message::{Fault, FaultKind, Frame, Headers};
 use net::FileRange;
 use offload::{ReceiverDropped, Responder, Sending, wake_batch};
 use pyo3::exceptions::PyAssertionError;
@@ -78,6 +78,15 @@ impl Reply {
                 "start_response() was called before, and is given no exc_info now",
             )),
         }
+    }
+
+    /// Sends an early hint (RFC 8297). After the head it has no effect.
+    pub(super) fn inform(&self, headers: Headers) {
+        if let ResponseState::Open(answering) = &self.state.get().response {
+            answering.inform(103, headers);
+        }
+        // It is worth nothing once the response is there.
+        wake_batch::flush();
     }
 
     /// True while the head can still be replaced.

@@ -17,7 +17,7 @@ use super::application::Application;
 use super::body;
 use super::environ::{Common, Environs};
 use super::file::FileWrapper;
-use super::functions::start_response;
+use super::functions::{early_hints, start_response};
 use super::input::{Input, Source};
 use super::limits::{
     BATCHED_WAKES_MAX, EXIT_TIMEOUT, QUICK_CALL_US, SLOW_CALL_US, STACK_BYTES, THREADS_MAX,
@@ -54,13 +54,15 @@ pub struct Server(Arc<Application>);
 struct CallObjects {
     reply: Py<Reply>,
     start_response: Py<PyAny>,
+    early_hints: Py<PyAny>,
 }
 
 impl CallObjects {
     fn new(py: Python<'_>, application: &Arc<Application>) -> PyResult<CallObjects> {
         let reply = Bound::new(py, Reply::new(application.clone()))?;
         let start_response = start_response(&reply)?.unbind();
-        Ok(CallObjects { reply: reply.unbind(), start_response })
+        let early_hints = early_hints(&reply)?.unbind();
+        Ok(CallObjects { reply: reply.unbind(), start_response, early_hints })
     }
 
     /// Breaks the reference cycle between the reply and `write`.
@@ -75,8 +77,9 @@ impl CallObjects {
         // SAFETY: the objects are alive.
         let references = |object: *mut ffi::PyObject| unsafe { ffi::Py_REFCNT(object) };
         references(self.start_response.as_ptr()) == 1
+            && references(self.early_hints.as_ptr()) == 1
             && write.is_none_or(|write| references(write) == 1)
-            && references(self.reply.as_ptr()) == 2 + isize::from(write.is_some())
+            && references(self.reply.as_ptr()) == 3 + isize::from(write.is_some())
     }
 }
 
@@ -296,7 +299,8 @@ fn call(
         Some(0) => None,
         _ => Some(Bound::new(py, Input::new(Source::new(body)))?.into_any()),
     };
-    let environ = application.environs.environ(py, &head, input)?;
+    let early_hints = objects.early_hints.bind(py);
+    let environ = application.environs.environ(py, &head, input, early_hints)?;
     drop(head);
     let arguments = [environ.as_ptr(), objects.start_response.as_ptr()];
     // SAFETY: the application and both arguments are alive across the call; the result is an owned

@@ -7,7 +7,7 @@ use pyo3::types::{PyList, PyString, PyTuple};
 use wire::Known;
 
 use super::text::bytes;
-use crate::fields::append;
+use crate::fields::{append, check_hint};
 
 /// The head of a response.
 pub(super) struct Start {
@@ -22,17 +22,7 @@ pub(super) struct Start {
 impl Start {
     pub(super) fn read(status: &Bound<'_, PyAny>, fields: &Bound<'_, PyAny>) -> PyResult<Start> {
         let (status, reason) = read_status(status)?;
-        let mut headers = Headers::new();
-        let mut length = None;
-        if let Ok(list) = fields.cast::<PyList>() {
-            for pair in list {
-                field(&pair, &mut headers, &mut length)?;
-            }
-        } else {
-            for pair in fields.try_iter()? {
-                field(&pair?, &mut headers, &mut length)?;
-            }
-        }
+        let (headers, length) = read_fields(fields)?;
         Ok(Start { status, reason, headers, length })
     }
 
@@ -40,6 +30,29 @@ impl Start {
     pub(super) fn carries_content(&self) -> bool {
         !matches!(self.status, 204 | 304)
     }
+}
+
+/// Parses the argument of `wsgi.early_hints`: fields as those of `start_response`.
+pub(super) fn read_hint(fields: &Bound<'_, PyAny>) -> PyResult<Headers> {
+    let (headers, _) = read_fields(fields)?;
+    check_hint(&headers)?;
+    Ok(headers)
+}
+
+/// Reads pairs of names and values; returns the value of Content-Length as well.
+fn read_fields(fields: &Bound<'_, PyAny>) -> PyResult<(Headers, Option<u64>)> {
+    let mut headers = Headers::new();
+    let mut length = None;
+    if let Ok(list) = fields.cast::<PyList>() {
+        for pair in list {
+            field(&pair, &mut headers, &mut length)?;
+        }
+    } else {
+        for pair in fields.try_iter()? {
+            field(&pair?, &mut headers, &mut length)?;
+        }
+    }
+    Ok((headers, length))
 }
 
 /// Parses "200 OK": three digits and, after a space, a phrase.
