@@ -3,12 +3,15 @@
 import os
 import re
 import socket
+import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from prometheus_client import REGISTRY, Counter, Gauge, Histogram
 
 from hosting import IS_BEHIND_GATEWAY, KIND
+from stage import note
 
 if KIND != "tidegate" or IS_BEHIND_GATEWAY:
     pytest.skip("only ours has an admin API", allow_module_level=True)
@@ -18,6 +21,8 @@ STOCK = Gauge("shop_stock", "Things.")
 TIMES = Histogram("shop_seconds", "Times.", buckets=(1, 10))
 # Families of the server keep their meaning.
 Counter("tidegate_requests", "Of the application.").inc(777)
+#: Set by the path /continues: the collector of /waits waits for it.
+CONTINUES = threading.Event()
 
 
 def handle(path):
@@ -34,6 +39,22 @@ def handle(path):
                 raise LookupError("a broken collector")
 
         REGISTRY.register(Broken())
+    if path == "/waits":
+        CONTINUES.clear()
+
+        class Waiting:
+            def describe(self):
+                return []
+
+            def collect(self):
+                note("collecting")
+                CONTINUES.wait(60)
+                REGISTRY.unregister(self)
+                return []
+
+        REGISTRY.register(Waiting())
+    if path == "/continues":
+        CONTINUES.set()
     return str(os.getpid()).encode()
 
 
@@ -90,10 +111,35 @@ def test_the_registry_of_each_worker_is_in_metrics(start_server, tmp_path, targe
         assert f'shop_seconds_bucket{{worker="{worker}",le="10.0"}} {number}.0\n' in text
     assert text.count("# TYPE shop_orders_total counter\n") == 1
     assert "tidegate_requests_total{" in text
-    assert not re.search(r"^tidegate_requests_total 777", text, re.M)
+    assert not re.search(r"^tidegate_requests_total(\{.*\})? 777\.0$", text, re.M)
     # Each line is one of the format.
     for line in text.partition("\r\n\r\n")[2].splitlines():
         assert re.fullmatch(r"# (HELP|TYPE) \S+ .*|[a-zA-Z_:]\w*(\{.*\})? \S+", line), line
+
+
+def test_scrapes_at_the_same_time_share_the_metrics(start_server, tmp_path):
+    """One that takes a second has given up; one that lacks them earlier was not served."""
+    server = start_server("test_own_metrics:app", environment={"XDG_RUNTIME_DIR": str(tmp_path)})
+    path = tmp_path / "tidegate" / f"{server.process.pid}.sock"
+    server.get("/orders")
+
+    def timed():
+        began = time.monotonic()
+        return "shop_orders_total{" in scrape(path), time.monotonic() - began
+
+    deadline = time.monotonic() + 60
+    with ThreadPoolExecutor(3) as pool:
+        while True:
+            server.get("/waits")
+            first = pool.submit(timed)
+            server.note("collecting")
+            others = [pool.submit(timed) for _ in range(2)]
+            server.get("/continues")
+            results = [scraped.result() for scraped in (first, *others)]
+            if all(has_metrics for has_metrics, _ in results):
+                return
+            assert all(has_metrics or took >= 1 for has_metrics, took in results), results
+            assert time.monotonic() < deadline, results
 
 
 def test_a_registry_that_fails_is_logged_and_hides_nothing_else(start_server, tmp_path):

@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -24,6 +24,8 @@ const DUMP_BYTES: usize = 64 * 1024;
 const GIL_WITHIN: Duration = Duration::from_millis(500);
 /// Time in which the application's own metrics are read: below the supervisor's time-out.
 const METRICS_WITHIN: Duration = Duration::from_secs(1);
+/// Readers of the same metrics: while the interpreter is blocked, each scrape adds one.
+const METRICS_READERS_MAX: usize = 16;
 
 /// Metrics of the application. Threads that hold the GIL update them, one at a time.
 #[derive(Default)]
@@ -56,8 +58,8 @@ pub struct AppStatus {
     stacks: Mutex<Option<File>>,
     /// Returns the application's own metrics as text.
     own_metrics: Arc<Mutex<Option<Py<PyAny>>>>,
-    /// True while a thread reads them.
-    is_read: Arc<AtomicBool>,
+    /// The readers that wait for them. A thread reads them for all, while there is one.
+    metrics_readers: Arc<Mutex<Vec<mpsc::Sender<String>>>>,
 }
 
 impl AppStatus {
@@ -73,7 +75,7 @@ impl AppStatus {
             untaken_us: AtomicU64::new(0),
             stacks: Mutex::default(),
             own_metrics: Arc::default(),
-            is_read: Arc::default(),
+            metrics_readers: Arc::default(),
         })
     }
 
@@ -156,39 +158,50 @@ impl AppStatus {
         }
         // SAFETY: the call has just returned it, so it has no other owner.
         let file = File::from(unsafe { OwnedFd::from_raw_fd(own) });
-        *self.stacks.lock().unwrap_or_else(PoisonError::into_inner) = Some(file);
+        *lock(&self.stacks) = Some(file);
         Ok(())
     }
 
     /// Sets the function that returns the application's own metrics.
     pub fn set_own_metrics(&self, function: Py<PyAny>) {
-        *self.own_metrics.lock().unwrap_or_else(PoisonError::into_inner) = Some(function);
+        *lock(&self.own_metrics) = Some(function);
     }
 
     /// Returns the application's own metrics in the Prometheus text format; nothing if the
-    /// interpreter does not return them within a second.
+    /// interpreter does not return them within a second. Calls at the same time share one result.
     pub fn own_metrics(&self) -> String {
-        if self.is_read.swap(true, Ordering::Relaxed) {
-            return String::new();
+        let (reader, text) = mpsc::channel();
+        let is_first = {
+            let mut readers = lock(&self.metrics_readers);
+            if readers.len() >= METRICS_READERS_MAX {
+                return String::new();
+            }
+            readers.push(reader);
+            readers.len() == 1
+        };
+        if is_first && self.read_own_metrics().is_err() {
+            lock(&self.metrics_readers).clear();
         }
-        let (function, is_read) = (self.own_metrics.clone(), self.is_read.clone());
+        text.recv_timeout(METRICS_WITHIN).unwrap_or_default()
+    }
+
+    /// Starts a thread that sends the metrics to all that wait for them by then. A thread of its
+    /// own: it may wait for as long as the process lives.
+    fn read_own_metrics(&self) -> io::Result<()> {
+        let (function, readers) = (self.own_metrics.clone(), self.metrics_readers.clone());
         let read = move |py: Python<'_>| -> PyResult<String> {
-            let function = function.lock().unwrap_or_else(PoisonError::into_inner);
-            let function = function.as_ref().map(|function| function.clone_ref(py));
+            let function = lock(&function).as_ref().map(|function| function.clone_ref(py));
             function.map_or_else(|| Ok(String::new()), |function| function.call0(py)?.extract(py))
         };
-        let (done, written) = mpsc::channel();
-        // A thread of its own: it may wait for as long as the process lives.
-        let reading = thread::Builder::new().name("metrics".to_owned()).spawn(move || {
+        let reading = thread::Builder::new().name("metrics".to_owned());
+        reading.spawn(move || {
             let text = Python::try_attach(read).and_then(Result::ok).unwrap_or_default();
-            is_read.store(false, Ordering::Relaxed);
-            let _ = done.send(text);
-        });
-        if reading.is_err() {
-            self.is_read.store(false, Ordering::Relaxed);
-            return String::new();
-        }
-        written.recv_timeout(METRICS_WITHIN).unwrap_or_default()
+            for reader in std::mem::take(&mut *lock(&readers)) {
+                // One that has stopped waiting has dropped its end.
+                let _ = reader.send(text.clone());
+            }
+        })?;
+        Ok(())
     }
 
     /// Returns the stacks of the Python threads as one line. Waits half a second for the GIL: no
@@ -196,7 +209,7 @@ impl AppStatus {
     /// a call of C code; then a signal handler reads the frames without the interpreter's help.
     /// Frames that change while they are read end the process.
     pub fn dump(&self) -> String {
-        let stacks = self.stacks.lock().unwrap_or_else(PoisonError::into_inner);
+        let stacks = lock(&self.stacks);
         let Some(file) = &*stacks else { return String::new() };
         let descriptor = file.as_raw_fd();
         // SAFETY: an open descriptor.
@@ -234,6 +247,10 @@ impl AppStatus {
         text.truncate(length);
         crate::stack::readable(&String::from_utf8_lossy(&text), self.queue.serves_threads())
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn dump_with_gil(py: Python<'_>, descriptor: i32) -> PyResult<()> {
