@@ -77,6 +77,13 @@ async def app(scope, receive, send):
     await send({"type": "http.response.body", "body": body})
 
 
+def steps(start_response):
+    """The steps of a generator: the response begins in the first."""
+    time.sleep(0.5)
+    start_response("203 Whatever", [])
+    yield b"hello"
+
+
 def wsgi(environ, start_response):
     path = environ["PATH_INFO"]
     if path == "/fails":
@@ -84,6 +91,8 @@ def wsgi(environ, start_response):
         raise LookupError("no such thing")
     if path == "/slow":
         time.sleep(0.5)
+    if path == "/slow_steps":
+        return steps(start_response)
     if path == "/all":
         computes()
         blocks()
@@ -199,6 +208,16 @@ def test_a_slow_call_in_a_thread_is_logged_with_its_caller(start_server):
     server = start(start_server, "app", {}, slow_request="100ms")
     server.get("/slow_thread")
     server.line(r"slow request has not begun: GET '/slow_thread' .* < view \(")
+
+
+@KINDS
+def test_a_generator_that_begins_late_is_slow(start_server, target, options):
+    if target == "app":
+        return
+    server = start(start_server, target, options, slow_request="100ms")
+    response = server.get("/slow_steps")
+    assert (response.status, response.body) == (203, b"hello")
+    server.line(r"slow request has not begun: GET '/slow_steps' after=.*steps \(test_profile.py:\d+\)")
 
 
 def test_a_response_that_streams_is_not_slow(start_server):

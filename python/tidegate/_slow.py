@@ -17,6 +17,29 @@ logger = logging.getLogger("tidegate.slow")
 _LINES = 10
 
 
+class _Body:
+    """The body of a WSGI response that has not begun: its steps belong to the request."""
+
+    def __init__(self, request: _running.Request, body, end: Callable) -> None:
+        self._request = request
+        self._body = body
+        self._end = end
+        self._steps = None
+
+    def __iter__(self) -> "_Body":
+        return self
+
+    def __next__(self):
+        if self._steps is None:
+            self._steps = self._request.call(iter, self._body)
+        return self._request.call(next, self._steps)
+
+    def close(self) -> None:
+        self._end(self._request)
+        if hasattr(self._body, "close"):
+            self._body.close()
+
+
 class SlowRequests:
     """Watches requests for those whose response does not begin in time."""
 
@@ -62,9 +85,14 @@ class SlowRequests:
 
             self._begin(request)
             try:
-                return request.call(application, environ, starts)
-            finally:
+                body = request.call(application, environ, starts)
+            except BaseException:
                 self._end(request)
+                raise
+            if request not in self._running:
+                return body
+            # A generator calls `start_response` in its first step.
+            return _Body(request, body, self._end)
 
         return observed
 
