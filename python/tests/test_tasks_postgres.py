@@ -109,6 +109,22 @@ def test_a_waiting_job_is_cancelled(here):
     assert tasks.run_waiting() == 0
 
 
+def test_the_next_job_is_found_without_sorting_the_queue(here, postgres):
+    psycopg = pytest.importorskip("psycopg")
+    record.enqueue()
+    names = ["postgres.record", "postgres.arecord", "postgres.flaky"]
+    with psycopg.connect(postgres.address) as connection:
+        # A short table is read as a whole, or sorted, otherwise.
+        for step in ("seqscan", "bitmapscan", "sort"):
+            connection.execute(f"SET enable_{step} = off")
+        for statement, values in (
+                (_postgres_tasks._TAKE, ("process", 1000, "app", names)),
+                (_postgres_tasks._NEXT, ("app", names, "app"))):
+            steps = connection.execute(f"EXPLAIN {statement}", values).fetchall()
+            plan = "\n".join(step for step, in steps)
+            assert "jobs_due" in plan and "Sort" not in plan, plan
+
+
 def test_what_postgresql_would_not_store_is_an_error(here):
     with pytest.raises(ValueError, match="at most 1048576 bytes"):
         record.enqueue(b"x" * (1 << 20))

@@ -53,7 +53,7 @@ CREATE TABLE IF NOT EXISTS tidegate.jobs (
   periodic boolean NOT NULL DEFAULT false);
 CREATE UNIQUE INDEX IF NOT EXISTS jobs_key ON tidegate.jobs (app, key);
 CREATE UNIQUE INDEX IF NOT EXISTS jobs_periodic ON tidegate.jobs (app, name) WHERE periodic;
-CREATE INDEX IF NOT EXISTS jobs_due ON tidegate.jobs (app, name, due, id) WHERE process IS NULL;
+CREATE INDEX IF NOT EXISTS jobs_due ON tidegate.jobs (app, due, id) WHERE process IS NULL;
 CREATE INDEX IF NOT EXISTS jobs_running ON tidegate.jobs (app, given_up)
   WHERE process IS NOT NULL;
 CREATE INDEX IF NOT EXISTS jobs_expiring ON tidegate.jobs (app, expires)
@@ -72,6 +72,8 @@ _NOW = "clock_timestamp()"
 _IN_MS = "clock_timestamp() + %s * interval '1 millisecond'"
 _UNTIL_MS = "greatest(0, ceil(extract(epoch FROM {} - clock_timestamp()) * 1000))::bigint"
 
+# A worker takes the oldest due job of all its tasks: `jobs_due` is in that order, without the name,
+# or PostgreSQL would sort all due jobs of those names for each job that is taken.
 _INSERT = f"""\
 INSERT INTO tidegate.jobs (app, name, payload, key, due, expires, retries, backoff_ms, periodic)
 VALUES (%s, %s, %s, %s, {_IN_MS}, {_IN_MS}, %s, %s, %s) ON CONFLICT DO NOTHING RETURNING id"""
