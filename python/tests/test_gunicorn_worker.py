@@ -12,7 +12,7 @@ import threading
 import pytest
 
 from client import request
-from hosting import HERE, IS_BEHIND_GATEWAY, KIND, Server, free_port
+from hosting import HERE, IS_BEHIND_GATEWAY, KIND, Server
 from load import Load
 from stage import Stage, WsgiStage, note, reply, start
 
@@ -116,17 +116,16 @@ def start_gunicorn(tmp_path):
     started = []
 
     def start(target, *words, settings="", ready=True):
-        port = free_port()
         file = tmp_path / "gunicorn.conf.py"
         file.write_text(settings)
         command = [sys.executable, "-m", "gunicorn", "-k", "tidegate.Worker", "-c", str(file),
-                   "--no-control-socket", "-b", f"127.0.0.1:{port}", *words,
+                   "--no-control-socket", "-b", "127.0.0.1:0", *words,
                    f"test_gunicorn_worker:{target}"]
         server = Server(command, {"TMPDIR": str(tmp_path)}, None)
         started.append(server)
         if ready:
-            server.line("Listening at")
-            server.port = port
+            port = server.line(r"Listening at: (?:https?://127\.0\.0\.1:(\d+))?")[1]
+            server.port = port and int(port)
         return server
 
     start.started = started
