@@ -28,6 +28,7 @@ import pytest
 from client import Client, request
 
 HERE = Path(__file__).parent
+EXAMPLES = Path(os.environ.get("TIDEGATE_EXAMPLES", HERE.parent.parent / "examples" / "python"))
 COMMAND = shlex.split(os.environ.get("TIDEGATE_SERVER_COMMAND", ""))
 COMMAND = COMMAND or [sys.executable, "-m", "tidegate", "run"]
 PEERS = ("uvicorn", "granian", "gunicorn", "hypercorn")

@@ -16,14 +16,13 @@ from pathlib import Path
 import pytest
 
 from client import request
-from hosting import HERE, KIND, Server
+from hosting import EXAMPLES, KIND, Server
 from websocket_frames import Session
 
 pytestmark = pytest.mark.skipif(KIND != "tidegate", reason="the examples are for Tidegate")
 for name in ("flask", "django", "fastapi", "starlette"):
     pytest.importorskip(name)
 
-EXAMPLES = Path(os.environ.get("TIDEGATE_EXAMPLES", HERE.parent.parent / "examples" / "python"))
 WHERE = {"shop": ("flask_shop", "shop:app", "wsgi"),
          "site": ("django_site", "pages:application", "wsgi"),
          "asgi-site": ("django_site", "pages:asgi", "asgi"),
