@@ -41,8 +41,11 @@ pub(crate) const FRAMES_KEPT_BYTES: usize = 64 * 1024;
 pub(crate) const FRAMES_LENT_BYTES: usize = 16 * 1024;
 /// Reads from one connection before the others of the worker are polled.
 pub(crate) const FRAMES_READS: u32 = 16;
-/// Bytes of a file that are read at once.
+/// Files up to this length are read and sent as data: a descriptor costs three system calls.
 pub(crate) const FRAMES_FILE_BYTES: u64 = 64 * 1024;
+/// Files that wait for the rest of their frames: one whose frame was received in part, and one that
+/// came with that rest.
+pub(crate) const FRAMES_FILES_MAX: usize = 2;
 
 /// Part of a buffered body that is held in memory.
 pub(crate) const WHOLE_MEMORY_BYTES: usize = 256 * 1024;

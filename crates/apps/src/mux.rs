@@ -13,7 +13,9 @@ mod ready;
 mod streams;
 mod ws_session;
 
+use std::collections::VecDeque;
 use std::fmt;
+use std::fs::File;
 use std::io;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -32,7 +34,7 @@ pub(crate) use streams::STREAMS_MAX;
 pub(crate) use streams::Streams;
 pub(crate) use ws_session::{Inbound, Outbound, close, closed};
 
-use crate::limits::{FRAMES_LENT_BYTES, FRAMES_READS};
+use crate::limits::{FRAMES_FILES_MAX, FRAMES_LENT_BYTES, FRAMES_READS};
 use ready::ReadyQueue;
 
 /// The version of this program; both ends must have the same.
@@ -46,6 +48,8 @@ pub(crate) struct Mux<T> {
     pub(crate) outbox: Outbox,
     pub(crate) streams: Streams<T>,
     decoder: Decoder,
+    /// Files whose frames are not complete yet, or the errors in their place.
+    files: VecDeque<io::Result<File>>,
     ready: Arc<ReadyQueue>,
     /// Streams that continue once the outbox has room, by number.
     again: Vec<u32>,
@@ -89,6 +93,9 @@ pub(crate) enum StreamStep {
 pub(crate) trait Endpoint {
     type Stream;
 
+    /// True if the peer passes files.
+    const TAKES_FILES: bool = false;
+
     fn mux(&mut self) -> &mut Mux<Self::Stream>;
 
     /// Handles a frame; `chunk` is the buffer its bytes are in, if they may be shared.
@@ -102,12 +109,18 @@ pub(crate) trait Endpoint {
 }
 
 impl<T> Mux<T> {
+    /// Returns the file of the frame that was decoded.
+    pub(crate) fn take_file(&mut self) -> Result<io::Result<File>, Malformed> {
+        self.files.pop_front().ok_or(Malformed::Descriptor)
+    }
+
     pub(crate) fn new() -> Mux<T> {
         let ready = Arc::<ReadyQueue>::default();
         Mux {
             outbox: Outbox::default(),
             streams: Streams::new(ready.clone()),
             decoder: Decoder::new(),
+            files: VecDeque::new(),
             ready,
             again: Vec::new(),
             indices: Vec::new(),
@@ -191,13 +204,22 @@ fn turn<E: Endpoint>(
 fn read<E: Endpoint>(stream: &Stream, end: &mut E) -> Result<bool, CloseCause> {
     let mut decoder = std::mem::take(&mut end.mux().decoder);
     let mut verdict = Ok(());
-    let lent = stream.try_receive_with(|bytes| match take(end, &mut decoder, bytes, None) {
-        Ok(taken) => taken,
-        Err(malformed) => {
+    let mut borrow = |bytes: &[u8], file: Option<io::Result<File>>| {
+        let files = &mut end.mux().files;
+        files.extend(file);
+        let taken = match files.len() > FRAMES_FILES_MAX {
+            true => Err(Malformed::Descriptor),
+            false => take(end, &mut decoder, bytes, None),
+        };
+        taken.unwrap_or_else(|malformed| {
             verdict = Err(malformed);
             bytes.len()
-        }
-    });
+        })
+    };
+    let lent = match E::TAKES_FILES {
+        true => stream.try_receive_with_file(borrow),
+        false => stream.try_receive_with(|bytes| borrow(bytes, None)),
+    };
     let read = match lent {
         Ok(lent) if lent.length == 0 => Err(CloseCause::Closed),
         Ok(lent) => {

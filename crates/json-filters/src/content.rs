@@ -1,12 +1,10 @@
 //! The content of a message as bytes: collected up to a limit and decoded.
 
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use coding::{Coding, Decode, DecodeError, decode_all};
 use message::{Body, Fault, FaultKind, Headers};
-use net::FileRange;
 use plugin::{MediaPattern, WorkerContext};
 use telemetry::{CachePadded, Counter};
 use wire::Known;
@@ -128,14 +126,10 @@ pub(crate) async fn take(
         return Err(ContentError::SeveralTypes);
     }
     let coding = coding(headers)?;
-    let content = match std::mem::take(body).owned() {
-        Body::File(range) if range.length > max => return Err(ContentError::TooLarge),
-        Body::File(range) => read_file(range).await?,
-        mut other => other.collect(max).await.map_err(|fault| match fault.kind {
-            FaultKind::BodyTooLarge => ContentError::TooLarge,
-            _ => ContentError::Fault(fault),
-        })?,
-    };
+    let content = std::mem::take(body).collect(max).await.map_err(|fault| match fault.kind {
+        FaultKind::BodyTooLarge => ContentError::TooLarge,
+        _ => ContentError::Fault(fault),
+    })?;
     let Some(coding) = coding else { return Ok(content) };
     let allowed = Decode { output_bytes: max, ratio: DECODED_RATIO_MAX };
     let decoded = net::blocking(move || decode_all(coding, &content, allowed)).await;
@@ -145,17 +139,6 @@ pub(crate) async fn take(
         Ok(Err(DecodeError::Corrupt | DecodeError::Truncated)) | Err(_) => {
             Err(ContentError::Damaged)
         }
-    }
-}
-
-async fn read_file(range: FileRange) -> Result<Bytes, ContentError> {
-    let read = net::blocking(move || {
-        let mut content = vec![0; range.length as usize];
-        range.file.read_exact_at(&mut content, range.offset).map(|()| Bytes::from(content))
-    });
-    match read.await {
-        Ok(Ok(content)) => Ok(content),
-        _ => Err(ContentError::Fault(Fault::internal("a file body cannot be read"))),
     }
 }
 

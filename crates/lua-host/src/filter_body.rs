@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use lua_vm::calls::{self, RunningVm};
-use message::{Body, BodyStream, Fault, Frame, Headers, Response};
+use message::{Body, BodyStream, Fault, FileReader, Frame, Headers, Response};
 use mlua::{Function, Lua, Value};
 use wire::Known;
 
@@ -17,6 +17,8 @@ use lua_vm::TaskEnd;
 /// A body and the function it passes through.
 pub(crate) struct FilteredBody {
     body: Body,
+    /// A file of the body that is being read.
+    file: Option<FileReader>,
     running: Rc<RunningVm>,
     function: Function,
     budget: u64,
@@ -38,6 +40,7 @@ impl FilteredBody {
         }
         response.body = Body::stream(FilteredBody {
             body: std::mem::take(&mut response.body),
+            file: None,
             running: running.clone(),
             function: function.clone(),
             budget,
@@ -85,14 +88,25 @@ fn bytes(value: Option<&Value>) -> Result<Bytes, Fault> {
 impl BodyStream for FilteredBody {
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame, Fault>>> {
         while !self.ended {
-            let said = match ready!(self.body.poll_frame(cx)) {
+            let next = match &mut self.file {
+                None => ready!(self.body.poll_frame(cx)),
+                Some(file) => match ready!(file.poll_piece(cx)) {
+                    Some(piece) => Some(piece.map(Frame::Data)),
+                    None => {
+                        self.file = None;
+                        continue;
+                    }
+                },
+            };
+            let said = match next {
                 Some(Ok(Frame::Data(piece))) => self.through(Some(&piece)),
                 Some(Ok(Frame::Trailers(trailers))) => {
                     self.trailers = Some(trailers);
                     continue;
                 }
-                Some(Ok(Frame::File(_))) => {
-                    Err(Fault::internal("a file does not go through a Lua filter"))
+                Some(Ok(Frame::File(range))) => {
+                    self.file = Some(FileReader::new(range));
+                    continue;
                 }
                 Some(Err(fault)) => Err(fault),
                 None => {

@@ -10,7 +10,7 @@ use std::task::{Context, Poll};
 use bytes::{Bytes, BytesMut};
 use net::FileRange;
 
-use crate::{Fault, Headers};
+use crate::{Fault, FileReader, Headers};
 
 /// Content of a request or response.
 #[derive(Default)]
@@ -97,15 +97,14 @@ impl Body {
         poll_fn(|cx| self.poll_frame(cx)).await
     }
 
-    /// Reads everything into memory, at most `limit` bytes; more is the client's fault (413). Files
-    /// are refused: they are read on the blocking pool.
+    /// Reads everything into memory, at most `limit` bytes; more is the client's fault (413).
     pub async fn collect(&mut self, limit: u64) -> Result<Bytes, Fault> {
         let mut whole: Option<BytesMut> = None;
         let mut only = Bytes::new();
         while let Some(frame) = self.frame().await {
             let data = match frame? {
                 Frame::Data(data) => data,
-                Frame::File(_) => return Err(Fault::internal("a file body cannot be collected")),
+                Frame::File(range) => FileReader::new(range).collect(limit).await?,
                 Frame::Trailers(_) => continue,
             };
             let so_far = whole.as_ref().map_or(only.len(), BytesMut::len);
@@ -179,6 +178,23 @@ mod tests {
         net::worker::block_on_local(async {
             assert_eq!(&pieces().collect(6).await.unwrap()[..], b"onetwo");
             assert_eq!(pieces().collect(5).await.unwrap_err().status, 413);
+        });
+    }
+
+    #[test]
+    fn collecting_reads_files_up_to_the_limit() {
+        net::worker::block_on_local(async {
+            let mut file = tempfile::tempfile().unwrap();
+            let content: Vec<u8> = (0..200_000).map(|at| at as u8).collect();
+            std::io::Write::write_all(&mut file, &content).unwrap();
+            let file = std::sync::Arc::new(file);
+            let body = |offset, length| {
+                Body::File(FileRange { file: file.clone(), offset, length })
+            };
+            assert!(body(0, 200_000).collect(200_000).await.unwrap() == content);
+            assert_eq!(&body(5, 3).collect(3).await.unwrap()[..], &content[5..8]);
+            assert_eq!(body(5, 4).collect(3).await.unwrap_err().status, 413);
+            assert_eq!(body(199_999, 2).collect(3).await.unwrap_err().status, 500);
         });
     }
 

@@ -35,6 +35,7 @@ mod process;
 mod proxy_protocol;
 mod readiness;
 mod receive;
+mod received_file;
 mod resolver;
 mod serve;
 mod stream;

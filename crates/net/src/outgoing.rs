@@ -80,6 +80,12 @@ impl Outgoing {
         }
     }
 
+    /// Appends the pieces of another queue.
+    pub fn append(&mut self, other: Outgoing) {
+        self.length += other.length;
+        self.pieces.extend(other.pieces);
+    }
+
     /// Discards the queue: the stream is about to be closed.
     pub fn clear(&mut self) {
         // The queue of an idle connection keeps little memory, however long it once was.

@@ -8,7 +8,9 @@
 //! [`detach`]), so that a slow peer costs as much memory as it sent, not a block.
 
 use std::cell::RefCell;
+use std::fs::File;
 use std::io;
+use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 
@@ -16,6 +18,8 @@ use bytes::{Buf, Bytes, BytesMut};
 
 use rustix::net::{RecvFlags, recv};
 use socket2::SockRef;
+
+use crate::received_file::receive_with_file;
 
 /// Size of a block.
 const BLOCK: usize = 64 * 1024;
@@ -57,6 +61,44 @@ pub(crate) fn lend_mut(
     at_most: usize,
     borrower: impl FnOnce(&mut [u8]) -> usize,
 ) -> io::Result<RecvChunk> {
+    lend_room(
+        at_most,
+        |room| {
+            let (received, _) = recv(socket, room, RecvFlags::empty())?.0;
+            Ok((received.len(), ()))
+        },
+        |bytes, ()| borrower(bytes),
+    )
+}
+
+/// Like [`lend`], from a Unix socket, with the file that came with the bytes. An error in its place
+/// says that it could not be taken.
+pub(crate) fn lend_with_file(
+    socket: BorrowedFd<'_>,
+    borrower: impl FnOnce(&[u8], Option<io::Result<File>>) -> usize,
+) -> io::Result<RecvChunk> {
+    let mut has_file = false;
+    let mut chunk = lend_room(
+        ROOM_MAX,
+        |room| receive_with_file(socket, room),
+        |bytes, file| {
+            has_file = file.is_some();
+            borrower(bytes, file)
+        },
+    )?;
+    // The kernel ends a read with a file, whatever waits behind it.
+    chunk.drained &= !has_file;
+    Ok(chunk)
+}
+
+/// Lends the block to `receive`, which returns how many bytes at its front it has initialised; then
+/// these bytes to `borrower`.
+#[inline]
+fn lend_room<T>(
+    at_most: usize,
+    receive: impl FnOnce(&mut [MaybeUninit<u8>]) -> io::Result<(usize, T)>,
+    borrower: impl FnOnce(&mut [u8], T) -> usize,
+) -> io::Result<RecvChunk> {
     ROOM.with(|room| {
         let mut room = room.borrow_mut();
         // A borrower that panicked may have left its bytes behind.
@@ -66,12 +108,11 @@ pub(crate) fn lend_mut(
         }
         let spare = room.spare_capacity_mut();
         let offered = spare.len().min(ROOM_MAX).min(at_most.max(1));
-        let (received, _) = recv(socket, &mut spare[..offered], RecvFlags::empty())?.0;
-        let read = received.len();
-        // SAFETY: the kernel has just initialised `read` bytes after the current length.
+        let (read, with) = receive(&mut spare[..offered])?;
+        // SAFETY: `receive` has initialised `read` bytes after the current length.
         unsafe { room.set_len(read) };
         let drained = 0 < read && read < offered;
-        let consumed = borrower(&mut room);
+        let consumed = borrower(&mut room, with);
         if consumed >= read {
             room.clear();
             return Ok(RecvChunk { length: read, rest: Bytes::new(), drained });

@@ -6,8 +6,7 @@
 //! so that a peer that is always faster does not starve others.
 
 use std::future::poll_fn;
-use std::io::{self, IoSlice};
-use std::mem::MaybeUninit;
+use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::path::Path;
@@ -15,10 +14,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use rustix::io::Errno;
-use rustix::net::{
-    RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, Shutdown, recv, send, sendmsg,
-    shutdown,
-};
+use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 use socket2::{Domain, SockAddr, SockRef, Socket, Type};
 
 use crate::outgoing::Outgoing;
@@ -186,9 +182,17 @@ impl Stream {
         if let Some(layer) = &self.tls {
             return layer.read(&self.source, at_most, borrower);
         }
+        self.receive_once(|socket| lend(socket, at_most, borrower))
+    }
+
+    #[inline]
+    fn receive_once(
+        &self,
+        receive: impl FnOnce(BorrowedFd<'_>) -> io::Result<RecvChunk>,
+    ) -> io::Result<RecvChunk> {
         let mut chunk = None;
         let result = self.source.try_io(Side::Read, || {
-            let drained = chunk.insert(lend(self.socket(), at_most, borrower)?).drained;
+            let drained = chunk.insert(receive(self.socket())?).drained;
             if drained {
                 // WouldBlock marks the stream as not readable, which saves a call on the next
                 // attempt.
@@ -330,41 +334,6 @@ impl Stream {
         Ok(())
     }
 
-    /// Sends as much of these bytes as a Unix socket takes, together with descriptors: the receiver
-    /// gets duplicates with the first byte. Returns the number of bytes, at least one.
-    pub async fn send_with_descriptors(
-        &self,
-        bytes: &[u8],
-        descriptors: &[BorrowedFd<'_>],
-    ) -> io::Result<usize> {
-        loop {
-            match self.try_send_with_descriptors(bytes, descriptors) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    poll_fn(|cx| self.poll_writable(cx)).await?;
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                result => return result,
-            }
-        }
-    }
-
-    fn try_send_with_descriptors(
-        &self,
-        bytes: &[u8],
-        descriptors: &[BorrowedFd<'_>],
-    ) -> io::Result<usize> {
-        let message = SendAncillaryMessage::ScmRights(descriptors);
-        let mut space = vec![MaybeUninit::uninit(); message.size()];
-        let mut ancillary = SendAncillaryBuffer::new(&mut space);
-        if !ancillary.push(message) {
-            return Err(io::ErrorKind::InvalidInput.into());
-        }
-        let parts = [IoSlice::new(bytes)];
-        self.source.try_io(Side::Write, || {
-            Ok(sendmsg(self.socket(), &parts, &mut ancillary, SendFlags::NOSIGNAL)?)
-        })
-    }
-
     /// True while the event loop has reported nothing to read: no bytes, no end, no error. In that
     /// case it costs no system call; a pool checks it before reusing a connection.
     pub fn is_idle(&self) -> bool {
@@ -481,5 +450,6 @@ pub(crate) unsafe fn own_descriptor(descriptor: RawFd) -> OwnedFd {
     unsafe { OwnedFd::from_raw_fd(descriptor) }
 }
 
+mod descriptors;
 #[cfg(test)]
 mod tests;

@@ -11,7 +11,8 @@ use net::Timer;
 use crate::channel::{Content, ExchangeChannel, OffloadedResponse, Room};
 use crate::{Limits, dropped, late};
 use message::{
-    Body, BodyStream, Fault, FaultKind, Frame, HandlerResult, Inform, Response, detach_small,
+    Body, BodyStream, Content, Fault, FaultKind, Frame, HandlerResult, Inform, Response,
+    detach_small,
 };
 
 /// The future result. Dropping it tells the other side that no response is needed.
@@ -20,6 +21,7 @@ pub struct Local {
     sides: Option<WorkerExchange>,
     informer: Option<Rc<dyn Inform>>,
     limits: Limits,
+    passes_whole_files: bool,
 }
 
 /// Shared by the result and the response's body: while a response is streamed, the rest of the
@@ -55,7 +57,14 @@ impl Local {
         let timer = Timer::new();
         let sides =
             WorkerExchange { link: WorkerEnd(link), body, fault: None, timer, counting: false };
-        Local { sides: Some(sides), informer, limits }
+        Local { sides: Some(sides), informer, limits, passes_whole_files: false }
+    }
+
+    /// Passes a file of the response on as it is, for another process to send. Otherwise it is sent
+    /// in parts that are in memory, so that `sendfile` does not wait for a disk.
+    pub fn with_whole_files(mut self) -> Local {
+        self.passes_whole_files = true;
+        self
     }
 
     /// Forwards what has arrived. The task that awaits the result polls again, with its own waker.
@@ -73,9 +82,14 @@ impl Local {
             (Content::Whole(bytes), _) => response.body = Body::from(bytes),
             (Content::Stream(length), Some(mut sides)) => {
                 sides.counting = false;
-                let pause = self.limits.pause;
-                response.body =
-                    Body::stream(StreamedResponseBody { sides, left: length, pause, ended: false });
+                response.body = Body::stream(StreamedResponseBody {
+                    sides,
+                    left: length,
+                    pause: self.limits.pause,
+                    passes_whole_files: self.passes_whole_files,
+                    file: Body::Empty,
+                    ended: false,
+                });
             }
             (Content::Stream(_), None) => {}
         }
@@ -175,6 +189,9 @@ struct StreamedResponseBody {
     /// The number of bytes to come, if the other side has announced it.
     left: Option<u64>,
     pause: Duration,
+    passes_whole_files: bool,
+    /// The rest of a file that is sent in parts.
+    file: Body,
     ended: bool,
 }
 
@@ -184,11 +201,20 @@ impl BodyStream for StreamedResponseBody {
             return Poll::Ready(None);
         }
         let client_is_slow = self.sides.pass_on(cx);
-        let next = match self.sides.link.0.poll_outward(cx) {
-            Poll::Ready(next) => next,
-            Poll::Pending => {
-                ready!(self.sides.poll_timer(cx, self.pause, client_is_slow));
-                Some(Err(late("the other side paused in its response")))
+        let next = loop {
+            if let Some(part) = ready!(self.file.poll_frame(cx)) {
+                break Some(part);
+            }
+            self.file = Body::Empty;
+            match self.sides.link.0.poll_outward(cx) {
+                Poll::Ready(Some(Ok(Frame::File(range)))) if !self.passes_whole_files => {
+                    self.file = Content::File(range).body();
+                }
+                Poll::Ready(next) => break next,
+                Poll::Pending => {
+                    ready!(self.sides.poll_timer(cx, self.pause, client_is_slow));
+                    break Some(Err(late("the other side paused in its response")));
+                }
             }
         };
         self.sides.counting = false;

@@ -17,11 +17,11 @@ mod tests;
 
 pub use decode::{Data, Decoder, Frame};
 pub use encode::{
-    TooLong, bare, close, data_head, fault, headed, hello, message_head, ping, plain, window,
+    TooLong, bare, close, data_head, fault, file, headed, hello, message_head, ping, plain, window,
 };
 
 /// The version of this syntax: both ends must use the same.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 
 /// Bytes of a frame header.
 pub const FRAME_HEAD_BYTES: usize = 12;
@@ -40,6 +40,8 @@ pub const REASON_BYTES_MAX: usize = 123;
 /// Credit that a frame costs in addition to its bytes, so that many short frames are bounded as
 /// well.
 pub const FRAME_COST: u32 = 128;
+/// Credit that FILE costs: nothing of the file is in memory, but its descriptor is open.
+pub const FILE_COST: u32 = WINDOW_MIN;
 /// Bounds of the window in HELLO.
 pub const WINDOW_MIN: u32 = 8 * 1024;
 pub const WINDOW_MAX: u32 = 16 * 1024 * 1024;
@@ -74,10 +76,12 @@ pub enum Kind {
     GoAway,
     Ping,
     Pong,
+    /// A part of a file of the response's body, whose descriptor comes with the frame.
+    File,
 }
 
 impl Kind {
-    pub const ALL: [Kind; 17] = [
+    pub const ALL: [Kind; 18] = [
         Kind::Hello,
         Kind::Request,
         Kind::Response,
@@ -95,6 +99,7 @@ impl Kind {
         Kind::GoAway,
         Kind::Ping,
         Kind::Pong,
+        Kind::File,
     ];
 
     fn from_byte(byte: u8) -> Option<Kind> {
@@ -126,6 +131,7 @@ impl Kind {
             Kind::Close => (2, 2 + REASON_BYTES_MAX),
             Kind::Stop | Kind::Cancel | Kind::GoAway => (0, 0),
             Kind::Ping | Kind::Pong => (8, 8),
+            Kind::File => (16, 16),
         }
     }
 }
@@ -150,6 +156,8 @@ pub enum Malformed {
     Credit,
     /// A payload that is invalid for its kind.
     Payload,
+    /// FILE without a descriptor, or a descriptor without FILE.
+    Descriptor,
 }
 
 impl Malformed {
@@ -164,6 +172,7 @@ impl Malformed {
             Malformed::Version => "an unsupported version of the frames",
             Malformed::Credit => "more data than credit, or a credit of zero",
             Malformed::Payload => "a malformed payload",
+            Malformed::Descriptor => "a file without its descriptor, or a descriptor without one",
         }
     }
 }

@@ -66,7 +66,8 @@ impl Exchange {
         };
         let interim = Rc::new(Interim { number, extra: extra.clone() });
         let (handed, local) = begin(head, body, Some(interim), limits);
-        let (phase, sender) = (Phase::Waited(local), BodySender::new(window));
+        let local = local.with_whole_files();
+        let (phase, sender) = (Phase::Waited(local), BodySender::passing_files(window));
         (handed, Exchange { phase, sender, feed, extra: extra.clone() })
     }
 

@@ -1,18 +1,16 @@
 //! The sending side of one stream: turns a body into DATA frames within the credit.
 //!
 //! The body is not polled without credit or while the outbox is full: that is the back-pressure.
-//! Files are read in pieces, on a thread pool if they are not in the page cache, so that a file
-//! that was truncated ends its own stream and not the connection.
+//! The descriptor of a long file is passed to a gateway, which sends the file itself. Other files
+//! are read, so that one that was truncated ends its own stream and not the connection.
 
-use std::os::unix::fs::FileExt;
-use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use message::{Fault, Frame};
-use net::{Blocking, FileRange};
+use message::{Fault, FileReader, Frame};
+use net::FileRange;
 use offload::encoding::put_fields;
-use wire::frames::{self, FRAME_COST, Kind, Malformed, WINDOW_MAX, cost};
+use wire::frames::{self, FILE_COST, FRAME_COST, Kind, Malformed, WINDOW_MAX, cost};
 
 use super::messages;
 use super::outbox::Outbox;
@@ -25,8 +23,9 @@ pub(crate) struct BodySender {
     last: bool,
     /// The frame after it, if it was already polled.
     next: Option<Result<Frame, Fault>>,
-    file: Option<FileRange>,
-    reading: Option<Blocking<std::io::Result<Bytes>>>,
+    /// A file that is being read.
+    file: Option<FileReader>,
+    passes_files: bool,
 }
 
 /// The progress of a body.
@@ -49,8 +48,13 @@ impl BodySender {
             last: false,
             next: None,
             file: None,
-            reading: None,
+            passes_files: false,
         }
+    }
+
+    /// A sender to a gateway, which takes descriptors of files.
+    pub(crate) fn passing_files(credit: u32) -> BodySender {
+        BodySender { passes_files: true, ..BodySender::new(credit) }
     }
 
     pub(crate) fn grant(&mut self, credit: u32) -> Result<(), Malformed> {
@@ -109,7 +113,13 @@ impl BodySender {
             match next {
                 Poll::Pending => return SendProgress::Pending,
                 Poll::Ready(Some(Ok(Frame::Data(bytes)))) => self.pending = bytes,
-                Poll::Ready(Some(Ok(Frame::File(range)))) => self.file = Some(range),
+                Poll::Ready(Some(Ok(Frame::File(range)))) if self.passes(&range) => {
+                    self.credit -= FILE_COST;
+                    outbox.file(stream, range);
+                }
+                Poll::Ready(Some(Ok(Frame::File(range)))) => {
+                    self.file = Some(FileReader::new(range));
+                }
                 Poll::Ready(Some(Ok(Frame::Trailers(fields)))) => {
                     let write = |out: &mut Vec<u8>| put_fields(out, &fields);
                     if frames::plain(outbox.frames(), Kind::Trailers, stream, write).is_err() {
@@ -144,38 +154,20 @@ impl BodySender {
         length
     }
 
-    /// Reads the next piece of the file that is being sent.
+    /// True if the descriptor of a file is passed. Without the credit for it the file is read.
+    fn passes(&self, range: &FileRange) -> bool {
+        self.passes_files && range.length > FRAMES_FILE_BYTES && self.credit >= FILE_COST
+    }
+
+    /// Reads the next piece of the file that is being sent as data.
     fn poll_file(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Bytes, Fault>>> {
-        let Some(range) = &mut self.file else { return Poll::Ready(None) };
-        let length = range.length.min(FRAMES_FILE_BYTES);
-        let read = match &mut self.reading {
-            Some(reading) => ready!(Pin::new(reading).poll(cx)).flatten(),
-            None if net::files::is_resident(&range.file, range.offset, length) => {
-                read_file(range, length)
-            }
-            None => {
-                let range = range.clone();
-                self.reading = Some(net::blocking(move || read_file(&range, length)));
-                return self.poll_file(cx);
-            }
-        };
-        self.reading = None;
-        range.offset += length;
-        range.length -= length;
-        if range.length == 0 {
+        let Some(file) = &mut self.file else { return Poll::Ready(None) };
+        let piece = ready!(file.poll_piece(cx));
+        if piece.is_none() {
             self.file = None;
         }
-        Poll::Ready(Some(read.map_err(|error| {
-            Fault::internal(format!("a file of the body cannot be read: {error}"))
-        })))
+        Poll::Ready(piece)
     }
-}
-
-fn read_file(range: &FileRange, length: u64) -> std::io::Result<Bytes> {
-    // At most `FRAMES_FILE_BYTES`.
-    let mut room = vec![0; length as usize];
-    range.file.read_exact_at(&mut room, range.offset)?;
-    Ok(room.into())
 }
 
 /// The receiving side of one stream: the credit that the sender has.

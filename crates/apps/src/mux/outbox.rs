@@ -1,18 +1,36 @@
-//! The unsent output of a connection: frames gathered in one buffer, long payloads referenced. It
-//! is sent with one system call, usually straight from the buffer.
+//! The unsent output of a connection: frames gathered in one buffer, long payloads referenced, files
+//! as descriptors. Without a file it is sent with one system call, usually straight from the buffer.
 
+use std::collections::VecDeque;
+use std::fs::File;
 use std::io;
+use std::os::fd::AsFd;
+use std::sync::Arc;
 
 use bytes::Bytes;
-use net::{Outgoing, Stream};
+use message::Fault;
+use net::{FileRange, Outgoing, Stream};
+use wire::frames;
+
+use super::messages::write_fault;
 
 use crate::limits::{FRAMES_COPIED_BYTES, FRAMES_KEPT_BYTES, FRAMES_OUTBOX_BYTES};
 
 #[derive(Default)]
 pub(crate) struct Outbox {
     frames: Vec<u8>,
-    /// Sent before `frames`.
+    /// Sent before everything else.
     queue: Outgoing,
+    /// Sent before `frames`, one after the other.
+    files: VecDeque<FileOutput>,
+}
+
+/// FILE, and the output after it.
+struct FileOutput {
+    stream: u32,
+    file: Arc<File>,
+    frame: Bytes,
+    after: Outgoing,
 }
 
 impl Outbox {
@@ -27,14 +45,24 @@ impl Outbox {
             self.frames.extend_from_slice(&bytes);
         } else {
             self.end_frames();
-            self.queue.push(bytes);
+            self.tail().push(bytes);
         }
+    }
+
+    /// Appends a file, as its descriptor.
+    pub(crate) fn file(&mut self, stream: u32, range: FileRange) {
+        self.end_frames();
+        let mut frame = Vec::new();
+        frames::file(&mut frame, stream, range.offset, range.length);
+        let (file, frame, after) = (range.file, frame.into(), Outgoing::default());
+        self.files.push_back(FileOutput { stream, file, frame, after });
     }
 
     /// True if streams should produce nothing more until some output is sent. Control frames are
     /// appended nevertheless.
     pub(crate) fn is_full(&self) -> bool {
-        self.frames.len() as u64 + self.queue.length() >= FRAMES_OUTBOX_BYTES
+        let files: u64 = self.files.iter().map(|file| file.after.length()).sum();
+        self.frames.len() as u64 + self.queue.length() + files >= FRAMES_OUTBOX_BYTES
     }
 
     /// All of it, for tests of its users.
@@ -52,24 +80,62 @@ impl Outbox {
 
     fn end_frames(&mut self) {
         if !self.frames.is_empty() {
-            self.queue.push(std::mem::take(&mut self.frames).into());
+            let frames = std::mem::take(&mut self.frames).into();
+            self.tail().push(frames);
+        }
+    }
+
+    /// What is sent before `frames`, and after everything else.
+    fn tail(&mut self) -> &mut Outgoing {
+        match self.files.back_mut() {
+            Some(file) => &mut file.after,
+            None => &mut self.queue,
         }
     }
 
     /// Sends what the socket takes; returns true if that was all.
     pub(crate) fn send(&mut self, stream: &Stream) -> io::Result<bool> {
-        if self.queue.is_empty() && !self.send_frames(stream)? {
+        if self.queue.is_empty() && self.files.is_empty() && !self.send_frames(stream)? {
             return Ok(false);
         }
         self.end_frames();
-        while !self.queue.is_empty() {
-            match stream.try_send(&mut self.queue) {
-                Ok(_) => {}
+        loop {
+            let sent = match self.queue.is_empty() {
+                false => stream.try_send(&mut self.queue).map(|_| ()),
+                true if self.files.is_empty() => return Ok(true),
+                true => self.send_file(stream),
+            };
+            match sent {
+                Ok(()) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
         }
-        Ok(true)
+    }
+
+    /// Sends the first file. One whose descriptor the kernel does not pass, because too many are in
+    /// flight, fails its own stream.
+    fn send_file(&mut self, stream: &Stream) -> io::Result<()> {
+        let Some(first) = self.files.front() else { return Ok(()) };
+        let sent = stream.try_send_with_descriptors(&first.frame, &[first.file.as_fd()]);
+        let mut queue = Outgoing::default();
+        match sent {
+            // The socket takes the rest later, if it has not taken all of the frame.
+            Ok(sent) => queue.push(first.frame.slice(sent..)),
+            Err(error) if error.kind() == io::ErrorKind::QuotaExceeded => {
+                let detail = format!("a file of the body cannot be passed on: {error}");
+                let mut fault = Vec::new();
+                write_fault(&mut fault, first.stream, &Fault::internal(detail));
+                queue.push(fault.into());
+            }
+            Err(error) => return Err(error),
+        }
+        if let Some(first) = self.files.pop_front() {
+            queue.append(first.after);
+        }
+        self.queue = queue;
+        Ok(())
     }
 
     /// Sends straight from the buffer; the rest is moved to the queue.

@@ -6,12 +6,14 @@
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
+use std::io;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::task::{Poll, Waker};
 
 use bytes::Bytes;
 use message::{Fault, FaultKind};
-use net::Stream;
+use net::{FileRange, Stream};
 use offload::Arrival;
 use wire::frames::{self, Data, Frame, Kind, Malformed};
 
@@ -175,6 +177,29 @@ impl RemoteConnectionState {
         }
     }
 
+    /// Receives a part of a file of a response. Only regular files are accepted: to read another one
+    /// could block the worker.
+    fn file(&mut self, number: u32, offset: u64, length: u64) -> Result<(), Malformed> {
+        let file = self.mux.take_file()?.and_then(|file| match file.metadata()?.is_file() {
+            true => Ok(Arc::new(file)),
+            false => Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file")),
+        });
+        if file.is_err() {
+            frames::bare(self.mux.outbox.frames(), Kind::Cancel, number);
+        }
+        self.with(number, |stream_payload| {
+            let exchange = stream_payload.exchange()?;
+            match file {
+                Ok(file) => exchange.file(FileRange { file, offset, length }),
+                Err(error) => {
+                    let detail = format!("a file of the application cannot be sent: {error}");
+                    exchange.fail(Fault::internal(detail));
+                    Ok(StreamStep::Done)
+                }
+            }
+        })
+    }
+
     /// Passes a frame to its stream; frames for a stream that has ended are ignored.
     fn with(
         &mut self,
@@ -194,6 +219,8 @@ impl RemoteConnectionState {
 impl Endpoint for RemoteConnectionState {
     type Stream = StreamPayload;
 
+    const TAKES_FILES: bool = true;
+
     fn mux(&mut self) -> &mut Mux<StreamPayload> {
         &mut self.mux
     }
@@ -207,6 +234,7 @@ impl Endpoint for RemoteConnectionState {
             Frame::Data(Data { stream, bytes, cost, end }) => self.with(stream, |stream_payload| {
                 stream_payload.exchange()?.data(mux::kept(bytes, chunk), cost, end)
             }),
+            Frame::File { stream, offset, length } => self.file(stream, offset, length),
             Frame::Plain { kind, stream, payload } => {
                 self.with(stream, |stream_payload| stream_payload.told(kind, payload))
             }

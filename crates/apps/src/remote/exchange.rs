@@ -4,9 +4,10 @@ use std::task::{Context, Poll, Waker};
 
 use bytes::Bytes;
 use message::{BodyStream, Fault, FaultKind, Frame};
+use net::FileRange;
 use offload::{Incoming, OffloadedRequest, Responder, Sending};
 use wire::Known;
-use wire::frames::{self, INLINE_BYTES_MAX, Kind, Malformed};
+use wire::frames::{self, FILE_COST, INLINE_BYTES_MAX, Kind, Malformed};
 
 use crate::limits::FRAMES_WINDOW;
 use crate::mux::{
@@ -166,6 +167,17 @@ impl Exchange {
             self.finish(None);
             return Ok(StreamStep::Done);
         }
+        Ok(if self.credit.is_due() { StreamStep::Again } else { StreamStep::Pending })
+    }
+
+    /// Receives a part of a file of the response body.
+    pub(super) fn file(&mut self, range: FileRange) -> Result<StreamStep, Malformed> {
+        self.credit.spend(FILE_COST)?;
+        self.credit.passed_on(FILE_COST);
+        let ResponseState::Streamed(sending) = &mut self.answer else {
+            return Err(Malformed::Stream);
+        };
+        sending.push(Frame::File(range));
         Ok(if self.credit.is_due() { StreamStep::Again } else { StreamStep::Pending })
     }
 

@@ -65,6 +65,12 @@ pub enum Frame<'a> {
     GoAway,
     Ping(u64),
     Pong(u64),
+    /// A part of a file, at least one byte, whose end is a valid offset.
+    File {
+        stream: u32,
+        offset: u64,
+        length: u64,
+    },
 }
 
 /// A piece of DATA.
@@ -259,6 +265,16 @@ fn read(head: FrameHead, payload: &[u8]) -> Result<Frame<'_>, Malformed> {
         Kind::Pong => Frame::Pong(u64::from_le_bytes(fixed(payload)?)),
         Kind::Inform | Kind::Trailers | Kind::Fault | Kind::Session | Kind::Accept => {
             Frame::Plain { kind, stream, payload }
+        }
+        Kind::File => {
+            let (offset, length) = payload.split_first_chunk().ok_or(Malformed::Payload)?;
+            let offset = u64::from_le_bytes(*offset);
+            let length = u64::from_le_bytes(fixed(length)?);
+            let end = offset.checked_add(length).filter(|end| *end <= i64::MAX as u64);
+            if length == 0 || end.is_none() {
+                return Err(Malformed::Payload);
+            }
+            Frame::File { stream, offset, length }
         }
         // Returned in pieces.
         Kind::Data => return Err(Malformed::Kind),

@@ -107,6 +107,14 @@ pub fn window(out: &mut Vec<u8>, stream: u32, credit: u32) {
     out.extend_from_slice(&credit.to_le_bytes());
 }
 
+/// Appends FILE. Its descriptor is sent with its first byte.
+pub fn file(out: &mut Vec<u8>, stream: u32, offset: u64, length: u64) {
+    debug_assert!(length > 0);
+    head(out, Kind::File, 0, stream, 16);
+    out.extend_from_slice(&offset.to_le_bytes());
+    out.extend_from_slice(&length.to_le_bytes());
+}
+
 /// Appends CLOSE; a reason that is too long is cut off between two characters.
 pub fn close(out: &mut Vec<u8>, stream: u32, code: u16, reason: &str) {
     let reason = reason.as_bytes();

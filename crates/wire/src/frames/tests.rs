@@ -28,6 +28,7 @@ fn every_kind() -> Vec<u8> {
     bare(&mut out, Kind::GoAway, 0);
     ping(&mut out, Kind::Ping, 5);
     ping(&mut out, Kind::Pong, u64::MAX);
+    file(&mut out, 9, 7, u64::from(u32::MAX) + 1);
     out
 }
 

@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 use message::{BodyStream, Frame};
 use net::FileRange;
 
+use super::process::content;
 use super::*;
 
 const TEN_MB: usize = 10_000_000;
@@ -95,6 +96,60 @@ fn a_client_that_does_not_read_delays_only_its_own_response() {
         drop(answers);
         for _ in 0..3 {
             assert_eq!(process.said().await, "unwanted");
+        }
+    });
+}
+
+/// The body of a response, and the number of its parts in files.
+async fn with_files(response: Result<Response, Fault>) -> Result<(Vec<u8>, usize), Fault> {
+    let mut body = response?.body;
+    let (mut bytes, mut files) = (Vec::new(), 0);
+    while let Some(frame) = body.frame().await {
+        match frame? {
+            Frame::Data(data) => bytes.extend_from_slice(&data),
+            Frame::File(range) => {
+                files += 1;
+                bytes.extend_from_slice(&Body::File(range).collect(u64::MAX).await?);
+            }
+            Frame::Trailers(_) => {}
+        }
+    }
+    Ok((bytes, files))
+}
+
+#[test]
+fn a_long_file_of_a_response_is_passed_as_a_descriptor() {
+    let process = Process::start();
+    block_on_local(async {
+        let remote = super::remote(slots(&[&process]));
+        for (length, files) in [(10, 0), (60_000, 0), (100_000, 1), (3_000_000, 3)] {
+            let answered = ask(&remote, &format!("/file?{length},"), "").await;
+            let (bytes, found) = with_files(answered).await.unwrap();
+            let expected = [b"head", &content(length)[1..], b"tail"].concat();
+            assert!(bytes == expected, "{length}");
+            // Three windows of a mebibyte of the longest.
+            assert_eq!(found, files, "{length}");
+        }
+        // Many at a time.
+        let all: Vec<_> = (0..40).map(|_| request("/file?70000,", Body::Empty)).collect();
+        let all: Vec<_> = all.into_iter().map(|one| offer(&remote, one).unwrap()).collect();
+        for answered in all {
+            let (bytes, found) = with_files(answered.await).await.unwrap();
+            assert_eq!((bytes.len(), found), (70_007, 1));
+        }
+    });
+}
+
+#[test]
+fn a_file_that_cannot_be_sent_fails_alone() {
+    let process = Process::start();
+    block_on_local(async {
+        let remote = super::remote(slots(&[&process]));
+        for wrong in ["truncated", "device"] {
+            let answered = ask(&remote, &format!("/file?100000,{wrong}"), "").await;
+            let fault = with_files(answered).await.err().unwrap();
+            assert_eq!((fault.status, fault.slug()), (500, "internal_error"), "{wrong}");
+            assert_eq!(text(ask(&remote, "/echo", "still").await).await, "still");
         }
     });
 }

@@ -8,7 +8,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread::JoinHandle;
 
 use message::{Fault, FaultKind, Frame, Headers};
-use net::{Bind, ListenOptions, Listening};
+use net::{Bind, FileRange, ListenOptions, Listening};
 use offload::{Arrival, OffloadedRequest, wait};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -143,6 +143,11 @@ impl Application {
     }
 }
 
+/// The content of a file of this length.
+pub(super) fn content(length: u64) -> Vec<u8> {
+    (0..length).map(|at| (at % 251) as u8).collect()
+}
+
 fn read(handed: &mut OffloadedRequest) -> Vec<u8> {
     let mut body = Vec::new();
     while let Some(Ok(frame)) = wait(handed.body.frame()) {
@@ -188,6 +193,24 @@ fn one(path: &str, mut handed: OffloadedRequest, says: &UnboundedSender<&'static
             let mut trailers = Headers::new();
             trailers.append("x-sum", "1");
             sending.finish((path == "/trailers").then_some(trailers));
+        }
+        "/file" => {
+            // The query has the length of the file, and what is wrong with it.
+            let query = String::from_utf8(handed.head.target.query().unwrap().to_vec()).unwrap();
+            let (length, wrong) = query.split_once(',').unwrap();
+            let length = length.parse().unwrap();
+            let mut file = net::anonymous_file(&std::env::temp_dir()).unwrap();
+            let there = if wrong == "truncated" { length - 1 } else { length };
+            std::io::Write::write_all(&mut file, &content(there)).unwrap();
+            if wrong == "device" {
+                file = std::fs::File::open("/dev/zero").unwrap();
+            }
+            let mut sending = handed.answer.stream(200, headers, None);
+            wait(sending.send("head")).unwrap();
+            let range = FileRange { file: file.into(), offset: 1, length: length - 1 };
+            sending.push(Frame::File(range));
+            wait(sending.send("tail")).unwrap_or_default();
+            sending.finish(None);
         }
         "/hold" => {
             says.send("held").unwrap();
