@@ -28,6 +28,8 @@ FLEET_BARS ?=
 FLEET ?=
 # Which figures of Lua programs: tls, mysql, cluster, json, protobuf, lines, memory; all unless set.
 LUA_BARS ?=
+# Which figures of Python applications: broadcast, memory; all unless set.
+PYTHON_BARS ?=
 # Which figures of observability: console, tracing, log; all unless set.
 OBSERVABILITY ?=
 # The run behind docs/benchmarks.md.
@@ -163,6 +165,10 @@ first-run: ## how long `make run` takes in a fresh clone, on an idle machine (FI
 bench-lua: prepare-bench ## TLS, MySQL, cluster, JSON, Protobuf, buffers and coroutines of Lua programs against their bars: three minutes on an idle machine (LUA_BARS="tls --silly=PATH")
 	cargo build --release --package tidegate
 	tests/perf/lua-bars --tidegate $(RELEASE_BINARY) $(LUA_BARS)
+
+.PHONY: bench-python
+bench-python: bench-peers ## a message to 5000 WebSocket clients, memory of Django's workers, against uvicorn and gunicorn: two minutes on an idle machine (PYTHON_BARS="memory")
+	tests/perf/python-bars $(PYTHON_BARS)
 
 .PHONY: bench-observability
 bench-observability: prepare-bench ## the console, tracing and the live log against their bars: four minutes on an idle machine (OBSERVABILITY="tracing")
