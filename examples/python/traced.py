@@ -1,8 +1,9 @@
-"""Spans of the application below the span of the server, with OpenTelemetry.
+r"""Spans of the application below the span of the server, with OpenTelemetry.
 
     pip install opentelemetry-sdk
     tidegate run traced:app --app-dir examples/python
-    curl -H 'traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01' http://127.0.0.1:8000/
+    curl -H 'traceparent: 00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01' \
+      http://127.0.0.1:8000/
 """
 
 from opentelemetry import trace

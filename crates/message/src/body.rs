@@ -188,9 +188,8 @@ mod tests {
             let content: Vec<u8> = (0..200_000).map(|at| at as u8).collect();
             std::io::Write::write_all(&mut file, &content).unwrap();
             let file = std::sync::Arc::new(file);
-            let body = |offset, length| {
-                Body::File(FileRange { file: file.clone(), offset, length })
-            };
+            let body =
+                |offset, length| Body::File(FileRange { file: file.clone(), offset, length });
             assert!(body(0, 200_000).collect(200_000).await.unwrap() == content);
             assert_eq!(&body(5, 3).collect(3).await.unwrap()[..], &content[5..8]);
             assert_eq!(body(5, 4).collect(3).await.unwrap_err().status, 413);

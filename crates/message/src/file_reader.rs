@@ -37,9 +37,7 @@ impl FileReader {
         }
         let read = match &mut self.reading {
             Some(reading) => ready!(Pin::new(reading).poll(cx)).flatten(),
-            None if net::files::is_resident(&rest.file, rest.offset, length) => {
-                read(rest, length)
-            }
+            None if net::files::is_resident(&rest.file, rest.offset, length) => read(rest, length),
             None => {
                 let range = rest.clone();
                 self.reading = Some(net::blocking(move || read(&range, length)));

@@ -15,8 +15,10 @@ use wire::Method;
 
 use crate::{Limits, OffloadHandler, OffloadedRequest, ReceiverDropped, leave, wait};
 use message::{
-    Body, BodyStream, Fault, Frame, HandlerResult, Headers, Params, Request, Response, Target,
+    Body, BodyStream, Fault, Frame, HandlerResult, Headers, Inform, Params, Request, Response,
+    Target, WINDOW_BYTES,
 };
+use net::FileRange;
 use plugin::Handler;
 
 const SMALL: Limits = Limits {
@@ -443,4 +445,64 @@ fn another_worker_can_continue_the_exchange() {
         assert_eq!(local.await.unwrap().body.length(), Some(50_000));
     });
     other.join().unwrap();
+}
+
+#[test]
+fn a_file_is_sent_in_parts_unless_it_is_passed_on() {
+    const LENGTH: u64 = 2 * WINDOW_BYTES + 5;
+    let file = net::anonymous_file(&std::env::temp_dir()).unwrap();
+    file.set_len(LENGTH + 1).unwrap();
+    let file = Arc::new(file);
+    for passes in [false, true] {
+        let parts = block_on_local(async {
+            let (handed, local) = leave(&mut request(Body::Empty), SMALL);
+            let local = if passes { local.with_whole_files() } else { local };
+            let mut sending = handed.answer.stream(200, Headers::new(), Some(LENGTH));
+            let file = file.clone();
+            sending.push(Frame::File(FileRange { file, offset: 1, length: LENGTH }));
+            sending.finish(None);
+            let mut body = local.await.unwrap().body;
+            let mut parts = Vec::new();
+            while let Some(frame) = body.frame().await {
+                let Frame::File(range) = frame.unwrap() else { panic!("not a file") };
+                parts.push((range.offset, range.length));
+            }
+            assert_eq!(body.length(), Some(0));
+            parts
+        });
+        let expected = match passes {
+            true => vec![(1, LENGTH)],
+            false => {
+                vec![(1, WINDOW_BYTES), (1 + WINDOW_BYTES, WINDOW_BYTES), (1 + 2 * WINDOW_BYTES, 5)]
+            }
+        };
+        assert_eq!(parts, expected);
+    }
+}
+
+#[test]
+fn interim_responses_of_an_exchange_are_bounded() {
+    struct Count(Cell<usize>);
+    impl Inform for Count {
+        fn inform(&self, status: u16, _: &Headers) {
+            assert_eq!(status, 103);
+            self.0.set(self.0.get() + 1);
+        }
+    }
+    let count = Rc::new(Count(Cell::new(0)));
+    block_on_local(async {
+        let mut request = request(Body::Empty);
+        request.informer = Some(count.clone());
+        let (handed, mut local) = leave(&mut request, SMALL);
+        for _ in 0..10 {
+            handed.answer.inform(103, Headers::new());
+            handed.answer.inform(103, Headers::new());
+            // Those so far are passed on.
+            let mut cx = Context::from_waker(std::task::Waker::noop());
+            assert!(std::pin::Pin::new(&mut local).poll(&mut cx).is_pending());
+        }
+        handed.answer.respond(204, Headers::new(), "");
+        assert_eq!(local.await.unwrap().status, 204);
+    });
+    assert_eq!(count.0.get(), 16);
 }

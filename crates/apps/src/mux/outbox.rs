@@ -1,5 +1,6 @@
-//! The unsent output of a connection: frames gathered in one buffer, long payloads referenced, files
-//! as descriptors. Without a file it is sent with one system call, usually straight from the buffer.
+//! The unsent output of a connection: frames gathered in one buffer, long payloads referenced,
+//! files as descriptors. Without files it is sent with one system call, usually straight from the
+//! buffer.
 
 use std::collections::VecDeque;
 use std::fs::File;

@@ -177,8 +177,8 @@ impl RemoteConnectionState {
         }
     }
 
-    /// Receives a part of a file of a response. Only regular files are accepted: to read another one
-    /// could block the worker.
+    /// Receives a part of a file of a response. Only regular files are accepted: to read another
+    /// one could block the worker.
     fn file(&mut self, number: u32, offset: u64, length: u64) -> Result<(), Malformed> {
         let file = self.mux.take_file()?.and_then(|file| match file.metadata()?.is_file() {
             true => Ok(Arc::new(file)),
