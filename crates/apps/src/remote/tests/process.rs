@@ -198,7 +198,7 @@ fn one(path: &str, mut handed: OffloadedRequest, says: &UnboundedSender<&'static
             // The query has the length of the file, and what is wrong with it.
             let query = String::from_utf8(handed.head.target.query().unwrap().to_vec()).unwrap();
             let (length, wrong) = query.split_once(',').unwrap();
-            let length = length.parse().unwrap();
+            let length: u64 = length.parse().unwrap();
             let mut file = net::anonymous_file(&std::env::temp_dir()).unwrap();
             let there = if wrong == "truncated" { length - 1 } else { length };
             std::io::Write::write_all(&mut file, &content(there)).unwrap();
