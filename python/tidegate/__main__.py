@@ -34,7 +34,7 @@ def main() -> None:
 
 def run(arguments: list[str], command: list[str]) -> int:
     """``tidegate run``, which may have a gunicorn.conf.py."""
-    from tidegate import _gunicorn
+    from tidegate import _gunicorn, _log
 
     try:
         arguments, configuration = _gunicorn.take(arguments)
@@ -49,6 +49,8 @@ def run(arguments: list[str], command: list[str]) -> int:
     supervisor = _gunicorn.Supervisor(configuration)
     serves = not {"--print-config", "--check-config"} & set(arguments)
     if serves:
+        is_json = "--log-format=json" in "=".join(arguments)
+        _log.configure_supervisor("json" if is_json else "text")
         configuration.call("on_starting", supervisor)
 
     def on_event(kind: str, first: int, second: int | None) -> None:

@@ -32,15 +32,15 @@ LEVELS = {"WARNING": "warn", "CRITICAL": "error"}
 class Lines:
     """Formats events like the server: in text or JSON, with time, level and process."""
 
-    def __init__(self, style: str, app: str, slot: int | None) -> None:
+    def __init__(self, style: str, app: str | None, slot: int | None) -> None:
         self._is_json = style == "json"
         self._app = app
         self.use(slot)
 
     def use(self, slot: int | None) -> None:
-        """Sets the worker of this process; a preloader has none."""
-        worker = {} if slot is None else {"worker": slot}
-        self._fields = {"app": self._app, **worker, "process": os.getpid()}
+        """Sets the worker of this process; a preloader has none, a supervisor no application."""
+        fields = {"app": self._app, "worker": slot, "process": os.getpid()}
+        self._fields = {name: value for name, value in fields.items() if value is not None}
 
     def line(self, seconds: float, level: str, message: str, trace: str = "", **fields) -> str:
         """One event. In text, the lines after the first are indented."""
@@ -153,6 +153,14 @@ def configure(style: str, app: str, slot: int | None) -> None:
     logging.basicConfig = basic_config
     logging.captureWarnings(True)
     sys.stdout = StdoutEvents(sys.stdout, lines)
+
+
+def configure_supervisor(style: str) -> None:
+    """Writes what hooks of the supervisor log in the format of the server's events."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(Formatter(Lines(style, None, None)))
+    logging.lastResort = handler
+    logger.setLevel(logging.INFO)
 
 
 def forked(slot: int) -> None:
