@@ -1,7 +1,7 @@
 """Runs the fuzzing client of the Autobahn testsuite against an echo over Tidegate's WebSockets,
 with compression.
 
-    python autobahn.py WSTEST DIRECTORY [CASES …]     such as: python autobahn.py .../wstest /tmp '7.*'
+    python autobahn.py WSTEST DIRECTORY [CASES …]         such as: 7.* 13.*
 
 Prints each case that fails, and ends with 1 if there is one. Without cases it runs all.
 """
