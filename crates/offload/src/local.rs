@@ -11,8 +11,7 @@ use net::Timer;
 use crate::channel::{Content, ExchangeChannel, OffloadedResponse, Room};
 use crate::{Limits, dropped, late};
 use message::{
-    Body, BodyStream, Content, Fault, FaultKind, Frame, HandlerResult, Inform, Response,
-    detach_small,
+    Body, BodyStream, Fault, FaultKind, Frame, HandlerResult, Inform, Response, detach_small,
 };
 
 /// The future result. Dropping it tells the other side that no response is needed.
@@ -208,7 +207,7 @@ impl BodyStream for StreamedResponseBody {
             self.file = Body::Empty;
             match self.sides.link.0.poll_outward(cx) {
                 Poll::Ready(Some(Ok(Frame::File(range)))) if !self.passes_whole_files => {
-                    self.file = Content::File(range).body();
+                    self.file = message::Content::File(range).body();
                 }
                 Poll::Ready(next) => break next,
                 Poll::Pending => {
