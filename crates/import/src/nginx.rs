@@ -4,9 +4,11 @@
 //! Every directive that is not converted is named in a note with its line. Files that are included
 //! are not read.
 
+mod closed;
 mod locations;
 mod parser;
 mod policies;
+mod values;
 
 use super::writer::{Writer, list, quoted};
 use parser::{Directive, parse};

@@ -2,7 +2,9 @@
 
 use super::super::pike::name_of;
 use super::super::writer::{Writer, list, quoted};
+use super::closed::{ClosedPaths, PROGRAMS, location_path};
 use super::parser::Directive;
+use super::values::{returned, template};
 use super::{Listener, bind};
 
 /// Directives of `http` and `server` that are taken into account at each location.
@@ -89,12 +91,14 @@ pub(super) struct Location<'d> {
     /// Unique, with the line.
     name: String,
     /// The server's own, if it has no location for all paths.
-    path: Option<String>,
+    pub(super) path: Option<String>,
     /// Path and whole-path match, as nginx has it.
     prefix: String,
     is_exact: bool,
     pub(super) levels: [&'d [Directive]; 3],
     line: usize,
+    /// The filter that rejects what nginx protects elsewhere.
+    closed: Option<String>,
 }
 
 /// Writes the routes of a server. Their names have its number in the file.
@@ -129,29 +133,43 @@ pub(super) fn write(
     }
     // `return` of a server comes before its locations.
     let has_return = server.all("return").next().is_some();
+    let locations: Vec<&Directive> = server.all("location").filter(|_| !has_return).collect();
+    let closed = ClosedPaths::of(&locations, server, http);
+    let prefixes: Vec<String> = (locations.iter())
+        .filter_map(|one| location_path(one))
+        .filter_map(|(_, prefix, is_exact)| (!is_exact).then_some(prefix))
+        .collect();
     let mut has_root = false;
     let mut paths = Vec::new();
-    for location in server.all("location").filter(|_| !has_return) {
-        match location_path(location) {
-            // `/a` and `/a/` are one prefix here.
-            Some((path, ..)) if paths.contains(&path) => out.note(2, &location.not_converted()),
-            Some((path, prefix, is_exact)) => {
-                paths.push(path.clone());
-                has_root |= prefix == "/" && !is_exact;
-                let levels = [&*location.block, &*server.block, http];
-                let line = location.line;
-                let name = format!("server-{server_number}-{}-line-{line}", paths.len());
-                let one = Location { name, path: Some(path), prefix, is_exact, levels, line };
-                one.write(&matched, upstreams, out);
-            }
-            None => out.note(2, &location.not_converted()),
+    for location in locations {
+        let Some((mut path, prefix, is_exact)) = location_path(location) else {
+            out.note(2, &closed.note(location));
+            continue;
+        };
+        // The paths below are those of the other location.
+        if !is_exact && prefixes.contains(&format!("{prefix}/")) {
+            path.clone_from(&prefix);
         }
+        if paths.contains(&path) {
+            out.note(2, &location.not_converted());
+            continue;
+        }
+        paths.push(path.clone());
+        has_root |= prefix == "/" && !is_exact;
+        out.notes(2, &closed.notes_of_prefix(&prefix));
+        let levels = [&*location.block, &*server.block, http];
+        let line = location.line;
+        let name = format!("server-{server_number}-{}-line-{line}", paths.len());
+        let closed = closed.filter(location, &prefix, is_exact);
+        let one = Location { name, path: Some(path), prefix, is_exact, levels, line, closed };
+        one.write(&matched, upstreams, out);
     }
     if !has_root {
         let levels = [&*server.block, http, &[]];
         let prefix = "/".to_owned();
         let name = format!("server-{server_number}-line-{}", server.line);
-        let one = Location { name, path: None, prefix, is_exact: false, levels, line: server.line };
+        let (line, closed) = (server.line, closed.filter(server, &prefix, false));
+        let one = Location { name, path: None, prefix, is_exact: false, levels, line, closed };
         one.write(&matched, upstreams, out);
     }
 }
@@ -174,26 +192,6 @@ fn hosts(server: &Directive, out: &mut Writer) -> Vec<String> {
     hosts
 }
 
-/// Our path, nginx's, and whether it is the whole path. `None` for expressions and named ones.
-fn location_path(location: &Directive) -> Option<(String, String, bool)> {
-    let (modifier, path) = match location.arguments.as_slice() {
-        [path] => ("", path),
-        [modifier, path] => (&**modifier, path),
-        _ => return None,
-    };
-    let is_special = |c: char| "{}*?#%".contains(c) || c.is_control();
-    let is_plain = path.starts_with('/') && !path.contains(is_special);
-    if !is_plain || !["", "=", "^~"].contains(&modifier) {
-        return None;
-    }
-    let is_exact = modifier == "=";
-    let ours = match is_exact {
-        true => path.clone(),
-        false => format!("{}/{{*rest}}", path.trim_end_matches('/')),
-    };
-    Some((ours, path.clone(), is_exact))
-}
-
 impl<'d> Location<'d> {
     /// The directives of this name at the innermost level that has any.
     pub(super) fn nearest(&self, name: &str) -> Vec<&'d Directive> {
@@ -214,7 +212,8 @@ impl<'d> Location<'d> {
             // Clients get 404 from nginx, too.
             NOT_FOUND.to_owned()
         } else {
-            filters = self.policies(upstreams, &mut notes);
+            filters.extend(self.closed.clone());
+            filters.extend(self.policies(upstreams, &mut notes));
             filters.extend(self.headers(&mut notes));
             self.handler(&mut filters, upstreams, &mut notes)
         };
@@ -340,6 +339,10 @@ impl<'d> Location<'d> {
                 "{ respond: { status: 502 } }".to_owned()
             });
         }
+        if PROGRAMS.iter().any(|name| self.own(name).is_some()) {
+            // Not the files: they are the source text of the program.
+            return "{ respond: { status: 502 } }".to_owned();
+        }
         let alias = self.own("alias");
         let root = alias.or(self.nearest("root").into_iter().next());
         let Some(directory) = root.and_then(|root| root.arguments.first()) else { return nothing };
@@ -417,63 +420,4 @@ impl<'d> Location<'d> {
         let mut upstreams = all.filter(|one| one.name == "upstream");
         upstreams.any(|one| one.arguments.first().is_some_and(|own| own == name))
     }
-}
-
-/// The handler of `return`.
-fn returned(directive: &Directive) -> Option<String> {
-    let (status, text) = match directive.arguments.as_slice() {
-        [url] if url.contains("://") => (302, Some(url)),
-        [status] => (status.parse().ok()?, None),
-        [status, text] => (status.parse::<u16>().ok()?, Some(text)),
-        _ => return None,
-    };
-    match (status, text) {
-        (301 | 302 | 303 | 307 | 308, Some(url)) => {
-            let to = template(&url.replace("$request_uri", "$uri"))?;
-            let begins = ["/", "http://", "https://", "{scheme}:", "{path}"];
-            begins.iter().any(|begin| to.starts_with(begin)).then_some(())?;
-            Some(format!("{{ redirect: {{ to: {}, status: {status} }} }}", quoted(&to)))
-        }
-        (200..=599, None) if status != 444 => {
-            Some(format!("{{ respond: {{ status: {status} }} }}"))
-        }
-        (200..=599, Some(text)) if status != 444 && !text.contains('$') => {
-            Some(format!("{{ respond: {{ status: {status}, body: {} }} }}", quoted(text)))
-        }
-        _ => None,
-    }
-}
-
-/// A text with nginx's variables as one with ours; `None` if one has no counterpart.
-pub(super) fn template(text: &str) -> Option<String> {
-    let mut out = String::new();
-    let mut rest = text;
-    while let Some(at) = rest.find('$') {
-        out.push_str(&rest[..at].replace('{', "{{").replace('}', "}}"));
-        rest = &rest[at + 1..];
-        let in_braces = rest.strip_prefix('{');
-        let start = in_braces.unwrap_or(rest);
-        let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
-        let end = start.find(|c| !is_name(c)).unwrap_or(start.len());
-        let (name, after) = start.split_at(end);
-        rest = if in_braces.is_some() { after.strip_prefix('}')? } else { after };
-        let field = |prefix: &str| name.strip_prefix(prefix).filter(|field| !field.is_empty());
-        let variable = match name {
-            "host" | "http_host" | "server_name" => "host".to_owned(),
-            "remote_addr" => "client_ip".to_owned(),
-            "scheme" => "scheme".to_owned(),
-            "request_method" => "method".to_owned(),
-            "uri" | "document_uri" => "path".to_owned(),
-            "request_id" => "request_id".to_owned(),
-            _ => match (field("http_"), field("arg_"), field("cookie_")) {
-                (Some(name), ..) => format!("header.{}", name.replace('_', "-")),
-                (_, Some(name), _) => format!("query.{name}"),
-                (.., Some(name)) => format!("cookie.{name}"),
-                _ => return None,
-            },
-        };
-        out.push_str(&format!("{{{variable}}}"));
-    }
-    out.push_str(&rest.replace('{', "{{").replace('}', "}}"));
-    Some(out)
 }

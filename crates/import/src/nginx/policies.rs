@@ -5,11 +5,10 @@
 
 use super::super::pike::name_of;
 use super::super::writer::{list, quoted};
-use super::locations::{Location, UsedUpstream, template, used};
+use super::closed::{CLOSED, UNCONVERTED, restricts};
+use super::locations::{Location, UsedUpstream, used};
 use super::parser::Directive;
-
-/// Rejects every request.
-const CLOSED: &str = "deny: { ip: [\"0.0.0.0/0\", \"::/0\"] }";
+use super::values::template;
 
 impl Location<'_> {
     /// The filters, and notes about what has no counterpart.
@@ -75,13 +74,23 @@ impl Location<'_> {
                 None => closed(filters, notes, "auth_basic"),
             }
         }
-        for name in ["auth_jwt", "ssl_verify_client", "satisfy"] {
+        for name in UNCONVERTED {
             if let Some(one) = self.nearest(name).first()
-                && one.arguments.first().is_none_or(|word| word != "off" && word != "all")
+                && restricts(one)
             {
                 notes.push(one.not_converted());
                 closed(filters, notes, name);
             }
+        }
+        // Blocks that reject some of the requests; those of a server hold in each location.
+        let blocks = self.levels.iter().enumerate().flat_map(|(depth, level)| {
+            let is_own = depth == 0 && self.path.is_some();
+            level.iter().filter(move |one| {
+                one.name == "if" || is_own && ["limit_except", "location"].contains(&&*one.name)
+            })
+        });
+        if let Some(one) = blocks.into_iter().find(|one| restricts(one)) {
+            closed(filters, notes, &format!("{} of line {}", one.name, one.line));
         }
     }
 

@@ -129,6 +129,124 @@ fn access_limits_and_caches_become_filters() {
     assert_eq!(text.matches("deny: { ip: [\"0.0.0.0/0\", \"::/0\"] }").count(), 2, "{text}");
 }
 
+/// The routes of locations in a server, as text without line breaks.
+fn routes(locations: &str) -> String {
+    let server = format!("server {{ listen 80;\n{locations}\n}}");
+    let text = convert(&server, "nginx.conf").unwrap();
+    words(&text[text.find("routes:").unwrap()..])
+}
+
+/// The filters of the route with this path.
+fn filters<'t>(routes: &'t str, path: &str) -> &'t str {
+    let at = routes.find(&format!("path: {path:?} }}")).unwrap_or_else(|| panic!("{routes}"));
+    let route = &routes[at..];
+    &route[..route.find("handler:").unwrap()]
+}
+
+const PROXY: &str = "location / { proxy_pass http://127.0.0.1:9000; }";
+
+#[test]
+fn what_a_location_without_a_route_protects_is_closed_in_the_others() {
+    for (location, pattern) in [
+        ("location ~ ^/admin { auth_basic a; auth_basic_user_file f; }", "^/admin"),
+        ("location ~^/admin { deny all; }", "^/admin"),
+        ("location ~* \\.(ini|log)$ { return 404; }", "(?i)\\.(ini|log)$"),
+        ("location ~ ^/a { if ($http_x) { return 403; } }", "^/a"),
+        ("location ~ ^/a { limit_except GET { deny all; } }", "^/a"),
+        ("location ~ ^/a { location ~ b { internal; } }", "^/a"),
+        ("location /a*b { deny all; }", "^/a\\*b"),
+        ("location = /a#b { deny all; }", "^/a\\#b$"),
+        // A prefix is not only whole segments for nginx.
+        ("location /admin { deny all; }", "^/admin[^/]"),
+        ("location /a.b { auth_request off; auth_basic a; }", "^/a\\.b[^/]"),
+    ] {
+        let found = routes(&format!("{PROXY}\n{location}"));
+        let wanted = format!("- deny: {{ when: [{{ variable: path, regex: {pattern:?} }}] }}");
+        assert!(filters(&found, "/{*rest}").contains(&wanted), "{location}\n{found}");
+    }
+    for location in [
+        "location ~ \\.png$ { expires 30d; }",
+        "location ~ ^/a { auth_basic off; return 302 /b; }",
+        "location /admin/ { deny all; }",
+        "location = /admin { deny all; }",
+        "location @admin { deny all; }",
+        "location /open { auth_request off; allow 10.0.0.0/8; }",
+        "location ~ \\.php$ { fastcgi_pass unix:/run/php.sock; }",
+    ] {
+        let found = routes(&format!("{PROXY}\n{location}"));
+        assert_eq!(filters(&found, "/{*rest}"), "path: \"/{*rest}\" } ", "{location}");
+    }
+}
+
+#[test]
+fn an_expression_of_another_syntax_closes_what_it_may_match() {
+    let found = routes(&format!(
+        "{PROXY}\nlocation ~ ^/(?!open) {{ deny all; }}\nlocation = /b {{ return 200; }}\n\
+         location ^~ /c/ {{ return 200; }}"
+    ));
+    assert!(filters(&found, "/{*rest}").contains("- deny: { ip: [\"0.0.0.0/0\", \"::/0\"] }"));
+    assert!(found.contains("its expression is not supported"), "{found}");
+    // nginx looks for expressions after these.
+    assert!(
+        !filters(&found, "/b").contains("deny") && !filters(&found, "/c/{*rest}").contains("deny")
+    );
+}
+
+#[test]
+fn what_a_location_inherits_is_closed_where_it_is_not_inherited() {
+    let found = routes(
+        "auth_basic a; auth_basic_user_file f;\nlocation / { auth_basic off; return 200; }\n\
+         location ~ ^/a { expires 1d; }\nlocation ~ ^/b { auth_basic off; expires 1d; }\n\
+         location /c/ { return 200; }",
+    );
+    let closed = "- deny: { when: [{ variable: path, regex: \"^/a\" }] }";
+    assert!(filters(&found, "/{*rest}").contains(closed), "{found}");
+    assert!(filters(&found, "/c/{*rest}").contains("basic_auth"), "{found}");
+    assert!(!filters(&found, "/c/{*rest}").contains("deny"), "{found}");
+}
+
+#[test]
+fn blocks_that_reject_requests_close_their_location() {
+    let closed = "- deny: { ip: [\"0.0.0.0/0\", \"::/0\"] }";
+    for block in [
+        "limit_except GET { deny all; }",
+        "if ($http_x) { return 444; }",
+        "location /a/b { auth_basic a; }",
+        "location ~ x { deny all; }",
+        "auth_ldap a;",
+    ] {
+        let found = routes(&format!("{PROXY} location /a/ {{ {block} return 200; }}"));
+        assert!(filters(&found, "/a/{*rest}").contains(closed), "{block}\n{found}");
+        assert!(!filters(&found, "/{*rest}").contains("deny"), "{block}\n{found}");
+    }
+    let found = routes(&format!("if ($http_x) {{ return 403; }} {PROXY}"));
+    assert!(filters(&found, "/{*rest}").contains(closed), "{found}");
+    let found = routes(&format!("if ($http_x) {{ return 302 /a; }} {PROXY}"));
+    assert!(!filters(&found, "/{*rest}").contains("deny"), "{found}");
+}
+
+#[test]
+fn a_prefix_with_and_one_without_a_slash_are_two_routes() {
+    let found = routes(
+        "location /admin { return 200; }\n\
+         location /admin/ { auth_basic a; auth_basic_user_file f; return 200; }",
+    );
+    assert!(!filters(&found, "/admin").contains("basic_auth"), "{found}");
+    assert!(filters(&found, "/admin/{*rest}").contains("basic_auth"), "{found}");
+}
+
+#[test]
+fn files_of_programs_are_not_served() {
+    let found = routes(
+        "root /;\nlocation ~ \\.php$ { fastcgi_pass unix:/run/php.sock; }\n\
+         location /app/ { uwsgi_pass unix:/run/app.sock; }",
+    );
+    let closed = "- deny: { when: [{ variable: path, regex: \"\\\\.php$\" }] }";
+    assert!(filters(&found, "/{*rest}").contains(closed), "{found}");
+    let app = &found[found.find("/app/{*rest}").unwrap()..];
+    assert!(app.contains("handler: { respond: { status: 502 } }"), "{found}");
+}
+
 #[test]
 fn what_is_not_converted_is_named_with_its_line() {
     let text = convert(SITE, "nginx.conf").unwrap();
