@@ -30,6 +30,9 @@ const ANNOTATIONS: [&str; 11] = [
     "writeOnly",
 ];
 
+/// The maximum number of schemas in which read-only properties are looked for at once.
+const READ_ONLY_SCHEMAS_MAX: usize = 256;
+
 /// Resolves an object with `$ref`.
 pub(super) fn resolve<'d>(value: &'d Value, document: &'d Value) -> &'d Value {
     let mut value = value;
@@ -99,6 +102,16 @@ impl Conversion<'_> {
         }
         if self.dialect == Dialect::V30 {
             self.convert_3_0(members, &mut out);
+        }
+        let mut read_only = Vec::new();
+        let mut rest = READ_ONLY_SCHEMAS_MAX;
+        read_only_names(schema, self.document, &mut rest, &mut read_only);
+        not_required(&mut out, &read_only);
+        // One part of a schema may require what another one declares.
+        if let Some(Value::Array(parts)) = out.get_mut("allOf") {
+            for part in parts.iter_mut().filter_map(Value::as_object_mut) {
+                not_required(part, &read_only);
+            }
         }
         drop_unknown_reference(out)
     }
@@ -183,6 +196,37 @@ impl Conversion<'_> {
             self.defs.insert(name.clone(), converted);
         }
         format!("#/$defs/{name}").into()
+    }
+}
+
+/// Finds the properties that only responses have (OpenAPI 3.0 and 3.1: `required` then applies to
+/// the response alone).
+fn read_only_names<'d>(
+    schema: &'d Value,
+    document: &'d Value,
+    rest: &mut usize,
+    names: &mut Vec<&'d str>,
+) {
+    let Some(less) = rest.checked_sub(1) else { return };
+    *rest = less;
+    let schema = resolve(schema, document);
+    let is_read_only = |property: &Value| property.get("readOnly") == Some(&Value::Bool(true));
+    for (name, property) in
+        schema.get("properties").and_then(Value::as_object).into_iter().flatten()
+    {
+        if is_read_only(property) || is_read_only(resolve(property, document)) {
+            names.push(name);
+        }
+    }
+    for part in schema.get("allOf").and_then(Value::as_array).into_iter().flatten() {
+        read_only_names(part, document, rest, names);
+    }
+}
+
+/// Removes names from the required ones of a schema.
+fn not_required(schema: &mut Map<String, Value>, names: &[&str]) {
+    if let Some(Value::Array(required)) = schema.get_mut("required") {
+        required.retain(|name| name.as_str().is_none_or(|name| !names.contains(&name)));
     }
 }
 

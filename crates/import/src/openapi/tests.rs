@@ -61,6 +61,34 @@ fn schemas_of_3_1_are_json_schema() {
 }
 
 #[test]
+fn what_only_responses_have_is_not_required_of_requests() {
+    let item = json!({
+        "Item": {
+            "required": ["id", "name", "made", "by"],
+            "properties": {
+                "id": { "type": "integer", "readOnly": true },
+                "name": { "type": "string", "readOnly": false },
+                "made": { "$ref": "#/components/schemas/Time" },
+            },
+            "allOf": [
+                { "$ref": "#/components/schemas/Owned" },
+                { "required": ["by", "to"], "properties": { "to": { "type": "string" } } },
+            ],
+        },
+        "Time": { "type": "string", "readOnly": true },
+        "Owned": { "required": ["by"], "properties": { "by": { "readOnly": true } } },
+    });
+    for version in ["3.0.3", "3.1.0"] {
+        let text = convert(&document(version, &item), "shop.json").unwrap();
+        let (_, body) = settings(&text, "put").pop().unwrap();
+        let defs = &body["$defs"];
+        assert_eq!(defs["Item"]["required"], json!(["name"]), "{text}");
+        assert_eq!(defs["Item"]["allOf"][1]["required"], json!(["to"]));
+        assert_eq!(defs["Owned"]["required"], json!([]));
+    }
+}
+
+#[test]
 fn what_has_no_counterpart_is_named() {
     let text = convert(
         &json!({
