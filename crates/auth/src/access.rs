@@ -324,6 +324,7 @@ mod tests {
             (node!({ "groups": "ann" }), request("ann", "g", "::1"), false),
             (node!({ "ip": "10.0.0.0/8" }), request("", "", "10.1.2.3"), true),
             (node!({ "ip": "10.0.0.0/8" }), request("", "", "::ffff:10.1.2.3"), true),
+            (node!({ "ip": "::ffff:10.0.0.0/104" }), request("", "", "10.1.2.3"), true),
             (node!({ "countries": "unknown" }), request("", "", "::1"), true),
             (node!({ "countries": ["DE", "at"] }), request("", "", "::1"), false),
             (node!({ "ip": "::/0" }), request("", "", "10.1.2.3"), false),

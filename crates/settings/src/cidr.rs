@@ -4,9 +4,12 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net};
 
 use crate::{Node, Reader, Schema, SchemaBuilder, Setting};
+
+/// The bits in which all IPv4 addresses that are written as IPv6 are the same (`::ffff:0:0/96`).
+const MAPPED_BITS: u8 = 96;
 
 /// A range of addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -34,9 +37,22 @@ impl FromStr for Cidr {
 
     fn from_str(text: &str) -> Result<Self, String> {
         if let Ok(ip) = text.parse::<IpAddr>() {
-            return Ok(Cidr(IpNet::from(ip)));
+            return Ok(Cidr(IpNet::from(ip.to_canonical())));
         }
         let net: IpNet = text.parse().map_err(|_| no_range(text))?;
+        // Addresses are compared in their canonical form: `::ffff:10.0.0.0/104` is `10.0.0.0/8`.
+        let mapped = match net.addr() {
+            IpAddr::V6(ip) => ip.to_ipv4_mapped(),
+            IpAddr::V4(_) => None,
+        };
+        let net = match mapped {
+            None => net,
+            Some(ip) => {
+                let bits = net.prefix_len().checked_sub(MAPPED_BITS);
+                let net = bits.and_then(|bits| Ipv4Net::new(ip, bits).ok());
+                IpNet::V4(net.ok_or("has IPv4 addresses and others: write it as IPv4")?)
+            }
+        };
         // `10.1.2.3/8` is a slip: which part was meant?
         if net.addr() != net.network() {
             return Err(format!("has bits set after its prefix: write {}", net.trunc()));
@@ -101,11 +117,27 @@ mod tests {
     }
 
     #[test]
+    fn ranges_of_mapped_addresses_are_those_of_ipv4() {
+        for (written, ip, shown) in [
+            ("::ffff:10.0.0.0/104", "10.1.2.3", "10.0.0.0/8"),
+            ("::ffff:a00:0/104", "::ffff:10.1.2.3", "10.0.0.0/8"),
+            ("::ffff:10.1.2.3", "10.1.2.3", "10.1.2.3"),
+            ("::ffff:0:0/96", "192.0.2.1", "0.0.0.0/0"),
+        ] {
+            let range: Cidr = read(&node!(written)).unwrap();
+            assert!(range.contains(ip.parse().unwrap()), "{written}");
+            assert_eq!(range.to_string(), shown);
+        }
+    }
+
+    #[test]
     fn refuses_with_a_reason() {
         for (text, why) in [
             ("10.1.2.3/8", "write 10.0.0.0/8"),
             ("10.0.0.0/33", "\"10.0.0.0/33\" has a prefix length of 33: at most 32 for IPv4"),
             ("::/129", "at most 128 for IPv6"),
+            ("::ffff:10.0.0.0/95", "write it as IPv4"),
+            ("::ffff:10.1.2.3/104", "write 10.0.0.0/8"),
             ("10.0.0.0/", "is not a range"),
             ("10.0.0.0/x", "is not a range"),
             ("localhost", "is not a range"),
