@@ -203,6 +203,26 @@ fn tokens_are_refreshed_once_and_a_refused_refresh_ends_the_session() {
 }
 
 #[test]
+fn rotated_tokens_are_stored_although_the_userinfo_cannot_be_read() {
+    let (provider, _upstream, server) = start("userinfo: true");
+    provider.expires_in(1);
+    let mut browser = Browser::default();
+    browser.log_in(&server, &provider, "/");
+    for lie in [Lie::NoUserinfo, Lie::None] {
+        provider.lie(lie);
+        let page = browser.get(&server, "/");
+        assert_eq!(page.status, 200, "{lie:?}: {}", page.text());
+        assert!(
+            page.text().contains("\r\nx-user: ann a-17 ann@example.com\r\n"),
+            "{}",
+            page.text()
+        );
+    }
+    assert_eq!(provider.refresh_tokens(), ["refresh-1", "refresh-2"]);
+    assert_eq!(event(&server, "refresh"), 2.0);
+}
+
+#[test]
 fn a_logout_ends_the_session_here_and_at_the_provider() {
     let (provider, _upstream, server) = start("");
     let mut browser = Browser::default();

@@ -31,6 +31,7 @@ pub(super) enum Lie {
     NoJson,
     TooLong,
     Hangs,
+    NoUserinfo,
 }
 
 /// What the provider knows, and what it was asked.
@@ -99,6 +100,15 @@ impl Provider {
         self.change(|state| state.forms.iter().filter(is_refresh).count())
     }
 
+    /// The refresh tokens that were sent, the oldest first.
+    pub(super) fn refresh_tokens(&self) -> Vec<String> {
+        let tokens = |state: &mut ProviderState| {
+            let forms = state.forms.iter().map(|form| field(form, "refresh_token"));
+            forms.filter(|token| !token.is_empty()).collect()
+        };
+        self.change(tokens)
+    }
+
     /// The client has no secret from now on.
     pub(super) fn is_for_a_public_client(&self) {
         self.change(|state| state.is_public = true);
@@ -139,6 +149,7 @@ fn serve(peer: &mut Connection, state: &Mutex<ProviderState>, key: &KeyPair, oth
             let jwk = json!({ "kty": "OKP", "crv": "Ed25519", "alg": "EdDSA", "kid": "1", "x": x });
             (200, json!({ "keys": [jwk] }).to_string())
         }
+        "/userinfo" if state().lie == Lie::NoUserinfo => (503, "{}".to_owned()),
         "/userinfo" => (200, json!({ "sub": "a-17", "email": "ann@example.com" }).to_string()),
         "/token" => {
             let length = head.to_lowercase();

@@ -216,7 +216,7 @@ impl OidcFilter {
     ) -> HandlerResult {
         let now_s = net::clock::wall_secs();
         let id = &opened.session.id;
-        let refreshed = match self.refreshes.turn(id, now_s) {
+        let refreshed = match self.refreshes.turn(&opened.session, now_s) {
             Turn::Known(result) => result,
             Turn::Wait => self.refreshes.wait(id).await,
             Turn::Refresh => {
@@ -258,9 +258,20 @@ impl OidcFilter {
             if !tokens.contains_key("refresh_token") {
                 tokens.insert("refresh_token".to_owned(), refresh_token.into());
             }
+            let with_tokens =
+                || session.with_tokens(&tokens, now_s, self.settings.forward_access_token);
             let renewed = match has_id_token {
-                true => self.session(&tokens, None, now_s).await?,
-                false => session.with_tokens(&tokens, now_s, self.settings.forward_access_token),
+                true => self.session(&tokens, None, now_s).await,
+                false => Ok(with_tokens()),
+            };
+            let renewed = match renewed {
+                // The provider may have ended the former refresh token with its response: the
+                // session has the new tokens in any case, and its claims until the next refresh.
+                Err(error @ (ProviderError::Unavailable(_) | ProviderError::Busy)) => {
+                    self.log(&error);
+                    with_tokens()
+                }
+                renewed => renewed?,
             };
             match only(&renewed.claims, "sub") == only(&session.claims, "sub") {
                 true => Ok(Session { id: session.id.clone(), login_s: session.login_s, ..renewed }),
@@ -277,7 +288,7 @@ impl OidcFilter {
                 let is_over = match &error {
                     ProviderError::Refused(reason) => reason == "invalid_grant",
                     ProviderError::Invalid(_) => true,
-                    ProviderError::Unavailable(_) => false,
+                    ProviderError::Unavailable(_) | ProviderError::Busy => false,
                 };
                 self.log(&error);
                 if is_over { Refreshed::Ended } else { Refreshed::Unavailable }

@@ -214,7 +214,7 @@ impl OidcFilter {
 
     /// The response to a failure of the provider, which is counted and logged.
     fn failed(&self, error: &ProviderError) -> Fault {
-        if matches!(error, ProviderError::Unavailable(_)) {
+        if matches!(error, ProviderError::Unavailable(_) | ProviderError::Busy) {
             self.counters.unavailable.inc();
         }
         self.log(error);

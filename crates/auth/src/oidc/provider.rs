@@ -1,8 +1,9 @@
 //! The identity provider: its metadata, its keys, and the requests of the authorization code flow.
 //!
 //! Promises that every response has a size and a time limit, that redirects are not followed, that
-//! the number of requests in flight is bounded, and that a provider that failed is left alone for a
-//! few seconds. Metadata and keys of the last success are used until newer ones are there.
+//! the number of requests in flight is bounded, that metadata and keys are fetched once, however many
+//! requests of clients wait for them, and that a provider that failed is left alone for a few
+//! seconds. Metadata and keys of the last success are used until newer ones are there.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -15,6 +16,7 @@ use net::Resolver;
 use net::tls::ClientTls;
 use plugin::{Handler, WorkerContext};
 use serde_json::{Map, Value as Json};
+use tokio::sync::Mutex;
 use wire::{Known, Method};
 
 use super::{Endpoints, Oidc};
@@ -58,6 +60,10 @@ pub(super) struct Provider {
     handler: RefCell<Option<Rc<dyn Handler>>>,
     metadata: RefCell<Option<Fetched<Metadata>>>,
     keys: RefCell<Option<Fetched<Vec<Key>>>>,
+    /// Held while metadata or keys are fetched; the others wait for the result, or fetch if the
+    /// client of the first one disconnects.
+    fetching_metadata: Mutex<()>,
+    fetching_keys: Mutex<()>,
     /// Until then a fetch that failed is not repeated.
     paused_until_us: Cell<u64>,
     requests: Rc<Cell<usize>>,
@@ -68,6 +74,8 @@ pub(super) struct Provider {
 pub(super) enum ProviderError {
     /// The provider could not be reached, or failed itself.
     Unavailable(String),
+    /// This worker has too many requests in flight, which says nothing of the provider.
+    Busy,
     /// The provider rejected the request: an `error` of RFC 6749 5.2.
     Refused(String),
     /// The response is invalid.
@@ -78,7 +86,7 @@ impl ProviderError {
     /// The response to the client's request. What the provider wrote is for the log alone.
     pub(super) fn fault(&self) -> Fault {
         match self {
-            ProviderError::Unavailable(_) => {
+            ProviderError::Unavailable(_) | ProviderError::Busy => {
                 Fault::new(FaultKind::Unavailable, "the identity provider is not available")
             }
             ProviderError::Refused(_) => {
@@ -92,6 +100,7 @@ impl ProviderError {
     pub(super) fn reason(&self) -> &str {
         match self {
             ProviderError::Unavailable(why) | ProviderError::Refused(why) => why,
+            ProviderError::Busy => "too many requests in flight",
             ProviderError::Invalid(why) => why,
         }
     }
@@ -129,6 +138,8 @@ impl Provider {
             handler: RefCell::default(),
             metadata: RefCell::default(),
             keys: RefCell::default(),
+            fetching_metadata: Mutex::default(),
+            fetching_keys: Mutex::default(),
             paused_until_us: Cell::new(0),
             requests: Rc::default(),
         }
@@ -145,6 +156,10 @@ impl Provider {
 
     /// The metadata: configured, fetched before, or fetched now.
     pub(super) async fn metadata(&self) -> Result<Rc<Metadata>> {
+        if let Some(known) = fresh(&self.metadata, METADATA_AGE_US) {
+            return Ok(known);
+        }
+        let _fetching = self.fetching_metadata.lock().await;
         if let Some(known) = fresh(&self.metadata, METADATA_AGE_US) {
             return Ok(known);
         }
@@ -166,6 +181,10 @@ impl Provider {
         if let Some(known) = fresh(&self.keys, age_us) {
             return Ok(known);
         }
+        let _fetching = self.fetching_keys.lock().await;
+        if let Some(known) = fresh(&self.keys, age_us) {
+            return Ok(known);
+        }
         let metadata = self.metadata().await?;
         let fetch = async {
             let body = self.get(&metadata.keys, None).await?;
@@ -184,7 +203,7 @@ impl Provider {
             return Err(ProviderError::Unavailable("it failed a moment ago".to_owned()));
         }
         let result = fetch.await;
-        if result.is_err() {
+        if result.as_ref().is_err_and(|error| !matches!(error, ProviderError::Busy)) {
             self.paused_until_us.set(net::clock::now_us() + PAUSE_US);
         }
         result
@@ -252,7 +271,7 @@ impl Provider {
         body: Body,
     ) -> Result<(u16, Vec<u8>)> {
         if self.requests.get() >= REQUESTS_MAX {
-            return Err(ProviderError::Unavailable("too many requests in flight".to_owned()));
+            return Err(ProviderError::Busy);
         }
         self.requests.set(self.requests.get() + 1);
         let _in_flight = InFlight(self.requests.clone());
@@ -342,6 +361,9 @@ fn store<T>(place: &RefCell<Option<Fetched<T>>>, value: T) -> Rc<T> {
 
 #[cfg(test)]
 mod tests {
+    use message::HandlerResult;
+    use plugin::MaybeFuture;
+    use plugin::testing::context;
     use serde_json::json;
 
     use super::*;
@@ -355,6 +377,71 @@ mod tests {
         });
         document[change.0] = change.1;
         document.as_object().cloned().unwrap()
+    }
+
+    /// Responds with a discovery document and with keys, once it may.
+    #[derive(Default)]
+    struct IdentityServer {
+        requests: Cell<usize>,
+        responds: tokio::sync::Notify,
+    }
+
+    impl Handler for IdentityServer {
+        fn name(&self) -> &'static str {
+            "identity server"
+        }
+
+        fn handle<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, HandlerResult> {
+            self.requests.set(self.requests.get() + 1);
+            MaybeFuture::of(async move {
+                self.responds.notified().await;
+                let document = match request.target.path() {
+                    // RFC 8037, appendix A.
+                    "/keys" => json!({ "keys": [{
+                        "kty": "OKP", "crv": "Ed25519",
+                        "x": "11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo",
+                    }] }),
+                    _ => Json::Object(document(("x", json!(1)))),
+                };
+                Ok(Response::json(200, document.to_string()))
+            })
+        }
+    }
+
+    #[test]
+    fn metadata_and_keys_are_fetched_once_for_all() {
+        let settings = settings::read::<Oidc>(&settings::node!({
+            "issuer": "https://id.example.com", "client_id": "a",
+            "cookie_secrets": ["0123456789abcdef0123456789abcdef"]
+        }));
+        let provider = Provider::new(&Arc::new(settings.unwrap()), &None, &context());
+        let server = Rc::new(IdentityServer::default());
+        provider.reach_by(Some(server.clone()));
+        // One response more than there are fetches would be left for a third one.
+        net::worker::block_on_local(async {
+            let metadata = async { tokio::join!(provider.metadata(), provider.metadata()) };
+            let respond = async { server.responds.notify_one() };
+            let ((one, other), ()) = tokio::join!(metadata, respond);
+            assert!(one.is_ok() && Rc::ptr_eq(&one.unwrap(), &other.unwrap()));
+            let respond = async { server.responds.notify_one() };
+            let (one, other, ()) =
+                tokio::join!(provider.keys(false), provider.keys(false), respond);
+            assert!(one.is_ok() && other.is_ok());
+        });
+        assert_eq!(server.requests.get(), 2);
+    }
+
+    #[test]
+    fn the_own_limit_is_no_failure_of_the_provider() {
+        let settings = settings::read::<Oidc>(&settings::node!({
+            "issuer": "https://id.example.com", "client_id": "a",
+            "cookie_secrets": ["0123456789abcdef0123456789abcdef"]
+        }));
+        let provider = Provider::new(&Arc::new(settings.unwrap()), &None, &context());
+        provider.requests.set(REQUESTS_MAX);
+        let busy = net::worker::block_on_local(provider.metadata());
+        assert!(matches!(busy, Err(ProviderError::Busy)));
+        assert_eq!(provider.paused_until_us.get(), 0);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The session that a cookie holds, and the table that lets its tokens be refreshed once.
 //!
 //! Promises that of the requests of one session in this process one refreshes the tokens and the
-//! others wait for it; that for a minute afterwards requests with the previous cookie get the new
+//! others wait for it; that for a minute afterwards requests with a previous cookie get the new
 //! tokens, because a provider that rotates refresh tokens ends the session of a token that is used
 //! twice; and that the table is bounded.
 
@@ -78,6 +78,11 @@ impl Session {
         now_s >= self.seen_s + (lifetime.idle_s / 10).max(1)
     }
 
+    /// True if no refresh lies between the two.
+    fn has_tokens_of(&self, other: &Session) -> bool {
+        (&self.refresh_token, self.expires_s) == (&other.refresh_token, other.expires_s)
+    }
+
     /// True if its tokens are to be refreshed.
     pub(super) fn needs_refresh(&self, now_s: u64) -> bool {
         self.refresh_token.is_some()
@@ -118,13 +123,15 @@ impl Refreshes {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn turn(&self, id: &str, now_s: u64) -> Turn {
+    pub(super) fn turn(&self, session: &Session, now_s: u64) -> Turn {
         let mut table = self.table();
-        match table.get(id) {
+        match table.get(&session.id) {
             Some(Refresh::Running(_)) => return Turn::Wait,
-            Some(Refresh::Done { result, until_s }) if now_s < *until_s => {
-                return Turn::Known(result.clone());
-            }
+            Some(Refresh::Done { result, until_s }) if now_s < *until_s => match result {
+                // The request has this result, and needs the next one.
+                Refreshed::Renewed(renewed) if renewed.has_tokens_of(session) => {}
+                result => return Turn::Known(result.clone()),
+            },
             _ => {}
         }
         if table.len() >= SESSIONS_MAX {
@@ -136,7 +143,7 @@ impl Refreshes {
                 return Turn::Known(Refreshed::Unavailable);
             }
         }
-        table.insert(id.to_owned(), Refresh::Running(Vec::new()));
+        table.insert(session.id.clone(), Refresh::Running(Vec::new()));
         Turn::Refresh
     }
 
@@ -183,8 +190,12 @@ mod tests {
     use super::*;
 
     fn session() -> Session {
+        session_of("s")
+    }
+
+    fn session_of(id: &str) -> Session {
         Session {
-            id: "s".to_owned(),
+            id: id.to_owned(),
             login_s: 1000,
             seen_s: 1000,
             claims: Vec::new(),
@@ -215,30 +226,45 @@ mod tests {
     #[test]
     fn one_request_refreshes_and_the_others_get_its_result() {
         let refreshes = Refreshes::default();
-        assert!(matches!(refreshes.turn("s", 0), Turn::Refresh));
-        assert!(matches!(refreshes.turn("s", 0), Turn::Wait));
-        assert!(matches!(refreshes.turn("t", 0), Turn::Refresh));
-        let mut renewed = session();
-        renewed.seen_s = 7;
+        let (s, t) = (session(), session_of("t"));
+        assert!(matches!(refreshes.turn(&s, 0), Turn::Refresh));
+        assert!(matches!(refreshes.turn(&s, 0), Turn::Wait));
+        assert!(matches!(refreshes.turn(&t, 0), Turn::Refresh));
+        let renewed = Session { seen_s: 7, expires_s: Some(1400), ..session() };
         refreshes.finish("s", Refreshed::Renewed(Box::new(renewed)), 0);
         let waited = net::worker::block_on_local(refreshes.wait("s"));
         assert!(matches!(waited, Refreshed::Renewed(session) if session.seen_s == 7));
-        assert!(matches!(refreshes.turn("s", RENEWED_S - 1), Turn::Known(Refreshed::Renewed(_))));
+        assert!(matches!(refreshes.turn(&s, RENEWED_S - 1), Turn::Known(Refreshed::Renewed(_))));
         assert!(refreshes.newest("s").is_some() && refreshes.newest("t").is_none());
-        assert!(matches!(refreshes.turn("s", RENEWED_S), Turn::Refresh));
+        assert!(matches!(refreshes.turn(&s, RENEWED_S), Turn::Refresh));
         refreshes.finish("t", Refreshed::Unavailable, 0);
-        assert!(matches!(refreshes.turn("t", FAILED_S - 1), Turn::Known(Refreshed::Unavailable)));
-        assert!(matches!(refreshes.turn("t", FAILED_S), Turn::Refresh));
+        assert!(matches!(refreshes.turn(&t, FAILED_S - 1), Turn::Known(Refreshed::Unavailable)));
+        assert!(matches!(refreshes.turn(&t, FAILED_S), Turn::Refresh));
+    }
+
+    #[test]
+    fn a_result_that_the_request_has_is_refreshed_again() {
+        let refreshes = Refreshes::default();
+        let old = session();
+        let renewed =
+            Session { refresh_token: Some("r2".to_owned()), expires_s: Some(1310), ..session() };
+        assert!(matches!(refreshes.turn(&old, 1290), Turn::Refresh));
+        refreshes.finish("s", Refreshed::Renewed(Box::new(renewed.clone())), 1290);
+        assert!(matches!(refreshes.turn(&old, 1300), Turn::Known(Refreshed::Renewed(_))));
+        assert!(matches!(refreshes.turn(&renewed, 1300), Turn::Refresh));
+        assert!(matches!(refreshes.turn(&old, 1300), Turn::Wait));
     }
 
     #[test]
     fn the_table_is_bounded() {
         let refreshes = Refreshes::default();
         for number in 0..SESSIONS_MAX {
-            assert!(matches!(refreshes.turn(&number.to_string(), 0), Turn::Refresh));
+            let session = session_of(&number.to_string());
+            assert!(matches!(refreshes.turn(&session, 0), Turn::Refresh));
         }
-        assert!(matches!(refreshes.turn("more", 0), Turn::Known(Refreshed::Unavailable)));
+        let more = session_of("more");
+        assert!(matches!(refreshes.turn(&more, 0), Turn::Known(Refreshed::Unavailable)));
         refreshes.finish("7", Refreshed::Ended, 0);
-        assert!(matches!(refreshes.turn("more", RENEWED_S), Turn::Refresh));
+        assert!(matches!(refreshes.turn(&more, RENEWED_S), Turn::Refresh));
     }
 }
