@@ -56,10 +56,32 @@ pub trait FilterPlan: Send + Sync {
     fn needs_authentication(&self) -> bool {
         false
     }
+    /// Sentences for `check` about settings that are valid but may surprise.
+    fn notes(&self) -> Vec<String> {
+        Vec::new()
+    }
+    /// The limits that it takes from the entries of consumers.
+    fn consumer_limits(&self) -> Vec<ConsumerLimit> {
+        Vec::new()
+    }
+    /// What distinguishes the state that it has under the name of its route, if it has any: a
+    /// second filter of the route with the same state has to have a name.
+    fn route_state(&self) -> Option<String> {
+        None
+    }
     /// Query parameters it takes secrets from: the access log masks their values on every route.
     fn secret_queries(&self) -> Vec<&str> {
         Vec::new()
     }
+}
+
+/// A limit in the entries of consumers.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ConsumerLimit {
+    /// `limits.rate` and `limits.burst`.
+    Rate,
+    /// The entry of this name in `limits.quotas`.
+    Quota(String),
 }
 
 /// A route's `handler`, checked and frozen.
@@ -76,6 +98,10 @@ pub trait HandlerPlan: Send + Sync {
     /// The upstream it names, with its position: checked against `upstreams`.
     fn upstream(&self) -> Option<&settings::Spanned<String>> {
         None
+    }
+    /// The limits that it takes from the entries of consumers.
+    fn consumer_limits(&self) -> Vec<ConsumerLimit> {
+        Vec::new()
     }
     /// A sentence for `check` about settings that are valid but may surprise.
     fn note(&self) -> Option<String> {

@@ -85,8 +85,8 @@ pub use handler_setting::HandlerSetting;
 pub use header_name::HeaderName;
 pub use keyed::{Claim, Keyed, KeyedLimits, KeyedMetrics};
 pub use kinds::{
-    FilterKind, FilterPlan, HandlerKind, HandlerPlan, Local, Mention, Mentions, Shared,
-    WorkerContext,
+    ConsumerLimit, FilterKind, FilterPlan, HandlerKind, HandlerPlan, Local, Mention, Mentions,
+    Shared, WorkerContext,
 };
 pub use media_pattern::MediaPattern;
 pub use path_glob::{PATH_GLOB_CHARS, PathGlob};

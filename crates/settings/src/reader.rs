@@ -34,9 +34,18 @@ pub struct Reader<'a> {
     country_uses: Vec<Span>,
     /// The positions of limits that several servers share.
     shared_uses: Vec<Span>,
+    states: Vec<NamedState>,
     /// With a digest of what was in it.
     contents: Vec<(PathBuf, u64)>,
     provided: HashMap<TypeId, Arc<dyn Any + Send + Sync>>,
+}
+
+/// State that settings of one name share, as the first of them describes it.
+struct NamedState {
+    kind: &'static str,
+    name: String,
+    span: Span,
+    properties: Vec<(&'static str, String)>,
 }
 
 impl<'a> Reader<'a> {
@@ -46,6 +55,7 @@ impl<'a> Reader<'a> {
             path_variables: Vec::new(),
             country_uses: Vec::new(),
             shared_uses: Vec::new(),
+            states: Vec::new(),
             contents: Vec::new(),
             provided: HashMap::new(),
         }
@@ -58,6 +68,16 @@ impl<'a> Reader<'a> {
     /// Reports that something is wrong at a place.
     pub fn error(&mut self, span: Span, message: impl Into<String>) -> &mut Diagnostic {
         self.report.error(span, message)
+    }
+
+    /// Reports keys that are written and change nothing, because of other settings.
+    pub fn no_effect(&mut self, node: &Node, keys: &[&str], why: &str) {
+        for key in keys {
+            if let Some(value) = node.get(key).filter(|value| !value.is_null()) {
+                let why = format!("`{key}` has no effect: {why}");
+                self.error(value.span, why).help(format!("remove `{key}`"));
+            }
+        }
     }
 
     /// Reports that this node is not what is wanted here: `expected a list, found "x"`. Of a node
@@ -74,12 +94,14 @@ impl<'a> Reader<'a> {
     pub(crate) fn attempt<T>(&mut self, read: impl FnOnce(&mut Self) -> Option<T>) -> Option<T> {
         let (reported, variables) = (self.report.mark(), self.path_variables.len());
         let (countries, shared) = (self.country_uses.len(), self.shared_uses.len());
+        let states = self.states.len();
         let value = read(self);
         if value.is_none() {
             self.report.rewind(reported);
             self.path_variables.truncate(variables);
             self.country_uses.truncate(countries);
             self.shared_uses.truncate(shared);
+            self.states.truncate(states);
         }
         value
     }
@@ -205,6 +227,30 @@ impl<'a> Reader<'a> {
     /// The positions of settings that depend on state that several servers share.
     pub fn shared_uses(&self) -> &[Span] {
         &self.shared_uses
+    }
+
+    /// Declares state that settings of this name share. Settings that describe it in another way
+    /// than the first ones are an error. The values of properties are compared, and not shown.
+    pub fn shares_state<const N: usize>(
+        &mut self,
+        kind: &'static str,
+        name: &str,
+        span: Span,
+        properties: [(&'static str, String); N],
+    ) {
+        let is_same = |state: &&NamedState| state.kind == kind && state.name == name;
+        let Some(first) = self.states.iter().find(is_same) else {
+            let (name, properties) = (name.to_owned(), properties.into());
+            return self.states.push(NamedState { kind, name, span, properties });
+        };
+        let other = first.properties.iter().zip(&properties).find(|(one, own)| one != own);
+        let Some(((property, _), _)) = other else { return };
+        let file = self.report.file(first.span).unwrap_or_default();
+        let place = format!("{file}:{}", first.span.line);
+        let name = crate::node::quote(name);
+        let why = format!("the {kind} {name} has another {property} at {place}");
+        let help = format!("{kind}s of one name count together: give this one another name");
+        self.report.error(span, why).help(help);
     }
 
     /// The `{path.NAME}` variables read since the last call: the code that knows the route's path
