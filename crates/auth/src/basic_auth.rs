@@ -18,7 +18,7 @@ use wire::Known;
 use wire::authorization::basic;
 
 use crate::credential::{ByCredential, CredentialId, CredentialKind};
-use crate::credential_forms::check_listed_name;
+use crate::credential_forms::{check_listed_name, check_own_list};
 use crate::decoy::{DecoyHashes, NameNumbers};
 use crate::method::{AuthPlan, AuthResult, Identity, Method, MethodPlan, check_realm};
 use crate::password::PasswordHash;
@@ -46,6 +46,7 @@ pub(crate) struct BasicAuth {
     #[setting(default = [])]
     users: Vec<User>,
     /// A file with `NAME:HASH` per line, as `htpasswd -B` writes it. A changed file is read again.
+    /// A file without users allows no request.
     htpasswd: Option<UserFile>,
     /// How long a verified password is remembered; `0s` verifies it with every request.
     #[setting(default = "60s", range = "0s"..="1h")]
@@ -118,6 +119,7 @@ fn check_user(user: &User, node: &Node, reader: &mut Reader<'_>) {
 
 fn check(settings: &BasicAuth, node: &Node, reader: &mut Reader<'_>) {
     check_realm(&settings.realm, node, reader);
+    check_own_list(node, "users", reader);
     let mut seen = std::collections::HashSet::new();
     for name in settings.names() {
         if !seen.insert(name) {
@@ -137,6 +139,8 @@ impl BasicAuth {
     }
 
     pub(crate) fn plan(self) -> BasicAuthPlan {
+        // An emptied file withdraws access: it does not give it to all consumers.
+        let has_own = !self.users.is_empty() || self.htpasswd.is_some();
         let in_file = self.htpasswd.into_iter().flat_map(|file| file.0);
         let users = self.users.into_iter().map(|user| (user.consumer, user.password));
         let listed = users.chain(in_file).map(|(name, hash)| (name.into(), hash));
@@ -144,7 +148,7 @@ impl BasicAuth {
         let mut decoys = DecoyHashes::default();
         listed.values().for_each(|hash| decoys.add(hash));
         BasicAuthPlan {
-            listed: Arc::new(listed),
+            listed: has_own.then(|| Arc::new(listed)),
             decoys: Arc::new(decoys),
             remember: self.remember,
             hide: self.hide,
@@ -156,8 +160,8 @@ impl BasicAuth {
 type Users = HashMap<Box<str>, PasswordHash, foldhash::fast::RandomState>;
 
 pub(crate) struct BasicAuthPlan {
-    /// The filter's own users; shared by the workers.
-    listed: Arc<Users>,
+    /// The filter's own users; shared by the workers. Without, those of `consumers`.
+    listed: Option<Arc<Users>>,
     decoys: Arc<DecoyHashes>,
     remember: Duration,
     hide: bool,
@@ -182,11 +186,17 @@ impl MethodPlan for BasicAuthPlan {
     }
 
     fn describe(&self) -> String {
-        match self.listed.len() {
-            0 => "passwords of consumers".to_owned(),
-            1 => "1 user".to_owned(),
-            users => format!("{users} users"),
+        match self.listed.as_ref().map(|listed| listed.len()) {
+            None => "passwords of consumers".to_owned(),
+            Some(1) => "1 user".to_owned(),
+            Some(users) => format!("{users} users"),
         }
+    }
+
+    fn note(&self) -> Option<String> {
+        let is_empty = self.listed.as_ref().is_some_and(|listed| listed.is_empty());
+        is_empty
+            .then(|| "basic_auth: the htpasswd file has no users: every request gets 401".into())
     }
 }
 
@@ -223,7 +233,7 @@ struct KnownUser {
 
 struct BasicMethod {
     directory: Rc<Directory>,
-    listed: Arc<Users>,
+    listed: Option<Arc<Users>>,
     decoys: Arc<DecoyHashes>,
     numbers: Arc<NameNumbers>,
     remembered: Rc<RefCell<ByCredential<Verified>>>,
@@ -294,20 +304,20 @@ impl BasicMethod {
 
     /// The user of a name with this identity.
     fn user(&self, id: CredentialId, name: &str) -> Option<KnownUser> {
-        if self.listed.is_empty() {
+        let Some(listed) = &self.listed else {
             let (consumer, entry) = self.directory.entry(&id)?;
             return Some(KnownUser { id, consumer, hash: entry.settings.password.clone()? });
-        }
-        let hash = self.listed.get(name)?.clone();
+        };
+        let hash = listed.get(name)?.clone();
         Some(KnownUser { id, consumer: self.directory.named(&id, name), hash })
     }
 
     /// The hash that the password of an unknown name is verified against.
     fn decoy(&self, name: &[u8]) -> PasswordHash {
         let number = self.numbers.of(name);
-        match self.listed.is_empty() {
-            true => self.directory.decoy(number),
-            false => self.decoys.choose(number),
+        match self.listed {
+            None => self.directory.decoy(number),
+            Some(_) => self.decoys.choose(number),
         }
     }
 

@@ -13,7 +13,7 @@ use plugin::{FilterKind, FilterPlan, WorkerContext};
 use settings::{Node, Reader, Setting};
 
 use crate::credential::{ByCredential, CredentialId, CredentialKind, Fingerprint};
-use crate::credential_forms::{CertificateForm, check_form, check_listed_name};
+use crate::credential_forms::{CertificateForm, check_form, check_listed_name, check_own_list};
 use crate::method::{AuthPlan, AuthResult, Identity, Method, MethodPlan};
 use crate::registry::Directory;
 
@@ -68,6 +68,7 @@ fn check_known(known: &KnownCertificate, node: &Node, reader: &mut Reader<'_>) {
 }
 
 fn check(settings: &CertAuth, node: &Node, reader: &mut Reader<'_>) {
+    check_own_list(node, "certificates", reader);
     let mut seen = ByCredential::default();
     for known in &settings.certificates {
         if let Some(id) = known.form().id()

@@ -41,6 +41,17 @@ pub(crate) fn check_key_form(node: &Node, reader: &mut Reader<'_>) {
     }
 }
 
+/// Reports an empty list of a filter's own credentials. Left out, it means those of `consumers`:
+/// whether the author means these or none is not known.
+pub(crate) fn check_own_list(node: &Node, key: &str, reader: &mut Reader<'_>) {
+    let is_empty = |list: &&Node| list.list().is_some_and(<[Node]>::is_empty);
+    if let Some(list) = node.get(key).filter(is_empty) {
+        reader
+            .error(list.span, format!("an empty list of {key}"))
+            .help(format!("remove `{key}` to accept those of all consumers"));
+    }
+}
+
 /// Checks the name of a consumer where a filter lists it.
 pub(crate) fn check_listed_name(name: &str, node: &Node, reader: &mut Reader<'_>) {
     if name.is_empty() || name.chars().any(char::is_control) {

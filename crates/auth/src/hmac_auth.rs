@@ -282,7 +282,7 @@ impl Verified {
                 Claim::Full => {
                     full.inc();
                     let fault = Fault::new(FaultKind::Unavailable, "too many nonces are in use");
-                    return AuthResult::Failed(fault.with_field(Known::RetryAfter, "30"));
+                    return AuthResult::Counted(fault.with_field(Known::RetryAfter, "30"));
                 }
             }
         }

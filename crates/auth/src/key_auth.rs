@@ -14,7 +14,7 @@ use wire::authorization::bearer;
 use wire::target::{QueryPair, query_pairs};
 
 use crate::credential::{ByCredential, CredentialId, CredentialKind, Fingerprint, digest};
-use crate::credential_forms::{check_key_form, check_listed_name};
+use crate::credential_forms::{check_key_form, check_listed_name, check_own_list};
 use crate::method::{AuthPlan, AuthResult, Identity, Method, MethodPlan, check_realm, only};
 use crate::registry::Directory;
 
@@ -85,6 +85,7 @@ fn check(settings: &KeyAuth, node: &Node, reader: &mut Reader<'_>) {
     }
     check_realm(&settings.realm, node, reader);
     let mut seen = ByCredential::default();
+    check_own_list(node, "keys", reader);
     for key in &settings.keys {
         if let Some(before) = key.id().and_then(|id| seen.insert(id, &key.consumer)) {
             let other = &key.consumer;
@@ -191,13 +192,10 @@ impl Method for KeyMethod {
         }
     }
 
-    /// The place that the key was found in is the first that has one.
+    /// Another place may have a key too, which nothing has verified.
     fn prepare(&self, request: &mut Request) {
-        if self.hide
-            && let Some(place) =
-                self.places.iter().find(|place| place.with_key(request, |_| ()).is_some())
-        {
-            place.hide(request);
+        if self.hide {
+            self.hide(request);
         }
     }
 

@@ -35,6 +35,10 @@ pub(crate) trait MethodPlan: Send + Sync {
     fn server(&self) -> Option<&Url> {
         None
     }
+    /// A sentence for `check` about settings that are valid but may surprise.
+    fn note(&self) -> Option<String> {
+        None
+    }
 }
 
 /// A method of authentication, as one worker runs it.
@@ -71,6 +75,8 @@ pub(crate) enum AuthResult {
     Invalid(&'static str),
     /// The credential could not be verified.
     Failed(Fault),
+    /// The same; the method has counted the rejection under a reason of its own.
+    Counted(Fault),
     /// The result has to be waited for.
     Wait(LocalFuture<'static, AuthResult>),
     /// The result depends on the body.
@@ -134,6 +140,7 @@ impl FilterPlan for AuthPlan {
             unverified: self.unverified(at),
             missing: rejections(worker, plan.name(), "missing"),
             invalid: rejections(worker, plan.name(), "invalid"),
+            failed: rejections(worker, plan.name(), "failed"),
         });
         Stage::Filter(Rc::new(AuthFilter { name: self.name, methods: methods.collect() }))
     }
@@ -153,6 +160,10 @@ impl FilterPlan for AuthPlan {
 
     fn authenticates(&self) -> bool {
         true
+    }
+
+    fn notes(&self) -> Vec<String> {
+        self.methods.iter().filter_map(|method| method.note()).collect()
     }
 
     fn as_any(&self) -> Option<&dyn Any> {
@@ -180,6 +191,7 @@ struct CountedMethod {
     unverified: Box<[usize]>,
     missing: Arc<CachePadded<Counter>>,
     invalid: Arc<CachePadded<Counter>>,
+    failed: Arc<CachePadded<Counter>>,
 }
 
 struct AuthFilter {
@@ -276,6 +288,11 @@ impl AuthFilter {
                 return Some(Step::Continue);
             }
             AuthResult::Failed(fault) => {
+                self.methods[at].failed.inc();
+                self.hide(request);
+                return Some(Step::Fail(fault));
+            }
+            AuthResult::Counted(fault) => {
                 self.hide(request);
                 return Some(Step::Fail(fault));
             }
@@ -327,13 +344,15 @@ pub(crate) fn check_realm(realm: &str, node: &Node, reader: &mut Reader<'_>) {
     }
 }
 
-/// Removes cookies from a request, by their names.
+/// Removes cookies from a request, by their names. The others stay as the client wrote them, which
+/// is for the application to read.
 pub(crate) fn remove_cookies(request: &mut Request, is_gone: impl Fn(&[u8]) -> bool) {
-    let pairs = request.headers.get_all(Known::Cookie).flat_map(wire::cookie::pairs);
-    let kept: Vec<Vec<u8>> = pairs
-        .filter(|(name, _)| !is_gone(name))
-        .map(|(name, value)| [name, b"=", value].concat())
-        .collect();
+    let fields = request.headers.get_all(Known::Cookie);
+    let parts = fields.flat_map(|field| field.split(|byte| *byte == b';')).map(<[u8]>::trim_ascii);
+    let stays = |part: &&[u8]| {
+        !part.is_empty() && wire::cookie::pairs(part).all(|(name, _)| !is_gone(name))
+    };
+    let kept: Vec<Vec<u8>> = parts.filter(stays).map(<[u8]>::to_vec).collect();
     request.headers.remove(Known::Cookie);
     if !kept.is_empty() {
         request.headers.append(Known::Cookie, kept.join(&b"; "[..]));

@@ -177,8 +177,9 @@ families! {
          registration, when a change arrived last.";
 
     AUTH_REFUSALS = "tidegate_auth_refusals_total", Counter, Number, ["filter", "reason"],
-        "Requests rejected by an authentication filter, by reason: missing or invalid; oidc \
-         also: provider (not available) or loop.";
+        "Requests rejected by an authentication filter, by reason: missing, invalid or failed \
+         (a credential that could not be verified); oidc also: provider (not available) or loop; \
+         hmac_auth also: nonces_full.";
     OIDC_EVENTS = "tidegate_oidc_events_total", Counter, Number, ["event"],
         "Events of sessions of the filter oidc: login, refresh, refresh_failed or logout.";
     INTROSPECTIONS = "tidegate_introspections_total", Counter, Number, ["server", "result"],

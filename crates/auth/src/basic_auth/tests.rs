@@ -174,6 +174,24 @@ fn users_of_a_file_are_allowed() {
 }
 
 #[test]
+fn a_file_without_users_allows_no_request() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("users");
+    std::fs::write(&path, "# none\n").unwrap();
+    let worker = context();
+    let registry = worker.shared.get((), Registry::default);
+    let entry = settings::read(&node!({ "name": "ann", "password": BCRYPT })).unwrap();
+    registry.put(entry, |_| true).unwrap();
+    let empty = node!({ "htpasswd": (path.to_str().unwrap()) });
+    let fault = run(&filter_in(&KIND, &empty, &worker), &mut with(RIGHT)).unwrap_err();
+    assert_eq!(rendered(&fault).status, 401);
+    run(&filter_in(&KIND, &node!({}), &worker), &mut with(RIGHT)).unwrap();
+    let noted = plan(&KIND, &empty).unwrap();
+    assert_eq!(noted.describe(), "0 users");
+    assert!(noted.notes()[0].contains("has no users"), "{:?}", noted.notes());
+}
+
+#[test]
 fn verifications_in_flight_are_bounded() {
     let context = context();
     let users = node!({ "users": [{ "consumer": "ann", "password": BCRYPT }] });
@@ -191,6 +209,8 @@ fn verifications_in_flight_are_bounded() {
             (response.status, response.headers.get_str(Known::RetryAfter)),
             (503, Some("1"))
         );
+        let failed = crate::method::rejections(&context, KIND.name, "failed");
+        assert_eq!(failed.get(), 1);
         drop(waiting);
         let step = filter.on_request(&mut with(RIGHT)).resolve().await;
         assert!(matches!(step, Step::Continue));
@@ -210,6 +230,7 @@ fn errors_are_named_and_show_no_hash() {
             "the user a is listed twice",
         ),
         (node!({ "realm": "a\"b" }), "the realm"),
+        (node!({ "users": [] }), "an empty list of users"),
         (node!({ "remember": "2h" }), "remember"),
     ] {
         let report = errors(&KIND, &settings);

@@ -1,7 +1,10 @@
 //! Requests signed as the plugin sign of Apache ShenYu demands, in versions 1.0.0 and 2.0.0.
 //!
-//! Pure functions of the request and its body. Promises that a request is rejected whose signed
-//! text another request has too: ShenYu itself accepts a query or a body that replaces the path.
+//! Pure functions of the request and its body. Promises that what ShenYu signs is verified, and
+//! that the confusions that are known are rejected: a query or a body that replaces the path, names
+//! that occur twice, escaped delimiters. The format itself is ambiguous, and stays so: version 1
+//! writes names and values without separators (`a=bc` and `ab=c` are one text), version 2 the
+//! target and the body, and neither signs the method or the host.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

@@ -74,10 +74,14 @@ fn from_names_the_places_of_the_key() {
         ("/a?key=abc", ("x", "y")),
         ("/a?key=%61bc", ("x", "y")),
         ("/a", ("x-own", "abc")),
+        // No place keeps a key, also those behind the one that counts.
+        ("/a?key=abc", ("x-own", "other")),
+        ("/a?key=other", ("authorization", "Bearer abc")),
     ] {
         let mut request = get(target, &[headers]);
         passed(keys.on_request(&mut request)).unwrap();
         assert_eq!(request.target.raw(), b"/a");
+        assert!(!request.headers.contains("x-own"), "{target}");
     }
     for (target, headers) in [
         ("/a?key=abc&key=abc", ("x", "y")),
@@ -143,6 +147,7 @@ fn errors_are_named_and_show_no_key() {
         ),
         (node!({ "keys": [{ "consumer": "a", "key": "k" }], "realm": "a\"b" }), "realm"),
         (node!({ "keys": [{ "consumer": "a", "key": "k" }], "from": [] }), "no place"),
+        (node!({ "keys": [] }), "an empty list of keys"),
         (node!({ "keys": [{ "consumer": "a", "key": "k" }], "form": "bearer" }), "\"from\"?"),
     ] {
         let report = errors(&KIND, &settings);
