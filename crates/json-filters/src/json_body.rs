@@ -52,7 +52,7 @@ struct JsonBody {
     /// Operations on response bodies.
     #[setting(default = [], example = [{ "remove": "/internal" }])]
     response: Vec<Operation>,
-    /// The largest body, also when it is decoded.
+    /// The largest body, also when it is decoded and after each `copy`.
     #[setting(default = "1MiB", range = "1B"..="64MiB")]
     max_size: Size,
     /// The media types that are JSON.
@@ -125,6 +125,11 @@ impl FilterPlan for JsonBodyPlan {
         Stage::Filter(Rc::new(JsonBodyFilter { settings: self.0.clone(), rejected }))
     }
 
+    /// A response is edited when its request has been authenticated.
+    fn needs_authentication(&self) -> bool {
+        self.0.request.iter().any(|operation| operation.value.needs_authentication())
+    }
+
     fn describe(&self) -> String {
         let show = |operations: &[Operation]| {
             let words = operations.iter().map(Operation::describe);
@@ -182,9 +187,15 @@ impl JsonBodyFilter {
             error.of_request()
         })?;
         let edited = edited(content, &self.settings, Side::Request, request).await?;
-        let (body, values) = edited.map_err(|why| {
-            self.rejected.count("invalid");
-            Fault::new(FaultKind::InvalidContent, format!("the request body is {why}"))
+        let (body, values) = edited.map_err(|error| match error {
+            EditError::TooLarge => {
+                self.rejected.count(ContentError::TooLarge.reason());
+                ContentError::TooLarge.of_request()
+            }
+            EditError::Invalid(why) => {
+                self.rejected.count("invalid");
+                Fault::new(FaultKind::InvalidContent, format!("the request body is {why}"))
+            }
         })?;
         forget_encoding(&mut request.headers);
         self.settings.headers.set(values, &mut request.headers);
@@ -197,8 +208,11 @@ impl JsonBodyFilter {
         let content = take(&response.headers, &mut response.body, max).await;
         let content = content.map_err(ContentError::of_response)?;
         let edited = edited(content, &self.settings, Side::Response, request).await?;
-        let (body, _) = edited.map_err(|why| {
-            Fault::new(FaultKind::ProtocolError, format!("the response body is {why}"))
+        let (body, _) = edited.map_err(|error| match error {
+            EditError::TooLarge => ContentError::TooLarge.of_response(),
+            EditError::Invalid(why) => {
+                Fault::new(FaultKind::ProtocolError, format!("the response body is {why}"))
+            }
         })?;
         mark_changed(&mut response.headers);
         response.body = Body::from(body);
@@ -216,14 +230,28 @@ enum Side {
 /// A body after all operations, and the values of the headers that it sets.
 type Edited = (Bytes, Vec<Option<String>>);
 
-/// The edited body, or the reason why it is no JSON. A large one is edited on the blocking pool; a
+/// Why a body is not edited.
+enum EditError {
+    /// What the body is instead of JSON that can be edited.
+    Invalid(String),
+    /// Copies of its values make it larger than `max_size`.
+    TooLarge,
+}
+
+impl From<String> for EditError {
+    fn from(why: String) -> EditError {
+        EditError::Invalid(why)
+    }
+}
+
+/// The edited body, or the reason why there is none. A large one is edited on the blocking pool; a
 /// fault if that fails.
 async fn edited(
     content: Bytes,
     settings: &Arc<JsonBody>,
     side: Side,
     request: &Request,
-) -> Result<Result<Edited, String>, Fault> {
+) -> Result<Result<Edited, EditError>, Fault> {
     let fill = |operation: &Operation| operation.value.fill(request);
     let values: Vec<_> = settings.operations(side).iter().map(fill).collect();
     let (settings, length) = (settings.clone(), content.len());
@@ -246,7 +274,7 @@ fn edit_all(
     settings: &JsonBody,
     side: Side,
     values: Vec<Json<'static>>,
-) -> Result<Edited, String> {
+) -> Result<Edited, EditError> {
     let mut document = tree::parse(&content).map_err(|error| error.to_string())?;
     let headers = match side {
         Side::Request => settings.headers.values(&document)?,
@@ -258,6 +286,13 @@ fn edit_all(
         return Ok((content, headers));
     }
     for (operation, value) in operations.iter().zip(values) {
+        // A copy of what contains it doubles a body, and the next one doubles that.
+        let copied = operation.from.as_ref().and_then(|from| from.find(&document));
+        if copied.is_some_and(|copied| {
+            (copied.length() + document.length()) as u64 > settings.max_size.bytes()
+        }) {
+            return Err(EditError::TooLarge);
+        }
         operation.apply(&mut document, value);
     }
     let mut out = String::with_capacity(content.len() + 64);

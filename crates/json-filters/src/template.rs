@@ -134,6 +134,11 @@ impl FilterPlan for TemplatePlan {
         Stage::Filter(Rc::new(TemplateFilter { settings: self.0.clone(), rejected }))
     }
 
+    /// A response is made when its request has been authenticated.
+    fn needs_authentication(&self) -> bool {
+        self.0.request.as_ref().is_some_and(|template| template.text.needs_authentication())
+    }
+
     fn describe(&self) -> String {
         let sides = [("request", &self.0.request), ("response", &self.0.response)];
         let given = sides.into_iter().filter_map(|(side, template)| {

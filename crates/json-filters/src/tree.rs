@@ -82,6 +82,20 @@ impl Json<'_> {
         }
     }
 
+    /// The bytes of the value as a text, without those of escapes in names.
+    pub fn length(&self) -> usize {
+        match self {
+            Json::Scalar(text) => text.len(),
+            Json::Array(items) => {
+                items.iter().map(|item| item.length() + 1).sum::<usize>().max(1) + 1
+            }
+            Json::Object(members) => {
+                let members = members.iter().map(|(name, value)| name.len() + value.length() + 4);
+                members.sum::<usize>().max(1) + 1
+            }
+        }
+    }
+
     /// Appends the value to a text.
     pub fn write(&self, out: &mut String) {
         match self {

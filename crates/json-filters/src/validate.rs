@@ -72,6 +72,10 @@ fn check(settings: &Validate, node: &Node, reader: &mut Reader<'_>) {
     if [body, query, headers, path].iter().all(|schema| schema.is_none()) {
         reader.error(node.span, "this checks nothing: give body, query, headers or path");
     }
+    if body.is_none() {
+        let why = "there is no schema of the body";
+        return reader.no_effect(node, &["body_required", "max_size", "types"], why);
+    }
     if settings.types.is_empty() {
         reader.error(node.get("types").unwrap_or(node).span, "without types no body is allowed");
     }

@@ -194,6 +194,37 @@ fn compressed_bodies_are_decoded() {
 }
 
 #[test]
+fn copies_do_not_exceed_the_largest_body() {
+    // Each operation doubles the body.
+    let two = node!({ "max_size": "64B", "request": [
+        { "copy": "/a/-", "from": "" },
+        { "copy": "/a/-", "from": "" }
+    ] });
+    let three = node!({
+        "max_size": "64B",
+        "request": [
+            { "copy": "/a/-", "from": "" },
+            { "copy": "/a/-", "from": "" },
+            { "copy": "/a/-", "from": "" }
+        ],
+        "response": [
+            { "copy": "/a/-", "from": "" },
+            { "copy": "/a/-", "from": "" },
+            { "copy": "/a/-", "from": "" }
+        ]
+    });
+    let body = || Body::from(Bytes::from_static(b"{\"a\":[]}"));
+    finished(filter(&two).on_request(&mut request(&[JSON], body()))).unwrap();
+    let filter = filter(&three);
+    let fault = finished(filter.on_request(&mut request(&[JSON], body()))).unwrap_err();
+    assert_eq!(fault.status, 413, "{fault}");
+    let mut response = Response::json(200, "{\"a\":[]}");
+    let mut get = request(&[], Body::Empty);
+    let fault = finished(filter.on_response(&mut get, &mut response)).unwrap_err();
+    assert_eq!(fault.status, 502, "{fault}");
+}
+
+#[test]
 fn responses_that_cannot_be_edited_are_never_sent_unedited() {
     let filter = filter(&node!({ "response": [{ "remove": "/secret" }], "max_size": "32B" }));
     let mut get = request(&[], Body::Empty);

@@ -23,6 +23,18 @@ impl ValueTemplate {
         *self != ValueTemplate::Absent
     }
 
+    /// True if a variable in it is set by filters that authenticate.
+    pub(super) fn needs_authentication(&self) -> bool {
+        match self {
+            ValueTemplate::Absent | ValueTemplate::Fixed(_) => false,
+            ValueTemplate::Text(template) => template.needs_authentication(),
+            ValueTemplate::List(items) => items.iter().any(ValueTemplate::needs_authentication),
+            ValueTemplate::Map(members) => {
+                members.iter().any(|(_, value)| value.needs_authentication())
+            }
+        }
+    }
+
     /// The value for a request. What a variable holds is a text, never a part of the syntax.
     pub(super) fn fill(&self, request: &Request) -> Json<'static> {
         match self {

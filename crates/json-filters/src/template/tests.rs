@@ -77,6 +77,13 @@ fn values_are_escaped_for_the_format_of_the_new_body() {
         ),
         (
             JSON,
+            document,
+            "text/json",
+            r#"["{query.q}", {json /id}]"#,
+            concat!(r#"["a\"b<&", "#, "12345678901234567890]"),
+        ),
+        (
+            JSON,
             "[1, true]",
             "text/xml; charset=utf-8",
             "<a b='{query.q}'>{json /1}{json}</a>",

@@ -116,7 +116,7 @@ impl Format {
             let mut patterns = patterns.iter().filter_map(|text| text.parse::<MediaPattern>().ok());
             patterns.any(|pattern| pattern.matches(content_type.as_bytes()))
         };
-        if is(&["application/json", "*+json"]) {
+        if is(&["application/json", "text/json", "*+json"]) {
             Format::Json
         } else if is(&["application/xml", "text/xml", "*+xml", "text/html"]) {
             Format::Markup
@@ -202,6 +202,16 @@ impl StringScanner {
 }
 
 impl CompiledText {
+    /// True if a variable in it is set by filters that authenticate.
+    pub(super) fn needs_authentication(&self) -> bool {
+        self.segments.iter().any(|segment| match segment {
+            Segment::Value { source: ValueSource::Variable(variable), .. } => {
+                variable.needs_authentication()
+            }
+            _ => false,
+        })
+    }
+
     /// The values of the variables, in the order of the template: what of the request the text
     /// needs on another thread.
     pub(super) fn variables(&self, request: &Request) -> Vec<String> {

@@ -70,7 +70,10 @@ fn scalar(value: Value, schema: Option<&Value>) -> Value {
     let is_number = has_type(schema, "integer") || has_type(schema, "number");
     let parsed = match text {
         "true" | "false" if has_type(schema, "boolean") => Some(Value::from(text == "true")),
-        _ if is_number => serde_json::from_str(text).ok().filter(Value::is_number),
+        // The upstream gets the text as it is, with white space around it.
+        _ if is_number && text.trim_ascii() == text => {
+            serde_json::from_str(text).ok().filter(Value::is_number)
+        }
         _ => None,
     };
     parsed.unwrap_or(value)

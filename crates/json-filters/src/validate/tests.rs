@@ -158,6 +158,8 @@ fn parameters_have_the_types_of_their_schema() {
         ("/?tag=a", &[id], Some("query  required")),
         ("/?page=0", &[id], Some("query /page minimum")),
         ("/?page=x", &[id], Some("query /page type")),
+        ("/?page=%205", &[id], Some("query /page type")),
+        ("/?page=5%0a", &[id], Some("query /page type")),
         ("/?page=1&page=2", &[id], Some("query /page type")),
         ("/?page=1&all=yes", &[id], Some("query /all type")),
         ("/?page=1&tag=a&tag=b&tag=c", &[id], Some("query /tag maxItems")),
