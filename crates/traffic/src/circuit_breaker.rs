@@ -68,6 +68,9 @@ fn check(settings: &CircuitBreaker, node: &Node, reader: &mut Reader<'_>) {
         let span = node.get("statuses").unwrap_or(node).span;
         reader.error(span, "a status of a failure is between 400 and 599");
     }
+    if settings.slow.is_none() {
+        reader.no_effect(node, &["slow_ratio"], "without `slow` no response is slow");
+    }
 }
 
 fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Arc<dyn FilterPlan>> {
@@ -116,6 +119,11 @@ impl FilterPlan for CircuitBreakerPlan {
         };
         filter.show_state();
         Stage::Middleware(Rc::new(filter))
+    }
+
+    /// Two breakers would differ in their windows alone, and share their metrics.
+    fn route_state(&self) -> Option<String> {
+        self.0.name.is_none().then(String::new)
     }
 
     fn handlers(&self) -> Vec<&HandlerSetting> {

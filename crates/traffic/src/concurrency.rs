@@ -50,7 +50,8 @@ struct Concurrency {
     /// The name of the limit, for metrics: limits of the same name and settings count together.
     /// Without it each route has its own.
     name: Option<String>,
-    /// How many keys are stored. Beyond that, keys that were idle longest are counted from zero.
+    /// How many values of `key` are stored. Beyond that, keys that were idle longest are counted
+    /// from zero.
     #[setting(default = 65536, range = 1..=16777216)]
     entries: u32,
 }
@@ -77,6 +78,9 @@ struct Priority {
 }
 
 fn check(settings: &Concurrency, node: &Node, reader: &mut Reader<'_>) {
+    if settings.key.is_none() {
+        reader.no_effect(node, &["entries"], "there is no `key`");
+    }
     if settings.limit.is_some() == settings.adaptive.is_some() {
         reader.error(node.span, "a concurrency limit needs either `limit` or `adaptive`");
     }
@@ -154,7 +158,17 @@ impl FilterPlan for ConcurrencyPlan {
     }
 
     fn needs_authentication(&self) -> bool {
+        let of_priority = |entry: &Priority| entry.when.needs_authentication();
         self.0.key.as_ref().is_some_and(|key| key.template().needs_authentication())
+            || self.0.priorities.iter().any(of_priority)
+    }
+
+    fn route_state(&self) -> Option<String> {
+        let Concurrency { name, key, entries, .. } = &*self.0;
+        name.is_none().then(|| match key {
+            Some(key) => format!("{key},{entries}"),
+            None => String::new(),
+        })
     }
 
     fn describe(&self) -> String {

@@ -14,6 +14,11 @@ pub(crate) struct Cost {
     pub(crate) cost: u32,
 }
 
+/// True if a cost depends on what filters that authenticate set.
+pub(crate) fn need_authentication(costs: &[Cost]) -> bool {
+    costs.iter().any(|entry| entry.when.needs_authentication())
+}
+
 /// The cost of a request: that of the first entry whose condition holds, otherwise 1.
 pub(crate) fn of(costs: &[Cost], request: &Request) -> u32 {
     costs.iter().find(|entry| entry.when.holds(request)).map_or(1, |entry| entry.cost)

@@ -15,14 +15,16 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use message::{Fault, FaultKind, Headers, Request, Response};
-use plugin::{Filter, FilterKind, FilterPlan, MaybeFuture, Stage, Step, WorkerContext};
+use plugin::{
+    ConsumerLimit, Filter, FilterKind, FilterPlan, MaybeFuture, Stage, Step, WorkerContext,
+};
 use settings::{FilePath, Key, Node, Reader, Setting};
 use telemetry::{CachePadded, Counter, LimitHit, WorkerMetrics};
 
 use crate::cost::{self, Cost};
 use crate::limit_fields::{LimitFields, Remaining};
 use crate::rate_limit::check_consumer_key;
-use crate::request_key::RequestKey;
+use crate::request_key::{RequestKey, check_ipv6_prefix};
 use period::{Calendar, Period, Zone};
 use registry::Registered;
 use shared::QuotaPeriod;
@@ -95,15 +97,36 @@ struct Quota {
 
 fn check(settings: &Quota, node: &Node, reader: &mut Reader<'_>) {
     stored_table::check_name(&settings.name, node, reader);
+    let properties = [
+        ("unit (requests, tokens)", "requests".to_owned()),
+        ("period", settings.period.to_string()),
+        ("time_zone", settings.time_zone.to_string()),
+        ("key", settings.key.to_string()),
+        ("ipv6_prefix", settings.ipv6_prefix.to_string()),
+        ("number of entries", settings.entries.to_string()),
+        ("directory", format!("{:?}", settings.directory)),
+        ("value of `shared`", settings.shared.to_string()),
+    ];
+    let span = node.get("name").unwrap_or(node).span;
+    reader.shares_state(KIND.name, &settings.name, span, properties);
     if settings.consumer_limits {
         check_consumer_key(&settings.key, node, reader);
     }
     if settings.shared {
         check_shared(settings.period, node, reader);
     }
+    check_time_zone(settings.period, node, reader);
+    check_ipv6_prefix([&settings.key], node, reader);
     if settings.cost.iter().any(|entry| entry.cost > settings.limit) {
         let span = node.get("cost").unwrap_or(node).span;
         reader.error(span, "a cost above the limit never passes").help("raise `limit`");
+    }
+}
+
+fn check_time_zone(period: Period, node: &Node, reader: &mut Reader<'_>) {
+    if let Period::Rolling { .. } = period {
+        let why = "the period begins with the first request of a key, not at midnight";
+        reader.no_effect(node, &["time_zone"], why);
     }
 }
 
@@ -167,8 +190,13 @@ impl FilterPlan for QuotaPlan {
         }))
     }
 
+    fn consumer_limits(&self) -> Vec<ConsumerLimit> {
+        let own = self.0.consumer_limits.then(|| ConsumerLimit::Quota(self.0.name.clone()));
+        own.into_iter().collect()
+    }
+
     fn needs_authentication(&self) -> bool {
-        self.0.key.template().needs_authentication()
+        self.0.key.template().needs_authentication() || cost::need_authentication(&self.0.cost)
     }
 
     fn describe(&self) -> String {

@@ -15,7 +15,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use message::{Fault, FaultKind, Headers, Request, Response};
-use plugin::{Filter, FilterKind, FilterPlan, Keyed, MaybeFuture, Stage, Step, WorkerContext};
+use plugin::{
+    ConsumerLimit, Filter, FilterKind, FilterPlan, Keyed, MaybeFuture, Stage, Step, WorkerContext,
+};
 use settings::{Key, Node, Per, Rate, Reader, Setting};
 use telemetry::{CachePadded, Counter, LimitHit, WorkerMetrics, families};
 
@@ -143,9 +145,16 @@ impl FilterPlan for RateLimitPlan {
         }))
     }
 
+    fn consumer_limits(&self) -> Vec<ConsumerLimit> {
+        let limits = self.0.limits();
+        let own = limits.iter().find(|limit| limit.consumer_limits);
+        own.map(|_| ConsumerLimit::Rate).into_iter().collect()
+    }
+
     fn needs_authentication(&self) -> bool {
         let own = self.0.limits.iter().filter_map(|limit| limit.key.as_ref());
         own.chain([&self.0.key]).any(|key| key.template().needs_authentication())
+            || cost::need_authentication(&self.0.cost)
     }
 
     fn describe(&self) -> String {

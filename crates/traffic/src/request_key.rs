@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use message::Request;
 use plugin::variables;
-use settings::{Key, Variable};
+use settings::{Key, Node, Reader, Variable};
 
 /// The key of a limit, ready to be read from requests.
 pub(crate) struct RequestKey {
@@ -13,12 +13,26 @@ pub(crate) struct RequestKey {
     ipv6_mask: u128,
 }
 
+/// Reports an `ipv6_prefix` where no key is the client's address.
+pub(crate) fn check_ipv6_prefix<'k>(
+    keys: impl IntoIterator<Item = &'k Key>,
+    node: &Node,
+    reader: &mut Reader<'_>,
+) {
+    if !keys.into_iter().any(is_address) {
+        reader.no_effect(node, &["ipv6_prefix"], "the key is not client_ip");
+    }
+}
+
+fn is_address(key: &Key) -> bool {
+    key.variable() == Some(&Variable::ClientIp)
+}
+
 impl RequestKey {
     /// `ipv6_prefix` is 1 to 128.
     pub(crate) fn new(key: &Key, ipv6_prefix: u8) -> RequestKey {
-        let is_address = key.variable() == Some(&Variable::ClientIp);
         RequestKey {
-            key: (!is_address).then(|| key.clone()),
+            key: (!is_address(key)).then(|| key.clone()),
             ipv6_mask: u128::MAX << (128 - u32::from(ipv6_prefix)),
         }
     }

@@ -34,6 +34,7 @@ pub(super) fn compile(
     let defaults = chains.filters(&settings.defaults.filters, declared, reader);
     let mut rules = Vec::new();
     let mut routes = Vec::new();
+    let mut shared_state = HashSet::new();
     for (route, name) in settings.routes.iter().zip(names) {
         let own = chains.filters(&route.filters, declared, reader);
         let entry = &route.handler;
@@ -59,8 +60,9 @@ pub(super) fn compile(
         }
         let Some(handler) = handler else { continue };
         let filters: Vec<_> = defaults.filters.iter().cloned().chain(own.filters).collect();
-        let filter_spans = defaults.spans.iter().copied().chain(own.spans).collect();
+        let filter_spans: Vec<Span> = defaults.spans.iter().copied().chain(own.spans).collect();
         caches::check_order(&filters, reader);
+        check_state(&filters, &filter_spans, &mut shared_state, reader);
         routes.push(Compiled {
             listeners: route.r#match.listener.iter().map(|name| name.value.clone()).collect(),
             plan: RoutePlan {
@@ -76,6 +78,24 @@ pub(super) fn compile(
     }
     let unrouted = defaults.filters.into_iter().filter(|filter| filter.changes_generated());
     (table(rules, reader.report()), routes, unrouted.collect())
+}
+
+/// Reports filters without a name that would share their state with another one of their route.
+/// One that several routes have is reported once.
+fn check_state(
+    filters: &[Arc<dyn FilterPlan>],
+    spans: &[Span],
+    reported: &mut HashSet<Span>,
+    reader: &mut Reader<'_>,
+) {
+    let mut known = HashSet::new();
+    for (filter, span) in filters.iter().zip(spans) {
+        let Some(state) = filter.route_state() else { continue };
+        if !known.insert((filter.name(), state)) && reported.insert(*span) {
+            let why = format!("another {} of the route has the same state", filter.name());
+            reader.error(*span, why).help("give it a `name`");
+        }
+    }
 }
 
 /// Returns how the requests of a route are logged, if it says so.

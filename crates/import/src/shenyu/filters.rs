@@ -63,7 +63,7 @@ impl Filters {
             "sentinel" => self.sentinel(handle, rule),
             "contextPath" => self.context_path(handle, rule),
             "rewrite" => self.rewrite(handle, rule),
-            "request" => self.request(handle),
+            "request" => self.request(handle, rule),
             "modifyResponse" => self.modify_response(handle, rule),
             "paramMapping" => {
                 let operations = self.body_operations(handle, "ParameterKeys", rule);
@@ -85,6 +85,14 @@ impl Filters {
 
     fn push(&mut self, name: &str, settings: Value) {
         self.list.push(json!({ name: settings }));
+    }
+
+    /// Adds a filter whose state would be that of another one of the route without a name.
+    fn push_own(&mut self, filter: &str, mut settings: Value, rule: &Entry) {
+        if self.list.iter().any(|other| other.get(filter).is_some()) {
+            settings["name"] = own_name(rule).into();
+        }
+        self.push(filter, settings);
     }
 
     fn note(&mut self, rule: &Entry, text: &str) {
@@ -139,6 +147,10 @@ impl Filters {
         if keys.is_empty() {
             return self.closed("jwt", rule);
         }
+        let kind = [text(handle, "handleType"), text(config, "handleType")];
+        if kind.iter().any(|kind| !kind.is_empty() && kind != "default") {
+            self.note(rule, "handleType is not carried over: only `converter` is");
+        }
         self.note(rule, "the secret is in clear text below: move it to a file, `secret: { file }`");
         let from = json!(["bearer", { "header": "token" }]);
         self.push("jwt", json!({ "keys": keys, "allow_without_expiry": true, "from": from }));
@@ -172,9 +184,7 @@ impl Filters {
             rate if rate * 60.0 >= 1.0 => format!("{}/m", (rate * 60.0).round() as u64),
             rate => format!("{}/h", ((rate * 3600.0).round() as u64).max(1)),
         };
-        // Rules count alone, so the name of the limit depends on the id.
-        let name = format!("{}-{:x}", name_of(&rule.name), short_hash(&rule.place));
-        let mut limit = json!({ "rate": rate, "key": key, "name": name });
+        let mut limit = json!({ "rate": rate, "key": key, "name": own_name(rule) });
         burst.into_iter().for_each(|burst| limit["burst"] = burst.clamp(1, 1_000_000).into());
         if cost > 1 {
             limit["cost"] = json!([{ "when": { "variable": "path" }, "cost": cost }]);
@@ -182,9 +192,9 @@ impl Filters {
         self.push("rate_limit", limit);
     }
 
-    fn concurrency(&mut self, limit: u64, status: u64) {
+    fn concurrency(&mut self, limit: u64, status: u64, rule: &Entry) {
         let limit = limit.clamp(1, 1_000_000);
-        self.push("concurrency", json!({ "limit": limit, "status": status }));
+        self.push_own("concurrency", json!({ "limit": limit, "status": status }), rule);
     }
 
     fn rate_limiter(&mut self, handle: &Value, rule: &Entry) {
@@ -194,7 +204,7 @@ impl Filters {
         let key = if is_per_client { "client_ip" } else { "route" };
         match (&*text(handle, "algorithmName"), number(handle, "replenishRate")) {
             ("concurrent", _) => {
-                self.concurrency(burst.unwrap_or(1), 429);
+                self.concurrency(burst.unwrap_or(1), 429, rule);
                 if is_per_client && let Some(limit) = self.list.last_mut() {
                     limit["concurrency"]["key"] = key.into();
                 }
@@ -224,20 +234,20 @@ impl Filters {
             let probes = number(handle, "permittedNumberOfCallsInHalfOpenState").unwrap_or(10.0);
             breaker["probes"] = (probes as u64).clamp(1, 1000).into();
             self.note(rule, "the window of the circuit breaker is 10 s, not a number of calls");
-            self.push("circuit_breaker", breaker);
+            self.push_own("circuit_breaker", breaker, rule);
         }
         self.fallback(handle, rule);
     }
 
     fn hystrix(&mut self, handle: &Value, rule: &Entry) {
         let concurrent = number(handle, "maxConcurrentRequests").unwrap_or(100.0);
-        self.concurrency(concurrent as u64, 503);
+        self.concurrency(concurrent as u64, 503, rule);
         let breaker = breaker(
             number(handle, "errorThresholdPercentage").unwrap_or(50.0),
             number(handle, "requestVolumeThreshold").unwrap_or(20.0),
             number(handle, "sleepWindowInMilliseconds").unwrap_or(5000.0),
         );
-        self.push("circuit_breaker", breaker);
+        self.push_own("circuit_breaker", breaker, rule);
         if handle["timeout"].as_u64().is_some() {
             self.note(rule, "the time-out of hystrix is that of the upstream here");
         }
@@ -248,7 +258,7 @@ impl Filters {
         let count = number(handle, "flowRuleCount").unwrap_or(0.0);
         if number(handle, "flowRuleEnable") == Some(1.0) && count > 0.0 {
             match number(handle, "flowRuleGrade") {
-                Some(0.0) => self.concurrency(count as u64, 429),
+                Some(0.0) => self.concurrency(count as u64, 429, rule),
                 _ => self.limit(rule, count, None, "route", 1),
             }
             if number(handle, "flowRuleControlBehavior").unwrap_or(0.0) != 0.0 {
@@ -265,9 +275,12 @@ impl Filters {
                     let mut breaker = breaker(100.0, requests, open);
                     breaker["slow"] = format!("{}ms", (count as u64).max(1)).into();
                     breaker["slow_ratio"] = percent(ratio * 100.0).into();
-                    self.push("circuit_breaker", breaker);
+                    self.push_own("circuit_breaker", breaker, rule);
                 }
-                Some(1.0) => self.push("circuit_breaker", breaker(count * 100.0, requests, open)),
+                Some(1.0) => {
+                    let breaker = breaker(count * 100.0, requests, open);
+                    self.push_own("circuit_breaker", breaker, rule);
+                }
                 _ => self.note(rule, "a number of errors is not carried over, write a ratio"),
             }
         }
@@ -316,7 +329,12 @@ impl Filters {
         }
     }
 
-    fn request(&mut self, handle: &Value) {
+    fn request(&mut self, handle: &Value, rule: &Entry) {
+        let mut members = handle.as_object().into_iter().flatten();
+        let is_set = |value: &Value| value.as_str().is_some_and(|text| !text.is_empty());
+        if members.any(|(name, value)| name.to_lowercase().contains("unique") && is_set(value)) {
+            self.not_converted(rule, "strategies for repeated headers");
+        }
         self.keeps_host |= handle["preserveHost"] == true;
         let header = &handle["header"];
         self.renamed("request_headers", "header", &header["replaceHeaderKeys"]);
@@ -454,6 +472,11 @@ fn changes(handle: &Value, [plural, keys]: [&str; 2]) -> Map<String, Value> {
     changes
 }
 
+/// A name for what a rule counts alone: it depends on the id.
+fn own_name(rule: &Entry) -> String {
+    format!("{}-{:x}", name_of(&rule.name), short_hash(&rule.place))
+}
+
 fn breaker(failures: f64, requests: f64, open_ms: f64) -> Value {
     json!({
         "failure_ratio": percent(failures),
@@ -468,4 +491,53 @@ fn percent(share: f64) -> String {
 
 fn is_prefix(path: &str) -> bool {
     path.len() > 1 && path.starts_with('/')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn converted(plugins: &[(&str, Value)]) -> Filters {
+        let mut filters = Filters::default();
+        for (name, handle) in plugins {
+            let rule = Entry {
+                clauses: Vec::new(),
+                name: "shop".to_owned(),
+                place: format!("rule.json: rule \"shop\" ({name})"),
+                handle: Some(handle.clone()),
+                selector: Value::Null,
+            };
+            let config = json!({ "secretKey": "0123456789abcdef0123456789abcdef" });
+            let name = (*name).to_owned();
+            filters.add(&Plugin { name, sort: 0, config, entries: Vec::new() }, &rule);
+        }
+        filters
+    }
+
+    #[test]
+    fn limits_and_breakers_of_one_route_count_alone() {
+        let sentinel = json!({
+            "flowRuleEnable": 1, "flowRuleGrade": 0, "flowRuleCount": 5,
+            "degradeRuleEnable": 1, "degradeRuleGrade": 1, "degradeRuleCount": 0.5
+        });
+        let filters = converted(&[("hystrix", json!({})), ("sentinel", sentinel)]);
+        let names = |kind: &str| -> Vec<bool> {
+            let of_kind = filters.list.iter().filter_map(|filter| filter.get(kind));
+            of_kind.map(|settings| settings["name"].is_string()).collect()
+        };
+        assert_eq!(
+            (names("concurrency"), names("circuit_breaker")),
+            (vec![false, true], vec![false, true])
+        );
+    }
+
+    #[test]
+    fn strategies_for_repeated_headers_and_kinds_of_tokens_are_noted() {
+        let notes = |plugin: &str, handle: Value| converted(&[(plugin, handle)]).notes.join("\n");
+        let unique = json!({ "requestHeaderUniqueStrategy": "RETAIN_FIRST" });
+        assert!(notes("request", unique).contains("strategies for repeated headers"));
+        assert_eq!(notes("request", json!({ "requestUniqueHeaders": "" })), "");
+        assert!(notes("jwt", json!({ "handleType": "custom" })).contains("handleType"));
+        assert!(!notes("jwt", json!({ "handleType": "default" })).contains("handleType"));
+    }
 }

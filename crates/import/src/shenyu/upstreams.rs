@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::super::pike::name_of;
-use super::model::{Entry, Export, embedded, text};
+use super::model::{Entry, Export, embedded, number, text};
 
 /// The upstreams that are used so far, by name.
 #[derive(Default)]
@@ -26,12 +26,19 @@ impl Upstreams {
             return None;
         }
         let handle = entry.handle.as_ref().unwrap_or(&Value::Null);
+        for what in without_counterpart(handle) {
+            let note = format!("{}: {what}", entry.place);
+            if !notes.contains(&note) {
+                notes.push(note);
+            }
+        }
         let mut upstream = json!({ "servers": servers });
         let balance = match &*text(handle, "loadBalance") {
             "hash" => Some(json!({ "hash": "client_ip" })),
             "random" => Some("random".into()),
             "roundRobin" => Some("round_robin".into()),
             "leastActive" => Some("least_requests".into()),
+            "p2c" | "shortestResponse" => Some("p2c".into()),
             _ => None,
         };
         balance.into_iter().for_each(|balance| upstream["balance"] = balance);
@@ -54,6 +61,23 @@ impl Upstreams {
         self.all.push((name.clone(), upstream));
         Some(name)
     }
+}
+
+/// What of a rule is not carried over.
+fn without_counterpart(handle: &Value) -> Vec<String> {
+    let mut notes = Vec::new();
+    if text(handle, "loadBalance") == "shortestResponse" {
+        notes.push("loadBalance shortestResponse becomes p2c, which prefers fast servers".into());
+    }
+    if !["", "current"].contains(&&*text(handle, "retryStrategy")) {
+        notes.push("retryStrategy is not carried over: a retry is sent to another server".into());
+    }
+    // 10240 is the default of ShenYu's admin.
+    let size = number(handle, "headerMaxSize").map(|size| size as u64);
+    if size.is_some_and(|size| ![0, 10_240].contains(&size)) {
+        notes.push("headerMaxSize is not carried over, use `limits` of the listener".into());
+    }
+    notes
 }
 
 /// The id of what discovers the servers of a selector. An export has it in `discovery.json`, the
@@ -115,6 +139,10 @@ fn servers(entry: &Entry, export: &Export, notes: &mut Vec<String>) -> Vec<Value
             notes.push(format!("{place}: the server {url} is for grey releases, use `split`"));
             continue;
         }
+        if [server, &props].iter().any(|from| number(from, "warmup").is_some_and(|ms| ms > 0.0)) {
+            let place = &entry.place;
+            notes.push(format!("{place}: the warm-up of the server {url} is not carried over"));
+        }
         if known.contains(&parsed.address) {
             notes.push(format!("{}: the server {url} is listed twice", entry.place));
             continue;
@@ -124,4 +152,43 @@ fn servers(entry: &Entry, export: &Export, notes: &mut Vec<String>) -> Vec<Value
         servers.push(json!({ "address": address, "weight": weight }));
     }
     servers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_upstream_does_not_carry_over_is_noted() {
+        let entry = |handle: Value, server: Value| Entry {
+            clauses: Vec::new(),
+            name: "shop".to_owned(),
+            place: "rule.json: rule \"shop\" (1)".to_owned(),
+            handle: Some(handle),
+            selector: json!({ "name": "shop", "handle": json!([server]).to_string() }),
+        };
+        let noted = |handle: Value, server: Value| {
+            let (mut upstreams, mut notes) = (Upstreams::default(), Vec::new());
+            let export = Export::new(Vec::new());
+            upstreams.name(&entry(handle, server), &export, true, &mut notes).expect("a server");
+            (upstreams.all.remove(0).1, notes)
+        };
+        let server = json!({ "upstreamUrl": "10.0.0.1:80", "warmup": "0" });
+        let handle = json!({
+            "loadBalance": "p2c", "retryStrategy": "current", "headerMaxSize": "10240"
+        });
+        let (upstream, notes) = noted(handle, server.clone());
+        assert_eq!((&upstream["balance"], notes), (&json!("p2c"), Vec::new()));
+        for (handle, what) in [
+            (json!({ "loadBalance": "shortestResponse" }), "shortestResponse becomes p2c"),
+            (json!({ "retryStrategy": "failover" }), "retryStrategy is not carried over"),
+            (json!({ "headerMaxSize": 4096 }), "headerMaxSize is not carried over"),
+        ] {
+            let (_, notes) = noted(handle, server.clone());
+            assert!(notes.len() == 1 && notes[0].contains(what), "{notes:?}");
+            assert!(notes[0].starts_with("rule.json: rule \"shop\" (1): "), "{notes:?}");
+        }
+        let (_, notes) = noted(json!({}), json!({ "upstreamUrl": "10.0.0.1:80", "warmup": 10 }));
+        assert!(notes.len() == 1 && notes[0].contains("warm-up"), "{notes:?}");
+    }
 }

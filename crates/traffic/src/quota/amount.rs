@@ -7,15 +7,15 @@
 use std::sync::Arc;
 
 use message::Request;
-use plugin::WorkerContext;
+use plugin::{ConsumerLimit, WorkerContext};
 use settings::{FilePath, Key, Node, Reader, Setting};
 
-use super::check_shared;
 use super::period::{Calendar, Period, Zone};
 use super::registry::{Quotas, Registered};
 use super::shared::QuotaPeriod;
 use super::stored_table::{StoredTable, TableSettings, check_name};
 use super::table::Fingerprint;
+use super::{check_shared, check_time_zone};
 use crate::rate_limit::check_consumer_key;
 use crate::request_key::RequestKey;
 
@@ -60,11 +60,31 @@ pub struct AmountQuotaSettings {
 
 fn check(settings: &AmountQuotaSettings, node: &Node, reader: &mut Reader<'_>) {
     check_name(&settings.name, node, reader);
+    let properties = [
+        ("unit (requests, tokens)", "tokens".to_owned()),
+        ("period", settings.period.to_string()),
+        ("time_zone", settings.time_zone.to_string()),
+        ("key", settings.key.to_string()),
+        ("ipv6_prefix", IPV6_PREFIX.to_string()),
+        ("number of entries", settings.entries.to_string()),
+        ("directory", format!("{:?}", settings.directory)),
+        ("value of `shared`", settings.shared.to_string()),
+    ];
+    let span = node.get("name").unwrap_or(node).span;
+    reader.shares_state(super::KIND.name, &settings.name, span, properties);
     if settings.consumer_limits {
         check_consumer_key(&settings.key, node, reader);
     }
     if settings.shared {
         check_shared(settings.period, node, reader);
+    }
+    check_time_zone(settings.period, node, reader);
+}
+
+impl AmountQuotaSettings {
+    /// The limit that it takes from the entries of consumers.
+    pub fn consumer_limit(&self) -> Option<ConsumerLimit> {
+        self.consumer_limits.then(|| ConsumerLimit::Quota(self.name.clone()))
     }
 }
 

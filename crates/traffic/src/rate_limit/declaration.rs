@@ -5,6 +5,7 @@ use settings::{Key, Node, Rate, Reader, Setting, Variable};
 use super::sliding;
 use crate::cost::Cost;
 use crate::limit_fields::check_name;
+use crate::request_key::check_ipv6_prefix;
 
 /// Most limits of one filter.
 const LIMITS_MAX: usize = 8;
@@ -162,6 +163,8 @@ fn check(settings: &RateLimit, node: &Node, reader: &mut Reader<'_>) {
         }
     }
     let limits = settings.limits();
+    let keys = limits.iter().map(|limit| limit.key.as_ref().unwrap_or(&settings.key));
+    check_ipv6_prefix(keys, node, reader);
     for (at, limit) in limits.iter().enumerate() {
         let written = node.get("limits").and_then(|list| list.list()?.get(at)).unwrap_or(node);
         check_limit(limit, settings, written, reader);
