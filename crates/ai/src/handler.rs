@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use message::{Fault, FaultKind, HandlerResult, Request, Response};
 use net::tls::ClientTls;
-use plugin::{Handler, HandlerKind, HandlerPlan, MaybeFuture, WorkerContext};
+use plugin::{ConsumerLimit, Handler, HandlerKind, HandlerPlan, MaybeFuture, WorkerContext};
 use settings::{Node, Reader, Setting};
 use telemetry::families;
 use tls_settings::UpstreamTlsSettings;
@@ -67,6 +67,10 @@ impl HandlerPlan for AiProxyPlan {
             token_limits: TokenLimits::new(&self.settings.token_limits, worker),
             worker: worker.clone(),
         })
+    }
+
+    fn consumer_limits(&self) -> Vec<ConsumerLimit> {
+        self.settings.token_limits.iter().filter_map(|limit| limit.consumer_limit()).collect()
     }
 
     fn describe(&self) -> String {

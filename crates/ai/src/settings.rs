@@ -64,6 +64,7 @@ pub(crate) struct AiProxy {
 
 /// A provider.
 #[derive(Clone, Debug, PartialEq, Setting)]
+#[setting(check = check_provider)]
 pub(crate) struct ProviderSettings {
     /// The base of its paths: for most providers with `/v1`, for Azure the resource alone.
     #[setting(example = "https://api.openai.com/v1")]
@@ -204,6 +205,16 @@ fn check(settings: &AiProxy, node: &Node, reader: &mut Reader<'_>) {
         for target in &targets {
             check_target(target, &name.value, settings, reader);
         }
+    }
+}
+
+fn check_provider(settings: &ProviderSettings, node: &Node, reader: &mut Reader<'_>) {
+    if settings.api == Dialect::OpenAi {
+        let why = "requests with api: openai carry no version";
+        reader.no_effect(node, &["api_version"], why);
+    }
+    if settings.api != Dialect::Anthropic {
+        reader.no_effect(node, &["max_tokens"], "it belongs to api: anthropic");
     }
 }
 

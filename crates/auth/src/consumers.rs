@@ -263,6 +263,14 @@ impl ConsumerSet {
         named.map(|(_, entry)| entry.settings.name())
     }
 
+    /// The consumers with limits of their own.
+    pub fn limits(&self) -> impl Iterator<Item = (&str, &ConsumerLimits)> {
+        let named = self.by_credential.iter().filter(|(id, _)| id.kind() == CredentialKind::Name);
+        named.filter_map(|(_, entry)| {
+            Some((entry.settings.name(), entry.settings.limits.as_deref()?))
+        })
+    }
+
     /// The number of consumers.
     pub fn len(&self) -> usize {
         self.names().count()

@@ -24,6 +24,7 @@ pub use refresh::IdentityTasks;
 
 /// A provider of identities: the keys that verify its tokens, and the claims that they must have.
 #[derive(Clone, Debug, PartialEq, Setting)]
+#[setting(check = check)]
 pub struct IdentitySettings {
     /// The JSON Web Key Set (RFC 7517) of the provider: its URL, or a file. The set of a URL is
     /// fetched in the background, and again after its `Cache-Control: max-age`, between 1 minute
@@ -54,6 +55,13 @@ pub struct IdentitySettings {
     /// The longest time for a fetch.
     #[setting(default = "5s", range = "100ms"..="1m")]
     timeout: Duration,
+}
+
+fn check(settings: &IdentitySettings, node: &Node, reader: &mut Reader<'_>) {
+    if let KeySetLocation::File(..) = settings.jwks {
+        let why = "the keys are in a file, which is read again when it changes";
+        reader.no_effect(node, &["refresh", "stale", "timeout", "unknown_key"], why);
+    }
 }
 
 /// The location of a key set.

@@ -188,6 +188,9 @@ fn check(settings: &Oidc, node: &Node, reader: &mut Reader<'_>) {
     if settings.userinfo && lacks_userinfo {
         reader.error(place("userinfo"), "endpoints has no userinfo");
     }
+    if settings.client_secret.is_none() {
+        reader.no_effect(node, &["client_auth"], "there is no client_secret");
+    }
     if let (Some(tls), Some(_)) = (&settings.tls, &settings.to) {
         reader.error(tls.span, "`tls` has no effect: the handler of `to` connects");
     }

@@ -2,6 +2,7 @@
 //!
 //! A note says what to write if the setting is not intended. Nothing is rejected here.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::OpenOptions;
 use std::io;
 use std::path::Path;
@@ -9,7 +10,7 @@ use std::path::Path;
 use cache::CachePlan;
 use cache::rules::SetCookie;
 use net::Bind;
-use plugin::FilterPlan;
+use plugin::{ConsumerLimit, FilterPlan};
 use router::{Match, PathPattern, Segment};
 use settings::{Variable, quote};
 
@@ -20,7 +21,8 @@ use crate::server_plan::{ListenerPlan, RoutePlan, ServerPlan};
 pub fn notes(plan: &ServerPlan) -> Vec<String> {
     let slashes = plan.listeners.iter().flat_map(|listener| encoded_slashes(plan, listener));
     let of_routes = plan.routes.iter().flat_map(|route| {
-        handler(route).chain(caching(route)).chain(order(route)).chain(in_clear(route))
+        let own = handler(route).chain(filters(route));
+        own.chain(caching(route)).chain(order(route)).chain(in_clear(route))
     });
     let keys = plan.identity.fetched_in_clear().map(|provider| {
         format!(
@@ -29,7 +31,58 @@ pub fn notes(plan: &ServerPlan) -> Vec<String> {
             provider.value, provider.span.line
         )
     });
-    admin(plan).chain(keys).chain(slashes).chain(of_routes).chain(access_log(plan)).collect()
+    let all = admin(plan).chain(keys).chain(consumer_limits(plan)).chain(slashes);
+    all.chain(of_routes).chain(access_log(plan)).collect()
+}
+
+/// Limits of consumers that no filter and no handler takes.
+fn consumer_limits(plan: &ServerPlan) -> Vec<String> {
+    let routes = || plan.routes.iter();
+    let filters = routes().flat_map(|route| &route.filters);
+    let taken: BTreeSet<ConsumerLimit> = (filters.flat_map(|filter| filter.consumer_limits()))
+        .chain(
+            routes()
+                .flat_map(|route| route.handlers())
+                .flat_map(|handler| handler.consumer_limits()),
+        )
+        .collect();
+    // The first of their consumers by name, and how many there are.
+    let mut without_effect: BTreeMap<ConsumerLimit, (&str, usize)> = BTreeMap::new();
+    for (consumer, limits) in plan.consumers.limits() {
+        let quotas = limits.quotas.keys().map(|name| ConsumerLimit::Quota(name.clone()));
+        for limit in limits.rate.map(|_| ConsumerLimit::Rate).into_iter().chain(quotas) {
+            if !taken.contains(&limit) {
+                let (first, count) = without_effect.entry(limit).or_insert((consumer, 0));
+                *first = consumer.min(*first);
+                *count += 1;
+            }
+        }
+    }
+    let note = |(limit, (consumer, count)): (ConsumerLimit, (&str, usize))| {
+        let of = match count {
+            1 => quote(consumer),
+            _ => format!("{} and {} more", quote(consumer), count - 1),
+        };
+        match limit {
+            ConsumerLimit::Rate => format!(
+                "consumers: `limits.rate` of {of} has no effect: no rate_limit has \
+                 consumer_limits: true"
+            ),
+            ConsumerLimit::Quota(name) => {
+                let known = taken.iter().filter_map(|limit| match limit {
+                    ConsumerLimit::Quota(name) => Some(name.as_str()),
+                    ConsumerLimit::Rate => None,
+                });
+                let near = settings::nearest(&name, known).map(quote);
+                let near = near.map(|near| format!(", did you mean {near}?")).unwrap_or_default();
+                format!(
+                    "consumers: `limits.quotas.{name}` of {of} has no effect: no quota of this \
+                     name has consumer_limits: true{near}"
+                )
+            }
+        }
+    };
+    without_effect.into_iter().map(note).collect()
 }
 
 /// An access log that this process could not open. The server may run on another machine, or as
@@ -138,6 +191,12 @@ fn takes(matches: &Match, other: &Match, path: &str) -> bool {
 /// Returns the notes about the handler of a route.
 fn handler(route: &RoutePlan) -> impl Iterator<Item = String> {
     let notes = route.handlers().filter_map(|handler| handler.note());
+    notes.map(|note| format!("route {}: {note}", quote(&route.name)))
+}
+
+/// Returns the notes about the filters of a route.
+fn filters(route: &RoutePlan) -> impl Iterator<Item = String> {
+    let notes = route.filters.iter().flat_map(|filter| filter.notes());
     notes.map(|note| format!("route {}: {note}", quote(&route.name)))
 }
 
@@ -407,6 +466,30 @@ routes:
     }
 
     #[test]
+    fn conditions_and_values_that_need_the_consumer_are_noted() {
+        let key = "{ key_auth: { keys: [{ consumer: ann, key: k }] } }";
+        let when = "when: { group: gold }";
+        for filter in [
+            format!("rate_limit: {{ rate: 10/s, cost: [{{ {when}, cost: 2 }}] }}"),
+            format!("quota: {{ name: a, limit: 10, cost: [{{ {when}, cost: 2 }}] }}"),
+            format!("concurrency: {{ limit: 10, priorities: [{{ {when}, share: 50% }}] }}"),
+            format!("mirror: {{ to: {{ respond: {{}} }}, {when} }}"),
+            format!("fault: {{ abort: 500, {when} }}"),
+            format!("waf: {{ rules: [{{ {when}, action: allow }}] }}"),
+            format!("waf: {{ exclude: [{{ rules: xss, {when} }}] }}"),
+            "csrf: { except: { consumer: ann } }".to_owned(),
+            "rewrite: { template: '/{consumer}' }".to_owned(),
+            "template: { request: { body: '[\"{consumer}\"]' } }".to_owned(),
+            "json_body: { request: [{ add: /a, value: [{ b: '{claim.sub}' }] }] }".to_owned(),
+        ] {
+            let notes = order_notes(&format!("{{ {filter} }},\n{key}"));
+            let wanted = "the consumer is not known yet";
+            assert!(notes.iter().any(|note| note.contains(wanted)), "{filter}: {notes:?}");
+            assert_eq!(order_notes(&format!("{key}, {{ {filter} }}")), [""; 0], "{filter}");
+        }
+    }
+
+    #[test]
     fn rules_that_need_no_consumer_stand_anywhere() {
         let key = "{ key_auth: { keys: [{ consumer: ann, key: k }] } }";
         for rule in [
@@ -419,6 +502,34 @@ routes:
         ] {
             assert_eq!(order_notes(&format!("{rule}, {key}")), [""; 0]);
         }
+    }
+
+    #[test]
+    fn limits_of_consumers_that_no_filter_takes_are_noted() {
+        let consumers = |filters: &str| {
+            let text = format!(
+                "listeners: {{ web: {{ bind: ':80' }} }}
+consumers:
+  - {{ name: bob, keys: [{{ key: b }}], limits: {{ rate: 1/s, quotas: {{ mothly: 1 }} }} }}
+  - {{ name: ann, keys: [{{ key: a }}], limits: {{ rate: 1/s, quotas: {{ monthly: 1 }} }} }}
+routes: [{{ filters: [{{ key_auth: {{}} }}, {filters}], handler: {{ respond: {{}} }} }}]
+"
+            );
+            let loaded = load(&TextSource::new("t", &text), &|_| None, &Kinds::all());
+            super::notes(&loaded.unwrap_or_else(|report| panic!("{report}")).plan)
+        };
+        let rate = |own| format!("{{ rate_limit: {{ rate: 1/s, key: consumer{own} }} }}");
+        let own = ", consumer_limits: true";
+        let quota = format!(
+            "{{ quota: {{ name: monthly, limit: 1, key: consumer{own} }} }}, {}",
+            rate(own)
+        );
+        let notes = consumers(&quota);
+        assert!(notes.len() == 1 && notes[0].contains("`limits.quotas.mothly` of \"bob\" has no"));
+        assert!(notes[0].ends_with("did you mean \"monthly\"?"), "{notes:?}");
+        let notes = consumers(&rate(""));
+        assert_eq!(notes.len(), 3, "{notes:?}");
+        assert!(notes[0].contains("`limits.rate` of \"ann\" and 1 more has no"), "{notes:?}");
     }
 
     #[test]

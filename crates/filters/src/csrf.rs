@@ -52,6 +52,10 @@ impl FilterPlan for CsrfPlan {
         Stage::Filter(Rc::new(CsrfFilter { settings: self.0.clone(), rejected }))
     }
 
+    fn needs_authentication(&self) -> bool {
+        self.0.except.as_ref().is_some_and(Condition::needs_authentication)
+    }
+
     fn describe(&self) -> String {
         match self.0.trusted_origins.0.len() {
             0 => "same origin".to_owned(),

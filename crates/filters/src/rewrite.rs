@@ -102,6 +102,10 @@ impl FilterPlan for RewritePlan {
         Stage::Filter(Rc::new(RewriteFilter { settings: self.0.clone(), own_slashes }))
     }
 
+    fn needs_authentication(&self) -> bool {
+        self.0.template.as_ref().is_some_and(Template::needs_authentication)
+    }
+
     fn describe(&self) -> String {
         let Rewrite { strip_prefix, add_prefix, template, regex } = &*self.0;
         let regex =

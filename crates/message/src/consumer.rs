@@ -24,8 +24,7 @@ pub struct ConsumerLimits {
     /// The burst of that rate; without it as many requests as the rate allows in a second.
     #[setting(range = 1..=1000000, example = 50)]
     pub burst: Option<u32>,
-    /// Quotas by the name of a filter `quota`, in place of its `limit`. Names that no filter has
-    /// are without effect.
+    /// Quotas by the name of a filter `quota` or of `token_limits`, in place of its `limit`.
     #[setting(default = {}, example = { "monthly": 100000 })]
     pub quotas: BTreeMap<String, u32>,
 }

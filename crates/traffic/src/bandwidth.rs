@@ -54,6 +54,9 @@ struct Bandwidth {
 }
 
 fn check(settings: &Bandwidth, node: &Node, reader: &mut Reader<'_>) {
+    if settings.key.is_none() {
+        reader.no_effect(node, &["entries"], "there is no `key`");
+    }
     if settings.request.is_none() && settings.response.is_none() {
         reader
             .error(node.span, "a bandwidth limit without effect")

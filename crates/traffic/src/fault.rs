@@ -101,6 +101,10 @@ impl FilterPlan for InjectionPlan {
         }))
     }
 
+    fn needs_authentication(&self) -> bool {
+        self.0.when.as_ref().is_some_and(Condition::needs_authentication)
+    }
+
     fn describe(&self) -> String {
         let delay =
             self.0.delay.as_ref().map(|delay| format!("delay {} for {}", delay.time, delay.share));

@@ -100,6 +100,10 @@ impl FilterPlan for MirrorPlan {
         vec![&self.0.to]
     }
 
+    fn needs_authentication(&self) -> bool {
+        self.0.when.as_ref().is_some_and(Condition::needs_authentication)
+    }
+
     fn describe(&self) -> String {
         let when = if self.0.when.is_some() { ", under a condition" } else { "" };
         format!("{} to {}{when}", self.0.share, self.0.to)

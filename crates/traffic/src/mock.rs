@@ -115,6 +115,10 @@ impl FilterPlan for MockPlan {
         }))
     }
 
+    fn needs_authentication(&self) -> bool {
+        self.0.when.as_ref().is_some_and(Condition::needs_authentication)
+    }
+
     fn describe(&self) -> String {
         let when = if self.0.when.is_some() { ", under a condition" } else { "" };
         format!("{} for {}{when}", self.0.status, self.0.share)

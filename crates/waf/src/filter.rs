@@ -108,6 +108,9 @@ fn check(settings: &Waf, node: &Node, reader: &mut Reader<'_>) {
     if !settings.builtin && settings.rules.is_empty() {
         reader.error(node.span, "this rejects nothing: give rules, or builtin: true");
     }
+    if !settings.builtin {
+        reader.no_effect(node, &["threshold", "body", "exclude"], "builtin is false");
+    }
 }
 
 fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Arc<dyn FilterPlan>> {
@@ -144,6 +147,12 @@ impl FilterPlan for WafPlan {
             rejected: CATEGORIES.map(counter),
             logged: counter("logged"),
         }))
+    }
+
+    fn needs_authentication(&self) -> bool {
+        let Waf { rules, exclude, .. } = &self.0.settings;
+        let excluded = exclude.iter().filter_map(|exclude| exclude.when.as_ref());
+        rules.iter().map(|rule| &rule.when).chain(excluded).any(Condition::needs_authentication)
     }
 
     fn describe(&self) -> String {

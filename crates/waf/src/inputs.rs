@@ -187,6 +187,11 @@ pub(crate) fn inspect_body(kind: &BodyKind, content: &[u8], scanner: &mut Scanne
             if let Some(text) = without_references(content) {
                 scanner.inspect(Part::Argument, b"", &text);
             }
+            // The application reads the texts one by one: some rules look at their ends.
+            for text in content.split(|byte| b"<>".contains(byte)) {
+                let decoded = without_references(text);
+                scanner.inspect(Part::Argument, b"", decoded.as_deref().unwrap_or(text));
+            }
         }
     }
 }
