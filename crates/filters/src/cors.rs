@@ -33,7 +33,8 @@ struct Cors {
     /// The allowed origins: exact ones, all subdomains, or `*` alone for every origin.
     #[setting(default = [], example = ["https://shop.example.com", "https://*.example.org"])]
     origins: OneOrMany<Origin>,
-    /// Further origins, as a regular expression over the whole origin.
+    /// Further origins, as a regular expression over the whole origin. With `credentials` one that
+    /// any origin or `null` matches is an error.
     #[setting(example = "https://pr-[0-9]+\\.preview\\.example\\.com")]
     origin_regex: Option<Regex>,
     /// The methods that pages may use.
@@ -94,6 +95,10 @@ fn check(settings: &Cors, node: &Node, reader: &mut Reader<'_>) {
         let why = "credentials for every origin would let any page act as its visitor";
         reader.error(at("credentials"), why).help("name the origins");
     }
+    if settings.credentials && settings.origin_regex.as_ref().is_some_and(allows_made_up_origin) {
+        let why = "with credentials this expression would let any page act as its visitor";
+        reader.error(at("origin_regex"), why).help("name the hosts, with escaped dots");
+    }
     if settings.methods.is_empty() {
         reader.error(at("methods"), "no method is allowed");
     }
@@ -104,11 +109,28 @@ fn check(settings: &Cors, node: &Node, reader: &mut Reader<'_>) {
     }
 }
 
+/// Origins that no author of an expression means: any site, and pages without an origin.
+const MADE_UP_ORIGINS: [&str; 4] = [
+    "https://made-up-by-tidegate.invalid",
+    "http://made-up-by-tidegate.invalid",
+    "https://made-up-by-tidegate.invalid:8443",
+    "null",
+];
+
+fn allows_made_up_origin(regex: &Regex) -> bool {
+    anchored(regex).is_ok_and(|regex| MADE_UP_ORIGINS.iter().any(|origin| regex.is_match(origin)))
+}
+
+/// An expression that matches a whole origin.
+fn anchored(regex: &Regex) -> Result<Regex, String> {
+    format!("^(?:{})$", regex.as_str()).parse()
+}
+
 fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Arc<dyn FilterPlan>> {
     let settings = Cors::read(node, reader)?;
     let regex = match &settings.origin_regex {
         // The settings' expression is valid; anchoring makes it no larger than the limit allows.
-        Some(regex) => match format!("^(?:{})$", regex.as_str()).parse::<Regex>() {
+        Some(regex) => match anchored(regex) {
             Ok(anchored) => Some(anchored),
             Err(why) => {
                 reader.error(node.get("origin_regex").unwrap_or(node).span, why);
