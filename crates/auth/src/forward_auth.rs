@@ -9,12 +9,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use http_client::{Client, ClientOptions, ClientSettings, PoolLimits, Url};
-use message::{Body, Consumer, Fault, FaultKind, Request, Response, Target};
+use message::{
+    Body, Consumer, Fault, FaultKind, HandlerResult, Headers, Request, Response, Target,
+};
 use net::Resolver;
 use net::tls::ClientTls;
 use plugin::{
-    Filter, FilterKind, FilterPlan, Handler, HandlerSetting, HeaderName, MaybeFuture, Stage, Step,
-    WorkerContext,
+    Filter, FilterKind, FilterPlan, Handler, HandlerSetting, HeaderName, MaybeFuture, Middleware,
+    Next, Stage, Step, WorkerContext,
 };
 use settings::{Duration, Node, Reader, Setting, Size, Spanned};
 use telemetry::{CachePadded, Counter};
@@ -67,6 +69,10 @@ struct ForwardAuth {
     /// the client sent are always removed.
     #[setting(default = [], example = ["remote-user", "remote-groups"])]
     copy: Vec<HeaderName>,
+    /// Headers of a response with 2xx that are added to the response to the client, such as the
+    /// cookie of a session that was renewed.
+    #[setting(default = [], example = ["set-cookie"])]
+    to_client: Vec<HeaderName>,
     /// The header of a response with 2xx that names the request's `consumer`: one of `consumers`,
     /// or one of which only the name is known. The server is trusted to name any. A response with
     /// several such headers is an error.
@@ -102,7 +108,7 @@ fn check(settings: &ForwardAuth, node: &Node, reader: &mut Reader<'_>) {
     if let (Some(tls), false) = (&settings.tls, is_secure) {
         reader.error(tls.span, "`tls` has no effect: there is no url of https");
     }
-    for name in &settings.copy {
+    for name in settings.copy.iter().chain(&settings.to_client) {
         if Known::from_bytes(name.as_str().as_bytes()).is_some_and(Known::is_framing) {
             reader.error(node.span, format!("{name} cannot be copied: it frames the message"));
         }
@@ -151,11 +157,12 @@ impl FilterPlan for ForwardAuthPlan {
             })),
             (None, to) => AuthServer::Handler(to.as_ref().map(|to| to.build(worker))),
         };
-        Stage::Filter(Rc::new(ForwardAuthFilter {
+        let filter = Rc::new(ForwardAuthFilter {
             server,
             target: settings.target().unwrap_or_else(Target::asterisk),
             send: settings.send.clone(),
             copy: settings.copy.clone(),
+            to_client: settings.to_client.clone(),
             consumer: settings.consumer.clone(),
             consumers_only: settings.consumers_only,
             body_bytes_max: settings.body.map(|size| size.bytes()),
@@ -164,7 +171,12 @@ impl FilterPlan for ForwardAuthPlan {
             denied: worker.policy_rejections(KIND.name, "denied"),
             unknown: worker.policy_rejections(KIND.name, "unknown_consumer"),
             failed: worker.policy_rejections(KIND.name, "failed"),
-        }))
+        });
+        // Only a middleware has what the server responded when the response comes.
+        match settings.to_client.is_empty() {
+            true => Stage::Filter(filter),
+            false => Stage::Middleware(filter),
+        }
     }
 
     fn handlers(&self) -> Vec<&HandlerSetting> {
@@ -225,6 +237,7 @@ struct ForwardAuthFilter {
     target: Target,
     send: Option<Vec<HeaderName>>,
     copy: Vec<HeaderName>,
+    to_client: Vec<HeaderName>,
     consumer: Option<HeaderName>,
     consumers_only: bool,
     body_bytes_max: Option<u64>,
@@ -241,39 +254,68 @@ impl Filter for ForwardAuthFilter {
     }
 
     fn on_request<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, Step> {
-        MaybeFuture::of(self.decide(request))
+        MaybeFuture::of(async move {
+            match self.decide(request).await {
+                Ok(_) => Step::Continue,
+                Err(Ok(response)) => Step::Respond(response),
+                Err(Err(fault)) => Step::Fail(fault),
+            }
+        })
+    }
+}
+
+impl Middleware for ForwardAuthFilter {
+    fn name(&self) -> &'static str {
+        KIND.name
+    }
+
+    fn call<'a>(
+        self: Rc<Self>,
+        request: &'a mut Request,
+        next: Next,
+    ) -> MaybeFuture<'a, HandlerResult> {
+        MaybeFuture::of(async move {
+            let allowing = match self.decide(request).await {
+                Ok(response) => response.headers,
+                Err(rejection) => return rejection,
+            };
+            let mut result = next.run(request).await;
+            let headers: &mut Headers = match &mut result {
+                Ok(response) => &mut response.headers,
+                Err(fault) => fault.fields.get_or_insert_default(),
+            };
+            for name in &self.to_client {
+                allowing.get_all(name).for_each(|value| headers.append(name, value));
+            }
+            result
+        })
     }
 }
 
 impl ForwardAuthFilter {
-    async fn decide(&self, request: &mut Request) -> Step {
-        let body = match self.body(request).await {
-            Ok(body) => body,
-            Err(fault) => return Step::Fail(fault),
-        };
-        let response = match self.ask(self.question(request, &body), body).await {
-            Ok(response) => response,
-            Err(fault) => {
-                self.failed.inc();
-                return Step::Fail(failure(&fault));
-            }
-        };
+    /// The response that allows the request, or the one that the client gets.
+    async fn decide(&self, request: &mut Request) -> Result<Response, HandlerResult> {
+        let body = self.body(request).await.map_err(HandlerResult::Err)?;
+        let response = self.ask(self.question(request, &body), body).await.map_err(|fault| {
+            self.failed.inc();
+            HandlerResult::Err(failure(&fault))
+        })?;
         if !(200..300).contains(&response.status) {
             self.denied.inc();
-            return Step::Respond(response);
+            return Err(Ok(response));
         }
         if let Err(fault) = self.accept(request, &response) {
             self.failed.inc();
-            return Step::Fail(failure(&fault));
+            return Err(Err(failure(&fault)));
         }
         if self.consumers_only && request.consumer.is_none() {
             self.unknown.inc();
-            return Step::Fail(Fault::new(
+            return Err(Err(Fault::new(
                 FaultKind::Forbidden,
                 "forward_auth named no consumer that has an entry",
-            ));
+            )));
         }
-        Step::Continue
+        Ok(response)
     }
 
     /// The body that is sent, which the request keeps.

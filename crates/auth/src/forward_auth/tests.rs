@@ -124,6 +124,25 @@ fn listed_headers_come_from_the_server_and_never_from_the_client() {
 }
 
 #[test]
+fn listed_headers_of_the_server_go_to_the_client() {
+    manual_time::block_on(async {
+        let context = WorkerContext::default();
+        let settings = settings(&[("to_client", node!(["x-asked", "remote-user"]))]);
+        let (status, headers, _) = run(&context, &settings, &mut get("/a", &[])).await.unwrap();
+        let users: Vec<_> = headers.get_all("remote-user").collect();
+        assert_eq!((status, users), (200, vec![&b"ann"[..], b"lee"]));
+        assert!(headers.contains("x-asked") && !headers.contains("x-name"));
+        // Also if the upstream fails, and not twice if the server denies the request.
+        let mut long = get("/a", &[]);
+        long.body = Body::from(Bytes::from(vec![b'x'; 101]));
+        let fault = run(&context, &settings, &mut long).await.unwrap_err();
+        assert!(fault.fields.unwrap().contains("x-asked"));
+        let (_, headers, _) = run(&context, &settings, &mut get("/deny", &[])).await.unwrap();
+        assert_eq!(headers.get_all("x-asked").count(), 1);
+    });
+}
+
+#[test]
 fn another_response_goes_to_the_client() {
     manual_time::block_on(async {
         let context = WorkerContext::default();
@@ -224,6 +243,7 @@ fn errors_are_named() {
         (node!({ "to": { "upstream": "auth" }, "path": "x" }), "begins with a slash"),
         (node!({ "to": { "upstream": "auth" }, "copy": ["content-length"] }), "cannot be copied"),
         (node!({ "to": { "upstream": "auth" }, "copy": ["a b"] }), "is no header name"),
+        (node!({ "to": { "upstream": "auth" }, "to_client": ["te", "content-length"] }), "frames"),
         (node!({ "to": { "upstream": "auth" }, "timeout": "1h" }), "timeout"),
         (node!({ "to": { "upstream": "auth" }, "headers": [] }), "unknown key"),
     ] {
