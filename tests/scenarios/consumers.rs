@@ -8,9 +8,9 @@ use scenarios::{HttpResponse, Tidegate, Upstream};
 use sha2::Sha256;
 
 /// `sesame` for `bob`, by htpasswd.
-const BCRYPT: &str = "$2y$04$ry.yb/gg5EeymKWaWk.7Suz.8R9PwrFdpwcl/XW24EGFRt/XODclK";
+pub(crate) const BCRYPT: &str = "$2y$04$ry.yb/gg5EeymKWaWk.7Suz.8R9PwrFdpwcl/XW24EGFRt/XODclK";
 /// `bob:sesame` and `bob:wrong`.
-const BOB: &str = "authorization: Basic Ym9iOnNlc2FtZQ==\r\n";
+pub(crate) const BOB: &str = "authorization: Basic Ym9iOnNlc2FtZQ==\r\n";
 const NOT_BOB: &str = "authorization: Basic Ym9iOndyb25n\r\n";
 const ALICE: &str = "x-api-key: key-of-alice\r\n";
 

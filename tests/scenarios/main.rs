@@ -82,4 +82,5 @@ mod unknown_host;
 mod unread_bodies;
 mod upstream;
 mod vanishing_client;
+mod watched_files;
 mod websocket_drain;
