@@ -117,6 +117,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("quote", &["settings-derive"]),
     // The terminal view of `ctl top`.
     ("ratatui", &["tidegate"]),
+    ("log", &["wheel"]),
     ("regex-automata", &["wheel"]),
     // Keys and requests of certificates; certificates for tests and measurements.
     ("rcgen", &["acme", "etcd", "lua-std", "net", "tls-settings", "scenarios", "bench"]),

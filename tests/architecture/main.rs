@@ -4,6 +4,7 @@ mod doctests;
 mod layers;
 mod links;
 mod rows;
+mod shared_build;
 mod source;
 mod tidy;
 mod words;
