@@ -403,7 +403,7 @@ return function(engine, values, breakpoints)
       while not client.is_over do
         local message, why = adapter.read_message(conn)
         if message and not is_request(message) then
-          message, why = nil, "a message is no request"
+          message, why = nil, "a message is not a request"
         end
         if not message then
           if why then logger.error("[debugger] a client is disconnected:", why) end

@@ -404,7 +404,7 @@ async def test_a_group_is_changed_from_another_process(layer, clock):
 
 
 @layer_test
-async def test_what_is_no_message_or_name_is_rejected(layer, clock):
+async def test_what_is_not_a_message_or_name_is_rejected(layer, clock):
     channel = await layer.new_channel()
     for call in (layer.send(channel, "text"), layer.group_send("g", ["a"]),
                  layer.send("a b", {}), layer.group_add("a!b", channel)):

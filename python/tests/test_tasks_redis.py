@@ -346,7 +346,7 @@ def test_the_printed_settings_have_no_password(start_server):
 
 def test_cron_expressions_are_checked_where_they_are_written():
     tasks.periodic(cron="0 3 * * mon-fri", name="redis.cron")(lambda: None)
-    with pytest.raises(ValueError, match="0 25 .*is no cron expression: .25. is no value"):
+    with pytest.raises(ValueError, match="0 25 .*is not a cron expression: .25. is not a value"):
         tasks.periodic(cron="0 25 * * *", name="redis.wrong")(lambda: None)
     for options in ({}, {"every": 1, "cron": "@daily"}):
         with pytest.raises(ValueError, match="either every=SECONDS or cron=EXPRESSION"):

@@ -146,7 +146,7 @@ WRONG = {
     "status with a line": ("200 OK\r\nx: y", PLAIN),
     "status too long": ("2000 OK", PLAIN),
     "status of bytes": (b"200 OK", PLAIN),
-    "headers are no list": ("200 OK", {"a": "b"}),
+    "headers are not a list": ("200 OK", {"a": "b"}),
     "a header of one": ("200 OK", [("a",)]),
     "value is a number": ("200 OK", [("a", 1)]),
     "value is bytes": ("200 OK", [("a", b"b")]),

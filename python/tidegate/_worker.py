@@ -229,7 +229,9 @@ def load(settings: dict) -> object:
             raise StartupError(f"the factory {attributes!r} failed: {kind}: {error}") from None
     if not callable(application):
         kind = type(application).__name__
-        raise StartupError(f"{settings['target']!r} is no application: a {kind} cannot be called")
+        raise StartupError(
+            f"{settings['target']!r} is not an application: a {kind} cannot be called"
+        )
     return application
 
 

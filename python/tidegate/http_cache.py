@@ -228,7 +228,9 @@ def _storing(
     if words := _words(tags):
         for word in words:
             if not _TAG.fullmatch(word):
-                raise ValueError(f"{word!r} is no tag: printable ASCII without spaces and commas")
+                raise ValueError(
+                    f"{word!r} is not a tag: printable ASCII without spaces and commas"
+                )
         fields[_TAGS] = ", ".join(words)
     if words := _words(groups):
         fields[_GROUPS] = _strings(words)
@@ -252,6 +254,6 @@ def _strings(words: Words) -> str:
     """A list of strings (RFC 9651 3.3.3)."""
     for word in words:
         if not _GROUP.fullmatch(word):
-            raise ValueError(f"{word!r} is no group: printable ASCII")
+            raise ValueError(f"{word!r} is not a group: printable ASCII")
     escaped = (re.sub(r'(["\\])', r"\\\1", word) for word in words)
     return ", ".join(f'"{word}"' for word in escaped)

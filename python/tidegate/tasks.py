@@ -85,7 +85,7 @@ def task(function: Callable | None = None, **options) -> "Task | Callable[[Calla
 
 
 def connect(url: str, app: str = "main") -> None:
-    """Lets a program that is no worker queue jobs in Redis or PostgreSQL, such as a script.
+    """Lets a program that is not a worker queue jobs in Redis or PostgreSQL, such as a script.
 
     ``url`` is that of ``--task-store``. ``app`` is the name of the application in a configuration;
     ``tidegate run`` has none. A URL with a ``prefix`` needs no ``app``.

@@ -241,7 +241,7 @@ fn a_flood_costs_no_more_than_requests() {
     // Without what the first run of the program costs once.
     let per_round = |run: &[f64; 2]| (run[1] - run[0]) / f64::from(ROUNDS[1] - ROUNDS[0]);
     let request = per_round(&runs[0]);
-    assert!(request > 1000.0, "{request} instructions are no request");
+    assert!(request > 1000.0, "{request} instructions are not a request");
     let mut wrong = Vec::new();
     for (flood, run) in FLOODS.iter().zip(&runs) {
         let (cost, length) = (per_round(run), (flood.round)(0).len());

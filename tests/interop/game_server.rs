@@ -97,7 +97,7 @@ impl Player {
         serde_json::from_str(&text).expect("JSON")
     }
 
-    /// Sends a command; the response is the first message that is no event.
+    /// Sends a command; the response is the first message that is not an event.
     fn asks(&mut self, message: Value) -> Value {
         self.socket.send(WebSocketClient::TEXT, message.to_string().as_bytes());
         loop {

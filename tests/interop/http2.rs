@@ -51,8 +51,8 @@ fn h2spec(program: &Path, server: &Tidegate, listener: &str, more: &[&str]) -> E
     Process::run(command.args(["-h", "127.0.0.1", "-p", &port, "-o", "10"]).args(more))
 }
 
-/// Bytes that are no preface get a response of HTTP/1.1 where the listener has both versions, which
-/// h2spec does not expect: so it is run where HTTP/2 is certain.
+/// Bytes that are not a preface get a response of HTTP/1.1 where the listener has both versions,
+/// which h2spec does not expect: so it is run where HTTP/2 is certain.
 #[test]
 fn h2spec_finds_no_failure() {
     let Some(program) = prepared("bin/h2spec") else { return };

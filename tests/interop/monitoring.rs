@@ -60,7 +60,7 @@ fn words(expression: &str) -> Vec<(&str, &str)> {
         };
         let inside = closing.map_or("", |closing| &behind[1..closing]);
         words.push((word, inside));
-        // A word in quotes is no metric: what is in braces is passed over.
+        // A word in quotes is not a metric: what is in braces is passed over.
         rest = closing.map_or(behind, |closing| &behind[closing..]);
     }
     words

@@ -300,7 +300,7 @@ check(tx:rollback())
 tx:close()
 fails(tx:query "select 1")
 same(balance(nil, 1), 90)
--- A failed statement fails the transaction; what the server rolls back is no commit.
+-- A failed statement fails the transaction; what the server rolls back is not a commit.
 tx = check(db:begin())
 err = fails(tx:query "insert into accounts values (1, 1)")
 same(err.sqlstate, "23505") same(err.constraint, "accounts_pkey")

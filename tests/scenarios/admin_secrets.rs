@@ -111,5 +111,5 @@ fn a_faulty_json_document_is_reported_as_json() {
     let response = put(&server, "application/json", "{\n  \"workers\": 1,\n}\n");
     assert_eq!(response.status, 422, "{response:?}");
     let text = response.text();
-    assert!(text.contains("no JSON") && text.contains("\"line\": 3"), "{text}");
+    assert!(text.contains("not JSON") && text.contains("\"line\": 3"), "{text}");
 }

@@ -235,6 +235,6 @@ fn changes_outlive_a_killed_server_and_end_with_the_entry_they_replace() {
     let damaged = std::fs::read_to_string(&changes).expect("a file").replace('}', "");
     std::fs::write(&changes, damaged).expect("a file");
     let server = Tidegate::start(&config("key-of-alice"));
-    server.wait_for_log("the file of consumers' changes, is no JSON");
+    server.wait_for_log("the file of consumers' changes, is not JSON");
     assert_eq!(server.wait().code, Some(1));
 }

@@ -84,7 +84,7 @@ fn a_country_needs_a_file_and_two_letters() {
     for (from, to, error) in [
         ("geo: { country: countries.mmdb }\n", "", "no file says which country a client is in"),
         ("countries.mmdb", "missing.mmdb", "cannot read"),
-        ("[de, AT]", "[Germany]", "is no country"),
+        ("[de, AT]", "[Germany]", "is not a country"),
     ] {
         let launch = Launch::new(&CONFIG.replace(from, to)).file("countries.mmdb", database("DE"));
         let path = launch.path("tidegate.yaml");

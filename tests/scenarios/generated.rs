@@ -67,7 +67,7 @@ fn changes_that_say_always_reach_what_the_server_generates() {
 }
 
 #[test]
-fn what_is_no_request_or_has_no_route_is_changed_by_the_defaults() {
+fn what_is_not_a_request_or_has_no_route_is_changed_by_the_defaults() {
     let server = Tidegate::start(&CONFIG.replace("{method}", "yes{query.none}"));
     for (request, status) in [
         ("POST /fine HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\nconnection: close\r\n\r\n", 405),

@@ -74,10 +74,10 @@ fn keys_are_fetched_once_and_kept_over_a_reload() {
 fn the_certificate_of_a_provider_is_verified() {
     let authority = Authority::new();
     let provider = TlsUpstream::start(&authority.issue(&["id.test", "127.0.0.1"]));
-    // What this server responds is no key set.
+    // What this server responds is not a key set.
     for (tls, expected) in [
-        ("tls: { ca: ca.pem }", "the key set is no JSON object"),
-        ("tls: { ca: ca.pem, server_name: id.test }", "the key set is no JSON object"),
+        ("tls: { ca: ca.pem }", "the key set is not a JSON object"),
+        ("tls: { ca: ca.pem, server_name: id.test }", "the key set is not a JSON object"),
         ("tls: { ca: ca.pem, server_name: b.test }", "not valid for name"),
         ("refresh: 5m", "UnknownIssuer"),
     ] {

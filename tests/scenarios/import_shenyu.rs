@@ -477,7 +477,7 @@ fn settings_of_models_without_a_model_or_a_provider_are_named() {
 }
 
 #[test]
-fn what_is_no_export_is_rejected() {
+fn what_is_not_an_export_is_rejected() {
     let whole = archive(&export("127.0.0.1:1"));
     for (content, why) in [
         (&whole[..whole.len() / 2], "no directory"),

@@ -84,7 +84,7 @@ fn a_long_rest_of_a_body_ends_the_connection() {
 }
 
 #[test]
-fn a_client_that_closes_between_requests_is_no_fault() {
+fn a_client_that_closes_between_requests_is_not_a_fault() {
     let server = Tidegate::start(&responding(""));
     let mut client = server.connect("web");
     client.send("GET /ping HTTP/1.1\r\nhost: a\r\n\r\n");

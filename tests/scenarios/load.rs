@@ -3,8 +3,8 @@
 //!
 //! What counts as failed is decided strictly: every request that was sent must be answered whole
 //! and with 200. A connection may end only after a response that said `Connection: close`; that a
-//! kept-alive connection may be closed while a request is on its way (RFC 9112 9.3.1) is no excuse,
-//! unless a busy machine held up its client for longer than the server waits for it.
+//! kept-alive connection may be closed while a request is on its way (RFC 9112 9.3.1) is not an
+//! excuse, unless a busy machine held up its client for longer than the server waits for it.
 
 use scenarios::Connection;
 use std::net::SocketAddr;

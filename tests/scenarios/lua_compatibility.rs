@@ -44,7 +44,7 @@ fn every_test_that_is_named_exists() {
             "done" | "partly" if proofs.is_empty() => wrong.push(format!("{feature}: no test")),
             "done" | "partly" => {}
             "later" => continue,
-            other => wrong.push(format!("{feature}: {other:?} is no state")),
+            other => wrong.push(format!("{feature}: {other:?} is not a state")),
         }
         for (file, test) in proofs {
             let text = fs::read_to_string(root.join(file)).unwrap_or_default();

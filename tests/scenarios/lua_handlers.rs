@@ -309,7 +309,7 @@ fn a_changed_file_is_used_and_requests_in_flight_end_with_the_old_one() {
     eventually("the new handler serves", || get(&server, "/x").text() == "2");
     assert_eq!(get(&server, "/x?go").text(), "2");
     assert_eq!(waiting.read_response().text(), "1");
-    // One that is no Lua is refused whole.
+    // One that is not Lua is refused whole.
     server.write("x.lua", "return function(");
     server.wait_for_log("configuration rejected");
     assert_eq!(get(&server, "/x").text(), "2");

@@ -243,7 +243,7 @@ fn time_runs_out_and_what_is_wrong_is_reported() {
     let lines: Vec<&str> = text.lines().collect();
     for (line, expected) in lines.iter().zip([
         "unknown option 'haeders'",
-        "method: no method",
+        "method: not a method",
         "target: a path from / on",
         "path: a path from / on",
         "body: string expected, got number",

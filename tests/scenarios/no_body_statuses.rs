@@ -31,7 +31,7 @@ routes:
 }
 
 #[test]
-fn the_framing_an_upstream_gives_them_is_no_body() {
+fn the_framing_an_upstream_gives_them_is_not_a_body() {
     let upstream = Upstream::start(|peer| {
         for response in [
             "HTTP/1.1 204 No Content\r\ncontent-length: 0\r\n\r\n",

@@ -86,7 +86,7 @@ fn a_page_leads_to_the_provider_and_back() {
 }
 
 #[test]
-fn requests_that_are_no_pages_get_401() {
+fn requests_that_are_not_pages_get_401() {
     let (_provider, _upstream, server) = start("");
     for (line, fields) in [
         ("POST /", "accept: text/html\r\n"),

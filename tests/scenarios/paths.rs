@@ -147,7 +147,7 @@ fn rewrites_and_redirects_lead_to_canonical_paths() {
         ("/api/%61%2B+%2c/%E9", "/a%2B+%2C/%E9"),
         ("/%61pi//x//../y?z", "/x/y?z"),
         ("/user/%61%2b?tab=x", "/users/a+/x?tab=x"),
-        // What is no UTF-8 neither escapes an expression nor becomes something else.
+        // What is not UTF-8 neither escapes an expression nor becomes something else.
         ("/p/private/%e9%ff/%C3%A9%25", "/public/private/%E9%FF/%C3%A9%25"),
         ("/user/%e9", "/users/%E9/"),
     ] {

@@ -165,7 +165,7 @@ fn an_unrequested_upgrade_is_a_bad_gateway() {
     });
     let server = Tidegate::start(&behind(&upstream, ""));
     let mut client = server.connect("web");
-    // Upgrade without Connection: upgrade is no request for one.
+    // Upgrade without Connection: upgrade is not a request for one.
     client.send("GET / HTTP/1.1\r\nhost: a\r\nupgrade: websocket\r\n\r\n");
     assert_eq!(client.read_response().status, 502);
     client.send("GET / HTTP/1.1\r\nhost: a\r\n\r\n");
@@ -185,7 +185,7 @@ fn a_tunnel_without_frames_lives_until_the_time_to_drain_is_over() {
     });
     let server = Tidegate::start(&behind(&upstream, "timeouts: { drain: 3s }"));
     let (mut first, mut second) = (upgrade(&server), upgrade(&server));
-    // No frame of WebSocket: a Close frame would be no frame either.
+    // No frame of WebSocket: a Close frame would not be a frame either.
     for client in [&mut first, &mut second] {
         client.send("hello");
         client.expect("hello");

@@ -108,7 +108,7 @@ impl Acme {
                 stop: stop.clone(),
                 shared: shared.clone(),
             };
-            // Exported from the start, or their first step is no increase to Prometheus.
+            // Exported from the start, or their first step is not an increase to Prometheus.
             for result in ["issued", "failed"] {
                 self.telemetry.counter(&families::ACME_ORDERS, &[result]);
             }

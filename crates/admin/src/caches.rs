@@ -130,7 +130,7 @@ pub(crate) fn explain(control: &dyn Control, name: &str, request: &Request) -> A
             "method" => question.method = value,
             _ => {
                 let Some((field, value)) = value.split_once(':') else {
-                    let expected = format!("header \"{value}\" is no name:value");
+                    let expected = format!("header \"{value}\" is not of the form name:value");
                     return Err(Problem::new(400, expected));
                 };
                 question.headers.push((field.trim().to_owned(), value.trim().to_owned()));
@@ -207,7 +207,7 @@ fn purged_row(purged: &Purged) -> Json {
 /// Parses the body of a purge.
 fn parse_purge(text: &str) -> Result<PurgeRequest, Problem> {
     let body: Json = serde_json::from_str(text)
-        .map_err(|e| Problem::new(400, format!("the body is no JSON: {e}")))?;
+        .map_err(|e| Problem::new(400, format!("the body is not JSON: {e}")))?;
     PurgeRequest::read(&body).map_err(|error| {
         let problem = Problem::new(400, error.message);
         match error.advice {
@@ -218,7 +218,7 @@ fn parse_purge(text: &str) -> Result<PurgeRequest, Problem> {
 }
 
 fn number(name: &str, text: &str) -> Result<u64, Problem> {
-    text.parse().map_err(|_| Problem::new(400, format!("{name}=\"{text}\" is no number")))
+    text.parse().map_err(|_| Problem::new(400, format!("{name}=\"{text}\" is not a number")))
 }
 
 /// The parameters of a query, decoded.

@@ -108,7 +108,7 @@ pub(crate) async fn rollback(control: &dyn Control, request: &mut Request) -> Ap
     let expect = expect(request)?.unwrap_or(Expect::Any);
     let text = body_text(request, REQUEST_BYTES).await?;
     let body: Json = serde_json::from_str(&text)
-        .map_err(|e| Problem::new(400, format!("the body is no JSON: {e}")))?;
+        .map_err(|e| Problem::new(400, format!("the body is not JSON: {e}")))?;
     let Some(version) = body.get("version").and_then(Json::as_str) else {
         return Err(Problem::new(400, "the body must be {\"version\": \"…\"}")
             .advice("GET /v1/config/history lists the versions"));
@@ -159,7 +159,7 @@ fn not_json(error: &serde_json::Error) -> Problem {
         "column": error.column(),
         "message": message,
     });
-    Problem::new(422, format!("the body is no JSON: {error}")).member("errors", json!([place]))
+    Problem::new(422, format!("the body is not JSON: {error}")).member("errors", json!([place]))
 }
 
 fn syntax(request: &Request) -> Result<Syntax, Problem> {

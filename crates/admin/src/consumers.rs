@@ -50,7 +50,7 @@ pub(crate) async fn put(control: &dyn Control, name: &str, request: &mut Request
     let expected = expect(request)?;
     let text = body_text(request, REQUEST_BYTES).await?;
     let mut entry: Json = serde_json::from_str(&text)
-        .map_err(|error| Problem::new(422, format!("the body is no JSON: {error}")))?;
+        .map_err(|error| Problem::new(422, format!("the body is not JSON: {error}")))?;
     let Json::Object(members) = &mut entry else {
         return Err(Problem::new(422, "a consumer is an object"));
     };
@@ -183,7 +183,7 @@ mod tests {
             ("/v1/consumers/b", Some("*"), key, 412, "another version"),
             ("/v1/consumers/b", None, r#"{ "name": "c" }"#, 422, "another consumer"),
             ("/v1/consumers/b", None, r#"{ "groups": 1 }"#, 422, "a list"),
-            ("/v1/consumers/b", None, "{", 422, "no JSON"),
+            ("/v1/consumers/b", None, "{", 422, "not JSON"),
             ("/v1/consumers/b", None, "[]", 422, "an object"),
         ] {
             let (got, _, text) = api.send(Method::Put, path, if_match, body);

@@ -33,7 +33,7 @@ pub(crate) fn question_and(
     further: Option<&'static str>,
 ) -> Result<(Question, Option<String>), Problem> {
     let body: Json = serde_json::from_str(text)
-        .map_err(|e| Problem::new(400, format!("the body is no JSON: {e}")))?;
+        .map_err(|e| Problem::new(400, format!("the body is not JSON: {e}")))?;
     let Json::Object(members) = body else {
         return Err(Problem::new(400, "the body must be a JSON object")
             .advice("for example {\"method\": \"GET\", \"url\": \"http://example.com/\"}"));
@@ -53,7 +53,7 @@ pub(crate) fn question_and(
     let client_ip = match string(&members, "client_ip")? {
         None => None,
         Some(typed) => Some(typed.parse().map_err(|_| {
-            Problem::new(400, format!("\"client_ip\": \"{typed}\" is no IP address"))
+            Problem::new(400, format!("\"client_ip\": \"{typed}\" is not an IP address"))
         })?),
     };
     let question = Question {
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_named() {
-        assert!(wrong("{").contains("no JSON"));
+        assert!(wrong("{").contains("not JSON"));
         assert!(wrong("[]").contains("must be a JSON object"));
         assert!(wrong("{}").contains(r#"no \"url\""#));
         assert!(wrong(r#"{"url": "/", "heders": {}}"#).contains(r#"did you mean \"headers\"?"#));

@@ -102,7 +102,7 @@ impl Wanted {
                 }
                 b"count" => {
                     let count = value.parse::<u64>().ok().filter(|count| *count > 0);
-                    wanted.count = count.ok_or_else(|| invalid("is no number above 0"))?;
+                    wanted.count = count.ok_or_else(|| invalid("is not a number above 0"))?;
                 }
                 // Unknown names were rejected by the table of endpoints.
                 _ => {}
@@ -397,7 +397,7 @@ mod tests {
         for (query, part) in [
             ("status=6xx", r#"status: \"6xx\" is not a status"#),
             ("slow=200", "has no unit"),
-            ("count=0", r#"count: \"0\" is no number above 0"#),
+            ("count=0", r#"count: \"0\" is not a number above 0"#),
             ("where=haeder.x%20==%201", "header.x"),
             ("route=shpo", "there is no route"),
         ] {

@@ -29,7 +29,7 @@ pub(crate) async fn object(
 ) -> Result<Map<String, Json>, Problem> {
     let text = body_text(request, limit).await?;
     let body: Json = serde_json::from_str(&text)
-        .map_err(|e| Problem::new(400, format!("the body is no JSON: {e}")))?;
+        .map_err(|e| Problem::new(400, format!("the body is not JSON: {e}")))?;
     let Json::Object(members) = body else {
         return Err(Problem::new(400, "the body must be a JSON object"));
     };

@@ -352,7 +352,7 @@ impl Control for FakeServer {
 
     fn explain(&self, question: &Question) -> Result<Explanation, String> {
         if question.url.starts_with("ftp:") {
-            return Err(format!("\"{}\" is no HTTP URL", question.url));
+            return Err(format!("\"{}\" is not an HTTP URL", question.url));
         }
         Ok(Explanation {
             text: format!("{} {} goes to shop\n", question.method, question.url),

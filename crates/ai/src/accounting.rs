@@ -178,7 +178,7 @@ pub(crate) struct AccountedBody {
     reading: Reading,
     /// The bytes so far.
     bytes: u64,
-    /// False for content that is no text, such as embeddings.
+    /// False for content that is not text, such as embeddings.
     has_output: bool,
     account: Account,
 }

@@ -168,7 +168,7 @@ impl Provider {
                 let length = content.len();
                 let translate = move || anthropic::response(&content, created_s);
                 let text = on_worker_or_pool(length, translate).await.flatten();
-                let fail = || Fault::new(FaultKind::ProtocolError, "the response is no message");
+                let fail = || Fault::new(FaultKind::ProtocolError, "the response is not a message");
                 text.ok_or_else(fail)?
             }
         };

@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn other_members_are_no_usage() {
+    fn other_members_are_not_usage() {
         for text in [
             "",
             "{}",

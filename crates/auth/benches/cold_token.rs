@@ -112,7 +112,7 @@ fn filter_plan(public_key: &[u8]) -> Arc<dyn FilterPlan> {
 #[inline(never)] // callgrind finds it by its name
 fn time_filter(plan: &dyn FilterPlan, tokens: &[SignedToken]) -> f64 {
     let Stage::Filter(filter) = plan.build(&WorkerContext::default()) else {
-        unreachable!("jwt is no middleware")
+        unreachable!("jwt is not a middleware")
     };
     let mut requests: Vec<Request> = tokens.iter().map(SignedToken::request).collect();
     let begin = Instant::now();

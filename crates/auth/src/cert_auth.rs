@@ -247,7 +247,7 @@ mod tests {
                 node!({ "certificates": [{ "consumer": "", "name": "a" }] }),
                 "the consumer needs a name",
             ),
-            (node!({ "certificates": [{ "consumer": "a", "subject": "" }] }), "is no owner"),
+            (node!({ "certificates": [{ "consumer": "a", "subject": "" }] }), "is not an owner"),
             (
                 node!({ "certificates": [{ "consumer": "a", "fingerprint": "aa:bb" }] }),
                 "64 hexadecimal digits",

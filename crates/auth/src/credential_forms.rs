@@ -107,6 +107,6 @@ pub(crate) fn check_form(form: &CertificateForm, node: &Node, reader: &mut Reade
     }
     let empty = |text: &Option<String>| text.as_ref().is_some_and(String::is_empty);
     if empty(&form.name) || empty(&form.subject) {
-        reader.error(node.span, "an empty name or subject is no owner");
+        reader.error(node.span, "an empty name or subject is not an owner");
     }
 }

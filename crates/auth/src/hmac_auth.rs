@@ -121,7 +121,7 @@ fn check(settings: &HmacAuth, node: &Node, reader: &mut Reader<'_>) {
         let is_derived = DERIVED.contains(&name.as_str());
         let is_field = wire::token::is_token(name.as_bytes()) && *name == name.to_lowercase();
         if !is_derived && !is_field {
-            let message = format!("{} is no component of a request", settings::quote(name));
+            let message = format!("{} is not a component of a request", settings::quote(name));
             reader.report().with_nearest(span, message, name, DERIVED);
         }
     }

@@ -392,7 +392,7 @@ impl Introspector {
         }
         let content = std::mem::take(&mut response.body).collect(RESPONSE_BYTES_MAX).await;
         let content = content.map_err(|fault| fault.to_string())?;
-        Ok(json_object(&content).ok_or_else(|| "the response is no JSON object".to_owned())?)
+        Ok(json_object(&content).ok_or_else(|| "the response is not a JSON object".to_owned())?)
     }
 
     /// RFC 7662 2.2. An error means that the response is wrong.

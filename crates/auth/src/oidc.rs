@@ -142,7 +142,7 @@ fn check(settings: &Oidc, node: &Node, reader: &mut Reader<'_>) {
         reader.error(place("issuer"), "the issuer is a URL such as https://id.example.com");
     }
     if settings.client_id.is_empty() || settings.client_id.contains(char::is_control) {
-        reader.error(place("client_id"), "this is no client ID");
+        reader.error(place("client_id"), "this is not a valid client ID");
     }
     if !settings.scopes.iter().any(|scope| scope == "openid") {
         reader.error(place("scopes"), "without the scope openid the provider issues no ID token");
@@ -170,7 +170,7 @@ fn check(settings: &Oidc, node: &Node, reader: &mut Reader<'_>) {
         reader.error(place("origin"), "an origin is a URL without a path");
     }
     if settings.cookie.is_empty() || !wire::token::is_token(settings.cookie.as_bytes()) {
-        reader.error(place("cookie"), "this is no name of a cookie");
+        reader.error(place("cookie"), "this is not a valid name of a cookie");
     }
     let is_short = |secret: &Secret| secret.expose().len() < SECRET_BYTES_MIN;
     if settings.cookie_secrets.is_empty() || settings.cookie_secrets.iter().any(is_short) {
@@ -324,13 +324,13 @@ mod tests {
         };
         for (changed, why) in [
             (node!({ "issuer": "id.example.com" }), "the issuer is a URL"),
-            (node!({ "client_id": "" }), "no client ID"),
+            (node!({ "client_id": "" }), "not a valid client ID"),
             (node!({ "scopes": ["email"] }), "without the scope openid"),
             (node!({ "callback": "oidc" }), "a path from the root"),
             (node!({ "logout": "/oidc/callback" }), "the same path"),
             (node!({ "after_logout": "goodbye" }), "neither a path nor a URL"),
             (node!({ "origin": "https://shop.example.com/x" }), "without a path"),
-            (node!({ "cookie": "a b" }), "no name of a cookie"),
+            (node!({ "cookie": "a b" }), "not a valid name of a cookie"),
             (node!({ "cookie_secrets": "too-short-a-secret" }), "at least 32 bytes"),
             (node!({ "idle": "1s" }), "1m"),
             (node!({ "to": { "upstream": "id" }, "tls": {} }), "`tls` has no effect"),

@@ -39,7 +39,8 @@ impl PasswordHash {
     pub(crate) fn parse(text: &str) -> Result<PasswordHash, &'static str> {
         const COSTLY: &str = "takes more time or memory than Tidegate allows";
         if text.starts_with("$2") {
-            let parts: bcrypt::HashParts = text.parse().map_err(|_| "is no hash of bcrypt")?;
+            let parts: bcrypt::HashParts =
+                text.parse().map_err(|_| "is not a valid hash of bcrypt")?;
             return match parts.get_cost() <= BCRYPT_COST_MAX {
                 true => Ok(PasswordHash::Bcrypt(text.into())),
                 false => Err(COSTLY),
@@ -48,7 +49,7 @@ impl PasswordHash {
         if text.starts_with("$apr1$") || text.starts_with("{SHA}") || text.starts_with("$1$") {
             return Err("is of a kind that is broken: create it with htpasswd -B");
         }
-        let hash = Phc::new(text).map_err(|_| "is no hash of argon2, bcrypt or scrypt")?;
+        let hash = Phc::new(text).map_err(|_| "is not a valid hash of argon2, bcrypt or scrypt")?;
         if hash.salt.is_none() || hash.hash.is_none() {
             return Err("has no salt or no digest");
         }
@@ -65,7 +66,7 @@ impl PasswordHash {
                 let costly = bytes > u64::from(MEMORY_KIB_MAX) * 1024 || params.p() > PASSES_MAX;
                 if costly { Err(COSTLY) } else { Ok(PasswordHash::Scrypt(text.into())) }
             }
-            _ => Err("is no hash of argon2, bcrypt or scrypt"),
+            _ => Err("is not a valid hash of argon2, bcrypt or scrypt"),
         }
     }
 
@@ -151,16 +152,19 @@ pub(crate) mod tests {
     #[test]
     fn other_and_costly_hashes_are_refused_and_not_shown() {
         for (text, why) in [
-            ("sesame".to_owned(), "no hash of argon2, bcrypt or scrypt"),
+            ("sesame".to_owned(), "not a valid hash of argon2, bcrypt or scrypt"),
             ("$apr1$lZL6V/ci$eIMz/iKDkbtys/uU7LEK00".to_owned(), "htpasswd -B"),
             ("{SHA}W6ph5Mm5Pz8GgiULbPgzG37mj9g=".to_owned(), "htpasswd -B"),
-            ("$2b$04$short".to_owned(), "no hash of bcrypt"),
+            ("$2b$04$short".to_owned(), "not a valid hash of bcrypt"),
             (BCRYPT.replace("$04$", "$16$"), "more time or memory"),
             (ARGON2.replace("m=256,", "m=1000000,"), "more time or memory"),
             (ARGON2.replace("t=2,", "t=1000,"), "more time or memory"),
             (SCRYPT.replace("ln=4", "ln=30"), "more time or memory"),
             ("$argon2id$v=19$m=8,t=1,p=1".to_owned(), "no salt"),
-            ("$pbkdf2-sha256$i=1000,l=32$c2FsdHNhbHQ$AAAA".to_owned(), "no hash of argon2"),
+            (
+                "$pbkdf2-sha256$i=1000,l=32$c2FsdHNhbHQ$AAAA".to_owned(),
+                "not a valid hash of argon2",
+            ),
         ] {
             let report = read::<PasswordHash>(&node!(text.clone())).unwrap_err();
             assert!(report.contains(why), "{text}: {report}");

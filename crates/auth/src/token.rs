@@ -73,7 +73,7 @@ pub(crate) fn verify(
 ) -> Result<VerifiedToken, Invalid> {
     let payload = verify_signature(token, keys)?;
     let claims = strict_json::object(&payload)
-        .ok_or("the payload of the token is no JSON object with unique names")?;
+        .ok_or("the payload of the token is not a JSON object with unique names")?;
     let expires_s = check_claims(&claims, rules, now_s)?;
     Ok(VerifiedToken { claims: claim_pairs(&claims)?, expires_s })
 }
@@ -123,7 +123,7 @@ pub(crate) fn verify_signature(token: &[u8], keys: &[Key]) -> Result<Vec<u8>, In
     let decode =
         |part: &[u8]| URL_SAFE_NO_PAD.decode(part).map_err(|_| "the token is not base64url");
     let fields = strict_json::object(&decode(header)?)
-        .ok_or("the header of the token is no JSON object with unique names")?;
+        .ok_or("the header of the token is not a JSON object with unique names")?;
     // Extensions that must be understood and are not: none is (RFC 7515 4.1.11, RFC 7797).
     if fields.contains_key("crit") || fields.contains_key("b64") || fields.contains_key("zip") {
         return Err("the header of the token demands an extension");
@@ -151,7 +151,7 @@ pub(crate) fn verify_signature(token: &[u8], keys: &[Key]) -> Result<Vec<u8>, In
 fn time(claims: &Map<String, Json>, name: &str) -> Result<Option<f64>, Invalid> {
     let Some(value) = claims.get(name) else { return Ok(None) };
     let seconds = value.as_f64().filter(|seconds| seconds.is_finite() && *seconds >= 0.0);
-    seconds.map(Some).ok_or("a time of the token is no number")
+    seconds.map(Some).ok_or("a time of the token is not a number")
 }
 
 /// Checks `exp` and `nbf`; returns when the token expires.

@@ -60,7 +60,7 @@ impl Live {
 
     fn send(&self, message: Message) {
         if let Some(sender) = &self.sender {
-            // A writer that broke is no reason to stop measuring.
+            // A writer that broke is not a reason to stop measuring.
             let _ = sender.send(message);
         }
     }

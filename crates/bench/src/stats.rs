@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn noise_around_the_same_figure_is_no_difference() {
+    fn noise_around_the_same_figure_is_not_a_difference() {
         let a = [5.0, 5.2, 4.9, 5.1, 5.05, 4.95];
         let b = [5.1, 4.9, 5.0, 5.15, 4.85, 5.02];
         let found = bootstrap_ratio(&a, &b, 7).unwrap();

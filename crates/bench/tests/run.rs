@@ -322,7 +322,7 @@ fn a_server_that_breaks_is_an_error_and_not_the_end_of_the_run() {
 }
 
 #[test]
-fn a_start_that_the_end_of_the_run_cuts_short_is_no_error() {
+fn a_start_that_the_end_of_the_run_cuts_short_is_not_an_error() {
     let directory = tempfile::tempdir().unwrap();
     let script = directory.path().join("never-listens");
     fs::write(&script, "#!/bin/sh\nexec sleep 600\n").unwrap();

@@ -192,7 +192,7 @@ fn check(settings: &FilterSettings, node: &Node, reader: &mut Reader<'_>) {
         })
     };
     if let Some(odd) = settings.languages.iter().find(|tag| !is_tag(tag)) {
-        let message = format!("{} is no language tag such as de or pt-BR", settings::quote(odd));
+        let message = format!("{} is not a language tag such as de or pt-BR", settings::quote(odd));
         reader.error(at("languages"), message);
     }
     if let Some(varying) = settings.fetch.drop_headers.iter().find(|name| is_needed(name)) {

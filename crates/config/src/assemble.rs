@@ -40,7 +40,7 @@ pub(crate) fn assemble(
     let mut assembled = Assembled { root, version: String::new() };
     let mut included: Vec<String> = Vec::new();
     for (pattern, span) in patterns(&assembled.root, report) {
-        // A document without a directory is no file, and is not watched as one.
+        // A document without a directory is not a file, and is not watched as one.
         if let Some(dir) = &dir {
             report.depends_on(where_found(&dir.join(&pattern)));
         }

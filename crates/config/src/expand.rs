@@ -96,7 +96,7 @@ fn value(name: &str, environment: &Environment<'_>) -> Result<String, NoValue> {
     let valid = |c: char| c.is_ascii_alphanumeric() || c == '_';
     if name.is_empty() || !name.chars().all(valid) || name.starts_with(|c: char| c.is_ascii_digit())
     {
-        let why = format!("{} is no name of an environment variable", quote(name));
+        let why = format!("{} is not a valid name of an environment variable", quote(name));
         let help = "between ${ and } stands a name only, such as ${TOKEN}".to_owned();
         return Err(NoValue::BadName { why, help });
     }
@@ -166,8 +166,8 @@ mod tests {
             ("${TOKNE}", "the environment variable \"TOKNE\" is not set"),
             ("${host}", "is written {host}, without the dollar sign"),
             ("${TOKEN", "${ without its }"),
-            ("${TOKEN:-x}", "\"TOKEN:-x\" is no name"),
-            ("${}", "\"\" is no name"),
+            ("${TOKEN:-x}", "\"TOKEN:-x\" is not a valid name"),
+            ("${}", "\"\" is not a valid name"),
             ("${HUGE}${HUGE}", "longer than"),
             ("${TOKEN}${NO}", "\"NO\" is not set"),
         ] {

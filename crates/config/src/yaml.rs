@@ -26,7 +26,7 @@ pub(crate) fn parse<'r>(text: &'r str, source: SourceId, report: &'r mut Report)
         report.error(span, format!("the document is larger than {DOCUMENT_BYTES} bytes"));
         return None;
     }
-    // A byte order mark is no content.
+    // A byte order mark is not content.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut builder = Builder {
         lines: Lines::of(text),

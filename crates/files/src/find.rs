@@ -119,7 +119,7 @@ fn precompressed_file(
             let is_current = about.mtime() + OLDER_SECS >= source.mtime();
             is_current.then_some((file, about))
         }
-        // Anything else in its place is no reason not to send the file itself.
+        // Anything else in its place is not a reason not to send the file itself.
         _ => {
             probes.record_path(path, None);
             None
@@ -129,7 +129,7 @@ fn precompressed_file(
 
 /// The path relative to the root; `None` if it names a hidden file or cannot be a name.
 pub(crate) fn relative(path: &str, dotfiles: bool) -> Option<PathBuf> {
-    // An encoded slash is no separator in the path but would be one to the file system.
+    // An encoded slash is not a separator in the path but would be one to the file system.
     let decoded = wire::target::decode_for_files(path.as_bytes()).ok()?;
     let mut relative = PathBuf::new();
     for name in decoded.split(|byte| *byte == b'/').filter(|name| !name.is_empty()) {

@@ -92,7 +92,7 @@ fn check_attributes(settings: &Attributes, node: &Node, reader: &mut Reader<'_>)
 
 fn check_name(name: &str, node: &Node, reader: &mut Reader<'_>) {
     if !wire::token::is_token(name.as_bytes()) {
-        reader.error(node.span, format!("{name:?} is no name of a cookie"));
+        reader.error(node.span, format!("{name:?} is not a valid name of a cookie"));
     }
 }
 
@@ -322,7 +322,7 @@ mod tests {
     fn errors_are_named() {
         for (settings, why) in [
             (node!({}), "changes no cookie"),
-            (node!({ "remove": ["a b"] }), "no name of a cookie"),
+            (node!({ "remove": ["a b"] }), "not a valid name of a cookie"),
             (node!({ "response": [{ "name": "a", "same_site": "none" }] }), "without Secure"),
             (node!({ "response": [{ "name": "a", "path": "/;x" }] }), "has no ; in it"),
         ] {

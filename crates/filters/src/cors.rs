@@ -104,7 +104,8 @@ fn check(settings: &Cors, node: &Node, reader: &mut Reader<'_>) {
     }
     for method in &settings.methods {
         if !matches!(Method::parse(method.as_bytes()), Some(known) if known.as_str() == method) {
-            reader.error(at("methods"), format!("{method:?} is no method: write GET, POST, ..."));
+            reader
+                .error(at("methods"), format!("{method:?} is not a method: write GET, POST, ..."));
         }
     }
 }
@@ -280,7 +281,7 @@ fn origin(headers: &Headers) -> Option<&[u8]> {
     all.next().is_none().then_some(first)
 }
 
-/// The names in Access-Control-Request-Headers; `None` for what is no name.
+/// The names in Access-Control-Request-Headers; `None` for what is not a name.
 fn requested_headers(headers: &Headers) -> impl Iterator<Item = Option<&str>> {
     headers
         .get_all(Known::AccessControlRequestHeaders)

@@ -201,6 +201,6 @@ mod tests {
     #[test]
     fn errors_are_named() {
         let report = errors(&KIND, &node!({ "trusted_origins": ["admin.example.com"] }));
-        assert!(report.contains("is no origin"), "{report}");
+        assert!(report.contains("is not an origin"), "{report}");
     }
 }

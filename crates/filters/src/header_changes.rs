@@ -440,8 +440,8 @@ mod tests {
     fn errors_are_named() {
         for (settings, why) in [
             (node!({}), "changes no header"),
-            (node!({ "set": { "a b": "x" } }), "is no header name"),
-            (node!({ "remove": ["a:"] }), "is no header name"),
+            (node!({ "set": { "a b": "x" } }), "is not a valid header name"),
+            (node!({ "remove": ["a:"] }), "is not a valid header name"),
             (node!({ "set": { "x": "{hosst}" } }), "\"hosst\""),
             (node!({ "set": { "x": "a\nb" } }), "no control characters"),
             (node!({ "sett": { "x": "a" } }), "\"set\"?"),

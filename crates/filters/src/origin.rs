@@ -34,7 +34,7 @@ impl FromStr for OriginPattern {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        const FORM: &str = "is no origin: write https://shop.example.com, \
+        const FORM: &str = "is not an origin: write https://shop.example.com, \
                             https://shop.example.com:8443 or https://*.example.com";
         let (scheme, authority) = text.split_once("://").ok_or(FORM)?;
         let is_scheme = scheme.starts_with(|c: char| c.is_ascii_lowercase())

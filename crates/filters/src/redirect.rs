@@ -34,7 +34,7 @@ struct Redirect {
 fn check(redirect: &Redirect, node: &Node, reader: &mut Reader<'_>) {
     if !matches!(redirect.status, 301 | 302 | 303 | 307 | 308) {
         let status = redirect.status;
-        reader.error(node.span, format!("{status} is no redirect: 301, 302, 303, 307 or 308"));
+        reader.error(node.span, format!("{status} is not a redirect: 301, 302, 303, 307 or 308"));
     }
     if !leads_somewhere(&redirect.to) {
         let at = node.get("to").unwrap_or(node).span;

@@ -287,7 +287,7 @@ mod tests {
     #[test]
     fn errors_are_named() {
         for (settings, why) in [
-            (node!({ "header": "a b" }), "is no header name"),
+            (node!({ "header": "a b" }), "is not a valid header name"),
             (node!({ "header": "Content-Length" }), "another meaning"),
             (node!({ "trust": ["10.0.0.1/8"] }), "write 10.0.0.0/8"),
             (node!({ "format": "base64" }), "base64"),

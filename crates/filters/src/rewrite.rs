@@ -72,7 +72,7 @@ fn check(settings: &Rewrite, node: &Node, reader: &mut Reader<'_>) {
         let is_normal = normalize(prefix.as_bytes()).is_ok_and(|same| same == prefix.as_bytes());
         if !prefix.starts_with('/') || prefix.contains(['?', '#']) || !is_normal {
             let why =
-                "is no prefix: it begins with / and is decoded, without dot segments and query";
+                "is not a prefix: it begins with / and is decoded, without dot segments and query";
             reader.error(at(key), format!("{prefix:?} {why}"));
         }
     }
@@ -143,7 +143,7 @@ impl Filter for RewriteFilter {
     }
 
     fn on_request<'a>(&'a self, request: &'a mut Request) -> MaybeFuture<'a, Step> {
-        // The target of OPTIONS may be `*`, which is no path.
+        // The target of OPTIONS may be `*`, which is not a path.
         if !request.target.raw_path().starts_with(b"/") {
             return Step::Continue.into();
         }
@@ -161,7 +161,7 @@ impl Filter for RewriteFilter {
                 Step::Fail(Fault::new(FaultKind::EncodedSlash, detail)).into()
             }
             Err(why) => {
-                let detail = format!("the result of a rewrite is no path: {why}");
+                let detail = format!("the result of a rewrite is not a path: {why}");
                 Step::Fail(Fault::new(FaultKind::InvalidTarget, detail)).into()
             }
         }
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn the_asterisk_is_no_path() {
+    fn the_asterisk_is_not_a_path() {
         let mut request = get("/", &[]);
         request.target = message::Target::asterisk();
         passed(filter(&KIND, &node!({ "add_prefix": "/v2" })).on_request(&mut request)).unwrap();
@@ -404,9 +404,9 @@ mod tests {
             (node!({ "template": "/x", "add_prefix": "/y" }), "stands alone"),
             (node!({ "template": "{path}" }), "begins with /"),
             (node!({ "template": "/a/../{path.id}" }), "no segment . or .."),
-            (node!({ "add_prefix": "v2" }), "is no prefix"),
-            (node!({ "strip_prefix": "/a/../b" }), "is no prefix"),
-            (node!({ "strip_prefix": "/a?b" }), "is no prefix"),
+            (node!({ "add_prefix": "v2" }), "is not a prefix"),
+            (node!({ "strip_prefix": "/a/../b" }), "is not a prefix"),
+            (node!({ "strip_prefix": "/a?b" }), "is not a prefix"),
             (node!({ "regex": { "pattern": "(", "replace": "" } }), "unclosed group"),
             (node!({ "regex": { "pattern": "x" } }), "\"replace\" is missing"),
         ] {

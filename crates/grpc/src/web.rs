@@ -153,7 +153,7 @@ impl BodyStream for WebBody {
         Poll::Ready(Some(frame.and_then(|frame| {
             let data = match frame {
                 Some(Frame::Data(data)) => data,
-                Some(Frame::File(_)) => return Err(Fault::internal("a file is no gRPC")),
+                Some(Frame::File(_)) => return Err(Fault::internal("a file is not gRPC")),
                 Some(Frame::Trailers(trailers)) => {
                     self.is_over = true;
                     trailers_message(&trailers)

@@ -259,7 +259,7 @@ impl Pool {
         self.parking.active.iter().map(|lane| lane.get()).sum()
     }
 
-    /// Counts as a connection in use until it is dropped: for what is no connection, such as
+    /// Counts as a connection in use until it is dropped: for what is not a connection, such as
     /// datagrams.
     pub fn reserve(self: &Rc<Self>) -> Reservation {
         Reservation { _lease: self.lease(None) }

@@ -8,7 +8,7 @@
 //!
 //! When the client's side drains, each direction of a WebSocket gets a Close frame with 1001 where
 //! a frame ends (RFC 6455 7.4.1), and what comes after it is discarded. Nothing is inserted into
-//! bytes that are no frames, or if either side has sent a Close frame already.
+//! bytes that are not frames, or if either side has sent a Close frame already.
 
 use std::future::poll_fn;
 use std::rc::Rc;

@@ -28,7 +28,7 @@ impl Url {
     /// `secure` is the one with TLS. The error is a sentence.
     pub fn parse(text: &str, plain: &str, secure: &str) -> Result<Url, String> {
         let (scheme, rest) =
-            text.split_once("://").ok_or_else(|| format!("\"{text}\" is no URL"))?;
+            text.split_once("://").ok_or_else(|| format!("\"{text}\" is not a URL"))?;
         let is_secure = scheme.eq_ignore_ascii_case(secure);
         if !is_secure && !scheme.eq_ignore_ascii_case(plain) {
             return Err(format!("{plain}://… expected, not {scheme}://…"));
@@ -43,7 +43,7 @@ impl Url {
             return Err("a user in a URL is not sent: set the authorization field".to_owned());
         }
         let parsed = Authority::parse(authority.as_bytes());
-        let parsed = parsed.ok_or_else(|| format!("\"{authority}\" is no host"))?;
+        let parsed = parsed.ok_or_else(|| format!("\"{authority}\" is not a host"))?;
         let host = String::from_utf8_lossy(parsed.bare_host()).into_owned();
         let default = if is_secure { 443 } else { 80 };
         let port = parsed.port.unwrap_or(default);
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_url_is_rejected() {
+    fn what_is_not_a_url_is_rejected() {
         for text in ["a", "/a", "ftp://a", "http://", "http://a b/", "http://a/\r\nx", "http://u@a"]
         {
             assert!(text.parse::<Url>().is_err(), "{text}");

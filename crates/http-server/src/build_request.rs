@@ -91,7 +91,7 @@ fn drop_named_by_connection(headers: &mut Headers) -> Result<(), Fault> {
     let (options, named): (Vec<_>, Vec<_>) =
         listed().map(<[u8]>::to_vec).partition(|option| is_option(option));
     headers.retain(|field| match field.known {
-        // The recipient, the length and the origin of a message are no options.
+        // The recipient, the length and the origin of a message are not options.
         Some(Known::Host | Known::ContentLength | Known::TransferEncoding | Known::Expect) => true,
         _ if field.is_forwarding() => true,
         _ => !named.iter().any(|name| alias::same(name, field.name)),

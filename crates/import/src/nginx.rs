@@ -18,7 +18,7 @@ Lines that begin with \"note:\" name what is not converted, with its line. Every
 match whole segments; upstreams receive the client's Host, X-Forwarded-For and X-Forwarded-Proto \
 without a setting; upgrades to WebSocket pass; connections to upstreams are kept.";
 
-/// Returns our configuration as YAML, or why the input is no configuration of nginx.
+/// Returns our configuration as YAML, or why the input is not a configuration of nginx.
 pub fn convert(text: &str, from: &str) -> Result<String, String> {
     let main = parse(text).map_err(|error| format!("{from}:{error}"))?;
     let mut out = Writer::default();

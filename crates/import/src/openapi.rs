@@ -20,7 +20,7 @@ validated, responses are not.";
 
 const METHODS: [&str; 8] = ["get", "put", "post", "delete", "options", "head", "patch", "trace"];
 
-/// Returns our configuration as YAML, or why the input is no OpenAPI document.
+/// Returns our configuration as YAML, or why the input is not an OpenAPI document.
 pub fn convert(document: &Value, from: &str) -> Result<String, String> {
     let version = document["openapi"].as_str().unwrap_or_default();
     let dialect = match version {

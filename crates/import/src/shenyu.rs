@@ -23,7 +23,7 @@ filters have the order of ShenYu's plugins; keys are compared in constant time a
 limits are counted by this gateway, without Redis; bodies are counted, also without a \
 Content-Length; responses are cached as RFC 9111 says.";
 
-/// Returns our configuration as YAML, or why the input is no export of ShenYu.
+/// Returns our configuration as YAML, or why the input is not an export of ShenYu.
 pub fn convert(content: &[u8], from: &str) -> Result<String, String> {
     let export = Export::new(archive::documents(content, from)?);
     if export.objects(&["selector.json"]).next().is_none() {

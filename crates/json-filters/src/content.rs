@@ -102,7 +102,7 @@ impl Rejections {
     }
 
     /// Counts a rejection. A reason that the filter does not count, such as a body that broke off,
-    /// is no decision of the filter.
+    /// is not a decision of the filter.
     pub(crate) fn count(&self, reason: &str) {
         if let Some((_, counter)) = self.0.iter().find(|(known, _)| *known == reason) {
             counter.add(1);
@@ -164,7 +164,7 @@ pub(crate) fn forget_encoding(headers: &mut Headers) {
     }
 }
 
-/// Sets the fields of a response whose content was changed: parts of it are no parts of the
+/// Sets the fields of a response whose content was changed: parts of it are not parts of the
 /// original one.
 pub(crate) fn mark_changed(headers: &mut Headers) {
     forget_encoding(headers);

@@ -1,7 +1,7 @@
 //! Edits of a JSON document: operations of JSON Patch (RFC 6902 4).
 //!
-//! Unlike JSON Patch, an operation without a target changes nothing and is no error: bodies of one
-//! route differ. `add` with a name that exists replaces, `-` is the end of an array.
+//! Unlike JSON Patch, an operation without a target changes nothing and is not an error: bodies of
+//! one route differ. `add` with a name that exists replaces, `-` is the end of an array.
 
 use crate::pointer::{Pointer, index};
 use crate::tree::Json;

@@ -57,7 +57,7 @@ impl FromStr for Pointer {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        const FORM: &str = "is no JSON Pointer: write /name/0, with ~0 for ~ and ~1 for /";
+        const FORM: &str = "is not a JSON Pointer: write /name/0, with ~0 for ~ and ~1 for /";
         let mut parts = text.split('/');
         if parts.next() != Some("") {
             return Err(FORM);

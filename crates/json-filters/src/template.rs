@@ -68,7 +68,7 @@ fn check_template(settings: &BodyTemplate, node: &Node, reader: &mut Reader<'_>)
     match media_type.trim_end().parse() {
         Ok(MediaPattern::Exactly(_)) if is_header => {}
         _ => {
-            let why = format!("\"{}\" is no media type: write text/html", settings.content_type);
+            let why = format!("\"{}\" is not a media type: write text/html", settings.content_type);
             reader.error(at("content_type"), why);
         }
     }

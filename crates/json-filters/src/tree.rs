@@ -68,7 +68,7 @@ fn quoted(text: &str) -> String {
 
 impl Json<'_> {
     /// Returns the value as a text: the content of a string, nothing for `null`, and the JSON of
-    /// every other value. `None` for a string that is no text, because it has half a surrogate
+    /// every other value. `None` for a string that is not text, because it has half a surrogate
     /// pair.
     pub fn to_text(&self) -> Option<Cow<'_, str>> {
         match self {
@@ -236,7 +236,7 @@ impl<'a> Parser<'a> {
         let raw = self.string()?;
         match raw.contains('\\') {
             false => Ok(Cow::Borrowed(&raw[1..raw.len() - 1])),
-            // A lone surrogate is no text.
+            // A lone surrogate is not text.
             true => serde_json::from_str(raw).map(Cow::Owned).map_err(|_| JsonError::Syntax(from)),
         }
     }

@@ -223,7 +223,7 @@ impl ValidateFilter {
     }
 }
 
-/// The violations of the content; an error if it is no JSON.
+/// The violations of the content; an error if it is not JSON.
 fn body_violations(schema: &JsonSchema, content: &Bytes) -> Result<Vec<Violation>, String> {
     tree::parse(content).map_err(|error| error.to_string())?;
     // Numbers out of the range of a double are JSON, and no value that a schema could judge.

@@ -193,7 +193,7 @@ fn settings(options: &Table) -> Result<EtcdSettings> {
         if let Some(name) = name.flatten() {
             let valid = CertificateName::new(&name);
             settings.server_name =
-                Some(valid.ok_or_else(|| field("tls", "hostname is no host name"))?);
+                Some(valid.ok_or_else(|| field("tls", "hostname is not a host name"))?);
         }
     }
     let text = |name| requests::optional::<String>("newclient", options, name);

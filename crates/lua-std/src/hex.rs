@@ -48,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_hexadecimal_text_is_named() {
+    fn text_that_is_not_hexadecimal_is_named() {
         assert_eq!(decode(b"abc").unwrap_err(), "an odd number of hexadecimal digits");
         assert_eq!(decode(b"0g").unwrap_err(), "byte 2 is 'g', which is not a hexadecimal digit");
     }

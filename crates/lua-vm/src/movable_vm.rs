@@ -67,7 +67,7 @@ impl MovableVm {
     }
 }
 
-/// The text of an error that is no value of Lua.
+/// The text of an error that is not a value of Lua.
 fn text_of(error: mlua::Error) -> Message {
     Message::Bytes(errors::text(&error).into_bytes())
 }

@@ -224,7 +224,7 @@ impl Headers {
         let value_span = keep(text, value.as_ref());
         keep_on_one_line(&mut text[value_span.range()]);
         text.extend_from_slice(b"\r\n");
-        // A name too long for its span is no name anybody sends: it is left out.
+        // A name too long for its span is not a name that clients send: it is left out.
         if let Some(field) = FieldSpan::new(name_span, value_span, name.known()) {
             fields.push(field);
         }

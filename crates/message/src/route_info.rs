@@ -89,7 +89,7 @@ impl RouteBounds {
 pub struct TransferTimeout {
     /// Longest pause.
     pub pause: Duration,
-    /// Bytes a second, on average over the longest pause; 0 is no minimum.
+    /// Bytes a second, on average over the longest pause; 0 means no minimum.
     pub rate: u64,
 }
 

@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_receiver_that_is_absent_is_no_error() {
+    fn a_receiver_that_is_absent_is_not_an_error() {
         let receiver = UdpSocket::bind("127.0.0.1:0").unwrap();
         let port = receiver.local_addr().unwrap().port();
         let sender = DatagramSender::udp("localhost", port);

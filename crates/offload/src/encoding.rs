@@ -18,7 +18,7 @@ use crate::Head;
 use message::TargetParts;
 use message::{Headers, Name, Scheme, Target};
 
-/// The bytes are no encoding of what they should be.
+/// The bytes are not an encoding of what they should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unreadable;
 

@@ -176,7 +176,7 @@ impl Test {
     }
 
     fn holds(&self, value: &[u8]) -> bool {
-        // A byte that is no UTF-8 must not hide the rest of a value.
+        // A byte that is not UTF-8 must not hide the rest of a value.
         let text = || String::from_utf8_lossy(value);
         match self {
             Test::Present(present) => *present,

@@ -27,7 +27,7 @@ impl FromStr for CountryCode {
                 Ok(CountryCode(text.to_ascii_uppercase()))
             }
             _ if text == UNKNOWN_COUNTRY => Ok(CountryCode(text.to_owned())),
-            _ => Err("is no country: it has two letters (ISO 3166-1) or is \"unknown\""),
+            _ => Err("is not a country: it has two letters (ISO 3166-1) or is \"unknown\""),
         }
     }
 }

@@ -32,7 +32,7 @@ impl FromStr for HeaderName {
 
     fn from_str(text: &str) -> Result<Self, String> {
         if !wire::token::is_token(text.as_bytes()) {
-            return Err("is no header name".to_owned());
+            return Err("is not a valid header name".to_owned());
         }
         let known = Known::from_bytes(text.as_bytes());
         Ok(HeaderName { known, text: text.to_ascii_lowercase().into() })

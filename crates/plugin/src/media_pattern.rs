@@ -15,7 +15,7 @@ pub enum MediaPattern {
     Suffix(String),
 }
 
-const NO_TYPE: &str = "is no media type: write text/html, text/* or *+json";
+const NO_TYPE: &str = "is not a media type: write text/html, text/* or *+json";
 
 impl FromStr for MediaPattern {
     type Err = &'static str;

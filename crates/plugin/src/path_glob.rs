@@ -53,7 +53,7 @@ impl FromStr for PathGlob {
 
     fn from_str(text: &str) -> Result<Self, String> {
         if text.is_empty() {
-            return Err("is no pattern".to_owned());
+            return Err("is not a pattern".to_owned());
         }
         if text.chars().count() > PATH_GLOB_CHARS {
             return Err(format!("is longer than {PATH_GLOB_CHARS} characters"));
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pattern_is_refused() {
+    fn what_is_not_a_pattern_is_refused() {
         for text in ["", "/a/{id}", &"x".repeat(2000)] {
             assert!(text.parse::<PathGlob>().is_err(), "{text}");
         }

@@ -156,7 +156,7 @@ fn errors_have_their_place() {
         ),
         (
             "message A { map<float, int32> a = 1; }",
-            "1:17: 'float' is no type of a map's keys: an integer, bool or string",
+            "1:17: 'float' is not a type of a map's keys: an integer, bool or string",
         ),
         ("message A { string a 1; }", "1:22: '=' expected, got '1'"),
         ("message A {", "1:12: a field expected, got the end of the file"),

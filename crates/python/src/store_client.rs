@@ -45,7 +45,7 @@ pub fn redis_options(url: &str) -> PyResult<(Option<String>, u64)> {
 #[pyfunction]
 pub fn cron_times(expression: &str, after: u64, count: usize) -> PyResult<Vec<u64>> {
     let cron: Cron = expression.parse().map_err(|why| {
-        PyValueError::new_err(format!("{expression:?} is no cron expression: {why}"))
+        PyValueError::new_err(format!("{expression:?} is not a cron expression: {why}"))
     })?;
     let first = cron.next_after(after);
     Ok(std::iter::successors(first, |time| cron.next_after(*time)).take(count).collect())

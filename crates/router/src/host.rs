@@ -85,7 +85,7 @@ impl FromStr for HostPattern {
             return Err("is a URL: a host is only a name".to_owned());
         }
         let Some(authority) = Authority::parse(name.as_bytes()) else {
-            return Err("is no host name or address (IPv6 has brackets)".to_owned());
+            return Err("is not a host name or address (IPv6 has brackets)".to_owned());
         };
         if authority.host.len() != name.len() {
             return Err(
@@ -166,11 +166,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_host_is_refused_with_a_reason() {
+    fn what_is_not_a_host_is_refused_with_a_reason() {
         for (text, why) in [
-            ("", "no host name"),
+            ("", "not a host name"),
             ("*", "every host"),
-            ("*.", "no host name"),
+            ("*.", "not a host name"),
             ("a.*.com", "not its first label"),
             ("*a.com", "not its first label"),
             ("*.*.com", "not its first label"),
@@ -180,8 +180,8 @@ mod tests {
             ("example.com/a", "is a URL"),
             ("a..b", "empty label"),
             (".a", "empty label"),
-            ("a b", "no host name"),
-            ("::1", "no host name"),
+            ("a b", "not a host name"),
+            ("::1", "not a host name"),
         ] {
             let error = text.parse::<HostPattern>().unwrap_err();
             assert!(error.contains(why), "{text}: {error}");

@@ -115,7 +115,7 @@ mod tests {
             (node!({ "host": ["A.example", "a.example."] }), "\"a.example\" is listed twice"),
             (node!({ "methods": "get" }), "write GET"),
             (node!({ "methods": "CONNECT" }), "refused before routing"),
-            (node!({ "methods": "G ET" }), "is no method"),
+            (node!({ "methods": "G ET" }), "is not a method"),
             (node!({ "pth": "/a" }), "did you mean \"path\"?"),
             (node!({ "priority": 5000000 }), "is not between"),
         ] {

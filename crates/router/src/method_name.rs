@@ -67,7 +67,7 @@ impl FromStr for MethodName {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let method = Method::parse(text.as_bytes()).ok_or("is no method")?;
+        let method = Method::parse(text.as_bytes()).ok_or("is not a method")?;
         // Methods are case-sensitive (RFC 9110 9.1), and `get` is always a typing error.
         if text.bytes().any(|byte| byte.is_ascii_lowercase()) {
             return Err(format!("is in lower case: write {}", text.to_ascii_uppercase()));
@@ -132,7 +132,7 @@ mod tests {
         for (node, why) in [
             (node!("GTE"), "unknown method \"GTE\", did you mean \"GET\"?"),
             (node!("BREW"), "if it is meant, write { extension: BREW }"),
-            (node!({ "extension": "B REW" }), "is no method"),
+            (node!({ "extension": "B REW" }), "is not a method"),
             (node!({ "extnsion": "BREW" }), "did you mean \"extension\"?"),
             (node!({ "extension": "CONNECT" }), "is refused before routing"),
         ] {

@@ -220,7 +220,7 @@ mod tests {
         let key = format!("/p/config/{}", Canary::NAME);
         let text = canary.to_text();
         assert!(documents.apply(&changed(0, &key, &text, 6), "/p/config/"));
-        assert_eq!(documents.texts.len(), 1, "it is no document");
+        assert_eq!(documents.texts.len(), 1, "it is not a document");
         assert_eq!(served(&documents, "n1"), (new, true));
         assert_eq!(served(&documents, "n2"), (old.clone(), false));
         for (kind, text) in [(0, "not JSON"), (0, &*text), (1, "")] {

@@ -208,7 +208,7 @@ impl ConsumerSources {
 /// Constructs the request.
 pub(crate) fn request(plan: &ServerPlan, question: &Question) -> Result<Request, String> {
     let method = Method::parse(question.method.as_bytes())
-        .ok_or_else(|| format!("{:?} is no method", question.method))?;
+        .ok_or_else(|| format!("{:?} is not a method", question.method))?;
     let (scheme, authority, path) = split(&question.url)?;
     let target = Target::new(Bytes::from(path.into_owned()))
         .map_err(|fault| format!("{:?} gets the response 400: {fault}", question.url))?;
@@ -218,13 +218,13 @@ pub(crate) fn request(plan: &ServerPlan, question: &Question) -> Result<Request,
         .and_then(|authority| authority.port);
     if let Some(authority) = authority {
         if !wire::authority::is_valid(authority.as_bytes()) {
-            return Err(format!("{authority:?} is no host"));
+            return Err(format!("{authority:?} is not a host"));
         }
         headers.append(Known::Host, authority);
     }
     for (name, value) in &question.headers {
         if !wire::token::is_token(name.as_bytes()) {
-            return Err(format!("{name:?} is no header name"));
+            return Err(format!("{name:?} is not a valid header name"));
         }
         if authority.is_some() && name.eq_ignore_ascii_case("host") {
             headers.set(Known::Host, value);
@@ -441,7 +441,7 @@ routes:
 
     #[test]
     fn a_question_that_makes_no_sense_is_named() {
-        assert!(ask("G T", "/").err().unwrap().contains("no method"));
+        assert!(ask("G T", "/").err().unwrap().contains("not a method"));
         assert!(ask("GET", "shop.example").err().unwrap().contains("neither a path"));
     }
 }

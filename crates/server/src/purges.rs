@@ -216,7 +216,7 @@ impl FleetPurges {
         self.log(plan).map(drop)
     }
 
-    /// Follows the log of this plan from now on. Equal settings are no change.
+    /// Follows the log of this plan from now on. Equal settings are not a change.
     pub(crate) fn follow(&self, plan: &Arc<ServerPlan>) {
         let before = self.running.take();
         if let Some(running) = &before

@@ -75,7 +75,7 @@ pub struct WorkerSpec {
 }
 
 impl WorkerSpec {
-    /// Reads the specification of this process; `None` if it is no worker.
+    /// Reads the specification of this process; `None` if it is not a worker.
     pub fn from_environment() -> Option<Result<WorkerSpec, String>> {
         let text = std::env::var(VARIABLE).ok()?;
         Some(WorkerSpec::from_json(&text))

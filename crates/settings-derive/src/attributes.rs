@@ -11,7 +11,7 @@ use syn::{Attribute, Error, Ident, Lit, LitStr, Path, Token, parenthesized, toke
 /// Options of a struct.
 #[derive(Default)]
 pub(crate) struct RecordOptions {
-    /// The field that a value which is no map stands for.
+    /// The field that a value which is not a map stands for.
     pub(crate) short: Option<Ident>,
     /// A function that checks several fields together.
     pub(crate) check: Option<Path>,

@@ -61,7 +61,7 @@ impl FromStr for Cidr {
     }
 }
 
-/// Why a text is no range.
+/// Why a text is not a range.
 fn no_range(text: &str) -> String {
     let parts =
         text.split_once('/').and_then(|(ip, bits)| Some((ip.parse::<IpAddr>().ok()?, bits)));

@@ -62,7 +62,7 @@
 //!
 //! Options of a struct:
 //!
-//! - `short = field`: a value that is no map stands for `{ field: value }`.
+//! - `short = field`: a value that is not a map stands for `{ field: value }`.
 //! - `check = function`: `fn(&Name, &Node, &mut Reader<'_>)` for rules across several keys. It is
 //!   called when all of them are valid, reports errors and returns nothing.
 //! - `later(key, …)`: keys that a later version will have, refused with "comes later".
@@ -93,7 +93,7 @@
 //! ```
 //!
 //! What is wrong with a declaration is a compile error at the field: an unknown option, a missing
-//! doc comment, a type that is no setting.
+//! doc comment, a type that is not a setting.
 //!
 //! ```compile_fail
 //! /// A limit.

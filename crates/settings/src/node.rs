@@ -179,7 +179,7 @@ fn scalar_to_json(scalar: &Scalar) -> serde_json::Value {
         {
             return number.into();
         }
-        // `0755`, `+5`, `1_000` are no numbers to any setting.
+        // `0755`, `+5`, `1_000` are not numbers to any setting.
         let decimal = |c: char| c.is_ascii_digit() || matches!(c, '.' | '-' | 'e' | 'E');
         let fraction = text.contains(['.', 'e', 'E']) && text.chars().all(decimal);
         if let Ok(number) = text.parse::<f64>()

@@ -83,8 +83,10 @@ impl Page<'_> {
     fn record(&mut self, record: &RecordDef) {
         let _ = writeln!(self.out, "{}\n", record.doc);
         if let Some(short) = record.short {
-            let _ =
-                writeln!(self.out, "A value that is no map stands for `{{ {short}: value }}`.\n");
+            let _ = writeln!(
+                self.out,
+                "A value that is not a map stands for `{{ {short}: value }}`.\n"
+            );
         }
         if record.fields.is_empty() {
             self.out.push_str("It has no keys of its own.\n\n");
@@ -267,7 +269,7 @@ Also `spare`.
 
 A store.
 
-A value that is no map stands for `{ size: value }`.
+A value that is not a map stands for `{ size: value }`.
 
 - **`size`** (size or map, default `1MiB`, `1KiB` to `1GiB`)  
   How large.

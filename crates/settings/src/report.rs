@@ -60,7 +60,7 @@ struct Unsaid {
     /// A suppressed error: its value was reported already.
     error: Diagnostic,
     count: usize,
-    /// Names of environment variables that are not set, if that is no error.
+    /// Names of environment variables that are not set, if that is not an error.
     unset: Option<BTreeSet<String>>,
 }
 
@@ -80,8 +80,8 @@ impl Report {
         Report::default()
     }
 
-    /// A report to which an environment variable that is not set is no error: what depends on it
-    /// is not checked.
+    /// A report to which an environment variable that is not set is not an error: what depends on
+    /// it is not checked.
     pub fn allowing_unset_variables() -> Self {
         let mut report = Report::default();
         report.unsaid.unset = Some(BTreeSet::new());
@@ -93,7 +93,7 @@ impl Report {
         self.unsaid.unset.as_mut().map(|unset| unset.insert(variable.to_owned())).is_some()
     }
 
-    /// The environment variables that are not set, where that is no error.
+    /// The environment variables that are not set, where that is not an error.
     pub fn unset_variables(&self) -> Vec<&str> {
         self.unsaid.unset.iter().flatten().map(String::as_str).collect()
     }

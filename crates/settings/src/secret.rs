@@ -46,7 +46,7 @@ impl Setting for Secret {
     fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
         match &node.value {
             Value::Scalar(scalar) => {
-                // The text `${NAME}` itself is no secret.
+                // The text `${NAME}` itself is not a secret.
                 if scalar.typed.is_none() {
                     reader.report().mask(node.span);
                 }
@@ -70,7 +70,7 @@ impl Setting for Secret {
                 }
                 let name = String::read(path, reader)?;
                 let mut content = reader.read_file(path.span, &PathBuf::from(name))?;
-                // Editors and `echo` end files with a line end that is no part of the secret.
+                // Editors and `echo` end files with a line end that is not part of the secret.
                 if content.ends_with(b"\n") {
                     content.pop();
                     if content.ends_with(b"\r") {

@@ -135,7 +135,7 @@ fn member(family: &str, part: &str) -> Result<Variable, String> {
             // RFC 9110 5.1: a field name is a token and its case does not count.
             let token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
             if !part.bytes().all(token) {
-                return Err(format!("{{header.{part}}} is no header name"));
+                return Err(format!("{{header.{part}}} is not a valid header name"));
             }
             Variable::Header(part.to_ascii_lowercase())
         }
@@ -252,7 +252,7 @@ mod tests {
             ("quux", "unknown variable \"quux\""),
             ("header.", "lacks the name"),
             ("header.a b", "characters"),
-            ("header.a:b", "no header name"),
+            ("header.a:b", "not a valid header name"),
             ("", "unknown variable"),
         ] {
             let out = Variable::parse(name).unwrap_err();

@@ -47,7 +47,7 @@ mod tests {
     /// Not fine.
     #[derive(Clone, Debug, PartialEq, settings::Setting)]
     pub(crate) struct Wrong {
-        /// The default is no duration.
+        /// The default is not a duration.
         #[setting(default = "1")]
         pub(crate) wait: Duration,
         /// The example is out of range.

@@ -94,7 +94,7 @@ impl Field {
         };
         value.ok_or_else(|| {
             let (what, min, max) = (self.what, self.min, self.max);
-            format!("\"{text}\" is no value of {what}, which is from {min} to {max}{names}")
+            format!("\"{text}\" is not a value of {what}, which is from {min} to {max}{names}")
         })
     }
 }
@@ -262,15 +262,15 @@ mod tests {
         for (text, expected) in [
             ("* * * *", "4 fields instead of five"),
             ("", "0 fields instead of five"),
-            ("60 * * * *", "\"60\" is no value of the minute, which is from 0 to 59"),
-            ("* * 0 * *", "\"0\" is no value of the day of the month"),
+            ("60 * * * *", "\"60\" is not a value of the minute, which is from 0 to 59"),
+            ("* * 0 * *", "\"0\" is not a value of the day of the month"),
             ("* * * januar *", "from 1 to 12, or from jan to dec"),
             ("* * * * 8", "from 0 to 7, or from sun to sat"),
             ("30-10 * * * *", "\"30-10\" of the minute ends before it begins"),
             ("*/0 * * * *", "has no step from 1 to 59"),
             ("*/x * * * *", "has no step from 1 to 59"),
-            ("+5 * * * *", "\"+5\" is no value of the minute"),
-            ("1,,2 * * * *", "\"\" is no value of the minute"),
+            ("+5 * * * *", "\"+5\" is not a value of the minute"),
+            ("1,,2 * * * *", "\"\" is not a value of the minute"),
             ("0 0 31 2 *", "it names no day that exists"),
             ("@fortnightly", "there is no @fortnightly: write one of @hourly, @daily"),
         ] {

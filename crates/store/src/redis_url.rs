@@ -156,7 +156,7 @@ impl Setting for RedisUrl {
     fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
         let what = "a URL such as redis://127.0.0.1:6379/0";
         let scalar = reader.scalar(node, what)?;
-        // The text `${NAME}` itself is no secret.
+        // The text `${NAME}` itself is not a secret.
         if scalar.typed.is_none() && scalar.text.contains('@') {
             reader.report().mask(node.span);
         }
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_url_is_an_error_without_credentials() {
+    fn what_is_not_a_url_is_an_error_without_credentials() {
         for (text, expected) in [
             ("127.0.0.1:6379", "write redis://HOST:6379/0"),
             ("postgres://h/x", "does not name a Redis server"),

@@ -75,7 +75,7 @@ impl Setting for TaskStoreUrl {
     fn read(node: &Node, reader: &mut Reader<'_>) -> Option<Self> {
         let what = "a URL such as redis://127.0.0.1:6379/0 or postgresql://shop@127.0.0.1/shop";
         let scalar = reader.scalar(node, what)?;
-        // The text `${NAME}` itself is no secret.
+        // The text `${NAME}` itself is not a secret.
         if scalar.typed.is_none() && scalar.text.contains(['@', '?']) {
             reader.report().mask(node.span);
         }
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_url_is_an_error() {
+    fn what_is_not_a_url_is_an_error() {
         for text in ["127.0.0.1", "mysql://h/x", "postgresql://", "postgres"] {
             let why = text.parse::<TaskStoreUrl>().unwrap_err();
             assert!(why.contains("or postgresql://USER@HOST/DATABASE"), "{text}: {why}");

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_pattern_or_repeated_is_rejected() {
+    fn what_is_not_a_pattern_or_repeated_is_rejected() {
         let mut names = ServerNames::default();
         assert!(names.add("a.test", "u") && names.add("*.test", "u") && names.add("*", "u"));
         for pattern in ["A.test", "*.TEST", "*", "", "*a", "*.", "*.*", "a b", ".test", "a/b"] {

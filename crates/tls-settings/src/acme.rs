@@ -148,7 +148,7 @@ fn check_domains(settings: &AcmeSettings, has_hook: bool, reader: &mut Reader<'_
         let name = domain.value.strip_prefix("*.").unwrap_or(&domain.value);
         let is_address = name.parse::<IpAddr>().is_ok();
         if is_address || !name.contains('.') || CertificateName::new(name).is_none() {
-            let why = format!("\"{}\" is no public DNS name", domain.value);
+            let why = format!("\"{}\" is not a public DNS name", domain.value);
             reader.error(domain.span, why);
         } else if domain.value.starts_with("*.") && !has_hook {
             let why = "a wildcard is proven by a DNS record: write dns_hook";
@@ -205,7 +205,7 @@ impl AcmeSettings {
 }
 
 /// Reads a stored certificate. One that is unusable, such as an expired one, is replaced by a new
-/// one: it is no error of the configuration.
+/// one: it is not an error of the configuration.
 fn stored(file: &Path, span: Span, reader: &mut Reader<'_>) -> Option<CertificateKey> {
     if !file.exists() {
         return None;

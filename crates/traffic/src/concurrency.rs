@@ -257,7 +257,7 @@ impl Filter for ConcurrencyFilter {
         request: &'a mut Request,
         response: &'a mut Response,
     ) -> MaybeFuture<'a, Step> {
-        // An immediate failure is no measure of the server's speed.
+        // An immediate failure is not a measure of the server's speed.
         if response.status < 500 {
             self.sample(request);
         }

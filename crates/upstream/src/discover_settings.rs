@@ -431,7 +431,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_part_of_the_source_does_not_restart_it() {
+    fn what_is_not_part_of_the_source_does_not_restart_it() {
         let read = |node| read::<DiscoverSettings>(&node).unwrap();
         let one = read(node!({ "file": "a" }));
         assert!(one.is_same_source(&read(node!({ "file": "a", "on_empty": "remove" }))));

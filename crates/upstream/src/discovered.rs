@@ -51,7 +51,9 @@ pub fn read_list(content: &[u8], protocol: ServerProtocol) -> Result<DiscoveredS
     let text = text_of(content)?;
     let nodes = match is_json(text) {
         true => {
-            match serde_json::from_str::<Json>(text).map_err(|error| format!("no JSON: {error}"))? {
+            match serde_json::from_str::<Json>(text)
+                .map_err(|error| format!("not JSON: {error}"))?
+            {
                 Json::Array(list) => list.into_iter().map(node_of).collect(),
                 Json::Object(mut members) => match (members.remove("servers"), members.len()) {
                     (Some(Json::Array(list)), 0) => list.into_iter().map(node_of).collect(),
@@ -81,7 +83,7 @@ pub fn read_list(content: &[u8], protocol: ServerProtocol) -> Result<DiscoveredS
 pub fn read_entry(content: &[u8], protocol: ServerProtocol) -> Result<ServerSettings, String> {
     let text = text_of(content)?.trim();
     let node = match text.starts_with('{') {
-        true => node_of(serde_json::from_str(text).map_err(|error| format!("no JSON: {error}"))?),
+        true => node_of(serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))?),
         false => Node::quoted(text),
     };
     read_server(&node, protocol)
@@ -90,7 +92,7 @@ pub fn read_entry(content: &[u8], protocol: ServerProtocol) -> Result<ServerSett
 /// Reads a response of Consul's health API, `/v1/health/service/NAME`.
 pub fn read_consul(content: &[u8], protocol: ServerProtocol) -> Result<DiscoveredServers, String> {
     let entries: Vec<Json> = serde_json::from_str(text_of(content)?)
-        .map_err(|error| format!("the response is no JSON list: {error}"))?;
+        .map_err(|error| format!("the response is not a JSON list: {error}"))?;
     DiscoveredServers::of_entries(entries.iter().map(|entry| {
         let name = entry["Service"]["ID"].as_str().unwrap_or_default();
         (name.to_owned(), consul_server(entry, protocol))
@@ -266,8 +268,8 @@ mod tests {
             ("[{\"address\":\"a:80\",\"weight\":1e300}]", "1e"),
             ("{\"a\": []}", "the list `servers`"),
             ("{\"servers\": [], \"a\": 1}", "the list `servers`"),
-            ("[\"a:1\"", "no JSON"),
-            (deep.as_str(), "no JSON"),
+            ("[\"a:1\"", "not JSON"),
+            (deep.as_str(), "not JSON"),
             (many.as_str(), "more than 1024 servers"),
         ] {
             let out = read_list(text.as_bytes(), HTTP).unwrap_err();
@@ -304,7 +306,7 @@ mod tests {
         assert!(last.starts_with("\"\": "), "{last}");
         assert_eq!(read_consul(b"[]", HTTP), Ok(DiscoveredServers::default()));
         for text in ["{}", "", "[", "7"] {
-            assert!(read_consul(text.as_bytes(), HTTP).unwrap_err().contains("no JSON list"));
+            assert!(read_consul(text.as_bytes(), HTTP).unwrap_err().contains("not a JSON list"));
         }
         let many = format!("[1{}]", ",1".repeat(DISCOVERED_SERVERS));
         assert_eq!(read_consul(many.as_bytes(), HTTP), Err("more than 1024 servers".to_owned()));

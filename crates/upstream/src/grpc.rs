@@ -20,7 +20,7 @@ impl FromStr for GrpcStatus {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         match Code::from_slug(text) {
-            Some(Code::Ok) => Err("is no failure"),
+            Some(Code::Ok) => Err("is not a failure"),
             Some(code) => Ok(GrpcStatus(code)),
             None => Err("is not a gRPC status such as unavailable or resource_exhausted"),
         }

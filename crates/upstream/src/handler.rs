@@ -2,8 +2,8 @@
 //!
 //! A request is retried only if nothing of it was sent or its method is idempotent (RFC 9110
 //! 9.2.2); only with its complete body; only on another server; only within the budget; and never
-//! after the client was sent any part of a response. A pooled connection that was closed is no
-//! failure of the server: the same server gets the request again on a new one.
+//! after the client was sent any part of a response. A pooled connection that was closed is
+//! not a failure of the server: the same server gets the request again on a new one.
 //!
 //! A connection is acquired when there is something to send: a client that announces a body and
 //! sends none occupies no server, unless both sides speak HTTP/2. While every server is at its

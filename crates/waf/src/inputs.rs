@@ -9,7 +9,7 @@ use crate::normalize::{is_ordinary_form, without_references};
 use crate::rules::Part;
 use crate::score::{Scanner, WafVerdict};
 
-/// The families of media types whose content is no text. A type of none of them is read as text:
+/// The families of media types whose content is not text. A type of none of them is read as text:
 /// whatever the client wrote there, an application may guess.
 const FAMILIES: [&[u8]; 6] =
     [b"application/", b"image/", b"audio/", b"video/", b"font/", b"model/"];
@@ -307,7 +307,7 @@ fn unescaped(text: &[u8]) -> Vec<u8> {
             b'u' => {
                 let digits = rest.get(..4).and_then(|digits| std::str::from_utf8(digits).ok());
                 let unit = digits.and_then(|digits| u32::from_str_radix(digits, 16).ok());
-                // Half of a pair is no character, and no rule looks for those beyond it.
+                // Half of a pair is not a character, and no rule looks for those beyond it.
                 let character =
                     unit.and_then(char::from_u32).unwrap_or(char::REPLACEMENT_CHARACTER);
                 out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());

@@ -18,7 +18,7 @@ const ORDINARY: [bool; 256] = {
 };
 
 /// True for an input that is not inspected: letters, digits and a few separators, at most one dot,
-/// no `__`. The bare name of a file or a table is no attack.
+/// no `__`. The bare name of a file or a table is not an attack.
 pub(crate) fn is_ordinary(text: &[u8]) -> bool {
     let (mut dots, mut before) = (0, 0);
     text.iter().all(|byte| {

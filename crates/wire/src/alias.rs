@@ -31,8 +31,8 @@ fn same_words(one: &[u8], other: &[u8]) -> bool {
     }
 }
 
-/// True if a name consists of words with one hyphen between them: then it is no alias of a known
-/// name.
+/// True if a name consists of words with one hyphen between them: then it is not an alias of a
+/// known name.
 pub fn is_plain(name: &[u8]) -> bool {
     let mut in_word = false;
     let plain = name.iter().all(|byte| match byte {

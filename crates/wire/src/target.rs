@@ -121,7 +121,7 @@ pub fn decode_for_files(normal: &[u8]) -> Result<Cow<'_, [u8]>, PathFault> {
     unescape(normal, |_| false)
 }
 
-/// Decodes every escape of a text that is no path, such as a part of another URL.
+/// Decodes every escape of a text that is not a path, such as a part of another URL.
 pub fn unescape_all(text: &[u8]) -> Result<Cow<'_, [u8]>, PathFault> {
     unescape(text, |_| false)
 }

@@ -70,7 +70,7 @@ impl TraceContext {
     }
 
     /// Reads the single field `b3`: `TRACE-SPAN[-SAMPLED[-PARENT]]`. `None` in the second place
-    /// leaves the decision to the reader. A decision alone is no trace to continue.
+    /// leaves the decision to the reader. A decision alone is not a trace to continue.
     pub fn parse_b3(value: &[u8]) -> Option<(TraceContext, Option<bool>)> {
         let mut parts = value.split(|byte| *byte == b'-');
         let (trace_id, span_id) = (parts.next()?, parts.next()?);

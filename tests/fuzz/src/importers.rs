@@ -379,7 +379,7 @@ fn assert_valid(imported: Result<String, String>) {
     let Err(report) = loaded else { return };
     let report = report.render();
     let is_expected = |error: &str| {
-        error.starts_with("error: this is no valid JSON Schema") || error.contains("cannot read")
+        error.starts_with("error: this is not a valid JSON Schema") || error.contains("cannot read")
     };
     let mut errors = report.lines().filter(|line| line.starts_with("error"));
     assert!(errors.all(is_expected), "{report}\n{text}");

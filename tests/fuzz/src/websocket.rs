@@ -92,7 +92,7 @@ fn frames(data: &[u8]) {
     assert_eq!((heads, counter.is_between_frames(), counter.is_lost()), whole, "by frames");
 }
 
-/// The headers in these pieces, whether the last one ends a frame, and whether one is no frame.
+/// The headers in these pieces, whether the last one ends a frame, and whether one is not a frame.
 fn counted(pieces: &[&[u8]]) -> (Vec<FrameHead>, bool, bool) {
     let (mut counter, mut heads) = (FrameCounter::default(), Vec::new());
     for piece in pieces {

@@ -147,7 +147,7 @@ fn paths() -> Vec<Row> {
         path("/a%zz", Responds(400)).unlike("node"),
         path("/a\\b", Responds(400)).unlike("nginx go node"),
         // RFC 9113 8.3.1 has only origin-form and `*` for OPTIONS. Go accepts absolute-form and
-        // `*`, and encodes or cuts off what is no part of a path.
+        // `*`, and encodes or cuts off what is not part of a path.
         path("http://b/c", Resets).unlike("go"),
         path("http://a/c", Resets).unlike("go"),
         path("*", Resets).unlike("go"),
@@ -171,8 +171,8 @@ fn authorities() -> Vec<Row> {
         authority("a:80", Forwards("GET / HTTP/1.1|host: a:80")),
         authority("A.Example", Forwards("GET / HTTP/1.1|host: A.Example")),
         authority("[::1]:8080", Forwards("GET / HTTP/1.1|host: [::1]:8080")),
-        // Go replaces an empty or missing host; what is no host[:port] is forwarded by some as it
-        // is.
+        // Go replaces an empty or missing host; what is not a host[:port] is forwarded by some as
+        // it is.
         authority("", Resets).unlike("go"),
         authority("u@a", Resets).unlike("nginx node"),
         authority("u:p@a", Resets).unlike("nginx node"),

@@ -48,7 +48,7 @@ const ROWS: &[(&str, &str)] = &[
     ("GET / HTTP/1.1\r\nHost: [::1]:80\r\n\r\n", "GET / [::1]:80"),
     ("GET / HTTP/1.1\r\nHost: a.\r\n\r\n", "GET / a."),
     ("GET / HTTP/1.0\r\n\r\n", "GET / SERVER"),
-    // Pseudo-header fields are no fields of HTTP/1.1.
+    // Pseudo-header fields are not fields of HTTP/1.1.
     ("GET / HTTP/1.1\r\nHost: a\r\n:path: /b\r\n\r\n", "400"),
     ("GET / HTTP/1.1\r\nHost: a\r\n:authority: b\r\n\r\n", "400"),
     ("GET / HTTP/1.1\r\nHost: a\r\nx:path: /b\r\n\r\n", "GET / a|x: path: /b"),

@@ -46,7 +46,7 @@ fn what_may_not_be_stored_is_not() {
 }
 
 #[test]
-fn one_users_response_is_no_others() {
+fn one_users_response_is_not_for_others() {
     let origin = Origin::counting("cache-control: max-age=60\r\n");
     let server = cache(&origin, "");
     let mine = "authorization: Basic YTpi\r\n";

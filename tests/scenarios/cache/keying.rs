@@ -155,7 +155,7 @@ fn what_a_trusted_proxy_says_is_keyed_or_not_sent() {
 }
 
 #[test]
-fn a_get_with_a_body_is_no_business_of_the_cache() {
+fn a_get_with_a_body_bypasses_the_cache() {
     let origin = Origin::counting(KEPT);
     let server = cache(&origin, "");
     get(&server, "/", "");

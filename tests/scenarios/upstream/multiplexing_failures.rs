@@ -273,7 +273,7 @@ fn a_websocket_without_a_server_that_has_it_is_a_502() {
         let mut client = upgrade(&server);
         assert_eq!(client.read_response().status, 502);
     }
-    // It is no failure of the server: nothing is ejected.
+    // It is not a failure of the server: nothing is ejected.
     assert_eq!(server.exchange("web", GET).text(), "/a?b=c");
     // Any other upgrade is an offer that may be ignored (RFC 9110 7.8).
     let other = "GET /other HTTP/1.1\r\nhost: a\r\nconnection: upgrade\r\nupgrade: other\r\n\r\n";

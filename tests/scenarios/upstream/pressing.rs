@@ -17,7 +17,7 @@ const MEMORY_BYTES_MAX: f64 = 20e6;
 fn body() -> &'static [u8] {
     static BODY: OnceLock<Vec<u8>> = OnceLock::new();
     BODY.get_or_init(|| {
-        // A period that is no multiple of any buffer's size.
+        // A period that is not a multiple of any buffer's size.
         let period: Vec<u8> = (0..65_521_u32).map(|at| (at / 7 + at) as u8).collect();
         let mut body = period.repeat(BODY_BYTES / period.len() + 1);
         body.truncate(BODY_BYTES);

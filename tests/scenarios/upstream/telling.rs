@@ -42,7 +42,7 @@ fn a_response_that_breaks_off_is_in_both_logs() {
 }
 
 #[test]
-fn bytes_that_are_no_request_are_reported_with_the_reason() {
+fn bytes_that_are_not_a_request_are_reported_with_the_reason() {
     let upstream = Upstream::responding(super::OK);
     let server = gateway(&servers(&[&upstream]));
     let smuggling = "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 1\r\n\
@@ -55,7 +55,7 @@ fn bytes_that_are_no_request_are_reported_with_the_reason() {
 }
 
 #[test]
-fn a_flood_of_failures_is_no_flood_of_lines() {
+fn a_flood_of_failures_is_not_a_flood_of_lines() {
     let down = Refusing::start();
     let server =
         gateway(&format!(r#"servers: ["{}"], ejection: {{ failures: 0 }}"#, down.address()));

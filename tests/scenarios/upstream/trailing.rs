@@ -114,7 +114,7 @@ fn those_of_a_response_reach_the_client() {
             found.next().map(|(_, value)| value.as_str())
         };
         assert_eq!((find("x-sum"), find("x-time")), (Some("1"), Some("2")), "{response:?}");
-        // RFC 9110 6.5.1: what frames a message is no trailer.
+        // RFC 9110 6.5.1: what frames a message is not a trailer.
         assert_eq!(find("content-length"), None);
     }
     assert_eq!(upstream.accepted(), 1);

@@ -29,7 +29,7 @@ fn one_thing_is_purged_hard_or_softly() {
 #[test]
 fn what_is_not_clear_purges_nothing() {
     for (body, expected) in [
-        ("", "no JSON"),
+        ("", "not JSON"),
         ("[]", "must be a JSON object"),
         ("{}", "says nothing to purge"),
         (r#"{"soft": true}"#, "says nothing to purge"),

@@ -215,7 +215,7 @@ fn a_faulty_json_body_is_reported_as_json() {
     let answer = bench.send_request("PUT /v1/config", &fields, "{\n  \"workers\": 2,\n}");
     assert_eq!(answer.status, 422);
     let body = answer.json();
-    assert!(body["detail"].as_str().unwrap().starts_with("the body is no JSON"), "{body}");
+    assert!(body["detail"].as_str().unwrap().starts_with("the body is not JSON"), "{body}");
     assert!(!answer.body.to_lowercase().contains("yaml"), "{body}");
     let place = &body["errors"][0];
     assert_eq!((place["line"].as_u64(), place["column"].as_u64()), (Some(3), Some(1)), "{body}");
@@ -410,7 +410,7 @@ fn entries_come_in_pages() {
         (&7.into(), &2.into())
     );
     let wrong = bench.send_request("GET /v1/caches/pages/entries?after=x", &[], "");
-    assert!(wrong.status == 400 && wrong.body.contains("is no number"), "{}", wrong.body);
+    assert!(wrong.status == 400 && wrong.body.contains("is not a number"), "{}", wrong.body);
 }
 
 #[test]
@@ -461,7 +461,9 @@ fn a_cache_explains_itself() {
     assert_eq!((&json["url"], &json["headers"][0][1]), (&"http://a/".into(), &"de".into()));
     let text = bench.send_request(line, &[("accept", "text/plain")], "");
     assert_eq!(text.body, "GET http://a/ is a hit\n");
-    for (query, expected) in [("", "has no url"), ("?url=http://a/&header=x", "is no name:value")] {
+    for (query, expected) in
+        [("", "has no url"), ("?url=http://a/&header=x", "is not of the form name:value")]
+    {
         let wrong = bench.send_request(&format!("GET /v1/caches/pages/explain{query}"), &[], "");
         assert!(wrong.status == 400 && wrong.body.contains(expected), "{}", wrong.body);
     }

@@ -230,10 +230,11 @@ fn tool_use(call: Value) -> Result<Value, ApiError> {
     let arguments = function["arguments"].as_str().unwrap_or_default();
     let input = match arguments.trim().is_empty() {
         true => json!({}),
-        false => serde_json::from_str::<Value>(arguments)
-            .ok()
-            .filter(Value::is_object)
-            .ok_or_else(|| invalid("messages", "The `arguments` of a call are no JSON object."))?,
+        false => {
+            serde_json::from_str::<Value>(arguments).ok().filter(Value::is_object).ok_or_else(
+                || invalid("messages", "The `arguments` of a call are not a JSON object."),
+            )?
+        }
     };
     let (id, name) = (&call["id"], &function["name"]);
     Ok(json!({ "type": "tool_use", "id": id, "name": name, "input": input }))

@@ -20,7 +20,7 @@ pub(super) fn usage_json((input, output): (u64, u64)) -> Value {
     })
 }
 
-/// Translates a body; `None` if it is no message.
+/// Translates a body; `None` if it is not a message.
 pub(crate) fn translate(content: &[u8], created_s: u64) -> Option<String> {
     let message: Value = serde_json::from_slice(content).ok()?;
     let blocks = message["content"].as_array().filter(|_| message["type"] == "message")?;
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_message_is_not_translated() {
+    fn what_is_not_a_message_is_not_translated() {
         for text in ["", "[]", "{}", r#"{"type":"message"}"#, r#"{"type":"x","content":[]}"#] {
             assert_eq!(translate(text.as_bytes(), 0), None, "{text}");
         }

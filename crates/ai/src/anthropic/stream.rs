@@ -114,7 +114,8 @@ impl Translator {
         if data.is_empty() || self.is_over {
             return Ok(());
         }
-        let malformed = |_| Fault::new(FaultKind::ProtocolError, "an event of a stream is no JSON");
+        let malformed =
+            |_| Fault::new(FaultKind::ProtocolError, "an event of a stream is not JSON");
         let event: Value = serde_json::from_slice(&data.join(&b'\n')).map_err(malformed)?;
         match event["type"].as_str().unwrap_or_default() {
             "message_start" => {

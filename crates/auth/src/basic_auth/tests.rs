@@ -220,7 +220,10 @@ fn verifications_in_flight_are_bounded() {
 #[test]
 fn errors_are_named_and_show_no_hash() {
     for (settings, why) in [
-        (node!({ "users": [{ "consumer": "a", "password": "hunter2" }] }), "no hash of argon2"),
+        (
+            node!({ "users": [{ "consumer": "a", "password": "hunter2" }] }),
+            "not a valid hash of argon2",
+        ),
         (node!({ "users": [{ "consumer": "a:b", "password": BCRYPT }] }), "no colon"),
         (node!({ "users": [{ "consumer": "", "password": BCRYPT }] }), "needs a name"),
         (

@@ -17,13 +17,13 @@ impl ContentDigest {
     pub(crate) fn of(headers: &Headers) -> Result<ContentDigest, Invalid> {
         let value = headers.joined("content-digest").ok_or("there is no Content-Digest")?;
         let members = Parser::new(&value).parse::<Dictionary>();
-        let members = members.map_err(|_| "Content-Digest is no dictionary")?;
+        let members = members.map_err(|_| "Content-Digest is not a dictionary")?;
         let digest = |name: &str| match members.get(name) {
             None => Ok(None),
             Some(ListEntry::Item(Item { bare_item: BareItem::ByteSequence(digest), .. })) => {
                 Ok(Some(digest.clone()))
             }
-            Some(_) => Err("a member of Content-Digest is no digest"),
+            Some(_) => Err("a member of Content-Digest is not a digest"),
         };
         let found = ContentDigest { sha256: digest("sha-256")?, sha512: digest("sha-512")? };
         match (&found.sha256, &found.sha512) {

@@ -58,16 +58,16 @@ pub(crate) fn signatures(
 ) -> Result<Vec<MessageSignature>, Invalid> {
     let Some(inputs) = request.headers.joined("signature-input") else { return Ok(Vec::new()) };
     let dictionary = |value: &[u8]| Parser::new(value).parse::<Dictionary>();
-    let inputs = dictionary(&inputs).map_err(|_| "Signature-Input is no dictionary")?;
+    let inputs = dictionary(&inputs).map_err(|_| "Signature-Input is not a dictionary")?;
     let values = request.headers.joined("signature").unwrap_or_default();
-    let values = dictionary(&values).map_err(|_| "Signature is no dictionary")?;
+    let values = dictionary(&values).map_err(|_| "Signature is not a dictionary")?;
     if inputs.len() > SIGNATURES_MAX {
         return Err("the request has too many signatures");
     }
     let (mut found, mut reason) = (Vec::new(), None);
     for (label, input) in &inputs {
         let ListEntry::InnerList(input) = input else {
-            return Err("a member of Signature-Input is no list of components");
+            return Err("a member of Signature-Input is not a list of components");
         };
         if rules.tag.is_some() && text(input, "tag")?.as_deref() != rules.tag.as_deref() {
             continue;
@@ -120,7 +120,7 @@ fn text(input: &InnerList, name: &str) -> Result<Option<String>, Invalid> {
     match input.params.get(name) {
         None => Ok(None),
         Some(BareItem::String(text)) => Ok(Some(text.as_str().to_owned())),
-        Some(_) => Err("a parameter of the signature is no text"),
+        Some(_) => Err("a parameter of the signature is not text"),
     }
 }
 
@@ -132,7 +132,7 @@ fn time(input: &InnerList, name: &str) -> Result<Option<u64>, Invalid> {
             let seconds = u64::try_from(i64::from(*seconds));
             seconds.map(Some).map_err(|_| "a time of the signature is before 1970")
         }
-        Some(_) => Err("a time of the signature is no number of seconds"),
+        Some(_) => Err("a time of the signature is not a number of seconds"),
     }
 }
 
@@ -269,7 +269,7 @@ fn field<'r>(headers: &'r Headers, name: &str, item: &Item) -> Result<Cow<'r, [u
         return Err("the request has not all headers that are signed");
     }
     let joined = values.join(&b", "[..]);
-    let strict = "a header that is signed is no structured field";
+    let strict = "a header that is signed is not a structured field";
     let parameter = item.params.iter().map(|(name, value)| (name.as_str(), value));
     let serialized = match parameter.collect::<Vec<_>>()[..] {
         [] => return Ok(joined.into()),

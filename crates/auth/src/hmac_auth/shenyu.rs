@@ -77,7 +77,7 @@ impl ShenYuSignature {
         let (parameters, sign) = token.split_once('.').ok_or("the token has not two parts")?;
         let decoded = STANDARD.decode(parameters).map_err(|_| "the token is not base64")?;
         let members = json_object(&decoded)
-            .ok_or("the parameters of the token are no JSON object with unique names")?;
+            .ok_or("the parameters of the token are not a JSON object with unique names")?;
         let text = |name: &str| {
             let text = members.get(name).and_then(Json::as_str).filter(|text| !text.is_empty());
             text.ok_or("the token has not all parameters")
@@ -97,7 +97,7 @@ impl ShenYuSignature {
             key_id: key.to_owned(),
             algorithm: algorithm.to_owned(),
             signature: unhex(sign).ok_or("the signature has not upper-case hexadecimal digits")?,
-            timestamp_ms: timestamp.parse().map_err(|_| "the timestamp is no number")?,
+            timestamp_ms: timestamp.parse().map_err(|_| "the timestamp is not a number")?,
             timestamp: timestamp.to_owned(),
             parameters,
         })
@@ -129,7 +129,7 @@ impl ShenYuSignature {
         if let Some(body) = body {
             if !body.is_empty() {
                 let members = json_object(body)
-                    .ok_or("the body is no JSON object with unique names, which is signed")?;
+                    .ok_or("the body is not a JSON object with unique names, which is signed")?;
                 pairs.extend(members.iter().map(|(name, value)| (name.clone(), java_text(value))));
             }
             for pair in request.query.iter().flat_map(|query| query.split('&')) {

@@ -215,7 +215,7 @@ fn keys_come_from_files() {
     let wrong = errors(&KIND, &node!({ "keys": [{ "algorithm": "ES256", "public_key": set }] }));
     assert!(wrong.contains("no public key in PEM"), "{wrong}");
     let wrong = errors(&KIND, &node!({ "key_set": pem }));
-    assert!(wrong.contains("the key set is no JSON object"), "{wrong}");
+    assert!(wrong.contains("the key set is not a JSON object"), "{wrong}");
 }
 
 #[test]

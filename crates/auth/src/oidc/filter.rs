@@ -202,7 +202,7 @@ impl OidcFilter {
         Ok(())
     }
 
-    /// Removes the cookies of this filter, which are no business of the upstream.
+    /// Removes the cookies of this filter, which are not meant for the upstream.
     pub(super) fn hide(&self, request: &mut Request) {
         cookie::hide(request, &self.cookie);
     }

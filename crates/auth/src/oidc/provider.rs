@@ -213,10 +213,11 @@ impl Provider {
     async fn discover(&self) -> Result<Metadata> {
         let issuer = &self.settings.issuer;
         let url = format!("{}/.well-known/openid-configuration", issuer.trim_end_matches('/'));
-        let url: Url = url.parse().map_err(|_| ProviderError::Invalid("the issuer is no URL"))?;
+        let url: Url =
+            url.parse().map_err(|_| ProviderError::Invalid("the issuer is not a URL"))?;
         let body = self.get(&url, None).await?;
         let Some(document) = json_object(&body) else {
-            return Err(ProviderError::Invalid("the discovery document is no JSON object"));
+            return Err(ProviderError::Invalid("the discovery document is not a JSON object"));
         };
         Metadata::discovered(&document, issuer)
     }
@@ -228,7 +229,7 @@ impl Provider {
             return Err(ProviderError::Invalid("the provider has no end point for userinfo"));
         };
         let body = self.get(url, Some(access_token)).await?;
-        json_object(&body).ok_or(ProviderError::Invalid("the userinfo is no JSON object"))
+        json_object(&body).ok_or(ProviderError::Invalid("the userinfo is not a JSON object"))
     }
 
     /// Sends a grant to the token end point (RFC 6749 4.1.3 and 6).

@@ -4,7 +4,7 @@
 //! appended and is on the disk before it is in force. Lines that later ones replace are removed by
 //! replacing the file as a whole. Promises that a file with other content, or with a damaged line,
 //! is an error and stays as it is: without the line of a deletion, a deleted consumer would be
-//! accepted. A last line without its end is no change, because no response has said that it is.
+//! accepted. A last line without its end is not a change, because no response has said that it is.
 
 use std::collections::HashMap;
 use std::fs::{self, DirBuilder, OpenOptions};
@@ -151,7 +151,8 @@ fn line(name: &str, change: &Change) -> io::Result<String> {
 
 /// The name and the change of a line; the error continues the sentence "the line …".
 fn read_line(line: &str) -> Result<(Box<str>, Change), String> {
-    let json: Json = serde_json::from_str(line).map_err(|error| format!("is no JSON ({error})"))?;
+    let json: Json =
+        serde_json::from_str(line).map_err(|error| format!("is not JSON ({error})"))?;
     let (Some(name), Some(entry)) = (json["name"].as_str(), json.get("entry")) else {
         return Err("has no `name` or no `entry`".to_owned());
     };

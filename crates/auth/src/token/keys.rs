@@ -252,7 +252,7 @@ pub(crate) fn provided_key_set(text: &[u8]) -> Result<Vec<Key>, &'static str> {
 }
 
 fn keys_of_set(text: &[u8], is_usable: fn(&Key) -> bool) -> Result<Vec<Key>, &'static str> {
-    let set = strict_json::object(text).ok_or("is no JSON object with unique names")?;
+    let set = strict_json::object(text).ok_or("is not a JSON object with unique names")?;
     let Some(Json::Array(keys)) = set.get("keys") else { return Err("has no list `keys`") };
     if keys.len() > KEYS_MAX {
         return Err("has too many keys");

@@ -34,7 +34,7 @@ impl Timer {
 
     /// To be called when it expired: a periodic timer runs on only once it was read.
     pub(super) fn clear(&self) {
-        // Nothing to read is no error: the timer was set again in between.
+        // Nothing to read is not an error: the timer was set again in between.
         let _ = rustix::io::read(&self.0, &mut [0u8; 8]);
     }
 }

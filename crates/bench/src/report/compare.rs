@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_run_is_no_change() {
+    fn the_same_run_is_not_a_change() {
         let (verdict, worse, text) = verdict(1.0);
         assert_eq!((verdict, worse), (ComparisonVerdict::Same, false));
         assert!(text.ends_with("The change is not real: every interval holds 1.\n"), "{text}");
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn few_rounds_and_nothing_in_common_are_no_verdict() {
+    fn few_rounds_and_nothing_in_common_give_no_verdict() {
         let (before, mut after) = (sample::data(), scaled(OURS, 1.5));
         for record in &mut after.records {
             record.rounds.truncate(2);
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn disturbed_rounds_are_no_verdict() {
+    fn disturbed_rounds_give_no_verdict() {
         let (before, mut after) = (sample::data(), scaled(OURS, 1.5));
         for record in &mut after.records {
             record.rounds[2].disturbed = Some("a busy neighbour".to_owned());

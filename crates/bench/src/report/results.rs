@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn few_rounds_are_no_verdict_anywhere() {
+    fn few_rounds_give_no_verdict_anywhere() {
         let mut data = sample::data();
         data.records.iter_mut().for_each(|record| record.rounds.truncate(3));
         let bars = of_bars(&data, Room::Terminal).text();

@@ -237,7 +237,7 @@ impl Execution<'_> {
                     let started_bytes = settled_rss(&tree);
                     servers.push(Server { running, tree, gathered, started_bytes, reloads: 0 });
                 }
-                // The end of the run cut it short, which is no error.
+                // The end of the run cut it short, which is not an error.
                 Err(why) if self.over(0.0) => {
                     if !self.schedule.stopped() {
                         self.note(format!("{}: {why}", step.case.name));
@@ -397,7 +397,7 @@ impl Execution<'_> {
         }
     }
 
-    /// A round that was stopped on its way, or only warmed up, is no round.
+    /// A round that was stopped on its way, or only warmed up, is not a round.
     pub(super) fn take(
         &self,
         measured: std::io::Result<Measured>,

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_url_is_refused() {
+    fn what_is_not_a_url_is_refused() {
         for url in ["https://127.0.0.1/", "127.0.0.1:80", "http:///x", "http://a b/", "http://u@h/"]
         {
             assert!(resolve(url, true).is_err(), "{url}");

@@ -11,7 +11,7 @@ use crate::scenarios::{Fixture, ports_of_an_address};
 use std::time::{Duration, Instant};
 
 /// Idle connections before the memory of the others is counted: the first ones grow tables and
-/// pools that are no connection's own.
+/// pools that belong to no connection.
 const IDLE_BEFORE: usize = 100;
 /// Memory is at rest when it changes by less than this share between two looks.
 const AT_REST: f64 = 0.002;

@@ -20,7 +20,7 @@ pub(crate) struct Measured {
 }
 
 /// Loads the target, with our own generator unless there is a tool; `tree` is the server that does
-/// the work, if it is known, and `others` are processes whose CPU is no disturbance because
+/// the work, if it is known, and `others` are processes whose CPU is not a disturbance because
 /// they are part of the run.
 pub(crate) fn round(
     tool: Option<Tool>,

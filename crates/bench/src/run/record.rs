@@ -87,7 +87,7 @@ impl RecordBuilder {
         }
     }
 
-    /// Something that is no request went wrong.
+    /// Something that is not a request went wrong.
     pub(crate) fn fail(&mut self, kind: &str, why: &str) {
         self.record.errors += 1;
         *self.record.errors_by_kind.entry(kind.to_owned()).or_default() += 1;

@@ -9,7 +9,7 @@ use std::borrow::Cow;
 use super::{KeyError, KeyQuery, SignificantParams};
 use crate::limits::KEY_PARAMS_MAX;
 
-/// Appends a query with its `?`; `None` is no query at all.
+/// Appends a query with its `?`; `None` if there is no query.
 pub(super) fn write(
     query: Option<&[u8]>,
     rule: &KeyQuery,

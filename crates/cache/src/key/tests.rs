@@ -197,7 +197,7 @@ fn no_two_requests_share_a_key() {
 }
 
 #[test]
-fn what_the_key_does_not_hold_is_no_part_of_it() {
+fn what_the_key_does_not_hold_is_not_part_of_it() {
     let plain = text(&rules(&[]), &request("/", &[("host", "a")])).unwrap();
     for unkeyed in ["x-forwarded-for", "x-real-ip", "x-host", "user-agent"] {
         let fields = [("host", "a"), (unkeyed, "evil.example")];

@@ -74,7 +74,7 @@ fn check(settings: &KeySettings, node: &Node, reader: &mut Reader<'_>) {
     }
     let cookie = |name: &str| wire::token::is_token(name.as_bytes());
     if let Some(odd) = settings.cookies.iter().find(|name| !cookie(name)) {
-        reader.error(at("cookies"), format!("{} is no cookie name", settings::quote(odd)));
+        reader.error(at("cookies"), format!("{} is not a valid cookie name", settings::quote(odd)));
     }
     // Codings are stored separately anyway; keyed by the field, every spelling would be another
     // entry.

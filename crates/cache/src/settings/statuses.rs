@@ -43,7 +43,7 @@ impl Setting for StatusTimes {
                 Some(status) => times.extend(time.map(|time| (status, time))),
                 None => {
                     reader
-                        .error(key.span, format!("{} is no status", quote(&key.name)))
+                        .error(key.span, format!("{} is not a status", quote(&key.name)))
                         .help("statuses are 200 to 599, classes 2xx to 5xx");
                 }
             }

@@ -36,7 +36,7 @@ fn statuses_are_statuses_or_classes() {
         assert!(ttl(right).is_ok(), "{right}");
     }
     for odd in ["99", "600", "1xx", "6xx", "xx", "4x", "0404", "ok"] {
-        assert!(ttl(odd).unwrap_err().contains("is no status"), "{odd}");
+        assert!(ttl(odd).unwrap_err().contains("is not a status"), "{odd}");
     }
     let times = ttl("404").unwrap();
     assert_eq!(times.iter().map(|(status, _)| status).collect::<Vec<_>>(), [404]);
@@ -47,11 +47,11 @@ fn what_contradicts_itself_is_refused() {
     for (node, message) in [
         (node!({ "store": "a", "ttl": { "min": "2h", "max": "1h" } }), "min 2h is longer than max"),
         (node!({ "store": "a", "ttl": { "default": "2h", "max": "1h" } }), "default 2h is longer"),
-        (node!({ "store": "a", "languages": ["de_DE"] }), "\"de_DE\" is no language tag"),
+        (node!({ "store": "a", "languages": ["de_DE"] }), "\"de_DE\" is not a language tag"),
         (node!({ "store": "a", "codings": { "offer": ["br", "br"] } }), "names no coding twice"),
         (node!({ "store": "a", "key": { "query": { "allow": [] } } }), "write query: none"),
         (node!({ "store": "a", "key": { "headers": ["Accept-Encoding"] } }), "need not count"),
-        (node!({ "store": "a", "key": { "cookies": ["a b"] } }), "is no cookie name"),
+        (node!({ "store": "a", "key": { "cookies": ["a b"] } }), "is not a valid cookie name"),
         (node!({ "store": "a", "fetch": { "drop_headers": ["host"] } }), "host is needed"),
         (node!({ "store": "a", "grace": "1h" }), "unknown key \"grace\""),
         (node!({ "store": "a", "max_size": "unlimited" }), "is not between 1KiB and 1TiB"),

@@ -219,7 +219,7 @@ impl DiskTier {
         self.send(WriterJob::Purge(purge_log::encode(purge), time));
     }
 
-    /// Reads what [`DiskTier::write_position`] has written. The text of a damaged file is no
+    /// Reads what [`DiskTier::write_position`] has written. The text of a damaged file is not a
     /// position.
     pub(crate) fn read_position(&self) -> Option<Vec<u8>> {
         let mut text = vec![0; PURGE_POSITION_BYTES_MAX];

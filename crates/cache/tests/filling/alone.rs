@@ -88,7 +88,7 @@ fn a_fault_is_shared_by_its_followers_and_not_stored() {
 
 /// A filter after the cache may allow one client and reject another.
 #[test]
-fn what_one_client_is_refused_is_no_response_for_another() {
+fn what_one_client_is_refused_is_not_a_response_for_another() {
     block_on_local(async {
         let (site, mut origin) = Site::plain();
         let route = site.worker(0);

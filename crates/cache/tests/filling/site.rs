@@ -200,7 +200,7 @@ pub(crate) fn response_with(
     ClientResponse { status, headers: headers(fields), body }
 }
 
-/// One whose body is no text.
+/// One whose body is not text.
 pub(crate) fn bytes_response(fields: &[(&str, &str)], body: Vec<u8>) -> ClientResponse {
     ClientResponse {
         status: 200,

@@ -29,7 +29,7 @@ impl FilterList {
 /// All chains, and which of them are used.
 pub(super) struct Chains {
     entries: Vec<Chain>,
-    /// Chains that were no lists: declared all the same.
+    /// Chains that were not lists: declared all the same.
     broken: Vec<String>,
 }
 

@@ -100,7 +100,7 @@ fn choice(
     for (pattern, upstream) in stream.sni.iter().flat_map(|sni| &sni.entries) {
         check_upstream(upstream, settings, reader);
         if !choice.names.add(pattern, upstream) {
-            let message = format!("{} is no server name, or is repeated", quote(pattern));
+            let message = format!("{} is not a server name, or is repeated", quote(pattern));
             let help = "write a name such as a.example.com, *.example.com for names below it, or *";
             reader.error(pattern.span, message).help(help);
         }

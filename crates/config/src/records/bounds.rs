@@ -89,7 +89,7 @@ pub struct Timeouts {
     #[setting(default = "30s", range = "1ms"..="1d")]
     pub body: Duration,
     /// Minimum rate of a request body in bytes per second, over a time as long as `body`.
-    /// Slower ones get 408; `0B` is no minimum.
+    /// Slower ones get 408; `0B` means no minimum.
     #[setting(default = "240B", range = "0B"..="1GiB")]
     pub body_rate: Size,
     /// Longest time from the end of the header lines to the end of the body, however fast it
@@ -100,7 +100,7 @@ pub struct Timeouts {
     #[setting(default = "30s", range = "1ms"..="1d")]
     pub write: Duration,
     /// Minimum rate at which a response is taken in bytes per second, over a time as long as
-    /// `write`. Only time counts in which data waits for the client. `0B` is no minimum.
+    /// `write`. Only time counts in which data waits for the client. `0B` means no minimum.
     #[setting(default = "240B", range = "0B"..="1GiB")]
     pub write_rate: Size,
     /// Longest pause between two requests of a connection.
@@ -127,7 +127,7 @@ pub struct ListenerTimeouts {
     /// Longest pause while a request body arrives. Slower ones get 408.
     #[setting(range = "1ms"..="1d")]
     pub body: Option<Duration>,
-    /// Minimum rate of a request body in bytes per second; `0B` is no minimum.
+    /// Minimum rate of a request body in bytes per second; `0B` means no minimum.
     #[setting(range = "0B"..="1GiB")]
     pub body_rate: Option<Size>,
     /// Longest time for a request body. Longer ones get 408.
@@ -136,7 +136,7 @@ pub struct ListenerTimeouts {
     /// Longest pause while a response is taken.
     #[setting(range = "1ms"..="1d")]
     pub write: Option<Duration>,
-    /// Minimum rate at which a response is taken in bytes per second; `0B` is no minimum.
+    /// Minimum rate at which a response is taken in bytes per second; `0B` means no minimum.
     #[setting(range = "0B"..="1GiB")]
     pub write_rate: Option<Size>,
     /// Longest pause between two requests of a connection.
@@ -150,7 +150,7 @@ pub struct RouteTimeouts {
     /// Longest pause while a request body arrives. Slower ones get 408.
     #[setting(range = "1ms"..="1d", example = "10s")]
     pub body: Option<Duration>,
-    /// Minimum rate of a request body in bytes per second; `0B` is no minimum.
+    /// Minimum rate of a request body in bytes per second; `0B` means no minimum.
     #[setting(range = "0B"..="1GiB", example = "0B")]
     pub body_rate: Option<Size>,
     /// Longest time for a request body. Longer ones get 408.
@@ -159,7 +159,7 @@ pub struct RouteTimeouts {
     /// Longest pause while a response is taken.
     #[setting(range = "1ms"..="1d")]
     pub write: Option<Duration>,
-    /// Minimum rate at which a response is taken in bytes per second; `0B` is no minimum.
+    /// Minimum rate at which a response is taken in bytes per second; `0B` means no minimum.
     #[setting(range = "0B"..="1GiB")]
     pub write_rate: Option<Size>,
     /// Longest time of a gRPC call: calls with a later deadline, or without one, have this. Longer

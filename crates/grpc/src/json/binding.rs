@@ -226,9 +226,9 @@ impl Binding {
         let content = match content.trim_ascii() {
             _ if self.takes_any_content => Some(http_body(content, media_type)),
             [] => None,
-            content => {
-                Some(serde_json::from_slice(content).map_err(|error| format!("no JSON: {error}"))?)
-            }
+            content => Some(
+                serde_json::from_slice(content).map_err(|error| format!("not JSON: {error}"))?,
+            ),
         };
         let json = self.json(content, captures, query, lenient)?;
         let options = DeserializeOptions::new().deny_unknown_fields(!lenient.unknown_fields);
@@ -250,7 +250,7 @@ impl Binding {
             (BodyField::All, Some(Json::Object(content))) => root = content,
             // Such as a list for google.protobuf.ListValue.
             (BodyField::All, Some(content)) if captures.is_empty() => return Ok(content),
-            (BodyField::All, Some(_)) => return Err("the content is no JSON object".to_owned()),
+            (BodyField::All, Some(_)) => return Err("the content is not a JSON object".to_owned()),
             (BodyField::Field(field), Some(content)) => field.replace(&mut root, content)?,
             (_, None) => {}
         }

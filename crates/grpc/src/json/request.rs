@@ -163,7 +163,7 @@ impl BodyStream for LinesBody {
                 Poll::Ready(Some(Ok(Frame::Data(data)))) => self.received.extend_from_slice(&data),
                 Poll::Ready(Some(Err(fault))) => return Poll::Ready(Some(Err(fault))),
                 Poll::Ready(Some(Ok(Frame::File(_)))) => {
-                    return Poll::Ready(Some(Err(Fault::internal("a file is no request"))));
+                    return Poll::Ready(Some(Err(Fault::internal("a file is not a request"))));
                 }
                 Poll::Ready(Some(Ok(Frame::Trailers(_))) | None) => self.is_over = true,
             }

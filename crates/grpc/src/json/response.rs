@@ -93,7 +93,7 @@ impl Messages {
                     self.reader.push(&data);
                     continue;
                 }
-                Some(Ok(Frame::File(_))) => Err(protocol("a file is no response")),
+                Some(Ok(Frame::File(_))) => Err(protocol("a file is not a response")),
                 Some(Ok(Frame::Trailers(trailers))) => {
                     let code = trailers.get(grpc::STATUS).map_or(Code::Unknown, Code::parse);
                     match code == Code::Ok && self.reader.is_partial() {

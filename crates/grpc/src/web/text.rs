@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_base64_is_rejected() {
+    fn what_is_not_base64_is_rejected() {
         assert_eq!(decoded("AAA\n", 4), Err(400));
         assert_eq!(decoded("A=AA", 4), Err(400));
         assert_eq!(decoded("AAAAA", 5), Err(0), "half a group");

@@ -176,7 +176,7 @@ impl Http2Exchange {
 
     fn send_trailers(&mut self, trailers: &Headers) {
         self.body = None;
-        // RFC 9110 6.5.1: what frames, routes or authenticates is no trailer.
+        // RFC 9110 6.5.1: what frames, routes or authenticates is not a trailer.
         let allowed =
             trailers.iter().filter(|field| alias::may_be_trailer(field.known, field.name));
         let fields =

@@ -16,7 +16,7 @@ pub(crate) fn start(waiting_max: usize) -> io::Result<SyncSender<OffloadedReques
 
 fn answer(handed: OffloadedRequest) {
     if handed.head.target.path() == "/count" {
-        // A request without a client is no reason to end the thread.
+        // A request without a client is not a reason to end the thread.
         let _ = count(handed);
         return;
     }

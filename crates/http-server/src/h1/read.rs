@@ -17,7 +17,7 @@ use message::{Fault, FaultKind, Headers, Request};
 
 /// Why no request head is to be expected.
 pub(super) enum HeadError {
-    /// The input is no request, or was too late: it gets a response, and the connection ends.
+    /// The input is not a request, or was too late: it gets a response, and the connection ends.
     Rejected(Fault),
     /// The connection ends without a response.
     Ended(CloseReason),

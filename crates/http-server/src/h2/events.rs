@@ -90,7 +90,7 @@ impl Streams {
         }
     }
 
-    /// Logs what is no request.
+    /// Logs what is not a request.
     fn refused(&self, fault: &Fault) {
         refused(&self.connection.facts, &self.connection.service.snapshot(), fault);
     }

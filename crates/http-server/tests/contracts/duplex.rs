@@ -78,7 +78,7 @@ fn a_request_without_upgrade_is_handled_and_the_connection_persists() {
 }
 
 #[test]
-fn a_tunnel_of_http_is_no_upgrade() {
+fn a_tunnel_of_http_is_not_an_upgrade() {
     block_on_local(async {
         let (address, _) = shouting();
         let mut client = Client::connect(address).await;

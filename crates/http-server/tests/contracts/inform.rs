@@ -102,7 +102,7 @@ fn a_client_that_expects_it_gets_100_continue_when_the_body_is_read() {
 }
 
 #[test]
-fn an_interim_status_is_no_response() {
+fn an_interim_status_is_not_a_response() {
     struct Interim;
     impl Handler for Interim {
         fn name(&self) -> &'static str {

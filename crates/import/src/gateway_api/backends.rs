@@ -248,7 +248,7 @@ impl<'o, 'm> Backends<'o, 'm> {
             Some(host) if host.parse::<router::HostPattern>().is_ok() => {
                 tls["server_name"] = json!(host);
             }
-            _ => self.notes.push(format!("{}: its hostname is no name", policy.place)),
+            _ => self.notes.push(format!("{}: its hostname is not a name", policy.place)),
         }
         if let [authorities, others @ ..] = list(&validation["caCertificateRefs"]) {
             let file = name_of(&format!("{namespace}-{}", text(&authorities["name"])));

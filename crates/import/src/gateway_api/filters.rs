@@ -141,7 +141,7 @@ impl Rule<'_, '_> {
             Some(host) if is_host(host) => {
                 all.filters.push(json!({ "request_headers": { "set": { "host": host } } }));
             }
-            Some(host) => all.fail(format!("{}: \"{host}\" is no host name", self.place)),
+            Some(host) => all.fail(format!("{}: \"{host}\" is not a host name", self.place)),
         }
         self.path(&settings["path"], all);
     }
@@ -152,12 +152,12 @@ impl Rule<'_, '_> {
             "" => {}
             "ReplaceFullPath" => match rooted(text(&path["replaceFullPath"])) {
                 Some(to) => all.filters.push(json!({ "rewrite": { "template": plain(&to) } })),
-                None => all.fail(format!("{}: the new path is no path", self.place)),
+                None => all.fail(format!("{}: the new path is not a path", self.place)),
             },
             "ReplacePrefixMatch" if self.prefix.is_some() => {
                 let prefix = self.prefix.unwrap_or_default().trim_end_matches('/');
                 let Some(to) = rooted(text(&path["replacePrefixMatch"])) else {
-                    return all.fail(format!("{}: the new prefix is no path", self.place));
+                    return all.fail(format!("{}: the new prefix is not a path", self.place));
                 };
                 let to = to.trim_end_matches('/');
                 let mut rewrite = json!({});

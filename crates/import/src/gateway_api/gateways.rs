@@ -202,7 +202,7 @@ pub(super) fn attached<'g, 'm>(
     let names = list(&route.spec()["hostnames"]);
     let hostnames: Vec<&str> = names.iter().map(text).filter(is_host).collect();
     if hostnames.len() < names.len() {
-        notes.push(format!("{}: hostnames that are no names are left out", route.place));
+        notes.push(format!("{}: hostnames that are not names are left out", route.place));
     }
     if list(&route.spec()["parentRefs"]).is_empty() {
         notes.push(format!("{} is left out: it names no Gateway", route.place));

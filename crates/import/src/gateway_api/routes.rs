@@ -271,7 +271,7 @@ fn of_path(path: &Value) -> Result<Condition, String> {
         "Exact" => PathKind::Exact,
         "" | "PathPrefix" => PathKind::Prefix,
         "RegularExpression" => return expression(written),
-        other => return Err(format!("{other} is no type of a path")),
+        other => return Err(format!("{other} is not a type of a path")),
     };
     let pattern = match kind {
         PathKind::Prefix => format!("{}/{{*rest}}", written.trim_end_matches('/')),
@@ -312,7 +312,7 @@ fn of_call(method: &Value) -> Result<Condition, String> {
             };
             expression(&format!("/{}/{}", or_any(service), or_any(name)))
         }
-        (other, ..) => Err(format!("{other} is no type of a method")),
+        (other, ..) => Err(format!("{other} is not a type of a method")),
     }
 }
 
@@ -340,7 +340,7 @@ fn compared(values: &[Value], subject: &str, place: &str) -> Result<Vec<Value>, 
         }
         let is_token = wire::token::is_token(name.as_bytes());
         if name.is_empty() || subject == "header" && !is_token {
-            return Err(format!("\"{name}\" is no name of a {subject}"));
+            return Err(format!("\"{name}\" is not a valid name of a {subject}"));
         }
         conditions.push(match text(&value["type"]) {
             "" | "Exact" => json!({ subject: name, "equals": wanted }),
@@ -349,7 +349,7 @@ fn compared(values: &[Value], subject: &str, place: &str) -> Result<Vec<Value>, 
                 expression.parse::<Regex>().map_err(|why| format!("\"{wanted}\" {why}"))?;
                 json!({ subject: name, "regex": expression })
             }
-            other => return Err(format!("{other} is no type of a match ({place})")),
+            other => return Err(format!("{other} is not a type of a match ({place})")),
         });
         seen.push(key);
     }

@@ -262,7 +262,7 @@ fn what_is_not_converted_is_named_with_its_line() {
 }
 
 #[test]
-fn what_is_no_configuration_of_nginx_is_rejected() {
+fn what_is_not_a_configuration_of_nginx_is_rejected() {
     for (text, why) in [
         ("", "has no server"),
         ("a { b", "x:1: a text or directive does not end"),

@@ -228,7 +228,7 @@ fn requirements_of_the_document_hold_for_operations_without_their_own() {
 }
 
 #[test]
-fn what_is_no_openapi_document_is_rejected() {
+fn what_is_not_an_openapi_document_is_rejected() {
     for (document, why) in [
         (json!({}), "not an OpenAPI document"),
         (json!({ "openapi": "2.0" }), "is not supported"),

@@ -253,9 +253,9 @@ fn errors_are_named() {
     for (settings, why) in [
         (node!({}), "edits nothing"),
         (node!({ "headers": { "content-length": "/a" } }), "frames messages"),
-        (node!({ "headers": { "x y": "/a" } }), "is no header name"),
-        (node!({ "headers": { "x-y": "a" } }), "is no JSON Pointer"),
-        (node!({ "request": [{ "remove": "a" }] }), "is no JSON Pointer"),
+        (node!({ "headers": { "x y": "/a" } }), "is not a valid header name"),
+        (node!({ "headers": { "x-y": "a" } }), "is not a JSON Pointer"),
+        (node!({ "request": [{ "remove": "a" }] }), "is not a JSON Pointer"),
         (node!({ "request": [{ "remove": "" }] }), "cannot be removed"),
         (node!({ "request": [{ "add": "/a" }] }), "have a value"),
         (node!({ "request": [{ "remove": "/a", "value": 1 }] }), "have none"),

@@ -206,16 +206,16 @@ fn errors_are_named() {
     for (settings, why) in [
         (node!({}), "replaces nothing"),
         (node!({ "request": { "body": "1" }, "types": [] }), "without types"),
-        (node!({ "response": { "body": "1", "content_type": "json" } }), "is no media type"),
-        (node!({ "response": { "body": "1", "content_type": "text/*" } }), "is no media type"),
-        (body("{json a}"), "is no JSON Pointer"),
+        (node!({ "response": { "body": "1", "content_type": "json" } }), "is not a media type"),
+        (node!({ "response": { "body": "1", "content_type": "text/*" } }), "is not a media type"),
+        (body("{json a}"), "is not a JSON Pointer"),
         (body("{jsn /a}"), "variable"),
         (body("{json/a}"), "is not {json /user/name}"),
         (body("{form}"), "is not {form name}"),
         (body("[{json /a}, {form a}]"), "either JSON or a form"),
-        (body("{json /a} {json /b}"), "is no JSON"),
-        (body("\"\\{json /a}\""), "is no JSON"),
-        (body("{{\"a\": {json /a}"), "is no JSON"),
+        (body("{json /a} {json /b}"), "is not JSON"),
+        (body("\"\\{json /a}\""), "is not JSON"),
+        (body("{{\"a\": {json /a}"), "is not JSON"),
         (body("{json /a"), "without its }"),
     ] {
         let report = plan(&settings).err().expect("an error");

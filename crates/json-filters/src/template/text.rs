@@ -143,7 +143,7 @@ impl BodyText {
         })
     }
 
-    /// The template for a format, or why it is no text of this format.
+    /// The template for a format, or why it is not a text of this format.
     pub(super) fn compile(&self, format: Format) -> Result<CompiledText, &'static str> {
         let mut segments = Vec::new();
         let mut strings = StringScanner::default();
@@ -175,7 +175,7 @@ impl BodyText {
             }
         }
         if format == Format::Json && tree::parse(sample.as_bytes()).is_err() {
-            return Err("is no JSON when its values are filled in");
+            return Err("is not JSON when its values are filled in");
         }
         Ok(CompiledText { segments, format })
     }
@@ -285,7 +285,7 @@ impl CompiledText {
             FieldValue::Missing => Cow::Borrowed(""),
             FieldValue::Text(text) => Cow::Borrowed(&**text),
             FieldValue::Json(value) => value.to_text().ok_or_else(|| {
-                FillError::Invalid("JSON with a string that is no text".to_owned())
+                FillError::Invalid("JSON with a string that is not text".to_owned())
             })?,
         };
         match self.format {

@@ -102,7 +102,7 @@ impl Setting for JsonSchema {
         match JsonSchema::compile(source) {
             Ok(schema) => Some(schema),
             Err(why) => {
-                reader.error(node.span, format!("this is no valid JSON Schema: {why}"));
+                reader.error(node.span, format!("this is not a valid JSON Schema: {why}"));
                 None
             }
         }

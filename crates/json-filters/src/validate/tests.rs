@@ -198,9 +198,9 @@ fn log_only_forwards_and_the_status_is_a_setting() {
 fn errors_are_named() {
     for (settings, why) in [
         (node!({}), "checks nothing"),
-        (node!({ "body": { "type": "objekt" } }), "no valid JSON Schema"),
-        (node!({ "body": { "pattern": "(?=x)" } }), "no valid JSON Schema"),
-        (node!({ "body": { "$ref": "https://example.com/schema" } }), "no valid JSON Schema"),
+        (node!({ "body": { "type": "objekt" } }), "not a valid JSON Schema"),
+        (node!({ "body": { "pattern": "(?=x)" } }), "not a valid JSON Schema"),
+        (node!({ "body": { "$ref": "https://example.com/schema" } }), "not a valid JSON Schema"),
         (node!({ "body": "schema.json" }), "a JSON Schema, or { file: schema.json }"),
         (node!({ "body": { "file": "/nonexistent/schema.json" } }), "cannot read"),
         (node!({ "query": {}, "status": 200 }), "400"),

@@ -34,7 +34,7 @@ impl Changes {
         };
         let method = match text("method")? {
             None => None,
-            Some(name) => Some(Method::parse(&name).ok_or_else(|| wrong("method: no method"))?),
+            Some(name) => Some(Method::parse(&name).ok_or_else(|| wrong("method: not a method"))?),
         };
         let target = match text("target")? {
             None => None,

@@ -306,7 +306,7 @@ fn what_cannot_be_reached_or_takes_too_long_has_a_reason() {
             "true nil",
             "false Socket is closed (10003)",
             "nil Connection refused (111)",
-            "nil \"nonsense\" is no URL",
+            "nil \"nonsense\" is not a URL",
             "true",
             "false bad argument #1 to 'get' (string expected, got nil)",
             "false bad argument #1 to 'listen' (handler is not a function)",

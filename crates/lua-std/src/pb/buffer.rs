@@ -125,7 +125,7 @@ pub(super) fn to_hex(_: &Lua, (data, i, j): (Value, Option<i64>, Option<i64>)) -
     Ok(pairs.join(" "))
 }
 
-/// `fromhex(text[, i[, j]]) → bytes`; what is no digit is skipped.
+/// `fromhex(text[, i[, j]]) → bytes`; what is not a digit is skipped.
 pub(super) fn from_hex(
     lua: &Lua,
     (data, i, j): (Value, Option<i64>, Option<i64>),

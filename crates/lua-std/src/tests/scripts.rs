@@ -408,7 +408,7 @@ fn a_pool_gets_back_what_was_being_used_opened_or_waited_for() {
 }
 
 #[test]
-fn numbers_of_any_size_are_no_trouble() {
+fn extreme_numbers_are_accepted() {
     let program = r#"
         local silly, time, task = require "silly", require "silly.time", require "silly.task"
         local shared, udp = require "tide.shared", require "silly.net.udp"

@@ -161,7 +161,7 @@ struct Parser<'a> {
 }
 
 impl Parser<'_> {
-    /// The next byte that is no blank and in no comment.
+    /// The next byte that is neither a blank nor in a comment.
     fn peek(&mut self) -> Option<u8> {
         loop {
             match *self.text.get(self.at)? {

@@ -59,7 +59,7 @@ pub(super) struct Session {
     /// The client's request and the presented certificate; on the server's side, after the client
     /// hello.
     pub(super) resolved: Option<Resolved>,
-    /// What arrived first, if that is no TLS.
+    /// What arrived first, if that is not TLS.
     greeting: Greeting,
 }
 

@@ -139,7 +139,7 @@ fn errors_say_what_was_meant() {
         (node!([]), "an empty list of conditions"),
         (node!({ "haeder": "a" }), "did you mean \"header\"?"),
         (node!({ "header": "a", "sufix": "b" }), "did you mean \"suffix\"?"),
-        (node!({ "header": "a b" }), "is no header name"),
+        (node!({ "header": "a b" }), "is not a valid header name"),
         (node!({ "scheme": "htps" }), "did you mean \"https\"?"),
         (node!({ "ip": "10.0.0.1/8" }), "write 10.0.0.0/8"),
         (node!({ "time": "Mon-Fry" }), "no day \"Fry\""),

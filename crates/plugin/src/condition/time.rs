@@ -145,7 +145,7 @@ fn day(text: &str) -> Result<usize, String> {
 
 /// `08:00` as minutes; `24:00` is an end.
 fn minute(text: &str) -> Result<u32, String> {
-    let bad = || format!("has {}, which is no time such as 08:00", settings::quote(text));
+    let bad = || format!("has {}, which is not a time such as 08:00", settings::quote(text));
     let (hours, minutes) = text.split_once(':').ok_or_else(bad)?;
     let (hours, minutes) = (number(hours, 2).ok_or_else(bad)?, number(minutes, 2).ok_or_else(bad)?);
     let all = hours * 60 + minutes;
@@ -172,7 +172,7 @@ fn dates(from: &str, to: &str) -> Result<Span, String> {
 
 /// `2026-12-24` or `2026-12-24T08:00`: seconds since 1970, and how long what was named lasts.
 fn moment(text: &str) -> Result<(i64, i64), String> {
-    let bad = || format!("has {}, which is no date such as 2026-12-24", settings::quote(text));
+    let bad = || format!("has {}, which is not a date such as 2026-12-24", settings::quote(text));
     let (date, time) = text.split_once('T').map_or((text, None), |(date, time)| (date, Some(time)));
     let mut parts = date.splitn(3, '-');
     let mut part = |digits| parts.next().and_then(|part| number(part, digits)).ok_or_else(bad);
@@ -345,20 +345,20 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_time_is_refused_with_a_reason() {
+    fn what_is_not_a_time_is_refused_with_a_reason() {
         for (window, why) in [
             ("", "empty"),
             ("08:00-08:00", "empty"),
             ("Mon Tue", "more than days"),
             ("08:00-09:00 Mon", "more than days"),
             ("Mo", "no day \"Mo\""),
-            ("8:00-9:00", "no time"),
+            ("8:00-9:00", "not a time"),
             ("08:00", "without its end"),
-            ("08:00-25:00", "no time"),
-            ("08:60-09:00", "no time"),
-            ("2026-02-29..", "no date"),
-            ("2026-13-01..", "no date"),
-            ("26-01-01..", "no date"),
+            ("08:00-25:00", "not a time"),
+            ("08:60-09:00", "not a time"),
+            ("2026-02-29..", "not a date"),
+            ("2026-13-01..", "not a date"),
+            ("26-01-01..", "not a date"),
             ("2026-02-02..2026-02-01", "ends before"),
             ("..", "neither"),
         ] {

@@ -135,7 +135,8 @@ impl Parser<'_> {
             !matches!(kind, FieldType::Double | FieldType::Float | FieldType::Bytes)
         });
         let Some(key_type) = key_type else {
-            let message = format!("'{key}' is no type of a map's keys: an integer, bool or string");
+            let message =
+                format!("'{key}' is not a type of a map's keys: an integer, bool or string");
             return Err(self.lexer.error(at, message));
         };
         self.expect(',')?;
@@ -205,7 +206,7 @@ impl Parser<'_> {
     }
 }
 
-/// The type that is no message and no enum.
+/// The type that is neither a message nor an enum.
 fn scalar(name: &str) -> Option<FieldType> {
     let kind = FieldType::of_name(name)?;
     (!matches!(kind, FieldType::Message | FieldType::Enum | FieldType::Group)).then_some(kind)

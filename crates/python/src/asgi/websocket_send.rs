@@ -133,7 +133,7 @@ impl WebSocket {
                 let closed = session.map(|session| session.close(Closed::new(code, reason)));
                 drop(state);
                 self.count_closed();
-                // Closing after the client's disconnect is no error.
+                // Closing after the client's disconnect is not an error.
                 closed.map(|_| ()).ok_or_else(disconnected)
             }
             other => {

@@ -29,7 +29,7 @@ impl Input {
     }
 }
 
-/// Converts a size argument of Python's file objects: `None` or a negative size is no limit.
+/// Converts a size argument of Python's file objects: `None` or a negative size means no limit.
 fn limit(size: Option<isize>) -> usize {
     size.and_then(|size| usize::try_from(size).ok()).unwrap_or(usize::MAX)
 }

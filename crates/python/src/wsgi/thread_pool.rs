@@ -43,7 +43,7 @@ pub(super) enum AfterIdle {
 impl ThreadPool {
     /// A pool without threads. It exists before the application's interface is known, because the
     /// queue notifies it.
-    #[allow(clippy::new_without_default, reason = "an empty pool is no default of anything")]
+    #[allow(clippy::new_without_default, reason = "an empty pool is not a default of anything")]
     pub fn new() -> Arc<ThreadPool> {
         Arc::new(ThreadPool {
             status: OnceLock::new(),

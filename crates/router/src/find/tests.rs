@@ -179,7 +179,7 @@ fn listeners() {
 }
 
 #[test]
-fn an_asterisk_is_no_path() {
+fn an_asterisk_is_not_a_path() {
     let router = router(&[node!({})]);
     let mut asterisk = request("OPTIONS", "x/", &[]);
     assert_eq!(find(&router, &asterisk), "r0");

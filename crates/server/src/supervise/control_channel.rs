@@ -195,7 +195,7 @@ impl ControlChannel {
         loop {
             while let Some(frame) = self.frame()? {
                 let value: Value =
-                    serde_json::from_slice(&frame).map_err(|_| invalid("no JSON"))?;
+                    serde_json::from_slice(&frame).map_err(|_| invalid("not JSON"))?;
                 if let Some(message) = read(&value) {
                     return Ok(Some(message));
                 }

@@ -199,7 +199,7 @@ fn impostor(bytes: &'static [u8]) -> (TempDir, PathBuf) {
 }
 
 #[test]
-fn a_server_that_is_no_store_is_abandoned() {
+fn a_server_that_is_not_a_store_is_abandoned() {
     let table: [(&[u8], StoreError); 5] = [
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", StoreError::Malformed("a reply of an unknown type")),
         (b"%0\r\n,1.5\r\n", StoreError::Malformed("a reply of an unknown type")),

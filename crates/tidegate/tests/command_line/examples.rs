@@ -355,7 +355,7 @@ fn https() {
         ["-H", "sec-websocket-version: 13", "-H", "sec-websocket-key: dGhlIHNhbXBsZSBub25jZQ=="];
     let mut command = Command::new("curl");
     command.args(["-sSki", "--max-time", "30", "-o", "chat.txt"]).args(upgrade).args(key);
-    // How curl sees the end of what is no HTTP differs from version to version.
+    // How curl sees the end of what is not HTTP differs from version to version.
     let _ = command.arg(format!("https://{address}/chat")).current_dir(directory.path()).output();
     serving.join().unwrap();
     let chat = std::fs::read(directory.path().join("chat.txt")).unwrap();

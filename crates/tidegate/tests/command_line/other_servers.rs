@@ -25,7 +25,7 @@ fn variables_of_python_servers_are_read() {
     assert_eq!(configuration["listeners"]["main"]["bind"], "0.0.0.0:9000");
     assert_eq!(configuration["trusted_proxies"], serde_json::json!(["10.0.0.0/8"]));
     for (name, value, why) in [
-        ("PORT", "x", "PORT is \"x\", which is no port"),
+        ("PORT", "x", "PORT is \"x\", which is not a port"),
         ("FORWARDED_ALLOW_IPS", "x", "in FORWARDED_ALLOW_IPS: \"x\" "),
         ("GUNICORN_CMD_ARGS", "--preload -k gevent", "--preload is not for --threads gevent"),
     ] {

@@ -82,7 +82,7 @@ fn files_serves_a_directory() {
 }
 
 #[test]
-fn files_rejects_a_path_that_is_no_directory() {
+fn files_rejects_a_path_that_is_not_a_directory() {
     let directory = TempDir::new().unwrap();
     std::fs::write(directory.path().join("a.txt"), "").unwrap();
     let why = run_in(directory.path(), &["files", "none"]).failed(2);

@@ -175,7 +175,7 @@ fn explain_names_the_route_and_what_was_requested() {
 }
 
 #[test]
-fn a_reader_that_leaves_is_no_failure() {
+fn a_reader_that_leaves_is_not_a_failure() {
     let directory = TempDir::new().unwrap();
     let mut command = tidegate(directory.path(), &["schema"]);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();

@@ -96,7 +96,7 @@ fn next_limit(limit: f64, long: f64, short: f64, in_flight: u32) -> (f64, f64) {
         long *= 0.95;
     }
     if f64::from(in_flight) < limit / 2.0 {
-        // Clients do not use the limit, so the latency is no measure of it.
+        // Clients do not use the limit, so the latency is not a measure of it.
         return (limit, long);
     }
     let gradient = (TOLERANCE * long / short).clamp(0.5, 1.0);

@@ -10,7 +10,7 @@ use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan};
 use settings::{Duration, Node, Reader, Schema, SchemaBuilder, Setting};
 
-/// The shortest and the longest period that is no calendar period, in seconds.
+/// The shortest and the longest period that is not a calendar period, in seconds.
 const ROLLING_S: std::ops::RangeInclusive<u64> = 60..=366 * 86400;
 
 /// How long a quota lasts: `day`, `week`, `month`, or a length of time.
@@ -34,7 +34,7 @@ impl FromStr for Period {
             "week" => Period::Week,
             "month" => Period::Month,
             _ => {
-                let unknown = |_| "is no period: write day, week, month or a time such as 30d";
+                let unknown = |_| "is not a period: write day, week, month or a time such as 30d";
                 let length = text.parse::<Duration>().map_err(unknown)?.as_secs();
                 if !ROLLING_S.contains(&length) || length % 60 != 0 {
                     return Err("is not between 1m and 366d in whole minutes".to_owned());
@@ -90,7 +90,7 @@ impl FromStr for Zone {
     fn from_str(text: &str) -> Result<Self, String> {
         TimeZone::get(text)
             .map(Zone)
-            .map_err(|_| "is no time zone such as Europe/Berlin".to_owned())
+            .map_err(|_| "is not a time zone such as Europe/Berlin".to_owned())
     }
 }
 
@@ -234,7 +234,8 @@ mod tests {
         for text in ["day", "week", "month", "30d", "12h", "90m"] {
             assert_eq!(text.parse::<Period>().unwrap().to_string(), text);
         }
-        for (text, why) in [("days", "is no period"), ("30s", "between"), ("601s", "whole minutes")]
+        for (text, why) in
+            [("days", "is not a period"), ("30s", "between"), ("601s", "whole minutes")]
         {
             let error = text.parse::<Period>().unwrap_err();
             assert!(error.contains(why), "{text}: {error}");

@@ -173,9 +173,9 @@ fn errors_are_named() {
         (node!({ "limit": 1 }), "\"name\" is missing"),
         (node!({ "name": "a" }), "\"limit\" is missing"),
         (node!({ "name": "../a", "limit": 1 }), "the name is 1 to 64"),
-        (node!({ "name": "a", "limit": 1, "period": "year" }), "is no period"),
+        (node!({ "name": "a", "limit": 1, "period": "year" }), "is not a period"),
         (node!({ "name": "a", "limit": 1, "period": "30s" }), "between 1m and 366d"),
-        (node!({ "name": "a", "limit": 1, "time_zone": "Mars" }), "is no time zone"),
+        (node!({ "name": "a", "limit": 1, "time_zone": "Mars" }), "is not a time zone"),
         (node!({ "name": "a", "limit": 1, "consumer_limits": true }), "write `key: consumer`"),
         (node!({ "name": "a", "limit": 1, "entries": 0 }), "between 1 and"),
         (

@@ -64,7 +64,7 @@ impl Settlement {
         }
     }
 
-    /// Settles as the section `shared` of this plan says from now on. An equal section is no
+    /// Settles as the section `shared` of this plan says from now on. An equal section is not a
     /// change.
     pub fn follow(&self, plan: Option<&Arc<RedisPlan>>) {
         let mut running = self.running.borrow_mut();

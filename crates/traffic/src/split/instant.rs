@@ -21,7 +21,9 @@ impl FromStr for Instant {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        text.parse().map(Instant).map_err(|_| "is no time such as 2027-01-11T09:00:00Z".to_owned())
+        text.parse()
+            .map(Instant)
+            .map_err(|_| "is not a time such as 2027-01-11T09:00:00Z".to_owned())
     }
 }
 

@@ -104,6 +104,6 @@ fn the_latency_of_a_server_is_shown() {
         view.peers[0].stats.measure(100_000, 1_000_000);
         assert_eq!(latencies(), [Some(100_000), None]);
         view.peers[0].stats.measure_failure(1, 1_000_001);
-        assert_eq!(latencies(), [Some(100_000), None], "a failure is no latency");
+        assert_eq!(latencies(), [Some(100_000), None], "a failure is not a latency");
     });
 }

@@ -127,7 +127,7 @@ fn statuses_are_tried_again_only_where_the_settings_say_so() {
 }
 
 #[test]
-fn a_connection_that_died_in_the_pool_is_no_failure_of_its_server() {
+fn a_connection_that_died_in_the_pool_is_not_a_failure_of_its_server() {
     block_on_local(async {
         let server = Server::start(Does::Respond(200));
         let more = node!({ "retries": { "attempts": 1 }, "ejection": { "failures": 1 } });

@@ -88,7 +88,7 @@ fn malformed_lines_are_rejected() {
 const LINE: usize = 107;
 
 #[test]
-fn what_is_no_header_is_rejected_at_its_first_byte() {
+fn what_is_not_a_header_is_rejected_at_its_first_byte() {
     for bytes in [&b"GET / HTTP/1.1\r\n"[..], b"P\r", b"\x16\x03\x01", b"\r\n\r\n\0\r\nQUIT\r"] {
         assert_eq!(parse(bytes), Err(Malformed::Missing), "{bytes:?}");
     }

@@ -2,8 +2,8 @@
 
 use super::{FrameHead, HEAD_BYTES_MAX, parse_head};
 
-/// Where one direction of a connection is within its frames. After bytes that are no frame it finds
-/// none: the endpoints end such a connection.
+/// Where one direction of a connection is within its frames. After bytes that are not a frame it
+/// finds none: the endpoints end such a connection.
 #[derive(Debug, Default)]
 pub struct FrameCounter {
     /// The incomplete header that the last bytes ended with.
@@ -64,7 +64,7 @@ impl FrameCounter {
         read + payload as usize
     }
 
-    /// True if there were bytes that are no frame.
+    /// True if there were bytes that are not a frame.
     pub fn is_lost(&self) -> bool {
         self.is_lost
     }
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_found_after_bytes_that_are_no_frame() {
+    fn nothing_is_found_after_bytes_that_are_not_a_frame() {
         let text = frame(Opcode::Text, 1, true, None);
         assert_eq!(found([&text[..], b"\x83\x01a", &text]), [(Opcode::Text, 1)]);
         let mut counter = FrameCounter::default();

@@ -34,7 +34,7 @@ fn a_wrong_change_is_named_and_changes_nothing() {
         (SERVERS, r#"{"server": "10.0.0.1:80", "weight": 0}"#, 400, "1 to 1000, not 0"),
         (SERVERS, r#"{"server": "10.0.0.1:80", "weight": 1001}"#, 400, "not 1001"),
         (SERVERS, "[]", 400, "must be a JSON object"),
-        (SERVERS, "{", 400, "no JSON"),
+        (SERVERS, "{", 400, "not JSON"),
     ] {
         let response = bench.send_request(line, &[], body);
         assert_eq!(response.status, status, "{body}: {}", response.body);

@@ -148,7 +148,7 @@ fn forged_and_odd_requests_are_rejected() {
         (format!("{unknown}.{sign}"), "has expired"),
         (encoded("{}"), "not all parameters"),
         (encoded(r#"{"alg":"MD5","appKey":"b-1","timestamp":1}"#), "not all parameters"),
-        (encoded(r#"{"alg":"MD5","appKey":"b-1","timestamp":"x"}"#), "no number"),
+        (encoded(r#"{"alg":"MD5","appKey":"b-1","timestamp":"x"}"#), "not a number"),
         (encoded(r#"{"alg":"MD5","alg":"HS256"}"#), "unique names"),
         ("x".repeat(5000), "too long"),
     ] {

@@ -249,9 +249,9 @@ fn a_key_set_that_lies_is_not_used() {
         for (status, fields, body, why) in [
             (404, "", "{}".to_owned(), "status 404"),
             (302, "location: /other\r\n", String::new(), "status 302"),
-            (200, "", String::new(), "no JSON object"),
-            (200, "", "{\"keys\":[]".to_owned(), "no JSON object"),
-            (200, "", "{\"keys\":[],\"keys\":[]}".to_owned(), "no JSON object"),
+            (200, "", String::new(), "not a JSON object"),
+            (200, "", "{\"keys\":[]".to_owned(), "not a JSON object"),
+            (200, "", "{\"keys\":[],\"keys\":[]}".to_owned(), "not a JSON object"),
             (200, "", "{}".to_owned(), "no list `keys`"),
             (200, "", "{\"keys\":[]}".to_owned(), "no key that verifies tokens"),
             (200, "", altered(&[("kty", json!("RSA"))]), "no key that verifies tokens"),

@@ -158,7 +158,7 @@ fn rfc_8037_appendices_a_2_to_a_5_ed25519() {
         t7-09PGcvMg3AIbQR6dWbhijcNR4ki4iylGjg5BhVsPt9g7sVvpAr_MuM0KAg";
     let text = verify_signature(token.as_bytes(), &keys).unwrap();
     assert_eq!(text, b"Example of Ed25519 signing");
-    // The payload is no object.
+    // The payload is not an object.
     assert!(verify(token.as_bytes(), &keys, &Rules::default(), NOW).is_err());
 }
 

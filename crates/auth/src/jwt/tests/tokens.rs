@@ -367,8 +367,8 @@ fn keys_that_verify_nothing_are_skipped() {
         ("{}", "no list"),
         (r#"{"keys":{}}"#, "no list"),
         (r#"{"keys":[],"keys":[]}"#, "unique names"),
-        ("[]", "no JSON object"),
-        ("<html>", "no JSON object"),
+        ("[]", "not a JSON object"),
+        ("<html>", "not a JSON object"),
     ] {
         assert!(key_set(text.as_bytes()).err().unwrap().contains(why), "{why}");
     }

@@ -173,7 +173,7 @@ fn calls_are_right_with_the_expected_trailers_only() {
 }
 
 #[test]
-fn what_is_no_http2_is_a_framing_error() {
+fn what_is_not_http2_is_a_framing_error() {
     let outcome = load(&super::says(b"HTTP/1.1 400 Bad Request\r\n\r\n").address, pong());
     assert!(outcome.requests == 0 && outcome.errors.framing > 0, "{outcome:?}");
 }

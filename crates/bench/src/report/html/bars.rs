@@ -48,7 +48,7 @@ fn bar(out: &mut String, record: &Record, floor: Option<f64>, scale: f64) {
     let times = floor
         .filter(|_| record.server != FLOOR)
         .map(|floor| format!(" <span class=\"muted small\">{:.2} × floor</span>", cost / floor));
-    // A server that fails is no cheap one.
+    // A server that fails is not a cheap one.
     let disturbed = record.disturbed.as_ref().map(|why| {
         format!(" <span class=\"tag theirs\" title=\"{}\">disturbed</span>", escape(why))
     });

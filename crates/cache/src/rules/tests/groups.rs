@@ -54,7 +54,7 @@ fn rfc9875_s2_1_groups_are_an_origins_own() {
 }
 
 #[test]
-fn rfc9875_s2_what_is_no_list_of_strings_is_ignored() {
+fn rfc9875_s2_what_is_not_a_list_of_strings_is_ignored() {
     for bad in ["a", "\"a\", b", "\"a", "\"a\", 1", "(\"a\")", "\"a\",", ":YQ==:"] {
         assert!(stored(&format!("Cache-Groups: {bad}")).is_empty(), "{bad}");
         let declared = format!("Cache-Group-Invalidation: {bad}");
@@ -63,7 +63,7 @@ fn rfc9875_s2_what_is_no_list_of_strings_is_ignored() {
 }
 
 #[test]
-fn rfc9875_s3_only_responses_that_are_no_errors_to_unsafe_requests_invalidate_groups() {
+fn rfc9875_s3_only_responses_that_are_not_errors_to_unsafe_requests_invalidate_groups() {
     let headers = fields("Cache-Group-Invalidation: \"a\"");
     let groups = |status| invalidate::targets(b"http://a", b"/", status, &headers).groups;
     assert_eq!(groups(200), [tags::group_of(b"http://a", b"a")]);

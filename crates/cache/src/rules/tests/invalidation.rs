@@ -11,7 +11,7 @@ fn targets(target: &str, status: u16, headers: &str) -> Vec<String> {
 }
 
 #[test]
-fn s4_4_the_target_is_invalidated_by_a_response_that_is_no_error() {
+fn s4_4_the_target_is_invalidated_by_a_response_that_is_not_an_error() {
     for status in [200, 201, 204, 301, 303, 399] {
         assert_eq!(targets("/a?b", status, ""), ["/a?b"], "{status}");
     }

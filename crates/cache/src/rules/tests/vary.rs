@@ -50,7 +50,7 @@ fn s4_1_lines_are_joined_and_white_space_goes_where_it_means_nothing() {
     assert!(!is_same("X", "X: a\nX: b", "X: b\nX: a"));
     assert!(is_same("Accept", "Accept: a/b ,, c/d; q=1", "Accept: a/b\nAccept: C/D;q=1"));
     assert!(!is_same("User-Agent", "User-Agent: a,b", "User-Agent: a, b"));
-    assert!(!is_same("X", "X: a, b", "X: a,b"), "it might be no list");
+    assert!(!is_same("X", "X: a, b", "X: a,b"), "it might not be a list");
 }
 
 #[test]

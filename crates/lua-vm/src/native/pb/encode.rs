@@ -26,7 +26,7 @@ const STACK_PER_LEVEL: c_int = 12;
 enum EncodeError<'a> {
     /// What a field needs; the value is at the index.
     Expected(&'static str, &'a Field, c_int),
-    /// A string that is no value of an enum.
+    /// A string that is not a value of an enum.
     UnknownValue(&'a Field, c_int),
     TooDeep,
     TooLarge,

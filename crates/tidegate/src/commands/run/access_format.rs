@@ -64,7 +64,7 @@ fn translate(typed: &str) -> Result<String, String> {
         }
         let named = after.strip_prefix('(').and_then(|after| after.split_once(")s"));
         let Some((atom, after)) = named else {
-            return Err(format!("\"{typed}\" has a % that begins no atom such as %(h)s"));
+            return Err(format!("\"{typed}\" has a % that does not begin an atom such as %(h)s"));
         };
         format.push_str(&text_of(atom)?);
         rest = after;
@@ -92,7 +92,7 @@ fn text_of(atom: &str) -> Result<String, String> {
         Some((_, "e")) => Err(format!(
             "%({atom})s is not supported: the log is written outside of Python and has no environ"
         )),
-        _ => Err(format!("%({atom})s is no atom that is known here")),
+        _ => Err(format!("%({atom})s is not a known atom")),
     }
 }
 
@@ -133,9 +133,9 @@ mod tests {
             ("%({content-type}o)s", "fields of responses are not logged"),
             ("%({REMOTE_USER}e)s", "has no environ"),
             ("%({cookie}i)s", "is a credential"),
-            ("%(x)s", "%(x)s is no atom"),
-            ("%(h)s 100%", "begins no atom"),
-            ("%(h", "begins no atom"),
+            ("%(x)s", "%(x)s is not a known atom"),
+            ("%(h)s 100%", "does not begin an atom"),
+            ("%(h", "does not begin an atom"),
             ("combned", "has no variable"),
         ] {
             let why = parse(typed).unwrap_err();

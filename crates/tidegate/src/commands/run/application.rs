@@ -223,7 +223,7 @@ fn worker_class(typed: &str) -> Result<WorkerClass, String> {
              and other servers"
         )),
         _ => Err(format!(
-            "\"{typed}\" is no worker class that is known here: leave it out, or write \
+            "\"{typed}\" is not a known worker class: leave it out, or write \
              --interface asgi or wsgi"
         )),
     }
@@ -240,6 +240,6 @@ mod tests {
         assert_eq!(worker_class("uvicorn.workers.UvicornWorker"), class(Interface::Asgi));
         assert_eq!(worker_class("gevent"), Ok(WorkerClass::Gevent));
         assert!(worker_class("eventlet").unwrap_err().contains("write gevent, or gthread"));
-        assert!(worker_class("x").unwrap_err().contains("\"x\" is no worker class"));
+        assert!(worker_class("x").unwrap_err().contains("\"x\" is not a known worker class"));
     }
 }

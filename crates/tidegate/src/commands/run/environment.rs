@@ -50,7 +50,7 @@ fn parse(text: &str) -> Result<Vec<(String, String)>, (usize, &'static str)> {
         let (name, value) = assignment.split_once('=').ok_or((number, "it has no \"=\""))?;
         let name = name.trim();
         if !is_name(name) {
-            return Err((number, "what stands before \"=\" is no name of a variable"));
+            return Err((number, "what is before \"=\" is not a valid name of a variable"));
         }
         let value = value_of(value.trim()).map_err(|why| (number, why))?;
         variables.push((name.to_owned(), value));
@@ -141,9 +141,9 @@ mod tests {
     fn what_is_wrong_has_its_line() {
         for (text, line, why) in [
             ("A=1\nB", 2, "no \"=\""),
-            ("1A=1", 1, "no name"),
-            ("\n\na-b=1", 3, "no name"),
-            ("=1", 1, "no name"),
+            ("1A=1", 1, "not a valid name"),
+            ("\n\na-b=1", 3, "not a valid name"),
+            ("=1", 1, "not a valid name"),
             ("A='x", 1, "does not end"),
             ("A=\"x\\", 1, "does not end"),
             ("A='x' y", 1, "after its quotes"),

@@ -190,7 +190,8 @@ impl ListenerOptions {
                 Ok(vec![ListenAddress::Address(address)])
             }
             Ok(_) | Err(_) => Err(Failure::Wrong(format!(
-                "\"{host}\" is no address to listen on: write one such as 127.0.0.1, 0.0.0.0 or ::"
+                "\"{host}\" is not an address to listen on: write one such as 127.0.0.1, \
+                 0.0.0.0 or ::"
             ))),
         }
     }
@@ -225,7 +226,7 @@ fn local_peers() -> Vec<Cidr> {
 fn platform_port() -> Result<Option<u16>, Failure> {
     match std::env::var(PORT_VARIABLE) {
         Ok(typed) if !typed.is_empty() => typed.parse().map(Some).map_err(|_| {
-            Failure::Wrong(format!("{PORT_VARIABLE} is \"{typed}\", which is no port"))
+            Failure::Wrong(format!("{PORT_VARIABLE} is \"{typed}\", which is not a port"))
         }),
         _ => Ok(None),
     }

@@ -43,7 +43,7 @@ async fn watch(rules: DevReload, begun: Sender<()>) {
     }
 }
 
-/// Why a Lua file cannot be loaded; a file that is gone, or no Lua file, is no error.
+/// Why a Lua file cannot be loaded; a file that is gone, or no Lua file, is not an error.
 fn syntax_error(path: &Path) -> Option<String> {
     let is_lua = path.extension().is_some_and(|extension| extension == "lua");
     let text = std::fs::read(path).ok().filter(|_| is_lua)?;

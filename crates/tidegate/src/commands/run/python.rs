@@ -283,7 +283,7 @@ impl Run {
             Ok(count) if count > 0 => count,
             _ => {
                 return Err(Failure::Wrong(format!(
-                    "{WORKERS_VARIABLE} is \"{typed}\", which is no number of workers"
+                    "{WORKERS_VARIABLE} is \"{typed}\", which is not a number of workers"
                 )));
             }
         };

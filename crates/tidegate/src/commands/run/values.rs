@@ -21,7 +21,7 @@ pub(super) fn seconds(typed: &str) -> Result<Duration, String> {
 /// Parses a duration above zero.
 pub(super) fn some_seconds(typed: &str) -> Result<Duration, String> {
     match seconds(typed)? {
-        zero if zero.get().is_zero() => Err(format!("\"{typed}\" is no time at all")),
+        zero if zero.get().is_zero() => Err(format!("\"{typed}\" is not a positive time")),
         duration => Ok(duration),
     }
 }
@@ -74,7 +74,7 @@ pub(super) fn listen_address(typed: &str) -> Result<ListenAddress, String> {
 
 pub(super) fn descriptor(typed: &str) -> Result<i32, String> {
     typed.parse().ok().filter(|number| DESCRIPTORS.contains(number)).ok_or_else(|| {
-        format!("\"{typed}\" is no descriptor that could be handed over: 3 is the first")
+        format!("\"{typed}\" is not a descriptor that can be inherited: 3 is the first")
     })
 }
 
@@ -99,7 +99,7 @@ pub(super) fn root_path(typed: &str) -> Result<String, String> {
         return Err(format!("\"{typed}\" does not begin with a slash: did you mean /{typed}?"));
     }
     if typed.contains(odd) || typed.contains("//") {
-        return Err(format!("\"{typed}\" is no path as it stands in a URL without its query"));
+        return Err(format!("\"{typed}\" is not a path as it stands in a URL without its query"));
     }
     Ok(typed.trim_end_matches('/').to_owned())
 }
@@ -131,7 +131,7 @@ pub(super) fn mode(typed: &str) -> Result<u32, String> {
     let octal = typed.strip_prefix("0o").unwrap_or(typed);
     let mode = u32::from_str_radix(octal, 8).ok().filter(|mode| *mode <= 0o777);
     mode.filter(|_| !octal.starts_with('+')).ok_or_else(|| {
-        format!("\"{typed}\" is no mode of a file: write it as an octal number, such as 660")
+        format!("\"{typed}\" is not a mode of a file: write it as an octal number, such as 660")
     })
 }
 
@@ -140,7 +140,9 @@ pub(super) fn umask(typed: &str) -> Result<u32, String> {
     let octal = typed.strip_prefix("0o").or_else(|| typed.strip_prefix('0')).unwrap_or_default();
     let mask = if typed == "0" { Ok(0) } else { u32::from_str_radix(octal, 8) };
     mask.ok().filter(|mask| *mask <= 0o777).ok_or_else(|| {
-        format!("\"{typed}\" is no mask of permissions: write it as an octal number, such as 027")
+        format!(
+            "\"{typed}\" is not a mask of permissions: write it as an octal number, such as 027"
+        )
     })
 }
 
@@ -184,7 +186,7 @@ mod tests {
         assert_eq!(seconds("500ms").unwrap(), "500ms".parse().unwrap());
         assert_eq!(size("1024").unwrap(), "1KiB".parse().unwrap());
         assert!(seconds("").is_err() && seconds("-1").is_err() && size("").is_err());
-        assert!(some_seconds("0").unwrap_err().contains("no time at all"));
+        assert!(some_seconds("0").unwrap_err().contains("not a positive time"));
         assert_eq!(threads("auto"), Ok(Threads::Auto));
         assert_eq!(threads("4"), Ok(Threads::Count(4)));
         assert_eq!(threads("gevent"), Ok(Threads::Gevent));

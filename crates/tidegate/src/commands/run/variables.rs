@@ -113,7 +113,7 @@ impl Completed {
                         Some(word) => Err(wrong(
                             ErrorKind::UnknownArgument,
                             origin,
-                            &format!("\"{word}\" is no option"),
+                            &format!("\"{word}\" is not an option"),
                         )),
                         None => Ok(given),
                     };
@@ -129,7 +129,7 @@ impl Completed {
                 Some(at) => {
                     self.ignored.push(format!("{origin} has {said}"));
                     words.remove(at);
-                    // A word that is no option was its value.
+                    // A word that is not an option was its value.
                     if words.get(at).is_some_and(|next| !next.starts_with('-')) {
                         words.remove(at);
                     }
@@ -258,7 +258,7 @@ mod tests {
         for (name, value, why) in [
             ("GUNICORN_CMD_ARGS", "-k tornado", "in GUNICORN_CMD_ARGS: invalid value 'tornado'"),
             ("GUNICORN_CMD_ARGS", "--wrokers 2", "unexpected argument '--wrokers'"),
-            ("GUNICORN_CMD_ARGS", "other:app", "\"other:app\" is no option"),
+            ("GUNICORN_CMD_ARGS", "other:app", "\"other:app\" is not an option"),
             ("GUNICORN_CMD_ARGS", "-e 'A=b", "its quote does not end"),
             ("UVICORN_WORKERS", "x", "in UVICORN_WORKERS: invalid value 'x'"),
             ("UVICORN_RELOAD", "maybe", "\"maybe\" is neither true nor false"),

@@ -251,7 +251,8 @@ impl<P: Payload> Connection<P> {
         let missing = self.streams.get(key).and_then(|stream| stream.body_left).unwrap_or(0);
         let fault = match section.finish() {
             Err(reject) => Some(reject),
-            // RFC 9113 8.1: a second section without the end of the stream is no trailer section.
+            // RFC 9113 8.1: a second section without the end of the stream is not a trailer
+            // section.
             Ok(()) if !ends => Some(Reject::UnexpectedHeaders),
             Ok(()) => (missing > 0).then_some(Reject::LengthMismatch),
         };

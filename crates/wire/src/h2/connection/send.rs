@@ -11,7 +11,7 @@ use crate::h2::settings::FRAME_SIZE;
 /// Data up to this length is copied next to its frame header: a copy costs less than another piece
 /// of output.
 const COPY_MAX: usize = 2048;
-/// A frame shorter than this was cut short by a window, and is no useful work.
+/// A frame shorter than this was cut short by a window, and is not useful work.
 const SHORT_FRAME: usize = 256;
 
 impl<P: Payload> Connection<P> {

@@ -28,7 +28,7 @@ describe("the API", function()
     test.equal(json.decode(assert(http.get(url .. "/notes/1")).body).text, "buy milk")
   end)
 
-  it("refuses what is no note", function()
+  it("refuses what is not a note", function()
     test.equal(assert(http.post(url .. "/notes", {}, "{}")).status, 400)
     test.equal(assert(http.get(url .. "/notes/7")).status, 404)
     test.equal(assert(http.get(url .. "/nowhere")).status, 404)
