@@ -2,6 +2,8 @@
 //!
 //! `server` implements [`Control`] on the control thread.
 
+mod status;
+
 use cache::PurgeRequest;
 use http_server::LiveLog;
 use message::LocalFuture;
@@ -14,6 +16,12 @@ use upstream::ServerChange;
 
 use crate::merge::ProcessMetrics;
 use crate::purged::Purged;
+
+pub use status::{
+    AppPreloaderStatus, AppStatus, AppTasksStatus, AppWorkerStatus, CacheDisk, CacheStatus,
+    ListenerStatus, ReloadStatus, RouteStatus, ServerState, ServerStatus, Status, StreamStatus,
+    UpstreamStatus, WorkerStatus,
+};
 
 /// The server as the admin API sees it. Called on the control thread.
 pub trait Control {
@@ -163,56 +171,6 @@ pub struct SentResponse {
     pub duration_us: u64,
 }
 
-/// The phase of the server.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ServerState {
-    Starting,
-    Serving,
-    Draining,
-}
-
-impl ServerState {
-    pub const fn slug(self) -> &'static str {
-        match self {
-            Self::Starting => "starting",
-            Self::Serving => "serving",
-            Self::Draining => "draining",
-        }
-    }
-}
-
-/// The server at a glance.
-#[derive(Debug, Clone)]
-pub struct Status {
-    pub state: ServerState,
-    /// The build of the program.
-    pub build: String,
-    pub pid: u32,
-    /// Unix time in milliseconds.
-    pub started_ms: u64,
-    /// The version of the current configuration.
-    pub config_version: String,
-    pub listeners: Vec<ListenerStatus>,
-    /// The latest attempt to change the configuration since the start.
-    pub last_reload: Option<ReloadStatus>,
-    /// Malfunctions, in a sentence each.
-    pub problems: Vec<String>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ListenerStatus {
-    pub name: String,
-    /// The address bound, with the real port.
-    pub address: String,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ReloadStatus {
-    pub at_ms: u64,
-    /// Why it failed, a line per error (`file:line:column: message`); empty when it did not.
-    pub errors: Vec<String>,
-}
-
 /// The syntax of a configuration text; JSON is read with the same model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Syntax {
@@ -308,142 +266,6 @@ impl Refusal {
     }
 }
 
-#[derive(Debug, Clone)]
-pub struct RouteStatus {
-    pub name: String,
-    /// Its conditions in one line, in the format of `explain`.
-    pub rule: String,
-    /// Its filters in the order in which they run.
-    pub filters: Vec<String>,
-    pub handler: String,
-}
-
-/// A stream of layer 4.
-#[derive(Debug, Clone)]
-pub struct StreamStatus {
-    pub name: String,
-    /// The configured address.
-    pub bind: String,
-    /// `tcp` or `udp`.
-    pub protocol: &'static str,
-    /// TLS ends here.
-    pub tls: bool,
-    /// Upstreams that connections may be passed to.
-    pub upstreams: Vec<String>,
-}
-
-#[derive(Debug, Clone)]
-pub struct UpstreamStatus {
-    pub name: String,
-    pub balance: String,
-    /// True if so few servers are healthy that all are used.
-    pub panic: bool,
-    pub servers: Vec<ServerStatus>,
-    /// The source of servers, if there is one.
-    pub discovery: Option<upstream::DiscoveryStatus>,
-}
-
-#[derive(Debug, Clone)]
-pub struct ServerStatus {
-    /// The server as it is configured: a name, or an address.
-    pub server: String,
-    pub address: String,
-    pub weight: u32,
-    /// Weight or draining were changed since the latest reload.
-    pub changed: bool,
-    pub backup: bool,
-    /// True if it gets requests.
-    pub healthy: bool,
-    /// One of `healthy`, `unhealthy`, `ejected`, `trial`, `draining`, `removed`.
-    pub state: String,
-    pub in_flight: u64,
-    pub connections: u64,
-    /// Moving average of the time to the head of a response; `None` before the first.
-    pub latency_us: Option<u64>,
-    /// The latest failure, in a sentence.
-    pub last_error: Option<String>,
-}
-
-/// A cache and what is in it. What it did is counted under its name in the metrics.
-#[derive(Debug, Clone, Default)]
-pub struct CacheStatus {
-    pub name: String,
-    /// The routes that store responses in it.
-    pub routes: Vec<String>,
-    pub objects: u64,
-    /// Memory of the objects, and its limit.
-    pub bytes: u64,
-    pub memory_bytes: u64,
-    /// The tier on disk, where there is one.
-    pub disk: Option<CacheDisk>,
-}
-
-#[derive(Debug, Clone, Default)]
-pub struct CacheDisk {
-    pub path: String,
-    pub objects: u64,
-    pub bytes: u64,
-    pub size_bytes: u64,
-    /// Why it is not used at the moment.
-    pub failed: Option<String>,
-}
-
-/// An application in processes of its own.
-#[derive(Debug, Clone, Default)]
-pub struct AppStatus {
-    pub name: String,
-    /// The application: `shop.web:app`.
-    pub target: String,
-    /// Processes that take requests.
-    pub ready: usize,
-    /// Processes that finish requests in flight.
-    pub leaving: usize,
-    pub workers: Vec<AppWorkerStatus>,
-    /// The process from which the workers are forked, if the application is preloaded.
-    pub preloader: Option<AppPreloaderStatus>,
-    pub tasks: AppTasksStatus,
-}
-
-/// The process that has imported a preloaded application.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct AppPreloaderStatus {
-    /// True if workers can be forked from it.
-    pub is_ready: bool,
-    pub process: u32,
-    pub rss_bytes: u64,
-}
-
-/// The background jobs of an application.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct AppTasksStatus {
-    pub waiting: usize,
-    pub running: usize,
-    pub done: u64,
-    pub failed: u64,
-    pub retried: u64,
-}
-
-/// A slot of the group, and its current process.
-#[derive(Debug, Clone, Default)]
-pub struct AppWorkerStatus {
-    pub index: usize,
-    /// One of `starting`, `ready`, `draining`, `absent`.
-    pub state: String,
-    pub process: Option<u32>,
-    /// Which process of this place, from 1.
-    pub generation: Option<u64>,
-    pub started_ms: Option<u64>,
-    /// Sum over all processes of this slot.
-    pub requests: u64,
-    pub in_flight: u64,
-    pub websockets: u64,
-    pub rss_bytes: u64,
-    pub loop_lag_ms: u64,
-    /// Number of restarts, by reason.
-    pub restarts: Vec<(&'static str, u64)>,
-    pub last_failure: Option<String>,
-}
-
 /// Which part of what a cache holds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EntriesWanted {
@@ -471,16 +293,6 @@ pub enum CacheRequestError {
     Wrong(String),
     /// Why a purge could not be written for the other servers; nothing was purged.
     Unpublished(String),
-}
-
-/// Metrics that are not counted by a worker.
-#[derive(Debug, Clone)]
-pub struct WorkerStatus {
-    pub index: usize,
-    /// The core it is bound to.
-    pub cpu: Option<usize>,
-    /// The configuration it serves.
-    pub config_version: String,
 }
 
 /// A request to be explained.

@@ -6,8 +6,10 @@
 //! keys from never appear in a query, also that of Referer, and no request field but User-Agent and
 //! Referer is logged unless the operator's format names it.
 
+mod json_object;
 mod line_format;
 mod statsd_lines;
+mod stream_entry;
 mod tunnel_entry;
 
 use std::borrow::Cow;
@@ -15,17 +17,18 @@ use std::cell::RefCell;
 use std::io::Write;
 use std::sync::Arc;
 
-use telemetry::escape::json_string;
-use telemetry::timestamp::{common_log, now_ms, rfc3339};
-use telemetry::{CloseReason, LogRing, Severity};
+use telemetry::LogRing;
+use telemetry::timestamp::{common_log, now_ms};
 use wire::Known;
 use wire::grpc::Code;
 use wire::target::query_pairs;
 
-use message::{AiCall, ConnectionFacts, Fault, LineFormat, Request, RouteLog};
+use message::{ConnectionFacts, Fault, LineFormat, Request, RouteLog};
 
+use json_object::JsonObject;
 use line_format::{ExchangeEnd, request_bytes, traced, without_request};
 pub use statsd_lines::{StatsdLines, statsd_gauge};
+pub use stream_entry::StreamEntry;
 pub(crate) use tunnel_entry::TunnelEntry;
 
 /// Query parameters whose values are secrets more often than not.
@@ -155,7 +158,7 @@ impl AccessLog {
         let mut line = self.ring.buffer();
         match self.format_on(log) {
             LineFormat::Json => {
-                let mut object = Object::begin(&mut line);
+                let mut object = JsonObject::begin(&mut line);
                 object.time();
                 self.masks.json(&mut object, request, status, |object| {
                     object.number("bytes", body_bytes);
@@ -209,7 +212,7 @@ impl AccessLog {
         self.ring.push(line);
     }
 
-    /// Logs a connection whose bytes were no request.
+    /// Logs a connection whose bytes were not a request.
     pub fn refused(&self, facts: &ConnectionFacts, fault: &Fault) {
         if !self.is_drawn(fault.status, None) {
             return;
@@ -217,7 +220,7 @@ impl AccessLog {
         let mut line = self.ring.buffer();
         match &self.format {
             LineFormat::Json => {
-                let mut object = Object::begin(&mut line);
+                let mut object = JsonObject::begin(&mut line);
                 object.time();
                 object.text("client_ip", facts.peer_ip().to_string().as_bytes());
                 object.text("listener", facts.listener.as_bytes());
@@ -250,51 +253,6 @@ fn route_log(request: &Request) -> Option<&RouteLog> {
     request.route.as_ref()?.log.as_deref()
 }
 
-/// The end of a stream.
-pub struct StreamEntry<'a> {
-    /// The listener is the name of the stream.
-    pub facts: &'a ConnectionFacts,
-    /// The name in the ClientHello.
-    pub server_name: Option<&'a str>,
-    /// The server that was chosen.
-    pub server: Option<&'a str>,
-    pub received: u64,
-    pub sent: u64,
-    pub duration_us: u64,
-    pub reason: CloseReason,
-}
-
-impl StreamEntry<'_> {
-    /// The status of a response that ended for a like reason, for the combined format and for the
-    /// sample.
-    fn status(&self) -> u16 {
-        match self.reason.severity() {
-            Severity::Normal => 200,
-            Severity::Client => 400,
-            Severity::Upstream => 502,
-            Severity::Ours => 503,
-        }
-    }
-
-    fn json(&self, line: &mut Vec<u8>) {
-        let mut object = Object::begin(line);
-        object.time();
-        object.text("client_ip", self.facts.peer_ip().to_string().as_bytes());
-        object.text("stream", self.facts.listener.as_bytes());
-        if let Some(name) = self.server_name {
-            object.text("tls_server_name", name.as_bytes());
-        }
-        if let Some(server) = self.server {
-            object.text("upstream", server.as_bytes());
-        }
-        object.number("received_bytes", self.received);
-        object.number("sent_bytes", self.sent);
-        object.number("duration_us", self.duration_us);
-        object.text("reason", self.reason.slug().as_bytes());
-        object.end();
-    }
-}
-
 fn write_to(line: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
     // Writing to a vector cannot fail.
     let _ = line.write_fmt(text);
@@ -312,10 +270,10 @@ impl Masks {
     /// The fields of an exchange after the time; `numbers` appends what its end tells.
     fn json(
         &self,
-        object: &mut Object<'_>,
+        object: &mut JsonObject<'_>,
         request: &Request,
         status: u16,
-        numbers: impl FnOnce(&mut Object<'_>),
+        numbers: impl FnOnce(&mut JsonObject<'_>),
     ) {
         object.text("client_ip", request.client_ip.to_string().as_bytes());
         if request.countries.is_some() {
@@ -454,161 +412,5 @@ fn escape_quoted(out: &mut Vec<u8>, text: &[u8]) {
     }
 }
 
-/// A flat JSON object written field by field.
-struct Object<'a> {
-    line: &'a mut Vec<u8>,
-    empty: bool,
-}
-
-impl<'a> Object<'a> {
-    fn begin(line: &'a mut Vec<u8>) -> Object<'a> {
-        line.push(b'{');
-        Object { line, empty: true }
-    }
-
-    fn name(&mut self, name: &str) {
-        if !std::mem::take(&mut self.empty) {
-            self.line.push(b',');
-        }
-        write_to(self.line, format_args!("\"{name}\":"));
-    }
-
-    fn time(&mut self) {
-        self.name("time");
-        self.line.push(b'"');
-        rfc3339(now_ms(), self.line);
-        self.line.push(b'"');
-    }
-
-    fn number(&mut self, name: &str, value: u64) {
-        self.name(name);
-        write_to(self.line, format_args!("{value}"));
-    }
-
-    fn text(&mut self, name: &str, value: &[u8]) {
-        self.name(name);
-        json_string(value, self.line);
-    }
-
-    /// What the handshake of the connection has agreed on.
-    fn tls(&mut self, request: &Request) {
-        if let Some(tls) = &request.facts.tls {
-            self.text("tls_version", tls.version_name().as_bytes());
-            self.text("tls_cipher", tls.cipher_name().as_bytes());
-            if let Some(name) = &tls.server_name {
-                self.text("tls_server_name", name.as_bytes());
-            }
-            if let Some(peer) = &tls.peer {
-                self.text("tls_client_subject", peer.details.subject.as_bytes());
-                let names: Vec<_> = plugin::variables::client_names(request).collect();
-                self.text("tls_client_name", names.join(",").as_bytes());
-                self.text("tls_client_fingerprint", peer.details.fingerprint.as_bytes());
-            }
-        }
-    }
-
-    /// A member whose name the operator has written.
-    fn operators_text(&mut self, name: &str, value: &[u8]) {
-        if !std::mem::take(&mut self.empty) {
-            self.line.push(b',');
-        }
-        json_string(name.as_bytes(), self.line);
-        self.line.push(b':');
-        json_string(value, self.line);
-    }
-
-    fn ai_call(&mut self, call: &AiCall) {
-        self.text("ai_model", call.model.as_bytes());
-        self.text("ai_provider", call.provider.as_bytes());
-        if let Some(tokens) = call.tokens() {
-            self.number("ai_input_tokens", u64::from(tokens.input));
-            self.number("ai_output_tokens", u64::from(tokens.output));
-            let source = if tokens.is_estimate { "estimate" } else { "provider" };
-            self.text("ai_tokens_from", source.as_bytes());
-        }
-    }
-
-    fn end(self) {
-        self.line.push(b'}');
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_share_is_logged_and_every_failure() {
-        let telemetry = telemetry::Telemetry::new();
-        let writer =
-            telemetry::LogWriter::start("test", telemetry::Sink::Stderr, &telemetry).unwrap();
-        let drawn = |sample: f64, status: u16| {
-            let log = AccessLog::new(writer.ring(), LineFormat::Json, sample, []);
-            (0..10_000).filter(|_| log.is_drawn(status, None)).count()
-        };
-        assert_eq!((drawn(1.0, 200), drawn(0.0, 200), drawn(0.0, 500)), (10_000, 0, 10_000));
-        assert!((2_200..2_800).contains(&drawn(0.25, 404)), "{}", drawn(0.25, 404));
-    }
-
-    #[test]
-    fn secrets_in_queries_are_masked() {
-        let masks = Masks::default();
-        assert_eq!(masks.masked(b"a=1&Token=abc&key&b=2"), b"a=1&Token=***&key&b=2");
-        assert_eq!(
-            masks.masked(b"to%6Ben=abc&%6Bey=a=b&k%zzey=1"),
-            b"to%6Ben=***&%6Bey=***&k%zzey=1"
-        );
-        assert_eq!(&*masks.masked_url(b"http://a/?b&token=c"), b"http://a/?b&token=***");
-        assert_eq!(&*masks.masked_url(b"/token=c"), b"/token=c");
-        let masks = Masks(["Our key".to_owned()].into());
-        assert_eq!(
-            masks.masked(b"our+Key=a&our%20key=b&our=c"),
-            b"our+Key=***&our%20key=***&our=c"
-        );
-    }
-
-    #[test]
-    fn a_line_is_json_whatever_was_sent() {
-        let mut line = Vec::new();
-        let mut object = Object::begin(&mut line);
-        object.text("path", b"/\"\\\n\xff");
-        object.number("status", 200);
-        object.end();
-        assert_eq!(
-            String::from_utf8(line).unwrap(),
-            "{\"path\":\"/\\\"\\\\\\n\u{fffd}\",\"status\":200}"
-        );
-    }
-
-    #[test]
-    fn a_line_says_what_upstream_and_cache_did() {
-        let target = message::Target::new(bytes::Bytes::from_static(b"/a")).unwrap();
-        let mut request = Request::made_up(wire::Method::Get, target, message::Headers::new());
-        request.notes.upstream = Some("10.0.0.1:80".into());
-        request.notes.cache = Some("miss");
-        let mut line = Vec::new();
-        let mut object = Object::begin(&mut line);
-        Masks::default().json(&mut object, &request, 200, |_| ());
-        let line = String::from_utf8(line).unwrap();
-        let said = "\"upstream\":\"10.0.0.1:80\",\"attempts\":0,\"cache\":\"miss\"";
-        assert!(line.contains(said), "{line}");
-    }
-
-    #[test]
-    fn a_consumer_cannot_begin_another_line() {
-        let target = message::Target::new(bytes::Bytes::from_static(b"/a")).unwrap();
-        let mut request = Request::made_up(wire::Method::Get, target, message::Headers::new());
-        request.consumer = Some(message::Consumer::named("ann\n10.0.0.1 - root"));
-        let mut line = Vec::new();
-        Masks::default().combined(&mut line, &request, 200, |_| (), |_| ());
-        let line = String::from_utf8(line).unwrap();
-        assert!(line.contains(r" - ann\x0A10.0.0.1 - root [] "), "{line}");
-    }
-
-    #[test]
-    fn quoted_text_cannot_end_its_quotes() {
-        let mut out = Vec::new();
-        escape_quoted(&mut out, b"a\"b\\c\r");
-        assert_eq!(out, b"a\\\"b\\\\c\\x0D");
-    }
-}
+mod tests;

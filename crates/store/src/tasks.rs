@@ -6,19 +6,20 @@
 //! evicted), that one of two jobs with the same key is rejected while the other waits or runs, and
 //! that a periodic task never runs twice at a time. Time is a parameter.
 
+mod schedule;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use bytes::Bytes;
 
-use crate::cron::Cron;
-use crate::limits::{CRON_CHECK_MS, SCHEDULES, TASK_BACKOFF_MS, TASK_OVERHEAD_BYTES};
+use crate::limits::{SCHEDULES, TASK_BACKOFF_MS, TASK_OVERHEAD_BYTES};
+
+pub(crate) use schedule::Period;
+use schedule::Schedule;
 
 /// The channel of processes that run jobs: an empty message after a change, and the id of a running
 /// job that is cancelled.
 pub(crate) const TASKS_CHANNEL: &[u8] = b"tidegate:tasks";
-
-/// The pause between two checks whether a periodic task still runs that should begin again.
-const PERIOD_CHECK_MS: u64 = 1000;
 
 /// The identity of a connection.
 pub(crate) type Owner = u64;
@@ -28,27 +29,6 @@ pub(crate) type Owner = u64;
 pub(crate) struct Now {
     pub(crate) ms: u64,
     pub(crate) wall_ms: u64,
-}
-
-/// When a periodic task runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Period {
-    /// Each time so many milliseconds have passed.
-    Every(u64),
-    Cron(Cron),
-}
-
-impl Period {
-    /// Returns the next time after `now`: of the steady clock for `Every`, else since 1970.
-    fn first_after(self, now: Now) -> u64 {
-        match self {
-            Period::Every(every_ms) => now.ms.saturating_add(every_ms),
-            Period::Cron(cron) => {
-                let next_s = cron.next_after(now.wall_ms / 1000);
-                next_s.map_or(u64::MAX, |next_s| next_s.saturating_mul(1000))
-            }
-        }
-    }
 }
 
 /// A job to be queued.
@@ -79,53 +59,6 @@ impl Job {
     fn bytes(&self) -> usize {
         let key = self.new.key.as_ref().map_or(0, Bytes::len);
         self.new.name.len() + self.new.payload.len() + key + TASK_OVERHEAD_BYTES
-    }
-}
-
-#[derive(Debug)]
-struct Schedule {
-    period: Period,
-    /// As [`Period::first_after`] returns it.
-    due_ms: u64,
-    /// The schedule ends when they have left and its job has ended.
-    owners: BTreeSet<Owner>,
-    /// The job that is waiting or running.
-    job: Option<u64>,
-}
-
-impl Schedule {
-    /// Returns the milliseconds until the next run and, once that is due, since then.
-    fn distance(&self, now: Now) -> (u64, u64) {
-        let now_ms = match self.period {
-            Period::Every(_) => now.ms,
-            Period::Cron(_) => now.wall_ms,
-        };
-        (self.due_ms.saturating_sub(now_ms), now_ms.saturating_sub(self.due_ms))
-    }
-
-    /// Sets the next time after `now`. Periods that were missed are not made up for.
-    fn advance(&mut self, now: Now, late_ms: u64) {
-        self.due_ms = match self.period {
-            Period::Every(every_ms) => {
-                let periods = late_ms / every_ms.max(1) + 1;
-                self.due_ms.saturating_add(periods.saturating_mul(every_ms))
-            }
-            // The clock may have been set back since.
-            Period::Cron(_) => {
-                self.period.first_after(Now { wall_ms: now.wall_ms.max(self.due_ms), ..now })
-            }
-        };
-    }
-
-    /// Returns after how many milliseconds the schedule is to be looked at again.
-    fn wait_ms(&self, now: Now) -> u64 {
-        let (left_ms, _) = self.distance(now);
-        match (self.job, self.period) {
-            // The end of a run is not announced: the next check is soon.
-            (Some(_), _) => left_ms.max(PERIOD_CHECK_MS),
-            (None, Period::Cron(_)) => left_ms.min(CRON_CHECK_MS),
-            (None, Period::Every(_)) => left_ms,
-        }
     }
 }
 
@@ -279,17 +212,10 @@ impl TaskQueues {
         if !self.schedules.contains_key(name) && self.schedules.len() >= SCHEDULES {
             return false;
         }
-        let schedule = self.schedules.entry(name.clone()).or_insert_with(|| Schedule {
-            period,
-            due_ms: period.first_after(now),
-            owners: BTreeSet::new(),
-            job: None,
-        });
+        let schedule =
+            self.schedules.entry(name.clone()).or_insert_with(|| Schedule::new(period, now));
         schedule.owners.insert(owner);
-        if schedule.period != period {
-            schedule.period = period;
-            schedule.due_ms = period.first_after(now);
-        }
+        schedule.set_period(period, now);
         true
     }
 

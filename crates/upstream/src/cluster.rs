@@ -6,6 +6,7 @@
 //! change.
 
 mod discovery;
+mod health;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,14 +16,14 @@ use http_client::{Destination, RoomSignal};
 use net::clock;
 use settings::{Address, Host};
 use telemetry::log::Level;
-use telemetry::{SharedCounter, SharedGauge, Telemetry, families};
+use telemetry::{SharedGauge, Telemetry, families};
 use tokio::sync::Notify;
 
-use crate::limits::{ADDRESSES_PER_NAME, EJECTION_FACTOR_MAX, LEAVING_SERVERS};
-use crate::member::{Member, ServerChange, ServerHealth, ServerState};
+use crate::limits::{ADDRESSES_PER_NAME, LEAVING_SERVERS};
+use crate::member::{Member, ServerChange, ServerHealth};
 use crate::registrations::Registrations;
 use crate::ring::Ring;
-use crate::settings::{Balance, EjectionSettings, ServerSettings, UpstreamSettings};
+use crate::settings::{Balance, ServerSettings, UpstreamSettings};
 use crate::upstream_plan::{DiscoverPlan, UpstreamPlan};
 
 use discovery::Discovery;
@@ -325,7 +326,7 @@ impl Cluster {
         inside.gauges = list.iter().map(|one| (one.name.clone(), self.gauge(one))).collect();
         inside.members = Arc::new(Members { list, ring });
         for member in &inside.members.list {
-            show(inside, member);
+            health::show(inside, member);
         }
         self.changed();
         self.reshaped.notify_one();
@@ -333,111 +334,6 @@ impl Cluster {
 
     fn gauge(&self, member: &Member) -> Arc<SharedGauge> {
         self.telemetry.gauge(&families::UPSTREAM_HEALTHY, &[&self.name, &member.name])
-    }
-
-    /// Sets the result of active checks of a server.
-    pub(crate) fn set_checked(&self, member: &Member, healthy: bool, now_ms: u64, why: &str) {
-        let inside = self.inside();
-        let health = &member.health;
-        if health.unhealthy.swap(!healthy, Ordering::Relaxed) != healthy {
-            return;
-        }
-        if healthy {
-            health.returned_ms.store(now_ms, Ordering::Relaxed);
-            self.report(&inside, member, Level::Info, "a server is healthy again", why);
-        } else {
-            self.report(&inside, member, Level::Warn, "a server is unhealthy", why);
-        }
-    }
-
-    /// Counts a failure of a server; ejects it after too many in a row, unless too many others are
-    /// ejected already.
-    pub(crate) fn failed(
-        &self,
-        member: &Member,
-        rules: &EjectionSettings,
-        was_trial: bool,
-        now_ms: u64,
-    ) {
-        let health = &member.health;
-        let failures = health.failures.fetch_add(1, Ordering::Relaxed) + 1;
-        let out = health.is_ejected();
-        if rules.failures == 0 || (out && !was_trial) || (!was_trial && failures < rules.failures) {
-            return;
-        }
-        let inside = self.inside();
-        if !was_trial && !may_eject(&inside.members, rules) {
-            return;
-        }
-        let times = health.ejections.fetch_add(1, Ordering::Relaxed);
-        let factor = 1u32.checked_shl(times).unwrap_or(u32::MAX).min(EJECTION_FACTOR_MAX);
-        let out_ms = rules.ejected_for.as_millis_u64().saturating_mul(u64::from(factor));
-        health.ejected_until_ms.store(now_ms.saturating_add(out_ms).max(1), Ordering::Relaxed);
-        health.failures.store(0, Ordering::Relaxed);
-        self.ejections(member).inc();
-        self.report(&inside, member, Level::Warn, "a server is ejected after failures", "");
-        self.reshaped.notify_one();
-    }
-
-    /// Counts a success, which ends a row of failures and, for a trial request, the ejection.
-    pub(crate) fn succeeded(
-        &self,
-        member: &Member,
-        rules: &EjectionSettings,
-        was_trial: bool,
-        now_ms: u64,
-    ) {
-        let health = &member.health;
-        // Usually there is nothing to write, and a write would invalidate the cache line of every
-        // worker.
-        if health.failures.load(Ordering::Relaxed) != 0 {
-            health.failures.store(0, Ordering::Relaxed);
-        }
-        if !was_trial {
-            if health.ejections.load(Ordering::Relaxed) != 0 {
-                forget_ejections(health, rules, now_ms);
-            }
-            return;
-        }
-        let inside = self.inside();
-        health.ejected_until_ms.store(0, Ordering::Relaxed);
-        health.returned_ms.store(now_ms, Ordering::Relaxed);
-        self.report(&inside, member, Level::Info, "an ejected server is back", "");
-        self.reshaped.notify_one();
-    }
-
-    /// Ends an ejection before its time: the next request tries the server.
-    pub(crate) fn end_ejection(&self, member: &Member, now_ms: u64) {
-        let inside = self.inside();
-        let until_ms = &member.health.ejected_until_ms;
-        if until_ms.load(Ordering::Relaxed) > now_ms {
-            until_ms.store(now_ms.max(1), Ordering::Relaxed);
-            let message = "an ejected server accepts connections again, the next request tries it";
-            self.report(&inside, member, Level::Info, message, "");
-        }
-    }
-
-    fn ejections(&self, member: &Member) -> Arc<SharedCounter> {
-        self.telemetry.counter(&families::UPSTREAM_EJECTIONS, &[&self.name, &member.name])
-    }
-
-    /// Reports a change of a server's health to the log, the metrics and the workers.
-    fn report(
-        &self,
-        inside: &ClusterState,
-        member: &Member,
-        level: Level,
-        message: &str,
-        why: &str,
-    ) {
-        let (upstream, server) = (&*self.name, &*member.name);
-        if why.is_empty() {
-            telemetry::event!(level, message, upstream = upstream, server = server);
-        } else {
-            telemetry::event!(level, message, upstream = upstream, server = server, why = why);
-        }
-        show(inside, member);
-        self.changed();
     }
 
     pub(crate) fn telemetry(&self) -> &Arc<Telemetry> {
@@ -472,36 +368,4 @@ impl JoiningServers {
 
 fn is_name(address: &Address) -> bool {
     matches!(address, Address::Tcp { host: Host::Name(_), .. })
-}
-
-/// Forgets earlier ejections of a server that has been back for as long as its first ejection
-/// lasted.
-fn forget_ejections(health: &ServerHealth, rules: &EjectionSettings, now_ms: u64) {
-    let back_ms = now_ms.saturating_sub(health.returned_ms.load(Ordering::Relaxed));
-    if !health.is_ejected() && back_ms >= rules.ejected_for.as_millis_u64() {
-        health.ejections.store(0, Ordering::Relaxed);
-    }
-}
-
-/// True if one more server may be ejected.
-fn may_eject(members: &Members, rules: &EjectionSettings) -> bool {
-    let out = members.list.iter().filter(|member| member.health.is_ejected()).count();
-    let allowed = (members.list.len() as f64 * rules.max_ejected.fraction()).floor();
-    ((out + 1) as f64) <= allowed
-}
-
-/// Updates the gauge of a server in rotation.
-fn show(inside: &ClusterState, member: &Member) {
-    if let Some(gauge) = inside.gauges.get(&member.name) {
-        // Time alone does not end an ejection here: a trial request does.
-        gauge.set(i64::from(member.state(0) == ServerState::Healthy));
-    }
-}
-
-impl ServerHealth {
-    /// The time at which the state changes by itself, if it does.
-    pub(crate) fn turns_at_ms(&self, now_ms: u64) -> Option<u64> {
-        let until_ms = self.ejected_until_ms.load(Ordering::Relaxed);
-        (until_ms > now_ms).then_some(until_ms)
-    }
 }

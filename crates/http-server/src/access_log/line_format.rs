@@ -10,7 +10,7 @@ use settings::{LogField, LogPart, LogTemplate, Variable};
 use telemetry::timestamp::{common_log, now_ms};
 use wire::trace_context::TraceContext;
 
-use super::{Masks, Object, escape_quoted, write_to};
+use super::{JsonObject, Masks, escape_quoted, write_to};
 
 /// What the end of an exchange tells.
 #[derive(Clone, Copy)]
@@ -128,7 +128,7 @@ impl Masks {
     /// Appends the further members of a route's lines. Those without a value are left out.
     pub(super) fn route_fields(
         &self,
-        object: &mut Object<'_>,
+        object: &mut JsonObject<'_>,
         request: &Request,
         status: u16,
         end: Option<ExchangeEnd>,
@@ -182,7 +182,7 @@ fn fixed(line: &mut Vec<u8>, field: LogField, status: u16) {
     }
 }
 
-/// Appends a line of a connection or stream that is no request.
+/// Appends a line of a connection or stream that is not a request.
 pub(super) fn without_request(
     line: &mut Vec<u8>,
     template: &LogTemplate,
@@ -280,7 +280,7 @@ mod tests {
         let info = message::RouteInfo { log: Some(Arc::new(log)), ..Default::default() };
         request.route = Some(Rc::new(info));
         let mut line = Vec::new();
-        let mut object = Object::begin(&mut line);
+        let mut object = JsonObject::begin(&mut line);
         let end = ExchangeEnd { bytes: 12, duration_us: 1_234_567 };
         Masks::default().route_fields(&mut object, &request, 200, Some(end));
         object.end();

@@ -7,7 +7,7 @@ use settings::LogField;
 use telemetry::LogRing;
 use telemetry::timestamp::{common_log, now_ms};
 
-use super::{AccessLog, ExchangeEnd, Object, route_log, write_to};
+use super::{AccessLog, ExchangeEnd, JsonObject, route_log, write_to};
 
 /// A line that is written when the tunnel ends, which drops the entry. It holds text instead of the
 /// request, so that a tunnel keeps neither its route nor its plan alive.
@@ -32,7 +32,7 @@ impl TunnelEntry {
         match log.format_on(route_log(request)) {
             LineFormat::Json => {
                 // It follows the time.
-                let mut object = Object { line: &mut text, empty: false };
+                let mut object = JsonObject { line: &mut text, empty: false };
                 log.masks.json(&mut object, request, status, |so_far| {
                     numbers_at = so_far.line.len();
                 });
@@ -74,7 +74,7 @@ impl TunnelEntry {
         }
     }
 
-    fn numbers(&self, object: &mut Object<'_>) {
+    fn numbers(&self, object: &mut JsonObject<'_>) {
         let TunnelTraffic { received, sent } = &self.traffic;
         let end = self.end();
         object.number("bytes", end.bytes);
@@ -95,7 +95,7 @@ impl Drop for TunnelEntry {
         let (client, request) = before.split_at(self.time_at);
         match &self.format {
             LineFormat::Json => {
-                let mut object = Object::begin(&mut line);
+                let mut object = JsonObject::begin(&mut line);
                 object.time();
                 object.line.extend_from_slice(request);
                 self.numbers(&mut object);
