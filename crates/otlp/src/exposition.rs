@@ -50,42 +50,44 @@ pub(crate) fn metrics(text: &str, times: Times, exemplars: &Exemplars) -> (Vec<M
         while let Some(sample) = lines.next_if(|line| !line.starts_with('#')) {
             samples.extend(parse(sample));
         }
-        if kind == "summary" {
-            // Quantiles, sums and counts are different things.
-            let mut by_name: BTreeMap<&str, Vec<NumberDataPoint>> = BTreeMap::new();
-            for line in samples {
-                by_name.entry(line.name).or_default().push(number(line, times));
+        let named = match kind {
+            "counter" => {
+                let sum = Sum {
+                    data_points: samples.into_iter().map(|line| number(line, times)).collect(),
+                    aggregation_temporality: CUMULATIVE,
+                    is_monotonic: true,
+                };
+                vec![(name, Data::Sum(sum))]
             }
-            for (name, data_points) in by_name {
-                values += data_points.len() as u64;
-                metrics.push(metric(name, help, Data::Gauge(Gauge { data_points })));
+            "histogram" => {
+                vec![(name, Data::Histogram(histogram(name, &samples, times, exemplars)))]
             }
-            help = "";
-            continue;
-        }
-        let data = match kind {
-            "counter" => Data::Sum(Sum {
-                data_points: samples.into_iter().map(|line| number(line, times)).collect(),
-                aggregation_temporality: CUMULATIVE,
-                is_monotonic: true,
-            }),
-            "histogram" => Data::Histogram(histogram(name, &samples, times, exemplars)),
-            _ => Data::Gauge(Gauge {
-                data_points: samples.into_iter().map(|line| number(line, times)).collect(),
-            }),
+            _ => gauges(samples, times),
         };
-        let count = match &data {
-            Data::Sum(sum) => sum.data_points.len(),
-            Data::Gauge(gauge) => gauge.data_points.len(),
-            Data::Histogram(histogram) => histogram.data_points.len(),
-        };
-        if count > 0 {
-            values += count as u64;
-            metrics.push(metric(name, help, data));
+        for (name, data) in named {
+            let count = match &data {
+                Data::Sum(sum) => sum.data_points.len(),
+                Data::Gauge(gauge) => gauge.data_points.len(),
+                Data::Histogram(histogram) => histogram.data_points.len(),
+            };
+            if count > 0 {
+                values += count as u64;
+                metrics.push(metric(name, help, data));
+            }
         }
         help = "";
     }
     (metrics, values)
+}
+
+/// A gauge for each name: the sum and the count of a summary have names of their own.
+fn gauges<'t>(lines: Vec<Line<'t>>, times: Times) -> Vec<(&'t str, Data)> {
+    let mut by_name: BTreeMap<&str, Vec<NumberDataPoint>> = BTreeMap::new();
+    for line in lines {
+        by_name.entry(line.name).or_default().push(number(line, times));
+    }
+    let gauge = |(name, data_points)| (name, Data::Gauge(Gauge { data_points }));
+    by_name.into_iter().map(gauge).collect()
 }
 
 fn metric(name: &str, help: &str, data: Data) -> Metric {
