@@ -15,7 +15,7 @@ use telemetry::RouteMetrics;
 
 use message::{
     Fault, HandlerResult, LocalFuture, OpenSpan, Request, RequestTrace, Response, RouteBounds,
-    RouteInfo, RouteLog, SpanKind,
+    RouteInfo, SpanKind,
 };
 
 /// A result, or a future of it where it has to be waited for.
@@ -251,18 +251,14 @@ impl Route {
         stages: Vec<Stage>,
         handler: Rc<dyn Handler>,
     ) -> Route {
-        let instant = is_instant(&stages, &*handler);
-        let info = Rc::new(RouteInfo { name: name.into(), bounds, metrics, log: None });
-        Route { info, stages, handler, instant }
+        let info = RouteInfo { name: name.into(), bounds, metrics, log: None };
+        Route::from_info(info, stages, handler)
     }
 
-    /// Logs its requests in this way.
-    #[must_use]
-    pub fn with_log(mut self, log: Option<Arc<RouteLog>>) -> Route {
-        if let Some(info) = Rc::get_mut(&mut self.info) {
-            info.log = log;
-        }
-        self
+    /// A route with its own way to log requests, if `info` has one.
+    pub fn from_info(info: RouteInfo, stages: Vec<Stage>, handler: Rc<dyn Handler>) -> Route {
+        let instant = is_instant(&stages, &*handler);
+        Route { info: Rc::new(info), stages, handler, instant }
     }
 
     /// True if a request takes hardly any time on this route before it first waits.

@@ -16,7 +16,7 @@ use http_server::TrustedProxies;
 use http_server::{
     ConnectionTimeouts, ListenerSnapshot, ListenerTls, LiveLog, Tracer, TracerSettings,
 };
-use message::{Bounds, Fault, Request, Response, TraceQueue};
+use message::{Bounds, Fault, Request, Response, RouteInfo, TraceQueue};
 use plugin::{Dispatch, Route, Shared, Stage, Subrequests, WorkerContext};
 use router::{Input, RouteLookup, Router};
 use settings::Cidr;
@@ -213,14 +213,14 @@ pub(crate) fn secret_queries(plan: &ServerPlan) -> BTreeSet<String> {
 }
 
 fn build_route(route: &RoutePlan, worker: &WorkerContext) -> Route {
-    Route::new(
-        &*route.name,
-        route.bounds(),
-        worker.telemetry.route(worker.index, &route.name),
-        route.filters.iter().map(|filter| filter.build_on(&route.name, worker)).collect(),
-        route.handler.build(worker),
-    )
-    .with_log(route.log.clone())
+    let info = RouteInfo {
+        name: route.name.as_str().into(),
+        bounds: route.bounds(),
+        metrics: worker.telemetry.route(worker.index, &route.name),
+        log: route.log.clone(),
+    };
+    let filters = route.filters.iter().map(|filter| filter.build_on(&route.name, worker));
+    Route::from_info(info, filters.collect(), route.handler.build(worker))
 }
 
 impl Dispatch for Instance {
