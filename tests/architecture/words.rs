@@ -62,10 +62,18 @@ const PHRASES: &[(&str, &str)] = &[
     ("whom", "which; name the part of the program"),
 ];
 
+/// Verbs that these words would negate before a noun.
+const NEGATIONS: &[&str] = &["is no", "are no"];
+/// What may follow them.
+const COMPARISONS: &[&str] =
+    &["better", "different", "less", "longer", "more", "older", "shorter", "worse"];
+
 /// Type and module names that say nothing alone, or that only this repository gave their meaning.
 const NAMES: &[(&str, &str)] = &[
     ("Answer", "whose: HttpResponse, DnsAnswer, …"),
     ("Asking", "MissHandler"),
+    ("At", "whose: FrameStage, ReadPosition, …"),
+    ("Behind", "what is behind: BenchBackend, …"),
     ("Bell", "EventFd"),
     ("Boarding", "Join"),
     ("Desk", "RequestQueue"),
@@ -105,6 +113,7 @@ const NAMES: &[(&str, &str)] = &[
     ("Terms", "FilterConfig"),
     ("Verdict", "whose: HealthVerdict, CacheDecision, …"),
     ("Way", "Disposition"),
+    ("What", "whose: RequestKind, EventKind, …"),
     ("Wish", "ReplaceRequest"),
     ("Word", "WorkerMessage"),
 ];
@@ -201,8 +210,24 @@ fn prose(text: &str, is_markdown: bool) -> Vec<String> {
 
 fn phrases_in(line: &str) -> impl Iterator<Item = String> + use<> {
     let line = line.to_lowercase();
+    let negation = NEGATIONS.iter().find(|verb| is_negated_by_no(&line, verb));
     let found = PHRASES.iter().filter(move |(bad, _)| words_in(&line, bad).next().is_some());
-    found.map(|(bad, good)| format!("\"{bad}\": {good}"))
+    let found = found.map(|(bad, good)| format!("\"{bad}\": {good}"));
+    found.chain(negation.map(|verb| format!("\"{verb} X\": not a X, or \"there {verb} X\"")))
+}
+
+/// True for "it is no URL"; not for "there is no URL" and "is no longer", nor for a verb that
+/// begins a line: its subject is in the line before.
+fn is_negated_by_no(line: &str, verb: &str) -> bool {
+    words_in(line, verb).any(|(at, _)| {
+        let before = line[..at].trim_matches(|c: char| c.is_whitespace() || "/!*#-".contains(c));
+        let last = before.rsplit(|c: char| !c.is_alphanumeric()).next();
+        let after = line[at + verb.len()..].split_whitespace().next().unwrap_or_default();
+        !before.is_empty()
+            && last != Some("there")
+            && after.starts_with(char::is_alphabetic)
+            && !COMPARISONS.contains(&after.trim_end_matches(|c: char| !c.is_alphabetic()))
+    })
 }
 
 #[test]
@@ -213,6 +238,8 @@ fn each_kind_of_finding_is_seen() {
     assert_eq!(rust("fn a() { say(\"nobody came\") }").len(), 1, "a message");
     assert_eq!(rust("fn a() { get(\"nobody\") }"), [""; 0], "a key");
     assert_eq!(rust("fn goes_on() {}").len(), 1, "a function");
+    assert_eq!(rust("//! It is no URL, or there is no URL.\n").len(), 1, "a negated noun");
+    assert_eq!(rust("//! There is no URL; it is no longer used.\n"), [""; 0]);
     assert_eq!(rust("struct Place;\nmod place;\nstruct Places;\n").len(), 2, "names");
     assert_eq!(prose("Nobody knows.\n```\nnobody\n```\n", true).len(), 1, "Markdown");
 }
