@@ -41,6 +41,7 @@ mod redis_cluster;
 mod redis_reply;
 mod route_table;
 mod trace_context;
+mod waf_body;
 mod websocket;
 
 /// A function that asserts invariants, and what inputs for it are made of.
@@ -115,6 +116,7 @@ targets! {
     response_head: http1::RESPONSE_HEAD,
     route_table: route_table::TARGET,
     trace_context: trace_context::TRACE_CONTEXT,
+    waf_body: waf_body::TARGET,
     websocket: websocket::MESSAGES,
     websocket_frames: websocket::FRAMES,
 }
