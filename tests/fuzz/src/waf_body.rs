@@ -20,6 +20,7 @@ pub(crate) const TARGET: FuzzTarget = FuzzTarget {
             "\n/*!50000union*//*!50000select*/ a\nunion--x\nselect a",
             "text/plain; charset=utf-16\n${jndi:ldap://a/b}\x00java\tscript:a()",
             "text/plain\n/* /* /* -- # ; cat /etc/passwd | a",
+            "text/plain\n<script>alert(1)</script>; cat ",
         ])
     },
     dictionary: &[
