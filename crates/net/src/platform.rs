@@ -10,15 +10,15 @@ mod portable;
 
 #[cfg(target_os = "linux")]
 pub(crate) use linux::{
-    MSG_CMSG_CLOEXEC, MSG_MORE, accept, allowed_cores, bind_restricted, close_on_exec,
-    end_with_parent, parent_of, pin_to_core, process_descriptor, release_code, send_file,
-    shared_memory, signal_process, socket, unacknowledged,
+    MSG_MORE, accept, allowed_cores, bind_restricted, close_on_exec, end_with_parent, parent_of,
+    pin_to_core, process_descriptor, release_code, send_file, shared_memory, signal_process,
+    socket, unacknowledged,
 };
 #[cfg(not(target_os = "linux"))]
 pub(crate) use portable::{
-    MSG_CMSG_CLOEXEC, MSG_MORE, accept, allowed_cores, bind_restricted, close_on_exec,
-    end_with_parent, parent_of, pin_to_core, process_descriptor, release_code, send_file,
-    shared_memory, signal_process, socket, unacknowledged,
+    MSG_MORE, accept, allowed_cores, bind_restricted, close_on_exec, end_with_parent, parent_of,
+    pin_to_core, process_descriptor, release_code, send_file, shared_memory, signal_process,
+    socket, unacknowledged,
 };
 
 #[cfg(test)]

@@ -10,7 +10,11 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 use rustix::io::{FdFlags, fcntl_setfd};
 
-use crate::platform::MSG_CMSG_CLOEXEC;
+/// Lets the kernel set FD_CLOEXEC, where it can.
+#[cfg(target_os = "linux")]
+const CLOSE_ON_EXEC: libc::c_int = libc::MSG_CMSG_CLOEXEC;
+#[cfg(not(target_os = "linux"))]
+const CLOSE_ON_EXEC: libc::c_int = 0;
 
 /// Room for one descriptor, aligned as a control message is. The kernel closes further ones.
 #[repr(C, align(8))]
@@ -34,7 +38,7 @@ pub(crate) fn receive_with_file(
     header.msg_control = control.0.as_mut_ptr().cast();
     header.msg_controllen = CONTROL_BYTES as _;
     // SAFETY: the header refers to `room` and to local variables, with their lengths.
-    let read = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut header, MSG_CMSG_CLOEXEC) };
+    let read = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut header, CLOSE_ON_EXEC) };
     // Negative after a failure.
     let read = usize::try_from(read).map_err(|_| io::Error::last_os_error())?;
     let is_lost = header.msg_flags & libc::MSG_CTRUNC != 0;
@@ -47,7 +51,7 @@ pub(crate) fn receive_with_file(
 
 /// No child inherits the file: the kernel has seen to that where there is a flag for it.
 fn inherited_by_none(descriptor: OwnedFd) -> io::Result<File> {
-    if MSG_CMSG_CLOEXEC == 0 {
+    if CLOSE_ON_EXEC == 0 {
         fcntl_setfd(&descriptor, FdFlags::CLOEXEC)?;
     }
     Ok(File::from(descriptor))

@@ -16,7 +16,6 @@ use socket2::{Domain, SockAddr, Socket, Type};
 
 /// Lets the kernel hold the last short packet until more data is sent.
 pub(crate) const MSG_MORE: SendFlags = SendFlags::MORE;
-pub(crate) const MSG_CMSG_CLOEXEC: libc::c_int = libc::MSG_CMSG_CLOEXEC;
 
 /// Creates a non-blocking stream socket to connect with.
 pub(crate) fn socket(domain: Domain) -> io::Result<Socket> {

@@ -15,7 +15,6 @@ use socket2::{Domain, SockAddr, SockRef, Socket, Type};
 const STEP: usize = 64 * 1024;
 
 pub(crate) const MSG_MORE: SendFlags = SendFlags::empty();
-pub(crate) const MSG_CMSG_CLOEXEC: libc::c_int = 0;
 
 /// Creates a non-blocking stream socket to connect with.
 pub(crate) fn socket(domain: Domain) -> io::Result<Socket> {

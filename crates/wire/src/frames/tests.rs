@@ -63,7 +63,7 @@ fn frames(pieces: &[&[u8]]) -> (Vec<String>, Option<Malformed>) {
 fn every_kind_round_trips_however_it_is_split() {
     let bytes = every_kind();
     let whole = frames(&[&bytes]);
-    assert_eq!((whole.0.len(), whole.1), (20, None));
+    assert_eq!((whole.0.len(), whole.1), (21, None));
     assert_eq!(whole.0[0], format!("{:?}", Frame::Hello { window: 256 * 1024, program: b"1.2.3" }));
     let request = Frame::Request { stream: 1, end: true, head: b"head", body: b"body" };
     assert_eq!(whole.0[1], format!("{request:?}"));
@@ -115,7 +115,7 @@ fn after_hello(bytes: &[u8]) -> Option<Malformed> {
 fn invalid_frames_are_malformed() {
     let cases = [
         (frame(0, 0, 0, 0, 1), Malformed::Kind),
-        (frame(0, 18, 0, 0, 1), Malformed::Kind),
+        (frame(0, 19, 0, 0, 1), Malformed::Kind),
         (frame(0, 10, 1, 0, 1), Malformed::Flags),
         (frame(0, 10, 0, 1, 1), Malformed::Reserved),
         (frame(0, 10, 0, 0, 0), Malformed::Stream),
@@ -124,6 +124,7 @@ fn invalid_frames_are_malformed() {
         (frame(0, 5, 0, 0, 1), Malformed::Length),
         (frame(DATA_BYTES_MAX as u32 + 1, 5, 0, 0, 1), Malformed::Length),
         (frame(u32::MAX, 2, 0, 0, 1), Malformed::Length),
+        (frame(8, 18, 0, 0, 1), Malformed::Length),
         (frame(4, 8, 0, 0, 1), Malformed::Credit),
         (frame(8, 1, 0, 0, 0), Malformed::Hello),
         // A head longer than its frame, and a body although more follows.
@@ -137,14 +138,19 @@ fn invalid_frames_are_malformed() {
         assert_eq!(after_hello(&bytes), Some(malformed), "{bytes:?}");
     }
     assert_eq!(frames(&[&frame(0, 15, 0, 0, 0)]).1, Some(Malformed::Hello));
+    for (offset, length) in [(0, 0), (u64::MAX, 1_u64), (i64::MAX as u64, 1)] {
+        let payload = [offset.to_le_bytes(), length.to_le_bytes()].concat();
+        let bytes = [frame(16, 18, 0, 0, 1), payload].concat();
+        assert_eq!(after_hello(&bytes), Some(Malformed::Payload), "{offset} {length}");
+    }
     let greet = |payload: [u8; 8]| {
         let bytes = [&frame(8, 1, 0, 0, 0)[..], &payload].concat();
         frames(&[&bytes]).1
     };
-    assert_eq!(greet([2, 0, 0, 0, 0, 0, 4, 0]), Some(Malformed::Version));
-    assert_eq!(greet([1, 0, 1, 0, 0, 0, 4, 0]), Some(Malformed::Payload));
-    assert_eq!(greet([1, 0, 0, 0, 1, 0, 0, 0]), Some(Malformed::Payload));
-    assert_eq!(greet([1, 0, 0, 0, 0, 0, 4, 0]), None);
+    assert_eq!(greet([1, 0, 0, 0, 0, 0, 4, 0]), Some(Malformed::Version));
+    assert_eq!(greet([2, 0, 1, 0, 0, 0, 4, 0]), Some(Malformed::Payload));
+    assert_eq!(greet([2, 0, 0, 0, 1, 0, 0, 0]), Some(Malformed::Payload));
+    assert_eq!(greet([2, 0, 0, 0, 0, 0, 4, 0]), None);
 }
 
 #[test]
