@@ -153,7 +153,12 @@ impl Etcd {
         token: Option<&str>,
         left: Option<Duration>,
     ) -> Result<GrpcStream, EtcdError> {
-        let connection = self.http.connect(&self.names, member).await?;
+        let mut connection = self.http.connect(&self.names, member).await?;
+        // A watch would have had a sign of life on it: the network may have forgotten it.
+        if connection.silent_for() >= self.settings.silence * 3 / 2 {
+            connection.retire();
+            connection = self.http.connect(&self.names, member).await?;
+        }
         if !connection.is_http2() {
             let why = "the server speaks no HTTP/2";
             return Err(EtcdError { is_unsent: true, ..EtcdError::new(Code::Unavailable, why) });

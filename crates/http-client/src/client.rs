@@ -65,6 +65,18 @@ impl ClientConnection {
     pub fn is_http2(&self) -> bool {
         self.lease.is_shared()
     }
+
+    /// How long nothing has arrived on a connection of HTTP/2.
+    pub fn silent_for(&self) -> Duration {
+        self.lease.http2().map_or(Duration::ZERO, |connection| connection.silent_for())
+    }
+
+    /// Lets a connection of HTTP/2 end with its last request; further ones get another.
+    pub fn retire(self) {
+        if let Some(connection) = self.lease.http2() {
+            connection.close_when_unused();
+        }
+    }
 }
 
 impl Client {

@@ -1,6 +1,10 @@
 //! Members that are killed or stand still.
 
+use std::cell::Cell;
+use std::net::SocketAddr;
 use std::time::Instant;
+
+use net::{Bind, ListenOptions, Listening, Outgoing, task};
 
 use super::*;
 use crate::Watch;
@@ -103,6 +107,41 @@ fn calls_end_at_their_deadline() {
         cluster.kill(0);
         let error = put(&etcd, "a", "1").await.unwrap_err();
         assert_eq!(error.code, Code::Unavailable, "{error}");
+    });
+}
+
+#[test]
+fn a_connection_on_which_nothing_arrives_is_given_up() {
+    net::worker::block_on_local(async {
+        let anywhere = Bind::Tcp(SocketAddr::from(([127, 0, 0, 1], 0)));
+        let listening = Listening::bind(&anywhere, 1, &ListenOptions::default()).unwrap();
+        let address = listening.local().to_string();
+        let listener = listening.into_sockets().remove(0).adopt().unwrap();
+        let accepted = Rc::new(Cell::new(0));
+        let count = accepted.clone();
+        drop(task::spawn_local(async move {
+            while let Ok(connection) = listener.accept().await {
+                count.set(count.get() + 1);
+                drop(task::spawn_local(async move {
+                    // The SETTINGS that every connection of HTTP/2 begins with, and nothing more.
+                    let mut outgoing = Outgoing::default();
+                    outgoing.push(b"\0\0\0\x04\0\0\0\0\0".to_vec().into());
+                    connection.stream.send_all(&mut outgoing).await.unwrap();
+                    while connection.stream.receive().await.is_ok_and(|chunk| !chunk.is_empty()) {}
+                }));
+            }
+        }));
+        let endpoint = parse_endpoint(&address).unwrap();
+        let etcd = client_with(EtcdSettings {
+            timeout: Duration::from_millis(300),
+            silence: Duration::from_millis(100),
+            attempts: 1,
+            ..EtcdSettings::new(vec![endpoint])
+        });
+        for expected in 1..=2 {
+            assert_eq!(get(&etcd, "a").await.unwrap_err().code, Code::DeadlineExceeded);
+            assert_eq!(accepted.get(), expected);
+        }
     });
 }
 

@@ -183,6 +183,11 @@ impl Http2Connection {
         Some(self.idle_since.get()).filter(|since| *since != Moment::NEVER)
     }
 
+    /// How long nothing has arrived on it.
+    pub(crate) fn silent_for(&self) -> Duration {
+        clock::now().since(self.heard.get())
+    }
+
     /// Takes no more requests, and ends with its last stream.
     pub(crate) fn close_when_unused(&self) {
         self.protocol.borrow_mut().close_to_new_streams();
