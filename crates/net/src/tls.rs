@@ -29,7 +29,9 @@ pub use challenge::ChallengeCertificate;
 pub use client::{CertificateName, ClientOptions, ClientTls};
 pub use handshake::AcceptError;
 pub use server::{ClientAuth, ServerOptions, ServerTls, TlsVersion};
-pub use tickets::TICKET_KEY_BYTES_MIN;
+pub use tickets::{
+    TICKET_KEY_BYTES_MIN, TICKET_LIFETIME_SECS, random_ticket_key, share_ticket_keys,
+};
 
 pub(crate) use layer::Layer;
 use session::Session;

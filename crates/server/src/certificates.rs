@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use config::ServerPlan;
-use net::tls::{CertificateDetails, CertificateKey};
+use net::tls::{CertificateDetails, CertificateKey, ServerTls};
 use telemetry::log::Level;
 use telemetry::{FamilySamples, Sample, Value, event, families};
 
@@ -16,15 +16,19 @@ use crate::control::Control;
 const WARNING_SECS: i64 = 14 * DAY_SECS;
 const DAY_SECS: i64 = 24 * 60 * 60;
 
-/// Returns the certificates of a plan, each with the name of its listener or stream.
-fn certificates(plan: &ServerPlan) -> impl Iterator<Item = (&str, &CertificateKey)> {
+/// Returns the TLS of each listener and stream of a plan that has any, with its name.
+pub(crate) fn terminating_tls(plan: &ServerPlan) -> impl Iterator<Item = (&str, &ServerTls)> {
     let listeners = plan.listeners.iter().map(|listener| (&*listener.name, &listener.tls));
     let of_http = listeners.chain([("admin", &plan.admin.tls)]);
     let of_http = of_http.map(|(name, tls)| (name, tls.as_ref().map(|tls| &tls.server)));
     let streams = plan.streams.iter().map(|(_, stream)| (&*stream.name, stream.tls.as_ref()));
-    of_http.chain(streams).flat_map(|(name, tls)| {
-        let certificates = tls.into_iter().flat_map(|tls| &tls.options().certificates);
-        certificates.map(move |certificate| (name, certificate))
+    of_http.chain(streams).filter_map(|(name, tls)| Some((name, tls?)))
+}
+
+/// Returns the certificates of a plan, each with the name of its listener or stream.
+fn certificates(plan: &ServerPlan) -> impl Iterator<Item = (&str, &CertificateKey)> {
+    terminating_tls(plan).flat_map(|(name, tls)| {
+        tls.options().certificates.iter().map(move |certificate| (name, certificate))
     })
 }
 

@@ -78,6 +78,11 @@ impl EtcdAddress {
         format!("{}/acme/", self.prefix)
     }
 
+    /// The prefix of the keys of session tickets, and of the lock for their rotation.
+    pub(crate) fn tickets(&self) -> String {
+        format!("{}/tickets/", self.prefix)
+    }
+
     /// The key that every change by `ctl apply` writes.
     pub fn head(&self) -> String {
         format!("{}/head", self.prefix)

@@ -22,6 +22,7 @@ use crate::control::Control;
 use crate::etcd_documents::{DOCUMENTS_BYTES, Documents};
 use crate::etcd_report::EtcdReport;
 use crate::etcd_source::EtcdSource;
+use crate::etcd_tickets;
 
 /// The first pause after a failure.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -37,7 +38,7 @@ const END_WITHIN: Duration = Duration::from_secs(1);
 /// The tasks that follow etcd; they end with it.
 pub(crate) struct EtcdSync {
     report: Rc<EtcdReport>,
-    tasks: [JoinHandle<()>; 2],
+    tasks: [JoinHandle<()>; 3],
 }
 
 impl EtcdSync {
@@ -60,9 +61,16 @@ impl EtcdSync {
             report: report.clone(),
         };
         let reporting = report.clone();
+        let tickets = etcd_tickets::share(
+            control.clone(),
+            follower.etcd.clone(),
+            source.address.tickets(),
+            source.node.clone(),
+        );
         let tasks = [
             net::task::spawn_local(follower.run()),
             net::task::spawn_local(async move { reporting.run().await }),
+            net::task::spawn_local(tickets),
         ];
         Ok(EtcdSync { report, tasks })
     }

@@ -30,6 +30,7 @@ mod etcd_documents;
 mod etcd_report;
 mod etcd_source;
 mod etcd_sync;
+mod etcd_tickets;
 mod explain;
 mod history;
 mod instance;

@@ -401,6 +401,8 @@ families! {
         "1 while changes of the configuration in etcd are received.";
     CONFIG_ETCD_REVISION = "tidegate_config_etcd_revision", Gauge, Number, [],
         "The revision of etcd whose configuration serves.";
+    TLS_SHARED_TICKET_KEYS = "tidegate_tls_shared_ticket_keys", Gauge, Number, [],
+        "Keys of session tickets that this server has from etcd; 0 while it uses its own.";
 
     LOG_DROPPED = "tidegate_log_lines_dropped_total", Counter, Number, ["log"],
         "Log lines dropped because the writer could not keep up, by log: access, events, statsd or \

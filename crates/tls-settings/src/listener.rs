@@ -28,8 +28,8 @@ pub struct ListenerTlsSettings {
     pub client_auth: Option<ClientAuthSettings>,
     /// Files with keys of session tickets, for machines that resume each other's sessions; at
     /// least 32 random bytes each, such as `openssl rand 80`. The first encrypts, all decrypt: to
-    /// rotate, put a new one first and remove the last. Unless set, every process has random keys
-    /// that it replaces every six hours.
+    /// rotate, put a new one first and remove the last. Unless set, servers with one configuration
+    /// in etcd share keys there, and other processes have random ones, replaced every six hours.
     #[setting(default = [], example = ["new.key", "old.key"])]
     ticket_keys: Vec<Spanned<String>>,
     /// Response to a plain HTTP request on this listener.

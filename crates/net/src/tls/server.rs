@@ -54,7 +54,8 @@ pub struct ServerOptions {
     /// Protocols of ALPN, preferred ones first. Without any, ALPN is not negotiated.
     pub protocols: Vec<Vec<u8>>,
     pub client_auth: Option<ClientAuth>,
-    /// Contents of ticket key files, the one that encrypts first; random keys without any.
+    /// Contents of ticket key files, the one that encrypts first. Without any the keys of the
+    /// process are used: random ones, or those of [`share_ticket_keys`](super::share_ticket_keys).
     pub ticket_keys: Vec<Vec<u8>>,
 }
 
@@ -110,9 +111,9 @@ impl ServerTls {
         config.session_storage = Arc::new(NoServerSessionStorage {});
         let context = ticket_context(options.client_auth.as_ref());
         let ticketer = if options.ticket_keys.is_empty() {
-            tickets::shared(context)
+            tickets::of_process(context)
         } else {
-            TicketKeys::of_files(&options.ticket_keys, context).map(|keys| Arc::new(keys) as _)
+            TicketKeys::derive(&options.ticket_keys, context).map(|keys| Arc::new(keys) as _)
         };
         config.ticketer = ticketer.map_err(|error| error.to_string())?;
         let mut challenge = None;
